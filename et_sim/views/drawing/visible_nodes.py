@@ -1,9 +1,9 @@
 """Reads the nodes that a picture draws, from a timeline of any length.
 
-Drawn are nodes that are under way in a window, of chosen ranks; where there is no room for all of them, the
-longest. Beside them stand the nodes that arrows may join them to: the other members of their collectives, and
-the messages between the same actors. The timeline is read block by block, several times, and nothing else of
-it is kept.
+Drawn are nodes that are under way in a window, of chosen ranks; where there is no room for all of them, some
+in proportion (`proportion`). Beside them stand the nodes that arrows may join them to: the other members of
+their collectives, and messages between the same actors. The timeline is read several times, block by block;
+nothing else of it is kept.
 
 Not here: arrows (`flows`).
 """
@@ -17,12 +17,13 @@ from typing import Any
 import numpy as np
 
 from et_sim.views.drawing.nodes import CAUSES, NONE, NUMBERS, TEXTS, Nodes, Shown
+from et_sim.views.drawing.proportion import InProportion, Strata, share_out
 from et_sim.views.run.columns import Words, coded, integers, numbers
 from et_sim.views.run.directory import RunDirectory
 from et_sim.views.run.groups import Groups
 from et_sim.views.run.selection import Window
 
-SPANS = ("actor", "start_ns", "end_ns")
+SPANS = ("actor", "kind", "start_ns", "end_ns")
 JOINED = ("actor", "kind", "group", "sequence", "peer")
 MESSAGES = ("send", "receive")
 
@@ -43,14 +44,15 @@ class Slices:
 def visible_nodes(run: RunDirectory, shown: Shown, window: Window, limit: int) -> tuple[Nodes, Slices]:
     """What is drawn of a run, and whatever may be joined to it by arrows, in the order of the timeline."""
     blocks = _Blocks(run, shown)
-    place, row, count = blocks.longest(window, limit)
+    place, row, count = blocks.chosen(window, limit)
     rows = _distinct(row)
     if len(rows) < blocks.rows_shown:
         rows = _distinct(np.append(rows, _joined(blocks, rows)))
     left_out = ""
     if count > limit:
         left_out = (
-            f"shows the {limit:,} longest of {count:,} nodes; --window, --ranks and --limit choose others"
+            f"shows {limit:,} of {count:,} nodes, in proportion: of each rank, kind and part of time the "
+            "longest; --window, --ranks and --limit choose others"
         )
     nodes, row = blocks.nodes(rows), np.searchsorted(rows, row)
     rank = np.array(shown.ranks, np.int64)[place]
@@ -69,27 +71,44 @@ class _Blocks:
         self._first_place = np.cumsum(self._places) - self._places
         self._firsts: list[int] = []  # rows, of all batches
         self._numbers: list[int] = []  # of batches that hold nodes of these actors
-        self.rows_shown = 0
-
-    def longest(self, window: Window, limit: int) -> tuple[Any, Any, int]:
-        """Place and row of slices, by place, and of how many they are the longest."""
-        first, last = window
-        found, rows = _Longest(limit), 0
-        for number, batch in enumerate(self._run.batches("timeline", SPANS)):
-            actor, start = numbers(batch["actor"]), numbers(batch["start_ns"])
+        self.rows_shown = rows = 0
+        for number, batch in enumerate(run.batches("timeline", ("actor",))):
             self._firsts.append(rows)
-            is_shown = self._places[actor] > 0
-            if is_shown.any():
-                self._numbers.append(number)
-                self.rows_shown += int(is_shown.sum())
-                end = integers(batch["end_ns"], missing=NONE)
-                end = np.where(end == NONE, self._run.summary["makespan_ns"], end)
-                inside = (start < last) & ((end > first) | ((end == start) & (start >= first)))
-                place, at = self._repeated(actor, np.flatnonzero(is_shown & inside))
-                found.add(place, rows + at, (end - start)[at])
             rows += len(batch)
+            if shown_here := int(self.is_shown(numbers(batch["actor"])).sum()):
+                self._numbers.append(number)
+                self.rows_shown += shown_here
         self._firsts.append(rows)
-        return *found.chosen(), found.count
+
+    def chosen(self, window: Window, limit: int) -> tuple[Any, Any, int]:
+        """Place and row of slices, by place, and of how many they are chosen."""
+        places, kinds = int(self._places.sum()), self._kinds()
+        last = min(window[1], max(self._run.summary["makespan_ns"], window[0]))
+        strata = Strata.within((window[0], last), places, kinds, limit)
+        counts = np.zeros(len(strata), np.int64)
+        for place, _, kind, start, _ in self._inside(window):
+            counts += np.bincount(strata.of(place, kind, start), minlength=len(strata))
+        chosen = InProportion(share_out(counts, limit))
+        for place, row, kind, start, end in self._inside(window):
+            chosen.add(strata.of(place, kind, start), place, row, end - start)
+        return *chosen.chosen(), int(counts.sum())
+
+    def _kinds(self) -> int:
+        """How many there may be, and none."""
+        for batch in self._run.batches("timeline", ("kind",)):
+            return len(batch["kind"].dictionary) + 1
+        return 1
+
+    def _inside(self, window: Window) -> Iterator[tuple[Any, Any, Any, Any, Any]]:
+        """Batch by batch, the place, row, kind, start and end of slices that are under way in the window."""
+        first, last = window
+        for number, batch in self.every(SPANS):
+            actor, start = numbers(batch["actor"]), numbers(batch["start_ns"])
+            end = integers(batch["end_ns"], missing=NONE)
+            end = np.where(end == NONE, self._run.summary["makespan_ns"], end)
+            inside = (start < last) & ((end > first) | ((end == start) & (start >= first)))
+            place, at = self._repeated(actor, np.flatnonzero(self.is_shown(actor) & inside))
+            yield place, number + at, coded(batch["kind"])[at], start[at], end[at]
 
     def _repeated(self, actor: Any, rows: Any) -> tuple[Any, Any]:
         """Some rows, for each rank that shows their actor."""
@@ -133,45 +152,6 @@ class _Blocks:
         completed = columns["end_ns"] != NONE
         columns["end_ns"] = np.where(completed, columns["end_ns"], self._run.summary["makespan_ns"])
         return Nodes(**columns, completed=completed, **{f"{name}s": texts[name] for name in TEXTS})
-
-
-class _Longest:
-    """The longest of slices that come row by row; of those alike, the ones of the first place and row."""
-
-    def __init__(self, limit: int) -> None:
-        self._limit = limit
-        self._kept: list[tuple[Any, ...]] = []  # place, row, how long
-        self._size = self.count = 0
-        self._worst: tuple[int, int] | None = None  # how long, and where
-
-    def add(self, place: Any, row: Any, took: Any) -> None:
-        """Take slices of rows after all those before."""
-        self.count += len(row)
-        if self._worst is not None:
-            least, at = self._worst
-            better = np.flatnonzero((took > least) | ((took == least) & (place < at)))
-            place, row, took = place[better], row[better], took[better]
-        self._kept.append((place, row, took))
-        self._size += len(row)
-        if self._size > 2 * self._limit:
-            self._let_go()
-
-    def _let_go(self) -> None:
-        place, row, took = (np.concatenate(parts) for parts in zip(*self._kept, strict=True))
-        order = np.lexsort((row, place, -took))[: self._limit]
-        self._worst = int(took[order[-1]]), int(place[order[-1]])
-        self._kept = [(place[order], row[order], took[order])]
-        self._size = len(order)
-
-    def chosen(self) -> tuple[Any, Any]:
-        """Place and row, in order of these."""
-        if self._size > self._limit:
-            self._let_go()
-        if not self._kept:
-            return np.zeros(0, np.int64), np.zeros(0, np.int64)
-        place, row, _ = (np.concatenate(parts) for parts in zip(*self._kept, strict=True))
-        order = np.lexsort((row, place))
-        return place[order], row[order]
 
 
 def _distinct(numbers: Any) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 from runs_to_show import pipeline
 
 from et_sim.views.drawing.nodes import ALWAYS, shown_ranks
+from et_sim.views.drawing.proportion import InProportion, share_out
 from et_sim.views.drawing.visible_nodes import visible_nodes
 from et_sim.views.export.contents import contents_of
 from et_sim.views.report.exposed import exposed_by_group
@@ -45,7 +47,7 @@ def _key(row: dict[str, Any]) -> tuple[int, int]:
 
 
 @given(WINDOWS, st.integers(1, 400), st.sampled_from(BATCHES), st.sampled_from([None, "0-2", "5,1"]))
-def test_drawn_are_the_longest_nodes_under_way_in_the_window(
+def test_drawn_is_what_is_under_way_in_the_window_in_proportion(
     runs: dict[int, RunDirectory], window: tuple[int, int], limit: int, rows_per_batch: int, ranks: str | None
 ) -> None:
     run = runs[rows_per_batch]
@@ -58,17 +60,55 @@ def test_drawn_are_the_longest_nodes_under_way_in_the_window(
         for row in rows
         if row["start_ns"] < last and (row["end_ns"] > first or row["end_ns"] == row["start_ns"] >= first)
     ]
-    longest = sorted(
-        inside, key=lambda row: (row["start_ns"] - row["end_ns"], shown.actors.index(row["actor"]))
-    )
-    expected = {_key(row) for row in longest[:limit]}
+    every = {_key(row): row for row in inside}
     drawn = nodes.take(slices.row)
-    assert set(zip(drawn.actor.tolist(), drawn.node.tolist(), strict=True)) == expected
+    keys = list(zip(drawn.actor.tolist(), drawn.node.tolist(), strict=True))
+    assert len(set(keys)) == len(keys) == min(limit, len(inside))
+    assert set(keys) <= set(every)
     assert [shown.actors[place] for place in slices.place.tolist()] == drawn.actor.tolist()
-    if len(inside) > limit:
-        assert slices.left_out.startswith(f"shows the {limit:,} longest of {len(inside):,} nodes")
-    else:
-        assert not slices.left_out
+    assert bool(slices.left_out) is (len(inside) > limit)
+    if limit >= len(groups := {(row["actor"], row["kind"]) for row in inside}):
+        assert {(every[key]["actor"], every[key]["kind"]) for key in keys} == groups
+
+
+@given(st.lists(st.integers(0, 1000), min_size=1, max_size=60), st.integers(1, 3000))
+def test_shares_of_a_limit_are_in_proportion_and_nothing_is_forgotten(counts: list[int], limit: int) -> None:
+    shares = share_out(np.array(counts), limit).tolist()
+    total, there = sum(counts), sum(count > 0 for count in counts)
+    assert sum(shares) == min(limit, total)
+    assert all(0 <= share <= count for share, count in zip(shares, counts, strict=True))
+    if limit >= there:
+        assert all((share > 0) is (count > 0) for share, count in zip(shares, counts, strict=True))
+        spare = max(limit - there, 0) / max(total - there, 1)
+        for share, count in zip(shares, counts, strict=True):
+            assert total <= limit or abs(share - min(count, 1) - (count - min(count, 1)) * spare) <= 1
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 3), st.integers(0, 9)), max_size=80),
+    st.lists(st.integers(0, 12), min_size=4, max_size=4),
+    st.integers(1, 20),
+)
+def test_the_longest_of_each_stratum_are_kept_however_they_come(
+    found: list[tuple[int, int]], quotas: list[int], each: int
+) -> None:
+    chosen = InProportion(np.array(quotas))
+    stratum, took = (np.array([one[at] for one in found], np.int64) for at in range(2))
+    for first in range(0, len(found), each):
+        part = slice(first, first + each)
+        rows = np.arange(len(found))[part]
+        chosen.add(stratum[part], stratum[part], rows, took[part])
+    expected = [
+        row
+        for one, quota in enumerate(quotas)
+        for row in sorted(
+            sorted(
+                (row for row in range(len(found)) if found[row][0] == one),
+                key=lambda row: (-found[row][1], row),
+            )[:quota]
+        )
+    ]
+    assert chosen.chosen()[1].tolist() == expected
 
 
 @given(WINDOWS, st.integers(1, 300), st.sampled_from(BATCHES))
