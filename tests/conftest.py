@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -68,16 +69,19 @@ def _is_rare(run: Any) -> bool:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def rare_engines_are_interpreted(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Compiling one takes longer than all that it would run; with `--deep`, all are compiled."""
-    from et_sim.compiled.entry_points import Entry
+def rare_code_is_interpreted(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Compiling it takes longer than all that it would run; with `--deep`, all is compiled."""
+    from et_sim.compiled.entry_points import Entry, choice
 
-    run_entry = Entry._run
+    run_entry, spent = Entry._run, defaultdict[Any, float](float)
 
     def run(self: Any, seconds: Callable[[], float] | None, *arguments: Any) -> Any:
-        if seconds is not None and _is_rare(arguments[0]) and seconds() < LONG_SECONDS:
-            return self._interpret(arguments)
-        return run_entry(self, seconds, *arguments)
+        if seconds is not None:
+            is_rare = _is_rare(arguments[0]) and seconds() < LONG_SECONDS
+        else:
+            spent[self] += self._seconds(*arguments)
+            is_rare = choice() == "now" and 0 < spent[self] < LONG_SECONDS and self._found(arguments) is None
+        return self._interpret(arguments) if is_rare else run_entry(self, seconds, *arguments)
 
     with pytest.MonkeyPatch.context() as patch:
         if not request.config.getoption("--deep"):
