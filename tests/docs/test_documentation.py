@@ -1,4 +1,7 @@
-"""The documentation is true: its commands run and print what it shows, and its links lead somewhere."""
+"""The documentation is true: its commands run and print what it shows, and its links lead somewhere.
+
+A page that takes long is executed with `--deep` only.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,11 @@ PAGES = [
     *sorted((REPOSITORY / "docs" / "studies").glob("*.md")),
 ]
 # Small cases of many kinds of engine: to interpret them, but for views, takes less than to compile these.
-INTERPRETED = ("converting.md", "dgx-1.md", "jobs.md", "memory.md", "networks.md", "packet.md", "streams.md")
+INTERPRETED = (
+    *("converting.md", "dgx-1.md", "jobs.md", "memory.md", "networks.md", "packet.md", "running.md"),
+    *("streams.md", "uneven-machines.md"),
+)
+LONG = ("networks.md",)
 LINK = re.compile(r"\]\(([^)#\s]+)(?:#[^)\s]*)?\)")
 
 
@@ -25,7 +32,10 @@ def _name(page: Path) -> str:
 
 
 @pytest.mark.usefixtures("warm_engine")
-@pytest.mark.parametrize("page", PAGES, ids=_name)
+@pytest.mark.parametrize(
+    "page",
+    [pytest.param(page, id=_name(page), marks=[pytest.mark.deep] * (page.name in LONG)) for page in PAGES],
+)
 def test_every_command_prints_what_the_page_shows(
     page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
