@@ -2,8 +2,8 @@
 
 Finish, pass ends, computation, exposed and total communication of every layer, bytes sent by NPU 0 and mean
 chunk latencies are compared, without any tolerance beyond the digits that 1.0 prints: folded in every run of
-these tests, but for one that takes long; unfolded and with a record of causes for some of the small cases; for the
-others with `--deep`.
+these tests, but for one that takes long; unfolded and with a record of causes for some of the small cases,
+for the others with `--deep`.
 """
 
 from __future__ import annotations
