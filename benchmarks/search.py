@@ -46,7 +46,7 @@ def main() -> None:
         report, told = _timed(lambda: search(plan_search(SPEC), Path(folder, "search"), workers=1))
         found = report.found
         print(f"search      {found.evaluated:4d} of {_points()} plans evaluated, {told}")
-        table, told = _timed(lambda: carry_out(plan_sweep(SPEC), Path(folder, "sweep"), workers=1).table)
+        table, told = _timed(lambda: carry_out(plan_sweep(SPEC), Path(folder, "sweep"), workers=2).table)
         rows = [row for row in table.to_pylist() if row["status"] == "complete"]
         best = min(rows, key=lambda row: (row["makespan_ns"], row["point"]))
         print(f"exhaustive  {len(table):4d} plans, {len(rows)} of them complete, {told}")
