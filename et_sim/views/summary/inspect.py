@@ -8,55 +8,41 @@ from __future__ import annotations
 
 import re
 import textwrap
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from et_sim.tables.kinds import OPAQUE_KINDS
-from et_sim.units import exact_bytes, format_ns, plural
+from et_sim.units import plural
 from et_sim.views.run.directory import RunDirectory, open_run
 from et_sim.views.run.port_table import NOT_RECORDED as PORTS_NOT_RECORDED
 from et_sim.views.run.recorded_part import recorded_part
 from et_sim.views.run.selection import EVERYTHING, Selection
 from et_sim.views.summary.activity import LABEL, MOST_LINES, activity_lines, activity_of
 from et_sim.views.summary.bandwidth import bandwidth_lines
-from et_sim.views.summary.bottleneck import bottleneck_text
-from et_sim.views.summary.costs import energy_text, price_text
-from et_sim.views.summary.explained import explained_text
-from et_sim.views.summary.exposure import exposure_lines, exposure_text, without_kernel
-from et_sim.views.summary.factors import factors_text
+from et_sim.views.summary.exposure import exposure_lines, without_kernel
+from et_sim.views.summary.facts import FACT_INDENT, coverage_lines, facts, notice, notice_lines, status_lines
 from et_sim.views.summary.flows import FLITS_ONLY, flow_lines, flows_of
 from et_sim.views.summary.groups import group_lines, group_totals
-from et_sim.views.summary.in_short import in_short, small_path
-from et_sim.views.summary.jobs import counts_with_jobs, job_lines, jobs_text
+from et_sim.views.summary.jobs import job_lines
 from et_sim.views.summary.links import NOT_RECORDED, link_lines, link_uses
 from et_sim.views.summary.machine_use import (
     kernel_lines,
-    kernel_sentence,
-    memory_sentence,
-    spilled_sentence,
     use_lines,
 )
 from et_sim.views.summary.memory import NOT_TRACKED, memory_lines, memory_peaks
 from et_sim.views.summary.operation_table import operation_lines
 from et_sim.views.summary.operations import operations
-from et_sim.views.summary.packets import packets_text
-from et_sim.views.summary.parts import PARTS
 from et_sim.views.summary.pauses import pause_lines, pause_roots
 from et_sim.views.summary.phase_totals import NOT_WRITTEN, phase_lines, phase_totals
-from et_sim.views.summary.profile_facts import makespan_text, profile_text
 from et_sim.views.summary.queues import queue_lines
-from et_sim.views.summary.rank_table import called, rank_count, rank_lines, slowest_first
+from et_sim.views.summary.rank_table import rank_lines, slowest_first
 from et_sim.views.summary.rank_times import rank_entries
 from et_sim.views.summary.stalls import stall_lines
 from et_sim.views.summary.waits import UNENDED, waits_lines, waits_of
-from et_sim.views.text import share, shortened, terminal_width
+from et_sim.views.text import terminal_width
 
 RANK_ROWS = 12
 OPERATION_ROWS = 8
-MARGIN = 12
-FACT_INDENT = MARGIN + 1
-WIDTH = 100
 NO_BREAK = "\N{NO-BREAK SPACE}"
 UNIT = re.compile(r"(?<=\d) (?=%|(?:ns|µs|ms|s)\b)")  # the space between a number and its unit
 
@@ -65,14 +51,14 @@ def summary_text(path: str | Path, part: Selection = EVERYTHING, width: int | No
     """The one-screen summary; of a part of the run, ranks and operations are that part's."""
     run, width = open_run(path), width or terminal_width()
     sections = (
-        _wrapped(_status(run), width),
-        _wrapped(_facts(run), width, FACT_INDENT),
+        _wrapped(status_lines(run), width),
+        _wrapped(facts(run), width, FACT_INDENT),
         job_lines(run, width),
         part.heading()[:1],
         _wrapped(_ranks(run, part, width), width),
         _wrapped(_operations(run, part, width), width),
-        _wrapped(_coverage(run), width, FACT_INDENT),
-        _wrapped(_notices(run), width, FACT_INDENT),
+        _wrapped(coverage_lines(run), width, FACT_INDENT),
+        _wrapped(notice_lines(run), width, FACT_INDENT),
     )
     return "\n\n".join("\n".join(lines) for lines in sections if lines)
 
@@ -217,138 +203,10 @@ def stalls_text(path: str | Path, _: Selection = EVERYTHING, width: int | None =
 def notices_text(path: str | Path, _: Selection = EVERYTHING, width: int | None = None) -> str:
     """Every warning and every default taken."""
     summary = open_run(path).summary
-    lines = [f"warning: {_notice(notice)}" for notice in summary["warnings"]]
-    lines += [f"default: {_notice(notice)}" for notice in summary["defaults"]]
+    lines = [f"warning: {notice(one)}" for one in summary["warnings"]]
+    lines += [f"default: {notice(one)}" for one in summary["defaults"]]
     text = "\n".join(_wrapped(lines, width or terminal_width(), indent=9))
     return text or "no warnings, and no default was taken"
-
-
-def _status(run: RunDirectory) -> list[str]:
-    if run.summary["status"] == "complete":
-        return []
-    if run.summary["status"] == "out of memory":
-        return _out_of_memory(run)
-    stuck = sum(rank_count(e["ranks"]) for e in run.summary["per_rank"] if e["finish_ns"] is None)
-    of = plural(run.summary["ranks"], "rank")
-    lines = [f"STALLED: {stuck:,} of {of} never finished; figures are up to the last thing that happened"]
-    if run.stall:
-        lines.append(run.stall["cause"])
-    return [*lines, f"more: et-sim inspect {run.path} stalls"]
-
-
-def _out_of_memory(run: RunDirectory) -> list[str]:
-    found = run.summary["out_of_memory"]
-    at, size = format_ns(found["time_ns"]), exact_bytes(found["alive_bytes"])
-    there = exact_bytes(found["capacity_bytes"])
-    return [
-        f"OUT OF MEMORY at {at}: {size} on {called(found['ranks'], 40)}, of {there}; figures are up to then",
-        f"more: et-sim inspect {run.path} memory",
-    ]
-
-
-def _facts(run: RunDirectory) -> list[str]:
-    summary = run.summary
-    actors, ranks = summary["folded"]["actors"], summary["ranks"]
-    how = "each simulated" if actors == ranks else f"simulated as {plural(actors, 'actor')}"
-    facts = (
-        ("makespan", makespan_text(summary)),
-        ("in short", _in_short(run)),
-        ("ranks", f"{ranks:,}, {how}; {plural(summary['messages'], 'message')} crossed the network"),
-        ("jobs", jobs_text(run)),
-        ("model", f"{summary['model']} network, {profile_text(summary)}"),
-        *_corrections(summary),
-        ("uneven", _unevenness(run)),
-        ("what if", factors_text(run)),
-        ("written", _kept(run)),
-        ("time goes to", _dominant(run)),
-        ("hidden", _hidden(run)),
-        ("exposed", exposure_text(run)),
-        ("bottleneck", bottleneck_text(summary)),
-        ("packets", packets_text(summary)),
-        ("replayed", _replayed(run)),
-        ("waited for", _slowest(run)),
-        ("explained", explained_text(run)),
-        ("kernels", kernel_sentence(summary["per_rank"])),
-        ("memory", memory_sentence(summary["per_rank"])),
-        ("spilled", spilled_sentence(summary)),
-        ("energy", energy_text(summary)),
-        ("price", price_text(summary)),
-    )
-    return [_fact(name, text) for name, text in facts if text]
-
-
-def _in_short(run: RunDirectory) -> str:
-    """What the critical path says, if it is known; else, the lines below are as short."""
-    path = small_path(run)
-    return in_short(run, path) if path else ""
-
-
-def _corrections(summary: dict[str, Any]) -> list[tuple[str, str]]:
-    """What is switched by itself: a profile's own corrections are not repeated."""
-    switched = [(name in summary["corrections"], name) for name in summary["switched"]]
-    on, off = ([name for is_on, name in switched if is_on is wanted] for wanted in (True, False))
-    lists = (("corrected", on), ("uncorrected", off))
-    return [(word, shortened(", ".join(names), WIDTH - MARGIN - 1)) for word, names in lists if names]
-
-
-def _kept(run: RunDirectory) -> str:
-    """Which rows were written, if not all."""
-    kept = recorded_part(run)
-    return f"operations are of what was written: {kept}" if kept else ""
-
-
-def _unevenness(run: RunDirectory) -> str:
-    """Who and what differs in speed from the rest of the machine."""
-    uneven, ranks = run.summary["uneven"], run.summary["ranks"]
-    stragglers = f"{uneven['ranks']:,} of {plural(ranks, 'rank')} straggling" if uneven["ranks"] else ""
-    links = f"{plural(uneven['links'], 'link')} unlike the others" if uneven["links"] else ""
-    late = f"ranks begin up to {format_ns(uneven['late_ns'])} apart" if uneven["late_ns"] else ""
-    return ", ".join(_present(stragglers, links, late))
-
-
-def _dominant(run: RunDirectory) -> str:
-    """The mean rank's time by what it was spent on, the largest first."""
-    makespan, entries = run.summary["makespan_ns"], run.summary["per_rank"]
-    if not makespan:
-        return "nothing: no time passes in this run"
-    counts = counts_with_jobs(run, entries)
-    spent = {
-        part.text: sum(count * entry[part.figure] for count, entry in zip(counts, entries, strict=True))
-        for part in PARTS
-    }
-    whole = makespan * sum(counts)
-    order = sorted(spent, key=lambda name: -spent[name])
-    return ", ".join(f"{name} {share(spent[name], whole)}" for name in order if spent[name])
-
-
-def _hidden(run: RunDirectory) -> str:
-    """How much of the time of transfers kernels hide, over all ranks."""
-    hidden, exposed = (
-        sum(rank_count(entry["ranks"]) * entry[name] for entry in run.summary["per_rank"])
-        for name in ("hidden_comm_ns", "exposed_comm_ns")
-    )
-    return f"kernels hide {share(hidden, hidden + exposed)} of the time of transfers" if hidden else ""
-
-
-def _replayed(run: RunDirectory) -> str:
-    """That recorded communication holds waiting, if there is any."""
-    count = run.summary["coverage"]["replayed_communication"]
-    if not count:
-        return ""
-    return f"{count:,} sends, receives and collectives as recorded: waiting in them is not told from transfer"
-
-
-def _slowest(run: RunDirectory) -> str:
-    """Who is waited for most, and what that costs."""
-    slowest = run.summary["slowest"]
-    if slowest is None:
-        return ""
-    cost, makespan = slowest["cost_ns"], run.summary["makespan_ns"]
-    whom = "it" if slowest["ranks"].isdecimal() else "them"
-    waits = (
-        f"the others wait {format_ns(cost)} for {whom} on average, {share(cost, makespan)} of the makespan"
-    )
-    return f"{called(slowest['ranks'], 24)}: {waits}"
 
 
 def _ranks(run: RunDirectory, part: Selection, width: int) -> list[str]:
@@ -397,53 +255,3 @@ def _wrapped(lines: Sequence[str], width: int, indent: int = 0) -> list[str]:
             )
             cut += [one.replace(NO_BREAK, " ") for one in several]
     return cut
-
-
-def _coverage(run: RunDirectory) -> list[str]:
-    coverage = run.summary["coverage"]
-    kinds = (
-        ("modelled", "modelled"),
-        ("replayed", "replayed as recorded"),
-        ("defaulted", "defaulted (no duration recorded: 1 ns each)"),
-        ("instant", "instant"),
-        ("not_executed", "not executed"),
-    )
-    parts = [f"{coverage[key]:,} {text}" for key, text in kinds if coverage[key]]
-    lines = [_fact("coverage", f"{plural(coverage['nodes'], 'node')}: {', '.join(parts) or 'none'}")]
-    timed_by = coverage["timed_by"]
-    if set(timed_by) - {"roofline"}:
-        counts = ", ".join(f"{count:,} by {model}" for model, count in timed_by.items())
-        lines.append(_fact("", f"kernels timed: {counts}"))
-    opaque = {kind: coverage["nodes_by_kind"].get(kind, 0) for kind in OPAQUE_KINDS}
-    if any(opaque.values()):
-        counts = ", ".join(f"{count:,} {kind}" for kind, count in opaque.items() if count)
-        lines.append(_fact("", f"not modelled, as recorded: {counts}"))
-    if coverage["ignored_metadata"]:
-        count = plural(coverage["ignored_metadata"], "node")
-        lines.append(_fact("", f"metadata without effect: {count} that describe no process groups"))
-    ignored = coverage["ignored_attributes"]
-    if ignored:
-        named = (f"{name} ({count:,})" for name, count in ignored.items())
-        lines.append(_fact("", shortened(f"attributes without effect: {', '.join(named)}", WIDTH - MARGIN)))
-    return lines
-
-
-def _notices(run: RunDirectory) -> list[str]:
-    warnings, defaults = run.summary["warnings"], run.summary["defaults"]
-    lines = [_fact("warning", shortened(_notice(notice), WIDTH - MARGIN - 1)) for notice in warnings[:3]]
-    if warnings or defaults:
-        counted = f"{plural(len(warnings), 'warning')}, {plural(len(defaults), 'default')} taken"
-        lines.append(_fact("notices", f"{counted}: et-sim inspect {run.path} notices"))
-    return lines
-
-
-def _notice(notice: dict[str, Any]) -> str:
-    return ": ".join(_present(notice["place"], notice["key"], notice["text"]))
-
-
-def _present(*parts: str) -> Iterable[str]:
-    return (part for part in parts if part)
-
-
-def _fact(name: str, text: str) -> str:
-    return f"{name:<{MARGIN}} {text}"

@@ -1,0 +1,219 @@
+"""What stands around the tables of a run's summary: whether it completed, its facts in a line each, what of
+its traces was simulated, and what is to be noticed.
+
+Not here: the tables, and how wide lines are (`inspect`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from et_sim.tables.kinds import OPAQUE_KINDS
+from et_sim.units import exact_bytes, format_ns, plural
+from et_sim.views.run.directory import RunDirectory
+from et_sim.views.run.recorded_part import recorded_part
+from et_sim.views.summary.bottleneck import bottleneck_text
+from et_sim.views.summary.costs import energy_text, price_text
+from et_sim.views.summary.explained import explained_text
+from et_sim.views.summary.exposure import exposure_text
+from et_sim.views.summary.factors import factors_text
+from et_sim.views.summary.in_short import in_short, small_path
+from et_sim.views.summary.jobs import counts_with_jobs, jobs_text
+from et_sim.views.summary.machine_use import (
+    kernel_sentence,
+    memory_sentence,
+    spilled_sentence,
+)
+from et_sim.views.summary.packets import packets_text
+from et_sim.views.summary.parts import PARTS
+from et_sim.views.summary.profile_facts import makespan_text, profile_text
+from et_sim.views.summary.rank_table import called, rank_count
+from et_sim.views.text import share, shortened
+
+MARGIN = 12
+FACT_INDENT = MARGIN + 1
+WIDTH = 100
+
+
+def status_lines(run: RunDirectory) -> list[str]:
+    """How a run ended that did not complete."""
+    if run.summary["status"] == "complete":
+        return []
+    if run.summary["status"] == "out of memory":
+        return _out_of_memory(run)
+    stuck = sum(rank_count(e["ranks"]) for e in run.summary["per_rank"] if e["finish_ns"] is None)
+    of = plural(run.summary["ranks"], "rank")
+    lines = [f"STALLED: {stuck:,} of {of} never finished; figures are up to the last thing that happened"]
+    if run.stall:
+        lines.append(run.stall["cause"])
+    return [*lines, f"more: et-sim inspect {run.path} stalls"]
+
+
+def _out_of_memory(run: RunDirectory) -> list[str]:
+    found = run.summary["out_of_memory"]
+    at, size = format_ns(found["time_ns"]), exact_bytes(found["alive_bytes"])
+    there = exact_bytes(found["capacity_bytes"])
+    return [
+        f"OUT OF MEMORY at {at}: {size} on {called(found['ranks'], 40)}, of {there}; figures are up to then",
+        f"more: et-sim inspect {run.path} memory",
+    ]
+
+
+def facts(run: RunDirectory) -> list[str]:
+    """One line for each fact that the run has."""
+    summary = run.summary
+    actors, ranks = summary["folded"]["actors"], summary["ranks"]
+    how = "each simulated" if actors == ranks else f"simulated as {plural(actors, 'actor')}"
+    facts = (
+        ("makespan", makespan_text(summary)),
+        ("in short", _in_short(run)),
+        ("ranks", f"{ranks:,}, {how}; {plural(summary['messages'], 'message')} crossed the network"),
+        ("jobs", jobs_text(run)),
+        ("model", f"{summary['model']} network, {profile_text(summary)}"),
+        *_corrections(summary),
+        ("uneven", _unevenness(run)),
+        ("what if", factors_text(run)),
+        ("written", _kept(run)),
+        ("time goes to", _dominant(run)),
+        ("hidden", _hidden(run)),
+        ("exposed", exposure_text(run)),
+        ("bottleneck", bottleneck_text(summary)),
+        ("packets", packets_text(summary)),
+        ("replayed", _replayed(run)),
+        ("waited for", _slowest(run)),
+        ("explained", explained_text(run)),
+        ("kernels", kernel_sentence(summary["per_rank"])),
+        ("memory", memory_sentence(summary["per_rank"])),
+        ("spilled", spilled_sentence(summary)),
+        ("energy", energy_text(summary)),
+        ("price", price_text(summary)),
+    )
+    return [_fact(name, text) for name, text in facts if text]
+
+
+def _in_short(run: RunDirectory) -> str:
+    """What the critical path says, if it is known; else, the lines below are as short."""
+    path = small_path(run)
+    return in_short(run, path) if path else ""
+
+
+def _corrections(summary: dict[str, Any]) -> list[tuple[str, str]]:
+    """What is switched by itself: a profile's own corrections are not repeated."""
+    switched = [(name in summary["corrections"], name) for name in summary["switched"]]
+    on, off = ([name for is_on, name in switched if is_on is wanted] for wanted in (True, False))
+    lists = (("corrected", on), ("uncorrected", off))
+    return [(word, shortened(", ".join(names), WIDTH - MARGIN - 1)) for word, names in lists if names]
+
+
+def _kept(run: RunDirectory) -> str:
+    """Which rows were written, if not all."""
+    kept = recorded_part(run)
+    return f"operations are of what was written: {kept}" if kept else ""
+
+
+def _unevenness(run: RunDirectory) -> str:
+    """Who and what differs in speed from the rest of the machine."""
+    uneven, ranks = run.summary["uneven"], run.summary["ranks"]
+    stragglers = f"{uneven['ranks']:,} of {plural(ranks, 'rank')} straggling" if uneven["ranks"] else ""
+    links = f"{plural(uneven['links'], 'link')} unlike the others" if uneven["links"] else ""
+    late = f"ranks begin up to {format_ns(uneven['late_ns'])} apart" if uneven["late_ns"] else ""
+    return ", ".join(_present(stragglers, links, late))
+
+
+def _dominant(run: RunDirectory) -> str:
+    """The mean rank's time by what it was spent on, the largest first."""
+    makespan, entries = run.summary["makespan_ns"], run.summary["per_rank"]
+    if not makespan:
+        return "nothing: no time passes in this run"
+    counts = counts_with_jobs(run, entries)
+    spent = {
+        part.text: sum(count * entry[part.figure] for count, entry in zip(counts, entries, strict=True))
+        for part in PARTS
+    }
+    whole = makespan * sum(counts)
+    order = sorted(spent, key=lambda name: -spent[name])
+    return ", ".join(f"{name} {share(spent[name], whole)}" for name in order if spent[name])
+
+
+def _hidden(run: RunDirectory) -> str:
+    """How much of the time of transfers kernels hide, over all ranks."""
+    hidden, exposed = (
+        sum(rank_count(entry["ranks"]) * entry[name] for entry in run.summary["per_rank"])
+        for name in ("hidden_comm_ns", "exposed_comm_ns")
+    )
+    return f"kernels hide {share(hidden, hidden + exposed)} of the time of transfers" if hidden else ""
+
+
+def _replayed(run: RunDirectory) -> str:
+    """That recorded communication holds waiting, if there is any."""
+    count = run.summary["coverage"]["replayed_communication"]
+    if not count:
+        return ""
+    return f"{count:,} sends, receives and collectives as recorded: waiting in them is not told from transfer"
+
+
+def _slowest(run: RunDirectory) -> str:
+    """Who is waited for most, and what that costs."""
+    slowest = run.summary["slowest"]
+    if slowest is None:
+        return ""
+    cost, makespan = slowest["cost_ns"], run.summary["makespan_ns"]
+    whom = "it" if slowest["ranks"].isdecimal() else "them"
+    waits = (
+        f"the others wait {format_ns(cost)} for {whom} on average, {share(cost, makespan)} of the makespan"
+    )
+    return f"{called(slowest['ranks'], 24)}: {waits}"
+
+
+def coverage_lines(run: RunDirectory) -> list[str]:
+    """What of the traces was simulated, and how."""
+    coverage = run.summary["coverage"]
+    kinds = (
+        ("modelled", "modelled"),
+        ("replayed", "replayed as recorded"),
+        ("defaulted", "defaulted (no duration recorded: 1 ns each)"),
+        ("instant", "instant"),
+        ("not_executed", "not executed"),
+    )
+    parts = [f"{coverage[key]:,} {text}" for key, text in kinds if coverage[key]]
+    lines = [_fact("coverage", f"{plural(coverage['nodes'], 'node')}: {', '.join(parts) or 'none'}")]
+    timed_by = coverage["timed_by"]
+    if set(timed_by) - {"roofline"}:
+        counts = ", ".join(f"{count:,} by {model}" for model, count in timed_by.items())
+        lines.append(_fact("", f"kernels timed: {counts}"))
+    opaque = {kind: coverage["nodes_by_kind"].get(kind, 0) for kind in OPAQUE_KINDS}
+    if any(opaque.values()):
+        counts = ", ".join(f"{count:,} {kind}" for kind, count in opaque.items() if count)
+        lines.append(_fact("", f"not modelled, as recorded: {counts}"))
+    if coverage["ignored_metadata"]:
+        count = plural(coverage["ignored_metadata"], "node")
+        lines.append(_fact("", f"metadata without effect: {count} that describe no process groups"))
+    ignored = coverage["ignored_attributes"]
+    if ignored:
+        named = (f"{name} ({count:,})" for name, count in ignored.items())
+        lines.append(_fact("", shortened(f"attributes without effect: {', '.join(named)}", WIDTH - MARGIN)))
+    return lines
+
+
+def notice_lines(run: RunDirectory) -> list[str]:
+    """The first warnings, and how many notices there are."""
+    warnings, defaults = run.summary["warnings"], run.summary["defaults"]
+    lines = [_fact("warning", shortened(notice(one), WIDTH - MARGIN - 1)) for one in warnings[:3]]
+    if warnings or defaults:
+        counted = f"{plural(len(warnings), 'warning')}, {plural(len(defaults), 'default')} taken"
+        lines.append(_fact("notices", f"{counted}: et-sim inspect {run.path} notices"))
+    return lines
+
+
+def notice(found: dict[str, Any]) -> str:
+    """A warning or a default as a line."""
+    return ": ".join(_present(found["place"], found["key"], found["text"]))
+
+
+def _present(*parts: str) -> Iterable[str]:
+    return (part for part in parts if part)
+
+
+def _fact(name: str, text: str) -> str:
+    return f"{name:<{MARGIN}} {text}"
