@@ -133,7 +133,7 @@ ALLOWED: dict[str, set[str]] = {
         "simulation",
         "network.registry",
         "network.description",
-        "network.topology_picture",
+        "network.graph_of_grid",
     },
     "converters": {"trace", "layerfile", "compute"},
 }

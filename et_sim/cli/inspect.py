@@ -27,6 +27,7 @@ VIEWS = {
     "layers": "a layer file's layers: computation and communication of each (also --csv)",
     "phases": "phases of chunks by dimension, of runs with --detail phases",
     "critical-path": "what decided how long it took, and what would change that",
+    "topology": "the network, and how much of its links is used, of runs with --detail links",
     "links": "how busy links are over time, of runs with --detail links",
     "queues": "what waited at ports over time, of runs with --detail ports",
     "pauses": "which queues made which ports pause, of runs with --detail ports",
@@ -37,7 +38,7 @@ VIEWS = {
     "picture": "the timeline as a picture, into the file given with --svg or --png",
 }
 # Which of them can be drawn.
-DRAWN = ("picture", "activity", "waits", "bandwidth")
+DRAWN = ("picture", "activity", "waits", "bandwidth", "topology")
 # Which views can be cut to some ranks, a window of time, or a number of lines.
 CUTS = {
     "summary": ("ranks", "window", "top"),
@@ -50,6 +51,7 @@ CUTS = {
     "picture": ("ranks", "window"),
     "phases": ("ranks", "window"),
     "critical-path": ("top",),
+    "topology": ("window", "top"),
     "links": ("ranks", "window", "top"),
     "queues": ("window", "top"),
     "pauses": ("window", "top"),
@@ -158,6 +160,7 @@ def run(options: argparse.Namespace) -> int:
         "layers": inspect.layers_of,
         "phases": inspect.phases_text,
         "critical-path": inspect.critical_path_of,
+        "topology": inspect.topology_text,
         "links": inspect.links_text,
         "queues": inspect.queues_text,
         "pauses": inspect.pauses_text,

@@ -36,12 +36,14 @@ def run(options: argparse.Namespace) -> int:
     """Describe the network, and draw it if that is asked for."""
     from et_sim.machine import read_network_alone
     from et_sim.network.description import as_text, describe
-    from et_sim.network.topology_picture import write_topology
 
     network = read_network_alone(options.file)
     found = describe(network, [_pair(text, network.ranks) for text in options.path or ()])
     if options.svg is not None:
-        write_topology(network, options.svg)
+        from et_sim.cli.network_picture import topology_picture
+        from et_sim.views.drawing.pictures import write_picture
+
+        write_picture(topology_picture(network), options.svg, None)
     print(json.dumps(found, indent=2) if options.json else "\n".join(as_text(found, options.file)))
     return 0
 

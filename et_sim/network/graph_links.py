@@ -12,7 +12,7 @@ import numpy as np
 
 from et_sim.compiled.tables_by_reference import Tables, works_on_tables
 from et_sim.engine.state.records import MESSAGE_FIELDS
-from et_sim.engine.state.resources import ResourceTable
+from et_sim.engine.state.resources import Ends, ResourceTable
 from et_sim.engine.state.run import NONE
 from et_sim.errors import MachineError
 from et_sim.machine.link_classes import link_tiers
@@ -124,6 +124,10 @@ def link_resources(network: Network) -> ResourceTable:
         class_names=graph.class_names(network),
         are_links=True,
         are_owned=False,
+        ends=Ends(
+            wired.sources.astype(np.int32), wired.targets.astype(np.int32), tuple(wired.names), wired.tiers
+        ),
+        sizes=tuple(npus for npus, _ in graph.wired(network).grid),
     )
 
 

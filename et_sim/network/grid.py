@@ -157,6 +157,7 @@ def link_resources(network: Network, actor_of_rank: Any) -> ResourceTable:
         bytes_per_ns=_capacities(wired(network), actor_of_rank, np.cumsum(counts) - counts, counts),
         class_names=speed_names(wired(network)),
         are_links=True,
+        sizes=tuple(dimension.npus for dimension in wired(network).dimensions),
     )
 
 

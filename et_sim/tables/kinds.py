@@ -8,3 +8,6 @@ NOT_COMMUNICATION = ("compute", COPY, "host", "gap", *MEMORY_KINDS, "metadata", 
 
 # Key of the metadata of path.arrow and links.arrow: messages slowed each other, or computing.
 SHARED_LINKS = "links-are-shared"
+
+# Key of the metadata of resources.arrow: NPUs of each dimension of a grid, innermost first.
+DIMENSION_SIZES = "npus-by-dimension"

@@ -157,6 +157,10 @@ RESOURCES = Table(
         Column("links", "int32", "how many there are like it, itself included: all tables show one of them"),
         Column("tier", TEXT, "links of one sort, as in `links.arrow`"),
         Column("bytes_per_ns", "float64", "its bandwidth; null where there is no link, but all that is sent"),
+        Column("source", TEXT, "the device that it leaves; null: it is no link of a graph"),
+        Column("target", TEXT, "the device that it leads to"),
+        Column("source_row", "int32", "in which `source` is drawn; 0: it is an NPU"),
+        Column("target_row", "int32", "in which `target` is drawn"),
     ),
 )
 

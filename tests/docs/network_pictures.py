@@ -6,9 +6,9 @@ import re
 
 from transcripts import REPOSITORY
 
+from et_sim.cli.network_picture import topology_picture
 from et_sim.machine import read_network_alone
 from et_sim.machine.texts import parse_yaml
-from et_sim.network.topology_picture import topology_picture
 
 PAGE = REPOSITORY / "docs" / "networks.md"
 PICTURE = re.compile(r"```yaml\n(graph: .*?)```\n\n!\[[^\]]*\]\(networks/([^)]*)\)", re.DOTALL)

@@ -44,7 +44,7 @@ def side_by_side(folder: Path) -> Path:
     return written(workload, folder, system={"track-local-mem": 1})
 
 
-def congested(folder: Path) -> Path:
+def congested(folder: Path, detail: str = "ports") -> Path:
     """Three NPUs at the first leaf and one at the second send to one at the second, in a small buffer."""
     builders = [et_sim.TraceBuilder() for _ in range(8)]
     for source in (0, 1, 2, 5):
@@ -54,5 +54,5 @@ def congested(folder: Path) -> Path:
     protocol = {"preset": "roce", "congestion-control": "none", "buffer": 400_000, "window": "none"}
     network = {"graph": {**graph, "bandwidth": "100Gbps", "latency": "200ns"}, "protocol": protocol}
     workload = et_sim.Workload.of([builder.build() for builder in builders])
-    write_run(et_sim.simulate(workload, system={}, network=network, model="packet", detail="ports"), folder)
+    write_run(et_sim.simulate(workload, system={}, network=network, model="packet", detail=detail), folder)
     return folder

@@ -18,6 +18,26 @@ NOBODY = -1
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Ends:
+    """Devices between which the links of a graph lead."""
+
+    source: Any  # of each link, the device that it leaves: a row of `names`; NOBODY: it is no link of a graph
+    target: Any
+    names: tuple[str, ...]
+    rows: Any  # of each device, that in which it is drawn; 0: it is an NPU
+
+    def where(self, links: Any) -> Ends:
+        """Some of the links."""
+        return replace(self, source=self.source[links], target=self.target[links])
+
+    def with_others(self, count: int) -> Ends:
+        """The same, and behind them so many that are no links of a graph."""
+        none = np.full(count, NOBODY, np.int32)
+        source, target = (np.concatenate((column, none)) for column in (self.source, self.target))
+        return replace(self, source=source, target=target)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class ResourceTable:
     """Resources by number, and the names of classes."""
 
@@ -34,6 +54,8 @@ class ResourceTable:
     are_owned: bool = True  # by the ranks of their actors, each of which has one like it
     are_tiers: bool = False  # a row is all links of a tier that an actor's messages cross
     links: Any = None  # how many links a row stands for; None: one of each rank of the actor
+    ends: Ends | None = None  # None: these are no links of a graph
+    sizes: tuple[int, ...] = ()  # NPUs of each dimension, innermost first, if they lie in a grid
 
     def __len__(self) -> int:
         return len(self.actor)
@@ -71,6 +93,7 @@ def with_pool(
         tier_names=(*resources.tier_names, *units.stages),
         bytes_per_ns=np.concatenate((resources.bytes_per_ns, units.bytes_per_ns)),
         links=links,
+        ends=None if resources.ends is None else resources.ends.with_others(rows),
         are_shared=resources.are_shared or units.are_shared,
     )
 

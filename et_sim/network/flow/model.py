@@ -173,6 +173,7 @@ def resources(network: Network, plan: Plan) -> ResourceTable:
         bytes_per_ns=protocols.capacities(found.bytes_per_ns[first], network.protocol),
         are_shared=True,
         links=np.bincount(class_of),
+        ends=None if found.ends is None else found.ends.where(first),
     )
 
 

@@ -27,7 +27,7 @@ from et_sim.engine.state.resources import ResourceTable
 from et_sim.engine.state.run import NONE, Run
 from et_sim.engine.transport.message_pool import LOWEST_31_BITS, new_message
 from et_sim.engine.transport.network_seam import Needs
-from et_sim.machine.model import Network
+from et_sim.machine.model import GridFabric, Network
 from et_sim.machine.protocol_tables import DEFAULT_PRESET, PRESETS
 from et_sim.machine.transports import Protocol
 from et_sim.network import graph, graph_links, link
@@ -255,7 +255,10 @@ def _longer(array: Any, rows: int, empty: int) -> Any:
 
 def resources(network: Network, _plan: Plan) -> ResourceTable:
     """Every link."""
-    return replace(graph_links.link_resources(as_graph(network)), are_shared=True)
+    wired = network.fabric.dimensions if isinstance(network.fabric, GridFabric) else ()
+    found = graph_links.link_resources(as_graph(network))
+    sizes = tuple(dimension.npus for dimension in wired) or found.sizes
+    return replace(found, are_shared=True, sizes=sizes)
 
 
 def carried(tables: PacketTables) -> Any:

@@ -10,13 +10,20 @@ from et_sim.errors import UsageError
 from et_sim.views.drawing.activity import activity_picture
 from et_sim.views.drawing.bandwidth import bandwidth_picture
 from et_sim.views.drawing.picture import picture
+from et_sim.views.drawing.topology import topology_picture
 from et_sim.views.drawing.waits import waits_picture
 from et_sim.views.files import new_file
 from et_sim.views.run.directory import RunDirectory
 from et_sim.views.run.selection import Selection
 
 PICTURES: Mapping[str, Callable[[RunDirectory, Selection], str]] = MappingProxyType(
-    {"picture": picture, "activity": activity_picture, "waits": waits_picture, "bandwidth": bandwidth_picture}
+    {
+        "picture": picture,
+        "activity": activity_picture,
+        "waits": waits_picture,
+        "bandwidth": bandwidth_picture,
+        "topology": topology_picture,
+    }
 )
 
 

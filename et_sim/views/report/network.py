@@ -15,11 +15,14 @@ import numpy as np
 from et_sim.intervals import filled, union
 from et_sim.units import format_ns, plural
 from et_sim.views.drawing.svg import TICKS, round_step
+from et_sim.views.drawing.topology import topology_picture
 from et_sim.views.report.markup import section, tag, text
 from et_sim.views.run.columns import integers
 from et_sim.views.run.directory import RunDirectory
 from et_sim.views.run.link_table import NONE, link_table
+from et_sim.views.run.selection import EVERYTHING
 from et_sim.views.run.tiers import tier_uses
+from et_sim.views.summary.topology import tier_totals
 from et_sim.views.text import share, shortened
 
 COLUMNS, LEVELS, MOST_ROWS = 240, 10, 40
@@ -50,6 +53,14 @@ def network_section(run: RunDirectory) -> str:
         return ""
     parts = [tag("p", text(heat.note), class_="note") + drawing(heat, makespan) for heat in maps]
     return section("network", "Network over time", *parts, _legend())
+
+
+def topology_section(run: RunDirectory) -> str:
+    """The network with its links; nothing if they were not recorded, or carried nothing."""
+    if not run.holds("links") or not tier_totals(run, EVERYTHING):
+        return ""
+    picture = tag("div", topology_picture(run), class_="picture")
+    return section("topology", "Use of links", picture)
 
 
 def dimensions(run: RunDirectory, makespan: int) -> Heat | None:

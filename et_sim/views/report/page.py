@@ -18,7 +18,7 @@ from et_sim.views.report.activity import activity_section, waits_section
 from et_sim.views.report.critical import critical_section
 from et_sim.views.report.markup import text
 from et_sim.views.report.memory import memory_section
-from et_sim.views.report.network import network_section
+from et_sim.views.report.network import network_section, topology_section
 from et_sim.views.report.origins import configuration_section, coverage_section
 from et_sim.views.report.ports import ports_section
 from et_sim.views.report.schedule import schedule_section
@@ -82,6 +82,7 @@ def report(
         waits_section(run),
         groups_section(run),
         operations_section(run),
+        topology_section(run),
         network_section(run),
         ports_section(run),
         memory_section(run),

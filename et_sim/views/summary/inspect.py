@@ -38,6 +38,7 @@ from et_sim.views.summary.queues import queue_lines
 from et_sim.views.summary.rank_table import rank_lines, slowest_first
 from et_sim.views.summary.rank_times import rank_entries
 from et_sim.views.summary.stalls import stall_lines
+from et_sim.views.summary.topology import topology_lines
 from et_sim.views.summary.waits import UNENDED, waits_lines, waits_of
 from et_sim.views.text import terminal_width
 
@@ -115,6 +116,12 @@ def groups_text(path: str | Path, part: Selection = EVERYTHING, width: int | Non
     found = group_totals(open_run(path), part)
     width = width or terminal_width()
     return "\n".join([*part.heading(), *_wrapped(group_lines(found, part, width), width)])
+
+
+def topology_text(path: str | Path, part: Selection = EVERYTHING, width: int | None = None) -> str:
+    """How much of the network's bandwidth is used."""
+    run, width = open_run(path), width or terminal_width()
+    return "\n".join(_wrapped([*part.heading(), *topology_lines(run, part, width)], width))
 
 
 def links_text(path: str | Path, part: Selection = EVERYTHING, width: int | None = None) -> str:

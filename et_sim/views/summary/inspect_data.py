@@ -20,6 +20,7 @@ from et_sim.views.summary.pauses import pauses_data
 from et_sim.views.summary.phase_totals import phase_totals
 from et_sim.views.summary.queues import queues_data
 from et_sim.views.summary.rank_times import rank_entries
+from et_sim.views.summary.topology import topology_data
 from et_sim.views.summary.waits import waits_of
 
 
@@ -93,6 +94,7 @@ DATA: Mapping[str, Callable[[RunDirectory, Selection], Any]] = MappingProxyType(
         "groups": _groups,
         "layers": _layers,
         "phases": _phases,
+        "topology": topology_data,
         "links": _links,
         "critical-path": _critical_path,
         "queues": queues_data,

@@ -112,7 +112,7 @@ def test_the_page_has_a_part_for_everything_that_was_recorded(tmp_path: Path) ->
     headings = [text for tag, text in Page(content).texts if tag == "h2"]
     assert headings[:5] == ["Overview", "Timeline", "Ranks over time", "Schedule", "Critical path"]
     assert headings[5:8] == ["Ranks", "Waiting and transfer", "Exposed communication"]
-    assert headings[8:11] == ["Operations", "Network over time", "Local memory"]
+    assert headings[8:12] == ["Operations", "Use of links", "Network over time", "Local memory"]
     assert headings[11:] == ["Coverage", "Configuration"]
 
 

@@ -1,0 +1,146 @@
+"""The network of a run as a picture, its links coloured by how much of their bandwidth is used.
+
+Where links are not known one by one, tiers are bars. Not here: where devices stand (`devices`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import log10
+from xml.sax.saxutils import escape
+
+import numpy as np
+
+from et_sim.units import format_bytes, plural
+from et_sim.views.drawing.devices import (
+    Devices,
+    Line,
+    Places,
+    drawn_devices,
+    drawn_lines,
+    joined_lines,
+    placed,
+)
+from et_sim.views.drawing.svg import LEFT, TOP, document, label, sentences
+from et_sim.views.run.directory import RunDirectory
+from et_sim.views.run.selection import EVERYTHING, Selection
+from et_sim.views.run.tiers import TierUse
+from et_sim.views.run.topology import Topology, topology_of
+from et_sim.views.summary.links import NOT_RECORDED
+from et_sim.views.summary.topology import (
+    NOTHING_CARRIED,
+    level_names,
+    level_of,
+    most_used_text,
+    tier_totals,
+    topology_notes,
+)
+from et_sim.views.text import share, shortened
+
+COLOURS = ("#d9dde2", "#a6d3ea", "#6fb4de", "#3c8bcb", "#5a5bb5", "#8b3a9a", "#b51d5c", "#d4161c")
+WIDTHS = (0.8, 1.2, 1.6, 2.0, 2.6, 3.2, 3.8, 4.4)
+JOINED = "neighbours are one mark, and what leads between two marks is one line, of the mean use"
+BUSIER = "a line is both directions between two devices, coloured by the one that is used more"
+BAR, BAR_HEIGHT, TIER_ROW = 520, 12, 30
+LEAST = 0.001  # where the scale of tiers begins
+
+
+def topology_picture(run: RunDirectory, part: Selection = EVERYTHING) -> str:
+    """The SVG text."""
+    found = topology_of(run, part)
+    if found is not None:
+        return _network(run, found, part)
+    if not run.holds("links"):
+        return document(sentences([NOT_RECORDED], TOP), TOP + 20)
+    return _tiers(run, tier_totals(run, part), part)
+
+
+def _network(run: RunDirectory, found: Topology, part: Selection) -> str:
+    devices = Devices(found.names, found.rows, found.sizes)
+    places = placed(devices, found.source, found.target)
+    parts = [*drawn_lines(use_lines(found, places), places), *drawn_devices(devices, places)]
+    bottom = round(places.bottom) + 12
+    texts = [*part.heading()[:1], BUSIER]
+    texts += [JOINED] if places.count.max() > 1 else []
+    texts += [most_used_text(found), *topology_notes(run, found)]
+    parts += [*_scale(bottom + 10), *sentences(texts, bottom + 50)]
+    return document(parts, bottom + 46 + 15 * len(texts))
+
+
+def use_lines(found: Topology, places: Places) -> list[Line]:
+    """A line for each pair of marks with a link between them, the most used last."""
+    pairs, of_link = joined_lines(places, found.source, found.target)
+    links = np.flatnonzero(of_link >= 0)
+    is_back = places.mark_of[found.source[links]] > places.mark_of[found.target[links]]
+    way, ways = 2 * of_link[links] + is_back, 2 * len(pairs)  # two for every line
+    count, most = np.bincount(way, minlength=ways), np.zeros(ways)
+    could = np.bincount(way, found.bytes_per_ns[links], ways)
+    did = np.bincount(way, found.used[links] * found.bytes_per_ns[links], ways)
+    used = np.where(could > 0, did / np.where(could > 0, could, 1), 0.0)
+    np.maximum.at(most, way, found.used[links])
+    first = np.zeros(ways, np.int64)
+    first[way[::-1]] = links[::-1]
+    lines = []
+    for at in np.argsort(used.reshape(-1, 2).max(axis=1, initial=0), kind="stable").tolist():
+        both = [one for one in (2 * at, 2 * at + 1) if count[one]]
+        said = [_said(found, int(first[one]), int(count[one]), used[one], most[one]) for one in both]
+        level = level_of(max(float(used[one]) for one in both))
+        one, other = pairs[at].tolist()
+        lines.append(Line(one, other, COLOURS[level], WIDTHS[level], "; ".join(said)))
+    return lines
+
+
+def _said(found: Topology, link: int, count: int, used: float, most: float) -> str:
+    """What one direction of a line stands for."""
+    ends = f"{found.names[found.source[link]]} to {found.names[found.target[link]]}: {share(used, 1)}"
+    if count > 1:
+        return f"{ends}, and {plural(count - 1, 'more link')}, at most {share(most, 1)}"
+    return f"{ends}, {format_bytes(float(found.bytes[link]))}"
+
+
+def _scale(y: int) -> list[str]:
+    """Colours and widths of use; each step as wide as the others, so that 1 % shows."""
+    parts = [f'<text x="{LEFT - 8}" y="{y + 4}" text-anchor="end">used</text>']
+    wide = 92
+    for level, name in enumerate(level_names()):
+        x = LEFT + level * wide
+        parts.append(
+            f'<path d="M{x} {y}h{wide - 10}" stroke="{COLOURS[level]}" stroke-width="{WIDTHS[level]:.1f}"/>'
+        )
+        parts.append(f'<text x="{x}" y="{y + 18}">{escape(name)}</text>')
+    return parts
+
+
+def _tiers(run: RunDirectory, found: Sequence[TierUse], part: Selection) -> str:
+    """A bar for each tier, on a scale where each power of ten is as wide as the others."""
+    if not found:
+        return document(sentences([NOTHING_CARRIED], TOP), TOP + 20)
+    top, begin = TOP + 6, LEFT + 60
+    bottom = top + TIER_ROW * len(found)
+
+    def x(used: float) -> float:
+        return begin + BAR * (1 - log10(min(max(used, LEAST), 1.0)) / log10(LEAST))
+
+    parts = []
+    for power in (0.001, 0.01, 0.1, 1.0):
+        parts.append(f'<path stroke="#d5d9de" d="M{x(power):.1f} {top - 8}V{bottom}"/>')
+        parts.append(f'<text x="{x(power):.1f}" y="{top - 12}" text-anchor="middle">{100 * power:g} %</text>')
+    for at, one in enumerate(found):
+        y = top + at * TIER_ROW + 4
+        level, peak = level_of(one.used), x(one.most_used)
+        parts.append(label(shortened(one.tier, 21), y + 10).replace(f'x="{LEFT - 8}"', f'x="{begin - 8}"'))
+        width = max(x(one.used) - begin, 1)
+        parts.append(
+            f'<rect x="{begin}" y="{y}" width="{width:.1f}" height="{BAR_HEIGHT}" fill="{COLOURS[level]}"/>'
+        )
+        if one.most_used > one.used:
+            parts.append(f'<path stroke="#333" stroke-width="2" d="M{peak:.1f} {y - 3}v{BAR_HEIGHT + 6}"/>')
+        links = "" if one.links is None else f"{plural(one.links, 'link')}, "
+        said = f"{links}{share(one.used, 1)} used, {share(one.most_used, 1)} of the most used"
+        parts.append(f'<text x="{begin + BAR + 12}" y="{y + 10}">{escape(said)}</text>')
+    texts = [
+        *part.heading()[:1],
+        "a bar is the mean of a tier's links, the mark behind it the most used one",
+        *topology_notes(run, None),
+    ]
+    return document([*parts, *sentences(texts, bottom + 20)], bottom + 16 + 15 * len(texts))
