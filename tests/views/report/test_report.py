@@ -113,7 +113,7 @@ def test_the_page_has_a_part_for_everything_that_was_recorded(tmp_path: Path) ->
     assert headings[:5] == ["Overview", "Timeline", "Ranks over time", "Schedule", "Critical path"]
     assert headings[5:8] == ["Ranks", "Waiting and transfer", "Exposed communication"]
     assert headings[8:12] == ["Operations", "Use of links", "Network over time", "Local memory"]
-    assert headings[11:] == ["Coverage", "Configuration"]
+    assert headings[12:] == ["Coverage", "Configuration"]
 
 
 def test_the_page_shows_queues_where_messages_met_and_who_paused_whom(tmp_path: Path) -> None:
