@@ -24,6 +24,7 @@ VIEWS = {
     "activity": "what every rank does over time: which part of its time is spent when",
     "waits": "waiting against transfer by rank, group and operation, and who is waited for",
     "bandwidth": "bandwidth against message size of collectives and sends, and what links carry",
+    "schedule": "pipelines: which micro-batch a stage works on when, and the bubble beside the ideal one",
     "layers": "a layer file's layers: computation and communication of each (also --csv)",
     "phases": "phases of chunks by dimension, of runs with --detail phases",
     "critical-path": "what decided how long it took, and what would change that",
@@ -38,7 +39,7 @@ VIEWS = {
     "picture": "the timeline as a picture, into the file given with --svg or --png",
 }
 # Which of them can be drawn.
-DRAWN = ("picture", "activity", "waits", "bandwidth", "topology")
+DRAWN = ("picture", "activity", "waits", "bandwidth", "schedule", "topology")
 # Which views can be cut to some ranks, a window of time, or a number of lines.
 CUTS = {
     "summary": ("ranks", "window", "top"),
@@ -157,6 +158,7 @@ def run(options: argparse.Namespace) -> int:
         "activity": inspect.activity_text,
         "waits": inspect.waits_text,
         "bandwidth": inspect.bandwidth_text,
+        "schedule": inspect.schedule_of_run,
         "layers": inspect.layers_of,
         "phases": inspect.phases_text,
         "critical-path": inspect.critical_path_of,

@@ -16,6 +16,18 @@ from et_sim.views.files import new_file
 from et_sim.views.run.directory import RunDirectory
 from et_sim.views.run.selection import Selection
 
+
+def _schedule_picture(run: RunDirectory, _: Selection) -> str:
+    from et_sim.views.schedule.schedule import schedule_of
+    from et_sim.views.schedule.svg import schedule_picture
+    from et_sim.views.schedule.text import NO_PASSES
+
+    found = schedule_of(run)
+    if found is None:
+        raise UsageError(NO_PASSES, place=str(run.path), remedy="et-sim inspect RUN picture draws any run")
+    return schedule_picture(found)
+
+
 PICTURES: Mapping[str, Callable[[RunDirectory, Selection], str]] = MappingProxyType(
     {
         "picture": picture,
@@ -23,6 +35,7 @@ PICTURES: Mapping[str, Callable[[RunDirectory, Selection], str]] = MappingProxyT
         "waits": waits_picture,
         "bandwidth": bandwidth_picture,
         "topology": topology_picture,
+        "schedule": _schedule_picture,
     }
 )
 

@@ -10,6 +10,10 @@ from et_sim.views.schedule.passes import BACKWARD, FORWARD, INPUTS, WEIGHTS
 from et_sim.views.schedule.schedule import Block, Row, Schedule
 from et_sim.views.text import shortened
 
+NO_PASSES = (
+    'no kernel belongs to a pass: the names of those that do begin like "forward 3", "backward 3", '
+    '"backward-inputs 3" or "backward-weights 3"'
+)
 MOST_ROWS = 64
 LABEL = 20
 FILL = {FORWARD: ">", BACKWARD: "<", INPUTS: "i", WEIGHTS: "w"}

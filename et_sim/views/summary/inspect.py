@@ -182,6 +182,15 @@ def memory_text(path: str | Path, part: Selection = EVERYTHING, width: int | Non
     return "\n".join([*_wrapped(heading, width), *memory_lines(found, part, width)])
 
 
+def schedule_of_run(path: str | Path, _: Selection = EVERYTHING, width: int | None = None) -> str:
+    """Which micro-batch every stage works on when."""
+    from et_sim.views.schedule.schedule import schedule_of
+    from et_sim.views.schedule.text import NO_PASSES, schedule_text
+
+    found, width = schedule_of(open_run(path)), width or terminal_width()
+    return "\n".join(_wrapped([NO_PASSES], width)) if found is None else schedule_text(found, width)
+
+
 def layers_of(path: str | Path, _: Selection = EVERYTHING) -> str:
     """The layers of a layer file."""
     from et_sim.views.summary.layers import Layers, layers_text

@@ -64,6 +64,14 @@ def _memory(run: RunDirectory, part: Selection) -> Any:
     return None if found is None else [one.as_dict() for one in part.cut(found)]
 
 
+def _schedule(run: RunDirectory, _: Selection) -> Any:
+    from et_sim.views.schedule.schedule import schedule_of
+    from et_sim.views.schedule.text import schedule_data
+
+    found = schedule_of(run)
+    return None if found is None else schedule_data(found)
+
+
 def _layers(run: RunDirectory, _: Selection) -> Any:
     from et_sim.views.summary.layers import Layers
 
@@ -92,6 +100,7 @@ DATA: Mapping[str, Callable[[RunDirectory, Selection], Any]] = MappingProxyType(
         "waits": _waits,
         "bandwidth": bandwidth_data,
         "groups": _groups,
+        "schedule": _schedule,
         "layers": _layers,
         "phases": _phases,
         "topology": topology_data,

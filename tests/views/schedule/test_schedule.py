@@ -151,6 +151,27 @@ def test_a_run_is_shown_with_its_times_its_communication_and_no_merged_ranks_tha
     assert "backward 3: " in page.split('id="schedule"')[1].split("</section>")[0]
 
 
+def test_the_schedule_is_a_view_of_a_run_in_all_forms(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run, target = str(pipeline(tmp_path / "run")), tmp_path / "schedule.svg"
+    said = {}
+    for form in ([], ["--json"]):
+        for command in (["show", run], ["inspect", run, "schedule"]):
+            capsys.readouterr()
+            assert main([*command, *form]) == 0
+            said[command[0]] = capsys.readouterr().out
+        assert said["inspect"] == said["show"]
+    assert main(["inspect", run, "schedule", "--svg", str(target)]) == 0
+    ElementTree.fromstring(target.read_text())
+    other = str(side_by_side(tmp_path / "other"))
+    capsys.readouterr()
+    assert main(["inspect", other, "schedule"]) == 0
+    assert "no kernel belongs to a pass" in capsys.readouterr().out
+    assert main(["inspect", other, "schedule", "--svg", str(tmp_path / "none.svg")]) == 2
+    assert not (tmp_path / "none.svg").exists()
+
+
 def test_the_picture_is_svg_with_every_pass_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     target = tmp_path / "a.svg"
     out = shown(transformer(pipeline=2, micro_batches=3), tmp_path, capsys, "--svg", str(target))
