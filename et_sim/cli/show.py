@@ -90,7 +90,7 @@ def _draw(options: argparse.Namespace, opened: RunDirectory, said: str) -> int:
     files = [str(file) for file in (options.svg, options.png) if file is not None]
     if files:
         from et_sim.views.drawing.pictures import write_picture
-        from et_sim.views.schedule.svg import schedule_picture
+        from et_sim.views.drawing.schedule import schedule_picture
 
         write_picture(schedule_picture(found), options.svg, options.png)
     if options.json:

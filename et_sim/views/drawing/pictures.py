@@ -10,18 +10,17 @@ from et_sim.errors import UsageError
 from et_sim.views.drawing.activity import activity_picture
 from et_sim.views.drawing.bandwidth import bandwidth_picture
 from et_sim.views.drawing.picture import picture
+from et_sim.views.drawing.schedule import schedule_picture
 from et_sim.views.drawing.topology import topology_picture
 from et_sim.views.drawing.waits import waits_picture
 from et_sim.views.files import new_file
 from et_sim.views.run.directory import RunDirectory
 from et_sim.views.run.selection import Selection
+from et_sim.views.schedule.schedule import schedule_of
+from et_sim.views.schedule.text import NO_PASSES
 
 
 def _schedule_picture(run: RunDirectory, _: Selection) -> str:
-    from et_sim.views.schedule.schedule import schedule_of
-    from et_sim.views.schedule.svg import schedule_picture
-    from et_sim.views.schedule.text import NO_PASSES
-
     found = schedule_of(run)
     if found is None:
         raise UsageError(NO_PASSES, place=str(run.path), remedy="et-sim inspect RUN picture draws any run")

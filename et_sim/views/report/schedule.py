@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from et_sim.views.drawing.schedule import schedule_picture
 from et_sim.views.report.markup import section, tag
 from et_sim.views.run.directory import RunDirectory
 from et_sim.views.schedule.schedule import schedule_of
-from et_sim.views.schedule.svg import schedule_picture
 
 NOTE = (
     "Passes of micro-batches, by the names of kernels; ranks that compute the same at the same times are one"

@@ -1,1 +1,1 @@
-"""Which passes of micro-batches a run has, and when: as text, as a picture, and how long ranks are idle."""
+"""Which passes of micro-batches a run has, and when: as data, as text, and how long ranks are idle."""

@@ -4,7 +4,7 @@ A block reaches from the first to the last kernel of a pass, unless kernels of a
 bubble is the share of the run in which a rank computes nothing, whatever it waits for. Beside it stands that
 of the textbook: of a pipeline of equal stages on a network that takes no time, with as much work.
 
-Not here: drawing (`text`, `svg`).
+Not here: drawing (`text`, `drawing.schedule`).
 """
 
 from __future__ import annotations
