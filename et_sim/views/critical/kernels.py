@@ -1,6 +1,6 @@
 """The loops over all causal events of a record: forwards in time, and backwards.
 
-Not here: what they are for (`slack`, `sensitivity`).
+Not here: what they are for (`condensed`, `slack`, `sensitivity`).
 """
 
 from __future__ import annotations
@@ -12,61 +12,179 @@ from et_sim.compiled.entry_points import entry
 ALIKE_NS = 1e-3  # times that differ by less are equal: they are sums of doubles
 
 
-def _seconds(critical_parent: Any, *_others: Any) -> float:
-    return len(critical_parent) * 2e-6
+def _seconds_of_rows(rows: Any, *_others: Any) -> float:
+    return len(rows) * 2e-6
 
 
-@entry(what="the views of paths", seconds=_seconds)
-def latest_ends(critical_parent: Any, other_parent: Any, spent: Any, latest: Any) -> None:
-    """From the latest that some events may come, the latest that all may."""
-    for row in range(len(critical_parent) - 1, -1, -1):
-        needed = latest[row] - spent[row]
-        if critical_parent[row] >= 0 and needed < latest[critical_parent[row]]:
-            latest[critical_parent[row]] = needed
-        if other_parent[row] >= 0 and needed < latest[other_parent[row]]:
-            latest[other_parent[row]] = needed
+FARTHEST = 24  # steps that are gone back to find out whether one event needs another
+LONGEST = 16  # different durations in a row
 
 
-@entry(what="the views of paths", seconds=_seconds)
-def times_and_slopes(
+@entry(what="the views of paths", seconds=_seconds_of_rows)
+def connect(
     critical_parent: Any,
     other_parent: Any,
+    spent_ns: Any,
+    may_vanish: Any,
+    place: Any,
+    first: int,
+    critical: Any,
+    other: Any,
+    kept: Any,
+    count: int,
+) -> int:
+    """Put the causal events of a block behind the `count` that are there; how many there are then.
+
+    What an event needs is left out where the other one that it needs also needs it. An event at which no time
+    passes, and that only one decides, has the place of that one.
+    """
+    before = count
+    for row in range(len(critical_parent)):
+        late, early = 0, 0
+        if critical_parent[row] >= 0:
+            late = place[critical_parent[row]]
+            early = late
+        if other_parent[row] >= 0:
+            early = place[other_parent[row]]
+        by, also = late, early
+        if late < early:
+            late, early = early, late
+        back, steps = late, 0
+        while back > early and steps < FARTHEST:
+            back = critical[back]
+            steps += 1
+        if back == early:
+            by, also = late, late
+        if by == also and may_vanish[row] and spent_ns[row] == 0:
+            place[first + row] = by
+        else:
+            place[first + row] = count
+            critical[count] = by
+            other[count] = also
+            kept[count - before] = row
+            count += 1
+    return count
+
+
+@entry(what="the views of paths", seconds=_seconds_of_rows)
+def count_needed(critical: Any, other: Any, needed: Any) -> None:
+    """How many need each event: none, one, or 2 for more."""
+    for row in range(1, len(critical)):
+        a, b = critical[row], other[row]
+        if needed[a] < 2:
+            needed[a] += 1
+        if a != b and needed[b] < 2:
+            needed[b] += 1
+
+
+@entry(what="the views of paths", seconds=_seconds_of_rows)
+def put_in_rows(
+    critical: Any,
+    other: Any,
     spent: Any,
-    rows: Any,
-    scaled: Any,
-    fixed: Any,
-    base: Any,
-    figures: Any,
-    factor: float,
-    off: float,
+    sort: Any,
+    may_join: Any,
+    has_part: Any,
+    needed: Any,
+    place: Any,
+    head: Any,
+    part_sort: Any,
+    part_spent: Any,
+    part_count: Any,
+    following: Any,
+) -> int:
+    """Make events that follow each other, and nothing else, one; how many there are then.
+
+    The durations that an event is made of are a list that begins at `head`: `part_count` times the same one.
+    All is done in place. Returns the number of events; that of parts is left in following[0].
+    """
+    count, parts = 1, 1
+    for row in range(1, len(critical)):
+        a, b = critical[row], other[row]
+        to, own, own_sort = place[a], spent[row], sort[row]
+        joins = a == b and a > 0 and may_join[row] and may_join[a] and needed[a] == 1
+        last, steps, there = 0, 0, 0
+        if joins:
+            at = head[to]
+            while at > 0:
+                if part_sort[at] == own_sort and part_spent[at] == own:
+                    there = at
+                last = at
+                at = following[at]
+                steps += 1
+            joins = there > 0 or steps < LONGEST
+        if joins:
+            spent[to] += own
+            place[row] = to
+        else:
+            critical[count], other[count] = to, place[b]
+            spent[count] = own
+            head[count] = 0
+            place[row] = count
+            to = count
+            last, there = 0, 0
+            count += 1
+        if there > 0:
+            part_count[there] += 1
+        elif has_part[row]:
+            part_sort[parts], part_spent[parts], part_count[parts] = own_sort, own, 1
+            following[parts] = 0
+            if last > 0:
+                following[last] = parts
+            else:
+                head[to] = parts
+            parts += 1
+    following[0] = parts
+    return count
+
+
+@entry(what="the views of paths", seconds=_seconds_of_rows)
+def in_order(head: Any, following: Any, first: Any, order: Any) -> None:
+    """The parts of all events, event by event: where those of each begin, and which they are."""
+    there = 0
+    for row in range(len(head)):
+        first[row] = there
+        at = head[row]
+        while at > 0:
+            order[there] = at
+            there += 1
+            at = following[at]
+    first[len(head)] = there
+
+
+@entry(what="the views of paths", seconds=_seconds_of_rows)
+def latest_ends(critical: Any, other: Any, spent: Any, latest: Any) -> None:
+    """From the latest that some events may come, the latest that all may."""
+    for row in range(len(critical) - 1, 0, -1):
+        needed = latest[row] - spent[row]
+        if needed < latest[critical[row]]:
+            latest[critical[row]] = needed
+        if needed < latest[other[row]]:
+            latest[other[row]] = needed
+
+
+@entry(what="the views of paths", seconds=_seconds_of_rows)
+def times_and_slopes(
+    critical: Any,
+    other: Any,
+    first_part: Any,
+    part: Any,
+    counts: Any,
+    takes: Any,
+    rates: Any,
     towards: float,
     time: Any,
     slope: Any,
 ) -> None:
-    """When everything comes if events take what they took (`spent`), but these `rows`, which ascend, take
-    `base`, and then the longer of `factor * scaled` and `fixed`.
-
-    And how fast that changes with the factor: as it grows (`towards` 1) or falls (-1).
-
-    Each of the figures that make up a duration is rounded by `off`.
-    """
-    at = 0
-    for row in range(len(critical_parent)):
-        came, rate = 0.0, 0.0
-        if critical_parent[row] >= 0:
-            came, rate = time[critical_parent[row]], slope[critical_parent[row]]
-        if other_parent[row] >= 0:
-            ahead = time[other_parent[row]] - came
-            if ahead > ALIKE_NS or (ahead > -ALIKE_NS and towards * (slope[other_parent[row]] - rate) > 0):
-                came, rate = time[other_parent[row]], slope[other_parent[row]]
-        if at < len(rows) and rows[at] == row:
-            takes = factor * scaled[at]
-            if figures[at] > 0:
-                takes = max(takes + off * figures[at], 0.0)
-            if takes > fixed[at] + ALIKE_NS or (takes > fixed[at] - ALIKE_NS and towards > 0):
-                rate += scaled[at]
-            time[row] = came + base[at] + max(takes, fixed[at])
-            at += 1
-        else:
-            time[row] = came + spent[row]
+    """When every event comes, and how fast that changes with a factor, if each part of an event `takes` so
+    long, which changes at these `rates`: as the factor grows (`towards` 1) or falls (-1)."""
+    for row in range(1, len(critical)):
+        came, rate = time[critical[row]], slope[critical[row]]
+        ahead = time[other[row]] - came
+        if ahead > ALIKE_NS or (ahead > -ALIKE_NS and towards * (slope[other[row]] - rate) > 0):
+            came, rate = time[other[row]], slope[other[row]]
+        for at in range(first_part[row], first_part[row + 1]):
+            came += counts[at] * takes[part[at]]
+            rate += counts[at] * rates[part[at]]
+        time[row] = came
         slope[row] = rate

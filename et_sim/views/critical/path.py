@@ -18,7 +18,10 @@ from typing import Any
 import numpy as np
 
 from et_sim.tables.kinds import COPY, OPAQUE_KINDS
-from et_sim.views.critical.record import KINDS, NONE, QUEUES, SWITCHES, PathRecord
+from et_sim.views.critical.chain import Chain
+from et_sim.views.critical.events import Nodes
+from et_sim.views.critical.kinds import KINDS, NONE, QUEUES, SWITCHES, is_kind
+from et_sim.views.critical.record import PathRecord
 
 CAUSES = (
     "compute",
@@ -75,11 +78,18 @@ class CriticalPath:
     """The chain, from the beginning of the run to its end."""
 
     def __init__(self, record: PathRecord) -> None:
-        self.record = record
-        self.rows = _walk(record)
-        self.spent_ns = (record.end_ns - record.start_ns)[self.rows]
-        self.node = record.nodes_of(self.rows)
-        self.queued_ns = _queued(record, self.rows)
+        self.record, self.chain = record, record.chain
+        self.spent_ns = self.chain.end_ns - self.chain.start_ns
+        self.node = self.chain.node
+        self.queued_ns = _queued(self.chain, record.makespan_ns)
+
+    def __len__(self) -> int:
+        """How many events are on it."""
+        return len(self.chain)
+
+    def is_kind(self, *names: str) -> Any:
+        """Which of its events are of these kinds."""
+        return is_kind(self.chain.kind, *names)
 
     @property
     def makespan_ns(self) -> int:
@@ -89,8 +99,7 @@ class CriticalPath:
     @cached_property
     def cause(self) -> Any:
         """Of every event of the chain, its cause but for queueing, as an index into CAUSES."""
-        record, cause = self.record, np.full(len(self.rows), CAUSES.index("other"))
-        what = record.kind[self.rows]
+        what, cause = self.chain.kind, np.full(len(self), CAUSES.index("other"))
         for name in _PLAIN:
             cause[what == KINDS.index(name)] = CAUSES.index(name)
         cause[what == KINDS.index("switch_rate")] = CAUSES.index("switch")
@@ -150,50 +159,50 @@ class CriticalPath:
 
         No latency is given where some of it is of links of several classes together.
         """
-        record, rows = self.record, self.rows
-        together = record.is_kind("latency")[rows] & (record.link.codes[rows] == len(record.link.texts) - 1)
+        link = self.chain.link
+        together = self.is_kind("latency") & (link.codes == len(link.texts) - 1)
         found = []
-        for code, name in enumerate(record.link.texts):
-            on = record.link.codes[rows] == code
-            if name is None or not on.any():
+        for code in np.unique(link.codes).tolist():
+            name, on = link.texts[code], link.codes == code
+            if name is None:
                 continue
             named: dict[str, Any] = {"latency": 0, "serialisation": 0}
             named["queueing"] = int(self.queued_ns[on].sum())
             for kind, cause in _OF_LINKS.items():
-                of_kind = on & record.is_kind(kind)[rows]
+                of_kind = on & self.is_kind(kind)
                 named[cause] += int((self.spent_ns - self.queued_ns)[of_kind].sum())
-            if together.any() and not record.is_kind(*SWITCHES)[rows][on].any():
+            if together.any() and not self.is_kind(*SWITCHES)[on].any():
                 named["latency"] = None
             found.append({"link": name, **named})
         return found
 
     def by_single_link(self) -> list[dict[str, Any]]:
         """Of the link model, serialisation and waiting per link, the one with the most first."""
-        record, rows = self.record, self.rows
-        at = np.flatnonzero(record.is_kind("serialisation")[rows] & (record.resource[rows] != NONE))
-        places, of = np.unique(record.resource[rows[at]], return_inverse=True)
+        resource, names = self.chain.resource, self.record.link_names
+        at = np.flatnonzero(self.is_kind("serialisation") & (resource != NONE))
+        places, of = np.unique(resource[at], return_inverse=True)
         spent, queued = np.zeros((2, len(places)), np.int64)
         np.add.at(spent, of.reshape(-1), self.spent_ns[at])
         np.add.at(queued, of.reshape(-1), self.queued_ns[at])
         found = [
-            {"link": record.link_names[place], "serialisation": took - waited, "queueing": waited}
+            {"link": names[place], "serialisation": took - waited, "queueing": waited}
             for place, took, waited in zip(places.tolist(), spent.tolist(), queued.tolist(), strict=True)
         ]
         return sorted(found, key=lambda one: (-one["serialisation"] - one["queueing"], one["link"]))
 
     def by_message(self) -> list[dict[str, Any]]:
         """Where messages share links: each message of the chain, the link that held it up, and its time."""
-        record, rows = self.record, self.rows
-        if record.is_exact:
+        found, names = self.chain, self.record.link_names
+        if self.record.is_exact:
             return []
-        at = np.flatnonzero(record.is_kind("serialisation")[rows] & (record.resource[rows] != NONE))
+        at = np.flatnonzero(self.is_kind("serialisation") & (found.resource != NONE))
         return [
             {
-                "link": record.link_names[int(record.resource[row])],
-                "start_ns": int(record.start_ns[row]),
-                "end_ns": int(record.end_ns[row]),
+                "link": names[int(found.resource[row])],
+                "start_ns": int(found.start_ns[row]),
+                "end_ns": int(found.end_ns[row]),
             }
-            for row in rows[at].tolist()
+            for row in at.tolist()
         ]
 
     def hops(self) -> list[Hop]:
@@ -207,7 +216,10 @@ class CriticalPath:
             return ()
         code = _hop_codes(nodes, self.node[timed])
         firsts = np.flatnonzero(np.diff(code, prepend=code[0] - 1))
-        sums, messages = self._sums_of_hops(timed, firsts), _messages(self.record, self.rows[timed], firsts)
+        sums, messages = (
+            self._sums_of_hops(timed, firsts),
+            _messages(self.is_kind("latency", "serialisation")[timed], firsts),
+        )
         parts = zip(firsts.tolist(), [*firsts[1:].tolist(), len(timed)], sums, messages.tolist(), strict=True)
         return tuple(self._hop(timed, *part) for part in parts)
 
@@ -222,45 +234,34 @@ class CriticalPath:
         return sums
 
     def _hop(self, timed: Any, first: int, end: int, sums: Any, messages: int) -> Hop:
-        record, nodes = self.record, self.record.nodes
+        found, nodes = self.chain, self.record.nodes
         part, node = timed[first:end], int(self.node[timed[first]])
         kind, name, group = ("", "late start", None) if node == NONE else _named(nodes, node)
-        before = self.rows[timed[first - 1] + 1 if first else 0 : part[0] + 1]
+        before = found.kind[timed[first - 1] + 1 if first else 0 : part[0] + 1]
         return Hop(
             kind=kind,
             name=name,
             group=group,
-            actors=tuple(dict.fromkeys(record.actor[self.rows[part]].tolist())),
-            start_ns=int(record.start_ns[self.rows[part[0]]]),
-            end_ns=int(record.end_ns[self.rows[part[-1]]]),
+            actors=tuple(dict.fromkeys(found.actor[part].tolist())),
+            start_ns=int(found.start_ns[part[0]]),
+            end_ns=int(found.end_ns[part[-1]]),
             messages=messages,
-            after=_after(record, before, node),
+            after=_after(nodes, before, node),
             causes={cause: ns for cause, ns in zip(CAUSES, sums.tolist(), strict=True) if ns},
         )
 
 
-def _walk(record: PathRecord) -> Any:
-    """The chain's rows, from the first event of the run to its last."""
-    by, row, rows = record.critical_parent, record.last, []
-    while row != NONE:
-        rows.append(row)
-        row = int(by[row])
-    return np.array(rows[::-1], np.int64)
-
-
-def _queued(record: PathRecord, rows: Any) -> Any:
+def _queued(found: Chain, makespan_ns: int) -> Any:
     """Of the time of every event of the chain, how long what comes later on it waited behind it."""
-    queued = np.zeros(len(rows), np.int64)
-    of_queues = {KINDS.index(name) for name in QUEUES}
-    what, since = record.kind[rows].tolist(), record.makespan_ns
-    start, end = record.start_ns[rows].tolist(), record.end_ns[rows].tolist()
-    also = record.other_parent[rows].tolist()
-    for at in range(len(rows) - 1, -1, -1):
-        if what[at] in of_queues and also[at] != NONE:
-            since = min(since, int(record.end_ns[also[at]]))
+    queued = np.zeros(len(found), np.int64)
+    waits, since = is_kind(found.kind, *QUEUES).tolist(), makespan_ns
+    start, end, other = found.start_ns.tolist(), found.end_ns.tolist(), found.other_end_ns.tolist()
+    for at in range(len(found) - 1, -1, -1):
+        if waits[at] and other[at] != NONE:
+            since = min(since, other[at])
         queued[at] = max(end[at] - max(start[at], since), 0) if since < end[at] else 0
         if start[at] <= since:
-            since = record.makespan_ns
+            since = makespan_ns
     return queued
 
 
@@ -296,9 +297,8 @@ def _hop_codes(nodes: Any, node: Any) -> Any:
     return np.where(joint, -2 - of_name, node)
 
 
-def _messages(record: PathRecord, rows: Any, firsts: Any) -> Any:
+def _messages(flying: Any, firsts: Any) -> Any:
     """How many messages each hop passes: every one has its serialisation, or only a latency."""
-    flying = record.is_kind("latency", "serialisation")[rows]
     begins = flying.copy()
     begins[1:] &= ~flying[:-1]
     begins[firsts] = flying[firsts]
@@ -314,10 +314,10 @@ AFTER = (
 STARTED = {"lane": "its lane", "dependency": "a dependency", "begin": "nothing"}
 
 
-def _after(record: PathRecord, rows: Any, node: int) -> str:
+def _after(nodes: Nodes, kinds: Any, node: int) -> str:
     """What a hop began after: what let its node start, or what met on the way to it."""
-    names = {KINDS[code] for code in record.kind[rows].tolist()}
+    names = {KINDS[code] for code in kinds.tolist()}
     if "node_start" in names and node != NONE:
-        cause = record.nodes.start_cause
+        cause = nodes.start_cause
         return STARTED.get(cause.texts[cause.codes[node]] or "", "")
     return next((text for name, text in AFTER if name in names), "")

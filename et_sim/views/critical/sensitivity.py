@@ -23,9 +23,10 @@ from typing import Any
 
 import numpy as np
 
-from et_sim.views.critical.kernels import times_and_slopes
+from et_sim.views.critical.condensed import Durations
+from et_sim.views.critical.kernels import ALIKE_NS, times_and_slopes
+from et_sim.views.critical.kinds import NONE
 from et_sim.views.critical.path import CAUSES, CriticalPath
-from et_sim.views.critical.record import NONE, PathRecord
 
 FARTHEST = (0.01, 100.0)  # how far the factor is followed: nobody asks for more
 MOST_STEPS = 100
@@ -73,7 +74,7 @@ class Parameter:
     name: str
     quantity: Quantity
     link: int  # row of the class of links, and then sort of switches, whose figure it is; NONE: not of these
-    rows: Any  # the causal events whose durations it sets, in ascending order; of each of them:
+    rows: Any  # the durations that it sets, in ascending order; of each of them:
     figures: Any  # how many of the duration's figures it sets
     scaled: Any  # the part of its duration that follows the factor
     fixed: Any  # and below what it does not fall
@@ -118,15 +119,20 @@ class Sensitivities:
     """All parameters of a run that completed."""
 
     def __init__(self, path: CriticalPath) -> None:
-        self.path, self._record = path, path.record
-        self._ends = np.flatnonzero(self._record.is_kind("node_end"))
-        self._spent = _spent(self._record)
-        self._time, self._slope = np.zeros((2, len(self._record)))
+        self.path, self._events = path, path.record.condensed
+        self._spent = self._events.durations.spent_ns.astype(np.float64)
+        self._time, self._slope = np.zeros((2, len(self._events)))
 
     def all(self) -> list[Sensitivity]:
         """Those that set anything, the one with the most effect first."""
         found = [self.of(parameter) for parameter in parameters(self.path)]
         return sorted(found, key=lambda one: one.better.one_percent_ns)
+
+    def best(self) -> Sensitivity | None:
+        """The one with the most effect, if any has: several times faster than all."""
+        every = [(self._one_percent_ns(one, -1.0)[2], one) for one in parameters(self.path)]
+        change, parameter = min(every, key=lambda one: one[0], default=(0.0, None))
+        return self.of(parameter) if parameter is not None and change < 0 else None
 
     def of(self, parameter: Parameter) -> Sensitivity:
         """How the makespan follows one parameter."""
@@ -138,32 +144,32 @@ class Sensitivities:
         self, parameter: Parameter, factor: float, towards: float, *, off: float = 0.0
     ) -> tuple[float, float]:
         """The makespan if the parameter's durations are stretched, and how it goes on."""
-        record = self._record
+        events, takes, rates = self._events, self._spent.copy(), np.zeros(len(self._spent))
+        rows, fixed = parameter.rows, parameter.fixed
+        stretched = factor * parameter.scaled
+        if off:
+            stretched = np.maximum(stretched + off * parameter.figures, 0.0)
+        takes[rows] = parameter.base + np.maximum(stretched, fixed)
+        least = ALIKE_NS if towards < 0 else -ALIKE_NS
+        rates[rows] = np.where(stretched > fixed + least, parameter.scaled, 0.0)
+        parts = events.first_part, events.part, events.counts
         times_and_slopes(
-            record.critical_parent,
-            record.other_parent,
-            self._spent,
-            parameter.rows,
-            parameter.scaled,
-            parameter.fixed,
-            parameter.base,
-            parameter.figures,
-            factor,
-            off,
-            towards,
-            self._time,
-            self._slope,
+            events.critical, events.other, *parts, takes, rates, towards, self._time, self._slope
         )
-        ends = self._time[self._ends]
-        last = self._ends[ends > ends.max() - 1e-3]
-        slopes = self._slope[last]
-        return float(ends.max()), float(slopes.max() if towards > 0 else slopes.min())
+        times = self._time[events.ends]
+        slopes = self._slope[events.ends[times > times.max() - ALIKE_NS]]
+        return float(times.max()), float(slopes.max() if towards > 0 else slopes.min())
 
-    def _side(self, parameter: Parameter, towards: float) -> Side:
+    def _one_percent_ns(self, parameter: Parameter, towards: float) -> tuple[float, float, float]:
+        """The makespan, its slope, and how one percent changes it."""
         makespan, slope = self.evaluate(parameter, 1.0, towards)
         percent = (0.01 if towards > 0 else -0.01) if not parameter.is_rate else 1 / (1 - 0.01 * towards) - 1
+        return makespan, slope, slope * percent
+
+    def _side(self, parameter: Parameter, towards: float) -> Side:
+        makespan, slope, change = self._one_percent_ns(parameter, towards)
         end = self._end_of_path(parameter, towards, makespan, slope)
-        return Side(slope, slope * percent, (1 / end if end else np.inf) if parameter.is_rate else end)
+        return Side(slope, change, (1 / end if end else np.inf) if parameter.is_rate else end)
 
     def _end_of_path(self, parameter: Parameter, towards: float, makespan: float, slope: float) -> float:
         """The factor from which another path is longer."""
@@ -187,15 +193,10 @@ class Sensitivities:
         return 1 + max(high - middle, middle - low)
 
 
-def _spent(record: PathRecord) -> Any:
-    """What every event took."""
-    return (record.end_ns - record.start_ns).astype(np.float64)
-
-
 def parameters(path: CriticalPath) -> Iterator[Parameter]:
     """Everything that sets durations in a run: of links, memories, kernels, and of operations."""
-    record = path.record
-    spent = _spent(record)
+    durations = path.record.condensed.durations
+    spent = durations.spent_ns.astype(np.float64)
 
     def times(quantity: Quantity, rows: Any, name: str = "", link: int = NONE) -> Iterator[Parameter]:
         rows = np.flatnonzero(rows) if rows.dtype == np.bool_ else rows
@@ -206,30 +207,30 @@ def parameters(path: CriticalPath) -> Iterator[Parameter]:
                 name or quantity.value, quantity, link, rows, figures, spent[rows], nothing, nothing
             )
 
-    for code, link in enumerate(record.link.texts):
+    for code, link in enumerate(durations.link.texts):
         if link is not None:
-            on = record.link.codes == code
+            on = durations.link.codes == code
             for quantity, kind, called in OF_LINKS:
-                yield from times(quantity, on & record.is_kind(kind), f"{called} of {link}", code)
-    yield from times(Quantity.ENDPOINT_DELAY, record.is_kind("endpoint"))
-    yield from times(Quantity.SHARED_BUS, record.is_kind("bus"))
-    yield from times(Quantity.LATE_STARTS, record.is_kind("late_start"))
-    yield from _of_nodes(path, record, spent, times)
+                yield from times(quantity, on & durations.is_kind(kind), f"{called} of {link}", code)
+    yield from times(Quantity.ENDPOINT_DELAY, durations.is_kind("endpoint"))
+    yield from times(Quantity.SHARED_BUS, durations.is_kind("bus"))
+    yield from times(Quantity.LATE_STARTS, durations.is_kind("late_start"))
+    yield from _of_nodes(path, durations, spent, times)
 
 
-def _of_nodes(path: CriticalPath, record: PathRecord, spent: Any, times: Any) -> Iterator[Parameter]:
+def _of_nodes(path: CriticalPath, durations: Durations, spent: Any, times: Any) -> Iterator[Parameter]:
     """What nodes take: by what limits kernels, and by operation."""
-    nodes, rows = record.nodes, np.flatnonzero(record.is_kind("node"))
-    of = record.nodes_of(rows)
+    nodes, of = path.record.nodes, durations.node
+    rows = np.flatnonzero(durations.is_kind("node"))
     rows, of = rows[of != NONE], of[of != NONE]
     if nodes.parts is None:
         arithmetic, traffic = nodes.compute_utilisation[of], nodes.memory_utilisation[of]
         kernels = np.flatnonzero(~np.isnan(arithmetic))
         used = rows[kernels], arithmetic[kernels], traffic[kernels]
-        yield from _of_roofline(Quantity.PEAK_COMPUTE, record, spent, *used)
-        yield from _of_roofline(Quantity.LOCAL_MEMORY_BANDWIDTH, record, spent, used[0], used[2], used[1])
+        yield from _of_roofline(Quantity.PEAK_COMPUTE, durations, spent, *used)
+        yield from _of_roofline(Quantity.LOCAL_MEMORY_BANDWIDTH, durations, spent, used[0], used[2], used[1])
     else:
-        yield from _of_device(record, spent, rows, of, nodes.parts)
+        yield from _of_device(durations, spent, rows, of, nodes.parts)
     cause = path.causes_of_nodes()[of]
     yield from times(Quantity.REMOTE_MEMORY, rows[cause == CAUSES.index("memory")])
     shape = (len(nodes.kind.texts), len(nodes.stem.texts))  # an operation may be of several kinds
@@ -245,7 +246,7 @@ def _of_nodes(path: CriticalPath, record: PathRecord, spent: Any, times: Any) ->
 
 
 def _of_device(
-    record: PathRecord, spent: Any, rows: Any, of: Any, parts: Mapping[str, Any]
+    durations: Durations, spent: Any, rows: Any, of: Any, parts: Mapping[str, Any]
 ) -> Iterator[Parameter]:
     """A kernel takes its launch, and then the longer of its arithmetic and its traffic."""
     launch, arithmetic, traffic = (parts[name][of] for name in ("launch_ns", "arithmetic_ns", "traffic_ns"))
@@ -254,7 +255,7 @@ def _of_device(
     share = spent[rows[some]] / np.where(total > 0, total, 1.0)
     launch, arithmetic, traffic = (one[some] * share for one in (launch, arithmetic, traffic))
     kernels, longer = rows[some], np.maximum(arithmetic, traffic)
-    reductions = np.flatnonzero(record.is_kind("reduction"))
+    reductions = np.flatnonzero(durations.is_kind("reduction"))
 
     def parameter(name: str, quantity: Quantity, which: Any, own: Any, other: Any, first: Any) -> Parameter:
         own_reductions = reductions if quantity is Quantity.LOCAL_MEMORY_BANDWIDTH else reductions[:0]
@@ -284,14 +285,14 @@ def _of_device(
 
 
 def _of_roofline(
-    quantity: Quantity, record: PathRecord, spent: Any, kernels: Any, own: Any, other: Any
+    quantity: Quantity, durations: Durations, spent: Any, kernels: Any, own: Any, other: Any
 ) -> Iterator[Parameter]:
     """A kernel takes the longer of its arithmetic and its memory traffic; reductions are traffic alone."""
     longer = np.maximum(own, other)
     longer[longer == 0] = 1
     scaled, fixed = spent[kernels] * own / longer, spent[kernels] * other / longer
     is_memory = quantity is Quantity.LOCAL_MEMORY_BANDWIDTH
-    reductions = np.flatnonzero(record.is_kind("reduction")) if is_memory else kernels[:0]
+    reductions = np.flatnonzero(durations.is_kind("reduction")) if is_memory else kernels[:0]
     of_kernels = kernels, scaled, fixed, np.zeros(len(kernels))
     found = _with_reductions(quantity.value, quantity, of_kernels, reductions, spent)
     if (found.scaled > 0).any():

@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 
 from et_sim.views.critical.kernels import latest_ends
+from et_sim.views.critical.kinds import NONE
 from et_sim.views.critical.path import operation_of
-from et_sim.views.critical.record import NONE, PathRecord
+from et_sim.views.critical.record import PathRecord
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,13 +32,12 @@ class OperationSlack:
 
 def slack_of_nodes(record: PathRecord) -> tuple[Any, Any]:
     """(rows of `record.nodes`, their slack in ns), in the order in which the nodes complete."""
-    ends = np.flatnonzero(record.is_kind("node_end"))
-    latest = np.full(len(record), np.iinfo(np.int64).max // 2)
-    latest[ends] = record.makespan_ns
-    latest_ends(record.critical_parent, record.other_parent, record.end_ns - record.start_ns, latest)
-    rows = record.nodes_of(ends)
-    known = rows != NONE
-    return rows[known], (latest - record.end_ns)[ends][known]
+    events = record.condensed
+    latest = np.full(len(events), np.iinfo(np.int64).max // 2)
+    latest[events.ends] = record.makespan_ns
+    latest_ends(events.critical, events.other, events.spent_ns, latest)
+    known = events.ended != NONE
+    return events.ended[known], (latest[events.ends] - events.ended_ns)[known]
 
 
 def slack_of_operations(record: PathRecord) -> list[OperationSlack]:

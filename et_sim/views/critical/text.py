@@ -68,7 +68,7 @@ def critical_path_data(path: Any, top: int | None = None) -> dict[str, Any]:
     foretold = found.record.is_complete and found.record.is_exact
     return {
         "makespan_ns": found.makespan_ns,
-        "events": len(found.rows),
+        "events": len(found),
         "causes": found.by_cause(),
         "operations": [
             {"kind": kind, "name": name, "group": group, "ns": ns}

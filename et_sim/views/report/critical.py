@@ -16,7 +16,6 @@ from et_sim.views.summary.rank_table import called
 from et_sim.views.text import cut, share
 
 MOST_HOPS, LONGEST_HOPS, MOST_CHANGES = 400, 12, 8
-MOST_MOMENTS = 2_000_000
 SHARED = "What would change it cannot be read off the path, since messages share links; to simulate and see"
 
 
@@ -53,10 +52,6 @@ def _changes(found: CriticalPath) -> str:
         return ""
     if not found.record.is_exact:
         return absent(SHARED, "et-sim inspect RUN critical-path --vary")
-    if len(found.record) > MOST_MOMENTS:
-        return absent(
-            "The record is too long to say here what would change it", "et-sim inspect RUN critical-path"
-        )
     rows = [
         (text(one.parameter), _signed(one.better.one_percent_ns), _signed(one.worse.one_percent_ns))
         for one in Sensitivities(found).all()[:MOST_CHANGES]

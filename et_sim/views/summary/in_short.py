@@ -93,7 +93,7 @@ def _network(causes: Mapping[str, int]) -> int:
 
 def _longest_on(path: CriticalPath) -> tuple[int, int]:
     """The actor that the most of the path's time is on, and how much."""
-    actor = path.record.actor[path.rows]
+    actor = path.chain.actor
     spent = np.bincount(np.maximum(actor, 0), np.where(actor < 0, 0, path.spent_ns)).astype(np.int64)
     return int(spent.argmax()), int(spent.max())
 

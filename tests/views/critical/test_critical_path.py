@@ -360,8 +360,8 @@ def test_the_whole_record_is_looked_at_equally_often_however_many_hops_there_are
         last = [build.collective("all_reduce", 1 << 10, after=last)]
     path = _path(_simulated([build] * 2), tmp_path)
     calls: list[Any] = []
-    is_kind = PathRecord.is_kind
-    monkeypatch.setattr(PathRecord, "is_kind", lambda *args: calls.append(args) or is_kind(*args))
+    is_kind = CriticalPath.is_kind
+    monkeypatch.setattr(CriticalPath, "is_kind", lambda *args: calls.append(args) or is_kind(*args))
     assert len(path.hops()) == 2 * layers
     assert len(calls) == 1
     assert path.hops() == path.hops()

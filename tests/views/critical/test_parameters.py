@@ -91,3 +91,12 @@ def test_all_kernels_together_are_a_parameter_of_their_own(tmp_path: Path) -> No
     assert parameters["time of all kernels"].worse.slope_ns == 1500
     _, parameters = found(et_sim.simulate(of_nodes(one), **machine, detail="path"), tmp_path)
     assert "time of all kernels" not in parameters
+
+
+def test_the_best_parameter_is_the_first_of_all(tmp_path: Path) -> None:
+    work = of_nodes(("long", 30_000, ()), ("short", 10_000, (0,)))
+    path, every = found(et_sim.simulate(work, system=SYSTEM, network=NETWORK, detail="path"), tmp_path)
+    best = Sensitivities(path).best()
+    assert best == next(iter(every.values()))
+    assert best is not None
+    assert best.better.one_percent_ns == pytest.approx(-400)

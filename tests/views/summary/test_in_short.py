@@ -29,7 +29,7 @@ def test_of_a_recorded_path_the_sentence_says_whose_it_is_and_what_it_is_mostly(
     run = open_run(pipeline(tmp_path / "run", detail="path"))
     path = CriticalPath(PathRecord(run))
     on: dict[int, int] = {}
-    for actor, spent in zip(path.record.actor[path.rows].tolist(), path.spent_ns.tolist(), strict=True):
+    for actor, spent in zip(path.chain.actor.tolist(), path.spent_ns.tolist(), strict=True):
         on[actor] = on.get(actor, 0) + spent
     most = max(on, key=lambda actor: on[actor])
     ranks = run.actors()["ranks"].to_pylist()[most]

@@ -1,0 +1,168 @@
+"""The causal events of a record, without those that decide nothing, and with rows of events made one.
+
+Most events are meetings at which no time passes. Of the two that meet, one often comes from the other: a
+message from what also had to end before it could be received. So it is never the later one, whatever things
+take. Without these, most events have nobody else to wait for, and nobody else waits for them: the hundreds of
+thousands of steps of a ring are then one event, made of so many times the same few durations.
+
+Whatever the durations, every event that is left comes when it came. Not here: the critical path, which shows
+all that it met (`chain`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from et_sim.views.critical.events import RecordedEvents
+from et_sim.views.critical.kernels import connect, count_needed, in_order, put_in_rows
+from et_sim.views.critical.kinds import KINDS, SETS_DURATIONS, is_kind, narrow
+from et_sim.views.run.columns import Words
+
+COLUMNS = ("critical_parent", "other_parent", "start_ns", "end_ns", "kind", "link", "actor", "node")
+_SETS_DURATION = np.array([name in SETS_DURATIONS for name in KINDS])
+_MAY_VANISH = ~_SETS_DURATION & np.array([name != "node_end" for name in KINDS])
+_MAY_JOIN = np.array([name not in ("node", "node_end") for name in KINDS])
+_BEGIN, _NODE = KINDS.index("begin"), KINDS.index("node")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Durations:
+    """The different durations that events are made of."""
+
+    kind: Any
+    link: Words
+    spent_ns: Any
+    node: Any  # for each of kind `node`, in order, the row of the node; -1: it is of none
+
+    def is_kind(self, *names: str) -> Any:
+        """Which are of these kinds."""
+        return is_kind(self.kind, *names)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Condensed:
+    """Events in the order in which they came about. Event 0 is the beginning of the run."""
+
+    critical: Any  # what came last of those that an event needs
+    other: Any  # and another one, or the same
+    spent_ns: Any
+    first_part: Any  # where the parts of each event begin, and where all end
+    part: Any  # a duration
+    counts: Any  # and how many of it are in a row
+    durations: Durations
+    ends: Any  # the events at which nodes ended
+    ended: Any  # the rows of these nodes; -1: of none
+    ended_ns: Any
+
+    def __len__(self) -> int:
+        return len(self.critical)
+
+
+@dataclass(slots=True, eq=False)
+class _Events:
+    """Those that are left, while more are added."""
+
+    critical: Any
+    other: Any
+    spent_ns: Any
+    sort: Any  # kind and class of links as one number
+    count: int = 1
+
+    def cut(self) -> None:
+        """Forget the room that was not needed."""
+        for name in ("critical", "other", "spent_ns", "sort"):
+            setattr(self, name, getattr(self, name)[: self.count])
+
+
+def condensed(record: RecordedEvents) -> Condensed:
+    """Read the record, and keep what decides times."""
+    size = narrow(len(record) + 1)
+    place: Any = np.empty(len(record), size)
+    room = len(record) + 1
+    found = _Events(
+        critical=np.empty(room, size),
+        other=np.empty(room, size),
+        spent_ns=np.empty(room, np.int64),
+        sort=np.empty(room, np.int32),
+    )
+    found.critical[0], found.other[0], found.spent_ns[0], found.sort[0] = 0, 0, 0, _BEGIN
+    nodes: list[Any] = []
+    ended: list[Any] = []
+    ended_ns: list[Any] = []
+    first, texts = 0, (None,)
+    for rows in record.blocks(COLUMNS):
+        _add(found, place, first, rows)
+        for name, some in (("node", nodes), ("node_end", ended)):
+            own = np.flatnonzero(is_kind(rows["kind"], name))
+            some.append(record.nodes_of(rows["actor"][own], rows["node"][own]))
+        ended_ns.append(rows["end_ns"][own])
+        first, texts = first + len(rows["kind"]), rows["link"].texts
+    del place
+    found.cut()
+    return _in_rows(found, texts, *(np.concatenate(some) for some in (nodes, ended, ended_ns)))
+
+
+def _add(found: _Events, place: Any, first: int, rows: dict[str, Any]) -> None:
+    """A block of the record that begins at row `first`."""
+    kind, spent = rows["kind"], rows["end_ns"] - rows["start_ns"]
+    kept, before = np.empty(len(kind), np.int32), found.count
+    parents = rows["critical_parent"], rows["other_parent"]
+    there = found.critical, found.other, kept, before
+    found.count = connect(*parents, spent, _MAY_VANISH[kind], place, first, *there)
+    kept, here = kept[: found.count - before], slice(before, found.count)
+    found.spent_ns[here] = spent[kept]
+    found.sort[here] = rows["link"].codes[kept] * len(KINDS) + kind[kept]
+
+
+def _in_rows(
+    found: _Events, texts: tuple[str | None, ...], nodes: Any, ended: Any, ended_ns: Any
+) -> Condensed:
+    """Rows of events as one."""
+    count, size = found.count, found.critical.dtype
+    kind = np.empty(count, np.int8)
+    np.remainder(found.sort, len(KINDS), out=kind, casting="unsafe")
+    has_part = _SETS_DURATION[kind]
+    has_part |= found.spent_ns > 0
+    needed = np.zeros(count, np.int8)
+    count_needed(found.critical, found.other, needed)
+    columns_of_parts: list[Any] = [np.empty(count + 1, size) for _ in range(4)]
+    place, head, part_count, following = columns_of_parts
+    sort, spent = np.empty(count + 1, np.int32), np.empty(count + 1, np.int64)
+    place[0], head[0] = 0, 0
+    parts = sort, spent, part_count, following
+    columns = found.critical, found.other, found.spent_ns, found.sort
+    events = put_in_rows(*columns, _MAY_JOIN[kind], has_part, needed, place, head, *parts)
+    ends = place[np.flatnonzero(is_kind(kind, "node_end"))]
+    del place
+    first_part, order = np.empty(events + 1, np.int64), np.empty(int(following[0]) - 1, np.int64)
+    in_order(head[:events], following, first_part, order)
+    number, durations = _durations(sort[order], spent[order], texts, nodes)
+    return Condensed(
+        critical=found.critical[:events].copy(),
+        other=found.other[:events].copy(),
+        spent_ns=found.spent_ns[:events].copy(),
+        first_part=first_part,
+        part=number,
+        counts=part_count[order].astype(np.float64),
+        durations=durations,
+        ends=ends.astype(np.int64),
+        ended=ended,
+        ended_ns=ended_ns,
+    )
+
+
+def _durations(sort: Any, spent: Any, texts: tuple[str | None, ...], nodes: Any) -> tuple[Any, Durations]:
+    """The number of the duration of each part, and all of them; each node has its own."""
+    is_node = sort % len(KINDS) == _NODE
+    of_node, others = np.flatnonzero(is_node), np.flatnonzero(~is_node)
+    different, code = np.unique(spent[others], return_inverse=True)
+    keys = sort[others].astype(np.int64) * max(len(different), 1) + code.reshape(-1)
+    _, at, alike = np.unique(keys, return_index=True, return_inverse=True)
+    number = np.empty(len(sort), np.int64)
+    number[of_node], number[others] = np.arange(len(of_node)), len(of_node) + alike.reshape(-1)
+    shown = np.concatenate((of_node, others[at]))
+    kind, link = sort[shown] % len(KINDS), sort[shown] // len(KINDS)
+    return number, Durations(kind.astype(np.int8), Words(texts, link), spent[shown], nodes)

@@ -1,0 +1,165 @@
+"""The record of what let everything happen, block by block, and the nodes that it is about.
+
+Events stand in the order in which they came about: whatever one needs stands above it. The record of a large
+run is too long to be held as a whole, so it is read block by block.
+
+Not here: what all analyses need of it (`record`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from et_sim.errors import UsageError
+from et_sim.tables.kinds import SHARED_LINKS
+from et_sim.views.critical.kinds import KINDS, NONE
+from et_sim.views.run.columns import Words, integers, numbers, words
+from et_sim.views.run.directory import AGAIN, RunDirectory
+from et_sim.views.run.groups import Groups
+from et_sim.views.run.names import stems_of
+from et_sim.views.run.recorded_part import recorded_part
+from et_sim.views.text import shortened
+
+TO = "->"  # in the names of links of a graph, which say all by themselves
+PART_FIGURES = ("launch_ns", "arithmetic_ns", "traffic_ns")
+PART_WORDS = ("peak", "efficiency", "level", "memory_efficiency")
+NODE_COLUMNS = (
+    "actor",
+    "node",
+    "name",
+    "kind",
+    "lane",
+    "treatment",
+    "group",
+    "start_cause",
+    "compute_utilisation",
+    "memory_utilisation",
+)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Nodes:
+    """The timeline's rows, as far as paths are concerned."""
+
+    actor: Any
+    node: Any
+    kind: Words
+    name: Words
+    stem: Words
+    group: Words
+    lane: Words
+    treatment: Words
+    start_cause: Words
+    compute_utilisation: Any
+    memory_utilisation: Any
+    parts: Mapping[str, Any] | None  # what times of kernels consist of; None: their utilisation says it
+
+
+class RecordedEvents:
+    """The causal events of a run; -1 stands for none."""
+
+    def __init__(self, run: RunDirectory) -> None:
+        if not run.holds("path"):
+            raise UsageError(
+                "did not record what let everything happen",
+                place=str(run.path),
+                remedy="simulate again with et-sim run … --detail path",
+            )
+        kept = recorded_part(run)
+        if kept:
+            raise UsageError(
+                f"holds only the nodes of {kept}, and a critical path leads through all of them",
+                place=str(run.path),
+                remedy="simulate again without --ranks and --window",
+            )
+        self.makespan_ns: int = run.summary["makespan_ns"]
+        self.is_complete = run.summary["status"] == "complete"
+        self.is_exact = SHARED_LINKS.encode() not in run.metadata("path")  # as long as the path is the same
+        self._run, self.place = run, str(run.table_path("path"))
+
+    def __len__(self) -> int:
+        return sum(self.lengths)
+
+    @cached_property
+    def lengths(self) -> list[int]:
+        """How many events each block has."""
+        return [len(rows) for rows in self._run.batches("path", ("kind",))]
+
+    def blocks(self, columns: Sequence[str], some: Sequence[int] | None = None) -> Iterator[dict[str, Any]]:
+        """These columns of all blocks, or of `some`, by their numbers; -1 stands for none."""
+        for rows in self._run.batches("path", columns, some):
+            yield {name: self._column(name, rows[name]) for name in columns}
+
+    def _column(self, name: str, column: Any) -> Any:
+        if name == "kind":
+            return _recoded(words(column), self.place)
+        if name == "link":
+            return words(column)
+        return integers(column.view("int64") if name == "node" else column, missing=NONE)
+
+    @cached_property
+    def link_names(self) -> list[str]:
+        """What links are called, by their numbers."""
+        columns = self._run.table("resources").select(["dimension", "actor", "link"]).to_pydict()
+        rows = zip(columns["dimension"], columns["actor"], columns["link"], strict=True)
+        ranks = self._run.actors()["ranks"].to_pylist()
+        whose = [f"rank{'' if text.isdecimal() else 's'} {shortened(text, 16)}" for text in ranks]
+        return [
+            link if TO in link or actor is None else f"dimension {dimension}: {whose[actor]} {link}"
+            for dimension, actor, link in rows
+        ]
+
+    @cached_property
+    def nodes(self) -> Nodes:
+        """All nodes of the run."""
+        has_parts = PART_FIGURES[0] in self._run.columns("timeline")
+        columns = (*NODE_COLUMNS, *((*PART_FIGURES, *PART_WORDS) if has_parts else ()))
+        rows = self._run.table("timeline", columns).unify_dictionaries().combine_chunks()
+        parts: dict[str, Any] = {}
+        if has_parts:
+            parts = {name: numbers(rows[name]) for name in PART_FIGURES}
+            parts |= {name: words(rows[name]) for name in PART_WORDS}
+        names = words(rows["name"])
+        stems, groups, actor = stems_of(names), words(rows["group"]), numbers(rows["actor"]).astype(np.int64)
+        return Nodes(
+            actor=actor,
+            node=numbers(rows["node"]),
+            kind=words(rows["kind"]),
+            name=names,
+            stem=Words(stems.texts, stems.codes[names.codes]),
+            group=Groups(self._run).together(actor, groups.codes, groups.texts),
+            lane=words(rows["lane"]),
+            treatment=words(rows["treatment"]),
+            start_cause=words(rows["start_cause"]),
+            compute_utilisation=numbers(rows["compute_utilisation"]),
+            memory_utilisation=numbers(rows["memory_utilisation"]),
+            parts=parts or None,
+        )
+
+    def nodes_of(self, actor: Any, node: Any) -> Any:
+        """The rows in `nodes` of actors and their nodes; -1: of nothing."""
+        ids, known = self._known
+        if not len(known):
+            return np.full(len(actor), NONE)
+        wanted = actor.astype(np.int64) * len(ids) + np.searchsorted(ids, node.view(np.uint64))
+        row = np.minimum(np.searchsorted(known, wanted), len(known) - 1)
+        return np.where((actor != NONE) & (known[row] == wanted), row, NONE)
+
+    @cached_property
+    def _known(self) -> tuple[Any, Any]:
+        """The distinct numbers of nodes, and a number for each row, ascending as the timeline's rows are."""
+        ids, code = np.unique(self.nodes.node, return_inverse=True)
+        return ids, self.nodes.actor * len(ids) + code.reshape(-1)
+
+
+def _recoded(found: Words, place: str) -> Any:
+    unknown = [text for text in found.texts if text is not None and text not in KINDS]
+    if unknown:
+        raise UsageError(f"holds events of an unknown kind, {unknown[0]!r}", place=place, remedy=AGAIN)
+    of_code = np.array([KINDS.index(text) if text else 0 for text in found.texts], np.int8)
+    return of_code[found.codes]
