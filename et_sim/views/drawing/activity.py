@@ -95,6 +95,6 @@ def _labels(found: Activity, tops: list[int]) -> list[str]:
         middle = (tops[row] + tops[row + 1]) / 2
         if middle - reached >= LABEL_DISTANCE:
             name = f"rank{'' if ranks.isdecimal() else 's'} {ranks}"
-            parts.append(label(shortened(name, 14), TOP + middle + 4))
+            parts.append(label(shortened(name, 14), TOP + middle + 4, name))
             reached = middle
     return parts

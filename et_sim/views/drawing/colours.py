@@ -10,9 +10,11 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 NEVER = "never completed"
+BACKWARD = "backward"  # of kernels
 COLOURS: Mapping[str, str] = MappingProxyType(
     {
         "compute": "#0072b2",
+        BACKWARD: "#43358f",
         "all_reduce": "#e69f00",
         "all_gather": "#f0e442",
         "reduce_scatter": "#d55e00",
@@ -41,6 +43,7 @@ OTHER = "#7d7d7d"
 LIGHTER: Mapping[str, str] = MappingProxyType(
     {
         "compute": "#2b8fd0",
+        BACKWARD: "#8f80e0",
         "gap": "#4b555f",
         "broadcast": "#c2578c",
         "scatter": "#a77fce",

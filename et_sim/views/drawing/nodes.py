@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from et_sim.errors import UsageError
+from et_sim.tables.kinds import NOT_COMMUNICATION
 from et_sim.units import LONGEST_NS, format_ranks, parse_ranks, plural
 from et_sim.views.run.directory import RunDirectory
 from et_sim.views.run.recorded_part import recorded_actors, recorded_part
@@ -24,7 +25,8 @@ from et_sim.views.summary.rank_table import slowest_first
 ALWAYS: Window = (0, LONGEST_NS)
 MOST_ASKED = 10_000
 NONE = -1
-NUMBERS = ("actor", "node", "ready_ns", "start_ns", "end_ns", "bytes", "sequence", "peer", "tag")
+BEFORE = ("queued_ns", "waiting_ns")  # what of the time of a node passes before its bytes move
+NUMBERS = ("actor", "node", "ready_ns", "start_ns", "end_ns", "bytes", "sequence", "peer", "tag", *BEFORE)
 CAUSES = ("end_cause_actor", "end_cause_node", "start_cause_node")
 TEXTS = ("name", "kind", "lane", "group")
 
@@ -56,6 +58,8 @@ class Nodes:
     sequence: Any
     peer: Any
     tag: Any
+    queued_ns: Any
+    waiting_ns: Any
     end_cause_actor: Any
     end_cause_node: Any
     start_cause_node: Any
@@ -78,6 +82,13 @@ class Nodes:
     def waited_ns(self) -> Any:
         """How long each was ready before it was issued."""
         return np.maximum(self.start_ns - self.ready_ns, 0)
+
+    @property
+    def still_ns(self) -> Any:
+        """How long each waits for other ranks, or in a queue of its own, after it was issued."""
+        moves = np.array([kind not in NOT_COMMUNICATION for kind in self.kinds])[self.kind]
+        before = np.maximum(self.queued_ns, 0) + np.maximum(self.waiting_ns, 0)
+        return np.where(moves, np.minimum(before, self.end_ns - self.start_ns), 0)
 
     def __len__(self) -> int:
         return len(self.actor)

@@ -17,7 +17,8 @@ import numpy as np
 from et_sim.intervals import filling, levels
 from et_sim.tables.kinds import NOT_COMMUNICATION
 from et_sim.units import format_ns, plural
-from et_sim.views.drawing.colours import NEVER, colour_of
+from et_sim.views.drawing.colours import BACKWARD, NEVER, colour_of
+from et_sim.views.drawing.kinds import drawn_kinds, is_backward
 from et_sim.views.drawing.svg import LEFT, PIXELS, TOP, axis, document, label, legend, sentences
 from et_sim.views.run.columns import coded, integers, numbers
 from et_sim.views.run.directory import RunDirectory
@@ -31,7 +32,7 @@ LANE_HEIGHT, ACTOR_GAP = 11, 7
 WAITING_HEIGHT = 3
 DENSITIES = 4  # steps of opacity
 LEAST_SEPARATED = 5  # pixels
-COLUMNS = ("actor", "kind", "lane", "start_ns", "end_ns", "queued_ns", "waiting_ns")
+COLUMNS = ("actor", "name", "kind", "lane", "start_ns", "end_ns", "queued_ns", "waiting_ns")
 
 LANES = ("cpu", "compute", "communication")
 LANE_OF = {"cpu": "cpu", "compute": "compute"}  # all others show in that of communication
@@ -80,8 +81,7 @@ def _labels(run: RunDirectory, part: Selection) -> dict[int, str]:
     actors = [{**actor, "ranks": some} for actor in actors if (some := part.names(actor["ranks"]))]
     chosen = actors if len(actors) <= MOST_ACTORS else slowest_first(actors)[:MOST_ACTORS]
     chosen = sorted(chosen, key=lambda actor: actor["actor"])
-    names = {a["actor"]: f"rank{'' if a['ranks'].isdigit() else 's'} {a['ranks']}" for a in chosen}
-    return {actor: shortened(name, 14) for actor, name in names.items()}
+    return {a["actor"]: f"rank{'' if a['ranks'].isdigit() else 's'} {a['ranks']}" for a in chosen}
 
 
 def _remarks(run: RunDirectory, part: Selection, shown: int) -> list[str]:
@@ -98,9 +98,12 @@ def _painted(run: RunDirectory, actors: list[int], window: Window) -> tuple[Laye
     filled: list[dict[int, Any]] = [{}, {}]
     boundaries = np.zeros((2, *shape), np.bool_)
     kinds: tuple[str, ...] = (NEVER,)
+    backward = None
     for batch in run.batches("timeline", COLUMNS):
-        kinds = (*batch["kind"].dictionary.to_pylist(), NEVER)  # the same in all batches
-        for layer, (track, kind, start, end) in enumerate(_drawn(batch, actors, window, kinds)):
+        kinds = (*batch["kind"].dictionary.to_pylist(), NEVER, BACKWARD)  # the same in all batches
+        if backward is None:
+            backward = is_backward((*batch["name"].dictionary.to_pylist(), None))
+        for layer, (track, kind, start, end) in enumerate(_drawn(batch, actors, window, kinds, backward)):
             for one in np.flatnonzero(np.bincount(kind)).tolist():
                 this = kind == one
                 more = filling(track[this], start[this], end[this], 1.0, shape, span)
@@ -122,7 +125,9 @@ def _fullest(filled: dict[int, Any], boundaries: Any, shape: tuple[int, int]) ->
     return Layer(kind, np.ceil(most * DENSITIES).clip(1, DENSITIES).astype(np.int16))
 
 
-def _drawn(batch: Any, actors: list[int], window: Window, kinds: tuple[str, ...]) -> list[tuple[Any, ...]]:
+def _drawn(
+    batch: Any, actors: list[int], window: Window, kinds: tuple[str, ...], backward: Any
+) -> list[tuple[Any, ...]]:
     """Track, kind, start and end in the window, of what waits and of all else, of some actors."""
     actor, start = numbers(batch["actor"]), numbers(batch["start_ns"])
     ended = integers(batch["end_ns"], missing=-1)
@@ -134,7 +139,8 @@ def _drawn(batch: Any, actors: list[int], window: Window, kinds: tuple[str, ...]
     communicates = np.array([kind not in NOT_COMMUNICATION for kind in kinds])[coded(batch["kind"])[rows]]
     before = sum(integers(batch[name], missing=0)[rows] for name in ("queued_ns", "waiting_ns"))
     start, end = start[rows], end[rows]
-    kind = np.where(ended[rows] < 0, kinds.index(NEVER), coded(batch["kind"])[rows])
+    kind = drawn_kinds(coded(batch["kind"])[rows], coded(batch["name"])[rows], kinds, backward)
+    kind = np.where(ended[rows] < 0, kinds.index(NEVER), kind)
     moved = np.where(communicates, np.minimum(start + before, end), start)
     track = np.searchsorted(actors, actor[rows]) * len(LANES) + lane
     found = []
@@ -180,5 +186,6 @@ def _actor_labels(labels: list[str], heights: dict[int, int]) -> list[str]:
     for position, name in enumerate(labels):
         lanes = [y for track, y in heights.items() if track // len(LANES) == position]
         if lanes:
-            parts.append(label(name, (lanes[0] + lanes[-1] + LANE_HEIGHT) // 2 + 4))
+            middle = (lanes[0] + lanes[-1] + LANE_HEIGHT) // 2
+            parts.append(label(shortened(name, 14), middle + 4, name))
     return parts

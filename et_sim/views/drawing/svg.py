@@ -58,9 +58,10 @@ def sentences(texts: Sequence[str], y: int) -> list[str]:
     return [f'<text x="{LEFT}" y="{y + 15 * n}">{escape(text)}</text>' for n, text in enumerate(texts)]
 
 
-def label(text: str, y: float) -> str:
-    """What stands left of a row."""
-    return f'<text x="{LEFT - 8}" y="{y:g}" text-anchor="end">{escape(text)}</text>'
+def label(text: str, y: float, whole: str = "", x: int = LEFT - 8) -> str:
+    """What stands left of a row; the whole of it is its title, if it was cut."""
+    title = f"<title>{escape(whole)}</title>" if whole not in ("", text) else ""
+    return f'<text x="{x}" y="{y:g}" text-anchor="end">{title}{escape(text)}</text>'
 
 
 def document(parts: Sequence[str], height: int) -> str:

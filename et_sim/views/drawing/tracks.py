@@ -13,7 +13,8 @@ from typing import Any
 
 import numpy as np
 
-LANE_ORDER = ("cpu", "compute", "communication", "collective", "send", "receive", "memory")
+GAPS = "gaps"  # a row of the page; no lane of runs
+LANE_ORDER = ("cpu", GAPS, "compute", "communication", "collective", "send", "receive", "memory")
 
 
 @dataclass(frozen=True, slots=True, eq=False)

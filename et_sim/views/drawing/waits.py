@@ -58,7 +58,7 @@ def _bars(shown: Sequence[Waits], y: int) -> list[str]:
     parts = []
     for one, name in zip(shown, distinct([one.name for one in shown], 34), strict=True):
         moving, waiting = one.transfer_ns * scale, one.waiting_ns * scale
-        parts.append(label(name, y + 10).replace(f'x="{LEFT - 8}"', f'x="{BEGIN - 8}"'))
+        parts.append(label(name, y + 10, one.name, BEGIN - 8))
         for kind, x, width in (("exposed_comm_ns", 0.0, moving), ("waiting_ns", moving, waiting)):
             place = f'x="{BEGIN + x:.2f}" y="{y}" width="{width:.2f}" height="{BAR_HEIGHT}"'
             parts.append(f'<rect {place} fill="{PART_COLOURS[kind]}"/>')

@@ -9,7 +9,7 @@ from et_sim.units import format_ns, plural
 from et_sim.views.critical.path import CriticalPath, Hop
 from et_sim.views.critical.sensitivity import Sensitivities
 from et_sim.views.critical.text import ranks_of
-from et_sim.views.report.markup import absent, bar, more, section, table, tag, text
+from et_sim.views.report.markup import absent, bar, cut_text, more, section, table, tag, text
 from et_sim.views.run.directory import RunDirectory
 from et_sim.views.run.recorded_part import recorded_part
 from et_sim.views.summary.rank_table import called
@@ -89,7 +89,7 @@ def _row(hop: Hop, ranks: list[str]) -> tuple[str, ...]:
         format_ns(hop.start_ns),
         format_ns(hop.end_ns - hop.start_ns),
         text(hop.kind.replace("_", " ")),
-        text(cut(hop.name, 40)),
-        text(called(passed, 16) if passed else ""),
+        cut_text(cut(hop.name, 40), hop.name),
+        cut_text(called(passed, 16), called(passed, len(passed))) if passed else "",
         text(hop.after),
     )

@@ -19,6 +19,11 @@ def text(content: object) -> str:
     return escape(str(content))
 
 
+def cut_text(short: str, whole: str) -> str:
+    """Text that was cut, or not, as markup: the whole of it can be read still."""
+    return text(short) if short == whole else tag("abbr", text(short), title=whole)
+
+
 def table(caption: str, head: Sequence[str], rows: Iterable[Sequence[str]], alignment: str) -> str:
     """A table of markup cells; `alignment` has one of < > for each column."""
     sides = {"<": "", ">": ' class="number"'}

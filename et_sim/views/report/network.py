@@ -25,7 +25,8 @@ from et_sim.views.run.tiers import tier_uses
 from et_sim.views.summary.topology import tier_totals
 from et_sim.views.text import share, shortened
 
-COLUMNS, LEVELS, MOST_ROWS = 240, 10, 40
+COLUMNS, MOST_ROWS = 240, 40
+UP_TO = (0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 0.9, 1.0)  # of the steps of colour: 1 % is not lost
 TO = "->"  # in the names of links of a graph
 LEFT, WIDTH, ROW, RIGHT, TOP, BOTTOM = 220, 900, 14, 60, 6, 26
 CARRIES = "share of time in which a link carries a message"
@@ -52,7 +53,7 @@ def network_section(run: RunDirectory) -> str:
     if not maps:
         return ""
     parts = [tag("p", text(heat.note), class_="note") + drawing(heat, makespan) for heat in maps]
-    return section("network", "Network over time", *parts, _legend())
+    return section("network", "Network over time", *parts, legend())
 
 
 def topology_section(run: RunDirectory) -> str:
@@ -151,10 +152,11 @@ def drawing(heat: Heat, makespan: int) -> str:
         y = TOP + number * ROW
         mean = share(float(shares.mean()), 1.0)
         parts.append(
-            f'<text x="{LEFT - 8}" y="{y + 10}" text-anchor="end">{text(shortened(name, 36))}</text>'
+            f'<text x="{LEFT - 8}" y="{y + 10}" text-anchor="end">{tag("title", text(name))}'
+            f"{text(shortened(name, 36))}</text>"
         )
         parts.append(f'<rect class="track" x="{LEFT}" y="{y}" width="{WIDTH}" height="{ROW - 2}"/>')
-        parts += _row(np.ceil(shares * LEVELS - 1e-6).astype(np.int64), y)
+        parts += _row(steps_of(shares), y)
         parts.append(f'<text x="{LEFT + WIDTH + 8}" y="{y + 10}">{mean}</text>')
     bottom = TOP + len(heat.names) * ROW
     for moment in range(0, makespan + 1, round_step(makespan / TICKS)):
@@ -165,6 +167,11 @@ def drawing(heat: Heat, makespan: int) -> str:
     title = tag("title", text(f"Heat map: {heat.note}"))
     drawing = tag("svg", title + "".join(parts), viewBox=size, role="img", class_="chart heat")
     return tag("div", drawing, class_="scroll")
+
+
+def steps_of(shares: Any) -> Any:
+    """The step of colour of each share, 0: nothing."""
+    return np.where(shares > 1e-6, 1 + np.searchsorted(UP_TO, shares - 1e-6).clip(max=len(UP_TO) - 1), 0)
 
 
 def _row(levels: Any, y: int) -> Sequence[str]:
@@ -182,6 +189,9 @@ def _row(levels: Any, y: int) -> Sequence[str]:
     ]
 
 
-def _legend() -> str:
-    steps = "".join(f'<i class="heat-{level}"></i>' for level in range(1, LEVELS + 1))
-    return tag("p", f"idle {steps} busy; on the right, the mean", class_="note heat-legend")
+def legend() -> str:
+    """What the steps of colour mean."""
+    steps = "".join(
+        f'<i class="heat-{number}"></i>{share(up_to, 1.0)} ' for number, up_to in enumerate(UP_TO, 1)
+    )
+    return tag("p", f"nothing, or up to {steps}; on the right, the mean", class_="note heat-legend")

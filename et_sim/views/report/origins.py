@@ -25,6 +25,7 @@ COULD_SHOW = (
     ("memory", "local memory"),
 )
 OF_PACKETS = ("queues", "queues and pauses")
+MOST_LETTERS = 60  # of a fact that shares a line with others
 
 
 def coverage_section(run: RunDirectory) -> str:
@@ -89,12 +90,17 @@ def configuration_section(run: RunDirectory) -> str:
         ),
         *(("what if", said) for said in [factors_text(run)] if said),
     ]
-    listed = "".join(tag("div", tag("dt", text(name)) + tag("dd", text(value))) for name, value in facts)
+    listed = "".join(_fact(name, str(value)) for name, value in facts)
     inputs = manifest.get("inputs", [])
     rows = [(text(one["file"]), tag("code", text(one["sha256"]))) for one in inputs]
     files = more(plural(len(rows), "input file"), table("", ("file", "SHA-256"), rows, "<<")) if rows else ""
     facts_of_run = tag("dl", listed, class_="facts")
     return section("configuration", "Configuration", facts_of_run, files, _not_recorded(run))
+
+
+def _fact(name: str, value: str) -> str:
+    wide = {"class_": "wide"} if len(value) > MOST_LETTERS else {}
+    return tag("div", tag("dt", text(name)) + tag("dd", text(value)), **wide)
 
 
 def _not_recorded(run: RunDirectory) -> str:

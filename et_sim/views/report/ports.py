@@ -9,7 +9,7 @@ import numpy as np
 
 from et_sim.units import format_bytes, format_ns, plural
 from et_sim.views.report.markup import section, table, tag, text
-from et_sim.views.report.network import COLUMNS, MOST_ROWS, Heat, drawing
+from et_sim.views.report.network import COLUMNS, MOST_ROWS, Heat, drawing, legend
 from et_sim.views.run.directory import RunDirectory
 from et_sim.views.run.selection import EVERYTHING
 from et_sim.views.summary.pauses import pause_lines, pause_roots
@@ -37,7 +37,7 @@ def _queues(run: RunDirectory) -> str:
     if len(shown) < len(uses):
         note += f", {len(shown)} of {plural(len(uses), 'port')}"
     makespan = max(run.summary["makespan_ns"], 1)
-    return tag("p", text(note), class_="note") + drawing(Heat(names, shares, note), makespan)
+    return tag("p", text(note), class_="note") + drawing(Heat(names, shares, note), makespan) + legend()
 
 
 def _incasts(run: RunDirectory) -> str:

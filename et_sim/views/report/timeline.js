@@ -1,8 +1,9 @@
 // The timeline of the page: nodes as rectangles on a canvas, with zoom, pan, selection and search.
 //
 // Slices are columns of numbers, sorted by track and start, so that what is visible is found by bisection. Those
-// narrower than a pixel share one, in the colour of the longest and as dense as they are: what is drawn is bounded by
-// the picture's size. The state is in attributes of #view (data-from, data-to, data-chosen), for tests and scripts.
+// narrower than a pixel share one, in the colour of the kind that fills most of it and as dense as that is: what is
+// drawn is bounded by the picture's size. What waits is a thin line, as in pictures of the timeline. The state is in
+// attributes of #view (data-from, data-to, data-chosen, data-found), for tests and scripts.
 "use strict";
 (() => {
   const byId = (id) => document.getElementById(id);
@@ -42,29 +43,43 @@
   // ---- places ------------------------------------------------------------------------------------------------
   const tracks = data.tracks.length;
   const height = tracks <= 40 ? 18 : tracks <= 80 ? 13 : tracks <= 160 ? 9 : 6;
-  const tops = [];
-  let bottom = 6;
-  data.tracks.forEach(([place], track) => {
-    if (track && place !== data.tracks[track - 1][0]) bottom += height > 9 ? 9 : 4;
-    tops.push(bottom);
-    bottom += height + 1;
-  });
-  bottom += 6;
+  const thin = Math.max(2, Math.round(height * 0.28));
+  const SHORT = "gaps";  // a row of what explains nothing is no higher than it must be
+  const tallOf = (track) => (data.tracks[track][1] === SHORT ? Math.min(height, 9) : height);
+  const tops = new Array(tracks).fill(0), heads = new Set();  // heads: the first track of each rank
+  let shownOrder = [], bottom = 6;
+  const layOut = (places) => {
+    const of = places.map(() => []);
+    data.tracks.forEach(([place], track) => of[place].push(track));
+    shownOrder = places.flatMap((place) => of[place]);
+    heads.clear();
+    bottom = 6;
+    for (const place of places) {
+      for (const [number, track] of of[place].entries()) {
+        if (!number) heads.add(track);
+        tops[track] = bottom;
+        bottom += tallOf(track) + 1;
+      }
+      if (of[place].length) bottom += height > 9 ? 9 : 4;
+    }
+  };
+  layOut(data.slowest);
   const firsts = new Array(tracks + 1).fill(total);
   for (let slice = total - 1; slice >= 0; slice -= 1) firsts[column.track[slice]] = slice;
   for (let track = tracks - 1; track >= 0; track -= 1) firsts[track] = Math.min(firsts[track], firsts[track + 1]);
-  const firstFrom = (track, moment) => {  // the first slice of a track that starts then or later
+  const reach = new Float64Array(total);  // the latest end of a track so far; slices of gaps may overlap
+  for (let track = 0; track < tracks; track += 1) {
+    for (let slice = firsts[track], last = -Infinity; slice < firsts[track + 1]; slice += 1) {
+      reach[slice] = last = Math.max(last, endOf(slice));
+    }
+  }
+  const firstVisible = (track, moment) => {  // the first slice of a track that ends then or later
     let low = firsts[track], high = firsts[track + 1];
     while (low < high) {
       const middle = (low + high) >> 1;
-      if (column.start[middle] < moment) low = middle + 1; else high = middle;
+      if (reach[middle] < moment) low = middle + 1; else high = middle;
     }
     return low;
-  };
-  const firstVisible = (track, moment) => {
-    let slice = firstFrom(track, moment);
-    while (slice > firsts[track] && (endOf(slice - 1) > moment || !column.length[slice - 1])) slice -= 1;
-    return slice;
   };
 
   // ---- the page ----------------------------------------------------------------------------------------------
@@ -76,26 +91,31 @@
       <button type="button" data-do="in" title="zoom in (+)">Zoom in</button>
       <button type="button" data-do="out" title="zoom out (-)">Zoom out</button>
       <button type="button" data-do="fit" title="show everything (0)">Everything</button>
+      <button type="button" data-do="order" aria-pressed="true" title="else in the order of ranks">Slowest first</button>
       <span class="range" aria-live="polite"></span><span class="gap"></span>
-      <label class="range" for="search">find</label><input type="search" id="search" placeholder="name of a node">
+      <span class="finding"><label class="range" for="search">find</label>
+        <input type="search" id="search" placeholder="name of a node">
+        <button type="button" data-do="before" title="the match before (Shift+Enter)" aria-label="match before">↑</button>
+        <button type="button" data-do="after" title="the next match (Enter)" aria-label="next match">↓</button>
+        <output id="found" for="search"></output></span>
     </div>
     <div class="controls kinds" role="group" aria-label="kinds to highlight"></div>
+    <p class="note marks"></p>
     <div class="canvases">
       <canvas id="overview" aria-hidden="true"></canvas><canvas id="axis" aria-hidden="true"></canvas>
-      <div id="body"><canvas id="lanes" tabindex="0" role="application"
+      <div id="body"><canvas id="lanes" tabindex="0" role="application" aria-describedby="hands"
         aria-label="Timeline. Left and right move, plus and minus zoom, with shift arrows choose a node."></canvas></div>
       <div id="tip" hidden></div>
+      <div id="chosen" role="status" hidden></div>
     </div>
-    <div id="chosen" aria-live="polite"></div>`;
+    <p class="note" id="hands"><kbd>Ctrl</kbd> and wheel zoom, <kbd>Shift</kbd> and wheel move, the wheel alone scrolls. Drag to move, click on a node for its figures. With the timeline focused: <kbd>←</kbd> <kbd>→</kbd> move,
+      <kbd>+</kbd> <kbd>−</kbd> zoom, <kbd>0</kbd> everything, <kbd>Shift</kbd> and arrows choose the next node,
+      <kbd>F</kbd> zooms to it, <kbd>Esc</kbd> lets it go.</p>`;
   const canvases = ["overview", "axis", "lanes"].map(byId);
   const [overview, axis, lanes] = canvases;
   const range = view.querySelector("span.range");
   const tip = byId("tip"), body = byId("body"), chosenBox = byId("chosen");
-  const HELP = `<p>Choose a node to see its figures. Drag to move, <kbd>Ctrl</kbd> and wheel to zoom, or, with the
-    timeline focused: <kbd>←</kbd> <kbd>→</kbd> move, <kbd>+</kbd> <kbd>−</kbd> zoom, <kbd>0</kbd> everything,
-    <kbd>Shift</kbd> and arrows choose the next node, <kbd>F</kbd> zooms to it, <kbd>Esc</kbd> lets it go.</p>`;
-
-  let from = data.from, to = data.to, chosen = -1, wanted = null, onPath = false, pressed = new Set(), gutter = 118, width = 0;
+  let from = data.from, to = data.to, chosen = -1, anchor = 0, wanted = null, onPath = false, pressed = new Set(), gutter = 118, width = 0;
   let colours = {};
   const partners = new Map();  // slice -> the pairs and chains that it is in
   data.arrows.forEach((members) => members.forEach((slice) => {
@@ -112,7 +132,7 @@
   const isDark = window.matchMedia("(prefers-color-scheme: dark)");
   let fills = [], inks = [];
   const isMeant = (slice) => (!pressed.size || pressed.has(column.kind[slice]))
-    && (!wanted || wanted[column.name[slice]]) && (!onPath || column.critical[slice]);
+    && (!wanted || (column.count[slice] === 1 && wanted[column.name[slice]])) && (!onPath || column.critical[slice]);
 
   // ---- drawing -----------------------------------------------------------------------------------------------
   const prepare = (canvas, tall) => {
@@ -125,42 +145,63 @@
     pen.clearRect(0, 0, width, tall);
     return pen;
   };
-  const drawTrack = (pen, track, top, tall, left, first, last, perNs, withNames) => {
+  const solid = new Float64Array(data.kinds.length), waits = new Float64Array(data.kinds.length);  // of one pixel
+  const drawTrack = (pen, track, top, tall, left, first, last, perNs, isSmall) => {
     const until = firsts[track + 1], right = left + (last - first) * perNs;
-    let pixel = -1, busy = 0, longest = -1, meant = false, fill = "", alpha = -1;
-    const paint = (colour, density, x, w) => {  // setting a pen's colour costs more than most rectangles
+    const low = isSmall ? tall : Math.min(thin, tall), middle = top + (tall - low) / 2, faint = isSmall ? 0.3 : 1;
+    let pixel = -1, meant = false, fill = "", alpha = -1, there = [];
+    const paint = (colour, density, x, w, isThin) => {  // setting a pen's colour costs more than most rectangles
       if (alpha !== density) pen.globalAlpha = alpha = density;
       if (fill !== colour) pen.fillStyle = fill = colour;
-      pen.fillRect(x, top, w, tall);
+      if (isThin) pen.fillRect(x, middle, w, low); else pen.fillRect(x, top, w, tall);
     };
+    const dense = (share, isBright) => Math.max(0.15, Math.min(1, Math.round(share * 10) / 10)) * (isBright ? 1 : 0.18);
+    const most = (of) => there.reduce((best, kind) => (of[kind] > of[best] ? kind : best), there[0]);
     const flush = () => {
-      if (longest < 0) return;
-      const density = Math.max(0.35, Math.min(1, Math.round(busy * 10) / 10)) * (meant ? 1 : 0.18);
-      paint(fills[column.kind[longest]], density, pixel, 1);
-      longest = -1; busy = 0; meant = false;
+      if (!there.length) return;
+      const moving = most(solid), still = most(waits);
+      if (waits[still] > 0) paint(fills[still], dense(waits[still] * faint, meant), pixel, 1, true);
+      if (solid[moving] > 0) paint(fills[moving], dense(solid[moving], meant), pixel, 1, false);
+      if (!solid[moving] && !waits[still]) paint(fills[moving], dense(0.3, meant), pixel, 1, true);  // takes no time
+      for (const kind of there) solid[kind] = waits[kind] = 0;
+      there = []; meant = false;
     };
     for (let slice = firstVisible(track, first); slice < until && column.start[slice] < last; slice += 1) {
       const begin = left + (column.start[slice] - first) * perNs, wide = column.length[slice] * perNs;
+      const kind = column.kind[slice], busy = column.busy[slice] * perNs, still = column.still[slice] * perNs;
       if (wide < 1) {
         if (begin < left) continue;
         if (Math.floor(begin) !== pixel) { flush(); pixel = Math.floor(begin); }
-        busy += Math.max(column.busy[slice] * perNs, 0.2);
-        if (longest < 0 || column.length[slice] > column.length[longest]) longest = slice;
+        if (!there.includes(kind)) there.push(kind);
+        solid[kind] += busy;
+        waits[kind] += still;
         meant = meant || isMeant(slice);
         continue;
       }
       flush();
-      const x = Math.max(begin, left), w = Math.min(begin + wide, right) - x;
-      const share = column.count[slice] > 1 ? 0.4 + 0.6 * column.busy[slice] / column.length[slice] : 1;
-      paint(fills[column.kind[slice]], share * (isMeant(slice) ? 1 : 0.18), x, w > 3 ? w - 0.75 : w);
-      if (withNames && w > 34) {
+      const bright = isMeant(slice), several = column.count[slice] > 1;
+      const span = (one, other) => [Math.max(one, left), Math.min(other, right) - Math.max(one, left)];
+      const [x, w] = span(several ? begin : begin + still, begin + wide), [lineX, lineW] = span(begin, begin + (several ? wide : still));
+      if (still && lineW > 0) paint(fills[kind], dense(several ? still / wide * faint : faint, bright), lineX, lineW, true);
+      if (busy && w > 0) paint(fills[kind], dense(several ? busy / wide : 1, bright), x, w > 3 ? w - 0.75 : w, false);
+      if (!isSmall && tall > 9 && w > 34 && busy) {
         const room = Math.floor((w - 8) / 6.6), name = nameOf(slice);
-        pen.fillStyle = fill = inks[column.kind[slice]];
+        pen.globalAlpha = alpha = 1;
+        pen.fillStyle = fill = several || isHollow(kind) || !bright ? colours.ink : inks[kind];
         pen.fillText(name.length > room ? `${name.slice(0, room - 1)}…` : name, x + 4, top + tall / 2 + 0.5);
       }
     }
     flush();
     pen.globalAlpha = 1;
+  };
+  const isHollow = (kind) => data.kinds[kind].name === "gap";
+  const hatched = (pen, colour) => {  // gaps are no work
+    const tile = Object.assign(document.createElement("canvas"), { width: 6, height: 6 }), stroke = tile.getContext("2d");
+    stroke.strokeStyle = colour;
+    stroke.lineWidth = 1.6;
+    for (const shift of [-6, 0, 6]) { stroke.moveTo(shift, 6); stroke.lineTo(shift + 6, 0); }
+    stroke.stroke();
+    return pen.createPattern(tile, "repeat");
   };
   const drawLanes = () => {
     const pen = prepare(lanes, bottom);
@@ -169,10 +210,11 @@
     pen.fillStyle = colours.line;
     for (const tick of ticks()) pen.fillRect(Math.round(xOf(tick)), 0, 1, bottom);
     data.tracks.forEach((track, at) => {
-      if (tops[at] + height < body.scrollTop - 40 || tops[at] > body.scrollTop + body.clientHeight + 40) return;
+      const tall = tallOf(at);
+      if (tops[at] + tall < body.scrollTop - 40 || tops[at] > body.scrollTop + body.clientHeight + 40) return;
       pen.fillStyle = colours.track;
-      pen.fillRect(gutter, tops[at], width - gutter, height);
-      drawTrack(pen, at, tops[at], height, gutter, from, to, scale(), height > 9);
+      pen.fillRect(gutter, tops[at], width - gutter, tall);
+      drawTrack(pen, at, tops[at], tall, gutter, from, to, scale(), false);
     });
     drawLabels(pen);
     drawArrows(pen);
@@ -180,20 +222,23 @@
       const x = Math.max(xOf(column.start[chosen]), gutter), end = Math.min(xOf(endOf(chosen)), width);
       pen.strokeStyle = colours.ink;
       pen.lineWidth = 2;
-      if (end >= gutter && x <= width) pen.strokeRect(x - 1, tops[column.track[chosen]] - 1, Math.max(end - x, 1) + 2, height + 2);
+      if (end >= gutter && x <= width) pen.strokeRect(x - 1, tops[column.track[chosen]] - 1, Math.max(end - x, 1) + 2, tallOf(column.track[chosen]) + 2);
     }
   };
   const drawLabels = (pen) => {
-    data.tracks.forEach((track, at) => {
-      const isFirst = !at || data.tracks[at - 1][0] !== track[0];
-      const middle = tops[at] + height / 2;
+    let reached = -20;
+    for (const at of shownOrder) {
+      const track = data.tracks[at], middle = tops[at] + tallOf(at) / 2;
       pen.textAlign = "left";
       pen.fillStyle = colours.ink;
-      if (isFirst && (height > 9 || at % 4 === 0)) pen.fillText(data.ranks[track[0]], 8, height > 9 ? middle : tops[at] + 5);
+      if (heads.has(at) && middle - reached >= 11) {
+        pen.fillText(data.ranks[track[0]], 8, height > 9 ? middle : tops[at] + 5);
+        reached = middle;
+      }
       pen.fillStyle = colours.muted;
       pen.textAlign = "right";
-      if (height > 9 && gutter > 100) pen.fillText(short(laneOf(track)), gutter - 6, middle);
-    });
+      if (tallOf(at) > 8 && gutter > 100) pen.fillText(short(laneOf(track)), gutter - 6, middle);
+    }
     pen.textAlign = "left";
   };
   const short = (lane) => ({ communication: "comm.", collective: "coll.", "communication 2": "comm. 2" })[lane] || lane;
@@ -201,7 +246,7 @@
     pen.strokeStyle = colours.ink;
     pen.lineWidth = 1.25;
     pen.setLineDash([4, 3]);
-    const middle = (slice) => tops[column.track[slice]] + height / 2;
+    const middle = (slice) => tops[column.track[slice]] + tallOf(column.track[slice]) / 2;
     const isMessage = (members) => members.length === 2 && data.kinds[column.kind[members[0]]].name === "send";
     for (const members of partners.get(chosen) || []) {
       pen.beginPath();
@@ -239,12 +284,12 @@
   const whole = document.createElement("canvas");  // the overview's nodes, which seldom change
   let wholeKey = "";
   const drawWhole = (tall, perNs) => {
-    const key = [width, isDark.matches, [...pressed], onPath, byId("search").value, window.devicePixelRatio].join();
+    const key = [width, isDark.matches, [...pressed], onPath, byId("search").value, window.devicePixelRatio, shownOrder[0]].join();
     if (key === wholeKey) return;
     wholeKey = key;
     const pen = prepare(whole, tall), each = (tall - 6) / Math.max(tracks, 1);
-    data.tracks.forEach((track, at) => {
-      drawTrack(pen, at, 3 + at * each, Math.max(each - (each > 3 ? 1 : 0), 0.5), gutter, data.from, data.to, perNs, false);
+    shownOrder.forEach((track, at) => {
+      drawTrack(pen, track, 3 + at * each, Math.max(each - (each > 3 ? 1 : 0), 0.5), gutter, data.from, data.to, perNs, true);
     });
   };
   const drawOverview = () => {
@@ -276,13 +321,17 @@
       colours = Object.fromEntries(["ink", "muted", "line", "track", "shade"].map((n) => [n, style.getPropertyValue(`--${n}`).trim()]));
       fills = data.kinds.map((kind) => (isDark.matches ? kind.dark : kind.colour));
       inks = fills.map((colour) => (lightness(colour) > 125 ? "#14202b" : "#ffffff"));
-      view.querySelectorAll(".kinds button").forEach((button) => {
-        if (button.dataset.number) button.firstChild.style.background = fills[button.dataset.number];
+      view.querySelectorAll(".kinds button[data-number]").forEach((button) => {
+        const colour = fills[button.dataset.number];
+        button.firstChild.style.background = isHollow(button.dataset.number)
+          ? `repeating-linear-gradient(135deg, ${colour} 0 2px, transparent 2px 4px)` : colour;
       });
+      fills = fills.map((colour, kind) => (isHollow(kind) ? hatched(lanes.getContext("2d"), colour) : colour));
       drawLanes();
       drawAxis();
       drawOverview();
       range.textContent = `${time(Math.max(from, 0))} to ${time(to)}: ${time(to - from)}`;
+      placeChosen();
       Object.assign(view.dataset, { from, to, chosen, drawn: "yes" });
     });
   };
@@ -301,7 +350,8 @@
     if (begin < from || end > to) show((begin + end - span) / 2, (begin + end + span) / 2);
     const top = tops[column.track[slice]];
     if (top < body.scrollTop) body.scrollTop = top - 8;
-    if (top + height > body.scrollTop + body.clientHeight) body.scrollTop = top + height + 8 - body.clientHeight;
+    const below = top + height;
+    if (below > body.scrollTop + body.clientHeight) body.scrollTop = below + 8 - body.clientHeight;
   };
 
   // ---- choosing ----------------------------------------------------------------------------------------------
@@ -311,13 +361,18 @@
     found.push(["begins", `${time(column.start[slice])} (${column.start[slice].toLocaleString("en")} ns)`]);
     found.push(["ends", `${time(endOf(slice))} (${endOf(slice).toLocaleString("en")} ns)`], ["takes", time(length)]);
     if (column.count[slice] > 1) {
-      found.push(["busy", `${plain(100 * column.busy[slice] / Math.max(length, 1), 1)} %`]);
+      found.push(["busy", `${plain(Math.min(100 * column.busy[slice] / Math.max(length, 1), 100), 1)} %`]);
+      if (column.still[slice]) found.push(["waits", `${plain(Math.min(100 * column.still[slice] / length, 100), 1)} %`]);
       return found;
+    }
+    if (column.still[slice]) {
+      found.push(["waits or queues", time(column.still[slice])], ["transfers", time(length - column.still[slice])]);
     }
     if (column.waited[slice]) found.push(["ready, but waited", time(column.waited[slice])]);
     if (data.groups[column.group[slice]]) found.push(["group", data.groups[column.group[slice]]]);
     if (bytes) found.push(["bytes", size(bytes)]);
-    if (bytes && length) found.push(["bandwidth", `${size(bytes * 1e9 / length)}/s`]);
+    const moved = length - column.still[slice];
+    if (bytes && moved > 0) found.push(["bandwidth", `${size(bytes * 1e9 / moved)}/s`]);
     const others = (partners.get(slice) || []).flat().filter((one) => one !== slice);
     const places = [...new Set(others.map((one) => data.tracks[column.track[one]][0]))].sort((a, b) => a - b);
     const named = places.map((place) => data.ranks[place].slice(5));
@@ -326,11 +381,15 @@
     found.push(["node", column.node[slice]]);
     return found;
   };
-  const choose = (slice, toView = true) => {
+  const choose = (slice, toView = true, moment = -1) => {
     chosen = slice;
-    chosenBox.innerHTML = slice < 0 ? HELP : "";
+    chosenBox.hidden = slice < 0;
+    chosenBox.replaceChildren();
     if (slice >= 0) {
       const heading = document.createElement("h3"), list = document.createElement("dl");
+      const close = Object.assign(document.createElement("button"), { type: "button", textContent: "×", title: "let it go (Esc)" });
+      close.setAttribute("aria-label", "let the node go");
+      close.addEventListener("click", () => { choose(-1); lanes.focus(); });
       heading.textContent = nameOf(slice);
       for (const [name, value] of facts(slice)) {
         const pair = document.createElement("div");
@@ -338,15 +397,28 @@
         pair.append(Object.assign(document.createElement("dd"), { textContent: value }));
         list.append(pair);
       }
-      chosenBox.append(heading, list);
+      chosenBox.append(close, heading, list);
+      anchor = moment < 0 ? column.start[slice] : moment;
+      tip.hidden = true;
       if (toView) reveal(slice);
     }
+    sayFound();
     draw();
+  };
+  const placeChosen = () => {  // beside the place that was clicked: below it, or above where there is no room
+    if (chosen < 0) return;
+    const track = column.track[chosen], room = body.parentElement, wide = chosenBox.offsetWidth, tall = chosenBox.offsetHeight;
+    const x = Math.min(Math.max(xOf(Math.max(anchor, from)) + 10, 4), room.clientWidth - wide - 4);
+    const top = body.offsetTop + tops[track] - body.scrollTop, below = top + tallOf(track) + 8;
+    const fits = below + tall <= room.clientHeight || top - tall - 8 < 0;
+    chosenBox.style.left = `${Math.max(x, 4)}px`;
+    chosenBox.style.top = `${fits ? below : top - tall - 8}px`;
   };
   const sliceAt = (track, moment, tolerance) => {
     let best = -1, least = Infinity;
     for (let slice = firstVisible(track, moment - tolerance); slice < firsts[track + 1]; slice += 1) {
       if (column.start[slice] > moment + tolerance) break;
+      if (endOf(slice) < moment - tolerance) continue;
       const apart = Math.max(column.start[slice] - moment, moment - endOf(slice), 0);
       if (apart <= tolerance && (apart < least || !column.length[slice])) { best = slice; least = apart; }
     }
@@ -354,12 +426,12 @@
   };
   const sliceUnder = (event) => {
     const box = lanes.getBoundingClientRect(), x = event.clientX - box.left, y = event.clientY - box.top;
-    const track = tops.findIndex((top) => y >= top && y <= top + height);
+    const track = tops.findIndex((top, at) => y >= top && y <= top + tallOf(at));
     return track < 0 || x < gutter ? -1 : sliceAt(track, momentAt(x), 3 / scale());
   };
   const chooseBeside = (sideways, down) => {
     if (chosen < 0) {
-      for (let track = 0; track < tracks; track += 1) {
+      for (const track of shownOrder) {
         const slice = firstVisible(track, from);
         if (slice < firsts[track + 1] && column.start[slice] < to) { choose(slice); return; }
       }
@@ -371,17 +443,26 @@
       if (next >= firsts[track] && next < firsts[track + 1]) choose(next);
       return;
     }
-    for (let other = track + down; other >= 0 && other < tracks; other += down) {
-      const moment = (column.start[chosen] + endOf(chosen)) / 2, slice = sliceAt(other, moment, to - from);
+    for (let at = shownOrder.indexOf(track) + down; at >= 0 && at < tracks; at += down) {
+      const other = shownOrder[at], moment = (column.start[chosen] + endOf(chosen)) / 2, slice = sliceAt(other, moment, to - from);
       if (slice >= 0) { choose(slice); return; }
     }
   };
 
   // ---- hands -------------------------------------------------------------------------------------------------
-  const actions = { in: () => zoom(1 / 1.6), out: () => zoom(1.6), fit: () => show(data.from, data.to) };
+  const reorder = (button) => {
+    const isSlowest = button.getAttribute("aria-pressed") !== "true";
+    button.setAttribute("aria-pressed", String(isSlowest));
+    layOut(isSlowest ? data.slowest : data.ranks.map((_, place) => place));
+    search();
+  };
+  const actions = {
+    in: () => zoom(1 / 1.6), out: () => zoom(1.6), fit: () => show(data.from, data.to), order: reorder,
+    before: () => toMatch(-1), after: () => toMatch(1),
+  };
   view.addEventListener("click", (event) => {
     const button = event.target.closest("button[data-do]");
-    if (button) actions[button.dataset.do]();
+    if (button) actions[button.dataset.do](button);
   });
   const keys = {
     "+": actions.in, "=": actions.in, "-": actions.out, 0: actions.fit, Home: actions.fit,
@@ -423,7 +504,9 @@
     hover(event);
   });
   lanes.addEventListener("pointerup", (event) => {
-    if (drag && !drag.moved) choose(sliceUnder(event), false);
+    if (drag && !drag.moved) {
+      choose(sliceUnder(event), false, momentAt(event.clientX - lanes.getBoundingClientRect().left));
+    }
     drag = null;
     lanes.classList.remove("dragging");
   });
@@ -431,11 +514,16 @@
   lanes.addEventListener("pointerleave", () => { tip.hidden = true; });
   lanes.addEventListener("dblclick", (event) => zoom(0.4, momentAt(event.clientX - lanes.getBoundingClientRect().left)));
   const hover = (event) => {
-    const slice = sliceUnder(event);
-    tip.hidden = slice < 0;
-    if (slice < 0) return;
-    tip.textContent = `${nameOf(slice)}: ${time(column.length[slice])}, from ${time(column.start[slice])}`;
-    const box = view.querySelector(".canvases").getBoundingClientRect(), x = event.clientX - box.left;
+    const slice = sliceUnder(event), box = view.querySelector(".canvases").getBoundingClientRect(), x = event.clientX - box.left;
+    if (slice >= 0) {
+      const still = column.count[slice] === 1 && column.still[slice] ? `, of which ${time(column.still[slice])} waiting` : "";
+      tip.textContent = `${nameOf(slice)}: ${time(column.length[slice])}${still}, from ${time(column.start[slice])}`;
+    } else {
+      const y = event.clientY - lanes.getBoundingClientRect().top;
+      const track = x < gutter ? tops.findIndex((top, at) => y >= top && y <= top + tallOf(at)) : -1;
+      tip.textContent = track < 0 ? "" : `${data.ranks[data.tracks[track][0]]}, ${laneOf(data.tracks[track])}`;
+    }
+    tip.hidden = !tip.textContent;
     tip.style.left = `${Math.max(4, Math.min(x + 14, box.width - tip.offsetWidth - 6))}px`;
     tip.style.top = `${Math.max(2, Math.min(event.clientY - box.top + 16, box.height - tip.offsetHeight - 4))}px`;
   };
@@ -447,6 +535,10 @@
   overview.addEventListener("pointerdown", (event) => { overview.setPointerCapture(event.pointerId); centre(event); });
   overview.addEventListener("pointermove", (event) => { if (event.buttons) centre(event); });
 
+  view.querySelector(".marks").textContent = [
+    column.still.some((one) => one) ? "thin: waits for another rank, or in a queue of its own" : "",
+    "pale: takes only part of the time",
+  ].filter(Boolean).join("; ");
   const used = new Set(column.kind);
   const kindBox = view.querySelector(".kinds");
   data.kinds.forEach((kind, at) => {
@@ -458,7 +550,7 @@
     button.addEventListener("click", () => {
       if (!pressed.delete(at)) pressed.add(at);
       button.setAttribute("aria-pressed", String(pressed.has(at)));
-      draw();
+      search();
     });
     kindBox.append(button);
   });
@@ -468,21 +560,41 @@
     button.addEventListener("click", () => {
       onPath = !onPath;
       button.setAttribute("aria-pressed", String(onPath));
-      draw();
+      search();
     });
     kindBox.append(button);
   }
-  byId("search").addEventListener("input", (event) => {
-    const text = event.target.value.trim().toLowerCase();
+  let matches = [];  // slices, row by row as they are shown
+  const sayFound = () => {
+    const at = matches.indexOf(chosen), count = matches.length.toLocaleString("en");
+    const merged = column.count.some((one) => one > 1) ? ", not counting nodes drawn as one" : "";
+    byId("found").textContent = !wanted ? "" : !matches.length ? `no match${merged}`
+      : `${at < 0 ? count : `${(at + 1).toLocaleString("en")} of ${count}`} ${matches.length > 1 ? "matches" : "match"}${merged}`;
+    view.dataset.found = matches.length;
+    view.querySelectorAll('[data-do="before"], [data-do="after"]').forEach((button) => { button.disabled = !matches.length; });
+  };
+  const search = () => {
+    const text = byId("search").value.trim().toLowerCase();
     wanted = text ? data.names.map((name) => name.toLowerCase().includes(text)) : null;
-    draw();
-  });
-  byId("search").addEventListener("keydown", (event) => {
-    if (event.key !== "Enter" || !wanted) return;
-    for (let past = 1; past <= total; past += 1) {
-      const slice = (chosen + past) % total;
-      if (isMeant(slice)) { choose(slice); return; }
+    matches = [];
+    if (wanted) {
+      for (const track of shownOrder) {
+        for (let slice = firsts[track]; slice < firsts[track + 1]; slice += 1) {
+          if (isMeant(slice)) matches.push(slice);
+        }
+      }
     }
+    sayFound();
+    draw();
+  };
+  const toMatch = (way) => {
+    if (!matches.length) return;
+    const at = matches.indexOf(chosen), next = at < 0 ? (way > 0 ? 0 : matches.length - 1) : at + way;
+    choose(matches[(next + matches.length) % matches.length]);
+  };
+  byId("search").addEventListener("input", search);
+  byId("search").addEventListener("keydown", (event) => {
+    if (event.key === "Enter") toMatch(event.shiftKey ? -1 : 1);
   });
   body.addEventListener("scroll", draw);
   new ResizeObserver(draw).observe(body);

@@ -17,15 +17,17 @@ from typing import Any
 
 import numpy as np
 
-from et_sim.units import plural
+from et_sim.units import LONGEST_NS, plural
 from et_sim.views.critical.path import CriticalPath
-from et_sim.views.drawing.colours import NEVER, colour_of, lighter
+from et_sim.views.drawing.colours import BACKWARD, NEVER, colour_of, lighter
 from et_sim.views.drawing.flows import collectives, find, messages
+from et_sim.views.drawing.kinds import drawn_kinds, is_backward
 from et_sim.views.drawing.nodes import NONE, Nodes, Shown, shown_ranks
 from et_sim.views.drawing.picture import picture
-from et_sim.views.drawing.tracks import tracks_of
+from et_sim.views.drawing.tracks import GAPS, Tracks, tracks_of
 from et_sim.views.drawing.visible_nodes import Slices, visible_nodes
 from et_sim.views.report.markup import section, tag, text
+from et_sim.views.run.columns import integers
 from et_sim.views.run.directory import RunDirectory
 from et_sim.views.run.selection import Window
 
@@ -33,7 +35,7 @@ MOST_RANKS = 64
 MOST_SLICES = 100_000
 MOST_NODES = 2_000_000  # that are looked at
 MOST_ARROWS = 50_000
-LEAST_BINS = 8192  # of time, when nodes are merged
+MOST_BINS = 1 << 16  # of time, when nodes are merged
 TYPES = (("u1", np.uint8), ("u2", np.uint16), ("u4", np.uint32))
 
 
@@ -74,28 +76,32 @@ def _data(
 ) -> tuple[dict[str, Any], list[str]]:
     nodes, slices = visible_nodes(run, shown, window, MOST_NODES)
     on_path = _on_path(nodes, path)
+    kinds = [*(kind or "" for kind in nodes.kinds), NEVER, BACKWARD]
+    kind = drawn_kinds(nodes.kind, nodes.name, kinds, is_backward(nodes.names))
+    kind = np.where(nodes.completed, kind, kinds.index(NEVER))[slices.row]
     start, end = nodes.start_ns[slices.row], nodes.end_ns[slices.row]
-    tracks = tracks_of(slices.place, nodes.lane[slices.row], nodes.lanes, start, end)
-    merged = merge(tracks.of_slice, start, end, limit)
+    tracks = _tracks(nodes, slices, kind == kinds.index("gap") if "gap" in kinds else kind < 0)
+    merged = merge(tracks.of_slice, kind, start, end, limit)
+    still = np.bincount(merged.of_slice, nodes.still_ns[slices.row], len(merged.first)).astype(np.int64)
     order = np.lexsort((merged.start_ns, tracks.of_slice[merged.first]))
     drawn = nodes.take(slices.row[merged.first[order]])
     place_of = np.empty(len(order), np.int64)
     place_of[order] = np.arange(len(order))
     single = merged.count[merged.of_slice] == 1
     drawn_of = np.where(single, place_of[merged.of_slice], NONE)
-    kinds = [*(kind or "" for kind in nodes.kinds), NEVER]
     columns = {
         "track": tracks.of_slice[merged.first[order]],
         "start": merged.start_ns[order],
         "length": (merged.end_ns - merged.start_ns)[order],
-        "kind": np.where(drawn.completed, drawn.kind, len(kinds) - 1),
+        "kind": kind[merged.first[order]],
         "name": drawn.name,
         "group": slices.group.codes[merged.first[order]],
         "node": np.maximum(drawn.node, 0),
         "bytes": np.maximum(drawn.bytes, 0),
         "waited": drawn.waited_ns,
         "count": merged.count[order],
-        "busy": merged.busy_ns[order],
+        "busy": (merged.busy_ns - still)[order],
+        "still": still[order],
         "critical": np.bincount(merged.of_slice, on_path[slices.row], len(order))[order] > 0,
     }
     last = min(window[1], run.summary["makespan_ns"])
@@ -103,6 +109,7 @@ def _data(
         "from": min(window[0], last),
         "to": max(last, min(window[0], last) + 1),
         "ranks": [f"rank {rank}" for rank in shown.ranks],
+        "slowest": _slowest(run, shown),
         "tracks": [list(track) for track in zip(tracks.place, tracks.lane, tracks.row, strict=True)],
         "kinds": [
             {"name": kind.replace("_", " "), "colour": colour_of(kind), "dark": lighter(kind)}
@@ -117,6 +124,19 @@ def _data(
         count = int((merged.count > 1).sum())
         notes.append(f"draws short nodes that stand close together as one ({plural(count, 'such place')})")
     return data, [f"the timeline {note}" for note in notes if note]
+
+
+def _tracks(nodes: Nodes, slices: Slices, is_gap: Any) -> Tracks:
+    """Rows for slices; gaps, of which many may be at once, share one of a rank, which they need not fill."""
+    start, end = nodes.start_ns[slices.row], nodes.end_ns[slices.row]
+    lane = np.where(is_gap, len(nodes.lanes), nodes.lane[slices.row])
+    return tracks_of(slices.place, lane, (*nodes.lanes, GAPS), start, np.where(is_gap, start, end))
+
+
+def _slowest(run: RunDirectory, shown: Shown) -> list[int]:
+    """The places of ranks, those that finish last first."""
+    finish = integers(run.actors()["finish_ns"], missing=LONGEST_NS)[list(shown.actors)]
+    return np.argsort(-finish, kind="stable").tolist()  # type: ignore[no-any-return]
 
 
 def _on_path(nodes: Nodes, path: CriticalPath | None) -> Any:
@@ -150,17 +170,18 @@ def _packed(column: Any) -> list[str]:
     return ["f8", base64.b64encode(column.astype("<f8").tobytes()).decode()]
 
 
-def merge(track: Any, start: Any, end: Any, limit: int) -> Merged:
-    """Merge what is short and close until no more than about `limit` slices are left."""
+def merge(track: Any, kind: Any, start: Any, end: Any, limit: int) -> Merged:
+    """Merge what is short and close, of one track and kind, until about `limit` slices are left, or fewer."""
     count, length = len(track), end - start
     bin_ns = 0
     key = np.arange(count)
     if count > limit:
         first = int(start.min())
-        bin_ns = max((int(end.max()) - first) // LEAST_BINS, 1)
+        bin_ns = max((int(end.max()) - first) // MOST_BINS, 1)
+        like = np.unique(track * (int(kind.max()) + 1) + kind, return_inverse=True)[1].reshape(-1)
         while True:
             bins = (start - first) // bin_ns
-            places = track * (int(bins.max()) + 1) + bins
+            places = like * (int(bins.max()) + 1) + bins
             key = np.where(length < bin_ns, places, int(places.max()) + 1 + np.arange(count))
             if len(np.unique(key)) <= limit or bool((length < bin_ns).all()):
                 break

@@ -10,7 +10,7 @@ from typing import Any
 from et_sim.units import exact_bytes, format_bytes, format_ns, plural
 from et_sim.views.critical.path import CriticalPath
 from et_sim.views.report.exposed import exposed_by_group
-from et_sim.views.report.markup import bar, more, section, table, tag, text
+from et_sim.views.report.markup import bar, cut_text, more, section, table, tag, text
 from et_sim.views.run.directory import RunDirectory
 from et_sim.views.run.recorded_part import recorded_actors, recorded_part
 from et_sim.views.summary.in_short import in_short
@@ -25,6 +25,7 @@ OVERLAP = "overlap"
 _COMPUTE, *_OTHERS = ((part.short, part.text) for part in PARTS)
 NAMES = (_COMPUTE, (OVERLAP, "compute, hiding communication"), *_OTHERS)
 MOST_RANKS, MOST_OPERATIONS = 24, 15
+OF_RANKS, MOST_LETTERS = ("last to finish", "waited for"), 12
 
 Entry = dict[str, Any]
 
@@ -98,22 +99,28 @@ def _tiles(run: RunDirectory) -> str:
     finish = "never finishes" if last["finish_ns"] is None else f"at {format_ns(last['finish_ns'])}"
     tiles = [
         ("ranks", f"{ranks:,}", "each simulated" if actors == ranks else f"as {plural(actors, 'actor')}"),
-        ("last to finish", called(last["ranks"], 12), finish),
+        ("last to finish", last["ranks"], finish),
         ("network", summary["model"], f"{summary['profile']} profile"),
         ("messages", f"{summary['messages']:,}", "crossed the network"),
         ("nodes", f"{summary['coverage']['nodes']:,}", f"{summary['coverage']['modelled']:,} modelled"),
     ]
     if slowest := summary["slowest"]:
         cost = f"the others wait {format_ns(slowest['cost_ns'])} on average"
-        tiles.append(("waited for", called(slowest["ranks"], 12), cost))
+        tiles.append(("waited for", slowest["ranks"], cost))
     peaks = [entry["peak_memory_bytes"] for entry in summary["per_rank"]]
     if any(peak is not None for peak in peaks):
         tiles.append(("peak memory", format_bytes(max(peak or 0 for peak in peaks)), "local, of any rank"))
     items = (
-        tag("div", tag("dt", text(name)) + tag("dd", f"<b>{text(value)}</b> {text(note)}"))
+        tag("div", tag("dt", text(name)) + tag("dd", f"<b>{_value(name, value)}</b> {text(note)}"))
         for name, value, note in tiles
     )
     return tag("dl", "".join(items), class_="tiles")
+
+
+def _value(name: str, value: str) -> str:
+    if name not in OF_RANKS:
+        return text(value)
+    return cut_text(called(value, MOST_LETTERS), called(value, len(value)))
 
 
 def ranks_section(run: RunDirectory) -> str:
@@ -140,11 +147,11 @@ def _rank_row(entry: Entry, makespan: int) -> tuple[str, ...]:
     finish = "never" if entry["finish_ns"] is None else format_ns(entry["finish_ns"])
     figures = (entry["compute_ns"], parts["exposed"], parts["waiting"])
     return (
-        text(shortened(entry["ranks"], 28)),
+        cut_text(shortened(entry["ranks"], 28), entry["ranks"]),
         finish,
         bar([(key, name, parts[key]) for key, name in NAMES], makespan),
         *(f"{format_ns(figure)} <small>{share(figure, makespan)}</small>" for figure in figures),
-        text(shortened(entry["waits_for"] or "", 16)),
+        cut_text(shortened(entry["waits_for"] or "", 16), entry["waits_for"] or ""),
     )
 
 
@@ -176,7 +183,7 @@ def operations_section(run: RunDirectory) -> str:
         rows.append(
             (
                 f'<i class="dot" data-kind="{text(one.kind)}"></i>{text(kind)}',
-                text(name),
+                cut_text(name, one.name),
                 f"{one.count:,}",
                 format_ns(one.total_ns),
                 bar([(f"kind-{one.kind}", kind, one.total_ns)], longest),
@@ -213,7 +220,7 @@ def groups_section(run: RunDirectory) -> str:
         parts = [("exposed", "exposed", round(exposed)), ("hidden", "hidden", round(active - exposed))]
         rows.append(
             (
-                text(cut(one.group, 40)),
+                cut_text(cut(one.group, 40), one.group),
                 f"{one.count:,}",
                 format_bytes(one.bytes),
                 format_ns(round(active)),

@@ -13,9 +13,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from runs_to_show import pipeline
+from runs_to_show import pipeline, written
 
+import et_sim
 from et_sim.cli import main
+from et_sim.views import open_run
 
 PROGRAMS = ("chromium", "chromium-browser", "google-chrome", "chrome")
 QUIET = (
@@ -110,6 +112,23 @@ class Opened:
         }"""
         return int(self.page.evaluate(script))
 
+    def lanes(self) -> dict[str, float]:
+        """Where the rows are, once they are in sight."""
+        self.page.locator(".canvases").evaluate("one => one.scrollIntoView({ block: 'center' })")
+        box: dict[str, float] = self.page.locator("#lanes").bounding_box()
+        return box
+
+    def dot(self, x: float, y: float) -> tuple[int, ...]:
+        """Red, green and blue of the timeline, at a place of its canvas."""
+        script = """([x, y]) => {
+          const lanes = document.getElementById("lanes");
+          const copy = new OffscreenCanvas(lanes.width, lanes.height);
+          const pen = copy.getContext("2d", { willReadFrequently: true });
+          pen.drawImage(lanes, 0, 0);
+          return [...pen.getImageData(x, y, 1, 1).data.slice(0, 3)];
+        }"""
+        return tuple(self.page.evaluate(script, [x, y]))
+
     def close(self) -> None:
         """Nothing may have been said."""
         self._context.close()
@@ -147,7 +166,7 @@ def test_buttons_and_keys_zoom_and_move(demo: Opened) -> None:
 
 
 def test_the_wheel_zooms_around_the_pointer_and_dragging_moves(demo: Opened) -> None:
-    box = demo.page.locator("#lanes").bounding_box()
+    box = demo.lanes()
     middle = box["x"] + 118 + (box["width"] - 118) / 2
     demo.page.mouse.move(middle, box["y"] + 20)
     demo.page.keyboard.down("Control")
@@ -170,21 +189,90 @@ def test_choosing_a_node_says_what_it_is(demo: Opened) -> None:
     assert heading.inner_text() == "load batch"
     demo.press("Shift+ArrowDown", "Shift+ArrowRight")
     assert heading.inner_text() == "layer 1 forward"
-    assert "rank 0, compute" in demo.page.locator("#chosen").inner_text()
+    assert "rank 5, compute" in demo.page.locator("#chosen").inner_text()
     demo.press("f")
     first, last = demo.window
-    assert last - first == pytest.approx(3 * 774_000, rel=0.05)
+    assert last - first == pytest.approx(3 * 850_000, rel=0.05)
     demo.press("Escape")
-    assert "Choose a node" in demo.page.locator("#chosen").inner_text()
+    assert demo.page.locator("#chosen").is_hidden()
 
 
-def test_a_click_chooses_what_is_under_it(demo: Opened) -> None:
-    box = demo.page.locator("#lanes").bounding_box()
-    demo.page.mouse.click(box["x"] + 118 + 0.3 * (box["width"] - 118), box["y"] + 6 + 17)
+def test_a_click_shows_what_is_under_it_beside_it(demo: Opened) -> None:
+    box = demo.lanes()
+    moment = 1_150_000 + 850_000 / 2  # of rank 5, which is the first
+    click = box["x"] + 118 + moment / 52_428_540 * (box["width"] - 118), box["y"] + 6 + 14 + 6
+    demo.page.mouse.move(*click)
+    assert demo.page.locator("#tip").inner_text() == "layer 1 forward: 850 µs, from 1.15 ms"
+    demo.page.mouse.click(*click)
     demo.settle()
-    assert demo.page.locator("#chosen h3").inner_text() == "head backward"
-    demo.page.mouse.move(box["x"] + 300, box["y"] + 34)
-    assert "from" in demo.page.locator("#tip").inner_text()
+    assert demo.page.locator("#chosen h3").inner_text() == "layer 1 forward"
+    told = demo.page.locator("#chosen").bounding_box()
+    assert 0 <= told["x"] - click[0] <= 20
+    assert 0 <= told["y"] - click[1] <= 30
+    demo.page.get_by_role("button", name="let the node go").click()
+    assert demo.page.locator("#chosen").is_hidden()
+
+
+def test_of_a_node_at_the_edge_the_figures_stay_on_the_page(demo: Opened) -> None:
+    demo.page.get_by_label("find").fill("optimizer")
+    demo.page.keyboard.press("Shift+Enter")
+    demo.settle()
+    told, room = (demo.page.locator(one).bounding_box() for one in ("#chosen", ".canvases"))
+    assert told["x"] + told["width"] <= room["x"] + room["width"]
+    assert told["y"] + told["height"] <= room["y"] + room["height"] + 1
+
+
+def test_names_of_rows_that_are_short_are_told_in_full(browser: Any, files: dict[str, Path]) -> None:
+    opened = Opened(browser, files["demo"], viewport={"width": 500, "height": 800})
+    box = opened.lanes()
+    opened.page.mouse.move(box["x"] + 20, box["y"] + 6 + 9)
+    assert opened.page.locator("#tip").inner_text() == "rank 5, cpu"
+    opened.close()
+
+
+def test_the_slowest_ranks_come_first_or_all_in_their_order(demo: Opened) -> None:
+    def first() -> str:
+        demo.press("Escape", "Shift+ArrowDown")
+        return str(demo.page.locator("#chosen dd").first.inner_text())
+
+    assert first() == "rank 5, cpu"
+    demo.page.get_by_role("button", name="Slowest first").click()
+    assert first() == "rank 0, cpu"
+
+
+def test_the_wheel_alone_scrolls_the_page_also_past_a_timeline_that_scrolls(
+    browser: Any, files: dict[str, Path]
+) -> None:
+    opened = Opened(browser, files["demo"], viewport={"width": 1280, "height": 500})
+    page = opened.page
+    page.locator("#axis").evaluate("one => one.scrollIntoView({ block: 'center' })")
+    box = page.locator("#body").bounding_box()
+    page.mouse.move(box["x"] + 400, box["y"] + 60)
+    before, window = page.evaluate("scrollY"), opened.window
+    for _ in range(12):
+        page.mouse.wheel(0, 200)
+        page.wait_for_timeout(30)
+    page.wait_for_function(f"scrollY > {before} + 100")
+    assert opened.window == window
+    opened.close()
+
+
+def test_search_counts_what_it_finds_and_steps_through_it(demo: Opened) -> None:
+    box, found = demo.page.get_by_label("find"), demo.page.locator("#found")
+    box.fill("optimizer")
+    assert found.inner_text() == "8 matches"
+    demo.page.keyboard.press("Enter")
+    assert found.inner_text() == "1 of 8 matches"
+    demo.page.keyboard.press("Shift+Enter")
+    assert found.inner_text() == "8 of 8 matches"
+    demo.page.get_by_role("button", name="next match").click()
+    assert found.inner_text() == "1 of 8 matches"
+    assert "rank 5" in demo.page.locator("#chosen").inner_text()
+    box.fill("nothing is called so")
+    assert found.inner_text() == "no match"
+    assert demo.page.get_by_role("button", name="next match").is_disabled()
+    box.fill("")
+    assert found.inner_text() == ""
 
 
 def test_search_finds_by_name_and_kinds_are_highlighted(demo: Opened) -> None:
@@ -203,6 +291,59 @@ def test_messages_lead_to_the_other_rank(browser: Any, files: dict[str, Path]) -
     opened.page.keyboard.press("Enter")
     opened.settle()
     assert "with ranks\n4" in opened.page.locator("#chosen").inner_text()
+    opened.close()
+
+
+ORANGE, BLUE, PURPLE, TRACK = (230, 159, 0), (0, 114, 178), (67, 53, 143), (238, 241, 245)
+LEFT, TOP, HEIGHT = 118, 6, 18
+
+
+@pytest.fixture(scope="module")
+def truth(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Any]:
+    """Rank 0 waits in an all-reduce for rank 1; then both compute for a few % of the time."""
+    folder = tmp_path_factory.mktemp("truth")
+    builders = et_sim.TraceBuilder(), et_sim.TraceBuilder()
+    for build, before in zip(builders, (1, 2000), strict=True):
+        last = build.collective("all_reduce", 1 << 25, after=[build.compute("layer backward", micros=before)])
+        for _ in range(1000):
+            last = build.compute("a little", nanos=60, after=[last])
+            last = build.collective("all_reduce", 64, name="small", after=[last])
+    workload = et_sim.Workload.of([build.build() for build in builders])
+    run = written(workload, folder / "run")
+    assert main(["report", str(run), "--html", str(folder / "page.html")]) == 0
+    return folder / "page.html", open_run(run)
+
+
+def test_waiting_is_thin_transfer_solid_backward_differs_and_what_is_rare_is_pale(
+    browser: Any, truth: tuple[Path, Any]
+) -> None:
+    page, run = truth
+    rows = run.table("timeline").to_pylist()
+    summed, of_other = (row for row in rows if row["bytes"] == 1 << 25)
+    pieces = [row for row in rows if row["name"] == "a little" and row["actor"] == 0][1:]
+    assert (summed["actor"], summed["waiting_ns"], of_other["waiting_ns"]) == (0, 1_999_000, 0)
+    opened = Opened(browser, page, color_scheme="light")
+    opened.page.get_by_role("button", name="Slowest first").click()
+    opened.settle()
+    wide, communication, other = opened.lanes()["width"] - LEFT, TOP + HEIGHT + 1, TOP + 2 * (HEIGHT + 1) + 9
+
+    def x(moment: float) -> int:
+        return int(LEFT + moment / run.summary["makespan_ns"] * wide)
+
+    began = summed["start_ns"] + summed["waiting_ns"]
+    assert opened.dot(x(began / 2), communication + 2) == TRACK
+    assert opened.dot(x(began / 2), communication + HEIGHT // 2) == ORANGE
+    for height in (2, HEIGHT // 2, HEIGHT - 2):
+        assert opened.dot(x(summed["end_ns"]) - 8, communication + height) == ORANGE
+    assert opened.dot(x(1_000_000), other + 2) == PURPLE
+    first, last = x(pieces[0]["start_ns"]), x(pieces[-1]["end_ns"])
+    share = sum(row["end_ns"] - row["start_ns"] for row in pieces) / (
+        pieces[-1]["end_ns"] - pieces[0]["start_ns"]
+    )
+    assert share < 0.06
+    for column in range(first + 2, last - 2, 7):
+        red = opened.dot(column, TOP + HEIGHT // 2)[0]
+        assert 0.05 < (TRACK[0] - red) / (TRACK[0] - BLUE[0]) < 0.2
     opened.close()
 
 
