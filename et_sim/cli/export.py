@@ -26,7 +26,7 @@ def add_parser(commands: Any) -> None:
     parser.add_argument("--ranks", help='which ranks, such as "0-3,6" (default: one of each actor)')
     parser.add_argument("--window", metavar="FROM:TO", help="which time, such as 10ms:20ms (default: all)")
     parser.add_argument(
-        "--limit", type=int, metavar="N", help="at most the N longest nodes (default: 200000)"
+        "--limit", type=int, metavar="N", help="at most N nodes, in proportion of all (default: 200000)"
     )
     parser.set_defaults(run=run)
 

@@ -13,9 +13,10 @@ SCHEMA = {
     "TracePacket": "8 timestamp uint64; 10 trusted_packet_sequence_id uint32; 11 track_event TrackEvent; "
     "12 interned_data InternedData; 13 sequence_flags uint32; 60 track_descriptor TrackDescriptor",
     "TrackEvent": "3 category_iids *uint64; 4 debug_annotations *DebugAnnotation; 9 type int32; "
-    "10 name_iid uint64; 11 track_uuid uint64; 30 counter_value int64; 47 flow_ids *fixed64; "
-    "48 terminating_flow_ids *fixed64",
-    "DebugAnnotation": "1 name_iid uint64; 3 uint_value uint64; 17 string_value_iid uint64",
+    "10 name_iid uint64; 11 track_uuid uint64; 22 categories *string; 23 name string; "
+    "30 counter_value int64; 47 flow_ids *fixed64; 48 terminating_flow_ids *fixed64",
+    "DebugAnnotation": "1 name_iid uint64; 3 uint_value uint64; 6 string_value string; 10 name string; "
+    "17 string_value_iid uint64",
     "InternedData": "1 event_categories *Interned; 2 event_names *Interned; "
     "3 debug_annotation_names *Interned; 29 debug_annotation_string_values *Interned",
     "Interned": "1 iid uint64; 2 name string",

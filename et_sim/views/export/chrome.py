@@ -7,10 +7,11 @@ Not here: what is shown (`contents`).
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from et_sim.views.drawing.nodes import NONE
+from et_sim.views.export.added import ON_PATH, Message
 from et_sim.views.export.contents import Contents
 
 
@@ -40,6 +41,7 @@ def _event(phase: str, process: int, thread: int, rest: bytes, time_ns: int | No
 def _events(contents: Contents) -> Iterator[bytes]:
     yield from _names(contents)
     yield from _slices(contents)
+    yield from _added(contents)
     yield from _arrows(contents)
     for counter in contents.counters:
         rank = _network(contents) if counter.place == NONE else contents.shown.ranks[counter.place]
@@ -52,10 +54,18 @@ def _network(contents: Contents) -> int:
     return max(contents.shown.ranks, default=0) + 1
 
 
+def _path(contents: Contents) -> int:
+    """What stands for the critical path where others have their rank."""
+    return _network(contents) + 1
+
+
 def _names(contents: Contents) -> Iterator[bytes]:
     if any(counter.place == NONE for counter in contents.counters):
         called = _json({"name": "process_name", "args": {"name": "network"}})
         yield _event("M", _network(contents), 0, called)
+    if contents.has_path:
+        for what in ("process_name", "thread_name"):
+            yield _event("M", _path(contents), 0, _json({"name": what, "args": {"name": ON_PATH}}))
     for rank in contents.shown.ranks:
         yield _event("M", rank, 0, _json({"name": "process_name", "args": {"name": f"rank {rank}"}}))
         yield _event("M", rank, 0, _json({"name": "process_sort_index", "args": {"sort_index": rank}}))
@@ -98,22 +108,49 @@ def _slices(contents: Contents) -> Iterator[bytes]:
         yield _event("X", ranks[track], track, rest, start)
 
 
+def _added(contents: Contents) -> Iterator[bytes]:
+    """Slices that are no nodes."""
+    for one in contents.added:
+        length = f'{{"dur":{_micros(one.end_ns - one.start_ns)},'.encode()
+        said = {"name": one.name, "cat": one.category, "args": dict(one.notes)}
+        place, thread = _path(contents), 0
+        if one.parent != NONE:
+            place, thread = _track(contents, one.parent)
+        yield _event("X", place, thread, length + _json(said)[1:], one.start_ns)
+
+
+def _track(contents: Contents, entry: int) -> tuple[int, int]:
+    """Rank and thread of a slice."""
+    thread = int(contents.tracks.of_slice[entry])
+    return contents.shown.ranks[contents.tracks.place[thread]], thread
+
+
 def _arrows(contents: Contents) -> Iterator[bytes]:
     """A message leaves where its send begins, and arrives where its receive ends; collectives are chains."""
-    track_of = contents.tracks.of_slice
 
     def at(phase: str, entry: int, time_ns: int, name: str, flow: int) -> bytes:
-        track = int(track_of[entry])
-        rank = contents.shown.ranks[contents.tracks.place[track]]
         rest = _json({"id": flow, "name": name, "cat": name, **({"bp": "e"} if phase == "f" else {})})
-        return _event(phase, rank, track, rest, time_ns)
+        return _event(phase, *_track(contents, entry), rest, time_ns)
 
-    starts, ends = contents.start_ns.tolist(), contents.end_ns.tolist()
-    for flow, (send, receive) in enumerate(contents.messages, start=1):
-        yield at("s", send, starts[send], "message", flow)
-        inside = max(ends[receive] - 1, starts[receive])  # its end itself is outside
-        yield at("f", receive, inside, "message", flow)
+    starts, arrives = contents.start_ns.tolist(), _arrives(contents)
+    for flow, one in enumerate(contents.messages, start=1):
+        yield at("s", one.send, starts[one.send], "message", flow)
+        yield at("f", one.receive, arrives(one), "message", flow)
     for flow, members in enumerate(contents.collectives, start=1 + len(contents.messages)):
         for position, member in enumerate(members):
             phase = "s" if position == 0 else "f" if position == len(members) - 1 else "t"
             yield at(phase, member, starts[member], "collective", flow)
+
+
+def _arrives(contents: Contents) -> Callable[[Message], int]:
+    """A function that says where in a receive an arrow ends: in the slice added for it, or before any."""
+    starts, ends, first = contents.start_ns.tolist(), contents.end_ns.tolist(), {}
+    for one in reversed(contents.added):
+        first[one.parent] = one.start_ns
+
+    def arrives(one: Message) -> int:
+        if one.arrival != NONE:
+            return contents.added[one.arrival].end_ns - 1  # the end itself is outside
+        return max(int(first.get(one.receive, ends[one.receive])) - 1, int(starts[one.receive]))
+
+    return arrives

@@ -1,6 +1,6 @@
 """What an exported timeline shows: slices in tracks, arrows between them, counters, and what was left out.
 
-Not here: formats (`perfetto`, `chrome`).
+Not here: slices that are no nodes (`added`), formats (`perfetto`, `chrome`).
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from et_sim.views.drawing.flows import collectives, exchanges, messages
 from et_sim.views.drawing.nodes import NONE, Nodes, Shown, shown_ranks
 from et_sim.views.drawing.tracks import Tracks, tracks_of
 from et_sim.views.drawing.visible_nodes import Slices, visible_nodes
+from et_sim.views.export.added import Added, Message, arrivals_of, critical_path
 from et_sim.views.export.counters import (
     Counter,
     chunks_in_dimensions,
@@ -40,10 +41,16 @@ class Contents:
     tracks: Tracks
     start_ns: Any
     end_ns: Any
-    messages: list[tuple[int, int]]  # send, receive; where messages were recorded, also of collectives
+    messages: list[Message]  # where messages were recorded, also of collectives
     collectives: list[list[int]]  # in the order in which they started
+    added: list[Added]  # slices that are no nodes; first those within others
     counters: list[Counter]
     left_out: tuple[str, ...]
+
+    @property
+    def has_path(self) -> bool:
+        """Whether the critical path is shown."""
+        return any(one.parent == NONE for one in self.added)
 
 
 def contents_of(run: RunDirectory, ranks: str | None, window: Window, limit: int = MOST_SLICES) -> Contents:
@@ -53,16 +60,12 @@ def contents_of(run: RunDirectory, ranks: str | None, window: Window, limit: int
     start, end = nodes.start_ns[slices.row], nodes.end_ns[slices.row]
     tracks = tracks_of(slices.place, nodes.lane[slices.row], nodes.lanes, start, end)
     slice_of_row = _slice_of_row(nodes, shown, slices)
-    sends, receives = (slice_of_row[rows] for rows in messages(nodes))
-    both = (sends != NONE) & (receives != NONE)
-    pairs = list(zip(sends[both].tolist(), receives[both].tolist(), strict=True))
-    members = [slice_of_row[rows] for rows in collectives(nodes)] if not run.holds("messages") else []
-    if run.holds("messages"):
-        one, other = (slice_of_row[rows] for rows in exchanges(run, nodes, window))
-        seen = (one != NONE) & (other != NONE)
-        pairs += list(zip(one[seen].tolist(), other[seen].tolist(), strict=True))
+    pairs = _pairs(run, nodes, slice_of_row, window)
     arrows = f"draws {limit:,} of {plural(len(pairs), 'message')}" if len(pairs) > limit else ""
-    joined = [there.tolist() for found in members if len(there := found[found != NONE]) > 1]
+    ranks = np.array(shown.ranks, np.int64)[slices.place]
+    added, arrows_drawn = arrivals_of(_some(pairs, limit), start, end, ranks)
+    path, path_left_out = critical_path(run, window, limit)
+    members = [slice_of_row[rows] for rows in collectives(nodes)] if not run.holds("messages") else []
     parts = (
         collectives_under_way(run, shown, window),
         chunks_in_dimensions(run, shown, window),
@@ -80,11 +83,34 @@ def contents_of(run: RunDirectory, ranks: str | None, window: Window, limit: int
         tracks=tracks,
         start_ns=start,
         end_ns=end,
-        messages=pairs[:limit],
-        collectives=joined,
+        messages=arrows_drawn,
+        collectives=[chain for found in members if len(chain := _chain(found, start, end)) > 1],
+        added=added + path,
         counters=counters,
-        left_out=tuple(filter(None, (*shown.left_out, slices.left_out, unclear, arrows, no_room))),
+        left_out=tuple(
+            filter(None, (*shown.left_out, slices.left_out, unclear, arrows, path_left_out, no_room))
+        ),
     )
+
+
+def _pairs(run: RunDirectory, nodes: Nodes, slice_of_row: Any, window: Window) -> Any:
+    """The two slices of each arrow that a message draws."""
+    found = [messages(nodes), *([exchanges(run, nodes, window)] if run.holds("messages") else ())]
+    pairs = np.concatenate([np.stack([slice_of_row[rows] for rows in ends], axis=1) for ends in found])
+    return pairs[(pairs != NONE).all(axis=1)]
+
+
+def _some(pairs: Any, limit: int) -> Any:
+    """At most so many of them, from beginning to end."""
+    return pairs if len(pairs) <= limit else pairs[np.arange(limit) * len(pairs) // limit]
+
+
+def _chain(slices: Any, start_ns: Any, end_ns: Any) -> list[int]:
+    """Those there are, in the order in which they started: at one time, first those that take none."""
+    there = slices[slices != NONE]
+    takes_time = end_ns[there] > start_ns[there]
+    found: list[int] = there[np.lexsort((there, takes_time, start_ns[there]))].tolist()
+    return found
 
 
 def _slice_of_row(nodes: Nodes, shown: Shown, slices: Slices) -> Any:

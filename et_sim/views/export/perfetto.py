@@ -1,9 +1,9 @@
 """A timeline in Perfetto's native format: a stream of TracePacket messages.
 
 Ranks are processes and lanes are threads; names are interned (said once, then numbered). Perfetto takes
-packets in order of time: at one time, what ends comes before what begins. The arrow of a message leaves where
-its send begins and arrives where its receive ends, since receives often begin before the send that they wait
-for.
+packets in order of time: at one time, what ends comes before what begins, and what lies within another slice
+ends before that and begins after it. The arrow of a message leaves where its send begins, and arrives where
+its receive ends, or what was added within that (`added`). Those of collectives lead from begin to begin.
 
 The constants are field numbers of Perfetto's public schema (protos/perfetto/trace). Not here: what is shown
 (`contents`).
@@ -18,13 +18,15 @@ import numpy as np
 
 from et_sim.protobuf_fields import fixed64, message, number, text, varint
 from et_sim.views.drawing.nodes import NONE
+from et_sim.views.export.added import ON_PATH, Added
 from et_sim.views.export.contents import Contents
 
 PACKET = 1
 TIMESTAMP, SEQUENCE, EVENT, INTERNED, FLAGS, DESCRIPTOR = 8, 10, 11, 12, 13, 60
 CLEARED, NEEDED = 1, 2
 CATEGORY, ANNOTATION, TYPE, NAME, TRACK, VALUE, FLOW, LAST_FLOW = 3, 4, 9, 10, 11, 30, 47, 48
-BEGIN, END, INSTANT, COUNTER = 1, 2, 3, 4
+PLAIN_CATEGORY, PLAIN_NAME, NOTE_TEXT, NOTE_NAME = 22, 23, 6, 10  # what is said once only
+BEGIN, END, INSTANT, COUNTER, ADDED_BEGIN, ADDED_END = 1, 2, 3, 4, 5, 6
 ANNOTATION_NAME, ANNOTATION_UINT, ANNOTATION_TEXT = 1, 3, 17
 CATEGORIES, NAMES, ANNOTATION_NAMES, TEXTS = 1, 2, 3, 29
 UUID, TRACK_NAME, PROCESS, THREAD, PARENT, COUNTER_TRACK = 1, 2, 3, 4, 5, 8
@@ -32,7 +34,7 @@ PID, PROCESS_NAME, TID, THREAD_NAME, COUNTER_UNIT = 1, 6, 2, 5, 3
 UNITS = {"count": 2, "bytes": 3}
 ANNOTATIONS = ("node", "bytes", "group", "waited_ns", "never_completed")
 NODE, BYTES, GROUP, WAITED, NEVER = (1 + at for at in range(len(ANNOTATIONS)))
-ORDER = np.array([0, 3, 0, 2, 1])  # of types, at one time: end, counter, instant, begin
+ORDER = np.array([0, 4, 1, 3, 2, 5, 0])  # of types, at one time: ends, counter, instant, begins
 IN_SEQUENCE = number(SEQUENCE, 1)
 
 
@@ -51,7 +53,7 @@ def _packet(*parts: bytes) -> bytes:
 
 
 def _descriptors(contents: Contents) -> Iterator[bytes]:
-    """The first are those of ranks, then come those of lanes, then counters, and last the network's."""
+    """The first are those of ranks, then come lanes, counters, the network, and last the critical path."""
     shown, tracks = contents.shown, contents.tracks
     for place, rank in enumerate(shown.ranks):
         process = message(PROCESS, number(PID, rank + 1), text(PROCESS_NAME, f"rank {rank}"))
@@ -68,6 +70,13 @@ def _descriptors(contents: Contents) -> Iterator[bytes]:
     if any(counter.place == NONE for counter in contents.counters):
         named = number(PID, thread_id + len(tracks.place)), text(PROCESS_NAME, "network")
         yield _packet(IN_SEQUENCE, message(DESCRIPTOR, number(UUID, network), message(PROCESS, *named)))
+    if contents.has_path:
+        path, pid = network + 1, thread_id + len(tracks.place) + 1
+        named = number(PID, pid), text(PROCESS_NAME, ON_PATH)
+        yield _packet(IN_SEQUENCE, message(DESCRIPTOR, number(UUID, path), message(PROCESS, *named)))
+        thread = message(THREAD, number(PID, pid), number(TID, pid + 1), text(THREAD_NAME, ON_PATH))
+        parts = number(UUID, path + 1), number(PARENT, path), thread
+        yield _packet(IN_SEQUENCE, message(DESCRIPTOR, *parts))
     for at, counter in enumerate(contents.counters):
         unit = message(COUNTER_TRACK, number(COUNTER_UNIT, UNITS[counter.unit]))
         parent = network if counter.place == NONE else 1 + counter.place
@@ -98,6 +107,9 @@ def _events(contents: Contents) -> tuple[list[int], Iterator[bytes]]:
         (INSTANT, slices[is_instant], contents.start_ns[is_instant]),
         (BEGIN, slices[~is_instant], contents.start_ns[~is_instant]),
     ]
+    added = np.arange(len(contents.added))
+    parts.append((ADDED_END, added, np.array([one.end_ns for one in contents.added], np.int64)))
+    parts.append((ADDED_BEGIN, added, np.array([one.start_ns for one in contents.added], np.int64)))
     for at, counter in enumerate(contents.counters):
         entries = np.arange(len(counter.time_ns))
         parts.append((COUNTER, at + len(contents.counters) * entries, counter.time_ns))
@@ -113,13 +125,23 @@ def _written(contents: Contents, kinds: list[int], entries: list[int]) -> Iterat
     first_counter = first_track + len(contents.tracks.place)
     numbers = [number(TRACK, first_track + track) for track in range(len(contents.tracks.place))]
     track_of = contents.tracks.of_slice.tolist()
-    starts, ends = _flows(contents)
+    path = number(TRACK, first_counter + len(contents.counters) + 2)
+    starts, ends, arrivals = _flows(contents)
     bodies = _bodies(contents)
     for kind, entry in zip(kinds, entries, strict=True):
         if kind == COUNTER:
             at, which = divmod(entry, len(contents.counters))
             value = int(contents.counters[which].value[at])
             yield number(TYPE, COUNTER) + number(TRACK, first_counter + which) + number(VALUE, value)
+        elif kind in (ADDED_BEGIN, ADDED_END):
+            one = contents.added[entry]
+            track = path if one.parent == NONE else numbers[track_of[one.parent]]
+            begins = kind == ADDED_BEGIN
+            yield (
+                number(TYPE, BEGIN if begins else END)
+                + track
+                + (_body(one) if begins else arrivals.get(entry, b""))
+            )
         elif kind == END:
             yield number(TYPE, END) + numbers[track_of[entry]] + ends.get(entry, b"")
         else:
@@ -156,15 +178,32 @@ def _bodies(contents: Contents) -> Any:
     return body
 
 
-def _flows(contents: Contents) -> tuple[dict[int, bytes], dict[int, bytes]]:
-    """What the begin, and the end, of slices say about arrows."""
+def _body(one: Added) -> bytes:
+    """Name, category and annotations of a slice that is no node."""
+    parts = [text(PLAIN_CATEGORY, one.category), text(PLAIN_NAME, one.name)]
+    for name, value in one.notes.items():
+        noted = text(NOTE_TEXT, value) if isinstance(value, str) else number(ANNOTATION_UINT, value)
+        parts.append(message(ANNOTATION, text(NOTE_NAME, name), noted))
+    return b"".join(parts)
+
+
+def _flows(contents: Contents) -> tuple[dict[int, bytes], ...]:
+    """What the begin and the end of slices, and the end of what was added, say about arrows."""
     starts: dict[int, bytes] = {}
     ends: dict[int, bytes] = {}
-    for flow, (send, receive) in enumerate(contents.messages, start=1):
-        starts[send] = starts.get(send, b"") + fixed64(FLOW, flow)
-        ends[receive] = ends.get(receive, b"") + fixed64(LAST_FLOW, flow)
+    arrivals: dict[int, bytes] = {}
+
+    def say(where: dict[int, bytes], entry: int, field: int, flow: int) -> None:
+        where[entry] = where.get(entry, b"") + fixed64(field, flow)
+
+    for flow, one in enumerate(contents.messages, start=1):
+        say(starts, one.send, FLOW, flow)
+        if one.arrival == NONE:
+            say(ends, one.receive, LAST_FLOW, flow)
+        else:
+            say(arrivals, one.arrival, LAST_FLOW, flow)
     for flow, members in enumerate(contents.collectives, start=1 + len(contents.messages)):
         for member in members[:-1]:
-            starts[member] = starts.get(member, b"") + fixed64(FLOW, flow)
-        starts[members[-1]] = starts.get(members[-1], b"") + fixed64(LAST_FLOW, flow)
-    return starts, ends
+            say(starts, member, FLOW, flow)
+        say(starts, members[-1], LAST_FLOW, flow)
+    return starts, ends, arrivals

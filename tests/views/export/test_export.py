@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import json
-import os
 from collections import Counter
 from itertools import pairwise
 from pathlib import Path
@@ -26,10 +25,13 @@ from et_sim.errors import UsageError
 from et_sim.protobuf_fields import varint
 from et_sim.timeline import OutputFilter
 from et_sim.views import open_run
+from et_sim.views.critical.path import CriticalPath
+from et_sim.views.critical.record import PathRecord
 from et_sim.views.drawing import flows
 from et_sim.views.drawing.nodes import ALWAYS, shown_ranks
 from et_sim.views.drawing.tracks import tracks_of
 from et_sim.views.export import chrome, perfetto
+from et_sim.views.export.added import arrivals_of
 from et_sim.views.export.contents import MOST_RANKS, Contents, contents_of
 
 pytestmark = pytest.mark.usefixtures("warm_engine")
@@ -75,8 +77,9 @@ class Read:
         self.counters: dict[int, tuple[int, str]] = {}
         self.slices: list[tuple[int, dict[str, Any]]] = []
         self.values: dict[int, list[tuple[int, int]]] = {}
-        self.outgoing: dict[int, tuple[int, str]] = {}
+        self.outgoing: dict[int, tuple[int, dict[str, Any]]] = {}
         self.arrows: list[tuple[str, str]] = []
+        self.within: list[tuple[dict[str, Any], dict[str, Any]]] = []  # slices that were added to others
         self._words: dict[str, dict[int, str]] = {}
         open_on: dict[int, list[dict[str, Any]]] = {}
         now = 0
@@ -100,7 +103,8 @@ class Read:
         if track.HasField("process"):
             self.processes[track.uuid] = track.process.process_name
         elif track.HasField("thread"):
-            assert track.thread.pid - 1 == int(self.processes[track.parent_uuid].split()[1])
+            process = self.processes[track.parent_uuid]
+            assert process == "critical path" or track.thread.pid - 1 == int(process.split()[1])
             self.threads[track.uuid] = track.parent_uuid, track.thread.thread_name
         else:
             self.counters[track.uuid] = track.parent_uuid, track.name
@@ -114,29 +118,37 @@ class Read:
             done = stack.pop()
             done["end"] = now
         else:
-            name = self._words["event_names"][event.name_iid]
-            notes = {
-                self._words["debug_annotation_names"][n.name_iid]: n.uint_value
-                for n in event.debug_annotations
-            }
+            name = event.name or self._words["event_names"][event.name_iid]
+            known = self._words["debug_annotation_names"]
+            notes = {n.name or known[n.name_iid]: n.uint_value for n in event.debug_annotations}
             done = {"name": name, "start": now, "end": now, **notes}
-            self.slices.append((event.track_uuid, done))
+            if list(event.categories) == ["from another rank"]:
+                assert len(stack) == 1
+                self.within.append((stack[0], done))
+                done["name"] = stack[0]["name"]
+            else:
+                assert event.type == 3 or not stack, "lanes are laid out in rows, so that nothing nests"
+                self.slices.append((event.track_uuid, done))
             if event.type == 1:
-                assert not stack, "lanes are laid out in rows, so that nothing nests"
                 stack.append(done)
-        for flow in event.flow_ids:
+        for flow in (*event.flow_ids, *event.terminating_flow_ids):
             if flow in self.outgoing:
-                self.arrows.append((self.outgoing[flow][1], done["name"]))
-            self.outgoing[flow] = now, done["name"]
-        for flow in event.terminating_flow_ids:
-            assert self.outgoing[flow][0] <= now
-            self.arrows.append((self.outgoing[flow][1], done["name"]))
+                since, other = self.outgoing[flow]
+                assert since <= now
+                # The trace processor lets an arrow lead from the slice that begins first.
+                pair = (done, other) if done["start"] < other["start"] else (other, done)
+                self.arrows.append((pair[0]["name"], pair[1]["name"]))
+            else:
+                assert flow not in event.terminating_flow_ids
+            self.outgoing[flow] = now, done
 
     def all(self) -> Counter[Slice]:
         """Slices like those of the timeline."""
         found = Counter()
         for track, one in self.slices:
             process, lane = self.threads[track]
+            if lane == "critical path":
+                continue
             lane = lane.rstrip("0123456789 ")
             found[self.processes[process], lane, one["name"], one["start"], one["end"]] += 1
         return found
@@ -164,7 +176,7 @@ def test_chrome_gets_the_same_with_every_nanosecond(stages: Path) -> None:
             names[event["pid"], event["tid"]] = event["args"]["name"].rstrip("0123456789 ")
     found = Counter()
     for event in content["traceEvents"]:
-        if event["ph"] == "X":
+        if event["ph"] == "X" and event["cat"] != "from another rank":
             start, length = (int(event[key].replace(".", "")) for key in ("ts", "dur"))
             lane = names[event["pid"], event["tid"]]
             found[f"rank {event['pid']}", lane, event["name"], start, start + length] += 1
@@ -254,8 +266,8 @@ def test_recorded_messages_lead_from_collective_to_collective(tmp_path: Path, st
     assert len(contents.messages) > len(plain.messages)
     nodes, rows = contents.nodes, contents.slices.row
     found = set()
-    for send, receive in contents.messages:
-        one, other = rows[send], rows[receive]
+    for message in contents.messages:
+        one, other = rows[message.send], rows[message.receive]
         if nodes.kinds[nodes.kind[one]] == "all_reduce":
             assert nodes.sequence[one] == nodes.sequence[other]
             assert nodes.group[one] == nodes.group[other]
@@ -266,15 +278,15 @@ def test_recorded_messages_lead_from_collective_to_collective(tmp_path: Path, st
     few = _contents(run, limit=20)
     assert len(few.messages) <= 20
     folded = _contents(pipeline(tmp_path / "folded", detail="messages"))
-    assert all(send != receive for send, receive in folded.messages)
+    assert all(message.send != message.receive for message in folded.messages)
 
 
 def test_a_send_leads_to_the_receive_of_its_message(stages: Path) -> None:
     contents = _contents(stages)
     nodes, rows = contents.nodes, contents.slices.row
     assert len(contents.messages) == 2 * 4 * 4
-    for send, receive in contents.messages:
-        one, other = rows[send], rows[receive]
+    for message in contents.messages:
+        one, other = rows[message.send], rows[message.receive]
         assert nodes.peer[one] == nodes.actor[other]
         assert nodes.peer[other] == nodes.actor[one]
         assert nodes.tag[one] == nodes.tag[other]
@@ -301,6 +313,68 @@ def test_a_run_of_which_a_part_was_written_shows_that_part_and_says_so(tmp_path:
     assert contents.shown.ranks == (2, 3)
     assert contents.left_out[0] == "holds only nodes of ranks 2-3 from 0 ns to 2 ms"
     assert _perfetto(contents).all() == _expected(run)
+
+
+def test_arrows_lead_from_what_begins_first_in_both_formats(tmp_path: Path, stages: Path) -> None:
+    """A receive that waits has a slice within it that begins with the send; Chrome's events say the same."""
+    recorded = pipeline(tmp_path / "run", detail="messages", fold=False)
+    for run in (stages, recorded):
+        contents = _contents(run)
+        read = _perfetto(contents)
+        names = [contents.nodes.names[code] for code in contents.nodes.name[contents.slices.row].tolist()]
+        wanted = Counter((names[one.send], names[one.receive]) for one in contents.messages)
+        for chain in contents.collectives:
+            wanted.update((names[one], names[other]) for one, other in pairwise(chain))
+        assert Counter(read.arrows) == wanted
+        late = [
+            one for one in contents.messages if contents.start_ns[one.send] > contents.start_ns[one.receive]
+        ]
+        assert late
+        assert all(one.arrival >= 0 for one in late)
+        for parent, part in read.within:
+            assert parent["start"] < part["start"] < part["end"] <= parent["end"]
+        events = json.loads(b"".join(chrome.pieces(contents, {})))["traceEvents"]
+        parts = [one for one in events if one.get("cat") == "from another rank"]
+        assert [round(one["ts"] * 1000) for one in parts] == [one.start_ns for one in contents.added]
+
+
+@given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9), st.integers(0, 5)), min_size=1), st.data())
+def test_each_arrow_ends_in_what_begins_no_sooner(found: list[tuple[int, int, int]], data: Any) -> None:
+    """Whatever begins when: all that is added lies side by side in its slice, and begins with a send."""
+    start = np.array([one[0] for one in found], np.int64)
+    end = start + np.array([one[1] for one in found], np.int64)
+    ranks = np.array([one[2] for one in found], np.int64)
+    numbers = st.integers(0, len(found) - 1)
+    pairs = np.array(data.draw(st.lists(st.tuples(numbers, numbers), max_size=30)), np.int64).reshape(-1, 2)
+    added, arrows = arrivals_of(pairs, start, end, ranks)
+    kept = [(one, other) for one, other in pairs.tolist() if start[one] < end[other]]
+    assert [(one.send, one.receive) for one in arrows] == kept
+    for one in arrows:
+        begins = start[one.receive] if one.arrival < 0 else added[one.arrival].start_ns
+        assert begins == max(start[one.send], start[one.receive])
+    for one, other in pairwise(added):
+        assert one.parent != other.parent or one.end_ns == other.start_ns
+    assert all(start[one.parent] < one.start_ns < one.end_ns <= end[one.parent] for one in added)
+
+
+def test_the_critical_path_is_a_track_that_adds_up_to_the_makespan(tmp_path: Path) -> None:
+    run = pipeline(tmp_path / "run", detail="path", fold=False)
+    contents = _contents(run)
+    read = _perfetto(contents)
+    assert read.all() == _expected(run)
+    [track] = [track for track, (_, name) in read.threads.items() if name == "critical path"]
+    steps = [one for at, one in read.slices if at == track]
+    assert all(one["end"] == other["start"] for one, other in pairwise(steps))
+    assert (steps[0]["start"], steps[-1]["end"]) == (0, open_run(run).summary["makespan_ns"])
+    spent = Counter()
+    for one in steps:
+        spent.update({name: ns for name, ns in one.items() if name.endswith("_ns")})
+        assert one["end"] - one["start"] == sum(ns for name, ns in one.items() if name.endswith("_ns"))
+    wanted = CriticalPath(PathRecord(open_run(run))).by_cause()
+    assert spent == {f"{cause}_ns": ns for cause, ns in wanted.items()}
+    few = _contents(run, limit=5)
+    assert sum(one.parent < 0 for one in few.added) == 5
+    assert any("the longest 5 of" in sentence for sentence in few.left_out)
 
 
 def test_members_of_a_collective_are_one_chain(demo: Path, stages: Path) -> None:
@@ -496,27 +570,3 @@ def test_perfettos_own_schema_reads_it(stages: Path) -> None:
     kinds = Counter(packet.WhichOneof("data") for packet in trace.packet)
     assert not any(len(UnknownFieldSet(packet)) for packet in trace.packet)
     assert kinds["track_event"] > 2 * len(_expected(stages))
-
-
-def test_perfettos_own_trace_processor_loads_it(stages: Path, tmp_path: Path) -> None:
-    """With ET_SIM_TRACE_PROCESSOR naming Perfetto's trace_processor_shell, and the package `perfetto`."""
-    program = os.environ.get("ET_SIM_TRACE_PROCESSOR")
-    if not program:
-        pytest.skip("ET_SIM_TRACE_PROCESSOR does not name Perfetto's trace_processor_shell")
-    processor = pytest.importorskip("perfetto.trace_processor")
-    target = tmp_path / "stages.pftrace"
-    assert main(["export", str(stages), "--perfetto", str(target)]) == 0
-    config = processor.TraceProcessorConfig(bin_path=program)
-    with processor.TraceProcessor(trace=str(target), config=config) as opened:
-        query = (
-            "select p.name as rank, t.name as lane, s.name, s.ts, s.dur from slice s join thread_track k on "
-        )
-        query += "s.track_id = k.id join thread t using (utid) join process p using (upid)"
-        found = Counter(
-            (r.rank, r.lane.rstrip("0123456789 "), r.name, r.ts, r.ts + r.dur) for r in opened.query(query)
-        )
-        assert found == _expected(stages)
-        [flow] = opened.query("select count(*) as n from flow")
-        assert flow.n > 32
-        errors = list(opened.query("select name, value from stats where severity = 'error' and value > 0"))
-        assert errors == []
