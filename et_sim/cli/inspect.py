@@ -25,6 +25,7 @@ VIEWS = {
     "waits": "waiting against transfer by rank, group and operation, and who is waited for",
     "bandwidth": "bandwidth against message size of collectives and sends, and what links carry",
     "schedule": "pipelines: which micro-batch a stage works on when, and the bubble beside the ideal one",
+    "spread": "how far ranks differ in each operation: how long it takes them, and when they begin",
     "layers": "a layer file's layers: computation and communication of each (also --csv)",
     "phases": "phases of chunks by dimension, of runs with --detail phases",
     "critical-path": "what decided how long it took, and what would change that",
@@ -39,7 +40,7 @@ VIEWS = {
     "picture": "the timeline as a picture, into the file given with --svg or --png",
 }
 # Which of them can be drawn.
-DRAWN = ("picture", "activity", "waits", "bandwidth", "schedule", "topology")
+DRAWN = ("picture", "activity", "waits", "bandwidth", "spread", "schedule", "topology")
 # Which views can be cut to some ranks, a window of time, or a number of lines.
 CUTS = {
     "summary": ("ranks", "window", "top"),
@@ -49,6 +50,7 @@ CUTS = {
     "activity": ("ranks", "window", "top"),
     "waits": ("ranks", "window", "top"),
     "bandwidth": ("ranks", "window", "top"),
+    "spread": ("ranks", "window", "top"),
     "picture": ("ranks", "window"),
     "phases": ("ranks", "window"),
     "critical-path": ("top",),
@@ -159,6 +161,7 @@ def run(options: argparse.Namespace) -> int:
         "waits": inspect.waits_text,
         "bandwidth": inspect.bandwidth_text,
         "schedule": inspect.schedule_of_run,
+        "spread": inspect.spread_text,
         "layers": inspect.layers_of,
         "phases": inspect.phases_text,
         "critical-path": inspect.critical_path_of,

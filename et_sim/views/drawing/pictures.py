@@ -11,6 +11,7 @@ from et_sim.views.drawing.activity import activity_picture
 from et_sim.views.drawing.bandwidth import bandwidth_picture
 from et_sim.views.drawing.picture import picture
 from et_sim.views.drawing.schedule import schedule_picture
+from et_sim.views.drawing.spread import spread_picture
 from et_sim.views.drawing.topology import topology_picture
 from et_sim.views.drawing.waits import waits_picture
 from et_sim.views.files import new_file
@@ -35,6 +36,7 @@ PICTURES: Mapping[str, Callable[[RunDirectory, Selection], str]] = MappingProxyT
         "bandwidth": bandwidth_picture,
         "topology": topology_picture,
         "schedule": _schedule_picture,
+        "spread": spread_picture,
     }
 )
 

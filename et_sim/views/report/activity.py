@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from et_sim.tables.kinds import NOT_COMMUNICATION
 from et_sim.views.drawing.activity import activity_picture
+from et_sim.views.drawing.spread import spread_picture
 from et_sim.views.drawing.waits import waits_picture
 from et_sim.views.report.markup import section, tag
 from et_sim.views.run.directory import RunDirectory
+from et_sim.views.summary.spread import spreads
 
 ACTIVITY = (
     "What ranks spend their time on; where several things are under way, the first of these counts. A row is "
@@ -15,6 +17,11 @@ ACTIVITY = (
 WAITS = (
     "Waiting ends when the last of those that are needed has begun; in the rest of the time bytes move, or "
     "queue for a link. A faster network shortens only that."
+)
+
+SPREAD = (
+    "How far ranks are from the average one: a box is half of them, a line all of them. What costs most "
+    "stands above: of computation the slowest rank, of communication those that begin late."
 )
 
 
@@ -32,3 +39,11 @@ def waits_section(run: RunDirectory) -> str:
         return ""
     picture = tag("div", waits_picture(run), class_="picture")
     return section("waits", "Waiting and transfer", tag("p", WAITS, class_="note"), picture)
+
+
+def spread_section(run: RunDirectory) -> str:
+    """How far ranks differ; nothing if they do not."""
+    if not any(one.duration_ns.deviation or one.begin_ns.deviation for one in spreads(run)):
+        return ""
+    picture = tag("div", spread_picture(run), class_="picture")
+    return section("spread", "Ranks compared", tag("p", SPREAD, class_="note"), picture)

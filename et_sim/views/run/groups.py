@@ -132,6 +132,16 @@ class GroupCounts:
         self._of_key = np.array(of_key, np.int64)
         self.counts: tuple[Counts, ...] = tuple(number)
 
+    def split_ranks(self) -> dict[tuple[int, Text], list[str]]:
+        """By actor and group, the ranks that mean this group, of actors whose ranks mean several."""
+        found: dict[tuple[int, Text], list[str]] = {}
+        keys, actors = self._groups.keys, self._groups.actors
+        for key, parts in self._groups.parts.items():
+            actor = int(actors[np.searchsorted(keys, key)])
+            for ranks, name in parts:
+                found.setdefault((actor, name), []).append(ranks)
+        return found
+
     def keys(self, rows: Any) -> Any:
         """Of each row of a batch of the timeline, a number for its actor and group; -1: no group."""
         return self._groups.at(numbers(rows["actor"]), coded(rows["group"]), _texts(rows))

@@ -37,6 +37,7 @@ from et_sim.views.summary.phase_totals import NOT_WRITTEN, phase_lines, phase_to
 from et_sim.views.summary.queues import queue_lines
 from et_sim.views.summary.rank_table import rank_lines, slowest_first
 from et_sim.views.summary.rank_times import rank_entries
+from et_sim.views.summary.spread import spread_lines
 from et_sim.views.summary.stalls import stall_lines
 from et_sim.views.summary.topology import topology_lines
 from et_sim.views.summary.waits import UNENDED, waits_lines, waits_of
@@ -109,6 +110,12 @@ def bandwidth_text(path: str | Path, part: Selection = EVERYTHING, width: int | 
     """Bandwidth against message size."""
     run, width = open_run(path), width or terminal_width()
     return "\n".join([*part.heading(), *_wrapped(bandwidth_lines(run, part, width), width)])
+
+
+def spread_text(path: str | Path, part: Selection = EVERYTHING, width: int | None = None) -> str:
+    """How far ranks differ."""
+    run, width = open_run(path), width or terminal_width()
+    return "\n".join([*part.heading(), *_wrapped(spread_lines(run, part, width), width)])
 
 
 def groups_text(path: str | Path, part: Selection = EVERYTHING, width: int | None = None) -> str:

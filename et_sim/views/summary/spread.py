@@ -1,0 +1,227 @@
+"""How far ranks differ in an operation: how long it takes each of them, and when they begin it.
+
+A rank's duration is the sum over its nodes, without queueing and waiting for other ranks; its
+begin is the mean of these. Actors count as often as they have selected ranks.
+
+Not here: who waits for whom (`waits`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from et_sim.tables.kinds import NOT_COMMUNICATION
+from et_sim.units import format_ns, plural
+from et_sim.views.run.alike import together
+from et_sim.views.run.columns import Words, coded, integers, numbers, words
+from et_sim.views.run.directory import RunDirectory
+from et_sim.views.run.groups import GroupCounts
+from et_sim.views.run.names import stems_of
+from et_sim.views.run.recorded_part import recorded_part
+from et_sim.views.run.selection import EVERYTHING, Selection
+from et_sim.views.summary.rank_table import called
+from et_sim.views.text import fitted
+
+COLUMNS = ("actor", "kind", "name", "group", "start_ns", "end_ns", "queued_ns", "waiting_ns")
+ROWS = 20
+LEGEND = (
+    "durations are sums over the nodes of a rank, without queueing and waiting; later: how much the last "
+    "rank begins after the first, on average over its nodes",
+    "cost: of computation, how much longer the slowest rank takes than the average one; of communication, "
+    "how long the average rank waits for others to begin",
+)
+NOTHING = "no operation has completed on several ranks"
+
+
+@dataclass(frozen=True, slots=True)
+class Distribution:
+    """Over ranks; a quantile is the least value that as many ranks do not exceed."""
+
+    least: int
+    quarter: int
+    median: int
+    three_quarters: int
+    most: int
+    mean: float
+    deviation: float  # standard deviation
+    most_ranks: str  # the ranks with the most
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """An operation of several ranks."""
+
+    kind: str
+    name: str
+    group: str | None
+    ranks: int
+    count: int  # nodes, over all ranks
+    duration_ns: Distribution
+    begin_ns: Distribution
+    waiting_ns: float  # of the average rank
+    cost_ns: float
+
+    @property
+    def called(self) -> str:
+        """In one cell."""
+        return f"{self.name}, {self.kind}" + (f" in {self.group}" if self.group else "")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Ranks:
+    """Of an operation, a row for each actor: sums over its nodes in one of its ranks."""
+
+    actor: Any
+    weight: Any
+    count: Any
+    duration: Any
+    waiting: Any
+    begin: Any
+
+
+def spreads(run: RunDirectory, part: Selection = EVERYTHING) -> list[Spread]:
+    """Of all operations that several of the selected ranks have, the costliest first."""
+    groups = GroupCounts(run, part)
+    names = _RankNames(run, part, groups)
+    found: dict[tuple[str, str, str | None], list[_Ranks]] = {}
+    for kind, name, counts, sums in _sums(run, part, groups):
+        for group, ranks in groups.counts[counts]:
+            if ranks:
+                one = _Ranks(sums[0], np.full(len(sums[0]), ranks, np.int64), *sums[1:])
+                found.setdefault((kind, name, group), []).append(one)
+    every = [_spread(key, parts, names) for key, parts in found.items()]
+    several = [one for one in every if one.ranks > 1]
+    return sorted(several, key=lambda one: (-one.cost_ns, one.kind, one.name, one.group or ""))
+
+
+def _sums(
+    run: RunDirectory, part: Selection, groups: GroupCounts
+) -> Iterator[tuple[str, str, int, tuple[Any, ...]]]:
+    """By kind, stem and count of groups: actors, and of each its nodes, time, waiting and mean begin."""
+    keys, sums = [], []
+    named: list[Words] = []
+    for rows in run.batches("timeline", COLUMNS):
+        named = named or [words(rows["kind"]), stems_of(words(rows["name"]))]
+        kinds, stems = named
+        some, figures = _figures(rows, part)
+        columns = (
+            coded(rows["kind"]),
+            stems.codes[coded(rows["name"])],
+            groups.of(rows),
+            numbers(rows["actor"]),
+        )
+        these, totals = _added(np.stack([column[some].astype(np.int64) for column in columns], 1), figures)
+        keys.append(these)
+        sums.append(totals)
+    if not keys:
+        return
+    distinct, totals = _added(np.concatenate(keys), np.concatenate(sums))
+    firsts = np.flatnonzero(np.any(np.diff(distinct[:, :3], axis=0, prepend=-1) != 0, axis=1))
+    for first, end in zip(firsts.tolist(), [*firsts[1:].tolist(), len(distinct)], strict=True):
+        kind, stem, counts = distinct[first, :3].tolist()
+        count, duration, waiting, begin = totals[first:end].T
+        begin = np.rint(begin / count) + (part.window or (0,))[0]
+        yield (
+            str(kinds.texts[kind]),
+            str(stems.texts[stem]),
+            counts,
+            (distinct[first:end, 3], count, duration, waiting, begin),
+        )
+
+
+def _figures(rows: Any, part: Selection) -> tuple[Any, Any]:
+    """Which nodes completed in the window; and of each 1, its time, waiting and begin in the window."""
+    start, end = numbers(rows["start_ns"]), integers(rows["end_ns"], missing=-1)
+    some = np.flatnonzero((end >= 0) & part.touches(start, end))
+    start, end = start[some], np.maximum(end[some], start[some])
+    let_in = np.minimum(start + integers(rows["queued_ns"], missing=0)[some], end)
+    moved = np.minimum(let_in + integers(rows["waiting_ns"], missing=0)[some], end)
+    (begin, until), (let_in, moved) = part.clipped(start, end), part.clipped(let_in, moved)
+    waiting = moved - let_in
+    duration = until - begin - (let_in - begin) - waiting
+    figures = (np.ones(len(some)), duration, waiting, begin - (part.window or (0,))[0])
+    return some, np.stack([one.astype(np.float64) for one in figures], 1)  # sums below 2**53 are exact
+
+
+def _added(keys: Any, figures: Any) -> tuple[Any, Any]:
+    """Distinct rows of keys, in ascending order, and the sums of their figures."""
+    distinct, which = np.unique(keys, axis=0, return_inverse=True)
+    columns = [np.bincount(which.reshape(-1), column, len(distinct)) for column in figures.T]
+    return distinct, np.stack(columns, 1)
+
+
+class _RankNames:
+    """What the selected ranks of actors are called that are in a group."""
+
+    def __init__(self, run: RunDirectory, part: Selection, groups: GroupCounts) -> None:
+        self._ranks, self._part = run.actors()["ranks"].to_pylist(), part
+        self._split = groups.split_ranks()
+
+    def of(self, actors: Any, group: str | None) -> str:
+        """Those of several actors."""
+        several = (self._split.get((actor, group), [self._ranks[actor]]) for actor in actors.tolist())
+        named = (self._part.names(text) for texts in several for text in texts)
+        return together([text for text in dict.fromkeys(named) if text])
+
+
+def _spread(key: tuple[str, str, str | None], parts: list[_Ranks], names: _RankNames) -> Spread:
+    actor, weight, count, duration, waiting, begin = (
+        np.concatenate([getattr(one, column) for one in parts]) for column in _Ranks.__slots__
+    )
+    ranks = int(weight.sum())
+    durations, begins = (_distribution(one, weight, actor, key[2], names) for one in (duration, begin))
+    waited = float((waiting * weight).sum() / ranks)
+    cost = durations.most - durations.mean if key[0] in NOT_COMMUNICATION else waited
+    return Spread(*key, ranks, int((count * weight).sum()), durations, begins, waited, max(cost, 0.0))
+
+
+def _distribution(values: Any, weight: Any, actor: Any, group: str | None, names: _RankNames) -> Distribution:
+    order = np.argsort(values, kind="stable")
+    reached, total = np.cumsum(weight[order]), int(weight.sum())
+    at = [int(np.searchsorted(reached, quarters * total / 4)) for quarters in range(5)]
+    least, quarter, median, three_quarters, most = values[order][at].astype(np.int64).tolist()
+    apart = values - median  # which is small, so that sums are exact
+    mean = float((apart * weight).sum() / total)
+    deviation = float((((apart - mean) ** 2) * weight).sum() / total) ** 0.5
+    named = names.of(actor[values == most], group)
+    return Distribution(least, quarter, median, three_quarters, most, median + mean, deviation, named)
+
+
+def spread_data(run: RunDirectory, part: Selection) -> list[dict[str, Any]]:
+    """For `--json`."""
+    return [asdict(one) for one in part.cut(spreads(run, part))]
+
+
+def notes_of(run: RunDirectory) -> list[str]:
+    """What the figures do not cover."""
+    kept = recorded_part(run)
+    return [f"of what was written: {kept}"] if kept else []
+
+
+def spread_lines(run: RunDirectory, part: Selection, width: int) -> list[str]:
+    """A line for each operation."""
+    every = spreads(run, part)
+    if not every:
+        return [NOTHING]
+    shown = part.cut(every, ROWS)
+    rows = [
+        (
+            one.called,
+            format_ns(one.cost_ns),
+            f"{one.ranks:,}",
+            *(format_ns(at) for at in (one.duration_ns.least, one.duration_ns.median, one.duration_ns.most)),
+            called(one.duration_ns.most_ranks, 16) if one.duration_ns.most > one.duration_ns.least else "",
+            format_ns(one.begin_ns.most - one.begin_ns.least),
+            called(one.begin_ns.most_ranks, 16) if one.begin_ns.most > one.begin_ns.least else "",
+        )
+        for one in shown
+    ]
+    head = ("operation", "cost", "ranks", "shortest", "median", "longest", "of", "later", "last")
+    lines = fitted([head, *rows], "<>>>>><><", width, shrink={0: 20}, drop=(2, 3, 8, 7), names=(0,))
+    if len(shown) < len(every):
+        lines.append(f"… and {plural(len(every) - len(shown), 'line')} of less cost: --top")
+    return [*lines, *LEGEND, *notes_of(run)]
