@@ -103,7 +103,8 @@ def test_the_page_needs_nothing_else_and_is_well_formed(demo: Path) -> None:
 def test_the_page_has_a_part_for_everything(demo: Path) -> None:
     headings = [text for tag, text in Page(_page(demo)).texts if tag == "h2"]
     assert headings[:5] == ["Overview", "Timeline", "Ranks over time", "Ranks", "Waiting and transfer"]
-    assert headings[5:] == ["Exposed communication", "Operations", "Coverage", "Configuration"]
+    assert headings[5:8] == ["Exposed communication", "Operations", "Ranks compared"]
+    assert headings[8:] == ["Coverage", "Configuration"]
 
 
 def test_the_page_has_a_part_for_everything_that_was_recorded(tmp_path: Path) -> None:
@@ -112,8 +113,9 @@ def test_the_page_has_a_part_for_everything_that_was_recorded(tmp_path: Path) ->
     headings = [text for tag, text in Page(content).texts if tag == "h2"]
     assert headings[:5] == ["Overview", "Timeline", "Ranks over time", "Schedule", "Critical path"]
     assert headings[5:8] == ["Ranks", "Waiting and transfer", "Exposed communication"]
-    assert headings[8:12] == ["Operations", "Use of links", "Network over time", "Local memory"]
-    assert headings[12:] == ["Coverage", "Configuration"]
+    assert headings[8:11] == ["Operations", "Ranks compared", "Use of links"]
+    assert headings[11:13] == ["Network over time", "Local memory"]
+    assert headings[13:] == ["Coverage", "Configuration"]
 
 
 def test_the_page_shows_queues_where_messages_met_and_who_paused_whom(tmp_path: Path) -> None:
