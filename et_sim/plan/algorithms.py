@@ -153,7 +153,7 @@ class AlgorithmChoice:
         if self._system.behaviour.must_reach_all:
             raise MachineError(
                 f"key {KEY_OF_OPERATION[operation]!r} has an algorithm for {len(algorithms)} of "
-                f"{len(self._dimensions)} dimensions, and the workload has a {operation.name.lower()} of "
+                f"{len(self._dimensions)} dimensions, and the workload has {operation.name.lower()} of "
                 "all NPUs",
                 place="system configuration",
                 remedy="give one algorithm per dimension, or say which take part in the trace (involved_dim)",
