@@ -113,9 +113,10 @@ def carry_out(options: argparse.Namespace) -> int:
         status: int = options.run(options)
     except (ArithmeticError, AttributeError, LookupError, MemoryError, TypeError, ValueError):
         from et_sim.views.run.soundness import explain_damage
+        from et_sim.views.sweep.directory import is_sweep
 
         runs = [vars(options)[name] for name in ("directory", "a", "b") if name in vars(options)]
-        for damage in filter(None, map(explain_damage, runs)):
+        for damage in filter(None, (explain_damage(one) for one in runs if not is_sweep(one))):
             raise damage from None
         raise
     return status

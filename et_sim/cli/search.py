@@ -24,6 +24,13 @@ def add_parser(commands: Any) -> None:
     )
     parser.add_argument("--out", type=Path, metavar="DIR", help="directory to write (default: ./NAME.search)")
     add_workers(parser)
+    parser.add_argument(
+        "--keep",
+        default="none",
+        metavar="WHICH",
+        help="write the whole run of these points, too: best:3 of what is found, all that were evaluated, or"
+        " their numbers, such as 0-3,6",
+    )
     parser.add_argument("--json", action="store_true", help="print what inspect --json says of the search")
     parser.set_defaults(run=run)
 
@@ -39,7 +46,14 @@ def run(options: argparse.Namespace) -> int:
     folder = options.out or Path(planned.name)
     check_folder(folder)
     with resumable(folder), Progress() as progress:
-        report = search(planned, folder, workers=options.workers, dask=options.dask, watch=progress)
+        report = search(
+            planned,
+            folder,
+            workers=options.workers,
+            dask=options.dask,
+            keep=options.keep,
+            watch=progress,
+        )
     tell_warnings(report.table)
     status = 0 if report.found.front else 1
     print_sweep(folder, status, as_json=options.json)

@@ -119,12 +119,17 @@ def read_system_alone(given: Given) -> System:
     return read_system(source, Remarks())[0]
 
 
+def check_profile(name: str) -> None:
+    """Refuse a profile that is none."""
+    names = [one.value for one in Profile]
+    if name not in names:
+        remedy = nearest(name, names) or f"known: {', '.join(names)}"
+        raise UsageError(f"profile {name!r} is not known", remedy=remedy)
+
+
 def _with_profile(system: Source, profile: str) -> Source:
     """The system in another profile than it names, if any."""
-    names = [one.value for one in Profile]
-    if profile not in names:
-        remedy = nearest(profile, names) or f"known: {', '.join(names)}"
-        raise UsageError(f"profile {profile!r} is not known", remedy=remedy)
+    check_profile(profile)
     if system.is_text and profile != Profile.ASTRA_1:
         raise UsageError(
             f"the profile cannot be {profile!r}: the system file is of ASTRA-sim 1.0",

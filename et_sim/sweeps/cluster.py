@@ -9,7 +9,6 @@ import json
 import threading
 from collections import Counter, deque
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -35,48 +34,62 @@ class Cluster:
 
     space: Space
     where: str
+    _client: Any = None  # from the first task on
+    _shared: Any = None  # the space, where the workers are
 
     def run(self, tasks: Sequence[Task]) -> Iterator[Sequence[Done]]:
         """As they are done."""
-        with _client(self.where) as client:
-            _check_versions(client)
-            yield from _run(client, self.space, tasks)
+        if self._client is None:
+            self._client = _connected(self.where)
+            _check_versions(self._client)
+        yield from self._run(self._client, tasks)
 
+    def close(self) -> None:
+        """Leave the cluster."""
+        if self._client is not None:
+            self._client.close()
+            self._client = self._shared = None
 
-def _run(client: Any, space: Space, tasks: Sequence[Task]) -> Iterator[Sequence[Done]]:
-    from distributed import as_completed
+    def _share(self) -> None:
+        self._shared = self._client.scatter(self.space, broadcast=True, hash=False)
 
-    left = deque(_batches(tasks))
-    attempts: Counter[str] = Counter()
-    shared = client.scatter(space, broadcast=True, hash=False)
-    under_way: dict[Any, list[Task]] = {}  # by futures
-    arriving = as_completed([], loop=client.loop)
+    def _run(self, client: Any, tasks: Sequence[Task]) -> Iterator[Sequence[Done]]:
+        from distributed import as_completed
 
-    def submit() -> None:
-        batch = left.popleft()
-        future = client.submit(work, shared, batch, program_digest(), pure=False)
-        under_way[future] = batch
-        arriving.add(future)
+        wanted = AHEAD * max(sum(client.nthreads().values()), 1)
+        left = deque(_batches(tasks, wanted))
+        attempts: Counter[str] = Counter()
+        if self._shared is None:
+            self._share()
+        under_way: dict[Any, list[Task]] = {}  # by futures
+        arriving = as_completed([], loop=client.loop)
 
-    try:
-        for _ in range(min(len(left), AHEAD * max(sum(client.nthreads().values()), 1))):
-            submit()
-        for future in arriving:
-            batch = under_way.pop(future)
-            if future.status == "finished":
-                found = future.result()
-                if isinstance(found, str):
-                    raise UsageError(found)
-                yield found
-            else:  # its workers died, or what was scattered died with them
-                lost = _again(batch, attempts, left, _reason(future))
-                shared = client.scatter(space, broadcast=True, hash=False) if left else shared
-                if lost:
-                    yield lost
-            if left:
+        def submit() -> None:
+            batch = left.popleft()
+            future = client.submit(work, self._shared, batch, program_digest(), pure=False)
+            under_way[future] = batch
+            arriving.add(future)
+
+        try:
+            for _ in range(min(len(left), wanted)):
                 submit()
-    finally:
-        client.cancel([*under_way], force=True)
+            for future in arriving:
+                batch = under_way.pop(future)
+                if future.status == "finished":
+                    found = future.result()
+                    if isinstance(found, str):
+                        raise UsageError(found)
+                    yield found
+                else:  # its workers died, or what was scattered died with them
+                    lost = _again(batch, attempts, left, _reason(future))
+                    if left:
+                        self._share()
+                    if lost:
+                        yield lost
+                if left:
+                    submit()
+        finally:
+            client.cancel([*under_way], force=True)
 
 
 def _again(batch: list[Task], attempts: Counter[str], left: deque[list[Task]], reason: str) -> list[Lost]:
@@ -91,9 +104,11 @@ def _again(batch: list[Task], attempts: Counter[str], left: deque[list[Task]], r
     return lost
 
 
-def _batches(tasks: Sequence[Task]) -> Iterator[list[Task]]:
-    for first in range(0, len(tasks), AT_ONCE):
-        yield list(tasks[first : first + AT_ONCE])
+def _batches(tasks: Sequence[Task], wanted: int) -> Iterator[list[Task]]:
+    """Of few tasks, so many batches that all threads have some."""
+    size = max(min(AT_ONCE, len(tasks) // wanted), 1)
+    for first in range(0, len(tasks), size):
+        yield list(tasks[first : first + size])
 
 
 def _reason(future: Any) -> str:
@@ -134,6 +149,8 @@ def _check_versions(client: Any) -> None:
         ) from None
     told = client.run(about_program, on_error="return")
     for worker, found in sorted(told.items()):
+        if isinstance(found, OSError):  # it is being lost; tasks of others compare programs, too
+            continue
         if isinstance(found, BaseException):
             raise UsageError(
                 f"worker {worker} cannot run et-sim: {found}",
@@ -148,8 +165,8 @@ def _check_versions(client: Any) -> None:
             )
 
 
-@contextmanager
-def _client(where: str) -> Iterator[Any]:
+def _connected(where: str) -> Any:
+    """A client."""
     try:
         from distributed import Client
     except ImportError:
@@ -157,19 +174,14 @@ def _client(where: str) -> Iterator[Any]:
     try:
         if is_file(Path(where)):
             json.loads(Path(where).read_text(encoding="utf-8"))
-            client = Client(scheduler_file=where, timeout=CONNECT_SECONDS, set_as_default=False)
-        elif "://" in where:
-            client = Client(where, timeout=CONNECT_SECONDS, set_as_default=False)
-        else:
-            raise UsageError(
-                f"{where!r} is no address and no file", remedy="give tcp://HOST:PORT, or the scheduler's file"
-            )
+            return Client(scheduler_file=where, timeout=CONNECT_SECONDS, set_as_default=False)
+        if "://" in where:
+            return Client(where, timeout=CONNECT_SECONDS, set_as_default=False)
     except (OSError, ValueError) as error:
         raise UsageError(
             f"there is no Dask scheduler at {where}: {str(error).partition(chr(10))[0] or 'no answer'}",
             remedy="start one with: dask scheduler",
         ) from None
-    try:
-        yield client
-    finally:
-        client.close()
+    raise UsageError(
+        f"{where!r} is no address and no file", remedy="give tcp://HOST:PORT, or the scheduler's file"
+    )

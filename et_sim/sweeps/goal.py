@@ -10,7 +10,7 @@ import ast
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from et_sim.errors import EtSimError, InputError, did_you_mean
@@ -45,6 +45,14 @@ class Goal:
     keep: int  # points that one model hands to the next
     at_once: int
 
+    def admits(self, point: Mapping[str, Any]) -> bool:
+        """Whether a point with these values of its axes meets the conditions on axes alone."""
+        return all(
+            condition.holds(point)
+            for condition in self.conditions
+            if point.keys() >= {*condition.axes.values()}
+        )
+
     def values(self, point: Mapping[str, Any], row: Mapping[str, Any]) -> Values | None:
         """The objectives of a point with these values of its axes; None: it is not what is looked for."""
         if row["status"] != COMPLETE:
@@ -58,6 +66,20 @@ class Goal:
         for name in self.objectives:
             _refuse_unknown_figure(name, known)
         return tuple(known[name] for name in self.objectives)
+
+
+@dataclass(slots=True)
+class Found:
+    """What a search found, as its table says it."""
+
+    minimise: list[str]
+    method: str
+    models: list[str | None]
+    evaluated: int = 0  # points, on the first model
+    impossible: int = 0  # that cannot be simulated, or cannot meet the constraints
+    ruled_out: int = 0  # that others are certain to be better than
+    left: int = 0  # of which nothing is known
+    front: list[int] = field(default_factory=list)  # numbers of the best points, in order
 
 
 def _refuse_unknown_figure(name: str, known: Mapping[str, Any]) -> None:

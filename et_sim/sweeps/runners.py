@@ -42,6 +42,9 @@ class Runner(Protocol):
     def run(self, tasks: Sequence[Task]) -> Iterator[Sequence[Done]]:
         """Some tasks after others, as they are done."""
 
+    def close(self) -> None:
+        """No more tasks."""
+
 
 def attempt(evaluator: Evaluator, task: Task) -> Done:
     """One task; errors that would be those of every task are raised."""
@@ -68,3 +71,6 @@ class Alone:
         evaluator = Evaluator(self.space)
         for task in tasks:
             yield [attempt(evaluator, task)]
+
+    def close(self) -> None:
+        """Nothing waits."""

@@ -10,20 +10,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from et_sim.errors import EtSimError, InputError
+from et_sim.errors import EtSimError, InputError, UsageError
 from et_sim.sweeps.bounds import Bound, bounds_of_points
 from et_sim.sweeps.choosing import ByBounds, ByOptuna, Chooser
-from et_sim.sweeps.goal import BOUNDS, OPTUNA, Goal, Values, front_of, goal_of, least_dominated
+from et_sim.sweeps.goal import BOUNDS, OPTUNA, Found, Goal, Values, front_of, goal_of, least_dominated
 from et_sim.sweeps.journal import Journal
 from et_sim.sweeps.progress import Nobody, Watcher
 from et_sim.sweeps.runners import Runner
 from et_sim.sweeps.spec import Given
-from et_sim.sweeps.sweep import Plan, State, on_model, plan_sweep, runners
+from et_sim.sweeps.sweep import NOTHING, Keep, Plan, State, on_model, parse_keep, plan_sweep, runners
 from et_sim.sweeps.table import Point
+from et_sim.tables.of_sweeps import FILES, TABLE
 
 RUNG = "rung-"  # folders of what was found on cheaper models
 
@@ -39,20 +40,6 @@ class SearchPlan:
     def name(self) -> str:
         """What its directory is called if nobody says it."""
         return f"{Path(self.plan.sweep.text.place).stem}.search"
-
-
-@dataclass(slots=True)
-class Found:
-    """What a search found, as its table says it."""
-
-    minimise: list[str]
-    method: str
-    models: list[str | None]
-    evaluated: int = 0  # points, on the first model
-    impossible: int = 0  # that cannot be simulated, or cannot meet the constraints
-    ruled_out: int = 0  # that others are certain to be better than
-    left: int = 0  # of which nothing is known
-    front: list[int] = field(default_factory=list)  # numbers of the best points, in order
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,12 +65,17 @@ def search(
     *,
     workers: int | None = None,
     dask: str | None = None,
+    keep: str = NOTHING,
     watch: Watcher | None = None,
 ) -> SearchReport:
-    """Evaluate what may be best, and write the tables; so they are, too, when something ends it early."""
+    """Evaluate what may be best, and write the tables; so they are, too, when something ends it early.
+
+    Of the points that `keep` names, the whole runs are written; the best ones are the first of the front.
+    """
     plan, goal = planned.plan, planned.goal
     watch = watch or Nobody()
-    with runners(plan.space, workers, dask) as (runner, _), Journal(folder) as journal:
+    kept = parse_keep(keep, len(plan.points))
+    with runners(plan.space, workers, dask) as (runner, local), Journal(folder) as journal:
         before = len(journal.finished)
         last = len(goal.ladder) - 1
         found: Found | None = None
@@ -108,7 +100,25 @@ def search(
             at.mkdir(exist_ok=True)
             table = rung.state.write(asdict(found))
         assert found is not None
+        _keep(
+            replace(kept, best=0, numbers=kept.numbers | {*found.front[: kept.best]}),
+            rung.state,
+            local,
+            watch,
+        )
         return SearchReport(table, found, before)
+
+
+def _keep(kept: Keep, state: State, local: Runner, watch: Watcher) -> None:
+    """Write whole runs of points that were evaluated."""
+    known = state.known()
+    missing = kept.numbers - {one.number for one in state.plan.points if one.digest in known}
+    if missing:
+        raise UsageError(
+            f"--keep names point {min(missing)}, which the search did not evaluate",
+            remedy=f"it evaluated those of {FILES[TABLE]}",
+        )
+    state.evaluate(local, state.tasks(state.to_keep(kept), saves=True), "keeping runs", watch)
 
 
 @dataclass(slots=True)
@@ -127,10 +137,14 @@ class _Rung:
         possible = [
             one
             for one in points
-            if one.number not in refusals and not _exceeds(goal, bounds.get(one.number, {}))
+            if one.number not in refusals
+            and goal.admits(self.state.plan.named(one))
+            and not _exceeds(goal, bounds.get(one.number, {}))
         ]
-        if not possible and refusals:
-            raise next(iter(refusals.values()))
+        if not possible:
+            if refusals:
+                raise next(iter(refusals.values()))
+            return Found(list(goal.objectives), BOUNDS, list(goal.ladder), impossible=len(points)), {}
         chooser, method = self._chooser(possible, bounds)
         found = Found(list(goal.objectives), method, list(goal.ladder))
         found.impossible = len(points) - len(possible)
@@ -167,8 +181,9 @@ class _Rung:
         if has_bounds:
             return ByBounds(goal, points, bounds), BOUNDS
         if goal.budget is None:
+            why = "optuna rules no point out" if goal.method else "no bounds are known of these points"
             raise InputError(
-                "search: no bounds are known of these points, so nothing says when it may end",
+                f"search: {why}, so nothing says when it may end",
                 place=self.state.plan.sweep.text.at("search"),
                 remedy="add a budget, such as budget: 50",
             )
@@ -192,11 +207,9 @@ class _Rung:
         if new:
             self.state.work(self.runner, self.state.tasks(new, saves=False), self.watch)
             known = self.state.known()
-        names = [axis.name for axis in self.state.plan.sweep.axes]
         found: dict[int, Values] = {}
         for one in points:
-            named = dict(zip(names, one.values, strict=True))
-            values = self.goal.values(named, known[one.digest].row)
+            values = self.goal.values(self.state.plan.named(one), known[one.digest].row)
             if values is not None:
                 found[one.number] = values
         return found

@@ -16,6 +16,7 @@ from typing import Any
 from et_sim.errors import EtSimError, InputError
 from et_sim.layer_file_run import is_layer_file
 from et_sim.machine.presets import preset
+from et_sim.machine.readers import check_profile
 from et_sim.machine.recognise import Role
 from et_sim.machine.sources import Source, load
 from et_sim.network.registry import DEFAULT, model_named
@@ -148,7 +149,7 @@ def open_space(sweep: Sweep) -> Space:
 def _check_names(space: Space, sweep: Sweep) -> None:
     """Names of base that every point would be refused for."""
     varied = {axis.field.root for axis in sweep.axes}
-    for name, check in (("model", model_named), ("machine", preset)):
+    for name, check in (("model", model_named), ("machine", preset), ("profile", check_profile)):
         word = getattr(space, name)
         if word is not None and name not in varied:
             try:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -17,6 +17,7 @@ from et_sim.errors import EtSimError, UsageError
 from et_sim.paths import exists
 from et_sim.sweeps.digests import digest_of
 from et_sim.sweeps.evaluate import COMPLETE, REFUSED, Task, refused
+from et_sim.sweeps.goal import Found, Goal, front_of, goal_of
 from et_sim.sweeps.journal import Finished, Journal, check_folder
 from et_sim.sweeps.pool import Pool, usual_workers
 from et_sim.sweeps.progress import Nobody, Progress, Watcher
@@ -27,6 +28,7 @@ from et_sim.sweeps.spec import NAMELESS, Given, Sweep, read_spec
 from et_sim.sweeps.table import Point, table_of, times_of, write_tables
 from et_sim.tables.of_sweeps import RUNS
 from et_sim.units import parse_ranks
+from et_sim.views.sweep.directory import open_sweep
 
 MOST_UNASKED = 10_000  # points
 NOTHING, ALL, BEST = "none", "all", "best"
@@ -75,6 +77,16 @@ class Plan:
     def name(self) -> str:
         """What its directory is called if nobody says it."""
         return f"{Path(self.sweep.text.place).stem}.sweep"
+
+    def named(self, point: Point) -> dict[str, Any]:
+        """The values of the axes at a point."""
+        return dict(zip((axis.name for axis in self.sweep.axes), point.values, strict=True))
+
+    @property
+    def description(self) -> str | None:
+        """The name of its file, if it has one."""
+        place = self.sweep.text.place
+        return None if place == NAMELESS else Path(place).name
 
 
 def plan_sweep(given: Given, *, may_be_large: bool = False) -> Plan:
@@ -132,6 +144,7 @@ def carry_out(
     something ends the sweep early."""
     watch = watch or Nobody()
     kept = parse_keep(keep, len(plan.points))
+    goal = _goal_of_folder(plan, folder)
     with runners(plan.space, workers, dask) as (runner, local), Journal(folder) as journal:
         before = set(journal.finished)
         state = State(plan, journal, folder)
@@ -141,23 +154,41 @@ def carry_out(
             state.evaluate(local, state.tasks(state.to_keep(kept), saves=True), "keeping runs", watch)
         except BaseException:
             with suppress(EtSimError):  # what ended the sweep is said, not what it brings about
-                state.write()
+                state.write(state.found(goal))
             raise
-        table = state.write()
+        table = state.write(state.found(goal))
     known = sum(point.digest in before for point in plan.points)
     complete = table["status"].to_pylist().count(COMPLETE)
     return Report(table, len(plan.points), known, complete)
+
+
+def _goal_of_folder(plan: Plan, folder: Path) -> Goal | None:
+    """What the search looks for whose directory this is; None: no search has written it."""
+    try:
+        if open_sweep(folder).search is None:
+            return None
+    except UsageError:  # there is no table yet, or none that can be read
+        return None
+    goal = None if plan.sweep.search is None else goal_of(plan.sweep)
+    if goal is None or len(goal.ladder) > 1:
+        why = "this sweep searches for nothing" if goal is None else "a sweep climbs no ladder"
+        raise UsageError(
+            f"{folder} holds what a search found, and {why}",
+            remedy="choose another directory with --out; nothing was overwritten",
+        )
+    return goal
 
 
 @contextmanager
 def runners(space: Space, workers: int | None, dask: str | None) -> Iterator[tuple[Runner, Runner]]:
     """Who evaluates points, and who does it on this machine."""
     local = _local(space, usual_workers() if workers is None else workers)
+    chosen = local if dask is None else _cluster(space, dask)
     try:
-        yield (local if dask is None else _cluster(space, dask)), local
+        yield chosen, local
     finally:
-        if isinstance(local, Pool):
-            local.close()
+        chosen.close()
+        local.close()
 
 
 def _local(space: Space, workers: int) -> Runner:
@@ -194,7 +225,8 @@ class State:
     def to_keep(self, keep: Keep) -> list[Point]:
         """Points whose whole runs are wanted and not there."""
         known = self.known()
-        able = [one for one in self.plan.points if known[one.digest].row["status"] not in (REFUSED, FAILED)]
+        points = [one for one in self.plan.points if one.digest in known]
+        able = [one for one in points if known[one.digest].row["status"] not in (REFUSED, FAILED)]
         chosen = [one for one in able if keep.every or one.number in keep.numbers]
         if keep.best:
             done = [one for one in able if known[one.digest].row["status"] == COMPLETE]
@@ -232,10 +264,24 @@ class State:
         if new:
             self.journal.add(new)
 
+    def found(self, goal: Goal | None) -> dict[str, Any] | None:
+        """What all that is known says to who looks for something."""
+        if goal is None:
+            return None
+        known, values = self.known(), {}
+        rows = [(one, known[one.digest].row) for one in self.plan.points if one.digest in known]
+        for one, row in rows:
+            figures = goal.values(self.plan.named(one), row)
+            if figures is not None:
+                values[one.number] = figures
+        found = Found(list(goal.objectives), "sweep", list(goal.ladder), evaluated=len(rows))
+        found.left, found.front = len(self.plan.points) - len(rows), front_of(values)
+        return asdict(found)
+
     def write(self, search: Mapping[str, Any] | None = None) -> Any:
         """Write the tables; `search` is what one found."""
         self.journal.sync()
-        table = table_of(self.plan.sweep.axes, self.plan.points, self.known(), search)
+        table = table_of(self.plan.sweep.axes, self.plan.points, self.known(), search, self.plan.description)
         write_tables(self.folder, table, times_of(self.journal.finished))
         return table
 
@@ -269,8 +315,7 @@ class SweepResult:
     @property
     def points(self) -> list[dict[str, Any]]:
         """The values of the axes at every point."""
-        names = [axis.name for axis in self._plan.sweep.axes]
-        return [dict(zip(names, point.values, strict=True)) for point in self._plan.points]
+        return [self._plan.named(point) for point in self._plan.points]
 
     @cached_property
     def table(self) -> Any:

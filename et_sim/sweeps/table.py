@@ -15,7 +15,7 @@ from et_sim.errors import UsageError
 from et_sim.sweeps.axes import Axis
 from et_sim.sweeps.journal import Finished, cannot_write
 from et_sim.sweeps.sampling import Values
-from et_sim.tables.of_sweeps import ABOUT, FIGURES, FILES, NUMBER, SEARCH, TABLE, TIMES
+from et_sim.tables.of_sweeps import ABOUT, DESCRIPTION, FIGURES, FILES, NUMBER, SEARCH, TABLE, TIMES
 from et_sim.version import __version__
 
 
@@ -33,8 +33,10 @@ def table_of(
     points: Sequence[Point],
     finished: Mapping[str, Finished],
     search: Mapping[str, Any] | None = None,
+    description: str | None = None,
 ) -> Any:
-    """The rows of the points that are finished, as a pyarrow.Table; `search` is what a search found."""
+    """The rows of the points that are finished, as a pyarrow.Table; `search` is what a search found, and
+    `description` the name of the file."""
     import pyarrow as pa
 
     done = [point for point in points if point.digest in finished]
@@ -51,6 +53,7 @@ def table_of(
         "et_sim": __version__,
         "points": len(points),
         "axes": [{"name": axis.name, "field": str(axis.field)} for axis in axes],
+        **({} if description is None else {DESCRIPTION: description}),
         **({} if search is None else {SEARCH: search}),
     }
     return pa.table(columns).replace_schema_metadata({ABOUT: json.dumps(about, ensure_ascii=False)})

@@ -23,6 +23,7 @@ class Figure:
     meaning: str
 
 
+DESCRIPTION = "description"  # in the metadata: the name of the sweep's file
 SEARCH = "search"  # in the metadata: what was searched for, and which points are best
 OBJECTIVES = ("makespan_ns", "exposed_comm_ns", "peak_memory_bytes", "ranks", "joules", "price")
 

@@ -83,6 +83,12 @@ def test_a_lone_message_takes_what_is_documented(model: str, shape: str, target:
 
 
 @pytest.mark.parametrize("model", ALL)
+@pytest.mark.parametrize("shape", ["Ring", "Switch", "FullyConnected"])
+def test_an_npu_alone_needs_no_network(model: str, shape: str) -> None:
+    assert finish_times(everybody(1, "all_reduce"), network([shape], [1]), model=model) == [0]
+
+
+@pytest.mark.parametrize("model", ALL)
 def test_a_larger_message_never_comes_earlier(model: str) -> None:
     times = [arrival(model, "Ring", 6, 3, size) for size in (0, 1, 2, 63, 64, 65, 1000, 12345, 10**7)]
     assert times == sorted(times)

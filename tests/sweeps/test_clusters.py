@@ -15,6 +15,8 @@ from small_sweeps import TEXT, write
 
 from et_sim.errors import UsageError
 from et_sim.sweeps import cluster
+from et_sim.sweeps.evaluate import Task
+from et_sim.sweeps.search import plan_search, search
 from et_sim.sweeps.sweep import carry_out, plan_sweep
 from et_sim.tables.of_sweeps import JOURNAL
 from et_sim.version import __version__
@@ -110,6 +112,20 @@ def test_a_scheduler_that_is_not_there_is_one_sentence(
     assert where in str(refusal.value)
 
 
+def test_few_tasks_are_spread_over_all_threads() -> None:
+    def sizes(count: int, wanted: int) -> list[int]:
+        tasks = [Task(str(number), ()) for number in range(count)]
+        return [len(batch) for batch in cluster._batches(tasks, wanted)]
+
+    assert sizes(8, 4) == [2] * 4
+    assert sizes(3, 16) == [1] * 3
+    assert sizes(1000, 4) == [cluster.AT_ONCE] * 125
+
+
+def test_a_worker_that_is_being_lost_is_no_other_version() -> None:
+    cluster._check_versions(_Workers(cluster.about_program(), ConnectionResetError("reset by peer")))
+
+
 def _bytes(folder: Path) -> bytes:
     return (folder / "sweep.arrow").read_bytes()
 
@@ -157,3 +173,44 @@ def test_a_worker_killed_in_the_middle_changes_no_byte(
     carry_out(plan, tmp_path / "two", workers=2)
     assert _bytes(tmp_path / "dask") == _bytes(tmp_path / "one") == _bytes(tmp_path / "two")
     assert (tmp_path / "dask" / JOURNAL).read_bytes().count(b"\n") == 180
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("goal", ["minimise: [price]", "minimise: [makespan_ns, peak_memory_bytes]"])
+def test_a_search_on_two_dask_workers_gives_the_same_bytes_when_one_is_killed(
+    goal: str, scheduler: tuple[Path, list[subprocess.Popen[bytes]]], tmp_path: Path
+) -> None:
+    file, processes = scheduler
+    (tmp_path / "model.json").write_text(
+        '{"model_type": "gpt2", "n_embd": 64, "n_head": 8, "n_layer": 4, "vocab_size": 256,'
+        ' "n_positions": 32}'
+    )
+    text = f"""\
+base:
+  workload: {{make: llm, model: {tmp_path}/model.json, plan: {{}}}}
+  machine: h100-dgx:8
+axes:
+  tp: {{field: workload.plan.tp, values: [1, 2, 4, 8]}}
+  pp: {{field: workload.plan.pp, values: [1, 2, 4]}}
+  dp: {{field: workload.plan.dp, values: [1, 2, 4, 8]}}
+constraints: [tp * pp * dp == 8]
+search: {{{goal}, at-once: 2, ladder: [analytical, link], keep: 3}}
+"""
+    (tmp_path / "plans.yml").write_text(text)
+    planned = plan_search(tmp_path / "plans.yml")
+
+    class Killer:
+        done = 0
+
+        def begin(self, _what: str, _total: int) -> None: ...
+        def add(self, done: int, _failed: int) -> None:
+            self.done += done
+            if self.done >= len(planned.plan.points) + 2:  # bounds are the first to be counted
+                processes[-1].kill()
+
+    report = search(planned, tmp_path / "dask", dask=str(file), watch=Killer())
+    assert processes[-1].wait() != 0
+    search(planned, tmp_path / "one", workers=1)
+    assert report.found.front
+    for name in (".", "rung-1"):
+        assert _bytes(tmp_path / "dask" / name) == _bytes(tmp_path / "one" / name)

@@ -166,6 +166,7 @@ def test_a_budget_for_all_points_finds_the_best(tmp_path: Path) -> None:
 
 
 class _Never:
+    def close(self) -> None: ...
     def run(self, _tasks: Sequence[Task]) -> Iterator[Sequence[Done]]:
         raise AssertionError("something was evaluated twice")
 

@@ -54,6 +54,11 @@ WRONG = [
     ("all_reduce", "all_redcue", "did you mean 'all_reduce'"),
     ("64KiB}", "64KiB, ran: 4}", "did you mean 'ranks'"),
     ("{make: all_reduce, ranks: 4, bytes: 64KiB}", "missing", "line 2:"),
+    (
+        "network: network.yml",
+        "network: network.yml\n  profile: new",
+        "line 5: profile 'new' is not known (known: ",
+    ),
     ("network: network.yml", "network: network.yml\n  model: analytic", "line 5: network model 'analytic'"),
     ("network: network.yml", "machine: h100-dg:8", "there is no machine called 'h100-dg'"),
     ("system.preferred-dataset-splits", "memory.latency", "changes the memory, and there is none"),

@@ -85,6 +85,8 @@ class _Other:
     def __init__(self, space: Any, seed: int, until: int = POINTS) -> None:
         self._space, self._seed, self._until = space, seed, until
 
+    def close(self) -> None: ...
+
     def run(self, tasks: Sequence[Task]) -> Iterator[Sequence[Done]]:
         order = random.Random(self._seed).sample(list(tasks), len(tasks))
         evaluator = Evaluator(self._space)
@@ -119,6 +121,7 @@ def test_an_interrupted_sweep_leaves_a_table_and_goes_on(
 
 
 class _Never:
+    def close(self) -> None: ...
     def run(self, _tasks: Sequence[Task]) -> Iterator[Sequence[Done]]:
         raise AssertionError("something was evaluated twice")
 

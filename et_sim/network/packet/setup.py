@@ -206,8 +206,8 @@ def _set_headroom(ports: Any, protocol: Protocol) -> None:
         ports["headroom"] = under_way * NS3_HEADROOM
     else:
         ports["headroom"] = 2 * under_way + PACKETS_IN_HEADROOM * (protocol.payload + protocol.header)
-    hosts = ports["bits_per_s"][ports["is_host"] == 1]
-    doublings = np.ceil(np.log2(np.maximum(ports["bits_per_s"] / hosts[0], 1.0)))
+    hosts = ports["bits_per_s"][ports["is_host"] == 1][:1]  # none where an NPU is alone
+    doublings = np.ceil(np.log2(np.maximum(ports["bits_per_s"] / hosts, 1.0))) if len(hosts) else 0.0
     ports["shift"] = np.maximum(protocol.packets.buffers.threshold_shift - doublings, 0)
 
 

@@ -83,8 +83,8 @@
       more.append("The report of its run: ");
       element("code", `et-sim report ${quoted(data.runs[row])} --html run.html`, more);
     } else {
-      more.append("To have its run, with the description of the sweep: ");
-      element("code", `et-sim sweep DESCRIPTION.yml --out ${quoted(data.sweep)} --keep ${number}`, more);
+      more.append("To have its run: ");
+      element("code", data.again + number, more);
     }
   };
 

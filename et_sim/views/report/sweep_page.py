@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 from et_sim.tables.of_sweeps import NUMBER, RUNS
@@ -16,19 +17,19 @@ from et_sim.units import format_bytes, format_ns, plural
 from et_sim.views.drawing.svg import LETTER
 from et_sim.views.report.markup import section, table, tag, text
 from et_sim.views.report.page import PAGE, POLICY, asset
-from et_sim.views.sweep.charts import COLOURS, OTHER, Box, lines
+from et_sim.views.sweep.charts import COLOURS, FRONT, OTHER, Box, lines
 from et_sim.views.sweep.content import Chart, Content
-from et_sim.views.sweep.directory import SweepDirectory
-from et_sim.views.sweep.picture import drawn
-from et_sim.views.sweep.scales import MAKESPAN, Quantity, Scale, shown
-from et_sim.views.sweep.summary import COMPLETE, counted, is_kept, run_name
+from et_sim.views.sweep.directory import COMPLETE, SweepDirectory
+from et_sim.views.sweep.picture import drawn, found_name
+from et_sim.views.sweep.scales import EXPOSED, MAKESPAN, Quantity, Scale, shown
+from et_sim.views.sweep.searched import meaning, searched
+from et_sim.views.sweep.summary import counted, is_kept, run_name
 from et_sim.views.text import share
 
 MOST_BEST = 20  # points of the table, whose runs have pages if they were kept
 MOST_LINES = 2000  # of parallel coordinates
 MOST_FAILURES = 200
 BOX, AROUND = Box(76, 12, 360, 200), (480, 252)
-EXPOSED = Quantity("exposed_comm_ns", "exposed communication", format_ns)
 APART, TALL = 150, 260  # pixels between parallel axes, and their height
 
 
@@ -39,7 +40,8 @@ def sweep_report(sweep: SweepDirectory, pages: Mapping[int, str]) -> str:
     best = format_ns(content.rows[0]["makespan_ns"]) if content.rows else "no complete point"
     parts = [_headline(content)]
     if content.rows:
-        parts += [_chosen(), _charts(content), _parallel(content), _fronts(content), _best(content, pages)]
+        fronts = _fronts(content) if content.sweep.search is None else _found(content)
+        parts += [_chosen(), _charts(content), _parallel(content), fronts, _best(content, pages)]
     parts.append(_failures(content))
     parts.append(tag("script", _data(content, pages), type="application/json", id="points"))
     return PAGE.format(
@@ -56,7 +58,9 @@ def sweep_report(sweep: SweepDirectory, pages: Mapping[int, str]) -> str:
 
 
 def _headline(content: Content) -> str:
-    said = tag("p", text(counted(content.sweep, content.every)), class_="note")
+    search = content.sweep.search
+    said = counted(content.sweep, content.every) if search is None else searched(search)
+    said = tag("p", text(said), class_="note")
     if not content.rows:
         return section("headline", "Overview", said)
     best, worst = content.rows[0], content.rows[-1]
@@ -84,12 +88,12 @@ def _charts(content: Content) -> str:
     used = dict.fromkeys(content.bottlenecks)
     entries = [(COLOURS.get(name, OTHER), f"most time goes to {name}") for name in used]
     entries += [("currentColor", "best of each value")] * any(one.has_line for one in content.charts())
+    entries += [(FRONT, found_name(content))] if content.found else []
     legend = "".join(
         f'<li><i style="background:{colour}"></i>{text(meaning)}</li>' for colour, meaning in entries
     )
-    drawings = [
-        _svg(chart, content, number) for number, chart in enumerate(content.charts()) if not chart.front
-    ]
+    charts = content.charts()[: len(content.axes)]
+    drawings = [_svg(chart, content, number) for number, chart in enumerate(charts)]
     return section(
         "axes",
         "Makespan by axis",
@@ -102,7 +106,7 @@ def _svg(chart: Chart, content: Content, number: int) -> str:
     said = f"makespan over {chart.x.title}"
     box = f"{BOX.left} {BOX.top} {BOX.width} {BOX.height}"
     head = f'viewBox="0 0 {AROUND[0]} {AROUND[1]}" role="img" aria-label="{text(said)}"'
-    inner = "".join(drawn(BOX, chart, content.bottlenecks))
+    inner = "".join(drawn(BOX, chart, content))
     return f'<svg class="chart" {head} data-scale="{number + 1}" data-box="{box}">{inner}</svg>'
 
 
@@ -112,20 +116,21 @@ def _parallel(content: Content) -> str:
     box = Box(40, 30, APART * (len(scales) - 1), TALL)
     rows = range(len(content.rows))
     few = rows if len(rows) <= MOST_LINES else range(0, len(rows), -(-len(rows) // MOST_LINES))
-    tenth = -(-len(rows) // 10)
-    parts = [lines(box, scales, [row for row in few if row >= tenth], "others")]
-    parts.append(lines(box, scales, [row for row in few if row < tenth], "tenth"))
+    tenth = set(content.found or range(-(-len(rows) // 10)))
+    parts = [lines(box, scales, [row for row in few if row not in tenth], "others")]
+    parts.append(lines(box, scales, [row for row in rows if row in tenth], "tenth"))
     for place, scale in enumerate(scales):
         parts += _upright(box.left + APART * place, box, scale)
     across = box.left + box.width + 80
     head = f'viewBox="0 0 {across} {TALL + 44}" role="img" aria-label="parallel coordinates"'
     order = [*range(1, len(scales)), 0]
     svg = (
-        f'<svg class="chart parallel" {head} style="min-width:{across}px" '
+        f'<svg class="chart parallel" {head} style="width:{across}px; min-width:{across}px" '
         f'data-parallel="{" ".join(map(str, order))}" '
         f'data-box="{box.left} {box.top} {box.width} {box.height}">{"".join(parts)}</svg>'
     )
-    note = "The fastest tenth of the points is drawn in blue."
+    blue = found_name(content) if content.found else "fastest tenth of the points"
+    note = f"The {blue} is drawn in blue."
     if len(few) < len(rows):
         note += f" Of {len(rows):,} points, {len(few):,} are drawn, evenly from the fastest to the slowest."
     return section(
@@ -165,6 +170,31 @@ def _fronts(content: Content) -> str:
         cells = table(caption, head, rows, "<" + "<" * first + ">>")
         parts.append(tag("div", _svg(charts[number], content, number) + cells, class_="front"))
     return section("fronts", "Pareto fronts", *parts)
+
+
+def _found(content: Content) -> str:
+    """What a search found, in its order, among what it evaluated."""
+    assert content.sweep.search is not None
+    said = tag("p", text(meaning(content.sweep.search)), class_="note")
+    if not content.found:
+        return section("fronts", "Found", tag("p", "no point that was looked for", class_="absent"))
+    first, columns = len(content.axes), content.objectives
+    charts = content.charts()[first:]
+    drawings = "".join(_svg(chart, content, number) for number, chart in enumerate(charts, first))
+    head = ["point", *map(text, content.sweep.axes), *(text(one.title) for one in columns)]
+    rows = (
+        [
+            _button(content, row),
+            *(text(shown(content.rows[row][axis])) for axis in content.sweep.axes),
+            *(text(one.shown(content.rows[row][one.column])) for one in columns),
+        ]
+        for row in content.found
+    )
+    cells = table("", head, rows, "<" + "<" * first + ">" * len(columns))
+    heading = found_name(content)
+    return section(
+        "fronts", heading[0].upper() + heading[1:], said, tag("div", drawings, class_="charts"), cells
+    )
 
 
 def _front_row(content: Content, row: int, one: Quantity) -> list[str]:
@@ -245,7 +275,8 @@ def _data(content: Content, pages: Mapping[int, str]) -> str:
             for number, row in enumerate(rows)
             if is_kept(sweep, row)
         },
-        "sweep": str(sweep.path),
+        "again": f"et-sim {'sweep' if sweep.search is None else 'search'} {quote(sweep.spec)}"
+        f" --out {quote(str(sweep.path))} --keep ",
     }
     return json.dumps(found, separators=(",", ":"), ensure_ascii=False).replace("<", "\\u003c")
 
@@ -256,7 +287,7 @@ def _texts(content: Content) -> Iterator[tuple[str, list[str]]]:
     yield NUMBER, [str(row[NUMBER]) for row in rows]
     for axis in content.sweep.axes:
         yield axis, [shown(row[axis]) for row in rows]
-    for one in (MAKESPAN, *content.resources, EXPOSED):
+    for one in dict.fromkeys((MAKESPAN, *content.resources, EXPOSED)):
         values = (row[one.column] for row in rows)
         yield one.title, ["" if value is None else one.shown(value) for value in values]
     yield "most time goes to", [_longest(row) for row in rows]

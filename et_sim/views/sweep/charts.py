@@ -30,6 +30,7 @@ OTHER = "#7d7d7d"
 GRID, LINE, FRONT = "#d5d9de", "#333", "#c00000"
 SIZES = ((200, 7.0), (2000, 5.0))  # up to so many points, dots are so wide
 LEAST_SIZE = 3.0
+RING = 5  # radius, in pixels
 INSET = 8  # pixels between the frame of a chart and its first point
 
 
@@ -105,6 +106,18 @@ def front_line(box: Box, x: Scale, y: Scale, front: Sequence[int]) -> str:
     steps = "".join(f"H{across:.1f}V{up:.1f}" for across, up in places[1:])
     shape = f"M{places[0][0]:.1f} {places[0][1]:.1f}{steps}H{box.left + box.width}"
     return f'<path class="front" fill="none" stroke="{FRONT}" stroke-width="1.5" d="{shape}"/>'
+
+
+def rings(box: Box, x: Scale, y: Scale, rows: Sequence[int]) -> str:
+    """Around the dots of some rows."""
+    round_ = f"a{RING} {RING} 0 1 0 {2 * RING} 0a{RING} {RING} 0 1 0 {-2 * RING} 0"
+    places = dict.fromkeys((x.places[row], y.places[row]) for row in rows)
+    shape = "".join(
+        f"M{box.x(across) - RING:.1f} {box.y(up):.1f}{round_}"
+        for across, up in places
+        if across is not None and up is not None
+    )
+    return f'<path class="found" fill="none" stroke="{FRONT}" stroke-width="1.5" d="{shape}"/>'
 
 
 def lines(box: Box, scales: Sequence[Scale], rows: Sequence[int], name: str) -> str:

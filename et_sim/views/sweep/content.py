@@ -10,9 +10,19 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from et_sim.tables.of_sweeps import NUMBER
 from et_sim.views.sweep.directory import SweepDirectory
 from et_sim.views.sweep.front import front_of
-from et_sim.views.sweep.scales import MAKESPAN, RESOURCES, Quantity, Scale, axis_scale, quantity_scale
+from et_sim.views.sweep.scales import (
+    EXPOSED,
+    MAKESPAN,
+    RESOURCES,
+    Quantity,
+    Scale,
+    axis_scale,
+    quantity_scale,
+)
+from et_sim.views.sweep.searched import front_rows, objectives_of
 from et_sim.views.sweep.summary import complete
 
 MOST_JOINED = 16  # values whose best points a line joins; always, where there is one axis
@@ -63,13 +73,27 @@ class Content:
     def resources(self) -> tuple[Quantity, ...]:
         """Figures besides the makespan that cost something, and differ between points."""
         columns = set(self.sweep.table.column_names)
+        is_sought = EXPOSED.column in {one.column for one in self.objectives}
         return tuple(
             one
-            for one in RESOURCES
+            for one in (*([EXPOSED] if is_sought else []), *RESOURCES)
             if one.column in columns
             and len({row[one.column] for row in self.rows} - {None}) > 1
             and one.column not in self.sweep.axes
         )
+
+    @cached_property
+    def objectives(self) -> tuple[Quantity, ...]:
+        """What a search minimised; empty, if none did."""
+        return objectives_of(self.sweep)
+
+    @cached_property
+    def found(self) -> tuple[int, ...]:
+        """The rows that a search found, in its order: no other one dominates them."""
+        if self.sweep.search is None:
+            return ()
+        places = {row[NUMBER]: place for place, row in enumerate(self.rows)}
+        return tuple(places[row[NUMBER]] for row in front_rows(self.sweep, self.rows))
 
     def quantity(self, one: Quantity) -> Scale:
         """Where a figure of every row stands."""
@@ -90,7 +114,8 @@ class Content:
             for scale in self.axes
         ]
         of_resources = [
-            Chart(self.quantity(one), self.makespans, front=self.front(one)) for one in self.resources
+            Chart(self.quantity(one), self.makespans, front=() if self.objectives else self.front(one))
+            for one in self.resources
         ]
         return of_axes + of_resources
 

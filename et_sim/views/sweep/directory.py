@@ -10,9 +10,11 @@ from typing import Any
 
 from et_sim.errors import UsageError
 from et_sim.paths import is_file
-from et_sim.tables.of_sweeps import ABOUT, FIGURES, FILES, NUMBER, OBJECTIVES, SEARCH, TABLE
+from et_sim.tables.of_sweeps import ABOUT, DESCRIPTION, FIGURES, FILES, NUMBER, OBJECTIVES, SEARCH, TABLE
 
 AGAIN = "sweep again with et-sim sweep"
+COMPLETE = "complete"  # the status of a point that has all figures
+ALWAYS_KNOWN = ("makespan_ns", "bottleneck", "digest")
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +27,13 @@ class SweepDirectory:
     points: int  # of the sweep; the table has those that are finished
     version: str = ""  # of et-sim that wrote it
     search: Mapping[str, Any] | None = None  # what a search found, if it was one
+    description: str = "DESCRIPTION.yml"  # the name of its file
+
+    @property
+    def spec(self) -> str:
+        """The file that describes it: beside the directory, if it is there."""
+        beside = self.path.parent / self.description
+        return str(beside) if is_file(beside) else self.description
 
     def table_of(self, name: str) -> Any:
         """One of the tables by its name."""
@@ -44,6 +53,7 @@ def open_sweep(path: str | Path) -> SweepDirectory:
         about = json.loads((table.schema.metadata or {})[ABOUT.encode()])
         axes, points = tuple(str(axis["name"]) for axis in about["axes"]), int(about["points"])
         search = _checked(about.get(SEARCH))
+        description = str(about.get(DESCRIPTION, "DESCRIPTION.yml"))
     except (KeyError, TypeError, ValueError):
         raise UsageError(
             "does not say what was swept", place=str(folder / FILES[TABLE]), remedy=AGAIN
@@ -53,7 +63,25 @@ def open_sweep(path: str | Path) -> SweepDirectory:
         raise UsageError(
             f"column {sorted(missing)[0]!r} is missing", place=str(folder / FILES[TABLE]), remedy=AGAIN
         )
-    return SweepDirectory(folder, table, axes, points, str(about.get("et_sim", "")), search)
+    _check(table, str(folder / FILES[TABLE]))
+    return SweepDirectory(folder, table, axes, points, str(about.get("et_sim", "")), search, description)
+
+
+def _check(table: Any, place: str) -> None:
+    """Refuse figures of another kind than theirs, and points that are complete without any."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    for figure in FIGURES:
+        found = table[figure.name].type
+        if found != getattr(pa, figure.kind)():
+            raise UsageError(
+                f"column {figure.name!r} is of type {found}, not {figure.kind}", place=place, remedy=AGAIN
+            )
+    done = table.filter(pc.equal(table["status"], COMPLETE))
+    for name in ALWAYS_KNOWN:
+        if done[name].null_count:
+            raise UsageError(f"a point is complete, and its {name} is not known", place=place, remedy=AGAIN)
 
 
 def _checked(search: Any) -> Mapping[str, Any] | None:

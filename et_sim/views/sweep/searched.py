@@ -12,7 +12,7 @@ from typing import Any
 from et_sim.tables.of_sweeps import NUMBER
 from et_sim.units import plural
 from et_sim.views.sweep.directory import SweepDirectory
-from et_sim.views.sweep.scales import EXPOSED, MAKESPAN, RESOURCES, are_numbers, shown
+from et_sim.views.sweep.scales import EXPOSED, MAKESPAN, RESOURCES, Quantity, are_numbers, shown
 from et_sim.views.text import fitted
 
 NARROWEST = 8
@@ -22,25 +22,32 @@ Row = Mapping[str, Any]
 def front_rows(sweep: SweepDirectory, rows: Sequence[Row]) -> list[Row]:
     """The best points, in their order."""
     assert sweep.search is not None
-    by_number = {row[NUMBER]: row for row in rows}
+    known = [row for row in rows if all(row[name] is not None for name in sweep.search["minimise"])]
+    by_number = {row[NUMBER]: row for row in known}
     return [by_number[number] for number in sweep.search["front"] if number in by_number]
+
+
+def objectives_of(sweep: SweepDirectory) -> tuple[Quantity, ...]:
+    """What a search minimised; empty, if none did."""
+    known = {one.column: one for one in (MAKESPAN, EXPOSED, *RESOURCES)}
+    return () if sweep.search is None else tuple(known[name] for name in sweep.search["minimise"])
 
 
 def search_lines(sweep: SweepDirectory, rows: Sequence[Row], most: int, width: int) -> list[str]:
     """What was looked at, and the best points."""
     search = sweep.search
     assert search is not None
-    lines = wrap(_counted(search), width, subsequent_indent=" " * 13)
+    lines = wrap(searched(search), width, subsequent_indent=" " * 13)
     front = front_rows(sweep, rows)
     if not front:
         return [*lines, "", "No point that was evaluated is what was looked for."]
     lines += ["", *_table(sweep, front[:most], width)]
     if len(front) > most:
         lines.append(f"… and {plural(len(front) - most, 'more point')}: --json has all")
-    return [*lines, "", *wrap(_meaning(search), width)]
+    return [*lines, "", *wrap(meaning(search), width)]
 
 
-def _counted(search: Mapping[str, Any]) -> str:
+def searched(search: Mapping[str, Any]) -> str:
     total = sum(search[name] for name in ("evaluated", "impossible", "ruled_out", "left"))
     parts = [
         (search["evaluated"], "evaluated"),
@@ -52,9 +59,7 @@ def _counted(search: Mapping[str, Any]) -> str:
 
 
 def _table(sweep: SweepDirectory, front: Sequence[Row], width: int) -> list[str]:
-    assert sweep.search is not None
-    known = {one.column: one for one in (MAKESPAN, EXPOSED, *RESOURCES)}
-    columns = [known[name] for name in sweep.search["minimise"]]
+    columns = objectives_of(sweep)
     cells = [["best", *sweep.axes, *(one.title for one in columns)]]
     for row in front:
         values = (shown(row[axis]) for axis in sweep.axes)
@@ -65,7 +70,7 @@ def _table(sweep: SweepDirectory, front: Sequence[Row], width: int) -> list[str]
     return fitted(cells, alignment, width, shrink=dict.fromkeys(texts, NARROWEST))
 
 
-def _meaning(search: Mapping[str, Any]) -> str:
+def meaning(search: Mapping[str, Any]) -> str:
     """How sure that is."""
     better = "dominates one of these" if len(search["minimise"]) > 1 else "is better"
     models = [model for model in search.get("models", ()) if model]
@@ -73,4 +78,5 @@ def _meaning(search: Mapping[str, Any]) -> str:
         return f"No evaluated point {better}; of those that were not looked at, nothing is known."
     if len(models) > 1:
         return f"No point {better} of those that were simulated on {models[-1]}: the best on {models[0]}."
-    return f"No other point {better}: those that were not evaluated cannot, by their bounds."
+    rest = ": those that were not evaluated cannot, by their bounds" if search["ruled_out"] else ""
+    return f"No other point {better}{rest}."

@@ -11,7 +11,7 @@ from typing import Any
 from et_sim.errors import UsageError
 from et_sim.tables.of_sweeps import FILES, NUMBER, RUNS
 from et_sim.units import format_bytes, format_ns, plural
-from et_sim.views.sweep.directory import SweepDirectory
+from et_sim.views.sweep.directory import COMPLETE, SweepDirectory
 from et_sim.views.sweep.effects import Effect, effects_of, turns_of
 from et_sim.views.sweep.scales import are_numbers, shown
 from et_sim.views.sweep.searched import search_lines
@@ -19,7 +19,6 @@ from et_sim.views.text import fitted, share, terminal_width
 
 USUAL_TOP = 5
 MOST_TURNS = 12
-COMPLETE = "complete"
 NARROWEST = 8
 Row = Mapping[str, Any]
 
