@@ -1,4 +1,4 @@
-"""A run in one sentence: what its makespan is mostly, whose it is, and what else could save.
+"""A run in one sentence: what its makespan is mostly, whose it is, what could save most, and what else.
 
 Of a run that recorded its critical path, the sentence is about that path: a faster network takes no more off
 it than what the network has of it, as long as everything is served in the same order. Of others, it says what
@@ -19,6 +19,7 @@ from et_sim.units import format_ns
 from et_sim.views.run.directory import RunDirectory
 from et_sim.views.run.recorded_part import recorded_part
 from et_sim.views.summary.jobs import counts_with_jobs
+from et_sim.views.summary.lever import lever_of_parts, lever_of_path
 from et_sim.views.summary.parts import PARTS
 from et_sim.views.summary.rank_table import called
 from et_sim.views.text import share
@@ -77,11 +78,15 @@ def _of_path(run: RunDirectory, path: CriticalPath) -> str:
     text += f", which is {share(spent, whole)} {WORDS.get(main, main)}"
     if main in NETWORK:
         text += _where(path)
+    is_foretold = path.record.is_exact and not any(causes.get(name) for name in SERVED_IN_TURN)
+    if lever := lever_of_path(path, run.actors()["ranks"].to_pylist()):
+        sure = "at most" if is_foretold else "(estimated)"
+        text += f"; best lever: {lever.text}, saving {share(lever.saved_ns, whole)} {sure}"
     other, of_other = (
         ("kernels", causes.get("compute", 0)) if main in NETWORK else ("network", _network(causes))
     )
     subject = "faster kernels" if other == "kernels" else "a faster network"
-    if not path.record.is_exact or any(causes.get(name) for name in SERVED_IN_TURN):
+    if not is_foretold:
         return f"{text}; {share(of_other, whole) if of_other else 'nothing'} of it is {other}"
     saved = f"{share(of_other, whole)} at most" if of_other else "nothing"
     return f"{text}; {subject} would save {saved}, in the same order of service"
@@ -113,9 +118,13 @@ def _of_parts(run: RunDirectory) -> str:
         for part in PARTS
     }
     main = max(sums, key=lambda name: sums[name])
-    text = f"{main} is {share(sums[main], summary['makespan_ns'] * sum(counts))} of the average rank's time"
-    if slowest is None:
-        return text
-    cost = slowest["cost_ns"]
-    waits = f"the others wait for {called(slowest['ranks'], LONGEST_RANKS)}"
-    return f"{text}; {waits}, {format_ns(cost)} on average ({share(cost, summary['makespan_ns'])})"
+    whole = summary["makespan_ns"]
+    text = f"{main} is {share(sums[main], whole * sum(counts))} of the average rank's time"
+    if slowest is not None:
+        cost = slowest["cost_ns"]
+        waits = f"the others wait for {called(slowest['ranks'], LONGEST_RANKS)}"
+        text += f"; {waits}, {format_ns(cost)} on average ({share(cost, whole)})"
+    mean = {part.figure: sums[part.text] / sum(counts) for part in PARTS}
+    if lever := lever_of_parts(summary, mean):
+        text += f"; best lever: {lever.text}, saving {share(lever.saved_ns, whole)} (estimated)"
+    return text

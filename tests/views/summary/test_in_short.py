@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from pathlib import Path
 
 import pytest
@@ -10,12 +11,17 @@ from runs_to_show import SYSTEM, pipeline, side_by_side
 from training_jobs import transformer
 
 import et_sim
+from et_sim.cli import main
 from et_sim.timeline import write_run
+from et_sim.trace import write_manifest
 from et_sim.views import open_run
 from et_sim.views.critical.path import CriticalPath
 from et_sim.views.critical.record import PathRecord
+from et_sim.views.run.directory import RunDirectory
 from et_sim.views.summary.in_short import NETWORK, in_short, small_path
 from et_sim.views.summary.inspect import summary_text
+from et_sim.views.summary.lever import Lever, lever_of_parts, lever_of_path
+from et_sim.views.summary.parts import PARTS
 from et_sim.views.text import share
 
 pytestmark = pytest.mark.usefixtures("warm_engine")
@@ -23,6 +29,12 @@ pytestmark = pytest.mark.usefixtures("warm_engine")
 
 def _ring(bandwidth: str, latency: int) -> dict[str, object]:
     return {"topology": ["Ring"], "npus_count": [8], "bandwidth": [bandwidth], "latency": [latency]}
+
+
+def _lever(path: CriticalPath, run: RunDirectory) -> Lever:
+    found = lever_of_path(path, run.actors()["ranks"].to_pylist())
+    assert found is not None
+    return found
 
 
 def test_of_a_recorded_path_the_sentence_says_whose_it_is_and_what_it_is_mostly(tmp_path: Path) -> None:
@@ -50,6 +62,56 @@ def test_no_faster_network_saves_more_than_the_sentence_says(tmp_path: Path) -> 
     causes = path.by_cause()
     fast = et_sim.simulate(workload, system=SYSTEM, network=_ring("1000000GB/s", 0))
     assert slow.makespan_ns - fast.makespan_ns <= sum(causes.get(name, 0) for name in NETWORK)
+
+
+FIGURES = {"kernels": "time of all kernels=0.5", "twice the bandwidth": "bandwidth of dimension 0=2"}
+
+
+@pytest.mark.parametrize(("bandwidth", "begins"), [("500GB/s", "kernels"), ("1GB/s", "twice the bandwidth")])
+def test_the_best_lever_saves_no_more_than_is_said_when_it_is_simulated(
+    bandwidth: str, begins: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    job, *_ = write_manifest(transformer(tensor=2, pipeline=2, data=2), tmp_path / "job.workload.json")
+    files = {"system": tmp_path / "system.json", "network": tmp_path / "network.json"}
+    files["system"].write_text(json.dumps(SYSTEM))
+    files["network"].write_text(json.dumps(_ring(bandwidth, 500)))
+    write_run(et_sim.simulate(job, **files, detail="path"), tmp_path / "run")
+    run = open_run(tmp_path / "run")
+    path = small_path(run)
+    assert path is not None
+    best = _lever(path, run)
+    assert best.text.startswith(begins)
+    saved = {}
+    for lever, figure in FIGURES.items():
+        assert main(["inspect", str(run.path), "critical-path", "--vary", figure, "--json"]) == 0
+        [varied] = json.loads(capsys.readouterr().out)
+        saved[lever] = -varied["change_ns"]
+    assert 0 < saved[begins] == max(saved.values()) <= best.saved_ns + len(path.spent_ns)
+
+
+def test_the_lever_of_a_slow_rank_is_its_own_kernels(tmp_path: Path) -> None:
+    build = [et_sim.TraceBuilder() for _ in range(4)]
+    for rank, one in enumerate(build):
+        one.compute("layer", nanos=900_000 if rank == 2 else 300_000)
+        one.collective("all_reduce", 1 << 16)
+    network = {**_ring("50GB/s", 500), "npus_count": [4]}
+    run = et_sim.simulate(
+        et_sim.Workload.of([one.build() for one in build]), system=SYSTEM, network=network, detail="path"
+    )
+    write_run(run, tmp_path / "run")
+    said = in_short(open_run(tmp_path / "run"), small_path(open_run(tmp_path / "run")))
+    assert f"best lever: kernels of rank 2 twice as fast, saving {share(450_000, run.makespan_ns)}" in said
+
+
+def test_estimated_levers_are_shares_of_the_average_rank() -> None:
+    mean = dict.fromkeys((part.figure for part in PARTS), 0.0) | {"compute_ns": 600.0, "host_ns": 100.0}
+    summary = {"bottleneck": {"tier": "dimension 1"}, "slowest": None}
+    assert lever_of_parts(summary, mean) == Lever("kernels twice as fast", 300)
+    busy = mean | {"exposed_comm_ns": 604.0}
+    assert lever_of_parts(summary, busy) == Lever("twice the bandwidth of dimension 1", 302)
+    slow = {**summary, "slowest": {"ranks": "3", "cost_ns": 303}}
+    assert lever_of_parts(slow, busy) == Lever("rank 3 never waited for", 303)
+    assert lever_of_parts(summary, dict.fromkeys(mean, 0.0)) is None
 
 
 def test_without_a_path_the_sentence_is_of_the_average_rank(tmp_path: Path) -> None:
