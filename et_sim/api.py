@@ -181,6 +181,7 @@ def execute(
         full,
         until_end,
         moved_in(machine.system, moves),
+        None if machine.system.local_memory is None else machine.system.local_memory.capacity_bytes,
     )
     if full is not None and not full.stopped:
         place = _base(machine.system.local_memory.place) if machine.system.local_memory else ""

@@ -34,13 +34,14 @@ VIEWS = {
     "queues": "what waited at ports over time, of runs with --detail ports",
     "pauses": "which queues made which ports pause, of runs with --detail ports",
     "flows": "messages as packets, and what held them up, of runs with --detail ports",
+    "roofline": "kernels below the roofs of their machine: operations per byte and per second",
     "memory": "local memory at its fullest, and the largest tensors alive then",
     "stalls": "who waits for whom in a run that could not finish",
     "notices": "every warning and every default taken",
     "picture": "the timeline as a picture, into the file given with --svg or --png",
 }
 # Which of them can be drawn.
-DRAWN = ("picture", "activity", "waits", "bandwidth", "spread", "schedule", "topology")
+DRAWN = ("picture", "activity", "waits", "bandwidth", "spread", "schedule", "topology", "memory", "roofline")
 # Which views can be cut to some ranks, a window of time, or a number of lines.
 CUTS = {
     "summary": ("ranks", "window", "top"),
@@ -59,6 +60,7 @@ CUTS = {
     "queues": ("window", "top"),
     "pauses": ("window", "top"),
     "flows": ("ranks", "window", "top"),
+    "roofline": ("ranks", "window", "top"),
     "memory": ("ranks", "top"),
 }
 
@@ -170,6 +172,7 @@ def run(options: argparse.Namespace) -> int:
         "queues": inspect.queues_text,
         "pauses": inspect.pauses_text,
         "flows": inspect.flows_text,
+        "roofline": inspect.roofline_text,
         "memory": inspect.memory_text,
         "stalls": inspect.stalls_text,
         "notices": inspect.notices_text,

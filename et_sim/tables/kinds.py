@@ -11,3 +11,5 @@ SHARED_LINKS = "links-are-shared"
 
 # Key of the metadata of resources.arrow: NPUs of each dimension of a grid, innermost first.
 DIMENSION_SIZES = "npus-by-dimension"
+
+CAPACITY = "capacity-bytes"  # key of the metadata of memory.arrow: what there is, where the machine says so

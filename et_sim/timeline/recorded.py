@@ -38,6 +38,7 @@ class RecordedRun:
     out_of_memory: OutOfMemory | None = None  # when it first needed more local memory than there is
     until_end: Outcome | None = None  # of a run that was stopped: what would have come
     moved: Moved | None = None  # to and from remote memory, where local memory may spill
+    capacity_bytes: int | None = None  # of local memory, if it is known
 
     @cached_property
     def measurement(self) -> Measurement:

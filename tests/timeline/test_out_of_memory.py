@@ -16,6 +16,7 @@ from et_sim.cli import main
 from et_sim.errors import MachineError, OutOfMemoryError
 from et_sim.memory import CLASSES, classes_of
 from et_sim.views import open_run
+from et_sim.views.drawing.memory import memory_picture
 from et_sim.views.summary import inspect
 from et_sim.views.summary.memory import memory_peaks
 
@@ -107,7 +108,9 @@ def test_python_raises_what_the_command_prints_and_ends_with_one(
     assert main(["report", str(tmp_path / "run"), "--html", str(tmp_path / "page.html")]) == 0
     page = (tmp_path / "page.html").read_text()
     assert "<b>Out of memory:</b> 16000 B on rank 3 at 3 µs, of 14000 B" in page
-    assert "what it is for, on rank 3" in page
+    picture = memory_picture(open_run(tmp_path / "run"))
+    assert picture in page
+    assert ">rank 3:" in picture
 
 
 def test_what_is_only_reported_is_a_warning() -> None:

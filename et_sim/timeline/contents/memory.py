@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from et_sim.memory import CLASSES
+from et_sim.tables.kinds import CAPACITY
 from et_sim.timeline.content import Content, Texts, unless
 from et_sim.timeline.memory import EVENTS, MemorySource, events_of, until_next
 from et_sim.timeline.output_filter import OutputFilter
@@ -15,7 +16,10 @@ from et_sim.timeline.recorded import RecordedRun
 def memory_content(run: RecordedRun, output_filter: OutputFilter) -> Content | None:
     """memory.arrow; of a window also the last change before it, which says what is in use then."""
     source = run.measurement.memory
-    return None if source is None else Content(_memory_blocks(run, source, output_filter))
+    if source is None:
+        return None
+    there = {} if run.capacity_bytes is None else {CAPACITY: str(run.capacity_bytes)}
+    return Content(_memory_blocks(run, source, output_filter), there)
 
 
 def _memory_blocks(

@@ -9,7 +9,9 @@ from types import MappingProxyType
 from et_sim.errors import UsageError
 from et_sim.views.drawing.activity import activity_picture
 from et_sim.views.drawing.bandwidth import bandwidth_picture
+from et_sim.views.drawing.memory import memory_picture
 from et_sim.views.drawing.picture import picture
+from et_sim.views.drawing.roofline import roofline_picture
 from et_sim.views.drawing.schedule import schedule_picture
 from et_sim.views.drawing.spread import spread_picture
 from et_sim.views.drawing.topology import topology_picture
@@ -37,6 +39,8 @@ PICTURES: Mapping[str, Callable[[RunDirectory, Selection], str]] = MappingProxyT
         "topology": topology_picture,
         "schedule": _schedule_picture,
         "spread": spread_picture,
+        "memory": memory_picture,
+        "roofline": roofline_picture,
     }
 )
 

@@ -1,9 +1,10 @@
-"""The parts of the page about what ranks do over time, and about waiting against transfer, as pictures."""
+"""The parts of the page that are a picture: ranks over time, waiting against transfer, and the roofline."""
 
 from __future__ import annotations
 
 from et_sim.tables.kinds import NOT_COMMUNICATION
 from et_sim.views.drawing.activity import activity_picture
+from et_sim.views.drawing.roofline import roofline_picture
 from et_sim.views.drawing.spread import spread_picture
 from et_sim.views.drawing.waits import waits_picture
 from et_sim.views.report.markup import section, tag
@@ -18,6 +19,7 @@ WAITS = (
     "Waiting ends when the last of those that are needed has begun; in the rest of the time bytes move, or "
     "queue for a link. A faster network shortens only that."
 )
+ROOFLINE = "What kernels achieve of their machine: none gets above the roofs of its peak and its memory."
 
 SPREAD = (
     "How far ranks are from the average one: a box is half of them, a line all of them. What costs most "
@@ -47,3 +49,11 @@ def spread_section(run: RunDirectory) -> str:
         return ""
     picture = tag("div", spread_picture(run), class_="picture")
     return section("spread", "Ranks compared", tag("p", SPREAD, class_="note"), picture)
+
+
+def roofline_section(run: RunDirectory) -> str:
+    """Kernels below the roofs; nothing where a model of their arithmetic timed none."""
+    if not any(entry["compute_utilisation"] for entry in run.summary["per_rank"]):
+        return ""
+    picture = tag("div", roofline_picture(run), class_="picture")
+    return section("roofline", "Roofline", tag("p", ROOFLINE, class_="note"), picture)

@@ -1,7 +1,7 @@
 """The part of the page about local memory: how much the fullest actors use over time, as a drawing.
 
-Steps are thinned to what a line shows: in each of its columns, the most that was in use. Below, the fullest
-actor's is divided into what it is for. Not here: which tensors are alive at the peak
+Steps are thinned to what a line shows: in each of its columns, the most that was in use. Below is the picture
+of the fullest actor's (`et_sim.views.drawing.memory`). Not here: which tensors are alive at the peak
 (`et_sim.views.summary.memory`).
 """
 
@@ -12,9 +12,10 @@ from typing import Any
 import numpy as np
 
 from et_sim.units import format_bytes, format_ns
+from et_sim.views.drawing.memory import memory_picture
 from et_sim.views.drawing.svg import TICKS, round_step
 from et_sim.views.report.markup import section, tag, text
-from et_sim.views.run.columns import coded, numbers
+from et_sim.views.run.columns import numbers
 from et_sim.views.run.directory import RunDirectory
 from et_sim.views.text import shortened
 
@@ -52,68 +53,9 @@ def memory_section(run: RunDirectory) -> str:
         tag("p", note, class_="note"),
         drawing,
         tag("ul", "".join(legend), class_="legend"),
-        *_fullest(run, chosen[:1], most, makespan, ranks),
+        tag("p", "what it is for", class_="note"),
+        tag("div", memory_picture(run), class_="picture"),
     )
-
-
-def _fullest(
-    run: RunDirectory, chosen: list[int], most: int, makespan: int, ranks: list[str]
-) -> tuple[str, ...]:
-    """The fullest actor's memory, stacked by class."""
-    if not chosen:
-        return ()
-    parts: list[tuple[Any, ...]] = []
-    classes: list[str] = []
-    for rows in run.batches("memory", ("actor", "time_ns", "class", "delta_bytes", "alive_bytes")):
-        classes = rows["class"].dictionary.to_pylist()
-        own = numbers(rows["actor"]) == chosen[0]
-        columns = (numbers(rows[name])[own] for name in ("time_ns", "delta_bytes", "alive_bytes"))
-        parts.append((*columns, coded(rows["class"])[own]))
-    time, delta, alive, code = (np.concatenate(column) for column in zip(*parts, strict=True))
-    stacked = stacked_levels(time, delta, alive, code, len(classes), makespan)
-    areas, legend = [], []
-    for number, name in enumerate(classes):
-        if stacked[:, number].any():
-            upper, lower = stacked[:, : number + 1].sum(axis=1), stacked[:, :number].sum(axis=1)
-            areas.append(f'<path class="area area-{number}" d="{_area(upper, lower, most)}"/>')
-            legend.append(tag("li", f'<i class="area-{number}"></i>{text(name)}'))
-    named = f"rank{'' if ranks[chosen[0]].isdigit() else 's'} {shortened(ranks[chosen[0]], 24)}"
-    title = f"Local memory of {named} over time, by what it is for"
-    return (
-        tag("p", text(f"what it is for, on {named}"), class_="note"),
-        _drawing([*areas, *_grid(most, makespan)], title),
-        tag("ul", "".join(legend), class_="legend"),
-    )
-
-
-def stacked_levels(time: Any, delta: Any, alive: Any, code: Any, classes: int, makespan: int) -> Any:
-    """In each column of the drawing, what is in use for each class when the most is."""
-    by_class = np.zeros((len(time) + 1, classes), np.int64)
-    by_class[np.arange(1, len(time) + 1), code] = delta
-    by_class = np.cumsum(by_class, axis=0)  # after the n-th change
-    boundaries = np.arange(COLUMNS + 1) * makespan // COLUMNS
-    first = np.searchsorted(time, boundaries[:-1], side="right")
-    last = np.searchsorted(time, boundaries[1:], side="left")
-    at, before = first.copy(), np.append(0, alive)
-    for column in np.flatnonzero(last > first).tolist():
-        fullest = first[column] + int(np.argmax(alive[first[column] : last[column]]))
-        if alive[fullest] > before[first[column]]:
-            at[column] = np.searchsorted(time, time[fullest], side="right")
-    return by_class[at]
-
-
-def _area(upper: Any, lower: Any, most: int) -> str:
-    """The outline of what lies between two levels."""
-    edges = [(LEFT + WIDTH * column / COLUMNS) for column in range(COLUMNS + 1)]
-    changed = np.flatnonzero((np.diff(upper, prepend=-1) != 0) | (np.diff(lower, prepend=-1) != 0)).tolist()
-    spans = list(zip(changed, [*changed[1:], COLUMNS], strict=True))
-
-    def y(level: int) -> float:
-        return TOP + HEIGHT * (1 - level / most)
-
-    there = "".join(f"L{edges[a]:.1f} {y(upper[a]):.1f}H{edges[b]:.1f}" for a, b in spans)
-    back = "".join(f"L{edges[b]:.1f} {y(lower[a]):.1f}H{edges[a]:.1f}" for a, b in reversed(spans))
-    return f"M{there[1:]}{back}Z"
 
 
 def _peaks(run: RunDirectory, actors: int) -> dict[int, int]:

@@ -14,7 +14,12 @@ from et_sim.views.critical.path import CriticalPath
 from et_sim.views.critical.record import PathRecord
 from et_sim.views.drawing.colours import COLOURS, LIGHTER
 from et_sim.views.drawing.nodes import ALWAYS
-from et_sim.views.report.activity import activity_section, spread_section, waits_section
+from et_sim.views.report.activity import (
+    activity_section,
+    roofline_section,
+    spread_section,
+    waits_section,
+)
 from et_sim.views.report.critical import critical_section
 from et_sim.views.report.markup import text
 from et_sim.views.report.memory import memory_section
@@ -83,6 +88,7 @@ def report(
         groups_section(run),
         operations_section(run),
         spread_section(run),
+        roofline_section(run),
         topology_section(run),
         network_section(run),
         ports_section(run),

@@ -37,6 +37,7 @@ from et_sim.views.summary.phase_totals import NOT_WRITTEN, phase_lines, phase_to
 from et_sim.views.summary.queues import queue_lines
 from et_sim.views.summary.rank_table import rank_lines, slowest_first
 from et_sim.views.summary.rank_times import rank_entries
+from et_sim.views.summary.roofline import roofline_lines
 from et_sim.views.summary.spread import spread_lines
 from et_sim.views.summary.stalls import stall_lines
 from et_sim.views.summary.topology import topology_lines
@@ -174,6 +175,12 @@ def phases_text(path: str | Path, part: Selection = EVERYTHING, width: int | Non
         return NOT_WRITTEN
     width = width or terminal_width()
     return "\n".join([*part.heading(), *_wrapped(phase_lines(found, width), width)])
+
+
+def roofline_text(path: str | Path, part: Selection = EVERYTHING, width: int | None = None) -> str:
+    """Kernels below the roofs of their machine."""
+    run, width = open_run(path), width or terminal_width()
+    return "\n".join(_wrapped([*part.heading(), *roofline_lines(run, part, width)], width))
 
 
 def memory_text(path: str | Path, part: Selection = EVERYTHING, width: int | None = None) -> str:

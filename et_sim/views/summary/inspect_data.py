@@ -20,6 +20,7 @@ from et_sim.views.summary.pauses import pauses_data
 from et_sim.views.summary.phase_totals import phase_totals
 from et_sim.views.summary.queues import queues_data
 from et_sim.views.summary.rank_times import rank_entries
+from et_sim.views.summary.roofline import roofline_data
 from et_sim.views.summary.spread import spread_data
 from et_sim.views.summary.topology import topology_data
 from et_sim.views.summary.waits import waits_of
@@ -111,6 +112,7 @@ DATA: Mapping[str, Callable[[RunDirectory, Selection], Any]] = MappingProxyType(
         "queues": queues_data,
         "pauses": pauses_data,
         "flows": _flows,
+        "roofline": roofline_data,
         "memory": _memory,
         "stalls": _stalls,
         "notices": _notices,

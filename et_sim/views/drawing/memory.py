@@ -1,0 +1,177 @@
+"""One actor's local memory over time as a picture, stacked by what it is for, with its peak and capacity.
+
+Steps are thinned to what a line shows: in each of its columns, what is in use when the most is.
+
+Not here: which tensors are alive at the peak (`summary.memory`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+from xml.sax.saxutils import escape
+
+import numpy as np
+
+from et_sim.tables.kinds import CAPACITY
+from et_sim.units import format_bytes, format_ns
+from et_sim.views.drawing.svg import LEFT, LETTER, PIXELS, TOP, axis, document, label, legend, sentences
+from et_sim.views.run.columns import coded, numbers
+from et_sim.views.run.directory import RunDirectory
+from et_sim.views.run.recorded_part import recorded_part
+from et_sim.views.run.selection import EVERYTHING, Selection
+from et_sim.views.summary.memory import NOT_TRACKED
+from et_sim.views.text import shortened
+
+COLUMNS, HEIGHT, GRID = PIXELS, 240, 4
+COLOURS: Mapping[str, str] = MappingProxyType(
+    {
+        "weights": "#0072b2",
+        "gradients": "#d55e00",
+        "optimizer": "#cc79a7",
+        "activations": "#009e73",
+        "temporary": "#f0e442",
+        "unknown": "#999999",
+    }
+)
+HEADROOM = 1.08
+NEAR = 1.5  # times the peak: up to here, the capacity decides how high the picture is
+LIMIT, PEAK = "#c00000", "#333"
+OF_FULLEST = "of these ranks, the fullest; --ranks chooses others"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ActorMemory:
+    """What an actor's memory holds from each change on."""
+
+    ranks: str
+    time_ns: Any
+    delta_bytes: Any
+    alive_bytes: Any
+    code: Any  # of a class
+    classes: tuple[str, ...]
+
+
+def memory_picture(run: RunDirectory, part: Selection = EVERYTHING) -> str:
+    """The SVG text."""
+    part.check_ranks(run)
+    if not run.holds("memory"):
+        return document(sentences([NOT_TRACKED[:130], NOT_TRACKED[130:]], TOP), TOP + 40)
+    found, actors = fullest_actor(run, part)
+    if found is None:
+        return document(sentences(["no tensor is ever alive"], TOP), TOP + 20)
+    makespan, capacity = max(run.summary["makespan_ns"], 1), capacity_of(run)
+    peak, at_ns = int(found.alive_bytes.max()), int(found.time_ns[int(np.argmax(found.alive_bytes))])
+    has_line = capacity is not None and capacity <= NEAR * peak
+    most = round(HEADROOM * max(peak, capacity if has_line and capacity else 0, 1))
+    bottom = TOP + HEIGHT
+    columns = (found.time_ns, found.delta_bytes, found.alive_bytes, found.code)
+    stacked = stacked_levels(*columns, len(found.classes), makespan)
+    parts = [*axis((0, makespan), bottom), *_sizes(most)]
+    entries = []
+    for number, name in enumerate(found.classes):
+        if stacked[:, number].any():
+            upper, lower = stacked[:, : number + 1].sum(axis=1), stacked[:, :number].sum(axis=1)
+            parts.append(f'<path fill="{COLOURS.get(name, PEAK)}" d="{_area(upper, lower, most)}"/>')
+            entries.append((COLOURS.get(name, PEAK), name))
+    if has_line and capacity is not None:
+        parts += _limit(capacity, most, is_left=2 * at_ns > makespan)
+    parts += _peak(at_ns, peak, makespan, most)
+    parts += legend(entries, bottom + 24)
+    named = f"rank{'' if found.ranks.isdigit() else 's'} {shortened(found.ranks, 60)}"
+    texts = [f"{named}{f': {OF_FULLEST}' if actors > 1 else ''}"]
+    texts += (
+        [f"the capacity, {format_bytes(capacity)}, is above the picture"] if capacity and not has_line else []
+    )
+    texts += [f"of what was written: {kept}"] if (kept := recorded_part(run)) else []
+    return document([*parts, *sentences(texts, bottom + 42)], bottom + 38 + 15 * len(texts))
+
+
+def capacity_of(run: RunDirectory) -> int | None:
+    """Local memory of an NPU; None: the machine does not say."""
+    text = run.metadata("memory").get(CAPACITY.encode(), b"").decode()
+    return int(text) if text.isdecimal() else None
+
+
+def fullest_actor(run: RunDirectory, part: Selection) -> tuple[ActorMemory | None, int]:
+    """(that of the selected ranks, and how many actors there are with memory)."""
+    ranks = [part.names(text) for text in run.actors()["ranks"].to_pylist()]
+    most = np.full(len(ranks), -1, np.int64)
+    for rows in run.batches("memory", ("actor", "alive_bytes")):
+        np.maximum.at(most, numbers(rows["actor"]), numbers(rows["alive_bytes"]))
+    most[[not of for of in ranks]] = -1
+    chosen = int(np.argmax(most))
+    if most[chosen] < 0:
+        return None, 0
+    parts: list[tuple[Any, ...]] = []
+    classes: tuple[str, ...] = ()
+    for rows in run.batches("memory", ("actor", "time_ns", "class", "delta_bytes", "alive_bytes")):
+        classes = tuple(rows["class"].dictionary.to_pylist())
+        own = numbers(rows["actor"]) == chosen
+        columns = (numbers(rows[name])[own] for name in ("time_ns", "delta_bytes", "alive_bytes"))
+        parts.append((*columns, coded(rows["class"])[own]))
+    time, delta, alive, code = (np.concatenate(column) for column in zip(*parts, strict=True))
+    return ActorMemory(ranks[chosen], time, delta, alive, code, classes), int((most >= 0).sum())
+
+
+def stacked_levels(time: Any, delta: Any, alive: Any, code: Any, classes: int, makespan: int) -> Any:
+    """In each column of the drawing, what is in use for each class when the most is."""
+    by_class = np.zeros((len(time) + 1, classes), np.int64)
+    by_class[np.arange(1, len(time) + 1), code] = delta
+    by_class = np.cumsum(by_class, axis=0)  # after the n-th change
+    boundaries = np.arange(COLUMNS + 1) * makespan // COLUMNS
+    first = np.searchsorted(time, boundaries[:-1], side="right")
+    last = np.searchsorted(time, boundaries[1:], side="left")
+    at, before = first.copy(), np.append(0, alive)
+    for column in np.flatnonzero(last > first).tolist():
+        fullest = first[column] + int(np.argmax(alive[first[column] : last[column]]))
+        if alive[fullest] > before[first[column]]:
+            at[column] = np.searchsorted(time, time[fullest], side="right")
+    return by_class[at]
+
+
+def _y(size: float, most: int) -> float:
+    return TOP + HEIGHT * (1 - size / most)
+
+
+def _area(upper: Any, lower: Any, most: int) -> str:
+    """The outline of what lies between two levels."""
+    changed = np.flatnonzero((np.diff(upper, prepend=-1) != 0) | (np.diff(lower, prepend=-1) != 0)).tolist()
+    spans = list(zip(changed, [*changed[1:], COLUMNS], strict=True))
+    there = "".join(f"L{LEFT + a} {_y(upper[a], most):.1f}H{LEFT + b}" for a, b in spans)
+    back = "".join(f"L{LEFT + b} {_y(lower[a], most):.1f}H{LEFT + a}" for a, b in reversed(spans))
+    return f"M{there[1:]}{back}Z"
+
+
+def _sizes(most: int) -> list[str]:
+    """Lines at round sizes."""
+    parts = []
+    step = 1 << max(most // GRID - 1, 0).bit_length()
+    for size in range(0, most + 1, step):
+        y = _y(size, most)
+        parts.append(f'<path stroke="#d5d9de" d="M{LEFT} {y:.1f}H{LEFT + PIXELS}"/>')
+        parts.append(label(format_bytes(size), y + 4))
+    return parts
+
+
+def _limit(capacity: int, most: int, *, is_left: bool) -> list[str]:
+    y = _y(capacity, most)
+    line = f'<path stroke="{LIMIT}" stroke-dasharray="6 4" d="M{LEFT} {y:.1f}H{LEFT + PIXELS}"/>'
+    x, anchor = (LEFT + 6, "start") if is_left else (LEFT + PIXELS, "end")
+    return [line, _text(f"capacity: {format_bytes(capacity)}", x, y + 14, LIMIT, anchor)]
+
+
+def _peak(at_ns: int, peak: int, makespan: int, most: int) -> list[str]:
+    x, y = LEFT + PIXELS * at_ns / makespan, _y(peak, most)
+    text = f"peak: {format_bytes(peak)} at {format_ns(at_ns)}"
+    is_left = x + 10 + LETTER * len(text) < LEFT + PIXELS
+    mark = f'<circle cx="{x:.1f}" cy="{y:.1f}" r="4" fill="#fff" stroke="{PEAK}" stroke-width="1.5"/>'
+    return [mark, _text(text, x + 8 if is_left else x - 8, y - 6, PEAK, "start" if is_left else "end")]
+
+
+def _text(text: str, x: float, y: float, colour: str, anchor: str) -> str:
+    """A text that is legible on any colour."""
+    place = f'x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" fill="{colour}"'
+    return f'<text {place} stroke="#fff" stroke-width="3" paint-order="stroke">{escape(text)}</text>'

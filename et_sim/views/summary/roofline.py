@@ -1,0 +1,198 @@
+"""How far kernels are below the roofs of their machine: per operation, operations by byte and by second.
+
+Only kernels count that a model timed which knows their operations and bytes. The roofs are what the timeline
+says of them: a kernel that reaches a share of a peak tells how high it is. The longest kernel tells it best,
+since times are whole nanoseconds.
+
+Not here: the picture (`drawing.roofline`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from et_sim.units import format_bytes, format_ns, plural
+from et_sim.views.run.columns import Words, coded, integers, numbers, words
+from et_sim.views.run.directory import RunDirectory
+from et_sim.views.run.names import stems_of
+from et_sim.views.run.selection import EVERYTHING, Selection
+from et_sim.views.text import fitted, share
+
+FIGURES = ("actor", "name", "start_ns", "end_ns", "bytes", "memory_bound")
+SHARES = ("compute_utilisation", "memory_utilisation", "operational_intensity")
+LABELS = ("peak", "level")  # which the timeline has where the machine has the key `compute`
+PEAK, BANDWIDTH = "peak compute", "memory bandwidth"
+SHOWN = 20
+ENOUGH_NS = 1000  # a kernel that is as long tells a roof to a thousandth
+NO_KERNELS = (
+    "no kernel's operations and bytes are known: only kernels have them that a roofline or another model of "
+    "their arithmetic timed (the key roofline-enabled, or compute), and no replayed or measured ones"
+)
+PREFIXES = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, ""))
+
+
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """Kernels alike, over all ranks."""
+
+    name: str
+    peak: str  # which roof of arithmetic is theirs
+    level: str  # and of memory
+    count: int
+    total_ns: int
+    operations: float
+    bytes: float
+    memory_bound_share: float  # of their time
+    intensity: float  # operations per byte
+    operations_per_second: float
+
+
+@dataclass(frozen=True, slots=True)
+class Roofline:
+    """Kernels, those with the most time first, and the roofs."""
+
+    kernels: tuple[Kernel, ...]
+    peaks: dict[str, float]  # operations per second
+    bandwidths: dict[str, float]  # bytes per second
+
+    def roof(self, one: Kernel) -> float:
+        """What the machine allows at a kernel's intensity."""
+        peak, bandwidth = self.peaks.get(one.peak, np.inf), self.bandwidths.get(one.level, np.inf)
+        return float(min(peak, bandwidth * one.intensity))
+
+    def as_dict(self, top: int | None) -> dict[str, Any]:
+        """For `--json`."""
+        rows = [
+            {**asdict(one), "share_of_roof": one.operations_per_second / self.roof(one)}
+            for one in self.kernels
+        ]
+        return {"peaks": self.peaks, "bandwidths": self.bandwidths, "kernels": rows[:top]}
+
+
+class _Sums:
+    """What is added up, block by block."""
+
+    def __init__(self) -> None:
+        self.of: dict[tuple[str, str, str], list[float]] = {}
+        self.roofs: tuple[dict[str, tuple[float, float]], ...] = ({}, {})
+
+    def tell(self, which: int, label: str, longest_ns: float, rate: float) -> None:
+        """How high a roof is, by a kernel of this length."""
+        known = self.roofs[which].get(label, (0.0, 0.0))
+        self.roofs[which][label] = max(known, (min(longest_ns, ENOUGH_NS), rate))
+
+
+def roofline_of(run: RunDirectory, part: Selection = EVERYTHING) -> Roofline:
+    """Of all kernels that are known well enough; what lies at an edge of the window counts in proportion."""
+    weights, sums, stems = part.weights(run), _Sums(), None
+    for rows in run.batches("timeline", _columns(run)):
+        stems = stems or stems_of(words(rows["name"]), ())  # the same in all blocks
+        _add(rows, stems, weights, part, sums)
+    kernels = [_kernel(key, figures) for key, figures in sums.of.items()]
+    kernels.sort(key=lambda one: (-one.total_ns, one.name, one.peak, one.level))
+    peaks, bandwidths = ({label: rate for label, (_, rate) in sorted(of.items())} for of in sums.roofs)
+    return Roofline(tuple(kernels), peaks, bandwidths)
+
+
+def _columns(run: RunDirectory) -> tuple[str, ...]:
+    known = run.columns("timeline")
+    return (*FIGURES, *SHARES, *(name for name in LABELS if name in known))
+
+
+def _add(rows: Any, stems: Words, weights: Any, part: Selection, sums: _Sums) -> None:
+    start, end = numbers(rows["start_ns"]), integers(rows["end_ns"], missing=-1)
+    if all(rows[name].null_count == len(rows) for name in SHARES):
+        return
+    compute, memory, intensity = (numbers(rows[name]) for name in SHARES)
+    size, actor = numbers(rows["bytes"]), numbers(rows["actor"])
+    is_known = (
+        (intensity > 0) & (compute > 0) & (memory > 0) & (size > 0) & (end > start) & (weights[actor] > 0)
+    )
+    at = np.flatnonzero(is_known & part.touches(start, end))
+    if not len(at):
+        return
+    taken = (end - start)[at].astype(np.float64)
+    first, last = part.clipped(start[at], end[at])
+    within, ranks = (last - first) / taken, weights[actor[at]].astype(np.float64)
+    operations = intensity[at] * size[at]
+    has_labels = all(name in rows.schema.names for name in LABELS)
+    labels = [words(rows[name]) for name in LABELS] if has_labels else []
+    codes = [stems.codes[coded(rows["name"])][at], *(label.codes[at] for label in labels)]
+    keys, of_row = np.unique(np.stack(codes), axis=1, return_inverse=True)
+    of_row = of_row.reshape(-1)
+    bound = np.where(numbers(rows["memory_bound"])[at], last - first, 0)
+    figures = (np.ones(len(at)), last - first, operations * within, size[at] * within, bound)
+    totals = [np.bincount(of_row, ranks * figure, keys.shape[1]) for figure in figures]
+    rates = operations / taken * 1e9 / compute[at], size[at] / taken * 1e9 / memory[at]
+    for number, key in enumerate(keys.T.tolist()):
+        told = [str(label.texts[code]) for label, code in zip(labels, key[1:], strict=True)]
+        said = (told[0], told[1]) if told else (PEAK, BANDWIDTH)
+        old = sums.of.setdefault((str(stems.texts[key[0]]), *said), [0.0] * len(totals))
+        for place, total in enumerate(totals):
+            old[place] += float(total[number])
+        own = np.flatnonzero(of_row == number)
+        for which in (0, 1):
+            lengths = np.minimum(taken[own], ENOUGH_NS)
+            best = own[np.lexsort((rates[which][own], lengths))[-1]]
+            sums.tell(which, said[which], float(taken[best]), float(rates[which][best]))
+
+
+def _kernel(key: tuple[str, str, str], figures: list[float]) -> Kernel:
+    count, total, operations, size, bound = figures
+    return Kernel(
+        *key,
+        count=round(count),
+        total_ns=round(total),
+        operations=operations,
+        bytes=size,
+        memory_bound_share=bound / max(total, 1),
+        intensity=operations / size,
+        operations_per_second=operations / total * 1e9,
+    )
+
+
+def per_second(rate: float) -> str:
+    """Operations per second, in words."""
+    scale, prefix = next((one for one in PREFIXES if rate >= one[0]), PREFIXES[-1])
+    return f"{rate / scale:.3g} {prefix}FLOP/s"
+
+
+def by_byte(intensity: float) -> str:
+    """Operations per byte."""
+    return f"{intensity:,.0f}" if intensity >= 100 else f"{intensity:.3g}"
+
+
+def roofline_lines(run: RunDirectory, part: Selection, width: int) -> list[str]:
+    """A line for each operation, and the roofs."""
+    found = roofline_of(run, part)
+    if not found.kernels:
+        return [NO_KERNELS]
+    shown = part.cut(found.kernels, SHOWN)
+    rows: list[tuple[str, ...]] = [
+        ("kernel", "total", "ops/byte", "achieved", "of roof", "bandwidth", "bound")
+    ]
+    for one in shown:
+        bandwidth = f"{format_bytes(one.bytes / one.total_ns * 1e9)}/s"
+        bound = "memory" if one.memory_bound_share > 0.5 else "compute"
+        roof = share(one.operations_per_second, found.roof(one))
+        cells = (one.name, format_ns(one.total_ns), by_byte(one.intensity))
+        rows.append((*cells, per_second(one.operations_per_second), roof, bandwidth, bound))
+    lines = fitted(rows, "<>>>>><", width, shrink={0: 10}, drop=(5, 6), names=(0,))
+    if len(shown) < len(found.kernels):
+        lines.append(f"… and {plural(len(found.kernels) - len(shown), 'more line')}: --top, or --json")
+    roofs = [f"{label} {per_second(rate)}" for label, rate in found.peaks.items()]
+    roofs += [f"{label} {format_bytes(rate)}/s" for label, rate in found.bandwidths.items()]
+    return [
+        *lines,
+        "",
+        f"roofs: {', '.join(roofs)}",
+        "as the times of kernels tell them; times are summed over ranks",
+    ]
+
+
+def roofline_data(run: RunDirectory, part: Selection = EVERYTHING) -> Any:
+    """For `--json`."""
+    return roofline_of(run, part).as_dict(part.top)

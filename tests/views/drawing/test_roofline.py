@@ -1,0 +1,126 @@
+"""Kernels stand where their operations, bytes and time put them, and roofs are those of the machine."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+from runs_to_show import SYSTEM, pipeline
+
+import et_sim
+from et_sim.cli import main
+from et_sim.timeline import write_run
+from et_sim.views import open_run
+from et_sim.views.drawing.memory import capacity_of, memory_picture
+from et_sim.views.drawing.roofline import roofline_picture
+from et_sim.views.run.selection import selection
+from et_sim.views.summary.memory import memory_peaks
+from et_sim.views.summary.roofline import NO_KERNELS, roofline_data, roofline_of
+
+pytestmark = pytest.mark.usefixtures("warm_engine")
+PEAK, BANDWIDTH = 100e12, 1600e9
+KERNELS = {"matrix": (4e9, 1 << 20), "copy": (1e6, 1 << 24), "both": (3e9, 3 << 24)}  # operations, bytes
+
+
+def _kernels(folder: Path) -> Path:
+    """Two ranks with three kernels, each twice, on a roofline; and with memory that is tracked."""
+    build, after = et_sim.TraceBuilder(), []
+    for name, (operations, size) in (*KERNELS.items(), *KERNELS.items()):
+        tensors = {"inputs": {"weights": 4096}, "outputs": {f"activation.{len(after)}": 1 << 16}}
+        after = [build.compute(name, num_ops=int(operations), tensor_bytes=size, after=after[-1:], **tensors)]
+    build.collective("all_reduce", 1 << 16, after=after)
+    system = SYSTEM | {
+        "roofline-enabled": 1,
+        "peak-perf": PEAK / 1e12,
+        "local-mem-bw": BANDWIDTH / 1e9,
+        "track-local-mem": 1,
+        "local-mem-capacity": "160KiB",
+    }
+    network = {"topology": ["Ring"], "npus_count": [2], "bandwidth": ["50GB/s"], "latency": [500]}
+    result = et_sim.simulate(et_sim.Workload.of([build.build()] * 2), system=system, network=network)
+    write_run(result, folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def kernels(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return _kernels(tmp_path_factory.mktemp("roofline") / "run")
+
+
+def test_operations_bytes_and_time_are_those_of_the_trace(kernels: Path) -> None:
+    found = {one.name: one for one in roofline_of(open_run(kernels)).kernels}
+    assert set(found) == set(KERNELS)
+    for name, (operations, size) in KERNELS.items():
+        one, seconds = found[name], max(operations / PEAK, size / BANDWIDTH)
+        assert one.count == 4
+        assert one.operations == pytest.approx(4 * operations)
+        assert one.bytes == 4 * size
+        assert one.intensity == pytest.approx(operations / size)
+        assert one.total_ns == 4 * int(seconds * 1e9)
+        assert one.operations_per_second == pytest.approx(operations / seconds, rel=1e-3)
+        assert one.memory_bound_share == (name != "matrix") * (size / BANDWIDTH > operations / PEAK)
+
+
+def test_roofs_are_those_of_the_machine(kernels: Path) -> None:
+    data = roofline_data(open_run(kernels))
+    assert [*data["peaks"].values()] == pytest.approx([PEAK], rel=1e-3)
+    assert [*data["bandwidths"].values()] == pytest.approx([BANDWIDTH], rel=1e-3)
+    assert all(one["share_of_roof"] == pytest.approx(1, rel=2e-3) for one in data["kernels"])
+
+
+def test_ranks_and_windows_count_their_part(kernels: Path) -> None:
+    run = open_run(kernels)
+    half = run.summary["makespan_ns"] // 2
+    whole, one = (
+        sum(k.operations for k in roofline_of(run, part).kernels) for part in (selection(), selection("1"))
+    )
+    assert one == pytest.approx(whole / 2)
+    parts = [
+        sum(k.operations for k in roofline_of(run, selection(window=window)).kernels)
+        for window in (f"0:{half}ns", f"{half}ns:")
+    ]
+    assert sum(parts) == pytest.approx(whole)
+
+
+def test_circles_stand_where_their_figures_are(kernels: Path) -> None:
+    drawn, found = roofline_picture(open_run(kernels)), roofline_of(open_run(kernels))
+    places = [(float(x), float(y)) for x, y in re.findall(r'<circle cx="([\d.]+)" cy="([\d.]+)"', drawn)]
+    figures = np.log10([(one.intensity, 1 / one.operations_per_second) for one in found.kernels])
+    for place, figure in zip(np.array(places).T, figures.T, strict=True):
+        np.testing.assert_allclose(
+            np.diff(place) / np.ptp(place), np.diff(figure) / np.ptp(figure), atol=1e-3
+        )
+    assert all(one.name in drawn for one in found.kernels)
+
+
+def test_without_operations_and_bytes_a_sentence_says_why(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = pipeline(tmp_path / "run")
+    assert main(["inspect", str(run), "roofline"]) == 0
+    assert "no kernel's operations and bytes are known" in " ".join(capsys.readouterr().out.split())
+    assert NO_KERNELS.partition(":")[0] in roofline_picture(open_run(run)).replace("&#x27;", "'")
+
+
+def test_memory_is_drawn_up_to_its_peak_and_with_its_capacity(kernels: Path) -> None:
+    run = open_run(kernels)
+    peaks = memory_peaks(run)
+    assert peaks
+    drawn = memory_picture(run)
+    assert capacity_of(run) == 160 << 10
+    [peak] = re.findall(r'<circle cx="[\d.]+" cy="([\d.]+)"', drawn)
+    [limit] = re.findall(r'stroke-dasharray="6 4" d="M\d+ ([\d.]+)', drawn)
+    tops = [
+        float(y)
+        for path in re.findall(r' d="(M[^"]+Z)"', drawn)
+        for y in re.findall(r"[ML]\d+ ([\d.]+)", path)
+    ]
+    bottom = max(tops)
+    assert min(tops) == float(peak)
+    assert (bottom - float(peak)) / (bottom - float(limit)) == pytest.approx(
+        peaks[0].bytes / (160 << 10), abs=0.01
+    )
+    assert "capacity: 160 KiB" in drawn
+    assert "peak: " in drawn
