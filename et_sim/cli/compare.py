@@ -5,13 +5,18 @@ from __future__ import annotations
 import argparse
 import json
 import math
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from et_sim.cli.unread import printing
 from et_sim.errors import UsageError
 
+if TYPE_CHECKING:
+    from et_sim.views.compare.changes import Comparison
+
 ROWS = 10
 SLOWER = 1
+WRITTEN = ("html", "svg", "png")
 
 
 def add_parser(commands: Any) -> None:
@@ -37,6 +42,10 @@ def add_parser(commands: Any) -> None:
     parser.add_argument(
         "--json", action="store_true", help="print data instead of text, with everything in it"
     )
+    parser.add_argument("--html", type=Path, metavar="FILE", help="write the comparison as an HTML page")
+    for form in ("svg", "png"):
+        said = f"draw both timelines on one axis, as {form.upper()}, into a file"
+        parser.add_argument(f"--{form}", type=Path, metavar="FILE", help=said)
     parser.set_defaults(run=run)
 
 
@@ -55,16 +64,40 @@ def run(options: argparse.Namespace) -> int:
     if len(sweeps) == 1:
         remedy = "compare two runs, or two sweeps"
         raise UsageError("only one of the two is a sweep", place=sweeps[0], remedy=remedy)
+    files = [name for name in WRITTEN if getattr(options, name) is not None]
+    if files and options.json:
+        raise UsageError(f"--json prints data, and --{files[0]} writes a file", remedy="give one of them")
+    if sweeps and files:
+        raise UsageError(
+            f"sweeps cannot be compared with --{files[0]}", remedy="compare two of their runs (sweep --keep)"
+        )
     if sweeps:
         return _compare_sweeps(options, threshold)
     found = compare(open_run(options.a), open_run(options.b))
     status = SLOWER if threshold is not None and found.exceeds(threshold) else 0
     with printing(status):
-        if options.json:
+        if files:
+            _write(found, options)
+        elif options.json:
             print(json.dumps(found.as_dict(), indent=2, ensure_ascii=False))
         else:
             print("\n".join(comparison_lines(found, terminal_width(), options.top)))
     return status
+
+
+def _write(found: Comparison, options: argparse.Namespace) -> None:
+    """The page and the pictures that are asked for."""
+    if options.svg is not None or options.png is not None:
+        from et_sim.views.drawing.aligned import aligned_picture
+        from et_sim.views.drawing.pictures import write_picture
+
+        write_picture(aligned_picture(found), options.svg, options.png)
+    if options.html is not None:
+        from et_sim.units import format_bytes
+        from et_sim.views.report.compare_page import write_compare_report
+
+        size = write_compare_report(found, options.html)
+        print(f"{options.html}: {format_bytes(size)}; open it in a browser")
 
 
 def _compare_sweeps(options: argparse.Namespace, threshold: float | None) -> int:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 
-from et_sim.units import parse_ranks
+from et_sim.views.compare.pairs import actor_of_rank
 from et_sim.views.run.columns import integers, numbers
 from et_sim.views.run.directory import RunDirectory
 
@@ -36,7 +37,7 @@ def first_parting(a: RunDirectory, b: RunDirectory) -> Parting | None:
     Nodes that only one run has, or has written, are left out, and so is what never ended in one.
     """
     ends = _Ends(a), _Ends(b)
-    pairs, ranks = np.unique(np.stack([_actor_of_rank(run) for run in (a, b)]), axis=1, return_index=True)
+    pairs, ranks = np.unique(np.stack([actor_of_rank(run) for run in (a, b)]), axis=1, return_index=True)
     best: tuple[int, int, int, int, int, int] | None = None
     for (in_a, in_b), rank in sorted(zip(pairs.T.tolist(), ranks.tolist(), strict=True), key=_rank):
         found = _first(ends[0].of(in_a), ends[1].of(in_b))
@@ -47,6 +48,13 @@ def first_parting(a: RunDirectory, b: RunDirectory) -> Parting | None:
     _, node, a_end, b_end, rank, actor = best
     kind, name = _named(a, actor, node)
     return Parting(rank, node, kind, name, a_end, b_end)
+
+
+def parting_times(a: RunDirectory, b: RunDirectory, actors: Iterable[tuple[int, int]]) -> list[int | None]:
+    """When each of some actors of the first run begins to differ from one of the second; None: never."""
+    ends = _Ends(a), _Ends(b)
+    found = (_first(ends[0].of(in_a), ends[1].of(in_b)) for in_a, in_b in actors)
+    return [None if one is None else one[0] for one in found]
 
 
 def _rank(pair: tuple[Any, int]) -> int:
@@ -81,14 +89,6 @@ def _first(a: tuple[Any, Any], b: tuple[Any, Any]) -> tuple[int, int, int, int] 
     times = np.minimum(a_end[rows], b_end[rows])
     row = rows[int(np.argmin(times))]
     return int(times.min()), int(node[row]), int(a_end[row]), int(b_end[row])
-
-
-def _actor_of_rank(run: RunDirectory) -> Any:
-    of_rank = np.zeros(run.summary["ranks"], np.int64)
-    for actor, ranks in enumerate(run.actors()["ranks"].to_pylist()):
-        for piece in parse_ranks(ranks):
-            of_rank[piece.start : piece.stop : piece.step] = actor
-    return of_rank
 
 
 def _named(run: RunDirectory, actor: int, node: int) -> tuple[str, str]:

@@ -54,13 +54,13 @@ class Layer:
 def picture(run: RunDirectory, part: Selection = EVERYTHING) -> str:
     """The SVG text, of some ranks and a window of time."""
     labels, window = _labels(run, part), part.window_of(run)
-    waiting, moving, kinds = _painted(run, list(labels), window)
+    waiting, moving, kinds = painted(run, list(labels), window)
     is_used = ((waiting.kind >= 0) | (moving.kind >= 0)).any(axis=1)
-    heights = _strip_positions(is_used, len(labels))
+    heights = strip_positions(is_used, len(labels))
     bottom = max(heights.values(), default=TOP) + LANE_HEIGHT
     parts = [*axis(window, bottom), *_actor_labels(list(labels.values()), heights)]
-    parts += _tracks(waiting, heights, kinds, WAITING_HEIGHT)
-    parts += _tracks(moving, heights, kinds, LANE_HEIGHT - 1)
+    parts += strips(waiting, heights, kinds, WAITING_HEIGHT)
+    parts += strips(moving, heights, kinds, LANE_HEIGHT - 1)
     used = [
         kind for code, kind in enumerate(kinds) if any((at.kind == code).any() for at in (waiting, moving))
     ]
@@ -92,9 +92,10 @@ def _remarks(run: RunDirectory, part: Selection, shown: int) -> list[str]:
     return [*found, *([f"the run holds only nodes of {kept}"] if kept else [])]
 
 
-def _painted(run: RunDirectory, actors: list[int], window: Window) -> tuple[Layer, Layer, tuple[str, ...]]:
+def painted(run: RunDirectory, actors: list[int], window: Window) -> tuple[Layer, Layer, tuple[str, ...]]:
     """What waits, and everything else, in columns of a window; and the names of kinds."""
     shape, span = (len(actors) * len(LANES), PIXELS), window[1] - window[0]
+    last = min(window[1], max(run.summary["makespan_ns"], window[0] + 1))  # of what never ends
     filled: list[dict[int, Any]] = [{}, {}]
     boundaries = np.zeros((2, *shape), np.bool_)
     kinds: tuple[str, ...] = (NEVER,)
@@ -103,7 +104,8 @@ def _painted(run: RunDirectory, actors: list[int], window: Window) -> tuple[Laye
         kinds = (*batch["kind"].dictionary.to_pylist(), NEVER, BACKWARD)  # the same in all batches
         if backward is None:
             backward = is_backward((*batch["name"].dictionary.to_pylist(), None))
-        for layer, (track, kind, start, end) in enumerate(_drawn(batch, actors, window, kinds, backward)):
+        drawn = _drawn(batch, actors, window, kinds, backward, last)
+        for layer, (track, kind, start, end) in enumerate(drawn):
             for one in np.flatnonzero(np.bincount(kind)).tolist():
                 this = kind == one
                 more = filling(track[this], start[this], end[this], 1.0, shape, span)
@@ -126,12 +128,12 @@ def _fullest(filled: dict[int, Any], boundaries: Any, shape: tuple[int, int]) ->
 
 
 def _drawn(
-    batch: Any, actors: list[int], window: Window, kinds: tuple[str, ...], backward: Any
+    batch: Any, actors: list[int], window: Window, kinds: tuple[str, ...], backward: Any, last: int
 ) -> list[tuple[Any, ...]]:
     """Track, kind, start and end in the window, of what waits and of all else, of some actors."""
     actor, start = numbers(batch["actor"]), numbers(batch["start_ns"])
     ended = integers(batch["end_ns"], missing=-1)
-    end = np.where(ended < 0, window[1], ended)
+    end = np.where(ended < 0, last, ended)
     rows = np.flatnonzero(np.isin(actor, actors) & (end > start) & (start < window[1]) & (end > window[0]))
     lanes = (*batch["lane"].dictionary.to_pylist(), None)
     lane_codes = [LANES.index(LANE_OF.get(name, "communication")) for name in lanes]
@@ -151,7 +153,7 @@ def _drawn(
     return found
 
 
-def _strip_positions(is_used: Any, actors: int) -> dict[int, int]:
+def strip_positions(is_used: Any, actors: int) -> dict[int, int]:
     """Track -> its y; a resource that no actor uses gets no track."""
     used = is_used.reshape(actors, len(LANES)).any(axis=0)
     positions, y = {}, TOP
@@ -163,7 +165,7 @@ def _strip_positions(is_used: Any, actors: int) -> dict[int, int]:
     return positions
 
 
-def _tracks(layer: Layer, heights: dict[int, int], kinds: tuple[str, ...], height: int) -> list[str]:
+def strips(layer: Layer, heights: dict[int, int], kinds: tuple[str, ...], height: int) -> list[str]:
     """One path per track, kind and density."""
     parts = []
     for track, y in heights.items():

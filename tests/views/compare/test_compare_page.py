@@ -1,0 +1,137 @@
+"""The page and the picture of a comparison say what the files of both runs say."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+from pyarrow import feather
+
+import et_sim
+from et_sim.cli import main
+from et_sim.timeline import write_run
+from et_sim.units import parse_ranks
+from et_sim.views import open_run
+from et_sim.views.compare.changes import compare
+from et_sim.views.compare.pairs import most_different
+from et_sim.views.compare.why import averages, why
+from et_sim.views.drawing.aligned import aligned_picture
+from et_sim.views.drawing.svg import LEFT, PIXELS
+from et_sim.views.report.compare_page import compare_report
+from et_sim.views.summary.parts import PARTS
+
+pytestmark = pytest.mark.usefixtures("warm_engine")
+SYSTEM = {"scheduling-policy": "FIFO", "all-reduce-implementation": ["ring"], "local-mem-bw": 50}
+
+
+def _trace(micros: int) -> et_sim.Trace:
+    build = et_sim.TraceBuilder()
+    for layer in range(3):
+        work = build.compute(f"work {layer}", micros=micros)
+        build.collective("all_reduce", 1 << 18, name="sum <b>", after=[work])
+    return build.build()
+
+
+def _run(folder: Path, ranks: int, bandwidth: int, **options: Any) -> Path:
+    network = {
+        "topology": ["Ring"],
+        "npus_count": [ranks],
+        "bandwidth": [f"{bandwidth}GB/s"],
+        "latency": [500],
+    }
+    traces = [_trace(10 + 7 * (rank == 1)) for rank in range(ranks)]
+    workload = et_sim.Workload.of(traces)
+    write_run(et_sim.simulate(workload, system=SYSTEM, network=network, **options), folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    folder = tmp_path_factory.mktemp("compare-page")
+    return {
+        "slow": _run(folder / "slow", 4, 25),
+        "fast": _run(folder / "fast", 4, 50, fold=False),
+        "wide": _run(folder / "wide", 6, 50),
+    }
+
+
+def _actors(path: Path) -> dict[int, int]:
+    rows = feather.read_table(path / "actors.arrow").to_pylist()
+    return {rank: row["actor"] for row in rows for span in parse_ranks(row["ranks"]) for rank in span}
+
+
+def _ends(path: Path, actor: int) -> dict[int, int]:
+    rows = feather.read_table(path / "timeline.arrow").to_pylist()
+    return {row["node"]: row["end_ns"] for row in rows if row["actor"] == actor}
+
+
+def test_marks_stand_where_ranks_begin_to_differ_and_lines_where_runs_end(runs: dict[str, Path]) -> None:
+    found = compare(open_run(runs["slow"]), open_run(runs["fast"]))
+    drawn = ElementTree.fromstring(aligned_picture(found))
+    paths = [one for one in drawn.iter() if one.tag.endswith("path")]
+    marks = [float(one.attrib["d"][1:].split()[0]) for one in paths if one.get("class") == "parting"]
+    whole, expected = max(found.makespans_ns), []
+    of_rank = _actors(runs["slow"]), _actors(runs["fast"])
+    seen = dict.fromkeys((of_rank[0][rank], of_rank[1][rank]) for rank in range(4))
+    for in_a, in_b in seen:
+        a, b = _ends(runs["slow"], in_a), _ends(runs["fast"], in_b)
+        first = min(min(a[node], b[node]) for node in a if a[node] != b[node])
+        expected.append(round(LEFT + PIXELS * first / whole, 1))
+    assert marks == expected
+    dashed = [float(one.attrib["d"][1:].split()[0]) for one in paths if one.get("stroke-dasharray")]
+    assert dashed == [round(LEFT + PIXELS * end / whole, 1) for end in found.makespans_ns]
+
+
+@pytest.mark.parametrize("other", ["fast", "wide", "slow"])
+def test_rows_of_ranks_are_those_that_both_runs_have(runs: dict[str, Path], other: str) -> None:
+    pairs, count = most_different(open_run(runs["slow"]), open_run(runs[other]), 99)
+    of_rank = _actors(runs["slow"]), _actors(runs[other])
+    expected: dict[tuple[int, int], list[int]] = {}
+    for rank in range(4):
+        expected.setdefault((of_rank[0][rank], of_rank[1][rank]), []).append(rank)
+    named = {pair.actors: [r for span in parse_ranks(pair.ranks) for r in span] for pair in pairs}
+    assert named == expected
+    assert count == len(expected)
+
+
+def test_the_page_says_why_and_shows_every_part(runs: dict[str, Path]) -> None:
+    found = compare(open_run(runs["slow"]), open_run(runs["fast"]))
+    for run in (found.a, found.b):
+        assert sum(averages(run).values()) == pytest.approx(run.summary["makespan_ns"], abs=len(PARTS))
+    page = compare_report(found)
+    assert "B takes " in why(found)
+    assert "less of exposed communication" in why(found)
+    assert "<b>" not in re.sub(r"<b>[0-9][^<]*</b>", "", page)  # names are escaped
+    for name in ("headline", "timeline", "ranks", "operations", "groups", "inputs"):
+        assert f'<section id="{name}"' in page
+    assert page.count("<tbody>") == page.count("</tbody>")
+    assert compare_report(found) == page
+
+
+def test_of_runs_with_other_ranks_the_page_shows_what_can_be_compared(runs: dict[str, Path]) -> None:
+    page = compare_report(compare(open_run(runs["slow"]), open_run(runs["wide"])))
+    assert "A has 4 ranks, B 6 ranks: shown are ranks that both have" in page
+    assert "Ranks are not compared one by one: the runs have 4 and 6 of them" in page
+    assert 'class="parting"' not in page
+    assert "all_reduce" in page
+
+
+def test_a_run_and_itself_take_as_long(runs: dict[str, Path]) -> None:
+    found = compare(open_run(runs["slow"]), open_run(runs["slow"]))
+    assert why(found) == "every operation, group and rank took as long in both"
+    assert 'class="parting"' not in aligned_picture(found)
+
+
+def test_files_do_not_change_the_exit_status(
+    runs: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page, picture = tmp_path / "change.html", tmp_path / "change.svg"
+    slower = ["compare", str(runs["fast"]), str(runs["slow"]), "--threshold", "1%"]
+    assert main([*slower, "--html", str(page), "--svg", str(picture)]) == 1
+    assert "open it in a browser" in capsys.readouterr().out
+    assert ElementTree.fromstring(picture.read_text()).tag.endswith("svg")
+    assert "<!DOCTYPE html>" in page.read_text()
+    assert main([*slower, "--html", str(page), "--json"]) == 2
