@@ -10,6 +10,7 @@ from et_sim.tables.of_ranks import ACTORS, GROUPS, JOBS, MEMORY, TIMELINE
 from et_sim.tables.of_serving import ITERATIONS, REQUESTS
 
 MANIFEST, SUMMARY, STALL = "run.json", "summary.json", "stall.json"
+KEPT = "path.kept"  # what views found in a long path.arrow: not part of a run, but gone with it
 # Goes up whenever a column is renamed, removed or changes its meaning: only this version is read.
 VERSION = 5
 
@@ -63,5 +64,5 @@ def needed_files() -> tuple[str, ...]:
 
 
 def all_files() -> tuple[str, ...]:
-    """The files that a run, or a serving, may hold."""
-    return (MANIFEST, SUMMARY, STALL, *(table.file for table in (*all_tables(), *SERVING_TABLES)))
+    """The files that the directory of a run, or a serving, may hold."""
+    return (MANIFEST, SUMMARY, STALL, KEPT, *(table.file for table in (*all_tables(), *SERVING_TABLES)))

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from et_sim.views.critical.events import RecordedEvents
-from et_sim.views.critical.kernels import connect, count_needed, in_order, put_in_rows
+from et_sim.views.critical.kernels import connect, count_needed, in_order, latest_ends, put_in_rows
 from et_sim.views.critical.kinds import KINDS, SETS_DURATIONS, is_kind, narrow
 from et_sim.views.run.columns import Words
 
@@ -59,6 +59,13 @@ class Condensed:
 
     def __len__(self) -> int:
         return len(self.critical)
+
+    def slack_ns(self, makespan_ns: int) -> Any:
+        """How much later each node could end without making the run any longer."""
+        latest = np.full(len(self), np.iinfo(np.int64).max // 2)
+        latest[self.ends] = makespan_ns
+        latest_ends(self.critical, self.other, self.spent_ns, latest)
+        return latest[self.ends] - self.ended_ns
 
 
 @dataclass(slots=True, eq=False)

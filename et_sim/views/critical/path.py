@@ -96,6 +96,11 @@ class CriticalPath:
         """What the chain adds up to."""
         return self.record.makespan_ns
 
+    @property
+    def is_foretold(self) -> bool:
+        """Whether what would change it can be read off it."""
+        return self.record.is_complete and self.record.is_exact
+
     @cached_property
     def cause(self) -> Any:
         """Of every event of the chain, its cause but for queueing, as an index into CAUSES."""
@@ -178,27 +183,27 @@ class CriticalPath:
 
     def by_single_link(self) -> list[dict[str, Any]]:
         """Of the link model, serialisation and waiting per link, the one with the most first."""
-        resource, names = self.chain.resource, self.record.link_names
+        record, resource = self.record, self.chain.resource
         at = np.flatnonzero(self.is_kind("serialisation") & (resource != NONE))
         places, of = np.unique(resource[at], return_inverse=True)
         spent, queued = np.zeros((2, len(places)), np.int64)
         np.add.at(spent, of.reshape(-1), self.spent_ns[at])
         np.add.at(queued, of.reshape(-1), self.queued_ns[at])
         found = [
-            {"link": names[place], "serialisation": took - waited, "queueing": waited}
+            {"link": record.link_names[place], "serialisation": took - waited, "queueing": waited}
             for place, took, waited in zip(places.tolist(), spent.tolist(), queued.tolist(), strict=True)
         ]
         return sorted(found, key=lambda one: (-one["serialisation"] - one["queueing"], one["link"]))
 
     def by_message(self) -> list[dict[str, Any]]:
         """Where messages share links: each message of the chain, the link that held it up, and its time."""
-        found, names = self.chain, self.record.link_names
-        if self.record.is_exact:
+        record, found = self.record, self.chain
+        if record.is_exact:
             return []
         at = np.flatnonzero(self.is_kind("serialisation") & (found.resource != NONE))
         return [
             {
-                "link": names[int(found.resource[row])],
+                "link": record.link_names[int(found.resource[row])],
                 "start_ns": int(found.start_ns[row]),
                 "end_ns": int(found.end_ns[row]),
             }

@@ -19,11 +19,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from enum import StrEnum
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from et_sim.views.critical.condensed import Durations
+from et_sim.views.critical.condensed import Condensed, Durations
 from et_sim.views.critical.kernels import ALIKE_NS, times_and_slopes
 from et_sim.views.critical.kinds import NONE
 from et_sim.views.critical.path import CAUSES, CriticalPath
@@ -119,17 +120,23 @@ class Sensitivities:
     """All parameters of a run that completed."""
 
     def __init__(self, path: CriticalPath) -> None:
-        self.path, self._events = path, path.record.condensed
-        self._spent = self._events.durations.spent_ns.astype(np.float64)
-        self._time, self._slope = np.zeros((2, len(self._events)))
+        self.path = path
 
     def all(self) -> list[Sensitivity]:
         """Those that set anything, the one with the most effect first."""
+        record = self.path.record
+        if record.sensitivities is not None:
+            return [_from_dict(one) for one in record.sensitivities]
         found = [self.of(parameter) for parameter in parameters(self.path)]
-        return sorted(found, key=lambda one: one.better.one_percent_ns)
+        found.sort(key=lambda one: one.better.one_percent_ns)
+        record.keep([asdict(one) for one in found])
+        return found
 
     def best(self) -> Sensitivity | None:
         """The one with the most effect, if any has: several times faster than all."""
+        if self.path.record.sensitivities is not None:
+            first = next(iter(self.all()), None)
+            return first if first and first.better.one_percent_ns < 0 else None
         every = [(self._one_percent_ns(one, -1.0)[2], one) for one in parameters(self.path)]
         change, parameter = min(every, key=lambda one: one[0], default=(0.0, None))
         return self.of(parameter) if parameter is not None and change < 0 else None
@@ -139,6 +146,18 @@ class Sensitivities:
         return Sensitivity(
             parameter.name, parameter.is_rate, self._side(parameter, -1.0), self._side(parameter, 1.0)
         )
+
+    @cached_property
+    def _events(self) -> Condensed:
+        return self.path.record.condensed
+
+    @cached_property
+    def _spent(self) -> Any:
+        return self._events.durations.spent_ns.astype(np.float64)
+
+    @cached_property
+    def _times_and_slopes(self) -> Any:
+        return np.zeros((2, len(self._events)))
 
     def evaluate(
         self, parameter: Parameter, factor: float, towards: float, *, off: float = 0.0
@@ -153,11 +172,10 @@ class Sensitivities:
         least = ALIKE_NS if towards < 0 else -ALIKE_NS
         rates[rows] = np.where(stretched > fixed + least, parameter.scaled, 0.0)
         parts = events.first_part, events.part, events.counts
-        times_and_slopes(
-            events.critical, events.other, *parts, takes, rates, towards, self._time, self._slope
-        )
-        times = self._time[events.ends]
-        slopes = self._slope[events.ends[times > times.max() - ALIKE_NS]]
+        time, slope = self._times_and_slopes
+        times_and_slopes(events.critical, events.other, *parts, takes, rates, towards, time, slope)
+        times = time[events.ends]
+        slopes = slope[events.ends[times > times.max() - ALIKE_NS]]
         return float(times.max()), float(slopes.max() if towards > 0 else slopes.min())
 
     def _one_percent_ns(self, parameter: Parameter, towards: float) -> tuple[float, float, float]:
@@ -191,6 +209,11 @@ class Sensitivities:
         most = max(factor, 1.0)
         low, middle, high = (self.evaluate(parameter, factor, 1.0, off=off)[0] for off in (-most, 0.0, most))
         return 1 + max(high - middle, middle - low)
+
+
+def _from_dict(plain: Mapping[str, Any]) -> Sensitivity:
+    sides = {name: Side(**plain[name]) for name in ("better", "worse")}
+    return Sensitivity(**{**plain, **sides})
 
 
 def parameters(path: CriticalPath) -> Iterator[Parameter]:

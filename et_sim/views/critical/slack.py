@@ -11,8 +11,6 @@ from typing import Any
 
 import numpy as np
 
-from et_sim.views.critical.kernels import latest_ends
-from et_sim.views.critical.kinds import NONE
 from et_sim.views.critical.path import operation_of
 from et_sim.views.critical.record import PathRecord
 
@@ -32,12 +30,7 @@ class OperationSlack:
 
 def slack_of_nodes(record: PathRecord) -> tuple[Any, Any]:
     """(rows of `record.nodes`, their slack in ns), in the order in which the nodes complete."""
-    events = record.condensed
-    latest = np.full(len(events), np.iinfo(np.int64).max // 2)
-    latest[events.ends] = record.makespan_ns
-    latest_ends(events.critical, events.other, events.spent_ns, latest)
-    known = events.ended != NONE
-    return events.ended[known], (latest[events.ends] - events.ended_ns)[known]
+    return record.slack
 
 
 def slack_of_operations(record: PathRecord) -> list[OperationSlack]:

@@ -46,6 +46,8 @@ def critical_path_text(path: Any, top: int | None = None, width: int | None = No
         ("Links on the path", _links(found, most, width)),
         ("Messages on the path, and the link that set the rate of each last", _messages(found, most, width)),
     ]
+    if not found.is_foretold:
+        found.record.keep(None)
     if not found.record.is_complete:
         tables.append((NOT_COMPLETE, []))
     elif not found.record.is_exact:
@@ -65,7 +67,9 @@ def critical_path_data(path: Any, top: int | None = None) -> dict[str, Any]:
     """The same for `--json`, and more of it."""
     run = open_run(path)
     found, ranks = CriticalPath(PathRecord(run)), run.actors()["ranks"].to_pylist()
-    foretold = found.record.is_complete and found.record.is_exact
+    foretold = found.is_foretold
+    if not foretold:
+        found.record.keep(None)
     return {
         "makespan_ns": found.makespan_ns,
         "events": len(found),

@@ -20,6 +20,7 @@ _WORD = re.compile(r"\S+")
 _NUMBER = re.compile(r"(?<![0-9A-Za-z])[0-9]{1,18}(?![0-9A-Za-z])")
 _IDENTIFIER = re.compile(r"[A-Za-z][0-9]|[0-9][A-Za-z]|[<>&*]|::")
 MANY = 32  # values: numbers of things, even with gaps
+Spans = tuple[tuple[int, int], ...]
 Skeleton = tuple[str, ...]  # what stands between the numbers
 
 
@@ -36,7 +37,8 @@ def stems_of(names: Words, beside: Iterable[str | None] = ()) -> Words:
 
 def stems(names: Sequence[str], beside: Sequence[str] = ()) -> list[str]:
     """The stem of every name."""
-    taken_apart = {name: _taken_apart(name) for name in (*names, *beside)}
+    spans: dict[str, Spans] = {}  # of the words of names, which are few
+    taken_apart = {name: _taken_apart(name, spans) for name in (*names, *beside)}
     values: dict[Skeleton, list[set[int]]] = {}
     for skeleton, numbers in taken_apart.values():
         sets = values.setdefault(skeleton, [set() for _ in numbers])
@@ -46,17 +48,23 @@ def stems(names: Sequence[str], beside: Sequence[str] = ()) -> list[str]:
     return [_stem(*taken_apart[name], counts) for name in names]
 
 
-def _taken_apart(name: str) -> tuple[Skeleton, tuple[str, ...]]:
+def _taken_apart(name: str, spans: dict[str, Spans]) -> tuple[Skeleton, tuple[str, ...]]:
     """What stands between the numbers that may be counters, and these."""
-    found = [
-        (word.start() + number.start(), word.start() + number.end())
-        for word in _WORD.finditer(name)
-        if not _IDENTIFIER.search(word[0])
-        for number in _NUMBER.finditer(word[0])
-    ]
+    found = []
+    for word in _WORD.finditer(name):
+        if (own := spans.get(word[0])) is None:
+            own = spans[word[0]] = _numbers(word[0])
+        found += [(word.start() + first, word.start() + end) for first, end in own]
     ends = [0, *(place for span in found for place in span), len(name)]
     pieces = [name[first:end] for first, end in pairwise(ends)]
     return tuple(pieces[::2]), tuple(pieces[1::2])
+
+
+def _numbers(word: str) -> Spans:
+    """Where in a word there are numbers that may be counters."""
+    if _IDENTIFIER.search(word):
+        return ()
+    return tuple(number.span() for number in _NUMBER.finditer(word))
 
 
 def _is_counter(values: set[int]) -> bool:

@@ -1,0 +1,52 @@
+"""What looking at the critical path of a long record costs, the first time and again.
+
+    python benchmarks/critical.py RUN
+
+CPU time and memory of `et-sim inspect RUN critical-path`, each in a process of its own: with nothing kept,
+and with what the first call kept; and of the page. How runs are made that are long is in the README.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+from et_sim.tables.registry import KEPT
+from et_sim.views import open_run
+
+CALL = """
+import resource, sys, time
+from et_sim.cli import main
+main(sys.argv[1:])
+used = resource.getrusage(resource.RUSAGE_SELF)
+print(time.process_time(), used.ru_maxrss >> 10, file=sys.stderr)
+"""
+
+
+def cost(*arguments: str) -> str:
+    """CPU time and peak memory of a call of et-sim."""
+    command = [sys.executable, "-c", CALL, *arguments]
+    said = subprocess.run(command, check=True, capture_output=True, text=True).stderr
+    seconds, peak = said.splitlines()[-1].split()
+    return f"{float(seconds):>6.2f} s {peak:>5} MiB"
+
+
+def main() -> None:
+    """Print one line a call."""
+    run = Path(sys.argv[1])
+    events = sum(len(rows) for rows in open_run(run).batches("path", ("kind",)))
+    print(f"{events:,} causal events")
+    (run / KEPT).unlink(missing_ok=True)
+    view = ("inspect", str(run), "critical-path")
+    print("first      ", cost(*view))
+    print("again      ", cost(*view))
+    print("as JSON    ", cost(*view, "--json"))
+    page = ("report", str(run), "--html", str(run.with_suffix(".html")))
+    print("page, again", cost(*page))
+    (run / KEPT).unlink(missing_ok=True)
+    print("page, first", cost(*page))
+
+
+if __name__ == "__main__":
+    main()

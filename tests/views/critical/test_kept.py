@@ -1,0 +1,124 @@
+"""What was found in a long record is kept for the next call, and believed only if it is of this very run."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import et_sim
+from et_sim.timeline import write_run
+from et_sim.views import open_run
+from et_sim.views.critical import kept
+from et_sim.views.critical.events import RecordedEvents
+from et_sim.views.critical.path import CriticalPath
+from et_sim.views.critical.record import PathRecord
+from et_sim.views.critical.sensitivity import Sensitivities
+from et_sim.views.critical.text import critical_path_data, critical_path_text
+
+pytestmark = pytest.mark.usefixtures("warm_engine")
+
+SYSTEM = {"scheduling-policy": "FIFO", "all-reduce-implementation": ["ring"], "local-mem-bw": 50}
+NETWORK = {"topology": ["Ring"], "npus_count": [2], "bandwidth": [50], "latency": [500]}
+
+
+@pytest.fixture(autouse=True)
+def _every_record_is_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kept, "LONG_BYTES", 0)
+
+
+def _simulate(folder: Path, micros: int = 30, **more: Any) -> Path:
+    builders = [et_sim.TraceBuilder() for _ in range(2)]
+    for number, build in enumerate(builders):
+        work = build.compute("work", micros=micros + 7 * number)
+        build.collective("all_reduce", 1 << 16, after=[work])
+    workload = et_sim.Workload.of([build.build() for build in builders])
+    result = et_sim.simulate(workload, system=SYSTEM, network=NETWORK, detail="path", **more)
+    write_run(result, folder / "run")
+    return folder / "run"
+
+
+def _answers(run: Path) -> tuple[str, dict[str, Any]]:
+    return critical_path_text(run, width=100), critical_path_data(run)
+
+
+@pytest.mark.parametrize("model", ["analytical", "flow"])
+def test_the_next_call_says_the_same_without_reading_the_record(
+    model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = _simulate(tmp_path, model=model)
+    first = _answers(run)
+    monkeypatch.delattr(RecordedEvents, "blocks")
+    assert _answers(run) == first
+    if model == "analytical":
+        found = Sensitivities(CriticalPath(PathRecord(open_run(run))))
+        assert found.best() == found.all()[0]
+
+
+def test_what_is_kept_has_the_same_bytes_every_time(tmp_path: Path) -> None:
+    run = _simulate(tmp_path)
+    _answers(run)
+    content = (run / "path.kept").read_bytes()
+    (run / "path.kept").unlink()
+    critical_path_data(run)
+    assert (run / "path.kept").read_bytes() == content
+    assert sorted(path.suffix for path in run.iterdir() if path.name.startswith(("path", "."))) == [
+        ".arrow",
+        ".kept",
+    ]
+
+
+@pytest.mark.parametrize("at", [0, 20, 200, 400, -40, -1])
+def test_what_is_damaged_is_found_anew(at: int, tmp_path: Path) -> None:
+    run = _simulate(tmp_path)
+    first = _answers(run)
+    content = bytearray((run / "path.kept").read_bytes())
+    sound = bytes(content)
+    content[at] ^= 16
+    (run / "path.kept").write_bytes(content)
+    assert _answers(run) == first
+    assert (run / "path.kept").read_bytes() == sound
+    (run / "path.kept").write_bytes(sound[: len(sound) // 2])
+    assert _answers(run) == first
+
+
+def test_what_was_found_in_another_run_is_not_believed(tmp_path: Path) -> None:
+    for name, micros in (("one", 30), ("other", 40)):
+        _answers(_simulate(tmp_path / name, micros))
+    expected = _answers(tmp_path / "other" / "run")
+    (tmp_path / "one" / "run" / "path.kept").replace(tmp_path / "other" / "run" / "path.kept")
+    assert _answers(tmp_path / "other" / "run") == expected
+
+
+def test_a_run_is_written_over_together_with_what_was_kept(tmp_path: Path) -> None:
+    _answers(_simulate(tmp_path))
+    assert not (_simulate(tmp_path, 40) / "path.kept").exists()
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_nothing_is_kept_where_nothing_can_be_written(tmp_path: Path) -> None:
+    run = _simulate(tmp_path)
+    run.chmod(0o500)
+    try:
+        _answers(run)
+        assert not (run / "path.kept").exists()
+    finally:
+        run.chmod(0o700)
+
+
+def test_a_file_that_cannot_be_made_is_no_fault(tmp_path: Path) -> None:
+    run = _simulate(tmp_path)
+    first = _answers(run)
+    (run / "path.kept").unlink()
+    (run / "path.kept").mkdir()
+    assert _answers(run) == first
+    (run / "path.kept").rmdir()
+
+
+def test_a_short_record_is_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.undo()
+    run = _simulate(tmp_path)
+    _answers(run)
+    assert not (run / "path.kept").exists()
