@@ -386,6 +386,16 @@ def test_a_narrow_screen_is_not_wider_than_it_is(browser: Any, files: dict[str, 
     opened.close()
 
 
+@pytest.mark.parametrize("name", ["demo", "stages"])
+def test_a_window_of_700_pixels_shows_whole_tables(browser: Any, files: dict[str, Path], name: str) -> None:
+    opened = Opened(browser, files[name], viewport={"width": 700, "height": 900})
+    script = """() => [...document.querySelectorAll("#operations .scroll, #ranks .scroll, #groups .scroll")]
+      .map((one) => one.scrollWidth - one.clientWidth)"""
+    found = opened.page.evaluate(script)
+    assert found == [0] * len(found)
+    opened.close()
+
+
 def test_on_paper_the_still_picture_takes_the_place_of_the_other(demo: Opened) -> None:
     demo.page.emulate_media(media="print")
     assert demo.page.locator("#view").is_hidden()
@@ -422,3 +432,15 @@ def test_every_part_has_a_name_and_the_keyboard_reaches_every_control(demo: Open
         "all reduce",
         "lanes",
     } <= reached
+
+
+def test_on_paper_names_that_are_cut_elsewhere_stand_in_full(browser: Any, files: dict[str, Path]) -> None:
+    opened = Opened(browser, files["stages"])
+    script = """() => [...document.querySelectorAll("abbr")].map((one) =>
+      [one.title, getComputedStyle(one, "::after").content])"""
+    titles = opened.page.evaluate(script)
+    assert titles
+    assert all(content == "none" for _, content in titles)
+    opened.page.emulate_media(media="print")
+    assert all(content == f'"{title}"' for title, content in opened.page.evaluate(script))
+    opened.close()
