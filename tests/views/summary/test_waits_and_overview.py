@@ -1,0 +1,68 @@
+"""Who groups wait for is what their nodes say one by one; the parts of a rank's time leave no blank."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from runs_to_show import SYSTEM, pipeline, side_by_side
+
+import et_sim
+from et_sim.api import execute
+from et_sim.run_options import RunOptions
+from et_sim.timeline import write_run
+from et_sim.views import open_run
+from et_sim.views.report.times import NAMES, parts_of
+from et_sim.views.summary.waits import waits_of
+
+pytestmark = pytest.mark.usefixtures("warm_engine")
+COLUMNS = ("actor", "group", "waiting_ns", "waits_for")
+
+
+@pytest.mark.parametrize("fold", [True, False])
+def test_groups_wait_for_those_that_their_nodes_wait_for(fold: bool, tmp_path: Path) -> None:
+    run = open_run(pipeline(tmp_path / "run", fold=fold))
+    ranks, count = run.actors()["ranks"].to_pylist(), run.rank_counts()
+    whom: dict[str, Counter[int]] = {}
+    for batch in run.batches("timeline", COLUMNS):
+        for row in batch.to_pylist():
+            if row["waiting_ns"] and row["waits_for"] is not None:
+                found = whom.setdefault(row["group"] or "sends and receives", Counter())
+                found[row["waits_for"]] += int(count[row["actor"]]) * row["waiting_ns"]
+    groups = {one.name: one for one in waits_of(run).groups}
+    assert whom
+    for name, one in groups.items():
+        expected = whom.get(name, Counter())
+        assert one.waiting_ns == one.nodes_waiting_ns == expected.total()
+        most = max(expected.values(), default=0)
+        assert one.waits_for_ns == most
+        first = next((actor for actor in sorted(expected) if expected[actor] == most), None)
+        assert one.waits_for == (None if first is None else ranks[first])
+
+
+def _stalled(folder: Path) -> Path:
+    first, second = et_sim.TraceBuilder(), et_sim.TraceBuilder()
+    first.compute("work", nanos=1000)
+    second.compute("work", nanos=400)
+    second.receive(0, 64, tag=7)
+    network = {"topology": ["Ring"], "npus_count": [2], "bandwidth": [50], "latency": [500]}
+    result = execute(
+        et_sim.Workload.of([first.build(), second.build()]), RunOptions(system=SYSTEM, network=network)
+    )
+    assert not result.is_complete
+    write_run(result, folder)
+    return folder
+
+
+@pytest.mark.parametrize("make", [pipeline, side_by_side, _stalled])
+def test_the_bars_of_the_overview_add_up_to_the_makespan(
+    make: Callable[[Path], Path], tmp_path: Path
+) -> None:
+    run = open_run(make(tmp_path / "run"))
+    for entry in run.summary["per_rank"]:
+        parts = parts_of(entry)
+        assert set(parts) == {key for key, _ in NAMES}
+        assert min(parts.values()) >= 0
+        assert sum(parts.values()) == run.summary["makespan_ns"]
