@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from et_sim.engine.outcome import Outcome
+from et_sim.plan.tables import NO_AXIS
 from et_sim.tables.of_collectives import PHASES_OF_LAYERS
 from et_sim.timeline.content import Content, Texts
 from et_sim.timeline.layers import LayerOfNode
@@ -21,6 +22,9 @@ from et_sim.timeline.rows import COLLECTIVE_NAMES
 from et_sim.timeline.spool import Phases
 from et_sim.trace.workload import Workload
 
+NONE = -1
+SYSTEM = 0  # the group of all ranks
+
 
 class PhaseSource:
     """Makes the columns of phases.arrow."""
@@ -29,6 +33,7 @@ class PhaseSource:
         self, phases: Phases, outcome: Outcome, workload: Workload, layer_of: LayerOfNode | None = None
     ) -> None:
         self._phases, self._plan, self._workload, self._layer_of = phases, outcome.plan, workload, layer_of
+        self._of_groups: dict[int, int] = {}
 
     def blocks(self, output_filter: OutputFilter) -> Iterator[dict[str, Any]]:
         """Columns of all phases that are kept, block by block."""
@@ -41,7 +46,7 @@ class PhaseSource:
             columns = {name: log[name] for name in ("actor", "chunk", "phase", "messages")}
             columns |= {
                 "node": self._node_ids[first + log["node"]],
-                "dimension": rows["dimension"],
+                "dimension": self._dimensions(rows, log["actor"], first + log["node"]),
                 "operation": Texts(rows["operation"].astype(np.int8), COLLECTIVE_NAMES),
                 "bytes": rows["bytes"],
                 "queued_ns": log["queued_ns"],
@@ -53,6 +58,42 @@ class PhaseSource:
                 columns["layer"] = self._layer_of.layer[log["node"]]
                 columns["layer_phase"] = Texts(self._layer_of.phase[log["node"]], PHASES_OF_LAYERS)
             yield columns
+
+    def _dimensions(self, rows: Any, actor: Any, node: Any) -> Any:
+        """The dimension that phases cross; of those that cross several, the one whose queues they use."""
+        plan = self._plan
+        found = rows["dimension"].copy()
+        system = np.flatnonzero(rows["axis"] == plan.dimensions)
+        if len(system) and self._real_dimension != NONE:
+            found[system] = self._real_dimension
+        own = np.flatnonzero(rows["axis"] == NO_AXIS)
+        if len(own):
+            member = plan.actors["first_member"][actor[own]] + plan.nodes["member"][node[own]]
+            groups, of_row = np.unique(plan.members["group"][plan.actor_members[member]], return_inverse=True)
+            crossed = np.array([self._of_group(group) for group in groups.tolist()])[of_row.reshape(-1)]
+            found[own] = np.where(crossed == NONE, found[own], crossed)
+        return found
+
+    @cached_property
+    def _real_dimension(self) -> int:
+        """The only dimension that has several NPUs, if there is one."""
+        [real] = np.nonzero(self._plan.axes["members"][: self._plan.dimensions] > 1)
+        return int(real[0]) if len(real) == 1 else NONE
+
+    def _of_group(self, group: int) -> int:
+        """The only dimension in which the members of a group differ, if there is one."""
+        if group == SYSTEM:
+            return self._real_dimension
+        if group not in self._of_groups:
+            first, count = (int(self._plan.groups[name][group]) for name in ("members_first", "members"))
+            self._of_groups[group] = self._crossed(self._plan.group_ranks[first : first + count])
+        return self._of_groups[group]
+
+    def _crossed(self, ranks: Any) -> int:
+        axes = self._plan.axes[: self._plan.dimensions]
+        places = ranks[:, None] // axes["stride"] % axes["members"]
+        [differ] = np.nonzero((places != places[:1]).any(axis=0))
+        return int(differ[0]) if len(differ) == 1 else NONE
 
     @cached_property
     def _node_ids(self) -> Any:

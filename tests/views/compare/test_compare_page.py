@@ -135,3 +135,41 @@ def test_files_do_not_change_the_exit_status(
     assert ElementTree.fromstring(picture.read_text()).tag.endswith("svg")
     assert "<!DOCTYPE html>" in page.read_text()
     assert main([*slower, "--html", str(page), "--json"]) == 2
+
+
+def _tensor_and_data(folder: Path, bandwidth: int, **options: Any) -> Path:
+    """Two ranks share a tensor along dimension 0, four the data along dimension 1."""
+    traces = []
+    for rank in range(8):
+        build = et_sim.TraceBuilder()
+        build.collective("all_reduce", 1 << 20, group=f"tensor {rank // 2}")
+        build.collective("all_reduce", 1 << 20, group=f"data {rank % 2}")
+        build.collective("all_reduce", 1 << 20)
+        traces.append(build.build())
+    groups = {f"tensor {pair}": [2 * pair, 2 * pair + 1] for pair in range(4)}
+    groups |= {f"data {first}": list(range(first, 8, 2)) for first in range(2)}
+    network = {
+        "topology": ["Ring", "Ring"],
+        "npus_count": [2, 4],
+        "bandwidth": ["50GB/s", f"{bandwidth}GB/s"],
+        "latency": [500, 500],
+    }
+    system = SYSTEM | {"all-reduce-implementation": ["ring", "ring"]}
+    machine: dict[str, Any] = {"system": system, "network": network, "groups": groups}
+    write_run(et_sim.simulate(et_sim.Workload.of(traces), detail="phases", **machine, **options), folder)
+    return folder
+
+
+@pytest.mark.parametrize("fold", [True, False])
+def test_a_faster_dimension_is_the_one_whose_phases_take_less(tmp_path: Path, fold: bool) -> None:
+    runs = [_tensor_and_data(tmp_path / str(rate), rate, fold=fold) for rate in (25, 50)]
+    found = compare(*map(open_run, runs))
+    assert found.dimensions is not None
+    changes = {one.name: one.difference_ns for one in found.dimensions}
+    assert changes[("0",)] == 0
+    assert changes[("1",)] < 0
+    for run in runs:
+        rows = feather.read_table(run / "phases.arrow").to_pylist()
+        of_group = {(row["node"], row["dimension"]) for row in rows}
+        tensor, data, every = sorted({node for node, _ in of_group})
+        assert of_group == {(tensor, 0), (data, 1), (every, 0), (every, 1)}
