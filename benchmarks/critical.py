@@ -3,7 +3,7 @@
     python benchmarks/critical.py RUN
 
 CPU time and memory of `et-sim inspect RUN critical-path`, each in a process of its own: with nothing kept,
-and with what the first call kept; and of the page. How runs are made that are long is in the README.
+and with what the first call kept. How runs are made that are long is in the README.
 """
 
 from __future__ import annotations
@@ -42,10 +42,6 @@ def main() -> None:
     print("first      ", cost(*view))
     print("again      ", cost(*view))
     print("as JSON    ", cost(*view, "--json"))
-    page = ("report", str(run), "--html", str(run.with_suffix(".html")))
-    print("page, again", cost(*page))
-    (run / KEPT).unlink(missing_ok=True)
-    print("page, first", cost(*page))
 
 
 if __name__ == "__main__":
