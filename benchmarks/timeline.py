@@ -48,6 +48,7 @@ VIEWS = (
     ("compare RUN RUN", ["compare", "RUN", "RUN"]),
     ("export RUN --perfetto", ["export", "RUN", "--perfetto", "OUT.pftrace"]),
     ("export RUN --chrome", ["export", "RUN", "--chrome", "OUT.json"]),
+    ("export RUN, two million", ["export", "RUN", "--perfetto", "OUT.pftrace", "--limit", "2000000"]),
     ("report RUN", ["report", "RUN", "--html", "OUT.html"]),
     ("report RUN, a tenth of a second", ["report", "RUN", "--html", "OUT.html", *WINDOW]),
 )

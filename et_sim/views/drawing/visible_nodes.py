@@ -146,9 +146,9 @@ class _Blocks:
                 if len(texts[name]) == 1:  # all batches have the same
                     texts[name] = (*batch[name].dictionary.to_pylist(), None)
                 parts[name].append(coded(batch[name])[at])
-        columns: dict[str, Any] = {
-            name: np.concatenate(found or [np.zeros(0, np.int64)]) for name, found in parts.items()
-        }
+        columns: dict[str, Any] = {}
+        for name in tuple(parts):  # of each column, its parts are let go at once
+            columns[name] = np.concatenate(parts.pop(name) or [np.zeros(0, np.int64)])
         completed = columns["end_ns"] != NONE
         columns["end_ns"] = np.where(completed, columns["end_ns"], self._run.summary["makespan_ns"])
         return Nodes(**columns, completed=completed, **{f"{name}s": texts[name] for name in TEXTS})

@@ -12,7 +12,7 @@ from typing import Any
 
 from et_sim.views.drawing.nodes import NONE
 from et_sim.views.export.added import ON_PATH, Message
-from et_sim.views.export.contents import Contents
+from et_sim.views.export.contents import AT_ONCE, Contents
 
 
 def pieces(contents: Contents, about: dict[str, Any]) -> Iterator[bytes]:
@@ -77,35 +77,23 @@ def _names(contents: Contents) -> Iterator[bytes]:
 
 
 def _slices(contents: Contents) -> Iterator[bytes]:
-    nodes = contents.nodes.take(contents.slices.row)
-    heads = [_json({"name": name or ""})[1:-1] for name in nodes.names]
-    kinds = [_json({"cat": kind or ""})[1:-1] for kind in nodes.kinds]
-    groups = contents.slices.group
-    columns = (
-        nodes.name,
-        nodes.kind,
-        groups.codes,
-        nodes.node,
-        nodes.bytes,
-        nodes.waited_ns,
-        nodes.completed,
-    )
-    rows = zip(
-        *(
-            column.tolist()
-            for column in (contents.tracks.of_slice, contents.start_ns, contents.end_ns, *columns)
-        ),
-        strict=True,
-    )
+    heads = [_json({"name": name or ""})[1:-1] for name in contents.nodes.names]
+    kinds = [_json({"cat": kind or ""})[1:-1] for kind in contents.nodes.kinds]
+    groups = contents.slices.group.texts
     ranks = [contents.shown.ranks[place] for place in contents.tracks.place]
-    for track, start, end, name, kind, group, node, size, waited, completed in rows:
-        notes = {"node": node, "bytes": max(size, 0), "group": groups.texts[group], "waited_ns": waited}
-        notes = {key: value for key, value in notes.items() if value or key == "node"}
-        if not completed:
-            notes["never_completed"] = True
-        length = f'"dur":{_micros(end - start)},'.encode()
-        rest = b"{" + length + heads[name] + b"," + kinds[kind] + b',"args":' + _json(notes) + b"}"
-        yield _event("X", ranks[track], track, rest, start)
+    columns = contents.tracks.of_slice, contents.start_ns, contents.end_ns
+    for first in range(0, len(contents.slices), AT_ONCE):
+        part = slice(first, first + AT_ONCE)
+        placed = zip(*(column[part].tolist() for column in columns), strict=True)
+        for (track, start, end), facts in zip(placed, contents.facts(part), strict=True):
+            name, kind, group, node, size, waited, completed = facts
+            notes = {"node": node, "bytes": max(size, 0), "group": groups[group], "waited_ns": waited}
+            notes = {key: value for key, value in notes.items() if value or key == "node"}
+            if not completed:
+                notes["never_completed"] = True
+            length = f'"dur":{_micros(end - start)},'.encode()
+            rest = b"{" + length + heads[name] + b"," + kinds[kind] + b',"args":' + _json(notes) + b"}"
+            yield _event("X", ranks[track], track, rest, start)
 
 
 def _added(contents: Contents) -> Iterator[bytes]:
@@ -132,19 +120,19 @@ def _arrows(contents: Contents) -> Iterator[bytes]:
         rest = _json({"id": flow, "name": name, "cat": name, **({"bp": "e"} if phase == "f" else {})})
         return _event(phase, *_track(contents, entry), rest, time_ns)
 
-    starts, arrives = contents.start_ns.tolist(), _arrives(contents)
+    starts, arrives = contents.start_ns, _arrives(contents)
     for flow, one in enumerate(contents.messages, start=1):
-        yield at("s", one.send, starts[one.send], "message", flow)
+        yield at("s", one.send, int(starts[one.send]), "message", flow)
         yield at("f", one.receive, arrives(one), "message", flow)
     for flow, members in enumerate(contents.collectives, start=1 + len(contents.messages)):
         for position, member in enumerate(members):
             phase = "s" if position == 0 else "f" if position == len(members) - 1 else "t"
-            yield at(phase, member, starts[member], "collective", flow)
+            yield at(phase, member, int(starts[member]), "collective", flow)
 
 
 def _arrives(contents: Contents) -> Callable[[Message], int]:
     """A function that says where in a receive an arrow ends: in the slice added for it, or before any."""
-    starts, ends, first = contents.start_ns.tolist(), contents.end_ns.tolist(), {}
+    starts, ends, first = contents.start_ns, contents.end_ns, dict[int, int]()
     for one in reversed(contents.added):
         first[one.parent] = one.start_ns
 

@@ -5,6 +5,7 @@ Not here: slices that are no nodes (`added`), formats (`perfetto`, `chrome`).
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,6 +30,7 @@ from et_sim.views.run.selection import Window
 
 MOST_RANKS = 64
 MOST_SLICES = 200_000
+AT_ONCE = 1 << 16  # slices or events that are written
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -51,6 +53,12 @@ class Contents:
     def has_path(self) -> bool:
         """Whether the critical path is shown."""
         return any(one.parent == NONE for one in self.added)
+
+    def facts(self, entries: Any) -> Iterator[tuple[int, ...]]:
+        """Of some slices: codes of name, kind and group, node, bytes, how long it waited, if it completed."""
+        nodes, group = self.nodes.take(self.slices.row[entries]), self.slices.group.codes[entries]
+        columns = (nodes.name, nodes.kind, group, nodes.node, nodes.bytes, nodes.waited_ns, nodes.completed)
+        return zip(*(column.tolist() for column in columns), strict=True)
 
 
 def contents_of(run: RunDirectory, ranks: str | None, window: Window, limit: int = MOST_SLICES) -> Contents:

@@ -11,7 +11,7 @@ The constants are field numbers of Perfetto's public schema (protos/perfetto/tra
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,7 @@ import numpy as np
 from et_sim.protobuf_fields import fixed64, message, number, text, varint
 from et_sim.views.drawing.nodes import NONE
 from et_sim.views.export.added import ON_PATH, Added
-from et_sim.views.export.contents import Contents
+from et_sim.views.export.contents import AT_ONCE, Contents
 
 PACKET = 1
 TIMESTAMP, SEQUENCE, EVENT, INTERNED, FLAGS, DESCRIPTOR = 8, 10, 11, 12, 13, 60
@@ -42,9 +42,8 @@ def packets(contents: Contents) -> Iterator[bytes]:
     """The file, packet by packet."""
     yield from _descriptors(contents)
     yield _packet(IN_SEQUENCE, number(FLAGS, CLEARED), message(INTERNED, *_interned(contents)))
-    times, events = _events(contents)
     stamp, ending = varint(TIMESTAMP << 3), IN_SEQUENCE + number(FLAGS, NEEDED)
-    for time, event in zip(times, events, strict=True):
+    for time, event in _events(contents):
         yield _packet(stamp, varint(time), ending, message(EVENT, event))
 
 
@@ -98,87 +97,92 @@ def _interned(contents: Contents) -> Iterator[bytes]:
             yield message(TEXTS, number(1, 1 + code), text(2, groups.texts[code] or ""))
 
 
-def _events(contents: Contents) -> tuple[list[int], Iterator[bytes]]:
+def _events(contents: Contents) -> Iterator[tuple[int, bytes]]:
     """All events in order of time, and when they happen."""
-    slices = np.arange(len(contents.slices))
+    time, kind, entry = _all_events(contents)
+    order = np.lexsort((entry, ORDER[kind], time))
+    write = _writer(contents)
+    for first in range(0, len(order), AT_ONCE):
+        part = order[first : first + AT_ONCE]
+        kinds, entries = kind[part], entry[part]
+        begun = contents.facts(entries[(kinds == BEGIN) | (kinds == INSTANT)])
+        for moment, what, which in zip(time[part].tolist(), kinds.tolist(), entries.tolist(), strict=True):
+            yield moment, write(what, which, begun)
+
+
+def _all_events(contents: Contents) -> tuple[Any, Any, Any]:
+    """When each happens, its type, and the slice, value or whatever it is of."""
+    slices = np.arange(len(contents.slices), dtype=np.int32)
     is_instant = contents.start_ns == contents.end_ns
+    added = np.arange(len(contents.added), dtype=np.int32)
     parts = [
         (END, slices[~is_instant], contents.end_ns[~is_instant]),
         (INSTANT, slices[is_instant], contents.start_ns[is_instant]),
         (BEGIN, slices[~is_instant], contents.start_ns[~is_instant]),
+        (ADDED_END, added, np.array([one.end_ns for one in contents.added], np.int64)),
+        (ADDED_BEGIN, added, np.array([one.start_ns for one in contents.added], np.int64)),
     ]
-    added = np.arange(len(contents.added))
-    parts.append((ADDED_END, added, np.array([one.end_ns for one in contents.added], np.int64)))
-    parts.append((ADDED_BEGIN, added, np.array([one.start_ns for one in contents.added], np.int64)))
     for at, counter in enumerate(contents.counters):
         entries = np.arange(len(counter.time_ns))
         parts.append((COUNTER, at + len(contents.counters) * entries, counter.time_ns))
     time = np.concatenate([times for _, _, times in parts])
-    kind = np.concatenate([np.full(len(entries), kind) for kind, entries, _ in parts])
-    entry = np.concatenate([entries for _, entries, _ in parts])
-    order = np.lexsort((entry, ORDER[kind], time))
-    return time[order].tolist(), _written(contents, kind[order].tolist(), entry[order].tolist())
+    kind = np.repeat(
+        np.array([kind for kind, _, _ in parts], np.int8), [len(entries) for _, entries, _ in parts]
+    )
+    return time, kind, np.concatenate([entries for _, entries, _ in parts])
 
 
-def _written(contents: Contents, kinds: list[int], entries: list[int]) -> Iterator[bytes]:
+def _writer(contents: Contents) -> Callable[[int, int, Iterator[tuple[int, ...]]], bytes]:
+    """A function that writes an event; what it says of a slice that begins comes from an iterator."""
     first_track = 1 + len(contents.shown.ranks)
     first_counter = first_track + len(contents.tracks.place)
-    numbers = [number(TRACK, first_track + track) for track in range(len(contents.tracks.place))]
-    track_of = contents.tracks.of_slice.tolist()
+    numbers: list[bytes] = [number(TRACK, first_track + track) for track in range(len(contents.tracks.place))]
+    track_of = contents.tracks.of_slice
     path = number(TRACK, first_counter + len(contents.counters) + 2)
     starts, ends, arrivals = _flows(contents)
-    bodies = _bodies(contents)
-    for kind, entry in zip(kinds, entries, strict=True):
+    no_group = len(contents.slices.group.texts) - 1
+
+    def write(kind: int, entry: int, begun: Iterator[tuple[int, ...]]) -> bytes:
         if kind == COUNTER:
             at, which = divmod(entry, len(contents.counters))
             value = int(contents.counters[which].value[at])
-            yield number(TYPE, COUNTER) + number(TRACK, first_counter + which) + number(VALUE, value)
-        elif kind in (ADDED_BEGIN, ADDED_END):
+            return number(TYPE, COUNTER) + number(TRACK, first_counter + which) + number(VALUE, value)
+        if kind in (ADDED_BEGIN, ADDED_END):
             one = contents.added[entry]
-            track = path if one.parent == NONE else numbers[track_of[one.parent]]
-            begins = kind == ADDED_BEGIN
-            yield (
-                number(TYPE, BEGIN if begins else END)
-                + track
-                + (_body(one) if begins else arrivals.get(entry, b""))
-            )
-        elif kind == END:
-            yield number(TYPE, END) + numbers[track_of[entry]] + ends.get(entry, b"")
-        else:
-            flows = starts.get(entry, b"") + (ends.get(entry, b"") if kind == INSTANT else b"")
-            yield number(TYPE, kind) + numbers[track_of[entry]] + bodies(entry) + flows
+            track = path if one.parent == NONE else numbers[int(track_of[one.parent])]
+            if kind == ADDED_END:
+                return number(TYPE, END) + track + arrivals.get(entry, b"")
+            return number(TYPE, BEGIN) + track + _added(one)
+        track = numbers[int(track_of[entry])]
+        if kind == END:
+            return number(TYPE, END) + track + ends.get(entry, b"")
+        flows = starts.get(entry, b"") + (ends.get(entry, b"") if kind == INSTANT else b"")
+        return number(TYPE, kind) + track + _node(no_group, *next(begun)) + flows
+
+    return write
 
 
-def _bodies(contents: Contents) -> Any:
-    """A function that gives the name, category and annotations of a slice."""
-    nodes = contents.nodes.take(contents.slices.row)
-    numbers = (nodes.node, nodes.bytes, nodes.completed, nodes.waited_ns)
-    groups = contents.slices.group
-    columns = [column.tolist() for column in (nodes.name, nodes.kind, groups.codes, *numbers)]
-    no_group = len(groups.texts) - 1
-
-    def body(entry: int) -> bytes:
-        name, kind, group, node, size, completed, waited = (column[entry] for column in columns)
-        parts = [number(CATEGORY, 1 + kind), number(NAME, 1 + name)]
-        notes = [(NODE, ANNOTATION_UINT, node)]
-        if size > 0:
-            notes.append((BYTES, ANNOTATION_UINT, size))
-        if group != no_group:
-            notes.append((GROUP, ANNOTATION_TEXT, 1 + group))
-        if waited:
-            notes.append((WAITED, ANNOTATION_UINT, waited))
-        if not completed:
-            notes.append((NEVER, ANNOTATION_UINT, 1))
-        parts += [
-            message(ANNOTATION, number(ANNOTATION_NAME, key), number(field, value))
-            for key, field, value in notes
-        ]
-        return b"".join(parts)
-
-    return body
+def _node(
+    no_group: int, name: int, kind: int, group: int, node: int, size: int, waited: int, completed: int
+) -> bytes:
+    """Name, category and annotations of a node."""
+    parts = [number(CATEGORY, 1 + kind), number(NAME, 1 + name)]
+    notes = [(NODE, ANNOTATION_UINT, node)]
+    if size > 0:
+        notes.append((BYTES, ANNOTATION_UINT, size))
+    if group != no_group:
+        notes.append((GROUP, ANNOTATION_TEXT, 1 + group))
+    if waited:
+        notes.append((WAITED, ANNOTATION_UINT, waited))
+    if not completed:
+        notes.append((NEVER, ANNOTATION_UINT, 1))
+    parts += [
+        message(ANNOTATION, number(ANNOTATION_NAME, key), number(field, value)) for key, field, value in notes
+    ]
+    return b"".join(parts)
 
 
-def _body(one: Added) -> bytes:
+def _added(one: Added) -> bytes:
     """Name, category and annotations of a slice that is no node."""
     parts = [text(PLAIN_CATEGORY, one.category), text(PLAIN_NAME, one.name)]
     for name, value in one.notes.items():
