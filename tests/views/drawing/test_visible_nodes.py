@@ -124,8 +124,8 @@ def test_what_is_left_out_does_not_change_the_arrows_between_what_is_drawn(
     of_every, of_part = names(every), names(part)
     there = set(of_part)
     assert len(there) == len(of_part) <= limit
-    messages = {(of_every[send], of_every[receive]) for send, receive in every.messages}
-    assert {(of_part[send], of_part[receive]) for send, receive in part.messages} == {
+    messages = {(of_every[one.send], of_every[one.receive]) for one in every.messages}
+    assert {(of_part[one.send], of_part[one.receive]) for one in part.messages} == {
         pair for pair in messages if set(pair) <= there
     }
     members = [[of_every[member] for member in members] for members in every.collectives]
