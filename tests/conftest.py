@@ -16,7 +16,10 @@ from hypothesis import HealthCheck, settings
 
 EXAMPLES = {"default": 10, "deep": 400}
 COMMON_NETWORKS = ("et_sim.network.analytical", "et_sim.network.link")
-LONG_SECONDS = 15.0  # compiling takes as long: what takes longer interpreted is compiled, however rare
+LONG_SECONDS = (
+    15.0  # compiling an engine takes as long: what takes longer interpreted is compiled, however rare
+)
+SHORT_SECONDS = 3.0  # the same for other code
 AHEAD = pytest.StashKey[subprocess.Popen[bytes]]()
 os.environ.setdefault("ET_SIM_COMPILE", "now")
 
@@ -80,7 +83,7 @@ def rare_code_is_interpreted(request: pytest.FixtureRequest) -> Iterator[None]:
             is_rare = _is_rare(arguments[0]) and seconds() < LONG_SECONDS
         else:
             spent[self] += self._seconds(*arguments)
-            is_rare = choice() == "now" and 0 < spent[self] < LONG_SECONDS and self._found(arguments) is None
+            is_rare = choice() == "now" and 0 < spent[self] < SHORT_SECONDS and self._found(arguments) is None
         return self._interpret(arguments) if is_rare else run_entry(self, seconds, *arguments)
 
     with pytest.MonkeyPatch.context() as patch:
