@@ -41,7 +41,20 @@ VIEWS = {
     "picture": "the timeline as a picture, into the file given with --svg or --png",
 }
 # Which of them can be drawn.
-DRAWN = ("picture", "activity", "waits", "bandwidth", "spread", "schedule", "topology", "memory", "roofline")
+DRAWN = (
+    "picture",
+    "activity",
+    "waits",
+    "bandwidth",
+    "spread",
+    "schedule",
+    "phases",
+    "topology",
+    "links",
+    "queues",
+    "roofline",
+    "memory",
+)
 # Which views can be cut to some ranks, a window of time, or a number of lines.
 CUTS = {
     "summary": ("ranks", "window", "top"),

@@ -10,6 +10,7 @@ from et_sim.errors import UsageError
 from et_sim.views.drawing.activity import activity_picture
 from et_sim.views.drawing.bandwidth import bandwidth_picture
 from et_sim.views.drawing.memory import memory_picture
+from et_sim.views.drawing.network import links_picture, phases_picture, queues_picture
 from et_sim.views.drawing.picture import picture
 from et_sim.views.drawing.roofline import roofline_picture
 from et_sim.views.drawing.schedule import schedule_picture
@@ -37,6 +38,9 @@ PICTURES: Mapping[str, Callable[[RunDirectory, Selection], str]] = MappingProxyT
         "waits": waits_picture,
         "bandwidth": bandwidth_picture,
         "topology": topology_picture,
+        "links": links_picture,
+        "queues": queues_picture,
+        "phases": phases_picture,
         "schedule": _schedule_picture,
         "spread": spread_picture,
         "memory": memory_picture,

@@ -18,13 +18,13 @@ LETTER = 7  # pixels
 FONTS = "Helvetica, Arial, 'Liberation Sans', 'DejaVu Sans', sans-serif"  # not all programs know the last
 
 
-def axis(window: Window, bottom: int) -> list[str]:
+def axis(window: Window, bottom: int, left: int = LEFT, width: int = PIXELS) -> list[str]:
     """Vertical lines at round times of a window that is not empty."""
     first, last = window
     step = round_step((last - first) / TICKS)
     parts = []
     for moment in range(-(-first // step) * step, last + 1, step):
-        x = LEFT + round(PIXELS * (moment - first) / (last - first))
+        x = left + round(width * (moment - first) / (last - first))
         parts.append(f'<path stroke="#d5d9de" d="M{x} {TOP - 6}V{bottom}"/>')
         text = format_ns(moment, EXACT)
         reach = x + LETTER * len(text) // 2

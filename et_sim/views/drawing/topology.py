@@ -135,8 +135,8 @@ def _tiers(run: RunDirectory, found: Sequence[TierUse], part: Selection) -> str:
         )
         if one.most_used > one.used:
             parts.append(f'<path stroke="#333" stroke-width="2" d="M{peak:.1f} {y - 3}v{BAR_HEIGHT + 6}"/>')
-        links = "" if one.links is None else f"{plural(one.links, 'link')}, "
-        said = f"{links}{share(one.used, 1)} used, {share(one.most_used, 1)} of the most used"
+        links = "" if one.links is None else f"{plural(one.links, 'link')}: "
+        said = f"{links}{share(one.used, 1)} used on average, the busiest {share(one.most_used, 1)}"
         parts.append(f'<text x="{begin + BAR + 12}" y="{y + 10}">{escape(said)}</text>')
     texts = [
         *part.heading()[:1],

@@ -5,15 +5,13 @@ Only runs that recorded ports have it. Not here: how busy links are (`network`).
 
 from __future__ import annotations
 
-import numpy as np
-
-from et_sim.units import format_bytes, format_ns, plural
+from et_sim.units import format_bytes, format_ns
+from et_sim.views.drawing.network import heats_picture, queues
 from et_sim.views.report.markup import section, table, tag, text
-from et_sim.views.report.network import COLUMNS, MOST_ROWS, Heat, drawing, legend
 from et_sim.views.run.directory import RunDirectory
 from et_sim.views.run.selection import EVERYTHING
 from et_sim.views.summary.pauses import pause_lines, pause_roots
-from et_sim.views.summary.queues import incasts, queue_uses
+from et_sim.views.summary.queues import incasts
 
 MOST_INCASTS, LONGEST_LINE = 20, 160
 HEAD = ("link", "from", "for", "deepest", "messages", "ranks that send")
@@ -26,18 +24,8 @@ def ports_section(run: RunDirectory) -> str:
 
 
 def _queues(run: RunDirectory) -> str:
-    uses = queue_uses(run, columns=COLUMNS)
-    deepest = max((one.deepest_bytes for one in uses), default=0)
-    if not deepest:
-        return ""
-    shown = uses[:MOST_ROWS]
-    shares = np.array([one.deepest_over_time for one in shown]) / deepest
-    names = tuple(f"{one.link}, {format_bytes(one.deepest_bytes)}" for one in shown)
-    note = f"the most bytes that waited at a time, of {format_bytes(deepest)}; the deepest queues first"
-    if len(shown) < len(uses):
-        note += f", {len(shown)} of {plural(len(uses), 'port')}"
-    makespan = max(run.summary["makespan_ns"], 1)
-    return tag("p", text(note), class_="note") + drawing(Heat(names, shares, note), makespan) + legend()
+    found = queues(run)
+    return "" if found is None else tag("div", heats_picture(run, [found]), class_="picture")
 
 
 def _incasts(run: RunDirectory) -> str:

@@ -2,7 +2,7 @@
 
 Without link model there are no links, and a row is about all that an actor sends along a dimension.
 
-Not here: what is shown of it (`summary.links`, `report.network`, `export.counters`).
+Not here: what is shown of it (`summary.links`, `drawing.network`, `export.counters`).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """queues.arrow as numpy columns: what packets met at each port, slice by slice of the time; and flows.arrow.
 
-Not here: what is shown of them (`summary.queues`, `summary.flows`, `report.ports`, `export.counters`).
+Not here: what is shown of them (`summary.queues`, `summary.flows`, `drawing.network`, `export.counters`).
 """
 
 from __future__ import annotations

@@ -1,0 +1,184 @@
+"""The network over time as heat maps: how busy tiers, links and dimensions are, and how deep queues at ports.
+
+Tiers and links are there if the run recorded links (links.arrow); dimensions, if it recorded phases
+(phases.arrow); queues, if it recorded ports (queues.arrow). Of many links and ports, the busiest are shown.
+Not here: how they are drawn (`heat`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from et_sim.intervals import filled, union
+from et_sim.units import format_bytes, plural
+from et_sim.views.drawing.heat import COLUMNS, Heat, heat_picture
+from et_sim.views.drawing.svg import TOP, document, sentences
+from et_sim.views.run.columns import integers
+from et_sim.views.run.directory import RunDirectory
+from et_sim.views.run.link_table import NONE, LinkTable, link_table
+from et_sim.views.run.port_table import NOT_RECORDED as NO_PORTS
+from et_sim.views.run.selection import EVERYTHING, Selection
+from et_sim.views.run.tiers import tier_uses
+from et_sim.views.summary.links import NOT_RECORDED as NO_LINKS
+from et_sim.views.summary.queues import queue_uses
+from et_sim.views.summary.rank_table import called
+
+MOST_ROWS = 40
+TO = "->"  # in the names of links of a graph
+CARRIES = "share of time in which a link carries a message"
+TIERS_CARRY = "share of their bandwidth that the links of a tier use"
+TIERS_ASKED = (
+    "share of the bandwidth of a tier's links that messages ask for; on the analytical model, none waits"
+)
+SENDS = "share of time that messages take to be serialised; on the analytical model, they may overlap"
+IN_PHASES = "share of the ranks of which a chunk of a collective is in a phase of the dimension"
+NO_PHASES = "phases were not recorded: simulate with --detail phases"
+MEANS = "right of a row stands its mean"
+
+
+def links_picture(run: RunDirectory, part: Selection = EVERYTHING) -> str:
+    """The SVG text: tiers, if they say more than their links, and links."""
+    found = [tiers(run, part), links(run, part)]
+    return _picture(run, part, found, "no link carried a message" if run.holds("links") else NO_LINKS)
+
+
+def phases_picture(run: RunDirectory, part: Selection = EVERYTHING) -> str:
+    """The SVG text: dimensions."""
+    nothing = "no chunk was in any phase" if run.holds("phases") else NO_PHASES
+    return _picture(run, part, [dimensions(run, part)], nothing)
+
+
+def queues_picture(run: RunDirectory, part: Selection = EVERYTHING) -> str:
+    """The SVG text: ports."""
+    nothing = "nothing waited at any port" if run.holds("queues") else NO_PORTS
+    return _picture(run, part, [queues(run, part)], nothing)
+
+
+def _picture(run: RunDirectory, part: Selection, found: Sequence[Heat | None], nothing: str) -> str:
+    heats = [heat for heat in found if heat is not None]
+    if not heats:
+        return document(sentences([*part.heading()[:1], nothing], TOP), TOP + 20)
+    return heats_picture(run, heats, part)
+
+
+def heats_picture(run: RunDirectory, heats: Sequence[Heat], part: Selection = EVERYTHING) -> str:
+    """The SVG text of maps of a run."""
+    texts = [*part.heading()[:1], *([] if heats[0].beside else [MEANS])]
+    return heat_picture(heats, part.window_of(run), texts)
+
+
+def queues(run: RunDirectory, part: Selection = EVERYTHING) -> Heat | None:
+    """Per port, the most bytes that waited at a time; nothing if none did."""
+    uses = [one for one in queue_uses(run, part, COLUMNS) if one.deepest_bytes]
+    if not uses:
+        return None
+    shown, deepest = part.cut(uses, MOST_ROWS), uses[0].deepest_bytes
+    note = f"the most bytes that waited at a time, of {format_bytes(deepest)}; the deepest queues first"
+    if len(shown) < len(uses):
+        note += f", {len(shown)} of {plural(len(uses), 'port')}"
+    return Heat(
+        tuple(one.link for one in shown),
+        np.array([one.deepest_over_time for one in shown]) / deepest,
+        note,
+        tuple(format_bytes(one.deepest_bytes) for one in shown),
+    )
+
+
+def dimensions(run: RunDirectory, part: Selection = EVERYTHING) -> Heat | None:
+    """Per dimension, the share of ranks of which a chunk is in a phase of it."""
+    if not run.holds("phases"):
+        return None
+    ranks, (first, last) = part.weights(run), part.window_of(run)
+    sums: dict[int, Any] = {}
+    for rows in run.batches("phases", ("actor", "dimension", "start_ns", "end_ns")):
+        columns = (integers(rows[name], missing=-1) for name in ("actor", "dimension", "start_ns", "end_ns"))
+        actor, dimension, start, end = columns
+        end = np.where(end < 0, run.summary["makespan_ns"], end)
+        for one in np.unique(dimension[start >= 0]).tolist():
+            own = (dimension == one) & (start >= 0)
+            busy = union(actor[own], start[own], end[own])
+            where, weight = np.zeros(len(busy.owner), np.int64), ranks[busy.owner] / max(ranks.sum(), 1)
+            times = busy.start - first, busy.end - first
+            [shares] = filled(where, *times, weight, (1, COLUMNS), last - first)
+            sums[one] = sums.get(one, 0) + shares
+    if not any(shares.any() for shares in sums.values()):
+        return None
+    names = tuple(f"dimension {one}" for one in sorted(sums))
+    return Heat(names, np.array([sums[one] for one in sorted(sums)]), IN_PHASES)
+
+
+def tiers(run: RunDirectory, part: Selection = EVERYTHING) -> Heat | None:
+    """Per tier of links, how much of their bandwidth is used; nothing if that says no more than the links.
+
+    Tiers are of all ranks: there are none where only some are chosen.
+    """
+    table = None if part.ranks else link_table(run)
+    found = [] if table is None else tier_uses(run, table, COLUMNS, part)
+    if table is None or not found or len(found) == len(table.actor):
+        return None
+    are_links = all(one.links is not None for one in found)
+    shares = np.minimum(np.array([one.used_shares for one in found]), 1)
+    names = tuple(f"{one.tier}, {plural(one.links, 'link')}" if one.links else one.tier for one in found)
+    if not are_links:
+        return Heat(names, shares, f"{SENDS}: of a rank, on average")
+    return Heat(names, shares, TIERS_CARRY if table.has_links else TIERS_ASKED)
+
+
+def links(run: RunDirectory, part: Selection = EVERYTHING) -> Heat | None:
+    """Per link, the share of time in which it carries a message."""
+    part.check_ranks(run)
+    table = link_table(run)
+    if table is None:
+        return None
+    first, last = part.window_of(run)
+    ranks = [part.names(text) for text in run.actors()["ranks"].to_pylist()]
+    is_there = np.array([bool(text) for text in [*ranks, not part.ranks]])[table.actor]  # the last: nobody's
+    figures = table.figures
+    table = table.where(is_there[table.of_row] & part.touches(figures["start_ns"], figures["end_ns"]))
+    figures = table.figures
+    start, end = (np.clip(figures[name], first, last) - first for name in ("start_ns", "end_ns"))
+    density = figures["busy_ns"] / np.maximum(figures["end_ns"] - figures["start_ns"], 1)
+    busy = np.bincount(table.of_row, density * (end - start), len(table.actor))
+    chosen = _busiest(busy, table.tier, part.top or MOST_ROWS)
+    if not len(chosen):
+        return None
+    row = np.full(len(table.actor), -1)
+    row[chosen] = np.arange(len(chosen))
+    own = row[table.of_row] >= 0
+    where, shape = row[table.of_row][own], (len(chosen), COLUMNS)
+    shares = filled(where, start[own], end[own], density[own], shape, last - first)
+    note = CARRIES if table.has_links else SENDS
+    names = tuple(_name(table, at, ranks) for at in chosen.tolist())
+    return Heat(names, np.minimum(shares, 1), note + _and_not(len(chosen), int((busy > 0).sum())))
+
+
+def _name(table: LinkTable, at: int, ranks: Sequence[str]) -> str:
+    name = table.name[at]
+    if TO in name or table.actor[at] == NONE:  # of a graph
+        return f"{name}, {table.tier[at]}"
+    whose = ranks[int(table.actor[at])]
+    dimension = f", dimension {int(table.dimension[at])}" if np.ptp(table.dimension) else ""
+    return f"{called(whose, len(whose))}, {name}{dimension}"
+
+
+def _busiest(busy: Any, tier: Sequence[str], most: int) -> Any:
+    """Those that are shown, tier by tier and in the order of their numbers: of many, as many of each tier."""
+    some = np.flatnonzero(busy > 0)
+    _, of = np.unique(np.array(tier)[some], return_inverse=True)
+    of = of.reshape(-1)
+    order = np.lexsort((-busy[some], of))
+    place = np.empty(len(of), np.int64)  # of a link in its tier, the busiest first
+    place[order] = np.arange(len(of)) - np.searchsorted(of[order], of[order])
+    if len(of) > most:
+        shares = np.bincount(of)
+        each = next(n for n in range(most, 0, -1) if n == 1 or np.minimum(shares, n).sum() <= most)
+        order = order[place[order] < each]
+    shown = np.sort(order)
+    return some[shown[np.argsort(of[shown], kind="stable")]]
+
+
+def _and_not(shown: int, links: int) -> str:
+    return f"; the busiest {shown} of {plural(links, 'link')} that carry any" if links > shown else ""
