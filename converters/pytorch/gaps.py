@@ -21,6 +21,26 @@ EMPTY = (Role.GAP, Role.LAUNCH_GAP, Role.STREAM_GAP)
 _LONGEST = 5  # that are told one by one
 
 
+def row_lanes(graph: Graph, device: DeviceTrace, event: Lookup) -> Column:
+    """The thread or stream of every row, as an index into the lanes; NONE where nobody can tell."""
+    row_event = event[:]
+    lane = np.where(row_event != NONE, device.lane[row_event], NONE)
+    pairs = np.flatnonzero(np.isin(graph.role[graph.before], (Role.LAUNCH_GAP, Role.STREAM_GAP)))
+    lane[graph.before[pairs][::-1]] = lane[graph.after[pairs]][::-1]  # of several, the first
+    order = np.flatnonzero(graph.kind == Link.THREAD_ORDER)
+    before, after = graph.before[order], graph.after[order]
+    while len(before):  # what follows, or comes before, on a thread is of the same
+        some = (lane[before] == NONE) & (lane[after] != NONE)
+        others = (lane[after] == NONE) & (lane[before] != NONE)
+        lane[before[some]] = lane[after[some]]
+        lane[after[others]] = lane[before[others]]
+        if not (some.any() or others.any()):
+            break
+        open_ends = (lane[before] == NONE) | (lane[after] == NONE)
+        before, after = before[open_ends], after[open_ends]
+    return lane
+
+
 def gap_names(graph: Graph, device: DeviceTrace, event: Lookup) -> tuple[Column, tuple[str, ...]]:
     """What the gaps of a graph are called: by row, an index into names; NONE for what is no gap."""
     row_event = event[:]

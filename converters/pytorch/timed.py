@@ -15,6 +15,7 @@ from converters.pytorch.collectives import Carriers, find_carriers
 from converters.pytorch.columns import ABSENT, DeviceTrace, EventSort, HostTrace
 from converters.pytorch.costs import Costs, find_costs
 from converters.pytorch.data_links import link_data
+from converters.pytorch.gaps import row_lanes
 from converters.pytorch.graph import Column, Draft, Graph, Link, Role, Rows
 from converters.pytorch.groups import Groups, collect_groups
 from converters.pytorch.handoffs import link_handoffs
@@ -246,11 +247,13 @@ def _numbers(
         record_function = Lookup(role, (call, host_of_call)).then(host.record_function)
     else:
         record_function = Lookup(role, (call, calls.row), (of_work, work.row)).then(device.record_function)
+    event = Lookup(role, (call, calls.row), (of_work, work.row))
+    lane = Lookup(role, (np.arange(len(role)), row_lanes(graph, device, event)))
     return {
         "num_ops": Lookup(role, (of_work, _with_zero(costs))),
         "tensor_size": Lookup(role, (of_work, costs.tensor_bytes)),
-        "stream": Lookup(role, (of_work, _of_lanes(device, "stream")[work.lane])),
-        "tid": Lookup(role, (call, calls.lane)).then(_of_lanes(device, "thread")),
+        "stream": lane.then(_of_lanes(device, "stream")),
+        "tid": lane.then(np.where(_of_lanes(device, "stream") < 0, _of_lanes(device, "thread"), NONE)),
         "rf_id": record_function,
         "seq_id": Lookup(role, (call, calls.row)).then(device.sequence),
         "inclusive_ns": Lookup(role, (call, np.where(held, calls.end_ns - calls.start_ns, NONE))),

@@ -38,6 +38,12 @@ TIMELINE = Table(
         ),
         Column("stream", TEXT, "the stream that it ran on", only_of="machines with streams"),
         Column(
+            "recorded_on",
+            TEXT,
+            "the stream or thread that it was recorded on, such as `stream 7`, by the actor's first rank",
+            only_of="traces with the attributes `stream` or `tid`",
+        ),
+        Column(
             "treatment",
             WORD,
             "where its time comes from: `modelled` from the machine, `replayed` from the trace, "

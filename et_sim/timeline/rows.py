@@ -54,6 +54,7 @@ class Rows:
     kind: Any  # index into KIND_NAMES
     lane: Any
     stream: Any  # index into TimelineSource.stream_names
+    recorded_on: Any  # index into TimelineSource.recorded_names
     treatment: Any
     ready_ns: Any
     start_ns: Any
@@ -174,6 +175,7 @@ class TimelineSource:
             kind=self._kinds[these],
             lane=self._lanes_of(nodes["lane"], these),
             stream=np.maximum(nodes["lane"].astype(np.int32) - LANES, NONE),
+            recorded_on=self._recorded[0][these],
             treatment=nodes["treatment"],
             ready_ns=state["ready_ns"],
             start_ns=np.ascontiguousarray(state["start_ns"]),
@@ -197,6 +199,29 @@ class TimelineSource:
     def stream_names(self) -> tuple[str, ...]:
         """Streams of the machine."""
         return self._plan.stream_names
+
+    @property
+    def recorded_names(self) -> tuple[str, ...]:
+        """Streams and threads of recordings."""
+        return self._recorded[1]
+
+    @cached_property
+    def _recorded(self) -> tuple[Any, tuple[str, ...]]:
+        """Where nodes of the templates were recorded, NONE if nobody says; and what that is called."""
+        index: dict[str, int] = {}
+        found = np.full(sum(map(len, self._workload.templates)), NONE, np.int32)
+        first = 0
+        for trace in self._workload.templates:
+            for word, attribute, values in (
+                ("thread", "tid", trace.thread),
+                ("stream", "stream", trace.stream),
+            ):
+                some = np.flatnonzero(trace.has(attribute))
+                numbers, which = np.unique(values[some], return_inverse=True)
+                names = [index.setdefault(f"{word} {number}", len(index)) for number in numbers.tolist()]
+                found[first + some] = np.array(names, np.int32)[which]
+            first += len(trace)
+        return found, tuple(index)
 
     def _lanes_of(self, lane: Any, these: Any) -> Any:
         """Where nodes are shown; those on streams, where they would be without."""

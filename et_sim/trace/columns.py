@@ -170,6 +170,8 @@ class Trace:
     memory_tier: Annotated[RowColumn, Attribute("memory_tier", "int32_val")]
     # The stream of a device, by its number, that it was recorded on.
     stream: Annotated[IntColumn, Attribute("stream", "int64_val")]
+    # The thread of the host, by the number that the recording gives it.
+    thread: Annotated[IntColumn, Attribute("tid", "int64_val")]
     present: npt.NDArray[np.uint32]  # which attributes the node carried, see `has`
     data_start: IntColumn
     data_deps: RowColumn

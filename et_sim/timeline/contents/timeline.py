@@ -20,6 +20,7 @@ from et_sim.timeline.rows import (
     START_CAUSES,
     TREATMENT_NAMES,
     Rows,
+    TimelineSource,
 )
 
 PART_FIGURES = ("launch_ns", "arithmetic_ns", "traffic_ns")
@@ -37,38 +38,39 @@ def timeline_content(run: RecordedRun, output_filter: OutputFilter) -> Content:
     """timeline.arrow: the rows that are kept, measured on their way."""
     streams = () if run.measurement.source.stream_names else ("stream",)
     parts = () if run.measurement.has_rules else PARTS
-    return Content(_timeline_blocks(run, output_filter), without=(*streams, *parts))
+    recorded = () if run.measurement.source.recorded_names else ("recorded_on",)
+    return Content(_timeline_blocks(run, output_filter), without=(*streams, *recorded, *parts))
 
 
 def _timeline_blocks(run: RecordedRun, output_filter: OutputFilter) -> Iterator[dict[str, Any]]:
     measurement = run.measurement
     actors = output_filter.actors(measurement.actor_of_rank)
-    names, groups = measurement.source.names, measurement.source.group_names
+    source = measurement.source
     for rows in measurement.blocks():
         mask = output_filter.mask(actors, rows.actor, rows.start_ns, rows.end_ns)
         if mask is None or mask.any():
             kept = rows if mask is None else rows.where(mask)
-            yield _columns(kept, names, groups, measurement.source.stream_names)
+            yield _columns(kept, source)
 
 
-def _columns(
-    rows: Rows, names: tuple[str, ...], groups: tuple[str, ...], streams: tuple[str, ...]
-) -> dict[str, Any]:
+def _columns(rows: Rows, source: TimelineSource) -> dict[str, Any]:
+    streams, recorded = source.stream_names, source.recorded_names
     never_ended = rows.end_ns < 0
     end_cause = np.where(never_ended, np.int8(NONE), rows.end_cause) if never_ended.any() else rows.end_cause
     return {
         "actor": rows.actor,
         "node": rows.node_id,
-        "name": Texts(rows.name, names),
+        "name": Texts(rows.name, source.names),
         "kind": Texts(rows.kind, KIND_NAMES),
         "lane": Texts(rows.lane.view(np.int8), LANE_NAMES),
         **({"stream": Texts(rows.stream, streams)} if streams else {}),
+        **({"recorded_on": Texts(rows.recorded_on, recorded)} if recorded else {}),
         "treatment": Texts(rows.treatment.astype(np.int8), TREATMENT_NAMES),
         "ready_ns": rows.ready_ns,
         "start_ns": rows.start_ns,
         "end_ns": unless(rows.end_ns, never_ended),
         "bytes": rows.bytes,
-        "group": Texts(rows.group, groups),
+        "group": Texts(rows.group, source.group_names),
         "sequence": not_negative(rows.sequence),
         "peer": not_negative(rows.peer),
         "tag": not_negative(rows.tag),

@@ -9,6 +9,7 @@ from types import MappingProxyType
 from et_sim.errors import UsageError
 from et_sim.views.drawing.activity import activity_picture
 from et_sim.views.drawing.bandwidth import bandwidth_picture
+from et_sim.views.drawing.idle import idle_picture
 from et_sim.views.drawing.memory import memory_picture
 from et_sim.views.drawing.network import links_picture, phases_picture, queues_picture
 from et_sim.views.drawing.picture import picture
@@ -43,6 +44,7 @@ PICTURES: Mapping[str, Callable[[RunDirectory, Selection], str]] = MappingProxyT
         "phases": phases_picture,
         "schedule": _schedule_picture,
         "spread": spread_picture,
+        "idle": idle_picture,
         "memory": memory_picture,
         "roofline": roofline_picture,
     }

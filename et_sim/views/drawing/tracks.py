@@ -7,14 +7,18 @@ wait) takes the first row that is free. Nodes that take no time are in the first
 from __future__ import annotations
 
 import heapq
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
 GAPS = "gaps"  # a row of the page; no lane of runs
 LANE_ORDER = ("cpu", GAPS, "compute", "communication", "collective", "send", "receive", "memory")
+
+ABOVE: Mapping[str, str] = MappingProxyType({"thread": "cpu", "stream": "compute"})
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -29,8 +33,8 @@ class Tracks:
 
 def tracks_of(place: Any, lane: Any, lanes: tuple[str | None, ...], start: Any, end: Any) -> Tracks:
     """Lay out slices given by rank, lane, start and end."""
-    order_of = np.array([_position(name, code) for code, name in enumerate(lanes)], np.int64)
-    most = len(LANE_ORDER) + len(lanes)
+    order = sorted(range(len(lanes)), key=lambda code: (*_position(lanes[code]), code))
+    order_of, most = np.argsort(order), max(len(lanes), 1)
     lane_key = place * most + order_of[lane]
     row = _rows(lane_key, start, end)
     width = int(row.max(initial=0)) + 1
@@ -44,8 +48,14 @@ def tracks_of(place: Any, lane: Any, lanes: tuple[str | None, ...], start: Any, 
     )
 
 
-def _position(lane: str | None, code: int) -> int:
-    return LANE_ORDER.index(lane) if lane in LANE_ORDER else len(LANE_ORDER) + code
+def _position(lane: str | None) -> tuple[float, int]:
+    """Threads stand below the CPU, streams below the kernels, by their numbers."""
+    if lane in LANE_ORDER:
+        return LANE_ORDER.index(lane), 0
+    word, _, number = (lane or "").partition(" ")
+    if word in ABOVE and number.removeprefix("-").isdecimal():
+        return LANE_ORDER.index(ABOVE[word]) + 0.5, int(number)
+    return len(LANE_ORDER), 0
 
 
 def _rows(lane: Any, start: Any, end: Any) -> Any:

@@ -23,6 +23,7 @@ from et_sim.views.run.directory import RunDirectory
 from et_sim.views.run.groups import Groups
 from et_sim.views.run.selection import Window
 
+RECORDED = "recorded_on"
 SPANS = ("actor", "kind", "start_ns", "end_ns")
 JOINED = ("actor", "kind", "group", "sequence", "peer")
 MESSAGES = ("send", "receive")
@@ -137,18 +138,24 @@ class _Blocks:
 
     def nodes(self, rows: Any) -> Nodes:
         """All columns of these rows, which are ascending."""
-        parts: dict[str, list[Any]] = {name: [] for name in (*NUMBERS, *CAUSES, *TEXTS)}
-        texts: dict[str, tuple[str | None, ...]] = dict.fromkeys(TEXTS, (None,))
+        recorded_on = (RECORDED,) if RECORDED in self._run.columns("timeline") else ()
+        words = (*TEXTS, *recorded_on)
+        parts: dict[str, list[Any]] = {name: [] for name in (*NUMBERS, *CAUSES, *words)}
+        texts: dict[str, tuple[str | None, ...]] = dict.fromkeys(words, (None,))
         for batch, at in self.at(rows, tuple(parts)):
             for name in (*NUMBERS, *CAUSES):
                 parts[name].append(integers(batch[name], missing=NONE)[at])
-            for name in TEXTS:
+            for name in words:
                 if len(texts[name]) == 1:  # all batches have the same
                     texts[name] = (*batch[name].dictionary.to_pylist(), None)
                 parts[name].append(coded(batch[name])[at])
         columns: dict[str, Any] = {}
         for name in tuple(parts):  # of each column, its parts are let go at once
             columns[name] = np.concatenate(parts.pop(name) or [np.zeros(0, np.int64)])
+        if recorded_on:  # rows of recordings are their streams and threads
+            recorded, said = columns.pop(RECORDED), texts.pop(RECORDED)[:-1]
+            columns["lane"] = np.where(recorded < len(said), recorded, len(said) + columns["lane"])
+            texts["lane"] = (*said, *texts["lane"])
         completed = columns["end_ns"] != NONE
         columns["end_ns"] = np.where(completed, columns["end_ns"], self._run.summary["makespan_ns"])
         return Nodes(**columns, completed=completed, **{f"{name}s": texts[name] for name in TEXTS})

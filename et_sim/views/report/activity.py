@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from et_sim.tables.kinds import NOT_COMMUNICATION
 from et_sim.views.drawing.activity import activity_picture
+from et_sim.views.drawing.idle import idle_picture
 from et_sim.views.drawing.roofline import roofline_picture
 from et_sim.views.drawing.spread import spread_picture
 from et_sim.views.drawing.waits import waits_picture
@@ -24,6 +25,11 @@ ROOFLINE = "What kernels achieve of their machine: none gets above the roofs of 
 SPREAD = (
     "How far ranks are from the average one: a box is half of them, a line all of them. What costs most "
     "stands above: of computation the slowest rank, of communication those that begin late."
+)
+
+IDLE = (
+    "Streams and threads of the recording. What is idle waits for what let its next node begin: every "
+    "nanosecond counts as what was under way then."
 )
 
 
@@ -57,3 +63,11 @@ def roofline_section(run: RunDirectory) -> str:
         return ""
     picture = tag("div", roofline_picture(run), class_="picture")
     return section("roofline", "Roofline", tag("p", ROOFLINE, class_="note"), picture)
+
+
+def idle_section(run: RunDirectory) -> str:
+    """What devices wait for, of runs of recordings: others have few rows, which ranks over time tell."""
+    if "recorded_on" not in run.columns("timeline") or not run.summary["makespan_ns"]:
+        return ""
+    picture = tag("div", idle_picture(run), class_="picture")
+    return section("idle", "Idle devices", tag("p", IDLE, class_="note"), picture)

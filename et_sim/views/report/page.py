@@ -16,6 +16,7 @@ from et_sim.views.drawing.colours import COLOURS, LIGHTER
 from et_sim.views.drawing.nodes import ALWAYS
 from et_sim.views.report.activity import (
     activity_section,
+    idle_section,
     roofline_section,
     spread_section,
     waits_section,
@@ -85,6 +86,7 @@ def report(
         jobs_section(run),
         ranks_section(run),
         waits_section(run),
+        idle_section(run),
         groups_section(run),
         operations_section(run),
         spread_section(run),

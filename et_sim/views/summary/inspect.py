@@ -23,6 +23,7 @@ from et_sim.views.summary.exposure import exposure_lines, without_kernel
 from et_sim.views.summary.facts import FACT_INDENT, coverage_lines, facts, notice, notice_lines, status_lines
 from et_sim.views.summary.flows import FLITS_ONLY, flow_lines, flows_of
 from et_sim.views.summary.groups import group_lines, group_totals
+from et_sim.views.summary.idle_text import idle_lines
 from et_sim.views.summary.jobs import job_lines
 from et_sim.views.summary.links import NOT_RECORDED, link_lines, link_uses
 from et_sim.views.summary.machine_use import (
@@ -117,6 +118,12 @@ def spread_text(path: str | Path, part: Selection = EVERYTHING, width: int | Non
     """How far ranks differ."""
     run, width = open_run(path), width or terminal_width()
     return "\n".join([*part.heading(), *_wrapped(spread_lines(run, part, width), width)])
+
+
+def idle_text(path: str | Path, part: Selection = EVERYTHING, width: int | None = None) -> str:
+    """What devices, streams and threads wait for."""
+    run, width = open_run(path), width or terminal_width()
+    return "\n".join([*part.heading(), *_wrapped(idle_lines(run, part, width), width)])
 
 
 def groups_text(path: str | Path, part: Selection = EVERYTHING, width: int | None = None) -> str:

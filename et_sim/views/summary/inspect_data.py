@@ -13,6 +13,7 @@ from et_sim.views.summary.bandwidth import bandwidth_data
 from et_sim.views.summary.exposure import without_kernel
 from et_sim.views.summary.flows import flows_of
 from et_sim.views.summary.groups import group_totals
+from et_sim.views.summary.idle import idle_data
 from et_sim.views.summary.links import link_uses
 from et_sim.views.summary.memory import memory_peaks
 from et_sim.views.summary.operations import operations
@@ -102,6 +103,7 @@ DATA: Mapping[str, Callable[[RunDirectory, Selection], Any]] = MappingProxyType(
         "waits": _waits,
         "bandwidth": bandwidth_data,
         "spread": spread_data,
+        "idle": idle_data,
         "groups": _groups,
         "schedule": _schedule,
         "layers": _layers,

@@ -1,0 +1,407 @@
+"""What devices, streams and threads do with their time, and what they wait for while they are idle.
+
+Whatever is idle until a node begins waits for what let the node begin, before that for what let this begin,
+and so on backwards in time: every nanosecond counts as that node of the chain which was under way then. A
+device is idle while none of its streams is busy. The parts of a row add up to the run, or the window.
+
+Not here: how a rank's whole time is split (`rank_table`); paths across ranks (`critical-path`).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import numpy as np
+
+from et_sim.intervals import union
+from et_sim.tables.kinds import NOT_COMMUNICATION
+from et_sim.views.run.alike import alike
+from et_sim.views.run.columns import coded, integers, numbers, words
+from et_sim.views.run.directory import RunDirectory
+from et_sim.views.run.names import stems_of
+from et_sim.views.run.selection import EVERYTHING, Selection, Window
+
+COLUMNS = ("actor", "node", "kind", "name", "lane", "start_ns", "end_ns", "queued_ns", "waiting_ns")
+CAUSE = ("start_cause", "start_cause_node")
+NONE, MOST_ROWS, LONGEST = -1, 1 << 16, 10
+DEVICE = "device"
+WORKS = ("kernels", "communication", "copies", "else")
+# What time goes to: the node itself, or what it waits for.
+BUSY, STREAM, RANKS, HOST, GAP, LAUNCH, OTHER, FINISHED = range(8)
+OWN = (HOST, GAP, LAUNCH, OTHER)  # what nobody else can be blamed for
+FIGURES = ("busy", "streams", "ranks", "host", "gaps", "launch", "other", "finished")
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A device, stream or thread of ranks that do the same."""
+
+    ranks: str
+    row: str
+    figures: tuple[int, ...]  # nanoseconds, as in FIGURES
+
+    def as_dict(self) -> dict[str, Any]:
+        """For `--json`."""
+        return {"ranks": self.ranks, "row": self.row, **_ns(self.figures)}
+
+
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """A time without work of a device, and what took most of it."""
+
+    ranks: str
+    start_ns: int
+    length_ns: int
+    waits_for: str  # one of FIGURES
+    name: str
+    waits_ns: int
+
+
+@dataclass(slots=True)
+class Idle:
+    """Rows; what devices wait for, over all ranks; and their longest pauses."""
+
+    rows: list[Row] = field(default_factory=list)
+    causes: Counter[tuple[str, str, str]] = field(default_factory=Counter)  # figure, kind, name
+    pauses: list[Pause] = field(default_factory=list)
+    ranks: int = 0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Nodes:
+    """Some actors' nodes as columns. A unit is a stream or thread of an actor."""
+
+    actor: Any
+    start: Any
+    let_in: Any
+    moved: Any
+    end: Any
+    sort: Any  # what somebody who waits for it waits for
+    unit: Any
+    on_device: Any  # whether the unit is a stream
+    cause: Any  # index, or NONE
+    kind: Any
+    stem: Any
+    units: tuple[tuple[int, str], ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Charges:
+    """Pieces of pauses, by what they were spent on."""
+
+    pause: Any
+    sort: Any
+    node: Any  # NONE: nobody knows
+    ns: Any
+
+
+def idle_of(run: RunDirectory, part: Selection = EVERYTHING) -> Idle:
+    """Of all selected ranks."""
+    weights, window = part.weights(run), part.window_of(run)
+    ranks = [part.names(text) for text in run.actors()["ranks"].to_pylist()]
+    found = Idle(ranks=int(weights.sum()))
+    of_actor: dict[int, list[tuple[str, tuple[int, ...]]]] = {}
+    texts = _Texts(run)
+    for nodes in _blocks(run, texts, weights > 0):
+        for is_whole in (True, False):
+            units, chosen = _units(nodes, is_whole)
+            busy, pauses = _pauses(nodes, units, chosen, run.summary["makespan_ns"])
+            charges = _walked(nodes, pauses, window)
+            figures = _figures(units, busy, pauses, charges, window)
+            for (actor, name), values in zip(_named(nodes, is_whole), figures.tolist(), strict=True):
+                of_actor.setdefault(actor, []).append((name, tuple(values)))
+            if is_whole:
+                _explain(found, nodes, texts, pauses, charges, weights, ranks, window)
+    alike_rows = alike((ranks[actor], tuple(_ordered(rows))) for actor, rows in sorted(of_actor.items()))
+    alike_rows.sort(key=lambda one: -sum(one[1][0][1][what] for what in OWN))
+    found.rows = [Row(names, row, figures) for names, rows in alike_rows for row, figures in rows]
+    found.pauses = sorted(found.pauses, key=lambda one: (-one.length_ns, one.start_ns, one.ranks))[:LONGEST]
+    return found
+
+
+class _Texts:
+    """Kinds and stems of names, which are the same in all blocks."""
+
+    def __init__(self, run: RunDirectory) -> None:
+        self.kinds: tuple[str | None, ...] = ()
+        self.stems: tuple[str | None, ...] = ()
+        self.of_name: Any = np.zeros(0, np.int64)
+        self.rows = [name for name in ("recorded_on", "stream", "lane") if name in run.columns("timeline")]
+        self.called: dict[str, int] = {}
+
+    def take(self, rows: Any) -> None:
+        """Learn them from a batch, if none was there before."""
+        if not self.kinds:
+            named = stems_of(words(rows["name"]))
+            self.kinds, self.stems, self.of_name = words(rows["kind"]).texts, named.texts, named.codes
+
+    def row_of(self, rows: Any) -> Any:
+        """The stream or thread of each node, as a number; without one, what it occupied."""
+        found = np.full(len(rows["actor"]), NONE, np.int64)
+        for column in self.rows:
+            said = words(rows[column])
+            number = [self.called.setdefault(text or "", len(self.called)) for text in said.texts]
+            number[-1] = NONE
+            found = np.where(found == NONE, np.array(number, np.int64)[said.codes], found)
+        return np.where(found == NONE, self.called.setdefault("unknown", len(self.called)), found)
+
+
+def _blocks(run: RunDirectory, texts: _Texts, is_chosen: Any) -> Iterator[_Nodes]:
+    """Whole actors, as many at a time as have few nodes enough, but one at least."""
+    held: list[dict[str, Any]] = []
+    for rows in run.batches("timeline", tuple(dict.fromkeys((*COLUMNS, *CAUSE, *texts.rows)))):
+        texts.take(rows)
+        columns = _columns(rows, texts, run.summary["makespan_ns"])
+        some = np.flatnonzero(is_chosen[columns["actor"]])
+        if not len(some):
+            continue
+        columns = {name: values[some] for name, values in columns.items()}
+        until = int(np.searchsorted(columns["actor"], held[-1]["actor"][-1], side="right")) if held else 0
+        if sum(len(one["actor"]) for one in held) >= MOST_ROWS and until < len(some):
+            yield _nodes(_joined([*held, {name: values[:until] for name, values in columns.items()}]), texts)
+            held, columns = [], {name: values[until:] for name, values in columns.items()}
+        held.append(columns)
+    if held:
+        yield _nodes(_joined(held), texts)
+
+
+def _joined(parts: list[dict[str, Any]]) -> dict[str, Any]:
+    return {name: np.concatenate([one[name] for one in parts]) for name in parts[0]}
+
+
+def _columns(rows: Any, texts: _Texts, makespan: int) -> dict[str, Any]:
+    start, end = numbers(rows["start_ns"]), integers(rows["end_ns"], missing=makespan)
+    end = np.maximum(end, start)
+    let_in = np.minimum(start + integers(rows["queued_ns"], missing=0), end)
+    kinds = [kind is not None and kind in NOT_COMMUNICATION for kind in texts.kinds]
+    moved = np.minimum(let_in + integers(rows["waiting_ns"], missing=0), end)
+    moved = np.where(np.array(kinds)[coded(rows["kind"])], let_in, moved)
+    lanes, causes = words(rows["lane"]), words(rows["start_cause"])
+    begins = np.array([text in (None, "begin") for text in causes.texts])[causes.codes]
+    return {
+        "actor": numbers(rows["actor"]).astype(np.int64),
+        "node": numbers(rows["node"]),
+        "start": start,
+        "let_in": let_in,
+        "moved": moved,
+        "end": end,
+        "kind": coded(rows["kind"]),
+        "stem": texts.of_name[coded(rows["name"])],
+        "is_host": np.array([text == "cpu" for text in lanes.texts])[lanes.codes],
+        "row": texts.row_of(rows),
+        "has_cause": ~begins,
+        "cause": integers(rows["start_cause_node"], missing=0).astype(np.uint64),
+    }
+
+
+def _nodes(columns: dict[str, Any], texts: _Texts) -> _Nodes:
+    actor, called = columns["actor"], tuple(texts.called)
+    keys, unit = np.unique(actor * len(called) + columns["row"], return_inverse=True)
+    unit = unit.reshape(-1)
+    on_device = np.bincount(unit, ~columns["is_host"], len(keys)) > 0
+    is_gap = columns["kind"] == (texts.kinds.index("gap") if "gap" in texts.kinds else NONE)
+    host = np.where(columns["is_host"], HOST, STREAM)
+    sort = np.where(is_gap, np.where(on_device[unit], LAUNCH, GAP), host)
+    names = [called[key % len(called)] for key in keys.tolist()]
+    works = _works_of(columns, texts, unit, len(keys))
+    pairs = zip(names, works, strict=True)
+    names = [f"{name} ({work})" if name.startswith("stream ") else name for name, work in pairs]
+    units = tuple(zip((keys // len(called)).tolist(), names, strict=True))
+    plain = {name: columns[name] for name in ("actor", "start", "let_in", "moved", "end", "kind", "stem")}
+    causes = _causes(columns)
+    return _Nodes(**plain, sort=sort, unit=unit, on_device=on_device, cause=causes, units=units)
+
+
+def _works_of(columns: dict[str, Any], texts: _Texts, unit: Any, units: int) -> list[str]:
+    """What each unit does most of its time."""
+    of_kind = np.array([WORKS.index(_work(kind)) for kind in texts.kinds])
+    total = np.zeros((units, len(WORKS)), np.int64)
+    np.add.at(total, (unit, of_kind[columns["kind"]]), columns["end"] - columns["start"])
+    return [WORKS[most] for most in total[:, :-1].argmax(axis=1).tolist()]
+
+
+def _work(kind: str | None) -> str:
+    if kind in ("compute", "copy"):
+        return {"compute": "kernels", "copy": "copies"}[kind]
+    return "else" if kind is None or kind in NOT_COMMUNICATION else "communication"
+
+
+def _causes(columns: dict[str, Any]) -> Any:
+    """Where the node is that let each one begin."""
+    distinct, place = np.unique(columns["node"], return_inverse=True)
+    wanted = np.minimum(np.searchsorted(distinct, columns["cause"]), len(distinct) - 1)
+    key, asked = (columns["actor"] * len(distinct) + at for at in (place.reshape(-1), wanted))
+    order = np.argsort(key, kind="stable")
+    at = np.minimum(np.searchsorted(key[order], asked), len(key) - 1)
+    found = order[at]
+    is_there = columns["has_cause"] & (key[found] == asked) & (distinct[wanted] == columns["cause"])
+    return np.where(is_there, found, NONE)
+
+
+def _named(nodes: _Nodes, is_whole: bool) -> list[tuple[int, str]]:
+    if not is_whole:
+        return list(nodes.units)
+    return [(actor, DEVICE) for actor in np.unique(nodes.actor).tolist()]
+
+
+def _units(nodes: _Nodes, is_whole: bool) -> tuple[Any, Any]:
+    """The unit of each node, and which nodes make it busy; of whole devices, all their streams are one."""
+    works = (nodes.sort != GAP) & (nodes.sort != LAUNCH)
+    if not is_whole:
+        return nodes.unit, np.flatnonzero(works)
+    unit = np.unique(nodes.actor, return_inverse=True)[1].reshape(-1)
+    return unit, np.flatnonzero(works & nodes.on_device[nodes.unit])
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Pauses:
+    """Times in which a unit is not busy; `node` ends it, NONE: nothing does."""
+
+    unit: Any
+    start: Any
+    end: Any
+    node: Any
+
+
+def _pauses(nodes: _Nodes, units: Any, chosen: Any, makespan: int) -> tuple[Any, _Pauses]:
+    """When units are busy, and when not, until the run ends."""
+    chosen = chosen[nodes.end[chosen] > nodes.moved[chosen]]
+    count = int(units.max(initial=NONE)) + 1
+    busy = union(units[chosen], nodes.moved[chosen], nodes.end[chosen])
+    order = chosen[np.lexsort((nodes.moved[chosen], units[chosen]))]
+    # The first node of each stretch of being busy ends the pause before it.
+    at = np.searchsorted(_moments(units[order], nodes.moved[order]), _moments(busy.owner, busy.start))
+    every = np.arange(count)
+    unit = np.concatenate((busy.owner, every))
+    end = np.concatenate((busy.start, np.full(count, makespan)))
+    node = np.concatenate((order[at], np.full(count, NONE)))
+    reached = np.concatenate((busy.end, np.zeros(count, np.int64)))
+    owner = np.concatenate((busy.owner, every))
+    by_end = np.lexsort((node == NONE, end, unit))
+    by_start = np.lexsort((reached, owner))
+    found = _Pauses(unit[by_end], reached[by_start], end[by_end], node[by_end])
+    some = np.flatnonzero(found.end > found.start)
+    return busy, _Pauses(*(getattr(found, name)[some] for name in _Pauses.__slots__))
+
+
+def _moments(unit: Any, time: Any) -> Any:
+    """Units and times as one column, to be searched."""
+    order = np.empty(len(unit), [("unit", np.int64), ("time", np.int64)])
+    order["unit"], order["time"] = unit, time
+    return order
+
+
+def _walked(nodes: _Nodes, pauses: _Pauses, window: Window) -> _Charges:
+    """What every pause was spent on, backwards from the node that ends it."""
+    found: list[tuple[Any, ...]] = []
+
+    def charge(pause: Any, sort: Any, node: Any, begin: Any, end: Any) -> None:
+        first = np.maximum(np.maximum(begin, pauses.start[pause]), window[0])
+        ns = np.minimum(end, window[1]) - first
+        some = np.flatnonzero(ns > 0)
+        if len(some):
+            every = np.broadcast_to(sort, ns.shape), np.broadcast_to(node, ns.shape)
+            found.append((pause[some], every[0][some], every[1][some], ns[some]))
+
+    pause, at, reached = np.arange(len(pauses.node)), pauses.node, pauses.end
+    ends = at == NONE
+    charge(pause[ends], FINISHED, NONE, pauses.start[ends], reached[ends])
+    pause, at, reached = pause[~ends], at[~ends], reached[~ends]
+    for _ in range(len(nodes.start) + 1):
+        if not len(at):
+            break
+        start, let_in, moved, end = (x[at] for x in (nodes.start, nodes.let_in, nodes.moved, nodes.end))
+        charge(pause, OTHER, NONE, end, reached)
+        charge(pause, nodes.sort[at], at, moved, np.minimum(end, reached))
+        charge(pause, RANKS, at, let_in, np.minimum(moved, reached))
+        charge(pause, STREAM, at, start, np.minimum(let_in, reached))
+        reached, at = np.minimum(reached, start), nodes.cause[at]
+        goes_on = reached > np.maximum(pauses.start[pause], window[0])
+        unknown = goes_on & (at == NONE)
+        charge(pause[unknown], OTHER, NONE, pauses.start[pause[unknown]], reached[unknown])
+        goes_on &= at != NONE
+        pause, at, reached = pause[goes_on], at[goes_on], reached[goes_on]
+    else:
+        charge(pause, OTHER, NONE, pauses.start[pause], reached)
+    if not found:
+        return _Charges(*(np.zeros(0, np.int64) for _ in range(4)))
+    return _Charges(*(np.concatenate(column) for column in zip(*found, strict=True)))
+
+
+def _figures(units: Any, busy: Any, pauses: _Pauses, charges: _Charges, window: Window) -> Any:
+    """Of each unit, how long it is busy, and what it waits for."""
+    total = np.zeros((int(units.max(initial=NONE)) + 1, len(FIGURES)), np.int64)
+    first, last = np.clip(busy.start, *window), np.clip(busy.end, *window)
+    np.add.at(total, (busy.owner, BUSY), last - first)
+    np.add.at(total, (pauses.unit[charges.pause], charges.sort), charges.ns)
+    return total
+
+
+def _explain(
+    found: Idle,
+    nodes: _Nodes,
+    texts: _Texts,
+    pauses: _Pauses,
+    charges: _Charges,
+    weights: Any,
+    ranks: list[str],
+    window: Window,
+) -> None:
+    """Add up what devices wait for, and keep their longest pauses."""
+    actors = np.unique(nodes.actor)
+    own = actors[pauses.unit]
+    known = np.flatnonzero(charges.node != NONE)
+    node, sort = charges.node[known], charges.sort[known]
+    keys = np.stack((sort, nodes.kind[node], nodes.stem[node]), 1)
+    distinct, which = np.unique(keys, axis=0, return_inverse=True)
+    total = np.zeros(len(distinct), np.int64)
+    np.add.at(total, which.reshape(-1), charges.ns[known] * weights[own[charges.pause[known]]])
+    for (figure, kind, stem), ns in zip(distinct.tolist(), total.tolist(), strict=True):
+        found.causes[FIGURES[figure], str(texts.kinds[kind]), str(texts.stems[stem])] += ns
+    length = np.clip(pauses.end, *window) - np.clip(pauses.start, *window)
+    length[pauses.node == NONE] = 0
+    for one in np.argsort(-length, kind="stable")[:LONGEST].tolist():
+        pieces = np.flatnonzero((charges.pause == one) & (charges.ns > 0))
+        if not length[one] or not len(pieces):
+            continue
+        most = pieces[np.argmax(charges.ns[pieces])]
+        which_node = int(charges.node[most])
+        name = str(texts.stems[nodes.stem[which_node]]) if which_node != NONE else ""
+        begin = max(int(pauses.start[one]), window[0])
+        what = FIGURES[int(charges.sort[most])], name, int(charges.ns[most])
+        found.pauses.append(Pause(ranks[int(own[one])], begin, int(length[one]), *what))
+
+
+def _ordered(rows: list[tuple[str, tuple[int, ...]]]) -> list[tuple[str, tuple[int, ...]]]:
+    """The device, streams and what else there is by its name, threads last."""
+
+    def key(row: tuple[str, tuple[int, ...]]) -> tuple[bool, bool, str, int]:
+        word, _, number = row[0].partition(" (")[0].partition(" ")
+        return (
+            row[0] != DEVICE,
+            word in ("thread", "cpu"),
+            word,
+            int(number) if number.isdecimal() else 0,
+        )
+
+    return sorted(rows, key=key)
+
+
+def _ns(figures: tuple[int, ...]) -> dict[str, int]:
+    return {f"{name}_ns": ns for name, ns in zip(FIGURES, figures, strict=True)}
+
+
+def idle_data(run: RunDirectory, part: Selection) -> dict[str, Any]:
+    """For `--json`."""
+    found = idle_of(run, part)
+    causes = part.cut(found.causes.most_common())
+    return {
+        "rows": [one.as_dict() for one in part.cut(found.rows)],
+        "devices_wait_for": [
+            {"what": what, "kind": kind, "name": name, "ns": ns} for (what, kind, name), ns in causes
+        ],
+        "longest_pauses": [asdict(one) for one in part.cut(found.pauses)],
+    }

@@ -1,0 +1,174 @@
+"""What devices, streams and threads wait for, against asking about every stretch of time by itself."""
+
+from __future__ import annotations
+
+from collections import Counter
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+from runs_to_show import pipeline, written
+
+import et_sim
+from et_sim.units import parse_ranks
+from et_sim.views import open_run
+from et_sim.views.drawing.idle import idle_picture
+from et_sim.views.run.selection import EVERYTHING, selection
+from et_sim.views.summary import idle
+from et_sim.views.summary.idle import DEVICE, FIGURES, idle_data, idle_of
+from et_sim.views.summary.idle_text import idle_lines
+
+pytestmark = pytest.mark.usefixtures("warm_engine")
+COMMUNICATION = ("send", "receive", "all_reduce", "all_gather", "reduce_scatter", "all_to_all")
+
+
+def recorded(folder: Path, **options: Any) -> Path:
+    """Four ranks, two and two alike, whose streams and threads are known, and wait for each other."""
+
+    def rank(nanos: int) -> Any:
+        build = et_sim.TraceBuilder()
+        on = {"tid": 11}
+        load = build.compute("load", nanos=400, cpu=True, concurrent=True, attributes=on)
+        gap = build.compute(
+            "gap of thread 1", nanos=250, cpu=True, concurrent=True, attributes=on | {"gap": 1}, after=[load]
+        )
+        launch = build.compute("launch", nanos=70, cpu=True, concurrent=True, attributes=on, after=[gap])
+        wait = build.compute(
+            "launch gap",
+            nanos=30,
+            cpu=True,
+            concurrent=True,
+            attributes={"stream": 7, "gap": 1},
+            after=[launch],
+        )
+        first = build.compute("gemm 1", nanos=nanos, concurrent=True, attributes={"stream": 7}, after=[wait])
+        total = build.collective(
+            "all_reduce", 4096, name="sum", concurrent=True, attributes={"stream": 20}, after=[first]
+        )
+        build.compute("gemm 2", nanos=90, concurrent=True, attributes={"stream": 7}, after=[first])
+        build.compute("gemm 3", nanos=60, concurrent=True, attributes={"stream": 7}, after=[total])
+        build.compute("other", nanos=35, cpu=True, concurrent=True, attributes={"tid": 12}, after=[total])
+        return build.build()
+
+    return written(et_sim.Workload.of([rank(500), rank(3000)] * 2), folder, **options)
+
+
+def _brute(path: Path, window: tuple[int, int]) -> dict[int, dict[str, Counter[str]]]:
+    """By rank and row: nanoseconds by what they go to; each stretch between two events asks for itself."""
+    run = open_run(path)
+    makespan = run.summary["makespan_ns"]
+    found: dict[int, dict[str, Counter[str]]] = {}
+    for actor in run.actors().to_pylist():
+        rows = [row for row in run.table("timeline").to_pylist() if row["actor"] == actor["actor"]]
+        for row in rows:
+            row["let_in"] = row["start_ns"] + (row["queued_ns"] or 0)
+            row["moved"] = row["let_in"]
+            if row["kind"] in COMMUNICATION:
+                row["moved"] += row["waiting_ns"] or 0
+            row["unit"] = row.get("recorded_on") or row["lane"]
+        streams = {row["unit"] for row in rows if row["lane"] != "cpu"}
+        times = {at for row in rows for at in (row["start_ns"], row["let_in"], row["moved"], row["end_ns"])}
+        edges = sorted({*window, *(at for at in times if window[0] < at < window[1])})
+        units = {unit: {unit} for unit in {row["unit"] for row in rows}} | {DEVICE: streams}
+        here = {unit: Counter[str]() for unit in units}
+        for first, last in pairwise(edges):
+            for unit, names in units.items():
+                works = [row for row in rows if row["unit"] in names and row["kind"] != "gap"]
+                here[unit][_asked(rows, works, streams, first)] += last - first
+        for span in parse_ranks(actor["ranks"]):
+            found |= dict.fromkeys(span, here)
+    assert window[1] <= makespan
+    return found
+
+
+def _asked(rows: list[dict[str, Any]], works: list[dict[str, Any]], streams: set[str], now: int) -> str:
+    if any(row["moved"] <= now < row["end_ns"] for row in works):
+        return "busy"
+    coming = [row for row in works if now < row["moved"] < row["end_ns"]]
+    if not coming:
+        return "finished"
+    by_id = {row["node"]: row for row in rows}
+    one = min(coming, key=lambda row: (row["moved"], row["node"]))
+    while now < one["start_ns"]:
+        if one["start_cause"] == "begin":
+            return "other"
+        one = by_id[one["start_cause_node"]]
+    if now >= one["end_ns"]:
+        return "other"
+    if now < one["let_in"]:
+        return "streams"
+    if now < one["moved"]:
+        return "ranks"
+    if one["kind"] == "gap":
+        return "launch" if one["unit"] in streams else "gaps"
+    return "host" if one["lane"] == "cpu" else "streams"
+
+
+def _check(path: Path, brute: dict[int, dict[str, Counter[str]]], window: str | None) -> None:
+    run, part = open_run(path), selection(window=window)
+    length = part.window_of(run)[1] - part.window_of(run)[0]
+    there = Counter[tuple[int, str]]()
+    for one in idle_of(run, part).rows:
+        assert sum(one.figures) == length
+        for rank in (rank for span in parse_ranks(one.ranks) for rank in span):
+            unit = one.row.partition(" (")[0]
+            assert dict(zip(FIGURES, one.figures, strict=True)) == {n: brute[rank][unit][n] for n in FIGURES}
+            there[rank, unit] += 1
+    assert there == Counter((rank, unit) for rank, units in brute.items() for unit in units)
+
+
+CASES = [
+    (recorded, None, 1),
+    (recorded, "500:2500", 1 << 16),
+    pytest.param(pipeline, None, 1, marks=pytest.mark.deep),
+    pytest.param(pipeline, "5us:60us", 1 << 16, marks=pytest.mark.deep),
+]
+
+
+@pytest.mark.parametrize(("made", "window", "at_once"), CASES)
+def test_what_is_waited_for_is_what_was_under_way_then_folded_or_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, made: Any, window: str | None, at_once: int
+) -> None:
+    monkeypatch.setattr(idle, "MOST_ROWS", at_once)
+    folded, unfolded = made(tmp_path / "folded"), made(tmp_path / "unfolded", fold=False)
+    brute = _brute(unfolded, selection(window=window).window_of(open_run(unfolded)))
+    _check(folded, brute, window)
+    _check(unfolded, brute, window)
+
+
+def test_streams_and_threads_of_recordings_are_rows_and_ranks_still_fold(tmp_path: Path) -> None:
+    run = open_run(recorded(tmp_path / "run"))
+    assert len(run.actors()) == 2
+    found = run.table("timeline", ("name", "recorded_on")).to_pylist()
+    assert {row["recorded_on"] for row in found} == {"stream 7", "stream 20", "thread 11", "thread 12"}
+    assert all(row["recorded_on"] == "stream 20" for row in found if row["name"] == "sum")
+    rows = [one.row for one in idle_of(run).rows[:5]]
+    assert rows == [DEVICE, "stream 7 (kernels)", "stream 20 (communication)", "thread 11", "thread 12"]
+
+
+def test_names_of_threads_do_not_keep_ranks_from_folding(tmp_path: Path) -> None:
+    builders = [et_sim.TraceBuilder() for _ in range(4)]
+    for rank, build in enumerate(builders):
+        build.compute("work", nanos=100, attributes={"tid": 100 + rank, "stream": rank})
+    run = open_run(written(et_sim.Workload.of([one.build() for one in builders]), tmp_path / "run"))
+    assert len(run.actors()) == 1
+
+
+def test_causes_and_pauses_are_named(tmp_path: Path) -> None:
+    run = open_run(recorded(tmp_path / "run"))
+    data = idle_data(run, EVERYTHING)
+    causes = {(one["what"], one["name"]): one["ns"] for one in data["devices_wait_for"]}
+    assert causes["host", "load"] == 4 * 400
+    assert causes["host", "launch"] == 4 * 70
+    assert causes["gaps", "gap of thread 1"] == 4 * 250
+    assert causes["launch", "launch gap"] == 4 * 30
+    devices = [one for one in data["rows"] if one["row"] == DEVICE]
+    waited = sum(one["ranks_ns"] * len(list(parse_ranks(one["ranks"]))) for one in devices)
+    assert causes["ranks", "sum"] >= waited > 0
+    assert data["longest_pauses"][0]["waits_for"] == "ranks"
+    text = "\n".join(idle_lines(run, EVERYTHING, 120))
+    assert "stream 20 (communication)" in text
+    drawn = idle_picture(run)
+    assert "stream 7 (kernels)" in drawn
+    assert "idle devices wait for another rank: sum" in drawn
