@@ -11,13 +11,21 @@ all that it met (`chain`).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from et_sim.views.critical.events import RecordedEvents
-from et_sim.views.critical.kernels import connect, count_needed, in_order, latest_ends, put_in_rows
+from et_sim.views.critical.kernels import (
+    APART_NS,
+    connect,
+    count_needed,
+    in_order,
+    latest_ends,
+    mark_deciding,
+    put_in_rows,
+)
 from et_sim.views.critical.kinds import KINDS, SETS_DURATIONS, is_kind, narrow
 from et_sim.views.run.columns import Words
 
@@ -59,6 +67,32 @@ class Condensed:
 
     def __len__(self) -> int:
         return len(self.critical)
+
+    def deciding(self, time: Any) -> Condensed:
+        """Only those that are on a longest path, where each event comes at its `time`."""
+        latest = self.ends[time[self.ends] > time[self.ends].max() - APART_NS]
+        marked = np.zeros(len(self), np.bool_)
+        marked[latest] = True
+        mark_deciding(self.critical, self.other, time, marked)
+        marked[0] = True
+        rows, place = np.flatnonzero(marked), np.cumsum(marked) - 1
+        critical, other = self.critical[rows], self.other[rows]
+        first, many = self.first_part[rows], np.diff(self.first_part)[rows]
+        first_part = np.concatenate(([0], np.cumsum(many)))
+        parts = np.repeat(first - first_part[:-1], many) + np.arange(first_part[-1])
+        which = np.isin(self.ends, latest)
+        return replace(
+            self,
+            critical=place[np.where(marked[critical], critical, other)].astype(critical.dtype),
+            other=place[np.where(marked[other], other, critical)].astype(other.dtype),
+            spent_ns=self.spent_ns[rows],
+            first_part=first_part,
+            part=self.part[parts],
+            counts=self.counts[parts],
+            ends=place[self.ends[which]],
+            ended=self.ended[which],
+            ended_ns=self.ended_ns[which],
+        )
 
     def slack_ns(self, makespan_ns: int) -> Any:
         """How much later each node could end without making the run any longer."""

@@ -27,7 +27,7 @@ from et_sim.views.files import new_file
 from et_sim.views.run.columns import Words
 from et_sim.views.run.directory import RunDirectory
 
-FORMAT = 1  # goes up whenever what is found, or how it is kept, changes
+FORMAT = 2  # goes up whenever what is found, or how it is kept, changes
 LONG_BYTES = 1 << 20  # of the record, from which it is worth while
 READ = ("path", "timeline", "actors", "groups", "resources")
 COLUMNS = ("start_ns", "end_ns", "kind", "resource", "actor", "node", "other_end_ns")
@@ -35,11 +35,13 @@ COLUMNS = ("start_ns", "end_ns", "kind", "resource", "actor", "node", "other_end
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Kept:
-    """The critical path, and of runs where it can be foretold, what would change it, and slack."""
+    """The critical path, and of runs where it can be foretold, what would change it, and slack; or only the
+    changes that a page shows."""
 
     chain: Chain
-    sensitivities: list[dict[str, Any]] | None
+    sensitivities: Sequence[dict[str, Any]] | None
     slack: tuple[Any, Any] | None
+    changes: Sequence[dict[str, Any]] | None
 
 
 def key_of(run: RunDirectory) -> str | None:
@@ -63,16 +65,16 @@ def kept(run: RunDirectory, key: str) -> Kept | None:
     return _read(BytesIO(body)) if head == _head(key, body) else None
 
 
-def keep(
-    run: RunDirectory,
-    key: str,
-    chain: Chain,
-    sensitivities: Sequence[dict[str, Any]] | None,
-    slack: tuple[Any, Any] | None,
-) -> None:
+def keep(run: RunDirectory, key: str, found: Kept) -> None:
     """Write what was found, whole or not at all."""
     body = BytesIO()
-    facts = {"links": chain.link.texts, "sensitivities": sensitivities, "slack": slack is not None}
+    chain, slack = found.chain, found.slack
+    facts = {
+        "links": chain.link.texts,
+        "sensitivities": found.sensitivities,
+        "slack": slack is not None,
+        "changes": found.changes,
+    }
     body.write(json.dumps(facts).encode() + b"\n")
     columns = [getattr(chain, name) for name in COLUMNS]
     for column in (*columns, chain.link.codes, *(slack or ())):
@@ -94,4 +96,4 @@ def _read(body: BytesIO) -> Kept:
     columns = {name: np.load(body, allow_pickle=False) for name in (*COLUMNS, "link")}
     link = Words(tuple(facts["links"]), columns.pop("link"))
     slack = tuple(np.load(body, allow_pickle=False) for _ in range(2)) if facts["slack"] else None
-    return Kept(Chain(link=link, **columns), facts["sensitivities"], slack)
+    return Kept(Chain(link=link, **columns), facts["sensitivities"], slack, facts["changes"])

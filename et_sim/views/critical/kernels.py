@@ -10,6 +10,7 @@ from typing import Any
 from et_sim.compiled.entry_points import entry
 
 ALIKE_NS = 1e-3  # times that differ by less are equal: they are sums of doubles
+APART_NS = 0.5  # times of the run itself that differ by more are not equal: all are whole
 
 
 def _seconds_of_rows(rows: Any, *_others: Any) -> float:
@@ -161,6 +162,19 @@ def latest_ends(critical: Any, other: Any, spent: Any, latest: Any) -> None:
             latest[critical[row]] = needed
         if needed < latest[other[row]]:
             latest[other[row]] = needed
+
+
+@entry(what="the views of paths", seconds=_seconds_of_rows)
+def mark_deciding(critical: Any, other: Any, time: Any, marked: Any) -> None:
+    """From some events that are marked, mark all that came last of those that an event needs."""
+    for row in range(len(critical) - 1, 0, -1):
+        if marked[row]:
+            a, b = critical[row], other[row]
+            ahead = time[b] - time[a]
+            if ahead < APART_NS:
+                marked[a] = True
+            if ahead > -APART_NS:
+                marked[b] = True
 
 
 @entry(what="the views of paths", seconds=_seconds_of_rows)

@@ -46,12 +46,24 @@ class PathRecord(RecordedEvents):
         return events.ended[known], events.slack_ns(self.makespan_ns)[known]
 
     @property
-    def sensitivities(self) -> list[dict[str, Any]] | None:
+    def sensitivities(self) -> Sequence[dict[str, Any]] | None:
         """As they were kept, if they were."""
         return self._kept.sensitivities if self._kept else None
 
+    @property
+    def changes(self) -> Sequence[dict[str, Any]] | None:
+        """The first of them as they were kept, if they were."""
+        return self._kept.changes if self._kept else None
+
     def keep(self, sensitivities: Sequence[dict[str, Any]] | None) -> None:
         """Keep what was found for the next call, if that was long."""
-        if self._key and not self._kept:
-            foretold = sensitivities is not None
-            keep(self._run, self._key, self.chain, sensitivities, self.slack if foretold else None)
+        foretold = sensitivities is not None
+        if self._key and (not self._kept or (foretold and self.sensitivities is None)):
+            keep(
+                self._run, self._key, Kept(self.chain, sensitivities, self.slack if foretold else None, None)
+            )
+
+    def keep_changes(self, changes: Sequence[dict[str, Any]]) -> None:
+        """Keep how the first few change the makespan, where nobody asked for more."""
+        if self._key:
+            keep(self._run, self._key, Kept(self.chain, None, None, changes))

@@ -31,6 +31,7 @@ from et_sim.views.critical.path import CAUSES, CriticalPath
 
 FARTHEST = (0.01, 100.0)  # how far the factor is followed: nobody asks for more
 MOST_STEPS = 100
+MOST_CHANGES = 8  # that are shown where little room is
 ROUNDINGS_OF_A_REDUCTION = 3  # it reads twice and writes once
 
 
@@ -86,6 +87,10 @@ class Parameter:
         """Whether durations fall as it grows."""
         return self.quantity in RATES
 
+    def percent(self, towards: float) -> float:
+        """By how much the factor changes if the parameter is one percent better (`towards` -1) or worse."""
+        return 1 / (1 - 0.01 * towards) - 1 if self.is_rate else 0.01 * towards
+
 
 @dataclass(frozen=True, slots=True)
 class Side:
@@ -116,6 +121,20 @@ class Sensitivity:
         return plain
 
 
+@dataclass(frozen=True, slots=True)
+class Change:
+    """How one percent of a parameter changes the makespan."""
+
+    parameter: str
+    better_ns: float
+    worse_ns: float
+
+    @classmethod
+    def of(cls, one: Sensitivity) -> Change:
+        """Of what is known of it, only that."""
+        return cls(one.parameter, one.better.one_percent_ns, one.worse.one_percent_ns)
+
+
 class Sensitivities:
     """All parameters of a run that completed."""
 
@@ -132,14 +151,35 @@ class Sensitivities:
         record.keep([asdict(one) for one in found])
         return found
 
-    def best(self) -> Sensitivity | None:
-        """The one with the most effect, if any has: several times faster than all."""
-        if self.path.record.sensitivities is not None:
-            first = next(iter(self.all()), None)
-            return first if first and first.better.one_percent_ns < 0 else None
-        every = [(self._one_percent_ns(one, -1.0)[2], one) for one in parameters(self.path)]
-        change, parameter = min(every, key=lambda one: one[0], default=(0.0, None))
-        return self.of(parameter) if parameter is not None and change < 0 else None
+    def changes(self) -> list[Change]:
+        """The first of all, as many as a page has room for, but only how they change the makespan.
+
+        The time that a parameter sets on all longest paths together bounds its effect, so only few are asked.
+        """
+        record = self.path.record
+        if record.sensitivities is not None:
+            return [Change.of(one) for one in self.all()[:MOST_CHANGES]]
+        if record.changes is None:
+            changes = self._changes()
+            record.keep_changes([asdict(one) for one in changes])
+            return changes
+        return [Change(**one) for one in record.changes]
+
+    def _changes(self) -> list[Change]:
+        every = list(parameters(self.path))
+        if not every:
+            return []
+        deciding = self._deciding
+        counts = np.bincount(deciding.part, deciding.counts, len(self._spent))
+        most = [one.percent(-1.0) * float(counts[one.rows] @ one.scaled) for one in every]
+        found: list[tuple[float, int]] = []
+        for at in sorted(range(len(every)), key=lambda at: (most[at], at)):
+            if len(found) == MOST_CHANGES and most[at] * (1 - 1e-9) > found[-1][0]:
+                break
+            found = sorted((*found, (self._one_percent_ns(every[at], -1.0)[2], at)))[:MOST_CHANGES]
+        return [
+            Change(every[at].name, better, self._one_percent_ns(every[at], 1.0)[2]) for better, at in found
+        ]
 
     def of(self, parameter: Parameter) -> Sensitivity:
         """How the makespan follows one parameter."""
@@ -159,11 +199,25 @@ class Sensitivities:
     def _times_and_slopes(self) -> Any:
         return np.zeros((2, len(self._events)))
 
+    @cached_property
+    def _deciding(self) -> Condensed:
+        """Those that say how the makespan begins to change, whatever the parameter."""
+        events, (time, slope) = self._events, self._times_and_slopes
+        parts = events.first_part, events.part, events.counts
+        nothing = np.zeros(len(self._spent))
+        times_and_slopes(events.critical, events.other, *parts, self._spent, nothing, 1.0, time, slope)
+        return events.deciding(time)
+
     def evaluate(
         self, parameter: Parameter, factor: float, towards: float, *, off: float = 0.0
     ) -> tuple[float, float]:
         """The makespan if the parameter's durations are stretched, and how it goes on."""
-        events, takes, rates = self._events, self._spent.copy(), np.zeros(len(self._spent))
+        return self._evaluate(self._events, parameter, factor, towards, off)
+
+    def _evaluate(
+        self, events: Condensed, parameter: Parameter, factor: float, towards: float, off: float = 0.0
+    ) -> tuple[float, float]:
+        takes, rates = self._spent.copy(), np.zeros(len(self._spent))
         rows, fixed = parameter.rows, parameter.fixed
         stretched = factor * parameter.scaled
         if off:
@@ -172,7 +226,7 @@ class Sensitivities:
         least = ALIKE_NS if towards < 0 else -ALIKE_NS
         rates[rows] = np.where(stretched > fixed + least, parameter.scaled, 0.0)
         parts = events.first_part, events.part, events.counts
-        time, slope = self._times_and_slopes
+        time, slope = self._times_and_slopes[:, : len(events)]
         times_and_slopes(events.critical, events.other, *parts, takes, rates, towards, time, slope)
         times = time[events.ends]
         slopes = slope[events.ends[times > times.max() - ALIKE_NS]]
@@ -180,9 +234,8 @@ class Sensitivities:
 
     def _one_percent_ns(self, parameter: Parameter, towards: float) -> tuple[float, float, float]:
         """The makespan, its slope, and how one percent changes it."""
-        makespan, slope = self.evaluate(parameter, 1.0, towards)
-        percent = (0.01 if towards > 0 else -0.01) if not parameter.is_rate else 1 / (1 - 0.01 * towards) - 1
-        return makespan, slope, slope * percent
+        makespan, slope = self._evaluate(self._deciding, parameter, 1.0, towards)
+        return makespan, slope, slope * parameter.percent(towards)
 
     def _side(self, parameter: Parameter, towards: float) -> Side:
         makespan, slope, change = self._one_percent_ns(parameter, towards)
@@ -195,14 +248,23 @@ class Sensitivities:
         for step in range(MOST_STEPS):
             there, slope_there = self.evaluate(parameter, far, -towards)
             above = there - (makespan + slope * (far - 1))
-            # The second is dear, and at least 1.
-            if slope_there == slope or above <= 1 or above <= self.rounding_ns(parameter, far):
+            if slope_there == slope or above <= 1 or self._may_be_rounding(above, parameter, far):
                 return far if step else nowhere
             near = far - above / (slope_there - slope)
             if (near - 1) * towards <= 0 or (far - near) * towards <= 0:
                 return 1.0
             far = near
         return far
+
+    def _may_be_rounding(self, above: float, parameter: Parameter, factor: float) -> bool:
+        """Whether two makespans may differ by so much as durations were rounded."""
+        figures = float(self._counts[parameter.rows] @ parameter.figures)  # on all paths: one has fewer
+        return above <= 1 + max(factor, 1.0) * figures and above <= self.rounding_ns(parameter, factor)
+
+    @cached_property
+    def _counts(self) -> Any:
+        """How often the run has each duration."""
+        return np.bincount(self._events.part, self._events.counts, len(self._spent))
 
     def rounding_ns(self, parameter: Parameter, factor: float) -> float:
         """How much the makespan may be off, as all durations were rounded before they were stretched."""

@@ -15,7 +15,7 @@ from et_sim.views.run.recorded_part import recorded_part
 from et_sim.views.summary.rank_table import called
 from et_sim.views.text import cut, share
 
-MOST_HOPS, LONGEST_HOPS, MOST_CHANGES = 400, 12, 8
+MOST_HOPS, LONGEST_HOPS = 400, 12
 SHARED = "What would change it cannot be read off the path, since messages share links; to simulate and see"
 
 
@@ -53,8 +53,8 @@ def _changes(found: CriticalPath) -> str:
     if not found.record.is_exact:
         return absent(SHARED, "et-sim inspect RUN critical-path --vary")
     rows = [
-        (text(one.parameter), _signed(one.better.one_percent_ns), _signed(one.worse.one_percent_ns))
-        for one in Sensitivities(found).all()[:MOST_CHANGES]
+        (text(one.parameter), _signed(one.better_ns), _signed(one.worse_ns))
+        for one in Sensitivities(found).changes()
     ]
     head = ("what would change it", "if 1 % better", "if 1 % worse")
     return table("", head, rows, "<>>") if rows else ""

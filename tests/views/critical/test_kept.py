@@ -15,8 +15,9 @@ from et_sim.views.critical import kept
 from et_sim.views.critical.events import RecordedEvents
 from et_sim.views.critical.path import CriticalPath
 from et_sim.views.critical.record import PathRecord
-from et_sim.views.critical.sensitivity import Sensitivities
+from et_sim.views.critical.sensitivity import MOST_CHANGES, Change, Sensitivities
 from et_sim.views.critical.text import critical_path_data, critical_path_text
+from et_sim.views.report.page import report
 
 pytestmark = pytest.mark.usefixtures("warm_engine")
 
@@ -54,7 +55,23 @@ def test_the_next_call_says_the_same_without_reading_the_record(
     assert _answers(run) == first
     if model == "analytical":
         found = Sensitivities(CriticalPath(PathRecord(open_run(run))))
-        assert found.best() == found.all()[0]
+        assert found.changes() == [Change.of(one) for one in found.all()][:MOST_CHANGES]
+
+
+def test_what_a_page_kept_serves_the_next_page_and_gives_way_to_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = _simulate(tmp_path)
+    every = critical_path_data(run)
+    content = (run / "path.kept").read_bytes()
+    (run / "path.kept").unlink()
+    page = report(open_run(run))
+    with monkeypatch.context() as patch:
+        patch.delattr(RecordedEvents, "blocks")
+        assert report(open_run(run)) == page
+    assert (run / "path.kept").read_bytes() != content
+    assert critical_path_data(run) == every
+    assert (run / "path.kept").read_bytes() == content
 
 
 def test_what_is_kept_has_the_same_bytes_every_time(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from et_sim.timeline import write_run
 from et_sim.views import open_run
 from et_sim.views.critical.path import CriticalPath
 from et_sim.views.critical.record import PathRecord
-from et_sim.views.critical.sensitivity import Sensitivities, Sensitivity
+from et_sim.views.critical.sensitivity import MOST_CHANGES, Change, Sensitivities, Sensitivity
 
 pytestmark = pytest.mark.usefixtures("warm_engine")
 
@@ -93,10 +93,9 @@ def test_all_kernels_together_are_a_parameter_of_their_own(tmp_path: Path) -> No
     assert "time of all kernels" not in parameters
 
 
-def test_the_best_parameter_is_the_first_of_all(tmp_path: Path) -> None:
+def test_the_changes_of_a_page_are_the_first_of_all(tmp_path: Path) -> None:
     work = of_nodes(("long", 30_000, ()), ("short", 10_000, (0,)))
     path, every = found(et_sim.simulate(work, system=SYSTEM, network=NETWORK, detail="path"), tmp_path)
-    best = Sensitivities(path).best()
-    assert best == next(iter(every.values()))
-    assert best is not None
-    assert best.better.one_percent_ns == pytest.approx(-400)
+    changes = Sensitivities(path).changes()
+    assert changes == [Change.of(one) for one in every.values()][:MOST_CHANGES]
+    assert changes[0].better_ns == pytest.approx(-400)
