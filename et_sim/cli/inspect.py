@@ -44,6 +44,7 @@ VIEWS = {
 # Which of them can be drawn.
 DRAWN = (
     "picture",
+    "ranks",
     "activity",
     "waits",
     "bandwidth",

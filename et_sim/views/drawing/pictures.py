@@ -13,6 +13,7 @@ from et_sim.views.drawing.idle import idle_picture
 from et_sim.views.drawing.memory import memory_picture
 from et_sim.views.drawing.network import links_picture, phases_picture, queues_picture
 from et_sim.views.drawing.picture import picture
+from et_sim.views.drawing.ranks import ranks_picture
 from et_sim.views.drawing.roofline import roofline_picture
 from et_sim.views.drawing.schedule import schedule_picture
 from et_sim.views.drawing.spread import spread_picture
@@ -35,6 +36,7 @@ def _schedule_picture(run: RunDirectory, _: Selection) -> str:
 PICTURES: Mapping[str, Callable[[RunDirectory, Selection], str]] = MappingProxyType(
     {
         "picture": picture,
+        "ranks": ranks_picture,
         "activity": activity_picture,
         "waits": waits_picture,
         "bandwidth": bandwidth_picture,

@@ -16,25 +16,15 @@ from et_sim.views.run.recorded_part import recorded_actors, recorded_part
 from et_sim.views.summary.in_short import in_short
 from et_sim.views.summary.jobs import job_rows
 from et_sim.views.summary.operations import operations
-from et_sim.views.summary.parts import PARTS
+from et_sim.views.summary.parts import NAMES, parts_of
 from et_sim.views.summary.profile_facts import makespan_text
 from et_sim.views.summary.rank_table import called, rank_count, slowest_first
 from et_sim.views.text import cut, distinct, share, shortened
 
-OVERLAP = "overlap"
-_COMPUTE, *_OTHERS = ((part.short, part.text) for part in PARTS)
-NAMES = (_COMPUTE, (OVERLAP, "compute, hiding communication"), *_OTHERS)
 MOST_RANKS, MOST_OPERATIONS = 24, 15
 OF_RANKS, MOST_LETTERS = ("last to finish", "waited for"), 12
 
 Entry = dict[str, Any]
-
-
-def parts_of(entry: Entry) -> dict[str, int]:
-    """How a rank spends the makespan; what of its computation hides communication stands for itself."""
-    found = {part.short: entry[part.figure] for part in PARTS}
-    hidden = entry["hidden_comm_ns"]
-    return {**found, "compute": found["compute"] - hidden, OVERLAP: hidden}
 
 
 def headline(run: RunDirectory, path: CriticalPath | None) -> str:

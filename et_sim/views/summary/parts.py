@@ -31,6 +31,18 @@ PARTS = (
 )
 
 
+OVERLAP = "overlap"
+_COMPUTE, *_OTHERS = ((part.short, part.text) for part in PARTS)
+NAMES = (_COMPUTE, (OVERLAP, "compute, hiding communication"), *_OTHERS)  # of the parts of bars
+
+
 def used(entries: Sequence[Mapping[str, Any]]) -> tuple[Part, ...]:
     """The parts that some of the entries have."""
     return tuple(part for part in PARTS if any(entry[part.figure] for entry in entries))
+
+
+def parts_of(entry: Mapping[str, Any]) -> dict[str, int]:
+    """How a rank spends its time; what of its computation hides communication stands for itself."""
+    found = {part.short: entry[part.figure] for part in PARTS}
+    hidden = entry["hidden_comm_ns"]
+    return {**found, "compute": found["compute"] - hidden, OVERLAP: hidden}

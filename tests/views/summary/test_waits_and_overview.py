@@ -14,7 +14,7 @@ from et_sim.api import execute
 from et_sim.run_options import RunOptions
 from et_sim.timeline import write_run
 from et_sim.views import open_run
-from et_sim.views.report.times import NAMES, parts_of
+from et_sim.views.summary.parts import NAMES, parts_of
 from et_sim.views.summary.waits import waits_of
 
 pytestmark = pytest.mark.usefixtures("warm_engine")
