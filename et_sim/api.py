@@ -49,6 +49,7 @@ from et_sim.trace.tensors import remark_on_unannotated
 from et_sim.units import format_ranks
 from et_sim.version import __version__
 
+CHOSEN = ("profile", "other_profile", "fold", "alone", "isolated")
 Subject = TypeVar("Subject")
 Fields = ParamSpec("Fields")
 
@@ -162,6 +163,7 @@ def execute(
         manifest["other_profile"] = other_profile(
             workload, options, change, task, outcome, chosen, moves.workload if moves else task.workload
         )
+    manifest["configuration"] = _configuration(task, options)
     manifest["detail"] = list(details if layer_file is None else details_of((*details, PHASES)))
     layers = (
         layer_file.figures(outcome, recorder.phases)
@@ -206,6 +208,12 @@ def _command(workload: Any, task: Task, options: RunOptions) -> dict[str, Any] |
         "fold": options.fold,
         "alone": options.alone,
     }
+
+
+def _configuration(task: Task, options: RunOptions) -> dict[str, Any]:
+    """The machine as it was read, and what else was chosen: with the workload, arguments of `simulate`."""
+    chosen = {name: getattr(options, name) for name in CHOSEN}
+    return {**task.machine.configuration, **chosen}
 
 
 def make_manifest(

@@ -21,6 +21,7 @@ from et_sim.jobs import read_jobs
 from et_sim.layer_file_run import LayerFileRun, is_layer_file
 from et_sim.machine import Machine, Network, read_machine
 from et_sim.machine.corrections import Correction
+from et_sim.machine.local_memory import CAPACITY, TRACKS
 from et_sim.machine.model import WhenFull
 from et_sim.machine.profiles import Profile
 from et_sim.machine.sources import Source
@@ -129,7 +130,14 @@ def _named(machine: Machine, options: RunOptions, *, tracks: bool) -> Machine:
     is_its_own = given is None or (isinstance(given, Source) and given.place == options.machine)
     if tracks or options.machine is None or not is_its_own:
         return machine
-    return replace(machine, system=replace(machine.system, track_local_mem=False, local_memory=None))
+    system = {
+        key: value for key, value in machine.configuration["system"].items() if key not in (CAPACITY, TRACKS)
+    }
+    return replace(
+        machine,
+        system=replace(machine.system, track_local_mem=False, local_memory=None),
+        configuration={**machine.configuration, "system": system},
+    )
 
 
 def is_several(workload: Given) -> bool:

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from fractions import Fraction
+from typing import Any
 
 from et_sim.machine.compute_rules import ComputeRule
 from et_sim.machine.costs import Costs
@@ -494,6 +495,7 @@ class Machine:
     defaults: tuple[Notice, ...] = ()
     inputs: tuple[tuple[str, str], ...] = ()  # (path, content hash) of every file read
     names_profile: bool = True  # else the reference's is the default, and whoever knows better may choose
+    configuration: Mapping[str, Any] = field(default_factory=dict, compare=False)  # as read, by role
 
     def network_of(self, *, has_contention: bool) -> Network:
         """The network as a model counts its time: that of 1.0 with contention has fractions."""

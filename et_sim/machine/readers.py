@@ -33,7 +33,7 @@ from et_sim.machine.network_file import read_network
 from et_sim.machine.profiles import DEFAULT, Profile
 from et_sim.machine.recognise import Role, is_graph
 from et_sim.machine.rings import check_rings
-from et_sim.machine.sources import Given, Source, load
+from et_sim.machine.sources import Given, Source, as_given, load
 from et_sim.machine.stragglers import check_ranks_exist
 from et_sim.machine.system_file import read_system
 from et_sim.machine.topology.graph_file import read_graph
@@ -56,6 +56,7 @@ def read_machine(
     remarks = Remarks()
     network_source = load(network, Role.NETWORK)
     system_source = load(system, Role.SYSTEM)
+    configuration = {"system": as_given(system_source), "network": as_given(network_source)}
     if profile is not None:
         system_source = _with_profile(system_source, profile)
     if corrections:
@@ -76,11 +77,13 @@ def read_machine(
         remarks.default("<memory>", "memory-type", f'no memory file; "{MemoryKind.NONE}" is taken')
     else:
         sources.append(load(memory, Role.MEMORY))
+        configuration["memory"] = as_given(sources[-1])
         memory_value = read_memory(sources[-1], ranks, remarks)
     refuse_spilling_nowhere(system_value, memory_value, system_source.place)
     groups_value: dict[str, tuple[int, ...]] = {}
     if groups is not None and not _means_no_groups(groups):
         sources.append(load(groups, Role.GROUPS))
+        configuration["groups"] = as_given(sources[-1])
         groups_value = read_groups(sources[-1], ranks)
     return Machine(
         network=network_value,
@@ -96,6 +99,7 @@ def read_machine(
             *remarks.inputs,
         ),
         names_profile=system_value.behaviour.profile is not DEFAULT or "profile" in system_source.content,
+        configuration=configuration,
     )
 
 

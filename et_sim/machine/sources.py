@@ -64,6 +64,23 @@ def load(given: Given, role: Role) -> Source:
     return _with_import(source) if role is Role.NETWORK else source
 
 
+def as_given(source: Source) -> dict[str, Any]:
+    """The content such that a dict of it is read as the same.
+
+    Links of a topology that is in no file are listed, and a file with one is named; text of ASTRA-sim 1.0
+    names the profile that says so.
+    """
+    content, found = source.content, source.imported
+    if source.is_text:
+        return {**content, "profile": "astra-1.0"}
+    if found is None or source.imports:
+        return content
+    if not source.place.startswith("<"):
+        return {**content, "graph": {"import": Path(source.place).name}}
+    listed: dict[str, Any] = _plain(found.content, source.place)
+    return {**{key: value for key, value in content.items() if key != "graph"}, **listed}
+
+
 def _with_import(source: Source) -> Source:
     """The network with the topology of another tool that it names, or is."""
     if source.imported is not None:

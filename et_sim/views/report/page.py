@@ -22,6 +22,7 @@ from et_sim.views.report.activity import (
     waits_section,
 )
 from et_sim.views.report.critical import critical_section
+from et_sim.views.report.machine import machine_section
 from et_sim.views.report.markup import text
 from et_sim.views.report.memory import memory_section
 from et_sim.views.report.network import network_section, topology_section
@@ -95,6 +96,7 @@ def report(
         network_section(run),
         ports_section(run),
         memory_section(run),
+        machine_section(run),
         coverage_section(run),
         configuration_section(run),
     )

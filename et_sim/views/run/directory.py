@@ -28,7 +28,7 @@ from et_sim.tables.registry import (
 )
 from et_sim.units import parse_ranks
 from et_sim.views.run.columns import integers
-from et_sim.views.run.schema import STALL_SHAPE, SUMMARY_SHAPE, misfit
+from et_sim.views.run.schema import MANIFEST_SHAPE, STALL_SHAPE, SUMMARY_SHAPE, misfit
 
 AGAIN = "simulate again with et-sim run"
 SERVING = "serving"  # key of the manifest
@@ -153,7 +153,7 @@ def open_run(path: str | Path) -> RunDirectory:
     return RunDirectory(
         path=folder,
         summary=_read_json(folder / SUMMARY, SUMMARY_SHAPE),
-        manifest=_read_json(folder / MANIFEST, {}),
+        manifest=_read_json(folder / MANIFEST, MANIFEST_SHAPE),
         stall=_read_json(stall, STALL_SHAPE) if stall.exists() else None,
     )
 

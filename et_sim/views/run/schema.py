@@ -1,4 +1,4 @@
-"""What summary.json and stall.json have to hold for the views to read them.
+"""What summary.json, stall.json and run.json have to hold for the views to read them.
 
 Not here: tables (`et_sim.tables`), and opening files (`directory`).
 """
@@ -190,6 +190,13 @@ STALL_SHAPE: Mapping[str, Shape] = MappingProxyType(
         "dead_ends": [str],
         "nearest": [str],
         "remedies": [str],
+    }
+)
+MANIFEST_SHAPE: Mapping[str, Shape] = MappingProxyType(
+    {
+        "configuration": IfThere(
+            {"system": dict, "network": dict, "memory": IfThere(dict), "groups": IfThere(dict)}
+        )
     }
 )
 

@@ -20,6 +20,7 @@ from runs_to_show import congested, pipeline, side_by_side, written
 
 import et_sim
 from et_sim.cli import main
+from et_sim.errors import UsageError
 from et_sim.intervals import union
 from et_sim.timeline import OutputFilter
 from et_sim.units import format_ns
@@ -97,14 +98,14 @@ def test_the_page_needs_nothing_else_and_is_well_formed(demo: Path) -> None:
     assert "default-src 'none'" in content
     assert set(re.findall(r"https?://\S+", content)) == {'http://www.w3.org/2000/svg"'}
     assert "url(" not in content
-    assert len(content) < 110_000
+    assert len(content) < 115_000
 
 
 def test_the_page_has_a_part_for_everything(demo: Path) -> None:
     headings = [text for tag, text in Page(_page(demo)).texts if tag == "h2"]
     assert headings[:5] == ["Overview", "Timeline", "Ranks over time", "Ranks", "Waiting and transfer"]
     assert headings[5:8] == ["Exposed communication", "Operations", "Ranks compared"]
-    assert headings[8:] == ["Coverage", "Configuration"]
+    assert headings[8:] == ["Machine", "Coverage", "Configuration"]
 
 
 def test_the_page_has_a_part_for_everything_that_was_recorded(tmp_path: Path) -> None:
@@ -115,7 +116,7 @@ def test_the_page_has_a_part_for_everything_that_was_recorded(tmp_path: Path) ->
     assert headings[5:8] == ["Ranks", "Waiting and transfer", "Exposed communication"]
     assert headings[8:11] == ["Operations", "Ranks compared", "Use of links"]
     assert headings[11:13] == ["Network over time", "Local memory"]
-    assert headings[13:] == ["Coverage", "Configuration"]
+    assert headings[13:] == ["Machine", "Coverage", "Configuration"]
 
 
 def test_the_page_shows_queues_where_messages_met_and_who_paused_whom(tmp_path: Path) -> None:
@@ -437,3 +438,43 @@ def test_what_was_not_recorded_has_no_card_and_a_line_says_how_to_get_it(tmp_pat
     for name in ("critical", "network", "memory"):
         assert f'<section id="{name}"' not in page
     assert page.count("Not recorded: the critical path: simulate with --detail path; ") == 1
+
+
+def test_the_machine_is_on_the_page_as_it_was_given_and_nothing_if_nobody_says_it(tmp_path: Path) -> None:
+    folder = pipeline(tmp_path / "run")
+    known = json.loads((folder / "run.json").read_text(encoding="utf-8"))
+    card = report(open_run(folder)).partition('<section id="machine"')[2].partition("</section>")[0]
+    cells = re.findall(r"<t[dh][^>]*>([^<]*)</t[dh]>", card)
+    rows = [cells[at : at + 6] for at in range(0, 12, 6)]
+
+    assert dict(zip(*rows, strict=True)) == {
+        "dimension": "0",
+        "topology": "Ring",
+        "npus_count": "8",
+        "bandwidth": "50GB/s",
+        "latency": "500 ns",
+        "all-reduce": "ring",
+    }
+    assert dict(zip(cells[14::2], cells[15::2], strict=True)) == {
+        "scheduling-policy": "FIFO",
+        "local-mem-bw": "50",
+    }
+    del known["configuration"]
+    (folder / "run.json").write_text(json.dumps(known), encoding="utf-8")
+    assert 'id="machine"' not in report(open_run(folder))
+
+
+def test_a_graph_of_many_links_is_told_as_its_generator_or_counted(tmp_path: Path) -> None:
+    folder = congested(tmp_path / "run", detail="links")
+    page = report(open_run(folder))
+    assert "<td>graph.generator</td><td>leaf-spine</td>" in page
+    assert "<td>protocol.congestion-control</td><td>none</td>" in page
+    known = json.loads((folder / "run.json").read_text(encoding="utf-8"))
+    known["configuration"]["network"] = {"links": [{"from": "a", "to": "b"}] * 5000, "odd": {}, "n": None}
+    (folder / "run.json").write_text(json.dumps(known), encoding="utf-8")
+    page = report(open_run(folder))
+    assert "<td>links</td><td>5,000 entries</td>" in page
+    known["configuration"]["system"] = [1]
+    (folder / "run.json").write_text(json.dumps(known), encoding="utf-8")
+    with pytest.raises(UsageError, match=r"configuration\.system is not an object"):
+        open_run(folder)

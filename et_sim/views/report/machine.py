@@ -1,0 +1,106 @@
+"""The part of the page about the machine, as run.json has it: dimensions side by side, and every other key.
+
+Nothing is computed: a value stands here as it was given, and what was not given does not. Not here: what keys
+mean, and which defaults were taken (`origins`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from et_sim.units import plural
+from et_sim.views.report.markup import more, section, table, tag, text
+from et_sim.views.run.directory import RunDirectory
+
+PARTS = ("network", "system", "memory", "groups")
+SIZES = ("npus_count", "units-count")  # of dimensions, in files of 2.x and 1.0
+ALGORITHM = "-implementation"
+UNITS = {"bandwidth": "GiB/s", "link-bandwidth": "GiB/s", "latency": "ns", "link-latency": "ns"}
+MOST_ENTRIES, MOST_ROWS, MOST_OPEN = 16, 300, 24
+Row = tuple[str, str]
+
+
+def machine_section(run: RunDirectory) -> str:
+    """The machine; nothing if the run does not say what it was."""
+    known = run.manifest.get("configuration")
+    if known is None:
+        return ""
+    columns = _by_dimension(known)
+    shown = []
+    for part in PARTS:
+        left = {key: value for key, value in known.get(part, {}).items() if (part, key) not in columns}
+        rows = [(text(key), text(value)) for key, value in _rows(left)]
+        if rows:
+            shown.append(_keys(part, rows))
+    summary = run.summary
+    said = f"{plural(summary['ranks'], 'rank')}, {summary['model']} network, profile {summary['profile']}"
+    note = tag(
+        "p",
+        text(f"{said}; figures are as they were given, bare numbers in the unit of their key"),
+        class_="note",
+    )
+    return section("machine", "Machine", note, _dimensions(columns), *shown)
+
+
+def _by_dimension(known: Mapping[str, Any]) -> dict[tuple[str, str], list[Any]]:
+    """What has an entry for each dimension, by part and key: of the network, and algorithms."""
+    network, system = known["network"], known["system"]
+    sizes: list[Any] = next((network[key] for key in SIZES if isinstance(network.get(key), list)), [])
+    found = {("network", key): value for key, value in network.items() if _is_row(value, len(sizes))}
+    if not found:
+        return {}
+    algorithms = {key: value for key, value in system.items() if key.endswith(ALGORITHM)}
+    return found | {("system", key): v for key, v in algorithms.items() if _is_row(v, len(sizes))}
+
+
+def _is_row(value: Any, entries: int) -> bool:
+    """Whether it is a list of so many plain values."""
+    is_list = isinstance(value, list) and 0 < len(value) == entries <= MOST_ENTRIES
+    return is_list and not any(isinstance(entry, list | dict) for entry in value)
+
+
+def _dimensions(columns: Mapping[tuple[str, str], list[Any]]) -> str:
+    if not columns:
+        return ""
+    head = ["dimension", *(text(key.removesuffix(ALGORITHM)) for _, key in columns)]
+    entries = zip(*columns.values(), strict=True)
+    rows = [
+        (str(at), *(text(_shown(v, UNITS.get(key, ""))) for v, (_, key) in zip(row, columns, strict=True)))
+        for at, row in enumerate(entries)
+    ]
+    return table("", head, rows, "<" * len(head))
+
+
+def _keys(part: str, rows: list[Row]) -> str:
+    """All other keys of a part; many are folded away."""
+    left = len(rows) - MOST_ROWS
+    listed = table("", (text(part), "value"), rows[:MOST_ROWS], "<<")
+    listed += tag("p", f"and {left:,} more in run.json", class_="note") if left > 0 else ""
+    return more(f"{part}: {plural(len(rows), 'figure')}", listed) if len(rows) > MOST_OPEN else listed
+
+
+def _rows(content: Mapping[str, Any]) -> Iterator[Row]:
+    """Keys with plain values, those of objects behind a dot; long lists are counted."""
+    waiting = [*reversed([*content.items()])]
+    while waiting:
+        key, value = waiting.pop()
+        if isinstance(value, dict) and value:
+            waiting += [(f"{key}.{name}", entry) for name, entry in reversed([*value.items()])]
+        elif not isinstance(value, list):
+            yield key, _shown(value)
+        elif len(value) > MOST_ENTRIES:
+            yield key, plural(len(value), "entry", "entries")
+        elif any(isinstance(entry, list | dict) for entry in value):
+            waiting += [(f"{key}[{at}]", entry) for at, entry in reversed([*enumerate(value)])]
+        else:
+            yield key, ", ".join(_shown(entry) for entry in value)
+
+
+def _shown(value: Any, unit: str = "") -> str:
+    """A plain value as its file has it, with the unit that a bare number has there."""
+    if value is None or isinstance(value, bool):
+        return {None: "null", True: "true", False: "false"}[value]
+    if isinstance(value, dict):
+        return "nothing"
+    return f"{value} {unit}" if unit and not isinstance(value, str) else str(value)
