@@ -52,6 +52,7 @@ DRAWN = (
     "idle",
     "schedule",
     "phases",
+    "critical-path",
     "topology",
     "links",
     "queues",

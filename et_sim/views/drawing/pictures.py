@@ -9,6 +9,7 @@ from types import MappingProxyType
 from et_sim.errors import UsageError
 from et_sim.views.drawing.activity import activity_picture
 from et_sim.views.drawing.bandwidth import bandwidth_picture
+from et_sim.views.drawing.critical import critical_path_picture
 from et_sim.views.drawing.idle import idle_picture
 from et_sim.views.drawing.memory import memory_picture
 from et_sim.views.drawing.network import links_picture, phases_picture, queues_picture
@@ -40,6 +41,7 @@ PICTURES: Mapping[str, Callable[[RunDirectory, Selection], str]] = MappingProxyT
         "activity": activity_picture,
         "waits": waits_picture,
         "bandwidth": bandwidth_picture,
+        "critical-path": critical_path_picture,
         "topology": topology_picture,
         "links": links_picture,
         "queues": queues_picture,

@@ -9,11 +9,12 @@ from et_sim.units import format_ns, plural
 from et_sim.views.critical.path import CriticalPath, Hop
 from et_sim.views.critical.sensitivity import Sensitivities
 from et_sim.views.critical.text import ranks_of
-from et_sim.views.report.markup import absent, bar, cut_text, more, section, table, tag, text
+from et_sim.views.drawing.critical import path_picture
+from et_sim.views.report.markup import absent, cut_text, more, section, table, tag, text
 from et_sim.views.run.directory import RunDirectory
 from et_sim.views.run.recorded_part import recorded_part
 from et_sim.views.summary.rank_table import called
-from et_sim.views.text import cut, share
+from et_sim.views.text import cut
 
 MOST_HOPS, LONGEST_HOPS = 400, 12
 SHARED = "What would change it cannot be read off the path, since messages share links; to simulate and see"
@@ -27,20 +28,12 @@ def critical_section(run: RunDirectory, found: CriticalPath | None) -> str:
         return section("critical", "Critical path", absent(what, "simulate without --ranks and --window"))
     if found is None:
         return ""
-    whole = found.makespan_ns
-    causes = sorted(found.by_cause().items(), key=lambda one: -one[1])
-    stacked = bar([(f"cause-{name}", name, spent) for name, spent in causes], whole)
-    legend = "".join(
-        tag("li", f'<i class="cause-{name}"></i>{text(name)} <b>{share(spent, whole)}</b> {format_ns(spent)}')
-        for name, spent in causes
-    )
     note = "the chain of events that decided the makespan; the causes add up to it"
     return section(
         "critical",
         "Critical path",
         tag("p", note, class_="note"),
-        stacked,
-        tag("ul", legend, class_="legend"),
+        tag("div", path_picture(found), class_="picture"),
         _changes(found),
         _steps(run, found),
     )

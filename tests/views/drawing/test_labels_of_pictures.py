@@ -5,15 +5,23 @@ from __future__ import annotations
 import re
 from pathlib import Path
 from xml.etree import ElementTree
+from xml.sax.saxutils import escape
 
+import numpy as np
 import pytest
 from runs_to_show import congested, pipeline, written
 from training_jobs import transformer
 
 from et_sim.cli.inspect import DRAWN
+from et_sim.units import format_ns
 from et_sim.views import open_run
+from et_sim.views.critical.path import CAUSES, CriticalPath
+from et_sim.views.critical.record import PathRecord
+from et_sim.views.drawing.critical import COLOURS, path_picture, shares_of
 from et_sim.views.drawing.pictures import PICTURES
-from et_sim.views.run.selection import EVERYTHING
+from et_sim.views.drawing.ranks import WIDTH, ranks_picture
+from et_sim.views.run.selection import EVERYTHING, Selection
+from et_sim.views.text import share
 
 pytestmark = pytest.mark.usefixtures("warm_engine")
 NARROW, WIDE = "iljtfrI.,:;'|!()[]- ", "mwMW%"
@@ -36,12 +44,17 @@ def _width(text: str, size: float) -> float:
 def _boxes(drawn: str) -> list[tuple[Box, str]]:
     """Of all texts that stand upright where they say."""
     found = []
-    root = ElementTree.fromstring(drawn)
-    for one in root.iter("{http://www.w3.org/2000/svg}text"):
+    root, svg = ElementTree.fromstring(drawn), "{http://www.w3.org/2000/svg}"
+    moved: dict[ElementTree.Element, float] = {}
+    for group in root.iter(f"{svg}g"):
+        down = re.fullmatch(r"translate\(0 ([\d.]+)\)", group.get("transform", ""))
+        moved |= dict.fromkeys(group.iter(f"{svg}text"), float(down[1])) if down else {}
+    for one in root.iter(f"{svg}text"):
         if one.get("transform"):
             continue
         text = (one.text or "") + "".join(child.tail or "" for child in one)
         x, y, size = float(one.get("x", 0)), float(one.get("y", 0)), float(one.get("font-size", 11))
+        y += moved.get(one, 0)
         wide = _width(text, size)
         begin = x - {"start": 0, "middle": wide / 2, "end": wide}[one.get("text-anchor", "start")]
         found.append(((begin, y - 0.72 * size, begin + wide, y), text))
@@ -83,22 +96,33 @@ def test_labels_are_inside_of_the_picture_and_apart(runs: dict[str, Path], view:
 
 @pytest.mark.parametrize("view", sorted(NEEDS))
 def test_what_needs_a_record_is_drawn_and_not_a_sentence_alone(runs: dict[str, Path], view: str) -> None:
-    if view in PICTURES:
-        drawn = PICTURES[view](open_run(runs[NEEDS[view]]), EVERYTHING)
-        assert "not recorded" not in drawn
-        assert "<path" in drawn
+    drawn = PICTURES[view](open_run(runs[NEEDS[view]]), EVERYTHING)
+    assert "not recorded" not in drawn
+    assert "<path" in drawn
 
 
 @pytest.mark.parametrize("window", [None, (10_000, 40_000)])
 def test_bars_of_ranks_are_as_wide_as_the_scale(
     runs: dict[str, Path], window: tuple[int, int] | None
 ) -> None:
-    from et_sim.views.drawing.ranks import WIDTH, ranks_picture
-    from et_sim.views.run.selection import Selection
-
     drawn = ranks_picture(open_run(runs["plain"]), Selection(window=window))
     sums: dict[str, float] = {}
     for y, width in re.findall(r'y="(\d+)" width="([\d.]+)" height="12"', drawn):
         sums[y] = sums.get(y, 0) + float(width)
     assert sums
     assert all(total == pytest.approx(WIDTH, abs=0.05) for total in sums.values())
+
+
+def test_the_picture_of_the_critical_path_has_its_causes_and_operations(runs: dict[str, Path]) -> None:
+    found = CriticalPath(PathRecord(open_run(runs["path"])))
+    operations = found.by_operation()
+    shares = shares_of(found, [one[:3] for one in operations], len(operations))
+    np.testing.assert_allclose(shares.sum(axis=(0, 1)), 1, atol=1e-9)  # the path is somewhere at any time
+    of_time = shares.mean(axis=2) * found.makespan_ns
+    np.testing.assert_allclose(of_time.sum(axis=1), [ns for *_, ns in operations], atol=0.01)
+    causes = dict(zip(CAUSES, of_time.sum(axis=0).tolist(), strict=True))
+    assert {name: ns for name, ns in causes.items() if ns > 0.01} == pytest.approx(found.by_cause(), abs=0.01)
+    assert set(COLOURS) == set(CAUSES)
+    drawn = path_picture(found)
+    for name, spent in found.by_cause().items():
+        assert f">{name} {escape(share(spent, found.makespan_ns))} {format_ns(spent)}<" in drawn
