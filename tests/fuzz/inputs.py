@@ -234,6 +234,7 @@ RUN_COMMANDS = (
     *(("et-sim", "inspect", "run", view) for view in VIEWS),
     ("et-sim", "inspect", "run", "picture", "--svg", "picture.svg"),
     ("et-sim", "compare", "run", "sound"),
+    ("et-sim", "compare", "run", "sound", "--html", "compared.html"),
     ("et-sim", "sql", "run", "SELECT kind, count(*) FROM timeline JOIN actors USING (actor) GROUP BY kind"),
     ("et-sim", "export", "run", "--perfetto", "p.pftrace", "--chrome", "chrome.json"),
     ("et-sim", "report", "run", "--html", "page.html"),

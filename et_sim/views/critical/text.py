@@ -72,7 +72,7 @@ def critical_path_data(path: Any, top: int | None = None) -> dict[str, Any]:
         found.record.keep(None)
     return {
         "makespan_ns": found.makespan_ns,
-        "events": len(found),
+        "events": _events(found),
         "causes": found.by_cause(),
         "operations": [
             {"kind": kind, "name": name, "group": group, "ns": ns}
@@ -114,8 +114,13 @@ def _slack_of_nodes(record: PathRecord, most: int) -> list[dict[str, Any]]:
     ]
 
 
+def _events(found: CriticalPath) -> int:
+    """How many of its events take time."""
+    return int(np.count_nonzero(found.spent_ns))
+
+
 def _head(found: CriticalPath) -> list[str]:
-    events = plural(int(np.count_nonzero(found.spent_ns)), "event")
+    events = plural(_events(found), "event")
     return [f"critical path: {format_ns(found.makespan_ns)} ({found.makespan_ns:,} ns) in {events}"]
 
 
