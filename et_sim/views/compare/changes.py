@@ -21,10 +21,12 @@ from et_sim.views.summary.operations import operations
 from et_sim.views.summary.parts import PARTS
 from et_sim.views.summary.phase_totals import phase_totals
 from et_sim.views.summary.rank_table import ranks_named
+from et_sim.views.text import shortened
 
 CHANGE_FIGURES = ("a_ns", "b_ns", "difference_ns", "a_count", "b_count")
 RULES = ("profile", "profile_named_by", "corrections", "switched", "other_profile")
-NOT_SETTINGS = (*RULES, "inputs", "command", "warnings", "defaults")
+NOT_SETTINGS = (*RULES, "configuration", "inputs", "command", "warnings", "defaults")
+LONGEST = 60  # letters of a value
 RANK_FIGURES = ("finish_ns", *(part.figure for part in PARTS))
 
 
@@ -205,6 +207,7 @@ def _differing_inputs(a: Mapping[str, Any], b: Mapping[str, Any]) -> tuple[str, 
         for key in sorted(a.keys() | b.keys())
         if key not in NOT_SETTINGS and a.get(key) != b.get(key)
     ]
+    found += _differing_keys(a.get("configuration", {}), b.get("configuration", {}))
     files = [{(one["file"], one["sha256"]) for one in manifest.get("inputs", ())} for manifest in (a, b)]
     changed = [
         sorted(file for file, _ in files[0] - files[1]),
@@ -231,6 +234,23 @@ def _differing_rules(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[str]:
     ]
     if switched[0] != switched[1]:
         found.append(f"switched: {_value(switched[0])}, then {_value(switched[1])}")
+    return found
+
+
+def _differing_keys(a: Any, b: Any) -> list[str]:
+    """Keys of the files that have other values, such as `network.bandwidth: 200Gbps, then 400Gbps`."""
+    found: list[str] = []
+    pairs = [("", a, b)]
+    while pairs:
+        name, one, other = pairs.pop()
+        if isinstance(one, dict) and isinstance(other, dict):
+            keys = sorted(one.keys() | other.keys(), reverse=True)
+            pairs += [(f"{name}.{key}".lstrip("."), one.get(key), other.get(key)) for key in keys]
+        elif one != other and name.rpartition(".")[2] not in RULES:
+            values = (
+                "not given" if value is None else shortened(_value(value), LONGEST) for value in (one, other)
+            )
+            found.append(f"{name}: {', then '.join(values)}")
     return found
 
 

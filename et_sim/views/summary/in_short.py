@@ -79,7 +79,7 @@ def _of_path(run: RunDirectory, path: CriticalPath) -> str:
     if main in NETWORK:
         text += _where(path)
     is_foretold = path.record.is_exact and not any(causes.get(name) for name in SERVED_IN_TURN)
-    if lever := lever_of_path(path, run.actors()["ranks"].to_pylist()):
+    if lever := lever_of_path(path):
         sure = "at most" if is_foretold else "(estimated)"
         text += f"; best lever: {lever.text}, saving {share(lever.saved_ns, whole)} {sure}"
     other, of_other = (

@@ -13,14 +13,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from et_sim.views.summary.rank_table import called
 
 if TYPE_CHECKING:
     from et_sim.views.critical.path import CriticalPath
 
-NEARLY_ALL = 0.95
 RANKS = 24  # letters
 FASTER = {  # causes that one figure sets, whichever link it is on
     ("compute", "contention"): "kernels",
@@ -30,7 +27,6 @@ FASTER = {  # causes that one figure sets, whichever link it is on
     ("replayed",): "recorded communication",
     ("reduction",): "reductions",
 }
-OF_ACTORS = ("compute", "host")
 HALVED = {"endpoint": "the endpoint delay", "latency": "the latency of all links", "gap": "the recorded gaps"}
 
 
@@ -42,17 +38,16 @@ class Lever:
     saved_ns: int
 
 
-def lever_of_path(path: CriticalPath, ranks: list[str]) -> Lever | None:
+def lever_of_path(path: CriticalPath) -> Lever | None:
     """The best one."""
-    found = [one for one in _of_path(path, ranks) if one.saved_ns > 0]
+    found = [one for one in _of_path(path) if one.saved_ns > 0]
     return min(found, key=lambda one: (-one.saved_ns, one.text), default=None)
 
 
-def _of_path(path: CriticalPath, ranks: list[str]) -> Iterator[Lever]:
+def _of_path(path: CriticalPath) -> Iterator[Lever]:
     causes = path.by_cause()
     for names, text in FASTER.items():
-        whose = _whose(path, ranks, names) if names[0] in OF_ACTORS else ""
-        yield Lever(f"{text}{whose} twice as fast", sum(causes.get(name, 0) for name in names) // 2)
+        yield Lever(f"{text} twice as fast", sum(causes.get(name, 0) for name in names) // 2)
     for one in path.by_link():
         moving = one["serialisation"] + one["queueing"]
         yield Lever(f"twice the bandwidth of {one['link']}", moving // 2)
@@ -61,19 +56,6 @@ def _of_path(path: CriticalPath, ranks: list[str]) -> Iterator[Lever]:
     for name, text in HALVED.items():
         yield Lever(f"half of {text}", causes.get(name, 0) // 2)
     yield Lever("ranks that begin together", causes.get("idle", 0))
-
-
-def _whose(path: CriticalPath, ranks: list[str], names: tuple[str, ...]) -> str:
-    """Those of one actor, if it has nearly all of it."""
-    from et_sim.views.critical.path import CAUSES
-
-    actor = path.chain.actor
-    on = np.isin(path.cause, [CAUSES.index(name) for name in names]) & (actor >= 0)
-    if not on.any():
-        return ""
-    spent = np.bincount(actor[on], path.spent_ns[on])
-    most = int(spent.argmax())
-    return f" of {called(ranks[most], RANKS)}" if spent[most] >= NEARLY_ALL * spent.sum() else ""
 
 
 def lever_of_parts(summary: Mapping[str, Any], mean: Mapping[str, float]) -> Lever | None:
