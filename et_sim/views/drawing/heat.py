@@ -94,6 +94,6 @@ def _scale(y: int) -> list[str]:
         x = BEGIN + number * (24 + 6 * LETTER)
         place = f'x="{x}" y="{y - 9}" width="14" height="10"'
         parts.append(f'<rect {place} fill="{TRACK}"/>')
-        parts.append(f'<rect {place} fill="{COLOUR}" fill-opacity="{opacity}"/>')
+        parts.append(f'<g fill="{COLOUR}"><rect {place} fill-opacity="{opacity}"/></g>')
         parts.append(f'<text x="{x + 18}" y="{y}">{share(up_to, 1.0)}</text>')
     return parts
