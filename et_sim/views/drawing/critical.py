@@ -106,9 +106,12 @@ def _bar(causes: Sequence[tuple[str, int]], whole: int, y: int) -> list[str]:
 def shares_of(found: CriticalPath, shown: Sequence[tuple[str, str, str | None]], rows: int) -> Any:
     """By operation, cause and column of time, the share of it; the last row may be all other operations."""
     timed = np.flatnonzero(found.spent_ns > 0)
-    node, of = np.unique(found.node[timed], return_inverse=True)
+    nodes, node = found.record.nodes, found.node[timed]
+    code = nodes.kind.codes[node].astype(np.int64) * len(nodes.stem.texts) + nodes.stem.codes[node]
+    code = np.where(node < 0, -1, code * len(nodes.group.texts) + nodes.group.codes[node])
+    _, first, of = np.unique(code, return_index=True, return_inverse=True)
     places = {key: row for row, key in enumerate(shown)}
-    keys = (NOBODYS if one < 0 else operation_of(found.record.nodes, one) for one in node.tolist())
+    keys = (NOBODYS if one < 0 else operation_of(nodes, one) for one in node[first].tolist())
     row = np.array([places.get(key, rows - 1) for key in keys], np.int64)[of.reshape(-1)] * len(CAUSES)
     start, end = found.chain.start_ns[timed], found.chain.end_ns[timed]
     queued = found.queued_ns[timed] / found.spent_ns[timed]
