@@ -63,11 +63,11 @@ def _is_row(value: Any, entries: int) -> bool:
 def _dimensions(columns: Mapping[tuple[str, str], list[Any]]) -> str:
     if not columns:
         return ""
-    head = ["dimension", *(text(key.removesuffix(ALGORITHM)) for _, key in columns)]
-    entries = zip(*columns.values(), strict=True)
+    entries = [*columns.items()]
+    head = ["dimension", *map(str, range(len(entries[0][1])))]
     rows = [
-        (str(at), *(text(_shown(v, UNITS.get(key, ""))) for v, (_, key) in zip(row, columns, strict=True)))
-        for at, row in enumerate(entries)
+        (text(key.removesuffix(ALGORITHM)), *(text(_shown(value, UNITS.get(key, ""))) for value in values))
+        for (_, key), values in entries
     ]
     return table("", head, rows, "<" * len(head))
 
