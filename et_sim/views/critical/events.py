@@ -21,7 +21,6 @@ from et_sim.views.critical.kinds import KINDS, NONE
 from et_sim.views.run.columns import Words, integers, numbers, words
 from et_sim.views.run.directory import AGAIN, RunDirectory
 from et_sim.views.run.groups import Groups
-from et_sim.views.run.names import stems_of
 from et_sim.views.run.recorded_part import recorded_part
 from et_sim.views.text import shortened
 
@@ -125,7 +124,7 @@ class RecordedEvents:
             parts = {name: numbers(rows[name]) for name in PART_FIGURES}
             parts |= {name: words(rows[name]) for name in PART_WORDS}
         names = words(rows["name"])
-        stems, groups, actor = stems_of(names), words(rows["group"]), numbers(rows["actor"]).astype(np.int64)
+        stems, groups, actor = self._run.stems, words(rows["group"]), numbers(rows["actor"]).astype(np.int64)
         return Nodes(
             actor=actor,
             node=numbers(rows["node"]),

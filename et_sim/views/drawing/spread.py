@@ -25,9 +25,11 @@ Of = Callable[[Spread], Distribution]
 PANELS: tuple[Of, ...] = (lambda one: one.duration_ns, lambda one: one.begin_ns)
 
 
-def spread_picture(run: RunDirectory, part: Selection = EVERYTHING) -> str:
-    """The SVG text."""
-    every = spreads(run, part)
+def spread_picture(
+    run: RunDirectory, part: Selection = EVERYTHING, found: Sequence[Spread] | None = None
+) -> str:
+    """The SVG text, of what was `found` already."""
+    every = spreads(run, part) if found is None else found
     shown = part.cut(every, MOST_ROWS)
     if not shown:
         return document(sentences([NOTHING], TOP), TOP + 20)

@@ -51,9 +51,10 @@ def waits_section(run: RunDirectory) -> str:
 
 def spread_section(run: RunDirectory) -> str:
     """How far ranks differ; nothing if they do not."""
-    if not any(one.duration_ns.deviation or one.begin_ns.deviation for one in spreads(run)):
+    found = spreads(run)
+    if not any(one.duration_ns.deviation or one.begin_ns.deviation for one in found):
         return ""
-    picture = tag("div", spread_picture(run), class_="picture")
+    picture = tag("div", spread_picture(run, found=found), class_="picture")
     return section("spread", "Ranks compared", tag("p", SPREAD, class_="note"), picture)
 
 

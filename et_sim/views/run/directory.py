@@ -9,6 +9,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -27,14 +28,15 @@ from et_sim.tables.registry import (
     table_named,
 )
 from et_sim.units import parse_ranks
-from et_sim.views.run.columns import integers
+from et_sim.views.run.columns import Words, integers, words
+from et_sim.views.run.names import stems_of
 from et_sim.views.run.schema import MANIFEST_SHAPE, STALL_SHAPE, SUMMARY_SHAPE, misfit
 
 AGAIN = "simulate again with et-sim run"
 SERVING = "serving"  # key of the manifest
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class RunDirectory:
     """A complete directory of a run: its JSON files in memory, its tables within reach."""
 
@@ -91,6 +93,12 @@ class RunDirectory:
             found = file.read_all()
             found.validate(full=True)
             return found
+
+    @cached_property
+    def stems(self) -> Words:
+        """The stems of the names of nodes, by the codes of the names: many views want them."""
+        names = (words(rows["name"]) for rows in self.batches("timeline", ("name",)))
+        return stems_of(next(names, Words((None,), ())))
 
     def actors(self) -> Any:
         """actors.arrow as a pyarrow.Table, one row per actor in ascending order."""

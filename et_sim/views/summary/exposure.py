@@ -23,7 +23,6 @@ from et_sim.units import format_ns
 from et_sim.views.run.columns import Words, coded, integers, numbers, words
 from et_sim.views.run.directory import RunDirectory
 from et_sim.views.run.groups import GroupCounts
-from et_sim.views.run.names import stems_of
 from et_sim.views.run.selection import Selection
 from et_sim.views.summary.operations import Operation
 from et_sim.views.summary.rank_table import rank_count
@@ -95,6 +94,7 @@ class _Keys:
     """Numbers for the operations that communicate, by kind, name and how many ranks are in which group."""
 
     def __init__(self, run: RunDirectory, part: Selection) -> None:
+        self._run = run
         self._groups = GroupCounts(run, part)
         self._kinds = self._stems = Words((), np.zeros(0, np.int64))
         batches = run.batches("timeline", COLUMNS)
@@ -131,7 +131,7 @@ class _Keys:
 
     def _codes(self, rows: Any) -> Any:
         if not self._kinds.texts:  # texts are the same in all batches
-            self._kinds, self._stems = words(rows["kind"]), stems_of(words(rows["name"]))
+            self._kinds, self._stems = words(rows["kind"]), self._run.stems
         codes = coded(rows["kind"]), self._stems.codes[coded(rows["name"])], self._groups.of(rows)
         return np.ravel_multi_index(codes, self._sizes)
 

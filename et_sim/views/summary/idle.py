@@ -21,7 +21,6 @@ from et_sim.tables.kinds import NOT_COMMUNICATION
 from et_sim.views.run.alike import alike
 from et_sim.views.run.columns import coded, integers, numbers, words
 from et_sim.views.run.directory import RunDirectory
-from et_sim.views.run.names import stems_of
 from et_sim.views.run.selection import EVERYTHING, Selection, Window
 
 COLUMNS = ("actor", "node", "kind", "name", "lane", "start_ns", "end_ns", "queued_ns", "waiting_ns")
@@ -126,6 +125,7 @@ class _Texts:
     """Kinds and stems of names, which are the same in all blocks."""
 
     def __init__(self, run: RunDirectory) -> None:
+        self._run = run
         self.kinds: tuple[str | None, ...] = ()
         self.stems: tuple[str | None, ...] = ()
         self.of_name: Any = np.zeros(0, np.int64)
@@ -135,7 +135,7 @@ class _Texts:
     def take(self, rows: Any) -> None:
         """Learn them from a batch, if none was there before."""
         if not self.kinds:
-            named = stems_of(words(rows["name"]))
+            named = self._run.stems
             self.kinds, self.stems, self.of_name = words(rows["kind"]).texts, named.texts, named.codes
 
     def row_of(self, rows: Any) -> Any:

@@ -139,7 +139,9 @@ def _groups(
     for rows in run.batches("timeline", COLUMNS):
         if part.window is not None and not _spans(rows, part)[-1].any():
             continue
-        named = named or [words(rows["kind"]), stems_of(words(rows["name"]), beside)]
+        if not named:
+            stems = stems_of(words(rows["name"]), beside) if beside else run.stems
+            named = [words(rows["kind"]), stems]
         kinds, stems = named
         sizes = (len(kinds.texts), len(stems.texts), len(groups.counts))
         codes = (coded(rows["kind"]), stems.codes[coded(rows["name"])], groups.of(rows))

@@ -17,7 +17,6 @@ import numpy as np
 from et_sim.units import format_bytes, format_ns, plural
 from et_sim.views.run.columns import Words, coded, integers, numbers, words
 from et_sim.views.run.directory import RunDirectory
-from et_sim.views.run.names import stems_of
 from et_sim.views.run.selection import EVERYTHING, Selection
 from et_sim.views.text import fitted, share
 
@@ -87,10 +86,9 @@ class _Sums:
 
 def roofline_of(run: RunDirectory, part: Selection = EVERYTHING) -> Roofline:
     """Of all kernels that are known well enough; what lies at an edge of the window counts in proportion."""
-    weights, sums, stems = part.weights(run), _Sums(), None
+    weights, sums = part.weights(run), _Sums()
     for rows in run.batches("timeline", _columns(run)):
-        stems = stems or stems_of(words(rows["name"]), ())  # the same in all blocks
-        _add(rows, stems, weights, part, sums)
+        _add(rows, run.stems, weights, part, sums)
     kernels = [_kernel(key, figures) for key, figures in sums.of.items()]
     kernels.sort(key=lambda one: (-one.total_ns, one.name, one.peak, one.level))
     peaks, bandwidths = ({label: rate for label, (_, rate) in sorted(of.items())} for of in sums.roofs)

@@ -20,7 +20,6 @@ from et_sim.views.run.alike import together
 from et_sim.views.run.columns import Words, coded, integers, numbers, words
 from et_sim.views.run.directory import RunDirectory
 from et_sim.views.run.groups import GroupCounts
-from et_sim.views.run.names import stems_of
 from et_sim.views.run.recorded_part import recorded_part
 from et_sim.views.run.selection import EVERYTHING, Selection
 from et_sim.views.summary.rank_table import called
@@ -105,7 +104,7 @@ def _sums(
     keys, sums = [], []
     named: list[Words] = []
     for rows in run.batches("timeline", COLUMNS):
-        named = named or [words(rows["kind"]), stems_of(words(rows["name"]))]
+        named = named or [words(rows["kind"]), run.stems]
         kinds, stems = named
         some, figures = _figures(rows, part)
         columns = (
@@ -160,9 +159,16 @@ class _RankNames:
     def __init__(self, run: RunDirectory, part: Selection, groups: GroupCounts) -> None:
         self._ranks, self._part = run.actors()["ranks"].to_pylist(), part
         self._split = groups.split_ranks()
+        self._known: dict[tuple[bytes, str | None], str] = {}
 
     def of(self, actors: Any, group: str | None) -> str:
         """Those of several actors."""
+        key = (actors.tobytes(), group)
+        if key not in self._known:
+            self._known[key] = self._together(actors, group)
+        return self._known[key]
+
+    def _together(self, actors: Any, group: str | None) -> str:
         several = (self._split.get((actor, group), [self._ranks[actor]]) for actor in actors.tolist())
         named = (self._part.names(text) for texts in several for text in texts)
         return together([text for text in dict.fromkeys(named) if text])

@@ -21,7 +21,6 @@ from et_sim.views.run.alike import alike
 from et_sim.views.run.columns import coded, integers, numbers, words
 from et_sim.views.run.directory import RunDirectory
 from et_sim.views.run.groups import GroupCounts
-from et_sim.views.run.names import stems_of
 from et_sim.views.run.selection import EVERYTHING, Selection
 from et_sim.views.summary.operations import operations
 from et_sim.views.summary.rank_times import rank_entries
@@ -150,7 +149,7 @@ def _who_is_waited_for(run: RunDirectory, part: Selection) -> tuple[Pairs, Pairs
         some = np.flatnonzero((whom != NONE) & (waiting > 0) & (weights[actor] > 0))
         if not len(some):
             continue
-        kinds, stems = words(rows["kind"]), stems_of(words(rows["name"]))
+        kinds, stems = words(rows["kind"]), run.stems
         names = stems.codes[coded(rows["name"])[some]]
         columns = (kinds.codes[some], names, groups.of(rows)[some], whom[some])
         for (kind, stem, counts, one), ns in _sums(columns, waiting[some]):
