@@ -37,7 +37,8 @@ def run(options: argparse.Namespace) -> int:
     _write_inputs(folder)
     print("One training step of a 12-layer transformer, data-parallel on a ring of 8; rank 5 is slow.\n")
     sys.stdout.flush()
-    machine = RunOptions(system=folder / "system.json", network=folder / "network.yml")
+    system, network = folder / "system.json", folder / "network.yml"
+    machine = RunOptions(system=system, network=network, other_profile=True)  # as et-sim run has it
     status = simulate_into(folder / RUN, str(folder / TRACES / STEP), machine, as_json=False)
     print("\nThe inputs are files too. Change one, say the bandwidth, and simulate again:")
     print(_repeat(folder))

@@ -89,7 +89,7 @@ def test_the_picture_goes_into_the_named_file(
 
 
 @pytest.mark.parametrize(
-    "arguments", [["picture"], ["ranks", "--svg", "x.svg"], ["picture", "--svg", "x.svg", "--json"]]
+    "arguments", [["picture"], ["notices", "--svg", "x.svg"], ["picture", "--svg", "x.svg", "--json"]]
 )
 def test_options_that_do_not_fit_are_refused(
     demo: Path,
