@@ -229,17 +229,25 @@
     let reached = -20;
     for (const at of shownOrder) {
       const track = data.tracks[at], middle = tops[at] + tallOf(at) / 2;
+      let room = gutter - 14;
       pen.textAlign = "left";
       pen.fillStyle = colours.ink;
       if (heads.has(at) && middle - reached >= 11) {
         pen.fillText(data.ranks[track[0]], 8, height > 9 ? middle : tops[at] + 5);
+        room -= pen.measureText(data.ranks[track[0]]).width + 6;
         reached = middle;
       }
       pen.fillStyle = colours.muted;
       pen.textAlign = "right";
-      if (tallOf(at) > 8 && gutter > 100) pen.fillText(short(laneOf(track)), gutter - 6, middle);
+      if (tallOf(at) > 8 && gutter > 100) pen.fillText(cut(pen, short(laneOf(track)), room), gutter - 6, middle);
     }
     pen.textAlign = "left";
+  };
+  const cut = (pen, name, room) => {
+    let kept = name.length;
+    const shown = () => (kept < name.length ? `${name.slice(0, kept)}…` : name);
+    while (kept > 0 && pen.measureText(shown()).width > room) kept -= 1;
+    return shown();
   };
   const short = (lane) => ({ communication: "comm.", collective: "coll.", "communication 2": "comm. 2" })[lane] || lane;
   const drawArrows = (pen) => {
