@@ -53,6 +53,7 @@ _OF_LINKS = {  # what links, stages of memory and switches do, in the terms of l
     "switch_rate": "serialisation",
     "packet_queue": "queueing",
 }
+NOBODYS = ("", "outside of nodes", None)  # late starts, say
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +147,7 @@ class CriticalPath:
         nodes, sums = self.record.nodes, np.bincount(self.node + 1, self.spent_ns).astype(np.int64)
         found: dict[tuple[str, str, str | None], int] = {}
         for row in np.flatnonzero(sums).tolist():
-            key = ("", "no node's", None) if row == 0 else operation_of(nodes, row - 1)
+            key = NOBODYS if row == 0 else operation_of(nodes, row - 1)
             found[key] = found.get(key, 0) + int(sums[row])
         every = ((*key, ns) for key, ns in found.items())
         return tuple(sorted(every, key=lambda one: (-one[3], one[:2], one[2] or "")))

@@ -15,7 +15,7 @@ import numpy as np
 
 from et_sim.intervals import filled
 from et_sim.units import format_ns, plural
-from et_sim.views.critical.path import CAUSES, CriticalPath, operation_of
+from et_sim.views.critical.path import CAUSES, NOBODYS, CriticalPath, operation_of
 from et_sim.views.critical.record import PathRecord
 from et_sim.views.drawing.svg import LEFT, TOP, axis, document, label, legend, sentences
 from et_sim.views.run.directory import RunDirectory
@@ -47,7 +47,6 @@ COLUMNS, MOST_ROWS, MOST_LETTERS = 720, 16, 32
 BEGIN = LEFT + 124
 ROW, BAR_HEIGHT, EACH, TRACK = 17, 14, 4, "#eef1f5"
 NOT_RECORDED = "the critical path was not recorded: simulate with --detail path"
-NOBODYS = ("", "no node's", None)
 MEANING = (
     "right of an operation stands how long the path is on it; of a time that several share, each has its part"
 )
