@@ -12,6 +12,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from et_sim.errors import OutOfMemoryError, UsageError
+from et_sim.result.frames import as_frame
 from et_sim.result.screens import html, library, plain
 from et_sim.tables.registry import table_named
 from et_sim.timeline.recorded import RecordedRun
@@ -137,7 +138,7 @@ class Result(RecordedRun):
 
     def to_pandas(self, table: str = "timeline") -> Any:
         """A table as a pandas.DataFrame; whole numbers stay whole where some are missing."""
-        return _as_frame(library("pandas"), self.table(table))
+        return as_frame(self.table(table))
 
     def to_polars(self, table: str = "timeline") -> Any:
         """The same as a polars.DataFrame."""
@@ -184,21 +185,3 @@ class Result(RecordedRun):
 
     def _repr_html_(self) -> str:
         return html(self.summary())
-
-
-def _as_frame(pandas: Any, table: Any) -> Any:
-    """As pandas has it, but for whole numbers and truth values with gaps, which become floats there."""
-    import pyarrow as pa
-
-    missing = {
-        pa.int32(): pandas.Int32Dtype(),
-        pa.int64(): pandas.Int64Dtype(),
-        pa.uint64(): pandas.UInt64Dtype(),
-        pa.bool_(): pandas.BooleanDtype(),
-    }
-    frame = table.to_pandas()
-    for name in table.column_names:
-        column = table.column(name)
-        if column.null_count and column.type in missing:
-            frame[name] = column.to_pandas(types_mapper=missing.get)
-    return frame

@@ -332,8 +332,10 @@ class SweepResult:
             return carry_out(self._plan, folder, **self._options, watch=watch).table
 
     def to_pandas(self) -> Any:
-        """The table as a pandas.DataFrame."""
-        return self.table.to_pandas()
+        """The table as a pandas.DataFrame; whole numbers stay whole where some are missing."""
+        from et_sim.result.frames import as_frame
+
+        return as_frame(self.table)
 
     def __len__(self) -> int:
         return len(self._plan.points)

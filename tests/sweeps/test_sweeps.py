@@ -391,6 +391,8 @@ def test_python_evaluates_when_the_table_is_asked_for(tmp_path: Path, undisturbe
     assert "not evaluated yet" in repr(found)
     assert not (tmp_path / "out").exists()
     assert found.table.equals(pa.ipc.open_file(undisturbed / "sweep.arrow").read_all())
-    assert found.to_pandas()["makespan_ns"].min() == min(found.table["makespan_ns"].to_pylist())
+    frame = found.to_pandas()
+    assert frame["makespan_ns"].min() == min(found.table["makespan_ns"].to_pylist())
+    assert str(frame["peak_memory_bytes"].dtype) == "Int64"  # though nobody tracked memory
     of_dict = et_sim.sweep(spec(), workers=1, progress=False).table
     assert of_dict["makespan_ns"].equals(found.table["makespan_ns"])
