@@ -58,6 +58,12 @@ class _Resources:
     bytes_per_ns: Any  # 0: there is no link
     bytes: Any
 
+    def of(self, rows: Any, length: int) -> dict[str, Any]:
+        """What a topology says of these links, in a window of this length."""
+        rates, sizes = self.bytes_per_ns[rows], self.bytes[rows]
+        tier = tuple(self.tier[row] for row in rows.tolist())
+        return {"tier": tier, "bytes_per_ns": rates, "bytes": sizes, "used": _used(sizes, rates, length)}
+
 
 def topology_of(run: RunDirectory, part: Selection = EVERYTHING) -> Topology | None:
     """The network of a run, in a window of time; None if its links are not known one by one."""
@@ -125,11 +131,8 @@ def _graph(run: RunDirectory, content: Any, found: _Resources, has_links: bool, 
         sizes=_sizes(run),
         source=source,
         target=target,
-        tier=tuple(found.tier[at] for at in known.tolist()),
-        bytes_per_ns=found.bytes_per_ns[known],
-        bytes=found.bytes[known],
-        used=_used(found.bytes[known], found.bytes_per_ns[known], length),
         has_links=has_links,
+        **found.of(known, length),
     )
 
 
@@ -225,9 +228,6 @@ class _Wires:
             sizes=self._sizes,
             source=source,
             target=target,
-            tier=tuple(found.tier[at] for at in row.tolist()),
-            bytes_per_ns=found.bytes_per_ns[row],
-            bytes=found.bytes[row],
-            used=_used(found.bytes[row], found.bytes_per_ns[row], length),
             has_links=has_links,
+            **found.of(row, length),
         )
