@@ -17,6 +17,7 @@ from et_sim.arguments import Parser
 from et_sim.compiled.entry_points import telling_compilation
 from et_sim.compiled.telling import Lines
 from et_sim.errors import EtSimError, brief
+from et_sim.interruption import interruptible
 from et_sim.recognise import CONVERTER, refuse_misplaced
 from et_sim.version import __version__
 
@@ -25,7 +26,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; returns the process's exit status."""
     options = _parser().parse_args(arguments)
     try:
-        with telling_compilation(Lines("et-convert")):
+        with interruptible(), telling_compilation(Lines("et-convert")):
             refuse_misplaced(vars(options), CONVERTER.get(options.command, {}))
             for line in options.run(options):
                 print(line)

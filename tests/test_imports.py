@@ -17,7 +17,16 @@ REPOSITORY = Path(__file__).resolve().parents[1]
 
 # What everybody may import, and what these import themselves.
 COMMON = {"errors", "units", "intervals", "version", "compiled"}
-COMMON |= {"json_text", "protobuf_fields", "terminal", "group_names", "arguments", "recognise", "paths"}
+COMMON |= {
+    "json_text",
+    "protobuf_fields",
+    "terminal",
+    "group_names",
+    "arguments",
+    "recognise",
+    "paths",
+    "interruption",
+}
 
 # Room -> the rooms it may import, besides itself and the common modules.
 ALLOWED: dict[str, set[str]] = {
@@ -33,6 +42,7 @@ ALLOWED: dict[str, set[str]] = {
     "arguments": set(),
     "recognise": set(),
     "paths": set(),
+    "interruption": set(),
     "trace": set(),
     "layerfile": {"trace"},
     "workloads": {"trace", "memory"},

@@ -40,6 +40,7 @@ from et_sim.cli.unread import UnreadError
 from et_sim.compiled.entry_points import telling_compilation
 from et_sim.compiled.telling import Lines
 from et_sim.errors import EtSimError, brief
+from et_sim.interruption import interruptible
 from et_sim.recognise import SIMULATOR, refuse_misplaced
 from et_sim.version import __version__
 
@@ -77,7 +78,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser(words).parse_args(words)
     status = 0
     try:
-        with telling_compilation(Lines("et-sim")):
+        with interruptible(), telling_compilation(Lines("et-sim")):
             status = carry_out(options)
         sys.stdout.flush()
     except EtSimError as error:

@@ -227,23 +227,14 @@ def test_a_sweep_without_its_table_is_told_from_a_run_that_is_none(undisturbed: 
         open_run(tmp_path)
 
 
-def _interrupted(process: subprocess.Popen[bytes]) -> str:
-    """What it says at its end. Python loses interruptions that come within a destructor: then once more."""
-    while True:
-        process.send_signal(signal.SIGINT)
-        try:
-            return process.communicate(timeout=3)[1].decode()
-        except subprocess.TimeoutExpired:
-            continue
-
-
 def test_ctrl_c_says_how_to_go_on(tmp_path: Path) -> None:
     text = TEXT.replace("values: [25, 50, 100]", "range: {from: 25.0, to: 100.0, count: 800}")
     path, out = write(tmp_path, text), tmp_path / "out"
     process = _start(path, out, workers=1)
     while _lines(out) < 1 and process.poll() is None:
         time.sleep(0.01)
-    said = _interrupted(process)
+    process.send_signal(signal.SIGINT)
+    said = process.communicate()[1].decode()
     assert process.returncode == 130
     assert f"what is finished is in {out}, and the same command goes on from there" in said
     assert "Traceback" not in said
