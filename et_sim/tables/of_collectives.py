@@ -48,9 +48,7 @@ PHASES = Table(
         Column("node", "uint64", "the collective"),
         Column("chunk", "int32", "number of the chunk within the collective"),
         Column("phase", "int32", "number of the phase of this chunk"),
-        Column(
-            "dimension", "int32", "of the network, that it crosses; of several, the one whose queues it uses"
-        ),
+        Column("dimension", "int32", "of the network, that it crosses; null: several, at once"),
         Column("operation", WORD, "what the phase does"),
         Column("bytes", "int64", "of the chunk, per member, in this phase"),
         Column("queued_ns", "int64", "when the chunk joined the queue of the phase"),

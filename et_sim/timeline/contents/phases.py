@@ -14,7 +14,7 @@ import numpy as np
 from et_sim.engine.outcome import Outcome
 from et_sim.plan.tables import NO_AXIS
 from et_sim.tables.of_collectives import PHASES_OF_LAYERS
-from et_sim.timeline.content import Content, Texts
+from et_sim.timeline.content import Content, Texts, unless
 from et_sim.timeline.layers import LayerOfNode
 from et_sim.timeline.output_filter import OutputFilter
 from et_sim.timeline.recorded import RecordedRun
@@ -60,28 +60,27 @@ class PhaseSource:
             yield columns
 
     def _dimensions(self, rows: Any, actor: Any, node: Any) -> Any:
-        """The dimension that phases cross; of those that cross several, the one whose queues they use."""
+        """The dimension that phases cross; null of those that cross several."""
         plan = self._plan
         found = rows["dimension"].copy()
         system = np.flatnonzero(rows["axis"] == plan.dimensions)
-        if len(system) and self._real_dimension != NONE:
+        if len(system):
             found[system] = self._real_dimension
         own = np.flatnonzero(rows["axis"] == NO_AXIS)
         if len(own):
             member = plan.actors["first_member"][actor[own]] + plan.nodes["member"][node[own]]
             groups, of_row = np.unique(plan.members["group"][plan.actor_members[member]], return_inverse=True)
-            crossed = np.array([self._of_group(group) for group in groups.tolist()])[of_row.reshape(-1)]
-            found[own] = np.where(crossed == NONE, found[own], crossed)
-        return found
+            crossed = np.array([self._of_group(group) for group in groups.tolist()])
+            found[own] = crossed[of_row.reshape(-1)]
+        return unless(found, found == NONE)
 
     @cached_property
     def _real_dimension(self) -> int:
-        """The only dimension that has several NPUs, if there is one."""
-        [real] = np.nonzero(self._plan.axes["members"][: self._plan.dimensions] > 1)
-        return int(real[0]) if len(real) == 1 else NONE
+        """The only dimension that has several NPUs; the first, if none has; NONE, if several have."""
+        return _only(self._plan.axes["members"][: self._plan.dimensions] > 1)
 
     def _of_group(self, group: int) -> int:
-        """The only dimension in which the members of a group differ, if there is one."""
+        """The only dimension in which the members of a group differ, NONE if there are several."""
         if group == SYSTEM:
             return self._real_dimension
         if group not in self._of_groups:
@@ -92,12 +91,17 @@ class PhaseSource:
     def _crossed(self, ranks: Any) -> int:
         axes = self._plan.axes[: self._plan.dimensions]
         places = ranks[:, None] // axes["stride"] % axes["members"]
-        [differ] = np.nonzero((places != places[:1]).any(axis=0))
-        return int(differ[0]) if len(differ) == 1 else NONE
+        return _only((places != places[:1]).any(axis=0))
 
     @cached_property
     def _node_ids(self) -> Any:
         return np.concatenate([trace.node_id for trace in self._workload.templates])
+
+
+def _only(are_crossed: Any) -> int:
+    """The one dimension that is crossed, NONE if there are several; what crosses none is in the first."""
+    crossed = np.flatnonzero(are_crossed).tolist() or [0]
+    return crossed[0] if len(crossed) == 1 else NONE
 
 
 def phases_content(run: RecordedRun, output_filter: OutputFilter) -> Content | None:

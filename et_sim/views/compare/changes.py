@@ -136,7 +136,7 @@ def compare(a: RunDirectory, b: RunDirectory) -> Comparison:
     by_group = [_totals(((o.group,), o.total_ns, o.count) for o in ops if o.group) for ops in found]
     phases = phase_totals(a), phase_totals(b)
     by_dimension = [
-        _totals(((str(one.dimension),), one.running_ns, one.count) for one in totals)
+        _totals(((one.called,), one.running_ns, one.count) for one in totals)
         for totals in phases
         if totals is not None
     ]

@@ -111,7 +111,7 @@ class CriticalPath:
         cause[what == KINDS.index("switch_rate")] = CAUSES.index("switch")
         cause[what == KINDS.index("packet_queue")] = CAUSES.index("queueing")
         cause[what == KINDS.index("late_start")] = CAUSES.index("idle")
-        of_node = np.where(self.node == NONE, NONE, self.causes_of_nodes()[self.node])
+        of_node = np.append(self.causes_of_nodes(), NONE)[self.node]  # the last: no node's
         of_links = np.isin(what, [KINDS.index(name) for name in ("latency", "serialisation")])
         cause[of_links & (of_node == CAUSES.index("memory"))] = CAUSES.index("memory")
         is_node = (what == KINDS.index("node")) & (self.node != NONE)

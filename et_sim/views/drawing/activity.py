@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from et_sim.views.drawing.colours import EARLY
 from et_sim.views.drawing.svg import LEFT, PIXELS, TOP, axis, document, label, legend, sentences
 from et_sim.views.run.directory import RunDirectory
 from et_sim.views.run.selection import EVERYTHING, Selection
@@ -32,8 +33,8 @@ PART_COLOURS: Mapping[str, str] = MappingProxyType(
         "exposed_memory_ns": "#117733",
         "waiting_ns": "#f4cfe2",
         "host_ns": "#8d99a6",
-        "idle_ns": "#e3e7ec",
-        "early_ns": "#f7f8fa",
+        "idle_ns": "#bfc4c9",
+        "early_ns": EARLY,
     }
 )
 MEANING = "colours mix where ranks, or times, of one pixel differ"

@@ -15,7 +15,7 @@ from et_sim.views.compare.changes import Comparison
 from et_sim.views.compare.pairs import Pair, most_different
 from et_sim.views.compare.parting import parting_times
 from et_sim.views.drawing.colours import colour_of
-from et_sim.views.drawing.picture import LANE_HEIGHT, LANES, WAITING_HEIGHT, Layer, painted, strips
+from et_sim.views.drawing.picture import LANE_HEIGHT, LANES, Layer, painted, strips
 from et_sim.views.drawing.svg import LEFT, PIXELS, TOP, axis, document, label, legend, sentences
 from et_sim.views.run.directory import RunDirectory
 from et_sim.views.run.recorded_part import recorded_part
@@ -43,8 +43,7 @@ def aligned_picture(found: Comparison) -> str:
             heights = _heights(waiting, moving, actors[side].index(pair.actors[side]), y)
             bottom = max(heights.values(), default=y) + LANE_HEIGHT
             papers.append(_paper(y, bottom, PAPER[side]))
-            parts += strips(waiting, heights, kinds, WAITING_HEIGHT)
-            parts += strips(moving, heights, kinds, LANE_HEIGHT - 1)
+            parts += strips(waiting, moving, heights, kinds)
             parts.append(label("AB"[side], (y + bottom) // 2 + 4))
             y = bottom + RUN_GAP
         parts.append(_name(pair, top, y))

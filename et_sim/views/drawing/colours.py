@@ -11,6 +11,8 @@ from types import MappingProxyType
 
 NEVER = "never completed"
 BACKWARD = "backward"  # of kernels
+EARLY = "#d9ecd9"  # what has nothing more to do: the palest, but no paper
+OUTLINE = "#8d99a6"  # of legends
 COLOURS: Mapping[str, str] = MappingProxyType(
     {
         "compute": "#0072b2",

@@ -40,7 +40,7 @@ COLOURS: Mapping[str, str] = MappingProxyType(
         "switch": "#882255",
         "replayed": "#43358f",
         "other": "#7d7d7d",
-        "idle": "#e3e7ec",
+        "idle": "#bfc4c9",
     }
 )
 COLUMNS, MOST_ROWS, MOST_LETTERS = 720, 16, 32

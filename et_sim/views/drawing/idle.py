@@ -5,6 +5,7 @@ from __future__ import annotations
 from xml.sax.saxutils import escape
 
 from et_sim.units import format_ns, plural
+from et_sim.views.drawing.colours import EARLY
 from et_sim.views.drawing.svg import LEFT, PIXELS, TOP, document, label, legend, sentences
 from et_sim.views.run.directory import RunDirectory
 from et_sim.views.run.selection import EVERYTHING, Selection
@@ -15,7 +16,7 @@ from et_sim.views.text import share, shortened
 
 ROW, BAR_HEIGHT, MOST_ROWS, CAUSES = 15, 11, 32, 8
 NAMES = 110  # pixels right of LEFT
-COLOURS = ("#0072b2", "#9cc7e4", "#f4cfe2", "#d55e00", "#e9a06a", "#f0e442", "#c9ced4", "#f7f8fa")
+COLOURS = ("#0072b2", "#9cc7e4", "#f4cfe2", "#d55e00", "#e9a06a", "#f0e442", "#bfc4c9", EARLY)
 LEAST_SAID = 40  # pixels of a part that says its share
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from textwrap import wrap
 from types import MappingProxyType
 from typing import Any
 from xml.sax.saxutils import escape
@@ -58,7 +59,7 @@ def memory_picture(run: RunDirectory, part: Selection = EVERYTHING) -> str:
     """The SVG text."""
     part.check_ranks(run)
     if not run.holds("memory"):
-        return document(sentences([NOT_TRACKED[:130], NOT_TRACKED[130:]], TOP), TOP + 40)
+        return document(sentences(wrap(NOT_TRACKED, 130), TOP), TOP + 40)
     found, actors = fullest_actor(run, part)
     if found is None:
         return document(sentences(["no tensor is ever alive"], TOP), TOP + 20)

@@ -35,6 +35,7 @@ TIERS_ASKED = (
 )
 SENDS = "share of time that messages take to be serialised; on the analytical model, they may overlap"
 IN_PHASES = "share of the ranks of which a chunk of a collective is in a phase of the dimension"
+SEVERAL = "several at once"  # dimensions
 NO_PHASES = "phases were not recorded: simulate with --detail phases"
 MEANS = "right of a row stands its mean"
 
@@ -94,7 +95,9 @@ def dimensions(run: RunDirectory, part: Selection = EVERYTHING) -> Heat | None:
     ranks, (first, last) = part.weights(run), part.window_of(run)
     sums: dict[int, Any] = {}
     for rows in run.batches("phases", ("actor", "dimension", "start_ns", "end_ns")):
-        columns = (integers(rows[name], missing=-1) for name in ("actor", "dimension", "start_ns", "end_ns"))
+        columns = (
+            integers(rows[name], missing=NONE) for name in ("actor", "dimension", "start_ns", "end_ns")
+        )
         actor, dimension, start, end = columns
         end = np.where(end < 0, run.summary["makespan_ns"], end)
         for one in np.unique(dimension[start >= 0]).tolist():
@@ -106,8 +109,9 @@ def dimensions(run: RunDirectory, part: Selection = EVERYTHING) -> Heat | None:
             sums[one] = sums.get(one, 0) + shares
     if not any(shares.any() for shares in sums.values()):
         return None
-    names = tuple(f"dimension {one}" for one in sorted(sums))
-    return Heat(names, np.array([sums[one] for one in sorted(sums)]), IN_PHASES)
+    order = sorted(sums, key=lambda one: (one == NONE, one))
+    names = tuple(SEVERAL if one == NONE else f"dimension {one}" for one in order)
+    return Heat(names, np.array([sums[one] for one in order]), IN_PHASES)
 
 
 def tiers(run: RunDirectory, part: Selection = EVERYTHING) -> Heat | None:

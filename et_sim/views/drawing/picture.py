@@ -59,8 +59,7 @@ def picture(run: RunDirectory, part: Selection = EVERYTHING) -> str:
     heights = strip_positions(is_used, len(labels))
     bottom = max(heights.values(), default=TOP) + LANE_HEIGHT
     parts = [*axis(window, bottom), *_actor_labels(list(labels.values()), heights)]
-    parts += strips(waiting, heights, kinds, WAITING_HEIGHT)
-    parts += strips(moving, heights, kinds, LANE_HEIGHT - 1)
+    parts += strips(waiting, moving, heights, kinds)
     used = [
         kind for code, kind in enumerate(kinds) if any((at.kind == code).any() for at in (waiting, moving))
     ]
@@ -113,13 +112,14 @@ def painted(run: RunDirectory, actors: list[int], window: Window) -> tuple[Layer
             begin = start * (PIXELS / span)
             long = np.flatnonzero(((end - start) * (PIXELS / span) >= LEAST_SEPARATED) & (begin >= 1))
             boundaries[layer, track[long], begin[long].astype(np.int64)] = True
-    waiting, moving = (_fullest(*one, shape) for one in zip(filled, boundaries, strict=True))
+    never = kinds.index(NEVER)
+    waiting, moving = (_fullest(*one, never) for one in zip(filled, boundaries, strict=True))
     return waiting, moving, kinds
 
 
-def _fullest(filled: dict[int, Any], boundaries: Any, shape: tuple[int, int]) -> Layer:
-    kind, most = np.full(shape, -1, np.int16), np.zeros(shape)
-    for code, changes in sorted(filled.items()):
+def _fullest(filled: dict[int, Any], boundaries: Any, foremost: int) -> Layer:
+    kind, most = np.full(boundaries.shape, -1, np.int16), np.zeros(boundaries.shape)
+    for code, changes in sorted(filled.items(), key=lambda one: (one[0] != foremost, one[0])):
         here = np.round(levels(changes), 9)  # sums of fractions leave dust
         kind[here > most] = code
         most = np.maximum(most, here)
@@ -144,6 +144,7 @@ def _drawn(
     kind = drawn_kinds(coded(batch["kind"])[rows], coded(batch["name"])[rows], kinds, backward)
     kind = np.where(ended[rows] < 0, kinds.index(NEVER), kind)
     moved = np.where(communicates, np.minimum(start + before, end), start)
+    moved = np.where(ended[rows] < 0, end, moved)
     track = np.searchsorted(actors, actor[rows]) * len(LANES) + lane
     found = []
     for begin, until in ((start, moved), (moved, end)):
@@ -165,7 +166,17 @@ def strip_positions(is_used: Any, actors: int) -> dict[int, int]:
     return positions
 
 
-def strips(layer: Layer, heights: dict[int, int], kinds: tuple[str, ...], height: int) -> list[str]:
+def strips(waiting: Layer, moving: Layer, heights: dict[int, int], kinds: tuple[str, ...]) -> list[str]:
+    """What moves on top of what waits; but nothing hides what never completed."""
+    parts = _strips(waiting, heights, kinds, WAITING_HEIGHT)
+    parts += _strips(moving, heights, kinds, LANE_HEIGHT - 1)
+    never = kinds.index(NEVER)
+    return parts + _strips(
+        Layer(np.where(waiting.kind == never, never, -1), waiting.density), heights, kinds, WAITING_HEIGHT
+    )
+
+
+def _strips(layer: Layer, heights: dict[int, int], kinds: tuple[str, ...], height: int) -> list[str]:
     """One path per track, kind and density."""
     parts = []
     for track, y in heights.items():

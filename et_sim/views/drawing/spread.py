@@ -20,6 +20,8 @@ from et_sim.views.text import distinct
 
 ROW, BOX, MOST_ROWS = 19, 9, 24
 NAMES, STRIP, GAP = 180, 250, 96  # pixels right of LEFT, and of what stands right of a strip
+TICKS = 5  # at most; so there are two at least
+ALIKE = "ranks do not differ in any operation"
 TITLES = ("duration, from the average rank", "begin, from the average rank")
 Of = Callable[[Spread], Distribution]
 PANELS: tuple[Of, ...] = (lambda one: one.duration_ns, lambda one: one.begin_ns)
@@ -30,9 +32,10 @@ def spread_picture(
 ) -> str:
     """The SVG text, of what was `found` already."""
     every = spreads(run, part) if found is None else found
-    shown = part.cut(every, MOST_ROWS)
+    differing = [one for one in every if any(of(one).most > of(one).least for of in PANELS)]
+    shown = part.cut(differing, MOST_ROWS)
     if not shown:
-        return document(sentences([NOTHING], TOP), TOP + 20)
+        return document(sentences([ALIKE if every else NOTHING], TOP), TOP + 20)
     bottom = TOP + 16 + ROW * len(shown)
     parts = []
     for row, name in enumerate(distinct([one.called for one in shown], 40)):
@@ -43,8 +46,10 @@ def spread_picture(
     texts = [
         "line: all ranks; box: half of them; mark: the median; beside, how far the last rank is, and which"
     ]
-    if len(shown) < len(every):
-        texts.append(f"{plural(len(every) - len(shown), 'operation')} of less cost left out: --top")
+    if len(shown) < len(differing):
+        texts.append(f"{plural(len(differing) - len(shown), 'operation')} of less cost left out: --top")
+    if alike := len(every) - len(differing):
+        texts.append(f"in {plural(alike, 'other operation')}, ranks do not differ")
     texts += notes_of(run)
     return document([*parts, *sentences(texts, bottom + 36)], bottom + 32 + 15 * len(texts))
 
@@ -60,7 +65,7 @@ def _panel(shown: Sequence[Spread], of: Of, title: str, left: int, bottom: int) 
         return left + STRIP * (value - least) / (most - least)
 
     parts = [f'<text x="{left}" y="{TOP}" font-weight="bold">{title}</text>']
-    step = round_step((most - least) / 4)
+    step = round_step((most - least) / TICKS)
     for at in range(-int(-least // step) * step, int(most) + 1, step):
         parts.append(
             f'<path stroke="{"#8d99a6" if at == 0 else "#d5d9de"}" d="M{x(at):.1f} {TOP + 10}V{bottom}"/>'

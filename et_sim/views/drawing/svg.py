@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from xml.sax.saxutils import escape
 
 from et_sim.units import format_ns
+from et_sim.views.drawing.colours import OUTLINE
 from et_sim.views.run.selection import EXACT, Window
 
 PIXELS = 900
@@ -45,9 +46,9 @@ def round_step(span: float) -> int:
 
 def legend(entries: Sequence[tuple[str, str]], y: int) -> list[str]:
     """Colours and what they mean, in one line."""
-    parts, x = [], LEFT
+    parts, x, edge = [], LEFT, f'stroke="{OUTLINE}" stroke-width="0.5"'
     for colour, text in entries:
-        parts.append(f'<rect x="{x}" y="{y - 9}" width="10" height="10" fill="{colour}"/>')
+        parts.append(f'<rect x="{x}" y="{y - 9}" width="10" height="10" fill="{colour}" {edge}/>')
         parts.append(f'<text x="{x + 14}" y="{y}">{escape(text)}</text>')
         x += 34 + LETTER * len(text)
     return parts

@@ -1,8 +1,8 @@
 """A run in one sentence: what its makespan is mostly, whose it is, what could save most, and what else.
 
-Of a run that recorded its critical path, the sentence is about that path: a faster network takes no more off
-it than what the network has of it, as long as everything is served in the same order. Of others, it says what
-the average rank's time goes to, and who is waited for.
+Of a run that recorded its critical path, the sentence is about that path: even an infinitely fast network
+takes no more off it than what the network has of it, as long as everything is served in the same order. Of
+others, it says what the average rank's time goes to, and who is waited for.
 
 Not here: how far each single figure of the machine moves the makespan (`critical.sensitivity`).
 """
@@ -85,7 +85,7 @@ def _of_path(run: RunDirectory, path: CriticalPath) -> str:
     other, of_other = (
         ("kernels", causes.get("compute", 0)) if main in NETWORK else ("network", _network(causes))
     )
-    subject = "faster kernels" if other == "kernels" else "a faster network"
+    subject = "infinitely fast kernels" if other == "kernels" else "an infinitely fast network"
     if not is_foretold:
         return f"{text}; {share(of_other, whole) if of_other else 'nothing'} of it is {other}"
     saved = f"{share(of_other, whole)} at most" if of_other else "nothing"

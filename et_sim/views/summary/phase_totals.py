@@ -18,6 +18,7 @@ from et_sim.views.run.selection import EVERYTHING, Selection
 from et_sim.views.text import fitted, share
 
 COLUMNS = ("actor", "dimension", "operation", "bytes", "queued_ns", "start_ns", "end_ns")
+NONE, SEVERAL = -1, "several"
 NOT_WRITTEN = "phases were not recorded: simulate with --detail phases"
 
 
@@ -25,13 +26,18 @@ NOT_WRITTEN = "phases were not recorded: simulate with --detail phases"
 class PhaseTotal:
     """Phases alike, over all ranks."""
 
-    dimension: int
+    dimension: int | None  # None: phases that cross several at once
     operation: str
     count: int = 0
     bytes: int = 0
     queued_ns: int = 0  # from joining the queue to being let in
     running_ns: int = 0
     longest_ns: int = 0
+
+    @property
+    def called(self) -> str:
+        """The dimension in a table."""
+        return SEVERAL if self.dimension is None else str(self.dimension)
 
     def as_dict(self) -> dict[str, Any]:
         """For `--json`."""
@@ -43,14 +49,14 @@ def phase_totals(run: RunDirectory, part: Selection = EVERYTHING) -> list[PhaseT
     if not run.holds("phases"):
         return None
     weights = part.weights(run)
-    found: dict[tuple[int, str], PhaseTotal] = {}
+    found: dict[tuple[int | None, str], PhaseTotal] = {}
     for rows in run.batches("phases", COLUMNS):
         texts = words(rows["operation"]).texts
-        keys = np.stack((integers(rows["dimension"], missing=-1), coded(rows["operation"])), axis=1)
+        keys = np.stack((integers(rows["dimension"], missing=NONE), coded(rows["operation"])), axis=1)
         distinct, of_row = np.unique(keys, axis=0, return_inverse=True)
         figures = _figures(rows, of_row.reshape(-1), len(distinct), weights, part)
-        for (dimension, operation), values in zip(distinct.tolist(), figures, strict=True):
-            name = str(texts[operation])
+        for (number, operation), values in zip(distinct.tolist(), figures, strict=True):
+            dimension, name = None if number == NONE else number, str(texts[operation])
             total = found.setdefault((dimension, name), PhaseTotal(dimension, name))
             count, payload, queued, running, longest = values
             total.count += count
@@ -58,9 +64,8 @@ def phase_totals(run: RunDirectory, part: Selection = EVERYTHING) -> list[PhaseT
             total.queued_ns += queued
             total.running_ns += running
             total.longest_ns = max(total.longest_ns, longest)
-    return sorted(
-        (one for one in found.values() if one.count), key=lambda one: (one.dimension, one.operation)
-    )
+    counted = [one for one in found.values() if one.count]
+    return sorted(counted, key=lambda one: (one.dimension is None, one.dimension or 0, one.operation))
 
 
 def _figures(rows: Any, of_row: Any, keys: int, weights: Any, part: Selection) -> list[list[int]]:
@@ -90,7 +95,7 @@ def phase_lines(found: list[PhaseTotal], width: int) -> list[str]:
     rows = [("dimension", "operation", "phases", "bytes", "queueing", "running", "", "mean", "longest")]
     rows += [
         (
-            str(one.dimension),
+            one.called,
             one.operation,
             f"{one.count:,}",
             format_bytes(one.bytes),
@@ -103,4 +108,6 @@ def phase_lines(found: list[PhaseTotal], width: int) -> list[str]:
         for one in found
     ]
     legend = "sums over all ranks and chunks; chunks run side by side, so these are no parts of the makespan"
+    if any(one.dimension is None for one in found):
+        legend += f"; {SEVERAL}: of groups whose members differ in several dimensions"
     return [*fitted(rows, "<<>>>>>>>", width, shrink={1: 8}, drop=(7, 8)), legend]

@@ -19,9 +19,11 @@ from et_sim.views.compare.changes import compare
 from et_sim.views.compare.pairs import most_different
 from et_sim.views.compare.why import averages, why
 from et_sim.views.drawing.aligned import aligned_picture
+from et_sim.views.drawing.network import dimensions
 from et_sim.views.drawing.svg import LEFT, PIXELS
 from et_sim.views.report.compare_page import compare_report
 from et_sim.views.summary.parts import PARTS
+from et_sim.views.summary.phase_totals import phase_totals
 
 pytestmark = pytest.mark.usefixtures("warm_engine")
 SYSTEM = {"scheduling-policy": "FIFO", "all-reduce-implementation": ["ring"], "local-mem-bw": 50}
@@ -137,17 +139,20 @@ def test_files_do_not_change_the_exit_status(
     assert main([*slower, "--html", str(page), "--json"]) == 2
 
 
-def _tensor_and_data(folder: Path, bandwidth: int, **options: Any) -> Path:
-    """Two ranks share a tensor along dimension 0, four the data along dimension 1."""
+def _tensor_and_data(folder: Path, bandwidth: int, *, halves: bool = False, **options: Any) -> Path:
+    """Two ranks share a tensor along dimension 0, four the data along dimension 1; or four do along both."""
     traces = []
     for rank in range(8):
         build = et_sim.TraceBuilder()
         build.collective("all_reduce", 1 << 20, group=f"tensor {rank // 2}")
         build.collective("all_reduce", 1 << 20, group=f"data {rank % 2}")
         build.collective("all_reduce", 1 << 20)
+        if halves:
+            build.collective("all_reduce", 1 << 20, group=f"half {rank // 4}")
         traces.append(build.build())
     groups = {f"tensor {pair}": [2 * pair, 2 * pair + 1] for pair in range(4)}
     groups |= {f"data {first}": list(range(first, 8, 2)) for first in range(2)}
+    groups |= {f"half {half}": [*range(4 * half, 4 * half + 4)] for half in range(2)} if halves else {}
     network = {
         "topology": ["Ring", "Ring"],
         "npus_count": [2, 4],
@@ -173,3 +178,36 @@ def test_a_faster_dimension_is_the_one_whose_phases_take_less(tmp_path: Path, fo
         of_group = {(row["node"], row["dimension"]) for row in rows}
         tensor, data, every = sorted({node for node, _ in of_group})
         assert of_group == {(tensor, 0), (data, 1), (every, 0), (every, 1)}
+
+
+def test_phases_that_cross_several_dimensions_at_once_are_of_none(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    runs = [_tensor_and_data(tmp_path / str(rate), rate, halves=True) for rate in (25, 50)]
+    opened = [open_run(run) for run in runs]
+    for run in opened:
+        rows = run.table("phases").to_pylist()
+        both = {node for node, of in _dimensions_of_nodes(rows).items() if of == {None}}
+        [node] = both
+        named = [row for row in run.table("timeline").to_pylist() if row["node"] == node]
+        assert {row["group"] for row in named} <= {"half 0", "half 1"}
+        found = dimensions(run)
+        assert found is not None
+        assert found.names == ("dimension 0", "dimension 1", "several at once")
+        totals = phase_totals(run)
+        assert totals is not None
+        assert list(dict.fromkeys(one.dimension for one in totals)) == [0, 1, None]
+    changes = compare(*opened).dimensions
+    assert changes is not None
+    assert {one.name for one in changes} == {("0",), ("1",), ("several",)}
+    assert main(["inspect", str(runs[0]), "phases"]) == 0
+    assert "several: of groups whose members differ in several dimensions" in capsys.readouterr().out.replace(
+        "\n", " "
+    )
+
+
+def _dimensions_of_nodes(rows: list[dict[str, Any]]) -> dict[int, set[int | None]]:
+    found: dict[int, set[int | None]] = {}
+    for row in rows:
+        found.setdefault(row["node"], set()).add(row["dimension"])
+    return found
