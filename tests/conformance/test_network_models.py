@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,16 @@ ROOTED = ("broadcast", "reduce", "gather", "scatter", "barrier")
 LATENCY, BANDWIDTH = 500, 50 * 2**30 / 1e9  # of `machines.network`, in ns and bytes per ns
 GRID = network(["Ring", "Switch", "FullyConnected"], [3, 2, 2])
 EVERYTHING = "phases,messages,links,path"
+
+
+def eager_and_some_with_rendezvous(kinds: Sequence[str]) -> list[Any]:
+    """Collectives and whether messages wait for their receivers: then some kinds only with `--deep`."""
+    deep = set(kinds) - {KINDS[0], KINDS[3], ROOTED[0]}
+    return [
+        pytest.param(kind, rendezvous, marks=[pytest.mark.deep] * (rendezvous and kind in deep))
+        for kind in kinds
+        for rendezvous in (False, True)
+    ]
 
 
 def one_after_the_other(hops: int, size: int) -> int:
@@ -114,10 +124,9 @@ def test_all_bytes_that_are_sent_arrive_once(model: str, rendezvous: bool) -> No
 
 
 @pytest.mark.parametrize("model", ALL)
-@pytest.mark.parametrize("rendezvous", [False, True])
-@pytest.mark.parametrize("kind", KINDS + ROOTED)
+@pytest.mark.parametrize(("kind", "rendezvous"), eager_and_some_with_rendezvous(KINDS + ROOTED))
 def test_every_collective_completes_and_folding_changes_nothing(
-    model: str, rendezvous: bool, kind: str
+    model: str, kind: str, rendezvous: bool
 ) -> None:
     keys: dict[str, Any] = {"rendezvous-protocol": rendezvous, "preferred-dataset-splits": 3}
     if kind in ROOTED:

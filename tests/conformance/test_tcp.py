@@ -7,7 +7,15 @@ from typing import Any
 
 import pytest
 from machines import simulate, system
-from test_network_models import EVERYTHING, GRID, KINDS, ROOTED, everybody, exchange
+from test_network_models import (
+    EVERYTHING,
+    GRID,
+    KINDS,
+    ROOTED,
+    eager_and_some_with_rendezvous,
+    everybody,
+    exchange,
+)
 
 from et_sim.timeline.writer import write_run
 
@@ -23,8 +31,9 @@ OPENED = GRID | {"protocol": {"preset": "tcp", "completion": "acknowledgement"} 
 
 
 @pytest.mark.parametrize("net", [LOSSY, OPENED], ids=["lossy", "opened"])
-@pytest.mark.parametrize("kind", [KINDS[0], KINDS[3], ROOTED[2]])
-@pytest.mark.parametrize("rendezvous", [False, True])
+@pytest.mark.parametrize(
+    ("kind", "rendezvous"), eager_and_some_with_rendezvous([KINDS[0], KINDS[3], ROOTED[2]])
+)
 def test_every_collective_completes_and_folding_changes_nothing(
     net: dict[str, Any], kind: str, rendezvous: bool
 ) -> None:

@@ -9,7 +9,7 @@ from random_cases import Case, actors_of, outcome, random_case
 
 from et_sim.trace import Trace, TraceBuilder, Workload
 
-A_FEW, PER_TEST, DEEP = 150, 50, 20_000
+A_FEW, PER_TEST, DEEP = 100, 50, 20_000
 FIRST_OF_DEEP = 1_000_000
 
 

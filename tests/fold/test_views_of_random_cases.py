@@ -22,7 +22,7 @@ from et_sim.views.sql.database import Database
 from et_sim.views.summary.inspect_data import DATA
 from et_sim.views.summary.rank_table import rank_count
 
-A_FEW, DEEP, PER_TEST = 24, 1000, 100
+A_FEW, DEEP, PER_TEST = 12, 1000, 100
 VIEWS = ("ranks", "ops", "groups", "phases", "links", "memory", "notices")
 WITH_WINDOWS = ("ranks", "ops", "groups", "phases", "links")
 QUERIES = (

@@ -67,7 +67,7 @@ def test_folded_the_run_equals_the_reference(case: Case, folder: Path) -> None:
     assert len(result.outcome.plan.actors) <= ACTORS[case.name], "folds less than it did"
 
 
-@pytest.mark.parametrize("case", of_every_kind(CASES, 16))
+@pytest.mark.parametrize("case", of_every_kind(CASES, 32))
 def test_unfolded_the_run_equals_the_reference_and_records_explain_it(case: Case, folder: Path) -> None:
     case.write_programs(folder)
     workload = case.workload()
