@@ -39,6 +39,7 @@ def run(options: argparse.Namespace) -> int:
         )
     if options.limit is not None and options.limit < 1:
         raise UsageError(f"--limit is {options.limit}", remedy="show at least one node")
+    from et_sim.cli.progress import Progress
     from et_sim.views import open_run
     from et_sim.views.drawing.nodes import ALWAYS
     from et_sim.views.export import chrome, perfetto
@@ -48,15 +49,17 @@ def run(options: argparse.Namespace) -> int:
     opened, part = open_run(options.directory), selection(window=options.window)
     part.check_window(opened)
     window = part.window or ALWAYS
-    contents = contents_of(opened, options.ranks, window, options.limit or MOST_SLICES)
+    with Progress() as progress:
+        progress.stage("reading the timeline")
+        contents = contents_of(opened, options.ranks, window, options.limit or MOST_SLICES)
     print(_told(contents))
     for sentence in contents.left_out:
         print(f"it {sentence}")
     if options.perfetto is not None:
-        _write(options.perfetto, perfetto.packets(contents))
+        _write(options.perfetto, perfetto.packets(contents), perfetto.count(contents))
     if options.chrome is not None:
         about = {"et_sim": opened.manifest.get("et_sim"), "left_out": list(contents.left_out)}
-        _write(options.chrome, chrome.pieces(contents, about))
+        _write(options.chrome, chrome.pieces(contents, about), chrome.count(contents))
     return 0
 
 
@@ -72,16 +75,20 @@ def _told(contents: Contents) -> str:
     return f"the timeline shows {', '.join(parts)}"
 
 
-def _write(target: Path, parts: Iterable[bytes]) -> None:
+def _write(target: Path, pieces: Iterable[bytes], events: int) -> None:
     import gzip
 
+    from et_sim.cli.progress import Progress
     from et_sim.units import format_bytes
+    from et_sim.views.export.contents import AT_ONCE
     from et_sim.views.files import new_file
 
-    with new_file(target) as sink:
+    with new_file(target) as sink, Progress() as progress:
+        progress.stage(f"writing {target}")
+        told = progress.counted(pieces, events, "events", AT_ONCE)
         if target.suffix == ".gz":
             with gzip.GzipFile("", "wb", fileobj=sink, mtime=0) as packed:
-                packed.writelines(parts)
+                packed.writelines(told)
         else:
-            sink.writelines(parts)
+            sink.writelines(told)
     print(f"{target}: {format_bytes(target.stat().st_size)}; open it at https://ui.perfetto.dev")

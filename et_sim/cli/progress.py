@@ -70,13 +70,14 @@ class Progress:
         self._stage, self._share, self._detail = name, None, ""
         self._estimate, self._stage_begin = Estimate(), time.monotonic()
 
-    def counted(self, items: Iterable[Item], total: int, what: str) -> Iterator[Item]:
-        """The items, while it is told how many of them somebody took."""
+    def counted(self, items: Iterable[Item], total: int, what: str, each: int = 1) -> Iterator[Item]:
+        """The items, while it is told how many somebody took of what they hold, so many each but the last."""
         for number, item in enumerate(items):
             yield item
-            self._share = (number + 1) / total
+            done = min((number + 1) * each, total)
+            self._share = done / max(total, 1)
             self._estimate.add(self._share, time.monotonic())
-            self._detail = f"{number + 1:,} of {total:,} {what}"
+            self._detail = f"{done:,} of {total:,} {what}"
 
     def report(
         self, now_ns: int, done: int, expected: int, nodes: int, all_nodes: int, what: str = "messages"

@@ -107,9 +107,17 @@ def _in_order(nodes: Nodes, sends: Any, receives: Any) -> tuple[Any, Any]:
 
 def collectives(nodes: Nodes) -> list[Any]:
     """Rows of nodes that are one collective, in the order in which they started; lone ones are left out."""
+    rows, label = members(nodes)
+    order = np.lexsort((rows, nodes.start_ns[rows], label))
+    bounds = np.flatnonzero(np.diff(label[order])) + 1
+    return [part for part in np.split(rows[order], bounds) if len(part) > 1]
+
+
+def members(nodes: Nodes) -> tuple[Any, Any]:
+    """Rows of members of collectives, and a number for each one's collective."""
     rows = np.flatnonzero(nodes.sequence != NONE)
     if not len(rows):
-        return []
+        return rows, rows
     # Collectives of one group and number; groups of one name may be several.
     like = np.unique(_keys((nodes.group[rows], nodes.sequence[rows]))[0], return_inverse=True)[1].reshape(-1)
     order = np.lexsort((nodes.actor[rows], like))
@@ -120,10 +128,7 @@ def collectives(nodes: Nodes) -> list[Any]:
     one, other = np.flatnonzero(joined), at[joined]
     together = np.flatnonzero(nodes.group[rows] == _code(nodes.groups, EVERYBODY))
     firsts = np.searchsorted(like, like[together])
-    label = _components(len(rows), np.append(one, together), np.append(other, firsts))
-    order = np.lexsort((rows, nodes.start_ns[rows], label))
-    bounds = np.flatnonzero(np.diff(label[order])) + 1
-    return [part for part in np.split(rows[order], bounds) if len(part) > 1]
+    return rows, _components(len(rows), np.append(one, together), np.append(other, firsts))
 
 
 def _code(texts: tuple[str | None, ...], text: str) -> int:

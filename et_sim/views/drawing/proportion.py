@@ -91,11 +91,8 @@ class InProportion:
         self._kept = [(stratum[order], place[order], row[order], took[order])]
         self._size = len(order)
 
-    def chosen(self) -> tuple[Any, Any]:
-        """Place and row, in order of these."""
-        if not self._kept:
-            return np.zeros(0, np.int64), np.zeros(0, np.int64)
-        self._let_go()
-        _, place, row, _ = self._kept[0]
-        order = np.lexsort((row, place))
-        return place[order], row[order]
+    def chosen(self) -> list[tuple[Any, Any]]:
+        """Places and rows, in the order in which they came."""
+        if self._kept:
+            self._let_go()
+        return [(place, row) for _, place, row, _ in self._kept]

@@ -32,19 +32,24 @@ class Tracks:
 
 
 def tracks_of(place: Any, lane: Any, lanes: tuple[str | None, ...], start: Any, end: Any) -> Tracks:
-    """Lay out slices given by rank, lane, start and end."""
+    """Lay out slices given by rank, lane, start and end, which come rank by rank."""
     order = sorted(range(len(lanes)), key=lambda code: (*_position(lanes[code]), code))
-    order_of, most = np.argsort(order), max(len(lanes), 1)
-    lane_key = place * most + order_of[lane]
-    row = _rows(lane_key, start, end)
-    width = int(row.max(initial=0)) + 1
-    keys, of_slice = np.unique(lane_key * width + row, return_inverse=True)
-    names = {position: name or "" for position, name in zip(order_of.tolist(), lanes, strict=True)}
+    order_of, names = np.argsort(order), [lanes[code] or "" for code in order]
+    of_slice = np.empty(len(place), np.int32)
+    found: list[tuple[int, str, int]] = []
+    for first, until in pairwise([*np.flatnonzero(np.diff(place, prepend=-1)).tolist(), len(place)]):
+        part = slice(first, until)
+        position = order_of[lane[part]]
+        row = _rows(position, start[part], end[part])
+        width = int(row.max()) + 1
+        keys, at = np.unique(position * width + row, return_inverse=True)
+        of_slice[part] = len(found) + at.reshape(-1)
+        found += [(int(place[first]), names[key // width], key % width) for key in keys.tolist()]
     return Tracks(
-        place=tuple((keys // width // most).tolist()),
-        lane=tuple(names[position] for position in (keys // width % most).tolist()),
-        row=tuple((keys % width).tolist()),
-        of_slice=of_slice.reshape(-1),
+        place=tuple(place for place, _, _ in found),
+        lane=tuple(lane for _, lane, _ in found),
+        row=tuple(row for _, _, row in found),
+        of_slice=of_slice,
     )
 
 
@@ -60,7 +65,7 @@ def _position(lane: str | None) -> tuple[float, int]:
 
 def _rows(lane: Any, start: Any, end: Any) -> Any:
     """The row of each slice in its lane: the lowest that is free when it starts."""
-    rows = np.zeros(len(lane), np.int64)
+    rows = np.zeros(len(lane), np.int32)
     order = np.lexsort((end, start, lane))
     order = order[(end > start)[order]]
     lanes, starts, ends = lane[order], start[order], end[order]

@@ -7,22 +7,34 @@ Not here: what is shown (`contents`).
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Sequence
+from itertools import islice
 from typing import Any
 
+import numpy as np
+
 from et_sim.views.drawing.nodes import NONE
-from et_sim.views.export.added import ON_PATH, Message
+from et_sim.views.export.arrows import FROM_ANOTHER
 from et_sim.views.export.contents import AT_ONCE, Contents
+from et_sim.views.export.on_path import ON_PATH
 
 
 def pieces(contents: Contents, about: dict[str, Any]) -> Iterator[bytes]:
-    """The file, event by event; `about` is kept beside the events."""
+    """The file, some events at a time; `about` is kept beside the events."""
     yield b'{"displayTimeUnit":"ns","otherData":' + _json(about) + b',"traceEvents":['
-    before = b"\n"
-    for event in _events(contents):
-        yield before + event
+    before, events = b"\n", _events(contents)
+    while piece := list(islice(events, AT_ONCE)):
+        yield before + b",\n".join(piece)
         before = b",\n"
     yield b"\n]}\n"
+
+
+def count(contents: Contents) -> int:
+    """How many events it has, but for names."""
+    added = len(contents.arrivals) + len(contents.path)
+    arrows = 2 * len(contents.messages) + len(contents.collectives.slices)
+    values = sum(len(counter.time_ns) for counter in contents.counters)
+    return len(contents.slices) + added + arrows + values
 
 
 def _json(content: Any) -> bytes:
@@ -63,7 +75,7 @@ def _names(contents: Contents) -> Iterator[bytes]:
     if any(counter.place == NONE for counter in contents.counters):
         called = _json({"name": "process_name", "args": {"name": "network"}})
         yield _event("M", _network(contents), 0, called)
-    if contents.has_path:
+    if contents.path:
         for what in ("process_name", "thread_name"):
             yield _event("M", _path(contents), 0, _json({"name": what, "args": {"name": ON_PATH}}))
     for rank in contents.shown.ranks:
@@ -77,34 +89,50 @@ def _names(contents: Contents) -> Iterator[bytes]:
 
 
 def _slices(contents: Contents) -> Iterator[bytes]:
-    heads = [_json({"name": name or ""})[1:-1] for name in contents.nodes.names]
-    kinds = [_json({"cat": kind or ""})[1:-1] for kind in contents.nodes.kinds]
-    groups = contents.slices.group.texts
     ranks = [contents.shown.ranks[place] for place in contents.tracks.place]
     columns = contents.tracks.of_slice, contents.start_ns, contents.end_ns
     for first in range(0, len(contents.slices), AT_ONCE):
         part = slice(first, first + AT_ONCE)
+        facts = contents.facts(part)
+        groups, heads = facts.group.texts, _Heads(facts.nodes.names, facts.nodes.kinds)
         placed = zip(*(column[part].tolist() for column in columns), strict=True)
-        for (track, start, end), facts in zip(placed, contents.facts(part), strict=True):
-            name, kind, group, node, size, waited, completed = facts
+        for (track, start, end), what in zip(placed, facts.rows(), strict=True):
+            name, kind, group, node, size, waited, completed = what
             notes = {"node": node, "bytes": max(size, 0), "group": groups[group], "waited_ns": waited}
             notes = {key: value for key, value in notes.items() if value or key == "node"}
             if not completed:
                 notes["never_completed"] = True
             length = f'"dur":{_micros(end - start)},'.encode()
-            rest = b"{" + length + heads[name] + b"," + kinds[kind] + b',"args":' + _json(notes) + b"}"
+            rest = b"{" + length + heads[name, kind] + b',"args":' + _json(notes) + b"}"
             yield _event("X", ranks[track], track, rest, start)
+
+
+class _Heads(dict[tuple[int, int], bytes]):
+    """Name and kind of slices by their codes; each pair is written once."""
+
+    def __init__(self, names: Sequence[str | None], kinds: Sequence[str | None]) -> None:
+        self._names, self._kinds = names, kinds
+
+    def __missing__(self, codes: tuple[int, int]) -> bytes:
+        name, kind = codes
+        head = self[codes] = _json({"name": self._names[name] or "", "cat": self._kinds[kind] or ""})[1:-1]
+        return head
 
 
 def _added(contents: Contents) -> Iterator[bytes]:
     """Slices that are no nodes."""
-    for one in contents.added:
-        length = f'{{"dur":{_micros(one.end_ns - one.start_ns)},'.encode()
-        said = {"name": one.name, "cat": one.category, "args": dict(one.notes)}
-        place, thread = _path(contents), 0
-        if one.parent != NONE:
-            place, thread = _track(contents, one.parent)
-        yield _event("X", place, thread, length + _json(said)[1:], one.start_ns)
+    arrivals = contents.arrivals
+    columns = arrivals.parent, arrivals.start_ns, arrivals.end_ns
+    for at, (parent, start, end) in enumerate(zip(*(column.tolist() for column in columns), strict=True)):
+        said = {"name": arrivals.name(at), "cat": FROM_ANOTHER, "args": {}}
+        yield _event("X", *_track(contents, parent), _lasting(end - start, said), start)
+    for step in contents.path:
+        said = {"name": step.name, "cat": ON_PATH, "args": dict(step.notes)}
+        yield _event("X", _path(contents), 0, _lasting(step.end_ns - step.start_ns, said), step.start_ns)
+
+
+def _lasting(length_ns: int, said: dict[str, Any]) -> bytes:
+    return f'{{"dur":{_micros(length_ns)},'.encode() + _json(said)[1:]
 
 
 def _track(contents: Contents, entry: int) -> tuple[int, int]:
@@ -120,25 +148,25 @@ def _arrows(contents: Contents) -> Iterator[bytes]:
         rest = _json({"id": flow, "name": name, "cat": name, **({"bp": "e"} if phase == "f" else {})})
         return _event(phase, *_track(contents, entry), rest, time_ns)
 
-    starts, arrives = contents.start_ns, _arrives(contents)
-    for flow, one in enumerate(contents.messages, start=1):
-        yield at("s", one.send, int(starts[one.send]), "message", flow)
-        yield at("f", one.receive, arrives(one), "message", flow)
-    for flow, members in enumerate(contents.collectives, start=1 + len(contents.messages)):
-        for position, member in enumerate(members):
+    messages, starts = contents.messages, contents.start_ns
+    leaves = zip(messages.send.tolist(), starts[messages.send].tolist(), strict=True)
+    arrives = zip(messages.receive.tolist(), _arrive(contents).tolist(), strict=True)
+    for flow, (leave, arrive) in enumerate(zip(leaves, arrives, strict=True), start=1):
+        yield at("s", *leave, "message", flow)
+        yield at("f", *arrive, "message", flow)
+    for flow, members in enumerate(contents.collectives, start=1 + len(messages)):
+        for position, member in enumerate(members.tolist()):
             phase = "s" if position == 0 else "f" if position == len(members) - 1 else "t"
             yield at(phase, member, int(starts[member]), "collective", flow)
 
 
-def _arrives(contents: Contents) -> Callable[[Message], int]:
-    """A function that says where in a receive an arrow ends: in the slice added for it, or before any."""
-    starts, ends, first = contents.start_ns, contents.end_ns, dict[int, int]()
-    for one in reversed(contents.added):
-        first[one.parent] = one.start_ns
-
-    def arrives(one: Message) -> int:
-        if one.arrival != NONE:
-            return contents.added[one.arrival].end_ns - 1  # the end itself is outside
-        return max(int(first.get(one.receive, ends[one.receive])) - 1, int(starts[one.receive]))
-
-    return arrives
+def _arrive(contents: Contents) -> Any:
+    """When arrows end: in the slice added for them, or in the receive before any is."""
+    messages, arrivals = contents.messages, contents.arrivals
+    parent, receive = arrivals.parent, messages.receive
+    ends = contents.end_ns[receive].copy()
+    if len(parent):
+        first = np.minimum(np.searchsorted(parent, receive), len(parent) - 1)
+        ends = np.where(parent[first] == receive, arrivals.start_ns[first], ends)
+        ends = np.where(messages.arrival == NONE, ends, arrivals.end_ns[messages.arrival])
+    return np.maximum(ends - 1, contents.start_ns[receive])  # the end itself is outside

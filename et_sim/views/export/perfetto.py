@@ -1,9 +1,10 @@
 """A timeline in Perfetto's native format: a stream of TracePacket messages.
 
-Ranks are processes and lanes are threads; names are interned (said once, then numbered). Perfetto takes
-packets in order of time: at one time, what ends comes before what begins, and what lies within another slice
-ends before that and begins after it. The arrow of a message leaves where its send begins, and arrives where
-its receive ends, or what was added within that (`added`). Those of collectives lead from begin to begin.
+Ranks are processes and lanes are threads; names are interned (said once, then numbered). Whoever reads the
+file sorts packets by time, and leaves those of one time in their order: ends come before counters, instants
+and begins, and what lies within another slice ends before that and begins after it. The arrow of a message
+leaves where its send begins, and arrives where its receive ends, or what was added within that (`arrows`).
+Those of collectives lead from begin to begin.
 
 The constants are field numbers of Perfetto's public schema (protos/perfetto/trace). Not here: what is shown
 (`contents`).
@@ -11,22 +12,25 @@ The constants are field numbers of Perfetto's public schema (protos/perfetto/tra
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 import numpy as np
 
-from et_sim.protobuf_fields import fixed64, message, number, text, varint
+from et_sim.protobuf_fields import LENGTH, VARINT, fixed64, message, number, tag, text, varint
 from et_sim.views.drawing.nodes import NONE
-from et_sim.views.export.added import ON_PATH, Added
-from et_sim.views.export.contents import AT_ONCE, Contents
+from et_sim.views.export.arrows import FROM_ANOTHER
+from et_sim.views.export.contents import AT_ONCE, Contents, Facts
+from et_sim.views.export.on_path import ON_PATH, Step
 
 PACKET = 1
 TIMESTAMP, SEQUENCE, EVENT, INTERNED, FLAGS, DESCRIPTOR = 8, 10, 11, 12, 13, 60
 CLEARED, NEEDED = 1, 2
 CATEGORY, ANNOTATION, TYPE, NAME, TRACK, VALUE, FLOW, LAST_FLOW = 3, 4, 9, 10, 11, 30, 47, 48
 PLAIN_CATEGORY, PLAIN_NAME, NOTE_TEXT, NOTE_NAME = 22, 23, 6, 10  # what is said once only
-BEGIN, END, INSTANT, COUNTER, ADDED_BEGIN, ADDED_END = 1, 2, 3, 4, 5, 6
+BEGIN, END, INSTANT, COUNTER = (number(TYPE, kind) for kind in range(1, 5))
 ANNOTATION_NAME, ANNOTATION_UINT, ANNOTATION_TEXT = 1, 3, 17
 CATEGORIES, NAMES, ANNOTATION_NAMES, TEXTS = 1, 2, 3, 29
 UUID, TRACK_NAME, PROCESS, THREAD, PARENT, COUNTER_TRACK = 1, 2, 3, 4, 5, 8
@@ -34,17 +38,23 @@ PID, PROCESS_NAME, TID, THREAD_NAME, COUNTER_UNIT = 1, 6, 2, 5, 3
 UNITS = {"count": 2, "bytes": 3}
 ANNOTATIONS = ("node", "bytes", "group", "waited_ns", "never_completed")
 NODE, BYTES, GROUP, WAITED, NEVER = (1 + at for at in range(len(ANNOTATIONS)))
-ORDER = np.array([0, 4, 1, 3, 2, 5, 0])  # of types, at one time: ends, counter, instant, begins
 IN_SEQUENCE = number(SEQUENCE, 1)
+PACKET_TAG, STAMP = tag(PACKET, LENGTH), tag(TIMESTAMP, VARINT)
+BEFORE_EVENT = IN_SEQUENCE + number(FLAGS, NEEDED) + tag(EVENT, LENGTH)
 
 
 def packets(contents: Contents) -> Iterator[bytes]:
-    """The file, packet by packet."""
-    yield from _descriptors(contents)
-    yield _packet(IN_SEQUENCE, number(FLAGS, CLEARED), message(INTERNED, *_interned(contents)))
-    stamp, ending = varint(TIMESTAMP << 3), IN_SEQUENCE + number(FLAGS, NEEDED)
-    for time, event in _events(contents):
-        yield _packet(stamp, varint(time), ending, message(EVENT, event))
+    """The file, some packets at a time."""
+    every = _Packets(contents).every()
+    while piece := b"".join(islice(every, AT_ONCE)):
+        yield piece
+
+
+def count(contents: Contents) -> int:
+    """How many packets of events it has."""
+    pairs = len(contents.slices) + len(contents.arrivals) + len(contents.path)
+    instants = int((contents.start_ns == contents.end_ns).sum())
+    return 2 * pairs - instants + sum(len(counter.time_ns) for counter in contents.counters)
 
 
 def _packet(*parts: bytes) -> bytes:
@@ -69,7 +79,7 @@ def _descriptors(contents: Contents) -> Iterator[bytes]:
     if any(counter.place == NONE for counter in contents.counters):
         named = number(PID, thread_id + len(tracks.place)), text(PROCESS_NAME, "network")
         yield _packet(IN_SEQUENCE, message(DESCRIPTOR, number(UUID, network), message(PROCESS, *named)))
-    if contents.has_path:
+    if contents.path:
         path, pid = network + 1, thread_id + len(tracks.place) + 1
         named = number(PID, pid), text(PROCESS_NAME, ON_PATH)
         yield _packet(IN_SEQUENCE, message(DESCRIPTOR, number(UUID, path), message(PROCESS, *named)))
@@ -83,131 +93,185 @@ def _descriptors(contents: Contents) -> Iterator[bytes]:
         yield _packet(IN_SEQUENCE, message(DESCRIPTOR, numbers, text(TRACK_NAME, counter.name), unit))
 
 
-def _interned(contents: Contents) -> Iterator[bytes]:
-    """Kinds, names and groups, numbered from 1 in the order of their codes."""
-    nodes, rows = contents.nodes, contents.slices.row
-    for field, codes, texts in ((CATEGORIES, nodes.kind, nodes.kinds), (NAMES, nodes.name, nodes.names)):
-        for code in np.unique(codes[rows]).tolist():
-            yield message(field, number(1, 1 + code), text(2, texts[code] or ""))
-    for at, name in enumerate(ANNOTATIONS):
-        yield message(ANNOTATION_NAMES, number(1, 1 + at), text(2, name))
-    groups = contents.slices.group
-    for code in np.unique(groups.codes).tolist():
-        if groups.texts[code] is not None:
-            yield message(TEXTS, number(1, 1 + code), text(2, groups.texts[code] or ""))
+class _Packets:
+    """Writes them, in the order that those of one time need."""
+
+    def __init__(self, contents: Contents) -> None:
+        self._contents = contents
+        first = 1 + len(contents.shown.ranks)
+        self._first_counter = first + len(contents.tracks.place)
+        self._tracks = [number(TRACK, first + track) for track in range(len(contents.tracks.place))]
+        self._path = number(TRACK, self._first_counter + len(contents.counters) + 2)
+        self._is_instant = contents.start_ns == contents.end_ns
+        self._words = _Words()
+        messages, chains = contents.messages, contents.collectives
+        flows = 1 + np.arange(len(messages))
+        of_chain = np.repeat(1 + len(messages) + np.arange(len(chains)), np.diff(chains.first))
+        is_last = np.zeros(len(chains.slices), np.bool_)
+        is_last[chains.first[1:] - 1] = True
+        leaves = np.append(np.zeros(len(messages), np.bool_), is_last)
+        self._starts = _Flows.of(np.append(messages.send, chains.slices), np.append(flows, of_chain), leaves)
+        itself = messages.arrival == NONE
+        self._ends = _Flows.of(messages.receive[itself], flows[itself], itself[itself])
+        self._arrivals = _Flows.of(messages.arrival[~itself], flows[~itself], ~itself[~itself])
+
+    def every(self) -> Iterator[bytes]:
+        """Each packet of the file."""
+        contents = self._contents
+        yield from _descriptors(contents)
+        yield _packet(IN_SEQUENCE, number(FLAGS, CLEARED), message(INTERNED, *self._words.of_annotations()))
+        yield from self._arrivals_end()
+        for step in contents.path:
+            yield _event(step.end_ns, END + self._path)
+        yield from self._slices_end()
+        yield from self._counters()
+        yield from self._slices_begin(INSTANT, self._is_instant)
+        yield from self._slices_begin(BEGIN, ~self._is_instant)
+        for at, start in enumerate(contents.arrivals.start_ns.tolist()):
+            track = self._track(int(contents.arrivals.parent[at]))
+            yield _event(start, BEGIN + track + _added(FROM_ANOTHER, contents.arrivals.name(at)))
+        for step in contents.path:
+            yield _event(step.start_ns, BEGIN + self._path + _added(ON_PATH, step.name) + _notes(step))
+
+    def _track(self, entry: int) -> bytes:
+        return self._tracks[int(self._contents.tracks.of_slice[entry])]
+
+    def _arrivals_end(self) -> Iterator[bytes]:
+        arrivals = self._contents.arrivals
+        said = self._arrivals.of_entries(0, len(arrivals))
+        for at, (parent, end) in enumerate(
+            zip(arrivals.parent.tolist(), arrivals.end_ns.tolist(), strict=True)
+        ):
+            yield _event(end, END + self._track(parent) + said.get(at, b""))
+
+    def _slices_end(self) -> Iterator[bytes]:
+        contents = self._contents
+        heads = [END + track for track in self._tracks]
+        for first in range(0, len(contents.slices), AT_ONCE):
+            entries = first + np.flatnonzero(~self._is_instant[first : first + AT_ONCE])
+            said = self._ends.of_entries(first, first + AT_ONCE)
+            columns = entries, contents.end_ns[entries], contents.tracks.of_slice[entries]
+            for entry, end, track in zip(*(column.tolist() for column in columns), strict=True):
+                yield _event(end, heads[track] + said.get(entry, b""))
+
+    def _counters(self) -> Iterator[bytes]:
+        for at, counter in enumerate(self._contents.counters):
+            head = COUNTER + number(TRACK, self._first_counter + at)
+            for time, value in zip(counter.time_ns.tolist(), counter.value.tolist(), strict=True):
+                yield _event(time, head + number(VALUE, value))
+
+    def _slices_begin(self, kind: bytes, which: Any) -> Iterator[bytes]:
+        """Of some slices what they are, and the arrows that leave there; what takes no time also ends."""
+        contents = self._contents
+        heads = [kind + track for track in self._tracks]
+        for first in range(0, len(contents.slices), AT_ONCE):
+            entries = first + np.flatnonzero(which[first : first + AT_ONCE])
+            if not len(entries):
+                continue
+            said = self._starts.of_entries(first, first + AT_ONCE)
+            if kind == INSTANT:
+                for entry, flows in self._ends.of_entries(first, first + AT_ONCE).items():
+                    said[entry] = said.get(entry, b"") + flows
+            facts = contents.facts(entries)
+            group, news = self._words.of(facts)
+            if news:
+                yield _packet(IN_SEQUENCE, number(FLAGS, NEEDED), message(INTERNED, *news))
+            columns = entries, contents.start_ns[entries], contents.tracks.of_slice[entries]
+            placed = zip(*(column.tolist() for column in columns), strict=True)
+            for (entry, start, track), what in zip(placed, facts.rows(), strict=True):
+                yield _event(start, heads[track] + _node(group, *what) + said.get(entry, b""))
 
 
-def _events(contents: Contents) -> Iterator[tuple[int, bytes]]:
-    """All events in order of time, and when they happen."""
-    time, kind, entry = _all_events(contents)
-    order = np.lexsort((entry, ORDER[kind], time))
-    write = _writer(contents)
-    for first in range(0, len(order), AT_ONCE):
-        part = order[first : first + AT_ONCE]
-        kinds, entries = kind[part], entry[part]
-        begun = contents.facts(entries[(kinds == BEGIN) | (kinds == INSTANT)])
-        for moment, what, which in zip(time[part].tolist(), kinds.tolist(), entries.tolist(), strict=True):
-            yield moment, write(what, which, begun)
+def _event(time_ns: int, event: bytes) -> bytes:
+    content = STAMP + varint(time_ns) + BEFORE_EVENT + varint(len(event)) + event
+    return PACKET_TAG + varint(len(content)) + content
 
 
-def _all_events(contents: Contents) -> tuple[Any, Any, Any]:
-    """When each happens, its type, and the slice, value or whatever it is of."""
-    slices = np.arange(len(contents.slices), dtype=np.int32)
-    is_instant = contents.start_ns == contents.end_ns
-    added = np.arange(len(contents.added), dtype=np.int32)
-    parts = [
-        (END, slices[~is_instant], contents.end_ns[~is_instant]),
-        (INSTANT, slices[is_instant], contents.start_ns[is_instant]),
-        (BEGIN, slices[~is_instant], contents.start_ns[~is_instant]),
-        (ADDED_END, added, np.array([one.end_ns for one in contents.added], np.int64)),
-        (ADDED_BEGIN, added, np.array([one.start_ns for one in contents.added], np.int64)),
-    ]
-    for at, counter in enumerate(contents.counters):
-        entries = np.arange(len(counter.time_ns))
-        parts.append((COUNTER, at + len(contents.counters) * entries, counter.time_ns))
-    time = np.concatenate([times for _, _, times in parts])
-    kind = np.repeat(
-        np.array([kind for kind, _, _ in parts], np.int8), [len(entries) for _, entries, _ in parts]
-    )
-    return time, kind, np.concatenate([entries for _, entries, _ in parts])
+@dataclass(frozen=True, slots=True, eq=False)
+class _Flows:
+    """What entries say about arrows: ascending entries, their arrows, and which of those end there."""
+
+    entry: Any
+    flow: Any
+    is_last: Any
+
+    @classmethod
+    def of(cls, entry: Any, flow: Any, is_last: Any) -> _Flows:
+        order = np.argsort(entry, kind="stable")
+        return cls(entry[order], flow[order], is_last[order])
+
+    def of_entries(self, first: int, until: int) -> dict[int, bytes]:
+        """What the entries in a range say."""
+        part = slice(*np.searchsorted(self.entry, (first, until)).tolist())
+        said: dict[int, bytes] = {}
+        columns = (column[part].tolist() for column in (self.entry, self.flow, self.is_last))
+        for entry, flow, is_last in zip(*columns, strict=True):
+            said[entry] = said.get(entry, b"") + fixed64(LAST_FLOW if is_last else FLOW, flow)
+        return said
 
 
-def _writer(contents: Contents) -> Callable[[int, int, Iterator[tuple[int, ...]]], bytes]:
-    """A function that writes an event; what it says of a slice that begins comes from an iterator."""
-    first_track = 1 + len(contents.shown.ranks)
-    first_counter = first_track + len(contents.tracks.place)
-    numbers: list[bytes] = [number(TRACK, first_track + track) for track in range(len(contents.tracks.place))]
-    track_of = contents.tracks.of_slice
-    path = number(TRACK, first_counter + len(contents.counters) + 2)
-    starts, ends, arrivals = _flows(contents)
-    no_group = len(contents.slices.group.texts) - 1
+class _Words:
+    """Texts that are numbered from 1 on and said when they are first used; kinds and names by their codes."""
 
-    def write(kind: int, entry: int, begun: Iterator[tuple[int, ...]]) -> bytes:
-        if kind == COUNTER:
-            at, which = divmod(entry, len(contents.counters))
-            value = int(contents.counters[which].value[at])
-            return number(TYPE, COUNTER) + number(TRACK, first_counter + which) + number(VALUE, value)
-        if kind in (ADDED_BEGIN, ADDED_END):
-            one = contents.added[entry]
-            track = path if one.parent == NONE else numbers[int(track_of[one.parent])]
-            if kind == ADDED_END:
-                return number(TYPE, END) + track + arrivals.get(entry, b"")
-            return number(TYPE, BEGIN) + track + _added(one)
-        track = numbers[int(track_of[entry])]
-        if kind == END:
-            return number(TYPE, END) + track + ends.get(entry, b"")
-        flows = starts.get(entry, b"") + (ends.get(entry, b"") if kind == INSTANT else b"")
-        return number(TYPE, kind) + track + _node(no_group, *next(begun)) + flows
+    def __init__(self) -> None:
+        self._said: dict[int, set[int]] = {CATEGORIES: set(), NAMES: set()}
+        self._groups: dict[str, int] = {}
 
-    return write
+    def of_annotations(self) -> Iterator[bytes]:
+        for at, name in enumerate(ANNOTATIONS):
+            yield message(ANNOTATION_NAMES, number(1, 1 + at), text(2, name))
+
+    def of(self, facts: Facts) -> tuple[list[int], list[bytes]]:
+        """The numbers of the codes of groups (0: none), and what was not said before."""
+        nodes, news = facts.nodes, []
+        for field, codes, texts in (
+            (CATEGORIES, nodes.kind, nodes.kinds),
+            (NAMES, nodes.name, nodes.names),
+        ):
+            for code in sorted(set(codes.tolist()) - self._said[field]):
+                self._said[field].add(code)
+                news.append(message(field, number(1, 1 + code), text(2, texts[code] or "")))
+        numbers = [0] * len(facts.group.texts)
+        for code in sorted(set(facts.group.codes.tolist())):
+            name = facts.group.texts[code]
+            if name is None:
+                continue
+            if name not in self._groups:
+                self._groups[name] = 1 + len(self._groups)
+                news.append(message(TEXTS, number(1, self._groups[name]), text(2, name)))
+            numbers[code] = self._groups[name]
+        return numbers, news
 
 
 def _node(
-    no_group: int, name: int, kind: int, group: int, node: int, size: int, waited: int, completed: int
+    groups: list[int], name: int, kind: int, group: int, node: int, size: int, waited: int, completed: int
 ) -> bytes:
     """Name, category and annotations of a node."""
-    parts = [number(CATEGORY, 1 + kind), number(NAME, 1 + name)]
-    notes = [(NODE, ANNOTATION_UINT, node)]
+    parts = [number(CATEGORY, 1 + kind), number(NAME, 1 + name), _noted(NODE, ANNOTATION_UINT, node)]
     if size > 0:
-        notes.append((BYTES, ANNOTATION_UINT, size))
-    if group != no_group:
-        notes.append((GROUP, ANNOTATION_TEXT, 1 + group))
+        parts.append(_noted(BYTES, ANNOTATION_UINT, size))
+    if groups[group]:
+        parts.append(_noted(GROUP, ANNOTATION_TEXT, groups[group]))
     if waited:
-        notes.append((WAITED, ANNOTATION_UINT, waited))
+        parts.append(_noted(WAITED, ANNOTATION_UINT, waited))
     if not completed:
-        notes.append((NEVER, ANNOTATION_UINT, 1))
-    parts += [
-        message(ANNOTATION, number(ANNOTATION_NAME, key), number(field, value)) for key, field, value in notes
-    ]
+        parts.append(_noted(NEVER, ANNOTATION_UINT, 1))
     return b"".join(parts)
 
 
-def _added(one: Added) -> bytes:
-    """Name, category and annotations of a slice that is no node."""
-    parts = [text(PLAIN_CATEGORY, one.category), text(PLAIN_NAME, one.name)]
-    for name, value in one.notes.items():
+def _noted(name: int, field: int, value: int) -> bytes:
+    return message(ANNOTATION, number(ANNOTATION_NAME, name), number(field, value))
+
+
+def _added(category: str, name: str) -> bytes:
+    """Category and name of a slice that is no node."""
+    return text(PLAIN_CATEGORY, category) + text(PLAIN_NAME, name)
+
+
+def _notes(step: Step) -> bytes:
+    """Annotations of a step of the critical path."""
+    parts = []
+    for name, value in step.notes.items():
         noted = text(NOTE_TEXT, value) if isinstance(value, str) else number(ANNOTATION_UINT, value)
         parts.append(message(ANNOTATION, text(NOTE_NAME, name), noted))
     return b"".join(parts)
-
-
-def _flows(contents: Contents) -> tuple[dict[int, bytes], ...]:
-    """What the begin and the end of slices, and the end of what was added, say about arrows."""
-    starts: dict[int, bytes] = {}
-    ends: dict[int, bytes] = {}
-    arrivals: dict[int, bytes] = {}
-
-    def say(where: dict[int, bytes], entry: int, field: int, flow: int) -> None:
-        where[entry] = where.get(entry, b"") + fixed64(field, flow)
-
-    for flow, one in enumerate(contents.messages, start=1):
-        say(starts, one.send, FLOW, flow)
-        if one.arrival == NONE:
-            say(ends, one.receive, LAST_FLOW, flow)
-        else:
-            say(arrivals, one.arrival, LAST_FLOW, flow)
-    for flow, members in enumerate(contents.collectives, start=1 + len(contents.messages)):
-        for member in members[:-1]:
-            say(starts, member, FLOW, flow)
-        say(starts, members[-1], LAST_FLOW, flow)
-    return starts, ends, arrivals

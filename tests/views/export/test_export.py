@@ -24,14 +24,15 @@ from et_sim.cli import main
 from et_sim.errors import UsageError
 from et_sim.protobuf_fields import varint
 from et_sim.timeline import OutputFilter
+from et_sim.units import format_ranks
 from et_sim.views import open_run
 from et_sim.views.critical.path import CriticalPath
 from et_sim.views.critical.record import PathRecord
 from et_sim.views.drawing import flows
-from et_sim.views.drawing.nodes import ALWAYS, shown_ranks
+from et_sim.views.drawing.nodes import ALWAYS, Nodes, shown_ranks
 from et_sim.views.drawing.tracks import tracks_of
 from et_sim.views.export import chrome, perfetto
-from et_sim.views.export.added import arrivals_of
+from et_sim.views.export.arrows import arrivals_of
 from et_sim.views.export.contents import MOST_RANKS, Contents, contents_of
 
 pytestmark = pytest.mark.usefixtures("warm_engine")
@@ -58,6 +59,16 @@ def _contents(run: Path, **options: Any) -> Contents:
     return contents_of(open_run(run), options.pop("ranks", None), window, **options)
 
 
+def _nodes(contents: Contents) -> Nodes:
+    """The node of each slice."""
+    return contents.facts(np.arange(len(contents.slices))).nodes
+
+
+def _pairs(contents: Contents) -> list[tuple[int, int]]:
+    """The slices that messages lead from and to."""
+    return list(zip(contents.messages.send.tolist(), contents.messages.receive.tolist(), strict=True))
+
+
 def _expected(run: Path) -> Counter[Slice]:
     """The timeline's rows, for runs with one rank per actor."""
     ranks = {row["actor"]: row["ranks"] for row in feather.read_table(run / "actors.arrow").to_pylist()}
@@ -80,24 +91,37 @@ class Read:
         self.outgoing: dict[int, tuple[int, dict[str, Any]]] = {}
         self.arrows: list[tuple[str, str]] = []
         self.within: list[tuple[dict[str, Any], dict[str, Any]]] = []  # slices that were added to others
+        self.arrived: set[str] = set()
         self._words: dict[str, dict[int, str]] = {}
         open_on: dict[int, list[dict[str, Any]]] = {}
-        now = 0
+        events: list[Any] = []
         for packet in trace.packet:
             assert not len(UnknownFieldSet(packet))
             assert packet.trusted_packet_sequence_id == 1
             if packet.HasField("track_descriptor"):
                 self._describe(packet.track_descriptor)
             elif packet.HasField("interned_data"):
-                assert packet.sequence_flags == 1  # whatever was known before is not
+                assert packet.sequence_flags == (
+                    2 if self._words else 1
+                )  # the first makes all before unknown
                 for field in ("event_categories", "event_names", "debug_annotation_names"):
-                    self._words[field] = {e.iid: e.name for e in getattr(packet.interned_data, field)}
+                    known = self._words.setdefault(field, {})
+                    for entry in getattr(packet.interned_data, field):
+                        assert entry.iid not in known
+                        known[entry.iid] = entry.name
             else:
                 assert packet.sequence_flags == 2
-                assert packet.timestamp >= now
-                now = packet.timestamp
-                self._event(packet.track_event, now, open_on)
+                self._check_words(packet.track_event)
+                events.append(packet)
+        # The trace processor does so, too: events by time, and in their order at one time.
+        for packet in sorted(events, key=lambda one: one.timestamp):
+            self._event(packet.track_event, packet.timestamp, open_on)
         assert not any(open_on.values())
+
+    def _check_words(self, event: Any) -> None:
+        """What an event refers to was said before it."""
+        assert not event.name_iid or event.name_iid in self._words["event_names"]
+        assert all(one in self._words["event_categories"] for one in event.category_iids)
 
     def _describe(self, track: Any) -> None:
         if track.HasField("process"):
@@ -125,6 +149,7 @@ class Read:
             if list(event.categories) == ["from another rank"]:
                 assert len(stack) == 1
                 self.within.append((stack[0], done))
+                self.arrived.add(name)
                 done["name"] = stack[0]["name"]
             else:
                 assert event.type == 3 or not stack, "lanes are laid out in rows, so that nothing nests"
@@ -262,12 +287,11 @@ def test_counters_of_the_network_say_how_deep_queues_are(tmp_path: Path) -> None
 def test_recorded_messages_lead_from_collective_to_collective(tmp_path: Path, stages: Path) -> None:
     run = pipeline(tmp_path / "run", detail="messages", fold=False)
     contents, plain = _contents(run), _contents(stages)
-    assert contents.collectives == []
+    assert len(contents.collectives) == 0
     assert len(contents.messages) > len(plain.messages)
-    nodes, rows = contents.nodes, contents.slices.row
+    nodes = _nodes(contents)
     found = set()
-    for message in contents.messages:
-        one, other = rows[message.send], rows[message.receive]
+    for one, other in _pairs(contents):
         if nodes.kinds[nodes.kind[one]] == "all_reduce":
             assert nodes.sequence[one] == nodes.sequence[other]
             assert nodes.group[one] == nodes.group[other]
@@ -278,15 +302,15 @@ def test_recorded_messages_lead_from_collective_to_collective(tmp_path: Path, st
     few = _contents(run, limit=20)
     assert len(few.messages) <= 20
     folded = _contents(pipeline(tmp_path / "folded", detail="messages"))
-    assert all(message.send != message.receive for message in folded.messages)
+    assert len(folded.messages)
+    assert all(one != other for one, other in _pairs(folded))
 
 
 def test_a_send_leads_to_the_receive_of_its_message(stages: Path) -> None:
     contents = _contents(stages)
-    nodes, rows = contents.nodes, contents.slices.row
+    nodes = _nodes(contents)
     assert len(contents.messages) == 2 * 4 * 4
-    for message in contents.messages:
-        one, other = rows[message.send], rows[message.receive]
+    for one, other in _pairs(contents):
         assert nodes.peer[one] == nodes.actor[other]
         assert nodes.peer[other] == nodes.actor[one]
         assert nodes.tag[one] == nodes.tag[other]
@@ -302,7 +326,7 @@ def test_folded_ranks_lead_to_the_ranks_that_stand_for_the_others(tmp_path: Path
     assert len(folded.messages) == len(_contents(stages).messages) // 4
     every = _contents(tmp_path / "folded", ranks="0-7")
     assert _perfetto(every).all() == _expected(stages)
-    assert every.messages == []
+    assert len(every.messages) == 0
     assert "draws no arrows at 8 ranks" in every.left_out[0]
 
 
@@ -321,21 +345,21 @@ def test_arrows_lead_from_what_begins_first_in_both_formats(tmp_path: Path, stag
     for run in (stages, recorded):
         contents = _contents(run)
         read = _perfetto(contents)
-        names = [contents.nodes.names[code] for code in contents.nodes.name[contents.slices.row].tolist()]
-        wanted = Counter((names[one.send], names[one.receive]) for one in contents.messages)
+        nodes, messages = _nodes(contents), contents.messages
+        names = [nodes.names[code] for code in nodes.name.tolist()]
+        wanted = Counter((names[one], names[other]) for one, other in _pairs(contents))
         for chain in contents.collectives:
             wanted.update((names[one], names[other]) for one, other in pairwise(chain))
         assert Counter(read.arrows) == wanted
-        late = [
-            one for one in contents.messages if contents.start_ns[one.send] > contents.start_ns[one.receive]
-        ]
-        assert late
-        assert all(one.arrival >= 0 for one in late)
+        late = contents.start_ns[messages.send] > contents.start_ns[messages.receive]
+        assert late.any()
+        assert (messages.arrival[late] >= 0).all()
         for parent, part in read.within:
             assert parent["start"] < part["start"] < part["end"] <= parent["end"]
         events = json.loads(b"".join(chrome.pieces(contents, {})))["traceEvents"]
         parts = [one for one in events if one.get("cat") == "from another rank"]
-        assert [round(one["ts"] * 1000) for one in parts] == [one.start_ns for one in contents.added]
+        assert [round(one["ts"] * 1000) for one in parts] == contents.arrivals.start_ns.tolist()
+        assert {one["name"] for one in parts} == read.arrived
 
 
 @given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9), st.integers(0, 5)), min_size=1), st.data())
@@ -348,13 +372,23 @@ def test_each_arrow_ends_in_what_begins_no_sooner(found: list[tuple[int, int, in
     pairs = np.array(data.draw(st.lists(st.tuples(numbers, numbers), max_size=30)), np.int64).reshape(-1, 2)
     added, arrows = arrivals_of(pairs, start, end, ranks)
     kept = [(one, other) for one, other in pairs.tolist() if start[one] < end[other]]
-    assert [(one.send, one.receive) for one in arrows] == kept
-    for one in arrows:
-        begins = start[one.receive] if one.arrival < 0 else added[one.arrival].start_ns
-        assert begins == max(start[one.send], start[one.receive])
-    for one, other in pairwise(added):
-        assert one.parent != other.parent or one.end_ns == other.start_ns
-    assert all(start[one.parent] < one.start_ns < one.end_ns <= end[one.parent] for one in added)
+    assert list(zip(arrows.send.tolist(), arrows.receive.tolist(), strict=True)) == kept
+    senders: dict[int, set[int]] = {}
+    for (send, receive), arrival in zip(kept, arrows.arrival.tolist(), strict=True):
+        begins = start[receive] if arrival < 0 else added.start_ns[arrival]
+        assert begins == max(start[send], start[receive])
+        if arrival >= 0:
+            assert added.parent[arrival] == receive
+            senders.setdefault(arrival, set()).add(int(ranks[send]))
+    for one, other in pairwise(range(len(added))):
+        assert added.parent[one] < added.parent[other] or added.end_ns[one] == added.start_ns[other]
+    inside = added.parent
+    assert (start[inside] < added.start_ns).all()
+    assert (added.start_ns < added.end_ns).all()
+    assert (added.end_ns <= end[inside]).all()
+    for at in range(len(added)):
+        several = "s" if len(senders[at]) > 1 else ""
+        assert added.name(at) == f"from rank{several} {format_ranks(sorted(senders[at]))}"
 
 
 def test_the_critical_path_is_a_track_that_adds_up_to_the_makespan(tmp_path: Path) -> None:
@@ -373,7 +407,7 @@ def test_the_critical_path_is_a_track_that_adds_up_to_the_makespan(tmp_path: Pat
     wanted = CriticalPath(PathRecord(open_run(run))).by_cause()
     assert spent == {f"{cause}_ns": ns for cause, ns in wanted.items()}
     few = _contents(run, limit=5)
-    assert sum(one.parent < 0 for one in few.added) == 5
+    assert len(few.path) == 5
     assert any("the longest 5 of" in sentence for sentence in few.left_out)
 
 
@@ -381,10 +415,12 @@ def test_members_of_a_collective_are_one_chain(demo: Path, stages: Path) -> None
     chains = _contents(demo).collectives
     assert [len(chain) for chain in chains] == [8] * 13
     contents = _contents(stages)
-    nodes, rows = contents.nodes, contents.slices.row
-    assert contents.collectives
+    nodes = _nodes(contents)
+    assert len(contents.collectives)
+    firsts = [int(contents.start_ns[chain[0]]) for chain in contents.collectives]
+    assert firsts == sorted(firsts)
     for chain in contents.collectives:
-        same = {(nodes.group[rows[s]], nodes.sequence[rows[s]], nodes.name[rows[s]]) for s in chain}
+        same = {(nodes.group[s], nodes.sequence[s], nodes.name[s]) for s in chain}
         assert len(same) == 1
         assert contents.start_ns[chain].tolist() == sorted(contents.start_ns[chain].tolist())
         group = nodes.groups[next(iter(same))[0]]
@@ -533,7 +569,7 @@ def test_messages_that_were_there_already_are_paired_in_order(data: Any) -> None
 
 def nodes_of_channels(messages: list[tuple[int, int, int]]) -> Any:
     """Nodes: message n of these (source, target, tag) is sent at n and received at n + 100."""
-    from et_sim.views.drawing.nodes import NUMBERS, Nodes
+    from et_sim.views.drawing.nodes import NUMBERS
 
     count = len(messages)
     source, target, tag = (np.array([one[at] for one in messages], np.int64) for at in range(3))

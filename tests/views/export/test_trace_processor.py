@@ -17,6 +17,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from pyarrow import feather
 from runs_to_show import congested, pipeline, side_by_side, written
@@ -106,10 +107,11 @@ def _arrows(contents: Contents) -> Counter[tuple[str, int, str, int, int]]:
 
     def end(entry: int) -> tuple[str, int]:
         rank = contents.shown.ranks[contents.slices.place[entry]]
-        return f"rank {rank}", int(contents.nodes.node[contents.slices.row[entry]])
+        return f"rank {rank}", int(nodes.node[entry])
 
-    pairs = [(one.send, one.receive) for one in contents.messages]
-    pairs += [pair for chain in contents.collectives for pair in pairwise(chain)]
+    nodes = contents.facts(np.arange(len(contents.slices))).nodes
+    pairs = list(zip(contents.messages.send.tolist(), contents.messages.receive.tolist(), strict=True))
+    pairs += [pair for chain in contents.collectives for pair in pairwise(chain.tolist())]
     start = contents.start_ns.tolist()
     return Counter((*end(one), *end(other), max(start[one], start[other])) for one, other in pairs)
 
@@ -132,11 +134,12 @@ def test_the_trace_processor_reads_what_the_tables_say(
     assert of_nodes == _nodes(run)
     arrivals = [one for one in slices if one[5] == "from another rank"]
     assert sorted(one[2:5] for one in arrivals) == sorted(
-        [one.name, one.start_ns, one.end_ns] for one in contents.added if one.parent >= 0
+        [contents.arrivals.name(at), int(contents.arrivals.start_ns[at]), int(contents.arrivals.end_ns[at])]
+        for at in range(len(contents.arrivals))
     )
     assert all(one[6] == 1 for one in arrivals)
     assert Counter(tuple(row) for row in flows) == _arrows(contents)
-    assert sum(one[5] == "critical path" for one in slices) == sum(one.parent < 0 for one in contents.added)
+    assert sum(one[5] == "critical path" for one in slices) == len(contents.path)
     wanted = Counter(
         (
             "network" if one.place < 0 else f"rank {contents.shown.ranks[one.place]}",

@@ -1,0 +1,180 @@
+"""A timeline of any length, block by block: which nodes of shown ranks are drawn, and what is said of them.
+
+Rows are numbered as they lie in the timeline, which is read as often as it is asked; nothing else of it is
+kept. Not here: how many are chosen of what (`proportion`), and what belongs together (`flows`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from et_sim.views.drawing.nodes import CAUSES, NONE, NUMBERS, TEXTS, Nodes, Shown
+from et_sim.views.drawing.proportion import InProportion, Strata, share_out
+from et_sim.views.run.columns import coded, integers, numbers
+from et_sim.views.run.directory import RunDirectory
+from et_sim.views.run.selection import Window
+
+RECORDED = "recorded_on"
+SPANS = ("actor", "kind", "start_ns", "end_ns")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Chosen:
+    """Nodes as they are shown: one for each node and rank, rank by rank."""
+
+    place: Any  # in Shown.ranks
+    row: Any  # of the timeline, ascending within a place
+    left_out: str
+
+    def __len__(self) -> int:
+        return len(self.row)
+
+
+class Blocks:
+    """The record batches of a timeline that hold nodes of ranks that are shown."""
+
+    def __init__(self, run: RunDirectory, shown: Shown) -> None:
+        self._run = run
+        actors = np.array(shown.actors, np.int64)
+        self._place = np.argsort(actors, kind="stable").astype(np.int32)
+        self._places = np.bincount(actors, minlength=len(run.actors()))  # of each actor
+        self._first_place = np.cumsum(self._places) - self._places
+        self._firsts: list[int] = []  # rows, of all batches
+        self._numbers: list[int] = []  # of batches that hold nodes of these actors
+        self.rows_shown = rows = 0
+        for number, batch in enumerate(run.batches("timeline", ("actor",))):
+            self._firsts.append(rows)
+            rows += len(batch)
+            if shown_here := int(self.is_shown(numbers(batch["actor"])).sum()):
+                self._numbers.append(number)
+                self.rows_shown += shown_here
+        self._firsts.append(rows)
+
+    def chosen(self, window: Window, limit: int) -> Chosen:
+        """Slices that are under way in the window; where there is no room for all, some in proportion."""
+        places, kinds = int(self._places.sum()), self._kinds()
+        last = min(window[1], max(self._run.summary["makespan_ns"], window[0]))
+        strata = Strata.within((window[0], last), places, kinds, limit)
+        counts = np.zeros(len(strata), np.int64)
+        for place, _, kind, start, _ in self._inside(window):
+            counts += np.bincount(strata.of(place, kind, start), minlength=len(strata))
+        count = int(counts.sum())
+        if count <= limit:
+            parts = [(place, row) for place, row, *_ in self._inside(window)]
+            return Chosen(*_by_place(parts), "")
+        some = InProportion(share_out(counts, limit))
+        for place, row, kind, start, end in self._inside(window):
+            some.add(strata.of(place, kind, start), place, row, end - start)
+        return Chosen(
+            *_by_place(some.chosen()),
+            f"shows {limit:,} of {count:,} nodes, in proportion: of each rank, kind and part of time the "
+            "longest; --window, --ranks and --limit choose others",
+        )
+
+    def _kinds(self) -> int:
+        """How many there may be, and none."""
+        for batch in self._run.batches("timeline", ("kind",)):
+            return len(batch["kind"].dictionary) + 1
+        return 1
+
+    def _inside(self, window: Window) -> Iterator[tuple[Any, Any, Any, Any, Any]]:
+        """Batch by batch, the place, row, kind, start and end of slices that are under way in the window."""
+        first, last = window
+        for number, batch in self.every(SPANS):
+            actor, start = numbers(batch["actor"]), numbers(batch["start_ns"])
+            end = self._end(batch["end_ns"])
+            inside = (start < last) & ((end > first) | ((end == start) & (start >= first)))
+            place, at = self._repeated(actor, np.flatnonzero(self.is_shown(actor) & inside))
+            yield place, number + at, coded(batch["kind"])[at], start[at], end[at]
+
+    def _end(self, column: Any) -> Any:
+        """What never completed ends with the run."""
+        end = integers(column, missing=NONE)
+        return np.where(end == NONE, self._run.summary["makespan_ns"], end)
+
+    def _repeated(self, actor: Any, rows: Any) -> tuple[Any, Any]:
+        """Some rows, for each rank that shows their actor."""
+        first, count = self._first_place[actor[rows]], self._places[actor[rows]]
+        if (count == 1).all():
+            return self._place[first], rows
+        number = np.arange(int(count.sum())) - np.repeat(np.cumsum(count) - count, count)
+        return self._place[np.repeat(first, count) + number], np.repeat(rows, count)
+
+    def every(self, columns: Sequence[str]) -> Iterator[tuple[int, Any]]:
+        """Batches, and the rows at which they begin."""
+        batches = self._run.batches("timeline", columns, self._numbers)
+        for number, batch in zip(self._numbers, batches, strict=True):
+            yield self._firsts[number], batch
+
+    def at(self, rows: Any, columns: Sequence[str]) -> Iterator[tuple[Any, Any]]:
+        """Batches that hold some of these rows, which are ascending, and where in the batch they are."""
+        numbers = distinct(np.searchsorted(self._firsts, rows, side="right") - 1).tolist()
+        for number, batch in zip(numbers, self._run.batches("timeline", columns, numbers), strict=True):
+            begin, end = np.searchsorted(rows, self._firsts[number : number + 2])
+            yield batch, rows[begin:end] - self._firsts[number]
+
+    def is_shown(self, actor: Any) -> Any:
+        """Which of these actors are shown."""
+        return self._places[actor] > 0
+
+    def nodes(self, rows: Any) -> Nodes:
+        """All columns of these rows, which are ascending."""
+        columns, texts = self._columns(rows, (*NUMBERS, *CAUSES), TEXTS)
+        completed = columns["end_ns"] != NONE
+        columns["end_ns"] = np.where(completed, columns["end_ns"], self._run.summary["makespan_ns"])
+        return Nodes(**columns, completed=completed, **{f"{name}s": texts[name] for name in TEXTS})
+
+    def spans(self, rows: Any) -> tuple[Any, Any, Any, tuple[str | None, ...]]:
+        """Start, end and lane of these rows, which are ascending, and the lanes there are."""
+        columns, texts = self._columns(rows, ("start_ns", "end_ns"), ("lane",))
+        never = columns["end_ns"] == NONE
+        columns["end_ns"][never] = self._run.summary["makespan_ns"]
+        return columns["start_ns"], columns["end_ns"], columns["lane"], texts["lane"]
+
+    def _columns(
+        self, rows: Any, names: Sequence[str], words: Sequence[str]
+    ) -> tuple[dict[str, Any], dict[str, tuple[str | None, ...]]]:
+        """Numbers and codes of these rows, and the texts of the codes."""
+        recorded_on = (RECORDED,) if RECORDED in self._run.columns("timeline") else ()
+        words = (*words, *recorded_on)
+        columns = {name: np.empty(len(rows), np.int64) for name in names}
+        columns |= {name: np.empty(len(rows), np.int32) for name in words}
+        texts: dict[str, tuple[str | None, ...]] = dict.fromkeys(words, (None,))
+        done = 0
+        for batch, at in self.at(rows, tuple(columns)):
+            part = slice(done, done := done + len(at))
+            for name in names:
+                columns[name][part] = integers(batch[name], missing=NONE)[at]
+            for name in words:
+                if len(texts[name]) == 1:  # all batches have the same
+                    texts[name] = (*batch[name].dictionary.to_pylist(), None)
+                columns[name][part] = coded(batch[name])[at]
+        if recorded_on:  # rows of recordings are their streams and threads
+            recorded, said = columns.pop(RECORDED), texts.pop(RECORDED)[:-1]
+            columns["lane"] = np.where(recorded < len(said), recorded, len(said) + columns["lane"])
+            texts["lane"] = (*said, *texts["lane"])
+        return columns, texts
+
+
+def distinct(numbers: Any) -> Any:
+    """In ascending order; of millions of them, np.unique takes ten times as long."""
+    if (numbers[1:] <= numbers[:-1]).any():
+        numbers = np.sort(numbers, kind="stable")
+        return numbers[np.diff(numbers, prepend=numbers[:1] - 1) != 0]
+    return numbers
+
+
+def _by_place(parts: list[tuple[Any, Any]]) -> tuple[Any, Any]:
+    """Place and row, in order of these."""
+    place, row = np.zeros(0, np.int32), np.zeros(0, np.int64)
+    if parts:
+        place, row = (np.concatenate(column) for column in zip(*parts, strict=True))
+    follows = (place[1:] > place[:-1]) | ((place[1:] == place[:-1]) & (row[1:] > row[:-1]))
+    if follows.all():
+        return place, row
+    order = np.lexsort((row, place))
+    return place[order], row[order]

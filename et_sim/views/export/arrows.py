@@ -1,0 +1,175 @@
+"""The arrows of an exported timeline: along messages, and along the members of a collective.
+
+What belongs together is found part by part: a part has all nodes of some collectives, or of all messages
+between some actors. Viewers let an arrow lead from the slice that begins first to the other, whatever the
+file says. A receive that waits begins before the send that it waits for; within it therefore lies a slice
+that begins when the send does, and the arrow leads to that.
+
+Not here: which nodes belong together (`et_sim.views.drawing.flows`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from et_sim.units import format_ranks, plural
+from et_sim.views.drawing.blocks import Blocks, Chosen, distinct
+from et_sim.views.drawing.flows import exchanges, members, messages
+from et_sim.views.drawing.nodes import NONE, Shown
+from et_sim.views.drawing.visible_nodes import belonging
+from et_sim.views.run.directory import RunDirectory
+from et_sim.views.run.selection import Window
+
+FROM_ANOTHER = "from another rank"
+MOST_NODES = 1 << 19  # of a part, but for one that cannot be divided
+NOTHING = np.zeros(0, np.int64)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Chains:
+    """Slices of collectives, each one's in the order in which they begin."""
+
+    slices: Any  # one chain after the other
+    first: Any  # where each begins in `slices`, and where the last ends
+
+    def __len__(self) -> int:
+        return len(self.first) - 1
+
+    def __iter__(self) -> Iterator[Any]:
+        return (self.slices[first:until] for first, until in pairwise(self.first.tolist()))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Messages:
+    """Arrows from slices to others, or to what is added within those."""
+
+    send: Any
+    receive: Any
+    arrival: Any  # of the slices that are added; NONE: the receive itself
+
+    def __len__(self) -> int:
+        return len(self.send)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Arrivals:
+    """Slices that are added within receives: what comes from other ranks from then on."""
+
+    parent: Any  # the receive, ascending
+    start_ns: Any
+    end_ns: Any
+    senders: Any  # ranks, those of one after those of the other
+    first: Any  # where in `senders` each one's begin, and where the last's end
+
+    def __len__(self) -> int:
+        return len(self.parent)
+
+    def name(self, at: int) -> str:
+        """Whom it comes from: ranks by their numbers, or how many they are."""
+        ranks = self.senders[self.first[at] : self.first[at + 1]].tolist()
+        if len(ranks) > 8:
+            return f"from {plural(len(ranks), 'rank')}"
+        return f"from rank{'s' if len(ranks) > 1 else ''} {format_ranks(ranks)}"
+
+
+def pairs_and_chains(
+    run: RunDirectory,
+    blocks: Blocks,
+    shown: Shown,
+    chosen: Chosen,
+    start_ns: Any,
+    end_ns: Any,
+    window: Window,
+) -> tuple[Any, Chains]:
+    """The two slices of every message in order of time, and the collectives."""
+    slice_of = _SliceOfRow(shown, chosen)
+    of_collectives, of_messages = belonging(blocks, distinct(chosen.row))
+    is_recorded = run.holds("messages")
+    pairs, chains, label = [NOTHING.reshape(0, 2)], [NOTHING], [NOTHING]
+    for rows in _parts(*of_messages):
+        found = messages(blocks.nodes(rows))
+        pairs.append(np.stack([slice_of(rows[ends]) for ends in found], axis=1))
+    for number, rows in enumerate(_parts(*of_collectives)):
+        nodes = blocks.nodes(rows)
+        if is_recorded:
+            pairs.append(np.stack([slice_of(rows[ends]) for ends in exchanges(run, nodes, window)], axis=1))
+            continue
+        at, of_part = members(nodes)
+        slices = slice_of(rows[at])
+        chains.append(slices[slices != NONE])
+        label.append((of_part + (number << 32))[slices != NONE])
+    joined = np.concatenate(pairs)
+    joined = joined[(joined != NONE).all(axis=1)]
+    joined = joined[np.lexsort((joined[:, 1], joined[:, 0], start_ns[joined[:, 0]]))]
+    return joined, _chains(np.concatenate(chains), np.concatenate(label), start_ns, end_ns)
+
+
+def _parts(rows: Any, keys: Any) -> Iterator[Any]:
+    """The rows, ascending in each part; those of one key are in one part."""
+    order = np.argsort(keys, kind="stable")
+    begins = np.flatnonzero(np.diff(keys[order], prepend=NONE))
+    cuts = begins[np.diff(begins // MOST_NODES, prepend=-1) != 0]
+    for first, until in pairwise([*cuts.tolist(), len(order)]):
+        yield np.sort(rows[order[first:until]])
+
+
+def _chains(slices: Any, label: Any, start_ns: Any, end_ns: Any) -> Chains:
+    """Slices of one label, in the order in which they begin: at one time, first those that take none."""
+    takes_time = end_ns[slices] > start_ns[slices]
+    order = np.lexsort((slices, takes_time, start_ns[slices], label))
+    slices, label = slices[order], label[order]
+    first = np.flatnonzero(np.diff(label, prepend=NONE))
+    count = np.diff(first, append=len(slices))
+    number = np.empty(len(first), np.int64)
+    number[np.lexsort((slices[first], start_ns[slices[first]]))] = np.arange(len(first))
+    order = np.argsort(np.repeat(number, count), kind="stable")
+    order = order[np.repeat(count, count)[order] > 1]  # lone ones are left out
+    together = count[np.argsort(number)]
+    return Chains(slices[order], np.append(0, np.cumsum(together[together > 1])))
+
+
+class _SliceOfRow:
+    """The slice of each node, where there is exactly one rank that shows its actor."""
+
+    def __init__(self, shown: Shown, chosen: Chosen) -> None:
+        once = np.zeros(len(shown.ranks), np.bool_)
+        once[list(shown.place_of_actor().values())] = True
+        self._slices = np.flatnonzero(once[chosen.place])
+        rows = chosen.row[self._slices]
+        if (rows[1:] < rows[:-1]).any():
+            order = np.argsort(rows)
+            self._slices, rows = self._slices[order], rows[order]
+        self._rows = rows
+
+    def __call__(self, rows: Any) -> Any:
+        if not len(self._rows):
+            return np.full(len(rows), NONE)
+        at = np.minimum(np.searchsorted(self._rows, rows), len(self._rows) - 1)
+        return np.where(self._rows[at] == rows, self._slices[at], NONE)
+
+
+def arrivals_of(pairs: Any, start_ns: Any, end_ns: Any, ranks: Any) -> tuple[Arrivals, Messages]:
+    """What is added within the later slice of each pair, and the arrows; none whose message takes no time."""
+    send, receive = (pairs[:, at] for at in range(2))
+    takes_time = start_ns[send] < end_ns[receive]
+    send, receive = send[takes_time], receive[takes_time]
+    is_late = start_ns[send] > start_ns[receive]
+    inside, begins, sender = receive[is_late], start_ns[send[is_late]], ranks[send[is_late]]
+    order = np.lexsort((sender, begins, inside))
+    inside, begins, sender = inside[order], begins[order], sender[order]
+    is_other = np.append(True, (np.diff(inside) != 0) | (np.diff(begins) != 0))[: len(order)]
+    is_first = is_other | np.append(True, np.diff(sender) != 0)[: len(order)]
+    arrival, late = np.full(len(send), NONE), np.empty(len(order), np.int64)
+    late[order] = np.cumsum(is_other) - 1
+    arrival[is_late] = late
+    bounds = np.append(np.flatnonzero(is_other[is_first]), int(is_first.sum()))
+    inside, begins = inside[is_other], begins[is_other]
+    ends = end_ns[inside]
+    has_next = inside[1:] == inside[:-1]
+    ends[:-1][has_next] = begins[1:][has_next]
+    return Arrivals(inside, begins, ends, sender[is_first], bounds), Messages(send, receive, arrival)
