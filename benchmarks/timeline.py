@@ -49,6 +49,7 @@ VIEWS = (
     ("export RUN --perfetto", ["export", "RUN", "--perfetto", "OUT.pftrace"]),
     ("export RUN --chrome", ["export", "RUN", "--chrome", "OUT.json"]),
     ("export RUN, two million", ["export", "RUN", "--perfetto", "OUT.pftrace", "--limit", "2000000"]),
+    ("export RUN, everything", ["export", "RUN", "--perfetto", "OUT.pftrace", "--limit", "1000000000"]),
     ("report RUN", ["report", "RUN", "--html", "OUT.html"]),
     ("report RUN, a tenth of a second", ["report", "RUN", "--html", "OUT.html", *WINDOW]),
 )

@@ -53,6 +53,7 @@ class Blocks:
                 self._numbers.append(number)
                 self.rows_shown += shown_here
         self._firsts.append(rows)
+        self._row_type = np.int32 if rows < 1 << 31 else np.int64
 
     def chosen(self, window: Window, limit: int) -> Chosen:
         """Slices that are under way in the window; where there is no room for all, some in proportion."""
@@ -89,7 +90,8 @@ class Blocks:
             end = self._end(batch["end_ns"])
             inside = (start < last) & ((end > first) | ((end == start) & (start >= first)))
             place, at = self._repeated(actor, np.flatnonzero(self.is_shown(actor) & inside))
-            yield place, number + at, coded(batch["kind"])[at], start[at], end[at]
+            row = (number + at).astype(self._row_type)
+            yield place, row, coded(batch["kind"])[at], start[at], end[at]
 
     def _end(self, column: Any) -> Any:
         """What never completed ends with the run."""
@@ -170,7 +172,7 @@ def distinct(numbers: Any) -> Any:
 
 def _by_place(parts: list[tuple[Any, Any]]) -> tuple[Any, Any]:
     """Place and row, in order of these."""
-    place, row = np.zeros(0, np.int32), np.zeros(0, np.int64)
+    place, row = np.zeros(0, np.int32), np.zeros(0, np.int32)
     if parts:
         place, row = (np.concatenate(column) for column in zip(*parts, strict=True))
     follows = (place[1:] > place[:-1]) | ((place[1:] == place[:-1]) & (row[1:] > row[:-1]))

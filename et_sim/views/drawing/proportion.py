@@ -17,6 +17,7 @@ from et_sim.views.run.selection import Window
 
 MOST_PARTS = 64  # of a window
 LEAST_EACH = 4  # slices of a stratum, on average
+AT_ONCE = 1 << 18  # slices that are taken before some are let go
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +68,8 @@ class InProportion:
 
     def __init__(self, quotas: Any) -> None:
         self._quotas = quotas
-        self._limit = int(quotas.sum())
+        limit = int(quotas.sum())
+        self._room = limit + max(limit // 4, AT_ONCE)
         self._kept: list[tuple[Any, ...]] = []  # stratum, place, row, how long
         self._size = 0
         self._least = np.full(len(quotas), -1)  # how long what comes must at least be
@@ -75,9 +77,10 @@ class InProportion:
     def add(self, stratum: Any, place: Any, row: Any, took: Any) -> None:
         """Take slices of rows after all those before."""
         better = np.flatnonzero((took > self._least[stratum]) & (self._quotas[stratum] > 0))
+        stratum = stratum.astype(np.int32)
         self._kept.append((stratum[better], place[better], row[better], took[better]))
         self._size += len(better)
-        if self._size > 2 * self._limit:
+        if self._size > self._room:
             self._let_go()
 
     def _let_go(self) -> None:

@@ -26,7 +26,7 @@ from et_sim.views.run.directory import RunDirectory
 from et_sim.views.run.selection import Window
 
 FROM_ANOTHER = "from another rank"
-MOST_NODES = 1 << 19  # of a part, but for one that cannot be divided
+MOST_NODES = 1 << 18  # of a part, but for one that cannot be divided
 NOTHING = np.zeros(0, np.int64)
 
 
@@ -139,7 +139,7 @@ class _SliceOfRow:
     def __init__(self, shown: Shown, chosen: Chosen) -> None:
         once = np.zeros(len(shown.ranks), np.bool_)
         once[list(shown.place_of_actor().values())] = True
-        self._slices = np.flatnonzero(once[chosen.place])
+        self._slices = np.flatnonzero(once[chosen.place]).astype(chosen.row.dtype)
         rows = chosen.row[self._slices]
         if (rows[1:] < rows[:-1]).any():
             order = np.argsort(rows)

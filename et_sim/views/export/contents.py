@@ -84,8 +84,7 @@ def contents_of(run: RunDirectory, ranks: str | None, window: Window, limit: int
     shown = shown_ranks(run, ranks, MOST_RANKS)
     blocks = Blocks(run, shown)
     slices = blocks.chosen(window, limit)
-    start, end, lane, lanes = _spans(blocks, slices)
-    tracks = tracks_of(slices.place, lane, lanes, start, end)
+    start, end, tracks = _laid_out(blocks, slices)
     pairs, chains = pairs_and_chains(run, blocks, shown, slices, start, end, window)
     arrows = f"draws {limit:,} of {plural(len(pairs), 'message')}" if len(pairs) > limit else ""
     rank_of_slice = np.array(shown.ranks, np.int32)[slices.place]
@@ -120,14 +119,14 @@ def contents_of(run: RunDirectory, ranks: str | None, window: Window, limit: int
     )
 
 
-def _spans(blocks: Blocks, slices: Chosen) -> tuple[Any, Any, Any, tuple[str | None, ...]]:
-    """Start, end and lane of each slice, and the lanes there are."""
+def _laid_out(blocks: Blocks, slices: Chosen) -> tuple[Any, Any, Tracks]:
+    """Start and end of each slice, and where it is drawn."""
     rows = distinct(slices.row)
     start, end, lane, lanes = blocks.spans(rows)
     if rows is not slices.row:
         at = np.searchsorted(rows, slices.row)
         start, end, lane = start[at], end[at], lane[at]
-    return start, end, lane, lanes
+    return start, end, tracks_of(slices.place, lane, lanes, start, end)
 
 
 def _some(pairs: Any, limit: int) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import pyarrow as pa
@@ -12,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from runs_to_show import pipeline
 
+from et_sim.views.drawing import proportion
 from et_sim.views.drawing.nodes import ALWAYS, shown_ranks
 from et_sim.views.drawing.proportion import InProportion, share_out
 from et_sim.views.drawing.visible_nodes import visible_nodes
@@ -92,12 +94,13 @@ def test_shares_of_a_limit_are_in_proportion_and_nothing_is_forgotten(counts: li
 def test_the_longest_of_each_stratum_are_kept_however_they_come(
     found: list[tuple[int, int]], quotas: list[int], each: int
 ) -> None:
-    chosen = InProportion(np.array(quotas))
     stratum, took = (np.array([one[at] for one in found], np.int64) for at in range(2))
-    for first in range(0, len(found), each):
-        part = slice(first, first + each)
-        rows = np.arange(len(found))[part]
-        chosen.add(stratum[part], stratum[part], rows, took[part])
+    with patch.object(proportion, "AT_ONCE", 3):
+        chosen = InProportion(np.array(quotas))
+        for first in range(0, len(found), each):
+            part = slice(first, first + each)
+            rows = np.arange(len(found))[part]
+            chosen.add(stratum[part], stratum[part], rows, took[part])
     kept = [row for _, rows in chosen.chosen() for row in rows.tolist()]
     expected = [
         row

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import tracemalloc
 from collections import Counter
 from itertools import pairwise
 from pathlib import Path
@@ -18,8 +19,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from perfetto_schema import trace_class
 from pyarrow import feather
-from runs_to_show import congested, pipeline, side_by_side
+from runs_to_show import congested, pipeline, side_by_side, written
 
+import et_sim
 from et_sim.cli import main
 from et_sim.errors import UsageError
 from et_sim.protobuf_fields import varint
@@ -31,7 +33,7 @@ from et_sim.views.critical.record import PathRecord
 from et_sim.views.drawing import flows
 from et_sim.views.drawing.nodes import ALWAYS, Nodes, shown_ranks
 from et_sim.views.drawing.tracks import tracks_of
-from et_sim.views.export import chrome, perfetto
+from et_sim.views.export import arrows, chrome, perfetto
 from et_sim.views.export.arrows import arrivals_of
 from et_sim.views.export.contents import MOST_RANKS, Contents, contents_of
 
@@ -370,11 +372,11 @@ def test_each_arrow_ends_in_what_begins_no_sooner(found: list[tuple[int, int, in
     ranks = np.array([one[2] for one in found], np.int64)
     numbers = st.integers(0, len(found) - 1)
     pairs = np.array(data.draw(st.lists(st.tuples(numbers, numbers), max_size=30)), np.int64).reshape(-1, 2)
-    added, arrows = arrivals_of(pairs, start, end, ranks)
+    added, found_arrows = arrivals_of(pairs, start, end, ranks)
     kept = [(one, other) for one, other in pairs.tolist() if start[one] < end[other]]
-    assert list(zip(arrows.send.tolist(), arrows.receive.tolist(), strict=True)) == kept
+    assert list(zip(found_arrows.send.tolist(), found_arrows.receive.tolist(), strict=True)) == kept
     senders: dict[int, set[int]] = {}
-    for (send, receive), arrival in zip(kept, arrows.arrival.tolist(), strict=True):
+    for (send, receive), arrival in zip(kept, found_arrows.arrival.tolist(), strict=True):
         begins = start[receive] if arrival < 0 else added.start_ns[arrival]
         assert begins == max(start[send], start[receive])
         if arrival >= 0:
@@ -389,6 +391,70 @@ def test_each_arrow_ends_in_what_begins_no_sooner(found: list[tuple[int, int, in
     for at in range(len(added)):
         several = "s" if len(senders[at]) > 1 else ""
         assert added.name(at) == f"from rank{several} {format_ranks(sorted(senders[at]))}"
+
+
+@pytest.mark.parametrize("detail", [None, "messages"])
+def test_arrows_do_not_depend_on_how_many_nodes_are_looked_at_together(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, detail: str | None
+) -> None:
+    run = pipeline(tmp_path / "run", fold=False, **({"detail": detail} if detail else {}))
+    whole = _contents(run)
+    monkeypatch.setattr(arrows, "MOST_NODES", 3)
+    parts = _contents(run)
+    assert len(whole.messages)
+    assert _pairs(parts) == _pairs(whole)
+    assert [chain.tolist() for chain in parts.collectives] == [chain.tolist() for chain in whole.collectives]
+    assert (len(whole.collectives) == 0) is (detail is not None)
+
+
+@pytest.mark.parametrize("ranks", [None, "0-7"])
+def test_files_do_not_depend_on_how_much_is_written_at_a_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ranks: str | None
+) -> None:
+    """Also where several ranks are one actor."""
+    contents = _contents(pipeline(tmp_path / "run", detail="path,messages"), ranks=ranks)
+    whole = b"".join(chrome.pieces(contents, {})), _perfetto(contents)
+    for module in (chrome, perfetto):
+        monkeypatch.setattr(module, "AT_ONCE", 7)
+    parts = b"".join(chrome.pieces(contents, {})), _perfetto(contents)
+    assert parts[0] == whole[0]
+    assert parts[1].all() == whole[1].all()
+    assert parts[1].arrows == whole[1].arrows
+    assert parts[1].slices == whole[1].slices
+
+
+@pytest.mark.parametrize("module", [chrome, perfetto])
+def test_the_events_of_a_file_are_as_many_as_progress_counts(tmp_path: Path, module: Any) -> None:
+    contents = _contents(side_by_side(tmp_path / "run"))
+    if module is perfetto:
+        packets = TRACE.FromString(b"".join(perfetto.packets(contents))).packet
+        found = sum(packet.HasField("track_event") for packet in packets)
+    else:
+        events = json.loads(b"".join(chrome.pieces(contents, {})))["traceEvents"]
+        found = sum(event["ph"] != "M" for event in events)
+    assert module.count(contents) == found > 0
+
+
+@pytest.mark.deep
+def test_an_export_of_everything_takes_less_than_90_bytes_a_slice(tmp_path: Path) -> None:
+    """Twelve million slices within a gigabyte: what is needed for each, above what no slice costs."""
+    peaks = []
+    for turns in (2_000, 10_000):
+        build = et_sim.TraceBuilder()
+        last: list[int] = []
+        for number in range(turns):
+            work = [build.compute(f"layer {at}", micros=1 + number % 13, after=last) for at in range(9)]
+            last = [build.collective("all_reduce", 1 << 16, after=work)]
+        run = written(et_sim.Workload.of([build.build()] * 4), tmp_path / str(turns), fold=False)
+        opened = open_run(run)
+        tracemalloc.start()
+        contents = contents_of(opened, None, ALWAYS, 10**9)
+        size = sum(map(len, perfetto.packets(contents)))
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+        assert len(contents.slices) == 4 * 10 * turns
+        assert size > 20 * len(contents.slices)
+    assert (peaks[1] - peaks[0]) / (4 * 10 * 8_000) < 90
 
 
 def test_the_critical_path_is_a_track_that_adds_up_to_the_makespan(tmp_path: Path) -> None:
@@ -448,10 +514,6 @@ def test_a_limit_keeps_some_of_every_rank_and_kind_and_says_how_many_there_are(d
 
 
 def test_more_actors_than_fit_are_the_slowest(tmp_path: Path) -> None:
-    from runs_to_show import written
-
-    import et_sim
-
     def trace(micros: int) -> et_sim.Trace:
         build = et_sim.TraceBuilder()
         build.compute("work", micros=micros)
