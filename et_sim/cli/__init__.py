@@ -12,6 +12,7 @@ import gc
 import io
 import sys
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 
 from et_sim.arguments import Parser
 from et_sim.cli import (
@@ -110,17 +111,25 @@ def _freeze() -> None:
 def carry_out(options: argparse.Namespace) -> int:
     """Run the command; where it fails over the files of a run, say what is wrong with these."""
     refuse_misplaced(vars(options), SIMULATOR)
+    runs = [vars(options)[name] for name in ("directory", "a", "b") if name in vars(options)]
     try:
-        status: int = options.run(options)
+        with _wrong_figures_refused() if runs else nullcontext():
+            status: int = options.run(options)
     except (ArithmeticError, AttributeError, LookupError, MemoryError, TypeError, ValueError):
         from et_sim.views.run.soundness import explain_damage
         from et_sim.views.sweep.directory import is_sweep
 
-        runs = [vars(options)[name] for name in ("directory", "a", "b") if name in vars(options)]
         for damage in filter(None, (explain_damage(one) for one in runs if not is_sweep(one))):
             raise damage from None
         raise
     return status
+
+
+def _wrong_figures_refused() -> AbstractContextManager[None]:
+    """What numpy would warn of and go on: figures of a run that make no number together."""
+    import numpy as np
+
+    return np.errstate(invalid="raise")
 
 
 def _parser(words: Sequence[str]) -> Parser:

@@ -78,7 +78,7 @@ def _parents(record: RecordedEvents) -> tuple[Any, Any, int]:
     count = len(record)
     parent: Any = np.empty(count, narrow(count))
     end_ns = np.empty(count, np.int64)
-    node_end, last, first = KINDS.index("node_end"), 0, 0
+    node_end, last, first = KINDS.index("node_end"), NONE if record.makespan_ns else 0, 0
     in_order = count > 0
     for rows in record.blocks(TIMES):
         here = slice(first, first + len(rows["kind"]))
@@ -97,6 +97,8 @@ def _parents(record: RecordedEvents) -> tuple[Any, Any, int]:
         first = here.stop
     if not in_order:
         raise UsageError("its events do not follow from each other", place=record.place, remedy=AGAIN)
+    if last == NONE:
+        raise UsageError("none of its events is the end of the run", place=record.place, remedy=AGAIN)
     return parent, end_ns, last
 
 

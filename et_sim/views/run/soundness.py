@@ -10,13 +10,31 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
+
 from et_sim.errors import EtSimError, UsageError
 from et_sim.tables.declaration import Column
 from et_sim.tables.registry import all_tables
 from et_sim.units import LONGEST_NS, parse_ranks
+from et_sim.views.run.columns import integers
 from et_sim.views.run.directory import AGAIN, RunDirectory, open_run
 
 _MOST_BYTES = 2**62
+DELTA = "delta_bytes"  # of memory, which is freed too
+NEVER_NULL = frozenset(
+    (
+        "actor",
+        "start_ns",
+        "ready_ns",
+        "time_ns",
+        "bytes",
+        DELTA,
+        "alive_bytes",
+        "links",
+        "rank_count",
+        "class",
+    )
+)
 
 
 def explain_damage(path: Any) -> EtSimError | None:
@@ -42,6 +60,15 @@ def _findings(run: RunDirectory) -> Iterator[tuple[str, str]]:
                 continue
             for wrong in _of_column(run, column, content[column.name]):
                 yield table.file, wrong
+    if run.holds("groups"):
+        named = run.table("groups")["ranks"].unique().drop_null().to_pylist()
+        yield from (
+            ("groups.arrow", f"a group's ranks are {text!r}") for text in named if not _are_ranks(text)
+        )
+    if run.holds("memory") and not _is_in_order(run.table("memory")):
+        yield "memory.arrow", "its changes are not in the order of actors and time"
+    if run.holds("links") and run.holds("resources") and not _links(run, "links") <= _links(run, "resources"):
+        yield "links.arrow", "it has links that resources.arrow has not"
 
 
 def _of_manifest(run: RunDirectory) -> Iterator[tuple[str, str]]:
@@ -72,6 +99,8 @@ def _of_actors(run: RunDirectory) -> Iterator[tuple[str, str]]:
 
 
 def _of_column(run: RunDirectory, column: Column, values: Any) -> Iterator[str]:
+    if values.null_count and column.name in NEVER_NULL and "null" not in column.meaning:
+        yield f"column {column.name!r} lacks a value"
     if column.kind not in ("int32", "int64", "uint64"):
         return
     known = values.combine_chunks().drop_null().to_numpy(zero_copy_only=False)
@@ -88,5 +117,26 @@ def _of_column(run: RunDirectory, column: Column, values: Any) -> Iterator[str]:
         and not -LONGEST_NS <= low <= high <= LONGEST_NS
     ):
         yield f"column {column.name!r} has a time of {high if high > LONGEST_NS else low} ns"
-    elif column.unit == "bytes" and not -1 <= low <= high <= _MOST_BYTES:
+    elif column.name == DELTA and not -_MOST_BYTES <= low <= high <= _MOST_BYTES:
+        yield f"column {column.name!r} has a change of {high if high > _MOST_BYTES else low} bytes"
+    elif column.unit == "bytes" and column.name != DELTA and not -1 <= low <= high <= _MOST_BYTES:
         yield f"column {column.name!r} has a size of {high if high > _MOST_BYTES else low} bytes"
+
+
+def _is_in_order(memory: Any) -> bool:
+    """Actor by actor, and in the order of time."""
+    actor, time = (integers(memory[name], missing=-1) for name in ("actor", "time_ns"))
+    later = np.diff(time) >= 0
+    return bool(((np.diff(actor) > 0) | ((np.diff(actor) == 0) & later)).all())
+
+
+def _are_ranks(text: str) -> bool:
+    try:
+        return bool(parse_ranks(text))
+    except UsageError:
+        return False
+
+
+def _links(run: RunDirectory, table: str) -> set[tuple[Any, ...]]:
+    columns = run.table(table, ("actor", "dimension", "link")).to_pydict()
+    return set(zip(*columns.values(), strict=True))

@@ -219,6 +219,7 @@ def _add_up(rows: Any, key_of_row: Any, keys: int, part: Selection) -> list[tupl
         is_kernel = ~np.isnan(used[0])
         is_compute_bound = is_kernel & ~numbers(rows["memory_bound"])
         columns += [summed(np.where(mask, duration, 0)) for mask in (is_kernel, is_compute_bound)]
-        weights = (np.where(is_kernel, figure, 0.0) * duration for figure in used)
+        counts = is_kernel & (duration > 0)  # a figure may be infinite
+        weights = (np.where(counts, figure, 0.0) * duration for figure in used)
         columns += [np.bincount(key_of_row, values, minlength=keys) for values in weights]
     return list(zip(*(column.tolist() for column in columns), strict=True))
