@@ -9,6 +9,7 @@ together (`flows`).
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -41,8 +42,8 @@ class Shown:
 
     def place_of_actor(self) -> dict[int, int]:
         """Actors that are shown by one rank only -> the place of that rank."""
-        once = {actor: place for place, actor in enumerate(self.actors)}
-        return {actor: place for actor, place in once.items() if self.actors.count(actor) == 1}
+        count = Counter(self.actors)
+        return {actor: place for place, actor in enumerate(self.actors) if count[actor] == 1}
 
 
 @dataclass(frozen=True, slots=True, eq=False)

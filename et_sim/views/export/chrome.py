@@ -15,7 +15,7 @@ import numpy as np
 
 from et_sim.views.drawing.nodes import NONE
 from et_sim.views.export.arrows import FROM_ANOTHER
-from et_sim.views.export.contents import AT_ONCE, Contents
+from et_sim.views.export.contents import AT_ONCE, Contents, in_rows
 from et_sim.views.export.on_path import ON_PATH
 
 
@@ -57,7 +57,7 @@ def _events(contents: Contents) -> Iterator[bytes]:
     yield from _arrows(contents)
     for counter in contents.counters:
         rank = _network(contents) if counter.place == NONE else contents.shown.ranks[counter.place]
-        for time, value in zip(counter.time_ns.tolist(), counter.value.tolist(), strict=True):
+        for time, value in in_rows(counter.time_ns, counter.value):
             yield _event("C", rank, 0, _json({"name": counter.name, "args": {counter.unit: value}}), time)
 
 
@@ -123,7 +123,7 @@ def _added(contents: Contents) -> Iterator[bytes]:
     """Slices that are no nodes."""
     arrivals = contents.arrivals
     columns = arrivals.parent, arrivals.start_ns, arrivals.end_ns
-    for at, (parent, start, end) in enumerate(zip(*(column.tolist() for column in columns), strict=True)):
+    for at, (parent, start, end) in enumerate(in_rows(*columns)):
         said = {"name": arrivals.name(at), "cat": FROM_ANOTHER, "args": {}}
         yield _event("X", *_track(contents, parent), _lasting(end - start, said), start)
     for step in contents.path:
@@ -149,11 +149,10 @@ def _arrows(contents: Contents) -> Iterator[bytes]:
         return _event(phase, *_track(contents, entry), rest, time_ns)
 
     messages, starts = contents.messages, contents.start_ns
-    leaves = zip(messages.send.tolist(), starts[messages.send].tolist(), strict=True)
-    arrives = zip(messages.receive.tolist(), _arrive(contents).tolist(), strict=True)
-    for flow, (leave, arrive) in enumerate(zip(leaves, arrives, strict=True), start=1):
-        yield at("s", *leave, "message", flow)
-        yield at("f", *arrive, "message", flow)
+    columns = messages.send, starts[messages.send], messages.receive, _arrive(contents)
+    for flow, (send, leaves, receive, arrives) in enumerate(in_rows(*columns), start=1):
+        yield at("s", send, leaves, "message", flow)
+        yield at("f", receive, arrives, "message", flow)
     for flow, members in enumerate(contents.collectives, start=1 + len(messages)):
         for position, member in enumerate(members.tolist()):
             phase = "s" if position == 0 else "f" if position == len(members) - 1 else "t"

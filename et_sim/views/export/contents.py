@@ -119,6 +119,12 @@ def contents_of(run: RunDirectory, ranks: str | None, window: Window, limit: int
     )
 
 
+def in_rows(*columns: Any) -> Iterator[tuple[int, ...]]:
+    """Columns as rows, some at a time: as objects, all would take several times the memory."""
+    for first in range(0, len(columns[0]), AT_ONCE):
+        yield from zip(*(column[first : first + AT_ONCE].tolist() for column in columns), strict=True)
+
+
 def _laid_out(blocks: Blocks, slices: Chosen) -> tuple[Any, Any, Tracks]:
     """Start and end of each slice, and where it is drawn."""
     rows = distinct(slices.row)

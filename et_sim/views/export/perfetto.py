@@ -22,7 +22,7 @@ import numpy as np
 from et_sim.protobuf_fields import LENGTH, VARINT, fixed64, message, number, tag, text, varint
 from et_sim.views.drawing.nodes import NONE
 from et_sim.views.export.arrows import FROM_ANOTHER
-from et_sim.views.export.contents import AT_ONCE, Contents, Facts
+from et_sim.views.export.contents import AT_ONCE, Contents, Facts, in_rows
 from et_sim.views.export.on_path import ON_PATH, Step
 
 PACKET = 1
@@ -107,42 +107,43 @@ class _Packets:
         messages, chains = contents.messages, contents.collectives
         flows = 1 + np.arange(len(messages))
         of_chain = np.repeat(1 + len(messages) + np.arange(len(chains)), np.diff(chains.first))
-        is_last = np.zeros(len(chains.slices), np.bool_)
-        is_last[chains.first[1:] - 1] = True
-        leaves = np.append(np.zeros(len(messages), np.bool_), is_last)
-        self._starts = _Flows.of(np.append(messages.send, chains.slices), np.append(flows, of_chain), leaves)
+        is_last = np.zeros(len(messages) + len(of_chain), np.bool_)
+        is_last[len(messages) + chains.first[1:] - 1] = True
+        begins = np.append(messages.send, chains.slices)
+        self._starts = _Flows.of(begins, np.append(flows, of_chain), is_last)
         itself = messages.arrival == NONE
-        self._ends = _Flows.of(messages.receive[itself], flows[itself], itself[itself])
-        self._arrivals = _Flows.of(messages.arrival[~itself], flows[~itself], ~itself[~itself])
+        self._ends = _Flows.of(messages.receive[itself], flows[itself], True)
+        self._at_arrivals = _Flows.of(messages.arrival[~itself], flows[~itself], True)
 
     def every(self) -> Iterator[bytes]:
         """Each packet of the file."""
         contents = self._contents
         yield from _descriptors(contents)
         yield _packet(IN_SEQUENCE, number(FLAGS, CLEARED), message(INTERNED, *self._words.of_annotations()))
-        yield from self._arrivals_end()
+        for _, track, _, end, arrows in self._arrivals():
+            yield _event(end, END + track + arrows)
         for step in contents.path:
             yield _event(step.end_ns, END + self._path)
         yield from self._slices_end()
         yield from self._counters()
         yield from self._slices_begin(INSTANT, self._is_instant)
         yield from self._slices_begin(BEGIN, ~self._is_instant)
-        for at, start in enumerate(contents.arrivals.start_ns.tolist()):
-            track = self._track(int(contents.arrivals.parent[at]))
+        for at, track, start, _, _ in self._arrivals():
             yield _event(start, BEGIN + track + _added(FROM_ANOTHER, contents.arrivals.name(at)))
         for step in contents.path:
             yield _event(step.start_ns, BEGIN + self._path + _added(ON_PATH, step.name) + _notes(step))
 
-    def _track(self, entry: int) -> bytes:
-        return self._tracks[int(self._contents.tracks.of_slice[entry])]
-
-    def _arrivals_end(self) -> Iterator[bytes]:
-        arrivals = self._contents.arrivals
-        said = self._arrivals.of_entries(0, len(arrivals))
-        for at, (parent, end) in enumerate(
-            zip(arrivals.parent.tolist(), arrivals.end_ns.tolist(), strict=True)
-        ):
-            yield _event(end, END + self._track(parent) + said.get(at, b""))
+    def _arrivals(self) -> Iterator[tuple[int, bytes, int, int, bytes]]:
+        """Of what is added within slices its number, track, start, end, and the arrows that end there."""
+        contents, arrivals = self._contents, self._contents.arrivals
+        for first in range(0, len(arrivals), AT_ONCE):
+            part = slice(first, first + AT_ONCE)
+            said = self._at_arrivals.of_entries(first, first + AT_ONCE)
+            track = contents.tracks.of_slice[arrivals.parent[part]]
+            columns = track, arrivals.start_ns[part], arrivals.end_ns[part]
+            placed = zip(*(column.tolist() for column in columns), strict=True)
+            for at, (of_slice, start, end) in enumerate(placed, start=first):
+                yield at, self._tracks[of_slice], start, end, said.get(at, b"")
 
     def _slices_end(self) -> Iterator[bytes]:
         contents = self._contents
@@ -157,7 +158,7 @@ class _Packets:
     def _counters(self) -> Iterator[bytes]:
         for at, counter in enumerate(self._contents.counters):
             head = COUNTER + number(TRACK, self._first_counter + at)
-            for time, value in zip(counter.time_ns.tolist(), counter.value.tolist(), strict=True):
+            for time, value in in_rows(counter.time_ns, counter.value):
                 yield _event(time, head + number(VALUE, value))
 
     def _slices_begin(self, kind: bytes, which: Any) -> Iterator[bytes]:
@@ -198,7 +199,7 @@ class _Flows:
     @classmethod
     def of(cls, entry: Any, flow: Any, is_last: Any) -> _Flows:
         order = np.argsort(entry, kind="stable")
-        return cls(entry[order], flow[order], is_last[order])
+        return cls(entry[order], flow[order], np.broadcast_to(is_last, len(order))[order])
 
     def of_entries(self, first: int, until: int) -> dict[int, bytes]:
         """What the entries in a range say."""

@@ -34,6 +34,7 @@ from et_sim.views.drawing import flows
 from et_sim.views.drawing.nodes import ALWAYS, Nodes, shown_ranks
 from et_sim.views.drawing.tracks import tracks_of
 from et_sim.views.export import arrows, chrome, perfetto
+from et_sim.views.export import contents as export_contents
 from et_sim.views.export.arrows import arrivals_of
 from et_sim.views.export.contents import MOST_RANKS, Contents, contents_of
 
@@ -414,7 +415,7 @@ def test_files_do_not_depend_on_how_much_is_written_at_a_time(
     """Also where several ranks are one actor."""
     contents = _contents(pipeline(tmp_path / "run", detail="path,messages"), ranks=ranks)
     whole = b"".join(chrome.pieces(contents, {})), _perfetto(contents)
-    for module in (chrome, perfetto):
+    for module in (chrome, perfetto, export_contents):
         monkeypatch.setattr(module, "AT_ONCE", 7)
     parts = b"".join(chrome.pieces(contents, {})), _perfetto(contents)
     assert parts[0] == whole[0]
