@@ -32,6 +32,29 @@ def pipeline(folder: Path, **options: Any) -> Path:
     return written(transformer(tensor=2, pipeline=2, data=2), folder, **options)
 
 
+def two_dimensions(folder: Path, **options: Any) -> Path:
+    """Eight ranks in two dimensions: pairs sum, then halves, which cross both at once, then all of them."""
+    traces = []
+    for rank in range(8):
+        trace = et_sim.TraceBuilder()
+        pair = trace.collective("all_reduce", 1 << 20, group=f"pair {rank // 2}")
+        half = trace.collective("all_reduce", 1 << 20, group=f"half {rank // 4}", after=[pair])
+        trace.collective("all_reduce", 1 << 20, after=[half])
+        traces.append(trace.build())
+    groups = {f"pair {pair}": [2 * pair, 2 * pair + 1] for pair in range(4)}
+    groups |= {f"half {half}": [*range(4 * half, 4 * half + 4)] for half in range(2)}
+    network = {
+        "topology": ["Ring"] * 2,
+        "npus_count": [2, 4],
+        "bandwidth": ["50GB/s"] * 2,
+        "latency": [500] * 2,
+    }
+    system = SYSTEM | {"all-reduce-implementation": ["ring", "ring"]}
+    machine: dict[str, Any] = {"system": system, "network": network, "groups": groups}
+    write_run(et_sim.simulate(et_sim.Workload.of(traces), **machine, **options), folder)
+    return folder
+
+
 def side_by_side(folder: Path) -> Path:
     """Two ranks with computations that overlap, one within another, one that takes no time, and memory."""
     build = et_sim.TraceBuilder()

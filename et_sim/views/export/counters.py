@@ -62,8 +62,8 @@ def chunks_in_dimensions(run: RunDirectory, shown: Shown, window: Window) -> lis
             spans = (column[is_span & (dimension == one)] for column in (actor, start, end))
             blocks.setdefault(one, []).append(_kept(shown, window, *spans))
     found: list[Counter] = []
-    for one in sorted(blocks):
-        name = f"chunks in dimension {one}"
+    for one in sorted(blocks, key=lambda one: (one == NONE, one)):
+        name = "chunks in several dimensions at once" if one == NONE else f"chunks in dimension {one}"
         found += _of_ranks(_under_way(blocks[one]), shown, name, "count", window)
     return sorted(found, key=lambda counter: counter.place)
 

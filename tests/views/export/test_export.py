@@ -19,7 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from perfetto_schema import trace_class
 from pyarrow import feather
-from runs_to_show import congested, pipeline, side_by_side, written
+from runs_to_show import congested, pipeline, side_by_side, two_dimensions, written
 
 import et_sim
 from et_sim.cli import main
@@ -248,6 +248,21 @@ def test_counters_say_how_many_chunks_a_dimension_serves(tmp_path: Path) -> None
     for actor, place in enumerate(sorted(counters)):
         for moment, value in read.values[counters[place]]:
             mine = (row for row in phases if row["actor"] == actor)
+            assert value == sum(row["start_ns"] <= moment < row["end_ns"] for row in mine)
+
+
+def test_chunks_that_cross_several_dimensions_at_once_are_counted_apart(tmp_path: Path) -> None:
+    run = two_dimensions(tmp_path / "run", detail="phases", fold=False)
+    read = _perfetto(_contents(run))
+    phases = feather.read_table(run / "phases.arrow").to_pylist()
+    named = {"chunks in several dimensions at once": None}
+    named |= {f"chunks in dimension {one}": one for one in range(2)}
+    counters = [(t, read.processes[at], name) for t, (at, name) in read.counters.items() if "chunks" in name]
+    assert {name for _, _, name in counters} == set(named)
+    for track, process, name in counters:
+        mine = [r for r in phases if f"rank {r['actor']}" == process and r["dimension"] == named[name]]
+        assert mine
+        for moment, value in read.values[track]:
             assert value == sum(row["start_ns"] <= moment < row["end_ns"] for row in mine)
 
 
