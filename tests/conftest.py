@@ -7,16 +7,19 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 import pytest
 from engines_ahead import FOLDED, simulate
 from hypothesis import HealthCheck, settings
 
-EXAMPLES = {"default": 10, "deep": 400}
+EXAMPLES = {"default": 6, "deep": 400}
+FEW_CASES, ONE_IN = 12, 3  # of a test with more cases than a few, the shorter tests run one in so many
+IN_FULL = ("golden", "docs")  # folders that choose for themselves
 COMMON_NETWORKS = ("et_sim.network.analytical", "et_sim.network.link")
 LONG_SECONDS = (
     15.0  # compiling an engine takes as long: what takes longer interpreted is compiled, however rare
@@ -72,10 +75,20 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         return
     order = {name: number for number, name in enumerate(WITHOUT_ENGINE)}
     items.sort(key=lambda item: order.get(item.path.parent.name, len(order)))
-    deep = [item for item in items if item.get_closest_marker("deep")]
-    if deep:
-        config.hook.pytest_deselected(items=deep)
-        items[:] = [item for item in items if not item.get_closest_marker("deep")]
+    short = [item for item in items if not item.get_closest_marker("deep")]
+    cases = Counter(map(_test_of, short))
+    kept = {item for item in short if cases[_test_of(item)] <= FEW_CASES or _is_drawn(item)}
+    config.hook.pytest_deselected(items=[item for item in items if item not in kept])
+    items[:] = [item for item in items if item in kept]
+
+
+def _test_of(item: pytest.Item) -> tuple[Path, str]:
+    return item.path, getattr(item, "originalname", item.name)
+
+
+def _is_drawn(item: pytest.Item) -> bool:
+    """Whether a case of many is one that the shorter tests run, too: always the same."""
+    return item.path.parent.name in IN_FULL or crc32(item.nodeid.encode()) % ONE_IN == 0
 
 
 def pytest_collection_finish() -> None:
