@@ -17,7 +17,6 @@ from et_sim.views.run.recorded_part import recorded_part
 from et_sim.views.run.selection import Window
 
 ON_PATH = "critical path"
-MOST_EVENTS = 2_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,9 +33,6 @@ def critical_path(run: RunDirectory, window: Window, limit: int) -> tuple[list[S
     """The critical path's steps, and what is left out of them; nothing if the run did not record it."""
     if not run.holds("path") or recorded_part(run):
         return [], ""
-    events = sum(len(batch) for batch in run.batches("path", ("end_ns",)))
-    if events > MOST_EVENTS:
-        return [], f"does not show the critical path, whose record has {events:,} events"
     names = run.actors()["ranks"].to_pylist()
     hops = [
         hop
