@@ -129,7 +129,7 @@ def _wrong_figures_refused() -> AbstractContextManager[None]:
     """What numpy would warn of and go on: figures of a run that make no number together."""
     import numpy as np
 
-    return np.errstate(invalid="raise")
+    return np.errstate(invalid="raise", over="raise")
 
 
 def _parser(words: Sequence[str]) -> Parser:

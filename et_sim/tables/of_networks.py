@@ -191,7 +191,7 @@ QUEUES = Table(
     writer="et_sim.timeline.contents.queues:queues_content",
     detail="ports",
     columns=(
-        Column("resource", "int32", "the number of the link in `resources.arrow`"),
+        Column("resource", "int32", "the number of the link in `resources.arrow`", refers_to="resources"),
         Column("link", TEXT, "its name, as in `links.arrow`"),
         Column("tier", TEXT, "links of one sort, as in `links.arrow`"),
         Column("start_ns", "int64", "when the slice begins; all slices are equally long"),

@@ -113,6 +113,11 @@ class RecordedEvents:
             for dimension, actor, link in rows
         ]
 
+    def check_links(self, resource: Any) -> None:
+        """Refuse numbers of links that are not there."""
+        if len(resource) and not 0 <= resource.min() <= resource.max() < len(self.link_names):
+            raise UsageError("names links that resources.arrow has not", place=self.place, remedy=AGAIN)
+
     @cached_property
     def nodes(self) -> Nodes:
         """All nodes of the run."""

@@ -184,8 +184,7 @@ class CriticalPath:
 
     def by_single_link(self) -> list[dict[str, Any]]:
         """Of the link model, serialisation and waiting per link, the one with the most first."""
-        record, resource = self.record, self.chain.resource
-        at = np.flatnonzero(self.is_kind("serialisation") & (resource != NONE))
+        record, resource, at = self.record, self.chain.resource, self._on_single_links()
         places, of = np.unique(resource[at], return_inverse=True)
         spent, queued = np.zeros((2, len(places)), np.int64)
         np.add.at(spent, of.reshape(-1), self.spent_ns[at])
@@ -201,15 +200,21 @@ class CriticalPath:
         record, found = self.record, self.chain
         if record.is_exact:
             return []
-        at = np.flatnonzero(self.is_kind("serialisation") & (found.resource != NONE))
         return [
             {
                 "link": record.link_names[int(found.resource[row])],
                 "start_ns": int(found.start_ns[row]),
                 "end_ns": int(found.end_ns[row]),
             }
-            for row in at.tolist()
+            for row in self._on_single_links().tolist()
         ]
+
+    def _on_single_links(self) -> Any:
+        """Where the chain is on a link that has a number."""
+        resource = self.chain.resource
+        at = np.flatnonzero(self.is_kind("serialisation") & (resource != NONE))
+        self.record.check_links(resource[at])
+        return at
 
     def hops(self) -> list[Hop]:
         """The chain, operation by operation."""

@@ -42,6 +42,19 @@ def integers(column: Any, missing: int) -> Any:
     return out
 
 
+def extent(column: Any) -> tuple[int, int] | None:
+    """The least and the most of an integer column; None: it has no values."""
+    array = _in_one_piece(column)
+    if array.null_count == len(array):
+        return None
+    validity, values = array.buffers()
+    window = slice(array.offset, array.offset + len(array))
+    known = np.frombuffer(values, str(array.type))[window]
+    if array.null_count:
+        known = known[_unpacked(validity)[window]]
+    return int(known.min()), int(known.max())
+
+
 def _in_one_piece(column: Any) -> Any:
     return column.combine_chunks() if hasattr(column, "combine_chunks") else column
 

@@ -28,7 +28,7 @@ from et_sim.tables.registry import (
     table_named,
 )
 from et_sim.units import parse_ranks
-from et_sim.views.run.columns import Words, integers, words
+from et_sim.views.run.columns import Words, extent, integers, words
 from et_sim.views.run.names import stems_of
 from et_sim.views.run.schema import MANIFEST_SHAPE, STALL_SHAPE, SUMMARY_SHAPE, misfit
 
@@ -69,10 +69,12 @@ class RunDirectory:
 
         All share their dictionaries.
         """
+        rows_of = self._rows_referred_to(name, columns)
         with self._opened(name, columns) as file:
             for number in range(file.num_record_batches) if some is None else some:
                 batch = file.get_batch(number)
                 batch.validate(full=True)
+                self._check_references(name, batch, rows_of)
                 yield batch.select(columns)
 
     def columns(self, name: str) -> list[str]:
@@ -92,7 +94,30 @@ class RunDirectory:
         with self._opened(name, columns) as file:
             found = file.read_all()
             found.validate(full=True)
-            return found
+        self._check_references(name, found, self._rows_referred_to(name, columns))
+        return found
+
+    def _rows_referred_to(self, name: str, columns: Sequence[str] | None) -> dict[str, tuple[str, int]]:
+        """For each of these columns whose numbers name rows of a table: which, and how many rows that has."""
+        found, rows = {}, {}
+        for column in table_named(name).columns:
+            table = column.refers_to
+            if not table or (columns is not None and column.name not in columns) or not self.holds(table):
+                continue
+            if table not in rows:
+                with self._opened(table, None) as file:
+                    rows[table] = file.count_rows()
+            found[column.name] = table, rows[table]
+        return found
+
+    def _check_references(self, name: str, content: Any, rows_of: Mapping[str, tuple[str, int]]) -> None:
+        """Refuse numbers of rows that are not there, before anything is as large as they are."""
+        for column, (table, rows) in rows_of.items():
+            for row in extent(content[column]) or ():
+                if not 0 <= row < rows:
+                    place = str(self.table_path(name))
+                    what = f"is damaged: column {column!r} names row {row} of {table}"
+                    raise UsageError(what, place=place, remedy=AGAIN)
 
     @cached_property
     def stems(self) -> Words:

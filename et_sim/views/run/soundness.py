@@ -1,8 +1,8 @@
 """What is wrong with a run's tables, found by reading all of them: values against what is declared of each
-column, and references against the tables they lead to.
+column, and tables against each other.
 
 This costs a reading of the run, and is done when a view has failed: a run that et-sim wrote is sound.
-Not here: whether files and columns are there (`directory`).
+Not here: whether files, columns and the rows that numbers name are there (`directory`).
 """
 
 from __future__ import annotations
@@ -16,10 +16,11 @@ from et_sim.errors import EtSimError, UsageError
 from et_sim.tables.declaration import Column
 from et_sim.tables.registry import all_tables
 from et_sim.units import LONGEST_NS, parse_ranks
-from et_sim.views.run.columns import integers
+from et_sim.views.run.columns import extent, integers, numbers
 from et_sim.views.run.directory import AGAIN, RunDirectory, open_run
 
 _MOST_BYTES = 2**62
+_MOST = 1e100  # of what has no unit or is an average: so that products of two are numbers
 DELTA = "delta_bytes"  # of memory, which is freed too
 NEVER_NULL = frozenset(
     (
@@ -31,6 +32,7 @@ NEVER_NULL = frozenset(
         DELTA,
         "alive_bytes",
         "links",
+        "tier",
         "rank_count",
         "class",
     )
@@ -58,14 +60,16 @@ def _findings(run: RunDirectory) -> Iterator[tuple[str, str]]:
         for column in table.columns:
             if column.name not in content.column_names:
                 continue
-            for wrong in _of_column(run, column, content[column.name]):
+            for wrong in _of_column(column, content[column.name]):
                 yield table.file, wrong
     if run.holds("groups"):
         named = run.table("groups")["ranks"].unique().drop_null().to_pylist()
         yield from (
             ("groups.arrow", f"a group's ranks are {text!r}") for text in named if not _are_ranks(text)
         )
-    if run.holds("memory") and not _is_in_order(run.table("memory")):
+    if not _is_in_order(run.table("timeline"), "node", 1):
+        yield "timeline.arrow", "its nodes are not in the order of actors and ids, each once"
+    if run.holds("memory") and not _is_in_order(run.table("memory"), "time_ns", 0):
         yield "memory.arrow", "its changes are not in the order of actors and time"
     if run.holds("links") and run.holds("resources") and not _links(run, "links") <= _links(run, "resources"):
         yield "links.arrow", "it has links that resources.arrow has not"
@@ -98,20 +102,17 @@ def _of_actors(run: RunDirectory) -> Iterator[tuple[str, str]]:
         yield "actors.arrow", f"its actors have {total} ranks, and the run has {run.summary['ranks']}"
 
 
-def _of_column(run: RunDirectory, column: Column, values: Any) -> Iterator[str]:
+def _of_column(column: Column, values: Any) -> Iterator[str]:
     if values.null_count and column.name in NEVER_NULL and "null" not in column.meaning:
         yield f"column {column.name!r} lacks a value"
+    if column.kind == "float64" and (np.abs(numbers(values)) > _MOST).any():
+        yield f"column {column.name!r} has a figure above {_MOST:.0e}"
     if column.kind not in ("int32", "int64", "uint64"):
         return
-    known = values.combine_chunks().drop_null().to_numpy(zero_copy_only=False)
-    if not len(known):
+    if (found := extent(values)) is None:
         return
-    low, high = int(known.min()), int(known.max())
-    if column.refers_to and run.holds(column.refers_to):
-        rows = len(run.table(column.refers_to))
-        if high >= rows or low < -1:
-            yield f"column {column.name!r} names row {high if high >= rows else low} of {column.refers_to}"
-    elif (
+    low, high = found
+    if (
         column.name.endswith("_ns")
         and column.kind == "int64"
         and not -LONGEST_NS <= low <= high <= LONGEST_NS
@@ -123,10 +124,10 @@ def _of_column(run: RunDirectory, column: Column, values: Any) -> Iterator[str]:
         yield f"column {column.name!r} has a size of {high if high > _MOST_BYTES else low} bytes"
 
 
-def _is_in_order(memory: Any) -> bool:
-    """Actor by actor, and in the order of time."""
-    actor, time = (integers(memory[name], missing=-1) for name in ("actor", "time_ns"))
-    later = np.diff(time) >= 0
+def _is_in_order(content: Any, name: str, least: int) -> bool:
+    """Actor by actor, and each of its rows at least so much after the one before."""
+    actor, value = integers(content["actor"], missing=-1), numbers(content[name])
+    later = value[1:] >= value[:-1] + value.dtype.type(least)
     return bool(((np.diff(actor) > 0) | ((np.diff(actor) == 0) & later)).all())
 
 
