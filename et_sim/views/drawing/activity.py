@@ -15,12 +15,21 @@ from typing import Any
 import numpy as np
 
 from et_sim.views.drawing.colours import EARLY
-from et_sim.views.drawing.svg import LEFT, PIXELS, TOP, axis, document, label, legend, sentences
+from et_sim.views.drawing.svg import (
+    LEFT,
+    PIXELS,
+    TOP,
+    axis,
+    document,
+    label,
+    label_of_ranks,
+    legend,
+    sentences,
+)
 from et_sim.views.run.directory import RunDirectory
 from et_sim.views.run.selection import EVERYTHING, Selection
 from et_sim.views.summary.activity import Activity, activity_of
 from et_sim.views.summary.parts import PARTS
-from et_sim.views.text import shortened
 
 MOST_ROWS = 256
 FULL_HEIGHT, LEAST_HEIGHT, ROW_HEIGHT = 512, 2, 18
@@ -95,7 +104,6 @@ def _labels(found: Activity, tops: list[int]) -> list[str]:
     for row, ranks in enumerate(found.ranks):
         middle = (tops[row] + tops[row + 1]) / 2
         if middle - reached >= LABEL_DISTANCE:
-            name = f"rank{'' if ranks.isdecimal() else 's'} {ranks}"
-            parts.append(label(shortened(name, 14), TOP + middle + 4, name))
+            parts.append(label(label_of_ranks(ranks), TOP + middle + 4))
             reached = middle
     return parts

@@ -16,10 +16,19 @@ from et_sim.views.compare.pairs import Pair, most_different
 from et_sim.views.compare.parting import parting_times
 from et_sim.views.drawing.colours import colour_of
 from et_sim.views.drawing.picture import LANE_HEIGHT, LANES, Layer, painted, strips
-from et_sim.views.drawing.svg import LEFT, PIXELS, TOP, axis, document, label, legend, sentences
+from et_sim.views.drawing.svg import (
+    LEFT,
+    PIXELS,
+    TOP,
+    axis,
+    document,
+    label,
+    label_of_ranks,
+    legend,
+    sentences,
+)
 from et_sim.views.run.directory import RunDirectory
 from et_sim.views.run.recorded_part import recorded_part
-from et_sim.views.text import shortened
 
 MOST_PAIRS = 12
 RUN_GAP, PAIR_GAP = 3, 12
@@ -76,8 +85,7 @@ def _paper(y: int, bottom: int, colour: str) -> str:
 
 
 def _name(pair: Pair, top: int, y: int) -> str:
-    text = shortened(f"rank{'' if pair.ranks.isdecimal() else 's'} {pair.ranks}", 11)
-    return f'<text x="6" y="{(top + y) // 2 + 3}">{text}</text>'
+    return label(label_of_ranks(pair.ranks), (top + y) // 2 + 3, x=LEFT - 24)
 
 
 def _ends(found: Comparison, whole: int, bottom: int) -> list[str]:

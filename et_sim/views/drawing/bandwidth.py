@@ -11,7 +11,7 @@ from xml.sax.saxutils import escape
 
 from et_sim.units import format_bytes, format_ns, plural
 from et_sim.views.drawing.colours import colour_of
-from et_sim.views.drawing.svg import LEFT, PIXELS, TOP, document, label, legend, sentences
+from et_sim.views.drawing.svg import LEFT, PIXELS, TOP, document, label, legend, nothing_to_draw, sentences
 from et_sim.views.run.directory import RunDirectory
 from et_sim.views.run.selection import EVERYTHING, Selection
 from et_sim.views.summary.bandwidth import NO_LINKS, Rate, link_ceilings, rates
@@ -27,7 +27,7 @@ def bandwidth_picture(run: RunDirectory, part: Selection = EVERYTHING) -> str:
     every = rates(run, part)
     found = sorted(every, key=lambda one: -one.moving_ns)[: part.top or MOST_POINTS]
     if not found:
-        return document(sentences(["no collective or send with a payload was simulated"], TOP), TOP + 20)
+        raise nothing_to_draw("no collective or send with a payload was simulated", run, part)
     ceilings = link_ceilings(run)
     sizes = [one.bytes for one in found]
     speeds = [*(one.bytes_per_second for one in found), *ceilings.values()]

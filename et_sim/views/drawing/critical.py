@@ -17,7 +17,17 @@ from et_sim.intervals import filled
 from et_sim.units import format_ns, plural
 from et_sim.views.critical.path import CAUSES, NOBODYS, CriticalPath, operation_of
 from et_sim.views.critical.record import PathRecord
-from et_sim.views.drawing.svg import LEFT, TOP, axis, document, label, legend, sentences
+from et_sim.views.drawing.svg import (
+    LEFT,
+    MOST_LETTERS,
+    TOP,
+    axis,
+    document,
+    label,
+    legend,
+    nothing_to_draw,
+    sentences,
+)
 from et_sim.views.run.directory import RunDirectory
 from et_sim.views.run.selection import EVERYTHING, Selection
 from et_sim.views.text import distinct, share
@@ -43,7 +53,7 @@ COLOURS: Mapping[str, str] = MappingProxyType(
         "idle": "#bfc4c9",
     }
 )
-COLUMNS, MOST_ROWS, MOST_LETTERS = 720, 16, 32
+COLUMNS, MOST_ROWS = 720, 16
 BEGIN = LEFT + 124
 ROW, BAR_HEIGHT, EACH, TRACK = 17, 14, 4, "#eef1f5"
 NOT_RECORDED = "the critical path was not recorded: simulate with --detail path"
@@ -55,8 +65,11 @@ MEANING = (
 def critical_path_picture(run: RunDirectory, part: Selection = EVERYTHING) -> str:
     """The SVG text."""
     if not run.holds("path"):
-        return document(sentences([NOT_RECORDED], TOP), TOP + 20)
-    return path_picture(CriticalPath(PathRecord(run)), part.top)
+        raise nothing_to_draw(NOT_RECORDED, run, part)
+    found = CriticalPath(PathRecord(run))
+    if not found.by_cause():
+        raise nothing_to_draw("the critical path is empty", run, part)
+    return path_picture(found, part.top)
 
 
 def path_picture(found: CriticalPath, top: int | None = None) -> str:

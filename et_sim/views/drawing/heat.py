@@ -12,7 +12,7 @@ from xml.sax.saxutils import escape
 
 import numpy as np
 
-from et_sim.views.drawing.svg import LEFT, LETTER, TOP, axis, document, label, sentences
+from et_sim.views.drawing.svg import LEFT, LETTER, MOST_LETTERS, TOP, axis, document, label, sentences
 from et_sim.views.run.selection import Window
 from et_sim.views.text import distinct, share
 
@@ -22,7 +22,6 @@ OPACITIES = (0.14, 0.22, 0.31, 0.40, 0.50, 0.60, 0.70, 0.80, 0.90, 1.0)
 COLOUR, TRACK = "#0072b2", "#eef1f5"
 NAMES, PIXEL, ROW = 124, 3, 14  # pixels of names right of LEFT, of a column, and from row to row
 BEGIN, WIDTH = LEFT + NAMES, PIXEL * COLUMNS
-MOST_LETTERS = 32
 
 
 @dataclass(frozen=True, slots=True, eq=False)

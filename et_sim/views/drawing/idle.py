@@ -6,12 +6,21 @@ from xml.sax.saxutils import escape
 
 from et_sim.units import format_ns, plural
 from et_sim.views.drawing.colours import EARLY
-from et_sim.views.drawing.svg import LEFT, PIXELS, TOP, document, label, legend, sentences
+from et_sim.views.drawing.svg import (
+    LEFT,
+    PIXELS,
+    TOP,
+    document,
+    label,
+    label_of_ranks,
+    legend,
+    nothing_to_draw,
+    sentences,
+)
 from et_sim.views.run.directory import RunDirectory
 from et_sim.views.run.selection import EVERYTHING, Selection
 from et_sim.views.summary.idle import DEVICE, FIGURES, Idle, idle_of
 from et_sim.views.summary.idle_text import MEANINGS, ORDER, SHORT
-from et_sim.views.summary.rank_table import called
 from et_sim.views.text import share, shortened
 
 ROW, BAR_HEIGHT, MOST_ROWS, CAUSES = 15, 11, 32, 8
@@ -23,11 +32,13 @@ LEAST_SAID = 40  # pixels of a part that says its share
 def idle_picture(run: RunDirectory, part: Selection = EVERYTHING) -> str:
     """The SVG text."""
     found = idle_of(run, part)
+    if not found.rows:
+        raise nothing_to_draw("nothing is ever busy", run, part)
     shown, parts, y, before = part.cut(found.rows, MOST_ROWS), [], TOP, ""
     for one in shown:
         if one.ranks != before:
             y += 6
-            parts.append(label(shortened(called(one.ranks, 12), 14), y + 10))
+            parts.append(label(label_of_ranks(one.ranks), y + 10))
         before = one.ranks
         weight = ' font-weight="bold"' if one.row == DEVICE else ""
         parts.append(f'<text x="{LEFT}" y="{y + 10}"{weight}>{escape(shortened(one.row, 26))}</text>')

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from textwrap import wrap
 from types import MappingProxyType
 from typing import Any
 from xml.sax.saxutils import escape
@@ -18,7 +17,18 @@ import numpy as np
 
 from et_sim.tables.kinds import CAPACITY
 from et_sim.units import format_bytes, format_ns
-from et_sim.views.drawing.svg import LEFT, LETTER, PIXELS, TOP, axis, document, label, legend, sentences
+from et_sim.views.drawing.svg import (
+    LEFT,
+    LETTER,
+    PIXELS,
+    TOP,
+    axis,
+    document,
+    label,
+    legend,
+    nothing_to_draw,
+    sentences,
+)
 from et_sim.views.run.columns import coded, numbers
 from et_sim.views.run.directory import RunDirectory
 from et_sim.views.run.recorded_part import recorded_part
@@ -59,10 +69,10 @@ def memory_picture(run: RunDirectory, part: Selection = EVERYTHING) -> str:
     """The SVG text."""
     part.check_ranks(run)
     if not run.holds("memory"):
-        return document(sentences(wrap(NOT_TRACKED, 130), TOP), TOP + 40)
+        raise nothing_to_draw(NOT_TRACKED, run, part)
     found, actors = fullest_actor(run, part)
     if found is None:
-        return document(sentences(["no tensor is ever alive"], TOP), TOP + 20)
+        raise nothing_to_draw("no tensor is ever alive", run, part)
     makespan, capacity = max(run.summary["makespan_ns"], 1), capacity_of(run)
     peak, at_ns = int(found.alive_bytes.max()), int(found.time_ns[int(np.argmax(found.alive_bytes))])
     has_line = capacity is not None and capacity <= NEAR * peak

@@ -15,7 +15,7 @@ import numpy as np
 from et_sim.intervals import filled, union
 from et_sim.units import format_bytes, plural
 from et_sim.views.drawing.heat import COLUMNS, Heat, heat_picture
-from et_sim.views.drawing.svg import TOP, document, sentences
+from et_sim.views.drawing.svg import nothing_to_draw
 from et_sim.views.run.columns import integers
 from et_sim.views.run.directory import RunDirectory
 from et_sim.views.run.link_table import NONE, LinkTable, link_table
@@ -61,7 +61,7 @@ def queues_picture(run: RunDirectory, part: Selection = EVERYTHING) -> str:
 def _picture(run: RunDirectory, part: Selection, found: Sequence[Heat | None], nothing: str) -> str:
     heats = [heat for heat in found if heat is not None]
     if not heats:
-        return document(sentences([*part.heading()[:1], nothing], TOP), TOP + 20)
+        raise nothing_to_draw(nothing, run, part)
     return heats_picture(run, heats, part)
 
 

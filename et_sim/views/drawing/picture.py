@@ -19,13 +19,22 @@ from et_sim.tables.kinds import NOT_COMMUNICATION
 from et_sim.units import format_ns, plural
 from et_sim.views.drawing.colours import BACKWARD, NEVER, colour_of
 from et_sim.views.drawing.kinds import drawn_kinds, is_backward
-from et_sim.views.drawing.svg import LEFT, PIXELS, TOP, axis, document, label, legend, sentences
+from et_sim.views.drawing.svg import (
+    LEFT,
+    PIXELS,
+    TOP,
+    axis,
+    document,
+    label,
+    label_of_ranks,
+    legend,
+    sentences,
+)
 from et_sim.views.run.columns import coded, integers, numbers
 from et_sim.views.run.directory import RunDirectory
 from et_sim.views.run.recorded_part import recorded_part
 from et_sim.views.run.selection import EVERYTHING, Selection, Window
 from et_sim.views.summary.rank_table import slowest_first
-from et_sim.views.text import shortened
 
 MOST_ACTORS = 32
 LANE_HEIGHT, ACTOR_GAP = 11, 7
@@ -80,7 +89,7 @@ def _labels(run: RunDirectory, part: Selection) -> dict[int, str]:
     actors = [{**actor, "ranks": some} for actor in actors if (some := part.names(actor["ranks"]))]
     chosen = actors if len(actors) <= MOST_ACTORS else slowest_first(actors)[:MOST_ACTORS]
     chosen = sorted(chosen, key=lambda actor: actor["actor"])
-    return {a["actor"]: f"rank{'' if a['ranks'].isdigit() else 's'} {a['ranks']}" for a in chosen}
+    return {actor["actor"]: label_of_ranks(actor["ranks"]) for actor in chosen}
 
 
 def _remarks(run: RunDirectory, part: Selection, shown: int) -> list[str]:
@@ -200,5 +209,5 @@ def _actor_labels(labels: list[str], heights: dict[int, int]) -> list[str]:
         lanes = [y for track, y in heights.items() if track // len(LANES) == position]
         if lanes:
             middle = (lanes[0] + lanes[-1] + LANE_HEIGHT) // 2
-            parts.append(label(shortened(name, 14), middle + 4, name))
+            parts.append(label(name, middle + 4))
     return parts

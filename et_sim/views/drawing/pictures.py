@@ -18,6 +18,7 @@ from et_sim.views.drawing.ranks import ranks_picture
 from et_sim.views.drawing.roofline import roofline_picture
 from et_sim.views.drawing.schedule import schedule_picture
 from et_sim.views.drawing.spread import spread_picture
+from et_sim.views.drawing.svg import nothing_to_draw
 from et_sim.views.drawing.topology import topology_picture
 from et_sim.views.drawing.waits import waits_picture
 from et_sim.views.files import new_file
@@ -27,10 +28,10 @@ from et_sim.views.schedule.schedule import schedule_of
 from et_sim.views.schedule.text import NO_PASSES
 
 
-def _schedule_picture(run: RunDirectory, _: Selection) -> str:
+def _schedule_picture(run: RunDirectory, part: Selection) -> str:
     found = schedule_of(run)
     if found is None:
-        raise UsageError(NO_PASSES, place=str(run.path), remedy="et-sim inspect RUN picture draws any run")
+        raise nothing_to_draw(NO_PASSES, run, part)
     return schedule_picture(found)
 
 

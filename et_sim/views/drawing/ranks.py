@@ -10,17 +10,25 @@ from typing import Any
 
 from et_sim.units import format_ns, plural
 from et_sim.views.drawing.activity import PART_COLOURS
-from et_sim.views.drawing.svg import LEFT, TOP, document, label, legend, sentences
+from et_sim.views.drawing.svg import (
+    LEFT,
+    MOST_LETTERS,
+    TOP,
+    document,
+    label,
+    label_of_ranks,
+    legend,
+    sentences,
+)
 from et_sim.views.run.directory import RunDirectory
 from et_sim.views.run.selection import EVERYTHING, Selection
 from et_sim.views.summary.parts import NAMES, OVERLAP, PARTS, parts_of
-from et_sim.views.summary.rank_table import called, rank_count, slowest_first
+from et_sim.views.summary.rank_table import rank_count, slowest_first
 from et_sim.views.summary.rank_times import rank_entries
 from et_sim.views.text import distinct, share
 
 ROW, BAR_HEIGHT, MOST_ROWS = 17, 12, 40
 BEGIN, WIDTH = LEFT + 84, 700
-MOST_LETTERS = 26
 OVERLAP_COLOUR = "#56b4e9"
 MEANING = "a bar is all of a rank's time; the slowest ranks first, and right of each when it finishes"
 
@@ -31,7 +39,7 @@ def ranks_picture(run: RunDirectory, part: Selection = EVERYTHING) -> str:
     shown, y = part.cut(entries, MOST_ROWS), TOP + 8
     bottom = y + ROW * len(shown)
     parts = _scale(bottom)
-    names = [called(entry["ranks"], len(entry["ranks"])) for entry in shown]
+    names = [label_of_ranks(entry["ranks"]) for entry in shown]
     for entry, name, whole in zip(shown, distinct(names, MOST_LETTERS), names, strict=True):
         finish = "never" if entry["finish_ns"] is None else format_ns(entry["finish_ns"])
         parts.append(label(name, y + 10, whole, BEGIN - 8))

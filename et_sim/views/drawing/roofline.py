@@ -9,7 +9,17 @@ from math import atan2, ceil, degrees, floor, log10
 from xml.sax.saxutils import escape
 
 from et_sim.units import format_bytes, format_ns, plural
-from et_sim.views.drawing.svg import LEFT, LETTER, PIXELS, TOP, document, label, legend, sentences
+from et_sim.views.drawing.svg import (
+    LEFT,
+    LETTER,
+    PIXELS,
+    TOP,
+    document,
+    label,
+    legend,
+    nothing_to_draw,
+    sentences,
+)
 from et_sim.views.run.directory import RunDirectory
 from et_sim.views.run.selection import EVERYTHING, Selection
 from et_sim.views.summary.roofline import NO_KERNELS, Kernel, Roofline, by_byte, per_second, roofline_of
@@ -53,8 +63,7 @@ def roofline_picture(run: RunDirectory, part: Selection = EVERYTHING) -> str:
     """The SVG text."""
     found = roofline_of(run, part)
     if not found.kernels:
-        middle = NO_KERNELS.index(":") + 1
-        return document(sentences([NO_KERNELS[:middle], NO_KERNELS[middle:].strip()], TOP), TOP + 40)
+        raise nothing_to_draw(NO_KERNELS, run, part)
     plane = _Plane(found)
     shown = found.kernels[: part.top or MOST_POINTS]
     parts = [*_grid(plane), *_roofs(found, plane)]

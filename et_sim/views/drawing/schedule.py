@@ -7,15 +7,23 @@ one where there is room.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from xml.sax.saxutils import escape
 
 from et_sim.units import format_ns, plural
 from et_sim.views.drawing.colours import colour_of
-from et_sim.views.drawing.svg import LEFT, PIXELS, TOP, axis, document, legend, sentences
+from et_sim.views.drawing.svg import (
+    LEFT,
+    PIXELS,
+    TOP,
+    axis,
+    document,
+    label,
+    label_of_ranks,
+    legend,
+    sentences,
+)
 from et_sim.views.schedule.passes import BACKWARD, FORWARD, INPUTS, WEIGHTS
 from et_sim.views.schedule.schedule import Block, Row, Schedule
 from et_sim.views.schedule.text import MEANING, closing
-from et_sim.views.text import shortened
 
 MOST_ROWS = 128
 WORK, EXCHANGE, GAP = 18, 6, 3
@@ -34,10 +42,9 @@ OTHER = "#8d99a6"
 def schedule_picture(schedule: Schedule) -> str:
     """The SVG text."""
     rows = schedule.rows[:MOST_ROWS]
-    parts, y = [f'<text x="{LEFT - 8}" y="{TOP - 12}" text-anchor="end">ranks</text>'], TOP
+    parts, y = [], TOP
     for row in rows:
-        name = shortened(row.ranks, 14)
-        parts.append(f'<text x="{LEFT - 8}" y="{y + 13}" text-anchor="end">{escape(name)}</text>')
+        parts.append(label(label_of_ranks(row.ranks), y + 13))
         parts += _work(row, schedule, y)
         y += WORK
         if row.exchanges:

@@ -11,7 +11,16 @@ from xml.sax.saxutils import escape
 
 from et_sim.units import format_ns, plural
 from et_sim.views.drawing.colours import colour_of
-from et_sim.views.drawing.svg import LEFT, TOP, document, label, round_step, sentences
+from et_sim.views.drawing.svg import (
+    LEFT,
+    MOST_LETTERS,
+    TOP,
+    document,
+    label,
+    nothing_to_draw,
+    round_step,
+    sentences,
+)
 from et_sim.views.run.directory import RunDirectory
 from et_sim.views.run.selection import EVERYTHING, Selection
 from et_sim.views.summary.rank_table import called
@@ -35,12 +44,11 @@ def spread_picture(
     differing = [one for one in every if any(of(one).most > of(one).least for of in PANELS)]
     shown = part.cut(differing, MOST_ROWS)
     if not shown:
-        return document(sentences([ALIKE if every else NOTHING], TOP), TOP + 20)
+        raise nothing_to_draw(ALIKE if every else NOTHING, run, part)
     bottom = TOP + 16 + ROW * len(shown)
     parts = []
-    for row, name in enumerate(distinct([one.called for one in shown], 40)):
-        text = label(name, TOP + 16 + ROW * row + 12)
-        parts.append(text.replace(f'x="{LEFT - 8}"', f'x="{LEFT + NAMES - 8}"'))
+    for row, name in enumerate(distinct([one.called for one in shown], MOST_LETTERS)):
+        parts.append(label(name, TOP + 16 + ROW * row + 12, shown[row].called, LEFT + NAMES - 8))
     for panel, of in enumerate(PANELS):
         parts += _panel(shown, of, TITLES[panel], LEFT + NAMES + panel * (STRIP + GAP), bottom)
     texts = [

@@ -21,7 +21,7 @@ from et_sim.views.drawing.devices import (
     joined_lines,
     placed,
 )
-from et_sim.views.drawing.svg import LEFT, TOP, document, label, sentences
+from et_sim.views.drawing.svg import LEFT, TOP, document, label, nothing_to_draw, sentences
 from et_sim.views.run.directory import RunDirectory
 from et_sim.views.run.selection import EVERYTHING, Selection
 from et_sim.views.run.tiers import TierUse
@@ -35,7 +35,7 @@ from et_sim.views.summary.topology import (
     tier_totals,
     topology_notes,
 )
-from et_sim.views.text import share, shortened
+from et_sim.views.text import share
 
 COLOURS = ("#d9dde2", "#a6d3ea", "#6fb4de", "#3c8bcb", "#5a5bb5", "#8b3a9a", "#b51d5c", "#d4161c")
 WIDTHS = (0.8, 1.2, 1.6, 2.0, 2.6, 3.2, 3.8, 4.4)
@@ -51,7 +51,7 @@ def topology_picture(run: RunDirectory, part: Selection = EVERYTHING) -> str:
     if found is not None:
         return _network(run, found, part)
     if not run.holds("links"):
-        return document(sentences([NOT_RECORDED], TOP), TOP + 20)
+        raise nothing_to_draw(NOT_RECORDED, run, part)
     return _tiers(run, tier_totals(run, part), part)
 
 
@@ -114,7 +114,7 @@ def _scale(y: int) -> list[str]:
 def _tiers(run: RunDirectory, found: Sequence[TierUse], part: Selection) -> str:
     """A bar for each tier, on a scale where each power of ten is as wide as the others."""
     if not found:
-        return document(sentences([NOTHING_CARRIED], TOP), TOP + 20)
+        raise nothing_to_draw(NOTHING_CARRIED, run, part)
     top, begin = TOP + 6, LEFT + 60
     bottom = top + TIER_ROW * len(found)
 
@@ -128,7 +128,7 @@ def _tiers(run: RunDirectory, found: Sequence[TierUse], part: Selection) -> str:
     for at, one in enumerate(found):
         y = top + at * TIER_ROW + 4
         level, peak = level_of(one.used), x(one.most_used)
-        parts.append(label(shortened(one.tier, 21), y + 10).replace(f'x="{LEFT - 8}"', f'x="{begin - 8}"'))
+        parts.append(label(one.tier, y + 10, x=begin - 8))
         width = max(x(one.used) - begin, 1)
         parts.append(
             f'<rect x="{begin}" y="{y}" width="{width:.1f}" height="{BAR_HEIGHT}" fill="{COLOURS[level]}"/>'

@@ -10,7 +10,16 @@ from xml.sax.saxutils import escape
 
 from et_sim.units import format_ns, plural
 from et_sim.views.drawing.activity import PART_COLOURS
-from et_sim.views.drawing.svg import LEFT, TOP, document, label, legend, sentences
+from et_sim.views.drawing.svg import (
+    LEFT,
+    MOST_LETTERS,
+    TOP,
+    document,
+    label,
+    legend,
+    nothing_to_draw,
+    sentences,
+)
 from et_sim.views.run.directory import RunDirectory
 from et_sim.views.run.selection import EVERYTHING, Selection
 from et_sim.views.summary.rank_table import called
@@ -45,7 +54,7 @@ def waits_picture(run: RunDirectory, part: Selection = EVERYTHING) -> str:
     if run.summary["status"] != "complete":
         cut.append(UNENDED)
     if not parts:
-        parts, y = sentences(["there is no communication"], y), y + 20
+        raise nothing_to_draw("there is no communication", run, part)
     entries = [
         (PART_COLOURS["exposed_comm_ns"], "transfer"),
         (PART_COLOURS["waiting_ns"], "waiting for another rank"),
@@ -56,7 +65,7 @@ def waits_picture(run: RunDirectory, part: Selection = EVERYTHING) -> str:
 def _bars(shown: Sequence[Waits], y: int) -> list[str]:
     scale = BARS / max(max(one.transfer_ns + one.waiting_ns for one in shown), 1)
     parts = []
-    for one, name in zip(shown, distinct([one.name for one in shown], 34), strict=True):
+    for one, name in zip(shown, distinct([one.name for one in shown], MOST_LETTERS), strict=True):
         moving, waiting = one.transfer_ns * scale, one.waiting_ns * scale
         parts.append(label(name, y + 10, one.name, BEGIN - 8))
         for kind, x, width in (("exposed_comm_ns", 0.0, moving), ("waiting_ns", moving, waiting)):

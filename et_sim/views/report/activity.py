@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from et_sim.tables.kinds import NOT_COMMUNICATION
 from et_sim.views.drawing.activity import activity_picture
 from et_sim.views.drawing.idle import idle_picture
 from et_sim.views.drawing.roofline import roofline_picture
 from et_sim.views.drawing.spread import spread_picture
+from et_sim.views.drawing.svg import NothingToDrawError
 from et_sim.views.drawing.waits import waits_picture
 from et_sim.views.report.markup import section, tag
 from et_sim.views.run.directory import RunDirectory
@@ -43,9 +43,10 @@ def activity_section(run: RunDirectory) -> str:
 
 def waits_section(run: RunDirectory) -> str:
     """Waiting and transfer; nothing of a run without communication."""
-    if not set(run.summary["coverage"]["nodes_by_kind"]) - set(NOT_COMMUNICATION):
+    try:
+        picture = tag("div", waits_picture(run), class_="picture")
+    except NothingToDrawError:
         return ""
-    picture = tag("div", waits_picture(run), class_="picture")
     return section("waits", "Waiting and transfer", tag("p", WAITS, class_="note"), picture)
 
 
@@ -62,7 +63,10 @@ def roofline_section(run: RunDirectory) -> str:
     """Kernels below the roofs; nothing where a model of their arithmetic timed none."""
     if not any(entry["compute_utilisation"] for entry in run.summary["per_rank"]):
         return ""
-    picture = tag("div", roofline_picture(run), class_="picture")
+    try:
+        picture = tag("div", roofline_picture(run), class_="picture")
+    except NothingToDrawError:
+        return ""
     return section("roofline", "Roofline", tag("p", ROOFLINE, class_="note"), picture)
 
 

@@ -31,6 +31,8 @@ def memory_section(run: RunDirectory) -> str:
     makespan = max(run.summary["makespan_ns"], 1)
     ranks = run.actors()["ranks"].to_pylist()
     peaks = _peaks(run, len(ranks))
+    if not peaks:
+        return ""
     chosen = sorted(peaks, key=lambda one: (-peaks[one], one))[:MOST_LINES]
     changes = _changes(run, chosen)
     most = max(peaks.values(), default=1) or 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 from runs_to_show import SYSTEM, written
@@ -16,11 +17,11 @@ from et_sim.views.critical.record import PathRecord
 from et_sim.views.drawing.activity import PART_COLOURS
 from et_sim.views.drawing.colours import COLOURS, NEVER
 from et_sim.views.drawing.idle import COLOURS as OF_IDLE
-from et_sim.views.drawing.memory import memory_picture
 from et_sim.views.drawing.picture import picture
 from et_sim.views.drawing.pictures import PICTURES
 from et_sim.views.drawing.spread import ALIKE, spread_picture
-from et_sim.views.run.selection import EVERYTHING
+from et_sim.views.drawing.svg import NothingToDrawError, nothing_to_draw
+from et_sim.views.run.selection import EVERYTHING, selection
 
 pytestmark = pytest.mark.usefixtures("warm_engine")
 
@@ -64,20 +65,56 @@ def test_a_spread_of_ranks_that_are_alike_says_so(tmp_path: Path) -> None:
     builders = [et_sim.TraceBuilder() for _ in range(2)]
     for one in builders:
         one.compute("alike", micros=5)
-    assert ALIKE in spread_picture(open_run(_run(tmp_path / "run", builders)))
+    with pytest.raises(NothingToDrawError, match=ALIKE):
+        spread_picture(open_run(_run(tmp_path / "run", builders)))
 
 
 def test_a_run_in_which_nothing_happens_has_an_empty_critical_path(tmp_path: Path) -> None:
     run = open_run(_run(tmp_path / "run", [et_sim.TraceBuilder(), et_sim.TraceBuilder()], detail="path"))
     assert CriticalPath(PathRecord(run)).by_cause() == {}
-    for draw in PICTURES.values():
-        if draw is not PICTURES["schedule"]:
-            assert draw(run, EVERYTHING).endswith("</svg>\n")
 
 
-def test_sentences_in_pictures_break_between_words(tmp_path: Path) -> None:
-    drawn = memory_picture(open_run(_run(tmp_path / "run", [et_sim.TraceBuilder()])))
-    assert "and 'outputs'" in " ".join(drawn.replace("</text>", "").replace("\n", " ").split())
+@pytest.mark.parametrize("view", sorted(PICTURES))
+@pytest.mark.parametrize("detail", [None, "links", "phases", "path"])
+def test_a_run_in_which_nothing_happens_is_drawn_or_refused_in_a_sentence(
+    tmp_path: Path, view: str, detail: str | None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cut = {} if detail is None else {"detail": detail}
+    run = _run(tmp_path / "run", [et_sim.TraceBuilder(), et_sim.TraceBuilder()], **cut)
+    target = tmp_path / "drawn.svg"
+    status = main(["inspect", str(run), view, "--svg", str(target)])
+    told = capsys.readouterr().err
+    if view in ("picture", "ranks", "activity"):
+        assert (status, told) == (0, "")
+        ElementTree.fromstring(target.read_text(encoding="utf-8"))
+        return
+    assert status == 2
+    assert told.count("\n") == 1
+    assert f"{run}: nothing to draw: " in told
+    assert not target.exists()
+
+
+NEEDS = {
+    "links": "simulate with --detail links",
+    "topology": "simulate with --detail links",
+    "phases": "simulate with --detail phases",
+    "critical-path": "simulate with --detail path",
+    "queues": "simulate with --model packet --detail ports",
+    "memory": "'outputs'",
+    "roofline": "roofline-enabled",
+}
+
+
+@pytest.mark.parametrize(("view", "how"), NEEDS.items())
+def test_what_was_not_recorded_is_refused_with_how_to_record_it(tmp_path: Path, view: str, how: str) -> None:
+    one = et_sim.TraceBuilder()
+    one.compute("alone", micros=5)
+    run = open_run(_run(tmp_path / "run", [one]))
+    with pytest.raises(NothingToDrawError) as told:
+        PICTURES[view](run, EVERYTHING)
+    assert how in told.value.remedy
+    with pytest.raises(NothingToDrawError, match="of rank 0 from 1 µs to 2 µs"):
+        raise nothing_to_draw(told.value.cause, run, selection("0", "1us:2us"))
 
 
 @pytest.mark.parametrize("colours", [tuple(PART_COLOURS.values()), OF_IDLE])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 from xml.etree import ElementTree
 from xml.sax.saxutils import escape
@@ -12,6 +13,7 @@ import pytest
 from runs_to_show import congested, pipeline, written
 from training_jobs import transformer
 
+import et_sim
 from et_sim.cli.inspect import DRAWN
 from et_sim.units import format_ns
 from et_sim.views import open_run
@@ -20,6 +22,7 @@ from et_sim.views.critical.record import PathRecord
 from et_sim.views.drawing.critical import COLOURS, path_picture, shares_of
 from et_sim.views.drawing.pictures import PICTURES
 from et_sim.views.drawing.ranks import WIDTH, ranks_picture
+from et_sim.views.drawing.svg import CUT, ENDING, MOST_LETTERS, label_of_ranks
 from et_sim.views.run.selection import EVERYTHING, Selection
 from et_sim.views.text import share
 
@@ -32,6 +35,7 @@ NEEDS = {
     "phases": "phases",
     "critical-path": "path",
     "queues": "ports",
+    "roofline": "roofs",
 }
 
 
@@ -72,6 +76,11 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     plain = written(
         transformer(tensor=2, pipeline=2, data=2), folder / "plain", system={"track-local-mem": 1}
     )
+    build = et_sim.TraceBuilder()
+    for power in range(3):
+        build.compute(f"kernel {power}", num_ops=10**8, tensor_bytes=10 ** (5 + power))
+    on_roofline = {"roofline-enabled": 1, "peak-perf": 100}
+    found["roofs"] = written(et_sim.Workload.of([build.build()]), folder / "roofs", system=on_roofline)
     return {**found, "ports": congested(folder / "ports"), "plain": plain}
 
 
@@ -81,17 +90,69 @@ def test_every_picture_has_a_view() -> None:
 
 @pytest.mark.parametrize("view", sorted(PICTURES))
 def test_labels_are_inside_of_the_picture_and_apart(runs: dict[str, Path], view: str) -> None:
-    drawn = PICTURES[view](open_run(runs[NEEDS.get(view, "plain")]), EVERYTHING)
-    width, height = map(float, re.findall(r'viewBox="0 0 ([\d.]+) ([\d.]+)"', drawn)[0])
+    _assert_inside_and_apart(PICTURES[view](open_run(runs[NEEDS.get(view, "plain")]), EVERYTHING))
+
+
+def _assert_inside_and_apart(drawn: str) -> None:
+    begin, width, height = map(float, re.findall(r'viewBox="(\S+) 0 (\S+) (\S+)"', drawn)[0])
     boxes = _boxes(drawn)
     assert boxes
     for (left, top, right, bottom), text in boxes:
-        assert 0 <= left <= right <= width, text
+        assert begin <= left <= right <= begin + width, text
         assert 0 <= top <= bottom <= height, text
     for at, (one, text) in enumerate(boxes):
         for other, beside in boxes[:at]:
             is_apart = one[2] <= other[0] or other[2] <= one[0] or one[3] <= other[1] or other[3] <= one[1]
             assert is_apart, (text, beside)
+
+
+NAME = "Backward of LAYER 17, gemm_WMMA_%s"
+RANKS = {0, 3, 5, 8, 10, 13, 15}  # do more than the others
+
+
+@pytest.fixture(scope="module")
+def lengthy(tmp_path_factory: pytest.TempPathFactory) -> Callable[[int], Path]:
+    """Sixteen ranks whose names are that long."""
+    folder = tmp_path_factory.mktemp("lengthy")
+
+    def made(letters: int) -> Path:
+        if not (folder / str(letters)).exists():
+            builders = [et_sim.TraceBuilder() for _ in range(16)]
+            for rank, one in enumerate(builders):
+                first = one.compute(f"{NAME} {'x' * letters}", micros=3 + rank % 2 + 2 * (rank in RANKS))
+                one.collective("all_reduce", 1 << 16, name=f"sum {NAME} {'x' * letters}", after=[first])
+            workload = et_sim.Workload.of([one.build() for one in builders])
+            written(workload, folder / str(letters), model="link", detail="path")
+        return folder / str(letters)
+
+    return made
+
+
+@pytest.mark.parametrize("view", ["picture", "ranks", "activity", "waits", "spread", "idle", "critical-path"])
+@pytest.mark.parametrize("letters", [10, 200])
+def test_a_picture_is_as_wide_as_its_labels_and_says_where_those_that_are_cut_are_whole(
+    lengthy: Callable[[int], Path], view: str, letters: int
+) -> None:
+    drawn = PICTURES[view](open_run(lengthy(letters)), EVERYTHING)
+    _assert_inside_and_apart(drawn)
+    begin, width = map(float, re.findall(r'viewBox="(\S+) 0 (\S+) ', drawn)[0])
+    assert -begin < width / 2
+    cut = [text for _, _, text in ENDING.findall(drawn) if "…" in text]
+    assert (CUT in drawn) == bool(cut) == (letters > MOST_LETTERS and view in CALL_OPERATIONS)
+    titles = ElementTree.fromstring(drawn).iter("{http://www.w3.org/2000/svg}title")
+    if cut:
+        assert sum("x" * letters in (one.text or "") for one in titles) >= len(cut)
+
+
+CALL_OPERATIONS = {"waits", "spread", "critical-path"}
+
+
+@pytest.mark.parametrize(
+    ("ranks", "said"),
+    [("3", "rank 3"), ("0-3", "ranks 0-3"), ("0,2,4,6", "ranks 0-6/2"), ("0-3,6", "ranks 0-3,6")],
+)
+def test_ranks_are_said_in_their_shortest_form(ranks: str, said: str) -> None:
+    assert label_of_ranks(ranks) == said
 
 
 @pytest.mark.parametrize("view", sorted(NEEDS))

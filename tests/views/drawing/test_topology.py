@@ -19,6 +19,7 @@ from et_sim.cli import main
 from et_sim.timeline import write_run
 from et_sim.views import open_run
 from et_sim.views.drawing.devices import MOST_IN_A_ROW, Devices, joined_lines, placed
+from et_sim.views.drawing.svg import NothingToDrawError
 from et_sim.views.drawing.topology import COLOURS, topology_picture
 from et_sim.views.run.selection import EVERYTHING, selection
 from et_sim.views.run.topology import topology_of
@@ -142,7 +143,9 @@ def test_a_run_without_links_says_how_to_get_them(tmp_path: Path, capsys: pytest
     run = pipeline(tmp_path / "run")
     assert main(["inspect", str(run), "topology"]) == 0
     assert "--detail links" in capsys.readouterr().out
-    assert "--detail links" in topology_picture(open_run(run))
+    with pytest.raises(NothingToDrawError) as told:
+        topology_picture(open_run(run))
+    assert "--detail links" in told.value.remedy
 
 
 def test_text_names_the_links_that_are_used_most(graph: Path, capsys: pytest.CaptureFixture[str]) -> None:
