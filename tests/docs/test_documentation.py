@@ -112,6 +112,18 @@ def test_the_picture_of_a_sweep_is_what_the_tool_draws_today(tmp_path: Path) -> 
     assert drawn == (REPOSITORY / "docs" / "sweep.svg").read_text(encoding="utf-8")
 
 
+@pytest.mark.deep
+@pytest.mark.usefixtures("warm_engine")
+def test_the_picture_of_a_pipeline_is_what_the_tool_draws_today(tmp_path: Path) -> None:
+    place = Place(tmp_path)
+    commands = commands_of((REPOSITORY / "docs" / "pictures.md").read_text(encoding="utf-8"))
+    first = next(at for at, command in enumerate(commands) if command.text.startswith("et-sim make llm"))
+    for command in commands[first : first + 3]:
+        assert place.run(command)[0] == 0
+    drawn = (tmp_path / "page" / "pipeline-activity.svg").read_text(encoding="utf-8")
+    assert drawn == (REPOSITORY / "docs" / "pipeline-activity.svg").read_text(encoding="utf-8")
+
+
 def test_pictures_of_networks_are_what_the_tool_draws_today() -> None:
     drawn = pictures()
     assert len(drawn) >= 12
