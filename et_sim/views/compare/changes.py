@@ -208,7 +208,7 @@ def _differing_inputs(a: Mapping[str, Any], b: Mapping[str, Any]) -> tuple[str, 
         if key not in NOT_SETTINGS and a.get(key) != b.get(key)
     ]
     found += _differing_keys(a.get("configuration", {}), b.get("configuration", {}))
-    files = [{(one["file"], one["sha256"]) for one in manifest.get("inputs", ())} for manifest in (a, b)]
+    files = [{(one["file"], one["sha256"]) for one in manifest["inputs"]} for manifest in (a, b)]
     changed = [
         sorted(file for file, _ in files[0] - files[1]),
         sorted(file for file, _ in files[1] - files[0]),

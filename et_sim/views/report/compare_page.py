@@ -46,7 +46,7 @@ def compare_report(found: Comparison) -> str:
         subtitle=text(f"two runs: {_said(found.a.summary)}; {_said(found.b.summary)}"),
         style=asset("report.css"),
         main="\n".join(filter(None, sections)),
-        version=text(found.b.manifest.get("et_sim", "")),
+        version=text(found.b.manifest["et_sim"]),
         script="",
     )
 
@@ -194,7 +194,7 @@ def _inputs(found: Comparison) -> str:
         note = "nothing that went in differs"
         return section("inputs", "Inputs", tag("p", note, class_="note"))
     listed = "".join(tag("li", text(shortened(one, 400))) for one in found.inputs)
-    files = [[*run.manifest.get("inputs", ())] for run in (found.a, found.b)]
+    files = [[*run.manifest["inputs"]] for run in (found.a, found.b)]
     rows = [
         (name, text(one["file"]), tag("code", text(one["sha256"])))
         for name, some in zip("AB", files, strict=True)

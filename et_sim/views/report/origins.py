@@ -78,12 +78,12 @@ def configuration_section(run: RunDirectory) -> str:
     manifest, summary = run.manifest, run.summary
     corrections = ", ".join(summary["corrections"]) or "none"
     facts = [
-        ("et-sim", manifest.get("et_sim", "")),
+        ("et-sim", manifest["et_sim"]),
         ("network model", summary["model"]),
         ("profile", summary["profile"]),
         ("corrections", corrections),
         ("ranks", f"{summary['ranks']:,}"),
-        ("distinct traces", f"{manifest.get('distinct_traces', 0):,}"),
+        ("distinct traces", f"{manifest['distinct_traces']:,}"),
         (
             "uneven",
             f"{plural(summary['uneven']['ranks'], 'rank')}, {plural(summary['uneven']['links'], 'link')}",
@@ -91,7 +91,7 @@ def configuration_section(run: RunDirectory) -> str:
         *(("what if", said) for said in [factors_text(run)] if said),
     ]
     listed = "".join(_fact(name, str(value)) for name, value in facts)
-    inputs = manifest.get("inputs", [])
+    inputs = manifest["inputs"]
     rows = [(text(one["file"]), tag("code", text(one["sha256"]))) for one in inputs]
     files = more(plural(len(rows), "input file"), table("", ("file", "SHA-256"), rows, "<<")) if rows else ""
     facts_of_run = tag("dl", listed, class_="facts")

@@ -108,7 +108,7 @@ def report(
         subtitle=text(f"{summary['status']} run, {summary['ranks']:,} ranks, {summary['model']} network"),
         style=asset("report.css") + _kind_colours(),
         main="\n".join(filter(None, sections)),
-        version=text(run.manifest.get("et_sim", "")),
+        version=text(run.manifest["et_sim"]),
         script=asset("timeline.js"),
     )
 

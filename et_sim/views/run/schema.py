@@ -194,9 +194,26 @@ STALL_SHAPE: Mapping[str, Shape] = MappingProxyType(
 )
 MANIFEST_SHAPE: Mapping[str, Shape] = MappingProxyType(
     {
+        "et_sim": str,
+        "model": str,
+        "profile": str,
+        "corrections": [str],
+        "switched": IfThere([str]),
+        "distinct_traces": int,
+        "inputs": [{"file": str, "sha256": str}],
+        "recorded_part": IfThere({"ranks": IfThere(RANKS), "window_ns": IfThere([int])}),
         "configuration": IfThere(
             {"system": dict, "network": dict, "memory": IfThere(dict), "groups": IfThere(dict)}
-        )
+        ),
+        "command": IfThere(
+            {
+                "files": dict,
+                "machine": IfThere(OrNull(str)),
+                "profile": OrNull(str),
+                "fold": bool,
+                "alone": IfThere(bool),
+            }
+        ),
     }
 )
 

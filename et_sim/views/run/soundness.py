@@ -76,10 +76,8 @@ def _findings(run: RunDirectory) -> Iterator[tuple[str, str]]:
 
 
 def _of_manifest(run: RunDirectory) -> Iterator[tuple[str, str]]:
-    inputs = run.manifest.get("inputs", [])
-    entries = inputs if isinstance(inputs, list) else [None]
-    if not all(isinstance(one, dict) and {"file", "sha256"} <= one.keys() for one in entries):
-        yield "run.json", "its inputs are not files with their hashes"
+    if len(run.manifest.get("recorded_part", {}).get("window_ns", (0, 0))) != 2:
+        yield "run.json", "its window is not two times"
 
 
 def _of_actors(run: RunDirectory) -> Iterator[tuple[str, str]]:
