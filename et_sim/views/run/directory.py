@@ -99,7 +99,7 @@ class RunDirectory:
 
     def _rows_referred_to(self, name: str, columns: Sequence[str] | None) -> dict[str, tuple[str, int]]:
         """For each of these columns whose numbers name rows of a table: which, and how many rows that has."""
-        found, rows = {}, {}
+        found, rows = {}, self._rows
         for column in table_named(name).columns:
             table = column.refers_to
             if not table or (columns is not None and column.name not in columns) or not self.holds(table):
@@ -109,6 +109,11 @@ class RunDirectory:
                     rows[table] = file.count_rows()
             found[column.name] = table, rows[table]
         return found
+
+    @cached_property
+    def _rows(self) -> dict[str, int]:
+        """How many rows tables have that others refer to, once counted: a table is read many times."""
+        return {}
 
     def _check_references(self, name: str, content: Any, rows_of: Mapping[str, tuple[str, int]]) -> None:
         """Refuse numbers of rows that are not there, before anything is as large as they are."""
