@@ -22,7 +22,8 @@ AGAIN_SECONDS = 0.1
 def interruptible() -> Iterator[None]:
     """Around a command; where Ctrl-C does something else than to interrupt, it does that."""
     is_main = threading.current_thread() is threading.main_thread()
-    if not is_main or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+    is_usual = signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    if not is_main or not is_usual or not hasattr(signal, "setitimer"):  # Windows has no timers
         yield
         return
     was_pressed = False

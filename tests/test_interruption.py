@@ -166,3 +166,11 @@ def test_either_program_is_interrupted_where_it_was_dropped(
     monkeypatch.setattr(show, "run", drops)
     assert converters.cli.main(["show", "x"]) == 130
     assert capsys.readouterr().err == "et-convert: interrupted\n"
+
+
+def test_where_there_are_no_timers_ctrl_c_is_what_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on Windows."""
+    monkeypatch.delattr(signal, "setitimer")
+    monkeypatch.delattr(signal, "SIGALRM")
+    with interruptible():
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
