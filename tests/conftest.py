@@ -1,4 +1,8 @@
-"""What all tests share: `--deep`, how many random examples, and engines that are compiled once, if at all."""
+"""What all tests share: three suites, how many random cases each has, and engines that are compiled once, if at all.
+
+`pytest` runs a part of everything, `pytest --deep` all tests, `pytest --exhaustive` these with thousands of
+random cases, and golden cases in every way. `--hypothesis-seed N` draws other random cases.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +21,8 @@ import pytest
 from engines_ahead import FOLDED, simulate
 from hypothesis import HealthCheck, settings
 
-EXAMPLES = {"default": 6, "deep": 400}
+EXAMPLES = {"default": 6, "deep": 150, "exhaustive": 2000}
+FIRST_SEED = 1_000_000  # of the random cases that `--deep` adds
 FEW_CASES, ONE_IN = 12, 3  # of a test with more cases than a few, the shorter tests run one in so many
 IN_FULL = ("golden", "docs")  # folders that choose for themselves
 COMMON_NETWORKS = ("et_sim.network.analytical", "et_sim.network.link")
@@ -37,10 +42,18 @@ os.environ.setdefault("ET_SIM_COMPILE", "now")
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--deep", action="store_true", help="run everything, also what takes long")
+    parser.addoption("--exhaustive", action="store_true", help="the same with thousands of random cases")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line("markers", "deep: runs only with --deep, because it takes long")
+    config.option.deep |= config.option.exhaustive
+    lines = (
+        "deep: runs only with --deep, because it takes long",
+        "exhaustive: runs only with --exhaustive: a release is worth it",
+        "seeds(deep, exhaustive, at_a_time): the test gets ranges of so many `seeds` in all, with --deep",
+    )
+    for line in lines:
+        config.addinivalue_line("markers", line)
     for name, count in EXAMPLES.items():  # how long one takes depends on what else the machine does
         settings.register_profile(
             name,
@@ -49,7 +62,23 @@ def pytest_configure(config: pytest.Config) -> None:
             deadline=None,
             suppress_health_check=[HealthCheck.too_slow],
         )
-    settings.load_profile("deep" if config.getoption("--deep") else "default")
+    settings.load_profile(_suite(config))
+
+
+def _suite(config: pytest.Config) -> str:
+    return "exhaustive" if config.option.exhaustive else "deep" if config.option.deep else "default"
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Seeds of random cases: a test per some of them, so that processes share them."""
+    if mark := metafunc.definition.get_closest_marker("seeds"):
+        at_a_time, most = mark.kwargs["at_a_time"], mark.kwargs["exhaustive"]
+        first = FIRST_SEED + most * int(metafunc.config.option.hypothesis_seed or 0)
+        end = first + mark.kwargs.get(_suite(metafunc.config), at_a_time)
+        ranges = [range(start, start + at_a_time) for start in range(first, end, at_a_time)]
+        metafunc.parametrize(
+            "seeds", [pytest.param(some, id=str(some[0]), marks=pytest.mark.deep) for some in ranges]
+        )
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
@@ -71,15 +100,21 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    if config.getoption("--deep"):
+    if not config.option.exhaustive:
+        deselect(config, items, lambda item: not item.get_closest_marker("exhaustive"))
+    if config.option.deep:
         return
     order = {name: number for number, name in enumerate(WITHOUT_ENGINE)}
     items.sort(key=lambda item: order.get(item.path.parent.name, len(order)))
-    short = [item for item in items if not item.get_closest_marker("deep")]
-    cases = Counter(map(_test_of, short))
-    kept = {item for item in short if cases[_test_of(item)] <= FEW_CASES or _is_drawn(item)}
-    config.hook.pytest_deselected(items=[item for item in items if item not in kept])
-    items[:] = [item for item in items if item in kept]
+    deselect(config, items, lambda item: not item.get_closest_marker("deep"))
+    cases = Counter(map(_test_of, items))
+    deselect(config, items, lambda item: cases[_test_of(item)] <= FEW_CASES or _is_drawn(item))
+
+
+def deselect(config: pytest.Config, items: list[pytest.Item], keeps: Callable[[pytest.Item], bool]) -> None:
+    """Run only the tests for which `keeps` is true."""
+    config.hook.pytest_deselected(items=[item for item in items if not keeps(item)])
+    items[:] = [item for item in items if keeps(item)]
 
 
 def _test_of(item: pytest.Item) -> tuple[Path, str]:
@@ -106,23 +141,28 @@ def _is_rare(run: Any) -> bool:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def rare_code_is_interpreted(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Compiling it takes longer than all that it would run; with `--deep`, all is compiled."""
+def nothing_short_waits_for_machine_code(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Code that is not there is ordered, and interpreted meanwhile; without `--deep`, rare code only that."""
     from et_sim.compiled.entry_points import Entry, choice
 
-    run_entry, spent = Entry._run, defaultdict[Any, float](float)
+    run_entry, spent, is_deep = Entry._run, defaultdict[Any, float](float), request.config.option.deep
 
     def run(self: Any, seconds: Callable[[], float] | None, *arguments: Any) -> Any:
-        if seconds is not None:
-            is_rare = _is_rare(arguments[0]) and seconds() < LONG_SECONDS
-        else:
+        if choice() != "now" or self._failed or self._found(arguments) is not None:
+            return run_entry(self, seconds, *arguments)
+        if seconds is None:
             spent[self] += self._seconds(*arguments)
-            is_rare = choice() == "now" and 0 < spent[self] < SHORT_SECONDS and self._found(arguments) is None
-        return self._interpret(arguments) if is_rare else run_entry(self, seconds, *arguments)
+            lasts, is_rare = spent[self], 0 < spent[self] < SHORT_SECONDS
+        else:
+            lasts, is_rare = seconds(), _is_rare(arguments[0])
+        if lasts > LONG_SECONDS:
+            return run_entry(self, seconds, *arguments)
+        if is_deep or not is_rare:
+            self.order(arguments)
+        return self._interpret(arguments)
 
     with pytest.MonkeyPatch.context() as patch:
-        if not request.config.getoption("--deep"):
-            patch.setattr(Entry, "_run", run)
+        patch.setattr(Entry, "_run", run)
         yield
 
 

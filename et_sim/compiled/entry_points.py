@@ -13,9 +13,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
-from typing import Any, Generic, ParamSpec, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Protocol, TypeVar
 
 from et_sim.errors import UsageError, did_you_mean
+
+if TYPE_CHECKING:
+    from et_sim.compiled.orders import Order
 
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
@@ -89,7 +92,7 @@ class Entry(Generic[Parameters, Result]):
         self._seconds = seconds
         self._interpreted = 0.0  # seconds, as estimated, of calls so far
         self._native: dict[tuple[Any, ...], Any] = {}
-        self._ordered: set[tuple[Any, ...]] = set()
+        self._ordered: set[tuple[tuple[Any, ...], bool]] = set()  # signatures, and whether urgently
         self._failed = False
 
     def __call__(self, *arguments: Parameters.args, **named: Parameters.kwargs) -> Result:
@@ -142,31 +145,43 @@ class Entry(Generic[Parameters, Result]):
 
     def _made(self, arguments: tuple[Any, ...], waits: bool) -> Any:
         """Have the machine code made; None: it is not there yet."""
-        from et_sim.compiled.orders import Order, order, search_paths, wait_for
+        wanted = self.ordered(arguments, waits)
+        if wanted is None or not waits:
+            return None
+        from et_sim.compiled.orders import wait_for
+
+        watch = _WATCH.get()
+        try:
+            reason = wait_for(wanted, functools.partial(watch.waiting, self.what) if watch else None)
+        finally:
+            if watch:
+                watch.compiled()
+        self._give_up(reason)
+        return self._found(arguments)
+
+    def ordered(self, arguments: tuple[Any, ...], is_urgent: bool) -> Order | None:
+        """Order the machine code for such arguments, unless that was done; None: it cannot be made."""
+        from et_sim.compiled.orders import Order, order, search_paths
         from et_sim.compiled.signature import signature_of
         from et_sim.compiled.store import code_path
 
         signature = signature_of(arguments)
-        if signature in self._ordered and not waits:
-            return None
-        self._ordered.add(signature)
         path = code_path(self.function, signature)
         wanted = Order(path, self.function.__module__, self.function.__qualname__, signature, search_paths())
-        watch = _WATCH.get()
-        reason = order(wanted, waits)
-        if reason is None and waits:
-            try:
-                reason = wait_for(wanted, functools.partial(watch.waiting, self.what) if watch else None)
-            finally:
-                if watch:
-                    watch.compiled()
-        elif reason is None and watch:
-            watch.compiling(self.what)
+        if (signature, is_urgent) not in self._ordered:
+            self._ordered.add((signature, is_urgent))
+            reason, watch = order(wanted, is_urgent), _WATCH.get()
+            if reason is None and watch and not is_urgent:
+                watch.compiling(self.what)
+            self._give_up(reason)
+        return None if self._failed else wanted
+
+    def _give_up(self, reason: str | None) -> None:
+        """Interpret everything if machine code cannot be made."""
         if reason is not None:
             self._failed = True
-            if watch:
+            if watch := _WATCH.get():
                 watch.failed(self.what, reason)
-        return self._found(arguments) if waits else None
 
 
 def load(path: Path, signature: tuple[Any, ...]) -> Any:

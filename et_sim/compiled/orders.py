@@ -46,7 +46,7 @@ def order(wanted: Order, is_urgent: bool) -> str | None:
     try:
         target = wanted.path.with_suffix(URGENT if is_urgent else PATIENT)
         write_whole(target, pickle.dumps(wanted))
-        _start_worker(wanted.path.parent, is_urgent)
+        _start_worker(wanted.path.parent)
     except OSError as error:
         return str(error)
     return None
@@ -138,13 +138,13 @@ def noted_progress(path: Path) -> float:
         return 0.0
 
 
-def _start_worker(directory: Path, is_urgent: bool) -> None:
+def _start_worker(directory: Path) -> None:
     with locked(directory) as is_free:
         pass
     if not is_free:
         return
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(search_paths())}
-    command = [sys.executable, "-P", "-m", WORKER, str(directory), "urgent" if is_urgent else "patient"]
+    command = [sys.executable, "-P", "-m", WORKER, str(directory)]
     with (directory / LOG).open("ab") as log:
         process = subprocess.Popen(
             command,

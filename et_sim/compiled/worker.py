@@ -1,32 +1,45 @@
-"""The process that makes machine code: `python -m et_sim.compiled.worker DIRECTORY urgent|patient`."""
+"""The process that has machine code made: `python -m et_sim.compiled.worker DIRECTORY`.
+
+It gives each order to a process of its own, which takes its memory (300 MB) with it when it ends.
+"""
 
 from __future__ import annotations
 
 import gc
 import importlib
 import os
+import pickle
+import subprocess
 import sys
 import traceback
 from pathlib import Path
 
-from et_sim.compiled.orders import FAILED, Order, locked, note_progress, orders
+from et_sim.compiled.orders import FAILED, PATIENT, WORKER, Order, locked, note_progress, orders
 from et_sim.compiled.store import read_code, write_code, write_whole
 
 
-def main(directory: Path, is_patient: bool) -> None:
+def main(directory: Path) -> None:
     """Work off what is ordered, unless another process does."""
-    gc.disable()  # it does not last long, and half a million objects of Numba stay anyway
     with locked(directory) as is_free:
-        if not is_free:
-            return
-        if is_patient and hasattr(os, "nice"):
-            os.nice(19)
-        for _, wanted in orders(directory):
+        for file, wanted in orders(directory) if is_free else ():
             if read_code(wanted.path) is None:
-                _make(wanted)
+                _have_made(wanted, file.suffix == PATIENT)
 
 
-def _make(wanted: Order) -> None:
+def _have_made(wanted: Order, is_patient: bool) -> None:
+    """Make machine code in a new process; if that is killed, say so in place of the code."""
+    command = [sys.executable, "-P", "-m", WORKER, *(["patient"] if is_patient else [])]
+    status = subprocess.run(command, input=pickle.dumps(wanted), check=False).returncode
+    if status:
+        reason = f"the process that compiles ended with status {status}"
+        write_whole(wanted.path.with_suffix(FAILED), reason.encode())
+
+
+def make(wanted: Order, is_patient: bool) -> None:
+    """Make machine code, or write down why it cannot be made."""
+    gc.disable()  # this process does not last long, and half a million objects of Numba stay anyway
+    if is_patient and hasattr(os, "nice"):
+        os.nice(19)
     try:
         from et_sim.compiled.build import build
 
@@ -36,10 +49,13 @@ def _make(wanted: Order) -> None:
         write_code(wanted.path, made.symbol, made.returns, made.content)
         wanted.path.with_suffix(FAILED).unlink(missing_ok=True)
     except Exception:
-        told = traceback.format_exc()
-        sys.stderr.write(told)
-        write_whole(wanted.path.with_suffix(FAILED), told.encode())
+        reason = traceback.format_exc()
+        sys.stderr.write(reason)
+        write_whole(wanted.path.with_suffix(FAILED), reason.encode())
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), sys.argv[2] == "patient")
+    if sys.argv[1:] in ([], ["patient"]):
+        make(pickle.load(sys.stdin.buffer), bool(sys.argv[1:]))
+    else:
+        main(Path(sys.argv[1]))

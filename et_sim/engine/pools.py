@@ -136,7 +136,7 @@ def grow_pools(run: Run, reserve: Reserve, model: NetworkModel, needs: Needs) ->
         changes["events"] = grow_pool(run.events, clock, "free_event", "next", reserve.rows)
         changes["buckets"] = _extend(run.buckets, len(changes["events"]))
         changes["buckets"]["time"][len(run.buckets) :] = NONE
-        if len(run.watch) > 0:
+        if len(run.turns) > 0:
             changes["stamps"] = _extend(run.stamps, len(changes["events"]))
     if clock.free_slots < reserve.rows:
         changes["slots"] = grow_pool(run.slots, clock, "free_slot", "chain", reserve.rows, free_mark="time")

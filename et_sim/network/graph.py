@@ -192,14 +192,13 @@ def note_leg(fabric: GraphTables, run: Run, leg: Leg, begin: int, size: int) -> 
     """
     if not observe.notes_traffic(run):
         return
-    is_folded = len(run.watch) > 0
     device, stop, time = leg.here, leg.at, float(begin)
     while device != leg.there:
         stop = _stop_after(fabric, leg, device, stop)
         link = next_link(fabric.routes, device, stop, leg.at, leg.end, FIRST_PORTS)
         speed = fabric.speeds[fabric.speed_of[link]]
         length = int(size / speed.bytes_per_ns)
-        if is_folded:
+        if observe.is_watched(run):
             observe.actor_sends(run, fabric.tier_of[link], fabric.tiers[0], int(time), length, size)
         else:
             observe.link_passed(run, link, int(time), length, size)

@@ -7,6 +7,7 @@ It says whether the call was compiled before, what came out, whether it is compi
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import Any
 
@@ -36,6 +37,12 @@ def quadrupled_sum(values: Any) -> int:
 @entry(what="the impossible", seconds=lambda *_: SECONDS[0])
 def named(values: Any) -> int:
     return int(values[0]) * (len(globals()) > 0)
+
+
+def __getattr__(name: str) -> Any:
+    if name == "ends_the_process":  # asked for by the test of a process that ends while it compiles
+        os._exit(3)
+    raise AttributeError(name)
 
 
 def main() -> None:

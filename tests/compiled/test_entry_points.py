@@ -14,7 +14,7 @@ import pytest
 from programs import FOLDER, REPOSITORY, finish, run, start, wait_until_made
 
 from et_sim.compiled.entry_points import choice
-from et_sim.compiled.orders import URGENT, WORKER, Order
+from et_sim.compiled.orders import URGENT, WORKER, Order, failure
 from et_sim.compiled.signature import signature_of
 from et_sim.compiled.store import read_code
 from et_sim.errors import UsageError
@@ -24,7 +24,7 @@ SHORT, LONG = "0.1", "1000"
 
 def test_a_short_call_is_interpreted_and_compiled_for_the_next_process(tmp_path: Path) -> None:
     first = run(SHORT, ET_SIM_CACHE_DIR=str(tmp_path))
-    assert (first.was_compiled, first.result, first.is_compiled) == (False, 12, False)
+    assert (first.was_compiled, first.result) == (False, 12)
     assert first.errors.count("\n") == 1
     assert "small: not compiled yet: interpreted this time, and compiled in the background" in first.errors
     [code] = wait_until_made(first.directory)
@@ -44,16 +44,42 @@ def test_the_background_does_not_need_the_directory_in_which_the_call_was_made(
     wait_until_made(cache / first.directory.name)
 
 
-def test_whoever_started_the_worker_it_finds_the_module_of_an_order(
-    tmp_path: Path,
-) -> None:
-    code = tmp_path / "sum.code"
-    signature = signature_of((np.array([1, 2]),))
-    wanted = Order(code, "small_program", "quadrupled_sum", signature, (str(FOLDER),))
+def place_order(code: Path, function: str) -> None:
+    wanted = Order(code, "small_program", function, signature_of((np.array([1, 2]),)), (str(FOLDER),))
     code.with_suffix(URGENT).write_bytes(pickle.dumps(wanted))
+
+
+def work_off(folder: Path, *command: str) -> None:
     environment = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
-    subprocess.run([sys.executable, "-P", "-m", WORKER, str(tmp_path), "urgent"], env=environment, check=True)
-    assert read_code(code) is not None
+    subprocess.run([sys.executable, "-P", *command, str(folder)], env=environment, check=True)
+
+
+def test_whoever_started_the_worker_it_finds_the_module_of_an_order(tmp_path: Path) -> None:
+    place_order(tmp_path / "sum.code", "quadrupled_sum")
+    work_off(tmp_path, "-m", WORKER)
+    assert read_code(tmp_path / "sum.code") is not None
+
+
+def test_the_worker_itself_never_loads_what_compiles(tmp_path: Path) -> None:
+    """Numba would keep the memory of every function that was compiled for as long as the worker lives."""
+    for name in ("first", "second"):
+        place_order(tmp_path / f"{name}.code", "quadrupled_sum")
+    program = """if True:
+        import sys
+        from pathlib import Path
+        from et_sim.compiled.worker import main
+
+        main(Path(sys.argv[1]))
+        sys.exit("numba" in sys.modules)
+    """
+    work_off(tmp_path, "-c", program)
+    assert all(read_code(tmp_path / f"{name}.code") is not None for name in ("first", "second"))
+
+
+def test_what_ends_the_process_that_compiles_is_told_in_place_of_the_code(tmp_path: Path) -> None:
+    place_order(tmp_path / "sum.code", "ends_the_process")
+    work_off(tmp_path, "-m", WORKER)
+    assert failure(tmp_path / "sum.code") == "the process that compiles ended with status 3"
 
 
 def test_a_long_call_waits_and_says_so(tmp_path: Path) -> None:
@@ -68,7 +94,8 @@ def test_asked_to_a_short_call_waits_too(tmp_path: Path) -> None:
 
 def test_asked_to_a_long_call_does_not_wait(tmp_path: Path) -> None:
     said = run(LONG, ET_SIM_CACHE_DIR=str(tmp_path), ET_SIM_COMPILE="background")
-    assert (said.result, said.is_compiled) == (12, False)
+    assert said.result == 12
+    assert "small: not compiled yet: interpreted this time" in said.errors
     wait_until_made(said.directory)
 
 

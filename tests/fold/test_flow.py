@@ -19,8 +19,7 @@ from et_sim.views import open_run
 from et_sim.views.run.link_table import link_table
 from et_sim.views.run.tiers import tier_uses
 
-A_FEW, PER_TEST, DEEP = 20, 200, 2000
-FIRST_OF_DEEP = 2_000_000
+A_FEW = 20
 SYSTEM_OF_PAIRS = system("halvingDoubling", 1)
 SPEED = {"bandwidth": "50GB/s", "latency": "500ns"}
 
@@ -69,10 +68,9 @@ def test_random_cases_fold_exactly_and_often(monkeypatch: pytest.MonkeyPatch) ->
     assert folded >= A_FEW // 6
 
 
-@pytest.mark.deep
-@pytest.mark.parametrize("first", range(FIRST_OF_DEEP, FIRST_OF_DEEP + DEEP, PER_TEST))
-def test_many_random_cases_fold_exactly(first: int) -> None:
-    for seed in range(first, first + PER_TEST):
+@pytest.mark.seeds(deep=600, exhaustive=4000, at_a_time=100)
+def test_many_random_cases_fold_exactly(seeds: range) -> None:
+    for seed in seeds:
         assert_same(seed)
 
 

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 from random_cases import Case, actors_of, outcome, random_case
 
-A_FEW, PER_TEST, DEEP = 40, 500, 10_000
-FIRST_OF_DEEP = 3_000_000
+A_FEW = 40
 WORKS = ("kernels", "host", "sends", "collectives")
 
 
@@ -42,10 +41,9 @@ def test_random_cases_with_streams_fold_exactly() -> None:
     assert folded >= A_FEW // 5
 
 
-@pytest.mark.deep
-@pytest.mark.parametrize("first", range(FIRST_OF_DEEP, FIRST_OF_DEEP + DEEP, PER_TEST))
-def test_many_random_cases_with_streams_fold_exactly(first: int) -> None:
-    for seed in range(first, first + PER_TEST):
+@pytest.mark.seeds(deep=1500, exhaustive=10_000, at_a_time=250)
+def test_many_random_cases_with_streams_fold_exactly(seeds: range) -> None:
+    for seed in seeds:
         assert outcome(with_streams(seed), fold=True) == outcome(with_streams(seed), fold=False), seed
 
 

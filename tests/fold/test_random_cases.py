@@ -9,8 +9,7 @@ from random_cases import Case, actors_of, outcome, random_case
 
 from et_sim.trace import Trace, TraceBuilder, Workload
 
-A_FEW, PER_TEST, DEEP = 100, 50, 20_000
-FIRST_OF_DEEP = 1_000_000
+A_FEW, PER_TEST = 100, 50
 
 
 def assert_same(case: Case) -> None:
@@ -23,10 +22,9 @@ def test_random_cases_fold_exactly(first: int) -> None:
         assert outcome(random_case(seed), fold=True) == outcome(random_case(seed), fold=False), seed
 
 
-@pytest.mark.deep
-@pytest.mark.parametrize("first", range(FIRST_OF_DEEP, FIRST_OF_DEEP + DEEP, 10 * PER_TEST))
-def test_many_random_cases_fold_exactly(first: int) -> None:
-    for seed in range(first, first + 10 * PER_TEST):
+@pytest.mark.seeds(deep=2000, exhaustive=20_000, at_a_time=250)
+def test_many_random_cases_fold_exactly(seeds: range) -> None:
+    for seed in seeds:
         assert outcome(random_case(seed), fold=True) == outcome(random_case(seed), fold=False), seed
 
 

@@ -22,7 +22,7 @@ from et_sim.views.sql.database import Database
 from et_sim.views.summary.inspect_data import DATA
 from et_sim.views.summary.rank_table import rank_count
 
-A_FEW, DEEP, PER_TEST = 12, 1000, 100
+A_FEW = 12
 VIEWS = ("ranks", "ops", "groups", "phases", "links", "memory", "notices")
 WITH_WINDOWS = ("ranks", "ops", "groups", "phases", "links")
 QUERIES = (
@@ -114,9 +114,8 @@ def test_views_of_folded_runs_are_those_of_unfolded_ones(alike: Callable[[range]
     assert alike(range(A_FEW)) >= A_FEW // 4
 
 
-@pytest.mark.deep
-@pytest.mark.parametrize("first", range(2_000_000, 2_000_000 + DEEP, PER_TEST))
+@pytest.mark.seeds(deep=200, exhaustive=1000, at_a_time=50)
 def test_views_of_many_folded_runs_are_those_of_unfolded_ones(
-    first: int, alike: Callable[[range], int]
+    seeds: range, alike: Callable[[range], int]
 ) -> None:
-    alike(range(first, first + PER_TEST))
+    alike(seeds)

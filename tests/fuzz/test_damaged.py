@@ -1,6 +1,6 @@
 """Damaged input is refused in a sentence, or read: nothing else escapes, and it does not take long.
 
-Some seeds of each kind in every run of the tests, many with `--deep`. A finding names its seed.
+Some seeds of each kind in every run of the tests, more in the longer suites. A finding names its seed.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from mutations import damage_json
 from reading import trouble_of, troubles
 from tables import damage_table
 
-SEEDS, MANY, MANY_OF_RUNS = 2, 400, 40
+SEEDS = 2
 TABLES = ("actors", "groups", "links", "memory", "messages", "path", "phases", "resources", "timeline")
 PARTS = {
     **{f"run/{name}.arrow": damage_table for name in TABLES},
@@ -58,14 +58,14 @@ def test_a_damaged_run_is_refused_or_shown(file: str, folder: Path) -> None:
     assert troubles(Case(file, PARTS[file], commands), 0, folder) == []
 
 
-@pytest.mark.deep
+@pytest.mark.seeds(deep=100, exhaustive=1000, at_a_time=100)
 @pytest.mark.parametrize("name", CASES)
-def test_much_damaged_input_is_refused_or_read(name: str, folder: Path) -> None:
-    assert [text for seed in range(SEEDS, MANY) for text in troubles(CASES[name], seed, folder)] == []
+def test_much_damaged_input_is_refused_or_read(name: str, seeds: range, folder: Path) -> None:
+    assert [text for seed in seeds for text in troubles(CASES[name], seed, folder)] == []
 
 
-@pytest.mark.deep
+@pytest.mark.seeds(deep=15, exhaustive=150, at_a_time=15)
 @pytest.mark.parametrize("file", PARTS)
-def test_runs_damaged_in_many_ways_are_refused_or_shown(file: str, folder: Path) -> None:
+def test_runs_damaged_in_many_ways_are_refused_or_shown(file: str, seeds: range, folder: Path) -> None:
     case = Case(file, PARTS[file], RUN_COMMANDS)
-    assert [text for seed in range(1, MANY_OF_RUNS) for text in troubles(case, seed, folder)] == []
+    assert [text for seed in seeds for text in troubles(case, seed, folder)] == []

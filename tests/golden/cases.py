@@ -192,26 +192,31 @@ def all_cases() -> tuple[Case, ...]:
         return tuple(Case(json.loads(line)) for line in lines)
 
 
-def some(cases: Sequence[Any], step: int) -> list[Any]:
+def some(cases: Sequence[Any], step: int, *, others: pytest.MarkDecorator = pytest.mark.deep) -> list[Any]:
     """Cases as parameters, of which all but every `step`th of the small ones run only with `--deep`."""
-    return _parameters(cases, _small(cases)[::step])
+    return _parameters(cases, _small(cases)[::step], others)
 
 
-def of_every_kind(cases: Sequence[Case], step: int, *, also_large: bool = False) -> list[Any]:
+def of_every_kind(
+    cases: Sequence[Case],
+    step: int,
+    *,
+    also_large: bool = False,
+    others: pytest.MarkDecorator = pytest.mark.deep,
+) -> list[Any]:
     """Likewise; of every category on every network model, the smallest and every `step`th other do not."""
     found: dict[tuple[str, str], list[Case]] = {}
     for case in sorted(cases, key=_messages):
         found.setdefault((case.category, case.model), []).append(case)
     chosen = [case for kind in found.values() for case in kind[::step]]
-    return _parameters(cases, chosen if also_large else _small(chosen))
+    return _parameters(cases, chosen if also_large else _small(chosen), others)
 
 
-def _parameters(cases: Sequence[Any], chosen: Sequence[Any]) -> list[Any]:
-    """All cases; those that are not chosen run only with `--deep`."""
+def _parameters(cases: Sequence[Any], chosen: Sequence[Any], others: pytest.MarkDecorator) -> list[Any]:
+    """All cases; the others than those that are chosen are marked."""
     named = {_name(case) for case in chosen}
     return [
-        pytest.param(case, id=_name(case), marks=() if _name(case) in named else pytest.mark.deep)
-        for case in cases
+        pytest.param(case, id=_name(case), marks=() if _name(case) in named else others) for case in cases
     ]
 
 

@@ -1,8 +1,8 @@
 """Every golden case that the reference completed gives its nanoseconds, rank by rank, node by node.
 
 Folded, every fourth of each kind does in every run of these tests; unfolded and recorded, some of the small
-ones do. With `--deep` all of them do in every way, and the kinds of engine that are interpreted otherwise are
-compiled.
+ones do. With `--deep` all of them do in both ways, and the kinds of engine that are interpreted otherwise are
+compiled; with `--exhaustive` they also do folded and recorded, and unfolded and not recorded.
 """
 
 from __future__ import annotations
@@ -70,25 +70,31 @@ def test_folded_the_run_equals_the_reference(case: Case, folder: Path) -> None:
 @pytest.mark.parametrize("case", of_every_kind(CASES, 32))
 def test_unfolded_the_run_equals_the_reference_and_records_explain_it(case: Case, folder: Path) -> None:
     case.write_programs(folder)
-    workload = case.workload()
-    unfolded = run(workload, **case.machine, model=case.model, fold=False)
-    _compare(case, unfolded)
-    with_traffic = case.name in WITH_TRAFFIC
-    recorded = []
-    for fold in (True, False):
-        detail = f"path,{DETAIL}" if with_traffic else "path"
-        result = run(workload, **case.machine, model=case.model, fold=fold, detail=detail)
-        _compare(case, result)
-        check(result)
-        write_run(result, folder / "run")
-        check_causes(CriticalPath(PathRecord(open_run(folder / "run"))), result)
-        if with_traffic:
-            check_traffic(result)
-        recorded.append(result)
-        if not result.outcome.plan.is_folded:
-            return  # nothing could be folded
-    if with_traffic:
-        check_unfolded(*recorded)
+    unfolded = _recorded(case, folder, fold=False)
+    if case.name in WITH_TRAFFIC:
+        folded = _recorded(case, folder, fold=True)
+        if folded.outcome.plan.is_folded:
+            check_unfolded(folded, unfolded)
+
+
+@pytest.mark.parametrize("case", of_every_kind(CASES, 32, others=pytest.mark.exhaustive))
+def test_records_do_not_change_the_run_folded_or_not(case: Case, folder: Path) -> None:
+    case.write_programs(folder)
+    _compare(case, run(case.workload(), **case.machine, model=case.model, fold=False))
+    _recorded(case, folder, fold=True)
+
+
+def _recorded(case: Case, folder: Path, *, fold: bool) -> Result:
+    """A run that equals the reference, and whose records explain it."""
+    detail = f"path,{DETAIL}" if case.name in WITH_TRAFFIC else "path"
+    result = run(case.workload(), **case.machine, model=case.model, fold=fold, detail=detail)
+    _compare(case, result)
+    check(result)
+    write_run(result, folder / "run")
+    check_causes(CriticalPath(PathRecord(open_run(folder / "run"))), result)
+    if case.name in WITH_TRAFFIC:
+        check_traffic(result)
+    return result
 
 
 def _compare(case: Case, result: Result) -> None:

@@ -98,6 +98,7 @@ message_flies = traffic.message_flies
 message_arrives = traffic.message_arrives
 message_hops = event_actor.message_hops
 notes_traffic = traffic.is_noted
+is_watched = ties.is_watched
 actor_sends = traffic.actor_sends
 link_passed = traffic.link_passed
 message_through = ties.message_through

@@ -21,6 +21,7 @@ from et_sim.engine.observe.link_slices import (
     note_waited,
     note_waiting,
 )
+from et_sim.engine.observe.ties import is_watched
 from et_sim.engine.state.kinds import LATE_RECEIVE, MESSAGE
 from et_sim.engine.state.phase_key import PHASE_BITS
 from et_sim.engine.state.run import NONE, Run
@@ -65,7 +66,7 @@ def sent_between_switches(run: Run, branch_row: int, phase_key: int) -> None:
     """
     if is_noted(run):
         branch = run.plan.branches[branch_row]
-        if len(run.watch) > 0:
+        if is_watched(run):
             root = run.plan.switches[branch.switch].first_of_tree
             run.traffic.copies[0] = run.plan.switches[root].members // branch.members
         while branch.below != NONE:

@@ -116,8 +116,8 @@ class Run(Tables):
     buckets: Any
     bucket_index: Any
     events: Any
-    # Tuples that are empty or not: their lengths are known when the engine is compiled, so it has four forms.
-    watch: Any  # empty unless ties matter (`ties`)
+    # Tuples that are empty or not: compiling sees their lengths, so the engine has three forms.
+    watch: Any  # empty unless ties may matter (`ties`): in runs that are folded or recorded
     recording: Any  # empty unless causes, messages or links are recorded
     stamps: Any  # per event; only where actors stand for several ranks
     node_marks: Any  # per node; likewise
@@ -246,6 +246,7 @@ def new_run(
         "switches": plan.switch_servers if len(plan.switches) else 0,
         "bus_sides": len(plan.bus) * actors * BUS_SIDES,
     }
+    is_recorded = bool(causal_events_per_event) or bool(traffic.on[0])
     return Run(
         plan=_plan_tables(plan),
         network=network,
@@ -257,8 +258,8 @@ def new_run(
         buckets=table(BUCKET, 0),
         bucket_index=np.full(1, NONE, np.int32),
         events=table(EVENT, 0),
-        watch=(1,) if plan.is_folded else (),
-        recording=(1,) if causal_events_per_event or traffic.on[0] else (),
+        watch=(1,) if plan.is_folded or is_recorded else (),
+        recording=(1,) if is_recorded else (),
         stamps=table(STAMP, 0),
         turns=table(TURN, TURNS if plan.is_folded else 0),
         node_marks=table(NODE_MARK, len(node_states) if plan.is_folded else 0),
