@@ -1,4 +1,4 @@
-"""What all tests share: three suites, how many random cases each has, and engines that are compiled once, if at all.
+"""What all tests share: three suites, how many random cases each has, and engines that are compiled once.
 
 `pytest` runs a part of everything, `pytest --deep` all tests, `pytest --exhaustive` these with thousands of
 random cases, and golden cases in every way. `--hypothesis-seed N` draws other random cases.
@@ -152,13 +152,13 @@ def nothing_short_waits_for_machine_code(request: pytest.FixtureRequest) -> Iter
             return run_entry(self, seconds, *arguments)
         if seconds is None:
             spent[self] += self._seconds(*arguments)
-            lasts, is_rare = spent[self], 0 < spent[self] < SHORT_SECONDS
+            waits, is_rare = not 0 < spent[self] < SHORT_SECONDS, True
         else:
-            lasts, is_rare = seconds(), _is_rare(arguments[0])
-        if lasts > LONG_SECONDS:
+            waits, is_rare = seconds() > LONG_SECONDS, _is_rare(arguments[0])
+        if waits:
             return run_entry(self, seconds, *arguments)
         if is_deep or not is_rare:
-            self.order(arguments)
+            self.ordered(arguments, True)
         return self._interpret(arguments)
 
     with pytest.MonkeyPatch.context() as patch:
