@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -18,7 +19,7 @@ from et_sim.terminal import Estimate
 def wait_for(capsys: pytest.CaptureFixture[str], text: str) -> str:
     """What stderr says once it says `text`."""
     seen = ""
-    for _ in range(500):
+    for _ in range(6000):
         seen += capsys.readouterr().err
         if text in seen:
             return seen
@@ -40,12 +41,14 @@ def test_long_work_names_its_stage_and_estimates_the_rest(
 ) -> None:
     monkeypatch.setattr(progress, "SILENT_SECONDS", 0.01)
     monkeypatch.setattr(progress, "SECONDS_BETWEEN_LINES", 0.01)
+    now = [5.0]
+    monkeypatch.setattr(progress, "time", SimpleNamespace(monotonic=lambda: now[0]))
     with Progress() as shown:
         shown.stage("planning")
         wait_for(capsys, "· planning\n")
         shown.stage("simulating")
         shown.report(1000, 1, 100, 0, 0)
-        time.sleep(0.1)
+        now[0] += 0.1
         shown.report(1500, 10, 100, 0, 0)
         line = wait_for(capsys, "left")
     assert "simulating 10% · simulated 1.5 µs · 10 of 100 messages · 0 of 0 nodes, about 1 s left" in line

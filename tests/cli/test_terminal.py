@@ -11,15 +11,19 @@ from terminals import REPOSITORY, on_a_terminal
 
 WORK = """
 import sys, time
+from types import SimpleNamespace
 from et_sim.cli import progress
 if "rich" in sys.argv:
     import rich.progress  # ahead: how long it takes to load is not what is tested
 progress.SILENT_SECONDS = progress.SECONDS_BETWEEN_UPDATES = progress.SECONDS_BETWEEN_LINES = 0.05
+now = [0.0]
+progress.time = SimpleNamespace(monotonic=lambda: now[0])
 with progress.Progress() as shown:
     shown.stage("planning")
     time.sleep(0.3)
     shown.stage("simulating")
     for done in range(10):
+        now[0] += 0.05
         shown.report(1000 * done, done, 10, 0, 0)
         time.sleep(0.05)
 print("rich is loaded" if "rich" in sys.modules else "rich is not loaded")

@@ -17,7 +17,7 @@ from et_sim.cli import carry_out
 from et_sim.errors import EtSimError
 
 LONGEST_MESSAGE = 2500  # characters: cause, place and remedy, each of a line or some
-MOST_SECONDS = 5.0  # of the processor, for input of a few kB
+MOST_SECONDS = 15.0  # of the processor, for input of a few kB
 
 
 def trouble_of(line: tuple[str, ...]) -> str:
