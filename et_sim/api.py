@@ -207,6 +207,7 @@ def _command(workload: Any, task: Task, options: RunOptions) -> dict[str, Any] |
         "profile": task.profile_given,
         "fold": options.fold,
         "alone": options.alone,
+        "retime": options.retime,
     }
 
 

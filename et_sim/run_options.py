@@ -35,6 +35,9 @@ class RunOptions:
     alone: Annotated[
         bool, "communication takes its recorded time: ranks run without each other, and some may be missing"
     ] = False
+    retime: Annotated[
+        bool, "time recorded kernels by the machine, too; machines by name keep the times that were recorded"
+    ] = False
     isolated: Annotated[
         bool, "of a job file: simulate each job alone, too, and say how much the others slow it down"
     ] = False

@@ -116,6 +116,8 @@ def prepare(
         profile, named_by = workload.profile, NamedBy.WORKLOAD
         machine = read_machine(**given, profile=profile)
     machine = change(_named(machine, options, tracks=names_tensors(workload)))
+    if options.retime:
+        machine = _retiming(machine)
     if workload.jobs:
         machine = replace(machine, groups=workload.job_groups)
     if options.alone:
@@ -137,6 +139,20 @@ def _named(machine: Machine, options: RunOptions, *, tracks: bool) -> Machine:
         machine,
         system=replace(machine.system, track_local_mem=False, local_memory=None),
         configuration={**machine.configuration, "system": system},
+    )
+
+
+def _retiming(machine: Machine) -> Machine:
+    """The machine, which times recorded kernels, too."""
+    if not machine.system.replay_recorded:
+        raise UsageError(
+            "--retime has no effect: this system does not keep the times of recorded kernels",
+            remedy='leave it out; "replay-recorded-kernels" in the system file would keep them',
+        )
+    configuration = {**machine.configuration}
+    configuration["system"] = {**configuration["system"], "replay-recorded-kernels": False}
+    return replace(
+        machine, system=replace(machine.system, replay_recorded=False), configuration=configuration
     )
 
 

@@ -32,7 +32,7 @@ class Again:
                 remedy="simulate files with et-sim run",
             )
         self._run, self._fold = run, bool(command["fold"])
-        self._alone = bool(command.get("alone", False))
+        self._alone, self._retime = bool(command.get("alone", False)), bool(command.get("retime", False))
         self._files: dict[str, Any] = {name: str(run.path / path) for name, path in command["files"].items()}
         self._workload, self._profile = self._files.pop("workload"), command["profile"]
         self._preset: str | None = command.get("machine")
@@ -54,6 +54,7 @@ class Again:
             profile=self._profile,
             fold=self._fold,
             alone=self._alone,
+            retime=self._retime,
         )
         try:
             result = api.execute(self._workload, options, change=lambda _: machine)

@@ -158,7 +158,7 @@ def _read(options: argparse.Namespace) -> tuple[Any, Setup, RunOptions]:
 def _machine(options: argparse.Namespace) -> RunOptions:
     given = {name: vars(options)[name] for name in _RUN_OPTIONS if name != "model"}
     words = argparse.Namespace(**given, model=options.network_model)
-    for name in ("memory", "groups", "alone", "isolated", "detail"):
+    for name in ("memory", "groups", "alone", "retime", "isolated", "detail"):
         setattr(words, name, None)
     return run_options(words)
 

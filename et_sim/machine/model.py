@@ -434,6 +434,7 @@ class System:
     roofline: bool = False
     compute: tuple[ComputeRule, ...] = ()  # what times kernels, before the roofline and the recorded times
     replay_only: bool = False
+    replay_recorded: bool = False  # kernels of recordings keep their times, whatever else would time them
     replay_communication: bool = False  # ranks run by themselves
     local_reduction_delay: int = 1
     shared_bus: SharedBus | None = None

@@ -41,6 +41,7 @@ class TooLittleSaid:
     rules: NodeRules
     kernels: int = 0
     replayed: int = 0
+    kept: int = 0  # kernels that could be timed, and keep their recorded time
     first: tuple[str, str] | None = None  # the trace, and the node
     needed: dict[str, None] = field(default_factory=dict)  # what some kernels lack
     communication: int = 0
@@ -52,7 +53,9 @@ class TooLittleSaid:
         """Count a template that is lowered, for each of the ranks that run it, of which one is given."""
         is_kernel = (trace.kind == NodeKind.COMP) & ~trace.is_cpu
         lacking = {} if self.rules.system.replay_only else self.rules.compute.lacking(trace, rank)
-        rows = np.flatnonzero(is_kernel & ~_has_figures(trace, lacking))
+        is_timed = _has_figures(trace, lacking)
+        self.kept += ranks * int((is_kernel & is_timed & _keeps_recorded(trace, self.rules.system)).sum())
+        rows = np.flatnonzero(is_kernel & ~is_timed)
         self.needed |= dict.fromkeys(lacking) if len(rows) else {}
         self.kernels += ranks * int(is_kernel.sum())
         self.replayed += ranks * len(rows)
@@ -76,6 +79,9 @@ class TooLittleSaid:
             needed = " and ".join(what.replace("'", "") for what in self.needed)
             lacking = f"{self.replayed:,} of {plural(self.kernels, 'kernel')} lack {needed}"
             found.append((place, f"{lacking}, and take their recorded time; the first is {node}"))
+        if self.kept:
+            kept = f"{self.kept:,} of {plural(self.kernels, 'kernel')} were recorded, and keep their times"
+            found.append(("", f"{kept}: --retime has the machine time them"))
         of_all = f"of {self.communication:,} collectives and messages"
         if self.unsized:
             place, node = self.first_unsized
@@ -122,7 +128,8 @@ def _lower(nodes: Any, trace: Trace, rules: NodeRules, rank: int, place: str) ->
     kernels = np.flatnonzero(compute & ~trace.is_cpu)
     if len(kernels):
         nodes["busy"][kernels] = 1
-        is_described = _has_figures(trace, lacking)[kernels]
+        is_described = _has_figures(trace, lacking) & ~_keeps_recorded(trace, rules.system)
+        is_described = is_described[kernels]
         _time(nodes, kernels[is_described], rules.compute.durations(trace, kernels[is_described], rank))
         _time(nodes, kernels[~is_described], replay.durations(trace, kernels[~is_described]))
     communicates = _communicates(trace)
@@ -142,6 +149,12 @@ def _communicates(trace: Trace) -> Any:
     """Which nodes are messages or collectives."""
     kind = trace.kind
     return (kind == NodeKind.SEND) | (kind == NodeKind.RECV) | (kind == NodeKind.COLL)
+
+
+def _keeps_recorded(trace: Trace, system: System) -> Any:
+    """Which nodes were recorded on a device, if that is the time they are to take."""
+    keeps = system.replay_recorded and not system.replay_only
+    return trace.has("stream") & is_recorded(trace) & (trace.kind == NodeKind.COMP) & keeps
 
 
 def _has_figures(trace: Trace, lacking: Mapping[str, Any]) -> Any:

@@ -103,6 +103,7 @@ def _system(machine: dict[str, Any], dimensions: int) -> dict[str, Any]:
         "local-mem-bw": device["local-mem-bw"],
         "local-mem-capacity": device["compute"]["memory"][0]["capacity"],
         "compute": device["compute"],
+        "replay-recorded-kernels": True,
         "costs": {**device.get("costs", {}), **machine["costs"]},
     }
 

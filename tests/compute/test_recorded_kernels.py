@@ -1,0 +1,66 @@
+"""Kernels of recordings keep their times on machines by name, until somebody asks to time them anew."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import et_sim
+from et_sim.errors import UsageError
+from et_sim.machine.presets import preset
+from et_sim.trace import Workload
+
+MACHINE, RECORDED_NS = "h100-dgx:2", 7_654_000
+SHAPE: dict[str, Any] = {"layer_shape": "gemm 4096 4096 4096", "dtype": "bf16"}
+KEPT = "2 of 4 kernels were recorded, and keep their times: --retime has the machine time them"
+
+
+def workload() -> Workload:
+    """Two ranks with the same product twice: as a profiler recorded it, and as a program made it."""
+    build = et_sim.TraceBuilder()
+    micros = RECORDED_NS // 1000
+    recorded = build.compute("recorded", micros=micros, attributes={"stream": 7}, **SHAPE)
+    build.compute("made", micros=micros, after=[recorded], **SHAPE)
+    return Workload.of([build.build()] * 2)
+
+
+def times(**how: Any) -> tuple[list[int], list[str]]:
+    """How long the two kernels take, and what is said about it."""
+    result = et_sim.simulate(workload(), **how)
+    rows = result.timeline.to_pylist()[:2]
+    said = [notice["text"] for notice in result.manifest["warnings"] if "--retime" in notice["text"]]
+    return [row["end_ns"] - row["start_ns"] for row in rows], said
+
+
+def test_a_machine_by_name_keeps_what_was_recorded_and_says_so() -> None:
+    (recorded, made), said = times(machine=MACHINE)
+    assert recorded == RECORDED_NS
+    assert made < RECORDED_NS // 5
+    assert said == [KEPT]
+
+
+def test_asked_to_it_times_recorded_kernels_like_all_others() -> None:
+    (recorded, made), said = times(machine=MACHINE, retime=True)
+    assert recorded == made
+    assert said == []
+
+
+def test_the_files_of_a_machine_do_what_its_name_does() -> None:
+    known = preset(MACHINE)
+    assert times(system=known.system, network=known.network) == times(machine=MACHINE)
+
+
+def test_a_system_that_times_recorded_kernels_anyway_refuses_to_be_asked() -> None:
+    known = preset(MACHINE)
+    system = {key: value for key, value in known.system.items() if key != "replay-recorded-kernels"}
+    (recorded, made), _ = times(system=system, network=known.network)
+    assert recorded == made
+    with pytest.raises(UsageError, match="--retime has no effect"):
+        times(system=system, network=known.network, retime=True)
+
+
+def test_a_run_with_new_times_is_repeated_by_its_configuration() -> None:
+    result = et_sim.simulate(workload(), machine=MACHINE, retime=True)
+    again = et_sim.simulate(workload(), **result.manifest["configuration"])
+    assert again.makespan_ns == result.makespan_ns
