@@ -276,9 +276,9 @@ _COMPUTE_KEYS = (
     Key(
         "replay-recorded-kernels",
         Kind.SWITCH,
-        "Kernels that a profiler recorded on a stream of a device (attribute `stream`, and a duration) take that "
-        "time, whatever `compute` says; all other kernels are timed by it. Machines by name have it on, and "
-        "`--retime` switches it off.",
+        "Kernels that a profiler recorded on a stream of a device (attribute `stream`, and a duration) take "
+        "that time, whatever `compute` says; all other kernels are timed by it. Machines by name have it on, "
+        "and `--retime` switches it off.",
         "Not known there.",
         field="replay_recorded",
     ),
