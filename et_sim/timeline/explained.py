@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from et_sim.compute import Treatment
 from et_sim.engine.outcome import Outcome
 from et_sim.engine.state.run import NONE
 from et_sim.machine.model import System, WorkKind
@@ -96,12 +97,11 @@ def doubt(found: dict[str, Any] | None, *, is_changed: bool) -> str:
 
 
 def is_changed(outcome: Outcome, system: System) -> bool:
-    """Whether something takes another time than it was recorded to take: work with a factor, kernels that are
-    modelled, communication that is simulated."""
+    """Whether something takes another time than it was recorded to take: work with a factor, kernels and
+    communication that are modelled (by a rank alone, too: its collectives take no time)."""
     factors = any(factor != 1 for entry in system.time_factors for factor in entry.factors.values())
-    takes_network = np.isin(outcome.plan.nodes["action"], COMMUNICATION)
-    is_modelled = system.roofline or bool(system.compute)
-    return factors or bool(system.stragglers) or is_modelled or bool(takes_network.any())
+    is_modelled = outcome.plan.nodes["treatment"] == Treatment.MODELLED
+    return factors or bool(system.stragglers) or bool(is_modelled.any())
 
 
 class _Walk:
