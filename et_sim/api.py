@@ -188,7 +188,7 @@ def execute(
     if full is not None and not full.stopped:
         place = _base(machine.system.local_memory.place) if machine.system.local_memory else ""
         manifest["warnings"].append({"place": place, "key": CAPACITY, "text": full.sentence})
-    if text := doubt(result.explained, is_changed=is_changed(outcome, machine.system)):
+    if text := doubt(result.explained, is_changed=is_changed(outcome, task.workload, machine.system)):
         manifest["warnings"].append({"place": _base(task.workload.source), "key": "", "text": text})
     return result
 

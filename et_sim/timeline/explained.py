@@ -23,6 +23,7 @@ from et_sim.plan.tables import Action
 from et_sim.plan.time_factors import of_kind
 from et_sim.timeline.waiting.nodes import Issued, issued
 from et_sim.timeline.waiting.waits import COMMUNICATION, Waited, Waits
+from et_sim.trace.columns import NodeKind
 from et_sim.trace.workload import Workload
 from et_sim.units import format_ranks
 
@@ -96,12 +97,16 @@ def doubt(found: dict[str, Any] | None, *, is_changed: bool) -> str:
     )
 
 
-def is_changed(outcome: Outcome, system: System) -> bool:
+def is_changed(outcome: Outcome, workload: Workload, system: System) -> bool:
     """Whether something takes another time than it was recorded to take: work with a factor, kernels and
-    communication that are modelled (by a rank alone, too: its collectives take no time)."""
+    communication that are modelled, and collectives of a single rank, which take no time."""
     factors = any(factor != 1 for entry in system.time_factors for factor in entry.factors.values())
     is_modelled = outcome.plan.nodes["treatment"] == Treatment.MODELLED
-    return factors or bool(system.stragglers) or bool(is_modelled.any())
+    if factors or system.stragglers or is_modelled.any():
+        return True
+    if system.replay_only or system.replay_communication:
+        return False
+    return any(((trace.kind == NodeKind.COLL) & ~trace.is_unsized).any() for trace in workload.templates)
 
 
 class _Walk:
