@@ -68,6 +68,11 @@ def test_random_cases_fold_exactly_and_often(monkeypatch: pytest.MonkeyPatch) ->
     assert folded >= A_FEW // 6
 
 
+def test_messages_of_old_and_new_routes_begin_at_the_same_fraction_of_a_nanosecond() -> None:
+    """One was ahead by what its route had carried since the nanosecond began: other routes when folded."""
+    assert_same(81_045_496_450)
+
+
 @pytest.mark.seeds(deep=600, exhaustive=4000, at_a_time=100)
 def test_many_random_cases_fold_exactly(seeds: range) -> None:
     for seed in seeds:

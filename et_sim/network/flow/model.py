@@ -251,8 +251,9 @@ def network_event(run: Run, kind: int, row: int, version: int) -> int:
 
 @works_on_tables
 def _begin_all(run: Run) -> None:
-    """The messages that were sent in this nanosecond are under way."""
+    """The messages that were sent in this nanosecond are under way, from when all ends in it are over."""
     state = run.network.state[0]
+    state.changes_ns = max(state.changes_ns, float(run.clock[0].now))
     while state.head != NONE:
         message_row = leave(run.messages, state)
         message = run.messages[message_row]

@@ -81,7 +81,7 @@ def join_route(run: Run, row: int, message_row: int) -> None:
     """A message begins: it is through when its route has served so much more."""
     network, messages = run.network, run.messages
     route, message = network.routes[row], messages[message_row]
-    serve(route, float(run.clock[0].now))
+    serve(route, network.state[0].changes_ns)
     message.begin_ns = run.clock[0].now
     message.until = route.served + bytes_on_wire(network, message.bytes)
     route.flows += 1

@@ -38,7 +38,6 @@ def set_rates(run: Run) -> None:
     """Rates of all flows that are affected by what began or ended since the last time."""
     network, state = run.network, run.network.state[0]
     state.part += 1
-    state.changes_ns = max(state.changes_ns, float(run.clock[0].now))
     routes, links = state.opened, 0
     state.opened = 0
     for at in range(routes):
