@@ -23,6 +23,23 @@ def test_random_cases_fold_exactly(first: int) -> None:
         assert outcome(random_case(seed), fold=True) == outcome(random_case(seed), fold=False), seed
 
 
+def test_random_cases_of_groups_on_parts_of_machines_fold_exactly() -> None:
+    folded = 0
+    for seed in range(16):
+        case = random_case(seed, in_parts=True)
+        assert outcome(case, fold=True) == outcome(case, fold=False), seed
+        folded += actors_of(case) < case.workload.ranks
+    assert folded >= 4
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("first", range(FIRST_OF_DEEP, FIRST_OF_DEEP + DEEP // 4, 10 * PER_TEST))
+def test_many_random_cases_of_groups_on_parts_of_machines_fold_exactly(first: int) -> None:
+    for seed in range(first, first + 10 * PER_TEST):
+        case = random_case(seed, in_parts=True)
+        assert outcome(case, fold=True) == outcome(case, fold=False), seed
+
+
 @pytest.mark.deep
 @pytest.mark.parametrize("first", range(FIRST_OF_DEEP, FIRST_OF_DEEP + DEEP, 10 * PER_TEST))
 def test_many_random_cases_fold_exactly(first: int) -> None:
