@@ -13,7 +13,9 @@ from machines import network, system
 
 from et_sim.api import run
 from et_sim.errors import MachineError
+from et_sim.machine import read_machine
 from et_sim.machine.presets import names, preset
+from et_sim.plan.layout import Side, classes_of_groups, rings_through, sides_of_group
 from et_sim.trace import GroupRule, TraceBuilder, Workload
 
 MODELS = ("analytical", "link", "flow")
@@ -130,6 +132,51 @@ def test_whatever_the_system_file_says_holds_for_groups(keys: dict[str, Any], ki
         model=model,
     )
     assert found == [whole]
+
+
+@given(st.lists(st.integers(1, 6), min_size=2, max_size=5))
+def test_rings_through_uneven_nodes_share_no_port(blocks: list[int]) -> None:
+    begins = np.cumsum([0, *blocks])
+    rings = rings_through(blocks)
+    assert len(rings) == min(blocks)
+    entered, left = [], []
+    for ring in rings:
+        assert sorted(ring) == list(range(sum(blocks)))
+        node = np.searchsorted(begins, ring, side="right")
+        entered += [ring[at] for at in range(len(ring)) if node[at] != node[at - 1]]
+        left += [ring[at - 1] for at in range(len(ring)) if node[at] != node[at - 1]]
+    assert len(set(entered)) == len(entered) == len(set(left)) == len(left) == len(blocks) * len(rings)
+
+
+@pytest.mark.parametrize(
+    ("members", "sides"),
+    [
+        ([0, 1, 2, 3], [Side(0, 1, 2), Side(1, 2, 2)]),
+        ([0, 3, 8, 11], [Side(1, 1, 2), Side(2, 2, 2)]),
+        ([0, 2, 4, 6], [Side(1, 1, 4)]),
+        ([0, 1, 2, 3, 4, 5, 8, 9, 10, 11], [Side(0, 1, 2), Side(2, 2, 5, (3, 2))]),
+        ([0, 1, 2, 8, 9, 10], [Side(1, 1, 3, (2, 1)), Side(2, 3, 2)]),
+        ([0, 1, 2, 8, 10, 11], [Side(2, 1, 6, (2, 1, 1, 2))]),
+        ([0, 1, 2, 8], [Side(2, 1, 4, (2, 1, 1))]),
+        ([5], []),
+    ],
+)
+def test_sides_follow_the_nodes_and_racks_as_far_as_these_hold_equally_many(
+    members: list[int], sides: list[Side]
+) -> None:
+    net = network(["Switch"] * 3, [2, 4, 2])
+    grid = read_machine(system=system("ring", 3), network=net).network.grid
+    assert list(sides_of_group(grid, np.array(members))) == sides
+    moved = np.array([members, members])
+    assert classes_of_groups(grid, moved).tolist() == [0, 0]
+
+
+def test_groups_of_other_sides_are_of_other_classes() -> None:
+    grid = read_machine(system=system("ring", 2), network=NODES).network.grid
+    groups = np.array([[0, 1, 4, 5], [2, 3, 6, 7], [0, 1, 2, 3], [3, 4, 5, 6]])
+    classes = classes_of_groups(grid, groups).tolist()
+    assert classes[0] == classes[1]
+    assert len(set(classes)) == 3
 
 
 def group_times(members: list[int], kind: str = "all_reduce", size: int = MIB, **more: Any) -> Any:
