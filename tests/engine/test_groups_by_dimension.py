@@ -101,6 +101,19 @@ def test_a_sub_grid_takes_the_time_of_a_machine_of_its_own_shape(data: st.DataOb
     assert there == alone(kind, size, list(range(len(members))), len(members), on_its_own, model=model)
 
 
+@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("kind", KINDS[:4])
+@pytest.mark.parametrize("places", [[0, 1, 2], [1, 2, 3, 4], [0, 3], [0, 2, 4]])
+def test_a_part_of_a_ring_is_never_faster_than_a_ring_of_its_own(
+    places: list[int], kind: str, model: str
+) -> None:
+    machine = {"network": network(["Ring", "Ring"], [6, 2]), "system": system("ring", 2, profile="corrected")}
+    members = lattice([6, 2], [places, [0, 1]])
+    ring = own_shape(machine, [len(places), 2])
+    own = alone(kind, 100_000, list(range(len(members))), len(members), ring, model=model)
+    assert max(alone(kind, 100_000, members, 12, machine, model=model)) >= max(own)
+
+
 RINGS_OF_A_NODE = [[[0, 1, 2, 3], [3, 2, 1, 0]], []]
 
 
