@@ -186,14 +186,15 @@ class AlgorithmChoice:
         left = self._dimensions[len(algorithms) :]
         if involved is not None or algorithms[-1].spans_system or all(d.npus == 1 for d in left):
             return
-        self._refuse_partial(operation, "all NPUs", len(algorithms))
+        instead = ", or say which take part in the trace (involved_dim)"
+        self._refuse_partial(operation, "all NPUs", len(algorithms), instead)
 
-    def _refuse_partial(self, operation: Operation, of: str, algorithms: int) -> None:
+    def _refuse_partial(self, operation: Operation, of: str, algorithms: int, instead: str = "") -> None:
         """Refuse a collective that would leave members out, where it has to reach all."""
         if self._system.behaviour.must_reach_all:
             raise MachineError(
                 f"key {KEY_OF_OPERATION[operation]!r} has an algorithm for {algorithms} of "
                 f"{len(self._dimensions)} dimensions, and the workload has {operation.name.lower()} of " + of,
                 place="system configuration",
-                remedy="give one algorithm per dimension, or say which take part in the trace (involved_dim)",
+                remedy="give one algorithm per dimension" + instead,
             )

@@ -25,11 +25,11 @@ def test_random_cases_fold_exactly(first: int) -> None:
 
 def test_random_cases_of_groups_on_parts_of_machines_fold_exactly() -> None:
     folded = 0
-    for seed in range(16):
+    for seed in range(10):
         case = random_case(seed, in_parts=True)
         assert outcome(case, fold=True) == outcome(case, fold=False), seed
         folded += actors_of(case) < case.workload.ranks
-    assert folded >= 4
+    assert folded >= 2
 
 
 @pytest.mark.deep
