@@ -52,7 +52,7 @@ def reserve_per_event(plan: Plan, needs: Needs) -> Reserve:
     collectives = _most_at_once(plan, np.ones_like(chunks))
     of_steps = (int(plan.programs[what].max(initial=0)) for what in ("start_transfers", "burst"))
     transfers = max(*of_steps, TRANSFERS_OF_A_TREE)
-    queues = plan.queue_rows * plan.dimensions * _most_groups(plan)
+    queues = plan.queue_rows * plan.queue_sets * _most_groups(plan)
     started = min(_most_at_once(plan, chunks), plan.running_limit * queues) + 1
     custom = collectives * plan.largest_custom
     receives = most_of_a_template(plan, plan.nodes["action"] == Action.RECEIVE)

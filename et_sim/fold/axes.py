@@ -55,16 +55,17 @@ class Pattern:
 
 
 def patterns_of_axes(lowering: Lowering) -> dict[tuple[int, int], Pattern]:
-    """By (axis, members) what is run there; NO_AXIS for groups."""
-    programs, rings = lowering.collectives.programs(), lowering.collectives.rings
+    """By (axis, members) what is run there; NO_AXIS for groups as they are listed."""
+    programs, axes = lowering.collectives.programs(), lowering.collectives.axes
     found: dict[tuple[int, int], Pattern] = {}
     phases = lowering.collectives.phases()
     pairs = np.unique(np.stack((phases["axis"], phases["program"]), axis=1), axis=0)
     for axis, program in pairs.tolist():
         row = programs["programs"][program]
-        key = (rings.dimension(axis), int(row["members"]))
+        in_order = axis if axis == NO_AXIS else axes.in_order(axis)
+        key = (in_order, int(row["members"]))
         found.setdefault(key, Pattern()).add(row, programs["steps"])
-        found[key].places |= rings.is_ring(axis)
+        found[key].places |= in_order != axis
     return found
 
 
@@ -98,13 +99,13 @@ class SystemAxes:
         *,
         shares_links: bool,
     ) -> None:
-        grid = lowering.machine.network.grid
+        grid, axes = lowering.machine.network.grid, lowering.collectives.axes
         self._paths, self._shares_links = paths, shares_links
         self._ranks = np.arange(grid.ranks)
         self._grids: list[tuple[int, int, Pattern]] = []  # stride, members, pattern
         self._with_paths: list[tuple[int, int, Pattern]] = []  # with paths that may differ
         for (axis, members), pattern in sorted(patterns.items(), key=lambda item: item[0]):
-            if axis == NO_AXIS:
+            if axis == NO_AXIS or axes[axis].in_group:
                 continue
             through_all = axis == len(grid.dimensions)
             stride = 1 if through_all else grid.strides[axis]
@@ -171,15 +172,18 @@ def _partners(members: int) -> list[tuple[int, Any]]:
 
 
 class GroupAxes:
-    """Groups that do not span the system: for every use of one by a template, its members."""
+    """Groups that do not span the system: for every use of one by a template, its members, line by line."""
 
     def __init__(self, lowering: Lowering, patterns: dict[tuple[int, int], Pattern], paths: PathKeys) -> None:
         self._paths, self._ranks = paths, lowering.workload.ranks
-        self._blocks: list[tuple[Any, Any, Pattern]] = []  # members (group x place), usage, pattern
-        for usage_of_rank, members in _groups_in_use(lowering):
-            pattern = patterns.get((NO_AXIS, members.shape[1]))
-            if pattern is not None:
-                self._blocks.append((members, usage_of_rank[members], pattern))
+        self._blocks: list[tuple[Any, Any, Pattern]] = []  # members (line x place), usage, pattern
+        for name, usage_of_rank, members in _groups_in_use(lowering):
+            for axis in (NO_AXIS, *_own_axes(lowering, name, members)):
+                lines = lowering.collectives.switches.lines_of(axis, members)
+                pattern = patterns.get((axis, lines.shape[1]))
+                if pattern is not None:
+                    usage = splitmix64(usage_of_rank[lines], axis - NO_AXIS)
+                    self._blocks.append((lines, usage, pattern))
 
     def can_be_folded(self) -> bool:
         """Whether the codes of paths say all about them."""
@@ -228,8 +232,19 @@ class GroupAxes:
         return out
 
 
-def _groups_in_use(lowering: Lowering) -> list[tuple[Any, Any]]:
-    """(per rank under which number its template uses the groups, members by group and place)."""
+def _own_axes(lowering: Lowering, name: str, members: Any) -> list[int]:
+    """The axes along which collectives of groups of a name may run, if they are laid out on the machine."""
+    groups, axes = lowering.groups, lowering.collectives.axes
+    if not groups.are_laid_out:
+        return []
+    _, first = np.unique(groups.classes(name), return_index=True)
+    shapes = [groups.shape(groups.row(name, int(rank))) for rank in members[first, 0]]
+    found = [axes.of_side(side, in_group=True) for shape in shapes for side in shape.layout or ()]
+    return list(dict.fromkeys([axes.of_all(shapes[0]), *found]))
+
+
+def _groups_in_use(lowering: Lowering) -> list[tuple[str, Any, Any]]:
+    """(name, per rank under which number its template uses the groups, members by group and place)."""
     workload, groups = lowering.workload, lowering.groups
     names = sorted({name for used in lowering.used_groups for name in used if name})
     found = []
@@ -238,7 +253,7 @@ def _groups_in_use(lowering: Lowering) -> list[tuple[Any, Any]]:
         usage_of_rank = usage[workload.template_of_rank]
         members = groups.all_of(name)
         if members.shape[1] < workload.ranks:
-            found.append((usage_of_rank, members))
+            found.append((name, usage_of_rank, members))
     return found
 
 

@@ -113,14 +113,15 @@ def _can_fold_switches(lowering: Lowering, paths: PathKeys) -> bool:
         return True
     grid = lowering.machine.network.grid
     meets_others = paths.messages_queue or paths.shared_links is not None
-    return not meets_others and can_be_folded(collectives, lowering.groups, grid)
+    return not meets_others and can_be_folded(collectives, grid)
 
 
 def _crosses_dimensions(lowering: Lowering, patterns: dict[tuple[int, int], Pattern]) -> bool:
     """Whether collectives run along axes that may use the links of any dimension, beside others."""
     through_all = len(lowering.machine.network.grid.dimensions)
     axes = {axis for axis, _ in patterns}
-    return NO_AXIS in axes or (through_all in axes and len(axes) > 1)
+    of_groups = any(axis == NO_AXIS or lowering.collectives.axes[axis].in_group for axis in axes)
+    return of_groups or (through_all in axes and len(axes) > 1)
 
 
 def _first_colours(lowering: Lowering) -> Any:

@@ -31,6 +31,7 @@ class Correction(StrEnum):
     EAGER_SENDS = "eager-sends"
     SIMULATED_BROADCAST = "simulated-broadcast"
     DIMENSION_SCHEDULERS = "dimension-schedulers"
+    GROUPS_BY_DIMENSION = "groups-by-dimension"
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +132,16 @@ CORRECTION_NOTES = (
         Correction.DIMENSION_SCHEDULERS,
         "The keys `inter-dimension-scheduling` and `intra-dimension-scheduling` are not read.",
         "They choose the order of dimensions and the order within a dimension. The greedy orders start anew "
-        "with every collective, and groups that are a part of the system go through dimensions as ever.",
+        "with every collective; groups that are a part of the system are ordered if `groups-by-dimension` "
+        "lays them out.",
+    ),
+    CorrectionNote(
+        Correction.GROUPS_BY_DIMENSION,
+        "A group that is a part of the system is one ring through its members as listed (or runs the only "
+        "algorithm of the system file), whichever dimensions it crosses: of all ports that its members in a "
+        "node have to other nodes, it uses one. It pays 10 ns at endpoints, whatever the system file says.",
+        "It runs as on a machine of its own shape: dimension by dimension with their algorithms, members in "
+        "the order of ranks. Where nodes hold different numbers of its members, it runs several rings at a "
+        "time, which enter and leave every node at members of their own.",
     ),
 )

@@ -16,7 +16,7 @@ _LONGEST = 200  # characters of a name
 
 
 def read_groups(source: Source, ranks: int) -> dict[str, tuple[int, ...]]:
-    """Groups by name, any text; the order of ranks is the file's, because it is the order of the ring.
+    """Groups by name, any text; the order of ranks is the file's, because it may be that of the ring.
 
     Numbers have one spelling: group 7 is also found as 007.
     """

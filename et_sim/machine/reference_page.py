@@ -235,8 +235,9 @@ GROUPS = """
 ```
 
 The key is the group's name, a number or any other text, in quotes; the value lists the group's ranks.
-Their order is the order of the ring. 0 always means all ranks and cannot be defined. Ranks must exist and
-differ; an empty group is an error.
+Their order is that of the ring; in the corrected profile it is
+[the machine's](collectives.md#groups-on-a-part-of-the-machine). 0 always means all ranks and cannot be
+defined. Ranks must exist and differ; an empty group is an error.
 
 `--groups empty` means no groups, as in ASTRA-sim, unless a file of that name exists. ASTRA-sim ignores every
 path that contains "empty"; et-sim reads it.

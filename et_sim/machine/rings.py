@@ -1,6 +1,6 @@
 """The key "rings" of the system file, where the network is known: whether its rings fit, and are used.
 
-Not here: their form (`checks`), and what chunks make of them (`et_sim.plan.rings`).
+Not here: their form (`checks`), and what chunks make of them (`et_sim.plan.collective_lowering`).
 """
 
 from __future__ import annotations

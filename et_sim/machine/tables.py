@@ -153,7 +153,7 @@ _COLLECTIVE_KEYS = (
         "turned by one place from chunk to chunk; `offlineGreedy` (Themis), the least loaded dimension "
         "first; `offlineGreedyFlex`, which also chooses the size of chunks; `onlineGreedy`, ascending, but "
         "an all-reduce scatters and gathers in the last dimension, too. Groups that are a part of the system "
-        "go `ascending`.",
+        "go by the same order with the correction `groups-by-dimension`.",
         "Not read in 2.x; a setting of 1.x.",
         choices=(*(order.value for order in DimensionOrder), "baseline"),
         correction=Correction.DIMENSION_SCHEDULERS.value,

@@ -5,6 +5,8 @@ Not here: what an algorithm does (`collectives`), and which switches serve whom 
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from et_sim.collectives import IN_NETWORK, RING, TREE, Algorithm, Operation, parse_algorithm
@@ -23,6 +25,8 @@ KEY_OF_OPERATION = {
     Operation.BROADCAST: "broadcast-implementation",
 }
 
+Place = tuple[int, str]  # an axis; and if it is none of the system, the canonical name of a group
+
 
 class SwitchReach:
     """Which axes and groups leave collectives to switches."""
@@ -31,26 +35,27 @@ class SwitchReach:
         self._network = machine.network
         self._groups = groups
         self._row_of = axes
-        self._reached: dict[tuple[int, str], bool] = {}
+        self._reached: dict[Place, bool] = {}
         self.trees = SwitchTrees(machine.network)
         self.axes: dict[int, None] = {}  # axes of the system that some program leaves to switches
-        self.groups: dict[str, None] = {}  # and groups that do not span it, by canonical name
+        self.groups: dict[Place, None] = {}  # and those of groups that do not span it, with their names
         self.has_broadcasts = False
         self.notices: dict[Notice, None] = {}
 
     def algorithm(self, operation: Operation, axis: int, group: GroupShape) -> Algorithm:
         """In-network if switches that reduce reach all members along an axis; else a ring, with a notice."""
         self._check(operation)
-        place = (axis, group.name if axis == tables.NO_AXIS else "")
+        is_of_system = axis != tables.NO_AXIS and not self._row_of[axis].in_group
+        place = (axis, "" if is_of_system else group.name)
         if place not in self._reached:
             self._reached[place] = self._are_reached(*place)
         if not self._reached[place]:
             return self._instead(operation, *place)
         self.has_broadcasts |= operation is Operation.BROADCAST
-        if axis == tables.NO_AXIS:
-            self.groups[group.name] = None
-        else:
+        if is_of_system:
             self.axes[axis] = None
+        else:
+            self.groups[place] = None
         return IN_NETWORK
 
     def _check(self, operation: Operation) -> None:
@@ -70,21 +75,29 @@ class SwitchReach:
 
     def _are_reached(self, axis: int, name: str) -> bool:
         """Whether there is a tree for every line along an axis, or for every group of a name."""
-        if axis == tables.NO_AXIS:
-            return all(self.trees.over(members) is not None for members in self._groups.all_of(name))
+        if axis == tables.NO_AXIS or self._row_of[axis].in_group:
+            return all(self.trees.over(line) is not None for line in self.lines(axis, name))
         if isinstance(self._network.fabric, GridFabric) and axis != self._row_of.of_system:
             return any(number == axis for number, _ in self._network.reducers)
-        stride, members, _ = self._row_of[axis]
+        stride, members = self._row_of[axis][:2]
         every = np.arange(self._network.ranks)
         lines = every[every // stride % members == 0]
         return all(
             self.trees.over(first + np.arange(members) * stride) is not None for first in lines.tolist()
         )
 
+    def lines(self, axis: int, name: str) -> Any:
+        """The members along an axis of all groups that a canonical name means to some rank, a row each."""
+        return self.lines_of(axis, self._groups.all_of(name))
+
+    def lines_of(self, axis: int, members: Any) -> Any:
+        """The members of each line along an axis of groups, whose members are in the last two places."""
+        return members if axis == tables.NO_AXIS else self._row_of.lines(axis, members)
+
     def _instead(self, operation: Operation, axis: int, name: str) -> Algorithm:
         instead = TREE if operation is Operation.BROADCAST else RING
         where = f"dimension {axis}"
-        if axis == tables.NO_AXIS:
+        if name:
             where = f"group {self._groups.used(name).name}"
         elif axis == self._row_of.of_system:
             where = "the system"
@@ -99,10 +112,10 @@ class SwitchReach:
 class AlgorithmChoice:
     """Reads the system file's lists of algorithms."""
 
-    def __init__(self, machine: Machine, switches: SwitchReach) -> None:
+    def __init__(self, machine: Machine, axes: Axes, switches: SwitchReach) -> None:
         self._system = machine.system
         self._dimensions = machine.network.grid.dimensions
-        self._switches = switches
+        self._axes, self._switches = axes, switches
 
     def of_tree(self, operation: Operation, axis: int, group: GroupShape) -> Algorithm:
         """That of an operation that goes over a tree of members or of switches."""
@@ -115,9 +128,11 @@ class AlgorithmChoice:
         chosen = self._system.implementations.broadcast or ()
         return operation is Operation.BROADCAST and IN_NETWORK.family in chosen
 
-    def along_dimensions(self, operation: Operation, group: GroupShape) -> tuple[Algorithm, ...]:
-        """One algorithm per dimension; the list ends at the first that spans the system."""
+    def along_sides(self, operation: Operation, group: GroupShape) -> tuple[Algorithm, ...]:
+        """One algorithm per side; the list ends at the first that spans the system or group."""
         names = self._names(operation)
+        if group.layout is not None:
+            return self._along_own_sides(operation, group, names)
         if not group.spans_system:
             if IN_NETWORK.family in names:
                 return (self._switches.algorithm(operation, tables.NO_AXIS, group),)
@@ -127,6 +142,27 @@ class AlgorithmChoice:
             algorithm = parse_algorithm(name)
             if algorithm == IN_NETWORK:
                 algorithm = self._switches.algorithm(operation, dimension, group)
+            chosen.append(algorithm)
+            if algorithm.spans_system:
+                break
+        return tuple(chosen)
+
+    def _along_own_sides(
+        self, operation: Operation, group: GroupShape, names: tuple[str, ...]
+    ) -> tuple[Algorithm, ...]:
+        """Those of a machine that has the group's sides for dimensions."""
+        chosen: list[Algorithm] = []
+        last = parse_algorithm(names[-1])
+        for side in group.layout or ():
+            if side.dimension >= len(names) and not last.spans_system:
+                self._refuse_partial(operation, f"a group across dimension {side.dimension}", len(names))
+                break
+            algorithm = parse_algorithm(names[side.dimension]) if side.dimension < len(names) else last
+            if algorithm == IN_NETWORK:
+                axis = self._axes.of_side(side, in_group=True)
+                algorithm = self._switches.algorithm(operation, axis, group)
+            elif side.blocks and not (operation is Operation.ALL_TO_ALL or algorithm.spans_system):
+                algorithm = RING
             chosen.append(algorithm)
             if algorithm.spans_system:
                 break
@@ -150,11 +186,15 @@ class AlgorithmChoice:
         left = self._dimensions[len(algorithms) :]
         if involved is not None or algorithms[-1].spans_system or all(d.npus == 1 for d in left):
             return
+        instead = ", or say which take part in the trace (involved_dim)"
+        self._refuse_partial(operation, "all NPUs", len(algorithms), instead)
+
+    def _refuse_partial(self, operation: Operation, of: str, algorithms: int, instead: str = "") -> None:
+        """Refuse a collective that would leave members out, where it has to reach all."""
         if self._system.behaviour.must_reach_all:
             raise MachineError(
-                f"key {KEY_OF_OPERATION[operation]!r} has an algorithm for {len(algorithms)} of "
-                f"{len(self._dimensions)} dimensions, and the workload has {operation.name.lower()} of "
-                "all NPUs",
+                f"key {KEY_OF_OPERATION[operation]!r} has an algorithm for {algorithms} of "
+                f"{len(self._dimensions)} dimensions, and the workload has {operation.name.lower()} of " + of,
                 place="system configuration",
-                remedy="give one algorithm per dimension, or say which take part in the trace (involved_dim)",
+                remedy="give one algorithm per dimension" + instead,
             )

@@ -1,8 +1,9 @@
 """Axes: along what phases of collectives run, by row of the axis table.
 
 There is one for each dimension, one through the whole system in rank order, one for each ring whose order the
-system file gives, and one for each group. Not here: which axis a phase takes (`collective_lowering`), or who
-the members of a group are (`groups`).
+system file gives, one for each side of groups that are laid out on the machine, one for each of their rings,
+and one for each group as it is listed. Not here: which axis a phase takes (`collective_lowering`), or who the
+members of a group are (`groups`).
 """
 
 from __future__ import annotations
@@ -15,39 +16,82 @@ from et_sim.errors import MachineError
 from et_sim.machine.model import Machine
 from et_sim.plan import tables
 from et_sim.plan.groups import GroupShape, GroupTable
-from et_sim.plan.rings import RingAxes
+from et_sim.plan.layout import Ring, Side, rings_through, sides_of_system
 
-# Sub-groups pay this fixed time per endpoint transfer, whatever the system file says.
+# Sub-groups as listed pay this fixed time per endpoint transfer, whatever the system file says.
 SUBGROUP_ENDPOINT_NS = 10
 SEVERAL_DIMENSIONS = -1
 
 
 class Axis(NamedTuple):
-    """Equal lines of ranks."""
+    """Equal lines of ranks, or of members of a group."""
 
     stride: int
     members: int
     dimension: int  # that its messages cross, or SEVERAL_DIMENSIONS
+    in_group: bool = False
+    ring: Ring = ()  # places around it, if it is a ring with an order of its own
 
 
 class Axes:
-    """The axes of a machine."""
+    """The axes of a machine, and of groups on it."""
 
     def __init__(self, machine: Machine) -> None:
-        grid = machine.network.grid
+        self.grid = machine.network.grid
         self._endpoint_ns = machine.system.endpoint_delay_ns
-        self._rows = [
-            Axis(stride, dimension.npus, d)
-            for d, (stride, dimension) in enumerate(zip(grid.strides, grid.dimensions, strict=True))
-        ]
+        self._system_rings = machine.system.rings
+        self.of_machine = sides_of_system(self.grid)
+        self._rows = [Axis(side.stride, side.members, side.dimension) for side in self.of_machine]
         self._real = [d for d, axis in enumerate(self._rows) if axis.members > 1]
         self.of_system = len(self._rows)
-        self._rows.append(Axis(1, grid.ranks, 0 if len(self._rows) == 1 else SEVERAL_DIMENSIONS))
-        self.rings = RingAxes(machine.system.rings, len(self._rows))
-        self._rows += [self._rows[d]._replace(dimension=SEVERAL_DIMENSIONS) for d in self.rings.dimension_of]
+        self._known = {axis: row for row, axis in enumerate(self._rows)}
+        self._rows.append(Axis(1, self.grid.ranks, 0 if len(self._rows) == 1 else SEVERAL_DIMENSIONS))
 
     def __getitem__(self, row: int) -> Axis:
         return self._rows[row]
+
+    def rings_of_side(self, side: Side, *, in_group: bool) -> tuple[int, ...]:
+        """The axes of rings in an order of their own along a side; as a rule, there is none."""
+        axis = self._axis(side, in_group=in_group)._replace(dimension=SEVERAL_DIMENSIONS)
+        return tuple(self._row(axis._replace(ring=ring)) for ring in self._rings(side))
+
+    def _rings(self, side: Side) -> tuple[Ring, ...]:
+        if side.blocks:
+            return rings_through(side.blocks)
+        is_whole = side.members == self.grid.dimensions[side.dimension].npus
+        return self._system_rings[side.dimension] if self._system_rings and is_whole else ()
+
+    def of_side(self, side: Side, *, in_group: bool) -> int:
+        """The axis along a side, in the order of its places."""
+        return self._row(self._axis(side, in_group=in_group))
+
+    def of_all(self, group: GroupShape) -> int:
+        """The axis through all members of a group, which is laid out or spans the system."""
+        if group.spans_system:
+            return self.of_system
+        return self._row(Axis(1, group.members, SEVERAL_DIMENSIONS, in_group=True))
+
+    def _axis(self, side: Side, *, in_group: bool) -> Axis:
+        return Axis(side.stride, side.members, SEVERAL_DIMENSIONS if in_group else side.dimension, in_group)
+
+    def _row(self, axis: Axis) -> int:
+        if axis not in self._known:
+            self._known[axis] = len(self._rows)
+            self._rows.append(axis)
+        return self._known[axis]
+
+    def is_ring(self, row: int) -> bool:
+        """Whether it is a ring with an order of its own."""
+        return bool(self._rows[row].ring)
+
+    def in_order(self, row: int) -> int:
+        """The axis with the same places in ascending order."""
+        axis = self._rows[row]
+        if not axis.ring:
+            return row
+        if axis.in_group:
+            return self._row(axis._replace(ring=()))
+        return next(d for d in self._real if self._rows[d].stride == axis.stride)
 
     def in_one_dimension(self, row: int) -> int:
         """The only dimension that has NPUs, in place of the axis through all ranks."""
@@ -56,7 +100,9 @@ class Axes:
     def of_tree(self, name: str, group: GroupShape, involved: tuple[bool, ...] | None) -> int | None:
         """That of a collective over a tree: the group's, the system's, a dimension's; None: one's own."""
         if not group.spans_system:
-            return tables.NO_AXIS if group.members > 1 else None
+            if group.members == 1:
+                return None
+            return tables.NO_AXIS if group.is_as_listed else self.of_all(group)
         if involved is None or group.listed:
             involved = (True,) * self.of_system
         chosen = [d for d in self._real if d < len(involved) and involved[d]]
@@ -71,16 +117,39 @@ class Axes:
             )
         return chosen[0] if chosen else None
 
+    def lines(self, row: int, members: Any) -> Any:
+        """The members of each line along an axis of groups, whose members are in the last two places."""
+        stride, count = self._rows[row].stride, self._rows[row].members
+        shape = members.shape[:-2]
+        return np.moveaxis(members.reshape(*shape, -1, count, stride), -2, -1).reshape(*shape, -1, count)
+
     def finish(self, groups: GroupTable) -> tuple[Any, Any, Any]:
         """(axis table, orders of rings, the row of every group's own axis)."""
-        small = [
-            (0, len(groups.members(row)), groups.first_member(row), SUBGROUP_ENDPOINT_NS)
+        of_groups = [
+            (0, len(groups.members(row)), groups.first_member(row), 0, SUBGROUP_ENDPOINT_NS)
             for row in range(1, len(groups))
         ]
-        first = [(axis.stride, axis.members, -1, self._endpoint_ns) for axis in self._rows]
-        out = tables.table(tables.AXIS, len(first) + len(small))
-        columns = np.array(first + small, np.int64).T
-        for name, column in zip(("stride", "members", "members_first", "endpoint_ns"), columns, strict=True):
+        first, slot = [], 0
+        for axis in self._rows:
+            slot += axis.in_group
+            begin = tables.IN_GROUP if axis.in_group else tables.IN_SYSTEM
+            own = (begin, slot * axis.in_group, self._endpoint_ns)
+            first.append((axis.stride, axis.members, *own))
+        out = tables.table(tables.AXIS, len(first) + len(of_groups))
+        columns = np.array(first + of_groups, np.int64).T
+        names = ("stride", "members", "members_first", "slot", "endpoint_ns")
+        for name, column in zip(names, columns, strict=True):
             out[name] = column
-        of_groups = np.arange(len(first), len(out))
-        return out, self.rings.fill(out), np.concatenate([[self.of_system], of_groups])
+        rows = np.arange(len(first), len(out))
+        return out, self._orders(out), np.concatenate([[self.of_system], rows])
+
+    def _orders(self, axes: Any) -> Any:
+        """Say in the axis table where orders begin; returns the orders: places by position, and back."""
+        axes["order_first"] = tables.NO_ORDER
+        orders, count = [np.zeros(0, np.int64)], 0
+        for row, axis in enumerate(self._rows):
+            if axis.ring:
+                axes["order_first"][row] = count
+                orders += [np.array(axis.ring), np.argsort(axis.ring)]
+                count += 2 * len(axis.ring)
+        return np.concatenate(orders).astype(np.int32)

@@ -15,7 +15,6 @@ import numpy as np
 
 from et_sim.collectives import (
     OVER_A_TREE,
-    RING,
     Algorithm,
     CostFixes,
     Operation,
@@ -55,6 +54,7 @@ from et_sim.plan.phases import (
 from et_sim.plan.program_rows import OwnSizes, ProgramKey, ProgramRows, check_bytes
 from et_sim.plan.program_tables import CustomProgram
 from et_sim.plan.tables import QueueCursor
+from et_sim.plan.ways import Way, Ways
 
 # Without `involved_dim`, a collective takes part in the first four dimensions.
 DEFAULT_INVOLVED_DIMENSIONS = 4
@@ -64,7 +64,7 @@ MOST_CHUNKS = 1 << 24
 
 Loads = tuple[tuple[int, float], ...]  # (dimension, time) in the planner's order; (): nothing is planned
 
-PhaseRow = tuple[int, int, int, int, int, int]  # the columns of the phase table
+PhaseRow = tuple[int, int, int, int, int, int, int]  # the columns of the phase table
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,14 +92,14 @@ class CollectiveTables:
         self.exchanges = exchanges
         self._groups = groups
         self._customs = customs
-        self._axes = Axes(machine)
-        self.rings = self._axes.rings
-        self.switches = SwitchReach(machine, groups, self._axes)
-        self._choice = AlgorithmChoice(machine, self.switches)
+        self.axes = Axes(machine)
+        self.switches = SwitchReach(machine, groups, self.axes)
+        self._choice = AlgorithmChoice(machine, self.axes, self.switches)
         self._rows: dict[CollectiveRequest, int | None] = {}
         self._loads_after: dict[CollectiveRequest, Loads] = {}
         self._accounting = accounting_of(machine.system)
-        self._programs = ProgramRows(self._axes, self._accounting)
+        self.ways = Ways(self.axes, self._accounting)
+        self._programs = ProgramRows(self.axes, self._accounting)
         self._rules = _rules_of(machine.system)
         self._phases: list[PhaseRow] = []
         self._phase_lists: dict[tuple[PhaseRow, ...], int] = {}  # where each begins
@@ -134,19 +134,17 @@ class CollectiveTables:
             return self._lower_custom(request, *request.custom)
         if request.operation in OVER_A_TREE:
             return self._lower_tree(request)
-        spanning = request.group.spans_system
-        algorithms = self._choice.along_dimensions(request.operation, request.group)
-        parts = (
-            self._parts(request, algorithms) if spanning else self._group_part(request.group, algorithms[0])
-        )
-        runs = self._split(request)
-        if not parts or not runs:
+        algorithms = self._choice.along_sides(request.operation, request.group)
+        ways = self._ways(request, algorithms)
+        runs = self._split(request, math.lcm(*(way.own_rings for way in ways)))
+        if not ways or not runs:
             return None
-        routes = self._routes(request, runs, parts, algorithms, spanning)
-        by_dimension = {part.dimension: part for part in parts}
+        routes = self._routes(request, runs, ways, len(algorithms))
+        way_of = {way.number: way for way in ways}
         scheduler = self._machine.system.dimension_order
-        rules = replace(self._rules, everywhere=spanning and scheduler in SCATTERING_EVERYWHERE)
-        rings = self.rings.count(list(by_dimension)) if spanning else 1
+        is_scattered = scheduler in SCATTERING_EVERYWHERE and not request.group.is_as_listed
+        rules = replace(self._rules, everywhere=is_scattered)
+        rings = math.lcm(*(max(len(way.rings), 1) for way in ways))
         chunks, before = sum(run.number for run in runs), 0
         phase_lists = []
         for route in routes:
@@ -158,33 +156,43 @@ class CollectiveTables:
             for size, order, turn in dict.fromkeys(turns):
                 if (size, order, turn) in known:
                     continue
-                visited = [by_dimension[dimension] for dimension in order if dimension in by_dimension]
+                visited = [way_of[number] for number in order if number in way_of]
                 if request.exchange != PLAIN:
                     held = pairs_of_chunk(self.exchanges.matrix(request.exchange), chunks, before)
-                    known[size, order, turn] = self._exchange(held, visited, algorithms, spanning, turn)
+                    known[size, order, turn] = self._exchange(held, visited, request.group, turn)
                     continue
-                phases = plan_phases(request.operation, size, visited, rules)
-                known[size, order, turn] = [self._phase(p, algorithms, spanning, turn) for p in phases]
+                phases = plan_phases(request.operation, size, [self._part(way) for way in visited], rules)
+                known[size, order, turn] = [self._phase(p, way_of[p.part.dimension], turn) for p in phases]
             phase_lists.append([known[turn] for turn in turns])
             before += route.chunks.number
         return self._add_collective(request, [route.chunks for route in routes], phase_lists)
 
+    def _ways(self, request: CollectiveRequest, algorithms: tuple[Algorithm, ...]) -> list[Way]:
+        """Along what it runs, in all dimensions that take part."""
+        group, involved = request.group, request.involved
+        ways = self.ways.of(request.operation, group, algorithms)
+        if group.spans_system:
+            self._choice.check_reach(request.operation, involved, algorithms)
+            if involved is None or group.listed:
+                involved = (True,) * (
+                    LISTED_GROUP_DIMENSIONS if group.listed else DEFAULT_INVOLVED_DIMENSIONS
+                )
+            ways = [way for way in ways if way.number < len(involved) and involved[way.number]]
+        return [way for way in ways if way.members > 1]
+
     def _routes(
-        self,
-        request: CollectiveRequest,
-        runs: list[Chunks],
-        parts: list[Part],
-        algorithms: tuple[Algorithm, ...],
-        spanning: bool,
+        self, request: CollectiveRequest, runs: list[Chunks], ways: Sequence[Way], algorithms: int
     ) -> list[Route]:
-        """The order of dimensions of every chunk; a group that is a part of the system knows one only."""
-        system, dimensions = self._machine.system, self._machine.network.grid.dimensions
-        if not spanning:
+        """The order of dimensions of every chunk; a group as it is listed knows one only."""
+        if request.group.is_as_listed:
             return [Route(run, ((0,),)) for run in runs]
-        members = {part.dimension: part.members for part in parts}
+        system, dimensions = self._machine.system, self._machine.network.grid.dimensions
+        members = {way.number: way.members for way in ways}
+        sides = self.ways.sides(request.group)
+        bandwidths = [dimensions[side.dimension].bandwidth for side in sides[:algorithms]]
         lanes = [
-            Lane(members.get(d, 1), d in members, dimensions[d].bandwidth / dimensions[0].bandwidth)
-            for d in range(len(algorithms))
+            Lane(members.get(number, 1), number in members, bandwidth / bandwidths[0])
+            for number, bandwidth in enumerate(bandwidths)
         ]
         total = bytes_to_cut(request.size, system.splits, runs)
         gap = system.gap_denominator
@@ -194,32 +202,29 @@ class CollectiveTables:
             self._loads_after[request] = tuple((load.dimension, load.time) for load in loads)
         return found
 
-    def _exchange(
-        self, held: Any, visited: list[Part], algorithms: tuple[Algorithm, ...], spanning: bool, turn: int
-    ) -> list[PhaseRow]:
+    def _exchange(self, held: Any, visited: Sequence[Way], group: GroupShape, turn: int) -> list[PhaseRow]:
         """The phases of a chunk of which ranks hold bytes for each member."""
-        if spanning and self._machine.system.shared_bus is not None:
+        if self._machine.system.shared_bus is not None and not group.is_as_listed:
             raise MachineError(
                 "an all-to-all with bytes for each pair cannot cross a shared memory bus",
                 place='system key "model-shared-bus"',
                 remedy="leave the bus out, or comm_split_sizes",
             )
         rows = []
-        for part in visited:
-            algorithm = algorithms[part.dimension]
-            check_knows_sizes(algorithm, part.members, len(held), self._accounting)
-            axis = self._axis(part.dimension, algorithm, Operation.ALL_TO_ALL, spanning, turn)
-            ring = self.rings.order(axis) if self.rings.is_ring(axis) else None
-            line = line_of(self._axes[axis] if spanning else None, len(held), ring)
+        for way in visited:
+            check_knows_sizes(way.algorithm, way.members, len(held), self._accounting)
+            row = way.axis_of(Operation.ALL_TO_ALL, self._accounting, turn)
+            axis = None if row == tables.NO_AXIS else self.axes[row]
+            line = line_of(axis, len(held), axis.ring or None if axis else None)
             phase, held = pass_along(held, line)
-            step = PhaseStep(part, Operation.ALL_TO_ALL, phase.most, phase.most, QueueCursor.NEXT)
-            own = OwnSizes(phase.to_ahead, line.ahead)
-            rows.append(self._phase(step, algorithms, spanning, turn, own))
+            step = PhaseStep(self._part(way), Operation.ALL_TO_ALL, phase.most, phase.most, QueueCursor.NEXT)
+            rows.append(self._phase(step, way, turn, OwnSizes(phase.to_ahead, line.ahead)))
         refuse_partial(held)
         return rows
 
-    def _split(self, request: CollectiveRequest) -> list[Chunks]:
-        splits = self._machine.system.splits
+    def _split(self, request: CollectiveRequest, rings: int = 1) -> list[Chunks]:
+        """Its chunks; where several rings run at the same time, as many on each."""
+        splits = self._machine.system.splits * rings
         if request.exchange != PLAIN:
             return split_pairs(self.exchanges.matrix(request.exchange), splits)
         if request.operation is Operation.BARRIER:
@@ -266,6 +271,7 @@ class CollectiveTables:
             self._programs.add(program, -1),
             tables.NO_AXIS,
             0,
+            0,
             int(QueueCursor.NONE),
             int(request.operation),
             request.size,
@@ -274,68 +280,33 @@ class CollectiveTables:
 
     def _lower_tree(self, request: CollectiveRequest) -> int | None:
         """One phase along one axis, in a queue of dimension 0."""
-        axis = self._axes.of_tree(request.operation.name.lower(), request.group, request.involved)
+        axis = self.axes.of_tree(request.operation.name.lower(), request.group, request.involved)
         runs = self._split(request)
         if axis is None or not runs:
             return None
         members, root = request.group.members, request.root
         if self._choice.is_left_to_switches(request.operation):
-            axis = self._axes.in_one_dimension(axis)
+            axis = self.axes.in_one_dimension(axis)
         algorithm = self._choice.of_tree(request.operation, axis, request.group)
         if axis != tables.NO_AXIS:
-            stride, members, _ = self._axes[axis]
+            stride, members = self.axes[axis][:2]
             root = root // stride % members
         phase_lists = []
         for run in runs:
             program = self._programs.row(
                 ProgramKey(axis, members, algorithm, request.operation, run.size, root)
             )
-            phase = (program, axis, 0, int(QueueCursor.NEXT), int(request.operation), run.size)
+            phase = (program, axis, 0, 0, int(QueueCursor.NEXT), int(request.operation), run.size)
             phase_lists.append([[phase]])
         return self._add_collective(request, runs, phase_lists)
 
-    def _parts(self, request: CollectiveRequest, algorithms: tuple[Algorithm, ...]) -> list[Part]:
-        self._choice.check_reach(request.operation, request.involved, algorithms)
-        involved = request.involved
-        listed = request.group.listed
-        if involved is None or listed:
-            involved = (True,) * (LISTED_GROUP_DIMENSIONS if listed else DEFAULT_INVOLVED_DIMENSIONS)
-        parts = []
-        for dimension, algorithm in enumerate(algorithms):
-            own = self._machine.network.grid.dimensions[dimension].npus
-            members = self._machine.network.ranks if algorithm.spans_system else own
-            if members > 1 and dimension < len(involved) and involved[dimension]:
-                parts.append(self._part(dimension, members, algorithm))
-        return parts
+    def _part(self, way: Way) -> Part:
+        keeps_size = way.algorithm.keeps_size(self._accounting)
+        return Part(way.number, way.members, keeps_size, self._accounting.whole_pieces)
 
-    def _group_part(self, group: GroupShape, algorithm: Algorithm) -> list[Part]:
-        return [self._part(0, group.members, algorithm)] if group.members > 1 else []
-
-    def _part(self, dimension: int, members: int, algorithm: Algorithm) -> Part:
-        keeps_size = algorithm.keeps_size(self._accounting)
-        return Part(dimension, members, keeps_size, self._accounting.whole_pieces)
-
-    def _axis(
-        self, dimension: int, algorithm: Algorithm, operation: Operation, spanning: bool, turn: int
-    ) -> int:
-        """Along what a phase in a dimension runs."""
-        if not spanning:
-            return tables.NO_AXIS
-        if algorithm.used_for(operation, self._accounting) == RING:
-            return self.rings.axis(dimension, turn)
-        return self._axes.of_system if algorithm.spans_system else dimension
-
-    def _phase(
-        self,
-        phase: PhaseStep,
-        algorithms: tuple[Algorithm, ...],
-        spanning: bool,
-        turn: int,
-        own: OwnSizes | None = None,
-    ) -> PhaseRow:
-        algorithm = algorithms[phase.part.dimension]
-        axis = self._axis(phase.part.dimension, algorithm, phase.operation, spanning, turn)
-        key = ProgramKey(axis, phase.part.members, algorithm, phase.operation, phase.size)
+    def _phase(self, phase: PhaseStep, way: Way, turn: int, own: OwnSizes | None = None) -> PhaseRow:
+        axis = way.axis_of(phase.operation, self._accounting, turn)
+        key = ProgramKey(axis, phase.part.members, way.algorithm, phase.operation, phase.size)
         most = phase.size
         if not self._machine.system.behaviour.wait_by_input:
             most = max(most, phase.output)
@@ -343,15 +314,20 @@ class CollectiveTables:
         return (
             self._programs.row(key, own),
             axis,
-            phase.part.dimension,
+            way.dimension,
+            way.queues_of(turn),
             int(phase.cursor),
             int(phase.operation),
             most,
         )
 
-    def axes(self) -> tuple[Any, Any, Any]:
+    def queue_sets(self, group: GroupShape) -> int:
+        """Sets of queues that members of a group use at most."""
+        return self.ways.queue_sets(group)
+
+    def axis_tables(self) -> tuple[Any, Any, Any]:
         """(axis table, orders of rings, the row of every group's own axis)."""
-        return self._axes.finish(self._groups)
+        return self.axes.finish(self._groups)
 
     def collectives(self) -> np.ndarray:
         """The collective table, but for the numbers of chunks in all programs (`first_sequence`)."""

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from et_sim.errors import TraceError
-from et_sim.plan.groups import GroupTable
+from et_sim.plan.groups import WHOLE_SYSTEM, GroupTable
 from et_sim.trace.columns import IntColumn, Trace
 from et_sim.trace.order import edges, fits_row_order, issue_order
 from et_sim.trace.process_groups import read_process_groups
@@ -99,10 +99,8 @@ class Exchanges:
         for template, program in programs.items():
             of_template[template] = different.setdefault(program.texts, len(different))
         members = self._groups.all_of(name)
-        order: Any = slice(None)
-        if members.shape[1] == self._workload.ranks:  # such a group stands in the order of ranks
-            order = np.argsort(members[0])
-            members = members[:, order]
+        is_listed = len(members) == 1 and name != WHOLE_SYSTEM and not self._groups.is_rule(name)
+        order = self._groups.order_of(name) if is_listed else np.arange(members.shape[1])
         of_member = of_template[self._workload.template_of_rank[members]]
         taking_part = (of_member != _NONE).any(axis=1)
         members, of_member = members[taking_part], of_member[taking_part]
@@ -138,11 +136,10 @@ class Exchanges:
 
     def _numbered(self, texts: tuple[int, ...], order: Any) -> int:
         """The number of a matrix whose rows are texts; columns are in the order of the listed group."""
-        listed = np.arange(len(texts))[order]
-        key = (*texts, *listed.tolist())
+        key = (*texts, *order.tolist())
         if key not in self._number:
             self._number[key] = len(self._matrices)
-            self._matrices.append(np.stack([self._sizes[text] for text in texts])[:, listed])
+            self._matrices.append(np.stack([self._sizes[text] for text in texts])[:, order])
         return self._number[key]
 
     def _note(self, name: str, members: Any, numbers: IntColumn, programs: dict[int, _Program]) -> None:

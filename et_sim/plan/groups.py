@@ -2,15 +2,16 @@
 
 Group row 0 is the whole system in rank order; other rows are made when somebody first needs them. A listed
 group that holds every rank behaves like the whole system (its members' order in the file does not matter),
-but counts its own collectives. Where traces describe groups themselves, a name may mean one group to one
-rank and another to the next: such a group's canonical name is one that no other has.
+but counts its own collectives. Where groups are laid out on the machine, the order of their members in the
+file does not matter either. Where traces describe groups themselves, a name may mean one group to one rank
+and another to the next: such a group's canonical name is one that no other has.
 
 Not here: the actors that are members (`members`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,10 +19,13 @@ import numpy as np
 
 from et_sim.errors import TraceError, did_you_mean
 from et_sim.group_names import group_key
+from et_sim.machine.model import LogicalGrid
 from et_sim.plan import tables
+from et_sim.plan.layout import Layout, classes_of_groups, sides_of_group
 from et_sim.plan.tables import UsedGroup
 from et_sim.trace.group_rule import GroupRule
 from et_sim.trace.process_groups import ALL_RANKS
+from et_sim.trace.workload import Workload
 
 WHOLE_SYSTEM = ""
 OwnGroups = Mapping[str, tuple[int, ...]]  # what a trace describes, by group key
@@ -34,16 +38,28 @@ class GroupShape:
     members: int
     spans_system: bool
     listed: bool  # as opposed to the implicit group of all ranks
+    layout: Layout | None = None  # its own; None: it spans the system, or is one ring as it is listed
     name: str = ""  # canonical; only where it matters which group it is
+
+    @property
+    def is_as_listed(self) -> bool:
+        """Whether it is one ring through its members, wherever they are."""
+        return self.layout is None and not self.spans_system
 
 
 class GroupTable:
     """All groups of a run, addressed by row."""
 
     def __init__(
-        self, ranks: int, listed: Mapping[str, tuple[int, ...]], rules: Mapping[str, GroupRule]
+        self,
+        ranks: int,
+        listed: Mapping[str, tuple[int, ...]],
+        rules: Mapping[str, GroupRule],
+        grid: LogicalGrid | None = None,
     ) -> None:
-        self._ranks = ranks
+        """`grid`: that of the machine, on which groups are laid out; None: they are as they are listed."""
+        self._ranks, self._grid = ranks, grid
+        self._layouts: dict[int, Layout] = {}
         self._listed = listed
         self._rules = rules
         self._described: dict[str, tuple[int, ...]] = {}  # by canonical name
@@ -119,7 +135,7 @@ class GroupTable:
         if key not in self._rows:
             members = rule.members(first) if rule else self._listing(name)
             self._as_listed.append(np.array(members, np.int32))
-            if len(members) == self._ranks:
+            if self._is_in_order(len(members)):
                 members = tuple(sorted(members))
             self._rows[key] = len(self._members)
             self._first.append(self._flat)
@@ -128,6 +144,20 @@ class GroupTable:
             self.names.append(self._shown(name))
             self.canonical_names.append(name)
         return self._rows[key]
+
+    @property
+    def are_laid_out(self) -> bool:
+        """Whether groups that are a part of the system run along sides of their own."""
+        return self._grid is not None
+
+    def classes(self, name: str) -> Any:
+        """A number for each of the groups of a name: equal numbers, equal layouts."""
+        assert self._grid is not None
+        return classes_of_groups(self._grid, self.all_of(name))
+
+    def _is_in_order(self, members: int) -> bool:
+        """Whether the members of a group of so many have places by rank, in whichever order it lists them."""
+        return members == self._ranks or self._grid is not None
 
     def used(self, name: str) -> UsedGroup:
         """What is known of a group by its canonical name, whichever rank means it."""
@@ -149,16 +179,29 @@ class GroupTable:
 
     def shape(self, row: int) -> GroupShape:
         """What a collective of the group is lowered by."""
-        return GroupShape(len(self._members[row]), self.spans_system(row), row > 0)
+        return GroupShape(len(self._members[row]), self.spans_system(row), row > 0, self.layout(row))
+
+    def layout(self, row: int) -> Layout | None:
+        """How a group that is a part of the system lies on the machine; None: it is as listed, or all."""
+        if self._grid is None or self.spans_system(row):
+            return None
+        if row not in self._layouts:
+            self._layouts[row] = sides_of_group(self._grid, self._members[row].astype(np.int64))
+        return self._layouts[row]
 
     def all_of(self, name: str) -> Any:
-        """The members of every group that a canonical name means to some rank, a row each."""
+        """The members of every group that a canonical name means to some rank, a row each, by position."""
         rule = self._rules.get(name)
         if name == WHOLE_SYSTEM:
             return np.arange(self._ranks)[None, :]
         if rule is None:
-            return np.array(self._listing(name), np.int64)[None, :]
+            return np.array(self._listing(name), np.int64)[self.order_of(name)][None, :]
         return rule.groups(self._ranks)
+
+    def order_of(self, name: str) -> Any:
+        """By position, where the members of a group that follows no rule stand in its list."""
+        listing = self._listing(name)
+        return np.argsort(listing) if self._is_in_order(len(listing)) else np.arange(len(listing))
 
     def spans_system(self, row: int) -> bool:
         """Whether every rank is a member."""
@@ -183,10 +226,24 @@ class GroupTable:
         places = np.flatnonzero(self._members[row] == rank)
         return int(places[0]) if len(places) else None
 
-    def tables(self, axes: Any) -> tuple[Any, Any]:
+    def tables(self, axes: Any, queue_sets: Callable[[GroupShape], int]) -> tuple[Any, Any]:
         """The group table but for `first_member`, and the ranks of all but the first group in a row."""
         out = tables.table(tables.GROUP, len(self._members))
         for row in range(len(out)):
             out[row].members = len(self._members[row])
             out[row].members_first, out[row].axis = self._first[row], axes[row]
+            out[row].queue_sets = queue_sets(self.shape(row))
         return out, np.concatenate([np.empty(0, np.int32), *self._members[1:]])
+
+
+def layout_classes(workload: Workload, grid: LogicalGrid | None) -> Iterator[Any]:
+    """For every rule whose groups lie on the machine in several ways: for each rank, the way of its group."""
+    if grid is None:
+        return
+    for rule in workload.group_rules.values():
+        members = rule.groups(workload.ranks)
+        of_group = classes_of_groups(grid, members)
+        if of_group.any():
+            of_rank = np.full(workload.ranks, -1)
+            of_rank[members] = of_group[:, None]
+            yield of_rank

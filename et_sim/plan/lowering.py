@@ -16,7 +16,7 @@ import numpy as np
 from et_sim.compute import compute_model
 from et_sim.errors import MachineError, TraceError
 from et_sim.machine.corrections import Correction
-from et_sim.machine.model import Machine, QueueOrder, StreamPolicy, System
+from et_sim.machine.model import LogicalGrid, Machine, QueueOrder, StreamPolicy, System
 from et_sim.machine.programs_file import read_programs
 from et_sim.memory import NO_SERVER, memory_model
 from et_sim.plan import tables
@@ -27,7 +27,7 @@ from et_sim.plan.collective_lowering import CollectiveTables
 from et_sim.plan.collective_nodes import CustomChoice, lower_collectives
 from et_sim.plan.custom import CustomTables
 from et_sim.plan.exchanges import Exchanges
-from et_sim.plan.groups import GroupTable
+from et_sim.plan.groups import GroupTable, layout_classes
 from et_sim.plan.joint_requests import refuse_unequal_requests
 from et_sim.plan.members import MemberTables
 from et_sim.plan.nodes import NodeRules, TooLittleSaid, lower_nodes
@@ -67,13 +67,17 @@ class Lowering:
         self.compute, memory = compute_model(machine.system), memory_model(machine)
         classes = self.compute.rank_classes(workload.ranks)
         system = machine.system
-        self.variants = StragglerVariants(workload, system.stragglers, system.time_factors, classes)
+        grid = _grid_of_groups(machine)
+        columns = [*([] if classes is None else [classes]), *layout_classes(workload, grid)]
+        self.variants = StragglerVariants(workload, system.stragglers, system.time_factors, columns)
         workload = self.variants.workload
         self.workload, self.machine = workload, machine
         self.endpoints = endpoints_of_templates(
             workload, communicates=not machine.system.replay_communication
         )
-        self.groups = GroupTable(machine.network.ranks, machine.groups, workload.group_rules)
+        self.groups = GroupTable(
+            machine.network.ranks, machine.groups, workload.group_rules, _grid_of_groups(machine)
+        )
         self.streams = StreamLanes(system.streams)
         templates = TemplateTables(len(workload.templates), len(self.streams.limits))
         self.customs = CustomTables(
@@ -150,8 +154,8 @@ def assemble(lowering: Lowering, actors: Actors) -> Plan:
     customs = lowering.customs.finish(channel_tables)
     channels, actor_channels = channel_tables.finish()
     member_tables = MemberTables(workload, actors, lowering.groups, lowering.used_groups)
-    axes, orders, group_axes = lowering.collectives.axes()
-    groups, group_ranks = lowering.groups.tables(group_axes)
+    axes, orders, group_axes = lowering.collectives.axis_tables()
+    groups, group_ranks = lowering.groups.tables(group_axes, lowering.collectives.queue_sets)
     members, actor_members, group_members = member_tables.finish(groups, len(group_ranks))
     programs = lowering.collectives.programs()
     actor_table = tables.table(tables.ACTOR, len(actors))
@@ -165,7 +169,13 @@ def assemble(lowering: Lowering, actors: Actors) -> Plan:
     sizes = lowering.templates["nodes"][actor_table["template"]]
     actor_table["node_first"] = np.concatenate(([0], np.cumsum(sizes)[:-1]))
     switches = switch_tables(
-        lowering.collectives, lowering.groups, machine.network.grid, actors, group_members, len(members)
+        lowering.collectives,
+        lowering.groups,
+        machine.network.grid,
+        actors,
+        group_members,
+        len(members),
+        axes["slot"],
     )
     pool = pool_tables(machine.memory.pool, workload.ranks, len(switches["switch_sorts"]))
     joint_requests, first_joint = lowering.joint.tables()
@@ -227,6 +237,12 @@ def assemble(lowering: Lowering, actors: Actors) -> Plan:
     if machine.memory.pool is not None:
         refuse_unequal_requests(plan, tuple(tier.name for tier in machine.memory.pool.tiers))
     return plan
+
+
+def _grid_of_groups(machine: Machine) -> LogicalGrid | None:
+    """The grid that groups are laid out on, if they are."""
+    is_laid_out = machine.system.behaviour.corrects(Correction.GROUPS_BY_DIMENSION)
+    return machine.network.grid if is_laid_out else None
 
 
 def _version_1_rules(lowering: Lowering) -> Version1Rules:

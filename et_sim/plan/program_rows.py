@@ -98,7 +98,7 @@ class ProgramRows:
             )
         else:
             program = uneven_exchange(key.algorithm, *own, subgroup=subgroup, fixes=self._fixes)
-        if self._axes.rings.is_ring(key.axis):
+        if self._axes.is_ring(key.axis):
             assert isinstance(program, StepProgram)
             program = replace(program, peer=Peer.AHEAD)  # the other way round is a ring of its own
         return program

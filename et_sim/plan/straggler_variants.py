@@ -9,6 +9,7 @@ Not here: how stragglers are described (`et_sim.machine.stragglers`).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -34,9 +35,9 @@ class StragglerVariants:
         workload: Workload,
         stragglers: tuple[Straggler, ...],
         time_factors: tuple[TimeFactors, ...] = (),
-        classes: RowColumn | None = None,
+        classes: Sequence[RowColumn] = (),
     ) -> None:
-        """`classes`: a number per rank; ranks with different ones do not take the same time either."""
+        """`classes`: numbers per rank; ranks with different ones do not do or take the same either."""
         self.workload = workload
         self.start_ns: Any | None = None  # per rank; None: everybody starts at once
         self._jittery: list[tuple[Straggler, Any]] = []  # with the ranks it is about, as a mask
@@ -50,7 +51,7 @@ class StragglerVariants:
             self.start_ns = start[workload.template_of_rank]
         if stragglers:
             self._read(stragglers)
-        if stragglers or classes is not None or of_factors is not None:
+        if stragglers or classes or of_factors is not None:
             self._divide_templates(classes, of_factors)
 
     def _read(self, stragglers: tuple[Straggler, ...]) -> None:
@@ -70,10 +71,10 @@ class StragglerVariants:
         if start.any():
             self.start_ns = start
 
-    def _divide_templates(self, classes: RowColumn | None, of_factors: Any | None) -> None:
+    def _divide_templates(self, classes: Sequence[RowColumn], of_factors: Any | None) -> None:
         workload = self.workload
         code: Any = workload.template_of_rank
-        for column in (self._factor, classes, of_factors):
+        for column in (self._factor, *classes, of_factors):
             code = code if column is None else _refined(code, column)
         for _, concerned in self._delayed_nodes:
             code = _refined(code, concerned)

@@ -23,10 +23,10 @@ from et_sim.plan.collective_lowering import CollectiveTables
 from et_sim.plan.groups import GroupTable
 
 
-def can_be_folded(collectives: CollectiveTables, groups: GroupTable, grid: LogicalGrid) -> bool:
+def can_be_folded(collectives: CollectiveTables, grid: LogicalGrid) -> bool:
     """Whether all trees along an axis or of a name are regular and cost the same."""
     every = [_lines(grid, axis) for axis in collectives.switches.axes]
-    every += [groups.all_of(name) for name in collectives.switches.groups]
+    every += [collectives.switches.lines(*place) for place in collectives.switches.groups]
     for lines in every:
         trees = [collectives.switches.trees.over(line) for line in lines]
         if any(tree is None or tree.figures is None for tree in trees):
@@ -50,12 +50,14 @@ def _lines(grid: LogicalGrid, axis: int) -> Any:
 class SwitchTables:
     """Builds the tables."""
 
-    def __init__(self, actors: Actors, group_members: Any, usages: int, axes: int) -> None:
+    def __init__(self, actors: Actors, group_members: Any, usages: int, axes: int, slots: Any) -> None:
+        """`axes` of the system; `slots`: by axis, that of what members of groups have along it."""
         self._actors, self._group_members = actors, group_members
-        self._axes = axes
+        self._axes, self._usages, self._slots = axes, usages, slots
         self._switches: list[tuple[float, ...]] = []
         self._branches: list[tuple[int, ...]] = []
-        self._own = np.full(len(actors) * axes + usages, NOBODY, np.int32)
+        own = len(actors) * axes + usages * (1 + int(slots.max(initial=0)))
+        self._own = np.full(own, NOBODY, np.int32)
 
     def add_axis(self, collectives: CollectiveTables, grid: LogicalGrid, axis: int) -> None:
         """The trees of an axis of the system."""
@@ -69,16 +71,20 @@ class SwitchTables:
                 for actor, branch in rows:
                     self._own[actor * self._axes + axis] = branch
 
-    def add_group(self, collectives: CollectiveTables, groups: GroupTable, row: int) -> None:
-        """The tree of a group."""
+    def add_group(self, collectives: CollectiveTables, groups: GroupTable, row: int, axis: int) -> None:
+        """The trees of a group: one, or one for each line along an axis."""
         ranks = np.asarray(groups.members(row), np.int64)
         first = groups.first_member(row)
         members = self._group_members[first : first + len(ranks)]
-        if self._own[len(self._actors) * self._axes + members[0]] != NOBODY:
-            return  # a group of the same actors is already there
-        for actor, branch in self._add(collectives.switches.trees.over(ranks), members, ranks):
-            place = np.flatnonzero(self._actors.of_rank[ranks] == actor)[0]
-            self._own[len(self._actors) * self._axes + members[place]] = branch
+        lines = collectives.switches.lines_of(axis, np.stack((ranks, members))[:, None])
+        slot = 0 if axis == tables.NO_AXIS else int(self._slots[axis])
+        base = len(self._actors) * self._axes + slot * self._usages
+        for line, of_line in zip(*lines, strict=True):
+            if self._own[base + of_line[0]] != NOBODY:
+                continue  # a group of the same actors is already there
+            for actor, branch in self._add(collectives.switches.trees.over(line), of_line, line):
+                place = np.flatnonzero(self._actors.of_rank[line] == actor)[0]
+                self._own[base + of_line[place]] = branch
 
     def _add(self, tree: SwitchTree | None, members: Any, ranks: Any) -> list[tuple[int, int]]:
         """(actor, branch) of all that hang on a tree."""
@@ -144,14 +150,16 @@ def switch_tables(
     actors: Actors,
     group_members: Any,
     members: int,
+    slots: Any,
 ) -> dict[str, Any]:
     """All trees of a plan; `group_members` are the rows of the listed members, `members` all rows."""
-    found = SwitchTables(actors, group_members, members, len(grid.dimensions) + 1)
+    found = SwitchTables(actors, group_members, members, len(grid.dimensions) + 1, slots)
     for axis in collectives.switches.axes:
         found.add_axis(collectives, grid, axis)
     for row in range(1, len(groups)):
-        if groups.canonical_names[row] in collectives.switches.groups:
-            found.add_group(collectives, groups, row)
+        for axis, name in collectives.switches.groups:
+            if name == groups.canonical_names[row]:
+                found.add_group(collectives, groups, row, axis)
     trees = collectives.switches.trees
     names = {"switch_sorts": tuple(one.name for one in trees.sorts)}
     return found.finish() | names | {"switch_endpoints": trees.endpoints, "switch_servers": trees.servers}

@@ -58,6 +58,8 @@ UNLIMITED_LANES = (Lane.RECEIVE, Lane.COLLECTIVE, Lane.FREE_CPU, Lane.FREE_COMPU
 UNLIMITED = 2**31 - 1  # nodes that such a lane holds
 SLOWS_OTHERS, FIRST_FACTOR = 1, 2  # 0: neither slows others nor is slowed
 NO_AXIS = -1
+# Where the ranks of an axis are: `members_first` of an axis that is no list of ranks.
+IN_SYSTEM, IN_GROUP = -1, -2  # the stride counts ranks, or places in the group
 NO_ORDER = -1
 REQUEST_BYTES = 8192  # of the message that asks for another, with rendezvous
 NO_REDUCTION = -1  # differs from a reduction that takes no time
@@ -142,7 +144,8 @@ CHUNK_PLAN = record(  # chunks of a collective that have the same phases, in a r
 PHASE = record(
     ("program", "i4"),
     ("axis", "i4"),  # NO_AXIS: that of the group it runs in
-    ("dimension", "i4"),  # whose queues it uses
+    ("dimension", "i4"),
+    ("queues", "i4"),  # which set of its member's queues it uses: a dimension's, or that of a ring of its own
     ("cursor", "u1"),
     ("operation", "u1"),
     ("bytes", "i8"),  # per member, before or after it: whichever is more
@@ -227,8 +230,9 @@ CUSTOM = record(  # what one member of a group runs in a custom collective
 )
 AXIS = record(
     ("members", "i4"),
-    ("stride", "i4"),  # distance in ranks between neighbours
-    ("members_first", "i8"),  # into `group_ranks`; -1: ranks follow from the stride
+    ("stride", "i4"),  # distance between neighbours, in ranks or in places of the group
+    ("members_first", "i8"),  # into `group_ranks`; IN_SYSTEM, IN_GROUP: they follow from the stride
+    ("slot", "i4"),  # among what a member of a group has along axes: 0 for the group's own axis
     # Into `orders`, where the place at each position begins, then each place's position; -1: they are equal.
     ("order_first", "i8"),
     ("endpoint_ns", "i8"),
@@ -238,6 +242,7 @@ GROUP = record(
     ("axis", "i4"),  # through its members, in their order
     ("members_first", "i8"),
     ("first_member", "i8"),  # of a group that spans the system: the first actor's
+    ("queue_sets", "i4"),
 )
 MEMBER = record(
     ("actor", "i4"),
@@ -346,6 +351,11 @@ class Plan:
         """How many collectives a rank may have under way, by their lanes."""
         lanes = np.unique(self.nodes["lane"][self.nodes["action"] == Action.COLLECTIVE])
         return min(int(self.lane_limits[lanes].sum(dtype=np.int64)), UNLIMITED)
+
+    @property
+    def queue_sets(self) -> int:
+        """Sets of queues that a member has at most: one for each dimension, and for rings of their own."""
+        return max(self.dimensions, int(self.groups["queue_sets"].max(initial=0)))
 
     @property
     def queue_rows(self) -> int:

@@ -105,6 +105,9 @@ Some of them need each other:
 - `whole-path` adds, for every dimension that is crossed, its latency and one serialisation. On idle links, this is what
   the link model takes where all hops are fully connected. The link model serialises a message on every link: on a ring
   it takes as many serialisations as hops, behind a switch two, the analytical model one.
+- `groups-by-dimension` makes a group that is a sub-grid of the machine take as long as a machine of that shape, where its
+  places are as well connected as there: behind switches, fully connected, or a whole ring. A part of a ring is no ring of
+  its own: see [groups on a part of the machine](collectives.md#groups-on-a-part-of-the-machine).
 - `eager-sends`: on the link model, the last byte has left when the first link is free again, waiting for that link
   included. With `rendezvous-protocol`, a message still leaves only when it is asked for. The receive is complete on
   delivery, as before.

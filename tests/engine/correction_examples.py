@@ -109,6 +109,7 @@ CUBE = {
     **network(["FullyConnected"] * 3, [2, 2, 2], latency=5000),
     "bandwidth": [400, 50, 400],
 }
+NODES = {**network(["Switch"] * 2, [4, 4]), "bandwidth": [400, 50]}
 UNEVEN = {**network(["FullyConnected"] * 2, [4, 4]), "bandwidth": [50, 200]}
 
 
@@ -149,6 +150,11 @@ def _chain_of_three(place: int, build: TraceBuilder) -> None:
 def _group_before_all(rank: int, build: TraceBuilder) -> None:
     own = [build.collective("all_reduce", MIB, group="1")] if rank >= 2 else []
     build.collective("all_reduce", MIB, after=own)
+
+
+def _all_reduce_on_two_nodes(rank: int, build: TraceBuilder) -> None:
+    if rank < 8:
+        build.collective("all_reduce", 16 * MIB, group="1")
 
 
 EXAMPLES = (
@@ -215,6 +221,17 @@ EXAMPLES = (
         reference=(NEVER,) * 4,
         corrected=(156035, 166300, 156035, 166300),
         also=(Correction.CONCURRENT_COMMUNICATION, Correction.TWO_WAY_QUEUES),
+    ),
+    Example(
+        Correction.GROUPS_BY_DIMENSION,
+        "four nodes of four, behind switches, 400 GB/s inside and 50 GB/s across: an all-reduce of 16 MiB by "
+        "the eight ranks of two nodes, on the flow model",
+        _all_reduce_on_two_nodes,
+        NODES,
+        reference=(548895, 529383, 531017, 536431) * 2 + (0,) * 8,
+        corrected=(172343,) * 8 + (0,) * 8,
+        system={"local-mem-bw": 1600},
+        more={"groups": {"1": list(range(8))}, "model": "flow"},
     ),
     Example(
         Correction.CUSTOM_BY_POSITION,

@@ -24,6 +24,7 @@ ALL_TO_ALL = ("ring", "direct", "direct2")
 KINDS = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all")
 ROOTED = ("broadcast", "reduce", "gather", "scatter", "barrier")
 SIZES = (1, 64, 1000, 1024, 4096, 65536, 65536, 100_001)
+GRIDS_OF_PARTS = ((4, 2), (2, 3), (3, 3), (4, 3), (2, 2, 2), (2, 3, 2))
 GRIDS = ((2,), (3,), (4,), (4,), (5,), (6,), (8,), (2, 2), (2, 3), (4, 2), (2, 2, 2))
 
 
@@ -42,13 +43,16 @@ class Step(NamedTuple):
     details: tuple[Any, ...]
 
 
-def random_case(seed: int) -> Case:
-    """The case of a seed."""
+def random_case(seed: int, *, in_parts: bool = False) -> Case:
+    """The case of a seed; `in_parts`: with groups on parts of machines of several dimensions."""
     draw = Random(seed)
-    npus = list(draw.choice(GRIDS))
+    npus = list(draw.choice(GRIDS_OF_PARTS if in_parts else GRIDS))
     ranks = int(np.prod(npus))
-    groups = _groups(draw, ranks)
+    groups = _parts(draw, npus) if in_parts else _groups(draw, ranks)
     machine = _machine(draw, npus)
+    if in_parts:
+        machine["system"]["profile"] = "corrected"
+        machine["model"] = draw.choice(("analytical", "link", "flow"))
     machine["system"] |= _stragglers(draw, ranks)
     if groups:
         machine["groups"] = {name: list(members) for name, members in groups.items()}
@@ -123,6 +127,25 @@ def _groups(draw: Random, ranks: int) -> dict[str, tuple[int, ...]]:
         else:
             members = tuple(draw.sample(everyone, draw.randint(1, ranks)))
         groups[str(number + 1)] = members
+    return groups
+
+
+def _parts(draw: Random, npus: list[int]) -> dict[str, tuple[int, ...]]:
+    """Groups side by side: sub-grids, or so many ranks in a row, in whichever nodes these are."""
+    ranks, groups = int(np.prod(npus)), dict[str, tuple[int, ...]]()
+    place = np.stack(np.unravel_index(np.arange(ranks), npus[::-1]))[::-1]  # by dimension
+    for _ in range(draw.choice((1, 1, 2))):
+        if draw.random() < 0.6:
+            along = [draw.choice((True, False)) for _ in npus]
+            key = (place * ~np.array(along)[:, None] * np.cumprod([1, *npus[:-1]])[:, None]).sum(axis=0)
+        else:
+            key = (
+                np.arange(ranks) // draw.choice((3, 4, 5))
+                + draw.choice((0, 1)) * (np.arange(ranks) % 2) * ranks
+            )
+        for number in np.unique(key).tolist():
+            members = np.flatnonzero(key == number).tolist()
+            groups[str(len(groups) + 1)] = tuple(draw.sample(members, len(members)))
     return groups
 
 

@@ -26,7 +26,7 @@ from et_sim.engine.state.run import (
     setting_of,
 )
 from et_sim.machine.corrections import Correction
-from et_sim.plan.tables import NO_AXIS, QueueCursor
+from et_sim.plan.tables import IN_GROUP, NO_AXIS, QueueCursor
 
 ROOT_FIRST = 1 << 14  # in `Run.chunk_queue`: the phase uses the tree whose root is its first member
 GROUP_COUNTERS = setting_of(Correction.GROUP_COUNTERS)
@@ -221,7 +221,7 @@ def _choose_queues(run: Run, chunk_row: int, collective: int, turn: int) -> None
     cursor_first = run.members[chunk.member].cursor_first
     for index in range(run.plan.collectives[collective].phases):
         phase = run.plan.phases[chunk.phase_first + index]
-        cursor = run.cursors[cursor_first + phase.dimension]
+        cursor = run.cursors[cursor_first + phase.queues]
         if turn != NONE:
             chosen = _queue_at(run, phase.cursor, turn)
         else:
@@ -284,14 +284,17 @@ def _enter_phase(run: Run, chunk_row: int, index: int) -> None:
     chunk.program = phase.program
     chunk.axis = axis_row
     queue_first = run.members[chunk.member].queue_first
-    chunk.queue = queue_first + phase.dimension * run.plan.settings[QUEUE_ROWS] + queue
+    chunk.queue = queue_first + phase.queues * run.plan.settings[QUEUE_ROWS] + queue
     upper = phase.cursor == NEXT and per_dim > 1 and queue >= per_dim // 2
     anticlockwise = upper or phase.cursor == LAST
     chunk.direction = -1 if anticlockwise and run.plan.programs[phase.program].turns else 1
     if axis.members_first >= 0:
         chunk.position = run.plan.members[chunk.member].position
     else:
-        chunk.position = (run.plan.actors[chunk.actor].rank // axis.stride) % axis.members
+        place = run.plan.actors[chunk.actor].rank
+        if axis.members_first == IN_GROUP:
+            place = run.plan.members[chunk.member].position
+        chunk.position = (place // axis.stride) % axis.members
         if axis.order_first >= 0:
             chunk.position = run.plan.orders[axis.order_first + axis.members + chunk.position]
     chunk.started = 0

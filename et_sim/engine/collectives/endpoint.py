@@ -13,7 +13,7 @@ from et_sim.engine.state.run import Run
 def cross_endpoint(
     run: Run, chunk_row: int, step_key: int, size: int, reduction_ns: int, inward: int, returns: int
 ) -> None:
-    """Send a transfer across; sub-groups never use the bus."""
+    """Send a transfer across; what runs along a list of ranks never uses the bus."""
     chunk = run.chunks[chunk_row]
     axis = run.plan.axes[chunk.axis]
     if len(run.bus_sides) > 0 and axis.members_first < 0:

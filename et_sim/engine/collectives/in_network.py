@@ -26,6 +26,7 @@ from et_sim.engine.state.lists import join, leave
 from et_sim.engine.state.phase_key import PHASE_BITS, PROGRAM_MASK
 from et_sim.engine.state.run import NONE, Run
 from et_sim.engine.transport.network_seam import DOWN, UP, pass_branch, switch_done_ns
+from et_sim.plan.tables import IN_SYSTEM
 
 FROM_SWITCH = TO_LEFT
 
@@ -209,13 +210,15 @@ def _sends(run: Run, chunk: Any) -> bool:
 @works_on_tables
 def _group_of(run: Run, chunk: Any) -> int:
     """The group, if it spans the system; others have trees of their own."""
-    return run.plan.members[chunk.member].group if run.plan.axes[chunk.axis].members_first < 0 else 0
+    is_of_system = run.plan.axes[chunk.axis].members_first == IN_SYSTEM
+    return run.plan.members[chunk.member].group if is_of_system else 0
 
 
 @works_on_tables
 def _own_branch(run: Run, chunk: Any) -> int:
     """Where the chunk's member hangs on a switch."""
     axes = run.plan.groups[0].axis + 1  # of the system
-    if run.plan.axes[chunk.axis].members_first < 0:
+    axis = run.plan.axes[chunk.axis]
+    if axis.members_first == IN_SYSTEM:
         return run.plan.own_branches[chunk.actor * axes + chunk.axis]
-    return run.plan.own_branches[len(run.actors) * axes + chunk.member]
+    return run.plan.own_branches[len(run.actors) * axes + axis.slot * len(run.members) + chunk.member]

@@ -7,6 +7,7 @@ from typing import Any
 from et_sim.compiled.tables_by_reference import works_on_tables
 from et_sim.engine.state.phase_key import PHASE_BITS, PHASE_KEY_BITS
 from et_sim.engine.state.run import Run
+from et_sim.plan.tables import IN_GROUP
 
 
 @works_on_tables
@@ -33,17 +34,32 @@ def expects(chunk: Any, step_key: int) -> bool:
 
 
 @works_on_tables
+def _ahead(run: Run, axis: Any, here: int, there: int) -> int:
+    """From one position along an axis to another: how many ranks, or places in the group."""
+    if axis.order_first >= 0:
+        here = run.plan.orders[axis.order_first + here]
+        there = run.plan.orders[axis.order_first + there]
+    return (there - here) * axis.stride
+
+
+@works_on_tables
+def _place_in_group(run: Run, chunk_row: int, ahead: int) -> int:
+    """Where the tables of groups have the member that is so many places ahead of the chunk's."""
+    member = run.plan.members[run.chunks[chunk_row].member]
+    return run.plan.groups[member.group].members_first + member.position + ahead
+
+
+@works_on_tables
 def rank_at(run: Run, chunk_row: int, position: int) -> int:
     """The rank that sits at a position along the chunk's axis."""
     chunk = run.chunks[chunk_row]
     axis = run.plan.axes[chunk.axis]
     if axis.members_first >= 0:
         return run.plan.group_ranks[axis.members_first + position]
-    here = chunk.position
-    if axis.order_first >= 0:
-        here = run.plan.orders[axis.order_first + here]
-        position = run.plan.orders[axis.order_first + position]
-    return run.plan.actors[chunk.actor].rank + (position - here) * axis.stride
+    ahead = _ahead(run, axis, chunk.position, position)
+    if axis.members_first == IN_GROUP:
+        return run.plan.group_ranks[_place_in_group(run, chunk_row, ahead)]
+    return run.plan.actors[chunk.actor].rank + ahead
 
 
 @works_on_tables
@@ -53,5 +69,8 @@ def member_at(run: Run, chunk_row: int, position: int) -> int:
     axis = run.plan.axes[chunk.axis]
     if axis.members_first >= 0:
         return run.plan.group_members[axis.members_first + position]
+    if axis.members_first == IN_GROUP:
+        ahead = _ahead(run, axis, chunk.position, position)
+        return run.plan.group_members[_place_in_group(run, chunk_row, ahead)]
     group = run.plan.groups[run.plan.members[chunk.member].group]
     return group.first_member + run.plan.actor_of_rank[rank_at(run, chunk_row, position)]

@@ -18,7 +18,7 @@ import numpy as np
 from et_sim.engine.stall.state import Chunk, NodeAt, SharedPhase, StalledState, Vertex
 from et_sim.engine.state.run import NONE
 from et_sim.machine.corrections import Correction
-from et_sim.plan.tables import Action
+from et_sim.plan.tables import IN_GROUP, IN_SYSTEM, Action
 
 
 class Lag(StrEnum):
@@ -130,8 +130,10 @@ class Collectives:
         axis = self._still.plan.axes[axis_row]
         base = 0
         if axis["members_first"] < 0:
-            rank = int(self._still.rank[states["actor"][chunk_row]])
-            base = rank - rank // int(axis["stride"]) % int(axis["members"]) * int(axis["stride"])
+            at = int(self._still.rank[states["actor"][chunk_row]])
+            if axis["members_first"] == IN_GROUP:
+                at = int(self._still.plan.members["position"][states["member"][chunk_row]])
+            base = at - at // int(axis["stride"]) % int(axis["members"]) * int(axis["stride"])
         running = states["running"][chunk_row]
         return SharedPhase(
             axis=axis_row,
@@ -169,15 +171,14 @@ class Collectives:
         """(actor, row) of every member along the phase's axis."""
         plan = self._still.plan
         axis = plan.axes[shared.axis]
-        count, first = int(axis["members"]), int(axis["members_first"])
-        if first >= 0:
-            ranks, members = (
-                plan.group_ranks[first : first + count],
-                plan.group_members[first : first + count],
-            )
-            return list(zip(plan.actor_of_rank[ranks].tolist(), members.tolist(), strict=True))
-        ranks = shared.base + np.arange(count) * int(axis["stride"])
-        actors = plan.actor_of_rank[ranks]
+        places = np.arange(int(axis["members"])) * int(axis["stride"]) + shared.base
+        first = int(axis["members_first"])
+        if first != IN_SYSTEM:
+            of_group = int(plan.groups["members_first"][shared.group]) + places
+            rows = of_group if first == IN_GROUP else first + np.arange(int(axis["members"]))
+            actors, members = plan.actor_of_rank[plan.group_ranks[rows]], plan.group_members[rows]
+            return list(zip(actors.tolist(), members.tolist(), strict=True))
+        actors = plan.actor_of_rank[places]
         members = int(plan.groups["first_member"][shared.group]) + actors
         return list(zip(actors.tolist(), members.tolist(), strict=True))
 

@@ -41,7 +41,7 @@ class SharedPhase:
     """One phase of one chunk, as the ranks along one axis must go through it together."""
 
     axis: int
-    base: int  # the rank at position zero
+    base: int  # the rank at position zero; of a side of a group, the place of its member there
     group: int
     sequence: int
     phase: int

@@ -307,12 +307,11 @@ def _members_and_queues(plan: Plan) -> tuple[Any, Any, Any]:
     members = table(MEMBER_STATE, len(plan.members))
     members["running"] = NONE
     if Correction.CONCURRENT_COMMUNICATION in plan.corrections:
-        spans = plan.groups["members"][plan.members["group"]] == plan.ranks
-        dimensions = np.where(spans, plan.dimensions, 1)  # a part of the system uses dimension 0 only
-        first = np.cumsum(dimensions) - dimensions
+        sets = plan.groups["queue_sets"][plan.members["group"]].astype(np.int64)
+        first = np.cumsum(sets) - sets
     else:
-        first = plan.members["actor"].astype(np.int64) * plan.dimensions
-    count = int(first.max(initial=0)) + plan.dimensions
+        first = plan.members["actor"].astype(np.int64) * plan.queue_sets
+    count = int(first.max(initial=0)) + plan.queue_sets
     queues = table(QUEUE, count * plan.queue_rows)
     queues["head"] = queues["tail"] = queues["waiting"] = NONE
     queues["joined_ns"] = queues["started_ns"] = NONE

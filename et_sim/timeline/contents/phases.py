@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from et_sim.engine.outcome import Outcome
-from et_sim.plan.tables import NO_AXIS
+from et_sim.plan.tables import IN_GROUP, NO_AXIS
 from et_sim.tables.of_collectives import PHASES_OF_LAYERS
 from et_sim.timeline.content import Content, Texts, unless
 from et_sim.timeline.layers import LayerOfNode
@@ -33,7 +33,7 @@ class PhaseSource:
         self, phases: Phases, outcome: Outcome, workload: Workload, layer_of: LayerOfNode | None = None
     ) -> None:
         self._phases, self._plan, self._workload, self._layer_of = phases, outcome.plan, workload, layer_of
-        self._of_groups: dict[int, int] = {}
+        self._of_groups: dict[tuple[int, int], int] = {}
 
     def blocks(self, output_filter: OutputFilter) -> Iterator[dict[str, Any]]:
         """Columns of all phases that are kept, block by block."""
@@ -66,11 +66,13 @@ class PhaseSource:
         system = np.flatnonzero(rows["axis"] == plan.dimensions)
         if len(system):
             found[system] = self._real_dimension
-        own = np.flatnonzero(rows["axis"] == NO_AXIS)
+        in_group = plan.axes["members_first"][rows["axis"]] == IN_GROUP
+        own = np.flatnonzero((rows["axis"] == NO_AXIS) | in_group)
         if len(own):
             member = plan.actors["first_member"][actor[own]] + plan.nodes["member"][node[own]]
-            groups, of_row = np.unique(plan.members["group"][plan.actor_members[member]], return_inverse=True)
-            crossed = np.array([self._of_group(group) for group in groups.tolist()])
+            pairs = np.stack((plan.members["group"][plan.actor_members[member]], rows["axis"][own]))
+            groups, of_row = np.unique(pairs, axis=1, return_inverse=True)
+            crossed = np.array([self._of_group(group, axis) for group, axis in groups.T.tolist()])
             found[own] = crossed[of_row.reshape(-1)]
         return unless(found, found == NONE)
 
@@ -79,19 +81,23 @@ class PhaseSource:
         """The only dimension that has several NPUs; the first, if none has; NONE, if several have."""
         return _only(self._plan.axes["members"][: self._plan.dimensions] > 1)
 
-    def _of_group(self, group: int) -> int:
-        """The only dimension in which the members of a group differ, NONE if there are several."""
+    def _of_group(self, group: int, axis: int) -> int:
+        """The only dimension in which members of a group differ along an axis, NONE if there are several."""
         if group == SYSTEM:
             return self._real_dimension
-        if group not in self._of_groups:
+        if (group, axis) not in self._of_groups:
             first, count = (int(self._plan.groups[name][group]) for name in ("members_first", "members"))
-            self._of_groups[group] = self._crossed(self._plan.group_ranks[first : first + count])
-        return self._of_groups[group]
+            ranks = self._plan.group_ranks[first : first + count][None, :]
+            if axis != NO_AXIS:
+                stride, line = (int(self._plan.axes[name][axis]) for name in ("stride", "members"))
+                ranks = np.moveaxis(ranks.reshape(-1, line, stride), 1, -1).reshape(-1, line)
+            self._of_groups[group, axis] = self._crossed(ranks)
+        return self._of_groups[group, axis]
 
-    def _crossed(self, ranks: Any) -> int:
+    def _crossed(self, lines: Any) -> int:
         axes = self._plan.axes[: self._plan.dimensions]
-        places = ranks[:, None] // axes["stride"] % axes["members"]
-        return _only((places != places[:1]).any(axis=0))
+        places = lines[..., None] // axes["stride"] % axes["members"]
+        return _only((places != places[:, :1]).any(axis=(0, 1)))
 
     @cached_property
     def _node_ids(self) -> Any:

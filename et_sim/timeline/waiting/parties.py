@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from et_sim.plan.tables import NO_AXIS, Plan
+from et_sim.plan.tables import IN_GROUP, NO_AXIS, Plan
 
 WHOLE = -1  # scope of a collective that connects its whole group
 
@@ -68,10 +68,17 @@ def _scopes(plan: Plan) -> tuple[Any, list[OneWay | tuple[int, ...]]]:
         if one_way := _one_way(plan, collective):
             scopes[row] = known.setdefault(one_way, len(known))
             continue
+        if any(_is_in_group(plan, axis) for axis in axes):
+            continue
         ranks = int(np.prod(plan.axes["members"][list(axes)], dtype=np.int64))
         if not {NO_AXIS, system_axis} & set(axes) and ranks < plan.ranks:
             scopes[row] = known.setdefault(axes, len(known))
     return scopes, list(known)
+
+
+def _is_in_group(plan: Plan, axis: int) -> bool:
+    """Whether it is a way through members of groups that are a part of the system."""
+    return axis == NO_AXIS or int(plan.axes["members_first"][axis]) == IN_GROUP
 
 
 def _one_way(plan: Plan, collective: Any) -> OneWay | None:
@@ -134,7 +141,8 @@ def _along_tree(plan: Plan, group: Any, member: Any, way: OneWay) -> tuple[Any, 
         plan.members["position"][member].astype(np.int64),
         0,
     )
-    if way.axis != NO_AXIS:
+    in_group = _is_in_group(plan, way.axis)  # and through all of them
+    if not in_group:
         stride = int(plan.axes["stride"][way.axis])
         rank = plan.actors["rank"][plan.members["actor"][member]].astype(np.int64)
         place = rank // stride % way.members
@@ -145,7 +153,7 @@ def _along_tree(plan: Plan, group: Any, member: Any, way: OneWay) -> tuple[Any, 
         rest, at = divmod(key, way.members)
         row, lowest = divmod(rest, plan.ranks)
         places = others[first[at] : first[at + 1]]
-        if way.axis == NO_AXIS:
+        if in_group:
             found = plan.group_members[plan.groups["members_first"][row] + places]
         else:
             found = plan.groups["first_member"][row] + plan.actor_of_rank[lowest + places * stride]

@@ -1,0 +1,117 @@
+"""How a group lies on the machine: its sides, along which collectives run as along dimensions of a machine.
+
+Members stand in rank order, so that those of one node, one rack and so on stand together. Where all nodes
+hold equally many of them, members of equal place in their nodes make up lines, one for each place; so do
+nodes of equal place in their racks. A side is the way along such lines. If the group is a sub-grid, these are
+lines of the machine's dimensions, and the group is a machine of its own shape. Where nodes (or racks) hold
+different numbers of members, one side goes through all of the members there.
+
+Not here: which ranks are members (`groups`), and what runs along sides (`collective_lowering`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import Any
+
+import numpy as np
+
+from et_sim.machine.model import LogicalGrid
+
+Ring = tuple[int, ...]  # places, in the order of the ring
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """Lines of equal length, of ranks or of members of a group."""
+
+    dimension: int  # of the machine, whose algorithm and queues it uses: the outermost one that it covers
+    stride: int  # distance between neighbours, in ranks or in places of the group
+    members: int
+    blocks: tuple[int, ...] = ()  # uneven: members of each node, one node after the other
+
+    @property
+    def own_rings(self) -> int:
+        """Rings that go through uneven nodes at the same time: as many as the smallest node has ports."""
+        return min(self.blocks, default=0)
+
+
+Layout = tuple[Side, ...]  # innermost first
+
+
+def sides_of_system(grid: LogicalGrid) -> Layout:
+    """Those of the machine itself: its dimensions."""
+    pairs = zip(grid.strides, grid.dimensions, strict=True)
+    return tuple(Side(number, stride, one.npus) for number, (stride, one) in enumerate(pairs))
+
+
+def sides_of_group(grid: LogicalGrid, members: Any) -> Layout:
+    """Those of a group, whose members are in ascending order; those of one member are left out."""
+    found: list[Side] = []
+    stride, finest = 1, np.zeros(0, np.int64)  # of uneven blocks below: members of each
+    for number, first in zip(_outwards(grid), _first_of_blocks(grid, members), strict=True):
+        sizes = np.diff(np.append(np.flatnonzero(first), len(members)))
+        if not _are_alike(sizes, finest):
+            finest = finest if len(finest) else sizes
+            continue
+        count = int(sizes[0]) // stride
+        if count > 1:
+            blocks = finest[: np.searchsorted(np.cumsum(finest), sizes[0]) + 1] // stride
+            found.append(Side(number, stride, count, tuple(blocks.tolist())))
+        stride, finest = int(sizes[0]), finest[:0]
+    return tuple(found)
+
+
+def classes_of_groups(grid: LogicalGrid, members: Any) -> Any:
+    """A number for each group (a row of ascending members): equal numbers, equal sides."""
+    if not members.size:
+        return np.zeros(0, np.int64)
+    first = np.concatenate(_first_of_blocks(grid, members), axis=1)
+    if (first == first[:1]).all():
+        return np.zeros(len(first), np.int64)
+    return np.unique(np.packbits(first, axis=1), axis=0, return_inverse=True)[1].reshape(-1)
+
+
+def rings_through(blocks: Sequence[int]) -> tuple[Ring, ...]:
+    """Rings that visit one node after the other, each of them by ports of its own.
+
+    In ring r, a node is entered at its member r and left at the one before that, so that no two rings enter
+    a node, or leave it, at the same member.
+    """
+    begins = [0, *accumulate(blocks)]
+    return tuple(
+        tuple(
+            begin + (ring + place) % size
+            for begin, size in zip(begins, blocks, strict=False)
+            for place in range(size)
+        )
+        for ring in range(min(blocks))
+    )
+
+
+def _outwards(grid: LogicalGrid) -> list[int]:
+    """The dimensions that have several NPUs; if there is none, the first."""
+    return [number for number, one in enumerate(grid.dimensions) if one.npus > 1] or [0]
+
+
+def _first_of_blocks(grid: LogicalGrid, members: Any) -> list[Any]:
+    """For each of these dimensions, which members are the first of a node, a rack, ... of it."""
+    found = []
+    for number in _outwards(grid):
+        block = members // (grid.strides[number] * grid.dimensions[number].npus)
+        first = np.ones(block.shape, np.bool_)
+        first[..., 1:] = block[..., 1:] != block[..., :-1]
+        found.append(first)
+    return found
+
+
+def _are_alike(sizes: Any, finest: Any) -> bool:
+    """Whether all blocks are equally large, and made of the same blocks below."""
+    if (sizes != sizes[0]).any():
+        return False
+    if not len(finest) or len(sizes) == 1:
+        return True
+    per_block, rest = divmod(len(finest), len(sizes))
+    return rest == 0 and bool((finest.reshape(-1, per_block) == finest[:per_block]).all())
