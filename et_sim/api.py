@@ -20,7 +20,7 @@ from et_sim.layer_file_run import unused_settings
 from et_sim.machine import Notice
 from et_sim.machine.local_memory import CAPACITY, TRACKS
 from et_sim.machine.model import TimeFactors
-from et_sim.network.registry import model_named, model_on
+from et_sim.network.registry import check_model
 from et_sim.plan.foretold import refuse_mismatches, rules_of
 from et_sim.plan.lowering import Lowering
 from et_sim.plan.spilled import moved_in
@@ -112,7 +112,7 @@ def execute(
     at once. `change` makes another machine of the one that was read.
     """
     watch = watch or Nobody()
-    model_named(options.model)
+    check_model(options.model)
     details = details_of(options.detail)
     if not isinstance(workload, str | Path | Workload | Mapping):
         raise UsageError(
@@ -122,7 +122,7 @@ def execute(
     watch.stage("reading machine and traces")
     task = prepare(workload, options, change)
     machine, layer_file = task.machine, task.layer_file
-    chosen = model_on(options.model, machine.network)
+    chosen = task.network_model()
     output_filter.check_ranks(task.workload.ranks)
     watch.stage("planning")
     lowering = Lowering(task.workload, machine)
@@ -152,7 +152,7 @@ def execute(
     notices = (*outcome.plan.notices, *remarks_of(chosen, machine.network))
     if layer_file is None:
         notices = (*notices, *unused_settings(machine))
-    manifest = make_manifest(task, options.model, notices, lowering.inputs)
+    manifest = make_manifest(task, notices, lowering.inputs)
     alone = times_alone(task, chosen, options.fold, watch, outcome) if options.isolated else []
     manifest["jobs"] = jobs_as_dicts(outcome, task.workload, alone)
     manifest["other_profile"] = None
@@ -217,7 +217,7 @@ def _configuration(task: Task, options: RunOptions) -> dict[str, Any]:
 
 
 def make_manifest(
-    task: Task, model: str, of_plan: tuple[Notice, ...], programs: tuple[tuple[str, str], ...]
+    task: Task, of_plan: tuple[Notice, ...], programs: tuple[tuple[str, str], ...]
 ) -> dict[str, Any]:
     """What went into a run: enough to repeat it, and nothing that depends on the host."""
     workload, machine = task.workload, task.machine
@@ -227,7 +227,8 @@ def make_manifest(
     notices = [{"place": _base(workload.source), "key": key, "text": text} for key, text in texts]
     return {
         "et_sim": __version__,
-        "model": model,
+        "model": task.model.name,
+        "model_reason": task.model.reason,
         **profile_facts(task),
         "ranks": workload.ranks,
         "uneven": {
