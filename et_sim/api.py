@@ -43,6 +43,7 @@ from et_sim.timeline.detail import LINKS, MESSAGES, PATH, PHASES, PORTS, details
 from et_sim.timeline.explained import doubt, is_changed
 from et_sim.timeline.out_of_memory import TooLarge, out_of_memory
 from et_sim.timeline.output_filter import EVERYTHING
+from et_sim.timeline.overload import overload
 from et_sim.trace import Workload
 from et_sim.trace.preflight import find_mismatches
 from et_sim.trace.tensors import remark_on_unannotated
@@ -161,7 +162,7 @@ def execute(
 
         watch.stage("simulating the corrected profile, too")
         manifest["other_profile"] = other_profile(
-            workload, options, change, task, outcome, chosen, moves.workload if moves else task.workload
+            workload, options, change, task, outcome, moves.workload if moves else task.workload
         )
     manifest["configuration"] = _configuration(task, options)
     manifest["detail"] = list(details if layer_file is None else details_of((*details, PHASES)))
@@ -188,6 +189,8 @@ def execute(
     if full is not None and not full.stopped:
         place = _base(machine.system.local_memory.place) if machine.system.local_memory else ""
         manifest["warnings"].append({"place": place, "key": CAPACITY, "text": full.sentence})
+    if too_much := overload(outcome, machine.network):
+        manifest["warnings"].append({"place": "", "key": "", "text": too_much.sentence})
     if text := doubt(result.explained, is_changed=is_changed(outcome, machine.system)):
         manifest["warnings"].append({"place": _base(task.workload.source), "key": "", "text": text})
     return result

@@ -25,7 +25,7 @@ from et_sim.machine.local_memory import CAPACITY, TRACKS
 from et_sim.machine.model import WhenFull
 from et_sim.machine.profiles import Profile
 from et_sim.machine.sources import Source
-from et_sim.network.registry import ModelChoice, choose_model, model_on
+from et_sim.network.registry import ModelChoice, choose_model, model_of
 from et_sim.plan.actors import Actors
 from et_sim.plan.lowering import Lowering, assemble
 from et_sim.plan.spilled import Spilled, spilled
@@ -87,7 +87,7 @@ class Task:
 
     def network_model(self) -> NetworkModel:
         """The model on the machine's network; refuses what it cannot do."""
-        return model_on(self.model.name, self.machine.network)
+        return model_of(self.model, self.machine)
 
 
 def prepare(

@@ -9,7 +9,8 @@ import importlib
 from typing import TYPE_CHECKING, NamedTuple
 
 from et_sim.errors import UsageError, did_you_mean
-from et_sim.machine.profiles import Profile
+from et_sim.machine.corrections import Correction
+from et_sim.machine.profiles import Behaviour, Profile
 
 if TYPE_CHECKING:
     from et_sim.engine.transport.network_seam import NetworkModel
@@ -76,9 +77,17 @@ def model_named(name: str) -> NetworkModel:
     return model
 
 
-def model_on(name: str, network: Network) -> NetworkModel:
+def model_of(choice: ModelChoice, machine: Machine) -> NetworkModel:
+    """What a model is on a machine."""
+    return model_on(choice.name, machine.network, machine.system.behaviour)
+
+
+def model_on(name: str, network: Network, behaviour: Behaviour | None = None) -> NetworkModel:
     """What a model is on a network; refuses what it cannot do, or would say nothing about."""
     model = model_named(name)
+    has_ports = behaviour is not None and behaviour.corrects(Correction.PORT_BANDWIDTH)
+    if has_ports and not network.levels and hasattr(model, "WITH_PORTS"):
+        model = importlib.import_module(model.WITH_PORTS)
     if network.credits is not None and hasattr(model, "WITH_CREDITS"):
         model = importlib.import_module(model.WITH_CREDITS)
     if network.protocol is not None and not getattr(model, "HAS_PROTOCOLS", False):
