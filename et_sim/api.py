@@ -20,7 +20,7 @@ from et_sim.layer_file_run import unused_settings
 from et_sim.machine import Notice
 from et_sim.machine.local_memory import CAPACITY, TRACKS
 from et_sim.machine.model import TimeFactors
-from et_sim.network.registry import model_named, model_on
+from et_sim.network.registry import check_model
 from et_sim.plan.foretold import refuse_mismatches, rules_of
 from et_sim.plan.lowering import Lowering
 from et_sim.plan.spilled import moved_in
@@ -43,6 +43,7 @@ from et_sim.timeline.detail import LINKS, MESSAGES, PATH, PHASES, PORTS, details
 from et_sim.timeline.explained import doubt, is_changed
 from et_sim.timeline.out_of_memory import TooLarge, out_of_memory
 from et_sim.timeline.output_filter import EVERYTHING
+from et_sim.timeline.overload import overload
 from et_sim.trace import Workload
 from et_sim.trace.preflight import find_mismatches
 from et_sim.trace.tensors import remark_on_unannotated
@@ -112,7 +113,7 @@ def execute(
     at once. `change` makes another machine of the one that was read.
     """
     watch = watch or Nobody()
-    model_named(options.model)
+    check_model(options.model)
     details = details_of(options.detail)
     if not isinstance(workload, str | Path | Workload | Mapping):
         raise UsageError(
@@ -122,7 +123,7 @@ def execute(
     watch.stage("reading machine and traces")
     task = prepare(workload, options, change)
     machine, layer_file = task.machine, task.layer_file
-    chosen = model_on(options.model, machine.network)
+    chosen = task.network_model()
     output_filter.check_ranks(task.workload.ranks)
     watch.stage("planning")
     lowering = Lowering(task.workload, machine)
@@ -152,7 +153,7 @@ def execute(
     notices = (*outcome.plan.notices, *remarks_of(chosen, machine.network))
     if layer_file is None:
         notices = (*notices, *unused_settings(machine))
-    manifest = make_manifest(task, options.model, notices, lowering.inputs)
+    manifest = make_manifest(task, notices, lowering.inputs)
     alone = times_alone(task, chosen, options.fold, watch, outcome) if options.isolated else []
     manifest["jobs"] = jobs_as_dicts(outcome, task.workload, alone)
     manifest["other_profile"] = None
@@ -161,7 +162,7 @@ def execute(
 
         watch.stage("simulating the corrected profile, too")
         manifest["other_profile"] = other_profile(
-            workload, options, change, task, outcome, chosen, moves.workload if moves else task.workload
+            workload, options, change, task, outcome, moves.workload if moves else task.workload
         )
     manifest["configuration"] = _configuration(task, options)
     manifest["detail"] = list(details if layer_file is None else details_of((*details, PHASES)))
@@ -188,6 +189,8 @@ def execute(
     if full is not None and not full.stopped:
         place = _base(machine.system.local_memory.place) if machine.system.local_memory else ""
         manifest["warnings"].append({"place": place, "key": CAPACITY, "text": full.sentence})
+    if too_much := overload(outcome, machine.network):
+        manifest["warnings"].append({"place": "", "key": "", "text": too_much.sentence})
     if text := doubt(result.explained, is_changed=is_changed(outcome, task.workload, machine.system)):
         manifest["warnings"].append({"place": _base(task.workload.source), "key": "", "text": text})
     return result
@@ -218,7 +221,7 @@ def _configuration(task: Task, options: RunOptions) -> dict[str, Any]:
 
 
 def make_manifest(
-    task: Task, model: str, of_plan: tuple[Notice, ...], programs: tuple[tuple[str, str], ...]
+    task: Task, of_plan: tuple[Notice, ...], programs: tuple[tuple[str, str], ...]
 ) -> dict[str, Any]:
     """What went into a run: enough to repeat it, and nothing that depends on the host."""
     workload, machine = task.workload, task.machine
@@ -228,7 +231,8 @@ def make_manifest(
     notices = [{"place": _base(workload.source), "key": key, "text": text} for key, text in texts]
     return {
         "et_sim": __version__,
-        "model": model,
+        "model": task.model.name,
+        "model_reason": task.model.reason,
         **profile_facts(task),
         "ranks": workload.ranks,
         "uneven": {

@@ -47,18 +47,18 @@ def other_profile(
     change: Change,
     task: Task,
     outcome: Outcome,
-    model: NetworkModel,
     simulated: Workload,
 ) -> dict[str, Any]:
     """What the corrected profile gives, as plain values; `outcome` is that of `task`, whose workload may have
     been `simulated` with moves to remote memory."""
     # Layer files are read for the machine; of anything else, what was read serves again.
     given = workload if task.layer_file else task.workload
-    trials = _Trials(given, options, change, outcome.plan, model, simulated)
+    trials = _Trials(given, replace(options, model=task.model.name), change, outcome.plan, task, simulated)
     now = _tried(outcome)
     missing = frozenset(Correction) - task.machine.system.behaviour.corrections
     try:
-        corrected = prepare(given, replace(options, profile=Profile.CORRECTED.value), change)
+        named = replace(options, profile=Profile.CORRECTED.value, model=task.model.name)
+        corrected = prepare(given, named, change)
         found = trials.simulated(corrected, max(ALWAYS, min(size_of(outcome.plan), AT_MOST)))
         missing &= corrected.machine.system.behaviour.corrections
     except EtSimError as error:
@@ -91,32 +91,34 @@ class _Trials:
         options: RunOptions,
         change: Change,
         plan: Plan,
-        model: NetworkModel,
+        task: Task,
         simulated: Workload,
     ) -> None:
         self._workload, self._options, self._change = workload, options, change
         self._simulated = simulated  # what the plan is of
-        self._plan, self._model = plan, model
+        self._plan, self._has_contention = plan, task.network_model().HAS_CONTENTION
         self._actors = Actors(plan.actor_of_rank, plan.actors["rank"])
 
     def simulated(self, task: Task, affordable: int, alike: int = 1) -> Tried:
         """What becomes of it; `alike`: how many such simulations there are."""
-        lowering = Lowering(task.workload, task.machine)
-        outcome = self._outcome(lowering, affordable, alike)
+        lowering, model = Lowering(task.workload, task.machine), task.network_model()
+        outcome = self._outcome(lowering, model, affordable, alike)
         moves = outcome and moves_needed(task.workload, lowering, outcome)
         if moves:
-            outcome = self._outcome(Lowering(moves.workload, task.machine), affordable, alike)
+            outcome = self._outcome(Lowering(moves.workload, task.machine), model, affordable, alike)
         return _tried(outcome) if outcome else Tried(NOT_SIMULATED)
 
-    def _outcome(self, lowering: Lowering, affordable: int, alike: int) -> Outcome | None:
+    def _outcome(
+        self, lowering: Lowering, model: NetworkModel, affordable: int, alike: int
+    ) -> Outcome | None:
         """None: it would cost too much."""
-        network = lowering.machine.network_of(has_contention=self._model.HAS_CONTENTION)
-        folded = fewest_actors(lowering, self._model, self._options.fold)
+        network = lowering.machine.network_of(has_contention=model.HAS_CONTENTION)
+        folded = fewest_actors(lowering, model, self._options.fold)
         for actors in (folded, Actors.one_per_rank(lowering.workload.ranks)):
             plan = assemble(lowering, actors)
             if size_of(plan) > affordable:
                 return None
-            outcome = run_plan(plan, network, self._model, alike=alike)
+            outcome = run_plan(plan, network, model, alike=alike)
             if outcome is not None:
                 return outcome
         raise AssertionError("only a folded run is given up")
@@ -124,7 +126,7 @@ class _Trials:
     def acting(self, missing: frozenset[Correction], now: Tried, corrected: Tried) -> Acting:
         """Those of the missing corrections that make a difference by themselves; the one that makes all of
         it, if there is one."""
-        if self._model.HAS_CONTENTION:  # messages cross all links on their way, in any profile
+        if self._has_contention:  # messages cross all links on their way, in any profile
             missing -= {Correction.WHOLE_PATH}
         size = size_of(self._plan)
         if LIKELIEST in missing and CONDITIONS[LIKELIEST](self._plan) and size <= ALWAYS:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Annotated, Any, get_type_hints
 
 from et_sim.errors import UsageError
-from et_sim.network.registry import DEFAULT, MODELS
+from et_sim.network.registry import MODELS
 
 Description = str | Path | Mapping[str, Any]  # a file, or a dict with the keys of one
 Detail = str | Iterable[str]
@@ -26,7 +26,10 @@ class RunOptions:
         str | None,
         "a preset such as h100-dgx:128 in place of system and network; files that are given stand before its",
     ] = None
-    model: Annotated[str, f"network model: {' or '.join(MODELS)}"] = DEFAULT
+    model: Annotated[
+        str | None,
+        f"network model: {' or '.join(MODELS)} (default: flow in the corrected profile, else analytical)",
+    ] = None
     profile: Annotated[
         str | None, "profile in place of the system file's: reference, corrected or astra-1.0"
     ] = None

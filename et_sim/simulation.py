@@ -25,6 +25,7 @@ from et_sim.machine.local_memory import CAPACITY, TRACKS
 from et_sim.machine.model import WhenFull
 from et_sim.machine.profiles import Profile
 from et_sim.machine.sources import Source
+from et_sim.network.registry import ModelChoice, choose_model, model_of
 from et_sim.plan.actors import Actors
 from et_sim.plan.lowering import Lowering, assemble
 from et_sim.plan.spilled import Spilled, spilled
@@ -82,6 +83,11 @@ class Task:
     layer_file: LayerFileRun | None
     profile_given: str | None  # by an option or the workload, in place of what the system file says
     profile_named_by: NamedBy
+    model: ModelChoice
+
+    def network_model(self) -> NetworkModel:
+        """The model on the machine's network; refuses what it cannot do."""
+        return model_of(self.model, self.machine)
 
 
 def prepare(
@@ -110,7 +116,9 @@ def prepare(
                     remedy="leave out --alone",
                 )
             layer_file = LayerFileRun(workload, change(_named(machine, options, tracks=False)))
-            return Task(layer_file.workload, layer_file.machine, layer_file, profile, named_by)
+            machine = layer_file.machine
+            model = choose_model(options.model, machine)
+            return Task(layer_file.workload, machine, layer_file, profile, named_by, model)
         workload = read_alone(workload) if options.alone else read_workload(workload, machine.network.ranks)
     if workload.profile and named_by is NamedBy.NOBODY:
         profile, named_by = workload.profile, NamedBy.WORKLOAD
@@ -123,7 +131,7 @@ def prepare(
     if options.alone:
         refuse_without_times(workload)
         machine = machine_alone(machine, workload.ranks)
-    return Task(workload, machine, None, profile, named_by)
+    return Task(workload, machine, None, profile, named_by, choose_model(options.model, machine))
 
 
 def _named(machine: Machine, options: RunOptions, *, tracks: bool) -> Machine:

@@ -122,15 +122,15 @@ def _whole_machine(
     return machine
 
 
-def _plan(workload: Workload, machine: Machine, model: str, found: list[Problem]) -> None:
+def _plan(workload: Workload, machine: Machine, model: str | None, found: list[Problem]) -> None:
     """What a run would refuse, remark on, or end in."""
     from et_sim.engine.transport.network_seam import remarks_of
-    from et_sim.network.registry import model_on
+    from et_sim.network.registry import choose_model, model_of
     from et_sim.plan.actors import Actors
     from et_sim.plan.foretold import find_renumbered
     from et_sim.plan.lowering import Lowering, assemble
 
-    chosen = model_on(model, machine.network)
+    chosen = model_of(choose_model(model, machine), machine)
     lowering = Lowering(workload, machine)
     remarks = remarks_of(chosen, machine.network)
     plan = assemble(lowering, Actors.one_per_rank(workload.ranks))

@@ -80,8 +80,7 @@ def _models(options: argparse.Namespace) -> list[str]:
         return []
     from et_sim.cli.run_models import models_named
     from et_sim.errors import UsageError
-    from et_sim.run_options import DEFAULTS
 
-    if options.model != DEFAULTS["model"]:
+    if options.model is not None:
         raise UsageError("--model and --models are both given", remedy="leave one of them out")
     return models_named(options.models)

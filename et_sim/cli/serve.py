@@ -42,9 +42,7 @@ def add_parser(commands: Any) -> None:
     _add_serving(parser)
     machine = parser.add_argument_group("the machine")
     add_run_options(machine, "system", "network", "machine", "profile", "fold")
-    machine.add_argument(
-        _NETWORK_MODEL, default="analytical", help="as --model of et-sim run (default: analytical)"
-    )
+    machine.add_argument(_NETWORK_MODEL, help="as --model of et-sim run")
     parser.add_argument("--out", type=Path, help="directory to write (default: ./NAME.serve)")
     parser.add_argument("--json", action="store_true", help="print the content of summary.json")
     parser.set_defaults(run=run)

@@ -27,6 +27,7 @@ class Correction(StrEnum):
     ALL_QUEUES = "all-queues"
     EXACT_CHUNKS = "exact-chunks"
     WHOLE_PATH = "whole-path"
+    PORT_BANDWIDTH = "port-bandwidth"
     CONCURRENT_COMMUNICATION = "concurrent-communication"
     EAGER_SENDS = "eager-sends"
     SIMULATED_BROADCAST = "simulated-broadcast"
@@ -110,6 +111,15 @@ CORRECTION_NOTES = (
         "A message between NPUs that differ in several dimensions pays for the first of them only "
         "(analytical model).",
         "It pays for each dimension it crosses.",
+    ),
+    CorrectionNote(
+        Correction.PORT_BANDWIDTH,
+        "Messages that share a port (an end of a link) do not notice each other, so that it carries more "
+        "bytes than its bandwidth allows (analytical model); and each message is cut to whole nanoseconds by "
+        "itself (link model).",
+        "A port carries one message after the other, in the order they came, on every link of a message's "
+        "way; a message alone pays for the latencies of all, and for the slowest one's bandwidth once. "
+        "Networks of ASTRA-sim 1.0, whose links are bundles, have no such ports.",
     ),
     CorrectionNote(
         Correction.CONCURRENT_COMMUNICATION,

@@ -48,6 +48,7 @@ from et_sim.plan.tables import Plan, record, table
 
 HAS_CONTENTION = False
 REACHES_SWITCHES = True
+WITH_PORTS = "et_sim.network.ports"  # where each carries no more than it can
 SLOWEST = record(  # of what a chunk passes in a tree of switches
     ("program", "i4"),  # for which it is known
     ("ns", "i8"),

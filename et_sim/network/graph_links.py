@@ -32,6 +32,7 @@ MESSAGE = record(
     ("stop", "i4"),  # the rank it is on its way to
     ("source", "i4"),
     ("ports", "i8"),  # both, if its way depends on them
+    *link_queues.CUT_THROUGH_FIELDS,
     *MESSAGE_FIELDS,
 )
 DIFFERS_BY_MESSAGE = (Routing.ECMP_NS3, Routing.VALIANT)  # which way a message takes between two ranks
@@ -47,6 +48,7 @@ class GraphLinkTables(Tables):
     links: Any
     tier: Any  # per link
     home: Any  # per rank: itself; then for switches that reduce, and for all other devices
+    cuts_through: Any  # one row: whether links pass messages on from the first byte on
     sent: Any  # messages by source and target, as a counter of 16 bits; empty: no way depends on it
 
 
@@ -57,7 +59,8 @@ def link_tables(network: Network) -> GraphLinkTables:
     links["head"] = links["tail"] = links["joined_ns"] = links["mark_ns"] = NONE
     links["speed"] = fabric.speed_of
     links["home"] = np.maximum(_owners(network), 0)
-    return GraphLinkTables(fabric, links, _tiers(network), _homes(network), _counters(network))
+    stores = np.zeros(1, np.int8)
+    return GraphLinkTables(fabric, links, _tiers(network), _homes(network), stores, _counters(network))
 
 
 def check_ports(network: Network) -> None:

@@ -47,6 +47,7 @@ MESSAGE = record(
     ("at", "i4"),  # the rank it has reached, or will when it leaves the switch it is in
     ("via_switch", "i4"),
     ("dimension", "i4"),  # of its last hop
+    *link_queues.CUT_THROUGH_FIELDS,
     *MESSAGE_FIELDS,
 )
 
@@ -59,6 +60,7 @@ class LinkTables(Tables):
     links: Any
     first_link: Any  # per dimension
     home: Any  # per rank, the NPU whose links stand for its own
+    cuts_through: Any  # one row: whether links pass messages on from the first byte on
 
 
 def check(network: Network, most_bytes: int = 0) -> None:
@@ -103,7 +105,7 @@ def _tables_of(network: Network, home: Any) -> LinkTables:
         speed = of.uneven_first + np.searchsorted(own, npu * of.ports + port)
         links["speed"][first[link.dimension] + home[npu] * of.ports + port] = speed
     links["home"] = np.concatenate([np.repeat(np.arange(homes), count // homes) for count in counts])
-    return LinkTables(fabric, links, first, home)
+    return LinkTables(fabric, links, first, home, np.zeros(1, np.int8))
 
 
 def resources_of_ranks(network: Network) -> ResourceTable:

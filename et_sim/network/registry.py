@@ -1,4 +1,4 @@
-"""The network models by name; nothing else in the house knows one.
+"""The network models by name, and which of them a run takes if nobody names one.
 
 A name with a dot is that of a module of yours, which offers what `engine.network_seam.NetworkModel` asks for.
 """
@@ -6,13 +6,15 @@ A name with a dot is that of a module of yours, which offers what `engine.networ
 from __future__ import annotations
 
 import importlib
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from et_sim.errors import UsageError, did_you_mean
+from et_sim.machine.corrections import Correction
+from et_sim.machine.profiles import Behaviour, Profile
 
 if TYPE_CHECKING:
     from et_sim.engine.transport.network_seam import NetworkModel
-    from et_sim.machine.model import Network
+    from et_sim.machine.model import Machine, Network
 
 MODELS = {
     "analytical": "et_sim.network.analytical",
@@ -21,13 +23,34 @@ MODELS = {
     "packet": "et_sim.network.packet.model",
     "loggops": "et_sim.network.loggops.model",
 }
-DEFAULT = "analytical"
 ASKED_FOR = ("HAS_CONTENTION", "check", "tables", "resources", "path_keys", "needs", "inject")
 
 
-def check_model(name: str) -> None:
-    """Refuse a network model that does not exist."""
-    if name not in MODELS and "." not in str(name):
+class ModelChoice(NamedTuple):
+    """The network model of a run."""
+
+    name: str
+    reason: str  # why this one; empty: somebody named it
+
+
+def choose_model(name: str | None, machine: Machine) -> ModelChoice:
+    """The model that is named, or else the cheapest one that is right for a machine.
+
+    A machine in the profile of the reference is simulated as the reference does it. On any other, links carry
+    no more than they can.
+    """
+    if name is not None:
+        return ModelChoice(name, "")
+    if machine.system.behaviour.profile is not Profile.CORRECTED:
+        return ModelChoice("analytical", "as the reference: messages do not wait for each other")
+    if machine.network.levels:
+        return ModelChoice("analytical", "the only one for the bundles of links of ASTRA-sim 1.0")
+    return ModelChoice("flow", "messages share links fairly")
+
+
+def check_model(name: str | None) -> None:
+    """Refuse a network model that does not exist; None: nobody names one."""
+    if name is not None and name not in MODELS and "." not in str(name):
         raise UsageError(
             f"network model {name!r} is not known",
             remedy=did_you_mean(str(name), tuple(MODELS)) or f"known: {', '.join(MODELS)}",
@@ -54,9 +77,17 @@ def model_named(name: str) -> NetworkModel:
     return model
 
 
-def model_on(name: str, network: Network) -> NetworkModel:
+def model_of(choice: ModelChoice, machine: Machine) -> NetworkModel:
+    """What a model is on a machine."""
+    return model_on(choice.name, machine.network, machine.system.behaviour)
+
+
+def model_on(name: str, network: Network, behaviour: Behaviour | None = None) -> NetworkModel:
     """What a model is on a network; refuses what it cannot do, or would say nothing about."""
     model = model_named(name)
+    has_ports = behaviour is not None and behaviour.corrects(Correction.PORT_BANDWIDTH)
+    if has_ports and not network.levels and hasattr(model, "WITH_PORTS"):
+        model = importlib.import_module(model.WITH_PORTS)
     if network.credits is not None and hasattr(model, "WITH_CREDITS"):
         model = importlib.import_module(model.WITH_CREDITS)
     if network.protocol is not None and not getattr(model, "HAS_PROTOCOLS", False):

@@ -66,6 +66,7 @@ CONDITIONS: Mapping[Correction, Callable[[Plan], bool]] = MappingProxyType(
         Correction.TWO_WAY_QUEUES: _has_queues_to_wait_in,
         Correction.ALL_QUEUES: lambda plan: plan.queues_per_dim > 1,
         Correction.WHOLE_PATH: _crosses_dimensions,
+        Correction.PORT_BANDWIDTH: lambda plan: plan.largest_message > 0,
         Correction.CONCURRENT_COMMUNICATION: _shares_the_slot,
         Correction.EAGER_SENDS: _has_sends,
     }

@@ -12,7 +12,6 @@ from typing import Any, Protocol
 
 from et_sim import api
 from et_sim.errors import EtSimError
-from et_sim.network.registry import model_on
 from et_sim.plan.lowering import Lowering
 from et_sim.run_options import RunOptions
 from et_sim.serving.pools import Pool
@@ -69,7 +68,7 @@ class SimulatedTimes:
         if self._task is None:
             return self._first(workload)
         machine, options = self._task.machine, self.options
-        network = model_on(options.model, machine.network)
+        network = self._task.network_model()
         outcome = simulated(Lowering(workload, machine), network, options.fold, Nobody(), Recorder())
         if not outcome.is_complete:
             raise EtSimError("a forward pass does not complete", remedy="look at it with et-sim make and run")

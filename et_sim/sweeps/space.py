@@ -19,7 +19,7 @@ from et_sim.machine.presets import preset
 from et_sim.machine.readers import check_profile
 from et_sim.machine.recognise import Role
 from et_sim.machine.sources import Source, load
-from et_sim.network.registry import DEFAULT, model_named
+from et_sim.network.registry import model_named
 from et_sim.recognise import Kind, kind_of
 from et_sim.sweeps.axes import Axis
 from et_sim.sweeps.digests import NamedFiles, digest_of, program_digest
@@ -53,7 +53,7 @@ class Inputs:
     workload: GivenWorkload | dict[str, Any]
     parts: Mapping[str, Source]
     machine: str | None
-    model: str
+    model: str | None
     profile: str | None
 
 
@@ -64,7 +64,7 @@ class Space:
     folder: Path
     base: Mapping[str, Loaded]
     machine: str | None
-    model: str
+    model: str | None
     profile: str | None
     axes: tuple[Axis, ...]
     loaded: Mapping[tuple[str, str], Loaded] = field(default_factory=dict)  # whole inputs that axes name
@@ -86,8 +86,7 @@ class Space:
                     parts[root] = preset_source(words["machine"], root)
                 parts[root] = _changed(parts[root], axis.field, value)
         workload = parts.pop("workload")
-        chosen = model or words["model"] or DEFAULT
-        return Inputs(workload, parts, words["machine"], chosen, words["profile"])
+        return Inputs(workload, parts, words["machine"], model or words["model"], words["profile"])
 
     def digest(self, inputs: Inputs, files: NamedFiles) -> str:
         """What decides the row of a point, as one text."""
@@ -135,9 +134,9 @@ def open_space(sweep: Sweep) -> Space:
             continue
         for value in axis.values or ():
             loaded[axis.field.root, _key(value)] = _load(axis.field.root, value, sweep, ("axes", axis.name))
-    model = sweep.base.model or DEFAULT
+    named = sweep.base
     space = Space(
-        sweep.folder.absolute(), base, sweep.base.machine, model, sweep.base.profile, sweep.axes, loaded
+        sweep.folder.absolute(), base, named.machine, named.model, named.profile, sweep.axes, loaded
     )
     _check_names(space, sweep)
     for axis in sweep.axes:

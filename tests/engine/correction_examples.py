@@ -71,6 +71,7 @@ def _built(programs: tuple[Fill, ...]) -> list[Trace]:
 
 EIGHT = network(["FullyConnected"], [8])
 RING_4 = network(["Ring"], [4])
+SWITCH_4 = network(["Switch"], [4])
 SQUARE = {**network(["FullyConnected"] * 2, [2, 2]), "bandwidth": [100, 10], "latency": [10, 1000]}
 
 
@@ -83,6 +84,10 @@ def _in_opposite_orders(rank: int, build: TraceBuilder) -> None:
 def _behind_an_instant_node(_rank: int, build: TraceBuilder) -> None:
     build.compute(micros=5, cpu=True)
     build.compute(micros=3, after=[build.invalid()])
+
+
+def _all_to_all(_rank: int, trace: TraceBuilder) -> None:
+    trace.collective("all_to_all", 4 * MIB)
 
 
 def _across_both_dimensions(rank: int, build: TraceBuilder) -> None:
@@ -293,6 +298,15 @@ EXAMPLES = (
         SQUARE,
         reference=(9775, 0, 0, 9775),
         corrected=(108431, 0, 0, 108431),
+    ),
+    Example(
+        Correction.PORT_BANDWIDTH,
+        "switch of 4: an all-to-all of 4 MiB, directly",
+        _all_to_all,
+        SWITCH_4,
+        reference=(20551,) * 4,
+        corrected=(59613,) * 4,
+        algorithm="direct",
     ),
     Example(
         Correction.CONCURRENT_COMMUNICATION,

@@ -214,7 +214,7 @@ def test_a_member_that_will_never_start_a_collective_is_named() -> None:
 
 
 def test_equal_custom_collectives_run_side_by_side(tmp_path: Path) -> None:
-    """Each keeps account of its own nodes."""
+    """Each keeps account of its own nodes; their messages cross the link one after the other."""
     programs = []
     for place in range(2):
         program = TraceBuilder()

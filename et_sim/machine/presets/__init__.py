@@ -13,6 +13,7 @@ from importlib.resources import files
 from typing import Any
 
 from et_sim.errors import UsageError, did_you_mean
+from et_sim.machine.profiles import Profile
 
 _NAME = re.compile(r"([^:]*)(?::([0-9]{1,12}))?", re.ASCII)
 _ENDING = ".json"
@@ -94,6 +95,7 @@ def _system(machine: dict[str, Any], dimensions: int) -> dict[str, Any]:
     device = _data("devices", machine["device"])
     algorithms = machine["algorithms"][:dimensions]
     return {
+        "profile": Profile.CORRECTED.value,
         "scheduling-policy": "LIFO",
         "preferred-dataset-splits": 4,
         "active-chunks-per-dimension": 2,

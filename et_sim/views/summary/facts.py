@@ -27,7 +27,7 @@ from et_sim.views.summary.machine_use import (
 )
 from et_sim.views.summary.packets import packets_text
 from et_sim.views.summary.parts import PARTS
-from et_sim.views.summary.profile_facts import makespan_text, profile_text
+from et_sim.views.summary.profile_facts import makespan_text, model_text
 from et_sim.views.summary.rank_table import called, rank_count
 from et_sim.views.text import share, shortened
 
@@ -70,7 +70,7 @@ def facts(run: RunDirectory) -> list[str]:
         ("in short", _in_short(run)),
         ("ranks", f"{ranks:,}, {how}; {plural(summary['messages'], 'message')} crossed the network"),
         ("jobs", jobs_text(run)),
-        ("model", f"{summary['model']} network, {profile_text(summary)}"),
+        ("model", model_text(summary)),
         *_corrections(summary),
         ("uneven", _unevenness(run)),
         ("what if", factors_text(run)),

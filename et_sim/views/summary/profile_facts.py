@@ -24,7 +24,7 @@ def makespan_text(summary: Mapping[str, Any]) -> str:
     stalled = "" if summary["status"] == COMPLETE else f", {summary['status']}"
     text = f"{text}{stalled} in the {summary['profile']} profile"
     if not stalled and other["makespan_ns"] == makespan:
-        return f"{text} and {other['profile']}"
+        return f"{text}; the {other['profile']} one gives the same on this network model"
     return f"{text}; {_other(summary, other)}"
 
 
@@ -73,6 +73,13 @@ def _percent(before: int, after: int) -> str:
     """How much more or less; two digits, so that a small change is not told as none."""
     percent = 100 * (after - before) / before if before else 100.0
     return f"{percent:+.0f} %" if abs(percent) >= 9.5 else f"{percent:+.2g} %"
+
+
+def model_text(summary: Mapping[str, Any]) -> str:
+    """The network model, why it is this one if nobody named it, and the profile."""
+    reason = summary.get("model_reason")
+    why = f" ({reason})" if reason else ""
+    return f"{summary['model']} network{why}, {profile_text(summary)}"
 
 
 def profile_text(summary: Mapping[str, Any]) -> str:

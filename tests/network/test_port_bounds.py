@@ -1,0 +1,137 @@
+"""No run in the corrected profile is faster than its bytes pass through the ports of the machine.
+
+The bounds are closed forms: what must leave an NPU, or a block of NPUs such as a node, whatever the
+algorithm.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+from itertools import accumulate
+from operator import mul
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import et_sim
+from et_sim.errors import UsageError
+from et_sim.machine import read_network_alone
+from et_sim.machine.model import LogicalDimension, Shape, bytes_per_ns
+from et_sim.machine.presets import entry, names, preset
+from et_sim.trace import TraceBuilder, Workload
+from et_sim.workloads.microbenchmarks import make_microbenchmark
+
+MIB, GIB = 1 << 20, 1 << 30
+MODELS = ("analytical", "link", "flow")
+KINDS = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all")
+
+
+def makespan_ns(kind: str, machine: str, size: int, **options: Any) -> int:
+    workload = make_microbenchmark(kind, ranks=preset(machine).npus, size=size)
+    return et_sim.simulate(workload, machine=machine, **options).makespan_ns
+
+
+def ports_of(dimension: LogicalDimension) -> float:
+    """Bytes per nanosecond that leave an NPU along a dimension."""
+    others = dimension.npus - 1
+    links = {Shape.SWITCH: 1, Shape.FULLY_CONNECTED: others, Shape.RING: min(others, 2)}
+    return links[dimension.shape] * bytes_per_ns(dimension.bandwidth)
+
+
+def bound_ns(kind: str, machine: str, size: int) -> float:
+    """How long it takes until all that has to leave an NPU, or a block of inner dimensions, has left it."""
+    dimensions = read_network_alone(preset(machine).network).grid.dimensions
+    npus = preset(machine).npus
+    blocks = accumulate((dimension.npus for dimension in dimensions[:-1]), mul, initial=1)
+    bounds = []
+    for place, block in enumerate(blocks):
+        rate = block * sum(map(ports_of, dimensions[place:]))
+        outside = 1 - block / npus
+        needed = {"all_reduce": 2 * size * outside, "all_to_all": size * block * outside}
+        bounds.append(needed.get(kind, size * outside) / rate)
+    return max(bounds)
+
+
+def machines_of(name: str, most: int) -> Iterator[str]:
+    """A part of a node, a node, and some nodes."""
+    fewest = entry(name).fewest
+    for npus in (fewest // 2, fewest, 2 * fewest, 8 * fewest):
+        with suppress(UsageError):
+            if npus <= most:
+                yield preset(f"{name}:{npus}").text
+
+
+def below(name: str, most: int, sizes: tuple[int, ...], models: tuple[str, ...]) -> list[Any]:
+    """Points whose answer is faster than their wires, with the factor."""
+    found = []
+    for machine in machines_of(name, most):
+        for kind in KINDS:
+            for size in sizes:
+                least = bound_ns(kind, machine, size)
+                for model in models:
+                    took = makespan_ns(kind, machine, size, model=model)
+                    if took < int(least):
+                        found.append((machine, kind, size, model, least / took))
+    return found
+
+
+@pytest.mark.parametrize("name", names())
+def test_no_collective_is_faster_than_its_wires(name: str) -> None:
+    assert below(name, 16, (64 * MIB,), ("analytical", "flow")) == []
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("name", names())
+def test_no_collective_of_any_size_is_faster_than_its_wires(name: str) -> None:
+    assert below(name, 128, (1, 1000, MIB, 3 * MIB + 7, GIB), MODELS) == []
+
+
+@pytest.mark.deep
+def test_no_collective_in_packets_is_faster_than_its_wires() -> None:
+    assert below("a100-dgx-80gb", 16, (MIB,), ("packet",)) == []
+
+
+def test_the_reference_profile_is_and_a_warning_says_so() -> None:
+    workload = make_microbenchmark("all_to_all", ranks=8, size=64 * MIB)
+    result = et_sim.simulate(workload, machine="a100-dgx-80gb:8", profile="reference")
+    assert result.makespan_ns < bound_ns("all_to_all", "a100-dgx-80gb:8", 64 * MIB) / 10
+    texts = [warning["text"] for warning in result.manifest["warnings"]]
+    assert [text for text in texts if "each of ranks 0-7 sends 13 times what its links carry" in text]
+
+
+def test_eight_gpus_all_reduce_at_the_bandwidth_of_their_links_by_default() -> None:
+    took = makespan_ns("all_reduce", "h100-dgx:8", GIB)
+    assert 300 < 2 * 7 / 8 * GIB / took < 450
+
+
+@st.composite
+def exchanges(draw: Any) -> tuple[str, int, list[tuple[int, int, int]]]:
+    """A shape, NPUs, and messages of which no two begin or end at one NPU, each to a neighbour."""
+    npus = draw(st.integers(2, 8))
+    pairs = draw(st.permutations(range(npus)))
+    ends = zip(pairs[::2], pairs[1::2], strict=False)
+    shape = draw(st.sampled_from(["Switch", "FullyConnected"]))
+    return shape, npus, [(one, other, draw(st.integers(1, 10**7))) for one, other in ends]
+
+
+@given(exchanges(), st.integers(0, 2000))
+def test_where_nothing_is_shared_analytical_equals_flow(
+    case: tuple[str, int, list[tuple[int, int, int]]], latency: int
+) -> None:
+    shape, npus, messages = case
+    builders = [TraceBuilder() for _ in range(npus)]
+    for tag, (source, target, size) in enumerate(messages):
+        builders[source].send(target, size, tag=tag)
+        builders[target].receive(source, size, tag=tag)
+    workload = Workload.of([builder.build() for builder in builders])
+    network = {"topology": [shape], "npus_count": [npus], "bandwidth": [50], "latency": [latency]}
+    ends = [
+        et_sim.simulate(
+            workload, system={"profile": profile}, network=network, model=model
+        ).finish_ns.tolist()
+        for model, profile in (("analytical", "corrected"), ("flow", "corrected"))
+    ]
+    assert ends[0] == pytest.approx(ends[1], abs=1)
