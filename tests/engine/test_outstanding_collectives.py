@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -25,8 +26,8 @@ def outstanding(count: int, kind: str) -> TraceBuilder:
 @pytest.mark.parametrize("kind", KINDS)
 def test_all_that_are_under_way_at_once_come_to_their_end(kind: str) -> None:
     """In more rows than the first pools have: their index is made anew while they run."""
-    on = system(**{"preferred-dataset-splits": 3, "active-chunks-per-dimension": 3})
-    result = simulate([outstanding(40, kind)] * 3, network(["Ring"], [3]), on, fold=False)
+    splits: dict[str, Any] = {"preferred-dataset-splits": 3, "active-chunks-per-dimension": 3}
+    result = simulate([outstanding(40, kind)] * 3, network(["Ring"], [3]), system(**splits), fold=False)
     assert (result.finish_ns == result.finish_ns[0]).all()
     assert result.finish_ns[0] > 0
 
