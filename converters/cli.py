@@ -19,11 +19,17 @@ from et_sim.compiled.telling import Lines
 from et_sim.errors import EtSimError, brief
 from et_sim.interruption import interruptible
 from et_sim.recognise import CONVERTER, refuse_misplaced
+from et_sim.terminal import visible_streams
 from et_sim.version import __version__
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; returns the process's exit status."""
+    with visible_streams():
+        return _obey(arguments)
+
+
+def _obey(arguments: Sequence[str] | None) -> int:
     options = _parser().parse_args(arguments)
     try:
         with interruptible(), telling_compilation(Lines("et-convert")):

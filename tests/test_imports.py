@@ -18,6 +18,7 @@ REPOSITORY = Path(__file__).resolve().parents[1]
 # What everybody may import, and what these import themselves.
 COMMON = {"errors", "units", "intervals", "version", "compiled"}
 COMMON |= {
+    "limits",
     "json_text",
     "protobuf_fields",
     "terminal",
@@ -33,6 +34,7 @@ ALLOWED: dict[str, set[str]] = {
     "errors": set(),
     "units": set(),
     "intervals": set(),
+    "limits": set(),
     "json_text": set(),
     "compiled": set(),
     "version": set(),

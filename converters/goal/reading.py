@@ -16,6 +16,7 @@ from converters.goal.schedule import Totals, traces
 from converters.goal.statements import statements
 from converters.progress import Progress
 from et_sim.errors import TraceError
+from et_sim.limits import Ungzipped
 from et_sim.trace import Trace
 
 _LINES_BETWEEN_LOOKS = 10_000
@@ -40,10 +41,11 @@ def schedules(path: Path, totals: Totals) -> Iterator[tuple[int, Trace]]:
 
 
 def _lines(file: BinaryIO, path: Path) -> Iterator[str]:
-    progress = Progress(path.name, path.stat().st_size)
     is_packed = file.read(2) == b"\x1f\x8b"
     file.seek(0)
-    content = gzip.GzipFile(fileobj=file) if is_packed else file
+    size = path.stat().st_size
+    progress = Progress(path.name, size)
+    content = Ungzipped(file, size, str(path), TraceError) if is_packed else file
     try:
         for number, line in enumerate(io.TextIOWrapper(content, encoding="utf-8-sig")):
             if number % _LINES_BETWEEN_LOOKS == 0:

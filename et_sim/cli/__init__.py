@@ -43,6 +43,7 @@ from et_sim.compiled.telling import Lines
 from et_sim.errors import EtSimError, brief
 from et_sim.interruption import interruptible
 from et_sim.recognise import SIMULATOR, refuse_misplaced
+from et_sim.terminal import visible_streams
 from et_sim.version import __version__
 
 COMMANDS = (
@@ -75,6 +76,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")
     atexit.register(_freeze)
+    with visible_streams():
+        return _obey(arguments)
+
+
+def _obey(arguments: Sequence[str] | None) -> int:
     words = sys.argv[1:] if arguments is None else arguments
     options = _parser(words).parse_args(words)
     status = 0

@@ -102,7 +102,9 @@ def failure(path: Path) -> str | None:
     told = path.with_suffix(FAILED)
     try:
         is_recent = time.time() - told.stat().st_mtime < RETRIED_SECONDS
-        return told.read_text(encoding="utf-8").strip().splitlines()[-1] if is_recent else None
+        return (
+            told.read_text(encoding="utf-8", errors="replace").strip().splitlines()[-1] if is_recent else None
+        )
     except (OSError, IndexError):
         return None
 

@@ -26,6 +26,7 @@ from et_sim.engine.pools import (
     reserve_per_event,
 )
 from et_sim.engine.room import check_record
+from et_sim.engine.standstill import Standstill
 from et_sim.engine.state.records import MESSAGE_FIELDS
 from et_sim.engine.state.resources import with_pool
 from et_sim.engine.state.run import Run, new_run
@@ -39,8 +40,9 @@ from et_sim.plan.tables import Plan
 from et_sim.plan.tables import record as record_of
 from et_sim.units import format_ns
 
-FEWEST_EVENTS = 20_000  # until Python takes a look
+FEWEST_EVENTS, MOST_EVENTS = 20_000, 1 << 40  # until Python takes a look
 SECONDS_BETWEEN_REPORTS = 0.3
+MOST_GROWTH = 2  # of the number of events from one look to the next
 SECONDS_PER_MESSAGE, SECONDS_PER_NODE = 1e-4, 1e-4  # of an interpreted run, roughly
 
 # now_ns, how many messages are delivered, or packets sent, and how many will be, nodes completed, nodes in
@@ -105,12 +107,13 @@ def run_plan(
     packets = packets_expected(model, network, plan)
     expected = expected_messages(plan) if report else 0
     happen = simulate.lasting(lambda: alike * _seconds_interpreted(plan, run, packets))
-    events = FEWEST_EVENTS
+    events, standstill = FEWEST_EVENTS, Standstill()
     while True:
         begin = time.monotonic()
         status = happen(run, *reserve, events)
-        if status == PAUSED and time.monotonic() - begin < SECONDS_BETWEEN_REPORTS:
-            events *= 2
+        if status == PAUSED:
+            standstill.look(run, events, bits)
+            events = _events_until_next_look(events, time.monotonic() - begin)
         if record:
             drain(run, record, bits)
         if log:
@@ -158,6 +161,12 @@ def run_plan(
         ports=ports_of(model, network, in_units, run),
         queues=queues,
     )
+
+
+def _events_until_next_look(events: int, seconds: float) -> int:
+    """As many as will take the time between reports, if they take as long as these did."""
+    rate = SECONDS_BETWEEN_REPORTS / max(seconds, 1e-9)
+    return max(FEWEST_EVENTS, min(int(events * min(rate, MOST_GROWTH)), MOST_EVENTS))
 
 
 def _seconds_interpreted(plan: Plan, run: Run, packets: int) -> float:

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 
 from et_sim.engine.calendar.clock import bucket_home, slot_home
+from et_sim.engine.collectives.matching import chunk_home
 from et_sim.engine.collectives.unexpected import unexpected_home
 from et_sim.engine.state.cause_tables import POOLS, Causes
 from et_sim.engine.state.queue_tables import PAUSES_LOGGED
@@ -155,7 +156,9 @@ def grow_pools(run: Run, reserve: Reserve, model: NetworkModel, needs: Needs) ->
     if len(run.switches) and clock.free_joins < reserve.rows:
         changes["joins"] = grow_pool(run.joins, clock, "free_join", "next", reserve.rows)
     if clock.free_runnings < reserve.collectives:
-        changes["running"] = grow_pool(run.running, clock, "free_running", "next", reserve.collectives)
+        changes["running"] = grow_pool(
+            run.running, clock, "free_running", "next", reserve.collectives, free_mark="member"
+        )
     if clock.chunks_top + reserve.chunks > len(run.chunks):
         rows = max(2 * len(run.chunks), clock.chunks_top + _spare(reserve.chunks), SMALLEST_POOL)
         changes["chunks"] = _extend(run.chunks, rows)
@@ -258,6 +261,13 @@ def _reindex(run: Run, changed: dict[str, Any]) -> Run:
         live = run.buckets[rows]
         homes = bucket_home(run, live["actor"].astype(np.int64), live["time"])
         chain_rows(run.buckets, run.bucket_index, rows, homes)
+    if "chunks" in changed:
+        running = run.running[run.running["member"] != NONE]
+        rows = _ranges(running["chunks_first"], running["chunks"])
+        run = replace(run, chunk_index=empty_index(len(run.chunks)))
+        live = run.chunks[rows]
+        homes = chunk_home(run, live["member"].astype(np.int64), live["sequence"])
+        chain_rows(run.chunks, run.chunk_index, rows, homes)
     if "unexpected" in changed:
         rows = np.flatnonzero(run.unexpected["member"] != NONE)
         run = replace(run, unexpected_index=empty_index(len(run.unexpected)))
@@ -270,6 +280,12 @@ def _reindex(run: Run, changed: dict[str, Any]) -> Run:
             unexpected_home(run, member, step_key, live["phase_key"]),
         )
     return run
+
+
+def _ranges(first: Any, count: Any) -> Any:
+    """The numbers of several ranges, one after the other."""
+    before = np.cumsum(count) - count
+    return np.arange(count.sum()) + np.repeat(first - before, count)
 
 
 def empty_index(rows: int) -> Any:

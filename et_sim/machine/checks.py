@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import math
+from itertools import islice
 from typing import Any
 
 from et_sim.errors import MachineError, UsageError, did_you_mean
@@ -149,8 +150,22 @@ def refusal(
 
 def show(value: Any) -> str:
     """A value as it would stand in the file, cut when long."""
-    text = json.dumps(value, ensure_ascii=False, default=str)
+    text = json.dumps(_beginning(value), ensure_ascii=False, default=str)
     return text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}..."
+
+
+def _beginning(value: Any, room: int = _LONGEST_SHOWN) -> Any:
+    """As much of a value as can be shown: what is long, or deep, is not walked over."""
+    if isinstance(value, str):
+        return value[: room + 1]
+    if room <= 0 and isinstance(value, dict | list | tuple):
+        return "…"
+    if isinstance(value, dict):
+        few = islice(value.items(), room + 1)
+        return {str(key)[: room + 1]: _beginning(one, room // 2) for key, one in few}
+    if isinstance(value, list | tuple):
+        return [_beginning(one, room // 2) for one in value[: room + 1]]
+    return value
 
 
 def nearest(word: str, choices: list[str] | tuple[str, ...]) -> str:

@@ -13,6 +13,7 @@ import re
 from typing import Any
 
 from et_sim.errors import MachineError, did_you_mean
+from et_sim.limits import MOST_DEVICES, whole_number
 from et_sim.machine.imported import Imported
 
 FIRST = re.compile(r"^\s*num-npus\s*:", re.MULTILINE)
@@ -55,9 +56,11 @@ class _File:
     def number(self, name: str) -> int:
         """A whole number from 1."""
         word = self.words.get(name, "1" if name in OPTIONAL else "")
-        if not word.isdecimal() or int(word) < 1:
-            raise self.fault(name, f"{name} is {word}" if word else f"{name} is missing", "1 or more")
-        return int(word)
+        number = whole_number(word)
+        if number is None or not 1 <= number <= MOST_DEVICES:
+            cause = f"{name} is {word}" if word else f"{name} is missing"
+            raise self.fault(name, cause, f"allowed: 1 to {MOST_DEVICES:,}")
+        return number
 
     def bytes(self, name: str) -> int:
         """What is given in bits."""

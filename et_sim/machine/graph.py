@@ -12,6 +12,9 @@ from typing import Any
 
 import numpy as np
 
+from et_sim.errors import MachineError
+from et_sim.limits import MOST_DEVICES, MOST_LINKS
+
 NPU, NIC, SWITCH = 0, 1, 2
 KINDS = ("npu", "nic", "switch")
 
@@ -55,10 +58,24 @@ class GraphBuilder:
     figures: list[Figures] = field(default_factory=list)
     link_names: dict[str, int] = field(default_factory=dict)
 
+    def expect(self, *, devices: int = 0, links: int = 0) -> None:
+        """Refuse what would be too large, before it is made; links of both directions count."""
+        for count, most, what in (
+            (len(self.names) + devices, MOST_DEVICES, "devices"),
+            (len(self.sources) + links, MOST_LINKS, "links"),
+        ):
+            if count > most:
+                raise MachineError(
+                    f"the network would have {count:,} {what}",
+                    remedy=f"the limit is {most:,}; describe large machines by dimensions, which fold",
+                )
+
     def device(self, name: str, kind: int, tier: int) -> int:
         """Add a device; a name that is taken raises KeyError."""
         if name in self.number:
             raise KeyError(name)
+        if len(self.names) >= MOST_DEVICES:
+            self.expect(devices=1)
         self.number[name] = len(self.names)
         self.names.append(name)
         self.kinds.append(kind)
@@ -67,11 +84,13 @@ class GraphBuilder:
 
     def npus(self, count: int) -> list[int]:
         """Add so many NPUs."""
+        self.expect(devices=count)
         first = self.kinds.count(NPU)
         return [self.device(f"npu{first + number}", NPU, 0) for number in range(count)]
 
     def switches(self, count: int, name: str, tier: int) -> list[int]:
         """Add so many switches of a tier."""
+        self.expect(devices=count)
         return [self.device(f"{name}{number}", SWITCH, tier) for number in range(count)]
 
     def link(self, source: int, target: int, figures: Figures, name: str = "") -> None:
@@ -79,6 +98,8 @@ class GraphBuilder:
         name = name or f"{self.names[source]}->{self.names[target]}"
         if name in self.link_names:
             raise KeyError(name)
+        if len(self.sources) >= MOST_LINKS:
+            self.expect(links=1)
         self.link_names[name] = len(self.sources)
         self.sources.append(source)
         self.targets.append(target)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from et_sim.errors import MachineError
+from et_sim.limits import MOST_DEVICES, MOST_LINKS, read_bounded, whole_number
 from et_sim.machine import garnet_file
 from et_sim.machine.garnet_file import import_garnet
 from et_sim.machine.imported import Imported
@@ -56,16 +57,28 @@ def import_text(text: str, place: str, form: str) -> Imported:
     return from_node_link(content, place)
 
 
+def _count(word: str, place: str, line: int) -> int:
+    """How many of something a file announces, or another whole number."""
+    number = whole_number(word)
+    if number is None or number > MOST_LINKS:
+        raise MachineError(
+            f"{word} is more than any number of such a file",
+            place=f"{place}: line {line}",
+            remedy=f"the limit is {MOST_LINKS:,} links, and {MOST_DEVICES:,} devices",
+        )
+    return number
+
+
 def _ns3(text: str, place: str) -> Imported:
     """`nodes switches links`, then the switches, then a link per line: ends, rate, delay, error rate."""
     lines = [(number, line.split()) for number, line in enumerate(text.splitlines(), 1) if line.strip()]
-    head = [int(word) for word in lines[0][1]]
-    nodes, switches, links = head
+    nodes, switches, links = (_count(word, place, lines[0][0]) for word in lines[0][1])
     named = [word for _, words in lines[1:2] for word in words] if switches else []
     rows = lines[2 if switches else 1 :]
     if rows and not switches and len(rows) == links + 1:  # an empty list of switches may have its line
         rows = rows[1:]
-    if len(named) != switches or not all(word.isdecimal() and int(word) < nodes for word in named):
+    numbers = [whole_number(word) for word in named]
+    if len(named) != switches or not all(number is not None and number < nodes for number in numbers):
         raise MachineError(
             f"line 1 announces {switches} switches among nodes 0 to {nodes - 1}, and line 2 has "
             f"{' '.join(named[:8]) or 'none'}",
@@ -78,7 +91,7 @@ def _ns3(text: str, place: str) -> Imported:
             place=f"{place}: line 1",
             remedy="correct the number, or the list",
         )
-    of_switch = {int(word) for word in named}
+    of_switch = set(numbers)
     devices = [{"name": f"{n}", "kind": "switch" if n in of_switch else "npu"} for n in range(nodes)]
     found, at = [], []
     for number, words in rows:
@@ -139,6 +152,15 @@ def _htsim(text: str, place: str) -> Imported:
             )
     wire = [keys.get("downlink_latency_ns", 0) for keys in tiers]
     inside = [0, *(keys.get("switch_latency_ns", 0) for keys in tiers)]  # NPUs, then switches by tier
+    leaves, pods = nodes // each, nodes // pod
+    middles = tiers[0]["radix_up"] // bundle[1]
+    ways = tiers[1]["radix_up"] // bundle[2] if count == 3 else 0
+    made = (
+        nodes * bundle[0] + leaves * middles * bundle[1] + middles * pods * ways * (bundle[2] if ways else 0)
+    )
+    if 2 * made > MOST_LINKS or nodes > MOST_DEVICES:
+        cause = f"{nodes:,} nodes and {2 * made:,} links are more than can be simulated"
+        raise fail(lines["nodes"], cause, f"the limit is {MOST_LINKS:,} links, and {MOST_DEVICES:,} devices")
     devices: list[dict[str, str]] = [{"name": f"npu{n}", "kind": "npu"} for n in range(nodes)]
     links: list[dict[str, Any]] = []
 
@@ -150,8 +172,6 @@ def _htsim(text: str, place: str) -> Imported:
                 ends = {"from": one, "to": other, "latency": wire[tier] + inside[into]}
                 links.append({**ends, **named, **speed})
 
-    leaves, pods = nodes // each, nodes // pod
-    middles = tiers[0]["radix_up"] // bundle[1]
     top = "agg" if count == 3 else "spine"
     devices += [{"name": f"leaf{n}", "kind": "switch"} for n in range(leaves)]
     devices += [{"name": f"{top}{n}", "kind": "switch"} for n in range(middles * pods)]
@@ -161,7 +181,6 @@ def _htsim(text: str, place: str) -> Imported:
         for middle in range(middles):
             connect(f"leaf{leaf}", f"{top}{leaf * each // pod * middles + middle}", 1)
     if count == 3:
-        ways = tiers[1]["radix_up"] // bundle[2]
         devices += [{"name": f"core{n}", "kind": "switch"} for n in range(middles * ways)]
         for agg in range(middles * pods):
             for way in range(ways):
@@ -186,7 +205,7 @@ def _htsim_keys(text: str, place: str) -> tuple[dict[str, int], list[dict[str, i
                 place=f"{place}: line {number}",
                 remedy='write it as "Radix_Down 8"',
             )
-        value = int(words[1])
+        value = _count(words[1], place, number)
         if key == "tier" and value == len(tiers):
             tiers.append({})
             lines[f"tier {value}"] = number
@@ -223,10 +242,16 @@ def from_networkx(graph: Any, place: str) -> Imported:
 
 def from_node_link(content: dict[str, Any], place: str) -> Imported:
     """Devices and links of JSON in node-link form: as networkx writes it, or d3 reads it."""
+    for key in ("nodes", "links" if "links" in content else "edges"):
+        if not isinstance(content[key], list):
+            raise MachineError(
+                f'key "{key}" is no list', place=place, remedy="write its entries between [ and ]"
+            )
     one_way = bool(content.get("directed", False))
     devices = []
     for entry in content["nodes"]:
         name = entry.get("id", entry.get("name")) if isinstance(entry, dict) else None
+        name = name if isinstance(name, str | int) else None
         kind = str(entry.get("kind", entry.get("type", ""))).lower() if isinstance(entry, dict) else ""
         if name is None or kind not in ("npu", "gpu", "host", "nic", "switch"):
             raise MachineError(
@@ -235,10 +260,13 @@ def from_node_link(content: dict[str, Any], place: str) -> Imported:
                 remedy='give every node the attribute "kind": npu, nic or switch',
             )
         devices.append({"name": str(name), "kind": kind if kind in ("nic", "switch") else "npu"})
-    links = []
+    links: list[dict[str, Any]] = []
     seen: dict[tuple[str, str], int] = {}
     for entry in content["links"] if "links" in content else content["edges"]:
-        ends = (str(entry.get("source")), str(entry.get("target"))) if isinstance(entry, dict) else ("", "")
+        if not isinstance(entry, dict):
+            cause = f"link {len(links)} is no object"
+            raise MachineError(cause, place=place, remedy='give every link "source" and "target"')
+        ends = (str(entry.get("source")), str(entry.get("target")))
         known = {key: entry[key] for key in ("bandwidth", "latency", "count", "name") if key in entry}
         seen[ends] = seen.get(ends, 0) + 1
         if seen[ends] > 1 and "name" not in known:
@@ -250,7 +278,7 @@ def from_node_link(content: dict[str, Any], place: str) -> Imported:
 def read_import(path: Path, form: str) -> tuple[Imported, bytes]:
     """The file's content, and its bytes."""
     try:
-        raw = path.read_bytes()
+        raw = read_bounded(path, MachineError)
     except OSError as error:
         reason = error.strerror or str(error)
         raise MachineError(f"the imported file cannot be read: {reason}", place=str(path)) from None

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import numbers
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -14,6 +15,8 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from et_sim.errors import MachineError, UsageError, did_you_mean
+from et_sim.json_text import TOO_MANY_DIGITS
+from et_sim.limits import MOST_DIGITS, read_bounded
 from et_sim.machine.imported import Imported
 from et_sim.machine.other_topologies import (
     FORMATS,
@@ -30,7 +33,7 @@ from et_sim.machine.texts import parse_json, parse_yaml
 from et_sim.paths import is_folder
 
 AS_IMPORT = {"graph": {"import": "this file"}}
-_MOST_BITS = 8192  # beyond this, Python may refuse to print an integer in an error
+_MOST_BITS = int(MOST_DIGITS * math.log2(10))
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,9 +129,8 @@ def _plain(value: Any, place: str) -> Any:
     if isinstance(value, numbers.Integral):
         whole = int(value)
         if whole.bit_length() > _MOST_BITS:
-            raise MachineError(
-                "an integer of thousands of digits cannot stand in a configuration", place=place
-            )
+            digits = int(whole.bit_length() / math.log2(10)) + 1
+            raise MachineError(TOO_MANY_DIGITS.format(f"about {digits}"), place=place)
         return whole
     if isinstance(value, numbers.Real):
         return float(value)
@@ -171,7 +173,7 @@ def _from_file(path: Path, role: Role) -> Source:
 
 def _read(path: Path, role: Role) -> bytes:
     try:
-        return path.read_bytes()
+        return read_bounded(path, MachineError)
     except FileNotFoundError:
         remedy = _nearby(path)
         raise MachineError(f"the {role} file does not exist", place=str(path), remedy=remedy) from None

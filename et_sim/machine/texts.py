@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 from et_sim import json_text
 from et_sim.errors import MachineError
-from et_sim.json_text import NESTED_TOO_DEEPLY
+from et_sim.json_text import NESTED_TOO_DEEPLY, TOO_MANY_DIGITS
+from et_sim.limits import DEEPEST, MOST_DIGITS, MOST_VALUES
 
 if TYPE_CHECKING:
     import yaml
 
-_DEEPEST = 50
 # No leading zeros: some YAML readers take 010 for eight, so it stays a text and is refused as a number.
-_INTEGER = re.compile(r"[-+]?(0|[1-9][0-9]{0,399})", re.ASCII)
+_INTEGER = re.compile(r"[-+]?(0|[1-9][0-9]*)", re.ASCII)
 _NUMBER = re.compile(r"[-+]?(\.[0-9]+|(0|[1-9][0-9]*)(\.[0-9]*)?)([eE][-+]?[0-9]+)?", re.ASCII)
 _NOT_FINITE = re.compile(r"([-+]?)\.(inf|Inf|INF|nan|NaN|NAN)", re.ASCII)
 
@@ -39,7 +39,10 @@ def parse_yaml(text: str, place: str) -> Any:
     try:
         _refuse_depth(text, place, loader)
         root = yaml.compose(text, Loader=loader)
-        return None if root is None else _value_of(root, place, {})
+        if root is None:
+            return None
+        _refuse_aliases(root, place)
+        return _value_of(root, place, {})
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         where = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
@@ -61,8 +64,30 @@ def _refuse_depth(text: str, place: str, loader: Any) -> None:
             depth += 1
         elif isinstance(event, yaml.CollectionEndEvent):
             depth -= 1
-        if depth > _DEEPEST:
+        if depth > DEEPEST:
             raise MachineError(NESTED_TOO_DEEPLY, place=place)
+
+
+def _refuse_aliases(root: yaml.Node, place: str) -> None:
+    """Raise if aliases make far more values of a few: whoever walks over them would not come to an end."""
+    sizes: dict[int, int] = {}
+    _count(root, sizes)
+    if sizes[id(root)] > MOST_VALUES:
+        raise MachineError(
+            f"with its aliases, the content has {float(sizes[id(root)]):.2g} values",
+            place=place,
+            remedy=f"the most are {MOST_VALUES:,}",
+        )
+
+
+def _count(node: yaml.Node, sizes: dict[int, int]) -> int:
+    """How many values a node stands for."""
+    if id(node) not in sizes:
+        sizes[id(node)] = 1  # an alias to what it is part of is refused by who reads its value
+        values = node.value if isinstance(node.value, list) else []
+        inner = (one for entry in values for one in (entry if isinstance(entry, tuple) else (entry,)))
+        sizes[id(node)] = 1 + sum(_count(one, sizes) for one in inner)
+    return sizes[id(node)]
 
 
 def _value_of(node: yaml.Node, place: str, known: dict[int, Any]) -> Any:
@@ -87,7 +112,11 @@ def _value_of(node: yaml.Node, place: str, known: dict[int, Any]) -> Any:
         value = [_value_of(entry, place, known) for entry in node.value]
     else:
         quoted = isinstance(node, yaml.ScalarNode) and bool(node.style)
-        value = _scalar(str(node.value), quoted=quoted)
+        try:
+            value = _scalar(str(node.value), quoted=quoted)
+        except OverflowError:
+            digits = TOO_MANY_DIGITS.format(len(str(node.value)))
+            raise MachineError(digits, place=_at_line(place, node)) from None
     known[id(node)] = value
     return value
 
@@ -98,6 +127,8 @@ def _at_line(place: str, node: yaml.Node) -> str:
 
 def _scalar(text: str, *, quoted: bool) -> Any:
     if _INTEGER.fullmatch(text):
+        if len(text) > MOST_DIGITS:
+            raise OverflowError
         return int(text)
     if _NUMBER.fullmatch(text):
         return float(text)

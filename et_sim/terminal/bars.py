@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 from rich.progress import BarColumn, Progress, TaskID, TextColumn
 from rich.table import Column
 
+from et_sim.terminal.visible import visible
+
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -54,7 +56,7 @@ class Bars:
             total=None if status.share is None else 1.0,
             completed=status.share or 0.0,
             figures=" · ".join(figures),
-            detail=status.detail,
+            detail=visible(status.detail),
             visible=True,
         )
         self._progress.refresh()

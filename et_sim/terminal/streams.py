@@ -8,6 +8,8 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, TextIO
 
+from et_sim.terminal.visible import drawn_on
+
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -22,7 +24,7 @@ def console_of(stream: TextIO) -> Console:
     from rich.console import Console
 
     return Console(
-        file=stream,
+        file=drawn_on(stream),
         color_system=None if os.environ.get("NO_COLOR") else "auto",  # None: nothing is bold, either
         markup=False,
         emoji=False,

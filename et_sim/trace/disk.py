@@ -6,7 +6,6 @@ together. Not here: what the files hold.
 
 from __future__ import annotations
 
-import gzip
 import secrets
 import zlib
 from collections.abc import Iterable, Iterator
@@ -14,6 +13,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from et_sim.errors import TraceError
+from et_sim.limits import ungzipped
 
 _GZIP = b"\x1f\x8b"
 
@@ -39,7 +39,7 @@ def unpacked(content: bytes, source: str) -> bytes:
     if not content.startswith(_GZIP):
         return content
     try:
-        return gzip.decompress(content)
+        return ungzipped(content, source, TraceError)
     except (EOFError, OSError, zlib.error) as error:
         raise TraceError(
             f"the gzip data is damaged: {error}", place=source, remedy="fetch or compress the file again"

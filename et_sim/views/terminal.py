@@ -11,7 +11,7 @@ from typing import TextIO
 
 from rich.text import Text
 
-from et_sim.terminal import console_of
+from et_sim.terminal import console_of, visible
 
 STYLES: Mapping[str, str] = MappingProxyType(
     {"█+": "blue", "▒+": "yellow", "░+": "cyan", "·{2,}": "dim"}
@@ -21,7 +21,7 @@ STYLES: Mapping[str, str] = MappingProxyType(
 
 def write_styled(text: str, stream: TextIO) -> None:
     """Write lines as they are, with colours."""
-    styled = Text(text)
+    styled = Text(visible(text))
     for pattern, style in STYLES.items():
         styled.highlight_regex(pattern, style)
     console_of(stream).print(styled, soft_wrap=True)

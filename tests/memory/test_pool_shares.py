@@ -7,6 +7,7 @@ from random import Random
 
 import numpy as np
 import pytest
+from machines import MODELS, finish_times, network
 from test_pool import (
     GROUPS,
     MIB,
@@ -42,6 +43,33 @@ def test_transfers_that_meet_share_and_end_together() -> None:
     # A quarter of the memory's 200 GB/s each; then a piece at all stages but the slowest, and the latencies.
     together = int(MIB / 50 + 65536 / 150 + 65536 / 200 + 170)
     assert finish(lambda build, _: build.load(MIB), fair(*STAGES)) == [together] * 4
+
+
+RING = {"generator": "ring", "npus": 2, "bandwidth": "50GB/s", "latency": "500ns"}
+NETWORKS: dict[str, dict[str, object]] = {
+    **dict.fromkeys(MODELS, network(["Ring"], [2])),
+    "packet with credits": {"graph": RING, "credits": {"flit": 64, "packet": 256}},
+}
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_a_pool_and_a_network_that_both_settle_an_instant_at_its_end_let_each_other(name: str) -> None:
+    """A message sets out in the instant in which a load begins; its answer waits for the load."""
+
+    def program(with_load: bool, with_messages: bool) -> list[int]:
+        builders = [TraceBuilder(), TraceBuilder()]
+        for rank, build in enumerate(builders):
+            if with_load and rank == 0:
+                build.load(1000)
+            if with_messages:
+                build.send(1 - rank, 1000)
+                build.receive(1 - rank, 1000)
+        memory = fair({"name": "a", "count": 1, "bandwidth": 10}, chunk=1024)
+        model = name.split()[0]
+        return finish_times(builders, NETWORKS[name], SYSTEM, memory=memory, model=model)
+
+    load = program(True, False)[0]
+    assert program(True, True) == [load + exchange for exchange in program(False, True)]
 
 
 def test_what_one_cannot_use_is_left_to_others() -> None:

@@ -6,6 +6,10 @@ schedules for itself goes through a bucket per (actor, time): the bucket stands 
 entry was registered, and is drained there in one go, including what is added meanwhile. This order is the
 reference's, and decides ties between same-time events everywhere.
 
+What is settled once an instant (rates, who goes first) comes at its end: when the slot is empty, the events
+of `schedule_at_end` happen one by one, each followed by whatever it puts into the slot. So nobody has to look
+again and again whether the others are through.
+
 Not here: what events do (`loop` dispatches them).
 """
 
@@ -25,6 +29,23 @@ def schedule(run: Run, time: int, kind: int, a: int, b: int, c: int) -> None:
     row = new_event(run, kind, a, b, c)
     observe.event_scheduled(run, row, time, kind)
     join(run.events, run.slots[slot_at(run, time)], row)
+
+
+@works_on_tables
+def schedule_at_end(run: Run, kind: int, a: int, b: int, c: int) -> None:
+    """Have an event happen when all else at the present time has."""
+    clock = run.clock[0]
+    row = new_event(run, kind, a, b, c)
+    observe.event_scheduled(run, row, clock.now, kind)
+    slot_at(run, clock.now)  # before the first slot is taken, it may not be open
+    join(run.events, clock, row)
+
+
+@works_on_tables
+def is_last(run: Run) -> bool:
+    """Whether nothing else is left to happen at the present time."""
+    clock = run.clock[0]
+    return run.slots[clock.slot].head == NONE and clock.head == NONE
 
 
 @works_on_tables
@@ -70,11 +91,12 @@ def schedule_own(run: Run, actor: int, delay: int, kind: int, a: int, b: int, c:
 
 @works_on_tables
 def take_from_slot(run: Run) -> int:
-    """The next event of the current slot; NONE when the slot is empty."""
+    """The next event of the current slot, or of those that come when it is empty; NONE: there is none."""
     clock = run.clock[0]
     if clock.slot == NONE:
         return NONE
-    return leave(run.events, run.slots[clock.slot])
+    row = leave(run.events, run.slots[clock.slot])
+    return row if row != NONE else leave(run.events, clock)
 
 
 @works_on_tables

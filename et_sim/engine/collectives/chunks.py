@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import Any
 
 from et_sim.compiled.tables_by_reference import works_on_tables
-from et_sim.engine.collectives.matching import chunk_of
+from et_sim.engine.collectives.matching import chunk_of, forget, make_known
 from et_sim.engine.collectives.queues import insert, pump, remove
 from et_sim.engine.observe import facade as observe
 from et_sim.engine.state.run import (
@@ -58,6 +58,7 @@ def start_collective(run: Run, actor_row: int, node: int) -> None:
         if collective.rotations > 1:
             chunk.phase_first += _take_rotation(run, running_row, turn) * collective.phases
         chunk.sequence = running.first_sequence + number
+        make_known(run, chunk_row)
         chunk.ended = 0
         chunk.priority = priority
         if not group_counts:
@@ -114,8 +115,6 @@ def _new_running(run: Run, actor_row: int, node: int) -> int:
     observe.collective_starts(run, row)
     running.chunks_first = _take_block(run, running.chunks)
     member = run.members[running.member]
-    running.next = member.running
-    member.running = row
     if run.plan.settings[MATCH_BY_PROGRAM]:
         collective = run.plan.collectives[running.collective]
         running.first_sequence = collective.first_sequence + plan_node.occurrence * running.chunks
@@ -128,16 +127,10 @@ def _new_running(run: Run, actor_row: int, node: int) -> int:
 
 @works_on_tables
 def end_collective(run: Run, running_row: int) -> None:
-    """Take a finished collective off its member's list. Its chunks are given back by `release_running`."""
+    """Messages of a finished collective have all come. Its chunks are given back by `release_running`."""
     running = run.running[running_row]
-    member = run.members[running.member]
-    at = member.running
-    if at == running_row:
-        member.running = running.next
-        return
-    while run.running[at].next != running_row:
-        at = run.running[at].next
-    run.running[at].next = running.next
+    for number in range(running.chunks):
+        forget(run, running.chunks_first + number)
 
 
 @works_on_tables
@@ -148,6 +141,7 @@ def release_running(run: Run, running_row: int) -> None:
     run.chunks[running.chunks_first].next = run.free_blocks[size]
     run.free_blocks[size] = running.chunks_first
     clock = run.clock[0]
+    running.member = NONE
     running.next = clock.free_running
     clock.free_running = running_row
     clock.free_runnings += 1

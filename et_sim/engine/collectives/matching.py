@@ -14,21 +14,43 @@ from et_sim.engine.collectives.members import expects, phase_key_of
 from et_sim.engine.collectives.unexpected import keep_unexpected, seen_from_other_direction
 from et_sim.engine.observe import facade as observe
 from et_sim.engine.state.kinds import STEP
-from et_sim.engine.state.lists import join_after
+from et_sim.engine.state.lists import join_after, unchain
 from et_sim.engine.state.phase_key import PHASE_BITS, PHASE_KEY_BITS, PROGRAM_MASK
 from et_sim.engine.state.run import ARRIVALS_BY_SENDER, NONE, Run
 
 
 @works_on_tables
+def chunk_home(run: Run, member: int, sequence: int) -> int:
+    """Where the search for a chunk begins: members that run in step are neighbours."""
+    return (sequence * 40503 + member) & (len(run.chunk_index) - 1)
+
+
+@works_on_tables
 def chunk_of(run: Run, member_row: int, sequence: int) -> int:
     """The chunk with this sequence number at a group member; NONE if it does not exist (yet)."""
-    row = run.members[member_row].running
+    row = run.chunk_index[chunk_home(run, member_row, sequence)]
     while row != NONE:
-        running = run.running[row]
-        if running.first_sequence <= sequence < running.first_sequence + running.chunks:
-            return running.chunks_first + (sequence - running.first_sequence)
-        row = running.next
+        chunk = run.chunks[row]
+        if chunk.sequence == sequence and chunk.member == member_row:
+            return row
+        row = chunk.chain
     return NONE
+
+
+@works_on_tables
+def make_known(run: Run, chunk_row: int) -> None:
+    """From now on, `chunk_of` finds a chunk."""
+    chunk = run.chunks[chunk_row]
+    home = chunk_home(run, chunk.member, chunk.sequence)
+    chunk.chain = run.chunk_index[home]
+    run.chunk_index[home] = chunk_row
+
+
+@works_on_tables
+def forget(run: Run, chunk_row: int) -> None:
+    """Messages to a chunk have all come."""
+    chunk = run.chunks[chunk_row]
+    unchain(run.chunks, run.chunk_index, chunk_home(run, chunk.member, chunk.sequence), chunk_row)
 
 
 @works_on_tables

@@ -14,7 +14,7 @@ from __future__ import annotations
 from typing import Any
 
 from et_sim.compiled.tables_by_reference import works_on_tables
-from et_sim.engine.calendar.clock import schedule, schedule_own
+from et_sim.engine.calendar.clock import schedule, schedule_at_end, schedule_own
 from et_sim.engine.nodes.pool_units import is_new_unit, part_of, unit_of
 from et_sim.engine.observe import facade as observe
 from et_sim.engine.state.kinds import NODE_DONE, POOL_END, POOL_SHARE
@@ -72,9 +72,6 @@ def _use_units(run: Run, row: int, joint_row: int, way_row: int, number: int) ->
 def share(run: Run) -> None:
     """Rates are set when all else in this nanosecond has happened."""
     state, clock = run.pool_state[0], run.clock[0]
-    if run.slots[clock.slot].head != NONE:
-        schedule(run, clock.now, POOL_SHARE, 0, 0, 0)
-        return
     state.is_due = 0
     state.changes_ns = max(state.changes_ns, float(clock.now))
     _pass_bytes(run, state.changes_ns)
@@ -126,7 +123,7 @@ def _share_later(run: Run) -> None:
     state = run.pool_state[0]
     if state.is_due == 0:
         state.is_due = 1
-        schedule(run, run.clock[0].now, POOL_SHARE, 0, 0, 0)
+        schedule_at_end(run, POOL_SHARE, 0, 0, 0)
 
 
 @works_on_tables

@@ -54,12 +54,8 @@ class Collectives:
         self._running = {name: run.running[name] for name in run.running.dtype.names}
         self._member_group, self._member_actor = plan.members["group"], plan.members["actor"]
         self._running_of: dict[NodeAt, int] = {}
-        for member in np.flatnonzero(run.members["running"] != NONE).tolist():
-            row = int(run.members["running"][member])
-            while row != NONE:
-                node = NodeAt(int(self._running["actor"][row]), int(self._running["node"][row]))
-                self._running_of[node] = row
-                row = int(self._running["next"][row])
+        for row in np.flatnonzero(self._running["member"] != NONE).tolist():
+            self._running_of[NodeAt(int(self._running["actor"][row]), int(self._running["node"][row]))] = row
         self._by_program = Correction.MATCH_BY_PROGRAM in plan.corrections
         self._read_history()
         self._unissued: dict[tuple[int, int], tuple[NodeAt, ...]] = {}

@@ -24,6 +24,8 @@ CLOCK = record(
     ("posted_group", "i8"),
     ("posted_origin", "i8"),
     ("strangers", "i8"),
+    ("head", "i4"),  # events that happen when all else at this time has
+    ("tail", "i4"),
     ("last_slot", "i4"),  # the slot that something was put into last, and the one before
     ("other_slot", "i4"),
     ("free_event", "i4"),
@@ -122,7 +124,6 @@ ACTOR_STATE = record(
 )
 MEMBER_STATE = record(
     ("next_sequence", "i8"),
-    ("running", "i4"),  # list of collectives under way
     ("unexpected", "i4"),  # messages that arrived before their receive was posted
     ("queue_first", "i4"),  # of dimension 0; those of the other dimensions follow
     ("cursor_first", "i4"),
@@ -130,7 +131,7 @@ MEMBER_STATE = record(
 RUNNING = record(
     ("first_sequence", "i8"),
     ("actor", "i4"),
-    ("member", "i4"),
+    ("member", "i4"),  # NONE: no collective is here
     ("node", "i4"),
     ("collective", "i4"),
     ("chunks_first", "i4"),
@@ -157,6 +158,7 @@ CHUNK = record(  # what every message needs comes first, and fits a line of the 
     ("transfer", "i4"),  # row of the next transfer within the program's period
     ("priority", "i8"),
     ("phase_first", "i4"),
+    ("chain", "i4"),  # of the index of chunks by member and sequence
     ("queue", "i4"),
     ("previous", "i4"),
     ("next", "i4"),

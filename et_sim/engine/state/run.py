@@ -133,6 +133,7 @@ class Run(Tables):
     members: Any
     running: Any
     chunks: Any
+    chunk_index: Any
     chunk_queue: Any
     free_blocks: Any
     queues: Any
@@ -216,7 +217,7 @@ def new_run(
     servers = table(SERVER, plan.memory_servers)
     servers["head"] = servers["tail"] = NONE
     clock = table(CLOCK, 1)
-    clock["slot"] = clock["bucket"] = NONE
+    clock["slot"] = clock["bucket"] = clock["head"] = clock["tail"] = NONE
     clock["free_event"] = clock["free_slot"] = NONE
     clock["free_unexpected"] = clock["free_running"] = clock["free_message"] = NONE
     clock["free_bus_request"] = clock["free_join"] = NONE
@@ -274,6 +275,7 @@ def new_run(
         members=members,
         running=table(RUNNING, 0),
         chunks=table(CHUNK, 0),
+        chunk_index=np.full(1, NONE, np.int32),
         chunk_queue=np.empty((0, max(int(plan.collectives["phases"].max(initial=1)), 1)), np.int16),
         free_blocks=np.full(BLOCK_SIZES, NONE, np.int32),
         queues=queues,
@@ -305,7 +307,6 @@ def new_run(
 def _members_and_queues(plan: Plan) -> tuple[Any, Any, Any]:
     """(members, queues, cursors): those of the member's actor, or its own if groups run side by side."""
     members = table(MEMBER_STATE, len(plan.members))
-    members["running"] = NONE
     if Correction.CONCURRENT_COMMUNICATION in plan.corrections:
         sets = plan.groups["queue_sets"][plan.members["group"]].astype(np.int64)
         first = np.cumsum(sets) - sets

@@ -34,6 +34,7 @@ def mesh(build: GraphBuilder, fields: Fields, place: Place) -> Part:
 def _grid(build: GraphBuilder, fields: Fields, place: Place, sizes: tuple[int, ...], *, wraps: bool) -> Part:
     """Links to higher coordinates come first: they win where both ways round are equally long."""
     figures, count = fields.figures(), math.prod(sizes)
+    build.expect(devices=count, links=count * len(sizes))
     ends = endpoints(build, fields, place, count)
     stride = 1
     for size in sizes:
@@ -51,6 +52,7 @@ def _grid(build: GraphBuilder, fields: Fields, place: Place, sizes: tuple[int, .
 def fully_connected(build: GraphBuilder, fields: Fields, place: Place) -> Part:
     """A link between any two NPUs."""
     count, figures = fields.whole("npus", least=2), fields.figures()
+    build.expect(devices=count, links=count * (count - 1))
     ends = endpoints(build, fields, place, count)
     for one in ends.ports:
         for other in ends.ports:

@@ -13,7 +13,7 @@ from et_sim.machine.checks import nearest, show
 from et_sim.machine.graph import Figures
 from et_sim.units import parse_bandwidth, parse_time_ns
 
-MOST = 1 << 24  # devices, links and NPUs of a graph
+MOST = 1 << 24  # of any whole number in a graph's description
 BANDWIDTH_FORMS = "allowed: a bandwidth with its unit, such as 400Gbps, 50 GB/s or 1.8TB/s"
 LATENCY_FORMS = "allowed: a time such as 500ns or 0.5us; a bare number is in ns"
 Path = tuple[str | int, ...]
@@ -179,10 +179,13 @@ class Fields:
 
 
 def line_of(text: str, path: Path) -> int:
-    """The line of a YAML or JSON text on which something stands, from 1."""
+    """The line of a YAML or JSON text on which something stands, from 1; 0: it is another sort of text."""
     import yaml
 
-    node = yaml.compose(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+    try:
+        node = yaml.compose(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+    except yaml.YAMLError:
+        return 0
     line = 1
     for step in path:
         if isinstance(node, yaml.MappingNode):
@@ -200,8 +203,8 @@ def line_of(text: str, path: Path) -> int:
 
 def as_machine_error(fault: FieldError, place: str, text: str) -> MachineError:
     """The error that names the file and, where there is a text, the line."""
-    if text:
-        place = f"{place}: line {line_of(text, fault.path)}"
+    if text and (line := line_of(text, fault.path)):
+        place = f"{place}: line {line}"
     elif fault.path:
         place = f"{place}: {'.'.join(map(str, fault.path))}"
     return MachineError(fault.cause, place=place, remedy=fault.remedy)

@@ -50,6 +50,10 @@ def read_graph(source: Source, remarks: Remarks) -> Network:
         return _read(source, build, remarks)
     except FieldError as fault:
         raise as_machine_error(fault, source.place, _text_of(source)) from None
+    except MachineError as error:
+        if error.place:
+            raise
+        raise MachineError(error.cause, place=source.place, remedy=error.remedy) from None  # too large
 
 
 def _text_of(source: Source) -> str:

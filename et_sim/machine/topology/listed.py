@@ -26,6 +26,7 @@ def add_devices(build: GraphBuilder, fields: Fields) -> None:
     for key, kind in LISTS:
         given = fields.value(key, [])
         if type(given) is int and given >= 0:
+            build.expect(devices=given)
             given = [f"{ONE_NAME[key]}{number}" for number in range(given)]
         if not isinstance(given, list):
             raise fields.fault(key, f'key "{key}" is {show(given)}', "allowed: a number, or a list of names")
@@ -48,6 +49,7 @@ def add_links(build: GraphBuilder, fields: Fields) -> None:
         ends = [_matching(build, entry, key) for key in ("from", "to")]
         figures, one_way, name = entry.figures(), entry.switch("one-way"), entry.text("name", "")
         entry.done()
+        build.expect(links=(len(ends[0]) * len(ends[1]) - len(set(ends[0]) & set(ends[1]))) * (2 - one_way))
         pairs = [(one, other) for one in ends[0] for other in ends[1] if one != other]
         if name and len(pairs) > 1:
             raise entry.fault("name", f"{len(pairs)} links would be named {show(name)}", "leave it out")

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from et_sim.compiled.tables_by_reference import Tables, works_on_tables
-from et_sim.engine.calendar.clock import schedule
+from et_sim.engine.calendar.clock import schedule, schedule_at_end
 from et_sim.engine.observe import facade as observe
 from et_sim.engine.pools import chain_rows, empty_index, grow_pool
 from et_sim.engine.state.kinds import NETWORK
@@ -234,9 +234,6 @@ def network_event(run: Run, kind: int, row: int, version: int) -> int:
         return row
     state, clock = run.network.state[0], run.clock[0]
     if kind == SHARE:
-        if run.slots[clock.slot].head != NONE:  # more happens in this nanosecond
-            schedule(run, clock.now, NETWORK + SHARE, 0, 0, 0)
-            return NONE
         state.is_due = 0
         _begin_all(run)
         set_rates(run)
@@ -268,7 +265,7 @@ def _share_later(run: Run) -> None:
     state = run.network.state[0]
     if state.is_due == 0:
         state.is_due = 1
-        schedule(run, run.clock[0].now, NETWORK + SHARE, 0, 0, 0)
+        schedule_at_end(run, NETWORK + SHARE, 0, 0, 0)
 
 
 @works_on_tables

@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from et_sim.compiled.tables_by_reference import Tables, works_on_tables
-from et_sim.engine.calendar.clock import schedule, schedule_own
+from et_sim.engine.calendar.clock import is_last, schedule, schedule_at_end, schedule_own
 from et_sim.engine.state.kinds import LATE_RECEIVE, MESSAGE, NETWORK, NODE_DONE
 from et_sim.engine.state.lists import join
 from et_sim.engine.state.resources import ResourceTable
@@ -192,8 +192,8 @@ def network_event(run: Run, kind: int, row: int, version: int) -> int:
     state, clock = run.network.state[0], run.clock[0]
     if version != state.planned:  # an earlier one has been planned
         return NONE
-    if run.slots[clock.slot].head != NONE:
-        schedule(run, clock.now, NETWORK, 0, version, 0)
+    if not is_last(run):
+        schedule_at_end(run, NETWORK, 0, version, 0)
         return NONE
     state.planned_ns = NONE
     while not go_on(run, take_first(run)) and first_ns(run) <= clock.now:

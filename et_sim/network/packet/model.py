@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from et_sim.compiled.tables_by_reference import Tables, chosen_by_tables, works_on_tables
-from et_sim.engine.calendar.clock import schedule, schedule_first
+from et_sim.engine.calendar.clock import is_last, schedule, schedule_first
 from et_sim.engine.observe import facade as observe
 from et_sim.engine.pools import grow_pool
 from et_sim.engine.state.kinds import NETWORK
@@ -393,7 +393,7 @@ def _begin_all(run: Run) -> None:
 def _until_ps(run: Run) -> int:
     """Until when nobody can send anything."""
     clock = run.clock[0]
-    if run.slots[clock.slot].head != NONE:  # more happens at this time
+    if not is_last(run):
         return _last_ps_before(run.network, clock.now + 1)
     return _last_ps_before(run.network, run.heap_time[0]) if clock.times > 0 else NEVER
 

@@ -169,8 +169,7 @@ class Sensitivities:
         every = list(parameters(self.path))
         if not every:
             return []
-        deciding = self._deciding
-        counts = np.bincount(deciding.part, deciding.counts, len(self._spent))
+        counts = self._on_longest
         most = [one.percent(-1.0) * float(counts[one.rows] @ one.scaled) for one in every]
         found: list[tuple[float, int]] = []
         for at in sorted(range(len(every)), key=lambda at: (most[at], at)):
@@ -186,6 +185,11 @@ class Sensitivities:
         return Sensitivity(
             parameter.name, parameter.is_rate, self._side(parameter, -1.0), self._side(parameter, 1.0)
         )
+
+    def most_saved_ns(self, parameter: Parameter, factor: float) -> float:
+        """What all longest paths together would save: no less than the makespan does."""
+        counts = self._on_longest
+        return (1 - factor) * float(counts[parameter.rows] @ parameter.scaled)
 
     @cached_property
     def _events(self) -> Condensed:
@@ -207,6 +211,11 @@ class Sensitivities:
         nothing = np.zeros(len(self._spent))
         times_and_slopes(events.critical, events.other, *parts, self._spent, nothing, 1.0, time, slope)
         return events.deciding(time)
+
+    @cached_property
+    def _on_longest(self) -> Any:
+        """How often the longest paths, all together, have each duration."""
+        return np.bincount(self._deciding.part, self._deciding.counts, len(self._spent))
 
     def evaluate(
         self, parameter: Parameter, factor: float, towards: float, *, off: float = 0.0
@@ -284,13 +293,7 @@ def parameters(path: CriticalPath) -> Iterator[Parameter]:
     spent = durations.spent_ns.astype(np.float64)
 
     def times(quantity: Quantity, rows: Any, name: str = "", link: int = NONE) -> Iterator[Parameter]:
-        rows = np.flatnonzero(rows) if rows.dtype == np.bool_ else rows
-        if (spent[rows] > 0).any():
-            nothing = np.zeros(len(rows))
-            figures = np.ones(len(rows), np.int8)
-            yield Parameter(
-                name or quantity.value, quantity, link, rows, figures, spent[rows], nothing, nothing
-            )
+        return times_of(durations, name or quantity.value, rows, quantity, link)
 
     for code, link in enumerate(durations.link.texts):
         if link is not None:
@@ -301,6 +304,17 @@ def parameters(path: CriticalPath) -> Iterator[Parameter]:
     yield from times(Quantity.SHARED_BUS, durations.is_kind("bus"))
     yield from times(Quantity.LATE_STARTS, durations.is_kind("late_start"))
     yield from _of_nodes(path, durations, spent, times)
+
+
+def times_of(
+    durations: Durations, name: str, rows: Any, quantity: Quantity = Quantity.OPERATION, link: int = NONE
+) -> Iterator[Parameter]:
+    """What sets some durations altogether, if these take any time."""
+    rows = np.flatnonzero(rows) if rows.dtype == np.bool_ else rows
+    spent = durations.spent_ns[rows].astype(np.float64)
+    if (spent > 0).any():
+        nothing, figures = np.zeros(len(rows)), np.ones(len(rows), np.int8)
+        yield Parameter(name, quantity, link, rows, figures, spent, nothing, nothing)
 
 
 def _of_nodes(path: CriticalPath, durations: Durations, spent: Any, times: Any) -> Iterator[Parameter]:

@@ -19,7 +19,6 @@ from et_sim.units import format_ns
 from et_sim.views.run.directory import RunDirectory
 from et_sim.views.run.recorded_part import recorded_part
 from et_sim.views.summary.jobs import counts_with_jobs
-from et_sim.views.summary.lever import lever_of_parts, lever_of_path
 from et_sim.views.summary.parts import PARTS
 from et_sim.views.summary.rank_table import called
 from et_sim.views.text import share
@@ -69,6 +68,8 @@ def small_path(run: RunDirectory) -> CriticalPath | None:
 
 
 def _of_path(run: RunDirectory, path: CriticalPath) -> str:
+    from et_sim.views.summary.lever import best_lever
+
     whole, causes = path.makespan_ns, path.by_cause()
     (main, spent), *_ = sorted(causes.items(), key=lambda one: -one[1])
     actor, on_it = _longest_on(path)
@@ -79,9 +80,10 @@ def _of_path(run: RunDirectory, path: CriticalPath) -> str:
     if main in NETWORK:
         text += _where(path)
     is_foretold = path.record.is_exact and not any(causes.get(name) for name in SERVED_IN_TURN)
-    if lever := lever_of_path(path):
-        sure = "at most" if is_foretold else "(estimated)"
-        text += f"; best lever: {lever.text}, saving {share(lever.saved_ns, whole)} {sure}"
+    if lever := best_lever(path):
+        text += (
+            f"; best lever: {lever.text}, saving {share(lever.saved_ns, whole)} in the same order of service"
+        )
     other, of_other = (
         ("kernels", causes.get("compute", 0)) if main in NETWORK else ("network", _network(causes))
     )
@@ -124,7 +126,4 @@ def _of_parts(run: RunDirectory) -> str:
         cost = slowest["cost_ns"]
         waits = f"the others wait for {called(slowest['ranks'], LONGEST_RANKS)}"
         text += f"; {waits}, {format_ns(cost)} on average ({share(cost, whole)})"
-    mean = {part.figure: sums[part.text] / sum(counts) for part in PARTS}
-    if lever := lever_of_parts(summary, mean):
-        text += f"; best lever: {lever.text}, saving {share(lever.saved_ns, whole)} (estimated)"
     return text

@@ -1,75 +1,96 @@
 """The lever of a run: the one figure that shortens it most if it is twice as good.
 
-Of a recorded critical path: what halving the figure's durations takes off the path. Nothing is simulated, and
-other paths may stay longer, so it is the most that can be saved while all is served in the same order.
+It is known where the critical path is recorded and durations add up: all that the figure sets is halved, on
+all paths, and the makespan that remains is found as long as everything is served in the same order, also
+behind others. Where messages share links, or kernels and communication slow each other, nothing is said; nor
+of runs without a path, whose parts of time do not say what they follow.
 
-Of other runs, it is estimated from the parts of the average rank's time. Not here: how far the makespan
-follows each figure (`critical.sensitivity`).
+Not here: how far the makespan follows each figure (`critical.sensitivity`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from et_sim.views.summary.rank_table import called
+import numpy as np
 
-if TYPE_CHECKING:
-    from et_sim.views.critical.path import CriticalPath
+from et_sim.views.critical.kinds import KINDS, NONE, PACKETS
+from et_sim.views.critical.path import CAUSES, CriticalPath
+from et_sim.views.critical.sensitivity import Parameter, Quantity, Sensitivities, parameters, times_of
 
-RANKS = 24  # letters
-FASTER = {  # causes that one figure sets, whichever link it is on
-    ("compute", "contention"): "kernels",
-    ("host",): "operators of the host",
-    ("memory",): "remote memory",
-    ("bus",): "the shared bus",
-    ("replayed",): "recorded communication",
-    ("reduction",): "reductions",
+NOT_FORETOLD = ("contention", *PACKETS)  # what these take follows from what others do meanwhile
+HALF, NOTHING = 0.5, 0.0  # what becomes of the durations
+BETTER = {  # figures that are parameters, too: how to say that they are twice as good
+    Quantity.BANDWIDTH: "twice the {}",
+    Quantity.LATENCY: "half the {}",
+    Quantity.SWITCH_RATE: "twice the {}",
+    Quantity.SWITCH_LATENCY: "half the {}",
+    Quantity.ENDPOINT_DELAY: "half of the endpoint delay",
+    Quantity.SHARED_BUS: "the shared bus twice as fast",
+    Quantity.LATE_STARTS: "ranks that begin together",
 }
-HALVED = {"endpoint": "the endpoint delay", "latency": "the latency of all links", "gap": "the recorded gaps"}
+OF_NODES = {  # what nodes take, by its cause
+    "compute": "kernels twice as fast",
+    "host": "operators of the host twice as fast",
+    "gap": "half of the recorded gaps",
+    "memory": "remote memory twice as fast",
+    "replayed": "recorded communication twice as fast",
+}
+OF_KINDS = {"latency": "half the latency of all links", "reduction": "reductions twice as fast"}
 
 
 @dataclass(frozen=True, slots=True)
 class Lever:
-    """What gets better, and how much shorter the run is then at most, or by estimate."""
+    """What gets better, and how much shorter the run is then."""
 
     text: str
     saved_ns: int
 
 
-def lever_of_path(path: CriticalPath) -> Lever | None:
-    """The best one."""
-    found = [one for one in _of_path(path) if one.saved_ns > 0]
-    return min(found, key=lambda one: (-one.saved_ns, one.text), default=None)
+def best_lever(path: CriticalPath) -> Lever | None:
+    """The one that saves most; None: nothing saves anything, or it is not known."""
+    durations = path.record.condensed.durations
+    if not path.is_foretold or durations.is_kind(*NOT_FORETOLD).any():
+        return None
+    found = Sensitivities(path)
+    best: Lever | None = None
+    most = sorted(
+        ((-found.most_saved_ns(one, to), text, one, to) for text, one, to in _levers(path)), key=_key
+    )
+    for bound, text, one, to in most:  # no figure saves more than it sets on the longest paths
+        if best is not None and -bound < best.saved_ns:
+            break
+        saved = path.makespan_ns - found.evaluate(one, to, 1.0)[0]
+        lever = Lever(text, int(saved))
+        if lever.saved_ns > 0 and (best is None or lever.saved_ns > best.saved_ns):
+            best = lever
+    return best
 
 
-def _of_path(path: CriticalPath) -> Iterator[Lever]:
-    causes = path.by_cause()
-    for names, text in FASTER.items():
-        yield Lever(f"{text} twice as fast", sum(causes.get(name, 0) for name in names) // 2)
-    for one in path.by_link():
-        moving = one["serialisation"] + one["queueing"]
-        yield Lever(f"twice the bandwidth of {one['link']}", moving // 2)
-        if one["latency"] is not None:
-            yield Lever(f"half the latency of {one['link']}", one["latency"] // 2)
-    for name, text in HALVED.items():
-        yield Lever(f"half of {text}", causes.get(name, 0) // 2)
-    yield Lever("ranks that begin together", causes.get("idle", 0))
+def _key(one: tuple[float, str, Parameter, float]) -> tuple[float, str]:
+    return one[:2]
 
 
-def lever_of_parts(summary: Mapping[str, Any], mean: Mapping[str, float]) -> Lever | None:
-    """An estimate: as if the average rank's time shrank by what the figure sets of it."""
-    tier = (summary["bottleneck"] or {}).get("tier")
-    links = f"twice the bandwidth of {tier}" if tier else "communication twice as fast"
-    found = [
-        Lever("kernels twice as fast", round(mean["compute_ns"] / 2)),
-        Lever(links, round(mean["exposed_comm_ns"] / 2)),
-        Lever("remote memory twice as fast", round(mean["exposed_memory_ns"] / 2)),
-        Lever("operators of the host twice as fast", round(mean["host_ns"] / 2)),
-    ]
-    if slowest := summary["slowest"]:
-        whom = called(slowest["ranks"], RANKS)
-        found.append(Lever(f"{whom} never waited for", slowest["cost_ns"]))
-    best = min(found, key=lambda one: (-one.saved_ns, one.text))
-    return best if best.saved_ns > 0 else None
+def _levers(path: CriticalPath) -> Iterator[tuple[str, Parameter, float]]:
+    """(how it is called, what it sets, by which factor that changes)."""
+    for one in parameters(path):
+        if text := BETTER.get(one.quantity):
+            yield text.format(one.name), one, NOTHING if one.quantity is Quantity.LATE_STARTS else HALF
+    durations = path.record.condensed.durations
+    for kind, text in OF_KINDS.items():
+        for one in times_of(durations, text, durations.kind == KINDS.index(kind)):
+            yield text, one, HALF
+    for cause, text in OF_NODES.items():
+        for one in times_of(durations, text, _of_nodes(path, durations, cause)):
+            yield text, one, HALF
+
+
+def _of_nodes(path: CriticalPath, durations: Any, cause: str) -> Any:
+    """Which durations are of nodes with this cause."""
+    rows, node = np.flatnonzero(durations.is_kind("node")), durations.node
+    known = node != NONE
+    chosen = np.zeros(len(durations.kind), np.bool_)
+    chosen[rows[known]] = path.causes_of_nodes()[node[known]] == CAUSES.index(cause)
+    return chosen

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from et_sim.compiled.tables_by_reference import Tables, works_on_tables
-from et_sim.engine.calendar.clock import schedule
+from et_sim.engine.calendar.clock import is_last, schedule, schedule_at_end
 from et_sim.engine.observe import facade as observe
 from et_sim.engine.pools import grow_pool
 from et_sim.engine.state.kinds import NETWORK
@@ -267,7 +267,7 @@ def _work_later(run: Run) -> None:
     if settings.is_due == 0:
         settings.is_due = 1
         settings.plans = (settings.plans + 1) & MOST_PLANS
-        schedule(run, run.clock[0].now, NETWORK + WORK, 0, settings.plans, 0)
+        schedule_at_end(run, NETWORK + WORK, 0, settings.plans, 0)
 
 
 @works_on_tables
@@ -278,7 +278,10 @@ def network_event(run: Run, kind: int, row: int, version: int) -> int:
     if kind == LEFT:
         _leave_source(run, row)
     elif version == run.network.settings[0].plans:
-        _work(run)
+        if is_last(run):
+            _work(run)
+        else:
+            schedule_at_end(run, NETWORK + WORK, 0, version, 0)
     return NONE
 
 
@@ -305,7 +308,7 @@ def _work(run: Run) -> None:
     """Let routers work, cycle by cycle, until something else happens in the run."""
     network, settings, clock = run.network, run.network.settings[0], run.clock[0]
     settings.is_due = 0
-    horizon = _next_time(run)
+    horizon = run.heap_time[0] if clock.times > 0 else NEVER
     device = first_of(network.routers)
     work = CYCLES_AT_A_TIME
     while device != NONE:
@@ -324,12 +327,3 @@ def _work(run: Run) -> None:
         settings.plans = (settings.plans + 1) & MOST_PLANS
         observe.next_event_follows(run, 0, time)  # what messages wait for is told when they are there
         schedule(run, time, NETWORK + WORK, 0, settings.plans, 0)
-
-
-@works_on_tables
-def _next_time(run: Run) -> int:
-    """When the calendar goes on, if it does not any more at the present time."""
-    clock = run.clock[0]
-    if run.slots[clock.slot].head != NONE:
-        return 0
-    return run.heap_time[0] if clock.times > 0 else NEVER
