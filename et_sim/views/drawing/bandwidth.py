@@ -6,10 +6,10 @@ Both axes are logarithmic. Not here: the figures (`summary.bandwidth`).
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from math import ceil, floor, log2
+from math import ceil, floor, log2, log10
 from xml.sax.saxutils import escape
 
-from et_sim.units import format_bytes, format_ns, plural
+from et_sim.units import format_bandwidth, format_bytes, format_ns, plural
 from et_sim.views.drawing.colours import colour_of
 from et_sim.views.drawing.svg import LEFT, PIXELS, TOP, document, label, legend, nothing_to_draw, sentences
 from et_sim.views.run.directory import RunDirectory
@@ -44,7 +44,7 @@ def bandwidth_picture(run: RunDirectory, part: Selection = EVERYTHING) -> str:
     parts += [_circle(one, x, y, found[0].moving_ns) for one in found]
     kinds = dict.fromkeys(one.kind for one in sorted(found, key=lambda one: one.kind))
     parts += legend([(colour_of(kind), kind.replace("_", " ")) for kind in kinds], BOTTOM + 44)
-    texts = ["payload by transfer time against payload; a circle is the larger, the more time it stands for"]
+    texts = ["size by transfer time against payload; a circle is the larger, the more time it stands for"]
     texts += [] if ceilings else [NO_LINKS]
     if len(found) < len(every):
         texts.append(f"{plural(len(every) - len(found), 'circle')} that stand for less time are left out")
@@ -65,11 +65,18 @@ def _grid(
         parts.append(f'<path stroke="#d5d9de" d="M{at:.1f} {TOP}V{BOTTOM}"/>')
         text = format_bytes(2**power)
         parts.append(f'<text x="{at:.1f}" y="{BOTTOM + 16}" text-anchor="middle">{text}</text>')
-    for power in range(speeds[0], speeds[1] + 1, max(ceil((speeds[1] - speeds[0]) / MOST_TICKS), 1)):
-        at = y(2.0**power)
+    for speed in _round_speeds(2.0 ** speeds[0], 2.0 ** speeds[1]):
+        at = y(speed)
         parts.append(f'<path stroke="#d5d9de" d="M{LEFT} {at:.1f}H{LEFT + PIXELS}"/>')
-        parts.append(label(f"{format_bytes(2**power) if power >= 0 else '<1 B'}/s", at + 4))
+        parts.append(label(format_bandwidth(speed / 1e9), at + 4))
     return parts
+
+
+def _round_speeds(least: float, most: float) -> list[float]:
+    """Some of 1, 2, 5, 10, 20, ... between two numbers."""
+    powers = range(floor(log10(least)), ceil(log10(most)) + 1)
+    found = [one for power in powers for digit in (1, 2, 5) if least <= (one := digit * 10.0**power) <= most]
+    return found[:: 1 if len(found) <= MOST_TICKS else 3]
 
 
 def _ceilings(ceilings: dict[str, float], y: Callable[[float], float]) -> list[str]:
@@ -81,7 +88,7 @@ def _ceilings(ceilings: dict[str, float], y: Callable[[float], float]) -> list[s
     for speed, names in tiers.items():
         at = y(speed)
         parts.append(f'<path stroke="#c00000" stroke-dasharray="6 4" d="M{LEFT} {at:.1f}H{LEFT + PIXELS}"/>')
-        text = escape(f"one link of {', '.join(names[:4])}: {format_bytes(speed)}/s")
+        text = escape(f"one link of {', '.join(names[:4])}: {format_bandwidth(speed / 1e9)}")
         place = f'x="{LEFT + PIXELS - 4}" y="{at - 5:.1f}" text-anchor="end" fill="#c00000"'
         parts.append(f"<text {place}>{text}</text>")
     return parts
@@ -93,7 +100,7 @@ def _circle(one: Rate, x: Callable[[float], float], y: Callable[[float], float],
     said = f"{plural(one.count, one.kind)} of {format_bytes(one.bytes)}" + (
         f" in {one.group}" if one.group else ""
     )
-    said += f": {format_bytes(one.bytes_per_second)}/s, {format_ns(one.moving_ns / one.count)} each"
+    said += f": {format_bandwidth(one.bytes_per_second / 1e9)}, {format_ns(one.moving_ns / one.count)} each"
     place = f'cx="{x(one.bytes):.2f}" cy="{y(one.bytes_per_second):.2f}" r="{radius:.1f}"'
     style = f'fill="{colour_of(one.kind)}" fill-opacity=".75" stroke="#333" stroke-width=".5"'
     return f"<circle {place} {style}><title>{escape(said)}</title></circle>"

@@ -8,7 +8,7 @@ from __future__ import annotations
 from math import atan2, ceil, degrees, floor, log10
 from xml.sax.saxutils import escape
 
-from et_sim.units import format_bytes, format_ns, plural
+from et_sim.units import format_bandwidth, format_ns, plural
 from et_sim.views.drawing.svg import (
     LEFT,
     LETTER,
@@ -116,7 +116,7 @@ def _roofs(found: Roofline, plane: _Plane) -> list[str]:
         ends = (plane.x(low), plane.y(low * bandwidth)), (plane.x(high), plane.y(high * bandwidth))
         (x, y), (to_x, to_y) = ends
         parts.append(f'<path {style} d="M{x:.1f} {y:.1f}L{to_x:.1f} {to_y:.1f}"/>')
-        parts.append(_along(f"{name}: {format_bytes(bandwidth)}/s", ends))
+        parts.append(_along(f"{name}: {format_bandwidth(bandwidth / 1e9)}", ends))
     return parts
 
 

@@ -1,7 +1,7 @@
 """The part of the page about the machine, as run.json has it: dimensions side by side, and every other key.
 
-Nothing is computed: a value stands here as it was given, and what was not given does not. Not here: what keys
-mean, and which defaults were taken (`origins`).
+A value stands here as it was given (bare bandwidths of dimensions in GB/s), and what was not given does not.
+Not here: what keys mean, and which defaults were taken (`origins`).
 """
 
 from __future__ import annotations
@@ -9,14 +9,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from et_sim.units import plural
+from et_sim.units import format_bandwidth, plural
 from et_sim.views.report.markup import more, section, table, tag, text
 from et_sim.views.run.directory import RunDirectory
 
 PARTS = ("network", "system", "memory", "groups")
 SIZES = ("npus_count", "units-count")  # of dimensions, in files of 2.x and 1.0
 ALGORITHM = "-implementation"
-UNITS = {"bandwidth": "GiB/s", "link-bandwidth": "GiB/s", "latency": "ns", "link-latency": "ns"}
+BANDWIDTHS = ("bandwidth", "link-bandwidth")  # bare numbers are in units of 2^30 bytes per second
+LATENCIES = ("latency", "link-latency")
+GIB = 1.073741824  # in units of 10^9
 MOST_ENTRIES, MOST_ROWS, MOST_OPEN = 16, 300, 24
 Row = tuple[str, str]
 
@@ -37,7 +39,7 @@ def machine_section(run: RunDirectory) -> str:
     said = f"{plural(summary['ranks'], 'rank')}, {summary['model']} network, profile {summary['profile']}"
     note = tag(
         "p",
-        text(f"{said}; figures are as they were given, bare numbers in the unit of their key"),
+        text(f"{said}; figures are as they were given"),
         class_="note",
     )
     return section("machine", "Machine", note, _dimensions(columns), *shown)
@@ -66,7 +68,7 @@ def _dimensions(columns: Mapping[tuple[str, str], list[Any]]) -> str:
     entries = [*columns.items()]
     head = ["dimension", *map(str, range(len(entries[0][1])))]
     rows = [
-        (text(key.removesuffix(ALGORITHM)), *(text(_shown(value, UNITS.get(key, ""))) for value in values))
+        (text(key.removesuffix(ALGORITHM)), *(text(_with_unit(key, value)) for value in values))
         for (_, key), values in entries
     ]
     return table("", head, rows, "<" * len(head))
@@ -97,10 +99,19 @@ def _rows(content: Mapping[str, Any]) -> Iterator[Row]:
             yield key, ", ".join(_shown(entry) for entry in value)
 
 
-def _shown(value: Any, unit: str = "") -> str:
-    """A plain value as its file has it, with the unit that a bare number has there."""
+def _with_unit(key: str, value: Any) -> str:
+    """An entry of a dimension; a bare number in the unit in which such figures are shown."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return _shown(value)
+    if key in BANDWIDTHS:
+        return format_bandwidth(value * GIB)
+    return f"{value} ns" if key in LATENCIES else str(value)
+
+
+def _shown(value: Any) -> str:
+    """A plain value as its file has it."""
     if value is None or isinstance(value, bool):
         return {None: "null", True: "true", False: "false"}[value]
     if isinstance(value, dict):
         return "nothing"
-    return f"{value} {unit}" if unit and not isinstance(value, str) else str(value)
+    return str(value)

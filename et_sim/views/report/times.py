@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from et_sim.units import exact_bytes, format_bytes, format_ns, plural
+from et_sim.units import exact_bytes, format_bandwidth, format_bytes, format_ns, plural
 from et_sim.views.critical.path import CriticalPath
 from et_sim.views.report.exposed import exposed_by_group
 from et_sim.views.report.markup import bar, cut_text, more, section, table, tag, text
+from et_sim.views.run.bus_bandwidth import LEGEND
 from et_sim.views.run.directory import RunDirectory
 from et_sim.views.run.recorded_part import recorded_actors, recorded_part
 from et_sim.views.summary.in_short import in_short
@@ -168,7 +169,6 @@ def operations_section(run: RunDirectory) -> str:
     longest = max((one.total_ns for one in found), default=1)
     names = distinct([one.name for one in found[:MOST_OPERATIONS]], 48)
     for one, name in zip(found, names, strict=False):
-        rate = one.bytes_per_second
         kind = one.kind.replace("_", " ")
         rows.append(
             (
@@ -179,11 +179,14 @@ def operations_section(run: RunDirectory) -> str:
                 bar([(f"kind-{one.kind}", kind, one.total_ns)], longest),
                 format_ns(one.mean_ns),
                 format_bytes(one.bytes // max(one.count, 1)) if one.bytes else "",
-                f"{format_bytes(rate)}/s" if rate else "",
+                *(
+                    format_bandwidth(rate / 1e9) if rate else ""
+                    for rate in (one.bandwidth.algorithm, one.bandwidth.bus)
+                ),
             )
         )
-    head = ("kind", "operation", "count", "total", "", "mean", "bytes each", "bandwidth")
-    note = "totals over all ranks; a counter in a name is #; bandwidth is payload by transfer time"
+    head = ("kind", "operation", "count", "total", "", "mean", "bytes each", "bandwidth", "bus bw")
+    note = f"totals over all ranks; a counter in a name is #; {LEGEND}"
     rest = (
         f"; {plural(len(found) - len(rows), 'other line')}: et-sim inspect RUN ops"
         if len(found) > len(rows)
@@ -193,7 +196,7 @@ def operations_section(run: RunDirectory) -> str:
         "operations",
         "Operations",
         tag("p", text(note + rest), class_="note"),
-        table("", head, rows, "<<>><>>>"),
+        table("", head, rows, "<<>><>>>>"),
     )
 
 

@@ -26,7 +26,7 @@ class Groups:
     """The groups of a run; those of the timeline are given by actors and codes of its texts."""
 
     def __init__(self, run: RunDirectory) -> None:
-        table = run.table("groups", ("actor", "group", "ranks", "name"))
+        table = run.table("groups", ("actor", "group", "ranks", "name", "size"))
         group, ranks, name = (words(table[column]) for column in ("group", "ranks", "name"))
         actor, self._number = numbers(table["actor"]), {text: at for at, text in enumerate(group.texts)}
         self._texts = group.texts
@@ -37,6 +37,7 @@ class Groups:
             part = str(ranks.texts[ranks.codes[row]]), str(name.texts[name.codes[row]])
             self.parts.setdefault(int(keys[row]), []).append(part)
         self._place = str(run.table_path("groups"))
+        self.sizes = _sizes(name, numbers(table["size"]))  # by name, of those with the same one everywhere
 
     @property
     def actors(self) -> Any:
@@ -88,6 +89,14 @@ class Groups:
         return [key for key in there.tolist() if key in self.parts]
 
 
+def _sizes(name: Words, size: Any) -> dict[str, int]:
+    pairs = np.unique(np.stack((name.codes, size), axis=1), axis=0).tolist()
+    found: dict[str, set[int]] = {}
+    for code, members in pairs:
+        found.setdefault(str(name.texts[int(code)]), set()).add(int(members))
+    return {text: one.pop() for text, one in found.items() if len(one) == 1}
+
+
 class _Names:
     """Texts by code, some of which become others."""
 
@@ -131,6 +140,11 @@ class GroupCounts:
             of_key[int(np.searchsorted(self._groups.keys, key))] = number.setdefault(some, len(number))
         self._of_key = np.array(of_key, np.int64)
         self.counts: tuple[Counts, ...] = tuple(number)
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        """How many ranks are in the groups of a name, where it is the same number everywhere."""
+        return self._groups.sizes
 
     def split_ranks(self) -> dict[tuple[int, Text], list[str]]:
         """By actor and group, the ranks that mean this group, of actors whose ranks mean several."""

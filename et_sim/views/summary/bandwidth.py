@@ -1,7 +1,6 @@
-"""Bandwidth against message size: payload by transfer time of collectives and sends, and what links carry.
+"""Bandwidth against message size: algorithm and bus bandwidth of collectives and sends, and what links carry.
 
-Waiting and queueing behind other communication of the same rank are no transfer. A ring all-reduce of n ranks
-sends 2 (n - 1) / n times its payload, so over a single link it stays below what that carries.
+Waiting and queueing behind other communication of the same rank are no transfer.
 
 Not here: how busy links are (`links`).
 """
@@ -15,7 +14,9 @@ from typing import Any
 import numpy as np
 
 from et_sim.tables.kinds import NOT_COMMUNICATION
-from et_sim.units import format_bytes, format_ns, plural
+from et_sim.units import format_bandwidth, format_bytes, format_ns, plural
+from et_sim.views.run.bus_bandwidth import LEGEND as BOTH
+from et_sim.views.run.bus_bandwidth import Bandwidth, bandwidth, members_of
 from et_sim.views.run.columns import coded, integers, numbers
 from et_sim.views.run.directory import RunDirectory
 from et_sim.views.run.groups import GroupCounts
@@ -26,7 +27,7 @@ COLUMNS = ("actor", "kind", "group", "start_ns", "end_ns", "queued_ns", "waiting
 NO_LINKS = (
     "links have no bandwidth in this run: simulate with --model link (or flow, packet) and --detail links"
 )
-LEGEND = "bandwidth: payload by transfer time, over all of these; slowest and fastest: of a single one"
+LEGEND = f"{BOTH}; slowest and fastest: bandwidth of a single one"
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,17 +39,36 @@ class Rate:
     bytes: int
     count: int
     moving_ns: int
-    least_bytes_per_second: float
-    most_bytes_per_second: float
+    shortest_ns: int
+    longest_ns: int
+    members: int | None  # of the group
+
+    def over(self, count: int, moving_ns: int) -> Bandwidth:
+        """Of so many in a time."""
+        return bandwidth(self.kind, self.members, self.bytes * count, moving_ns)
 
     @property
     def bytes_per_second(self) -> float:
-        """Payload by transfer time."""
-        return self.bytes * self.count * 1e9 / self.moving_ns
+        """Algorithm bandwidth over all of them."""
+        return self.over(self.count, self.moving_ns).algorithm or 0.0
+
+    @property
+    def least_bytes_per_second(self) -> float:
+        """Of the slowest one."""
+        return self.over(1, self.longest_ns).algorithm or 0.0
+
+    @property
+    def most_bytes_per_second(self) -> float:
+        """Of the fastest one."""
+        return self.over(1, self.shortest_ns).algorithm or 0.0
 
     def as_dict(self) -> dict[str, Any]:
         """For `--json`."""
-        return {**asdict(self), "bytes_per_second": self.bytes_per_second}
+        ends = {
+            "least_bytes_per_second": self.least_bytes_per_second,
+            "most_bytes_per_second": self.most_bytes_per_second,
+        }
+        return {**asdict(self), **ends, **self.over(self.count, self.moving_ns).as_dict()}
 
 
 def rates(run: RunDirectory, part: Selection = EVERYTHING) -> list[Rate]:
@@ -57,13 +77,16 @@ def rates(run: RunDirectory, part: Selection = EVERYTHING) -> list[Rate]:
     found: dict[tuple[str, str | None, int], list[Any]] = {}
     for rows in run.batches("timeline", COLUMNS):
         kinds = (*rows["kind"].dictionary.to_pylist(), None)
-        for (kind, counts, size), (nodes, moving, least, most) in _of_batch(rows, groups, kinds, part):
+        for (kind, counts, size), (nodes, moving, shortest, longest) in _of_batch(rows, groups, kinds, part):
             for group, ranks in groups.counts[counts]:
                 if ranks:
-                    one = found.setdefault((str(kinds[kind]), group, size), [0, 0, least, most])
+                    one = found.setdefault(
+                        (str(kinds[kind]), group, size),
+                        [0, 0, shortest, longest, members_of(groups.sizes, group)],
+                    )
                     one[0] += ranks * nodes
                     one[1] += ranks * moving
-                    one[2], one[3] = min(one[2], least), max(one[3], most)
+                    one[2], one[3] = min(one[2], shortest), max(one[3], longest)
     every = [Rate(*key, *figures) for key, figures in found.items()]
     return sorted(every, key=lambda one: (one.kind, one.group or "", one.bytes))
 
@@ -71,7 +94,7 @@ def rates(run: RunDirectory, part: Selection = EVERYTHING) -> list[Rate]:
 def _of_batch(
     rows: Any, groups: GroupCounts, kinds: Sequence[str | None], part: Selection
 ) -> list[tuple[tuple[int, ...], tuple[Any, ...]]]:
-    """Per kind, group and size of a block: how many nodes of one rank, their time, slowest and fastest."""
+    """Per kind, group and size of a block: how many nodes of one rank, their time, and the ends of it."""
     start, end = numbers(rows["start_ns"]), integers(rows["end_ns"], missing=-1)
     size = integers(rows["bytes"], missing=0)
     before = integers(rows["queued_ns"], missing=0) + integers(rows["waiting_ns"], missing=0)
@@ -84,13 +107,13 @@ def _of_batch(
         return []
     columns = (coded(rows["kind"])[some], groups.of(rows)[some], size[some])
     keys, which = np.unique(np.stack(columns, axis=1), axis=0, return_inverse=True)
-    which, rate = which.reshape(-1), size[some] * 1e9 / moving[some]
-    least, most = np.full(len(keys), np.inf), np.zeros(len(keys))
-    np.minimum.at(least, which, rate)
-    np.maximum.at(most, which, rate)
+    which = which.reshape(-1)
+    shortest, longest = np.full(len(keys), np.iinfo(np.int64).max), np.zeros(len(keys), np.int64)
+    np.minimum.at(shortest, which, moving[some])
+    np.maximum.at(longest, which, moving[some])
     total = np.zeros(len(keys), np.int64)
     np.add.at(total, which, moving[some])
-    figures = (np.bincount(which).tolist(), total.tolist(), least.tolist(), most.tolist())
+    figures = (np.bincount(which).tolist(), total.tolist(), shortest.tolist(), longest.tolist())
     return list(zip(map(tuple, keys.tolist()), zip(*figures, strict=True), strict=True))
 
 
@@ -125,23 +148,24 @@ def bandwidth_lines(run: RunDirectory, part: Selection, width: int) -> list[str]
             format_bytes(one.bytes),
             f"{one.count:,}",
             format_ns(one.moving_ns / one.count),
-            *(f"{format_bytes(rate)}/s" for rate in (one.bytes_per_second, *_range(one))),
+            *(format_bandwidth(rate / 1e9) if rate else "" for rate in _speeds(one)),
         )
         for one in shown
     ]
-    head = ("kind", "group", "bytes", "count", "transfer", "bandwidth", "slowest", "fastest")
-    lines = fitted([head, *rows], "<<>>>>>>", width, shrink={1: 8, 0: 10}, drop=(3, 4), names=(1,))
+    head = ("kind", "group", "bytes", "count", "transfer", "bandwidth", "bus bw", "slowest", "fastest")
+    lines = fitted([head, *rows], "<<>>>>>>>", width, shrink={1: 8, 0: 10}, drop=(3, 4), names=(1,))
     if len(shown) < len(every):
         lines.append(f"… and {plural(len(every) - len(shown), 'more line')}: --top")
     return [*lines, LEGEND, ceiling_text(run)]
 
 
-def _range(one: Rate) -> tuple[float, float]:
-    return one.least_bytes_per_second, one.most_bytes_per_second
+def _speeds(one: Rate) -> tuple[float | None, ...]:
+    found = one.over(one.count, one.moving_ns)
+    return found.algorithm, found.bus, one.least_bytes_per_second, one.most_bytes_per_second
 
 
 def ceiling_text(run: RunDirectory) -> str:
     """What links carry."""
     found = link_ceilings(run)
-    said = ", ".join(f"{tier} {format_bytes(rate)}/s" for tier, rate in found.items())
+    said = ", ".join(f"{tier} {format_bandwidth(rate / 1e9)}" for tier, rate in found.items())
     return f"a link carries: {said}" if found else NO_LINKS

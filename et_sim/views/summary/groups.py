@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from et_sim.units import format_bytes, format_ns, plural
+from et_sim.units import format_bandwidth, format_bytes, format_ns, plural
+from et_sim.views.run.bus_bandwidth import LEGEND, Bandwidth, bandwidth
 from et_sim.views.run.directory import RunDirectory
 from et_sim.views.run.groups import GroupCounts
 from et_sim.views.run.selection import EVERYTHING, Selection
@@ -26,6 +27,7 @@ class GroupTotal:
     group: str
     kind: str
     ranks: int
+    members: int | None  # of each of the groups of this name
     count: int = 0
     total_ns: int = 0
     longest_ns: int = 0
@@ -35,14 +37,15 @@ class GroupTotal:
     bytes: int = 0
 
     @property
-    def bytes_per_second(self) -> float | None:
-        """Payload over the time of transfers."""
-        moving = self.total_ns - self.queued_ns - self.waiting_ns
-        return self.bytes * 1e9 / moving if self.bytes and moving else None
+    def bandwidth(self) -> Bandwidth:
+        """Over the time of transfers."""
+        return bandwidth(
+            self.kind, self.members, self.bytes, self.total_ns - self.queued_ns - self.waiting_ns
+        )
 
     def as_dict(self) -> dict[str, Any]:
         """For `--json`."""
-        return {**asdict(self), "bytes_per_second": self.bytes_per_second}
+        return {**asdict(self), **self.bandwidth.as_dict()}
 
 
 def group_totals(run: RunDirectory, part: Selection = EVERYTHING) -> list[GroupTotal]:
@@ -53,7 +56,7 @@ def group_totals(run: RunDirectory, part: Selection = EVERYTHING) -> list[GroupT
         if one.group is None:
             continue
         total = found.setdefault(
-            (one.group, one.kind), GroupTotal(one.group, one.kind, members.get(one.group, 0))
+            (one.group, one.kind), GroupTotal(one.group, one.kind, members.get(one.group, 0), one.members)
         )
         total.count += one.count
         total.total_ns += one.total_ns
@@ -94,8 +97,9 @@ def group_lines(found: list[GroupTotal], part: Selection, width: int) -> list[st
         "no kernel",
         "bytes each",
         "bandwidth",
+        "bus bw",
     )
-    rows = [head]
+    rows: list[tuple[str, ...]] = [head]
     shown = part.cut(found)
     rows += [
         (
@@ -109,15 +113,18 @@ def group_lines(found: list[GroupTotal], part: Selection, width: int) -> list[st
             share(one.waiting_ns, one.total_ns),
             share(one.without_kernel_ns, one.total_ns),
             format_bytes(one.bytes / one.count),
-            f"{format_bytes(one.bytes_per_second)}/s" if one.bytes_per_second else "",
+            *(
+                format_bandwidth(rate / 1e9) if rate else ""
+                for rate in (one.bandwidth.algorithm, one.bandwidth.bus)
+            ),
         )
         for one in shown
     ]
-    lines = fitted(rows, "<<>>>>>>>>>", width, shrink={0: 8, 1: 10}, drop=(6, 9, 5), names=(0,))
+    lines = fitted(rows, "<<>>>>>>>>>>", width, shrink={0: 8, 1: 10}, drop=(6, 9, 10, 5, 8), names=(0,))
     if len(shown) < len(found):
         lines.append(f"… and {plural(len(found) - len(shown), 'more line')}: --top")
     return [
         *lines,
         "count, total and bytes are over all ranks; waiting: for others to begin, as a share of the total; "
-        "no kernel: while none of the rank ran (as HTA counts); bandwidth is payload by transfer time",
+        "no kernel: while none of the rank ran (as HTA counts); " + LEGEND,
     ]

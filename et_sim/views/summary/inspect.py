@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from et_sim.units import plural
+from et_sim.views.run.bus_bandwidth import LEGEND
 from et_sim.views.run.directory import RunDirectory, open_run
 from et_sim.views.run.port_table import NOT_RECORDED as PORTS_NOT_RECORDED
 from et_sim.views.run.recorded_part import recorded_part
@@ -270,9 +271,7 @@ def _operations(run: RunDirectory, part: Selection, width: int) -> list[str]:
     hidden = len(found) - len(shown)
     if hidden > 0:
         lines.append(f"… and {plural(hidden, 'more line')}: et-sim inspect {run.path} ops")
-    lines.append(
-        "totals are over all ranks; waiting: for others to begin; bandwidth: payload by transfer time"
-    )
+    lines.append(f"totals are over all ranks; waiting: for others to begin; {LEGEND}")
     return lines
 
 

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from et_sim.views.run.bus_bandwidth import Bandwidth, bandwidth, members_of
 from et_sim.views.run.columns import Words, coded, integers, numbers, words
 from et_sim.views.run.directory import RunDirectory
 from et_sim.views.run.groups import Counts, GroupCounts
@@ -47,6 +48,7 @@ class Operation:
     kind: str
     name: str
     group: str | None
+    members: int | None = None  # of the group
     count: int = 0
     never_completed: int = 0
     total_ns: int = 0
@@ -67,21 +69,18 @@ class Operation:
         return self.total_ns / max(self.count - self.never_completed, 1)
 
     @property
-    def bytes_per_second(self) -> float | None:
-        """Payload over the time of transfers ("algorithm bandwidth"): queueing and waiting are left out.
-
-        Of receives there is none: bytes may have moved, and all have come, before they were posted.
-        """
-        moving = self.total_ns - self.queued_ns - self.waiting_ns
-        return self.bytes * 1e9 / moving if self.bytes and moving and self.kind != "receive" else None
+    def bandwidth(self) -> Bandwidth:
+        """Over the time of transfers."""
+        return bandwidth(
+            self.kind, self.members, self.bytes, self.total_ns - self.queued_ns - self.waiting_ns
+        )
 
     def as_dict(self) -> dict[str, Any]:
         """For `--json`."""
         plain = asdict(self)
         for name in ("kernel_ns", "compute_bound_ns", "weighted"):
             del plain[name]
-        rate = {"mean_ns": self.mean_ns, "bytes_per_second": self.bytes_per_second}
-        return {**plain, **rate, **self.averages()}
+        return {**plain, "mean_ns": self.mean_ns, **self.bandwidth.as_dict(), **self.averages()}
 
     def averages(self) -> dict[str, float | None]:
         """Use of the machine by kernels, weighted by their time; None where the roofline timed none."""
@@ -105,9 +104,13 @@ def operations(
     """
     found: dict[tuple[str | None, ...], Operation] = {}
     others = names_in(beside) if beside is not None else ()
-    for kind, name, groups, figures, words_of in _groups(run, part, others):
+    counts = GroupCounts(run, part)
+    for kind, name, groups, figures, words_of in _groups(run, counts, part, others):
         for group, ranks in groups:
-            operation = found.setdefault((kind, name, group), Operation(kind, name, group))
+            key = kind, name, group
+            if key not in found:
+                found[key] = Operation(*key, members_of(counts.sizes, group))
+            operation = found[key]
             # Weighted here, in Python's unbounded integers: a million ranks would overflow a column.
             count, completed, total_ns, longest_ns, queued_ns, waiting_ns, *rest = figures
             payload, kernel_ns, bound_ns, *sums = rest
@@ -129,12 +132,11 @@ def operations(
 
 
 def _groups(
-    run: RunDirectory, part: Selection, beside: Iterable[str | None]
+    run: RunDirectory, groups: GroupCounts, part: Selection, beside: Iterable[str | None]
 ) -> Iterator[tuple[str, str, Counts, tuple[Any, ...], dict[str, dict[str, int]]]]:
     """Kind, stem, groups with the number of ranks in each; and of one rank count, completed, time, longest,
     queued, waiting, bytes, time in kernels and when compute bound, and sums over it; and time by words: block
     by block."""
-    groups = GroupCounts(run, part)
     named: list[Words] = []  # texts are the same in all blocks
     for rows in run.batches("timeline", COLUMNS):
         if part.window is not None and not _spans(rows, part)[-1].any():

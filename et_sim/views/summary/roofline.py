@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from et_sim.units import format_bytes, format_ns, plural
+from et_sim.units import format_bandwidth, format_ns, plural
 from et_sim.views.run.columns import Words, coded, integers, numbers, words
 from et_sim.views.run.directory import RunDirectory
 from et_sim.views.run.selection import EVERYTHING, Selection
@@ -173,7 +173,7 @@ def roofline_lines(run: RunDirectory, part: Selection, width: int) -> list[str]:
         ("kernel", "total", "ops/byte", "achieved", "of roof", "bandwidth", "bound")
     ]
     for one in shown:
-        bandwidth = f"{format_bytes(one.bytes / one.total_ns * 1e9)}/s"
+        bandwidth = format_bandwidth(one.bytes / one.total_ns)
         bound = "memory" if one.memory_bound_share > 0.5 else "compute"
         roof = share(one.operations_per_second, found.roof(one))
         cells = (one.name, format_ns(one.total_ns), by_byte(one.intensity))
@@ -182,7 +182,7 @@ def roofline_lines(run: RunDirectory, part: Selection, width: int) -> list[str]:
     if len(shown) < len(found.kernels):
         lines.append(f"… and {plural(len(found.kernels) - len(shown), 'more line')}: --top, or --json")
     roofs = [f"{label} {per_second(rate)}" for label, rate in found.peaks.items()]
-    roofs += [f"{label} {format_bytes(rate)}/s" for label, rate in found.bandwidths.items()]
+    roofs += [f"{label} {format_bandwidth(rate / 1e9)}" for label, rate in found.bandwidths.items()]
     return [
         *lines,
         "",
