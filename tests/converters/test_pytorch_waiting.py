@@ -171,3 +171,20 @@ def test_a_wait_for_a_stream_is_for_what_that_stream_was_told_to_wait_for_too(ti
     found = timeline.converted()
     assert found.waits_directly("cudaStreamSynchronize", "reduce", Link.SYNC)
     assert found.span("cudaStreamSynchronize") == (112, 115)
+
+
+def test_a_recorded_wait_for_an_event_is_for_what_came_before_its_recording(timeline: Timeline) -> None:
+    """Whatever ended just before the wait did, and whatever was recorded last."""
+    timeline.launch("meant", 0, 10, 40)
+    recorded = timeline.call("cudaEventRecord", 4, 1)
+    timeline.launch("later", 6, 60, 20)
+    timeline.launch("elsewhere", 9, 15, 70, stream=NCCL)
+    timeline.call("cudaEventRecord", 12, 1)
+    waited = timeline.call("cudaEventSynchronize", 20, 72)
+    said = {"wait_on_stream": COMPUTE, "wait_on_cuda_event_record_corr_id": recorded}
+    timeline.sync("Event Sync", 20.5, -1, waited, **said, wait_on_cuda_event_id=1)
+    timeline.operator("next", 100, 10)
+    found = timeline.converted()
+    assert found.waits_directly("cudaEventSynchronize", "meant", Link.SYNC)
+    assert not found.comes_after("next", "later")
+    assert not found.comes_after("next", "elsewhere")

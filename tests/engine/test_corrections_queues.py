@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -145,6 +146,19 @@ def test_blocked_queues_let_their_oldest_chunk_in_when_nothing_else_is_left() ->
     untied = orders | {"two-way-queues": True}
     times = finish_times(builders, CUBE, system(dimensions=3, **keys, corrections=untied))
     assert times == [95474, 95474, 95426, 95426, 100489, 100475, 95458, 100461]
+
+
+def test_chunks_of_equal_priority_begin_in_the_order_in_which_they_came() -> None:
+    """With LIFO, those of a later collective overtake the earlier one's, and not each other."""
+    builders = alone("all_reduce", MIB, 4)
+    for builder in builders:
+        builder.collective("all_reduce", MIB)
+    described = system(**{"preferred-dataset-splits": 4}, corrections={"concurrent-communication": True})
+    result = simulate(builders, FOUR, described, detail="phases")
+    assert result.phases is not None
+    began = np.sort(np.concatenate(list(result.phases.blocks())), order=["actor", "start_ns"])
+    assert began["node"].reshape(-1, 8).tolist() == [[0, 1, 1, 1, 1, 0, 0, 0]] * len(began[::8])
+    assert began["chunk"].reshape(-1, 8).tolist() == [[0, 0, 1, 2, 3, 1, 2, 3]] * len(began[::8])
 
 
 GROUPS = {"1": [0, 1, 2, 3], "2": [4, 5, 6, 7], "3": [0, 4], "4": [7, 6, 5, 4, 3, 2, 1, 0]}

@@ -129,6 +129,23 @@ def test_chunks_follow_each_other_up_and_down_a_tree(kind: str, splits: int) -> 
         assert together[0 if kind == "scatter" else 1] == chunks * E
 
 
+def test_collectives_of_each_kind_take_the_two_binary_trees_in_turn() -> None:
+    """Their roots are numbered last and first: members one place on have the same roles in the other tree."""
+    kinds = ("all_gather", "all_reduce", "all_gather", "all_reduce", "all_gather")
+    builder, before = TraceBuilder(), list[int]()
+    for kind in kinds:
+        before = [builder.compute(micros=1000, after=before)]
+        builder.collective(kind, 1 << 14, after=before)
+    net = network(["FullyConnected"], [8], [50.0], [500.0])
+    described = system(["doubleBinaryTree"])
+    timeline = run(Workload.of([builder.build()] * 8), system=described, network=net).timeline.to_pylist()
+    rows = sorted((row["node"], row["actor"], row["end_ns"] - row["start_ns"]) for row in timeline)
+    taken = [[ns for node, _, ns in rows if node == 2 * number + 1] for number in range(len(kinds))]
+    last_is_root, first_is_root = taken[0], taken[2]
+    assert taken == [last_is_root, last_is_root, first_is_root, first_is_root, last_is_root]
+    assert last_is_root != first_is_root == [last_is_root[-1], *last_is_root[:-1]]
+
+
 def rounds(members: int) -> list[int]:
     """Pieces of the messages of a reduce-scatter around a circulant."""
     found = []

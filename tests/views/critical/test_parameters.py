@@ -99,3 +99,35 @@ def test_the_changes_of_a_page_are_the_first_of_all(tmp_path: Path) -> None:
     changes = Sensitivities(path).changes()
     assert changes == [Change.of(one) for one in every.values()][:MOST_CHANGES]
     assert changes[0].better_ns == pytest.approx(-400)
+
+
+OF_DEVICE = {
+    "compute": {
+        "model": "roofline",
+        "peaks": {"bf16": 100},
+        "dtype": "bf16",
+        "memory": [{"name": "HBM", "bandwidth": 1000}],
+    }
+}
+OF_SYSTEM = {"roofline-enabled": 1, "peak-perf": 1, "local-mem-bw": 100}
+
+
+@pytest.mark.parametrize(
+    ("machine", "parameters", "work"),
+    [
+        (OF_DEVICE, ("peak of bf16", "bandwidth of HBM"), (1 << 30, 1 << 24)),
+        (OF_DEVICE, ("peak of bf16", "bandwidth of HBM"), (1 << 30, 0)),
+        (OF_SYSTEM, ("peak compute", "local memory bandwidth"), (1 << 30, 1 << 24)),
+        (OF_SYSTEM, ("peak compute", "local memory bandwidth"), (0, 1 << 24)),
+    ],
+)
+def test_a_figure_that_sets_no_time_is_no_parameter(
+    machine: dict[str, Any], parameters: tuple[str, str], work: tuple[int, int], tmp_path: Path
+) -> None:
+    """Faster arithmetic would change nothing where kernels only copy, nor memory where they read nothing."""
+    build = et_sim.TraceBuilder()
+    build.compute("kernel", num_ops=work[0], tensor_bytes=work[1])
+    trace = et_sim.Workload.of([build.build()] * 2)
+    result = et_sim.simulate(trace, system={**SYSTEM, **machine}, network=NETWORK, detail="path")
+    _, known = found(result, tmp_path)
+    assert [name in known for name in parameters] == [amount > 0 for amount in work]
