@@ -270,6 +270,18 @@ def test_a_straggler_is_told_apart_from_the_rest_of_its_ring() -> None:
     assert_folding_is_exact(workload, **machine)
 
 
+def test_ranks_whose_nodes_have_other_names_are_told_apart() -> None:
+    """Their times are the same, and a timeline shows the names."""
+    traces = []
+    for name in ("forward", "backward", "forward", "backward"):
+        build = TraceBuilder()
+        build.compute(name, micros=10)
+        traces.append(build.build())
+    result = run(Workload.of(traces), network=network(["Ring"], [4]), system=system())
+    assert result.outcome.plan.actor_of_rank.tolist() == [0, 1, 0, 1]
+    assert [row["name"] for row in result.timeline.to_pylist()] == ["forward", "backward"]
+
+
 def test_groups_of_different_sizes_are_not_folded_together() -> None:
     build = TraceBuilder()
     traces = []
