@@ -177,6 +177,20 @@ def test_timers_of_congestion_control_end_when_nobody_sends_lost_packets_again()
     assert "nobody sends again" in result.stall.cause
 
 
+def test_after_its_recoveries_a_target_rate_rises_once_by_the_step_and_then_by_the_large_one() -> None:
+    """So each of both makes a run shorter."""
+    marking = [{"bandwidth": "100Gbps", "from": 0, "to": 1, "probability": 1}]
+    protocol = {"preset": "datacenter", "payload": 1000, "congestion-control": "dcqcn", "marking": marking}
+    protocol |= {"increase-interval": "2us", "recoveries": 1}
+
+    def took(step: str, large: str) -> int:
+        steps = {"rate-step": step, "large-rate-step": large}
+        return run(network(GENERATORS[0], protocol | steps), [(0, 2, 200_000), (1, 1, 20_000)]).makespan_ns
+
+    assert took("10Gbps", "1Mbps") < took("1Mbps", "1Mbps")
+    assert took("1Mbps", "10Gbps") < took("1Mbps", "1Mbps")
+
+
 @pytest.mark.parametrize("timeout", [0, "10us"])
 @pytest.mark.parametrize("control", ["none", "dcqcn"])
 def test_pauses_in_a_circle_end_in_a_stall_that_says_so(timeout: Any, control: str) -> None:
