@@ -167,6 +167,16 @@ def test_where_nobody_sends_lost_packets_again_the_stall_says_so(completion: str
     assert run(network(GENERATORS[0], again), messages, keys).is_complete
 
 
+def test_who_was_told_to_pause_goes_on_at_the_latest_when_nothing_of_it_is_left() -> None:
+    """However much else is in the buffer, and however little of it may be used to go on."""
+    protocol = {"preset": "datacenter", "payload": 1000, "congestion-control": "none", "window": "none"}
+    protocol |= {"buffer": 150_000, "resume-below": 140_000, "reserve": 0}
+    messages = [(source, RANKS - source, 100_000) for source in range(1, RANKS)]
+    result = run(network(GENERATORS[0], protocol), messages)
+    assert result.outcome.run.network.ports["paused"].sum() > 0
+    assert_nothing_stays(result)
+
+
 def test_timers_of_congestion_control_end_when_nobody_sends_lost_packets_again() -> None:
     messages = [(source, RANKS - source, 20_000) for source in range(1, RANKS)]
     marking = [{"bandwidth": "100Gbps", "from": 0, "to": 1, "probability": 1}]
