@@ -14,7 +14,7 @@ from typing import BinaryIO
 from et_sim.errors import InputError
 
 MOST_TEXT_BYTES = 1 << 28  # of one configuration
-MOST_DIGITS = 300  # of a number: more than any that can be calculated with
+MOST_DIGITS = 2000  # of a number: Python does not print ones of many more
 MOST_VALUES = 1 << 22  # of one document, with each alias counted as what it stands for
 DEEPEST = 50  # nested lists and objects of YAML
 MOST_DEVICES, MOST_LINKS = 1 << 20, 1 << 22  # of a graph; links of both directions

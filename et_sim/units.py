@@ -129,7 +129,7 @@ def _split(what: str, value: int | float | str, forms: str) -> tuple[Fraction, s
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         raise _refused(what, value, forms)
     if not isinstance(value, str):
-        if not math.isfinite(value) or value < 0:
+        if (isinstance(value, float) and not math.isfinite(value)) or value < 0:
             raise _refused(what, value, forms, "must be finite and not negative")
         return Fraction(value), ""
     match = _QUANTITY.fullmatch(value) if len(value) <= _LONGEST_TEXT else None

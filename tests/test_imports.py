@@ -19,6 +19,7 @@ REPOSITORY = Path(__file__).resolve().parents[1]
 COMMON = {"errors", "units", "intervals", "version", "compiled"}
 COMMON |= {
     "limits",
+    "drafts",
     "json_text",
     "protobuf_fields",
     "terminal",
@@ -35,6 +36,7 @@ ALLOWED: dict[str, set[str]] = {
     "units": set(),
     "intervals": set(),
     "limits": set(),
+    "drafts": set(),
     "json_text": set(),
     "compiled": set(),
     "version": set(),

@@ -74,9 +74,9 @@ def _refuse_aliases(root: yaml.Node, place: str) -> None:
     _count(root, sizes)
     if sizes[id(root)] > MOST_VALUES:
         raise MachineError(
-            f"with its aliases, the content has {float(sizes[id(root)]):.2g} values",
+            f"with its aliases, the content has more than {MOST_VALUES:,} values",
             place=place,
-            remedy=f"the most are {MOST_VALUES:,}",
+            remedy="that is the limit: write out what is needed",
         )
 
 

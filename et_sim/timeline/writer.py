@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from et_sim.drafts import draft_folder
 from et_sim.errors import UsageError
 from et_sim.paths import exists, is_folder
 from et_sim.tables.registry import MANIFEST, STALL, SUMMARY, all_files, all_tables
@@ -89,16 +89,26 @@ def new_folder(target: Path) -> Iterator[tuple[Path, Path]]:
     """A draft that takes the place of `target` when all is written; and where that really is."""
     check_target(target)
     target = target.resolve()  # behind a link, the directory it points to is replaced
-    draft = target.parent / f".{target.name}.partial-{os.getpid()}"
-    shutil.rmtree(draft, ignore_errors=True)
     try:
-        draft.mkdir(parents=True)
-        yield draft, target
-        _take_place(draft, target)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with draft_folder(target) as folder:
+            draft = folder / "new"
+            draft.mkdir()
+            yield draft, target
+            _take_place(draft, target, folder / "old")
     except OSError as error:
         raise _cannot_write(target, error.strerror or str(error)) from None
-    finally:
-        shutil.rmtree(draft, ignore_errors=True)
+
+
+def _take_place(draft: Path, target: Path, old: Path) -> None:
+    if exists(target):
+        target.rename(old)
+    try:
+        draft.rename(target)
+    except BaseException:
+        if exists(old):
+            old.rename(target)
+        raise
 
 
 def _write_files(
@@ -151,13 +161,3 @@ def _write_batches(out: Any, batches: Iterator[Any]) -> None:
 def write_json(content: dict[str, Any], path: Path) -> None:
     """A JSON file for people and programs."""
     path.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-
-
-def _take_place(draft: Path, target: Path) -> None:
-    if exists(target):
-        old = target.parent / f".{target.name}.old-{os.getpid()}"
-        target.rename(old)
-        draft.rename(target)
-        shutil.rmtree(old)
-    else:
-        draft.rename(target)

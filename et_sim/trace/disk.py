@@ -1,21 +1,24 @@
 """Bytes of files, read whole and written atomically.
 
-A reader sees the old file or the new one, never half of it; and files written together get their names
-together. Not here: what the files hold.
+A reader sees the old file or the new one, never half of it; and of files written together, all or an
+incomplete set. Not here: what the files hold.
 """
 
 from __future__ import annotations
 
-import secrets
+import re
 import zlib
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
+from et_sim.drafts import draft_folder
 from et_sim.errors import TraceError
 from et_sim.limits import ungzipped
 
 _GZIP = b"\x1f\x8b"
+_MANIFEST = ".workload.json"
+_OF_RANK = re.compile(r"\.([0-9]{1,18})\.et(?:\.gz)?$")
 
 
 def read_bytes(path: Path) -> bytes:
@@ -47,26 +50,38 @@ def unpacked(content: bytes, source: str) -> bytes:
 
 
 def replace_all(contents: Iterable[tuple[Path, bytes]]) -> None:
-    """Write every file beside its target, then rename them all; whatever ends this early leaves no more
-    than files that already have their names."""
-    ending = f".{secrets.token_hex(4)}.tmp"
+    """Write every file beside its target, then move them all into their places.
+
+    Of a set, readers need one file before all others: the manifest, or the lowest rank's. It is taken away
+    before another is replaced, and comes last, so that old and new files are never taken for one set. Whoever
+    is killed on the way leaves a set that is refused as incomplete.
+    """
     written: list[tuple[Path, Path]] = []
-    try:
+    with ExitStack() as stack:
+        folder_of: dict[Path, Path] = {}
         for target, content in contents:
-            temporary = target.with_name(f".{target.name}{ending}")
             with _refused_as_unwritable(target):
-                target.parent.mkdir(parents=True, exist_ok=True)
-                written.append((temporary, target))  # noted first: an interrupt may come at any time
-                with temporary.open("xb") as file:
-                    file.write(content)
-        for temporary, target in written:
+                if target.parent not in folder_of:
+                    target.parent.mkdir(parents=True, exist_ok=True)
+                    folder_of[target.parent] = stack.enter_context(draft_folder(target))
+                draft = folder_of[target.parent] / target.name
+                draft.write_bytes(content)
+            written.append((draft, target))
+        written.sort(key=lambda one: _place_in_set(one[1].name), reverse=True)
+        if len(written) > 1:
+            with _refused_as_unwritable(written[-1][1]):
+                written[-1][1].unlink(missing_ok=True)
+        for draft, target in written:
             with _refused_as_unwritable(target):
-                temporary.replace(target)
-    except BaseException:  # KeyboardInterrupt too
-        for temporary, _ in written:
-            with suppress(OSError):
-                temporary.unlink(missing_ok=True)
-        raise
+                draft.replace(target)
+
+
+def _place_in_set(name: str) -> tuple[int, int]:
+    """How early a reader needs a file: the manifest first, then ranks in ascending order."""
+    if name.endswith(_MANIFEST):
+        return 0, 0
+    of_rank = _OF_RANK.search(name)
+    return (1, int(of_rank[1])) if of_rank else (2, 0)
 
 
 @contextmanager

@@ -107,9 +107,8 @@ def write_trace(trace: Trace | bytes, path: str | Path) -> None:
 def write_workload(workload: Workload, prefix: str | Path) -> None:
     """Write PREFIX.<rank>.et for every rank, and PREFIX.groups.json if the workload has group rules.
 
-    All files are written under temporary names first, so that an interrupted call leaves nothing that
-    looks like part of a workload; only if it is cut off during the renames at the end do some ranks have
-    their new files and others not.
+    Whatever ends this early leaves the old files, the new ones, or a set without its first file, which is
+    refused as incomplete (`disk.replace_all`).
     """
     replace_all(files_of_ranks(workload, prefix))
 

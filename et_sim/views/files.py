@@ -5,12 +5,12 @@ Not here: the directory of a run (`et_sim.timeline.writer`).
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from et_sim.drafts import draft_folder
 from et_sim.errors import UsageError
 
 
@@ -19,16 +19,14 @@ def new_file(target: Path) -> Iterator[Any]:
     """A file to write bytes into, which takes its name when everything is written."""
     if not target.name:
         raise UsageError(f"{str(target)!r} is a directory", remedy="name a file in it")
-    draft = target.with_name(f".{target.name}.partial-{os.getpid()}")
     try:
-        with draft.open("wb") as sink:
-            yield sink
-        draft.replace(target)
+        with draft_folder(target) as folder:
+            draft = folder / target.name
+            with draft.open("wb") as sink:
+                yield sink
+            draft.replace(target)
     except OSError as error:
         reason = error.strerror or str(error)
         raise UsageError(
             f"cannot be written: {reason}", place=str(target), remedy="name a writable file"
         ) from None
-    finally:
-        with suppress(OSError):  # a name that no file can have
-            draft.unlink(missing_ok=True)

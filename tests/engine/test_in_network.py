@@ -284,6 +284,23 @@ def test_ranks_of_two_kinds_below_a_switch_are_two_actors() -> None:
     assert folded.finish_ns.tolist() == unfolded.finish_ns.tolist()
 
 
+def test_ranks_below_another_switch_than_a_late_one_do_not_wait_for_it() -> None:
+    net = network(["Switch", "Ring"], [4, 2], latency=L)
+    net |= {"bandwidth": ["50GB/s", "50GB/s"], "in-network": [{"dimension": 0, "latency": P}]}
+    builders = [TraceBuilder() for _ in range(8)]
+    for rank, builder in enumerate(builders):
+        before = [builder.compute(nanos=777 if rank == 5 else 1)]
+        builder.collective("all_gather", 5000, involved_dims=(True, False), after=before)
+    keys = {"all-gather-implementation": ["inNetwork", "ring"]}
+    folded, unfolded = (
+        simulate(builders, net, system(dimensions=2, **keys), fold=fold) for fold in (True, False)
+    )
+    assert len(folded.outcome.plan.actors) == 3
+    assert folded.finish_ns.tolist() == unfolded.finish_ns.tolist()
+    assert len(set(folded.finish_ns[:4])) == 1
+    assert folded.finish_ns[0] + 776 == folded.finish_ns[4]
+
+
 @settings(max_examples=settings.default.max_examples // 2)
 @given(st.data())
 def test_folded_is_unfolded_and_the_record_of_causes_is_complete(data: st.DataObject) -> None:

@@ -69,3 +69,17 @@ def test_a_trace_keeps_the_numbers_of_types_it_does_not_know() -> None:
     assert trace.kind_counts == {"COMP": 2, "STORAGE": 1, "TYPE_11": 1, "TYPE_255": 1}
     assert trace.is_opaque.tolist() == [False, True, True, True, False]
     assert int(trace.kind[1]) == NodeKind.STORAGE
+
+
+def test_a_node_that_nobody_models_takes_no_turn_on_a_stream_of_the_host() -> None:
+    build = TraceBuilder()
+    first = build.compute("forward", nanos=100, cpu=True)
+    for number in range(2):
+        build.compute(f"opaque {number}", nanos=10, cpu=True, after=[first])
+    trace = build.build()
+    trace = decode(encode_trace(replace(trace, kind=np.array([NodeKind.COMP, 9, 9], trace.kind.dtype))), "b")
+    streams = [{"name": "host", "takes": ["host"]}]
+    result = et_sim.simulate(
+        Workload.of([trace] * 2), system={**SYSTEM, "streams": streams}, network=NETWORK, fold=False
+    )
+    assert result.finish_ns.tolist() == [110, 110]

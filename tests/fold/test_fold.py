@@ -270,6 +270,41 @@ def test_a_straggler_is_told_apart_from_the_rest_of_its_ring() -> None:
     assert_folding_is_exact(workload, **machine)
 
 
+def test_ranks_whose_nodes_have_other_names_are_told_apart() -> None:
+    """Their times are the same, and a timeline shows the names."""
+    traces = []
+    for name in ("forward", "backward", "forward", "backward"):
+        build = TraceBuilder()
+        build.compute(name, micros=10)
+        traces.append(build.build())
+    result = run(Workload.of(traces), network=network(["Ring"], [4]), system=system())
+    assert result.outcome.plan.actor_of_rank.tolist() == [0, 1, 0, 1]
+    assert [row["name"] for row in result.timeline.to_pylist()] == ["forward", "backward"]
+
+
+def test_ranks_whose_nodes_run_on_other_streams_are_told_apart() -> None:
+    """Streams may follow what was recorded, which no other column of a program shows."""
+    traces = []
+    for second in (7, 20, 7, 20):
+        build = TraceBuilder()
+        for stream in (7, second):
+            build.compute("kernel", micros=10, attributes={"stream": stream}, concurrent=True)
+        traces.append(build.build())
+    streams = [{"name": f"s{number}", "takes": ["kernels"], "stream": number} for number in (7, 20)]
+    machine = {"network": network(["Ring"], [4]), "system": system(streams=streams)}
+    assert run(Workload.of(traces), **machine).finish_ns.tolist() == [20_000, 10_000] * 2
+    assert_folding_is_exact(Workload.of(traces), **machine)
+
+
+@pytest.mark.parametrize(("late", "actors"), [((1,), 2), ((1, 2), 3), ((1, 2, 3), 4)])
+def test_three_actors_for_four_ranks_are_worth_while(late: tuple[int, ...], actors: int) -> None:
+    stragglers = [{"ranks": str(rank), "delay": f"{rank}us"} for rank in late]
+    machine = {"network": network(["Ring"], [4]), "system": system(stragglers=stragglers)}
+    alone = TraceBuilder()
+    alone.compute("kernel", micros=10)
+    assert actors_of(Workload((alone.build(),), np.zeros(4, np.int32)), **machine) == actors
+
+
 def test_groups_of_different_sizes_are_not_folded_together() -> None:
     build = TraceBuilder()
     traces = []

@@ -60,6 +60,15 @@ def test_entries_about_one_rank_combine() -> None:
     assert straggling(*entries).finish_ns[2:5].tolist() == [120_100, 181_100, 60_000]
 
 
+def test_ranks_of_other_programs_that_start_at_other_times_are_told_apart() -> None:
+    programs = tuple(chain(micros=(length,)).templates[0] for length in (10, 20))
+    workload = Workload(programs, np.tile(np.arange(2, dtype=np.int32), 6))
+    late = [{"ranks": f"{first}-{first + 3}", "delay": f"{first}us"} for first in (4, 8)]
+    machine = {"network": network(["Ring"], [12]), "system": system(stragglers=late)}
+    assert actors_of(workload, **machine) == 2 * 3
+    assert_folding_is_exact(workload, **machine)
+
+
 def test_a_rank_that_starts_late_issues_nothing_before() -> None:
     result = straggling({"ranks": "5", "delay": "7us"})
     assert result.finish_ns.tolist() == [60_000] * 5 + [67_000] + [60_000] * 2

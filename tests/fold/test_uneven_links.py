@@ -186,8 +186,9 @@ def test_paths_of_several_links_are_not_folded_where_links_differ() -> None:
     assert late.tolist() == [False, False, True, True, True, True, False, False]
 
 
-def test_a_link_so_slow_that_no_message_arrives_is_refused() -> None:
-    net = uneven(["Ring"], [4], link(0, 1, bandwidth=1e-300))
+@pytest.mark.parametrize("slow", [{"bandwidth": 1e-300}, {"latency": 2.0**52 + 1}])
+def test_a_link_so_slow_that_no_message_arrives_is_refused(slow: dict[str, float]) -> None:
+    net = uneven(["Ring"], [4], link(0, 1, **slow))
     with pytest.raises(MachineError, match="could take longer"):
         run(collective("all_reduce", MIB, 4), network=net, system=system())
 

@@ -103,7 +103,7 @@ def test_a_folder_and_a_binary_file_are_refused(tmp_path: Path) -> None:
         ("null", "the system file is empty"),
         ("", "the system file is empty"),
         ("[" * 100_000, "the content is nested too deeply"),
-        ('{"L": ' + "1" * 5000 + "}", "not valid JSON"),
+        ('{"L": ' + "1" * 5000 + "}", "a number has 5000 digits"),
         ('{"L": NaN}', 'key "L" is NaN (allowed: an integer >= 0, in ns)'),
     ],
 )
@@ -150,7 +150,7 @@ def test_what_is_neither_path_nor_dict_is_refused() -> None:
     with pytest.raises(UsageError, match="system must be a path or a dict, not list"):
         read_machine(system=[], network=NETWORK)  # type: ignore[arg-type]
     assert "a value of type object cannot stand in a configuration" in refusal(system={"L": object()})
-    assert "thousands of digits" in refusal(system={"L": 10**5000})
+    assert "the most are 2000" in refusal(system={"L": 10**5000})
     looped: dict[str, Any] = {}
     looped["L"] = looped
     assert "contains itself" in refusal(system=looped)

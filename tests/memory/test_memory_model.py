@@ -58,6 +58,25 @@ def test_requests_of_one_server_wait_for_each_other(fold: bool) -> None:
     assert loaded(fold=fold).finish_ns.tolist() == [100, 100, 200, 200]
 
 
+def test_who_was_served_goes_on_before_the_next_request_is_served() -> None:
+    """What both do next ends at one time, and the message of the first is first in the queue of a link."""
+    builders = [et_sim.TraceBuilder() for _ in range(4)]
+    for rank in (0, 2):  # share a port, and 0 asks first
+        before = [builders[rank].load(100)]
+        if rank == 0:
+            before = [builders[rank].compute(nanos=100, after=before)]
+        builders[rank].send(3, 5000, after=before)
+        builders[3].receive(rank, 5000)
+    result = et_sim.simulate(
+        et_sim.Workload.of([builder.build() for builder in builders]),
+        system={**SYSTEM, "peak-perf": 42},
+        network={**NETWORK, "topology": ["Switch"]},
+        model="link",
+    )
+    received = [row["end_ns"] for row in result.timeline.to_pylist() if row["kind"] == "receive"]
+    assert received == [200 + 2 * 500 + 2 * 93, 200 + 2 * 500 + 3 * 93]
+
+
 def test_a_machine_without_a_memory_refuses_requests() -> None:
     with pytest.raises(et_sim.TraceError, match="the machine has no remote memory"):
         loaded(peak=0)

@@ -23,7 +23,7 @@ from et_sim.network.fabric import NONE, next_leg
 from et_sim.network.graph_of_grid import as_graph
 from et_sim.network.registry import model_on
 from et_sim.network.route_tables import route_tables
-from et_sim.network.routes import distances_of, murmur3, names_on, path_between
+from et_sim.network.routes import FIRST_PORTS, distances_of, murmur3, names_on, path_between
 from et_sim.trace import TraceBuilder
 
 LINK = {"bandwidth": "400Gbps", "latency": "0.5us"}
@@ -201,6 +201,25 @@ def test_ecmp_as_in_ns3_counts_next_hops_in_the_order_of_its_search() -> None:
                     choices += count > 1
                     assert there == hops[here][choice_of_ns3(source, target, 10000 | 100 << 16, here, count)]
     assert choices > 100
+
+
+def test_ecmp_as_in_ns3_counts_links_side_by_side_by_their_number() -> None:
+    """On the way to a switch that is not the last one, where the hash may name any of them."""
+    names = ("first", "second", "third")
+    links = [{"from": f"npu{npu}", "to": "left" if npu < 9 else "right", **LINK} for npu in range(10)]
+    links += [{"from": "left", "to": "middle", "name": name, **LINK} for name in names]
+    links += [{"from": "middle", "to": "right", **LINK}]
+    given = {"npus": 10, "switches": ["left", "middle", "right"], "links": links, "routing": "ecmp-ns3"}
+    machine = read_network_alone(given)
+    tables, graph = route_tables(machine), graph_of(machine)
+    left = graph.names.index("left")
+    taken = []
+    for source in range(9):
+        way = path_between(tables, source, 9)
+        assert names_on(graph, way) == [f"npu{source}", "left", "middle", "right", "npu9"]
+        taken.append(graph.link_names[way[1]].split(" ")[0])
+    assert taken == [names[choice_of_ns3(source, 9, FIRST_PORTS, left, 3)] for source in range(9)]
+    assert set(taken) == set(names)
 
 
 @pytest.mark.parametrize("model", ["link", "flow"])

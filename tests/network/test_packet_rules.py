@@ -167,6 +167,16 @@ def test_where_nobody_sends_lost_packets_again_the_stall_says_so(completion: str
     assert run(network(GENERATORS[0], again), messages, keys).is_complete
 
 
+def test_who_was_told_to_pause_goes_on_at_the_latest_when_nothing_of_it_is_left() -> None:
+    """However much else is in the buffer, and however little of it may be used to go on."""
+    protocol = {"preset": "datacenter", "payload": 1000, "congestion-control": "none", "window": "none"}
+    protocol |= {"buffer": 150_000, "resume-below": 140_000, "reserve": 0}
+    messages = [(source, RANKS - source, 100_000) for source in range(1, RANKS)]
+    result = run(network(GENERATORS[0], protocol), messages)
+    assert result.outcome.run.network.ports["paused"].sum() > 0
+    assert_nothing_stays(result)
+
+
 def test_timers_of_congestion_control_end_when_nobody_sends_lost_packets_again() -> None:
     messages = [(source, RANKS - source, 20_000) for source in range(1, RANKS)]
     marking = [{"bandwidth": "100Gbps", "from": 0, "to": 1, "probability": 1}]
@@ -175,6 +185,20 @@ def test_timers_of_congestion_control_end_when_nobody_sends_lost_packets_again()
     assert result.summary()["packets"]["marked"] > 0
     assert result.stall is not None
     assert "nobody sends again" in result.stall.cause
+
+
+def test_after_its_recoveries_a_target_rate_rises_once_by_the_step_and_then_by_the_large_one() -> None:
+    """So each of both makes a run shorter."""
+    marking = [{"bandwidth": "100Gbps", "from": 0, "to": 1, "probability": 1}]
+    protocol = {"preset": "datacenter", "payload": 1000, "congestion-control": "dcqcn", "marking": marking}
+    protocol |= {"increase-interval": "2us", "recoveries": 1}
+
+    def took(step: str, large: str) -> int:
+        steps = {"rate-step": step, "large-rate-step": large}
+        return run(network(GENERATORS[0], protocol | steps), [(0, 2, 200_000), (1, 1, 20_000)]).makespan_ns
+
+    assert took("10Gbps", "1Mbps") < took("1Mbps", "1Mbps")
+    assert took("1Mbps", "10Gbps") < took("1Mbps", "1Mbps")
 
 
 @pytest.mark.parametrize("timeout", [0, "10us"])

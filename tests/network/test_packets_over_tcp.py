@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from et_sim import TraceBuilder, Workload, simulate
 from et_sim.errors import MachineError
 from et_sim.machine import read_machine
+from et_sim.network.packet.tcp import cubic
 from et_sim.network.packet.tcp.acknowledgements import react_to_mark
 from et_sim.network.packet.tcp.records import CUBIC, DCTCP, NEWRENO, RENO, SMOOTH
 from et_sim.result import Result
@@ -241,6 +242,14 @@ def marked_once(control: int, window: int, flight: int) -> list[int]:
 )
 def test_a_mark_shrinks_the_window_once_for_all_that_is_under_way(control: int, windows: list[int]) -> None:
     assert marked_once(control, window=40, flight=30) == windows
+
+
+@pytest.mark.parametrize(("size", "largest"), [(99, 84), (100, 100), (101, 101)])
+def test_a_window_that_had_come_back_to_its_plateau_gives_nothing_away(size: int, largest: int) -> None:
+    """RFC 8312, 4.6: only one that is smaller than before releases bandwidth for others."""
+    connection = SimpleNamespace(window=1000 * size, largest=100, epoch_ps=5)
+    assert cubic.reduced(connection, 1000) == int(0.7 * size) * 1000
+    assert connection.largest == largest
 
 
 @pytest.mark.parametrize("control", ["newreno", "reno", "cubic"])

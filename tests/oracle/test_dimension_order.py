@@ -157,3 +157,25 @@ def test_exact_chunks_add_up_and_differ_by_a_byte_at_most(size: int, splits: int
     assert sum(each) == size
     assert len(each) == min(size, splits)
     assert not each or max(each) - min(each) <= 1
+
+
+def test_a_load_of_a_dimension_that_takes_no_part_counts_as_the_largest() -> None:
+    """As in the reference: earlier collectives may have filled it."""
+    both = [Lane(2, True, 1.0), Lane(2, True, 1.0), Lane(2, False, 1.0)]
+    orders = {}
+    for elsewhere in (0.0, 500.0):
+        loads = [Load(0, 1.0), Load(1, 0.0), Load(2, elsewhere)]
+        runs = [Chunks(1, 64 * MIB)]
+        chunks = greedy_chunks(
+            Operation.REDUCE_SCATTER, 64 * MIB, runs, both, GAP, flexible=False, loads=loads
+        )
+        orders[elsewhere] = [order for _, order in chunks]
+    assert orders == {0.0: [(0, 1, 2)], 500.0: [(1, 0, 2)]}
+
+
+def test_chunks_that_were_not_raised_are_cut_from_the_size_alone() -> None:
+    full = split_into_chunks(Operation.ALL_REDUCE, 11, 4, 2)
+    assert full == [Chunks(6, 2)]
+    assert bytes_to_cut(11, 4, full) == 11
+    raised = split_into_chunks(Operation.ALL_REDUCE, 11, 4, 8)
+    assert bytes_to_cut(11, 4, raised) == 4 * 8

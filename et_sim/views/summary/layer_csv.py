@@ -6,13 +6,13 @@ Where 1.0 leaves a cell of all rows but the first empty, so do these. Not here: 
 from __future__ import annotations
 
 import csv
-import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from et_sim.drafts import draft_folder
 from et_sim.errors import UsageError
 from et_sim.views.summary.layers import Layers
 
@@ -30,26 +30,17 @@ def write_csv(layers: Layers, folder: Path) -> list[Path]:
         "backend_end_to_end.csv": _back_end(layers),
         "backend_dim_info.csv": _dimensions(layers),
     }
-    written = []
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        for name, rows in tables.items():
-            written.append(_write(folder / name, rows))
+        with draft_folder(folder / next(iter(tables))) as drafts:
+            for name, rows in tables.items():
+                with (drafts / name).open("w", newline="", encoding="utf-8") as file:
+                    csv.writer(file, lineterminator="\n").writerows(rows)
+            written = [(drafts / name).replace(folder / name) for name in tables]
     except OSError as error:
         cause = f"cannot be written: {error.strerror or error}"
         raise UsageError(cause, place=str(folder), remedy="name another folder with --csv") from None
     return written
-
-
-def _write(path: Path, rows: Iterable[Sequence[Any]]) -> Path:
-    draft = path.with_name(f".{path.name}.partial-{os.getpid()}")
-    try:
-        with draft.open("w", newline="", encoding="utf-8") as file:
-            csv.writer(file, lineterminator="\n").writerows(rows)
-        draft.replace(path)
-    finally:
-        draft.unlink(missing_ok=True)
-    return path
 
 
 def _micros(nanos: float) -> str:

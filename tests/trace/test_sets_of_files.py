@@ -1,0 +1,106 @@
+"""A set of files is complete or absent, whenever its writer is killed, and nothing of a killed one stays."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from et_sim.drafts import draft_folder
+from et_sim.errors import TraceError
+from et_sim.trace import TraceBuilder, Workload, read_manifest, read_workload
+from et_sim.trace.disk import replace_all
+from et_sim.trace.files import files_of_ranks
+from et_sim.trace.manifest import write_manifest
+
+RANKS = 3
+
+
+class Killed(BaseException):
+    """As if the process were no more."""
+
+
+def workload(nanos: int) -> Workload:
+    builders = [TraceBuilder() for _ in range(RANKS)]
+    for rank, build in enumerate(builders):
+        build.compute("kernel", nanos=nanos + rank)
+    return Workload.of([build.build() for build in builders])
+
+
+def write(kind: str, nanos: int, folder: Path) -> None:
+    if kind == "manifest":
+        write_manifest(workload(nanos), folder / "job.workload.json")
+    else:
+        files = list(files_of_ranks(workload(nanos), folder / "job"))
+        replace_all(files if kind == "ranks" else reversed(files))
+
+
+def content(kind: str, folder: Path) -> set[int]:
+    """Whose files there are, by what their kernels take; a set that is not complete is refused."""
+    if kind == "manifest":
+        found = read_manifest(folder / "job.workload.json")
+    else:
+        found = read_workload(folder / "job")
+    assert found.ranks == RANKS
+    return {int(found.templates[found.template_of_rank[rank]].duration_ns[0]) - rank for rank in range(RANKS)}
+
+
+@pytest.mark.parametrize("kind", ["ranks", "ranks in another order", "manifest"])
+@pytest.mark.parametrize("is_old", [False, True])
+def test_whenever_a_writer_is_killed_there_are_the_old_files_the_new_ones_or_an_incomplete_set(
+    kind: str, is_old: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: set[str | int] = set()
+    for steps in range(2 * RANKS + 4):
+        folder = tmp_path / str(steps)
+        folder.mkdir()
+        if is_old:
+            write(kind, 100, folder)
+        left = [steps]
+
+        def counted(name: str, left: list[int] = left) -> Any:
+            real = getattr(Path, name)
+
+            def step(path: Path, *arguments: Any, **more: Any) -> Any:
+                if not left[0]:
+                    raise Killed
+                left[0] -= 1
+                return real(path, *arguments, **more)
+
+            return step
+
+        with monkeypatch.context() as patch:
+            for name in ("replace", "unlink", "write_bytes"):
+                patch.setattr(Path, name, counted(name))
+            try:
+                write(kind, 200, folder)
+            except Killed:
+                seen.add("killed")
+        try:
+            found = content(kind, folder)
+            assert found in ({100}, {200})
+            seen |= found
+        except TraceError:
+            seen.add("refused")
+    assert seen == {"killed", "refused", 200} | ({100} if is_old else set())
+
+
+def test_the_next_to_write_removes_what_killed_ones_left_and_leaves_what_is_held(tmp_path: Path) -> None:
+    script = (
+        "import os, signal, sys; from pathlib import Path; from et_sim.drafts import draft_folder\n"
+        "with draft_folder(Path(sys.argv[1])) as folder:\n"
+        "    (folder / 'half').write_text('x')\n"
+        "    os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    killed = subprocess.run([sys.executable, "-c", script, str(tmp_path / "job.0.et")], check=False)
+    assert killed.returncode == -signal.SIGKILL
+    assert len(list(tmp_path.iterdir())) == 1
+    with draft_folder(tmp_path / "other") as held:
+        assert [path.name for path in tmp_path.iterdir()] == [held.name]
+        write("ranks", 100, tmp_path)
+        assert held.is_dir()
+    assert sorted(path.name for path in tmp_path.iterdir()) == [f"job.{rank}.et" for rank in range(RANKS)]
