@@ -280,7 +280,6 @@ _COMPUTE_KEYS = (
         "that time, whatever `compute` says; all other kernels are timed by it. Machines by name have it on, "
         "and `--retime` switches it off.",
         "Not known there.",
-        field="replay_recorded",
     ),
     Key(
         "track-local-mem",
