@@ -78,6 +78,13 @@ def _check(table: Any, place: str) -> None:
             raise UsageError(
                 f"column {figure.name!r} is of type {found}, not {figure.kind}", place=place, remedy=AGAIN
             )
+    for name in (NUMBER, "status"):
+        if table[name].null_count:
+            raise UsageError(f"column {name!r} has rows without a value", place=place, remedy=AGAIN)
+    for name in table.column_names:
+        column = table[name]
+        if pa.types.is_floating(column.type) and pc.any(pc.invert(pc.is_finite(column))).as_py():
+            raise UsageError(f"column {name!r} has values that are no numbers", place=place, remedy=AGAIN)
     done = table.filter(pc.equal(table["status"], COMPLETE))
     for name in ALWAYS_KNOWN:
         if done[name].null_count:
