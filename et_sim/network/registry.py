@@ -9,12 +9,11 @@ import importlib
 from typing import TYPE_CHECKING, NamedTuple
 
 from et_sim.errors import UsageError, did_you_mean
-from et_sim.machine.corrections import Correction
-from et_sim.machine.profiles import Behaviour, Profile
 
 if TYPE_CHECKING:
     from et_sim.engine.transport.network_seam import NetworkModel
     from et_sim.machine.model import Machine, Network
+    from et_sim.machine.profiles import Behaviour
 
 MODELS = {
     "analytical": "et_sim.network.analytical",
@@ -41,6 +40,8 @@ def choose_model(name: str | None, machine: Machine) -> ModelChoice:
     """
     if name is not None:
         return ModelChoice(name, "")
+    from et_sim.machine.profiles import Profile
+
     if machine.system.behaviour.profile is not Profile.CORRECTED:
         return ModelChoice("analytical", "as the reference: messages do not wait for each other")
     if machine.network.levels:
@@ -84,6 +85,8 @@ def model_of(choice: ModelChoice, machine: Machine) -> NetworkModel:
 
 def model_on(name: str, network: Network, behaviour: Behaviour | None = None) -> NetworkModel:
     """What a model is on a network; refuses what it cannot do, or would say nothing about."""
+    from et_sim.machine.corrections import Correction
+
     model = model_named(name)
     has_ports = behaviour is not None and behaviour.corrects(Correction.PORT_BANDWIDTH)
     if has_ports and not network.levels and hasattr(model, "WITH_PORTS"):
