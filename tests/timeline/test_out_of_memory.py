@@ -113,6 +113,16 @@ def test_python_raises_what_the_command_prints_and_ends_with_one(
     assert ">rank 3:" in picture
 
 
+@pytest.mark.parametrize("rows", [1, 1 << 16])
+def test_ranks_that_need_too_much_at_one_time_are_all_named(
+    rows: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also if their rows are looked at piece by piece."""
+    monkeypatch.setattr("et_sim.timeline.rows.ROWS_AT_ONCE", rows)
+    found = ran(14_000, workload=et_sim.Workload.of([step(3000)] * 4), fold=False).summary()["out_of_memory"]
+    assert (found["time_ns"], found["ranks"]) == (3000, "0-3")
+
+
 def test_what_is_only_reported_is_a_warning() -> None:
     result, whole = ran("14kB", "report"), ran()
     assert result.summary()["status"] == "complete"
