@@ -13,6 +13,8 @@ from et_sim.tables.of_sweeps import OF_STEPS
 from et_sim.tables.registry import all_tables
 from et_sim.views.summary.parts import PARTS
 
+TO_GET_STEPS = "runs of made training jobs have it, and of manifests with a step"
+
 
 @dataclass(frozen=True, slots=True)
 class Option:
@@ -94,11 +96,11 @@ def _of_lines() -> Iterator[Meaning]:
         ("bottleneck_unknown",),
     )
     for figure in OF_STEPS:
-        facts = {"type": figure.kind, "to get it": "made training jobs have it, and manifests with a step"}
+        facts = {"type": figure.kind, "also in": "throughput of summary.json", "to get it": TO_GET_STEPS}
         short = figure.name.replace("_per_s", "/s").replace("_per_rank", "/NPU").replace("_", " ")
         also = (short, figure.name.replace("_per_s", "/s").replace("_per_rank", "/GPU"))
-        place = "throughput in summary.json, sweep.arrow"
-        yield Meaning(figure.name, "figure of a training step", place, figure.meaning, facts, also)
+        place = "sweep.arrow"
+        yield Meaning(figure.name, "figure of a step", place, figure.meaning, facts, also)
     yield Meaning(
         "packets",
         "line of the summary",

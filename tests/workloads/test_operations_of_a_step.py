@@ -143,4 +143,4 @@ def test_mfu_is_not_said_where_the_peak_is_not_known_and_nothing_where_the_token
 )
 def test_explain_says_what_each_figure_means(word: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["explain", word]) == 0
-    assert "figure of a training step" in capsys.readouterr().out
+    assert "figure of a step" in capsys.readouterr().out
