@@ -20,6 +20,7 @@ from et_sim.layer_file_run import unused_settings
 from et_sim.machine import Notice
 from et_sim.machine.local_memory import CAPACITY, TRACKS
 from et_sim.machine.model import TimeFactors
+from et_sim.machine.peaks import peaks_of
 from et_sim.network.registry import check_model
 from et_sim.plan.foretold import refuse_mismatches, rules_of
 from et_sim.plan.lowering import Lowering
@@ -241,6 +242,7 @@ def make_manifest(
             "late_ns": workload.late_ns,
         },
         "costs": machine.system.costs and machine.system.costs.as_dict(),
+        "peak_tflops": peaks_of(machine.system),
         "time_factors": [_factors(one) for one in machine.system.time_factors],
         "distinct_traces": len(workload.templates),
         "inputs": [

@@ -68,7 +68,7 @@ def run(options: argparse.Namespace) -> int:
         rules = rules._replace(communicates=False)
     found += find_problems(workload, groups=groups, rules=rules)
     if machine and not _has_errors(found):
-        _attempt(found, lambda: _plan(workload, machine, options.model, found))
+        _attempt(found, lambda: _plan(workload, machine, options, found))
     found.sort(key=lambda problem: problem.severity != "error")
     status = 2 if _has_errors(found) else 0
     with printing(status):
@@ -122,7 +122,7 @@ def _whole_machine(
     return machine
 
 
-def _plan(workload: Workload, machine: Machine, model: str | None, found: list[Problem]) -> None:
+def _plan(workload: Workload, machine: Machine, options: argparse.Namespace, found: list[Problem]) -> None:
     """What a run would refuse, remark on, or end in."""
     from et_sim.engine.transport.network_seam import remarks_of
     from et_sim.network.registry import choose_model, model_of
@@ -130,7 +130,8 @@ def _plan(workload: Workload, machine: Machine, model: str | None, found: list[P
     from et_sim.plan.foretold import find_renumbered
     from et_sim.plan.lowering import Lowering, assemble
 
-    chosen = model_of(choose_model(model, machine), machine)
+    by_name = options.machine is not None
+    chosen = model_of(choose_model(options.model, machine, by_name=by_name), machine)
     lowering = Lowering(workload, machine)
     remarks = remarks_of(chosen, machine.network)
     plan = assemble(lowering, Actors.one_per_rank(workload.ranks))

@@ -132,7 +132,7 @@ def as_data(found: Figures, model: dict[str, Any], capacity: int | None) -> dict
         "active_weights": found.active_weights,
         found.unit: found.amount,
         "operations": found.operations,
-        **({"model_operations": found.model_operations} if found.unit == TOKENS else {}),
+        **({"step": found.step.as_written()} if found.step else {}),
         **({"imbalance": found.imbalance._asdict()} if found.imbalance else {}),
         "ideal_ns": found.ideal_ns,
         "capacity_bytes": capacity,
@@ -159,7 +159,7 @@ def as_text(found: Figures, capacity: int | None) -> list[str]:
     plan = found.plan
     is_sparse = found.active_weights != found.weights
     active = f", {found.active_weights:,} of them active" if is_sparse else ""
-    times = f" ({found.operations / found.model_operations:.3f} x 6 x weights x {found.unit})"
+    times = f" ({found.operations / found.products_of_weights:.3f} x 6 x weights x {found.unit})"
     counts = (plural(found.ranks, "rank"), plural(found.templates, "template"), plural(found.actors, "actor"))
     lines = [
         f"model        {found.name}: {found.weights:,} {WEIGHTS.get(found.unit, 'weights')}{active}",

@@ -9,8 +9,11 @@ from et_sim.errors import UsageError, did_you_mean
 from et_sim.explain.keys import of_corrections, of_keys
 from et_sim.explain.meaning import Meaning
 from et_sim.tables.of_ranks import ACTORS
+from et_sim.tables.of_sweeps import OF_STEPS
 from et_sim.tables.registry import all_tables
 from et_sim.views.summary.parts import PARTS
+
+TO_GET_STEPS = "runs of made training jobs have it, and of manifests with a step"
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +95,12 @@ def _of_lines() -> Iterator[Meaning]:
         {"to get it": "link and flow models always know it, the analytical model with --detail links"},
         ("bottleneck_unknown",),
     )
+    for figure in OF_STEPS:
+        facts = {"type": figure.kind, "also in": "throughput of summary.json", "to get it": TO_GET_STEPS}
+        short = figure.name.replace("_per_s", "/s").replace("_per_rank", "/NPU").replace("_", " ")
+        also = (short, figure.name.replace("_per_s", "/s").replace("_per_rank", "/GPU"))
+        place = "sweep.arrow"
+        yield Meaning(figure.name, "figure of a step", place, figure.meaning, facts, also)
     yield Meaning(
         "packets",
         "line of the summary",

@@ -24,6 +24,7 @@ from et_sim.trace.columns import Trace
 from et_sim.units import format_bytes
 from et_sim.workloads.profile import PROFILE
 from et_sim.workloads.training.bounds import bounds_of
+from et_sim.workloads.training.operations import tokens_of
 
 Bound = Mapping[str, float]  # of columns: no row has less
 _ROUNDED = 1 - 1e-11  # costs have twelve digits
@@ -71,7 +72,9 @@ class Bounder:
                 )
             memory = 0 if when_full is WhenFull.SPILL else memory
         columns = {"makespan_ns": found.time_ns, "peak_memory_bytes": memory, "ranks": plan.ranks}
-        return columns | _costs(system, found.time_ns * plan.ranks)
+        least = _costs(system, found.time_ns * plan.ranks)
+        per_tokens = 1e6 / tokens_of(model, plan) * _ROUNDED
+        return columns | least | {f"{name}_per_million_tokens": v * per_tokens for name, v in least.items()}
 
 
 def _system(inputs: Inputs) -> System:

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 from et_sim.errors import EtSimError, InputError
 from et_sim.sweeps.sampling import Values
 from et_sim.sweeps.space import Inputs, Space, Workshop
+from et_sim.tables.of_sweeps import OF_STEPS
 from et_sim.timeline.bottleneck import bottleneck
-from et_sim.timeline.costs import costs
 
 if TYPE_CHECKING:
     from et_sim.result import Result
@@ -112,8 +112,9 @@ def figures(result: Result) -> dict[str, Any]:
         "busiest_links_used": busiest and busiest["used"],
         "peak_memory_bytes": None if peak < 0 else peak,
     }
-    taken = costs(result.manifest["costs"], result.measurement, result.makespan_ns)
-    return row | ({"joules": taken["joules"], "price": taken["price"]} if taken else {})
+    taken, done = result.costs, result.throughput
+    row |= {name: taken[name] for name in ("joules", "price")} if taken else {}
+    return row | ({figure.name: done[figure.name] for figure in OF_STEPS} if done else {})
 
 
 def _longest_part(result: Result) -> dict[str, Any]:

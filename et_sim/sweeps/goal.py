@@ -18,7 +18,7 @@ from et_sim.network.registry import model_named
 from et_sim.sweeps.evaluate import COMPLETE
 from et_sim.sweeps.expressions import Condition, parse_condition
 from et_sim.sweeps.spec import SearchSpec, Sweep
-from et_sim.tables.of_sweeps import OBJECTIVES
+from et_sim.tables.of_sweeps import CONSTRAINED, OBJECTIVES
 from et_sim.units import parse_bytes, parse_time_ns
 
 BOUNDS, OPTUNA = "bounds", "optuna"
@@ -57,7 +57,7 @@ class Goal:
         """The objectives of a point with these values of its axes; None: it is not what is looked for."""
         if row["status"] != COMPLETE:
             return None
-        known = {**dict.fromkeys(OBJECTIVES), **row, **point}
+        known = {**dict.fromkeys(CONSTRAINED), **row, **point}
         for condition in self.conditions:
             for name in condition.axes.values():
                 _refuse_unknown_figure(name, known)
@@ -87,7 +87,7 @@ def _refuse_unknown_figure(name: str, known: Mapping[str, Any]) -> None:
         raise InputError(
             f"{name} is not known of these runs",
             place="search",
-            remedy="leave it out, or have the machine say it: local memory, costs",
+            remedy="leave it out, or have the machine say it: local memory, costs, peaks of kernels",
         )
 
 
@@ -159,7 +159,7 @@ def _condition(text: str, axes: Sequence[str]) -> Condition:
         size = parse_bytes(number + unit) if unit.endswith("B") else parse_time_ns(number + unit)
         return f"{size:g}" if isinstance(size, float) and not size.is_integer() else str(int(size))
 
-    return parse_condition(_QUANTITY.sub(plain, text), [*axes, *OBJECTIVES], "axis and no figure of a run")
+    return parse_condition(_QUANTITY.sub(plain, text), [*axes, *CONSTRAINED], "axis and no figure of a run")
 
 
 def _ladder(spec: SearchSpec, sweep: Sweep) -> tuple[str | None, ...]:

@@ -75,6 +75,7 @@ class SearchSpec(msgspec.Struct, forbid_unknown_fields=True):
     """What `et-sim search` looks for, and how much it may evaluate."""
 
     minimise: list[str] = []
+    maximise: list[str] = []
     constraints: list[str] = []
     budget: int | None = None
     method: str | None = None

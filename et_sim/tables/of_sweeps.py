@@ -25,7 +25,54 @@ class Figure:
 
 DESCRIPTION = "description"  # in the metadata: the name of the sweep's file
 SEARCH = "search"  # in the metadata: what was searched for, and which points are best
-OBJECTIVES = ("makespan_ns", "exposed_comm_ns", "peak_memory_bytes", "ranks", "joules", "price")
+# Of runs whose workload says its tokens and model operations (`et_sim.trace.step`).
+OF_STEPS = (
+    Figure("tokens_per_s", "float64", "tokens of the step by its makespan"),
+    Figure("tokens_per_s_per_rank", "float64", "the same by the number of ranks, each of which is an NPU"),
+    Figure(
+        "tflops_per_rank",
+        "float64",
+        "operations that the model needs for the step, by its makespan and the number of ranks, in 10^12 per "
+        "second. Counted as in the papers of PaLM and Megatron: 6 for each token and weight that it is "
+        "multiplied with, and 12 x layers x width x sequence for each token's attention, which causal masks "
+        "do not halve; what is worked out again is not in it",
+    ),
+    Figure(
+        "mfu",
+        "float64",
+        "model FLOPs utilisation, from 0 to 1: `tflops_per_rank` by the dense peak that the description of "
+        "the machine gives for the datatype of the products; null where it gives none",
+    ),
+    Figure(
+        "hfu",
+        "float64",
+        "hardware FLOPs utilisation: as `mfu`, of all operations that kernels do, what they work out again "
+        "included (recomputed activations, and scores of fused attention on the way back); masked scores "
+        "count, too",
+    ),
+    Figure(
+        "price_per_million_tokens",
+        "float64",
+        "what the step costs by its tokens, in the currency that the machine names; null where it has none",
+    ),
+    Figure(
+        "joules_per_million_tokens",
+        "float64",
+        "the energy of the step by its tokens; null where the machine does not say what it draws",
+    ),
+)
+OBJECTIVES = (
+    "makespan_ns",
+    "exposed_comm_ns",
+    "peak_memory_bytes",
+    "ranks",
+    "joules",
+    "price",
+    "price_per_million_tokens",
+    "joules_per_million_tokens",
+)
+# What constraints of a search may be about.
+CONSTRAINED = (*OBJECTIVES, "tokens_per_s", "tokens_per_s_per_rank", "tflops_per_rank", "mfu", "hfu")
 
 FIGURES = (
     Figure("status", "string", "complete, stalled, out of memory, or refused: the inputs cannot be used"),
@@ -39,6 +86,7 @@ FIGURES = (
     Figure("ranks", "int64", "ranks of the workload"),
     Figure("joules", "float64", "energy that the run takes; null where the machine does not say"),
     Figure("price", "float64", "what the run costs; null where the machine does not say"),
+    *OF_STEPS,
     Figure("error", "string", "why the point is not complete"),
     Figure("warnings", "string", "what the run warns of"),
     Figure("digest", "string", "of all inputs' contents and of the program"),

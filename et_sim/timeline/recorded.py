@@ -19,6 +19,7 @@ from et_sim.timeline.packet_totals import packets
 from et_sim.timeline.rank_figures import figures_of_ranks
 from et_sim.timeline.spool import CausalEvents, Messages, Phases, PortRecord
 from et_sim.timeline.statistics import Statistics
+from et_sim.timeline.throughput import throughput
 from et_sim.trace.workload import Workload
 
 
@@ -71,6 +72,19 @@ class RecordedRun:
         """How much of the longest path is no gap of a recording; None where there are no gaps."""
         return explained(self.outcome, self.workload, self.measurement.source.waits)
 
+    @cached_property
+    def costs(self) -> dict[str, Any] | None:
+        """What the run takes of energy and money; None where the machine does not say."""
+        return costs(self.manifest["costs"], self.measurement, self.makespan_ns)
+
+    @cached_property
+    def throughput(self) -> dict[str, Any] | None:
+        """Tokens per second, MFU and so on; None of workloads that do not say what a run of them does."""
+        if not self.is_complete:
+            return None
+        peaks, ranks = self.manifest["peak_tflops"], self.workload.ranks
+        return throughput(self.workload.step, peaks, ranks, self.makespan_ns, self.costs)
+
     @property
     def coverage(self) -> dict[str, Any]:
         """What was modelled, replayed, defaulted, instant or not executed."""
@@ -111,7 +125,8 @@ class RecordedRun:
             "messages": self.outcome.messages,
             "bottleneck": bottleneck(self.outcome.load, self.measurement.actor_of_rank, self.makespan_ns),
             "bottleneck_unknown": why_unknown(self.outcome.load),
-            "costs": costs(self.manifest["costs"], self.measurement, self.makespan_ns),
+            "costs": self.costs,
+            "throughput": self.throughput,
             "packets": packets(self.outcome.ports),
             **figures_of_ranks(self.measurement),
             "explained": self.explained,

@@ -2,6 +2,7 @@
 
     {"et_sim_workload": 1, "ranks": 16,
      "profile": "corrected",
+     "step": {"tokens": 1048576, "model_operations": 5e16, "dtype": "bf16"},
      "templates": [{"file": "job.template0.et", "ranks": "0-15", "peers": "distances"}],
      "groups": {"tensor": {"size": 8, "stride": 1}}}
 
@@ -26,6 +27,7 @@ from et_sim.paths import is_file
 from et_sim.trace.columns import RowColumn, Trace
 from et_sim.trace.disk import read_bytes, replace_all, unpacked
 from et_sim.trace.group_rule import GroupRule
+from et_sim.trace.step import KEYS, Step, read_step
 from et_sim.trace.workload import Workload
 from et_sim.units import format_ranks, parse_ranks, strided_ranks
 
@@ -37,7 +39,7 @@ MOST_RANKS = 1 << 24
 # What comm_src and comm_dst of a template are.
 _PEERS = {"ranks": False, "distances": True}
 PROFILES = ("reference", "corrected")  # that a workload may name; the third one is named by files of 1.0
-_WHOLE_KEYS = (MARK, "ranks", "profile", "templates", "groups")
+_WHOLE_KEYS = (MARK, "ranks", "profile", "step", "templates", "groups")
 _TEMPLATE_KEYS = ("file", "ranks", "peers")
 _RULE_KEYS = ("size", "stride", "every")
 _ONE_EACH = "give every rank one template"
@@ -82,6 +84,7 @@ def read_manifest(path: str | Path, ranks: int | None = None, *, drop_dangling: 
         relative_peers=tuple(_PEERS[entry["peers"]] for entry in entries),
         group_rules=_rules(content, place),
         profile=_profile(content, place),
+        step=_step(content, place),
     )
 
 
@@ -129,6 +132,7 @@ def _text(workload: Workload, files: list[str], of_rank: Any, relative: list[boo
         MARK: VERSION,
         "ranks": workload.ranks,
         **({"profile": workload.profile} if workload.profile else {}),
+        **({"step": workload.step.as_written()} if workload.step else {}),
         "templates": [
             {
                 "file": file,
@@ -294,6 +298,18 @@ def _profile(content: Mapping[str, Any], place: str) -> str:
         remedy = did_you_mean(str(named), PROFILES) or f"give {' or '.join(PROFILES)}, or leave it out"
         raise TraceError(cause, place=place, remedy=remedy)
     return str(named)
+
+
+def _step(content: Mapping[str, Any], place: str) -> Step | None:
+    """What a run does, if the manifest says it."""
+    if "step" not in content:
+        return None
+    said = content["step"]
+    if not isinstance(said, dict):
+        remedy = 'say it as in {"tokens": 1048576, "model_operations": 5e16, "dtype": "bf16"}'
+        raise TraceError(f'key "step" is {_show(said)}', place=place, remedy=remedy)
+    _refuse_unknown(said, KEYS, place, "step")
+    return read_step(said, place)
 
 
 def _integer(content: Mapping[str, Any], key: str, place: str, where: str, *, most: int = MOST_RANKS) -> int:

@@ -15,6 +15,7 @@ import numpy.typing as npt
 from et_sim.errors import TraceError
 from et_sim.trace.columns import RowColumn, Trace
 from et_sim.trace.group_rule import GroupRule
+from et_sim.trace.step import Step
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -58,6 +59,8 @@ class Workload:
     jobs: tuple[Job, ...] = ()
     # Groups that jobs bring, instead of those of the machine.
     job_groups: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    # What a run of it does, for tokens per second and MFU; None: nobody says.
+    step: Step | None = None
 
     def __post_init__(self) -> None:
         _check_templates(self)

@@ -15,6 +15,7 @@ from et_sim.errors import EtSimError
 from et_sim.machine import read_machine
 from et_sim.machine.presets import entry, names, preset
 from et_sim.trace import shapes
+from et_sim.units import parse_bandwidth
 
 
 def training(ranks: int) -> et_sim.Workload:
@@ -80,14 +81,34 @@ def test_a_torus_is_as_even_as_its_cubes_allow() -> None:
     assert sides == [[4, 4, 4], [4, 4, 8], [8, 8, 8], [16, 16, 16]]
 
 
+OF_NODES = [name for name in names() if preset(name).network["topology"][0] != "Ring"]
+
+
+@pytest.mark.parametrize("name", OF_NODES)
+def test_any_number_of_npus_of_one_node_is_a_machine_that_is_no_faster_than_its_ports(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ET_SIM_COMPILE", "never")
+    node, size = preset(name).npus, 64 << 20
+    for npus in (1, 2, 3, 5, node - 1, node):
+        build = et_sim.TraceBuilder()
+        build.collective("all_reduce", size)
+        workload = et_sim.Workload((build.build(),), np.zeros(npus, np.int32))
+        span = et_sim.simulate(workload, machine=f"{name}:{npus}", model="flow").makespan_ns
+        network = preset(f"{name}:{npus}").network
+        links = 1 if network["topology"] == ["Switch"] else npus - 1
+        least = 2 * (npus - 1) / npus * size / parse_bandwidth(network["bandwidth"][0])
+        assert links * span >= least
+        assert (span == 0) == (npus == 1)  # nobody to sum with
+
+
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
         ("h100-dxg:8", "there is no machine called 'h100-dxg' (did you mean 'h100-dgx'?"),
         ("h100-dgx:12", "h100-dgx has nodes of 8 NPUs, and 12 are no whole nodes (name 8 or 16)"),
-        ("h100-dgx:3", "and 3 are no part of one (name 8, or a divisor)"),
         ("h100-dgx:x", "does not end in a number of NPUs"),
-        ("h100-dgx:0", "and 0 are no part of one"),
+        ("h100-dgx:0", "h100-dgx:0 has no NPU (name 1 to 8, or whole nodes)"),
         ("tpu-v4-pod:100", "is built of cubes of 64 NPUs, and 100 are no whole cubes (name 64 or 128)"),
         ("tpu-v4-pod:8192", "has 4,096 NPUs at most, not 8,192"),
     ],

@@ -142,7 +142,7 @@ def test_experts_cost_what_the_tokens_that_take_them_do(how: dict[str, Any], kin
 
 def test_operations_of_a_large_model_are_within_a_percent_of_six_for_each_weight_and_token() -> None:
     found, workload = figures(read_model("gpt3-175b"), Plan(tensor=8, pipeline=8, micro_batches=1))
-    assert sums(workload, over=products) == pytest.approx(found.model_operations, rel=0.01)
+    assert sums(workload, over=products) == pytest.approx(found.products_of_weights, rel=0.01)
 
 
 @given(

@@ -111,17 +111,14 @@ def _system(machine: dict[str, Any], dimensions: int) -> dict[str, Any]:
 
 
 def _nodes(name: str, machine: dict[str, Any], npus: int) -> dict[str, Any]:
-    """Nodes of equal size; a part of one node, too."""
+    """Nodes of equal size; as many NPUs of one node as are wanted, too."""
     node = machine["node"]
     if npus > node and npus % node:
         raise UsageError(
             f"{name} has nodes of {node} NPUs, and {npus:,} are no whole nodes", remedy=_near(npus, node)
         )
-    if npus < 2 or (npus < node and node % npus):
-        raise UsageError(
-            f"{name} has nodes of {node} NPUs, and {npus} are no part of one",
-            remedy=f"name {node}, or a divisor",
-        )
+    if npus < 1:
+        raise UsageError(f"{name}:{npus} has no NPU", remedy=f"name 1 to {node}, or whole nodes")
     counts = [npus] if npus <= node else [node, npus // node]
     inner = [one for one, _ in zip(machine["dimensions"], counts, strict=False)]
     return {

@@ -16,10 +16,11 @@ from et_sim.views.run.directory import RunDirectory
 from et_sim.views.run.recorded_part import recorded_actors, recorded_part
 from et_sim.views.summary.in_short import in_short
 from et_sim.views.summary.jobs import job_rows
-from et_sim.views.summary.operations import operations
+from et_sim.views.summary.operations import Operation, operations
 from et_sim.views.summary.parts import NAMES, parts_of
 from et_sim.views.summary.profile_facts import makespan_text
 from et_sim.views.summary.rank_table import called, rank_count, slowest_first
+from et_sim.views.summary.throughput import per_million_tokens, throughput_text, utilisation_text
 from et_sim.views.text import cut, distinct, share, shortened
 
 MOST_RANKS, MOST_OPERATIONS = 24, 15
@@ -101,6 +102,13 @@ def _tiles(run: RunDirectory) -> str:
     peaks = [entry["peak_memory_bytes"] for entry in summary["per_rank"]]
     if any(peak is not None for peak in peaks):
         tiles.append(("peak memory", format_bytes(max(peak or 0 for peak in peaks)), "local, of any rank"))
+    if found := summary["throughput"]:
+        done, used = throughput_text(summary), utilisation_text(summary)
+        rate, _, rest = done.partition(", ")
+        tiles.append(("throughput", rate, rest))
+        tiles += [("MFU", f"{100 * found['mfu']:.1f} %", used)] if used else []
+        cost = per_million_tokens(summary, "price")
+        tiles += [("price", cost, "of NPUs let by the hour")] if cost else []
     items = (
         tag("div", tag("dt", text(name)) + tag("dd", f"<b>{_value(name, value)}</b> {text(note)}"))
         for name, value, note in tiles
@@ -179,13 +187,10 @@ def operations_section(run: RunDirectory) -> str:
                 bar([(f"kind-{one.kind}", kind, one.total_ns)], longest),
                 format_ns(one.mean_ns),
                 format_bytes(one.bytes // max(one.count, 1)) if one.bytes else "",
-                *(
-                    format_bandwidth(rate / 1e9) if rate else ""
-                    for rate in (one.bandwidth.algorithm, one.bandwidth.bus)
-                ),
+                _bandwidth(one),
             )
         )
-    head = ("kind", "operation", "count", "total", "", "mean", "bytes each", "bandwidth", "bus bw")
+    head = ("kind", "operation", "count", "total", "", "mean", "bytes each", "bus bw")
     note = f"totals over all ranks; a counter in a name is #; {LEGEND}"
     rest = (
         f"; {plural(len(found) - len(rows), 'other line')}: et-sim inspect RUN ops"
@@ -196,8 +201,17 @@ def operations_section(run: RunDirectory) -> str:
         "operations",
         "Operations",
         tag("p", text(note + rest), class_="note"),
-        table("", head, rows, "<<>><>>>>"),
+        table("", head, rows, "<<>><>>>"),
     )
+
+
+def _bandwidth(one: Operation) -> str:
+    """The bus bandwidth; pointed at, the algorithm bandwidth, too."""
+    rate = one.bandwidth
+    if not rate.bus or not rate.algorithm:
+        return ""
+    shown = format_bandwidth(rate.bus / 1e9)
+    return f'<span title="algorithm bandwidth {format_bandwidth(rate.algorithm / 1e9)}">{shown}</span>'
 
 
 def groups_section(run: RunDirectory) -> str:

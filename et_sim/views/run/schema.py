@@ -122,6 +122,19 @@ COSTS = {
     "price": (int, float, NONE),
     "currency": str,
 }
+NUMBER = (int, float, NONE)
+THROUGHPUT = {
+    "tokens": int,
+    "datatype": str,
+    "peak_tflops": NUMBER,
+    "tokens_per_s": (int, float),
+    "tokens_per_s_per_rank": (int, float),
+    "tflops_per_rank": NUMBER,
+    "mfu": NUMBER,
+    "hfu": NUMBER,
+    "price_per_million_tokens": NUMBER,
+    "joules_per_million_tokens": NUMBER,
+}
 HELD = {
     "tensor": str,
     "class": str,
@@ -163,6 +176,7 @@ SUMMARY_SHAPE: Mapping[str, Shape] = MappingProxyType(
         "bottleneck": OrNull(BOTTLENECK),
         "bottleneck_unknown": (str, NONE),
         "costs": OrNull(COSTS),
+        "throughput": OrNull(THROUGHPUT),
         "packets": OrNull(PACKETS),
         "per_rank": [FIGURES],
         "explained": OrNull(EXPLAINED),

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from et_sim.units import format_joules
+from et_sim.views.summary.throughput import per_million_tokens
 
 
 def energy_text(summary: dict[str, Any]) -> str:
@@ -22,7 +23,8 @@ def energy_text(summary: dict[str, Any]) -> str:
     )
     total = found["joules"]
     shares = ", ".join(f"{name} {100 * value / total:.0f} %" for name, value in parts if total and value)
-    return f"{format_joules(total)}{': ' * bool(shares)}{shares}"
+    per_tokens = per_million_tokens(summary, "joules")
+    return f"{format_joules(total)}{': ' * bool(shares)}{shares}{'; ' * bool(per_tokens)}{per_tokens}"
 
 
 def price_text(summary: dict[str, Any]) -> str:
@@ -30,4 +32,5 @@ def price_text(summary: dict[str, Any]) -> str:
     found = summary["costs"]
     if found is None or found["price"] is None:
         return ""
-    return f"{found['price']:,.4g} {found['currency']}"
+    per_tokens = per_million_tokens(summary, "price")
+    return f"{found['price']:,.4g} {found['currency']}{'; ' * bool(per_tokens)}{per_tokens}"

@@ -29,6 +29,7 @@ from et_sim.views.summary.packets import packets_text
 from et_sim.views.summary.parts import PARTS
 from et_sim.views.summary.profile_facts import makespan_text, model_text
 from et_sim.views.summary.rank_table import called, rank_count
+from et_sim.views.summary.throughput import throughput_text, utilisation_text
 from et_sim.views.text import share, shortened
 
 MARGIN = 12
@@ -86,6 +87,8 @@ def facts(run: RunDirectory) -> list[str]:
         ("kernels", kernel_sentence(summary["per_rank"])),
         ("memory", memory_sentence(summary["per_rank"])),
         ("spilled", spilled_sentence(summary)),
+        ("throughput", throughput_text(summary)),
+        ("utilisation", utilisation_text(summary)),
         ("energy", energy_text(summary)),
         ("price", price_text(summary)),
     )

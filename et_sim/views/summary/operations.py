@@ -48,7 +48,6 @@ class Operation:
     kind: str
     name: str
     group: str | None
-    members: int | None = None  # of the group
     count: int = 0
     never_completed: int = 0
     total_ns: int = 0
@@ -62,6 +61,7 @@ class Operation:
     weighted: tuple[float, ...] = (0.0,) * len(AVERAGED)
     timed_by: dict[str, int] = field(default_factory=dict)  # time by the model that it comes from
     bound: dict[str, int] = field(default_factory=dict)  # time of kernels by what bounds them
+    members: int | None = None  # of the group
 
     @property
     def mean_ns(self) -> float:
@@ -109,7 +109,7 @@ def operations(
         for group, ranks in groups:
             key = kind, name, group
             if key not in found:
-                found[key] = Operation(*key, members_of(counts.sizes, group))
+                found[key] = Operation(*key, members=members_of(counts.sizes, group))
             operation = found[key]
             # Weighted here, in Python's unbounded integers: a million ranks would overflow a column.
             count, completed, total_ns, longest_ns, queued_ns, waiting_ns, *rest = figures

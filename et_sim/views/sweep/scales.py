@@ -48,6 +48,8 @@ RESOURCES = (
     Quantity("peak_memory_bytes", "peak memory", format_bytes, 1024),
     Quantity("joules", "energy", format_joules),
     Quantity("price", "price", lambda value: f"{value:.6g}"),
+    Quantity("price_per_million_tokens", "price per million tokens", lambda value: f"{value:.6g}"),
+    Quantity("joules_per_million_tokens", "energy per million tokens", format_joules),
 )
 
 

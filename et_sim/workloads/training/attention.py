@@ -33,6 +33,13 @@ def pairs(batch: int, sequence: int, *, causal: bool, window: int = 0) -> int:
     return batch * (seen * (seen + 1) // 2 + (sequence - seen) * seen)
 
 
+def products(attention: Attention, *, is_fused: bool, backward: bool) -> int:
+    """How long the vectors are, together, that a head multiplies for a pair; what is fused works scores out
+    again on the way back."""
+    query, value = attention.query_size, attention.value_size
+    return (3 if is_fused else 2) * query + 2 * value if backward else query + value
+
+
 @dataclass(frozen=True, slots=True)
 class Core:
     """Of one micro-batch, on one rank."""
@@ -97,12 +104,10 @@ class Core:
         return self.tokens * self._key_values * self.value_bytes
 
     def _kernel(self, share: int, *, backward: bool) -> Kernel:
-        """A share of the rank's work; what is fused works scores out again on the way back."""
-        attention, heads, is_fused = self.attention, self._heads, not self.score_passes
+        """A share of the rank's work."""
+        attention, heads = self.attention, self._heads
         query, value = attention.query_size, attention.value_size
-        products = query + value
-        if backward:
-            products = (3 if is_fused else 2) * query + 2 * value
+        length = products(attention, is_fused=not self.score_passes, backward=backward)
         pairs = self.pairs // (self.context * share)
         moved = self.tokens * (self._query_values + self._outputs + self._key_values)
         moved += pairs * heads * self.score_passes
@@ -122,7 +127,7 @@ class Core:
             backward=backward,
         )
         size = moved * (2 if backward else 1) * self.value_bytes
-        return Kernel("attention", 2 * pairs * heads * products, size, shape)
+        return Kernel("attention", 2 * pairs * heads * length, size, shape)
 
     def forward(self, work: Work) -> None:
         if self.context == 1:

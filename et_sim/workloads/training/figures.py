@@ -15,12 +15,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from et_sim.trace.columns import CollectiveKind, NodeKind, Trace
+from et_sim.trace.step import Step
 from et_sim.trace.workload import Workload
 from et_sim.workloads.models.model import Model
 from et_sim.workloads.pipeline import Pass, pass_label
 from et_sim.workloads.training.ideal import ends_of_passes, passes_by_place
 from et_sim.workloads.training.layers import Layers
 from et_sim.workloads.training.memory import Memory, most_memory
+from et_sim.workloads.training.operations import tokens_of
 from et_sim.workloads.training.plan import PIPELINE, Plan
 from et_sim.workloads.training.step import make_training
 
@@ -72,10 +74,11 @@ class Figures:
     operations: int  # of all ranks
     ideal_ns: int  # the step, if the network took no time
     stages: tuple[Stage, ...]
+    step: Step | None = None  # of a language model: what the step is worth
     imbalance: Imbalance | None = None  # of experts, if they are uneven
 
     @property
-    def model_operations(self) -> int:
+    def products_of_weights(self) -> int:
         """Six for each weight that a token meets, and token; attention's scores are not in it."""
         return 6 * self.active_weights * self.amount
 
@@ -101,10 +104,9 @@ def figures(model: Model, plan: Plan) -> tuple[Figures, Workload]:
         )
         for place, trace in enumerate(traces)
     )
-    amount = plan.data * plan.micro_batches * plan.batch * model.sequence
     weights = model.weights, model.active_weights
-    found = _figures(workload, plan, model.name, weights, amount, "tokens", ideal, stages)
-    return replace(found, imbalance=_imbalance(Layers(model, plan))), workload
+    found = _figures(workload, plan, model.name, weights, tokens_of(model, plan), "tokens", ideal, stages)
+    return replace(found, step=workload.step, imbalance=_imbalance(Layers(model, plan))), workload
 
 
 def _busiest(workload: Workload, ranks: Any) -> Trace:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from et_sim.trace.workload import Workload
@@ -14,6 +14,7 @@ from et_sim.workloads.rank import MAIN, Rank
 from et_sim.workloads.recording import Nodes
 from et_sim.workloads.training.checks import check
 from et_sim.workloads.training.layers import Layers
+from et_sim.workloads.training.operations import step_of
 from et_sim.workloads.training.parts import Enter, Part
 from et_sim.workloads.training.plan import CONTEXT, DATA, EXPERT, PIPELINE, Plan
 from et_sim.workloads.training.plan import Part as Piece
@@ -24,7 +25,8 @@ from et_sim.workloads.training.work import NOTHING, Work
 
 def make_training(model: Model, plan: Plan) -> Workload:
     """The workload of one step."""
-    return make_workload(plan.axes, training_program(model, plan), source=f"<{model.name}>")
+    workload = make_workload(plan.axes, training_program(model, plan), source=f"<{model.name}>")
+    return replace(workload, step=step_of(model, plan, workload))
 
 
 def training_program(model: Model, plan: Plan) -> Program:

@@ -1,0 +1,78 @@
+"""How many operations a step of training is worth, counted as published figures of MFU are.
+
+Chowdhery et al. (PaLM, 2022, appendix B), as Narayanan et al. (Megatron, 2021) for the layers: a token costs
+6 operations for each weight that it is multiplied with, 2 on the way forth and 4 on the way back, and
+12 x layers x width x sequence for scores and their sums. Every query counts for every key, masked or not:
+published figures do not halve attention that is causal. Where a layer has a window, keys are those within it.
+Weights that are only looked up (the embedding, unless the head shares it) are in no product.
+
+Hardware operations are those of the kernels, with what is worked out again, and masked scores counted alike.
+They are never fewer, so that HFU and MFU may be compared.
+"""
+
+from __future__ import annotations
+
+from et_sim.trace.columns import NodeKind
+from et_sim.trace.step import Step
+from et_sim.trace.workload import Workload
+from et_sim.workloads.models.model import Model
+from et_sim.workloads.training.attention import pairs, products
+from et_sim.workloads.training.plan import Plan
+from et_sim.workloads.training.work import DATATYPES
+
+
+def tokens_of(model: Model, plan: Plan) -> int:
+    """Of a step, in all replicas."""
+    return plan.data * plan.micro_batches * plan.batch * model.sequence
+
+
+def model_operations(model: Model, plan: Plan) -> int:
+    """Of a step."""
+    sequences = tokens_of(model, plan) // model.sequence
+    width = model.attention.query_size + model.attention.value_size
+    scores = sum(_all_pairs(model, layer) for layer in range(model.layers))
+    return (
+        6 * _multiplied(model) * tokens_of(model, plan)
+        + 6 * sequences * scores * model.attention.heads * width
+    )
+
+
+def step_of(model: Model, plan: Plan, workload: Workload) -> Step:
+    """What the workload of a plan does."""
+    counts = workload.ranks_per_template.tolist()
+    done = sum(
+        count * int(trace.num_ops[trace.kind == NodeKind.COMP].sum())
+        for count, trace in zip(counts, workload.templates, strict=True)
+    )
+    return Step(
+        tokens_of(model, plan),
+        model_operations(model, plan),
+        done + _masked_operations(model, plan),
+        DATATYPES.get(plan.value_bytes, ""),
+    )
+
+
+def _multiplied(model: Model) -> int:
+    """Weights that a token is multiplied with."""
+    looked_up = model.embedding_weights - (model.vocabulary * model.hidden if model.is_tied else 0)
+    return model.active_weights - looked_up
+
+
+def _all_pairs(model: Model, layer: int) -> int:
+    """Of queries and keys of a sequence, masked ones included."""
+    return model.sequence * (model.window(layer) or model.sequence)
+
+
+def _masked_operations(model: Model, plan: Plan) -> int:
+    """That kernels leave out, because a query does not see the key."""
+    if not plan.causal or model.is_encoder:
+        return 0
+    is_fused, heads = plan.fused_attention, model.attention.heads
+    forward = products(model.attention, is_fused=is_fused, backward=False)
+    backward = products(model.attention, is_fused=is_fused, backward=True)
+    times = forward * (1 if plan.recompute == "none" else 2) + backward
+    masked = sum(
+        _all_pairs(model, layer) - pairs(1, model.sequence, causal=True, window=model.window(layer))
+        for layer in range(model.layers)
+    )
+    return 2 * (tokens_of(model, plan) // model.sequence) * masked * heads * times

@@ -1,0 +1,146 @@
+"""What a step of training is worth in operations, as published figures of MFU count it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import et_sim
+from et_sim.cli import main
+from et_sim.errors import TraceError
+from et_sim.trace.manifest import read_manifest, write_manifest
+from et_sim.trace.step import Step
+from et_sim.workloads import Plan, make_training, read_model
+from et_sim.workloads.training.operations import model_operations, tokens_of
+
+SMALL = replace(read_model("gpt2"), layers=2, sequence=128, vocabulary=1024)
+ONE = Plan(micro_batches=2)
+
+
+@pytest.mark.parametrize("name", ["gpt3-175b", "llama3-405b", "llama2-70b"])
+def test_a_dense_model_needs_six_operations_for_each_weight_and_token_and_those_of_attention(
+    name: str,
+) -> None:
+    model, plan = read_model(name), Plan(data=4)
+    tokens, width = tokens_of(model, plan), model.attention.heads * model.attention.head_size
+    looked_up = 0 if model.is_tied else model.vocabulary * model.hidden
+    products = 6 * (model.weights - looked_up - model.positions * model.hidden) * tokens
+    attention = 12 * model.layers * width * model.sequence * tokens
+    assert model_operations(model, plan) == products + attention
+    assert 6 * model.weights * tokens == pytest.approx(products, rel=0.02)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {},
+        {"tensor": 2, "sequence_parallel": True},
+        {"pipeline": 2},
+        {"data": 4, "zero": 3},
+        {"context": 2},
+        {"context": 2, "context_attention": "all-to-all"},
+    ],
+    ids=str,
+)
+def test_how_a_step_is_spread_changes_nothing_of_what_a_sequence_is_worth(change: dict[str, Any]) -> None:
+    plan = replace(ONE, **change)
+    step, alone = make_training(SMALL, plan).step, make_training(SMALL, ONE).step
+    assert step is not None
+    assert alone is not None
+    assert step.model_operations == model_operations(SMALL, ONE) * plan.data
+    assert step.hardware_operations == pytest.approx((alone.hardware_operations or 0) * plan.data, rel=0.01)
+
+
+def test_hardware_operations_count_what_is_worked_out_again_and_masked_scores() -> None:
+    none, selective, full = (
+        make_training(SMALL, replace(ONE, recompute=how)).step for how in ("none", "selective", "full")
+    )
+    unmasked = make_training(SMALL, replace(ONE, causal=False)).step
+    assert none is not None
+    assert selective is not None
+    assert full is not None
+    assert unmasked is not None
+    operations = [one.hardware_operations or 0 for one in (none, selective, full)]
+    assert (none.model_operations or 0) <= operations[0] < operations[1] < operations[2]
+    assert unmasked.hardware_operations == pytest.approx(operations[0], rel=1e-6)
+
+
+def test_a_manifest_keeps_what_a_step_does(tmp_path: Path) -> None:
+    made = make_training(SMALL, ONE)
+    write_manifest(made, tmp_path / "a.workload.json")
+    assert read_manifest(tmp_path / "a.workload.json").step == made.step
+
+
+@pytest.mark.parametrize(
+    ("said", "cause"),
+    [
+        ([], 'key "step" is \\[\\]'),
+        ({}, '"tokens" is missing'),
+        ({"tokens": 0}, '"tokens" is 0'),
+        ({"tokens": True}, '"tokens" is True'),
+        ({"tokens": 1, "model_operations": 1e31}, '"model_operations" is 1e\\+31'),
+        ({"tokens": 1, "dtype": 3}, '"dtype" is 3'),
+        ({"tokens": 1, "operations": 3}, 'key "operations" is not known'),
+    ],
+)
+def test_a_step_that_makes_no_sense_is_refused(said: Any, cause: str, tmp_path: Path) -> None:
+    manifest = tmp_path / "a.workload.json"
+    write_manifest(make_training(SMALL, ONE), manifest)
+    manifest.write_text(json.dumps({**json.loads(manifest.read_text()), "step": said}))
+    with pytest.raises(TraceError, match=cause):
+        read_manifest(manifest)
+
+
+def _ran(workload: et_sim.Workload, **system: Any) -> Any:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("ET_SIM_COMPILE", "never")
+        return et_sim.simulate(
+            workload,
+            system={"all-reduce-implementation": ["ring"], **system},
+            network={"topology": ["Ring"], "npus_count": [2], "bandwidth": ["50GB/s"], "latency": [500]},
+        )
+
+
+ROOFLINE = {
+    "model": "roofline",
+    "peaks": {"bf16": 100, "fp8": 200},
+    "memory": [{"name": "HBM", "bandwidth": 1e3}],
+}
+COSTS = {"busy-watts": 700, "idle-watts": 100, "price-per-hour": 3.6, "currency": "EUR"}
+
+
+def test_a_run_of_a_made_job_says_tokens_per_second_mfu_and_costs(tmp_path: Path) -> None:
+    job = make_training(SMALL, replace(ONE, data=2))
+    result = _ran(job, compute=ROOFLINE, costs=COSTS)
+    found, seconds = result.throughput, result.makespan_ns / 1e9
+    step = job.step or Step(1)
+    assert found["tokens_per_s"] == pytest.approx(step.tokens / seconds)
+    assert found["tokens_per_s_per_rank"] == pytest.approx(step.tokens / seconds / 2)
+    assert found["tflops_per_rank"] == pytest.approx((step.model_operations or 0) / seconds / 2 / 1e12)
+    assert found["mfu"] == pytest.approx(found["tflops_per_rank"] / 100)
+    assert found["mfu"] <= found["hfu"] < 1
+    assert found["price_per_million_tokens"] == pytest.approx(2 * seconds * 0.001 * 1e6 / step.tokens)
+    result.save(tmp_path / "run")
+    assert json.loads((tmp_path / "run" / "summary.json").read_text())["throughput"] == found
+
+
+def test_mfu_is_not_said_where_the_peak_is_not_known_and_nothing_where_the_tokens_are_not() -> None:
+    job = make_training(SMALL, replace(ONE, data=2))
+    found = _ran(job).throughput
+    assert found["mfu"] is None
+    assert found["tflops_per_rank"] > 0
+    assert _ran(replace(job, step=None)).throughput is None
+    fp8 = replace(job, step=Step(1000, 10**12, None, "fp8"))
+    assert _ran(fp8, compute=ROOFLINE).throughput["peak_tflops"] == 200
+
+
+@pytest.mark.parametrize(
+    "word", ["mfu", "HFU", "tokens/s", "tokens/s/GPU", "tflops_per_rank", "price_per_million_tokens"]
+)
+def test_explain_says_what_each_figure_means(word: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["explain", word]) == 0
+    assert "figure of a step" in capsys.readouterr().out
