@@ -130,8 +130,7 @@ def _plan(workload: Workload, machine: Machine, options: argparse.Namespace, fou
     from et_sim.plan.foretold import find_renumbered
     from et_sim.plan.lowering import Lowering, assemble
 
-    by_name = options.machine is not None
-    chosen = model_of(choose_model(options.model, machine, by_name=by_name), machine)
+    chosen = model_of(choose_model(options.model, machine), machine)
     lowering = Lowering(workload, machine)
     remarks = remarks_of(chosen, machine.network)
     plan = assemble(lowering, Actors.one_per_rank(workload.ranks))

@@ -32,21 +32,21 @@ class ModelChoice(NamedTuple):
     reason: str  # why this one; empty: somebody named it
 
 
-def choose_model(name: str | None, machine: Machine, *, by_name: bool) -> ModelChoice:
+def choose_model(name: str | None, machine: Machine) -> ModelChoice:
     """The model that is named, or else the cheapest one that is right for a machine.
 
-    What files describe is simulated as the reference does it; in the corrected profile, links then carry no
-    more than they can, one message after the other. A machine that was chosen by name is a real one, whose
-    messages share links.
+    A machine in the profile of the reference is simulated as the reference does it. On any other, links carry
+    no more than they can; where messages share them fairly, equal ranks stay equal, and fold.
     """
     if name is not None:
         return ModelChoice(name, "")
     from et_sim.machine.profiles import Profile
 
-    is_corrected = machine.system.behaviour.profile is Profile.CORRECTED
-    if by_name and is_corrected and not machine.network.levels:
-        return ModelChoice("flow", "messages share links fairly")
-    return ModelChoice("analytical", "")
+    if machine.system.behaviour.profile is not Profile.CORRECTED:
+        return ModelChoice("analytical", "as the reference: messages do not wait for each other")
+    if machine.network.levels:
+        return ModelChoice("analytical", "the only one for the bundles of links of ASTRA-sim 1.0")
+    return ModelChoice("flow", "messages share links fairly")
 
 
 def check_model(name: str | None) -> None:
