@@ -22,7 +22,7 @@ MODELS = {
     "packet": "et_sim.network.packet.model",
     "loggops": "et_sim.network.loggops.model",
 }
-MOST_RANKS_ON_FLOW = 1 << 16  # unless it is named
+DEFAULT = "analytical"
 ASKED_FOR = ("HAS_CONTENTION", "check", "tables", "resources", "path_keys", "needs", "inject")
 
 
@@ -34,23 +34,17 @@ class ModelChoice(NamedTuple):
 
 
 def choose_model(name: str | None, machine: Machine) -> ModelChoice:
-    """The model that is named, or else the cheapest one that is right for a machine.
+    """The model that is named, or else the cheapest one.
 
-    A machine in the profile of the reference is simulated as the reference does it. On any other, links carry
-    no more than they can; where messages share them fairly, equal ranks stay equal, and fold. Folding looks at
-    every link for that, which on the largest machines takes longer than all else.
+    In the corrected profile, links then carry no more than they can. Where messages share them fairly (`flow`),
+    whole messages of several collectives travel in a bunch, which leaves most links idle.
     """
     if name is not None:
         return ModelChoice(name, "")
-    from et_sim.machine.profiles import Profile
+    from et_sim.machine.corrections import Correction
 
-    if machine.system.behaviour.profile is not Profile.CORRECTED:
-        return ModelChoice("analytical", "as the reference: messages do not wait for each other")
-    if machine.network.levels:
-        return ModelChoice("analytical", "the only one for the bundles of links of ASTRA-sim 1.0")
-    if machine.network.ranks > MOST_RANKS_ON_FLOW:
-        return ModelChoice("analytical", "on so many NPUs; the messages of a port take turns")
-    return ModelChoice("flow", "messages share links fairly")
+    has_ports = machine.system.behaviour.corrects(Correction.PORT_BANDWIDTH) and not machine.network.levels
+    return ModelChoice(DEFAULT, "the messages of a port take turns" if has_ports else "")
 
 
 def check_model(name: str | None) -> None:
