@@ -36,8 +36,8 @@ class ModelChoice(NamedTuple):
 def choose_model(name: str | None, machine: Machine) -> ModelChoice:
     """The model that is named, or else the cheapest one.
 
-    In the corrected profile, links then carry no more than they can. Where messages share them fairly (`flow`),
-    whole messages of several collectives travel in a bunch, which leaves most links idle.
+    In the corrected profile, links then carry no more than they can. On `flow`, where messages share them
+    fairly, whole messages of several collectives travel in a bunch, which leaves most links idle.
     """
     if name is not None:
         return ModelChoice(name, "")
