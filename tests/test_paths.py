@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from machines import RING_2
 
 import et_sim
 from et_sim.errors import EtSimError
@@ -14,7 +15,6 @@ from et_sim.timeline import check_target
 from et_sim.trace import read_workload
 from et_sim.views import open_run
 
-RING = {"topology": ["Ring"], "npus_count": [2], "bandwidth": [50], "latency": [500]}
 NAMES = ("x" * 5000, "a\0b")
 
 
@@ -32,9 +32,9 @@ def _with_template(name: str) -> str:
         read_workload,
         open_run,
         lambda name: read_workload(_with_template(name)),
-        lambda name: et_sim.simulate(name, system={}, network=RING),
-        lambda name: et_sim.simulate("x", system=name, network=RING),
-        lambda name: et_sim.simulate("x", system={}, network=RING, groups=name),
+        lambda name: et_sim.simulate(name, system={}, network=RING_2),
+        lambda name: et_sim.simulate("x", system=name, network=RING_2),
+        lambda name: et_sim.simulate("x", system={}, network=RING_2, groups=name),
     ],
 )
 def test_a_name_that_no_file_can_have_is_refused(

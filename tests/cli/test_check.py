@@ -5,24 +5,13 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
-from typing import Any
 
 import pytest
+from machines import ring, system
 
 from et_sim.cli import main
 
-SYSTEM: dict[str, Any] = {
-    "scheduling-policy": "LIFO",
-    "endpoint-delay": 10,
-    "active-chunks-per-dimension": 1,
-    "preferred-dataset-splits": 4,
-    "all-reduce-implementation": ["ring"],
-    "all-gather-implementation": ["ring"],
-    "reduce-scatter-implementation": ["ring"],
-    "all-to-all-implementation": ["direct"],
-    "collective-optimization": "localBWAware",
-    "local-mem-bw": 50,
-}
+SYSTEM = system(**{"preferred-dataset-splits": 4, "all-to-all-implementation": ["direct"]})
 
 
 def write(path: Path, content: object) -> str:
@@ -32,8 +21,7 @@ def write(path: Path, content: object) -> str:
 
 def network(folder: Path, npus: int = 4) -> str:
     """JSON is YAML too."""
-    content = {"topology": ["Ring"], "npus_count": [npus], "bandwidth": [50.0], "latency": [500.0]}
-    return write(folder / f"network{npus}.yml", content)
+    return write(folder / f"network{npus}.yml", ring(npus))
 
 
 def make(prefix: Path, kind: str = "all_reduce", size: str = "1MiB") -> str:

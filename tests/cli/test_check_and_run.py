@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from machines import LISTS
 
 from et_sim.cli import main
 from et_sim.trace import Trace, TraceBuilder, Workload, write_workload
@@ -21,7 +22,6 @@ from et_sim.trace.columns import CollectiveKind
 RANKS = 4
 KINDS = [kind.name.lower() for kind in CollectiveKind]
 GROUPS: dict[str, list[int]] = {"1": [2, 3], "pairs": [0, 1], "all four": [3, 1, 0, 2]}
-LISTS = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all")
 
 
 def a_workload(chance: random.Random) -> Workload:

@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from correction_examples import group_before_all, send_and_all_reduce
+from machines import FIFO_RING
 
 import et_sim
 from et_sim import other_profile
@@ -18,7 +20,6 @@ from et_sim.units import format_ns
 pytestmark = pytest.mark.usefixtures("warm_engine")
 
 MIB = 1 << 20
-SYSTEM = {"scheduling-policy": "FIFO", "all-reduce-implementation": ["ring"], "local-mem-bw": 50}
 NETWORK = "topology: [Ring]\nnpus_count: [4]\nbandwidth: [50]\nlatency: [500]\n"
 MACHINE = ("--system=system.json", "--network=network.yml", "--groups=groups.json")
 
@@ -30,26 +31,15 @@ def _write(name: str, fill: Any) -> None:
     write_workload(Workload.of([build.build() for build in builders]), name)
 
 
-def _send_and_all_reduce(rank: int, build: TraceBuilder) -> None:
-    build.send((rank + 1) % 4, MIB)
-    build.receive((rank - 1) % 4, MIB)
-    build.collective("all_reduce", MIB)
-
-
-def _group_before_all(rank: int, build: TraceBuilder) -> None:
-    own = [build.collective("all_reduce", MIB, group="1")] if rank >= 2 else []
-    build.collective("all_reduce", MIB, after=own)
-
-
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The current directory: a machine that names no profile, and workloads that differ, stall and do not."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "network.yml").write_text(NETWORK)
-    (tmp_path / "system.json").write_text(json.dumps(SYSTEM))
+    (tmp_path / "system.json").write_text(json.dumps(FIFO_RING))
     (tmp_path / "groups.json").write_text('{"1": [2, 3]}')
-    _write("differs", _send_and_all_reduce)
-    _write("stalls", _group_before_all)
+    _write("differs", send_and_all_reduce)
+    _write("stalls", group_before_all)
     _write("same", lambda _, build: build.collective("all_reduce", MIB))
     return tmp_path
 
@@ -92,13 +82,13 @@ def test_a_profile_that_is_named_is_simulated_alone(
     folder: Path, capsys: pytest.CaptureFixture[str], profile: str
 ) -> None:
     assert _summary(capsys, "differs", f"--profile={profile}")["other_profile"] is None
-    (folder / "system.json").write_text(json.dumps({**SYSTEM, "profile": profile}))
+    (folder / "system.json").write_text(json.dumps({**FIFO_RING, "profile": profile}))
     assert _summary(capsys, "differs")["other_profile"] is None
     assert " in the reference profile" not in _screen(capsys, "differs")
 
 
 def test_python_simulates_both_only_if_asked() -> None:
-    machine = {"system": SYSTEM, "network": "network.yml"}
+    machine = {"system": FIFO_RING, "network": "network.yml"}
     assert et_sim.simulate("differs", **machine).summary()["other_profile"] is None
     asked = et_sim.simulate("differs", **machine, other_profile=True)
     corrected = et_sim.simulate("differs", **machine, profile="corrected")
@@ -112,11 +102,11 @@ def test_each_correction_that_is_named_takes_what_a_run_with_it_alone_takes(
     """Chunks that do not divide evenly, sends of which two wait for each other, and a shared slot."""
 
     def fill(rank: int, build: TraceBuilder) -> None:
-        _send_and_all_reduce(rank, build)
+        send_and_all_reduce(rank, build)
         build.collective("all_reduce", MIB + 1)
 
     _write("mixed", fill)
-    uneven = {**SYSTEM, "preferred-dataset-splits": 4}
+    uneven = {**FIFO_RING, "preferred-dataset-splits": 4}
     (folder / "system.json").write_text(json.dumps(uneven))
     found = _summary(capsys, "mixed", "--model", model)
     named = found["other_profile"]["corrections"]
@@ -140,7 +130,7 @@ def test_a_stall_names_the_profile_and_the_correction_that_cure_it(
     assert main(["inspect", "stalls.run"]) == 0
     text = " ".join(capsys.readouterr().out.split())
     assert f"stalled in the reference profile; corrected, it completes in {figure}: group-counters" in text
-    (folder / "system.json").write_text(json.dumps({**SYSTEM, "corrections": {"group-counters": True}}))
+    (folder / "system.json").write_text(json.dumps({**FIFO_RING, "corrections": {"group-counters": True}}))
     assert _summary(capsys, "stalls")["status"] == "complete"
 
 
@@ -161,7 +151,7 @@ def test_what_no_profile_completes_has_no_such_remedy(capsys: pytest.CaptureFixt
 def test_a_machine_that_the_corrected_profile_refuses_is_said_to_be(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (folder / "system.json").write_text(json.dumps({**SYSTEM, "inter-dimension-scheduling": "anyhow"}))
+    (folder / "system.json").write_text(json.dumps({**FIFO_RING, "inter-dimension-scheduling": "anyhow"}))
     found = _summary(capsys, "same")["other_profile"]
     assert found["status"] == "refused"
     assert "inter-dimension-scheduling" in found["reason"]
@@ -194,7 +184,7 @@ def test_all_files_are_the_same_bytes_on_every_run(folder: Path) -> None:
 
 
 def test_switched_corrections_stay_switched(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    switched = {**SYSTEM, "corrections": {"concurrent-communication": False}}
+    switched = {**FIFO_RING, "corrections": {"concurrent-communication": False}}
     (folder / "system.json").write_text(json.dumps(switched))
     both = _summary(capsys, "differs")["other_profile"]
     assert both["makespan_ns"] == _summary(capsys, "differs", "--profile=corrected")["makespan_ns"] > 79_540

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from machines import FIFO_RING, RING_8
 
 import et_sim
 from converters.cli import main as convert
@@ -18,7 +19,6 @@ from et_sim.trace.manifest import read_manifest as read
 
 pytestmark = pytest.mark.usefixtures("warm_engine")
 
-SYSTEM = {"scheduling-policy": "FIFO", "all-reduce-implementation": ["ring"], "local-mem-bw": 50}
 NETWORK = "topology: [Ring]\nnpus_count: [8]\nbandwidth: [50]\nlatency: [500]\n"
 MACHINE = ("--system=system.json", "--network=network.yml")
 JOB = ("--tp=2", "--pp=2", "--dp=2", "--micro-batches=2", "--layers=2", "--hidden=64")
@@ -29,7 +29,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The current directory, with a machine that names no profile, and a training job."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "network.yml").write_text(NETWORK)
-    (tmp_path / "system.json").write_text(json.dumps(SYSTEM))
+    (tmp_path / "system.json").write_text(json.dumps(FIFO_RING))
     assert main(["make", "transformer", *JOB, "-o", "job"]) == 0
     return tmp_path
 
@@ -62,7 +62,7 @@ def test_what_a_manifest_names_is_simulated_where_no_machine_names_a_profile(
     assert corrected["profile_named_by"] == "option"
     assert main(["run", "job", *MACHINE]) == 0
     assert "corrected profile, named by the workload" in capsys.readouterr().out
-    (folder / "system.json").write_text(json.dumps({**SYSTEM, "profile": "reference"}))
+    (folder / "system.json").write_text(json.dumps({**FIFO_RING, "profile": "reference"}))
     machines = summary(capsys, "job", *MACHINE)
     assert (machines["profile"], machines["profile_named_by"]) == ("reference", "system")
     assert machines["makespan_ns"] > corrected["makespan_ns"]
@@ -72,15 +72,14 @@ def test_what_a_manifest_names_is_simulated_where_no_machine_names_a_profile(
 def test_switched_corrections_stay_switched_in_the_profile_of_a_manifest(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (folder / "system.json").write_text(json.dumps({**SYSTEM, "corrections": {"eager-sends": False}}))
+    (folder / "system.json").write_text(json.dumps({**FIFO_RING, "corrections": {"eager-sends": False}}))
     found = summary(capsys, "job", *MACHINE)
     assert (found["profile"], found["switched"]) == ("corrected", ["eager-sends"])
 
 
 def test_python_honours_what_a_workload_names() -> None:
-    network = {"topology": ["Ring"], "npus_count": [8], "bandwidth": [50], "latency": [500]}
     named, plain = (
-        et_sim.simulate("job", system={**SYSTEM, **more}, network=network)
+        et_sim.simulate("job", system={**FIFO_RING, **more}, network=RING_8)
         for more in ({}, {"profile": "reference"})
     )
     assert named.makespan_ns < plain.makespan_ns
@@ -99,7 +98,7 @@ def test_a_run_in_the_profile_of_a_manifest_can_be_simulated_again(
 def test_check_looks_at_the_profile_that_a_manifest_names(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    orders = {**SYSTEM, "inter-dimension-scheduling": "roundRobin"}
+    orders = {**FIFO_RING, "inter-dimension-scheduling": "roundRobin"}
     (folder / "system.json").write_text(json.dumps(orders))
     capsys.readouterr()
     assert main(["check", "job", *MACHINE]) == 0

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from machines import system
+from machines import RING_4, system
 from pyarrow import feather
 
 import et_sim
@@ -130,8 +130,7 @@ def test_a_run_from_python_says_its_machine_too_and_the_repeated_run_writes_the_
     first = et_sim.simulate("work.workload.json", system=system(), network=star, detail="links")
     write_run(first, Path("graph.run"))
     check("graph.run", "work.workload.json", [])
-    dimensions = {"topology": ["Ring"], "npus_count": [4], "bandwidth": [50], "latency": [500]}
-    first = et_sim.simulate("work.workload.json", system=system(), network=dimensions, detail="links")
+    first = et_sim.simulate("work.workload.json", system=system(), network=RING_4, detail="links")
     write_run(first, Path("first.run"))
     written = again(Path("first.run"), "work.workload.json")
     for path in sorted(Path("first.run").iterdir()):

@@ -7,12 +7,11 @@ import json
 from pathlib import Path
 
 import pytest
+from machines import RING_2
 
 import et_sim
 from et_sim.cli import main
 from et_sim.trace import write_workload
-
-NETWORK = {"topology": ["Ring"], "npus_count": [2], "bandwidth": [50], "latency": [500]}
 
 
 class Gone(io.StringIO):
@@ -27,7 +26,7 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("ET_SIM_COMPILE", "never")
     (tmp_path / "system.json").write_text("{}")
-    (tmp_path / "network.json").write_text(json.dumps(NETWORK))
+    (tmp_path / "network.json").write_text(json.dumps(RING_2))
     waiting, kernel = et_sim.TraceBuilder(), et_sim.TraceBuilder()
     waiting.receive(1, 64, tag=1)
     kernel.compute("kernel", nanos=1000)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from machines import RING_2
 
 import et_sim
 from et_sim.cli import main
@@ -128,9 +129,8 @@ def _systolic_run(folder: Path, *more: str, **array: Any) -> Path:
     build = et_sim.TraceBuilder()
     build.compute("product", layer_shape="gemm 64 16 100")
     et_sim.write_workload(et_sim.Workload.of([build.build()] * 2), folder / "job")
-    network = {"topology": ["Ring"], "npus_count": [2], "bandwidth": [50], "latency": [500]}
     compute = {name: value for name, value in (ARRAY | array).items() if value is not None}
-    for name, content in (("system.json", SYSTEM | {"compute": compute}), ("network.yml", network)):
+    for name, content in (("system.json", SYSTEM | {"compute": compute}), ("network.yml", RING_2)):
         (folder / name).write_text(json.dumps(content))
     files = [f"--system={folder / 'system.json'}", f"--network={folder / 'network.yml'}"]
     assert main(["run", str(folder / "job"), *files, f"--out={folder / 'run'}", *more]) == 0

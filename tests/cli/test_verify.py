@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from machines import FIFO_RING, RING_4
 
 import et_sim
 from et_sim.cli import main
@@ -18,9 +19,6 @@ from et_sim.views.critical.sensitivity import Parameter, Sensitivities
 from et_sim.views.critical.verification import FARTHEST, verification_lines, verify
 
 pytestmark = pytest.mark.usefixtures("warm_engine")
-
-SYSTEM = {"scheduling-policy": "FIFO", "all-reduce-implementation": ["ring"], "local-mem-bw": 50}
-NETWORK = {"topology": ["Ring"], "npus_count": [4], "bandwidth": [50], "latency": [500]}
 
 
 def _workload() -> et_sim.Workload:
@@ -37,7 +35,7 @@ def _workload() -> et_sim.Workload:
 def run(tmp_path: Path) -> Path:
     """A recorded run of files."""
     et_sim.write_workload(_workload(), tmp_path / "job")
-    for name, content in (("system.json", SYSTEM), ("network.yml", NETWORK)):
+    for name, content in (("system.json", FIFO_RING), ("network.yml", RING_4)):
         (tmp_path / name).write_text(json.dumps(content))
     machine = [f"--system={tmp_path / 'system.json'}", f"--network={tmp_path / 'network.yml'}"]
     assert main(["run", str(tmp_path / "job"), *machine, "--detail=path", f"--out={tmp_path / 'run'}"]) == 0
@@ -68,7 +66,7 @@ def test_every_figure_of_the_machine_is_simulated_at_both_ends_of_its_range(
 
 def test_inputs_that_changed_or_moved_are_named(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     network = run.parent / "network.yml"
-    network.write_text(json.dumps(NETWORK | {"bandwidth": [60]}))
+    network.write_text(json.dumps(RING_4 | {"bandwidth": [60]}))
     assert main(["inspect", str(run), "critical-path", "--verify"]) == 2
     assert "network.yml has changed since the run, so it cannot be simulated again" in capsys.readouterr().err
     network.unlink()
@@ -88,7 +86,7 @@ def test_a_directory_that_moved_with_its_inputs_can_be_verified(
 def test_a_run_that_was_not_made_from_files_says_so(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    write_run(et_sim.simulate(_workload(), system=SYSTEM, network=NETWORK, detail="path"), tmp_path / "run")
+    write_run(et_sim.simulate(_workload(), system=FIFO_RING, network=RING_4, detail="path"), tmp_path / "run")
     assert main(["inspect", str(tmp_path / "run"), "critical-path", "--verify"]) == 2
     assert "was not simulated from files" in capsys.readouterr().err
     assert main(["inspect", str(tmp_path / "run"), "ranks", "--verify"]) == 2

@@ -14,6 +14,7 @@ import pytest
 from data_simulation import assert_promise_kept, move
 from hypothesis import given
 from hypothesis import strategies as st
+from machines import algorithms, network
 
 from et_sim.api import run
 from et_sim.collectives import (
@@ -342,7 +343,6 @@ def test_reference_accounting_a_tree_is_charged_for_copying_the_result_to_ranks_
 def delivered(name: str, operation: Operation, members: int, size: int, **keys: Any) -> int:
     builder = TraceBuilder()
     builder.collective(operation.name, size)
-    kinds = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all")
     result = run(
         Workload.of([builder.build()] * members),
         system={
@@ -350,15 +350,10 @@ def delivered(name: str, operation: Operation, members: int, size: int, **keys: 
             "collective-optimization": "baseline",
             "preferred-dataset-splits": 1,
             "local-mem-bw": 50,
-            **{f"{kind}-implementation": [name] for kind in kinds},
+            **algorithms(name),
             **keys,
         },
-        network={
-            "topology": ["FullyConnected"],
-            "npus_count": [members],
-            "bandwidth": [50.0],
-            "latency": [500.0],
-        },
+        network=network(["FullyConnected"], [members]),
     )
     assert result.is_complete
     return result.outcome.messages

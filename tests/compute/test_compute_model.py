@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from machines import algorithms, ring
 
 import et_sim
 from et_sim.compute import Durations, Treatment, registry
@@ -16,15 +17,8 @@ from et_sim.machine.model import Notice, System
 from et_sim.trace.columns import BoolColumn, IntColumn, RowColumn, Trace
 
 RANKS = 8
-SYSTEM = {
-    "endpoint-delay": 1,
-    "preferred-dataset-splits": 1,
-    "all-reduce-implementation": ["ring"],
-    "all-gather-implementation": ["ring"],
-    "reduce-scatter-implementation": ["ring"],
-    "all-to-all-implementation": ["ring"],
-}
-NETWORK = {"topology": ["Ring"], "npus_count": [RANKS], "bandwidth": [50.0], "latency": [500.0]}
+SYSTEM = {"endpoint-delay": 1, "preferred-dataset-splits": 1} | algorithms("ring")
+NETWORK = ring(RANKS)
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from machines import MODELS, network, simulate, system
-from test_network_models import EVERYTHING, everybody, exchange
+from machines import MODELS, everybody, network, simulate, system
+from test_network_models import EVERYTHING, exchange
 
 from et_sim.machine import read_network_alone
 from et_sim.network.route_tables import route_tables

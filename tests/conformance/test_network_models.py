@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from machines import MODELS, finish_times, network, simulate, system
+from machines import KINDS, MODELS, ROOTED, everybody, finish_times, network, simulate, system
 from toys.fixed_delay import DELAY_NS
 from toys.shared_medium import BYTES_PER_NS
 
@@ -23,8 +23,6 @@ from et_sim.trace import TraceBuilder
 
 TOYS = ("toys.fixed_delay", "toys.shared_medium")
 ALL = (*MODELS, *TOYS)
-KINDS = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all")
-ROOTED = ("broadcast", "reduce", "gather", "scatter", "barrier")
 LATENCY, BANDWIDTH = 500, 50 * 2**30 / 1e9  # of `machines.network`, in ns and bytes per ns
 GRID = network(["Ring", "Switch", "FullyConnected"], [3, 2, 2])
 EVERYTHING = "phases,messages,links,path"
@@ -70,12 +68,6 @@ def exchange(ranks: int, sizes: dict[tuple[int, int], int]) -> list[TraceBuilder
         builders[source].send(target, size, tag=tag)
         builders[target].receive(source, size, tag=tag)
     return builders
-
-
-def everybody(ranks: int, kind: str, size: int = 1 << 16) -> list[TraceBuilder]:
-    builder = TraceBuilder()
-    builder.collective(kind, size)
-    return [builder] * ranks
 
 
 def arrival(model: str, shape: str, ranks: int, target: int, size: int) -> int:

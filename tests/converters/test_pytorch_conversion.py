@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from machines import RING_2, system
 from pytorch_cases import REPORTS, Case, cases, content, converted, report, some
 from pytorch_cases import every as every_of
 from recordings import FOLDER, parsed
@@ -23,20 +24,7 @@ from et_sim.trace.schema import messages
 
 DLRM = {"allreduce": "all_reduce", "all_to_all": "all_to_all", "all_to_allv": "all_to_all"}
 GOLDEN = json.loads(REPORTS.read_text())
-NETWORK = {"topology": ["Ring"], "npus_count": [2], "bandwidth": [50.0], "latency": [500.0]}
-SYSTEM = {
-    "scheduling-policy": "LIFO",
-    "endpoint-delay": 10,
-    "active-chunks-per-dimension": 1,
-    "preferred-dataset-splits": 1,
-    "all-reduce-implementation": ["ring"],
-    "all-gather-implementation": ["ring"],
-    "reduce-scatter-implementation": ["ring"],
-    "all-to-all-implementation": ["ring"],
-    "collective-optimization": "localBWAware",
-    "local-mem-bw": 50,
-    "replay-only": 1,
-}
+SYSTEM = system(**{"replay-only": 1})
 
 
 def every(*, timed: bool | None = None) -> Any:
@@ -94,7 +82,7 @@ def test_replaying_measured_durations_takes_as_long_as_was_measured(case: Case) 
 )
 def test_the_simulator_replays_what_the_converter_says(name: str) -> None:
     workload = Workload((decode(content(named(name)), name),), np.zeros(2, np.int32), source=name)
-    result = et_sim.simulate(workload, system=SYSTEM, network=NETWORK)
+    result = et_sim.simulate(workload, system=SYSTEM, network=RING_2)
     assert result.makespan_ns == GOLDEN[name]["time"]["replayed_ns"]
 
 
@@ -278,7 +266,7 @@ def test_a_collective_of_gloo_takes_the_workers_time_and_comes_after_its_operato
 
 def simulated(traces: list[Trace], **system: object) -> Any:
     workload = Workload(tuple(traces), np.arange(len(traces), dtype=np.int32), source="recorded")
-    network = NETWORK | {"npus_count": [len(traces)]}
+    network = RING_2 | {"npus_count": [len(traces)]}
     return et_sim.simulate(workload, system=SYSTEM | {"replay-only": 0} | system, network=network)
 
 
@@ -289,7 +277,7 @@ def test_two_ranks_simulate_with_their_communication_on_a_network(name: str) -> 
     slower = et_sim.simulate(
         Workload(tuple(traces), np.arange(2, dtype=np.int32), source=name),
         system=SYSTEM | {"replay-only": 0},
-        network=NETWORK | {"bandwidth": [0.05]},
+        network=RING_2 | {"bandwidth": [0.05]},
     )
     assert slower.makespan_ns > result.makespan_ns  # communication matters
     host = [GOLDEN[f"{name}/et_{rank}+kineto"]["time"]["measured_ns"] for rank in (0, 1)]

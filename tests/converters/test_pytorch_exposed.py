@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 import pytest
+from machines import RING_2
 from pytorch_cases import content
-from test_pytorch_conversion import NETWORK, SYSTEM, events, named, nanoseconds
+from test_pytorch_conversion import SYSTEM, events, named, nanoseconds
 
 import et_sim
 from et_sim.trace import Workload, decode
@@ -47,7 +48,7 @@ def test_exposed_communication_is_what_the_recording_shows(name: str) -> None:
             of = communication if event["name"].startswith("nccl") else memory if is_memory else kernels
             of.append((start, start + nanoseconds(event["dur"])))
     trace = decode(content(recorded), name)
-    result = et_sim.simulate(Workload.of([trace, trace]), system=SYSTEM, network=NETWORK)
+    result = et_sim.simulate(Workload.of([trace, trace]), system=SYSTEM, network=RING_2)
     without_kernel = covered(communication + kernels) - covered(kernels)
     assert 0 < without_kernel < covered(communication + kernels + memory) - covered(kernels)
     assert result.comm_without_kernel_ns.tolist() == [without_kernel] * 2

@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 from causes import check, check_causes
+from machines import RING_2
 from pytorch_cases import content
-from test_pytorch_conversion import GOLDEN, NETWORK, SYSTEM, named
+from test_pytorch_conversion import GOLDEN, SYSTEM, named
 from test_sensitivities import changes, sensitivities
 
 from et_sim.api import run
@@ -53,7 +54,7 @@ def paths(workload: Workload, folder: Path, **machine: Any) -> list[CriticalPath
     "name", [*RECORDINGS, *(pytest.param(name, marks=pytest.mark.deep) for name in LONGER)]
 )
 def test_replayed_recordings_are_explained_to_the_nanosecond(name: str, tmp_path: Path) -> None:
-    folded, alone = paths(pair(name), tmp_path, system=SYSTEM, network=NETWORK)
+    folded, alone = paths(pair(name), tmp_path, system=SYSTEM, network=RING_2)
     assert folded.makespan_ns == GOLDEN[name]["time"]["replayed_ns"]
     assert folded.by_cause() == alone.by_cause()
     assert folded.by_operation() == alone.by_operation()
@@ -61,7 +62,7 @@ def test_replayed_recordings_are_explained_to_the_nanosecond(name: str, tmp_path
 
 def test_what_would_change_a_recorded_training_step_does(tmp_path: Path) -> None:
     workload = pair("gloo_ddp_2r/et_0+kineto", "gloo_ddp_2r/et_1+kineto")
-    machine: dict[str, Any] = {"system": SIMULATED, "network": NETWORK, "groups": None}
+    machine: dict[str, Any] = {"system": SIMULATED, "network": RING_2, "groups": None}
     paths(workload, tmp_path, **machine)
     result = run(workload, **machine, detail="path")
     found = sensitivities(result, tmp_path / "run")

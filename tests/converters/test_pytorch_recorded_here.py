@@ -11,6 +11,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from machines import ring, system
 
 import et_sim
 from converters.cli import main
@@ -18,19 +19,8 @@ from et_sim.cli import main as simulator
 
 PYTHON = os.environ.get("ET_SIM_TORCH", "")
 SCRIPT = Path(__file__).resolve().parents[2] / "benchmarks" / "record_gloo.py"
-SYSTEM = {
-    "scheduling-policy": "FIFO",
-    "endpoint-delay": 10,
-    "active-chunks-per-dimension": 1,
-    "preferred-dataset-splits": 4,
-    "all-reduce-implementation": ["ring"],
-    "all-gather-implementation": ["ring"],
-    "reduce-scatter-implementation": ["ring"],
-    "all-to-all-implementation": ["ring"],
-    "collective-optimization": "localBWAware",
-    "local-mem-bw": 50,
-}
-NETWORK = {"topology": ["Ring"], "npus_count": [2], "bandwidth": [1.0], "latency": [5000.0]}
+SYSTEM = system(**{"scheduling-policy": "FIFO", "preferred-dataset-splits": 4})
+NETWORK = ring(2, 1.0, 5000.0)
 
 
 @pytest.mark.skipif(not PYTHON, reason="ET_SIM_TORCH names no Python with torch")

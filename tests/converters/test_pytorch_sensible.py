@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from machines import ring
 from pytorch_cases import Case, cases, content, converted, some
 from test_pytorch_conversion import SYSTEM, named
 
@@ -63,7 +64,7 @@ def jobs() -> dict[str, Workload]:
 
 
 def makespan(job: Workload, bandwidth: float, **system: Any) -> int:
-    network = {"topology": ["Ring"], "npus_count": [job.ranks], "bandwidth": [bandwidth], "latency": [500.0]}
+    network = ring(job.ranks, bandwidth)
     return int(et_sim.simulate(job, system=MACHINE | system, network=network).makespan_ns)
 
 

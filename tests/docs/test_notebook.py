@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from machines import FIFO_RING, RING_4, ring
 from notebook import outputs_of
 from transcripts import REPOSITORY
 
@@ -63,9 +64,7 @@ def result() -> Any:
     build = et_sim.TraceBuilder()
     build.compute("<b>&", micros=5)
     build.collective("all_reduce", 1024)
-    system = {"scheduling-policy": "FIFO", "all-reduce-implementation": ["ring"], "local-mem-bw": 50}
-    network = {"topology": ["Ring"], "npus_count": [4], "bandwidth": [50], "latency": [500]}
-    return et_sim.simulate(et_sim.Workload.of([build.build()] * 4), system=system, network=network)
+    return et_sim.simulate(et_sim.Workload.of([build.build()] * 4), system=FIFO_RING, network=RING_4)
 
 
 @pytest.mark.parametrize("library", ["pandas", "polars"])
@@ -104,7 +103,7 @@ def test_a_result_of_many_unlike_ranks_is_one_screen() -> None:
     for rank, build in enumerate(builds):
         build.compute(micros=1 + rank)
     system = {"profile": "corrected", "scheduling-policy": "FIFO", "local-mem-bw": 50}
-    network = {"topology": ["Ring"], "npus_count": [300], "bandwidth": [50], "latency": [500]}
+    network = ring(300)
     workload = et_sim.Workload.of([build.build() for build in builds])
     shown = repr(et_sim.simulate(workload, system=system, network=network)).splitlines()
     assert shown[0] == "makespan 300 µs · 300 ranks, 300 simulated · analytical network, corrected profile"
@@ -140,8 +139,7 @@ def test_the_critical_path_is_there_if_it_was_recorded(result: Any) -> None:
     build = et_sim.TraceBuilder()
     build.compute("work", micros=3, after=[build.collective("all_reduce", 1024)])
     system = {"profile": "corrected", "scheduling-policy": "FIFO", "all-reduce-implementation": ["ring"]}
-    network = {"topology": ["Ring"], "npus_count": [4], "bandwidth": [50], "latency": [500]}
     workload = et_sim.Workload.of([build.build()] * 4)
-    found = et_sim.simulate(workload, system=system, network=network, detail="path").critical_path(top=3)
+    found = et_sim.simulate(workload, system=system, network=RING_4, detail="path").critical_path(top=3)
     assert sum(found["causes"].values()) == found["makespan_ns"]
     assert found["operations"][-1] == {"kind": "compute", "name": "work", "group": None, "ns": 3000}

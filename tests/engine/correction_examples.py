@@ -97,7 +97,7 @@ def _across_both_dimensions(rank: int, build: TraceBuilder) -> None:
         build.receive(0, MIB)
 
 
-def _send_and_all_reduce(rank: int, build: TraceBuilder) -> None:
+def send_and_all_reduce(rank: int, build: TraceBuilder) -> None:
     build.send((rank + 1) % 4, MIB)
     build.receive((rank - 1) % 4, MIB)
     build.collective("all_reduce", MIB)
@@ -152,7 +152,7 @@ def _chain_of_three(place: int, build: TraceBuilder) -> None:
         build.send(place + 1, 1000, after=heard)
 
 
-def _group_before_all(rank: int, build: TraceBuilder) -> None:
+def group_before_all(rank: int, build: TraceBuilder) -> None:
     own = [build.collective("all_reduce", MIB, group="1")] if rank >= 2 else []
     build.collective("all_reduce", MIB, after=own)
 
@@ -166,7 +166,7 @@ EXAMPLES = (
     Example(
         Correction.GROUP_COUNTERS,
         "ring of 4: ranks 2 and 3 do an all-reduce of 1 MiB in a group of their own, and then all four do",
-        _group_before_all,
+        group_before_all,
         RING_4,
         reference=(NEVER,) * 4,
         corrected=(131555, 131555, 120791, 126173),
@@ -311,7 +311,7 @@ EXAMPLES = (
     Example(
         Correction.CONCURRENT_COMMUNICATION,
         "ring of 4: every rank sends 1 MiB to the next and takes part in an all-reduce of 1 MiB",
-        _send_and_all_reduce,
+        send_and_all_reduce,
         RING_4,
         reference=(99571,) * 4,
         corrected=(79540,) * 4,

@@ -3,29 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
+from machines import RING_8, system
 
 import et_sim
 from et_sim.cli import main
 from et_sim.errors import TraceError, UsageError
 from et_sim.trace import TraceBuilder, write_trace
 
-SYSTEM: dict[str, Any] = {
-    "scheduling-policy": "LIFO",
-    "endpoint-delay": 10,
-    "active-chunks-per-dimension": 1,
-    "preferred-dataset-splits": 1,
-    "all-reduce-implementation": ["ring"],
-    "all-gather-implementation": ["ring"],
-    "reduce-scatter-implementation": ["ring"],
-    "all-to-all-implementation": ["ring"],
-    "collective-optimization": "localBWAware",
-    "peak-perf": 1,
-    "local-mem-bw": 1,
-}
-NETWORK: dict[str, Any] = {"topology": ["Ring"], "npus_count": [8], "bandwidth": [50.0], "latency": [500.0]}
+SYSTEM = system(**{"peak-perf": 1, "local-mem-bw": 1})
 
 
 def of_rank(rank: int) -> TraceBuilder:
@@ -48,7 +35,7 @@ def prefix(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("fold", [True, False])
 def test_what_there_is_of_many_ranks_runs_as_it_is(prefix: Path, fold: bool) -> None:
-    result = et_sim.simulate(prefix, system=SYSTEM, network=NETWORK, alone=True, fold=fold)
+    result = et_sim.simulate(prefix, system=SYSTEM, network=RING_8, alone=True, fold=fold)
     assert result.finish_ns.tolist() == [200 + 1002, 300 + 1002]  # of messages, no time is recorded: 1 ns
     assert result.coverage["replayed_communication"] == 6
     said = [one["text"] for one in result.manifest["warnings"]]
@@ -59,13 +46,13 @@ def test_what_there_is_of_many_ranks_runs_as_it_is(prefix: Path, fold: bool) -> 
 def test_one_file_runs_as_one_rank_and_kernels_are_still_modelled(prefix: Path) -> None:
     one = prefix.with_name("job.3.et")
     modelled = SYSTEM | {"roofline-enabled": 1}
-    result = et_sim.simulate(one, system=modelled, network=NETWORK, alone=True)
+    result = et_sim.simulate(one, system=modelled, network=RING_8, alone=True)
     assert result.finish_ns.tolist() == [7 + 1002]  # 7 bytes at 1 GB/s
 
 
 def test_without_it_missing_ranks_are_refused_and_the_remedy_names_it(prefix: Path) -> None:
     with pytest.raises(TraceError, match="--alone"):
-        et_sim.simulate(prefix, system=SYSTEM, network=NETWORK)
+        et_sim.simulate(prefix, system=SYSTEM, network=RING_8)
 
 
 def test_check_and_run_agree_about_ranks_that_run_by_themselves(
@@ -79,7 +66,7 @@ def test_layer_files_record_no_times_of_communication(tmp_path: Path) -> None:
     layers = tmp_path / "layers.txt"
     layers.write_text("DATA\n1\nfirst -1 5 NONE 0 5 NONE 0 5 ALLREDUCE 1024 5\n")
     with pytest.raises(UsageError, match="records no times of communication"):
-        et_sim.simulate(layers, system=SYSTEM, network=NETWORK, alone=True)
+        et_sim.simulate(layers, system=SYSTEM, network=RING_8, alone=True)
 
 
 def test_communication_without_any_recorded_time_does_not_run_alone(tmp_path: Path) -> None:
@@ -87,5 +74,5 @@ def test_communication_without_any_recorded_time_does_not_run_alone(tmp_path: Pa
     build.collective("all_reduce", 1 << 20)
     write_trace(build.build(), tmp_path / "job.0.et")
     with pytest.raises(TraceError, match="has a recorded time, and --alone needs them"):
-        et_sim.simulate(tmp_path / "job", system=SYSTEM, network=NETWORK, alone=True)
+        et_sim.simulate(tmp_path / "job", system=SYSTEM, network=RING_8, alone=True)
     assert main(["check", str(tmp_path / "job"), "--alone"]) == 2

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from machines import RING_2, system
 
 import et_sim
 from et_sim.trace.builder import TraceBuilder
@@ -11,27 +12,12 @@ from et_sim.trace.encode import encode_trace
 from et_sim.trace.wire import decode
 from et_sim.trace.workload import Workload
 
-NETWORK = {"topology": ["Ring"], "npus_count": [2], "bandwidth": [50.0], "latency": [500.0]}
-SYSTEM = {
-    "scheduling-policy": "LIFO",
-    "endpoint-delay": 10,
-    "active-chunks-per-dimension": 1,
-    "preferred-dataset-splits": 1,
-    "all-reduce-implementation": ["ring"],
-    "all-gather-implementation": ["ring"],
-    "reduce-scatter-implementation": ["ring"],
-    "all-to-all-implementation": ["ring"],
-    "collective-optimization": "localBWAware",
-    "local-mem-bw": 50,
-}
 
-
-def finish(build: TraceBuilder, **system: object) -> int:
+def finish(build: TraceBuilder, **keys: object) -> int:
     trace = decode(encode_trace(build.build()), "built")
     workload = Workload((trace,), np.zeros(2, np.int32), source="built")
     both = [
-        et_sim.simulate(workload, system=SYSTEM | system, network=NETWORK, fold=fold)
-        for fold in (True, False)
+        et_sim.simulate(workload, system=system() | keys, network=RING_2, fold=fold) for fold in (True, False)
     ]
     assert both[0].finish_ns.tolist() == both[1].finish_ns.tolist()
     return int(both[0].makespan_ns)

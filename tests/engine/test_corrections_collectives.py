@@ -9,18 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from machines import finish_times, network, simulate, system
+from machines import everybody, finish_times, network, simulate, system
 
 from et_sim.trace import TraceBuilder, Workload, write_workload
 
 MIB = 1 << 20
 FULLY_CONNECTED_8 = network(["FullyConnected"], [8])
-
-
-def everybody(ranks: int, kind: str, size: int, group: str = "") -> list[TraceBuilder]:
-    builder = TraceBuilder()
-    builder.collective(kind, size, group)
-    return [builder] * ranks
 
 
 def flight(size: int) -> int:
@@ -119,7 +113,7 @@ def test_direct_reductions_are_charged_whatever_the_window(
 def test_direct_reductions_of_a_group_are_not_charged_while_gathering() -> None:
     """Four of eight ranks: 3E + 2L(m) + 2R(m), and then 3E + 2L(m) + R(m)."""
     groups = {"1": [0, 1, 2, 3]}
-    builders = everybody(4, "all_reduce", MIB, "1") + [TraceBuilder()] * 4
+    builders = everybody(4, "all_reduce", MIB, group="1") + [TraceBuilder()] * 4
     plain, corrected = both_ways(
         "direct-reductions", builders, FULLY_CONNECTED_8, system("direct"), groups=groups
     )
@@ -153,7 +147,7 @@ def chain(folder: Path, ranks: int, size: int, tag: int = 0) -> dict[str, Any]:
 def test_custom_by_position_runs_the_program_of_the_place_in_the_list(tmp_path: Path) -> None:
     """Group [2, 0, 1] begins with rank 2, which runs file 2 in the reference; rank 0 sends to itself."""
     groups = {"1": [2, 0, 1]}
-    builders = [*everybody(3, "all_reduce", 1000, "1"), TraceBuilder()]
+    builders = [*everybody(3, "all_reduce", 1000, group="1"), TraceBuilder()]
     net, described = network(["FullyConnected"], [4]), chain(tmp_path, 3, 1000)
     plain, corrected = both_ways("custom-by-position", builders, net, described, groups=groups)
     assert plain[:3] == [0, -1, -1]

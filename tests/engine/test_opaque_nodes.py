@@ -8,26 +8,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from machines import RING_2, system
 
 import et_sim
 from et_sim.trace import TraceBuilder, Workload, decode, encode_trace
 from et_sim.trace.columns import NodeKind, Trace
 from et_sim.views.run.directory import open_run
 from et_sim.views.summary.inspect import summary_text
-
-SYSTEM: dict[str, Any] = {
-    "scheduling-policy": "LIFO",
-    "endpoint-delay": 10,
-    "active-chunks-per-dimension": 1,
-    "preferred-dataset-splits": 1,
-    "all-reduce-implementation": ["ring"],
-    "all-gather-implementation": ["ring"],
-    "reduce-scatter-implementation": ["ring"],
-    "all-to-all-implementation": ["ring"],
-    "collective-optimization": "localBWAware",
-    "local-mem-bw": 50,
-}
-NETWORK: dict[str, Any] = {"topology": ["Ring"], "npus_count": [2], "bandwidth": [50.0], "latency": [500.0]}
 
 
 def of_types(*types: int) -> Trace:
@@ -48,14 +35,14 @@ def test_they_run_beside_each_other_for_as_long_as_recorded_whichever_way_ranks_
 ) -> None:
     workload = Workload((of_types(8, 9, 10, 77),), np.zeros(2, np.int32), source="built")
     runs = [
-        et_sim.simulate(workload, system=SYSTEM | extra, network=NETWORK, fold=fold) for fold in (True, False)
+        et_sim.simulate(workload, system=system(**extra), network=RING_2, fold=fold) for fold in (True, False)
     ]
     assert [run.finish_ns.tolist() for run in runs] == [[1110, 1110]] * 2
 
 
 def test_a_run_counts_them_by_type_and_its_summary_says_that_nobody_models_them(tmp_path: Path) -> None:
     workload = Workload((of_types(8, 8, 10, 77, 255),), np.zeros(2, np.int32), source="built")
-    run = et_sim.simulate(workload, system=SYSTEM, network=NETWORK)
+    run = et_sim.simulate(workload, system=system(), network=RING_2)
     run.save(tmp_path / "out.run")
     coverage = open_run(tmp_path / "out.run").summary["coverage"]
     assert coverage["nodes_by_kind"] == {"compute": 4, "storage": 4, "checkpoint": 2, "unknown": 4}
@@ -80,6 +67,6 @@ def test_a_node_that_nobody_models_takes_no_turn_on_a_stream_of_the_host() -> No
     trace = decode(encode_trace(replace(trace, kind=np.array([NodeKind.COMP, 9, 9], trace.kind.dtype))), "b")
     streams = [{"name": "host", "takes": ["host"]}]
     result = et_sim.simulate(
-        Workload.of([trace] * 2), system={**SYSTEM, "streams": streams}, network=NETWORK, fold=False
+        Workload.of([trace] * 2), system=system(streams=streams), network=RING_2, fold=False
     )
     assert result.finish_ns.tolist() == [110, 110]

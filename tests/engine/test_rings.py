@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from machines import network, system
+from machines import KINDS, collective, network, system
 
 from et_sim.api import run
 from et_sim.errors import MachineError
@@ -19,17 +19,10 @@ from et_sim.timeline import write_run
 from et_sim.trace import TraceBuilder, Workload
 from et_sim.views import open_run
 
-KINDS = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all")
 MODELS = ("analytical", "link", "flow")
 CUBE_MESH = {"generator": "hybrid-cube-mesh", "bandwidth": "25GB/s", "latency": "1us"}
 DOUBLE, SINGLE = [0, 3, 2, 1, 5, 6, 7, 4], [0, 1, 3, 7, 5, 4, 6, 2]
 EVERY_LINK = [ring for one in (DOUBLE, DOUBLE, SINGLE) for ring in (one, [one[0], *one[:0:-1]])]
-
-
-def everybody(kind: str, ranks: int, size: int = 1 << 20, **more: Any) -> Workload:
-    build = TraceBuilder()
-    build.collective(kind, size, **more)
-    return Workload.of([build.build()] * ranks)
 
 
 def chunks(count: int, **keys: Any) -> dict[str, Any]:
@@ -41,7 +34,7 @@ def chunks(count: int, **keys: Any) -> dict[str, Any]:
 def test_a_ring_in_ascending_order_is_the_usual_one(kind: str, model: str) -> None:
     net, usual, same = network(["Ring"], [5]), system(**chunks(3)), [[[0, 1, 2, 3, 4]] * 2]
     found = [
-        run(everybody(kind, 5), system={**usual, **keys}, network=net, model=model).finish_ns.tolist()
+        run(collective(5, kind), system={**usual, **keys}, network=net, model=model).finish_ns.tolist()
         for keys in ({}, {"rings": same})
     ]
     assert found[0] == found[1]
@@ -59,9 +52,9 @@ def test_a_ring_in_another_order_is_the_usual_one_on_ranks_in_that_order(
         for b in range(a)
     ]
     net = {"npus": 5, "links": links, "logical-dimensions": [5]}
-    ordered = run(everybody(kind, 5), system=system(rings=[[order]]), network=net, model=model)
+    ordered = run(collective(5, kind), system=system(rings=[[order]]), network=net, model=model)
     net["ranks"] = [f"npu{place}" for place in order]
-    plain = run(everybody(kind, 5), system=system(), network=net, model=model)
+    plain = run(collective(5, kind), system=system(), network=net, model=model)
     assert ordered.finish_ns[order].tolist() == plain.finish_ns.tolist()
 
 
@@ -70,7 +63,7 @@ def test_rings_over_every_nvlink_of_a_dgx_1_load_all_of_them_alike(model: str) -
     """A chunk per ring, 14 messages of an eighth of a chunk; one ring over every link in each direction."""
     size, net = 6 * 8 * 25_000, {"graph": CUBE_MESH}
     on = system(rings=[EVERY_LINK], **chunks(6, **{"endpoint-delay": 0, "local-mem-bw": 0}))
-    result = run(everybody("all_reduce", 8, size), system=on, network=net, model=model)
+    result = run(collective(8, "all_reduce", size), system=on, network=net, model=model)
     assert result.makespan_ns == 14 * (1000 + 1000)
 
 
@@ -78,7 +71,7 @@ def test_messages_follow_the_orders_and_chunks_take_turns(tmp_path: Path) -> Non
     orders = [[0, 2, 1, 3], [3, 2, 1, 0], [0, 1, 3, 2]]
     on = system(rings=[orders], **chunks(6))
     result = run(
-        everybody("all_gather", 4, 6 << 10),
+        collective(4, "all_gather", 6 << 10),
         system=on,
         network=network(["Switch"], [4]),
         detail="messages,phases,path",
@@ -98,7 +91,7 @@ def test_nodes_of_the_same_rings_fold_exactly(kind: str, model: str, monkeypatch
     net = {"graph": {"generator": "nested", "copies": 3, "inner": CUBE_MESH, "outer": outer}}
     on = system(dimensions=2, rings=[EVERY_LINK, []], **chunks(6))
     runs = [
-        run(everybody(kind, 24, 24 * 6 * 100), system=on, network=net, model=model, fold=fold)
+        run(collective(24, kind, 24 * 6 * 100), system=on, network=net, model=model, fold=fold)
         for fold in (True, False)
     ]
     assert runs[0].finish_ns.tolist() == runs[1].finish_ns.tolist()

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import pytest
+from machines import RING_2
 
 import et_sim
 from et_sim.engine import room
 from et_sim.errors import UsageError
 from et_sim.trace import TraceBuilder, Workload
-
-RING = {"topology": ["Ring"], "npus_count": [2], "bandwidth": [50], "latency": [500]}
 
 
 def test_there_is_some_memory() -> None:
@@ -22,6 +21,6 @@ def test_a_record_that_does_not_fit_is_refused_before_the_run(monkeypatch: pytes
     build = TraceBuilder()
     build.collective("all_reduce", 1024)
     workload, system = Workload.of([build.build()] * 2), {"all-reduce-implementation": ["ring"]}
-    assert et_sim.simulate(workload, system=system, network=RING).makespan_ns > 0
+    assert et_sim.simulate(workload, system=system, network=RING_2).makespan_ns > 0
     with pytest.raises(UsageError, match=r"--detail path: a record of causes needs .* are free \(leave"):
-        et_sim.simulate(workload, system=system, network=RING, detail="path")
+        et_sim.simulate(workload, system=system, network=RING_2, detail="path")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from machines import finish_times, network, system
+from machines import everybody, finish_times, network, system
 
 from et_sim.errors import MachineError, TraceError
 from et_sim.trace import TraceBuilder
@@ -15,12 +15,6 @@ TO_ROOT, FROM_ROOT = ("reduce", "gather"), ("scatter", "broadcast")
 SIMULATED = {"corrections": {"simulated-broadcast": True}}
 OTHERS = ("Switch", "FullyConnected")
 BUS = {"model-shared-bus": 1, "L": 5, "o": 3, "g": 20, "G": 0.01}
-
-
-def everybody(ranks: int, kind: str, size: int = 1 << 16, **more: Any) -> list[TraceBuilder]:
-    builder = TraceBuilder()
-    builder.collective(kind, size, **more)
-    return [builder] * ranks
 
 
 @pytest.mark.parametrize("kind", KINDS)

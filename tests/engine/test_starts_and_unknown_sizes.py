@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from machines import RING_4, system
 
 import et_sim
 from et_sim.errors import TraceError
@@ -14,20 +15,7 @@ from et_sim.trace import Trace, TraceBuilder, Workload, decode, encode_trace
 from et_sim.trace.columns import BIT
 from et_sim.trace.preflight import find_problems
 
-SYSTEM: dict[str, Any] = {
-    "profile": "corrected",
-    "scheduling-policy": "LIFO",
-    "endpoint-delay": 10,
-    "active-chunks-per-dimension": 1,
-    "preferred-dataset-splits": 1,
-    "all-reduce-implementation": ["ring"],
-    "all-gather-implementation": ["ring"],
-    "reduce-scatter-implementation": ["ring"],
-    "all-to-all-implementation": ["ring"],
-    "collective-optimization": "localBWAware",
-    "local-mem-bw": 50,
-}
-NETWORK: dict[str, Any] = {"topology": ["Ring"], "npus_count": [4], "bandwidth": [50.0], "latency": [500.0]}
+SYSTEM = system(profile="corrected")
 
 
 def beginning_at(start_ns: int) -> Trace:
@@ -42,7 +30,7 @@ def beginning_at(start_ns: int) -> Trace:
 
 def finish(traces: list[Trace], **system: Any) -> list[int]:
     both = [
-        et_sim.simulate(Workload.of(traces), system=SYSTEM | system, network=NETWORK, fold=fold)
+        et_sim.simulate(Workload.of(traces), system=SYSTEM | system, network=RING_4, fold=fold)
         for fold in (True, False)
     ]
     assert both[0].finish_ns.tolist() == both[1].finish_ns.tolist()
@@ -59,7 +47,7 @@ def test_a_rank_that_begins_later_makes_the_others_wait() -> None:
 
 def test_the_time_before_a_rank_begins_is_idle_and_the_summary_says_how_far_starts_are_apart() -> None:
     result = et_sim.simulate(
-        Workload.of([beginning_at(start) for start in (0, 0, 7000, 0)]), system=SYSTEM, network=NETWORK
+        Workload.of([beginning_at(start) for start in (0, 0, 7000, 0)]), system=SYSTEM, network=RING_4
     )
     assert result.idle_ns.tolist() == [0, 0, 7000, 0]
     assert result.manifest["uneven"]["late_ns"] == 7000
@@ -95,7 +83,7 @@ def test_a_collective_of_unknown_size_takes_its_recorded_time_and_is_counted() -
     traces = [unsized(1000), unsized(5000), unsized(1000), unsized(1000)]
     together = finish([beginning_at(0)] * 4)
     assert max(finish(traces)) == max(together) + 5000
-    result = et_sim.simulate(Workload.of(traces), system=SYSTEM, network=NETWORK)
+    result = et_sim.simulate(Workload.of(traces), system=SYSTEM, network=RING_4)
     [said] = [one["text"] for one in result.manifest["warnings"] if "unknown size" in one["text"]]
     assert said == (
         "4 of 8 collectives and messages are of unknown size, and take their recorded time whatever the "
@@ -109,7 +97,7 @@ def test_communication_of_no_type_has_a_kind_of_its_own_and_counts_as_communicat
     present = trace.present.copy()
     present[1] = int(present[1]) & ~BIT["comm_type"]
     traces = [replace(trace, present=present)] * 4
-    result = et_sim.simulate(Workload.of(traces), system=SYSTEM, network=NETWORK)
+    result = et_sim.simulate(Workload.of(traces), system=SYSTEM, network=RING_4)
     assert result.coverage["nodes_by_kind"] == {"compute": 4, "all_reduce": 4, "communication": 4}
     assert result.exposed_comm_ns.min() >= 1000
     assert not find_problems(Workload.of(traces))

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from machines import RING_4
 
 import et_sim
 from et_sim.errors import MachineError, UsageError
@@ -17,7 +18,6 @@ from et_sim.trace import TraceBuilder, Workload
 from et_sim.trace.encode import encode_trace
 from et_sim.trace.wire import decode
 
-NETWORK = {"topology": ["Ring"], "npus_count": [4], "bandwidth": [50.0], "latency": [500.0]}
 SYSTEM = {"all-reduce-implementation": ["ring"], "local-mem-bw": 50}
 ALL_REDUCE_NS = 79540  # of 1 MiB
 MIB = 1 << 20
@@ -31,7 +31,7 @@ def ran(build: TraceBuilder, **given: Any) -> Result:
     )
     results = [
         et_sim.simulate(
-            workload, system=SYSTEM | given, network=NETWORK, memory=memory, fold=fold, detail=detail
+            workload, system=SYSTEM | given, network=RING_4, memory=memory, fold=fold, detail=detail
         )
         for fold in (True, False)
     ]

@@ -11,18 +11,15 @@ from random import Random
 from typing import Any, NamedTuple
 
 import numpy as np
-from machines import network, system
+from machines import KINDS, ROOTED, SHAPES, network, system
 
 from et_sim.api import run
 from et_sim.errors import EtSimError
 from et_sim.timeline.rank_figures import figures_of_ranks
 from et_sim.trace import Trace, TraceBuilder, Workload
 
-SHAPES = ("Ring", "FullyConnected", "Switch")
 ALGORITHMS = ("ring", "ring", "direct", "halvingDoubling", "halvingDoubling", "doubleBinaryTree", "direct2")
 ALL_TO_ALL = ("ring", "direct", "direct2")
-KINDS = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all")
-ROOTED = ("broadcast", "reduce", "gather", "scatter", "barrier")
 SIZES = (1, 64, 1000, 1024, 4096, 65536, 65536, 100_001)
 GRIDS_OF_PARTS = ((4, 2), (2, 3), (3, 3), (4, 3), (2, 2, 2), (2, 3, 2))
 GRIDS = ((2,), (3,), (4,), (4,), (5,), (6,), (8,), (2, 2), (2, 3), (4, 2), (2, 2, 2))

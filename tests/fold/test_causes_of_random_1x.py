@@ -8,8 +8,9 @@ import numpy as np
 from causes import check, check_causes
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from machines import SHAPES
 from test_causes_of_random_workloads import path_of
-from test_fold import ALGORITHMS, SHAPES, cook, recipes
+from test_fold import ALGORITHMS, cook, recipes
 
 from et_sim.api import run
 from et_sim.trace import Workload

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from machines import network, system
+from machines import KINDS, ROOTED, SHAPES, network, system
 
 from et_sim.api import run, simulate
 from et_sim.errors import StallError
@@ -16,9 +16,6 @@ from et_sim.trace import Trace, TraceBuilder, Workload
 from et_sim.trace.group_rule import GroupRule
 
 ALGORITHMS = ("ring", "direct", "direct2", "halvingDoubling", "doubleBinaryTree", "oneRing", "oneDirect")
-SHAPES = ("Ring", "FullyConnected", "Switch")
-KINDS = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all")
-ROOTED = ("broadcast", "reduce", "gather", "scatter", "barrier")
 BETWEEN_DIMENSIONS = ("ascending", "roundRobin", "offlineGreedy", "offlineGreedyFlex", "onlineGreedy")
 WITHIN_DIMENSIONS = ("FIFO", "RG", "smallestFirst", "lessRemainingPhaseFirst")
 

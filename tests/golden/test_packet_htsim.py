@@ -10,20 +10,17 @@ are drawn by other random numbers than htsim's, and so are drops. What ours does
 from __future__ import annotations
 
 import json
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
+from packet_pages import Section, completions, pair
 from test_packets import collective, messages, system
 
 from et_sim import simulate
 from et_sim.result import Result
 
 DATA = Path(__file__).parent / "data" / "htsim_tcp.json"
-MEASURED = DATA.with_name("htsim_tcp_measured.json")
-PAGE = Path(__file__).parents[2] / "docs" / "packet.md"
-BEGIN, END = "<!-- cases of htsim -->\n", "<!-- end of cases of htsim -->\n"
 CASES: list[dict[str, Any]] = json.loads(DATA.read_text(encoding="utf-8"))
 FIGURES = {"bandwidth": "100Gbps", "latency": "1us"}
 LEAF_SPINE = {"generator": "leaf-spine", "leaves": 4, "spines": 4, "npus-per-leaf": 4}
@@ -73,6 +70,19 @@ def simulated(case: dict[str, Any]) -> Result:
     return simulate(workload, system=system(algorithm), network=network, model="packet")
 
 
+def cells(case: dict[str, Any], ours: dict[str, int]) -> list[str]:
+    """A row of the table."""
+    return [*completions(case, ours), pair(case["rto_events"], ours["timeouts"])]
+
+
+SECTION = Section(
+    "cases of htsim",
+    DATA.with_name("htsim_tcp_measured.json"),
+    "| case | htsim, ns | et-sim, ns | difference | timeouts: htsim, et-sim |",
+    cells,
+)
+
+
 def figures(result: Result) -> dict[str, int]:
     """What is compared."""
     state = result.outcome.run.network.state[0]
@@ -83,16 +93,9 @@ def figures(result: Result) -> dict[str, int]:
     }
 
 
-@cache
-def measured() -> dict[str, dict[str, int]]:
-    """What ours does."""
-    found: dict[str, dict[str, int]] = json.loads(MEASURED.read_text(encoding="utf-8"))
-    return found
-
-
 def is_free(case: dict[str, Any]) -> bool:
     """Whether neither waited for a timer, and ours lost nothing."""
-    ours = measured().get(case["name"], {"lost": 1, "timeouts": 1})
+    ours = SECTION.measured.get(case["name"], {"lost": 1, "timeouts": 1})
     return case["rto_events"] == ours["timeouts"] == ours["lost"] == 0
 
 
@@ -104,12 +107,12 @@ def is_free(case: dict[str, Any]) -> bool:
     ],
 )
 def test_packets_are_sent_as_those_of_htsim(case: dict[str, Any]) -> None:
-    assert figures(simulated(case)) == measured()[case["name"]]
+    assert figures(simulated(case)) == SECTION.measured[case["name"]]
 
 
 @pytest.mark.parametrize("case", [pytest.param(case, id=case["name"]) for case in CASES if is_free(case)])
 def test_without_losses_the_difference_is_small(case: dict[str, Any]) -> None:
-    theirs, ours = case["completion_ns"], measured()[case["name"]]["completion_ns"]
+    theirs, ours = case["completion_ns"], SECTION.measured[case["name"]]["completion_ns"]
     within = next((limit for name, limit in SHORT.items() if name in case["name"]), WITHIN)
     if case["workload"]["kind"] == "p2p":
         assert ours == theirs
@@ -117,38 +120,9 @@ def test_without_losses_the_difference_is_small(case: dict[str, Any]) -> None:
         assert ours == pytest.approx(theirs, rel=within)
 
 
-def table() -> str:
-    """All cases, theirs and ours."""
-    rows = [
-        "| case | htsim, ns | et-sim, ns | difference | timeouts: htsim, et-sim |\n",
-        "|---|---|---|---|---|\n",
-    ]
-    for case in CASES:
-        ours, theirs = measured()[case["name"]], case["completion_ns"]
-        name = case["name"].replace("__", " ").replace("_", " ")
-        difference = f"{100 * (ours['completion_ns'] / theirs - 1):+.2f} %"
-        same = "0" if ours["completion_ns"] == theirs else difference
-        waits = f"{case['rto_events']}, {ours['timeouts']}" if case["rto_events"] or ours["timeouts"] else ""
-        rows.append(f"| {name} | {theirs:,} | {ours['completion_ns']:,} | {same} | {waits} |\n")
-    return "".join(rows)
-
-
 def test_the_page_shows_all_cases() -> None:
-    text = PAGE.read_text(encoding="utf-8")
-    assert text[text.index(BEGIN) + len(BEGIN) : text.index(END)].strip() == table().strip()
-
-
-def write_measured() -> None:
-    """All cases, whatever they take."""
-    found = {case["name"]: figures(simulated(case)) for case in CASES}
-    MEASURED.write_text(json.dumps(found, indent=0) + "\n", encoding="utf-8")
-    measured.cache_clear()
-    text = PAGE.read_text(encoding="utf-8")
-    PAGE.write_text(
-        text[: text.index(BEGIN) + len(BEGIN)] + "\n" + table() + "\n" + text[text.index(END) :],
-        encoding="utf-8",
-    )
+    assert SECTION.on_the_page() == SECTION.table(CASES)
 
 
 if __name__ == "__main__":
-    write_measured()
+    SECTION.write(CASES, lambda case: figures(simulated(case)))

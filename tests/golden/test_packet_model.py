@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from packet_pages import Section, completions, pair
 from test_packets import collective, messages, system
 from test_packets import golden as flow_golden
 
@@ -23,9 +24,6 @@ from et_sim import simulate
 from et_sim.result import Result
 
 DATA = Path(__file__).parent / "data" / "ns3_roce.jsonl.xz"
-MEASURED = DATA.with_name("ns3_roce_measured.json")
-PAGE = Path(__file__).parents[2] / "docs" / "packet.md"
-BEGIN, END = "<!-- cases -->\n", "<!-- end of cases -->\n"
 INTERPRETED = 9000  # events of ns-3; what has more is compiled, in deep tests
 CONTROLS = {1: "DCQCN", 3: "HPCC", 7: "TIMELY", 8: "DCTCP"}
 
@@ -69,6 +67,20 @@ def simulated(case: dict[str, Any], folder: Path) -> Result:
     return result
 
 
+def cells(case: dict[str, Any], ours: dict[str, int]) -> list[str]:
+    """A row of the table."""
+    control = CONTROLS.get(case["config"].get("CC_MODE", 12), "none")
+    return [control, *completions(case, ours), pair(case["pauses"], ours["pauses"])]
+
+
+SECTION = Section(
+    "cases",
+    DATA.with_name("ns3_roce_measured.json"),
+    "| case | congestion control | ns-3, ns | et-sim, ns | difference | pauses: ns-3, et-sim |",
+    cells,
+)
+
+
 def figures(result: Result) -> dict[str, int]:
     """What is compared."""
     network = result.outcome.run.network
@@ -83,7 +95,7 @@ def figures(result: Result) -> dict[str, int]:
 def test_packets_take_the_nanoseconds_of_ns3(case: dict[str, Any], tmp_path: Path) -> None:
     result = simulated(case, tmp_path)
     found = figures(result)
-    assert found == measured()[case["name"]]
+    assert found == SECTION.measured[case["name"]]
     assert found == {name: case[name] for name in found}
     network = result.outcome.run.network
     assert network.state[0].sent == case["packets"] + network.flows["retransmitted"].sum()
@@ -93,49 +105,14 @@ def test_packets_take_the_nanoseconds_of_ns3(case: dict[str, Any], tmp_path: Pat
         assert ends == sorted(end for _, _, end in case["end_ns"])
 
 
-@cache
-def measured() -> dict[str, dict[str, int]]:
-    """What ours does."""
-    found: dict[str, dict[str, int]] = json.loads(MEASURED.read_text(encoding="utf-8"))
-    return found
-
-
-def table() -> str:
-    """All cases, theirs and ours."""
-    rows = [
-        "| case | congestion control | ns-3, ns | et-sim, ns | difference | pauses: ns-3, et-sim |\n",
-        "|---|---|---|---|---|---|\n",
-    ]
-    for case in golden()[1]:
-        ours, theirs = measured()[case["name"]], case["completion_ns"]
-        name = case["name"].replace("__", " ").replace("_", " ")
-        control = CONTROLS.get(case["config"].get("CC_MODE", 12), "none")
-        difference = f"{100 * (ours['completion_ns'] / theirs - 1):+.2f} %"
-        same = "0" if ours["completion_ns"] == theirs else difference
-        pauses = f"{case['pauses']}, {ours['pauses']}" if case["pauses"] else ""
-        rows.append(f"| {name} | {control} | {theirs:,} | {ours['completion_ns']:,} | {same} | {pauses} |\n")
-    return "".join(rows)
+def anew(case: dict[str, Any]) -> dict[str, int]:
+    with tempfile.TemporaryDirectory() as folder:
+        return figures(simulated(case, Path(folder)))
 
 
 def test_the_page_shows_all_cases() -> None:
-    text = PAGE.read_text(encoding="utf-8")
-    assert text[text.index(BEGIN) + len(BEGIN) : text.index(END)].strip() == table().strip()
-
-
-def write_measured() -> None:
-    """All cases, whatever they take."""
-    found = {}
-    for case in golden()[1]:
-        with tempfile.TemporaryDirectory() as folder:
-            found[case["name"]] = figures(simulated(case, Path(folder)))
-    MEASURED.write_text(json.dumps(found, indent=0) + "\n", encoding="utf-8")
-    measured.cache_clear()
-    text = PAGE.read_text(encoding="utf-8")
-    PAGE.write_text(
-        text[: text.index(BEGIN) + len(BEGIN)] + "\n" + table() + "\n" + text[text.index(END) :],
-        encoding="utf-8",
-    )
+    assert SECTION.on_the_page() == SECTION.table(golden()[1])
 
 
 if __name__ == "__main__":
-    write_measured()
+    SECTION.write(golden()[1], anew)

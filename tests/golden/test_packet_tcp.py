@@ -15,14 +15,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from packet_pages import Section, completions, pair
 from packet_tcp import simulated
 
 from et_sim.result import Result
 
 DATA = Path(__file__).parent / "data" / "ns3_tcp.jsonl.xz"
-MEASURED = DATA.with_name("ns3_tcp_measured.json")
-PAGE = Path(__file__).parents[2] / "docs" / "packet.md"
-BEGIN, END = "<!-- cases of tcp -->\n", "<!-- end of cases of tcp -->\n"
 INTERPRETED = 5000  # packets on links; what has more is compiled, in deep tests
 WITHIN = 0.01
 
@@ -34,11 +32,17 @@ def golden() -> list[dict[str, Any]]:
         return [json.loads(line) for line in lines]
 
 
-@cache
-def measured() -> dict[str, dict[str, int]]:
-    """What ours does."""
-    found: dict[str, dict[str, int]] = json.loads(MEASURED.read_text(encoding="utf-8"))
-    return found
+def cells(case: dict[str, Any], ours: dict[str, int]) -> list[str]:
+    """A row of the table."""
+    return [*completions(case, ours), pair(case["drops"], ours["drops"])]
+
+
+SECTION = Section(
+    "cases of tcp",
+    DATA.with_name("ns3_tcp_measured.json"),
+    "| case | ns-3, ns | et-sim, ns | difference | drops: ns-3, et-sim |",
+    cells,
+)
 
 
 def parameters() -> list[Any]:
@@ -64,7 +68,7 @@ def figures(result: Result) -> dict[str, int]:
 @pytest.mark.parametrize("case", parameters())
 def test_packets_take_what_those_of_ns3_take(case: dict[str, Any]) -> None:
     found = figures(simulated(case))
-    assert found == measured()[case["name"]]
+    assert found == SECTION.measured[case["name"]]
 
 
 def without_losses() -> list[Any]:
@@ -72,51 +76,22 @@ def without_losses() -> list[Any]:
     return [
         pytest.param(case, id=case["name"])
         for case in golden()
-        if case["drops"] == measured().get(case["name"], {"drops": 1})["drops"] == 0
+        if case["drops"] == SECTION.measured.get(case["name"], {"drops": 1})["drops"] == 0
     ]
 
 
 @pytest.mark.parametrize("case", without_losses())
 def test_without_losses_the_difference_is_small(case: dict[str, Any]) -> None:
-    ratio = measured()[case["name"]]["completion_ns"] / case["completion_ns"]
+    ratio = SECTION.measured[case["name"]]["completion_ns"] / case["completion_ns"]
     if "ring_ar_1MB__newreno_connpermsg" in case["name"] and "dumbbell" in case["name"]:
         assert abs(ratio - 1) < 0.08  # docs/packet.md says so
     else:
         assert abs(ratio - 1) < WITHIN
 
 
-def table() -> str:
-    """All cases, theirs and ours."""
-    rows = [
-        "| case | ns-3, ns | et-sim, ns | difference | drops: ns-3, et-sim |\n",
-        "|---|---|---|---|---|\n",
-    ]
-    for case in golden():
-        ours, theirs = measured()[case["name"]], case["completion_ns"]
-        name = case["name"].replace("__", " ").replace("_", " ")
-        difference = f"{100 * (ours['completion_ns'] / theirs - 1):+.2f} %"
-        same = "0" if ours["completion_ns"] == theirs else difference
-        drops = f"{case['drops']}, {ours['drops']}" if case["drops"] or ours["drops"] else ""
-        rows.append(f"| {name} | {theirs:,} | {ours['completion_ns']:,} | {same} | {drops} |\n")
-    return "".join(rows)
-
-
 def test_the_page_shows_all_cases() -> None:
-    text = PAGE.read_text(encoding="utf-8")
-    assert text[text.index(BEGIN) + len(BEGIN) : text.index(END)].strip() == table().strip()
-
-
-def write_measured() -> None:
-    """All cases, whatever they take."""
-    found = {case["name"]: figures(simulated(case)) for case in golden()}
-    MEASURED.write_text(json.dumps(found, indent=0) + "\n", encoding="utf-8")
-    measured.cache_clear()
-    text = PAGE.read_text(encoding="utf-8")
-    PAGE.write_text(
-        text[: text.index(BEGIN) + len(BEGIN)] + "\n" + table() + "\n" + text[text.index(END) :],
-        encoding="utf-8",
-    )
+    assert SECTION.on_the_page() == SECTION.table(golden())
 
 
 if __name__ == "__main__":
-    write_measured()
+    SECTION.write(golden(), lambda case: figures(simulated(case)))

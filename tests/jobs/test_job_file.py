@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from machines import collective
 
 import et_sim
 from et_sim.cli import main
@@ -19,9 +20,7 @@ GOOD = "  - { name: good, workload: four, npus: 0-3 }\n"
 
 def workload(ranks: int, group: str = "", **more: Any) -> Workload:
     """Every rank takes part in one all-reduce."""
-    build = TraceBuilder()
-    build.collective("all_reduce", 4096, group=group, **more)
-    return Workload.of([build.build()] * ranks)
+    return collective(ranks, "all_reduce", 4096, group=group, **more)
 
 
 @pytest.fixture(autouse=True)

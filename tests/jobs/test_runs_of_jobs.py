@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from machines import MODELS, network, system
+from machines import LISTS, MODELS, network, system
 from random_cases import random_case
 from training_jobs import transformer
 
@@ -163,7 +163,7 @@ def _random_jobs(seed: int) -> tuple[list[dict[str, Any]], dict[str, Any]]:
             job("twin", cases[0].workload, shuffled[: ranks[0]], groups=cases[0].machine.get("groups"))
         )
     on = {key: value for key, value in cases[0].machine["system"].items() if key != "stragglers"}
-    for kind in ("all-reduce", "all-gather", "reduce-scatter", "all-to-all"):
+    for kind in LISTS:
         on[f"{kind}-implementation"] = on[f"{kind}-implementation"][:1]
     return jobs, {"system": on, "network": network([draw.choice(("Ring", "Switch"))], [npus])}
 

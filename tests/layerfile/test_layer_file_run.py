@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from counting import counted_calls
+from machines import RING_4
 
 import et_sim
 from et_sim.cli import main
@@ -150,11 +151,10 @@ def test_what_is_simulated_is_what_was_digested_because_a_file_is_read_once(
 def test_passes_and_scales_are_keys_of_every_system_file() -> None:
     layers = "DATA 1 l -1 100 NONE 0 0 NONE 0 200 ALLREDUCE 65536 0"
     Path("layers.txt").write_text(layers)
-    network = {"topology": ["Ring"], "npus_count": [4], "bandwidth": [50], "latency": [500]}
     system = {"profile": "corrected", "all-reduce-implementation": ["ring"]}
     more = {"num-passes": 3, "compute-scale": 2.0, "comm-scale": 0.5}
     rows = [
-        et_sim.simulate("layers.txt", system=system | keys, network=network).table("layers").to_pylist()[0]
+        et_sim.simulate("layers.txt", system=system | keys, network=RING_4).table("layers").to_pylist()[0]
         for keys in ({}, more, {"num-passes": 3})
     ]
     assert rows[0]["forward_compute_ns"] == 100
@@ -166,5 +166,5 @@ def test_passes_of_a_system_file_are_checked() -> None:
     with pytest.raises(et_sim.MachineError, match='key "num-passes" is 0'):
         read_machine(
             system={"num-passes": 0, "profile": "corrected"},
-            network={"topology": ["Ring"], "npus_count": [4], "bandwidth": [50], "latency": [500]},
+            network=RING_4,
         )

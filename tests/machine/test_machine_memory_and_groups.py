@@ -6,16 +6,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from machines import RING_4
 
 from et_sim.errors import MachineError
 from et_sim.machine import Machine, MemoryKind, RemoteMemory, read_machine
 
-RING4 = {"topology": ["Ring"], "npus_count": [4], "bandwidth": [50.0], "latency": [500.0]}
 NODES = {"memory-type": "PER_NODE_MEMORY_EXPANSION", "remote-mem-bw": 100}
 
 
 def with_memory(memory: dict[str, Any]) -> Machine:
-    return read_machine(system={}, network=RING4, memory=memory)
+    return read_machine(system={}, network=RING_4, memory=memory)
 
 
 def memory_refusal(memory: dict[str, Any]) -> str:
@@ -25,7 +25,7 @@ def memory_refusal(memory: dict[str, Any]) -> str:
 
 
 def with_groups(groups: Any) -> Machine:
-    return read_machine(system={}, network=RING4, groups=groups)
+    return read_machine(system={}, network=RING_4, groups=groups)
 
 
 def groups_refusal(groups: Any) -> str:
@@ -39,7 +39,7 @@ def warnings(machine: Machine) -> dict[str, str]:
 
 
 def test_without_a_memory_file_there_is_none_and_that_is_recorded() -> None:
-    machine = read_machine(system={}, network=RING4)
+    machine = read_machine(system={}, network=RING_4)
     assert machine.memory == RemoteMemory()
     assert ("<memory>", "memory-type") in [(notice.place, notice.key) for notice in machine.defaults]
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from machines import algorithms, ring
 
 import et_sim
 from et_sim.cli import main
@@ -58,10 +59,8 @@ def test_the_files_of_a_machine_take_as_long_as_its_name(tmp_path: Path) -> None
     }
     by_files = et_sim.simulate(training(16), **files)
     assert by_name.finish_ns.tolist() == by_files.finish_ns.tolist()
-    slower = {"topology": ["Ring"], "npus_count": [16], "bandwidth": ["1GB/s"], "latency": ["1us"]}
-    system = {**preset("h100-dgx:16").system}
-    for key in ("all-reduce", "all-gather", "reduce-scatter", "all-to-all"):
-        system[f"{key}-implementation"] = ["ring"]
+    slower = ring(16, "1GB/s", "1us")
+    system = {**preset("h100-dgx:16").system, **algorithms("ring")}
     mixed = et_sim.simulate(training(16), machine="h100-dgx:16", network=slower, system=system)
     assert mixed.makespan_ns > by_name.makespan_ns
 

@@ -10,6 +10,7 @@ from typing import Any
 import yaml
 from hypothesis import given
 from hypothesis import strategies as st
+from machines import RING_4
 
 from et_sim.errors import MachineError
 from et_sim.machine import Shape, read_machine
@@ -28,7 +29,6 @@ SCALARS = st.one_of(
 VALUES = st.one_of(
     SCALARS, st.lists(SCALARS, max_size=3), st.dictionaries(st.text(max_size=3), SCALARS, max_size=2)
 )
-RING = {"topology": ["Ring"], "npus_count": [4], "bandwidth": [50.0], "latency": [500.0]}
 
 
 def files(keys: tuple[Any, ...]) -> st.SearchStrategy[dict[str, Any]]:
@@ -43,10 +43,10 @@ def files(keys: tuple[Any, ...]) -> st.SearchStrategy[dict[str, Any]]:
 )
 def test_any_content_is_read_or_refused(system: Any, network: Any, memory: Any, groups: Any) -> None:
     for given_parts in (
-        {"system": system, "network": RING},
-        {"system": {}, "network": RING | network},
-        {"system": {}, "network": RING, "memory": memory},
-        {"system": {}, "network": RING, "groups": groups},
+        {"system": system, "network": RING_4},
+        {"system": {}, "network": RING_4 | network},
+        {"system": {}, "network": RING_4, "memory": memory},
+        {"system": {}, "network": RING_4, "groups": groups},
     ):
         with contextlib.suppress(MachineError):
             read_machine(**given_parts)

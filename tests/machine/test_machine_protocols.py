@@ -7,15 +7,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from machines import RING_4
 
 from et_sim import TraceBuilder, Workload, simulate
 from et_sim.errors import EtSimError, MachineError
 from et_sim.machine import read_network_alone
 from et_sim.machine.transports import Buffers, Completion, Packets, Protocol, Tcp
 
-GRID: dict[str, Any] = {"topology": ["Ring"], "npus_count": [4], "bandwidth": [50], "latency": [500]}
 GRAPH: dict[str, Any] = {"graph": {"generator": "star", "npus": 4, "bandwidth": "400Gbps", "latency": 500}}
-BOTH = pytest.mark.parametrize("machine", [GRID, GRAPH], ids=["dimensions", "graph"])
+BOTH = pytest.mark.parametrize("machine", [RING_4, GRAPH], ids=["dimensions", "graph"])
 
 
 @BOTH

@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from machines import RING_4
 
 from et_sim.errors import MachineError, UsageError
 from et_sim.machine import read_machine
 
-NETWORK = {"topology": ["Ring"], "npus_count": [4], "bandwidth": [50.0], "latency": [500.0]}
 NETWORK_TEXT = "topology: [ Ring ]\nnpus_count: [ 4 ]\nbandwidth: [ 50 ]\nlatency: [ 500 ]\n"
 OLD_NETWORK = {"topology-name": "Hierarchical", "dimensions-count": 1, "topologies-per-dim": ["Ring"]}
 SYSTEM = {"scheduling-policy": "LIFO", "endpoint-delay": 10, "preferred-dataset-splits": 4}
@@ -30,7 +30,7 @@ def written(folder: Path, name: str, content: Any) -> Path:
 
 def refusal(**given: Any) -> str:
     with pytest.raises(MachineError) as caught:
-        read_machine(**({"system": SYSTEM, "network": NETWORK} | given))
+        read_machine(**({"system": SYSTEM, "network": RING_4} | given))
     return str(caught.value)
 
 
@@ -49,10 +49,8 @@ def test_every_input_is_recorded_with_its_hash(tmp_path: Path) -> None:
 
 
 def test_a_dict_is_recorded_by_the_hash_of_its_canonical_json() -> None:
-    machine = read_machine(system={"peak-perf": 1, "endpoint-delay": 2}, network=NETWORK)
-    assert (
-        machine.inputs == read_machine(system={"endpoint-delay": 2, "peak-perf": 1}, network=NETWORK).inputs
-    )
+    machine = read_machine(system={"peak-perf": 1, "endpoint-delay": 2}, network=RING_4)
+    assert machine.inputs == read_machine(system={"endpoint-delay": 2, "peak-perf": 1}, network=RING_4).inputs
     canonical = b'{"endpoint-delay":2,"peak-perf":1}'
     assert machine.inputs[1] == ("<system>", hashlib.sha256(canonical).hexdigest())
 
@@ -61,7 +59,7 @@ def test_files_and_dicts_with_the_same_keys_describe_the_same_machine(tmp_path: 
     from_files = read_machine(
         system=written(tmp_path, "sys.json", SYSTEM), network=written(tmp_path, "net.yml", NETWORK_TEXT)
     )
-    from_dicts = read_machine(system=SYSTEM, network=NETWORK)
+    from_dicts = read_machine(system=SYSTEM, network=RING_4)
     assert (from_files.system, from_files.network) == (from_dicts.system, from_dicts.network)
 
 
@@ -72,7 +70,7 @@ def test_numpy_values_and_tuples_are_taken_like_plain_ones() -> None:
         "bandwidth": [np.float64(50)],
         "latency": [np.int64(500)],
     }
-    plain = read_machine(system=SYSTEM, network=NETWORK)
+    plain = read_machine(system=SYSTEM, network=RING_4)
     assert read_machine(system=SYSTEM, network=network).network == plain.network
 
 
@@ -114,14 +112,14 @@ def test_unreadable_json_is_refused_with_its_place(text: str, cause: str, tmp_pa
 
 def test_a_byte_order_mark_does_no_harm(tmp_path: Path) -> None:
     path = written(tmp_path, "system.json", "\ufeff" + json.dumps(SYSTEM))
-    assert read_machine(system=path, network=NETWORK).system.splits == 4
+    assert read_machine(system=path, network=RING_4).system.splits == 4
 
 
 @pytest.mark.parametrize(
     ("expected", "content", "actual"),
     [
         ("system", NETWORK_TEXT, "network"),
-        ("system", NETWORK, "network"),
+        ("system", RING_4, "network"),
         ("system", OLD_NETWORK, "network"),
         ("system", MEMORY, "memory"),
         ("system", GROUPS, "groups"),
@@ -142,13 +140,13 @@ def test_a_file_passed_with_the_wrong_option_is_recognised(
 
 
 def test_a_dict_passed_as_the_wrong_argument_is_recognised() -> None:
-    text = refusal(system=NETWORK)
+    text = refusal(system=RING_4)
     assert text == "<system>: this looks like a network description (pass it as network=, not system=)"
 
 
 def test_what_is_neither_path_nor_dict_is_refused() -> None:
     with pytest.raises(UsageError, match="system must be a path or a dict, not list"):
-        read_machine(system=[], network=NETWORK)  # type: ignore[arg-type]
+        read_machine(system=[], network=RING_4)  # type: ignore[arg-type]
     assert "a value of type object cannot stand in a configuration" in refusal(system={"L": object()})
     assert "the most are 2000" in refusal(system={"L": 10**5000})
     looped: dict[str, Any] = {}

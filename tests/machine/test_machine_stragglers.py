@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from machines import ring
 
 from et_sim.errors import MachineError
 from et_sim.machine import Machine, read_machine
 from et_sim.machine.model import Straggler
 
-RING = {"topology": ["Ring"], "npus_count": [16], "bandwidth": [50.0], "latency": [500.0]}
+RING = ring(16)
 
 
 def machine(*entries: Any) -> Machine:

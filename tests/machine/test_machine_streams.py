@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from machines import RING_2
 
 import et_sim
 from et_sim.errors import MachineError
@@ -14,11 +15,9 @@ from et_sim.machine import Machine, read_machine
 from et_sim.machine.model import StreamWork
 from et_sim.trace import TraceBuilder, Workload
 
-RING = {"topology": ["Ring"], "npus_count": [2], "bandwidth": [50.0], "latency": [500.0]}
-
 
 def machine(*entries: Any, **more: Any) -> Machine:
-    return read_machine(system=({"streams": list(entries)} if entries else {}) | more, network=RING)
+    return read_machine(system=({"streams": list(entries)} if entries else {}) | more, network=RING_2)
 
 
 def test_every_key_is_read() -> None:
@@ -84,7 +83,7 @@ def test_what_no_node_is_of_is_refused(entry: Any, text: str) -> None:
     streams = [{"name": "a", "takes": ["kernels"]} | entry]
     with pytest.raises(MachineError) as caught:
         et_sim.simulate(
-            workload, system={"streams": streams, "all-reduce-implementation": ["ring"]}, network=RING
+            workload, system={"streams": streams, "all-reduce-implementation": ["ring"]}, network=RING_2
         )
     assert text in str(caught.value)
 
@@ -94,7 +93,7 @@ def test_a_stream_with_nothing_to_do_is_a_warning() -> None:
     build.compute("gemm", nanos=5)
     workload = Workload((build.build(),), np.zeros(2, np.int32), source="built")
     streams = [{"name": "a", "takes": ["copies"]}]
-    result = et_sim.simulate(workload, system={"streams": streams}, network=RING)
+    result = et_sim.simulate(workload, system={"streams": streams}, network=RING_2)
     assert [one["text"] for one in result.manifest["warnings"]] == ["no effect: there are no copies"]
 
 
@@ -103,7 +102,7 @@ def test_a_stream_whose_nodes_are_all_taken_before_is_a_warning() -> None:
     build.compute("gemm", nanos=5)
     workload = Workload((build.build(),), np.zeros(2, np.int32), source="built")
     streams = [{"name": "a", "takes": ["kernels"]}, {"name": "b", "takes": ["kernels"], "nodes": "gemm"}]
-    result = et_sim.simulate(workload, system={"streams": streams}, network=RING)
+    result = et_sim.simulate(workload, system={"streams": streams}, network=RING_2)
     (warning,) = result.manifest["warnings"]
     assert warning["place"] == '<system>: "streams" index 1'
     assert warning["text"] == "no effect: entries before it take all nodes that fit it"

@@ -6,6 +6,7 @@ import dataclasses
 from typing import Any
 
 import pytest
+from machines import RING_4
 
 from et_sim.errors import MachineError, UsageError
 from et_sim.machine import AllReducePlan, Machine, SharedBus, StreamPolicy, System, read_machine
@@ -13,11 +14,10 @@ from et_sim.machine.keys import Kind
 from et_sim.machine.tables import SYSTEM_KEYS
 from et_sim.machine.unused_keys import UNUSED_KEYS
 
-RING4 = {"topology": ["Ring"], "npus_count": [4], "bandwidth": [50.0], "latency": [500.0]}
 GRID = {"topology": ["Ring", "Switch"], "npus_count": [4, 2], "bandwidth": [50, 25], "latency": [500, 1000]}
 
 
-def read(network: dict[str, Any] = RING4, /, **keys: Any) -> Machine:
+def read(network: dict[str, Any] = RING_4, /, **keys: Any) -> Machine:
     """A machine from system keys written with underscores."""
     return read_machine(system=spelled(keys), network=network)
 
@@ -26,7 +26,7 @@ def spelled(keys: dict[str, Any]) -> dict[str, Any]:
     return {key.replace("_", "-"): value for key, value in keys.items()}
 
 
-def refusal(network: dict[str, Any] = RING4, /, **keys: Any) -> str:
+def refusal(network: dict[str, Any] = RING_4, /, **keys: Any) -> str:
     with pytest.raises(MachineError) as caught:
         read(network, **keys)
     return str(caught.value)
@@ -125,7 +125,7 @@ def test_an_unknown_key_is_refused_with_the_nearest_known_one() -> None:
 
 @pytest.mark.parametrize("name", sorted(UNUSED_KEYS.keys() - {key.name for key in SYSTEM_KEYS}))
 def test_keys_of_other_versions_are_accepted_and_said_to_have_no_effect(name: str) -> None:
-    machine = read_machine(system={"endpoint-delay": 10, name: 1}, network=RING4)
+    machine = read_machine(system={"endpoint-delay": 10, name: 1}, network=RING_4)
     assert [notice.text for notice in machine.warnings if notice.key == name] == [
         f"no effect: it {UNUSED_KEYS[name]}"
     ]
@@ -150,7 +150,7 @@ def test_keys_of_other_versions_are_accepted_and_said_to_have_no_effect(name: st
     ],
 )
 def test_keys_without_effect_are_accepted_with_one_warning(key: str, value: Any) -> None:
-    machine = read_machine(system={key: value}, network=RING4)
+    machine = read_machine(system={key: value}, network=RING_4)
     assert [(notice.place, notice.key) for notice in machine.warnings] == [("<system>", key)]
     assert machine.system == read().system
 
@@ -161,7 +161,7 @@ def test_a_switched_off_trace_key_is_not_worth_a_warning() -> None:
 
 @pytest.mark.parametrize("key", ["roofline-enabled", "replay-only", "track-local-mem", "trace-enabled"])
 def test_false_is_off_with_a_warning_that_the_reference_would_switch_it_on(key: str) -> None:
-    machine = read_machine(system={key: False}, network=RING4)
+    machine = read_machine(system={key: False}, network=RING_4)
     assert "the reference would switch it on" in warnings(machine)[key]
     assert machine.system == read().system
 
@@ -178,7 +178,7 @@ def test_false_is_off_with_a_warning_that_the_reference_would_switch_it_on(key: 
     ("value", "on"), [(0, False), (0.0, False), (1, True), (2, True), (-0.5, True), (True, True)]
 )
 def test_a_switch_is_on_for_every_number_but_zero(key: str, field: str, value: Any, on: bool) -> None:
-    machine = read_machine(system={key: value, "peak-perf": 1, "local-mem-bw": 1}, network=RING4)
+    machine = read_machine(system={key: value, "peak-perf": 1, "local-mem-bw": 1}, network=RING_4)
     assert getattr(machine.system, field) is on
     assert not machine.warnings
 
@@ -190,10 +190,10 @@ def test_a_switch_that_is_no_number_is_refused(value: Any) -> None:
 
 @pytest.mark.parametrize("key", ["model-shared-bus", "rendezvous-protocol"])
 def test_yes_no_keys_take_false_for_no_without_a_warning(key: str) -> None:
-    assert read_machine(system={key: False}, network=RING4).warnings == ()
+    assert read_machine(system={key: False}, network=RING_4).warnings == ()
     for wrong in (2, "true"):
         with pytest.raises(MachineError, match=f'key "{key}" is .*allowed: 1 or true'):
-            read_machine(system={key: wrong}, network=RING4)
+            read_machine(system={key: wrong}, network=RING_4)
 
 
 @pytest.mark.parametrize("key", [key for key in SYSTEM_KEYS if key.kind is Kind.INTEGER])
@@ -215,7 +215,7 @@ def test_yes_no_keys_take_false_for_no_without_a_warning(key: str) -> None:
 )
 def test_a_wrong_integer_is_refused_with_the_allowed_range(key: Any, value: Any) -> None:
     with pytest.raises(MachineError) as caught:
-        read_machine(system={key.name: value}, network=RING4)
+        read_machine(system={key.name: value}, network=RING_4)
     assert str(caught.value).startswith(f'<system>: key "{key.name}" is ')
     assert f"(allowed: an integer >= {key.minimum}" in str(caught.value)
 
@@ -226,7 +226,7 @@ def test_a_wrong_integer_is_refused_with_the_allowed_range(key: Any, value: Any)
 )
 def test_a_wrong_number_is_refused_with_the_allowed_range(key: Any, value: Any) -> None:
     with pytest.raises(MachineError, match=f'key "{key.name}" is .*allowed: a number >'):
-        read_machine(system={key.name: value}, network=RING4)
+        read_machine(system={key.name: value}, network=RING_4)
 
 
 @pytest.mark.parametrize(
@@ -235,7 +235,7 @@ def test_a_wrong_number_is_refused_with_the_allowed_range(key: Any, value: Any) 
 @pytest.mark.parametrize("value", [1, True, None, [], "", ["a", "b"], {}])
 def test_a_wrong_text_is_refused(key: Any, value: Any) -> None:
     with pytest.raises(MachineError, match=f'key "{key.name}" is .*allowed: '):
-        read_machine(system={key.name: value}, network=RING4)
+        read_machine(system={key.name: value}, network=RING_4)
 
 
 @pytest.mark.parametrize(
@@ -243,10 +243,10 @@ def test_a_wrong_text_is_refused(key: Any, value: Any) -> None:
     [("preferred-dataset-splits", "splits"), ("active-chunks-per-dimension", "active_chunks")],
 )
 def test_a_fraction_is_cut_with_a_warning_and_a_whole_float_is_taken(key: str, field: str) -> None:
-    machine = read_machine(system={key: 1.9}, network=RING4)
+    machine = read_machine(system={key: 1.9}, network=RING_4)
     assert getattr(machine.system, field) == 1
     assert warnings(machine) == {key: "1.9 is cut to 1, as the reference does"}
-    machine = read_machine(system={key: 4.0}, network=RING4)
+    machine = read_machine(system={key: 4.0}, network=RING_4)
     assert getattr(machine.system, field) == 4
     assert not machine.warnings
 
@@ -356,12 +356,12 @@ LEAST = {"scheduling-policy": "LIFO", "preferred-dataset-splits": 4}
 def test_a_profile_that_is_asked_for_stands_for_the_files() -> None:
     switches = {"corrections": {"eager-sends": False}}
     for named, profile in ((LEAST | {"profile": "corrected"}, "reference"), (LEAST, "corrected")):
-        behaviour = read_machine(system=named, network=RING4, profile=profile).system.behaviour
+        behaviour = read_machine(system=named, network=RING_4, profile=profile).system.behaviour
         assert (behaviour.profile, behaviour.switched) == (profile, frozenset())
-    switched = read_machine(system=LEAST | switches, network=RING4, profile="corrected").system.behaviour
+    switched = read_machine(system=LEAST | switches, network=RING_4, profile="corrected").system.behaviour
     assert switched.switched == {"eager-sends"}
 
 
 def test_a_profile_that_does_not_exist_is_refused_with_the_nearest() -> None:
     with pytest.raises(UsageError, match=r"profile 'corected' is not known \(did you mean 'corrected'"):
-        read_machine(system=LEAST, network=RING4, profile="corected")
+        read_machine(system=LEAST, network=RING_4, profile="corected")

@@ -6,21 +6,14 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
+from machines import RING_4, algorithms
 
 import et_sim
 from et_sim.machine import Machine
 from et_sim.memory import registry
 from et_sim.trace.columns import IntColumn, RowColumn, Trace
 
-SYSTEM = {
-    "endpoint-delay": 1,
-    "preferred-dataset-splits": 1,
-    "all-reduce-implementation": ["ring"],
-    "all-gather-implementation": ["ring"],
-    "reduce-scatter-implementation": ["ring"],
-    "all-to-all-implementation": ["ring"],
-}
-NETWORK = {"topology": ["Ring"], "npus_count": [4], "bandwidth": [50.0], "latency": [500.0]}
+SYSTEM = {"endpoint-delay": 1, "preferred-dataset-splits": 1} | algorithms("ring")
 
 
 @dataclass(frozen=True)
@@ -50,7 +43,7 @@ def loaded(*, peak: float = 42, fold: bool = True) -> et_sim.Result:
     build = et_sim.TraceBuilder()
     build.load(100)
     workload = et_sim.Workload((build.build(),), np.zeros(4, np.int32))
-    return et_sim.simulate(workload, system={**SYSTEM, "peak-perf": peak}, network=NETWORK, fold=fold)
+    return et_sim.simulate(workload, system={**SYSTEM, "peak-perf": peak}, network=RING_4, fold=fold)
 
 
 @pytest.mark.parametrize("fold", [True, False])
@@ -70,7 +63,7 @@ def test_who_was_served_goes_on_before_the_next_request_is_served() -> None:
     result = et_sim.simulate(
         et_sim.Workload.of([builder.build() for builder in builders]),
         system={**SYSTEM, "peak-perf": 42},
-        network={**NETWORK, "topology": ["Switch"]},
+        network={**RING_4, "topology": ["Switch"]},
         model="link",
     )
     received = [row["end_ns"] for row in result.timeline.to_pylist() if row["kind"] == "receive"]

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from machines import RING_2, RING_4, algorithms, ring
 
 import et_sim
 from et_sim.errors import EtSimError
@@ -27,10 +28,7 @@ from et_sim.views.critical.record import PathRecord
 from et_sim.views.critical.sensitivity import Sensitivities, parameters
 
 MIB = 1 << 20
-SYSTEM = {"endpoint-delay": 1, "local-mem-bw": 50} | {
-    f"{name}-implementation": ["ring"]
-    for name in ("all-reduce", "all-gather", "reduce-scatter", "all-to-all")
-}
+SYSTEM = {"endpoint-delay": 1, "local-mem-bw": 50} | algorithms("ring")
 NIC = {"name": "nic", "count": 4, "bandwidth": 100, "latency": 50}
 SWITCH = {"name": "switch", "count": 2, "bandwidth": 150, "latency": 20}
 GROUPS = {"name": "memory", "count": 1, "bandwidth": 200, "latency": 100}
@@ -50,7 +48,7 @@ def workload(program: Program, ranks: int = 4) -> Workload:
 
 
 def simulated(program: Program, memory: dict[str, Any], ranks: int = 4, **more: Any) -> et_sim.Result:
-    network = {"topology": ["Ring"], "npus_count": [ranks], "bandwidth": [50.0], "latency": [500.0]}
+    network = ring(ranks)
     return et_sim.simulate(workload(program, ranks), system=SYSTEM, network=network, memory=memory, **more)
 
 
@@ -123,8 +121,7 @@ def test_a_request_takes_what_its_pieces_take_one_by_one(seed: int) -> None:
         for at, (rate, latency) in enumerate(stages)
     ]
     memory = pool(*described, chunk=chunk)
-    network = {"topology": ["Ring"], "npus_count": [2], "bandwidth": [50.0], "latency": [500.0]}
-    model = memory_model(read_machine(system=SYSTEM, network=network, memory=memory))
+    model = memory_model(read_machine(system=SYSTEM, network=RING_2, memory=memory))
     build = TraceBuilder()
     build.store(chunk * pieces)
     assert model is not None
@@ -273,9 +270,8 @@ def test_one_request_is_never_slower_with_more_bandwidth(seed: int) -> None:
     faster = copy.deepcopy(stages)
     faster[draw.randrange(3)]["bandwidth"] += draw.randint(1, 100)
     size, times = draw.choice((1, 1000, 123_457)), []
-    network = {"topology": ["Ring"], "npus_count": [2], "bandwidth": [50.0], "latency": [500.0]}
     for described in (stages, faster):
-        machine = read_machine(system=SYSTEM, network=network, memory=pool(*described, chunk=4096))
+        machine = read_machine(system=SYSTEM, network=RING_2, memory=pool(*described, chunk=4096))
         build, model = TraceBuilder(), memory_model(machine)
         build.load(size)
         assert model is not None
@@ -439,8 +435,7 @@ def test_a_rank_alone_asks_for_itself(tmp_path: Path) -> None:
     build = TraceBuilder()
     build.load(MIB, gather="7")
     write_trace(build.build(), tmp_path / "w.0.et")
-    network = {"topology": ["Ring"], "npus_count": [4], "bandwidth": [50.0], "latency": [500.0]}
-    found = et_sim.simulate(tmp_path / "w", system=SYSTEM, network=network, memory=pool(*STAGES), alone=True)
+    found = et_sim.simulate(tmp_path / "w", system=SYSTEM, network=RING_4, memory=pool(*STAGES), alone=True)
     # One NPU has all units: pieces pass four links and two switches, and the memory is the slowest stage.
     assert found.finish_ns.tolist() == [5242 + 100 + 218 + 20 + 163 + 50]
 

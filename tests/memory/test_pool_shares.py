@@ -7,7 +7,7 @@ from random import Random
 
 import numpy as np
 import pytest
-from machines import MODELS, finish_times, network
+from machines import MODELS, RING_4, finish_times, network
 from test_pool import (
     GROUPS,
     MIB,
@@ -83,12 +83,11 @@ def test_what_one_cannot_use_is_left_to_others() -> None:
 
 
 def test_a_request_that_is_alone_takes_what_it_takes_in_turn() -> None:
-    network = {"topology": ["Ring"], "npus_count": [4], "bandwidth": [50.0], "latency": [500.0]}
     for seed in range(20):
         draw = Random(seed)
         stages = [stage | {"bandwidth": draw.randint(1, 300)} for stage in STAGES]
         size = draw.choice((1, 1000, 123_457, 10_000_019))
-        model = memory_model(read_machine(system=SYSTEM, network=network, memory=pool(*stages)))
+        model = memory_model(read_machine(system=SYSTEM, network=RING_4, memory=pool(*stages)))
         build = TraceBuilder()
         build.load(size)
         assert model is not None

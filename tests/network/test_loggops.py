@@ -18,6 +18,7 @@ from goal_texts import (
 )
 from hypothesis import given
 from hypothesis import strategies as st
+from machines import RING_2
 
 from et_sim import simulate
 from et_sim.errors import MachineError, StallError, UsageError
@@ -216,14 +217,13 @@ def test_wrong_constants_are_refused_with_their_line(given: Any, text: str, tmp_
 
 def test_constants_and_models_that_do_not_belong_together_are_refused() -> None:
     workload = workload_of(rank_texts(2, [["calc 1"], ["calc 1"]]))
-    links = {"topology": ["Ring"], "npus_count": [2], "bandwidth": [50], "latency": [500]}
     with pytest.raises(UsageError, match="needs a network file that gives its constants"):
-        simulate(workload, system={}, network=links, model="loggops")
+        simulate(workload, system={}, network=RING_2, model="loggops")
     for model in ("analytical", "link", "flow"):
         with pytest.raises(UsageError, match="take --model loggops"):
             simulate(workload, system={}, network=network(2, ATLAHS), model=model)
     with pytest.raises(MachineError, match='"topology" stands beside "loggops"'):
-        read_network_alone(links | network(2, ATLAHS))
+        read_network_alone(RING_2 | network(2, ATLAHS))
     given = {"network": network(2, ATLAHS), "model": "loggops"}
     with pytest.raises(UsageError, match="a rendezvous of its own"):
         simulate(workload, system={"rendezvous-protocol": True}, **given)

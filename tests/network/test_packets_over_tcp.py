@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from machines import algorithms
 
 from et_sim import TraceBuilder, Workload, simulate
 from et_sim.errors import MachineError
@@ -270,9 +271,7 @@ def test_the_profile_that_counts_parts_of_nanoseconds_ends_a_chunk_in_the_same_o
 ) -> None:
     layers = tmp_path / "layers.txt"
     layers.write_text("MICRO 1  only -1  0 NONE 0  0 NONE 0  0 ALLREDUCE 16384  0", encoding="utf-8")
-    kinds = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all")
-    system = {"scheduling-policy": "FIFO", "endpoint-delay": 0}
-    system |= {f"{kind}-implementation": [algorithm] for kind in kinds}
+    system = {"scheduling-policy": "FIFO", "endpoint-delay": 0} | algorithms(algorithm)
     old, new = (
         simulate(layers, system=system | {"profile": profile}, network=star(), model="packet").makespan_ns
         for profile in ("astra-1.0", "corrected")

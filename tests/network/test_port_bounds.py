@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from machines import KINDS
 
 import et_sim
 from et_sim.errors import UsageError
@@ -26,7 +27,6 @@ from et_sim.workloads.microbenchmarks import make_microbenchmark
 
 MIB, GIB = 1 << 20, 1 << 30
 MODELS = ("analytical", "link", "flow")
-KINDS = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all")
 
 
 def makespan_ns(kind: str, machine: str, size: int, **options: Any) -> int:

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from machines import simulate, system
+from machines import RING_2, simulate, system
 
 from et_sim import TraceBuilder
 from et_sim.engine.observe import queues as observed
@@ -126,9 +126,8 @@ def test_models_without_packets_refuse_to_record_ports() -> None:
     build = [TraceBuilder(), TraceBuilder()]
     build[0].send(1, 8)
     build[1].receive(0, 8)
-    ring = {"topology": ["Ring"], "npus_count": [2], "bandwidth": [50], "latency": [500]}
     with pytest.raises(UsageError, match=r"no packets that could wait at ports \(leave ports out"):
-        simulate(build, ring, system(), model="link", detail="ports")
+        simulate(build, RING_2, system(), model="link", detail="ports")
 
 
 Changes = list[tuple[int, int, int, bool]]  # how much later, port, bytes, whether they come

@@ -7,6 +7,7 @@ from random import Random
 from typing import Any
 
 from cases import Case
+from machines import SHAPES
 
 KINDS = {
     "ALL_REDUCE": "all-reduce",
@@ -14,7 +15,6 @@ KINDS = {
     "REDUCE_SCATTER": "reduce-scatter",
     "ALL_TO_ALL": "all-to-all",
 }
-SHAPES = ("Ring", "FullyConnected", "Switch")
 Items = list[list[dict[str, Any]]]  # of every rank
 
 

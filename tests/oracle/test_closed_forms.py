@@ -13,39 +13,24 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from machines import KINDS, collective
+from machines import system as one_chunk
 
 from et_sim.api import run
 from et_sim.trace import TraceBuilder, Workload
 
 LATENCIES = st.sampled_from([0.7, 50.7, 500.0, 936.25])
 BANDWIDTHS = st.sampled_from([12.5, 50.0, 400.0])
-KINDS = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all")
 
 
 def system(algorithms: list[str], **keys: Any) -> dict[str, Any]:
-    names = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all")
-    return {
-        "scheduling-policy": "FIFO",
-        "collective-optimization": "localBWAware",
-        "endpoint-delay": 10,
-        "active-chunks-per-dimension": 1,
-        "preferred-dataset-splits": 1,
-        "local-mem-bw": 50,
-        **{f"{name}-implementation": algorithms for name in names},
-        **keys,
-    }
+    return one_chunk(algorithms[0], len(algorithms), **{"scheduling-policy": "FIFO", **keys})
 
 
 def network(
     shapes: list[str], npus: list[int], bandwidth: list[float], latency: list[float]
 ) -> dict[str, Any]:
     return {"topology": shapes, "npus_count": npus, "bandwidth": bandwidth, "latency": latency}
-
-
-def everybody(ranks: int, kind: str, size: int) -> Workload:
-    builder = TraceBuilder()
-    builder.collective(kind, size)
-    return Workload.of([builder.build()] * ranks)
 
 
 def finish(workload: Workload, system: dict[str, Any], network: dict[str, Any]) -> int:
@@ -118,7 +103,7 @@ def test_one_dimension_takes_the_time_of_the_closed_form(
     costs = Costs(shape, bandwidth, latency, endpoint, 50)
     one = costs.ring(kind, n, chunk) if algorithm == "ring" else costs.direct(kind, n, chunk)
     measured = finish(
-        everybody(n, kind, size),
+        collective(n, kind, size),
         system([algorithm], **{"preferred-dataset-splits": splits, "endpoint-delay": endpoint}),
         network([shape], [n], [bandwidth], [latency]),
     )
@@ -166,7 +151,7 @@ def test_dimensions_follow_each_other(
             total += phase(d, kind, chunk)
             chunk = {"reduce_scatter": chunk // npus[d], "all_gather": chunk * npus[d]}.get(kind, chunk)
     measured = finish(
-        everybody(math.prod(npus), kind, size),
+        collective(math.prod(npus), kind, size),
         system([algorithm] * len(npus)),
         network([shape] * len(npus), npus, bandwidths[: len(npus)], [latency] * len(npus)),
     )
@@ -180,7 +165,7 @@ TUTORIAL_NETWORK = network(["Ring"], [8], [50.0], [500.0])
 
 
 def test_the_ring_of_eight_takes_117780_ns() -> None:
-    assert finish(everybody(8, "all_reduce", 1 << 20), TUTORIAL_SYSTEM, TUTORIAL_NETWORK) == 117_780
+    assert finish(collective(8, "all_reduce", 1 << 20), TUTORIAL_SYSTEM, TUTORIAL_NETWORK) == 117_780
 
 
 def test_the_tutorial_step_takes_405520_ns() -> None:
@@ -201,13 +186,13 @@ def test_rings_of_the_shipped_example(
 ) -> None:
     four_chunks = system(["ring"], **{"preferred-dataset-splits": 4, "local-mem-bw": 1600})
     machine = network(["Ring"], [ranks], [50.0], [500.0])
-    times = [finish(everybody(ranks, kind, 1 << 20), four_chunks, machine) for kind in KINDS]
+    times = [finish(collective(ranks, kind, 1 << 20), four_chunks, machine) for kind in KINDS]
     assert times == [all_reduce, all_gather, reduce_scatter, all_to_all]
 
 
 def ring_of_four(**keys: Any) -> int:
     return finish(
-        everybody(4, "all_reduce", keys.pop("size", 1 << 20)),
+        collective(4, "all_reduce", keys.pop("size", 1 << 20)),
         system(["ring"], **keys),
         network(["Ring"], [4], [50.0], [500.0]),
     )
@@ -264,7 +249,7 @@ def test_windows_of_the_direct_algorithm(
 ) -> None:
     machine = network(["FullyConnected"], [8], [50.0], [500.0])
     kinds = ("reduce_scatter", "all_reduce", "all_to_all", "all_gather")
-    times = [finish(everybody(8, kind, 1 << 20), system([algorithm]), machine) for kind in kinds]
+    times = [finish(collective(8, kind, 1 << 20), system([algorithm]), machine) for kind in kinds]
     assert times == [reduce_scatter, all_reduce, all_to_all, all_gather]
 
 

@@ -9,13 +9,12 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from machines import KINDS, RING_4, SHAPES
 
 import et_sim
 from et_sim.trace import TraceBuilder, Workload
 
-KINDS = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all")
 ALGORITHMS = ("ring", "direct", "direct2", "halvingDoubling", "doubleBinaryTree", "oneRing", "oneDirect")
-SHAPES = ("Ring", "FullyConnected", "Switch")
 MODELS = ("analytical", "link")
 
 
@@ -182,7 +181,6 @@ def test_other_node_ids_in_the_same_order_change_nothing(seed: int, step: int) -
     chance = random.Random(seed)
     every = programs(4, {"1": [0, 2], "2": [1, 2, 3]}, 14, chance)
     orders = [program.order(chance) for program in every]
-    net = {"topology": ["Ring"], "npus_count": [4], "bandwidth": [50.0], "latency": [500.0]}
     described = system(chance.choice(ALGORITHMS), 1, **{"preferred-dataset-splits": 2})
     times = [
         finish(
@@ -190,7 +188,7 @@ def test_other_node_ids_in_the_same_order_change_nothing(seed: int, step: int) -
                 program.build(order, list(range(4)), apart)
                 for program, order in zip(every, orders, strict=True)
             ],
-            net,
+            RING_4,
             described,
             groups={"1": [0, 2], "2": [1, 2, 3]},
         )

@@ -7,16 +7,15 @@ from typing import Any
 
 from hypothesis import assume, given
 from hypothesis import strategies as st
+from machines import KINDS, collective
 from queue_model import Chunk, Machine, Phase
-from test_closed_forms import Costs, everybody, finish, network, system
+from test_closed_forms import Costs, finish, network, system
 
 from et_sim.collectives import Operation
 from et_sim.machine.model import AllReducePlan, DimensionOrder, QueueOrder
 from et_sim.plan.dimension_order import SCATTERING_EVERYWHERE, Lane, routes
 from et_sim.plan.phases import Part, PhaseStep, Rules, bytes_to_cut, plan_phases, split_into_chunks
 from et_sim.plan.tables import QueueCursor
-
-KINDS = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all")
 
 
 class Cursors:
@@ -116,4 +115,5 @@ def test_orders_of_chunks_are_those_of_queues_modelled_as_lists(
         "corrections": {"dimension-schedulers": True},
     }
     shape = network(["FullyConnected"] * count, npus, bandwidths[:count], latencies[:count])
-    assert finish(everybody(math.prod(npus), kind, size), system(["ring"] * count, **keys), shape) == expected
+    workload = collective(math.prod(npus), kind, size)
+    assert finish(workload, system(["ring"] * count, **keys), shape) == expected

@@ -5,17 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from machines import RING_4, algorithms
+
 SYSTEM: dict[str, Any] = {
     "scheduling-policy": "LIFO",
     "preferred-dataset-splits": 1,
     "active-chunks-per-dimension": 1,
     "collective-optimization": "localBWAware",
-    **{
-        f"{one}-implementation": ["ring"]
-        for one in ("all-reduce", "all-gather", "reduce-scatter", "all-to-all")
-    },
+    **algorithms("ring"),
 }
-NETWORK: dict[str, Any] = {"topology": ["Ring"], "npus_count": [4], "bandwidth": [50.0], "latency": [500.0]}
 WORKLOAD: dict[str, Any] = {"make": "all_reduce", "ranks": 4, "bytes": 65536}
 AXES: dict[str, Any] = {
     "bandwidth": {"field": "network.bandwidth[0]", "values": [25, 50, 100]},
@@ -34,7 +32,7 @@ axes:
 
 def spec(**changes: Any) -> dict[str, Any]:
     """Nine points of an all-reduce."""
-    base = {"workload": WORKLOAD, "system": SYSTEM, "network": NETWORK}
+    base = {"workload": WORKLOAD, "system": SYSTEM, "network": RING_4}
     return {"base": base, "axes": AXES, **changes}
 
 
@@ -43,7 +41,7 @@ def write(folder: Path, text: str = TEXT) -> Path:
     import json
 
     (folder / "system.json").write_text(json.dumps(SYSTEM), encoding="utf-8")
-    (folder / "network.yml").write_text(json.dumps(NETWORK), encoding="utf-8")
+    (folder / "network.yml").write_text(json.dumps(RING_4), encoding="utf-8")
     path = folder / "rings.yml"
     path.write_text(text, encoding="utf-8")
     return path

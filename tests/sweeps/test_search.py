@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from small_sweeps import NETWORK, SYSTEM, TEXT, WORKLOAD, spec, write
+from machines import RING_4
+from small_sweeps import SYSTEM, TEXT, WORKLOAD, spec, write
 
 from et_sim.errors import EtSimError
 from et_sim.sweeps import sweep
@@ -215,7 +216,7 @@ def test_a_ladder_hands_the_best_to_the_next_model(tmp_path: Path) -> None:
     rows = report.table.to_pylist()
     assert {row["point"] for row in rows} == {row["point"] for row in order[:3]}
     assert report.found.front == [min(rows, key=lambda row: (row["makespan_ns"], row["point"]))["point"]]
-    base = {"workload": WORKLOAD, "system": SYSTEM, "network": NETWORK, "model": "link"}
+    base = {"workload": WORKLOAD, "system": SYSTEM, "network": RING_4, "model": "link"}
     swept = carry_out(plan_sweep(spec(base=base)), tmp_path / "all", workers=1).table.to_pylist()
     assert all(row in swept for row in rows)
     assert "simulated on link" in sweep_text(open_sweep(tmp_path / "out"))

@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from small_sweeps import NETWORK, SYSTEM, TEXT, WORKLOAD, spec, write
+from machines import RING_4
+from small_sweeps import SYSTEM, TEXT, WORKLOAD, spec, write
 
 from et_sim.errors import EtSimError
 from et_sim.sweeps.fields import ROOTS
@@ -145,6 +146,6 @@ def test_a_digest_follows_contents_not_names(tmp_path: Path) -> None:
     (tmp_path / "b").mkdir()
     here, there = (plan_sweep(write(tmp_path / name)) for name in "ab")
     assert [one.digest for one in here.points] == [one.digest for one in there.points]
-    changed = dict(NETWORK, latency=[501.0])
+    changed = dict(RING_4, latency=[501.0])
     base = {"workload": WORKLOAD, "system": SYSTEM, "network": changed}
     assert plan_sweep(spec(base=base)).points[0].digest != here.points[0].digest

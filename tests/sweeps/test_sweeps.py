@@ -17,7 +17,8 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from small_sweeps import NETWORK, SYSTEM, TEXT, WORKLOAD, spec, write
+from machines import RING_4
+from small_sweeps import SYSTEM, TEXT, WORKLOAD, spec, write
 
 import et_sim
 from et_sim.errors import EtSimError, UsageError
@@ -63,7 +64,7 @@ def test_every_row_is_what_a_run_says(undisturbed: Path) -> None:
     table = pa.ipc.open_file(undisturbed / "sweep.arrow").read_all().to_pylist()
     assert [row["point"] for row in table] == list(range(POINTS))
     for row in table:
-        network = dict(NETWORK, bandwidth=[row["bandwidth"]])
+        network = dict(RING_4, bandwidth=[row["bandwidth"]])
         system = dict(SYSTEM, **{"preferred-dataset-splits": row["splits"]})
         workload = et_sim.sweeps.recipes.make(WORKLOAD, Path())  # type: ignore[attr-defined]
         run = et_sim.simulate(workload, system=system, network=network)
@@ -262,7 +263,7 @@ def test_a_stall_is_a_row(tmp_path: Path) -> None:
     builders[0].receive(1, 1024)
     builders[1].compute("kernel", micros=5)
     et_sim.write_workload(et_sim.Workload.of([one.build() for one in builders]), tmp_path / "stuck")
-    base = {"workload": str(tmp_path / "stuck"), "system": SYSTEM, "network": dict(NETWORK, npus_count=[2])}
+    base = {"workload": str(tmp_path / "stuck"), "system": SYSTEM, "network": dict(RING_4, npus_count=[2])}
     report = carry_out(plan_sweep(spec(base=base, axes={"network.latency[0]": [1, 2]})), tmp_path / "out")
     assert set(report.table["status"].to_pylist()) == {"stalled"}
     assert report.complete == 0
@@ -352,7 +353,7 @@ def test_files_that_change_meanwhile_stop_the_sweep(tmp_path: Path) -> None:
     builder.compute("kernel", micros=5)
     et_sim.write_workload(et_sim.Workload.of([builder.build()] * 4), programs)
     system = dict(SYSTEM, **{"all-reduce-implementation-custom": [str(programs)]})
-    plan = plan_sweep(spec(base={"workload": WORKLOAD, "system": system, "network": NETWORK}))
+    plan = plan_sweep(spec(base={"workload": WORKLOAD, "system": system, "network": RING_4}))
     (tmp_path / "all_reduce.0.et").write_bytes(b"")
     with pytest.raises(EtSimError, match="are not what they were when the sweep began"):
         carry_out(plan, tmp_path / "out", workers=1)

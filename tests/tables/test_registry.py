@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from machines import FIFO_RING, RING_4
 from timeline_page import timeline_page
 
 import et_sim
@@ -20,8 +21,6 @@ from et_sim.timeline import check_target, write_run
 from et_sim.timeline.content import Content, Texts, not_negative
 from et_sim.views import open_run
 
-SYSTEM = {"scheduling-policy": "FIFO", "all-reduce-implementation": ["ring"], "local-mem-bw": 50}
-NETWORK = {"topology": ["Ring"], "npus_count": [4], "bandwidth": [50], "latency": [500]}
 TOY = Table(
     name="toys",
     about="one row for every toy",
@@ -57,8 +56,8 @@ def _run(**options: Any) -> et_sim.Result:
     idle = et_sim.TraceBuilder()
     idle.collective("all_reduce", 1 << 16)
     workload = et_sim.Workload.of([build.build(), other.build(), idle.build(), idle.build()])
-    system = SYSTEM | {"track-local-mem": 1}
-    return et_sim.simulate(workload, system=system, network=NETWORK, **options)
+    system = FIFO_RING | {"track-local-mem": 1}
+    return et_sim.simulate(workload, system=system, network=RING_4, **options)
 
 
 def test_a_table_is_one_entry(

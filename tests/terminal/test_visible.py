@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from machines import ring
 
 import et_sim
 from et_sim.cli import main
@@ -77,7 +78,7 @@ def test_views_of_a_run_with_evil_names_show_them_escaped(
 ) -> None:
     build = et_sim.TraceBuilder()
     build.compute(EVIL, nanos=1000)
-    network = {"topology": ["Ring"], "npus_count": [1], "bandwidth": [1], "latency": [1]}
+    network = ring(1, 1, 1)
     system = {f"{name}-implementation": ["ring"] for name in ("all-reduce", "all-gather")}
     system |= {f"{name}-implementation": ["ring"] for name in ("reduce-scatter", "all-to-all")}
     workload = et_sim.Workload.of([build.build()])

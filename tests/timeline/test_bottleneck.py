@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from machines import ring
 
 import et_sim
 from et_sim.timeline import write_run
@@ -17,7 +18,7 @@ SYSTEM: dict[str, Any] = {"profile": "corrected", "scheduling-policy": "FIFO", "
 LEAVES: dict[str, Any] = {
     "graph": {"generator": "leaf-spine", "leaves": 2, "spines": 1, "npus-per-leaf": 3, "bandwidth": "50GB/s"}
 }
-RING: dict[str, Any] = {"topology": ["Ring"], "npus_count": [4], "bandwidth": ["50GB/s"], "latency": [500]}
+RING = ring(4, "50GB/s")
 SIZE = 1_000_000
 
 

@@ -6,12 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from machines import ring
 
 import et_sim
 from et_sim.errors import MachineError
 from et_sim.views.summary import inspect
 
-NETWORK = {"topology": ["Ring"], "npus_count": [4], "bandwidth": ["50GB/s"], "latency": [500]}
+NETWORK = ring(4, "50GB/s")
 SYSTEM = {"all-reduce-implementation": ["ring"]}
 RATES = {"busy-watts": 700, "idle-watts": 90.5, "network-watts": 30, "price-per-hour": 3.6, "currency": "EUR"}
 

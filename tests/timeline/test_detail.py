@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from machines import FIFO_RING, ring
 
 import et_sim
 from et_sim import simulation
@@ -17,10 +18,7 @@ from et_sim.tables.registry import details
 from et_sim.timeline import write_run
 from et_sim.timeline.detail import details_of
 
-MACHINE: dict[str, Any] = {
-    "system": {"scheduling-policy": "FIFO", "all-reduce-implementation": ["ring"], "local-mem-bw": 50},
-    "network": {"topology": ["Ring"], "npus_count": [4], "bandwidth": ["50GB/s"], "latency": [500]},
-}
+MACHINE: dict[str, Any] = {"system": FIFO_RING, "network": ring(4, "50GB/s")}
 
 
 def _workload() -> et_sim.Workload:

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from machines import ring
 
 from et_sim.api import run
 from et_sim.result import Result
@@ -22,15 +23,11 @@ SYSTEM = {
 }
 
 
-def network(ranks: int) -> dict[str, Any]:
-    return {"topology": ["Ring"], "npus_count": [ranks], "bandwidth": [1], "latency": [500]}
-
-
 def ran(*traces: Trace, replay: bool = False, ranks: int = 0, **keys: Any) -> Result:
     ranks = ranks or len(traces)
     template = np.arange(ranks, dtype=np.int32) % len(traces)
     system = SYSTEM | {"replay-only": int(replay)} | {key.replace("_", "-"): v for key, v in keys.items()}
-    return run(Workload(traces, template), system=system, network=network(ranks))
+    return run(Workload(traces, template), system=system, network=ring(ranks, 1))
 
 
 def gap(build: TraceBuilder, name: str, nanos: int, after: list[int]) -> int:
@@ -116,7 +113,7 @@ def test_folded_ranks_say_the_same() -> None:
     begin = gap(build, "gap of thread 1", 50_000, [])
     build.collective("all_reduce", 1 << 20, after=[begin], concurrent=True)
     trace = build.build()
-    machine = {"system": SYSTEM, "network": network(8)}
+    machine = {"system": SYSTEM, "network": ring(8, 1)}
     folded, single = (run(Workload((trace,), np.zeros(8, np.int32)), fold=fold, **machine) for fold in (1, 0))
     assert (folded.summary()["folded"]["actors"], single.summary()["folded"]["actors"]) == (1, 8)
     for found in (folded.explained, single.explained):

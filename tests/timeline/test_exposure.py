@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from machines import ring
 
 from et_sim.api import run
 from et_sim.result import Result
@@ -31,7 +32,7 @@ SYSTEM = {
 
 def ran(*programs: TraceBuilder, **keys: Any) -> Result:
     traces = tuple(program.build() for program in programs)
-    network = {"topology": ["Ring"], "npus_count": [2], "bandwidth": [1], "latency": [500]}
+    network = ring(2, 1)
     template = np.arange(2, dtype=np.int32) % len(traces)
     return run(Workload(traces, template), system=SYSTEM | keys, network=network)
 

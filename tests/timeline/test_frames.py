@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 import pytest
+from machines import FIFO_RING, ring
 from training_jobs import transformer
 
 import et_sim
@@ -13,11 +14,10 @@ TABLES = ("timeline", "actors", "groups", "messages", "phases", "path", "links",
 
 def test_every_table_becomes_a_frame_whose_whole_numbers_are_whole() -> None:
     pandas = pytest.importorskip("pandas")
-    network = {"topology": ["Ring"], "npus_count": [8], "bandwidth": ["50GB/s"], "latency": [500]}
-    system = {"scheduling-policy": "FIFO", "all-reduce-implementation": ["ring"], "local-mem-bw": 50}
+    network = ring(8, "50GB/s")
     workload = transformer(tensor=2, pipeline=2, data=2)
     detail = "messages,phases,path,links"
-    result = et_sim.simulate(workload, system=system, network=network, detail=detail)
+    result = et_sim.simulate(workload, system=FIFO_RING, network=network, detail=detail)
     for name in TABLES:
         table, frame = result.table(name), result.to_pandas(name)
         assert list(frame.columns) == table.column_names

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from machines import ring
 
 import et_sim
 from et_sim.api import run
@@ -14,7 +15,7 @@ from et_sim.views import open_run
 from et_sim.views.summary import inspect
 from et_sim.views.summary.operations import operations
 
-NETWORK = {"topology": ["Ring"], "npus_count": [4], "bandwidth": ["50GB/s"], "latency": [500]}
+NETWORK = ring(4, "50GB/s")
 # 1 TFLOPS and 100 GB/s: kernels of fewer than 10 operations per byte are memory bound.
 SYSTEM = {
     "scheduling-policy": "FIFO",

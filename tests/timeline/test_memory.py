@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from machines import FIFO_RING, ring
 
 import et_sim
 from et_sim.api import run
@@ -20,9 +21,8 @@ from et_sim.views import open_run
 from et_sim.views.summary import inspect
 from et_sim.views.summary.memory import memory_peaks
 
-NETWORK = {"topology": ["Ring"], "npus_count": [4], "bandwidth": ["50GB/s"], "latency": [500]}
-SYSTEM = {"scheduling-policy": "FIFO", "all-reduce-implementation": ["ring"], "local-mem-bw": 50}
-TRACKING = {**SYSTEM, "track-local-mem": 1}
+NETWORK = ring(4, "50GB/s")
+TRACKING = {**FIFO_RING, "track-local-mem": 1}
 
 
 def simulated(traces: list[et_sim.Trace], system: dict[str, Any] = TRACKING, **options: Any) -> et_sim.Result:
@@ -63,7 +63,7 @@ def test_the_table_tells_the_story() -> None:
 
 
 def test_without_the_key_nothing_is_tracked_and_the_lists_are_counted_as_ignored() -> None:
-    result = simulated([chain()] * 4, SYSTEM)
+    result = simulated([chain()] * 4, FIFO_RING)
     assert result.memory is None
     assert result.peak_memory_bytes is None
     assert result.summary()["per_rank"][0]["peak_memory_bytes"] is None
@@ -110,7 +110,7 @@ def test_a_workload_without_any_tensors_says_so(tmp_path: Path) -> None:
 )
 def test_lists_that_make_no_sense_are_refused_where_memory_is_tracked(lists: list[str], words: str) -> None:
     trace = with_lists(lists)
-    simulated([trace] * 4, SYSTEM)
+    simulated([trace] * 4, FIFO_RING)
     with pytest.raises(TraceError) as caught:
         simulated([trace] * 4)
     assert words in str(caught.value)
@@ -141,7 +141,7 @@ def test_ranks_that_differ_only_in_memory_are_not_folded_together() -> None:
 
 
 def test_ranks_that_differ_only_in_operations_are_not_folded_together() -> None:
-    system = {**SYSTEM, "roofline-enabled": 1, "peak-perf": 100}
+    system = {**FIFO_RING, "roofline-enabled": 1, "peak-perf": 100}
     traces = []
     for rank in range(4):
         build = et_sim.TraceBuilder()

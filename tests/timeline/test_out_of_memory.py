@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from machines import ring
 
 import et_sim
 from et_sim.api import run
@@ -20,7 +21,7 @@ from et_sim.views.drawing.memory import memory_picture
 from et_sim.views.summary import inspect
 from et_sim.views.summary.memory import memory_peaks
 
-NETWORK = {"topology": ["Ring"], "npus_count": [4], "bandwidth": ["50GB/s"], "latency": [500]}
+NETWORK = ring(4, "50GB/s")
 SYSTEM = {"all-reduce-implementation": ["ring"], "local-mem-bw": 50}
 FOREVER = 1 << 62
 

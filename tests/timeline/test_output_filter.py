@@ -7,6 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from machines import FIFO_RING, ring
 from pyarrow import feather
 
 import et_sim
@@ -16,10 +17,7 @@ from et_sim.timeline import OutputFilter, rows, write_run
 from et_sim.views import open_run
 from et_sim.views.summary.inspect import summary_text
 
-MACHINE: dict[str, Any] = {
-    "system": {"scheduling-policy": "FIFO", "all-reduce-implementation": ["ring"], "local-mem-bw": 50},
-    "network": {"topology": ["Ring"], "npus_count": [5], "bandwidth": ["50GB/s"], "latency": [500]},
-}
+MACHINE: dict[str, Any] = {"system": FIFO_RING, "network": ring(5, "50GB/s")}
 
 
 def _result(**options: Any) -> Any:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from machines import algorithms, ring
 
 import et_sim
 from et_sim.api import run
@@ -17,7 +18,7 @@ from et_sim.errors import MachineError, OutOfMemoryError, TraceError
 from et_sim.views import open_run
 from et_sim.views.summary import inspect
 
-NETWORK = {"topology": ["Ring"], "npus_count": [4], "bandwidth": ["50GB/s"], "latency": [500]}
+NETWORK = ring(4, "50GB/s")
 SYSTEM = {"all-reduce-implementation": ["ring"], "local-mem-bw": 50}
 ALONE = {"memory-type": "PER_NPU_MEMORY_EXPANSION", "remote-mem-latency": 100, "remote-mem-bw": 1}
 PER_NODE = ALONE | {
@@ -385,14 +386,13 @@ def test_made_training_jobs_complete_with_a_third_of_their_memory(
     )
     options = f"{size} --tp 2 --pp 4 --dp 2 --schedule {plan}".split()
     assert main(["make", "transformer", *options, "-o", str(tmp_path / "job")]) == 0
-    names = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all")
     machine: dict[str, Any] = {
         "network": NETWORK | {"topology": ["Ring"] * 3, "npus_count": [2, 4, 2], "bandwidth": [200, 50, 50]},
         "memory": ALONE | {"remote-mem-bw": 50},
         "profile": profile,
     }
     machine["network"]["latency"] = [500] * 3
-    system: dict[str, Any] = {f"{name}-implementation": ["ring"] * 3 for name in names}
+    system = algorithms("ring", 3)
     job = str(tmp_path / "job.workload.json")
     whole = run(job, system=system | {"track-local-mem": 1}, **machine)
     capacity = int(whole.peak_memory_bytes.max()) // 3

@@ -2,33 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from hypothesis import given
 from hypothesis import strategies as st
+from machines import ring, system
 
 from et_sim import api
 from et_sim.trace import TraceBuilder, Workload
 from et_sim.trace.preflight import find_problems
 from et_sim.trace.preflight.collectives import Rules
 
-SYSTEM: dict[str, Any] = {
-    "scheduling-policy": "LIFO",
-    "endpoint-delay": 10,
-    "active-chunks-per-dimension": 1,
-    "preferred-dataset-splits": 1,
-    "all-reduce-implementation": ["ring"],
-    "all-gather-implementation": ["ring"],
-    "reduce-scatter-implementation": ["ring"],
-    "all-to-all-implementation": ["direct"],
-    "collective-optimization": "baseline",
-}
-NETWORK: dict[str, Any] = {
-    "topology": ["Ring"],
-    "npus_count": [3],
-    "bandwidth": [50.0],
-    "latency": [500.0],
-}
+SYSTEM = system(
+    **{"all-to-all-implementation": ["direct"], "collective-optimization": "baseline", "local-mem-bw": 0}
+)
+NETWORK = ring(3)
 GROUPS = {"1": [0, 1], "2": [1, 2], "3": [2, 0]}
 MEMBERS = {name: tuple(members) for name, members in GROUPS.items()}
 RANKS = 3

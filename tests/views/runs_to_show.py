@@ -5,22 +5,20 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from machines import FIFO_RING, network, ring
 from training_jobs import transformer
 
 import et_sim
 from et_sim.timeline import OutputFilter, write_run
 
-SYSTEM = {"scheduling-policy": "FIFO", "all-reduce-implementation": ["ring"], "local-mem-bw": 50}
-
 
 def written(workload: et_sim.Workload, folder: Path, **options: Any) -> Path:
     """Simulate on a ring and write the run."""
     ranks = len(workload.template_of_rank)
-    network = {"topology": ["Ring"], "npus_count": [ranks], "bandwidth": ["50GB/s"], "latency": [500]}
-    system = SYSTEM | options.pop("system", {})
+    system = FIFO_RING | options.pop("system", {})
     output_filter = options.pop("output_filter", OutputFilter())
     write_run(
-        et_sim.simulate(workload, system=system, network=network, **options),
+        et_sim.simulate(workload, system=system, network=ring(ranks, "50GB/s"), **options),
         folder,
         output_filter=output_filter,
     )
@@ -43,14 +41,9 @@ def two_dimensions(folder: Path, **options: Any) -> Path:
         traces.append(trace.build())
     groups = {f"pair {pair}": [2 * pair, 2 * pair + 1] for pair in range(4)}
     groups |= {f"half {half}": [*range(4 * half, 4 * half + 4)] for half in range(2)}
-    network = {
-        "topology": ["Ring"] * 2,
-        "npus_count": [2, 4],
-        "bandwidth": ["50GB/s"] * 2,
-        "latency": [500] * 2,
-    }
-    system = SYSTEM | {"all-reduce-implementation": ["ring", "ring"]}
-    machine: dict[str, Any] = {"system": system, "network": network, "groups": groups}
+    system = FIFO_RING | {"all-reduce-implementation": ["ring", "ring"]}
+    rings = network(["Ring"] * 2, [2, 4], "50GB/s")
+    machine: dict[str, Any] = {"system": system, "network": rings, "groups": groups}
     write_run(et_sim.simulate(et_sim.Workload.of(traces), **machine, **options), folder)
     return folder
 

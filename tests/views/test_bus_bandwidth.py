@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from machines import KINDS, algorithms, network
 
 import et_sim
 from et_sim.cli import main
@@ -49,7 +50,7 @@ def test_what_moves_nothing_or_has_no_known_members_has_no_bus_bandwidth() -> No
     assert bandwidth("compute", None, 10, 10).bus is None
 
 
-@pytest.fixture(scope="module", params=["all_reduce", "all_gather", "reduce_scatter", "all_to_all"])
+@pytest.fixture(scope="module", params=KINDS)
 def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path]:
     """Four ranks at a switch whose ports carry 50 GB/s, on the flow model."""
     traces = []
@@ -59,20 +60,12 @@ def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
         trace.collective(request.param, given)
         traces.append(trace.build())
     folder = tmp_path_factory.mktemp("bus") / request.param
-    direct = {
-        f"{kind}-implementation": ["direct"]
-        for kind in ("all-reduce", "all-gather", "reduce-scatter", "all-to-all")
-    }
-    network = {
-        "topology": ["Switch"],
-        "npus_count": [RANKS],
-        "bandwidth": [f"{RATE:g}GB/s"],
-        "latency": ["1ns"],
-    }
+    direct = algorithms("direct")
+    switch = network(["Switch"], [RANKS], f"{RATE:g}GB/s", "1ns")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("ET_SIM_COMPILE", "never")
         et_sim.simulate(
-            et_sim.Workload.of(traces), system=direct, network=network, model="flow", profile="corrected"
+            et_sim.Workload.of(traces), system=direct, network=switch, model="flow", profile="corrected"
         ).save(folder)
     return request.param, folder
 

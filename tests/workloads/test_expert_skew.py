@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from machines import algorithms, network
 
 from et_sim.api import run
 from et_sim.cli import main
@@ -58,10 +59,8 @@ def test_zipf_gives_shares_by_rank_of_popularity() -> None:
 
 
 def machine(ranks: int) -> dict[str, Any]:
-    names = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all")
-    system = {f"{name}-implementation": ["direct"] for name in names} | {"preferred-dataset-splits": 1}
-    network = {"topology": ["Switch"], "npus_count": [ranks], "bandwidth": [100.0], "latency": [500.0]}
-    return {"system": system, "network": network}
+    system = algorithms("direct") | {"preferred-dataset-splits": 1}
+    return {"system": system, "network": network(["Switch"], [ranks], 100.0)}
 
 
 def operations(workload: Workload) -> int:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from machines import ring
 
 import et_sim
 from et_sim.cli import main
@@ -101,7 +102,7 @@ def _ran(workload: et_sim.Workload, **system: Any) -> Any:
         return et_sim.simulate(
             workload,
             system={"all-reduce-implementation": ["ring"], **system},
-            network={"topology": ["Ring"], "npus_count": [2], "bandwidth": ["50GB/s"], "latency": [500]},
+            network=ring(2, "50GB/s"),
         )
 
 

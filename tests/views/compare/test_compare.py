@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from machines import FIFO_RING, ring
 from pyarrow import feather
 
 import et_sim
@@ -22,17 +23,10 @@ from et_sim.views.summary.operations import operations
 
 pytestmark = pytest.mark.usefixtures("warm_engine")
 
-SYSTEM = {"scheduling-policy": "FIFO", "all-reduce-implementation": ["ring"], "local-mem-bw": 50}
-
 
 def _machine(ranks: int, bandwidth: int = 50) -> dict[str, Any]:
-    network = {
-        "topology": ["Ring"],
-        "npus_count": [ranks],
-        "bandwidth": [f"{bandwidth}GB/s"],
-        "latency": [500],
-    }
-    return {"system": SYSTEM, "network": network}
+    network = ring(ranks, f"{bandwidth}GB/s")
+    return {"system": FIFO_RING, "network": network}
 
 
 def _trace(micros: int, *, name: str = "work", layers: int = 2) -> et_sim.Trace:
@@ -224,7 +218,7 @@ def test_corrections_that_are_switched_are_part_of_the_header(
     traces = [_trace(10)] * 4
     a, b = _run(tmp_path / "a", traces), tmp_path / "b"
     machine = _machine(4)
-    machine["system"] = {**SYSTEM, "corrections": {"exact-chunks": True}}
+    machine["system"] = {**FIFO_RING, "corrections": {"exact-chunks": True}}
     write_run(et_sim.simulate(et_sim.Workload.of(traces), **machine), b)
     assert main(["compare", str(a), str(b)]) == 0
     said = capsys.readouterr().out

@@ -8,6 +8,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 import pytest
+from machines import FIFO_RING, ring
 from pyarrow import feather
 
 import et_sim
@@ -26,7 +27,6 @@ from et_sim.views.summary.parts import PARTS
 from et_sim.views.summary.phase_totals import phase_totals
 
 pytestmark = pytest.mark.usefixtures("warm_engine")
-SYSTEM = {"scheduling-policy": "FIFO", "all-reduce-implementation": ["ring"], "local-mem-bw": 50}
 
 
 def _trace(micros: int) -> et_sim.Trace:
@@ -38,15 +38,10 @@ def _trace(micros: int) -> et_sim.Trace:
 
 
 def _run(folder: Path, ranks: int, bandwidth: int, **options: Any) -> Path:
-    network = {
-        "topology": ["Ring"],
-        "npus_count": [ranks],
-        "bandwidth": [f"{bandwidth}GB/s"],
-        "latency": [500],
-    }
+    network = ring(ranks, f"{bandwidth}GB/s")
     traces = [_trace(10 + 7 * (rank == 1)) for rank in range(ranks)]
     workload = et_sim.Workload.of(traces)
-    write_run(et_sim.simulate(workload, system=SYSTEM, network=network, **options), folder)
+    write_run(et_sim.simulate(workload, system=FIFO_RING, network=network, **options), folder)
     return folder
 
 
@@ -159,7 +154,7 @@ def _tensor_and_data(folder: Path, bandwidth: int, *, halves: bool = False, **op
         "bandwidth": ["50GB/s", f"{bandwidth}GB/s"],
         "latency": [500, 500],
     }
-    system = SYSTEM | {"all-reduce-implementation": ["ring", "ring"]}
+    system = FIFO_RING | {"all-reduce-implementation": ["ring", "ring"]}
     machine: dict[str, Any] = {"system": system, "network": network, "groups": groups}
     write_run(et_sim.simulate(et_sim.Workload.of(traces), detail="phases", **machine, **options), folder)
     return folder

@@ -8,6 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from machines import FIFO_RING, network
 from pyarrow import feather
 
 import et_sim
@@ -25,16 +26,15 @@ from et_sim.views.critical.text import critical_path_data, critical_path_text
 
 pytestmark = pytest.mark.usefixtures("warm_engine")
 
-SYSTEM = {"scheduling-policy": "FIFO", "all-reduce-implementation": ["ring"], "local-mem-bw": 50}
 GIBPS = 1073741824 / 1e9  # bytes per ns of the unit that network files call GB/s
 
 
 def _network(ranks: int, shape: str = "Ring", **more: Any) -> dict[str, Any]:
-    return {"topology": [shape], "npus_count": [ranks], "bandwidth": [50], "latency": [500], **more}
+    return network([shape], [ranks]) | more
 
 
 def _simulated(builders: list[et_sim.TraceBuilder], shape: str = "Ring", **more: Any) -> Result:
-    machine = {"system": SYSTEM, "network": _network(len(builders), shape), **more}
+    machine = {"system": FIFO_RING, "network": _network(len(builders), shape), **more}
     workload = et_sim.Workload.of([builder.build() for builder in builders])
     return et_sim.simulate(workload, detail="path", **machine)
 
@@ -211,7 +211,7 @@ def test_requests_to_a_shared_memory_queue(tmp_path: Path) -> None:
 def test_a_late_start_is_idle_time(tmp_path: Path) -> None:
     build = et_sim.TraceBuilder()
     build.compute("work", micros=1)
-    late = {**SYSTEM, "stragglers": [{"ranks": "1", "delay": 500}]}
+    late = {**FIFO_RING, "stragglers": [{"ranks": "1", "delay": 500}]}
     path = _path(_simulated([build] * 2, system=late), tmp_path)
     assert path.by_cause() == {"compute": 1000, "idle": 500}
     assert [hop.name for hop in path.hops()] == ["late start", "work"]
@@ -221,7 +221,7 @@ def test_kernels_become_bound_by_the_other_side_of_the_roofline(tmp_path: Path) 
     """Compute bound at twice the time of its memory traffic: twice the peak is all that helps."""
     build = et_sim.TraceBuilder()
     build.compute("kernel", num_ops=2_000_000, tensor_bytes=1_000_000)
-    system = {**SYSTEM, "roofline-enabled": 1, "peak-perf": 1, "local-mem-bw": 1000}
+    system = {**FIFO_RING, "roofline-enabled": 1, "peak-perf": 1, "local-mem-bw": 1000}
     found = _found(_path(_simulated([build] * 2, system=system), tmp_path))
     assert found["peak compute"].better.slope_ns == 2000
     assert found["peak compute"].better.same_path_until == pytest.approx(2, rel=0.01)
@@ -252,7 +252,7 @@ def test_a_stalled_run_has_a_path_to_where_it_stopped(tmp_path: Path) -> None:
     other = et_sim.TraceBuilder()
     other.compute("other", micros=1)
     workload = et_sim.Workload.of([other.build(), build.build()])
-    result = et_sim.api.run(workload, system=SYSTEM, network=_network(2), detail="path")
+    result = et_sim.api.run(workload, system=FIFO_RING, network=_network(2), detail="path")
     write_run(result, tmp_path / "run")
     assert "the run did not complete" in critical_path_text(tmp_path / "run")
     data = critical_path_data(tmp_path / "run")
@@ -286,7 +286,7 @@ def test_a_run_without_the_record_says_how_to_get_it(tmp_path: Path) -> None:
     build = et_sim.TraceBuilder()
     build.compute("work", micros=1)
     workload = et_sim.Workload.of([build.build()] * 2)
-    write_run(et_sim.simulate(workload, system=SYSTEM, network=_network(2)), tmp_path / "run")
+    write_run(et_sim.simulate(workload, system=FIFO_RING, network=_network(2)), tmp_path / "run")
     with pytest.raises(UsageError, match="did not record") as error:
         critical_path_text(tmp_path / "run")
     assert "--detail path" in str(error.value.remedy)
@@ -345,7 +345,7 @@ def test_an_unknown_detail_is_refused_with_a_suggestion() -> None:
     build.compute("work", micros=1)
     with pytest.raises(UsageError, match="detail 'paths' is not known"):
         et_sim.simulate(
-            et_sim.Workload.of([build.build()] * 2), system=SYSTEM, network=_network(2), detail="paths"
+            et_sim.Workload.of([build.build()] * 2), system=FIFO_RING, network=_network(2), detail="paths"
         )
 
 

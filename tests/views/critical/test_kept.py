@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from machines import FIFO_RING, RING_2
 
 import et_sim
 from et_sim.timeline import write_run
@@ -21,9 +22,6 @@ from et_sim.views.report.page import report
 
 pytestmark = pytest.mark.usefixtures("warm_engine")
 
-SYSTEM = {"scheduling-policy": "FIFO", "all-reduce-implementation": ["ring"], "local-mem-bw": 50}
-NETWORK = {"topology": ["Ring"], "npus_count": [2], "bandwidth": [50], "latency": [500]}
-
 
 @pytest.fixture(autouse=True)
 def _every_record_is_long(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -36,7 +34,7 @@ def _simulate(folder: Path, micros: int = 30, **more: Any) -> Path:
         work = build.compute("work", micros=micros + 7 * number)
         build.collective("all_reduce", 1 << 16, after=[work])
     workload = et_sim.Workload.of([build.build() for build in builders])
-    result = et_sim.simulate(workload, system=SYSTEM, network=NETWORK, detail="path", **more)
+    result = et_sim.simulate(workload, system=FIFO_RING, network=RING_2, detail="path", **more)
     write_run(result, folder / "run")
     return folder / "run"
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from machines import RING_2
 
 import et_sim
 from et_sim.result import Result
@@ -18,7 +19,6 @@ from et_sim.views.critical.sensitivity import MOST_CHANGES, Change, Sensitivitie
 
 pytestmark = pytest.mark.usefixtures("warm_engine")
 
-NETWORK = {"topology": ["Ring"], "npus_count": [2], "bandwidth": [50], "latency": [500]}
 SYSTEM = {"scheduling-policy": "FIFO", "all-reduce-implementation": ["ring"]}
 ALL_REDUCE = "MICRO 1 layer -1 1 NONE 0 1 NONE 0 1 ALLREDUCE 4194304 1"
 
@@ -86,7 +86,7 @@ def test_cards_router_and_memory_are_told_apart(tmp_path: Path, fold: bool) -> N
 
 def test_all_kernels_together_are_a_parameter_of_their_own(tmp_path: Path) -> None:
     one, two = ("one", 1000, ()), ("two", 500, (0,))
-    machine = {"system": SYSTEM, "network": NETWORK}
+    machine = {"system": SYSTEM, "network": RING_2}
     _, parameters = found(et_sim.simulate(of_nodes(one, two), **machine, detail="path"), tmp_path)
     assert parameters["time of all kernels"].worse.slope_ns == 1500
     _, parameters = found(et_sim.simulate(of_nodes(one), **machine, detail="path"), tmp_path)
@@ -95,7 +95,7 @@ def test_all_kernels_together_are_a_parameter_of_their_own(tmp_path: Path) -> No
 
 def test_the_changes_of_a_page_are_the_first_of_all(tmp_path: Path) -> None:
     work = of_nodes(("long", 30_000, ()), ("short", 10_000, (0,)))
-    path, every = found(et_sim.simulate(work, system=SYSTEM, network=NETWORK, detail="path"), tmp_path)
+    path, every = found(et_sim.simulate(work, system=SYSTEM, network=RING_2, detail="path"), tmp_path)
     changes = Sensitivities(path).changes()
     assert changes == [Change.of(one) for one in every.values()][:MOST_CHANGES]
     assert changes[0].better_ns == pytest.approx(-400)
@@ -128,6 +128,6 @@ def test_a_figure_that_sets_no_time_is_no_parameter(
     build = et_sim.TraceBuilder()
     build.compute("kernel", num_ops=work[0], tensor_bytes=work[1])
     trace = et_sim.Workload.of([build.build()] * 2)
-    result = et_sim.simulate(trace, system={**SYSTEM, **machine}, network=NETWORK, detail="path")
+    result = et_sim.simulate(trace, system={**SYSTEM, **machine}, network=RING_2, detail="path")
     _, known = found(result, tmp_path)
     assert [name in known for name in parameters] == [amount > 0 for amount in work]

@@ -7,7 +7,8 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
-from runs_to_show import SYSTEM, written
+from machines import FIFO_RING, ring
+from runs_to_show import written
 
 import et_sim
 from et_sim.cli import main
@@ -36,8 +37,8 @@ def _stalled(folder: Path) -> Path:
         one.collective("all_reduce", 1 << 20)
     builders[1].receive(0, 4096, tag=1)
     et_sim.write_workload(et_sim.Workload.of([one.build() for one in builders]), folder / "stuck")
-    network = {"topology": ["Ring"], "npus_count": [2], "bandwidth": ["50GB/s"], "latency": [500]}
-    for name, content in (("system", SYSTEM), ("network", network)):
+    network = ring(2, "50GB/s")
+    for name, content in (("system", FIFO_RING), ("network", network)):
         (folder / f"{name}.json").write_text(json.dumps(content))
     files = [f"--{name}={folder / name}.json" for name in ("system", "network")]
     assert main(["run", str(folder / "stuck"), *files, "--out", str(folder / "run")]) == 1

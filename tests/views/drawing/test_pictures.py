@@ -14,6 +14,7 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
+from machines import ring
 from pyarrow import feather
 from runs_to_show import pipeline, side_by_side, written
 
@@ -322,7 +323,7 @@ def test_waits_of_a_stalled_run_say_what_they_leave_out(
     build.receive(1, 64, tag=7)
     idle.compute("work", micros=1)
     workload = et_sim.Workload.of([build.build(), idle.build()])
-    network = {"topology": ["Ring"], "npus_count": [2], "bandwidth": ["50GB/s"], "latency": [500]}
+    network = ring(2, "50GB/s")
     result = simulate(workload, system={"scheduling-policy": "FIFO"}, network=network)
     write_run(result, tmp_path / "run", explain_stall(result.outcome, workload).as_dict())
     assert UNENDED in waits_picture(open_run(tmp_path / "run"))

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from runs_to_show import SYSTEM, pipeline
+from machines import FIFO_RING, ring
+from runs_to_show import pipeline
 
 import et_sim
 from et_sim.cli import main
@@ -32,14 +33,14 @@ def _kernels(folder: Path) -> Path:
         tensors = {"inputs": {"weights": 4096}, "outputs": {f"activation.{len(after)}": 1 << 16}}
         after = [build.compute(name, num_ops=int(operations), tensor_bytes=size, after=after[-1:], **tensors)]
     build.collective("all_reduce", 1 << 16, after=after)
-    system = SYSTEM | {
+    system = FIFO_RING | {
         "roofline-enabled": 1,
         "peak-perf": PEAK / 1e12,
         "local-mem-bw": BANDWIDTH / 1e9,
         "track-local-mem": 1,
         "local-mem-capacity": "160KiB",
     }
-    network = {"topology": ["Ring"], "npus_count": [2], "bandwidth": ["50GB/s"], "latency": [500]}
+    network = ring(2, "50GB/s")
     result = et_sim.simulate(et_sim.Workload.of([build.build()] * 2), system=system, network=network)
     write_run(result, folder)
     return folder

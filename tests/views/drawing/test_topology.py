@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from machines import FIFO_RING
 from pyarrow import feather
-from runs_to_show import SYSTEM, congested, pipeline
+from runs_to_show import congested, pipeline
 
 import et_sim
 from et_sim.cli import main
@@ -41,7 +42,7 @@ def _ring_of_rings(folder: Path, *, fold: bool) -> Path:
         "bandwidth": ["50GB/s", "25GB/s"],
         "latency": [500, 700],
     }
-    system = SYSTEM | {
+    system = FIFO_RING | {
         "all-gather-implementation": ["ring", "direct"],
         "all-reduce-implementation": ["ring"] * 2,
     }

@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from machines import ring
 from pyarrow import feather
 from runs_to_show import congested, pipeline, side_by_side, written
 
@@ -187,7 +188,7 @@ def test_a_stalled_run_says_so_first(tmp_path: Path) -> None:
     idle = et_sim.TraceBuilder()
     idle.compute("work", micros=1)
     workload = et_sim.Workload.of([build.build(), idle.build()])
-    network = {"topology": ["Ring"], "npus_count": [2], "bandwidth": ["50GB/s"], "latency": [500]}
+    network = ring(2, "50GB/s")
     result = simulate(workload, system={"scheduling-policy": "FIFO"}, network=network)
     write_run(result, tmp_path / "run", explain_stall(result.outcome, workload).as_dict())
     content = _page(tmp_path / "run")

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from machines import FIFO_RING, ring
 
 import et_sim
 from et_sim.errors import UsageError
@@ -54,10 +55,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory, warm_engine: None) -> Path:
             work = build.compute(f"work {layer}", micros=10 + 5 * (rank == 2))
             build.collective("all_reduce", 1 << 18, name=f"sum {layer}", after=[work])
         traces.append(build.build())
-    system = {"scheduling-policy": "FIFO", "all-reduce-implementation": ["ring"], "local-mem-bw": 50}
-    network = {"topology": ["Ring"], "npus_count": [4], "bandwidth": ["50GB/s"], "latency": [500]}
+    network = ring(4, "50GB/s")
     path = tmp_path_factory.mktemp("selection") / "run"
-    write_run(et_sim.simulate(et_sim.Workload.of(traces), system=system, network=network), path)
+    write_run(et_sim.simulate(et_sim.Workload.of(traces), system=FIFO_RING, network=network), path)
     return path
 
 

@@ -8,6 +8,7 @@ import json
 from pathlib import Path
 
 import pytest
+from machines import FIFO_RING, ring
 from pyarrow import feather
 
 import et_sim
@@ -18,10 +19,7 @@ from et_sim.timeline import write_run
 pytestmark = pytest.mark.usefixtures("warm_engine")
 
 RANKS = 6
-MACHINE = {
-    "system": {"scheduling-policy": "FIFO", "all-reduce-implementation": ["ring"], "local-mem-bw": 50},
-    "network": {"topology": ["Ring"], "npus_count": [RANKS], "bandwidth": ["50GB/s"], "latency": [500]},
-}
+MACHINE = {"system": FIFO_RING, "network": ring(RANKS, "50GB/s")}
 
 
 def _trace(micros: int) -> et_sim.Trace:

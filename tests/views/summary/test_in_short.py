@@ -7,7 +7,8 @@ import json
 from pathlib import Path
 
 import pytest
-from runs_to_show import SYSTEM, pipeline, side_by_side
+from machines import FIFO_RING, ring
+from runs_to_show import pipeline, side_by_side
 from training_jobs import transformer
 
 import et_sim
@@ -23,10 +24,6 @@ from et_sim.views.summary.lever import Lever, best_lever
 from et_sim.views.text import share
 
 pytestmark = pytest.mark.usefixtures("warm_engine")
-
-
-def _ring(bandwidth: str, latency: int) -> dict[str, object]:
-    return {"topology": ["Ring"], "npus_count": [8], "bandwidth": [bandwidth], "latency": [latency]}
 
 
 def _lever(path: CriticalPath) -> Lever:
@@ -53,12 +50,12 @@ def test_of_a_recorded_path_the_sentence_says_whose_it_is_and_what_it_is_mostly(
 
 def test_no_faster_network_saves_more_than_the_sentence_says(tmp_path: Path) -> None:
     workload = transformer(tensor=2, pipeline=2, data=2)
-    slow = et_sim.simulate(workload, system=SYSTEM, network=_ring("50GB/s", 500), detail="path")
+    slow = et_sim.simulate(workload, system=FIFO_RING, network=ring(8, "50GB/s", 500), detail="path")
     write_run(slow, tmp_path / "run")
     path = small_path(open_run(tmp_path / "run"))
     assert path is not None
     causes = path.by_cause()
-    fast = et_sim.simulate(workload, system=SYSTEM, network=_ring("1000000GB/s", 0))
+    fast = et_sim.simulate(workload, system=FIFO_RING, network=ring(8, "1000000GB/s", 0))
     assert slow.makespan_ns - fast.makespan_ns <= sum(causes.get(name, 0) for name in NETWORK)
 
 
@@ -71,8 +68,8 @@ def test_the_best_lever_saves_what_is_said_when_it_is_simulated(
 ) -> None:
     job, *_ = write_manifest(transformer(tensor=2, pipeline=2, data=2), tmp_path / "job.workload.json")
     files = {"system": tmp_path / "system.json", "network": tmp_path / "network.json"}
-    files["system"].write_text(json.dumps(SYSTEM))
-    files["network"].write_text(json.dumps(_ring(bandwidth, 500)))
+    files["system"].write_text(json.dumps(FIFO_RING))
+    files["network"].write_text(json.dumps(ring(8, bandwidth, 500)))
     write_run(et_sim.simulate(job, **files, detail="path"), tmp_path / "run")
     run = open_run(tmp_path / "run")
     path = small_path(run)
@@ -93,9 +90,9 @@ def test_the_lever_where_a_rank_is_slow_at_computing_is_faster_kernels(tmp_path:
     for rank, one in enumerate(build):
         one.compute("layer", nanos=900_000 if rank == 2 else 300_000)
         one.collective("all_reduce", 1 << 16)
-    network = {**_ring("50GB/s", 500), "npus_count": [4]}
+    network = {**ring(8, "50GB/s", 500), "npus_count": [4]}
     run = et_sim.simulate(
-        et_sim.Workload.of([one.build() for one in build]), system=SYSTEM, network=network, detail="path"
+        et_sim.Workload.of([one.build() for one in build]), system=FIFO_RING, network=network, detail="path"
     )
     write_run(run, tmp_path / "run")
     said = in_short(open_run(tmp_path / "run"), small_path(open_run(tmp_path / "run")))

@@ -10,6 +10,7 @@ from xml.etree import ElementTree
 
 import pyarrow as pa
 import pytest
+from machines import FIFO_RING, ring
 from pyarrow import feather
 
 import et_sim
@@ -24,12 +25,6 @@ from et_sim.views.text import aligned, bar, share
 
 pytestmark = pytest.mark.usefixtures("warm_engine")
 
-SYSTEM = {"scheduling-policy": "FIFO", "all-reduce-implementation": ["ring"], "local-mem-bw": 50}
-
-
-def _network(ranks: int) -> dict[str, Any]:
-    return {"topology": ["Ring"], "npus_count": [ranks], "bandwidth": ["50GB/s"], "latency": [500]}
-
 
 def _trace(micros: int, *, layers: int = 3) -> et_sim.Trace:
     build = et_sim.TraceBuilder()
@@ -41,7 +36,7 @@ def _trace(micros: int, *, layers: int = 3) -> et_sim.Trace:
 
 def _written(traces: list[et_sim.Trace], folder: Path) -> Path:
     workload = et_sim.Workload.of(traces)
-    write_run(et_sim.simulate(workload, system=SYSTEM, network=_network(len(traces))), folder)
+    write_run(et_sim.simulate(workload, system=FIFO_RING, network=ring(len(traces), "50GB/s")), folder)
     return folder
 
 
@@ -110,7 +105,7 @@ def test_a_stalled_run_says_so_first_and_counts_what_never_ended(tmp_path: Path)
             build.receive(0, 64, tag=7)
         traces.append(build.build())
     workload = et_sim.Workload.of(traces)
-    result = simulate(workload, system=SYSTEM, network=_network(2))
+    result = simulate(workload, system=FIFO_RING, network=ring(2, "50GB/s"))
     write_run(result, tmp_path / "run", explain_stall(result.outcome, workload).as_dict())
     lines = inspect.summary_text(tmp_path / "run", width=200).splitlines()
     assert lines[0].startswith("STALLED: 1 of 2 ranks never finished")

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from machines import RING_4, algorithms, ring
 
 import et_sim
 from et_sim.timeline import write_run
@@ -19,7 +20,6 @@ from et_sim.views.critical.record import PathRecord
 from et_sim.views.summary.lever import Lever, best_lever
 
 pytestmark = pytest.mark.usefixtures("warm_engine")
-NAMES = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all")
 TEXTS = {
     "kernels": "kernels twice as fast",
     "bandwidth": "twice the bandwidth of dimension 0",
@@ -55,9 +55,8 @@ def simulated(seed: int, *, better: str = "", model: str = "analytical") -> et_s
     for name, factor in (("bandwidth", 2), ("memory", 2), ("latency", 0.5), ("endpoint", 0.5)):
         figures[name] = figures[name] * (factor if name == better else 1)
     system: dict[str, Any] = {"endpoint-delay": int(figures["endpoint"]), "preferred-dataset-splits": 1}
-    system |= {"active-chunks-per-dimension": 1, **{f"{name}-implementation": ["ring"] for name in NAMES}}
-    network: dict[str, Any] = {"topology": ["Ring"], "npus_count": [4]}
-    network |= {"bandwidth": [figures["bandwidth"]], "latency": [figures["latency"]]}
+    system |= {"active-chunks-per-dimension": 1, **algorithms("ring")}
+    network = ring(4, figures["bandwidth"], figures["latency"])
     memory: dict[str, Any] = {"memory-type": "PER_NODE_MEMORY_EXPANSION", "remote-mem-bw": figures["memory"]}
     memory |= {"remote-mem-latency": 0, "num-nodes": 2, "num-npus-per-node": 2}
     return et_sim.simulate(
@@ -98,10 +97,10 @@ def test_waiting_behind_others_for_remote_memory_is_remote_memory(tmp_path: Path
         build.load(1 << 20)
     memory: dict[str, Any] = {"memory-type": "PER_NODE_MEMORY_EXPANSION", "remote-mem-bw": 1}
     memory |= {"remote-mem-latency": 0, "num-nodes": 1, "num-npus-per-node": 4}
-    system = {f"{name}-implementation": ["ring"] for name in NAMES}
-    network = {"topology": ["Ring"], "npus_count": [4], "bandwidth": [50.0], "latency": [500.0]}
     given = et_sim.Workload.of([build.build() for build in builders])
-    result = et_sim.simulate(given, system=system, network=network, memory=memory, detail="path", fold=False)
+    result = et_sim.simulate(
+        given, system=algorithms("ring"), network=RING_4, memory=memory, detail="path", fold=False
+    )
     lever, _ = lever_of(result, tmp_path / "run")
     assert lever is not None
     assert (lever.text, round(lever.saved_ns / result.makespan_ns, 2)) == ("remote memory twice as fast", 0.5)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from machines import FIFO_RING, ring
 from pyarrow import feather
 
 import et_sim
@@ -20,8 +21,7 @@ from et_sim.views.summary.links import SLICES, link_uses
 
 pytestmark = pytest.mark.usefixtures("warm_engine")
 
-SYSTEM = {"scheduling-policy": "FIFO", "all-reduce-implementation": ["ring"], "local-mem-bw": 50}
-NETWORK: dict[str, Any] = {"topology": ["Ring"], "npus_count": [4], "bandwidth": ["50GB/s"], "latency": [500]}
+NETWORK = ring(4, "50GB/s")
 BYTES = 1 << 18
 
 
@@ -31,7 +31,7 @@ def _run(folder: Path, **options: Any) -> Path:
     build.collective("all_reduce", BYTES, after=[work])
     workload = et_sim.Workload.of([build.build()] * 4)
     options = {"detail": "links"} | options
-    write_run(et_sim.simulate(workload, system=SYSTEM, network=NETWORK, **options), folder)
+    write_run(et_sim.simulate(workload, system=FIFO_RING, network=NETWORK, **options), folder)
     return folder
 
 
@@ -106,7 +106,7 @@ def test_links_that_carry_nothing_are_not_there(tmp_path: Path, capsys: pytest.C
     build = et_sim.TraceBuilder()
     build.compute("work", micros=3)
     workload = et_sim.Workload.of([build.build()] * 4)
-    result = et_sim.simulate(workload, system=SYSTEM, network=NETWORK, detail="links", model="link")
+    result = et_sim.simulate(workload, system=FIFO_RING, network=NETWORK, detail="links", model="link")
     write_run(result, tmp_path / "run")
     assert main(["inspect", str(tmp_path / "run"), "links"]) == 0
     assert capsys.readouterr().out == "no link carried a message\n"
@@ -140,7 +140,7 @@ def _on_tree(folder: Path, **options: Any) -> Path:
         builders[source + 2].receive(source, 1_000_000)
     workload = et_sim.Workload.of([one.build() for one in builders])
     options = {"detail": "links", "fold": False} | options
-    write_run(et_sim.simulate(workload, system=SYSTEM, network=TREE, **options), folder)
+    write_run(et_sim.simulate(workload, system=FIFO_RING, network=TREE, **options), folder)
     return folder
 
 

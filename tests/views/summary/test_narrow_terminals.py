@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from machines import RING_2
 
 import et_sim
 from et_sim.timeline import write_run
@@ -53,9 +54,8 @@ def test_a_number_and_its_unit_stay_on_one_line(tmp_path: Path) -> None:
     late = et_sim.TraceBuilder()
     work = late.compute("work", micros=70)
     late.collective("all_reduce", 1 << 20, after=[work])
-    network = {"topology": ["Ring"], "npus_count": [2], "bandwidth": [50], "latency": [500]}
     workload = et_sim.Workload.of([build.build(), late.build()])
-    write_run(et_sim.simulate(workload, system=SYSTEM, network=network), tmp_path / "run")
+    write_run(et_sim.simulate(workload, system=SYSTEM, network=RING_2), tmp_path / "run")
     for width in range(40, 100):
         text = inspect.summary_text(tmp_path / "run", width=width)
         assert not re.search(r"\d\n *(%|ns|µs|ms|s)\b|\d\n *%", text), text

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from machines import RING_4
 from runs_to_show import congested, pipeline
 
 from et_sim.cli import main
@@ -218,10 +219,9 @@ def test_text_and_data_of_packets_count_the_same(tmp_path: Path, capsys: pytest.
 
 
 def test_text_and_data_of_layers_count_the_same(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    network = {"topology": ["Ring"], "npus_count": [4], "bandwidth": [50], "latency": [500]}
     (tmp_path / "layers.txt").write_text(LAYERS)
     (tmp_path / "system.json").write_text('{"all-reduce-implementation": ["ring"]}')
-    (tmp_path / "network.yml").write_text(json.dumps(network))
+    (tmp_path / "network.yml").write_text(json.dumps(RING_4))
     machine = [f"--system={tmp_path / 'system.json'}", f"--network={tmp_path / 'network.yml'}"]
     assert main(["run", str(tmp_path / "layers.txt"), *machine, f"--out={tmp_path / 'run'}"]) == 0
     capsys.readouterr()

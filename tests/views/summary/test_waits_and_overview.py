@@ -7,7 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from runs_to_show import SYSTEM, pipeline, side_by_side
+from machines import FIFO_RING, RING_2
+from runs_to_show import pipeline, side_by_side
 
 import et_sim
 from et_sim.api import execute
@@ -47,9 +48,8 @@ def _stalled(folder: Path) -> Path:
     first.compute("work", nanos=1000)
     second.compute("work", nanos=400)
     second.receive(0, 64, tag=7)
-    network = {"topology": ["Ring"], "npus_count": [2], "bandwidth": [50], "latency": [500]}
     result = execute(
-        et_sim.Workload.of([first.build(), second.build()]), RunOptions(system=SYSTEM, network=network)
+        et_sim.Workload.of([first.build(), second.build()]), RunOptions(system=FIFO_RING, network=RING_2)
     )
     assert not result.is_complete
     write_run(result, folder)

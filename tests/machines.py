@@ -1,4 +1,4 @@
-"""Small machines and workloads for engine tests."""
+"""Small machines and workloads that tests share."""
 
 from __future__ import annotations
 
@@ -11,10 +11,20 @@ from et_sim.trace import TraceBuilder, Workload
 
 # Network models that run on any network; the other one has a network file of its own.
 MODELS = tuple(name for name in registry.MODELS if name != "loggops")
+# Collectives with a list of algorithms in the system file: as it calls them, and as traces do.
+LISTS = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all")
+KINDS = tuple(name.replace("-", "_") for name in LISTS)
+ROOTED = ("broadcast", "reduce", "gather", "scatter", "barrier")  # collectives without one
+SHAPES = ("Ring", "FullyConnected", "Switch")
+FIFO_RING: dict[str, Any] = {
+    "scheduling-policy": "FIFO",
+    "all-reduce-implementation": ["ring"],
+    "local-mem-bw": 50,
+}
 
 
 def network(
-    shapes: list[str], npus: list[int], bandwidth: float = 50.0, latency: float = 500.0
+    shapes: list[str], npus: list[int], bandwidth: float | str = 50.0, latency: float | str = 500.0
 ) -> dict[str, Any]:
     """Dimensions of equal speed."""
     count = len(npus)
@@ -26,9 +36,21 @@ def network(
     }
 
 
+def ring(npus: int, bandwidth: float | str = 50.0, latency: float | str = 500.0) -> dict[str, Any]:
+    """One dimension; a bandwidth without a unit is in multiples of 2^30 bytes."""
+    return network(["Ring"], [npus], bandwidth, latency)
+
+
+RING_2, RING_4, RING_8 = ring(2), ring(4), ring(8)
+
+
+def algorithms(name: str, dimensions: int = 1) -> dict[str, Any]:
+    """One algorithm for all collectives, in all dimensions."""
+    return {f"{kind}-implementation": [name] * dimensions for kind in LISTS}
+
+
 def system(algorithm: str = "ring", dimensions: int = 1, **keys: Any) -> dict[str, Any]:
     """One chunk, one algorithm everywhere."""
-    names = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all")
     return {
         "scheduling-policy": "LIFO",
         "collective-optimization": "localBWAware",
@@ -36,9 +58,21 @@ def system(algorithm: str = "ring", dimensions: int = 1, **keys: Any) -> dict[st
         "active-chunks-per-dimension": 1,
         "preferred-dataset-splits": 1,
         "local-mem-bw": 50,
-        **{f"{name}-implementation": [algorithm] * dimensions for name in names},
+        **algorithms(algorithm, dimensions),
         **keys,
     }
+
+
+def everybody(ranks: int, kind: str, size: int = 1 << 16, **more: Any) -> list[TraceBuilder]:
+    """One collective of all ranks."""
+    build = TraceBuilder()
+    build.collective(kind, size, **more)
+    return [build] * ranks
+
+
+def collective(ranks: int, kind: str, size: int = 1 << 20, **more: Any) -> Workload:
+    """The same, as a workload of one trace that all ranks have."""
+    return Workload.of([everybody(1, kind, size, **more)[0].build()] * ranks)
 
 
 def simulate(

@@ -1,0 +1,60 @@
+"""What packets of ours do for each golden case: kept in a file, and shown beside theirs in docs/packet.md."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+PAGE = Path(__file__).parents[2] / "docs" / "packet.md"
+
+
+class Section:
+    """A part of the page: a table with a row for each case, between two comments."""
+
+    def __init__(
+        self, name: str, kept: Path, heads: str, cells: Callable[[dict[str, Any], dict[str, int]], list[str]]
+    ) -> None:
+        self.begin, self.end = f"<!-- {name} -->\n", f"<!-- end of {name} -->\n"
+        self.kept, self.heads, self.cells = kept, heads, cells
+
+    @cached_property
+    def measured(self) -> dict[str, dict[str, int]]:
+        """What ours does."""
+        found: dict[str, dict[str, int]] = json.loads(self.kept.read_text(encoding="utf-8"))
+        return found
+
+    def table(self, cases: Iterable[dict[str, Any]]) -> str:
+        """All cases, theirs and ours."""
+        lines = [self.heads, "|---" * (self.heads.count("|") - 1) + "|"]
+        for case in cases:
+            name = case["name"].replace("__", " ").replace("_", " ")
+            lines.append(f"| {' | '.join([name, *self.cells(case, self.measured[case['name']])])} |")
+        return "\n".join(lines)
+
+    def on_the_page(self) -> str:
+        """The table that the page shows."""
+        text = PAGE.read_text(encoding="utf-8")
+        return text[text.index(self.begin) + len(self.begin) : text.index(self.end)].strip()
+
+    def write(self, cases: list[dict[str, Any]], figures: Callable[[dict[str, Any]], dict[str, int]]) -> None:
+        """The file and the table, of all cases, whatever they take."""
+        self.measured = {case["name"]: figures(case) for case in cases}
+        self.kept.write_text(json.dumps(self.measured, indent=0) + "\n", encoding="utf-8")
+        before, _, rest = PAGE.read_text(encoding="utf-8").partition(self.begin)
+        after = rest[rest.index(self.end) :]
+        PAGE.write_text(f"{before}{self.begin}\n{self.table(cases)}\n\n{after}", encoding="utf-8")
+
+
+def completions(case: dict[str, Any], ours: dict[str, int]) -> list[str]:
+    """Theirs, ours, and the difference."""
+    mine, theirs = ours["completion_ns"], case["completion_ns"]
+    difference = "0" if mine == theirs else f"{100 * (mine / theirs - 1):+.2f} %"
+    return [f"{theirs:,}", f"{mine:,}", difference]
+
+
+def pair(theirs: int, ours: int) -> str:
+    """Two counts; nothing where both are 0."""
+    return f"{theirs}, {ours}" if theirs or ours else ""
