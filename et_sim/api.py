@@ -233,7 +233,7 @@ def make_manifest(
     return {
         "et_sim": __version__,
         "model": task.model.name,
-        "model_reason": task.model.reason,
+        "model_note": task.model.note,
         **profile_facts(task),
         "ranks": workload.ranks,
         "uneven": {

@@ -30,7 +30,7 @@ class ModelChoice(NamedTuple):
     """The network model of a run."""
 
     name: str
-    reason: str  # why this one; empty: somebody named it
+    note: str  # what it does on this machine that its name does not say
 
 
 def choose_model(name: str | None, machine: Machine) -> ModelChoice:
@@ -39,12 +39,11 @@ def choose_model(name: str | None, machine: Machine) -> ModelChoice:
     In the corrected profile, links then carry no more than they can. On `flow`, where messages share them
     fairly, whole messages of several collectives travel in a bunch, which leaves most links idle.
     """
-    if name is not None:
-        return ModelChoice(name, "")
     from et_sim.machine.corrections import Correction
 
     has_ports = machine.system.behaviour.corrects(Correction.PORT_BANDWIDTH) and not machine.network.levels
-    return ModelChoice(DEFAULT, "the messages of a port take turns" if has_ports else "")
+    takes_turns = has_ports and name in (None, DEFAULT)
+    return ModelChoice(name or DEFAULT, "the messages of a port take turns" if takes_turns else "")
 
 
 def check_model(name: str | None) -> None:

@@ -109,7 +109,7 @@ class RecordedRun:
             "makespan_ns": self.makespan_ns,
             "ranks": self.workload.ranks,
             "model": self.manifest["model"],
-            "model_reason": self.manifest["model_reason"],
+            "model_note": self.manifest["model_note"],
             "profile": self.manifest["profile"],
             "profile_named_by": self.manifest["profile_named_by"],
             "corrections": self.manifest["corrections"],

@@ -161,7 +161,7 @@ SUMMARY_SHAPE: Mapping[str, Shape] = MappingProxyType(
         "makespan_ns": int,
         "ranks": int,
         "model": str,
-        "model_reason": IfThere(str),
+        "model_note": IfThere(str),
         "profile": str,
         "corrections": list,
         "profile_named_by": str,
@@ -211,7 +211,7 @@ MANIFEST_SHAPE: Mapping[str, Shape] = MappingProxyType(
     {
         "et_sim": str,
         "model": str,
-        "model_reason": IfThere(str),
+        "model_note": IfThere(str),
         "profile": str,
         "corrections": [str],
         "switched": IfThere([str]),

@@ -76,10 +76,10 @@ def _percent(before: int, after: int) -> str:
 
 
 def model_text(summary: Mapping[str, Any]) -> str:
-    """The network model, why it is this one if nobody named it, and the profile."""
-    reason = summary.get("model_reason")
-    why = f" ({reason})" if reason else ""
-    return f"{summary['model']} network{why}, {profile_text(summary)}"
+    """The network model, what its name does not say, and the profile."""
+    note = summary.get("model_note")
+    in_brackets = f" ({note})" if note else ""
+    return f"{summary['model']} network{in_brackets}, {profile_text(summary)}"
 
 
 def profile_text(summary: Mapping[str, Any]) -> str:
