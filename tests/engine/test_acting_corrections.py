@@ -28,7 +28,9 @@ def test_the_correction_of_every_example_is_found_to_act(example: Example) -> No
     named = {one["correction"]: one for one in found["corrections"]}
     assert found["measured"]
     if max(example.corrected) != max(example.reference):
-        alone = named[example.correction]
-        assert alone["makespan_ns"] == max(example.corrected)
+        if example.correction is Correction.WHOLE_PATH:  # so do messages that take turns at ports, link by link
+            assert named[Correction.PORT_BANDWIDTH]["makespan_ns"] == found["makespan_ns"]
+            return
+        assert named[example.correction]["makespan_ns"] == max(example.corrected)
     if NEVER in example.reference:
         assert found["status"] == "complete"

@@ -125,7 +125,13 @@ def test_chunks_on_their_way_in_and_out_wait_for_each_other_in_the_reference() -
     assert "in a queue of dimension 1" in text
 
 
-@pytest.mark.parametrize("keys", [{"corrections": {"two-way-queues": True}}, {"profile": "corrected"}])
+@pytest.mark.parametrize(
+    "keys",
+    [
+        {"corrections": {"two-way-queues": True}},
+        {"profile": "corrected", "corrections": {"port-bandwidth": False}},
+    ],
+)
 def test_two_way_queues_untie_the_knot(keys: dict[str, Any]) -> None:
     described = system(dimensions=3, **{"preferred-dataset-splits": 2}, **keys)
     times = finish_times(skewed(*KNOT), CUBE, described)

@@ -104,7 +104,7 @@ def test_a_link_that_a_pair_shares_with_a_message_tells_even_ranks_from_odd_ones
     machine = {"network": network(["FullyConnected"], [4]), "system": on, "model": "link"}
     case = Case(alike(4, build.build()), machine)
     assert_same(case)
-    assert outcome(case, fold=True)[1] == [5810, 5720, 5810, 5720]
+    assert outcome(case, fold=True)[1] == [5811, 5720, 5811, 5720]
     assert actors_of(case) == 2
 
 

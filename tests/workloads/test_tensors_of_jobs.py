@@ -60,7 +60,10 @@ def job(plan: dict[str, Any], *, experts: bool = False, **model: Any) -> tuple[M
 
 def tracked(workload: Workload, machine: dict[str, Any], **keys: Any) -> et_sim.Result:
     given = system(
-        profile="corrected", **{"track-local-mem": 1, "endpoint-delay": 0, "local-mem-bw": 0}, **keys
+        profile="corrected",
+        corrections={"groups-by-dimension": False},  # groups take some time at endpoints
+        **{"track-local-mem": 1, "endpoint-delay": 0, "local-mem-bw": 0},
+        **keys,
     )
     return run(workload, system=given, network={**machine, "npus_count": [workload.ranks]})
 
