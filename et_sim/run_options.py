@@ -28,7 +28,7 @@ class RunOptions:
     ] = None
     model: Annotated[
         str | None,
-        f"network model: {' or '.join(MODELS)} (default: analytical)",
+        f"network model: {' or '.join(MODELS)} (default: flow for a machine by name, else analytical)",
     ] = None
     profile: Annotated[
         str | None, "profile in place of the system file's: reference, corrected or astra-1.0"

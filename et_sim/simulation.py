@@ -117,7 +117,7 @@ def prepare(
                 )
             layer_file = LayerFileRun(workload, change(_named(machine, options, tracks=False)))
             machine = layer_file.machine
-            model = choose_model(options.model, machine)
+            model = choose_model(options.model, machine, is_preset=options.machine is not None)
             return Task(layer_file.workload, machine, layer_file, profile, named_by, model)
         workload = read_alone(workload) if options.alone else read_workload(workload, machine.network.ranks)
     if workload.profile and named_by is NamedBy.NOBODY:
@@ -131,7 +131,8 @@ def prepare(
     if options.alone:
         refuse_without_times(workload)
         machine = machine_alone(machine, workload.ranks)
-    return Task(workload, machine, None, profile, named_by, choose_model(options.model, machine))
+    model = choose_model(options.model, machine, is_preset=options.machine is not None)
+    return Task(workload, machine, None, profile, named_by, model)
 
 
 def _named(machine: Machine, options: RunOptions, *, tracks: bool) -> Machine:

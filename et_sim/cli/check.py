@@ -130,7 +130,7 @@ def _plan(workload: Workload, machine: Machine, options: argparse.Namespace, fou
     from et_sim.plan.foretold import find_renumbered
     from et_sim.plan.lowering import Lowering, assemble
 
-    chosen = model_of(choose_model(options.model, machine), machine)
+    chosen = model_of(choose_model(options.model, machine, is_preset=options.machine is not None), machine)
     lowering = Lowering(workload, machine)
     remarks = remarks_of(chosen, machine.network)
     plan = assemble(lowering, Actors.one_per_rank(workload.ranks))

@@ -23,6 +23,8 @@ MODELS = {
     "loggops": "et_sim.network.loggops.model",
 }
 DEFAULT = "analytical"
+MOST_RANKS_ON_FLOW = 1 << 16  # unless somebody names it
+NOTES = {"analytical": "the messages of a port take turns", "flow": "messages share links fairly"}
 ASKED_FOR = ("HAS_CONTENTION", "check", "tables", "resources", "path_keys", "needs", "inject")
 
 
@@ -33,17 +35,21 @@ class ModelChoice(NamedTuple):
     note: str  # what it does on this machine that its name does not say
 
 
-def choose_model(name: str | None, machine: Machine) -> ModelChoice:
-    """The model that is named, or else the cheapest one.
+def choose_model(name: str | None, machine: Machine, *, is_preset: bool) -> ModelChoice:
+    """The model that is named, or else the cheapest one that is right for a machine.
 
-    In the corrected profile, links then carry no more than they can. On `flow`, where messages share them
-    fairly, whole messages of several collectives travel in a bunch, which leaves most links idle.
+    In the corrected profile, links carry no more than they can. Machines by name take `flow`, where equal
+    ranks stay equal and fold, unless they are so large that following every link takes longer than all else.
+    Others keep the analytical model, whose ports then carry one message after the other: on rings, whole
+    messages that share links fairly travel in a bunch, which leaves most links idle.
     """
     from et_sim.machine.corrections import Correction
 
     has_ports = machine.system.behaviour.corrects(Correction.PORT_BANDWIDTH) and not machine.network.levels
-    takes_turns = has_ports and name in (None, DEFAULT)
-    return ModelChoice(name or DEFAULT, "the messages of a port take turns" if takes_turns else "")
+    if name is None:
+        is_small = machine.network.ranks <= MOST_RANKS_ON_FLOW
+        name = "flow" if is_preset and has_ports and is_small else DEFAULT
+    return ModelChoice(name, NOTES.get(name, "") if has_ports else "")
 
 
 def check_model(name: str | None) -> None:

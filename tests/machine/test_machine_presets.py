@@ -57,7 +57,7 @@ def test_the_files_of_a_machine_take_as_long_as_its_name(tmp_path: Path) -> None
         part: str(tmp_path / "files" / name)
         for part, name in (("system", "system.json"), ("network", "network.yml"))
     }
-    by_files = et_sim.simulate(training(16), **files)
+    by_files = et_sim.simulate(training(16), **files, model="flow")
     assert by_name.finish_ns.tolist() == by_files.finish_ns.tolist()
     slower = ring(16, "1GB/s", "1us")
     system = {**preset("h100-dgx:16").system, **algorithms("ring")}

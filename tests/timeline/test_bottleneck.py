@@ -15,6 +15,7 @@ from et_sim.views.summary.inspect import summary_text
 pytestmark = pytest.mark.usefixtures("warm_engine")
 
 SYSTEM: dict[str, Any] = {"profile": "corrected", "scheduling-policy": "FIFO", "endpoint-delay": 10}
+SHARED_FOR_FREE = SYSTEM | {"corrections": {"port-bandwidth": False}}
 LEAVES: dict[str, Any] = {
     "graph": {"generator": "leaf-spine", "leaves": 2, "spines": 1, "npus-per-leaf": 3, "bandwidth": "50GB/s"}
 }
@@ -63,7 +64,7 @@ def test_the_link_between_switches_holds_all_messages_up(model: str, tmp_path: P
 
 def test_on_the_analytical_model_more_may_be_asked_for_than_there_is(tmp_path: Path) -> None:
     workload = _sent({(0, 3): SIZE, (1, 4): SIZE, (2, 5): SIZE}, 6)
-    machine: dict[str, Any] = {"system": SYSTEM, "network": LEAVES, "fold": False}
+    machine: dict[str, Any] = {"system": SHARED_FOR_FREE, "network": LEAVES, "fold": False}
     assert et_sim.simulate(workload, **machine).summary()["bottleneck"] is None
     result = et_sim.simulate(workload, **machine, detail="links")
     assert result.makespan_ns == SIZE // 50
@@ -80,7 +81,7 @@ def test_folding_changes_no_word_of_it(model: str, shape: str, tmp_path: Path) -
     build = et_sim.TraceBuilder()
     build.collective("all_reduce", SIZE)
     workload = et_sim.Workload.of([build.build()] * 4)
-    machine: dict[str, Any] = {"system": SYSTEM | {"all-reduce-implementation": ["ring"]}}
+    machine: dict[str, Any] = {"system": SHARED_FOR_FREE | {"all-reduce-implementation": ["ring"]}}
     machine |= {"network": RING | {"topology": [shape]}, "model": model, "detail": "links"}
     folded, unfolded = (et_sim.simulate(workload, **machine, fold=fold) for fold in (True, False))
     assert (len(folded.outcome.plan.actors), len(unfolded.outcome.plan.actors)) == (1, 4)
@@ -105,7 +106,7 @@ def test_of_folded_ranks_on_a_graph_the_analytical_model_says_why_it_does_not_kn
     build = et_sim.TraceBuilder()
     build.collective("all_to_all", 6 * SIZE)
     workload = et_sim.Workload.of([build.build()] * 6)
-    system = SYSTEM | {"all-to-all-implementation": ["direct"] * 2}
+    system = SHARED_FOR_FREE | {"all-to-all-implementation": ["direct"] * 2}
     machine: dict[str, Any] = {"system": system, "network": LEAVES, "detail": "links"}
     for fold in (True, False):
         result = et_sim.simulate(workload, **machine, fold=fold)

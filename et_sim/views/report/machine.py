@@ -105,7 +105,7 @@ def _with_unit(key: str, value: Any) -> str:
         return _shown(value)
     if key in BANDWIDTHS:
         return format_bandwidth(value * GIB)
-    return f"{value} ns" if key in LATENCIES else str(value)
+    return f"{value:g} ns" if key in LATENCIES else str(value)
 
 
 def _shown(value: Any) -> str:

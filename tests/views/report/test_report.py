@@ -458,6 +458,7 @@ def test_the_machine_is_on_the_page_as_it_was_given_and_nothing_if_nobody_says_i
     assert dict(zip(cells[14::2], cells[15::2], strict=True)) == {
         "scheduling-policy": "FIFO",
         "local-mem-bw": "50",
+        "corrections.port-bandwidth": "false",
     }
     del known["configuration"]
     (folder / "run.json").write_text(json.dumps(known), encoding="utf-8")
