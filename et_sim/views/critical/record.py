@@ -25,6 +25,11 @@ class PathRecord(RecordedEvents):
         self._key = key_of(run)
         self._kept: Kept | None = kept(run, self._key) if self._key else None
 
+    @property
+    def is_long(self) -> bool:
+        """Whether what is found is kept, because finding it takes long."""
+        return self._key is not None
+
     @cached_property
     def chain(self) -> Chain:
         """The critical path."""

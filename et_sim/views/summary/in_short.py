@@ -80,7 +80,8 @@ def _of_path(run: RunDirectory, path: CriticalPath) -> str:
     if main in NETWORK:
         text += _where(path)
     is_foretold = path.record.is_exact and not any(causes.get(name) for name in SERVED_IN_TURN)
-    if lever := best_lever(path):
+    lever = None if path.record.is_long else best_lever(path)  # it looks at all that is recorded
+    if lever is not None:
         text += (
             f"; best lever: {lever.text}, saving {share(lever.saved_ns, whole)} in the same order of service"
         )
