@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from et_sim.errors import UsageError, did_you_mean
 from et_sim.machine.corrections import Correction
+from et_sim.machine.model import GridFabric
 from et_sim.machine.profiles import Behaviour, Profile
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ MODELS = {
     "packet": "et_sim.network.packet.model",
     "loggops": "et_sim.network.loggops.model",
 }
+MOST_NPUS_ON_FLOW = 1 << 16  # unasked: it looks at every link of a machine
 ASKED_FOR = ("HAS_CONTENTION", "check", "tables", "resources", "path_keys", "needs", "inject")
 
 
@@ -45,6 +47,8 @@ def choose_model(name: str | None, machine: Machine) -> ModelChoice:
         return ModelChoice("analytical", "as the reference: messages do not wait for each other")
     if machine.network.levels:
         return ModelChoice("analytical", "the only one for the bundles of links of ASTRA-sim 1.0")
+    if machine.network.ranks > MOST_NPUS_ON_FLOW and isinstance(machine.network.fabric, GridFabric):
+        return ModelChoice("analytical", "a port carries messages in turn; flow takes long on so many NPUs")
     return ModelChoice("flow", "messages share links fairly")
 
 
