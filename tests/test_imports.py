@@ -68,6 +68,7 @@ ALLOWED: dict[str, set[str]] = {
     "isolated": {"jobs", "simulation", "trace", "machine", "plan", "engine"},
     "layer_file_run": {"layerfile", "trace", "machine", "plan", "engine", "timeline"},
     "simulation": {
+        "network.registry",
         "alone",
         "trace",
         "machine",

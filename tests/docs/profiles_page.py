@@ -49,7 +49,8 @@ The first of these that names one decides; the line `model` of the summary says 
 3. `"profile"` in the [manifest](workloads.md#the-file) of the workload;
 4. nobody: then it is the reference, so that the files of ASTRA-sim give its nanoseconds.
 
-Everything that et-sim writes names the corrected profile: the demo's system file, the manifests of `et-sim make`, and the
+A machine by name (`--machine`) stands for a system file that names the corrected profile, whoever made the traces; files
+that are given in its place decide themselves. Everything that et-sim writes names the corrected profile: the demo's system file, the manifests of `et-sim make`, and the
 commands that it and `et-convert expand` print for trace files, which cannot name any.
 
 In a profile that nobody named, the first figure may carry defects nobody wanted. So `et-sim run` simulates the corrected
@@ -108,6 +109,10 @@ Some of them need each other:
 - `groups-by-dimension` makes a group that is a sub-grid of the machine take as long as a machine of that shape, where its
   places are as well connected as there: behind switches, fully connected, or a whole ring. A part of a ring is no ring of
   its own: see [groups on a part of the machine](collectives.md#groups-on-a-part-of-the-machine).
+- With `port-bandwidth`, messages cross all links on their way, so `whole-path` adds nothing to it, on the analytical model.
+  A link passes a message on from the first byte on, and serves the next one when it has had the time to carry this one. So
+  no port carries more bytes from the beginning of a run to any time than its bandwidth allows. What links carry is then cut
+  to whole nanoseconds together, on the link model, too. `flow` and `packet` have no need of it.
 - `eager-sends`: on the link model, the last byte has left when the first link is free again, waiting for that link
   included. With `rendezvous-protocol`, a message still leaves only when it is asked for. The receive is complete on
   delivery, as before.

@@ -374,7 +374,7 @@ def test_a_run_of_files_tells_of_its_jobs(folder: Path, capsys: pytest.CaptureFi
 
 
 def test_runs_of_jobs_are_verified_and_compared(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["run", "jobs/both.yaml", *MACHINE, "--detail=path"]) == 0
+    assert main(["run", "jobs/both.yaml", *MACHINE, "--model=analytical", "--detail=path"]) == 0
     assert main(["run", "jobs/both.yaml", *MACHINE, "--model=link", "--out=linked"]) == 0
     capsys.readouterr()
     assert main(["inspect", "both.run", "critical-path", "--verify", "--json"]) == 0
