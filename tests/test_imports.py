@@ -79,7 +79,6 @@ ALLOWED: dict[str, set[str]] = {
         "result",
         "jobs",
         "layer_file_run",
-        "network.registry",
         "run_options",
     },
     "other_profile": {"simulation", "machine", "plan", "engine", "trace", "run_options"},

@@ -76,8 +76,9 @@ def test_where_both_profiles_agree_the_screen_says_so(capsys: pytest.CaptureFixt
     found = _summary(capsys, "same")
     assert found["other_profile"]["makespan_ns"] == found["makespan_ns"]
     assert found["other_profile"]["corrections"] == []
-    assert " in the reference profile; the corrected one gives the same on this network model ranks " in _screen(
-        capsys, "same"
+    screen = _screen(capsys, "same")
+    assert (
+        " in the reference profile; the corrected one gives the same on this network model ranks " in screen
     )
 
 

@@ -62,10 +62,10 @@ $ et-sim make transformer --tp 2 --pp 2 --dp 2 --micro-batches 4 --layers 4 --hi
 $ printf 'topology: [ Ring ]\\nnpus_count: [ 8 ]\\nbandwidth: [ 50 ]\\nlatency: [ 500 ]\\n' > network.yml
 $ echo '{"all-reduce-implementation": ["ring"], "scheduling-policy": "FIFO"}' > system.json
 $ et-sim run job --groups job.groups.json --system system.json --network network.yml | head -n 2
-makespan     8.993 ms (8,992,714 ns) in the reference profile; 8.492 ms corrected (-5.6 %):
-             concurrent-communication
+makespan     8.993 ms (8,992,714 ns) in the reference profile; 10.627 ms corrected (+18 %):
+             port-bandwidth (alone +21 %), concurrent-communication (alone -5.6 %), eager-sends
 $ et-sim run job --groups job.groups.json --system system.json --network network.yml --profile corrected | head -n 1
-makespan     8.492 ms (8,492,198 ns)
+makespan     10.627 ms (10,626,627 ns)
 ```
 
 A correction is named if it makes a difference by itself; if it makes all of it, it alone is. Where that would cost more than

@@ -28,7 +28,7 @@ def test_the_correction_of_every_example_is_found_to_act(example: Example) -> No
     named = {one["correction"]: one for one in found["corrections"]}
     assert found["measured"]
     if max(example.corrected) != max(example.reference):
-        if example.correction is Correction.WHOLE_PATH:  # so do messages that take turns at ports, link by link
+        if example.correction is Correction.WHOLE_PATH:  # messages that take turns go it, too
             assert named[Correction.PORT_BANDWIDTH]["makespan_ns"] == found["makespan_ns"]
             return
         assert named[example.correction]["makespan_ns"] == max(example.corrected)
