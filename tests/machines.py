@@ -63,6 +63,24 @@ def system(algorithm: str = "ring", dimensions: int = 1, **keys: Any) -> dict[st
     }
 
 
+def system_1(splits: int) -> str:
+    """Two dimensions of a system file of ASTRA-sim 1.0."""
+    lists = "".join(f"{name}-implementation: ring_direct\n" for name in LISTS[:3])
+    return f"scheduling-policy: LIFO\npreferred-dataset-splits: {splits}\n{lists}"
+
+
+def network_1(npus: list[int]) -> dict[str, Any]:
+    """The network to it."""
+    return {
+        "dimensions-count": 2,
+        "topologies-per-dim": ["Ring", "Switch"],
+        "units-count": npus,
+        "links-count": [2, 1],
+        "link-latency": [37, 503],
+        "link-bandwidth": [50, 25],
+    }
+
+
 def everybody(ranks: int, kind: str, size: int = 1 << 16, **more: Any) -> list[TraceBuilder]:
     """One collective of all ranks."""
     build = TraceBuilder()

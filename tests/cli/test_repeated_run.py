@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from machines import RING_4, system
+from machines import RING_4, network_1, system, system_1
 from pyarrow import feather
 
 import et_sim
@@ -18,21 +18,8 @@ from et_sim.trace import write_manifest
 from et_sim.workloads.microbenchmarks import make_microbenchmark
 
 LAYERS = "DATA 2 a -1 5 NONE 0 5 NONE 0 5 ALLREDUCE 65536 1 b -1 7 NONE 0 3 NONE 0 5 ALLREDUCE 1024 1"
-SYSTEM_1 = """
-scheduling-policy: LIFO
-preferred-dataset-splits: 2
-all-reduce-implementation: ring_direct
-all-gather-implementation: ring_direct
-reduce-scatter-implementation: ring_direct
-"""
-NETWORK_1 = {
-    "dimensions-count": 2,
-    "topologies-per-dim": ["Ring", "Switch"],
-    "units-count": [2, 2],
-    "links-count": [2, 1],
-    "link-latency": [37, 503],
-    "link-bandwidth": [50, 25],
-}
+SYSTEM_1 = system_1(splits=2)
+NETWORK_1 = network_1([2, 2])
 PLAIN_1 = {"topology": "Ring", "npus_count": [4], "bandwidth": [50], "latency": [500]}
 NETWORK_2 = """
 topology: [ Ring, Switch ]

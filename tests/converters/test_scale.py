@@ -42,9 +42,7 @@ def switch(ranks: int) -> dict[str, Any]:
     return {"topology": ["Switch"], "npus_count": [ranks], "bandwidth": [50], "latency": [500]}
 
 
-@pytest.fixture(autouse=True)
-def in_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+pytestmark = pytest.mark.usefixtures("in_a_folder")
 
 
 def job(data: int, *, tensor: int = 2, pipeline: int = 2) -> Workload:

@@ -30,9 +30,7 @@ from et_sim.workloads import Plan, make_training
 RECORDINGS = Path(__file__).parent / "pytorch_traces"
 
 
-@pytest.fixture(autouse=True)
-def in_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+pytestmark = pytest.mark.usefixtures("in_a_folder")
 
 
 def scaled(named: str, old: str, new: str, *more: str) -> int:

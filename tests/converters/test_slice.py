@@ -61,9 +61,7 @@ def with_starts(path: Path, starts: list[int]) -> None:
     path.write_bytes(frame([header, *nodes]))
 
 
-@pytest.fixture(autouse=True)
-def in_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+pytestmark = pytest.mark.usefixtures("in_a_folder")
 
 
 def names(path: str) -> list[str]:

@@ -19,9 +19,7 @@ from et_sim.trace.splits import split_text
 ROWS = ([0, 96, 1664], [5, 0, 0], [240, 240, 240])
 
 
-@pytest.fixture(autouse=True)
-def in_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+pytestmark = pytest.mark.usefixtures("in_a_folder")
 
 
 def record(in_splits: list[int], out_splits: list[int], in_bytes: int, out_bytes: int = 64) -> Communication:

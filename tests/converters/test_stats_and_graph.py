@@ -18,10 +18,7 @@ from converters.editing.statistics import figures_of, merged
 from converters.records import parse, split
 from et_sim.trace import Trace, TraceBuilder, Workload, write_trace, write_workload
 
-
-@pytest.fixture(autouse=True)
-def in_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+pytestmark = pytest.mark.usefixtures("in_a_folder")
 
 
 def step(rank: int) -> Trace:

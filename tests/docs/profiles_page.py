@@ -15,7 +15,7 @@ from pathlib import Path
 from et_sim.machine.corrections import CORRECTION_NOTES, Correction
 from et_sim.units import format_ns
 
-sys.path.append(str(Path(__file__).parents[1] / "engine"))
+sys.path += [str(Path(__file__).parents[1]), str(Path(__file__).parents[1] / "engine")]
 
 from correction_examples import EXAMPLES, NEVER, Example
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import gzip
 import hashlib
+import json
 from pathlib import Path
 
 import pytest
 from counting import counted_calls
-from machines import RING_4
+from machines import RING_4, network_1, system_1
 
 import et_sim
 from et_sim.cli import main
@@ -21,17 +22,8 @@ from et_sim.views.summary.layer_csv import write_csv
 from et_sim.views.summary.layers import Layers
 
 MICRO = "MICRO 1 l -1 1 NONE 0 1 NONE 0 1 ALLREDUCE 65536 1"
-SYSTEM = """
-scheduling-policy: LIFO
-preferred-dataset-splits: 16
-all-reduce-implementation: ring_direct
-all-gather-implementation: ring_direct
-reduce-scatter-implementation: ring_direct
-"""
-NETWORK = """
-{"dimensions-count": 2, "topologies-per-dim": ["Ring", "Switch"], "units-count": [4, 4],
- "links-count": [2, 1], "link-latency": [37, 503], "link-bandwidth": [50, 25]}
-"""
+SYSTEM = system_1(splits=16)
+NETWORK = json.dumps(network_1([4, 4]))
 MACHINE = ["--system=system.txt", "--network=network.json"]
 
 

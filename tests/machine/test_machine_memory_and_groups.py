@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from machines import RING_4
+from test_machine_system import warnings
 
 from et_sim.errors import MachineError
 from et_sim.machine import Machine, MemoryKind, RemoteMemory, read_machine
@@ -32,10 +33,6 @@ def groups_refusal(groups: Any) -> str:
     with pytest.raises(MachineError) as caught:
         with_groups(groups)
     return str(caught.value)
-
-
-def warnings(machine: Machine) -> dict[str, str]:
-    return {notice.key: notice.text for notice in machine.warnings}
 
 
 def test_without_a_memory_file_there_is_none_and_that_is_recorded() -> None:

@@ -45,3 +45,8 @@ def write(folder: Path, text: str = TEXT) -> Path:
     path = folder / "rings.yml"
     path.write_text(text, encoding="utf-8")
     return path
+
+
+def table_of(folder: Path) -> bytes:
+    """What a sweep wrote of its points."""
+    return (folder / "sweep.arrow").read_bytes()

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from small_sweeps import TEXT, write
+from small_sweeps import TEXT, table_of, write
 
 from et_sim.errors import UsageError
 from et_sim.sweeps import cluster
@@ -39,7 +39,7 @@ def test_one_dask_worker_and_this_process_give_the_same_bytes(tmp_path: Path) ->
         report = carry_out(plan, tmp_path / "dask", dask=local.scheduler_address)
     carry_out(plan, tmp_path / "here", workers=1)
     assert report.complete == len(plan.points)
-    assert _bytes(tmp_path / "dask") == _bytes(tmp_path / "here")
+    assert table_of(tmp_path / "dask") == table_of(tmp_path / "here")
 
 
 def test_a_sweep_that_ends_early_leaves_no_task_on_the_cluster(tmp_path: Path) -> None:
@@ -126,10 +126,6 @@ def test_a_worker_that_is_being_lost_is_no_other_version() -> None:
     cluster._check_versions(_Workers(cluster.about_program(), ConnectionResetError("reset by peer")))
 
 
-def _bytes(folder: Path) -> bytes:
-    return (folder / "sweep.arrow").read_bytes()
-
-
 @pytest.fixture
 def scheduler(tmp_path: Path) -> Iterator[tuple[Path, list[subprocess.Popen[bytes]]]]:
     """A scheduler's file, and the processes: the scheduler and two workers."""
@@ -171,7 +167,7 @@ def test_a_worker_killed_in_the_middle_changes_no_byte(
     assert (report.complete, len(plan.points)) == (180, 180)
     carry_out(plan, tmp_path / "one", workers=1)
     carry_out(plan, tmp_path / "two", workers=2)
-    assert _bytes(tmp_path / "dask") == _bytes(tmp_path / "one") == _bytes(tmp_path / "two")
+    assert table_of(tmp_path / "dask") == table_of(tmp_path / "one") == table_of(tmp_path / "two")
     assert (tmp_path / "dask" / JOURNAL).read_bytes().count(b"\n") == 180
 
 
@@ -213,4 +209,4 @@ search: {{{goal}, at-once: 2, ladder: [analytical, link], keep: 3}}
     search(planned, tmp_path / "one", workers=1)
     assert report.found.front
     for name in (".", "rung-1"):
-        assert _bytes(tmp_path / "dask" / name) == _bytes(tmp_path / "one" / name)
+        assert table_of(tmp_path / "dask" / name) == table_of(tmp_path / "one" / name)

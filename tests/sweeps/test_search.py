@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from machines import RING_4
-from small_sweeps import SYSTEM, TEXT, WORKLOAD, spec, write
+from small_sweeps import SYSTEM, TEXT, WORKLOAD, spec, table_of, write
 
 from et_sim.errors import EtSimError
 from et_sim.sweeps import sweep
@@ -141,10 +141,6 @@ def optuna(budget: int = 5, **more: Any) -> dict[str, Any]:
     return spec(search={"minimise": ["makespan_ns"], "budget": budget, "at-once": 2, **more})
 
 
-def _bytes(folder: Path) -> bytes:
-    return (folder / "sweep.arrow").read_bytes()
-
-
 def test_without_bounds_optuna_chooses_equally_for_equal_seeds(tmp_path: Path) -> None:
     pytest.importorskip("optuna")
     for name, seed in (("one", 3), ("two", 3), ("three", 4)):
@@ -153,7 +149,7 @@ def test_without_bounds_optuna_chooses_equally_for_equal_seeds(tmp_path: Path) -
         assert (report.found.evaluated, report.found.left) == (5, 4)
         assert len(report.table) == 5
         assert report.known == 0
-    assert _bytes(tmp_path / "one") == _bytes(tmp_path / "two") != _bytes(tmp_path / "three")
+    assert table_of(tmp_path / "one") == table_of(tmp_path / "two") != table_of(tmp_path / "three")
 
 
 def test_a_budget_for_all_points_finds_the_best(tmp_path: Path) -> None:
@@ -205,7 +201,7 @@ def test_an_interrupted_search_ends_like_one_that_was_left_alone(
     assert (tmp_path / "out" / JOURNAL).read_bytes().count(b"\n") == 5
     _searched(optuna(8), tmp_path / "out")
     _searched(optuna(8), tmp_path / "alone")
-    assert _bytes(tmp_path / "out") == _bytes(tmp_path / "alone")
+    assert table_of(tmp_path / "out") == table_of(tmp_path / "alone")
 
 
 def test_a_ladder_hands_the_best_to_the_next_model(tmp_path: Path) -> None:
@@ -228,7 +224,7 @@ def test_worker_processes_give_the_same_bytes(tmp_path: Path) -> None:
         given_ = plans(tmp_path, goal)
         for workers in (1, 2):
             search(plan_search(given_), tmp_path / f"{len(goal)}-{workers}", workers=workers)
-        assert _bytes(tmp_path / f"{len(goal)}-1") == _bytes(tmp_path / f"{len(goal)}-2")
+        assert table_of(tmp_path / f"{len(goal)}-1") == table_of(tmp_path / f"{len(goal)}-2")
 
 
 VALUES = st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4)), min_size=1, max_size=12)

@@ -18,7 +18,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from machines import RING_4
-from small_sweeps import SYSTEM, TEXT, WORKLOAD, spec, write
+from small_sweeps import SYSTEM, TEXT, WORKLOAD, spec, table_of, write
 
 import et_sim
 from et_sim.errors import EtSimError, UsageError
@@ -39,10 +39,6 @@ POINTS = 9
 @pytest.fixture(autouse=True)
 def _interpreted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ET_SIM_COMPILE", "never")
-
-
-def _bytes(folder: Path) -> bytes:
-    return (folder / "sweep.arrow").read_bytes()
 
 
 def _lines(folder: Path) -> int:
@@ -77,7 +73,7 @@ def test_every_row_is_what_a_run_says(undisturbed: Path) -> None:
 def test_worker_processes_give_the_same_bytes(undisturbed: Path, tmp_path: Path) -> None:
     report = carry_out(plan_sweep(write(tmp_path)), tmp_path / "out", workers=2)
     assert (report.points, report.known, report.complete) == (POINTS, 0, POINTS)
-    assert _bytes(tmp_path / "out") == _bytes(undisturbed)
+    assert table_of(tmp_path / "out") == table_of(undisturbed)
 
 
 class _Other:
@@ -104,7 +100,7 @@ def test_the_order_of_evaluation_changes_no_byte(
 ) -> None:
     monkeypatch.setattr(sweep, "_local", lambda space, _: _Other(space, seed))
     carry_out(plan_sweep(write(tmp_path)), tmp_path / "out")
-    assert _bytes(tmp_path / "out") == _bytes(undisturbed)
+    assert table_of(tmp_path / "out") == table_of(undisturbed)
 
 
 def test_an_interrupted_sweep_leaves_a_table_and_goes_on(
@@ -118,7 +114,7 @@ def test_an_interrupted_sweep_leaves_a_table_and_goes_on(
     assert len(pa.ipc.open_file(out / "sweep.arrow").read_all()) == 5
     report = carry_out(plan, out, workers=1)
     assert report.known == 5
-    assert _bytes(out) == _bytes(undisturbed)
+    assert table_of(out) == table_of(undisturbed)
 
 
 class _Never:
@@ -152,7 +148,7 @@ def test_a_torn_line_is_cut_off_and_its_point_evaluated_again(
     whole = (undisturbed / JOURNAL).read_bytes()
     (out / JOURNAL).write_bytes(whole[: max(len(whole) - torn, 5)])
     carry_out(plan, out, workers=1)
-    assert _bytes(out) == _bytes(undisturbed)
+    assert table_of(out) == table_of(undisturbed)
     assert _lines(out) == POINTS
 
 
@@ -165,7 +161,7 @@ def test_rows_whose_figures_are_of_another_kind_are_evaluated_again(
     spoilt = [json.dumps({**line, "row": line["row"] | figure}) for line in lines]
     (tmp_path / "out" / JOURNAL).write_text("\n".join([*spoilt, ""]))
     assert carry_out(plan_sweep(write(tmp_path)), tmp_path / "out", workers=1).known == 0
-    assert _bytes(tmp_path / "out") == _bytes(undisturbed)
+    assert table_of(tmp_path / "out") == table_of(undisturbed)
 
 
 @pytest.mark.parametrize("damage", [b"\n", b"[]\n", b'{"digest": 1}\n', b"\xff\xfe\n", b"[" * 5000 + b"\n"])
@@ -173,7 +169,7 @@ def test_a_damaged_line_is_no_result(damage: bytes, undisturbed: Path, tmp_path:
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / JOURNAL).write_bytes(damage + (undisturbed / JOURNAL).read_bytes())
     carry_out(plan_sweep(write(tmp_path)), tmp_path / "out", workers=1)
-    assert _bytes(tmp_path / "out") == _bytes(undisturbed)
+    assert table_of(tmp_path / "out") == table_of(undisturbed)
 
 
 def _start(path: Path, out: Path, workers: int = 2) -> subprocess.Popen[bytes]:
@@ -201,7 +197,7 @@ def test_a_killed_sweep_goes_on_where_it_was(undisturbed: Path, tmp_path: Path) 
     before = _lines(out)
     assert before >= 3
     assert carry_out(plan_sweep(path), out, workers=1).known == before
-    assert _bytes(out) == _bytes(undisturbed)
+    assert table_of(out) == table_of(undisturbed)
 
 
 @pytest.mark.deep
@@ -218,7 +214,7 @@ def test_a_sweep_killed_twenty_times_ends_like_one_that_was_left_alone(tmp_path:
         process.communicate()
     for name in ("killed", "alone"):
         carry_out(plan_sweep(path), tmp_path / name, workers=2)
-    assert _bytes(tmp_path / "killed") == _bytes(tmp_path / "alone")
+    assert table_of(tmp_path / "killed") == table_of(tmp_path / "alone")
     assert _lines(tmp_path / "killed") == 240
 
 
@@ -286,7 +282,7 @@ def test_a_point_that_the_machine_lost_is_a_row_and_tried_again(
     assert table["status"].to_pylist() == ["failed", *["complete"] * 8]
     assert table["error"][0].as_py() == "for a reason of the machine"
     carry_out(plan, out, workers=1)
-    assert _bytes(out) == _bytes(undisturbed)
+    assert table_of(out) == table_of(undisturbed)
 
 
 @pytest.mark.deep
@@ -337,7 +333,7 @@ def test_a_full_disk_is_one_sentence_and_loses_nothing(
         refusal.value
     )
     assert carry_out(plan, out, workers=1).known == 4
-    assert _bytes(out) == _bytes(undisturbed)
+    assert table_of(out) == table_of(undisturbed)
 
 
 def test_a_directory_of_something_else_is_left_alone(tmp_path: Path) -> None:
@@ -376,7 +372,7 @@ def test_whole_runs_are_kept_of_the_best(tmp_path: Path) -> None:
 def test_all_runs_are_kept_while_they_are_simulated(tmp_path: Path, undisturbed: Path) -> None:
     carry_out(plan_sweep(write(tmp_path)), tmp_path / "out", workers=1, keep="all")
     assert len(list((tmp_path / "out" / "runs").iterdir())) == POINTS
-    assert _bytes(tmp_path / "out") == _bytes(undisturbed)
+    assert table_of(tmp_path / "out") == table_of(undisturbed)
 
 
 @pytest.mark.parametrize("text", ["best", "best:0", "best:x", "some", "0-9", "", "best:99999999999999"])

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+from test_preflight import only
 
 from et_sim.trace import TraceBuilder, Workload
-from et_sim.trace.preflight import Problem, Rules, find_problems
+from et_sim.trace.preflight import Rules, find_problems
 
 MIB = 1 << 20
 Fill = Callable[[TraceBuilder], object]
@@ -34,11 +35,6 @@ def program(*collectives: tuple[str, int, str], chained: bool = False) -> Fill:
             after = [node] if chained else []
 
     return fill
-
-
-def only(problems: list[Problem], kind: str) -> Problem:
-    assert [problem.kind for problem in problems] == [kind]
-    return problems[0]
 
 
 REDUCE, GATHER = ("all_reduce", MIB, ""), ("all_gather", MIB, "")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import replace
 from typing import Any
 
@@ -11,12 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from machines import network, system
-from training_jobs import decoder, with_experts, with_latent_attention
+from training_jobs import decoder, moved, rows_named, with_experts, with_latent_attention
 
 from et_sim.api import run
 from et_sim.errors import UsageError
 from et_sim.machine.presets import preset
-from et_sim.trace import CollectiveKind, NodeKind, Trace
+from et_sim.trace import Trace
 from et_sim.trace.preflight import find_problems
 from et_sim.workloads import Batch, Model, Plan, Segment, make_inference, read_model
 from et_sim.workloads.inference.batch import Load
@@ -28,19 +27,6 @@ from et_sim.workloads.models.model import Attention
 def machine(ranks: int) -> dict[str, Any]:
     """Without kernels of its own: they take what the trace says."""
     return {"system": system(), "network": network(["FullyConnected"], [ranks])}
-
-
-def rows_named(trace: Trace, ending: str) -> Any:
-    return np.array([name.endswith(ending) for name in trace.names], np.bool_)[trace.name]
-
-
-def moved(trace: Trace) -> Counter[tuple[str, str]]:
-    """Bytes that a rank puts in, by group and kind."""
-    found: Counter[tuple[str, str]] = Counter()
-    for row in np.flatnonzero(trace.kind == NodeKind.COLL).tolist():
-        kind = CollectiveKind(int(trace.comm_type[row])).name.lower()
-        found[trace.group_names[int(trace.group[row])], kind] += int(trace.comm_bytes[row])
-    return found
 
 
 def one_pass(model: Model, plan: Plan, *segments: Segment) -> Trace:

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from machines import network, system
-from training_jobs import decoder, transformer, with_experts, with_latent_attention
+from training_jobs import decoder, moved, rows_named, transformer, with_experts, with_latent_attention
 
 from et_sim.api import run
 from et_sim.errors import UsageError
@@ -40,22 +40,7 @@ def products(trace: Trace) -> int:
 
 def of_attention(trace: Trace) -> int:
     """Operations of scores, and of sums by them."""
-    return int(trace.num_ops[named(trace, " attention")].sum())
-
-
-def named(trace: Trace, ending: str) -> Any:
-    return np.array([name.endswith(ending) for name in trace.names], np.bool_)[trace.name]
-
-
-def moved(trace: Trace) -> Counter[tuple[str, str]]:
-    """Bytes that a rank puts in, by group and kind."""
-    found: Counter[tuple[str, str]] = Counter()
-    for row in np.flatnonzero(trace.kind == NodeKind.COLL).tolist():
-        kind = CollectiveKind(int(trace.comm_type[row])).name.lower()
-        found[trace.group_names[int(trace.group[row])], kind] += int(trace.comm_bytes[row])
-    for row in np.flatnonzero(trace.kind == NodeKind.SEND).tolist():
-        found["", "send"] += int(trace.comm_bytes[row])
-    return found
+    return int(trace.num_ops[rows_named(trace, " attention")].sum())
 
 
 def matrix_weights(model: Model) -> int:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import fields, replace
 from typing import Any
 
-from et_sim.trace import Workload
+import numpy as np
+
+from et_sim.trace import CollectiveKind, NodeKind, Trace, Workload
 from et_sim.workloads import Model, Plan, Rank, make_training
 from et_sim.workloads.models.model import Attention, Experts, FeedForward, Latent
 from et_sim.workloads.training.memory import Memory, most_memory
@@ -55,3 +58,19 @@ def memory(model: Model, plan: Plan, rank: int = 0) -> Memory:
     found = Rank(plan.axes, rank, {}, "test")
     training_program(model, plan)(found)
     return most_memory(found.recording.trace())
+
+
+def rows_named(trace: Trace, ending: str) -> Any:
+    """Nodes whose names end so."""
+    return np.array([name.endswith(ending) for name in trace.names], np.bool_)[trace.name]
+
+
+def moved(trace: Trace) -> Counter[tuple[str, str]]:
+    """Bytes that a rank puts in, by group and kind."""
+    found: Counter[tuple[str, str]] = Counter()
+    for row in np.flatnonzero(trace.kind == NodeKind.COLL).tolist():
+        kind = CollectiveKind(int(trace.comm_type[row])).name.lower()
+        found[trace.group_names[int(trace.group[row])], kind] += int(trace.comm_bytes[row])
+    for row in np.flatnonzero(trace.kind == NodeKind.SEND).tolist():
+        found["", "send"] += int(trace.comm_bytes[row])
+    return found

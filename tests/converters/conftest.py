@@ -1,0 +1,13 @@
+"""What tests of converters share."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+
+@pytest.fixture
+def in_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The test writes where it is: in a folder of its own."""
+    monkeypatch.chdir(tmp_path)
