@@ -189,8 +189,8 @@ def test_all_files_are_the_same_bytes_on_every_run(folder: Path) -> None:
 
 
 def test_switched_corrections_stay_switched(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    switched = {**FIFO_RING, "corrections": {"concurrent-communication": False}}
-    (folder / "system.json").write_text(json.dumps(switched))
+    off = {"port-bandwidth": False, "concurrent-communication": False}
+    (folder / "system.json").write_text(json.dumps({**FIFO_RING, "corrections": off}))
     both = _summary(capsys, "differs")["other_profile"]
     assert both["makespan_ns"] == _summary(capsys, "differs", "--profile=corrected")["makespan_ns"] > 79_540
 

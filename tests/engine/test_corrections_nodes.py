@@ -214,8 +214,7 @@ def test_a_member_that_will_never_start_a_collective_is_named() -> None:
 
 
 def test_equal_custom_collectives_run_side_by_side(tmp_path: Path) -> None:
-    """Each keeps account of its own nodes; their messages cross the link one after the other."""
-    crossing_ns = 1000 / (50 * 1.073741824)  # of a message that waits for the one before it
+    """Each keeps account of its own nodes."""
     programs = []
     for place in range(2):
         program = TraceBuilder()
@@ -223,13 +222,15 @@ def test_equal_custom_collectives_run_side_by_side(tmp_path: Path) -> None:
         program.compute(micros=3, after=moved)
         programs.append(program.build())
     write_workload(Workload.of(programs), tmp_path / "exchange")
-    keys = {"all-reduce-implementation-custom": [str(tmp_path / "exchange")], "profile": "corrected"}
+    keys = {
+        "all-reduce-implementation-custom": [str(tmp_path / "exchange")],
+        "profile": "corrected",
+        "corrections": {"port-bandwidth": False},  # their messages cross the link together
+    }
     build = TraceBuilder()
     for _ in range(3):
         build.collective("all_reduce", 1000)
     pair = network(["FullyConnected"], [2])
     for active, turns in ((1, 3), (2, 2), (3, 1)):
         times = finish_times([build] * 2, pair, system(**keys, **{"active-chunks-per-dimension": active}))
-        waits = int((active - 1) * crossing_ns)
-        assert max(times) <= turns * (518 + 3000 + waits)
-        assert min(times) >= turns * (518 + 3000)
+        assert times == [turns * (518 + 3000)] * 2
