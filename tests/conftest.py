@@ -29,7 +29,7 @@ COMMON_NETWORKS = ("et_sim.network.analytical", "et_sim.network.link")
 LONG_SECONDS = (
     15.0  # compiling an engine takes as long: what takes longer interpreted is compiled, however rare
 )
-SHORT_SECONDS = 3.0  # the same for other code
+SHORT_SECONDS = 3.0  # of other code: what takes longer in all is ordered
 AHEAD = pytest.StashKey[subprocess.Popen[bytes]]()
 BYTECODE = pytest.StashKey["tempfile.TemporaryDirectory[str]"]()
 # Folders whose tests run no engine, or hardly any: they come first, while engines are compiled.
@@ -152,7 +152,7 @@ def nothing_short_waits_for_machine_code(request: pytest.FixtureRequest) -> Iter
             return run_entry(self, seconds, *arguments)
         if seconds is None:
             spent[self] += self._seconds(*arguments)
-            waits, is_rare = not 0 < spent[self] < SHORT_SECONDS, True
+            waits, is_rare = not 0 < spent[self] < LONG_SECONDS, spent[self] < SHORT_SECONDS
         else:
             waits, is_rare = seconds() > LONG_SECONDS, _is_rare(arguments[0])
         if waits:

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 # Every collective is one step of direct messages, and these take no time.
 IDEAL_SYSTEM = {
     "profile": "corrected",
+    # Ports are free, and there are no dimensions to lay groups on.
+    "corrections": {"port-bandwidth": False, "groups-by-dimension": False},
     "endpoint-delay": 0,
     "active-chunks-per-dimension": 1,
     "preferred-dataset-splits": 1,

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from et_sim.engine.outcome import Outcome
-from et_sim.machine.model import GraphFabric, GridFabric, Network, Shape
+from et_sim.machine.model import Dimension, GraphFabric, GridFabric, Network, Shape, UnevenLink
 from et_sim.plan.tables import Action, Plan
 from et_sim.units import format_ns, format_ranks
 
@@ -56,7 +56,8 @@ def overload(outcome: Outcome, network: Network) -> Overload | None:
     plan = outcome.plan
     if outcome.has_contention or network.levels or network.loggops is not None:
         return None
-    rates, sizes = _rates(network), _bytes_of_nodes(plan, network)
+    ports = _Ports(network)
+    sizes = _bytes_of_nodes(plan, ports)
     row, actor = _communication(plan, outcome)
     if not len(row):
         return None
@@ -64,12 +65,12 @@ def overload(outcome: Outcome, network: Network) -> Overload | None:
     lengths = np.maximum(end - begin, 1)
     of_node = _rows_of_plan(plan, row, actor)
     worst: tuple[float, Port, int] = (TOLERANCE, ALL_PORTS, -1)
-    for port, bytes_of_node in ((one, sizes[one]) for one in sorted(sizes, reverse=True)):  # all ports last
+    for number, bytes_of_node in sizes:
         sent = np.add.reduceat(bytes_of_node[of_node], first)
-        factors = sent / (rates[port] * lengths)
+        factors = sent / (ports.rates[number] * lengths)
         most = float(factors.max())
         if most > worst[0]:
-            worst = (most, port, int(factors.argmax()))
+            worst = (most, ports.place(number), int(factors.argmax()))
             alike = factors >= most * (1 - 1e-9)
             whose = np.unique(actor[first[alike & (begin == begin[worst[2]])]])
     factor, port, burst = worst
@@ -112,44 +113,73 @@ def _bursts(actor: Any, start: Any, end: Any) -> tuple[Any, Any, Any]:
     return start[first], until[last] - actor[last] * span, first
 
 
-def _rates(network: Network) -> dict[Port, float]:
-    """Bytes per nanosecond of an NPU's ports together: the fastest that there are."""
-    fabric = network.fabric
-    if isinstance(fabric, GraphFabric):
-        out = np.bincount(fabric.graph.sources, fabric.graph.bytes_per_ns, len(fabric.graph))
-        return {ALL_PORTS: float(out[fabric.graph.npus].max())}
-    assert isinstance(fabric, GridFabric)
-    rates = {ALL_PORTS: 0.0}
-    for number, dimension in enumerate(fabric.dimensions):
-        own = [link.bytes_per_ns for link in fabric.links if link.dimension == number]
-        fastest, npus = max([dimension.bytes_per_ns, *own]), dimension.npus
-        if dimension.shape is Shape.FULLY_CONNECTED:
-            here = {ahead: 1 if 2 * ahead == npus else 2 for ahead in range(1, npus // 2 + 1)}
+class _Ports:
+    """An NPU's ports: all together, all of each dimension, and by distance where NPUs are fully connected.
+
+    `rates`: bytes per nanosecond of each, the fastest that there are.
+    """
+
+    def __init__(self, network: Network) -> None:
+        fabric = network.fabric
+        self.dimensions: tuple[Dimension, ...] = ()
+        uneven: tuple[UnevenLink, ...] = ()
+        if isinstance(fabric, GridFabric):
+            self.dimensions, uneven = fabric.dimensions, fabric.links
+        self.first = [1]  # by dimension, the number of its first port
+        rates: list[Any] = []
+        for number, dimension in enumerate(self.dimensions):
+            own = [link.bytes_per_ns for link in uneven if link.dimension == number]
+            fastest, npus = max([dimension.bytes_per_ns, *own]), dimension.npus
+            if dimension.shape is Shape.FULLY_CONNECTED:
+                links = np.where(2 * np.arange(1, npus // 2 + 1) == npus, 1, 2)
+            else:
+                links = np.array([2 if dimension.shape is Shape.RING and npus > 2 else 1])
+            rates.append(links * fastest)
+            self.first.append(self.first[-1] + len(links))
+        if isinstance(fabric, GraphFabric):
+            out = np.bincount(fabric.graph.sources, fabric.graph.bytes_per_ns, len(fabric.graph))
+            everything = float(out[fabric.graph.npus].max())
         else:
-            here = {0: 2 if dimension.shape is Shape.RING and npus > 2 else 1}
-        for ahead, ports in here.items():
-            rates[number, ahead] = ports * fastest
-            rates[ALL_PORTS] += ports * fastest
-    return rates
+            everything = float(sum(one.sum() for one in rates))
+        self.rates = np.concatenate(([everything], *rates))
+
+    def __len__(self) -> int:
+        return len(self.rates)
+
+    def used_by(self, dimension: int, distances: Any) -> Any:
+        """The ports through which messages over these distances leave."""
+        along = self.dimensions[dimension]
+        if along.shape is not Shape.FULLY_CONNECTED:
+            return np.full(len(distances), self.first[dimension])
+        ahead = distances % along.npus
+        return self.first[dimension] + np.minimum(ahead, along.npus - ahead) - 1
+
+    def place(self, port: int) -> Port:
+        """Where a port is."""
+        if port == 0:
+            return ALL_PORTS
+        dimension = int(np.searchsorted(self.first, port, side="right")) - 1
+        is_pair = self.dimensions[dimension].shape is Shape.FULLY_CONNECTED
+        return dimension, port - self.first[dimension] + 1 if is_pair else 0
 
 
-def _bytes_of_nodes(plan: Plan, network: Network) -> dict[Port, Any]:
-    """What each node of the plan sends, by port."""
+def _bytes_of_nodes(plan: Plan, ports: _Ports) -> Iterator[tuple[int, Any]]:
+    """What each node of the plan sends, by port, all ports last; of ports that are used alike, the first."""
     action, detail = plan.nodes["action"], plan.nodes["detail"]
-    of_collective: dict[Port, Any] = {ALL_PORTS: np.zeros(len(plan.collectives))}
-    of_program = [list(_of_program(plan, network, program)) for program in plan.programs]
+    of_program = np.stack([_of_program(plan, ports, one) for one in plan.programs] or [np.zeros(len(ports))])
+    times = np.zeros((len(plan.collectives), len(of_program)))
     for row, phases in _phases(plan):
-        for phase, times in phases:
-            for port, size in of_program[int(plan.phases[phase]["program"])]:
-                known = of_collective.setdefault(port, np.zeros(len(plan.collectives)))
-                known[row] += times * size
-    is_collective, found = action == Action.COLLECTIVE, {}
-    for port, sizes in of_collective.items():
-        found[port] = np.zeros(len(plan.nodes))
-        found[port][is_collective] = sizes[detail[is_collective]]
-    is_send = action == Action.SEND
-    found[ALL_PORTS][is_send] = plan.nodes["bytes"][is_send]
-    return found
+        for phase, chunks in phases:
+            times[row, int(plan.phases[phase]["program"])] += chunks
+    use = np.concatenate((of_program, [ports.rates]))
+    _, alike = np.unique(use.round(9), axis=1, return_index=True)
+    is_collective, is_send = action == Action.COLLECTIVE, action == Action.SEND
+    for port in sorted({0, *alike[of_program[:, alike].any(axis=0)].tolist()}, reverse=True):
+        found = np.zeros(len(plan.nodes))
+        found[is_collective] = (times @ of_program[:, port])[detail[is_collective]]
+        if port == 0:
+            found[is_send] = plan.nodes["bytes"][is_send]
+        yield port, found
 
 
 def _phases(plan: Plan) -> Iterator[tuple[int, list[tuple[int, int]]]]:
@@ -165,20 +195,17 @@ def _phases(plan: Plan) -> Iterator[tuple[int, list[tuple[int, int]]]]:
         yield row, phases
 
 
-def _of_program(plan: Plan, network: Network, program: Any) -> Iterator[tuple[Port, float]]:
+def _of_program(plan: Plan, ports: _Ports, program: Any) -> Any:
     """What a member sends in a phase, by port."""
+    sent = np.zeros(len(ports))
     if program["tree_first"] >= 0 or program["custom_first"] >= 0 or program["own_steps"]:
-        return
+        return sent
     first, period = int(program["step_first"]), int(program["step_period"])
     laps, rest = divmod(int(program["sends"]), period) if period else (0, 0)
+    steps = plan.steps[first : first + period]
+    sizes = steps["bytes"].astype(float) * (laps + (np.arange(len(steps)) < rest))
     dimension = int(program["dimension"])
-    along = None
-    if isinstance(network.fabric, GridFabric) and dimension >= 0:
-        along = network.fabric.dimensions[dimension]
-    for number, step in enumerate(plan.steps[first : first + period]):
-        size = float(step["bytes"]) * (laps + (number < rest))
-        yield ALL_PORTS, size
-        if along is not None:
-            ahead = int(step["distance"]) % along.npus
-            is_pair = along.shape is Shape.FULLY_CONNECTED
-            yield (dimension, min(ahead, along.npus - ahead) if is_pair else 0), size
+    if 0 <= dimension < len(ports.dimensions):
+        np.add.at(sent, ports.used_by(dimension, steps["distance"]), sizes)
+    sent[0] = sizes.sum()
+    return sent
