@@ -152,7 +152,7 @@ def nothing_short_waits_for_machine_code(request: pytest.FixtureRequest) -> Iter
             return run_entry(self, seconds, *arguments)
         if seconds is None:
             spent[self] += self._seconds(*arguments)
-            waits, is_rare = not 0 < spent[self] < LONG_SECONDS, spent[self] < SHORT_SECONDS
+            waits, is_rare = spent[self] > LONG_SECONDS, spent[self] < SHORT_SECONDS
         else:
             waits, is_rare = seconds() > LONG_SECONDS, _is_rare(arguments[0])
         if waits:
