@@ -44,6 +44,8 @@ def parse_yaml(text: str, place: str) -> Any:
         _refuse_aliases(root, place)
         return _value_of(root, place, {})
     except yaml.MarkedYAMLError as error:
+        if "nesting depth" in str(error.problem):  # the library's scanner, which looks ahead, came first
+            raise MachineError(NESTED_TOO_DEEPLY, place=place) from None
         mark = error.problem_mark or error.context_mark
         where = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
         cause = f"{where}not valid YAML: {error.problem or error.context}"
