@@ -23,7 +23,10 @@ INTERPRETED = (
     *("converting.md", "dgx-1.md", "jobs.md", "memory.md", "networks.md", "packet.md", "running.md"),
     *("streams.md", "uneven-machines.md"),
 )
-LONG = ("networks.md", "packet.md", "pytorch.md", "sweeps.md", "uneven-machines.md", "what-if.md")
+LONG = (
+    *("README.md", "critical-path.md", "inference.md", "networks.md", "packet.md", "pytorch.md"),
+    *("running.md", "streams.md", "sweeps.md", "training.md", "uneven-machines.md", "what-if.md"),
+)
 LINK = re.compile(r"\]\(([^)#\s]+)(?:#[^)\s]*)?\)")
 
 

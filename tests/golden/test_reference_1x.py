@@ -78,7 +78,7 @@ def chunk_means_us(result: Result) -> list[float]:
 @pytest.mark.parametrize(
     "case",
     [
-        pytest.param(case, id=case["id"], marks=[pytest.mark.deep] * (case["id"] in LONG or number % 2))
+        pytest.param(case, id=case["id"], marks=[pytest.mark.deep] * (case["id"] in LONG or number % 4))
         for number, case in enumerate(RUNS)
     ],
 )

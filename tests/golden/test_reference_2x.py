@@ -67,7 +67,7 @@ def test_folded_the_run_equals_the_reference(case: Case, folder: Path) -> None:
     assert len(result.outcome.plan.actors) <= ACTORS[case.name], "folds less than it did"
 
 
-@pytest.mark.parametrize("case", of_every_kind(CASES, 32))
+@pytest.mark.parametrize("case", of_every_kind(CASES, 64))
 def test_unfolded_the_run_equals_the_reference_and_records_explain_it(case: Case, folder: Path) -> None:
     case.write_programs(folder)
     unfolded = _recorded(case, folder, fold=False)
@@ -77,7 +77,7 @@ def test_unfolded_the_run_equals_the_reference_and_records_explain_it(case: Case
             check_unfolded(folded, unfolded)
 
 
-@pytest.mark.parametrize("case", of_every_kind(CASES, 32, others=pytest.mark.exhaustive))
+@pytest.mark.parametrize("case", of_every_kind(CASES, 64, others=pytest.mark.exhaustive))
 def test_records_do_not_change_the_run_folded_or_not(case: Case, folder: Path) -> None:
     case.write_programs(folder)
     _compare(case, run(case.workload(), **case.machine, model=case.model, fold=False))

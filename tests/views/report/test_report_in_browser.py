@@ -165,6 +165,7 @@ def test_buttons_and_keys_zoom_and_move(demo: Opened) -> None:
     assert demo.window == (0, 52_428_540)
 
 
+@pytest.mark.deep
 def test_the_wheel_zooms_around_the_pointer_and_dragging_moves(demo: Opened) -> None:
     box = demo.lanes()
     middle = box["x"] + 118 + (box["width"] - 118) / 2
@@ -197,6 +198,7 @@ def test_choosing_a_node_says_what_it_is(demo: Opened) -> None:
     assert demo.page.locator("#chosen").is_hidden()
 
 
+@pytest.mark.deep
 def test_a_click_shows_what_is_under_it_beside_it(demo: Opened) -> None:
     box = demo.lanes()
     moment = 1_150_000 + 850_000 / 2  # of rank 5, which is the first
@@ -213,6 +215,7 @@ def test_a_click_shows_what_is_under_it_beside_it(demo: Opened) -> None:
     assert demo.page.locator("#chosen").is_hidden()
 
 
+@pytest.mark.deep
 def test_of_a_node_at_the_edge_the_figures_stay_on_the_page(demo: Opened) -> None:
     demo.page.get_by_label("find").fill("optimizer")
     demo.page.keyboard.press("Shift+Enter")
@@ -222,6 +225,7 @@ def test_of_a_node_at_the_edge_the_figures_stay_on_the_page(demo: Opened) -> Non
     assert told["y"] + told["height"] <= room["y"] + room["height"] + 1
 
 
+@pytest.mark.deep
 def test_names_of_rows_that_are_short_are_told_in_full(browser: Any, files: dict[str, Path]) -> None:
     opened = Opened(browser, files["demo"], viewport={"width": 500, "height": 800})
     box = opened.lanes()
@@ -240,6 +244,7 @@ def test_the_slowest_ranks_come_first_or_all_in_their_order(demo: Opened) -> Non
     assert first() == "rank 0, cpu"
 
 
+@pytest.mark.deep
 def test_the_wheel_alone_scrolls_the_page_also_past_a_timeline_that_scrolls(
     browser: Any, files: dict[str, Path]
 ) -> None:
@@ -314,6 +319,7 @@ def truth(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Any]:
     return folder / "page.html", open_run(run)
 
 
+@pytest.mark.deep
 def test_waiting_is_thin_transfer_solid_backward_differs_and_what_is_rare_is_pale(
     browser: Any, truth: tuple[Path, Any]
 ) -> None:
@@ -362,6 +368,7 @@ def test_the_critical_path_can_be_highlighted(browser: Any, files: dict[str, Pat
     opened.close()
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_light_and_dark_have_enough_contrast(browser: Any, files: dict[str, Path], scheme: str) -> None:
     opened = Opened(browser, files["demo"], color_scheme=scheme)
@@ -386,6 +393,7 @@ def test_a_narrow_screen_is_not_wider_than_it_is(browser: Any, files: dict[str, 
     opened.close()
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("name", ["demo", "stages"])
 def test_a_window_of_700_pixels_shows_whole_tables(browser: Any, files: dict[str, Path], name: str) -> None:
     opened = Opened(browser, files[name], viewport={"width": 700, "height": 900})
@@ -396,6 +404,7 @@ def test_a_window_of_700_pixels_shows_whole_tables(browser: Any, files: dict[str
     opened.close()
 
 
+@pytest.mark.deep
 def test_on_paper_the_still_picture_takes_the_place_of_the_other(demo: Opened) -> None:
     demo.page.emulate_media(media="print")
     assert demo.page.locator("#view").is_hidden()
@@ -434,6 +443,7 @@ def test_every_part_has_a_name_and_the_keyboard_reaches_every_control(demo: Open
     } <= reached
 
 
+@pytest.mark.deep
 def test_on_paper_names_that_are_cut_elsewhere_stand_in_full(browser: Any, files: dict[str, Path]) -> None:
     opened = Opened(browser, files["stages"])
     script = """() => [...document.querySelectorAll("abbr")].map((one) =>
