@@ -12,6 +12,7 @@ from et_sim.errors import UsageError, did_you_mean
 from et_sim.units import plural
 
 if TYPE_CHECKING:
+    from et_sim.machine.model import System
     from et_sim.workloads.training.figures import Figures, Stage
 
 LLM = "llm"
@@ -45,7 +46,8 @@ def add_parser(commands: Any) -> None:
     limit.add_argument(
         "--machine",
         metavar="NAME[:NPUS]",
-        help="the same of a preset machine; with NPUS, as many ranks as the plan has",
+        help="the same of a preset machine, which also says how long kernels take; with NPUS, as many ranks"
+        " as the plan has",
     )
     parser.add_argument("--json", action="store_true", help="print data instead of text")
     training.add_options(parser)
@@ -58,23 +60,45 @@ def run(options: argparse.Namespace) -> int:
     if options.kind not in KINDS:
         remedy = did_you_mean(options.kind, KINDS) or f"known: {', '.join(KINDS)}"
         raise UsageError(f"there is nothing called {options.kind!r} to plan", remedy=remedy)
-    capacity = _capacity(options)
-    found, model = _planned(options)
+    system = _system(options.machine)
+    capacity = _capacity(options, system)
+    found, model = _planned(options, system)
     _check_machine(options, found)
-    lines = as_text(found, capacity)
+    rates = _rates(found, system)
+    lines = as_text(found, capacity, rates, options.machine)
     status = 1 if capacity is not None and _largest(found) > capacity else 0
     with printing(status):
-        print(json.dumps(as_data(found, model, capacity), indent=2) if options.json else "\n".join(lines))
+        data = as_data(found, model, capacity, rates)
+        print(json.dumps(data, indent=2) if options.json else "\n".join(lines))
     return status
 
 
-def _capacity(options: argparse.Namespace) -> int | None:
+def _system(machine: str | None) -> System | None:
+    """The system of the machine that is named, if one is."""
+    if machine is None:
+        return None
+    from et_sim.machine import read_machine
+    from et_sim.run_options import RunOptions
+
+    return read_machine(**RunOptions(machine=machine).parts).system
+
+
+def _rates(found: Figures, system: System | None) -> dict[str, Any] | None:
+    """What a step would come to if the network took no time; None: no machine says how fast kernels are."""
+    if system is None:
+        return None
+    from et_sim.machine.peaks import peaks_of
+    from et_sim.timeline.throughput import throughput
+
+    return throughput(found.step, peaks_of(system), found.ranks, found.ideal_ns, None)
+
+
+def _capacity(options: argparse.Namespace, system: System | None) -> int | None:
     """What a NPU has; None: nobody says it."""
-    from et_sim.machine.presets import preset
     from et_sim.units import parse_bytes
 
-    if options.machine is not None:
-        return parse_bytes(preset(options.machine).system["local-mem-capacity"])
+    if system is not None:
+        return None if system.local_memory is None else system.local_memory.capacity_bytes
     if options.capacity is None:
         return None
     capacity = parse_bytes(options.capacity)
@@ -98,18 +122,20 @@ def _check_machine(options: argparse.Namespace, found: Figures) -> None:
         )
 
 
-def _planned(options: argparse.Namespace) -> tuple[Figures, dict[str, Any]]:
+def _planned(options: argparse.Namespace, system: System | None) -> tuple[Figures, dict[str, Any]]:
     """The figures, and the model for programs."""
     from dataclasses import asdict
 
+    from et_sim.compute import compute_model, kernel_times
     from et_sim.workloads.training.figures import figures, figures_of_replicas
 
+    times = None if system is None else kernel_times(compute_model(system))
     if options.kind == LLM:
         replicated.refuse_options(options)
         model, plan = training.read_options(options)
-        return figures(model, plan)[0], asdict(model)
+        return figures(model, plan, times)[0], asdict(model)
     job = replicated.make_job(options)
-    found = figures_of_replicas(job.workload, job.plan, job.name, job.layers, job.weights, job.unit)
+    found = figures_of_replicas(job.workload, job.plan, job.name, job.layers, job.weights, job.unit, times)
     return found, job.model
 
 
@@ -117,7 +143,9 @@ def _largest(found: Figures) -> int:
     return max(stage.memory.total for stage in found.stages)
 
 
-def as_data(found: Figures, model: dict[str, Any], capacity: int | None) -> dict[str, Any]:
+def as_data(
+    found: Figures, model: dict[str, Any], capacity: int | None, rates: dict[str, Any] | None
+) -> dict[str, Any]:
     """The figures for programs."""
     from dataclasses import asdict
 
@@ -135,6 +163,7 @@ def as_data(found: Figures, model: dict[str, Any], capacity: int | None) -> dict
         **({"step": found.step.as_written()} if found.step else {}),
         **({"imbalance": found.imbalance._asdict()} if found.imbalance else {}),
         "ideal_ns": found.ideal_ns,
+        "throughput_at_most": rates,
         "capacity_bytes": capacity,
         "stages": [
             {
@@ -151,9 +180,12 @@ def as_data(found: Figures, model: dict[str, Any], capacity: int | None) -> dict
     }
 
 
-def as_text(found: Figures, capacity: int | None) -> list[str]:
+def as_text(
+    found: Figures, capacity: int | None, rates: dict[str, Any] | None, machine: str | None
+) -> list[str]:
     """The figures for people."""
     from et_sim.units import format_ns
+    from et_sim.views.summary.throughput import throughput_text, utilisation_text
     from et_sim.views.text import aligned
 
     plan = found.plan
@@ -161,13 +193,17 @@ def as_text(found: Figures, capacity: int | None) -> list[str]:
     active = f", {found.active_weights:,} of them active" if is_sparse else ""
     times = f" ({found.operations / found.products_of_weights:.3f} x 6 x weights x {found.unit})"
     counts = (plural(found.ranks, "rank"), plural(found.templates, "template"), plural(found.actors, "actor"))
+    timed = f"at {plan.tflops:g} TFLOPS and {plan.memory_gbps:g} GB/s"
+    if machine is not None:
+        timed = f"as {machine} times kernels"
+    reached = {"throughput": throughput_text(rates), "utilisation": utilisation_text(rates)}
     lines = [
         f"model        {found.name}: {found.weights:,} {WEIGHTS.get(found.unit, 'weights')}{active}",
         f"plan         {plan}: {', '.join(counts)}",
         f"step         {found.amount:,} {found.unit}, {found.operations:.4g} operations"
         + (times if found.unit == TOKENS else ""),
-        f"computation  {format_ns(found.ideal_ns)}, at {plan.tflops:g} TFLOPS and {plan.memory_gbps:g} GB/s,"
-        " if the network took no time",
+        f"computation  {format_ns(found.ideal_ns)}, {timed}, if the network took no time",
+        *(f"{name:12} at most {text}" for name, text in reached.items() if text),
         *_experts(found),
         "",
     ]

@@ -1,5 +1,6 @@
 """How long local work takes: one module per compute model, behind one seam; and reductions."""
 
+from et_sim.compute.kernel_times import kernel_times
 from et_sim.compute.model import ComputeModel, Durations, Treatment, Utilisation
 from et_sim.compute.reduction import reduction_ns
 from et_sim.compute.registry import compute_model
@@ -19,6 +20,7 @@ __all__ = [
     "compute_model",
     "datatype_named",
     "is_recorded",
+    "kernel_times",
     "recorded_ns",
     "reduction_ns",
 ]

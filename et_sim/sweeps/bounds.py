@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from et_sim.compute import ComputeModel, compute_model, recorded_ns
+from et_sim.compute import compute_model, kernel_times
 from et_sim.errors import EtSimError, InputError
 from et_sim.machine import read_machine
 from et_sim.machine.model import System, WhenFull
@@ -20,10 +20,10 @@ from et_sim.run_options import RunOptions
 from et_sim.sweeps.recipes import is_language_model, model_and_plan
 from et_sim.sweeps.sampling import Values
 from et_sim.sweeps.space import Inputs, Space
-from et_sim.trace.columns import Trace
 from et_sim.units import format_bytes
 from et_sim.workloads.profile import PROFILE
 from et_sim.workloads.training.bounds import bounds_of
+from et_sim.workloads.training.ideal import KernelTimes
 from et_sim.workloads.training.operations import tokens_of
 
 Bound = Mapping[str, float]  # of columns: no row has less
@@ -87,24 +87,14 @@ def _system(inputs: Inputs) -> System:
     return machine.system
 
 
-def _kernel_times(system: System, ranks: int) -> Any:
+def _kernel_times(system: System, ranks: int) -> KernelTimes:
     """How long kernels take at least."""
     model = compute_model(system)
     # Where ranks differ, or nodes take other times than their kernels, nothing is said.
     differs = system.stragglers or system.time_factors or system.overlap or system.replay_only
     if differs or model.rank_classes(ranks) is not None:
         return lambda trace, rows, rank: np.zeros(len(rows), np.int64)  # noqa: ARG005
-    return lambda trace, rows, rank: _times(model, trace, rows, rank)
-
-
-def _times(model: ComputeModel, trace: Trace, rows: Any, rank: int) -> Any:
-    lacks = np.zeros(len(trace), np.bool_)
-    for one in model.lacking(trace, rank).values():
-        lacks |= one
-    found = recorded_ns(trace)[rows]
-    described = ~lacks[rows]
-    found[described] = model.durations(trace, rows[described], rank).ns
-    return found
+    return kernel_times(model)
 
 
 def _costs(system: System, all_ns: int) -> dict[str, float]:

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
+import et_sim
 from et_sim.cli import main
+from et_sim.cli.show import IDEAL_NETWORK, IDEAL_SYSTEM
+from et_sim.machine.presets import preset
 
 SMALL = ["--layers", "4", "--hidden", "256", "--sequence", "128", "--vocabulary", "1024"]
 
@@ -38,6 +42,27 @@ def test_a_plan_that_does_not_fit_says_what_to_try(capsys: pytest.CaptureFixture
         main([*plan, "--pp", "8", "--sequence-parallel", "--recompute", "full", "--capacity", "80GiB"]) == 0
     )
     assert capsys.readouterr().out.splitlines()[-1].startswith("fits ")
+
+
+@pytest.mark.parametrize("machine", ["h100-dgx", "a100-dgx-80gb"])
+@pytest.mark.parametrize(("plan", "most"), [([], 1), (["--pp", "2", "--micro-batches", "4"], 1.01)])
+def test_a_machine_times_the_plan_as_it_times_the_run(
+    machine: str, plan: list[str], most: float, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    job = ["--model", "gpt2", *plan]
+    assert main(["plan", *job, "--machine", machine, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert main(["make", "llm", *job, "-o", str(tmp_path / "job")]) == 0
+    free = {**IDEAL_NETWORK, "npus_count": [found["ranks"]]}
+    system = preset(machine).system | {name: IDEAL_SYSTEM[name] for name in IDEAL_SYSTEM if "impl" in name}
+    result = et_sim.simulate(tmp_path / "job.workload.json", system=system, network=free)
+    assert found["ideal_ns"] <= result.makespan_ns <= found["ideal_ns"] * most
+    at_most, done = found["throughput_at_most"], result.summary()["throughput"]
+    assert done["mfu"] <= at_most["mfu"] <= done["mfu"] * most
+    assert main(["plan", *job, "--machine", machine]) == 0
+    said = capsys.readouterr().out
+    assert f"as {machine} times kernels" in said
+    assert f"at most MFU {100 * at_most['mfu']:.1f} %" in said
 
 
 @pytest.mark.parametrize(

@@ -103,7 +103,7 @@ def _tiles(run: RunDirectory) -> str:
     if any(peak is not None for peak in peaks):
         tiles.append(("peak memory", format_bytes(max(peak or 0 for peak in peaks)), "local, of any rank"))
     if found := summary["throughput"]:
-        done, used = throughput_text(summary), utilisation_text(summary)
+        done, used = throughput_text(summary["throughput"]), utilisation_text(summary["throughput"])
         rate, _, rest = done.partition(", ")
         tiles.append(("throughput", rate, rest))
         tiles += [("MFU", f"{100 * found['mfu']:.1f} %", used)] if used else []

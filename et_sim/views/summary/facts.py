@@ -87,8 +87,8 @@ def facts(run: RunDirectory) -> list[str]:
         ("kernels", kernel_sentence(summary["per_rank"])),
         ("memory", memory_sentence(summary["per_rank"])),
         ("spilled", spilled_sentence(summary)),
-        ("throughput", throughput_text(summary)),
-        ("utilisation", utilisation_text(summary)),
+        ("throughput", throughput_text(summary["throughput"])),
+        ("utilisation", utilisation_text(summary["throughput"])),
         ("energy", energy_text(summary)),
         ("price", price_text(summary)),
     )

@@ -10,9 +10,8 @@ from typing import Any
 from et_sim.units import format_joules
 
 
-def throughput_text(summary: dict[str, Any]) -> str:
+def throughput_text(found: dict[str, Any] | None) -> str:
     """Empty where the workload does not say what a run of it does."""
-    found = summary["throughput"]
     if found is None:
         return ""
     parts = [
@@ -28,9 +27,8 @@ def _rounded(value: float) -> str:
     return f"{value:,.0f}" if value >= 1000 else f"{value:.4g}"
 
 
-def utilisation_text(summary: dict[str, Any]) -> str:
+def utilisation_text(found: dict[str, Any] | None) -> str:
     """MFU and HFU; empty where the machine's peak is not known."""
-    found = summary["throughput"]
     if found is None or found["mfu"] is None:
         return ""
     parts = [f"MFU {100 * found['mfu']:.1f} %"]

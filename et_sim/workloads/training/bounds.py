@@ -10,9 +10,9 @@ Not here: how long a kernel takes (the machine says), and the step itself (`step
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -20,15 +20,12 @@ from et_sim.trace.columns import NodeKind, Trace
 from et_sim.workloads.models.model import Model
 from et_sim.workloads.pipeline import Direction, Pass, pass_label
 from et_sim.workloads.rank import Rank
-from et_sim.workloads.training.ideal import Lengths, ends_of_passes, passes_by_place
+from et_sim.workloads.training.ideal import KernelTimes, Lengths, ends_of_passes, passes_by_place
 from et_sim.workloads.training.layers import Layers
 from et_sim.workloads.training.plan import PIPELINE, Plan
 from et_sim.workloads.training.states import States
 from et_sim.workloads.training.step import training_program
 from et_sim.workloads.training.units import Unit, units_of
-
-# How long the kernels at some rows of a rank's trace take, in nanoseconds.
-KernelTimes = Callable[[Trace, Any, int], Any]
 
 
 class Bounds(NamedTuple):

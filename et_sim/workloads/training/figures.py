@@ -1,7 +1,7 @@
 """What a plan will cost, before anything is simulated: operations, traffic, memory and the bubble.
 
 Operations and traffic are counted in the traces that the plan makes. The bubble is that of the pipeline with
-the traces' own times of computation and a network that takes no time.
+a network that takes no time, where kernels take what a machine says, or the traces themselves.
 
 Not here: how it is shown (`et_sim.cli.plan`).
 """
@@ -19,7 +19,7 @@ from et_sim.trace.step import Step
 from et_sim.trace.workload import Workload
 from et_sim.workloads.models.model import Model
 from et_sim.workloads.pipeline import Pass, pass_label
-from et_sim.workloads.training.ideal import ends_of_passes, passes_by_place
+from et_sim.workloads.training.ideal import KernelTimes, ends_of_passes, passes_by_place
 from et_sim.workloads.training.layers import Layers
 from et_sim.workloads.training.memory import Memory, most_memory
 from et_sim.workloads.training.operations import tokens_of
@@ -88,12 +88,13 @@ class Figures:
         return len(self.stages) if self.imbalance is None else self.templates
 
 
-def figures(model: Model, plan: Plan) -> tuple[Figures, Workload]:
+def figures(model: Model, plan: Plan, kernel_ns: KernelTimes | None = None) -> tuple[Figures, Workload]:
     """Those of a language model's plan, and the workload that they are of."""
     workload = make_training(model, plan)
     places = plan.axes.place(PIPELINE, np.arange(plan.ranks))
     traces = [_busiest(workload, places == place) for place in range(plan.pipeline)]
-    ideal, busy = _ideal(plan, traces)
+    ranks = [int(np.argmax(places == place)) for place in range(plan.pipeline)]
+    ideal, busy = _ideal(plan, traces, ranks, kernel_ns)
     stages = tuple(
         _stage(
             place,
@@ -125,11 +126,17 @@ def _imbalance(layers: Layers) -> Imbalance | None:
 
 
 def figures_of_replicas(
-    workload: Workload, plan: Plan, name: str, layers: int, weights: int, unit: str
+    workload: Workload,
+    plan: Plan,
+    name: str,
+    layers: int,
+    weights: int,
+    unit: str,
+    kernel_ns: KernelTimes | None = None,
 ) -> Figures:
     """Those of a job in which every rank does the same."""
     trace = workload.templates[0]
-    busy = int(_nanos(trace).sum())
+    busy = int(_nanos(trace, 0, kernel_ns).sum())
     amount = plan.data * plan.micro_batches * plan.batch
     stage = _stage(0, (layers,), trace, busy, busy)
     return _figures(workload, plan, name, (weights, weights), amount, unit, busy, (stage,))
@@ -183,24 +190,33 @@ def traffic(trace: Trace) -> tuple[Traffic, ...]:
     return tuple(Traffic(*key, *entry) for key, entry in sorted(found.items()))
 
 
-def _ideal(plan: Plan, traces: Sequence[Trace]) -> tuple[int, list[int]]:
+def _ideal(
+    plan: Plan, traces: Sequence[Trace], ranks: Sequence[int], kernel_ns: KernelTimes | None
+) -> tuple[int, list[int]]:
     """How long the passes take one after the other, each after those that it needs; busy time by place."""
     orders = passes_by_place(plan)
-    lengths = [_lengths(trace, orders[place], plan.chunks) for place, trace in enumerate(traces)]
+    nanos = [_nanos(trace, rank, kernel_ns) for trace, rank in zip(traces, ranks, strict=True)]
+    lengths = [
+        _lengths(trace, some, order, plan.chunks)
+        for trace, some, order in zip(traces, nanos, orders, strict=True)
+    ]
     ends = ends_of_passes(plan, orders, lengths, lengths)
-    busy = [int(_nanos(trace).sum()) for trace in traces]
+    busy = [int(some.sum()) for some in nanos]
     rest = [whole - sum(by_pass.values()) for whole, by_pass in zip(busy, lengths, strict=True)]
     return max(end + more for end, more in zip(ends, rest, strict=True)), busy
 
 
-def _nanos(trace: Trace) -> Any:
-    """Of each kernel, as the trace has it."""
-    return np.where(trace.kind == NodeKind.COMP, trace.duration_us * 1000, 0)
+def _nanos(trace: Trace, rank: int, kernel_ns: KernelTimes | None) -> Any:
+    """Of each kernel: as the machine says, or the trace; of other nodes 0."""
+    found = np.where(trace.kind == NodeKind.COMP, trace.duration_us * 1000, 0)
+    if kernel_ns is not None:
+        rows = np.flatnonzero(trace.kind == NodeKind.COMP)
+        found[rows] = kernel_ns(trace, rows, rank)
+    return found
 
 
-def _lengths(trace: Trace, order: Sequence[Pass], chunks: int) -> dict[Pass, int]:
+def _lengths(trace: Trace, nanos: Any, order: Sequence[Pass], chunks: int) -> dict[Pass, int]:
     """How long each pass computes."""
-    nanos = _nanos(trace)
     total = dict.fromkeys((pass_label(one, chunks) for one in order), 0)
     for row in np.flatnonzero(nanos).tolist():
         words = trace.names[int(trace.name[row])].split(" ")

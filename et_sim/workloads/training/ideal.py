@@ -5,11 +5,15 @@ Not here: how long a pass is (`figures`, `bounds`).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
+from et_sim.trace.columns import Trace
 from et_sim.workloads.pipeline import Direction, Pass, Shape, schedule
 from et_sim.workloads.training.plan import Plan
 
+# How long the kernels at some rows of a rank's trace take, in nanoseconds.
+KernelTimes = Callable[[Trace, Any, int], Any]
 Lengths = Mapping[Pass, int]
 _Key = tuple[Direction, int, int]  # of a pass: direction, micro-batch and piece
 
