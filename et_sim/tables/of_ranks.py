@@ -177,7 +177,7 @@ ACTORS = Table(
         Column(
             "peak_memory_bytes",
             "int64",
-            "the most local memory in use at any time; null if it is not tracked",
+            "the most local memory in use at any time; null if it is not tracked, or no node names a tensor",
         ),
     ),
 )

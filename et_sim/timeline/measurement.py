@@ -90,7 +90,8 @@ class Measurement:
         actors, memory = self.source.actors, self.memory
         counter = CoverageCounter(self.ranks_per_actor, self._names_tensors)
         kernels, occupation = KernelFigures.of(actors), Occupation(actors, self._outcome.end_ns)
-        peak = np.full(actors, -1, np.int64) if memory is None else np.zeros(actors, np.int64)
+        is_known = memory is not None and bool(memory.names)  # else no node names a tensor
+        peak = np.full(actors, 0 if is_known else -1, np.int64)
         is_new = self._figures is None
         for first, until in self.source.spans():
             for rows in self._pieces(first, until):
@@ -98,7 +99,7 @@ class Measurement:
                     occupation.add(rows)
                     counter.add(rows)
                     kernels.add(rows)
-                    if memory is not None:
+                    if memory is not None and is_known:
                         peak += peaks(self._changes(memory, first, until, rows)[1], actors)
                 yield rows
         if is_new:

@@ -48,7 +48,7 @@ class Statistics:
     compute_utilisation: Any
     memory_utilisation: Any
     operational_intensity: Any
-    peak_memory_bytes: Any  # -1: not tracked
+    peak_memory_bytes: Any  # -1: not tracked, or no node names a tensor
 
     def columns(self) -> dict[str, Any]:
         """The figures by name, eight bytes each; what there is not is masked."""

@@ -23,8 +23,7 @@ from et_sim.views.summary.inspect_data import DATA
 from et_sim.views.summary.rank_table import rank_count
 
 A_FEW = 12
-VIEWS = ("ranks", "ops", "groups", "phases", "links", "memory", "notices")
-WITH_WINDOWS = ("ranks", "ops", "groups", "phases", "links")
+NAMES_OF_LINKS = ("ranks", "link", "source", "target")
 QUERIES = (
     'SELECT rank, node, name, kind, lane, ready_ns, start_ns, end_ns, bytes, "group", sequence, peer, tag '
     "FROM rank_timeline ORDER BY ALL",
@@ -62,10 +61,18 @@ def parts(draw: Random, found: RunDirectory) -> list[Selection]:
 
 
 def answers(found: RunDirectory, part: Selection) -> dict[str, Any]:
-    """Every view, as data."""
-    views = VIEWS if part.window is None else WITH_WINDOWS
-    every = {view: json.loads(json.dumps(DATA[view](found, part))) for view in views}
-    return every | {"links": _unnamed(every["links"])}
+    """Every view, as data; or why there is none."""
+    every = {view: _answer(view, found, part) for view in DATA}
+    topology = every["topology"]
+    topology = topology and {**topology, "links": _unnamed(topology["links"] or [])}
+    return every | {"links": _unnamed(every["links"]), "topology": topology}
+
+
+def _answer(view: str, found: RunDirectory, part: Selection) -> Any:
+    try:
+        return json.loads(json.dumps(DATA[view](found, part)))
+    except EtSimError as error:
+        return str(error).replace(str(found.path), "RUN")
 
 
 def _unnamed(links: list[dict[str, Any]]) -> dict[str, int]:
@@ -75,8 +82,8 @@ def _unnamed(links: list[dict[str, Any]]) -> dict[str, int]:
     """
     counts: dict[str, int] = {}
     for link in links:
-        figures = json.dumps({name: value for name, value in link.items() if name not in ("ranks", "link")})
-        counts[figures] = counts.get(figures, 0) + rank_count(link["ranks"])
+        figures = json.dumps({name: value for name, value in link.items() if name not in NAMES_OF_LINKS})
+        counts[figures] = counts.get(figures, 0) + (rank_count(link["ranks"]) if "ranks" in link else 1)
     return counts
 
 

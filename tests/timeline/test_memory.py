@@ -86,7 +86,7 @@ def test_a_workload_without_any_tensors_says_so(tmp_path: Path) -> None:
     build = et_sim.TraceBuilder()
     build.compute("silent", micros=5)
     result = simulated([build.build()] * 4)
-    assert result.peak_memory_bytes.tolist() == [0] * 4
+    assert result.peak_memory_bytes.tolist() == [-1] * 4
     assert "there is no memory to track" in result.manifest["warnings"][-1]["text"]
     assert result.manifest["warnings"][-1]["key"] == "track-local-mem"
     write_run(result, tmp_path / "run")

@@ -1,12 +1,13 @@
 """What every rank does over time: in each column of time, the share of every part that time is split into.
 
-Ranks that were simulated together are one row; of more rows than asked for, neighbours are averaged.
+Ranks that do the same at all times are one row; of more rows than asked for, neighbours are averaged.
 
 Not here: whole runs (`rank_table`), and single nodes.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -66,29 +67,57 @@ def activity_of(run: RunDirectory, part: Selection, columns: int, most_rows: int
     """In a number of columns of time, and at most so many rows."""
     weights = part.weights(run) * recorded_actors(run)
     window, table = part.window_of(run), run.actors()
-    chosen = _by_rank(table["ranks"].to_pylist(), weights)
+    finish = np.clip(integers(table["finish_ns"], missing=window[1]), *window) - window[0]
+    names = [part.names(text) for text in table["ranks"].to_pylist()]
+    first_of = _first_alike(run, part, window, _by_rank(names, weights), finish)
+    weights = np.bincount(first_of, weights, len(weights)) * (first_of == np.arange(len(weights)))
+    chosen = _by_rank(names, weights)
     row_of, rows = _rows(weights, chosen, most_rows)
     shares = _Shares(weights, row_of, (rows, columns), window[1] - window[0])
-    for spans in spans_of(run, part, window):
-        shares.add(*spans)
-    finish = integers(table["finish_ns"], missing=window[1])
-    names = [part.names(text) for text in table["ranks"].to_pylist()]
-    ranks = [ranks_together([names[actor] for actor in chosen[row_of[chosen] == row]]) for row in range(rows)]
+    for owner, *spans in spans_of(run, part, window):
+        is_first = weights[owner] > 0
+        shares.add(owner[is_first], *(column[is_first] for column in spans))
+    of_row: list[list[str]] = [[] for _ in range(rows)]
+    for actor in np.flatnonzero(weights[first_of] > 0).tolist():
+        if names[actor]:
+            of_row[row_of[first_of[actor]]].append(names[actor])
     kept = recorded_part(run)
     notes = [f"of what was written: {kept}"] if kept else []
     if rows < len(chosen):
         notes.append(
-            f"a row is the mean of {len(chosen) / rows:.3g} actors, of {plural(len(chosen), 'actor')}"
+            f"a row is the mean of {len(chosen) / rows:.3g} kinds of rank, of {plural(len(chosen), 'kind')}"
         )
     counts = np.bincount(row_of[chosen], weights[chosen], rows).astype(np.int64)
-    found = shares.by_part(np.clip(finish, *window)[chosen] - window[0], chosen)
-    return Activity(window, tuple(ranks), tuple(counts.tolist()), found, tuple(notes))
+    found = shares.by_part(finish[chosen], chosen)
+    ranks = tuple(map(ranks_together, of_row))
+    return Activity(window, ranks, tuple(counts.tolist()), found, tuple(notes))
 
 
-def _by_rank(ranks: list[str], weights: Any) -> Any:
-    """Actors that have selected ranks, by their lowest rank."""
+def _first_alike(run: RunDirectory, part: Selection, window: Window, chosen: Any, finish: Any) -> Any:
+    """By actor, the one with the lowest rank that does the same at all times."""
+    marks = np.zeros((len(finish), 2), np.uint64)
+    marks[:, 1] = finish
+    for owner, *spans in spans_of(run, part, window):
+        np.add.at(marks[:, 0], owner, _mixed(spans))
+    _, first, kind = np.unique(marks[chosen], axis=0, return_index=True, return_inverse=True)
+    first_of = np.arange(len(finish))
+    first_of[chosen] = chosen[first[kind.reshape(-1)]]
+    return first_of
+
+
+def _mixed(columns: Sequence[Any]) -> Any:
+    """A number for each row of some columns."""
+    found = np.zeros(len(columns[0]), np.uint64)
+    for column in columns:
+        found = (found ^ column.astype(np.uint64)) * np.uint64(0x9E3779B97F4A7C15)
+        found ^= found >> np.uint64(29)
+    return found
+
+
+def _by_rank(names: list[str], weights: Any) -> Any:
+    """Actors that have selected ranks, by the lowest of these."""
     chosen = np.flatnonzero(weights)
-    lowest = [parse_ranks(ranks[actor].partition(",")[0])[0].start for actor in chosen.tolist()]
+    lowest = [parse_ranks(names[actor].partition(",")[0])[0].start for actor in chosen.tolist()]
     return chosen[np.argsort(lowest, kind="stable")]
 
 

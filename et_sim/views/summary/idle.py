@@ -18,7 +18,8 @@ import numpy as np
 
 from et_sim.intervals import union
 from et_sim.tables.kinds import NOT_COMMUNICATION
-from et_sim.views.run.alike import alike
+from et_sim.units import LONGEST_NS
+from et_sim.views.run.alike import alike, together
 from et_sim.views.run.columns import coded, integers, numbers, words
 from et_sim.views.run.directory import RunDirectory
 from et_sim.views.run.selection import EVERYTHING, Selection, Window
@@ -49,7 +50,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Pause:
-    """A time without work of a device, and what took most of it."""
+    """A time without work of devices, and what took most of it."""
 
     ranks: str
     start_ns: int
@@ -117,7 +118,7 @@ def idle_of(run: RunDirectory, part: Selection = EVERYTHING) -> Idle:
     alike_rows = alike((ranks[actor], tuple(_ordered(rows))) for actor, rows in sorted(of_actor.items()))
     alike_rows.sort(key=lambda one: -sum(one[1][0][1][what] for what in OWN))
     found.rows = [Row(names, row, figures) for names, rows in alike_rows for row, figures in rows]
-    found.pauses = sorted(found.pauses, key=lambda one: (-one.length_ns, one.start_ns, one.ranks))[:LONGEST]
+    found.pauses = _together(found.pauses)
     return found
 
 
@@ -361,18 +362,46 @@ def _explain(
     np.add.at(total, which.reshape(-1), charges.ns[known] * weights[own[charges.pause[known]]])
     for (figure, kind, stem), ns in zip(distinct.tolist(), total.tolist(), strict=True):
         found.causes[FIGURES[figure], str(texts.kinds[kind]), str(texts.stems[stem])] += ns
+    found.pauses += _longest(nodes, texts, pauses, charges, [ranks[actor] for actor in own.tolist()], window)
+
+
+def _longest(
+    nodes: _Nodes, texts: _Texts, pauses: _Pauses, charges: _Charges, ranks: list[str], window: Window
+) -> list[Pause]:
+    """The longest of these pauses; those that are alike are one."""
     length = np.clip(pauses.end, *window) - np.clip(pauses.start, *window)
     length[pauses.node == NONE] = 0
-    for one in np.argsort(-length, kind="stable")[:LONGEST].tolist():
-        pieces = np.flatnonzero((charges.pause == one) & (charges.ns > 0))
-        if not length[one] or not len(pieces):
-            continue
-        most = pieces[np.argmax(charges.ns[pieces])]
-        which_node = int(charges.node[most])
-        name = str(texts.stems[nodes.stem[which_node]]) if which_node != NONE else ""
-        begin = max(int(pauses.start[one]), window[0])
-        what = FIGURES[int(charges.sort[most])], name, int(charges.ns[most])
-        found.pauses.append(Pause(ranks[int(own[one])], begin, int(length[one]), *what))
+    order = np.lexsort((-charges.ns, charges.pause))  # of each pause, what took most of it
+    pause, first = np.unique(charges.pause[order], return_index=True)
+    most = order[first]
+    some = np.flatnonzero((length[pause] > 0) & (charges.ns[most] > 0))
+    pause, most = pause[some], most[some]
+    node = charges.node[most]
+    stem = np.where(node == NONE, NONE, nodes.stem[node])
+    begin = np.maximum(pauses.start[pause], window[0])
+    keys = np.stack((-length[pause], begin, charges.sort[most], stem, charges.ns[most]), 1)
+    distinct, which = np.unique(keys, axis=0, return_inverse=True)
+    shown = distinct[distinct[:, 0] <= distinct[:LONGEST, 0].max(initial=-LONGEST_NS)]
+    which = which.reshape(-1)
+    members = np.split(np.argsort(which, kind="stable"), np.cumsum(np.bincount(which)))
+    found = []
+    for (negative, start, sort, name, ns), rows in zip(shown.tolist(), members, strict=False):
+        who = together([ranks[number] for number in pause[rows].tolist()])
+        text = "" if name == NONE else str(texts.stems[name])
+        found.append(Pause(who, start, -negative, FIGURES[sort], text, ns))
+    return found
+
+
+def _together(pauses: list[Pause]) -> list[Pause]:
+    """The longest of all, those that are alike as one."""
+    ranks_of: dict[tuple[Any, ...], list[str]] = {}
+    for one in pauses:
+        key = -one.length_ns, one.start_ns, one.waits_for, one.name, -one.waits_ns
+        ranks_of.setdefault(key, []).append(one.ranks)
+    return [
+        Pause(together(ranks), start, -length, waits_for, name, -ns)
+        for (length, start, waits_for, name, ns), ranks in sorted(ranks_of.items())[:LONGEST]
+    ]
 
 
 def _ordered(rows: list[tuple[str, tuple[int, ...]]]) -> list[tuple[str, tuple[int, ...]]]:

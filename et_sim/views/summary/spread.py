@@ -119,6 +119,8 @@ def _sums(
     if not keys:
         return
     distinct, totals = _added(np.concatenate(keys), np.concatenate(sums))
+    if not len(distinct):
+        return
     firsts = np.flatnonzero(np.any(np.diff(distinct[:, :3], axis=0, prepend=-1) != 0, axis=1))
     for first, end in zip(firsts.tolist(), [*firsts[1:].tolist(), len(distinct)], strict=True):
         kind, stem, counts = distinct[first, :3].tolist()
@@ -190,9 +192,11 @@ def _distribution(values: Any, weight: Any, actor: Any, group: str | None, names
     reached, total = np.cumsum(weight[order]), int(weight.sum())
     at = [int(np.searchsorted(reached, quarters * total / 4)) for quarters in range(5)]
     least, quarter, median, three_quarters, most = values[order][at].astype(np.int64).tolist()
-    apart = values - median  # which is small, so that sums are exact
-    mean = float((apart * weight).sum() / total)
-    deviation = float((((apart - mean) ** 2) * weight).sum() / total) ** 0.5
+    different, which = np.unique(values, return_inverse=True)
+    times = np.bincount(which.reshape(-1), weight)  # so that ranks add up alike, folded or not
+    apart = different - median  # which is small, so that sums are exact
+    mean = float((apart * times).sum() / total)
+    deviation = float((((apart - mean) ** 2) * times).sum() / total) ** 0.5
     named = names.of(actor[values == most], group)
     return Distribution(least, quarter, median, three_quarters, most, median + mean, deviation, named)
 

@@ -1,7 +1,8 @@
 """How much of communication is waiting, how much is transfer, and who is waited for: by rank and group.
 
 Waiting ends when the last of those that a node needs has begun; what then moves bytes, or queues for a link,
-is transfer. Who came last is an actor: where it stands for several ranks, one of them.
+is transfer. Those who came last count together with all ranks whose figures in the whole run are theirs, so
+that a folded run says what an unfolded one says.
 
 Not here: how a rank's whole time is split (`rank_table`).
 """
@@ -35,7 +36,7 @@ LEGEND = (
     "what a kernel hides is no waiting; groups and operations: summed over nodes and ranks",
 )
 UNENDED = "groups and operations leave out nodes that never ended"
-Pairs = dict[Any, Counter[int]]  # what waits -> the actors that it waits for, and how long
+Pairs = dict[Any, Counter[int]]  # what waits -> the entries of `per_rank` that it waits for, and how long
 
 
 @dataclass(slots=True)
@@ -66,16 +67,20 @@ class WaitTables:
 
 def waits_of(run: RunDirectory, part: Selection = EVERYTHING) -> WaitTables:
     """All three tables."""
-    by_actor, by_operation = _who_is_waited_for(run, part)
     ranks = run.actors()["ranks"].to_pylist()
-    return WaitTables(_of_ranks(run, part, by_actor, ranks), *_of_operations(run, part, by_operation, ranks))
+    entries = run.summary["per_rank"]
+    names = [entry["ranks"] for entry in entries]
+    by_actor, by_operation = _who_is_waited_for(run, part, _entry_of_actor(entries, ranks))
+    return WaitTables(
+        _of_ranks(run, part, by_actor, ranks, names), *_of_operations(run, part, by_operation, names)
+    )
 
 
-def _named(one: Waits, whom: Counter[int], ranks: Sequence[str]) -> Waits:
+def _named(one: Waits, whom: Counter[int], names: Sequence[str]) -> Waits:
     one.nodes_waiting_ns = whom.total()
     if one.nodes_waiting_ns:
-        actor = min(whom, key=lambda actor: (-whom[actor], actor))
-        one.waits_for, one.waits_for_ns = ranks[actor], whom[actor]
+        most = min(whom, key=lambda entry: (-whom[entry], entry))
+        one.waits_for, one.waits_for_ns = names[most], whom[most]
     return one
 
 
@@ -83,23 +88,26 @@ def _longest_first(found: list[Waits]) -> list[Waits]:
     return sorted(found, key=lambda one: (-one.waiting_ns, -one.transfer_ns))
 
 
-def _of_ranks(run: RunDirectory, part: Selection, by_actor: Pairs, ranks: Sequence[str]) -> list[Waits]:
+def _of_ranks(
+    run: RunDirectory, part: Selection, by_actor: Pairs, ranks: Sequence[str], names: Sequence[str]
+) -> list[Waits]:
     """Ranks with equal figures are one line; waiting that a kernel hides is none of the rank's."""
     entries = rank_entries(run, part)
-    figures_of = _entry_of_actor(entries, ranks, part)
+    selected = [part.names(text) for text in ranks]
+    actors = [actor for actor, text in enumerate(selected) if text]
     found = []
-    for actor, entry in figures_of.items():
+    entry_of = _entry_of_actor(entries, [selected[actor] for actor in actors])
+    for actor, number in zip(actors, entry_of.tolist(), strict=True):
+        entry = entries[number]
         one = Waits("", entry["exposed_comm_ns"] + entry["hidden_comm_ns"], entry["waiting_ns"])
-        _named(one, by_actor.get(actor, Counter()), ranks)
-        found.append((part.names(ranks[actor]), tuple(asdict(one).items())[1:]))
-    lines = [Waits(names, **dict(figures)) for names, figures in alike(found)]
+        _named(one, by_actor.get(actor, Counter()), names)
+        found.append((selected[actor], tuple(asdict(one).items())[1:]))
+    lines = [Waits(text, **dict(figures)) for text, figures in alike(found)]
     return _longest_first([one for one in lines if one.transfer_ns or one.waiting_ns])
 
 
-def _entry_of_actor(
-    entries: Sequence[dict[str, Any]], ranks: Sequence[str], part: Selection
-) -> dict[int, dict[str, Any]]:
-    """The figures of each actor that has selected ranks; several actors may share an entry."""
+def _entry_of_actor(entries: Sequence[dict[str, Any]], ranks: Sequence[str]) -> Any:
+    """Which entry has the ranks of each actor."""
     firsts, which = [], []
     for number, entry in enumerate(entries):
         for span in entry["ranks"].split(","):
@@ -107,17 +115,12 @@ def _entry_of_actor(
             which.append(number)
     order = np.argsort(firsts)
     starts = np.array(firsts, np.int64)[order]
-    found = {}
-    for actor, text in enumerate(ranks):
-        if names := part.names(text):
-            first = int(names.partition("-")[0].partition(",")[0])
-            at = int(np.searchsorted(starts, first, side="right")) - 1
-            found[actor] = entries[which[int(order[at])]]
-    return found
+    first = [int(text.partition("-")[0].partition(",")[0]) for text in ranks]
+    return np.array(which, np.int64)[order][np.searchsorted(starts, first, side="right") - 1]
 
 
 def _of_operations(
-    run: RunDirectory, part: Selection, by_operation: Pairs, ranks: Sequence[str]
+    run: RunDirectory, part: Selection, by_operation: Pairs, names: Sequence[str]
 ) -> tuple[list[Waits], list[Waits]]:
     """By group, and one by one."""
     groups: dict[str, tuple[Waits, Counter[int]]] = {}
@@ -128,17 +131,17 @@ def _of_operations(
         whom = by_operation.get((one.kind, one.name, one.group), Counter())
         moving = one.total_ns - one.queued_ns - one.waiting_ns
         called = f"{one.name}, {one.kind}" + (f" in {one.group}" if one.group else "")
-        found.append(_named(Waits(called, moving, one.waiting_ns), whom, ranks))
+        found.append(_named(Waits(called, moving, one.waiting_ns), whom, names))
         name = one.group or ALONE
         total, together = groups.setdefault(name, (Waits(name), Counter()))
         total.transfer_ns += moving
         total.waiting_ns += one.waiting_ns
         together.update(whom)
-    of_groups = [_named(total, whom, ranks) for total, whom in groups.values()]
+    of_groups = [_named(total, whom, names) for total, whom in groups.values()]
     return _longest_first(of_groups), _longest_first(found)
 
 
-def _who_is_waited_for(run: RunDirectory, part: Selection) -> tuple[Pairs, Pairs]:
+def _who_is_waited_for(run: RunDirectory, part: Selection, entry_of: Any) -> tuple[Pairs, Pairs]:
     """How long the nodes of each actor (of one rank), and of each operation (of all ranks), wait for whom."""
     groups, weights = GroupCounts(run, part), part.weights(run)
     by_actor: Pairs = {}
@@ -151,12 +154,13 @@ def _who_is_waited_for(run: RunDirectory, part: Selection) -> tuple[Pairs, Pairs
             continue
         kinds, stems = words(rows["kind"]), run.stems
         names = stems.codes[coded(rows["name"])[some]]
-        columns = (kinds.codes[some], names, groups.of(rows)[some], whom[some])
+        entry = entry_of[whom[some]]
+        columns = (kinds.codes[some], names, groups.of(rows)[some], entry)
         for (kind, stem, counts, one), ns in _sums(columns, waiting[some]):
             for group, ranks in groups.counts[counts]:
                 key = (kinds.texts[kind], stems.texts[stem], group)
                 by_operation.setdefault(key, Counter())[one] += ranks * ns
-        for (own, one), ns in _sums((actor[some], whom[some]), waiting[some]):
+        for (own, one), ns in _sums((actor[some], entry), waiting[some]):
             by_actor.setdefault(own, Counter())[one] += ns
     return by_actor, by_operation
 

@@ -73,21 +73,19 @@ def test_shares_of_activity_add_up_to_one_and_to_the_parts_of_ranks(folded: Path
 
 
 def test_activity_is_the_same_folded_or_not(folded: Path, unfolded: Path) -> None:
-    one, other = (activity_of(open_run(path), EVERYTHING, 50, 64) for path in (folded, unfolded))
-    rows = {rank: row for row, ranks in enumerate(other.ranks) for s in parse_ranks(ranks) for rank in s}
-    for row, ranks in enumerate(one.ranks):
-        for span in parse_ranks(ranks):
-            for rank in span:
-                np.testing.assert_allclose(one.shares[:, row], other.shares[:, rows[rank]], atol=1e-9)
+    for rows in (64, 1):
+        one, other = (activity_of(open_run(path), EVERYTHING, 50, rows) for path in (folded, unfolded))
+        assert (one.ranks, one.counts, one.notes) == (other.ranks, other.counts, other.notes)
+        assert (one.shares == other.shares).all()
 
 
-def test_of_more_actors_than_rows_neighbours_are_averaged(unfolded: Path) -> None:
+def test_of_more_kinds_of_rank_than_rows_neighbours_are_averaged(unfolded: Path) -> None:
     run = open_run(unfolded)
-    every, few = (activity_of(run, EVERYTHING, 40, rows) for rows in (64, 4))
-    assert len(every.ranks) == 8
-    assert few.ranks == ("0-1", "2-3", "4-5", "6-7")
-    np.testing.assert_allclose(few.shares, every.shares.reshape(len(PARTS), 4, 2, 40).mean(axis=2), atol=1e-8)
-    assert any("8 actors" in note for note in few.notes)
+    every, few = (activity_of(run, EVERYTHING, 40, rows) for rows in (64, 1))
+    assert (every.ranks, every.notes) == (("0-3", "4-7"), ())
+    assert (few.ranks, few.counts) == (("0-7",), (8,))
+    np.testing.assert_allclose(few.shares[:, 0], every.shares.mean(axis=1), atol=1e-8)
+    assert any("the mean of 2 kinds of rank, of 2 kinds" in note for note in few.notes)
 
 
 def _pixels(drawn: str) -> Any:
