@@ -1,15 +1,17 @@
-"""Has the kinds of engine compiled that most tests need, one after the other, while the tests run.
+"""Has the code compiled that most tests need, one after the other, while the tests run.
 
     python tests/engines_ahead.py
 
-A kind that a test waits for meanwhile is compiled next. Not here: the rare ones (`conftest`).
+What a test waits for meanwhile is compiled next. Not here: the rare ones (`conftest`).
 """
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 import tempfile
+from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
 
@@ -45,7 +47,19 @@ def simulate_1_0(folder: Path, **how: Any) -> None:
     et_sim.simulate(layers, system=system, network=network, **how)
 
 
+def convert(folder: Path) -> None:
+    """A recording of PyTorch."""
+    from converters.cli import main as convert_files
+
+    recording = Path(__file__).parent / "converters" / "pytorch_traces" / "simple_add"
+    host, device = recording / "et.json.gz", recording / "kineto.json.gz"
+    with redirect_stdout(io.StringIO()):
+        convert_files(["pytorch", "--host", str(host), "--device", str(device), "-o", str(folder / "x.0.et")])
+
+
 def main() -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        convert(Path(folder))
     for model in ("analytical", "link"):
         for how in (FOLDED, UNFOLDED):
             simulate(model=model, **how)

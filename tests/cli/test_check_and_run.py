@@ -140,5 +140,5 @@ def test_check_and_run_agree_on_many(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ET_SIM_COMPILE", "never")
-    found = [agree(seed, tmp_path, capsys) for seed in range(8, 1000)]
-    assert {found.count(status) > 50 for status in (0, 1, 2)} == {True}
+    found = [agree(seed, tmp_path, capsys) for seed in range(8, 400)]
+    assert {found.count(status) > 20 for status in (0, 1, 2)} == {True}

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from flits import Fabric, Message, Rules, Wire
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from machines import simulate, system
 
@@ -116,15 +116,7 @@ def check_against_oracle(ranks: int, machine: dict[str, Any], builders: list[Tra
 @given(st.data())
 def test_flits_go_on_in_the_cycles_of_the_oracle(data: st.DataObject) -> None:
     ranks, machine = data.draw(machines())
-    check_against_oracle(ranks, machine, data.draw(traffic(ranks, 12)))
-
-
-@pytest.mark.deep
-@settings(max_examples=2000)
-@given(st.data())
-def test_flits_go_on_in_the_cycles_of_the_oracle_in_many_cases(data: st.DataObject) -> None:
-    ranks, machine = data.draw(machines())
-    check_against_oracle(ranks, machine, data.draw(traffic(ranks, 40)))
+    check_against_oracle(ranks, machine, data.draw(traffic(ranks, 24)))
 
 
 @given(st.data())
@@ -189,8 +181,7 @@ def test_no_torus_stands_still() -> None:
         check_torus(seed)
 
 
-@pytest.mark.deep
-@pytest.mark.parametrize("first", range(1000, 11000, 1000))
-def test_no_torus_stands_still_in_many_cases(first: int) -> None:
-    for seed in range(first, first + 1000):
+@pytest.mark.seeds(deep=2000, exhaustive=10000, at_a_time=500)
+def test_no_torus_stands_still_in_many_cases(seeds: range) -> None:
+    for seed in seeds:
         check_torus(seed)

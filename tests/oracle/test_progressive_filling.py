@@ -8,7 +8,7 @@ from fractions import Fraction
 from typing import Any, NamedTuple
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from machines import network, simulate, system
 from progressive_filling import Flow, end_times, fair_rates
@@ -181,7 +181,6 @@ def test_on_graphs_rates_are_those_of_progressive_filling_once_per_nanosecond(da
 
 
 @pytest.mark.deep
-@settings(max_examples=500)
 @given(st.data())
-def test_on_many_graphs_rates_are_those_of_progressive_filling(data: st.DataObject) -> None:
+def test_on_graphs_with_more_messages_rates_are_those_of_progressive_filling(data: st.DataObject) -> None:
     check_on_graph(data, 40)
