@@ -60,6 +60,7 @@ def test_replayed_recordings_are_explained_to_the_nanosecond(name: str, tmp_path
     assert folded.by_operation() == alone.by_operation()
 
 
+@pytest.mark.deep
 def test_what_would_change_a_recorded_training_step_does(tmp_path: Path) -> None:
     workload = pair("gloo_ddp_2r/et_0+kineto", "gloo_ddp_2r/et_1+kineto")
     machine: dict[str, Any] = {"system": SIMULATED, "network": RING_2, "groups": None}
