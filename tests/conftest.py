@@ -23,7 +23,7 @@ from hypothesis import HealthCheck, settings
 
 EXAMPLES = {"default": 6, "deep": 150, "exhaustive": 2000}
 FIRST_SEED = 1_000_000  # of the random cases that `--deep` adds
-FEW_CASES, ONE_IN = 12, 3  # of a test with more cases than a few, the shorter tests run one in so many
+FEW_CASES, ONE_IN = 8, 3  # of a test with more cases than a few, the shorter tests run one in so many
 IN_FULL = ("golden", "docs")  # folders that choose for themselves
 COMMON_NETWORKS = ("et_sim.network.analytical", "et_sim.network.link")
 LONG_SECONDS = 30.0  # as estimated, interpreted: compiling takes as long where estimates are high

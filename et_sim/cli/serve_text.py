@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from et_sim.units import format_bytes, format_ns, plural
+from et_sim.units import format_bytes, format_joules, format_ns, plural
 from et_sim.views.text import aligned
 
 _TIMES = (
@@ -25,6 +25,7 @@ def summary_lines(summary: dict[str, Any]) -> list[str]:
         f"throughput   {summary['requests_per_s']:,.2f} requests/s,"
         f" {summary['output_tokens_per_s']:,.1f} output tokens/s",
     ]
+    lines += _load(summary["load"])
     if good := summary["goodput"]:
         lines.append(
             f"goodput      {good['requests_per_s']:,.2f} requests/s: {good['share']:.1%} keep {_limits(good)}"
@@ -36,6 +37,32 @@ def summary_lines(summary: dict[str, Any]) -> list[str]:
     ]
     lines += ["", *aligned([("", *_COLUMNS), *rows], "<" + ">" * len(_COLUMNS)), ""]
     return lines + _how(summary)
+
+
+def _load(load: dict[str, Any]) -> list[str]:
+    """What was offered beside what was done, and whether that goes on for ever."""
+    if load["offered_requests_per_s"] is None:
+        return []
+    text = f"load         {load['offered_requests_per_s']:,.2f} requests/s offered"
+    if load["keeps_up"] is None:
+        return [f"{text}; too few requests, or too soon over, to say whether this keeps up"]
+    growth = load["growth_requests_per_s"]
+    so = "keeps up" if load["keeps_up"] else f"the queue grows by {growth:,.2f} requests/s"
+    return [
+        f"{text}, {load['steady_requests_per_s']:,.2f} done while they arrive"
+        f" ({load['steady_output_tokens_per_s']:,.1f} output tokens/s): {so}"
+    ]
+
+
+def _costs(costs: dict[str, Any] | None) -> list[str]:
+    if costs is None:
+        return []
+    lines, of = [], "per million output tokens"
+    if (price := costs["price_per_million_output_tokens"]) is not None:
+        lines.append(f"price        {price:,.4g} {costs['currency']} {of}")
+    if (joules := costs["most_joules_per_million_output_tokens"]) is not None:
+        lines.append(f"energy       at most {format_joules(joules)} {of}")
+    return lines
 
 
 def _limits(good: dict[str, Any]) -> str:
@@ -77,6 +104,7 @@ def _how(summary: dict[str, Any]) -> list[str]:
         + (f" and {plural(transfers, 'distinct transfer')}" if transfers else "")
         + f", {summary['network_model']} network, {rounding}; passes and transfers do not slow each other",
     ]
+    lines += _costs(summary["costs"])
     if summary["kernels"] != "machine":
         lines.append("kernels      as --tflops and --memory-gbps say: the machine does not time them")
     return lines

@@ -13,8 +13,10 @@ from typing import Any
 
 import numpy as np
 
+from et_sim.machine.costs import Costs
 from et_sim.serving.batcher import Sequence as Served
 from et_sim.serving.cluster import Iteration
+from et_sim.serving.load import costs_of, load_of
 from et_sim.serving.policy import Policy
 from et_sim.serving.pools import Pool
 from et_sim.tables.declaration import Table
@@ -46,6 +48,7 @@ class Serving:
     objectives: Objectives
     facts: dict[str, Any]  # of the summary: what was simulated, and how
     manifest: dict[str, Any]
+    rates: Costs | None = None  # of an NPU
 
     def requests(self) -> dict[str, Any]:
         """Columns of the table of requests."""
@@ -90,6 +93,8 @@ class Serving:
         span = max(last - first, 1)
         tokens = int(of["output_tokens"].sum())
         rows = self.passes()
+        load = load_of(of["arrival_ns"], of["finish_ns"], of["output_tokens"])
+        busy = round(float((rows["end_ns"] - rows["start_ns"]).sum()) / span / self._replicas, 4)
         found = {
             "requests": len(self.served),
             "duration_ns": last - first,
@@ -97,11 +102,13 @@ class Serving:
             "output_tokens": tokens,
             "requests_per_s": _per_second(len(self.served), span),
             "output_tokens_per_s": _per_second(tokens, span),
+            "load": asdict(load),
+            "costs": costs_of(self.rates, self._npus, busy, _per_second(tokens, span)),
             **{name: _spread(of[name]) for name in (TTFT, TPOT, E2E)},
             "goodput": self._goodput(of, span),
             "passes": len(self.iterations),
             "mean_sequences": round(float(rows["sequences"].mean()), 3),
-            "busy_share": round(float((rows["end_ns"] - rows["start_ns"]).sum()) / span / self._replicas, 4),
+            "busy_share": busy,
             "preemptions": int(of["preemptions"].sum()),
             "transfer_ns": _spread(of["transfer_ns"]),
             "peak_cache_bytes": int(rows["cache_bytes"].max()),
@@ -113,6 +120,10 @@ class Serving:
     @property
     def _replicas(self) -> int:
         return sum(pool.replicas for pool in self.pools)
+
+    @property
+    def _npus(self) -> int:
+        return sum(pool.replicas * pool.ranks for pool in self.pools)
 
     def _pool(self, pool: Pool) -> dict[str, Any]:
         tokens = pool.blocks * self.policy.block

@@ -99,6 +99,7 @@ def serve(
         setup.objectives,
         facts,
         _manifest(given, model, setup, times),
+        machine.system.costs,
     )
 
 

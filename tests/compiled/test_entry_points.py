@@ -115,6 +115,7 @@ def test_an_unknown_choice_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "now" in str(caught.value.remedy)
 
 
+@pytest.mark.deep
 def test_processes_that_start_together_compile_once(tmp_path: Path) -> None:
     started = [start(LONG, ET_SIM_CACHE_DIR=str(tmp_path)) for _ in range(3)]
     said = [finish(process) for process in started]
@@ -141,7 +142,9 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return cache
 
 
-@pytest.mark.parametrize("damage", ["cut", "empty", "foreign"])
+@pytest.mark.parametrize(
+    "damage", ["cut", *(pytest.param(one, marks=pytest.mark.deep) for one in ("empty", "foreign"))]
+)
 def test_damaged_or_foreign_code_is_made_again(made: Path, tmp_path: Path, damage: str) -> None:
     from et_sim.compiled.store import write_code
 
