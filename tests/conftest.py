@@ -26,7 +26,8 @@ FIRST_SEED = 1_000_000  # of the random cases that `--deep` adds
 FEW_CASES, ONE_IN = 8, 3  # of a test with more cases than a few, the shorter tests run one in so many
 IN_FULL = ("golden", "docs")  # folders that choose for themselves
 COMMON_NETWORKS = ("et_sim.network.analytical", "et_sim.network.link")
-LONG_SECONDS = 30.0  # as estimated, interpreted: compiling takes as long where estimates are high
+# As estimated, interpreted: what takes longer waits for machine code, which other tests need with --deep.
+LONG_SECONDS = {False: 30.0, True: 15.0}
 SHORT_SECONDS = 3.0  # of other code: what takes longer in all is ordered
 AHEAD = pytest.StashKey[subprocess.Popen[bytes]]()
 BYTECODE = pytest.StashKey["tempfile.TemporaryDirectory[str]"]()
@@ -150,9 +151,9 @@ def nothing_short_waits_for_machine_code(request: pytest.FixtureRequest) -> Iter
             return run_entry(self, seconds, *arguments)
         if seconds is None:
             spent[self] += self._seconds(*arguments)
-            waits, is_rare = spent[self] > LONG_SECONDS, spent[self] < SHORT_SECONDS
+            waits, is_rare = spent[self] > LONG_SECONDS[is_deep], spent[self] < SHORT_SECONDS
         else:
-            waits, is_rare = seconds() > LONG_SECONDS, _is_rare(arguments[0])
+            waits, is_rare = seconds() > LONG_SECONDS[is_deep], _is_rare(arguments[0])
         if waits:
             return run_entry(self, seconds, *arguments)
         if is_deep or not is_rare:

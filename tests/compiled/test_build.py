@@ -24,7 +24,7 @@ def test_machine_code_gives_the_same(capsys: pytest.CaptureFixture[str]) -> None
     shares: list[float] = []
     made = build.build(quadrupled_sum.function, signature_of((VALUES,)), shares.append)
     assert _sum_by(made) == quadrupled_sum.function(VALUES) == 12
-    assert shares == [build.HELPERS_SHARE]
+    assert shares in ([build.HELPERS_SHARE], [])  # helpers are compiled once a process, whoever comes first
     assert capsys.readouterr().err == ""  # it was not compiled in Numba's own way
 
 

@@ -41,14 +41,14 @@ def _name(page: Path) -> str:
     [pytest.param(page, id=_name(page), marks=[pytest.mark.deep] * (page.name in LONG)) for page in PAGES],
 )
 def test_every_command_prints_what_the_page_shows(
-    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> None:
-    place = Place(tmp_path)
+    place, is_deep = Place(tmp_path), request.config.option.deep
     for command in commands_of(page.read_text(encoding="utf-8")):
         if command.is_installing:
             continue
         is_interpreted = page.name in INTERPRETED and "et-sim inspect" not in command.text
-        if not (command.words or command.is_python or page.name in LONG):
+        if not (command.words or command.is_python or is_deep):
             is_interpreted = True  # in a shell, it would wait
         monkeypatch.setenv("ET_SIM_COMPILE", "never" if is_interpreted else "now")
         status, printed = place.run(command)
