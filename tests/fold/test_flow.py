@@ -119,6 +119,24 @@ def test_symmetric_collectives_are_few_actors(
     assert actors_of(case) == actors
 
 
+def test_whether_groups_share_a_neighbour_does_not_matter_to_a_rank(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ranks 0 and 1 have each other in both of their groups, the others not; all are simulated as one."""
+    monkeypatch.setenv("ET_SIM_COMPILE", "never")
+    groups = {"1": [0, 1], "2": [2, 3], "3": [4, 5], "4": [0, 1], "5": [3, 4], "6": [5, 2]}
+    builders = []
+    for rank in range(6):
+        builder = TraceBuilder()
+        for name, members in groups.items():
+            if rank in members:
+                builder.collective("all_reduce", 1 << 20, name)
+        builders.append(builder)
+    net = {"graph": {"generator": "switch", "npus": 6, **SPEED}, "logical-dimensions": [6]}
+    machine = {"network": net, "system": system(), "model": "flow", "groups": groups}
+    case = Case(Workload.of([builder.build() for builder in builders]), machine)
+    assert outcome(case, fold=True) == outcome(case, fold=False)
+    assert actors_of(case) == 1
+
+
 @pytest.mark.parametrize("kind", ["all_reduce", "all_gather"])
 def test_links_are_told_apart_by_exchanges_in_pairs_as_they_are_sent(
     kind: str, monkeypatch: pytest.MonkeyPatch

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from machines import simulate, system
+from machines import ring, simulate, system
 
 from et_sim.engine.state.traffic_tables import LINK_QUEUE, SLICE
 from et_sim.network.flow import model, shares
@@ -18,6 +18,7 @@ from et_sim.network.flow.records import SHARED, USE
 from et_sim.trace import TraceBuilder
 
 ROUNDED = 1e-9  # relative
+ROUNDED_NS = 50  # each of some hundred steps is cut to whole nanoseconds
 SPINES = {"generator": "leaf-spine", "leaves": 4, "spines": 3, "npus-per-leaf": 4}
 NETWORKS: dict[str, dict[str, Any]] = {
     "leaf-spine": {
@@ -62,7 +63,7 @@ def kept_after_check(network: Any) -> int:
         while use >= 0:
             link = network.uses[use].link
             links[row].append(link)
-            load[link] += route.rate * route.flows
+            load[link] += route.rate
             highest[link] = max(highest[link], route.rate)
             use = network.uses[use].next
     for link, carried in load.items():
@@ -144,7 +145,7 @@ def test_a_heap_always_has_the_smallest_key_first(changes: list[tuple[int, float
 
 def test_counts_hold_as_many_messages_as_there_are_ranks_times_messages_of_each() -> None:
     """Of a million folded ranks with thousands of messages each, on the one link that they share."""
-    wide = (SHARED, ("links", "flows", "flows_back", "to_set", "back_to_set", "open", "open_back"))
+    wide = (SHARED, ("links", "messages", "to_set", "back_to_set", "open", "open_back"))
     for table, names in (
         wide,
         (USE, ("weight",)),
@@ -152,3 +153,18 @@ def test_counts_hold_as_many_messages_as_there_are_ranks_times_messages_of_each(
         (LINK_QUEUE, ("waiting",)),
     ):
         assert {table[name].itemsize for name in names} == {8}
+
+
+@pytest.mark.parametrize("late_us", [0, 7, 40, 200])
+def test_steps_on_a_ring_follow_each_other_when_a_rank_is_late(late_us: int) -> None:
+    """Steps that shared a link all arrived together, and so on around the ring, with idle links."""
+    ends = {}
+    for model_name in ("link", "flow"):
+        builders = [TraceBuilder() for _ in range(8)]
+        for rank, builder in enumerate(builders):
+            wait = builder.compute("forward", micros=5 + late_us * (rank == 5))
+            for layer in range(6):
+                builder.collective("all_reduce", 1 << 18, after=[wait], name=f"layer {layer}")
+        described = system(profile="corrected", **{"preferred-dataset-splits": 4})
+        ends[model_name] = simulate(builders, ring(8), described, model=model_name).makespan_ns
+    assert ends["flow"] == pytest.approx(ends["link"], abs=ROUNDED_NS)

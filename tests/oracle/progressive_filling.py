@@ -1,7 +1,8 @@
 """Max-min fair sharing in exact fractions: an oracle for the flow model.
 
 Flows are fluids that begin at given times. Between two moments at which one begins or ends, all have the
-rates of progressive filling: all grow together, and those on a link that is full stop growing.
+rates of progressive filling: all grow together, and those on a link that is full stop growing. Of flows with
+one `pair`, those that begin first go first, and those that begin together share one rate equally.
 
 The model sets rates once per nanosecond only: when all have ended that end in it. With `once_per_ns`, so does
 the oracle.
@@ -22,6 +23,7 @@ class Flow(NamedTuple):
     size: int
     links: tuple[Hashable, ...]
     back: tuple[Hashable, ...] = ()
+    pair: Hashable = None  # None: like no other
 
 
 def end_times(
@@ -45,7 +47,9 @@ def end_times(
     active: set[int] = set()
     now = Fraction(0)
     while to_begin or active:
-        rates = fair_rates({number: loads[number] for number in active}, capacity)
+        turns = first_of_pairs(flows, active)
+        rates = fair_rates({numbers[0]: loads[numbers[0]] for numbers in turns}, capacity)
+        rates = {number: rates[numbers[0]] / len(numbers) for numbers in turns for number in numbers}
         times = {number: now + left[number] / rate for number, rate in rates.items()}
         after = min([*times.values(), *(Fraction(flows[number].begin_ns) for number in to_begin[:1])])
         through = [number for number, end in times.items() if end <= after]
@@ -61,6 +65,19 @@ def end_times(
         while to_begin and flows[to_begin[0]].begin_ns <= now:
             active.add(to_begin.pop(0))
     return [ends[number] for number in range(len(flows))]
+
+
+def first_of_pairs(flows: Sequence[Flow], active: set[int]) -> list[list[int]]:
+    """The flows whose turn it is, by their pairs."""
+    lines: dict[Hashable, list[int]] = {}
+    for number in sorted(active):
+        pair = flows[number].pair
+        lines.setdefault(("alone", number) if pair is None else pair, []).append(number)
+    first = (min(flows[number].begin_ns for number in line) for line in lines.values())
+    return [
+        [number for number in line if flows[number].begin_ns == begin]
+        for line, begin in zip(lines.values(), first, strict=True)
+    ]
 
 
 def whole_ns(time: Fraction) -> int:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from machines import network, simulate, system
+from machines import network, ring, simulate, system
 from progressive_filling import Flow, end_times, fair_rates
 
 from et_sim.machine import read_network_alone
@@ -71,18 +71,7 @@ def test_random_traffic_is_shared_as_progressive_filling_does(data: st.DataObjec
         builders[sent.target].receive(sent.source, sent.size, tag=tag)
     described = system(dimensions=len(machine["npus_count"]), profile="corrected")
     result = simulate(builders, machine, described, model="flow", detail="messages,links", fold=False)
-    table = result.table("messages").to_pydict()
-    sources, targets, sizes = table["actor"], table["peer"], table["bytes"]
-    flows = [
-        Flow(begin, size, tuple(path(machine, source, target)))
-        for begin, size, source, target in zip(table["sent_ns"], sizes, sources, targets, strict=True)
-    ]
-    capacity = {
-        link: Fraction(machine["bandwidth"][link[0]] * 2**30, 10**9) for flow in flows for link in flow.links
-    }
-    for number, (flow, end) in enumerate(zip(flows, end_times(flows, capacity), strict=True)):
-        expected = math.floor(end + LATENCY * len(flow.links))
-        assert abs(table["arrived_ns"][number] - expected) <= ROUNDING_NS, (number, flows)
+    check_on_dimensions(result, machine)
     carried = result.table("links").to_pydict()
     for begin, end, size, busy in zip(
         *(carried[name] for name in ("start_ns", "end_ns", "bytes", "busy_ns")), strict=True
@@ -90,7 +79,46 @@ def test_random_traffic_is_shared_as_progressive_filling_does(data: st.DataObjec
         widest = max(machine["bandwidth"]) * 2**30 / 1e9
         assert size <= (end - begin + 1) * widest + 1
         assert busy <= end - begin
-    assert sum(carried["bytes"]) == sum(flow.size * len(flow.links) for flow in flows)
+    table = result.table("messages").to_pydict()
+    ways = zip(*(table[name] for name in ("bytes", "actor", "peer")), strict=True)
+    assert sum(carried["bytes"]) == sum(size * len(list(path(machine, *ends))) for size, *ends in ways)
+
+
+@given(st.data())
+def test_messages_of_one_group_follow_each_other_and_those_sent_together_share(data: st.DataObject) -> None:
+    """Chunks of several collectives at once, which meet on the way to the same neighbours."""
+    ranks, queues = data.draw(st.integers(2, 5)), data.draw(st.integers(1, 4))
+    machine = ring(ranks, 50, LATENCY)
+    builders = [TraceBuilder() for _ in range(ranks)]
+    late, sizes = data.draw(st.integers(0, ranks - 1)), st.sampled_from([9_999, 65_536, 10**6])
+    for size in data.draw(st.lists(sizes, min_size=1, max_size=4)):
+        for rank, builder in enumerate(builders):
+            builder.collective("all_gather", size, after=[builder.compute("wait", micros=9 * (rank == late))])
+    keys = {
+        "preferred-dataset-splits": data.draw(st.integers(1, 3)),
+        "active-chunks-per-dimension": queues,
+        "num-queues-per-dim": queues,
+    }
+    described = system(profile="corrected", **keys)
+    check_on_dimensions(
+        simulate(builders, machine, described, model="flow", detail="messages", fold=False), machine
+    )
+
+
+def check_on_dimensions(result: Any, machine: dict[str, Any]) -> None:
+    """Messages arrive when they should, by when they were sent."""
+    table = result.table("messages").to_pydict()
+    sources, targets, sizes = table["actor"], table["peer"], table["bytes"]
+    flows = [
+        Flow(begin, size, tuple(path(machine, source, target)), pair=(source, target))
+        for begin, size, source, target in zip(table["sent_ns"], sizes, sources, targets, strict=True)
+    ]
+    capacity: dict[Hashable, Fraction] = {
+        link: Fraction(machine["bandwidth"][link[0]] * 2**30, 10**9) for flow in flows for link in flow.links
+    }
+    for number, (flow, end) in enumerate(zip(flows, end_times(flows, capacity), strict=True)):
+        expected = math.floor(end + LATENCY * len(flow.links))
+        assert abs(table["arrived_ns"][number] - expected) <= ROUNDING_NS, (number, flows)
 
 
 def path(machine: dict[str, Any], source: int, target: int) -> Iterator[tuple[int, Any, Any]]:
@@ -154,7 +182,7 @@ def check_on_graph(data: st.DataObject, messages: int) -> None:
     )
     table = result.table("messages").to_pydict()
     flows = [
-        Flow(begin, size, tuple(path_between(ways, source, target)))
+        Flow(begin, size, tuple(path_between(ways, source, target)), pair=(source, target))
         for begin, size, source, target in zip(
             *(table[name] for name in ("sent_ns", "bytes", "actor", "peer")), strict=True
         )

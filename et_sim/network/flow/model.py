@@ -1,10 +1,14 @@
-"""Flow network: messages share the links on their way max-min fairly; latency is paid once per path.
+"""Flow network: routes share the links on their way max-min fairly; latency is paid once per path.
 
-Rates change only where messages begin or end, and once per nanosecond. A message alone takes the latencies of
-its links and one serialisation on the narrowest of them. Of several on one link each gets an equal part, and
-what one cannot use, because another of its links gives it less, is left to the others. A message has left its
-source when its last byte is on the way, and arrives the latency later; both are cut to whole nanoseconds. A
-message to oneself arrives at once, unless there is a switch to pass.
+A route carries messages from one rank to another, those of a group's collectives or those of sends, as a
+connection of a library does: those that were sent first go first, and those that were sent together share its
+rate equally. Of several routes on one link each gets an equal part, and what one cannot use, because another
+of its links gives it less, is left to the others. Rates change only where routes begin or end to be used, and
+once per nanosecond.
+
+A message alone takes the latencies of its links and one serialisation on the narrowest of them. It has left
+its source when its last byte is on the way, and arrives the latency later; both are cut to whole nanoseconds.
+A message to oneself arrives at once, unless there is a switch to pass.
 
 With a protocol (`Network.protocol`), a message is as large as its packets, whose acknowledgements take a part
 of the links on the way back; it arrives a packet later for each link but the narrowest, if these are stored
@@ -47,6 +51,7 @@ from et_sim.network.flow.routes import (
     join_route,
     leave_route,
     route_between,
+    set_ends,
 )
 from et_sim.network.flow.shares import plan_end, set_rates
 from et_sim.network.link_queues import arrive_at_once, is_wired_to_itself
@@ -99,7 +104,7 @@ def tables(network: Network, plan: Plan) -> FlowTables:
     class_of, first = _classes_of_links(plan, len(hops.links))
     state, shared = table(STATE, 1), table(SHARED, len(first))
     state["head"] = state["tail"] = NONE
-    state["free_route"] = state["free_use"] = state["changed"] = state["planned_ns"] = NONE
+    state["longer"] = state["free_route"] = state["free_use"] = state["changed"] = state["planned_ns"] = NONE
     shared["speed"] = hops.links["speed"][first]
     shared["capacity"] = hops.fabric.speeds["bytes_per_ns"][shared["speed"]]
     shared["links"] = np.bincount(class_of)
@@ -153,9 +158,10 @@ def grown(tables: FlowTables, rows: int) -> FlowTables:
 
 def _index_of(routes: Any) -> Any:
     """Where the search for each route begins that is open."""
-    index, rows = empty_index(len(routes)), np.flatnonzero(routes["flows"] > 0)
-    ends = (routes[name][rows].astype(np.int64) for name in ("source", "target", "ports"))
-    chain_rows(routes, index, rows, home(index, *ends))
+    index, rows = empty_index(len(routes)), np.flatnonzero(routes["messages"] > 0)
+    source, target, ports = (routes[name][rows].astype(np.int64) for name in ("source", "target", "ports"))
+    messages = routes["kind"][rows].astype(np.int64) + routes["member"][rows]
+    chain_rows(routes, index, rows, home(index, source, target, ports, messages))
     return index
 
 
@@ -251,11 +257,13 @@ def _begin_all(run: Run) -> None:
     """The messages that were sent in this nanosecond are under way, from when all ends in it are over."""
     state = run.network.state[0]
     state.changes_ns = max(state.changes_ns, float(run.clock[0].now))
+    state.batch += 1
     while state.head != NONE:
         message_row = leave(run.messages, state)
         message = run.messages[message_row]
         route_row = route_between(run, message.source, message.target, message_row)
         join_route(run, route_row, message_row)
+    set_ends(run)
     state.to_begin = 0
 
 
@@ -289,7 +297,7 @@ def _end(run: Run, route_row: int) -> None:
         left = arrives if run.network.protocol[0].ends_acknowledged else now
         observe.next_event_follows(run, through, now)
         schedule(run, left, message.done, message.c & LOWEST_31_BITS, message.b, 0)
-    if route.flows == 0:
+    if route.messages == 0:
         close_route(run, route_row)
     else:
         plan_end(run, route_row)

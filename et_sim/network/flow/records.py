@@ -1,7 +1,7 @@
 """What the flow model keeps: routes in use, which links they take, and what each link has to share.
 
 Messages of one route are told apart by how much the route has to carry until they are through, so that one
-number per route changes with its rate, however many messages there are.
+number per route changes with time, however many messages there are.
 
 Where ranks are folded, links that are alike are one record, too, and a message of a route stands for those of
 all ranks of its source's actor: for `weight` messages on each of these links. These are as many as ranks
@@ -17,12 +17,15 @@ STATE = record(
     ("head", "i4"),  # messages that begin when all else in this nanosecond has happened
     ("tail", "i4"),
     ("to_begin", "i4"),  # how many they are
+    ("batch", "i8"),  # how often messages have begun
+    ("longer", "i4"),  # routes to which some were sent just now
     ("free_route", "i4"),
     ("free_routes", "i4"),
     ("free_use", "i4"),
     ("free_uses", "i4"),
     ("changed", "i4"),  # links on which flows began or ended since rates were set
     ("opened", "i4"),  # how many routes were opened since then
+    ("routes", "i8"),  # and in all
     ("part", "i4"),  # how often rates have been set
     ("is_due", "i4"),  # rates are set at the end of this nanosecond
     ("planned_ns", "i8"),  # when the next message ends; NONE: none does
@@ -40,19 +43,26 @@ ROUTE = record(
     ("source", "i4"),
     ("target", "i4"),
     ("ports", "i8"),
+    ("kind", "i4"),  # of messages
+    ("member", "i4"),  # of a group, to which the steps of collectives go
+    ("number", "i8"),  # of those opened until now
     ("chain", "i4"),
     ("next", "i4"),  # on the free list
     ("first_use", "i4"),
     ("last_use", "i4"),
-    ("flows", "i4"),  # messages under way
+    ("messages", "i4"),  # under way, and in line behind these
+    ("batch", "i8"),  # when some were sent last, and how many; and the message ahead of them
+    ("batch_size", "i4"),
+    ("ahead", "i4"),
+    ("next_longer", "i4"),  # another one to which messages were sent
     ("head", "i4"),  # the one that is through first
     ("tail", "i4"),
     ("bottleneck", "i4"),  # the link that sets the rate; NONE: it has no rate
     ("part", "i4"),  # in which its rate was set last
     ("dimension", "i4"),  # of the first link
     ("since_ns", "f8"),  # `served` is as it was then
-    ("served", "f8"),  # bytes, of each message that was under way all the time
-    ("rate", "f8"),  # of each message, bytes per ns
+    ("served", "f8"),  # bytes
+    ("rate", "f8"),  # bytes per ns
     ("narrowest", "f8"),  # the rate of a message that is alone
     ("ends_ns", "f8"),  # of the first message, at this rate
     ("latency_ns", "f8"),
@@ -75,8 +85,7 @@ SHARED = record(
     ("speed", "i4"),  # the class of its figures
     ("links", "i8"),  # how many links it stands for
     ("head", "i4"),  # its uses
-    ("flows", "i8"),
-    ("flows_back", "i8"),  # whose acknowledgements it carries
+    ("messages", "i8"),
     ("bytes", "f8"),  # on the wire, of messages that are through
     ("next_changed", "i4"),
     ("is_changed", "i4"),

@@ -11,6 +11,7 @@ import numpy as np
 
 from et_sim.compiled.tables_by_reference import works_on_tables
 from et_sim.engine.observe import facade as observe
+from et_sim.engine.state.kinds import STEP
 from et_sim.engine.state.lists import join, join_after, leave, unchain
 from et_sim.engine.state.run import NONE, Run
 from et_sim.network.flow.heap import take_out
@@ -20,14 +21,20 @@ from et_sim.network.routes import ports_back
 
 @works_on_tables
 def route_between(run: Run, source: int, target: int, message_row: int) -> int:
-    """The row of the route between two ranks, opened if no message is under way on it."""
+    """The row of a message's route, opened if no message is under way on it.
+
+    That of a collective's steps belongs to a group, and to the dimension: whether two groups have the same
+    neighbours does not matter to a rank, then, and equal ranks may differ in it.
+    """
     network = run.network
-    ports = next_ports(network.hops, source, target)
-    first = home(network.index, source, target, ports)
+    ports, message = next_ports(network.hops, source, target), run.messages[message_row]
+    kind, member = message.kind, message.a if message.kind == STEP else NONE
+    first = home(network.index, source, target, ports, kind + member)
     row = network.index[first]
     while row != NONE:
         route = network.routes[row]
-        if route.source == source and route.target == target and route.ports == ports:
+        is_same = route.source == source and route.target == target and route.ports == ports
+        if is_same and route.kind == kind and route.member == member:
             return row
         row = route.chain
     state = network.state[0]
@@ -35,10 +42,13 @@ def route_between(run: Run, source: int, target: int, message_row: int) -> int:
     route = network.routes[row]
     state.free_route = route.next
     state.free_routes -= 1
-    route.source, route.target, route.ports, route.chain = source, target, ports, network.index[first]
+    route.source, route.target, route.ports = source, target, ports
+    route.kind, route.member, route.chain = kind, member, network.index[first]
     network.index[first] = row
     route.head = route.tail = route.bottleneck = NONE
-    route.flows, route.served, route.rate, route.since_ns = 0, 0.0, 0.0, float(run.clock[0].now)
+    route.batch, route.messages, route.served, route.rate = 0, 0, 0.0, 0.0
+    route.since_ns, route.number = float(run.clock[0].now), state.routes
+    state.routes += 1
     _take_links(run, row, run.messages[message_row])
     if network.protocol[0].goes_back:
         _take_links_back(run, row, run.messages[message_row])
@@ -54,7 +64,8 @@ def close_route(run: Run, row: int) -> None:
     """Give back a route on which nothing is under way any more."""
     network = run.network
     state, route = network.state[0], network.routes[row]
-    unchain(network.routes, network.index, home(network.index, route.source, route.target, route.ports), row)
+    first = home(network.index, route.source, route.target, route.ports, route.kind + route.member)
+    unchain(network.routes, network.index, first, row)
     take_out(network.ends, row)
     network.shared[route.bottleneck].bound -= 1
     at = route.first_use
@@ -78,31 +89,58 @@ def close_route(run: Run, row: int) -> None:
 
 @works_on_tables
 def join_route(run: Run, row: int, message_row: int) -> None:
-    """A message begins: it is through when its route has served so much more."""
+    """A message gets in line, behind those that were sent before; `set_ends` says when it is through."""
     network, messages = run.network, run.messages
-    route, message = network.routes[row], messages[message_row]
-    serve(route, network.state[0].changes_ns)
+    state, route, message = network.state[0], network.routes[row], messages[message_row]
+    serve(route, state.changes_ns)
     message.begin_ns = run.clock[0].now
-    message.until = route.served + bytes_on_wire(network, message.bytes)
-    route.flows += 1
-    if route.head == NONE or messages[route.tail].until <= message.until:
+    message.until = bytes_on_wire(network, message.bytes)
+    if route.batch != state.batch:
+        route.batch, route.batch_size, route.ahead = state.batch, 0, route.tail
+        route.next_longer = state.longer
+        state.longer = row
+    if route.batch_size == 0 or messages[route.tail].until <= message.until:
         join(messages, route, message_row)
     else:
-        before, at = NONE, route.head
+        before, at = route.ahead, first_of_batch(messages, route)
         while messages[at].until <= message.until:
             before, at = at, messages[at].next
         join_after(messages, route, before, message_row)
+    route.batch_size += 1
+    route.messages += 1
     at = route.first_use
     while at != NONE:
         use = network.uses[at]
         link = network.shared[use.link]
-        if use.is_back:
-            link.flows_back += use.weight
-        else:
-            link.flows += use.weight
-            observe.messages_join_link(run, use.link, use.weight, link.flows)
-        mark_changed(network, use.link)
+        if not use.is_back:
+            link.messages += use.weight
+            observe.messages_join_link(run, use.link, use.weight, link.messages)
+        if route.messages == 1:
+            mark_changed(network, use.link)
         at = use.next
+
+
+@works_on_tables
+def set_ends(run: Run) -> None:
+    """Of messages that have got in line: those sent at once share what their route gets, small ones first."""
+    state, messages = run.network.state[0], run.messages
+    while state.longer != NONE:
+        route = run.network.routes[state.longer]
+        state.longer = route.next_longer
+        through = route.served if route.ahead == NONE else messages[route.ahead].until
+        at, left = first_of_batch(messages, route), int(route.batch_size)
+        while at != NONE:
+            size = messages[at].until
+            messages[at].until = through + left * size
+            through += size
+            left -= 1
+            at = messages[at].next
+
+
+@works_on_tables
+def first_of_batch(messages: Any, route: Any) -> int:
+    """The first of the messages that were sent to a target at the same time, the last of all."""
+    return int(route.head if route.ahead == NONE else messages[route.ahead].next)
 
 
 @works_on_tables
@@ -112,23 +150,20 @@ def leave_route(run: Run, row: int) -> int:
     serve(route, route.ends_ns)
     message_row = leave(run.messages, route)
     size = bytes_on_wire(network, run.messages[message_row].bytes)
-    route.flows -= 1
+    route.messages -= 1
     at = route.first_use
     while at != NONE:
         use = network.uses[at]
         link = network.shared[use.link]
         carry(run, use.link, route.ends_ns)
-        rate = route.rate * use.weight
-        if use.is_back:
-            link.bytes += size * use.weight * link.back
-            link.flows_back -= use.weight
-            link.rate -= rate * link.back
-        else:
-            link.bytes += size * use.weight
-            link.flows -= use.weight
-            observe.messages_leave_link(run, use.link, use.weight, link.flows)
-            link.rate -= rate
-        mark_changed(network, use.link)
+        part = link.back if use.is_back else 1.0
+        link.bytes += size * use.weight * part
+        if not use.is_back:
+            link.messages -= use.weight
+            observe.messages_leave_link(run, use.link, use.weight, link.messages)
+        if route.messages == 0:
+            link.rate -= route.rate * use.weight * part
+            mark_changed(network, use.link)
         at = use.next
     return message_row
 
@@ -174,9 +209,9 @@ def mark_changed(network: Any, link_row: int) -> None:
 
 
 @works_on_tables
-def home(index: Any, source: int, target: int, ports: int) -> int:
+def home(index: Any, source: int, target: int, ports: int, messages: int) -> int:
     """Where the search for a route begins."""
-    mixed = source * 0x9E3779B1 + target + ports * 0x85EBCA6B
+    mixed = source * 0x9E3779B1 + target + ports * 0x85EBCA6B + messages * 0x27D4EB2F
     return (mixed ^ (mixed >> 15)) & (len(index) - 1)
 
 

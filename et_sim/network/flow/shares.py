@@ -159,9 +159,9 @@ def _count(network: Any, link_row: int) -> None:
         route = network.routes[use.route]
         if route.part == part:
             if use.is_back:
-                link.back_to_set += route.flows * use.weight
+                link.back_to_set += use.weight
             else:
-                link.to_set += route.flows * use.weight
+                link.to_set += use.weight
         else:
             link.kept += _taken(network, use)
             link.top_kept = max(link.top_kept, route.rate)
@@ -172,8 +172,7 @@ def _count(network: Any, link_row: int) -> None:
 @works_on_tables
 def _taken(network: Any, use: Any) -> float:
     """What a route's flows take of a link, at their rate."""
-    route = network.routes[use.route]
-    taken = route.rate * (route.flows * use.weight)
+    taken = network.routes[use.route].rate * use.weight
     return taken * network.shared[use.link].back if use.is_back else taken
 
 
@@ -207,9 +206,9 @@ def _subtract(network: Any, route: Any) -> None:
         link = network.shared[use.link]
         link.left -= _taken(network, use)
         if use.is_back:
-            link.open_back -= route.flows * use.weight
+            link.open_back -= use.weight
         else:
-            link.open -= route.flows * use.weight
+            link.open -= use.weight
         link.top_set = max(link.top_set, route.rate)
         at = use.next
 
@@ -243,4 +242,4 @@ def plan_end(run: Run, row: int) -> None:
     route.ends_ns = route.since_ns
     if left > 0:
         route.ends_ns += left / route.rate
-    put(network.ends, row, route.ends_ns, (int(route.source) << 32) + route.target)
+    put(network.ends, row, route.ends_ns, (int(route.source) << 36) + route.number)
