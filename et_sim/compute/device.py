@@ -3,9 +3,11 @@
     arithmetic = operations * waste / (peak * efficiency)
     traffic    = bytes / (bandwidth * efficiency), from the smallest level of memory that the bytes fit, or
                  the largest where they are `cold`
-    waste      = waves * processors * tile / operations,  waves = ceil(tiles / processors)
 
-Not here: how a device is described (`et_sim.machine.roofline`), and what shapes mean (`operations`).
+A product whose inner side is split takes less arithmetic, and some time more; the better of the two is taken.
+
+Not here: how a device is described (`et_sim.machine.roofline`), what shapes mean (`operations`), and what is
+wasted because kernels are cut into tiles (`tiling`).
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ from et_sim.compute.labels import Labels
 from et_sim.compute.model import Durations, FloatColumn, Treatment, Utilisation
 from et_sim.compute.operations import FORMS, Operation, read_shape
 from et_sim.compute.places import datatypes_of, place_of
+from et_sim.compute.tiling import waste
 from et_sim.errors import MachineError, TraceError, did_you_mean
 from et_sim.machine.datatypes import BITS
 from et_sim.machine.roofline import OTHER, Efficiency, RooflineDevice
@@ -27,7 +30,6 @@ from et_sim.trace.columns import BoolColumn, IntColumn, Trace
 from et_sim.units import LONGEST_NS
 
 NEEDED = "'layer_shape' (or 'num_ops' and 'tensor_size')"
-TILED = ("gemm", "grouped_gemm", "conv")
 LAUNCH, COMPUTE, TILES = "launch", "compute", "tiles"
 
 
@@ -38,6 +40,7 @@ class _Work:
     operations: FloatColumn
     bytes: FloatColumn
     waste: FloatColumn  # operations of whole waves of tiles, for each of the kernel's
+    split: FloatColumn  # the same where the inner side is split
     datatype: IntColumn  # index into BITS
     kind: list[str]  # kinds of operations there are
     of_kind: IntColumn
@@ -75,11 +78,15 @@ class Device:
         work = self._work(trace, rows)
         names, peak_of = self._peaks(work, trace, rows)
         efficiency, of_efficiency = _parts(self.device.efficiency, work, work.operations * work.waste)
-        arithmetic = work.operations * work.waste / (peak_of * 1e3 * efficiency)
+        whole = work.operations / (peak_of * 1e3 * efficiency)
         memory_efficiency, of_memory = _parts(self.device.memory_efficiency, work, work.bytes)
         level, bandwidth = self._levels(work.bytes, trace.is_cold[rows])
         traffic = work.bytes / (bandwidth * memory_efficiency)
-        launch = np.full(len(rows), self.device.launch_ns)
+        saved = np.maximum(whole * work.waste, traffic) - np.maximum(whole * work.split, traffic)
+        is_split = saved > self.device.split_ns
+        wasted = np.where(is_split, work.split, work.waste)
+        arithmetic = whole * wasted
+        launch = self.device.launch_ns + np.where(is_split, self.device.split_ns, 0.0)
         total = launch + np.maximum(arithmetic, traffic)
         ns = np.clip(total, 1, 2.0 * LONGEST_NS).astype(np.int64)
         levels = [one.name for one in self.device.levels]
@@ -93,7 +100,7 @@ class Device:
                 traffic_ns=traffic,
                 launch_ns=launch,
                 timed_by=Labels.alike(self.label, len(rows)),
-                bound=self._bound(arithmetic, traffic, launch, work.waste, level),
+                bound=self._bound(arithmetic, traffic, launch, wasted, level),
                 peak=Labels.of(["", *(f"peak of {one}" for one in BITS)], names),
                 efficiency=Labels.of([f"efficiency of {one}" for one in of_efficiency[0]], of_efficiency[1]),
                 level=Labels.of([f"bandwidth of {one}" for one in levels], level),
@@ -110,19 +117,20 @@ class Device:
         pairs, first, number = np.unique(
             np.stack((trace.layer_shape[rows], bits)), axis=1, return_index=True, return_inverse=True
         )
-        found, kinds = np.ones((3, len(first))), [OTHER, *FORMS]
+        found, kinds = np.ones((4, len(first))), [OTHER, *FORMS]
         of_kind = np.zeros(len(first), np.int64)
         for at, (shape, width) in enumerate(pairs.T.tolist()):
             if not trace.has("layer_shape", rows[first[at]]):
                 continue
             one = self._operation(trace.layer_shapes[shape], trace, int(rows[first[at]]))
-            found[:, at] = one.operations, one.bytes(width), self._waste(one)
+            found[:, at] = one.operations, one.bytes(width), *waste(self.device, one)
             of_kind[at] = kinds.index(one.kind)
-        operations, size, waste = found[:, number.reshape(-1)]
+        operations, size, whole, split = found[:, number.reshape(-1)]
         return _Work(
             np.where(trace.has("num_ops", rows), trace.num_ops[rows], operations).astype(np.float64),
             np.where(trace.has("tensor_size", rows), trace.tensor_bytes[rows], size).astype(np.float64),
-            waste,
+            whole,
+            split,
             datatype,
             kinds,
             of_kind[number.reshape(-1)],
@@ -132,18 +140,6 @@ class Device:
         if text not in self._known:
             self._known[text] = read_shape(text, place_of(trace, row)).operation
         return self._known[text]
-
-    def _waste(self, one: Operation) -> float:
-        """Operations of whole waves of the best tile, for each of the operation's own."""
-        if not self.device.tiles or one.kind not in TILED:
-            return 1.0
-        processors = self.device.processors
-        best = min(
-            -(-sum(-(-p.rows // m) * -(-p.columns // n) * p.count for p in one.products) // processors)
-            * (processors * 2 * m * n * -(-one.products[0].inner // k) * k)
-            for m, n, k in self.device.tiles
-        )
-        return best / sum(product.operations for product in one.products)
 
     def _peaks(self, work: _Work, trace: Trace, rows: IntColumn) -> tuple[IntColumn, FloatColumn]:
         """Index into BITS plus one of the peak that each kernel has, and what it is; 0 of those that compute

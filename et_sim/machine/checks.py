@@ -251,8 +251,9 @@ def _is_list_of_names(value: Any) -> bool:
 def _is_tile(value: Any) -> bool:
     return (
         isinstance(value, list)
-        and len(value) == 3
-        and all(type(side) is int and 1 <= side <= LARGEST_TILE for side in value)
+        and len(value) in (3, 4)
+        and all(type(side) is int and 1 <= side <= LARGEST_TILE for side in value[:3])
+        and all(type(part) in (int, float) and 0 < part <= 1 for part in value[3:])
     )
 
 

@@ -146,16 +146,47 @@ ROOFLINE_KEYS = (
     Key(
         "processors",
         Kind.COUNT,
-        "Processors (SMs, compute units) that the tiles of a matrix product are spread over.",
+        "Processors (SMs, compute units) that the tiles of kernels are spread over.",
         minimum=1,
         maximum=1 << 20,
-        needs="tiles",
     ),
     Key(
         "tiles",
         Kind.TILES,
-        "Tiles that products may be cut into; the one that takes the shortest time is taken.",
+        "Tiles that products may be cut into; the one that takes the shortest time is taken. A fourth number "
+        "is the part of the peak that is reached with it.",
         needs="processors",
+    ),
+    Key(
+        "prologue",
+        Kind.NUMBER,
+        "Steps of K that every tile takes besides its own, to begin and to end.",
+        needs="tiles",
+        maximum=1 << 20,
+    ),
+    Key(
+        "split-k",
+        Kind.COUNT,
+        "Parts into which K of a product may be split, at most; powers of two are tried.",
+        needs="tiles",
+        minimum=1,
+        maximum=1 << 10,
+    ),
+    Key("split-time", Kind.TIME, "What a product takes besides that is split.", needs="split-k", unit="ns"),
+    Key(
+        "query-tile",
+        Kind.COUNT,
+        "Queries that a processor works on at a time, in attention. Without the key: attention is not cut.",
+        needs="processors",
+        minimum=1,
+        maximum=1 << 20,
+    ),
+    Key(
+        "query-prologue",
+        Kind.NUMBER,
+        "Keys that every tile of attention takes besides those that its queries see.",
+        needs="query-tile",
+        maximum=1 << 20,
     ),
 )
 

@@ -51,7 +51,7 @@ class Kind(StrEnum):
     OBJECTS = "list of objects"
     RULES = "object, or list of objects"
     NUMBER_OR_OBJECT = "number or object"
-    TILES = "list of [M, N, K]"
+    TILES = "list of [M, N, K] or [M, N, K, part]"
     TEXT_OR_NUMBER = "text or whole number"
     LINK_END = "NPU or switch"
     PATHS = "named lists of names"
@@ -121,7 +121,10 @@ class Key:
             case Kind.NUMBER_OR_OBJECT:
                 return "a number > 0 and <= 1, or an object"
             case Kind.TILES:
-                return "a list such as [[128, 256, 64]], each of three whole numbers from 1 to 65536"
+                return (
+                    "a list such as [[128, 256, 64]] or [[128, 256, 64, 0.9]], each of three whole numbers "
+                    "from 1 to 65536, and perhaps a part > 0 and <= 1"
+                )
             case Kind.TEXT_OR_NUMBER:
                 return "a text in quotes, or a whole number"
             case Kind.LINK_END:

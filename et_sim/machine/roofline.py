@@ -70,6 +70,17 @@ class Efficiency:
 
 
 @dataclass(frozen=True, slots=True)
+class Tile:
+    """Of a product's output, and the step in which it goes through the inner side; `part`: of the peak that
+    processors reach with such tiles."""
+
+    rows: int
+    columns: int
+    step: int
+    part: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
 class RooflineDevice:
     """Rates in TFLOPS, time in ns."""
 
@@ -79,8 +90,13 @@ class RooflineDevice:
     efficiency: Efficiency = Efficiency()
     memory_efficiency: Efficiency = Efficiency()
     launch_ns: float = 0.0
-    processors: int = 0  # that tiles are spread over; 0: products are not cut into tiles
-    tiles: tuple[tuple[int, int, int], ...] = ()
+    processors: int = 0  # that tiles are spread over; 0: nothing is cut into tiles
+    tiles: tuple[Tile, ...] = ()
+    prologue: float = 0.0  # steps that a tile takes besides its own
+    split_k: int = 1  # parts into which the inner side may be split, at most
+    split_ns: float = 0.0  # of a product that is split
+    query_tile: int = 0  # queries of a tile of attention; 0: it is not cut into tiles
+    query_prologue: float = 0.0  # keys that such a tile takes besides those that it sees
 
     @property
     def figures(self) -> tuple[str, ...]:

@@ -17,7 +17,7 @@ from et_sim.machine.compute_tables import LARGEST_RATE, LEVEL_OF_MEMORY_KEYS
 from et_sim.machine.datatypes import BITS
 from et_sim.machine.keys import Remarks
 from et_sim.machine.measured import Measured, read_measured
-from et_sim.machine.roofline import OTHER, Curve, Efficiency, MemoryLevel, RooflineDevice
+from et_sim.machine.roofline import OTHER, Curve, Efficiency, MemoryLevel, RooflineDevice, Tile
 from et_sim.machine.sources import Source
 
 CURVE_KEYS = ("peak", "half", "table")
@@ -43,7 +43,12 @@ def read_roofline(values: dict[str, Any], place: str, files: Files, remarks: Rem
         memory_efficiency=_efficiency(values, "memory-efficiency", place, folder, files),
         launch_ns=values["launch-overhead"],
         processors=values.get("processors", 0),
-        tiles=values.get("tiles", ()),
+        tiles=tuple(Tile(*one) for one in values.get("tiles", ())),
+        prologue=values.get("prologue", 0.0),
+        split_k=values.get("split-k", 1),
+        split_ns=values.get("split-time", 0.0),
+        query_tile=values.get("query-tile", 0),
+        query_prologue=values.get("query-prologue", 0.0),
     )
 
 

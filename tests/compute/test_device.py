@@ -88,6 +88,36 @@ def test_products_take_whole_waves_of_the_best_tile() -> None:
     assert ns(exact, system(**tiled)) == ns(exact, system())
 
 
+def test_a_tile_has_a_prologue_and_a_part_of_the_peak() -> None:
+    tiled = {"processors": 10, "tiles": [[128, 128, 32, 0.5]], "prologue": 1.5}
+    shape = {"layer_shape": shapes.gemm(128 * 11, 128, 50)}  # two waves of two steps
+    assert ns(shape, system(**tiled)) == math.floor(10 * 2 * 128 * 128 * 32 * (2 + 1.5) / 0.5 * 2 / 100_000)
+
+
+def test_a_product_of_few_tiles_is_split_where_that_pays() -> None:
+    tiled: dict[str, Any] = {"processors": 10, "tiles": [[128, 128, 32]], "split-k": 8, "split-time": "10us"}
+    tiled["memory"] = [{"name": "HBM", "bandwidth": 10**6}]
+    deep = {"layer_shape": shapes.gemm(128, 128, 32 * 8000)}  # one tile
+    one_wave = 10 * 2 * 128 * 128 * 32 / 100_000
+    assert ns(deep, system(**tiled)) == math.floor(one_wave * 1000 + 10_000)
+    assert ns(deep, system(**{**tiled, "split-k": 3})) == math.floor(one_wave * 4000 + 10_000)
+    assert ns(deep, system(**{**tiled, "split-time": "1s"})) == math.floor(one_wave * 8000)
+    shallow = {"layer_shape": shapes.gemm(128, 128, 32 * 7)}  # halves would have less than four steps
+    assert ns(shallow, system(**tiled)) == math.floor(one_wave * 7)
+    bound = {"memory": [{"name": "HBM", "bandwidth": 1}]}
+    assert ns(deep, system(**{**tiled, **bound})) == ns(deep, system(**bound))
+
+
+@pytest.mark.parametrize("queries", [1, 100, 128, 1000])
+def test_attention_takes_whole_waves_of_tiles_of_queries(queries: int) -> None:
+    tiled: dict[str, Any] = {"processors": 10, "query-tile": 128, "query-prologue": 64}
+    node = {"layer_shape": shapes.attention(3, 4, queries, 2000, 64)}
+    rows = min(128, -(-queries // 16) * 16)
+    waves = -(-12 * -(-queries // rows) // 10)
+    bound = {"memory": [{"name": "HBM", "bandwidth": 10**6}]}
+    assert ns(node, system(**tiled, **bound)) == waves * 10 * rows * 4 * 64 * (2000 + 64) // 100_000
+
+
 def test_efficiency_is_a_number_a_curve_or_measured(tmp_path: Path) -> None:
     plain, operations = 2 * 8192**3 / 100_000, 2 * 8192**3
     assert ns(GEMM, system(efficiency=0.5)) == math.floor(plain / 0.5)
@@ -143,6 +173,8 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"efficiency": {"half": 0}}, 'key "half" is 0'),
     ({"tiles": [[0, 1, 1]], "processors": 4}, 'key "tiles" is [[0, 1, 1]]'),
     ({"tiles": [[8, 8, 8]]}, 'key "tiles" has no effect without "processors"'),
+    ({"tiles": [[8, 8, 8, 1.5]], "processors": 4}, 'key "tiles" is [[8, 8, 8, 1.5]]'),
+    ({"split-time": 5}, 'key "split-time" has no effect without "split-k"'),
     ({"memory": [{"name": "A", "bandwidth": 0}]}, 'key "bandwidth" is 0'),
     ({"memory": [{"name": "A", "bandwidth": 1}, {"name": "B", "bandwidth": 1}]}, "is not smaller than"),
     ({"model": "rooflin"}, "did you mean 'roofline'?"),
