@@ -110,6 +110,7 @@ ALLOWED: dict[str, set[str]] = {
         "tables",
         "timeline",
     },
+    "validation": {"api", "compute", "machine", "run_options", "trace", "workloads"},
     "sweeps": {
         "api",
         "compute",
@@ -141,6 +142,7 @@ ALLOWED: dict[str, set[str]] = {
         "trace",
         "serving",
         "sweeps",
+        "validation",
         "collectives",
         "compute",
         "layer_file_run",

@@ -36,6 +36,7 @@ from et_sim.cli import (
     sql,
     sweep,
     systolic,
+    validate,
 )
 from et_sim.cli.unread import UnreadError
 from et_sim.compiled.entry_points import telling_compilation
@@ -60,6 +61,7 @@ COMMANDS = (
     network,
     plan,
     machine,
+    validate,
     show,
     make,
     serve,

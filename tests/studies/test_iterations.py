@@ -12,21 +12,21 @@ def test_jobs_have_the_gpus_and_weights_of_the_table(name: str) -> None:
     measured = runs(name)
     assert len(measured) == (8 if name == MEGATRON else 48)
     for run in measured:
-        size = run.model.weights / 1e9
+        size = run.job.model.weights / 1e9
         stated = {"megatron-22B": 22, "gpt3-175B": 175, "turing-530B": 530, "megatron-1T": 1008}
-        wanted = stated.get(run.model.name) or float(run.model.name.split("B")[0])
+        wanted = stated.get(run.job.model.name) or float(run.job.model.name.split("B")[0])
         assert size == pytest.approx(wanted, rel=0.02)
 
 
 def test_rows_of_one_node_are_what_is_simulated_today(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ET_SIM_COMPILE", "never")
-    small = [run for run in runs(MEGATRON) if run.plan.ranks == 8]
+    small = [run for run in runs(MEGATRON) if run.job.plan.ranks == 8]
     found = [run.predicted_s() for run in small]
     page = PAGE.read_text(encoding="utf-8")
     for row in results_table(small, found).splitlines()[2:]:
         assert row in page
     full, selective = found
-    assert selective < full < small[0].measured_s
+    assert selective < full < small[0].job.measured_s
 
 
 def test_errors_are_told_with_and_without_their_common_factor() -> None:
@@ -38,5 +38,5 @@ def test_errors_are_told_with_and_without_their_common_factor() -> None:
 @pytest.mark.parametrize("name", [MEGATRON, VTRAIN])
 def test_what_was_measured_fits_the_machine_that_it_ran_on(name: str) -> None:
     for run in runs(name):
-        ends = {0, run.plan.ranks - 1}  # ranks of the first and the last stage
-        assert max(memory(run.model, run.plan, rank).total for rank in ends) < 80e9, run.label
+        ends = {0, run.job.plan.ranks - 1}  # ranks of the first and the last stage
+        assert max(memory(run.job.model, run.job.plan, rank).total for rank in ends) < 80e9, run.job.label

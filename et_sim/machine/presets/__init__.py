@@ -71,6 +71,11 @@ def entry(name: str) -> Entry:
     )
 
 
+def known_as() -> dict[str, tuple[str, ...]]:
+    """Words that stand in what others call a machine's hardware, in capitals, by machine."""
+    return {name: tuple(_data("machines", name).get("known-as", ())) for name in names()}
+
+
 def preset(text: str) -> Preset:
     """The machine of a name, `NAME` or `NAME:NPUS`."""
     match = _NAME.fullmatch(text)

@@ -1,0 +1,123 @@
+"""`et-sim validate`: hold predictions against measurements."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from et_sim.validation.predictions import Prediction
+
+WORST = 5
+COLUMNS = ("system", "kind", "size", "rows", "E %", "G %", "MAPE %", "bias %", "largest %")
+
+
+def add_parser(commands: Any) -> None:
+    """Register the command."""
+    parser = commands.add_parser(
+        "validate",
+        help="hold predictions against measured kernels, collectives and iterations",
+        description="Predict every row of a file of measurements on the machine by name that its hardware is,"
+        " and say how far it is off: by system, kind and size.",
+    )
+    parser.add_argument("file", type=Path, metavar="FILE", help="tables.json, kernels.csv or iterations.json")
+    parser.add_argument(
+        "--machine", metavar="NAME", help="this machine for all rows, whatever the tables name"
+    )
+    parser.add_argument("--table", action="append", metavar="NAME", help="only this table of the file")
+    parser.add_argument("--json", action="store_true", help="print every row, and the errors, as JSON")
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Predict and compare."""
+    from et_sim.cli.progress import Progress
+    from et_sim.errors import UsageError, did_you_mean
+    from et_sim.machine.presets import entry
+    from et_sim.validation.predictions import predictions
+    from et_sim.validation.rows import read_rows
+
+    rows = read_rows(options.file)
+    if options.machine is not None:
+        entry(options.machine)
+    if options.table:
+        known = tuple(dict.fromkeys(row.table for row in rows))
+        for name in options.table:
+            if name not in known:
+                remedy = did_you_mean(name, known) or f"its tables: {', '.join(known)}"
+                raise UsageError(f"{options.file} has no table {name!r}", remedy=remedy)
+        rows = [row for row in rows if row.table in options.table]
+    with Progress() as progress:
+        progress.stage("predicting")
+        found = list(progress.counted(predictions(rows, options.machine), len(rows), "rows"))
+    if options.json:
+        print(json.dumps({"rows": [_as_row(one) for one in found], "errors": _errors(found)}, indent=1))
+    else:
+        print("\n".join(_text(found)))
+    return 0
+
+
+def _as_row(one: Prediction) -> dict[str, Any]:
+    return {
+        "table": one.row.table,
+        "row": one.row.number,
+        "what": one.row.what,
+        "hardware": one.row.hardware,
+        "machine": one.machine,
+        "measured_us": one.row.measured_us,
+        "predicted_us": one.predicted_us,
+        "how": one.how,
+    }
+
+
+def _errors(found: list[Prediction]) -> list[dict[str, Any]]:
+    """By system, kind and size class, and of all rows of a system and kind."""
+    from dataclasses import asdict
+
+    from et_sim.validation.errors import Errors
+
+    groups: dict[tuple[str, str], dict[str, list[float]]] = {}
+    for one in found:
+        if one.machine is None or one.predicted_us is None:
+            continue
+        ratio = one.predicted_us / one.row.measured_us
+        groups.setdefault((one.machine, one.row.kind), {}).setdefault(one.row.size_class, []).append(ratio)
+    for sizes in groups.values():
+        if len(sizes) > 1:
+            sizes["all"] = [ratio for ratios in sizes.values() for ratio in ratios]
+    return [
+        {"system": system, "kind": kind, "size": size, **asdict(Errors.of(ratios))}
+        for (system, kind), sizes in groups.items()
+        for size, ratios in sizes.items()
+    ]
+
+
+def _text(found: list[Prediction]) -> list[str]:
+    from et_sim.views.text import aligned
+
+    cells = [list(COLUMNS)]
+    for group in _errors(found):
+        numbers = (f"{group[name]:.1f}" for name in ("e", "g", "mape", "bias", "largest"))
+        cells.append([group["system"], group["kind"], group["size"], f"{group['rows']:,}", *numbers])
+    lines = aligned(cells, "<<<>>>>>>") if len(cells) > 1 else []
+    known = [one for one in found if one.predicted_us is not None]
+    known.sort(key=lambda one: -abs((one.predicted_us or 0) / one.row.measured_us - 1))
+    if known:
+        lines += ["", f"furthest off, of {len(known):,} rows:"]
+    for one in known[:WORST]:
+        predicted = one.predicted_us or 0.0
+        lines.append(
+            f"  {one.row.table} row {one.row.number}: {one.row.what}: measured {one.row.measured_us:,.6g} us,"
+            f" predicted {predicted:,.6g} us ({100 * (predicted / one.row.measured_us - 1):+.0f} %)"
+        )
+    left: dict[str, int] = {}
+    for one in found:
+        if one.predicted_us is None:
+            left[one.how] = left.get(one.how, 0) + 1
+    lines += [f"not predicted: {count:,} rows: {why}; --machine names one" for why, count in left.items()]
+    lines.append(
+        "E: exp of the mean |ln(predicted / measured)|, less one; G: geometric mean of relative errors"
+    )
+    return lines

@@ -1,0 +1,169 @@
+"""Tables of measurements, read: each row says what was measured, where, and how long it took.
+
+A table is a CSV of kernels (`table,shape,us`), with what is known of it in a JSON file of the same name
+beside it; or a JSON file of tables: of collectives (`collective`, rows of bytes and microseconds) or of
+training iterations (`columns` of a model and a plan).
+
+Not here: what is predicted (`predictions`), and what the columns of an iteration mean (`iterations`).
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from et_sim.errors import InputError, UsageError
+from et_sim.json_text import parse_json
+from et_sim.validation.iterations import Iteration, iterations_of
+
+MIB = 1 << 20
+LARGE_SIDE, LONG_SEQUENCE = 1024, 2048
+
+
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """A kernel alone."""
+
+    shape: str
+    datatype: str
+
+
+@dataclass(frozen=True, slots=True)
+class Collective:
+    """A collective alone, of so many bytes as nccl-tests counts them."""
+
+    kind: str
+    bytes: int
+    gpus: int
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A measurement."""
+
+    table: str
+    number: int  # in the table, from 1
+    hardware: str
+    network: str  # between nodes, in words
+    kind: str
+    size_class: str
+    what: str
+    measured_us: float
+    job: Kernel | Collective | Iteration
+
+
+def read_rows(path: Path) -> list[Row]:
+    """All rows of a file."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"{path} cannot be read: {error}", remedy="name a file of measurements") from error
+    found = list(_kernels(path, text) if path.suffix == ".csv" else _tables(path, text))
+    if not found:
+        raise UsageError(f"{path} has no row", remedy="name a file of measurements")
+    return found
+
+
+def _kernels(path: Path, text: str) -> Iterator[Row]:
+    known: dict[str, Any] = {}
+    about = path.with_suffix(".json")
+    if about.exists():
+        known = parse_json(about.read_text(encoding="utf-8"), str(about), InputError)
+    numbers: dict[str, int] = {}
+    for row in csv.DictReader(io.StringIO(text)):
+        if row.keys() != {"table", "shape", "us"} or None in row.values():
+            remedy = "kernels have the columns table, shape and us"
+            raise InputError("the columns are others", place=str(path), remedy=remedy)
+        table, shape = row["table"], row["shape"]
+        numbers[table] = numbers.get(table, 0) + 1
+        facts = known.get(table, {})
+        kind = shape.partition(" ")[0]
+        yield Row(
+            table,
+            numbers[table],
+            str(facts.get("gpu", "")),
+            "",
+            kind,
+            _size_of_kernel(kind, shape),
+            shape,
+            _time(row["us"], path, table, numbers[table]),
+            Kernel(shape, str(facts.get("dtype", ""))),
+        )
+
+
+def _size_of_kernel(kind: str, shape: str) -> str:
+    numbers = [int(word) for word in shape.split()[1:] if word.isdigit()]
+    if kind == "gemm" and len(numbers) >= 3:
+        is_large = min(numbers[:3]) >= LARGE_SIDE
+        return f"sides >= {LARGE_SIDE}" if is_large else f"a side < {LARGE_SIDE}"
+    if kind.startswith("attention") and len(numbers) >= 4:
+        return f"tokens >= {LONG_SEQUENCE}" if numbers[3] >= LONG_SEQUENCE else f"tokens < {LONG_SEQUENCE}"
+    return "all"
+
+
+def _tables(path: Path, text: str) -> Iterator[Row]:
+    content = parse_json(text, str(path), InputError)
+    if isinstance(content, dict) and isinstance(content.get("meta"), dict):
+        content = [{"id": path.stem, **content["meta"], "rows": content.get("rows", [])}]
+    if not isinstance(content, list) or not all(isinstance(one, dict) for one in content):
+        raise InputError("this is no list of tables", place=str(path), remedy="name a file of measurements")
+    for number, table in enumerate(content, 1):
+        try:
+            yield from _collectives(path, table) if "collective" in table else _iterations(table)
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            what = f"{error} is missing" if isinstance(error, KeyError) else str(error)
+            place = f"{path}: table {table.get('id', number)}"
+            raise InputError(what, place=place, remedy="docs/accuracy.md says what tables hold") from error
+
+
+def _collectives(path: Path, table: dict[str, Any]) -> Iterator[Row]:
+    kind = {"alltoall": "all_to_all"}.get(table["collective"], table["collective"])
+    network = table.get("interconnect", "") if table.get("nodes", 1) > 1 else ""
+    for number, (size, microseconds, *_) in enumerate(table["rows"], 1):
+        if not size:
+            continue
+        group = "< 1 MiB" if size < MIB else "< 64 MiB" if size < 64 * MIB else ">= 64 MiB"
+        yield Row(
+            table["id"],
+            number,
+            table["hardware"],
+            network,
+            kind,
+            group,
+            f"{kind} of {size:,} B on {table['gpus']}",
+            _time(microseconds, path, table["id"], number),
+            Collective(kind, int(size), int(table["gpus"])),
+        )
+
+
+def _iterations(table: dict[str, Any]) -> Iterator[Row]:
+    for number, one in iterations_of(table):
+        yield Row(
+            table["id"],
+            number,
+            one.hardware,
+            table.get("interconnect", ""),
+            "iteration",
+            f"{one.plan.ranks} GPUs",
+            one.label,
+            one.measured_s * 1e6,
+            one,
+        )
+
+
+def _time(value: Any, path: Path, table: str, number: int) -> float:
+    try:
+        found = float(value)
+    except (TypeError, ValueError):
+        found = 0.0
+    if not 0 < found < 1e15:
+        raise InputError(
+            f"the time is {value!r}",
+            place=f"{path}: table {table}, row {number}",
+            remedy="give microseconds, more than 0",
+        )
+    return found

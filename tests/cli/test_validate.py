@@ -1,0 +1,179 @@
+"""`et-sim validate`: rows are predicted on the machine that their hardware is, and errors add up."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import et_sim
+from et_sim.cli import main
+from et_sim.validation.errors import Errors
+from et_sim.validation.machines import machine_named, network_between
+from et_sim.workloads import Plan, make_training
+from et_sim.workloads.microbenchmarks import make_microbenchmark
+
+COLLECTIVES = {
+    "id": "gathered",
+    "hardware": "A100-SXM4-80GB",
+    "nodes": 1,
+    "gpus": 4,
+    "collective": "all_gather",
+    "rows": [[1 << 20, 25.0, 0, 0], [1 << 27, 400.0, 0, 0]],
+}
+ITERATIONS = {
+    "id": "small",
+    "hardware": "H100, 8 per node",
+    "interconnect": "8x200 Gb/s per node",
+    "defaults": {"vocab": 1024},
+    "columns": [
+        *("hidden", "heads", "layers", "seq_len", "gpus", "tp", "pp", "dp"),
+        *("global_batch", "micro_batch", "iteration_time_s"),
+    ],
+    "rows": [[512, 8, 2, 256, 16, 8, 1, 2, 4, 1, 0.01]],
+}
+
+
+def write(folder: Path, *tables: Any) -> str:
+    path = folder / "tables.json"
+    path.write_text(json.dumps(list(tables)))
+    return str(path)
+
+
+def validated(capsys: pytest.CaptureFixture[str], *arguments: str) -> Any:
+    assert main(["validate", *arguments, "--json"]) == 0
+    return json.loads(capsys.readouterr().out)
+
+
+def test_errors_are_those_of_their_definitions() -> None:
+    found = Errors.of([2.0, 0.5, 1.1, 1.0])
+    assert found.rows == 4
+    assert found.e == pytest.approx(100 * (math.exp((2 * math.log(2) + math.log(1.1)) / 4) - 1))
+    assert found.g == pytest.approx(100 * (1.0 * 0.5 * 0.1 * 1e-6) ** 0.25)
+    assert found.mape == pytest.approx(100 * 1.6 / 4)
+    assert found.bias == pytest.approx(100 * (1.1**0.25 - 1))
+    assert found.largest == pytest.approx(100)
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("A100-SXM4-80GB", "a100-dgx-80gb"),
+        ("8xA100-SXM4-40GB (Azure)", "a100-dgx-40gb"),
+        ("a100_40gb", "a100-dgx-40gb"),
+        ("GCP A3 Ultra (8xH200)", "h200-dgx"),
+        ("GB200 NVL72", "gb200-nvl72"),
+        ("B200-SXM", "b200-dgx"),
+        ("A100-PCIE-80GB", None),
+        ("V100-SXM2", None),
+        ("", None),
+    ],
+)
+def test_hardware_is_the_machine_with_the_most_words_in_its_name(text: str, name: str | None) -> None:
+    assert machine_named(text) == name
+
+
+@pytest.mark.parametrize(
+    ("text", "share"),
+    [
+        ("8x200 Gb/s NIC per node, GPUDirect", "25GB/s"),
+        ("NVSwitch; 4x HDR 200 Gb/s IB per node", "12.5GB/s"),
+        ("8x ConnectX-7 400Gb/s IB per node", "50GB/s"),
+        ("NVSwitch inside node; 800 Gb/s per node (4x HDR) between nodes", "12.5GB/s"),
+    ],
+)
+def test_cards_of_a_node_are_shared_by_its_gpus(text: str, share: str) -> None:
+    network: Any = network_between(text, "h100-dgx", 16)
+    assert network["bandwidth"] == ["450GB/s", share]
+    assert network_between(text, "h100-dgx", 8) is None
+
+
+def test_kernels_take_what_the_machine_says_and_others_are_left_out_by_name(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "kernels.csv"
+    path.write_text(
+        "table,shape,us\nours,gemm 4096 4096 4096,600\nothers,gemm 64 64 64,9\nours,gemm 1 64 64,5\n"
+    )
+    about = {"ours": {"gpu": "A100-SXM4-80GB", "dtype": "bfloat16"}, "others": {"gpu": "Q900"}}
+    path.with_suffix(".json").write_text(json.dumps(about))
+    found = validated(capsys, str(path))
+    assert [row["how"] for row in found["rows"]] == ["modelled", "no machine is known for Q900", "modelled"]
+    assert [row["row"] for row in found["rows"]] == [1, 1, 2]
+    build = et_sim.TraceBuilder()
+    build.compute("k", layer_shape="gemm 4096 4096 4096", dtype="bf16")
+    result = et_sim.simulate(et_sim.Workload.of([build.build()]), machine="a100-dgx-80gb:1")
+    assert found["rows"][0]["predicted_us"] == result.makespan_ns / 1000
+    assert [(one["size"], one["rows"]) for one in found["errors"]] == [
+        ("sides >= 1024", 1),
+        ("a side < 1024", 1),
+        ("all", 2),
+    ]
+    assert main(["validate", str(path)]) == 0
+    assert (
+        "not predicted: 1 rows: no machine is known for Q900; --machine names one" in capsys.readouterr().out
+    )
+    assert all(
+        row["machine"] == "h100-dgx" for row in validated(capsys, str(path), "--machine", "h100-dgx")["rows"]
+    )
+
+
+def test_collectives_and_iterations_are_simulated(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """An all-gather of nccl-tests counts what a rank has at the end."""
+    found = validated(capsys, write(tmp_path, COLLECTIVES, ITERATIONS))["rows"]
+    gathered = make_microbenchmark("all_gather", ranks=4, size=1 << 25)
+    assert found[1]["predicted_us"] == et_sim.simulate(gathered, machine="a100-dgx-80gb:4").makespan_ns / 1000
+    assert found[2]["measured_us"] == 10_000
+    assert found[2]["how"] == "simulated, 25GB/s a GPU between nodes"
+    assert (
+        validated(capsys, write(tmp_path, COLLECTIVES, ITERATIONS), "--table", "small")["rows"] == found[2:]
+    )
+
+
+def test_plans_of_tables_are_those_of_their_columns() -> None:
+    from et_sim.validation.iterations import iterations_of
+
+    ((_, one),) = iterations_of(ITERATIONS)
+    assert one.plan == Plan(
+        tensor=8, data=2, batch=1, micro_batches=2, fused_attention=False, gradient_bytes=4
+    )
+    assert make_training(one.model, one.plan).ranks == 16
+    sharded = {
+        "id": "fsdp",
+        "hardware": "A100",
+        "defaults": {
+            "attention": "FlashAttention",
+            "model_dims": {"tiny": {"hidden": 64, "heads": 1, "layers": 2}},
+        },
+        "rows": [
+            {"model": "tiny", "vocab": 100, "seq_len": 128, "gpus": 8, "gpu": "h100", "micro_batch": 2}
+            | {"grad_accum": 3, "sharding": "FULL_SHARD", "act_ckpt": True, "iteration_time_s": 1.0}
+        ],
+    }
+    ((_, one),) = iterations_of(sharded)
+    assert (one.hardware, one.plan.data, one.plan.zero, one.plan.micro_batches) == ("h100", 8, 3, 3)
+    assert (one.plan.recompute, one.plan.fused_attention) == ("full", True)
+
+
+BAD: list[tuple[str, str]] = [
+    ("5", "this is no list of tables"),
+    ("[", "tables.json"),
+    ("[]", "has no row"),
+    (json.dumps([{**COLLECTIVES, "rows": [[1024, 0, 0, 0]]}]), "the time is 0"),
+    (json.dumps([{**COLLECTIVES, "rows": 5}]), "table gathered"),
+    (json.dumps([{**ITERATIONS, "defaults": {}}]), "'vocab' is missing"),
+    (json.dumps([{"id": "x"}]), "'rows' is missing"),
+]
+
+
+@pytest.mark.parametrize(("text", "words"), BAD)
+def test_bad_tables_are_refused_by_name(
+    text: str, words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "tables.json"
+    path.write_text(text)
+    assert main(["validate", str(path)]) == 2
+    assert words in " ".join(capsys.readouterr().err.split())
