@@ -179,7 +179,7 @@ def test_no_unit_of_a_memory_pool_passes_more_than_it_can(
     requests = st.lists(st.tuples(st.booleans(), st.integers(1, 300)), max_size=12)
     of_rank = [data.draw(requests) for _ in range(4)]
     drawn = st.lists(st.tuples(st.sampled_from([1, 2, 4]), st.integers(1, 99)), min_size=1, max_size=3)
-    stages = [
+    stages: list[dict[str, Any]] = [
         {"name": f"stage {at}", "count": count, "bandwidth": rate, "duplex": is_duplex}
         for at, (count, rate) in enumerate(data.draw(drawn))
     ]
