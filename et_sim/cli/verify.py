@@ -33,12 +33,6 @@ def verify_text(directory: str, top: int | None, *, as_json: bool) -> str:
         raise UsageError(
             "did not complete, so nothing is foretold that could be verified", place=str(run.path)
         )
-    if not path.record.is_exact:
-        raise UsageError(
-            "has messages that share links, so nothing is foretold that could be verified",
-            place=str(run.path),
-            remedy=f"et-sim inspect {directory} critical-path --vary",
-        )
     again = Again(run)
 
     def makespan(parameter: Parameter, multiple: float) -> tuple[int, float] | None:
@@ -47,7 +41,7 @@ def verify_text(directory: str, top: int | None, *, as_json: bool) -> str:
     found: list[Verified] = verify(Sensitivities(path), makespan, top)
     if as_json:
         return json.dumps([one.as_dict() for one in found], indent=2, ensure_ascii=False)
-    return "\n".join(verification_lines(found))
+    return "\n".join(verification_lines(found, is_exact=path.record.is_exact))
 
 
 def _makespan(again: Again, parameter: Parameter, multiple: float) -> tuple[int, float] | None:

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from et_sim.fold.hashing import exchanges, rotations
-from et_sim.fold.path_keys import Messages, PathKeys, are_alike
+from et_sim.fold.path_keys import Messages, PathKeys, are_alike, steps_along
 from et_sim.plan.lowering import Lowering
 from et_sim.plan.splitmix import splitmix64
 from et_sim.plan.tables import NO_AXIS
@@ -117,26 +117,43 @@ class SystemAxes:
 
     def can_be_folded(self) -> bool:
         """Whether the codes of paths say all about them."""
-        return all(self._paths.can_be_folded(sources, targets) for sources, targets, _ in self.messages())
+        return all(
+            steps_along(self._paths, self._lines(stride, members)) is not None
+            or all(self._paths.can_be_folded(*ends) for *ends, _ in self._messages_along(number))
+            for number, (stride, members, _) in enumerate(self._with_paths)
+        )
 
     def messages(self) -> Iterator[Messages]:
         """All that ranks may send along these axes."""
-        for number, (stride, members, pattern) in enumerate(self._with_paths):
-            place = self._ranks // stride % members
-            for distance in _both_ways(pattern, members):
-                peer = self._ranks + ((place + distance) % members - place) * stride
-                yield Messages(self._ranks, peer, number * self._ranks.size + distance)
-            if pattern.pairs:  # ahead for some, behind for others: which of these are sent
-                for distance, partner in _partners(members):
-                    peer = self._ranks + (partner[place] - place) * stride
-                    yield Messages(self._ranks, peer, splitmix64(number * self._ranks.size + distance, 9))
+        for number in range(len(self._with_paths)):
+            yield from self._messages_along(number)
+
+    def _messages_along(self, number: int) -> Iterator[Messages]:
+        stride, members, pattern = self._with_paths[number]
+        place = self._ranks // stride % members
+        for distance in _both_ways(pattern, members):
+            peer = self._ranks + ((place + distance) % members - place) * stride
+            yield Messages(self._ranks, peer, number * self._ranks.size + distance)
+        if pattern.pairs:  # ahead for some, behind for others: which of these are sent
+            for distance, partner in _partners(members):
+                peer = self._ranks + (partner[place] - place) * stride
+                yield Messages(self._ranks, peer, splitmix64(number * self._ranks.size + distance, 9))
+
+    def _lines(self, stride: int, members: int) -> Any:
+        """The ranks by line and place."""
+        return np.moveaxis(self._ranks.reshape(-1, members, stride), 1, -1)
 
     def seen_paths(self) -> Any:
         """Per rank a number for its paths to others."""
         seen = np.zeros(len(self._ranks), np.uint64)
         for stride, members, pattern in self._with_paths:
             place = self._ranks // stride % members
-            for distance in _both_ways(pattern, members):
+            lines = self._lines(stride, members)
+            steps = steps_along(self._paths, lines)
+            if steps is not None:
+                with np.errstate(over="ignore"):
+                    seen[lines] = splitmix64(seen[lines] + _read_round(steps), 5)
+            for distance in _both_ways(pattern, members) if steps is None else ():
                 peer = self._ranks + ((place + distance) % members - place) * stride
                 seen = splitmix64(seen + splitmix64(self._paths.codes(self._ranks, peer), distance), 5)
             if pattern.pairs:
@@ -155,6 +172,11 @@ class SystemAxes:
             with np.errstate(over="ignore"):
                 out += splitmix64(seen, seed + number)
         return out
+
+
+def _read_round(steps: Any) -> Any:
+    """Of each place, a number for the steps round its line."""
+    return rotations(splitmix64(steps, steps.shape[-1]), 21)
 
 
 def _both_ways(pattern: Pattern, members: int) -> list[int]:
@@ -188,20 +210,15 @@ class GroupAxes:
     def can_be_folded(self) -> bool:
         """Whether the codes of paths say all about them."""
         return are_alike(self._paths) or all(
-            self._paths.can_be_folded(sources, targets) for sources, targets, _ in self.messages()
+            steps_along(self._paths, block[0]) is not None
+            or all(self._paths.can_be_folded(*ends) for *ends, _ in _messages_within(*block))
+            for block in self._blocks
         )
 
     def messages(self) -> Iterator[Messages]:
         """All that ranks may send within these groups."""
-        for members, usage, pattern in self._blocks:
-            for distance in _both_ways(pattern, members.shape[1]):
-                peer = np.roll(members, -distance, axis=1)
-                kinds = splitmix64(splitmix64(usage, members.shape[1]), distance)
-                yield Messages(members.reshape(-1), peer.reshape(-1), kinds.reshape(-1))
-            if pattern.pairs:
-                for distance, partner in _partners(members.shape[1]):
-                    kinds = splitmix64(splitmix64(usage, members.shape[1]) + np.uint64(1), distance)
-                    yield Messages(members.reshape(-1), members[:, partner].reshape(-1), kinds.reshape(-1))
+        for block in self._blocks:
+            yield from _messages_within(*block)
 
     def seen_paths(self) -> Any:
         """Per rank a number for its paths to others."""
@@ -211,7 +228,10 @@ class GroupAxes:
         with np.errstate(over="ignore"):
             for members, usage, pattern in self._blocks:
                 odd = splitmix64(usage, 3) | np.uint64(1)
-                for distance in _both_ways(pattern, members.shape[1]):
+                steps = steps_along(paths, members)
+                if steps is not None:
+                    np.add.at(seen, members, splitmix64(_read_round(steps), 1) * odd)
+                for distance in _both_ways(pattern, members.shape[1]) if steps is None else ():
                     code = paths.codes(members, np.roll(members, -distance, axis=1))
                     np.add.at(seen, members, splitmix64(splitmix64(code, distance), 1) * odd)
                 if pattern.pairs and paths.differ_along_axes:
@@ -230,6 +250,18 @@ class GroupAxes:
                 seen = splitmix64(look_around(words, pattern, seed) + splitmix64(usage, seed + 1), seed)
                 np.add.at(out, members, seen)
         return out
+
+
+def _messages_within(members: Any, usage: Any, pattern: Pattern) -> Iterator[Messages]:
+    """All that the members of groups may send each other: by line and place, with the usage of each."""
+    for distance in _both_ways(pattern, members.shape[1]):
+        peer = np.roll(members, -distance, axis=1)
+        kinds = splitmix64(splitmix64(usage, members.shape[1]), distance)
+        yield Messages(members.reshape(-1), peer.reshape(-1), kinds.reshape(-1))
+    if pattern.pairs:
+        for distance, partner in _partners(members.shape[1]):
+            kinds = splitmix64(splitmix64(usage, members.shape[1]) + np.uint64(1), distance)
+            yield Messages(members.reshape(-1), members[:, partner].reshape(-1), kinds.reshape(-1))
 
 
 def _own_axes(lowering: Lowering, name: str, members: Any) -> list[int]:

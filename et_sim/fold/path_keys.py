@@ -27,7 +27,8 @@ class SharedLinks(Protocol):
 class PathKeys(Protocol):
     """Paths with equal keys take equal times.
 
-    One whose paths between different ranks all have one key may say so with an attribute `are_alike`.
+    One whose paths between different ranks all have one key may say so with an attribute `are_alike`; one
+    that knows paths along lines of ranks without asking for each pair, with a method `steps`.
     """
 
     differ_along_axes: bool  # whether pairs equally far apart along one dimension can have different paths
@@ -46,6 +47,16 @@ class PathKeys(Protocol):
 
     def can_be_folded(self, source: Any, target: Any) -> bool:
         """Whether the codes of these pairs say all about their paths."""
+
+
+def steps_along(paths: PathKeys, lines: Any) -> Any:
+    """Numbers of the ways from each member of a line (the last axis) to the next, from the last to the first.
+
+    Members that read the same numbers round the line have the same ways to the others, in their order, and
+    these say all about all of these ways. None: that is not known without asking for each pair.
+    """
+    known = getattr(paths, "steps", None)
+    return None if known is None else known(lines)
 
 
 def are_alike(paths: PathKeys) -> bool:

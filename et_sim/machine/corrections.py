@@ -116,7 +116,7 @@ CORRECTION_NOTES = (
         Correction.PORT_BANDWIDTH,
         "Messages that share a port (an end of a link) do not notice each other, so that it carries more "
         "bytes than its bandwidth allows (analytical model); and each message is cut to whole nanoseconds by "
-        "itself (link model).",
+        "itself (link model), as is each request in the stages of a memory pool.",
         "A port carries one message after the other, in the order they came, on every link of a message's "
         "way; a message alone pays for the latencies of all, and for the slowest one's bandwidth once. "
         "Networks of ASTRA-sim 1.0, whose links are bundles, have no such ports.",

@@ -99,6 +99,22 @@ class GridPaths:
                 touched |= ahead != 0
         return bool((has_one_link | ~touched).all())
 
+    def steps(self, lines: Any) -> Any:
+        """Numbers of the ways from each member of a line to the next one, if all ways on it have one link.
+
+        That is where queues form, members differ in one dimension, and this is no ring: among fully connected
+        NPUs the distances add up, and behind a switch all ways are alike.
+        """
+        if not self.messages_queue or self._uneven is not None:
+            return None
+        found = None
+        for _, dimension, ahead in places_ahead(self._fabric.dimensions, lines, np.roll(lines, -1, axis=-1)):
+            if ahead.any():
+                if found is not None or dimension.shape is Shape.RING:
+                    return None
+                found = np.zeros_like(ahead) if dimension.shape is Shape.SWITCH else ahead
+        return found
+
     def _distances(self, source: Any, target: Any, *, directed: bool) -> Any:
         """A number for the hops of each pair per dimension, or for how far it goes (`directed`).
 

@@ -1,28 +1,31 @@
 """Whether ranks sent more than their ports can carry, on models where messages do not notice each other.
 
 A burst is a time in which a rank has communication under way without a break. What a rank sends in a burst
-along a dimension has to fit through its ports there in this time, and all it sends through all its ports.
-Both follow from the plan and the times of nodes; trees, custom collectives and exchanges with sizes of their
-own for each pair are left out, so that what is found is never too much.
+along a dimension has to fit through its ports there in this time, and all it sends, or gets, through all its
+ports. That follows from the plan and the times of nodes: what a rank sends in a collective is under way until
+all members are through, and what it gets, from the first member's start on.
 
-Not here: what links carry on models that know it (`engine.load`).
+Not here: what links carry on models that know it (`engine.load`), and what members send each by itself
+(`own_bytes`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from et_sim.engine.outcome import Outcome
-from et_sim.machine.model import Dimension, GraphFabric, GridFabric, Network, Shape, UnevenLink
+from et_sim.machine.model import GraphFabric, GridFabric, LevelFabric, Network, Shape, bytes_per_ns
 from et_sim.plan.tables import Action, Plan
+from et_sim.timeline.own_bytes import Phases, Way, by_members, differs_by_member, received, together
 from et_sim.units import format_ns, format_ranks
 
 MOST_LETTERS = 40  # of a list of ranks
-TOLERANCE = 1.01  # messages are cut to whole nanoseconds
+TOLERANCE = 1.01  # messages are cut to whole nanoseconds, each of them
+REMEDY = "--profile corrected, or --model flow,"
 ALL_PORTS = (-1, 0)
 Port = tuple[int, int]  # a dimension, and the distance among fully connected NPUs; else 0
 
@@ -36,6 +39,8 @@ class Overload:
     factor: float
     begin_ns: int
     length_ns: int
+    verb: str
+    remedy: str
 
     @property
     def sentence(self) -> str:
@@ -45,60 +50,76 @@ class Overload:
         where += f" to ranks {distance} further on" if distance else ""
         who = f"rank {self.ranks}" if self.ranks.isdecimal() else f"each of ranks {self.ranks}"
         return (
-            f"{who} sends {self.factor:.3g} times what its links carry {where}, within"
+            f"{who} {self.verb} {self.factor:.3g} times what its links carry {where}, within"
             f" {format_ns(self.length_ns)} from {format_ns(self.begin_ns)} on: messages do not wait for each"
-            " other on this model and profile; --profile corrected, or --model flow, keeps to bandwidths"
+            f" other on this model and profile; {self.remedy} keeps to bandwidths"
         )
 
 
 def overload(outcome: Outcome, network: Network) -> Overload | None:
     """The worst burst in which more was sent than links carry; None: there is none, or nobody knows."""
     plan = outcome.plan
-    if outcome.has_contention or network.levels or network.loggops is not None:
+    if outcome.has_contention or network.loggops is not None:
         return None
-    ports = _Ports(network)
-    sizes = _bytes_of_nodes(plan, ports)
-    row, actor = _communication(plan, outcome)
-    if not len(row):
-        return None
-    begin, end, first = _bursts(actor, outcome.nodes["start_ns"][row], outcome.nodes["end_ns"][row])
-    lengths = np.maximum(end - begin, 1)
-    of_node = _rows_of_plan(plan, row, actor)
-    worst: tuple[float, Port, int] = (TOLERANCE, ALL_PORTS, -1)
-    for number, bytes_of_node in sizes:
-        sent = np.add.reduceat(bytes_of_node[of_node], first)
-        factors = sent / (ports.rates[number] * lengths)
-        most = float(factors.max())
-        if most > worst[0]:
-            worst = (most, ports.place(number), int(factors.argmax()))
-            alike = factors >= most * (1 - 1e-9)
-            whose = np.unique(actor[first[alike & (begin == begin[worst[2]])]])
-    factor, port, burst = worst
-    if burst < 0:
-        return None
-    ranks = format_ranks(np.flatnonzero(np.isin(plan.actor_of_rank, whose)).tolist())
-    if len(ranks) > MOST_LETTERS:
-        ranks = f"{ranks[:MOST_LETTERS].rpartition(',')[0]},…"
-    return Overload(ranks, port, factor, int(begin[burst]), int(lengths[burst]))
-
-
-def _communication(plan: Plan, outcome: Outcome) -> tuple[Any, Any]:
-    """(rows of the nodes that sent something and are done, whose they are), each actor's by their starts."""
+    ports, worst = _Ports(network), _Worst()
     counts = plan.templates["nodes"][plan.actors["template"]]
     actor = np.repeat(np.arange(len(plan.actors)), counts)
     row = np.arange(len(actor))
-    action = plan.nodes["action"][_rows_of_plan(plan, row, actor)]
+    node = (
+        plan.templates["node_first"][plan.actors["template"][actor]] + row - plan.actors["node_first"][actor]
+    )
+    action, start, end = plan.nodes["action"][node], outcome.nodes["start_ns"], outcome.nodes["end_ns"]
     sends = (action == Action.COLLECTIVE) | (action == Action.SEND)
-    is_done = sends & (outcome.nodes["start_ns"] >= 0) & (outcome.nodes["end_ns"] >= 0)
-    row, actor = row[is_done], actor[is_done]
-    order = np.lexsort((outcome.nodes["start_ns"][row], actor))
-    return row[order], actor[order]
+    begun = np.flatnonzero(sends & (start >= 0))
+    last = np.where(end < 0, outcome.end_ns, end)[begun]
+    who, what, since = actor[begun], node[begun], start[begun]
+    first, until = together(plan, who, what, since, last)
+    who, what, since, first, until, last = (
+        column[end[begun] >= 0] for column in (who, what, since, first, until, last)
+    )
+    sizes = _Sizes(plan, ports)
+    worst.look("sends", ports, who, since, until, sizes.sent(who, what))
+    joint = plan.nodes["action"][what] == Action.COLLECTIVE
+    begin, over, of_receives = received(outcome, actor, node)
+    spans = np.concatenate((first[joint], begin)), np.concatenate((last[joint], end[over]))
+    whose = np.concatenate((who[joint], actor[over]))
+    size = np.concatenate((sizes.got(who[joint], what[joint]), of_receives))
+    worst.look("gets", ports, whose, *spans, [(0, size)])
+    if not worst.factor > TOLERANCE:
+        return None
+    ranks = format_ranks(np.flatnonzero(np.isin(plan.actor_of_rank, worst.whose)).tolist())
+    if len(ranks) > MOST_LETTERS:
+        ranks = f"{ranks[:MOST_LETTERS].rpartition(',')[0]},…"
+    remedy = "a network file in the form of 2.x with --profile corrected" if network.levels else REMEDY
+    return Overload(ranks, worst.port, worst.factor, worst.begin_ns, worst.length_ns, worst.verb, remedy)
 
 
-def _rows_of_plan(plan: Plan, row: Any, actor: Any) -> Any:
-    """Rows of `Plan.nodes` for those of the run."""
-    template = plan.templates["node_first"][plan.actors["template"][actor]]
-    return template + row - plan.actors["node_first"][actor]
+class _Worst:
+    """The burst in which most was sent, or got, so far."""
+
+    def __init__(self) -> None:
+        self.factor, self.port, self.begin_ns, self.length_ns = TOLERANCE, ALL_PORTS, 0, 0
+        self.verb, self.whose = "", np.zeros(0, np.int64)
+
+    def look(
+        self, verb: str, ports: _Ports, actor: Any, start: Any, end: Any, sizes: Iterable[tuple[int, Any]]
+    ) -> None:
+        """Take in what was under way, whose it was, and how much of it went through which port."""
+        if not len(actor):
+            return
+        order = np.lexsort((start, actor))
+        actor = actor[order]
+        begin, until, first = _bursts(actor, start[order], end[order])
+        lengths = until - begin + 1  # times are cut to whole nanoseconds
+        for number, size in sizes:
+            factors = np.add.reduceat(size[order], first) / (ports.rates[number] * lengths)
+            most = float(factors.max())
+            if most > self.factor:
+                burst = int(factors.argmax())
+                alike = factors >= most * (1 - 1e-9)
+                self.whose = np.unique(actor[first[alike & (begin == begin[burst])]])
+                self.factor, self.port, self.verb = most, ports.place(number), verb
+                self.begin_ns, self.length_ns = int(begin[burst]), int(until[burst] - begin[burst])
 
 
 def _bursts(actor: Any, start: Any, end: Any) -> tuple[Any, Any, Any]:
@@ -121,26 +142,32 @@ class _Ports:
 
     def __init__(self, network: Network) -> None:
         fabric = network.fabric
-        self.dimensions: tuple[Dimension, ...] = ()
-        uneven: tuple[UnevenLink, ...] = ()
-        if isinstance(fabric, GridFabric):
-            self.dimensions, uneven = fabric.dimensions, fabric.links
+        self.pairs: dict[int, int] = {}  # by fully connected dimension, its NPUs
         self.first = [1]  # by dimension, the number of its first port
         rates: list[Any] = []
-        for number, dimension in enumerate(self.dimensions):
-            own = [link.bytes_per_ns for link in uneven if link.dimension == number]
-            fastest, npus = max([dimension.bytes_per_ns, *own]), dimension.npus
-            if dimension.shape is Shape.FULLY_CONNECTED:
-                links = np.where(2 * np.arange(1, npus // 2 + 1) == npus, 1, 2)
-            else:
-                links = np.array([2 if dimension.shape is Shape.RING and npus > 2 else 1])
-            rates.append(links * fastest)
-            self.first.append(self.first[-1] + len(links))
+        if isinstance(fabric, GridFabric):
+            for number, dimension in enumerate(fabric.dimensions):
+                own = [link.bytes_per_ns for link in fabric.links if link.dimension == number]
+                fastest, npus = max([dimension.bytes_per_ns, *own]), dimension.npus
+                if dimension.shape is Shape.FULLY_CONNECTED:
+                    self.pairs[number] = npus
+                    links = np.where(2 * np.arange(1, npus // 2 + 1) == npus, 1, 2)
+                else:
+                    links = np.array([2 if dimension.shape is Shape.RING and npus > 2 else 1])
+                rates.append(links * fastest)
+        everything = float(sum(one.sum() for one in rates))
+        if isinstance(fabric, LevelFabric):
+            of_level = [one.links_used * bytes_per_ns(one.link_bandwidth) for one in fabric.levels]
+            rates = [np.array([of_level[level]]) for level in fabric.level_of]
+            everything = sum(of_level)
         if isinstance(fabric, GraphFabric):
-            out = np.bincount(fabric.graph.sources, fabric.graph.bytes_per_ns, len(fabric.graph))
-            everything = float(out[fabric.graph.npus].max())
-        else:
-            everything = float(sum(one.sum() for one in rates))
+            both = [
+                np.bincount(ends, fabric.graph.bytes_per_ns, len(fabric.graph))[fabric.graph.npus].max()
+                for ends in (fabric.graph.sources, fabric.graph.targets)
+            ]
+            everything = float(max(both))
+        for one in rates:
+            self.first.append(self.first[-1] + len(one))
         self.rates = np.concatenate(([everything], *rates))
 
     def __len__(self) -> int:
@@ -148,44 +175,72 @@ class _Ports:
 
     def used_by(self, dimension: int, distances: Any) -> Any:
         """The ports through which messages over these distances leave."""
-        along = self.dimensions[dimension]
-        if along.shape is not Shape.FULLY_CONNECTED:
+        if dimension not in self.pairs:
             return np.full(len(distances), self.first[dimension])
-        ahead = distances % along.npus
-        return self.first[dimension] + np.minimum(ahead, along.npus - ahead) - 1
+        npus = self.pairs[dimension]
+        ahead = distances % npus
+        return self.first[dimension] + np.minimum(ahead, npus - ahead) - 1
+
+    def of_all(self, dimension: int) -> int:
+        """The port of all messages along a dimension; 0: there are several, or no such dimension."""
+        is_one = 0 <= dimension < len(self.first) - 1 and dimension not in self.pairs
+        return self.first[dimension] if is_one else 0
 
     def place(self, port: int) -> Port:
         """Where a port is."""
         if port == 0:
             return ALL_PORTS
         dimension = int(np.searchsorted(self.first, port, side="right")) - 1
-        is_pair = self.dimensions[dimension].shape is Shape.FULLY_CONNECTED
-        return dimension, port - self.first[dimension] + 1 if is_pair else 0
+        return dimension, port - self.first[dimension] + 1 if dimension in self.pairs else 0
 
 
-def _bytes_of_nodes(plan: Plan, ports: _Ports) -> Iterator[tuple[int, Any]]:
-    """What each node of the plan sends, by port, all ports last; of ports that are used alike, the first."""
-    action, detail = plan.nodes["action"], plan.nodes["detail"]
-    of_program = np.stack([_of_program(plan, ports, one) for one in plan.programs] or [np.zeros(len(ports))])
-    times = np.zeros((len(plan.collectives), len(of_program)))
-    for row, phases in _phases(plan):
-        for phase, chunks in phases:
-            times[row, int(plan.phases[phase]["program"])] += chunks
-    use = np.concatenate((of_program, [ports.rates]))
-    _, alike = np.unique(use.round(9), axis=1, return_index=True)
-    is_collective, is_send = action == Action.COLLECTIVE, action == Action.SEND
-    for port in sorted({0, *alike[of_program[:, alike].any(axis=0)].tolist()}, reverse=True):
-        found = np.zeros(len(plan.nodes))
-        found[is_collective] = (times @ of_program[:, port])[detail[is_collective]]
+class _Sizes:
+    """What communicating nodes send and get, by port."""
+
+    def __init__(self, plan: Plan, ports: _Ports) -> None:
+        self._plan, self._ports, self._collectives = plan, ports, list(_phases(plan))
+        sent = [_of_program(plan, ports, one) for one in plan.programs]
+        self._of_program = np.stack(sent or [np.zeros(len(ports))])
+        self._times = np.zeros((len(plan.collectives), len(self._of_program)))
+        for row, phases in self._collectives:
+            for phase, chunks in phases:
+                self._times[row, int(plan.phases[phase]["program"])] += chunks
+
+    def sent(self, actor: Any, node: Any) -> Iterator[tuple[int, Any]]:
+        """What nodes send, by port, all ports last; of ports that are used alike, the first."""
+        own = self._own(actor, node, Way.OUT)
+        by_port = {0: sum(own.values(), np.zeros(len(node)))}
+        by_port |= {self._ports.of_all(one): sent for one, sent in own.items() if self._ports.of_all(one)}
+        _, alike = np.unique(
+            np.concatenate((self._of_program, [self._ports.rates])).round(9), axis=1, return_index=True
+        )
+        used = alike[self._of_program[:, alike].any(axis=0)].tolist()
+        for port in sorted({*by_port, *used}, reverse=True):
+            yield port, self._alike(port)[node] + by_port.get(port, 0)
+
+    def got(self, actor: Any, node: Any) -> Any:
+        """What collectives bring: of what all members send alike, as much."""
+        own = self._own(actor, node, Way.IN).values()
+        return self._alike(0)[node] + sum(own, np.zeros(len(node)))
+
+    def _own(self, actor: Any, node: Any, way: Way) -> dict[int, Any]:
+        return by_members(self._plan, self._collectives, actor, node, way)
+
+    def _alike(self, port: int) -> Any:
+        """What each node of the plan sends, whoever's it is."""
+        action, detail = self._plan.nodes["action"], self._plan.nodes["detail"]
+        is_collective, is_send = action == Action.COLLECTIVE, action == Action.SEND
+        found = np.zeros(len(action))
+        found[is_collective] = (self._times @ self._of_program[:, port])[detail[is_collective]]
         if port == 0:
-            found[is_send] = plan.nodes["bytes"][is_send]
-        yield port, found
+            found[is_send] = self._plan.nodes["bytes"][is_send]
+        return found
 
 
-def _phases(plan: Plan) -> Iterator[tuple[int, list[tuple[int, int]]]]:
+def _phases(plan: Plan) -> Iterator[tuple[int, Phases]]:
     """(row of a collective, its phases and how many chunks have each)."""
     for row, collective in enumerate(plan.collectives):
-        phases: list[tuple[int, int]] = []
+        phases: Phases = []
         chunk, plan_row, turns = 0, int(collective["chunk_plan_first"]), int(collective["rotations"])
         while chunk < collective["chunks"]:
             chunk_end, first = plan.chunk_plans[plan_row].tolist()
@@ -198,14 +253,14 @@ def _phases(plan: Plan) -> Iterator[tuple[int, list[tuple[int, int]]]]:
 def _of_program(plan: Plan, ports: _Ports, program: Any) -> Any:
     """What a member sends in a phase, by port."""
     sent = np.zeros(len(ports))
-    if program["tree_first"] >= 0 or program["custom_first"] >= 0 or program["own_steps"]:
+    if differs_by_member(program):
         return sent
     first, period = int(program["step_first"]), int(program["step_period"])
     laps, rest = divmod(int(program["sends"]), period) if period else (0, 0)
     steps = plan.steps[first : first + period]
     sizes = steps["bytes"].astype(float) * (laps + (np.arange(len(steps)) < rest))
     dimension = int(program["dimension"])
-    if 0 <= dimension < len(ports.dimensions):
+    if 0 <= dimension < len(ports.first) - 1:
         np.add.at(sent, ports.used_by(dimension, steps["distance"]), sizes)
     sent[0] = sizes.sum()
     return sent

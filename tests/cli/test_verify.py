@@ -64,6 +64,20 @@ def test_every_figure_of_the_machine_is_simulated_at_both_ends_of_its_range(
     assert max(len(line) for line in lines) <= 80
 
 
+def test_what_ranks_that_share_links_alike_would_gain_is_as_foretold(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    builders = [et_sim.TraceBuilder() for _ in range(8)]
+    for build in builders:
+        build.collective("all_to_all", 1 << 22)
+    et_sim.write_workload(et_sim.Workload.of([build.build() for build in builders]), tmp_path / "job")
+    where = ["--machine=a100-dgx-80gb:8", "--detail=path", f"--out={tmp_path / 'run'}"]
+    assert main(["run", str(tmp_path / "job"), *where]) == 0
+    found = _verified(tmp_path / "run", capsys)
+    assert found
+    assert all(one["as_foretold"] for one in found)
+
+
 def test_inputs_that_changed_or_moved_are_named(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     network = run.parent / "network.yml"
     network.write_text(json.dumps(RING_4 | {"bandwidth": [60]}))

@@ -1,7 +1,8 @@
 """No run in the corrected profile is faster than its bytes pass through the ports of the machine.
 
 The bounds are closed forms: what must leave an NPU, or a block of NPUs such as a node, whatever the
-algorithm.
+algorithm; what enters or leaves an NPU whose links differ, passes a unit of a memory pool, or is sent by a
+NIC of LogGOPS (which gives no bandwidth of its receiving side).
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from machines import KINDS
+from machines import KINDS, RING_4, SHAPES, system
 
 import et_sim
 from et_sim.errors import UsageError
@@ -27,6 +28,7 @@ from et_sim.workloads.microbenchmarks import make_microbenchmark
 
 MIB, GIB = 1 << 20, 1 << 30
 MODELS = ("analytical", "link", "flow")
+CORRECTED = system(profile="corrected")
 
 
 def makespan_ns(kind: str, machine: str, size: int, **options: Any) -> int:
@@ -122,11 +124,7 @@ def test_where_nothing_is_shared_analytical_equals_flow(
     case: tuple[str, int, list[tuple[int, int, int]]], latency: int
 ) -> None:
     shape, npus, messages = case
-    builders = [TraceBuilder() for _ in range(npus)]
-    for tag, (source, target, size) in enumerate(messages):
-        builders[source].send(target, size, tag=tag)
-        builders[target].receive(source, size, tag=tag)
-    workload = Workload.of([builder.build() for builder in builders])
+    workload = sent(npus, messages)
     network = {"topology": [shape], "npus_count": [npus], "bandwidth": [50], "latency": [latency]}
     ends = [
         et_sim.simulate(
@@ -135,3 +133,75 @@ def test_where_nothing_is_shared_analytical_equals_flow(
         for model, profile in (("analytical", "corrected"), ("flow", "corrected"))
     ]
     assert ends[0] == pytest.approx(ends[1], abs=1)
+
+
+def sent(npus: int, messages: list[tuple[int, int, int]]) -> Workload:
+    """Messages (source, target, bytes), all at once."""
+    builders = [TraceBuilder() for _ in range(npus)]
+    for tag, (source, target, size) in enumerate(messages):
+        builders[source].send(target, size, tag=tag)
+        builders[target].receive(source, size, tag=tag)
+    return Workload.of([builder.build() for builder in builders])
+
+
+def links_of(shape: str, npus: int) -> list[tuple[Any, Any]]:
+    """The ends of every link in one dimension."""
+    if shape == "Switch":
+        return [ends for npu in range(npus) for ends in ((npu, "switch"), ("switch", npu))]
+    near = {1, npus - 1} if shape == "Ring" else set(range(1, npus))
+    return [(npu, (npu + ahead) % npus) for npu in range(npus) for ahead in sorted(near)]
+
+
+@given(st.data(), st.sampled_from(SHAPES), st.integers(2, 5), st.sampled_from(MODELS))
+def test_no_messages_are_faster_than_the_links_of_their_ends_where_these_differ(
+    data: st.DataObject, shape: str, npus: int, model: str
+) -> None:
+    rates = {ends: data.draw(st.integers(1, 99)) for ends in links_of(shape, npus)}
+    links = [
+        {"dimension": 0, "from": one, "to": other, "bandwidth": f"{rate}GB/s"}
+        for (one, other), rate in rates.items()
+    ]
+    network = {"topology": [shape], "npus_count": [npus], "bandwidth": [50], "latency": [7], "links": links}
+    pairs = st.tuples(st.integers(0, npus - 1), st.integers(1, npus - 1), st.integers(1, 10**4))
+    drawn = data.draw(st.lists(pairs, min_size=1, max_size=20))
+    messages = [(source, (source + ahead) % npus, size) for source, ahead, size in drawn]
+    took = et_sim.simulate(sent(npus, messages), system=CORRECTED, network=network, model=model).makespan_ns
+    for end in (0, 1):
+        for npu in range(npus):
+            size = sum(message[2] for message in messages if message[end] == npu)
+            assert took >= int(size / sum(rate for ends, rate in rates.items() if ends[end] == npu))
+
+
+@given(st.data(), st.sampled_from(["fair", "in-turn"]), st.booleans())
+def test_no_unit_of_a_memory_pool_passes_more_than_it_can(
+    data: st.DataObject, sharing: str, is_duplex: bool
+) -> None:
+    requests = st.lists(st.tuples(st.booleans(), st.integers(1, 300)), max_size=12)
+    of_rank = [data.draw(requests) for _ in range(4)]
+    drawn = st.lists(st.tuples(st.sampled_from([1, 2, 4]), st.integers(1, 99)), min_size=1, max_size=3)
+    stages: list[dict[str, Any]] = [
+        {"name": f"stage {at}", "count": count, "bandwidth": rate, "duplex": is_duplex}
+        for at, (count, rate) in enumerate(data.draw(drawn))
+    ]
+    memory = {"memory-type": "HIERARCHICAL_POOL", "chunk": 64, "stages": stages, "sharing": sharing}
+    builders = [TraceBuilder() for _ in of_rank]
+    for build, asked in zip(builders, of_rank, strict=True):
+        for stores, size in asked:
+            (build.store if stores else build.load)(size)
+    workload = Workload.of([build.build() for build in builders])
+    took = et_sim.simulate(workload, system=CORRECTED, network=RING_4, memory=memory).makespan_ns
+    for stage in stages:
+        each = 4 // stage["count"]
+        for unit in range(stage["count"]):
+            asked = [one for rank in range(unit * each, (unit + 1) * each) for one in of_rank[rank]]
+            ways = [sum(size for stores, size in asked if stores is way) for way in (False, True)]
+            assert took >= int((max(ways) if is_duplex else sum(ways)) / stage["bandwidth"])
+
+
+@given(st.lists(st.integers(1, 10**6), min_size=1, max_size=10), st.sampled_from([0.01, 0.04, 6]))
+def test_no_nic_of_loggops_sends_faster_than_its_gap_per_byte(sizes: list[int], gap: float) -> None:
+    constants = {"npus": 4, "L": 10, "o": 1, "g": 0, "G": gap, "S": 1000}
+    workload = sent(4, [(0, 1 + at % 3, size) for at, size in enumerate(sizes)])
+    network = {"loggops": constants}
+    took = et_sim.simulate(workload, system=CORRECTED, network=network, model="loggops").makespan_ns
+    assert took >= sum(int((size - 1) * gap) for size in sizes)

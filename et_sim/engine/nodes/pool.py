@@ -9,6 +9,9 @@ Members of a group that make a request together wait for the last of them, and t
 on the way of any of them passes the bytes once. Where ways part again that have met in fewer units, on the
 side of the memory, each unit passes a part of the bytes: the shards that lie behind it.
 
+With the correction PORT_BANDWIDTH, what a unit passes without a break is cut to whole nanoseconds together;
+else each transfer is.
+
 Not here: which stages these are (`plan.pool_tables`), units that are shared fairly (`pool_shares`), and
 memories that are one server (`issue`).
 """
@@ -23,7 +26,10 @@ from et_sim.engine.nodes.pool_shares import begin_sharing
 from et_sim.engine.nodes.pool_units import is_new_unit, part_of, unit_of
 from et_sim.engine.observe import facade as observe
 from et_sim.engine.state.kinds import NODE_DONE, POOL_STAGE
-from et_sim.engine.state.run import NONE, Run
+from et_sim.engine.state.run import NONE, Run, setting_of
+from et_sim.machine.corrections import Correction
+
+PORT_BANDWIDTH = setting_of(Correction.PORT_BANDWIDTH)
 
 
 @works_on_tables
@@ -114,10 +120,13 @@ def _take_unit(run: Run, row: int, asking: int, hop: Any, pieces: int, size: int
     """When the first and the last piece have passed a unit."""
     unit_row, now = unit_of(run, asking, hop), run.clock[0].now
     unit, before = run.units[unit_row], run.requests[row].last_ns
-    one, every = int(size / pieces / hop.bytes_per_ns), int(size / hop.bytes_per_ns)
     held = hop.latency_ns if hop.is_occupied else 0
     begin = max(now, unit.free_ns)
-    unit.free_ns = begin + held + every
+    exact = size / hop.bytes_per_ns
+    if run.plan.settings[PORT_BANDWIDTH] and begin == unit.free_ns:
+        exact += unit.free_rest
+    one, every = int(size / pieces / hop.bytes_per_ns), int(exact)
+    unit.free_ns, unit.free_rest = begin + held + every, exact - every
     unit.bytes += size
     unit.busy_ns += held + every
     observe.unit_taken(run, row, unit_row, hop.link, begin, held, one, every, size)

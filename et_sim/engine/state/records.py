@@ -317,6 +317,7 @@ POOL_STATE = record(  # of a pool whose units are shared fairly
 )
 UNIT = record(  # of a stage of a memory pool
     ("free_ns", "i8"),  # when it will have done all it has been given
+    ("free_rest", "f8"),  # and the fraction of a nanosecond besides
     ("bytes", "i8"),
     ("busy_ns", "i8"),
     ("seen", "i8"),  # the joint request, and stage, that it has last passed

@@ -97,11 +97,6 @@ class CriticalPath:
         """What the chain adds up to."""
         return self.record.makespan_ns
 
-    @property
-    def is_foretold(self) -> bool:
-        """Whether what would change it can be read off it."""
-        return self.record.is_complete and self.record.is_exact
-
     @cached_property
     def cause(self) -> Any:
         """Of every event of the chain, its cause but for queueing, as an index into CAUSES."""

@@ -14,7 +14,7 @@ import numpy as np
 from et_sim.units import format_ns, plural
 from et_sim.views.critical.path import CriticalPath, Hop
 from et_sim.views.critical.record import PathRecord
-from et_sim.views.critical.sensitivity import Sensitivities, Sensitivity
+from et_sim.views.critical.sensitivity import Sensitivities
 from et_sim.views.critical.slack import OperationSlack, slack_of_nodes, slack_of_operations
 from et_sim.views.run.alike import together
 from et_sim.views.run.directory import RunDirectory, open_run
@@ -28,9 +28,9 @@ EXACT_OR_NOT = (
     "Exact on this path, but for the rounding of durations; beyond where it is good, and where things are "
     "then served in another order, an estimate. --verify simulates again and tells."
 )
-SHARED = (
-    "what would change the makespan cannot be read off the path: messages share links, or slow computing, "
-    "so what makes one faster changes others; --vary simulates again with figures of the machine changed"
+ESTIMATE = (
+    "An estimate: what shares links or memory, or slows computing, changes others when it gets faster, and "
+    "may then be held up elsewhere. --verify simulates again and tells."
 )
 NOT_COMPLETE = "the run did not complete, so what would have made it shorter is not known"
 
@@ -46,18 +46,14 @@ def critical_path_text(path: Any, top: int | None = None, width: int | None = No
         ("Links on the path", _links(found, most, width)),
         ("Messages on the path, and the link that set the rate of each last", _messages(found, most, width)),
     ]
-    if not found.is_foretold:
-        found.record.keep(None)
     if not found.record.is_complete:
+        found.record.keep(None)
         tables.append((NOT_COMPLETE, []))
-    elif not found.record.is_exact:
-        tables.append(("\n".join(wrap(SHARED, width)), []))
     else:
-        changes = _sensitivities(Sensitivities(found).all(), most, width)
-        tables += [
-            ("What would change the makespan", changes),
-            ("How much later operations could end, in the same order of service", _slack(found, most, width)),
-        ]
+        tables.append(("What would change the makespan", _sensitivities(Sensitivities(found), most, width)))
+    if found.record.is_complete and found.record.is_exact:
+        later = "How much later operations could end, in the same order of service"
+        tables.append((later, _slack(found, most, width)))
     tables.append(("The longest stretches, in the order of the path", _hops(run, found, most, width)))
     sections = [[title, *lines] for title, lines in tables if lines or title[0].islower()]
     return "\n\n".join("\n".join(lines) for lines in (_head(found), *sections))
@@ -67,7 +63,7 @@ def critical_path_data(path: Any, top: int | None = None) -> dict[str, Any]:
     """The same for `--json`, and more of it."""
     run = open_run(path)
     found, ranks = CriticalPath(PathRecord(run)), run.actors()["ranks"].to_pylist()
-    foretold = found.is_foretold
+    foretold = found.record.is_complete
     if not foretold:
         found.record.keep(None)
     return {
@@ -177,7 +173,8 @@ def _messages(found: CriticalPath, most: int, width: int) -> list[str]:
     return _cut(table, messages, most)
 
 
-def _sensitivities(found: Sequence[Sensitivity], most: int, width: int) -> list[str]:
+def _sensitivities(of_run: Sensitivities, most: int, width: int) -> list[str]:
+    found, is_exact = of_run.all(), of_run.path.record.is_exact
     largest = max((abs(one.better.one_percent_ns) for one in found), default=0.0)
     rows: list[tuple[str, ...]] = [
         (
@@ -185,13 +182,13 @@ def _sensitivities(found: Sequence[Sensitivity], most: int, width: int) -> list[
             _signed(one.better.one_percent_ns),
             _signed(one.worse.one_percent_ns),
             bar([("█", round(abs(one.better.one_percent_ns)))], round(largest), SHORT_BAR_WIDTH),
-            _good_until(one.worse.same_path_until, one.better.same_path_until),
+            _good_until(one.worse.same_path_until, one.better.same_path_until) if is_exact else "",
         )
         for one in found[:most]
     ]
-    shown = [("parameter", "1 % better", "1 % worse", "", "good until"), *rows]
+    shown = [("parameter", "1 % better", "1 % worse", "", "good until" if is_exact else ""), *rows]
     table = fitted(shown, "<>><<", width, shrink={0: 16}, drop=(3,), names=(0,))
-    return [*_cut(table, found, most), *wrap(EXACT_OR_NOT, width)]
+    return [*_cut(table, found, most), *wrap(EXACT_OR_NOT if is_exact else ESTIMATE, width)]
 
 
 def _signed(change: float) -> str:

@@ -68,7 +68,7 @@ def _end_of(side: Side) -> float:
     return min(max(side.same_path_until, 1 / FARTHEST), FARTHEST)
 
 
-def verification_lines(found: Sequence[Verified]) -> list[str]:
+def verification_lines(found: Sequence[Verified], *, is_exact: bool = True) -> list[str]:
     """The same as text."""
     if not found:
         return ["nothing was simulated again: no figure of the machine changes the makespan along this path"]
@@ -85,7 +85,8 @@ def verification_lines(found: Sequence[Verified]) -> list[str]:
     head = ("simulated again with", "times", "foretold", "simulated", "difference")
     differ = sum(not one.is_as_foretold for one in found)
     said = f"{plural(len(found), 'simulation')}, {differ or 'none'} not as foretold"
-    reason = ": as a rule, because of another order" if differ else ""
+    why = "as a rule, because of another order" if is_exact else "others share what was changed"
+    reason = f": {why}" if differ else ""
     width = terminal_width()
     return [
         *fitted([head, *rows], "<>>>>", width, shrink={0: 12}, names=(0,)),

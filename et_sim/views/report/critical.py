@@ -17,7 +17,6 @@ from et_sim.views.summary.rank_table import called
 from et_sim.views.text import cut
 
 MOST_HOPS, LONGEST_HOPS = 400, 12
-SHARED = "What would change it cannot be read off the path, since messages share links; to simulate and see"
 
 
 def critical_section(run: RunDirectory, found: CriticalPath | None) -> str:
@@ -43,13 +42,12 @@ def _changes(found: CriticalPath) -> str:
     """What would make the run shorter, or longer."""
     if not found.record.is_complete:
         return ""
-    if not found.record.is_exact:
-        return absent(SHARED, "et-sim inspect RUN critical-path --vary")
     rows = [
         (text(one.parameter), _signed(one.better_ns), _signed(one.worse_ns))
         for one in Sensitivities(found).changes()
     ]
-    head = ("what would change it", "if 1 % better", "if 1 % worse")
+    what = "what would change it" + ("" if found.record.is_exact else " (an estimate: others share it)")
+    head = (what, "if 1 % better", "if 1 % worse")
     return table("", head, rows, "<>>") if rows else ""
 
 

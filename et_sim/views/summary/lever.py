@@ -52,7 +52,7 @@ class Lever:
 def best_lever(path: CriticalPath) -> Lever | None:
     """The one that saves most; None: nothing saves anything, or it is not known."""
     durations = path.record.condensed.durations
-    if not path.is_foretold or durations.is_kind(*NOT_FORETOLD).any():
+    if not path.record.is_exact or durations.is_kind(*NOT_FORETOLD).any():
         return None
     found = Sensitivities(path)
     best: Lever | None = None

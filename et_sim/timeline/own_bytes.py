@@ -1,0 +1,154 @@
+"""What ranks send and get in phases where each member has messages of its own, and by receives, and when.
+
+Phases of that kind are trees, custom programs, parts that switches reduce, and exchanges with bytes for each
+pair. Which of two trees a chunk takes follows from the run: the one in which a member has less counts.
+
+Not here: what all members send alike, and what ports can carry of it (`overload`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from enum import IntEnum
+from typing import Any
+
+import numpy as np
+
+from et_sim.engine.outcome import Outcome
+from et_sim.plan.tables import IN_GROUP, NO_AXIS, Action, Plan
+
+
+class Way(IntEnum):
+    """Messages of a member."""
+
+    OUT = 0
+    IN = 1
+
+
+Phases = list[tuple[int, int]]  # rows, and how many chunks have each
+
+
+def differs_by_member(program: Any) -> bool:
+    """Whether each member of a phase has messages of its own."""
+    return bool(program["tree_first"] >= 0 or program["custom_first"] >= 0 or program["own_steps"])
+
+
+def together(plan: Plan, actor: Any, node: Any, start: Any, end: Any) -> tuple[Any, Any]:
+    """(start of the first, end of the last) of the members of each node's collective, by the program."""
+    is_collective = plan.nodes["action"][node] == Action.COLLECTIVE
+    row = np.flatnonzero(is_collective)
+    columns = [plan.nodes[name][node[row]] for name in ("detail", "occurrence")]
+    group = plan.members["group"][_member(plan, actor[row], node[row])]
+    which = np.unique(np.stack((group, *columns)), axis=1, return_inverse=True)[1].reshape(-1)
+    count = int(which.max(initial=-1)) + 1
+    first, last = np.full(count, np.iinfo(np.int64).max), np.zeros(count, np.int64)
+    np.minimum.at(first, which, start[row])
+    np.maximum.at(last, which, end[row])
+    begin, until = start.copy(), end.copy()
+    begin[row], until[row] = first[which], last[which]
+    return begin, until
+
+
+def _member(plan: Plan, actor: Any, node: Any) -> Any:
+    """The rows of members, for nodes that are collectives."""
+    return plan.actor_members[plan.actors["first_member"][actor] + plan.nodes["member"][node]]
+
+
+def by_members(
+    plan: Plan, collectives: Iterable[tuple[int, Phases]], actor: Any, node: Any, way: Way
+) -> dict[int, Any]:
+    """By network dimension (-1: several), what each node sends, or gets, in such phases."""
+    found: dict[int, Any] = {}
+    members: dict[int, Any] = {}
+    order = np.argsort(np.where(plan.nodes["action"] == Action.COLLECTIVE, plan.nodes["detail"], -1)[node])
+    detail = np.where(plan.nodes["action"] == Action.COLLECTIVE, plan.nodes["detail"], -1)[node[order]]
+    for collective, phases in collectives:
+        own = [one for one in phases if differs_by_member(plan.programs[plan.phases[one[0]]["program"]])]
+        mine: Any = order[slice(*np.searchsorted(detail, [collective, collective + 1]))] if own else []
+        for row, chunks in own if len(mine) else ():
+            number = int(plan.phases[row]["program"])
+            program = plan.programs[number]
+            if number not in members:
+                members[number] = _by_member(plan, program, way)
+            member = _member(plan, actor[mine], node[mine])
+            place = plan.members["position"][member]
+            if not program["own_steps"]:
+                place = _along(plan, int(plan.phases[row]["axis"]), member, actor[mine])
+            sent = found.setdefault(int(program["dimension"]), np.zeros(len(node)))
+            sent[mine] += chunks * members[number][place]
+    return found
+
+
+def _along(plan: Plan, axis: int, member: Any, actor: Any) -> Any:
+    """Where members stand along the axis of a phase."""
+    if axis == NO_AXIS:
+        return plan.members["position"][member]
+    row, place = plan.axes[axis], plan.actors["rank"][actor]
+    if row["members_first"] == IN_GROUP:
+        place = plan.members["position"][member]
+    place = place // row["stride"] % row["members"]
+    if row["order_first"] >= 0:
+        place = plan.orders[row["order_first"] + row["members"] + place]
+    return place
+
+
+def _by_member(plan: Plan, program: Any, way: Way) -> Any:
+    """What each member sends, or gets, in one phase of a chunk."""
+    members = int(program["members"])
+    if program["custom_first"] >= 0:
+        action = Action.SEND if way == Way.OUT else Action.RECEIVE
+        sizes = np.where(plan.nodes["action"] == action, plan.nodes["bytes"], 0)
+        summed = np.concatenate(([0], np.cumsum(sizes)))
+        first = int(program["custom_first"])
+        templates = plan.templates[plan.customs["template"][first : first + members]]
+        return summed[templates["node_first"] + templates["nodes"]] - summed[templates["node_first"]]
+    if program["own_steps"]:
+        first, period = int(program["step_first"]), int(program["step_period"])
+        steps = plan.steps[first : first + int(program["own_steps"]) * period]
+        return steps["bytes" if way == Way.OUT else "incoming"].reshape(-1, 2, period).sum(axis=2).min(axis=1)
+    first = int(program["tree_first"])
+    if program["in_network"]:
+        return plan.trees["up_bytes" if way == Way.OUT else "down_bytes"][first : first + members]
+    trees = plan.trees[first : first + members * int(program["trees"])].reshape(-1, members)
+    return np.min([_in_tree(tree, program, way) for tree in trees], axis=0)
+
+
+def _in_tree(tree: Any, program: Any, way: Way) -> Any:
+    """With its parent and its children: half of that goes up, the other half down."""
+    found, child = np.zeros(len(tree), np.int64), np.flatnonzero(tree["parent"] >= 0)
+    up, down = tree["up_bytes"] * program["goes_up"], tree["down_bytes"] * program["goes_down"]
+    to_parent, to_child = (up, down) if way == Way.OUT else (down, up)
+    found[child] += to_parent[child]
+    np.add.at(found, tree["parent"][child], to_child[child])
+    return found
+
+
+def received(outcome: Outcome, actor: Any, node: Any) -> tuple[Any, Any, Any]:
+    """(when its message is sent, its row of the run, bytes) of each receive that is done.
+
+    Of a channel, the first that was sent is the first to be received. Where actors stand for several ranks,
+    there may be more sends than receives: then all begin with the first.
+    """
+    plan, state = outcome.plan, outcome.nodes
+    is_done = (state["start_ns"] >= 0) & (state["end_ns"] >= 0)
+    ends: list[tuple[Any, Any, Any]] = []
+    for action in (Action.SEND, Action.RECEIVE):
+        row = np.flatnonzero(is_done & (plan.nodes["action"][node] == action))
+        first = plan.actors["channel_first"][actor[row]] + plan.nodes["detail"][node[row]]
+        channel = plan.actor_channels[first]
+        order = np.lexsort((state["start_ns"][row], channel))
+        row, channel = row[order], channel[order]
+        turn = np.arange(len(row)) - np.searchsorted(channel, channel)
+        ends.append((row, channel, turn))
+    (sends, of_send, _), (gets, of_get, get_turn) = ends
+    if not len(sends) or not len(gets):
+        nothing = np.zeros(0, np.int64)
+        return nothing, nothing, nothing
+    channels = len(plan.channels)
+    alike = np.bincount(of_send, minlength=channels) == np.bincount(of_get, minlength=channels)
+    at = np.searchsorted(of_send, of_get) + np.where(alike[of_get], get_turn, 0)
+    at = np.minimum(at, len(sends) - 1)
+    known = of_send[at] == of_get
+    gets, at = gets[known], at[known]
+    begin = np.minimum(state["start_ns"][sends[at]], state["start_ns"][gets])
+    return begin, gets, plan.nodes["bytes"][node[gets]]

@@ -1,0 +1,53 @@
+"""Steps along a line of ranks say of its members' paths what asking for each pair does."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+from machines import network
+
+from et_sim.machine import read_network_alone
+from et_sim.network import grid
+
+
+@st.composite
+def lines(draw: Any) -> tuple[Any, Any]:
+    """A grid whose messages queue, and members of a line in it, in some order."""
+    npus = draw(st.lists(st.integers(2, 6), min_size=1, max_size=2))
+    shapes = draw(st.lists(st.sampled_from(["Switch", "FullyConnected"]), min_size=2, max_size=2))
+    along = draw(st.integers(0, len(npus) - 1))
+    places = draw(st.lists(st.integers(0, npus[along] - 1), min_size=2, unique=True))
+    stride = 1 if along == 0 else npus[0]
+    paths = grid.path_keys(read_network_alone(network(shapes[: len(npus)], npus)), on_links=True, whole=True)
+    return paths, np.array(places) * stride
+
+
+def rounds(numbers: Any) -> list[list[int]]:
+    return [np.roll(numbers, -place).tolist() for place in range(len(numbers))]
+
+
+@given(lines())
+def test_members_that_read_the_same_steps_have_the_same_paths(case: tuple[Any, Any]) -> None:
+    paths, members = case
+    steps = paths.steps(members[None])[0]
+    to_all = [
+        [int(paths.codes(np.array(one), np.array(two))) for two in np.roll(members, -place)[1:]]
+        for place, one in enumerate(members)
+    ]
+    assert all(paths.can_be_folded(members, np.roll(members, -d)) for d in range(1, len(members)))
+    read = rounds(steps)
+    for one in range(len(members)):
+        for two in range(len(members)):
+            assert (read[one] == read[two]) == (to_all[one] == to_all[two])
+
+
+def test_steps_are_not_enough_on_rings_over_several_dimensions_and_where_nothing_queues() -> None:
+    both = read_network_alone(network(["Ring", "Switch"], [4, 4]))
+    queues = grid.path_keys(both, on_links=True, whole=True)
+    assert queues.steps(np.arange(4)[None]) is None
+    assert queues.steps(np.array([[0, 5, 10]])) is None
+    assert queues.steps(np.array([[1, 5, 13]])) is not None
+    assert grid.path_keys(both, on_links=False, whole=True).steps(np.array([[1, 5, 13]])) is None

@@ -1,0 +1,75 @@
+"""Who sent or got more than its ports can carry is named; on models where links carry no more, nobody is."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from machines import everybody, network, network_1, simulate, system, system_1
+from random_cases import random_case
+
+from et_sim.api import run
+from et_sim.machine import read_network_alone
+from et_sim.result import Result
+from et_sim.timeline.overload import Overload, overload
+from et_sim.trace import TraceBuilder, Workload
+
+MIB = 1 << 20
+SWITCH = network(["Switch"], [8], latency=0)
+
+
+def found(result: Result, net: dict[str, Any]) -> Overload:
+    worst = overload(result.outcome, read_network_alone(net))
+    assert worst is not None
+    assert worst.sentence in [warning["text"] for warning in result.manifest["warnings"]]
+    return worst
+
+
+def test_many_senders_to_one_receiver() -> None:
+    builders = [TraceBuilder() for _ in range(8)]
+    for source in range(1, 8):
+        builders[source].send(0, MIB)
+        builders[0].receive(source, MIB)
+    worst = found(simulate(builders, SWITCH), SWITCH)
+    assert (worst.ranks, worst.verb, worst.port) == ("0", "gets", (-1, 0))
+    assert worst.factor == pytest.approx(7, rel=1e-3)
+
+
+def test_chunks_that_go_up_a_tree_side_by_side() -> None:
+    chunks = system(**{"preferred-dataset-splits": 8, "active-chunks-per-dimension": 8})
+    worst = found(simulate(everybody(8, "reduce", 16 * MIB, root=0), SWITCH, chunks), SWITCH)
+    assert worst.verb == "gets"
+    assert worst.factor > 1.5
+
+
+def test_exchanges_in_which_one_rank_sends_more() -> None:
+    builders = [TraceBuilder() for _ in range(8)]
+    for rank, build in enumerate(builders):
+        build.collective("all_to_all", splits=[16 * MIB if rank == 3 else 1] * 8)
+    worst = found(simulate(builders, SWITCH, system("direct")), SWITCH)
+    assert (worst.ranks, worst.port) == ("3", (0, 0))
+    assert worst.factor == pytest.approx(7, rel=1e-2)
+
+
+def test_collectives_on_a_machine_of_version_1(tmp_path: Path) -> None:
+    build = TraceBuilder()
+    for _ in range(2):
+        build.collective("all_reduce", 64 * MIB)
+    (tmp_path / "system.txt").write_text(system_1(4).replace("ring_", "direct_"))
+    where = {"system": tmp_path / "system.txt", "network": network_1([4, 2])}
+    result = run(Workload.of([build.build()] * 8), **where)
+    worst = found(result, network_1([4, 2]))
+    assert worst.factor > 1.2
+    assert "network file in the form of 2.x" in worst.sentence
+
+
+@given(st.integers(0, 10**6))
+def test_nobody_does_where_links_carry_no_more_than_they_can(seed: int) -> None:
+    case = random_case(seed, in_parts=True)
+    outcome = run(case.workload, **case.machine).outcome
+    shown = replace(outcome, has_contention=False)
+    assert overload(shown, read_network_alone(case.machine["network"])) is None
