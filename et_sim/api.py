@@ -45,6 +45,7 @@ from et_sim.timeline.explained import doubt, is_changed
 from et_sim.timeline.out_of_memory import TooLarge, out_of_memory
 from et_sim.timeline.output_filter import EVERYTHING
 from et_sim.timeline.overload import overload
+from et_sim.timeline.scope import scope_of_machine
 from et_sim.trace import Workload
 from et_sim.trace.preflight import find_mismatches
 from et_sim.trace.tensors import remark_on_unannotated
@@ -234,6 +235,7 @@ def make_manifest(
         "et_sim": __version__,
         "model": task.model.name,
         "model_note": task.model.note,
+        "scope": scope_of_machine(machine, task.model.scope[:2]),
         **profile_facts(task),
         "ranks": workload.ranks,
         "uneven": {

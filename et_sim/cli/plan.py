@@ -185,8 +185,9 @@ def as_text(
 ) -> list[str]:
     """The figures for people."""
     from et_sim.units import format_ns
+    from et_sim.views.summary.profile_facts import scope_text
     from et_sim.views.summary.throughput import throughput_text, utilisation_text
-    from et_sim.views.text import aligned
+    from et_sim.views.text import aligned, terminal_width, wrapped
 
     plan = found.plan
     is_sparse = found.active_weights != found.weights
@@ -197,7 +198,9 @@ def as_text(
     if machine is not None:
         timed = f"as {machine} times kernels"
     reached = {"throughput": throughput_text(rates), "utilisation": utilisation_text(rates)}
+    said = [("in short", _in_short(found, capacity)), ("includes", scope_text(_scope(machine)))]
     lines = [
+        *(line for name, text in said for line in wrapped(f"{name:<12} {text}", terminal_width(), 13)),
         f"model        {found.name}: {found.weights:,} {WEIGHTS.get(found.unit, 'weights')}{active}",
         f"plan         {plan}: {', '.join(counts)}",
         f"step         {found.amount:,} {found.unit}, {found.operations:.4g} operations"
@@ -217,6 +220,35 @@ def as_text(
     if capacity is not None:
         lines += ["", _fits(found, capacity)]
     return lines
+
+
+def _in_short(found: Figures, capacity: int | None) -> str:
+    """Whether it fits, what a step takes at least, and what is sent most."""
+    from et_sim.units import format_bytes, format_ns
+
+    worst = max(found.stages, key=lambda stage: stage.memory.total)
+    size = format_bytes(worst.memory.total)
+    text = f"ranks need up to {size}"
+    if capacity is not None:
+        fits = "fits" if worst.memory.total <= capacity else "does not fit"
+        text = f"{fits}: ranks need up to {size} of {format_bytes(capacity)}"
+    text += f"; a step takes {format_ns(found.ideal_ns)} at least"
+    bubble = max(stage.bubble for stage in found.stages)
+    text += f", with up to {bubble:.1%} of bubble" if bubble else ""
+    entries = [entry for stage in found.stages for entry in stage.traffic]
+    if not entries:
+        return text
+    most = max(entries, key=lambda entry: entry.bytes)
+    return f"{text}; most is sent over {most.over or 'all ranks'}, {format_bytes(most.bytes)} by a rank"
+
+
+def _scope(machine: str | None) -> dict[str, list[str]]:
+    """What the figures of a plan include, whatever is planned."""
+    timed = "at these rates" if machine is None else f"as {machine} times them"
+    return {
+        "includes": [f"kernels {timed}", "memory", "what ranks put into transfers", "the bubble"],
+        "leaves_out": ["the time of transfers: et-sim make and run"],
+    }
 
 
 def _experts(found: Figures) -> list[str]:

@@ -21,6 +21,10 @@ from et_sim.machine.systolic import ClockedArray
 
 # The first that a system asks for times its kernels; every system can replay.
 MODELS: tuple[type[SystemModel], ...] = (Roofline, Replay)
+# What kernels timed by a model include, and leave out, by its label; those of rules have labels of their own.
+SCOPES: Mapping[str, tuple[str, str]] = MappingProxyType(
+    {"roofline": ("kernels at their roofs", "what keeps kernels below their roofs")}
+)
 # What makes a model of the settings, the label and the place of a rule.
 OF_RULES: Mapping[type, Callable[[Any, str, str], TimingModel]] = MappingProxyType(
     {
@@ -30,6 +34,11 @@ OF_RULES: Mapping[type, Callable[[Any, str, str], TimingModel]] = MappingProxyTy
         Recorded: lambda *_: Replay(),
     }
 )
+
+
+def scope_of(label: str) -> tuple[str, str]:
+    """What kernels include that a model has timed, and what they leave out, if that is known."""
+    return SCOPES.get(label, (f"kernels as {label} times them", ""))
 
 
 def compute_model(system: System) -> ComputeModel:

@@ -11,15 +11,14 @@ from typing import Any
 
 from et_sim.units import format_ns, plural
 from et_sim.views.compare.changes import Change, Comparison
-from et_sim.views.compare.text import percent, signed
-from et_sim.views.compare.why import averages, why
+from et_sim.views.compare.why import averages, scopes, why
 from et_sim.views.drawing.aligned import aligned_picture
 from et_sim.views.report.markup import absent, bar, more, section, table, tag, text
 from et_sim.views.report.page import PAGE, POLICY, asset
 from et_sim.views.run.link_table import link_table
 from et_sim.views.run.tiers import tier_uses
 from et_sim.views.summary.parts import PARTS
-from et_sim.views.text import distinct, share, shortened
+from et_sim.views.text import distinct, percent, share, shortened, signed
 
 MOST_ROWS, MOST_RANKS = 20, 24
 Figures = Mapping[str, Any]
@@ -67,7 +66,7 @@ def _said(summary: Figures) -> str:
 
 def _headline(found: Comparison) -> str:
     longest = max(*found.makespans_ns, 1)
-    sentence = why(found)
+    sentence = why(found) + (f"; they part where {found.parting.as_text()}" if found.parting else "")
     rows = []
     for name, run in (("A", found.a), ("B", found.b)):
         parts, makespan = averages(run), run.summary["makespan_ns"]
@@ -83,6 +82,7 @@ def _headline(found: Comparison) -> str:
         "headline",
         "Overview",
         tag("p", f"{text(sentence[0].upper() + sentence[1:])}.", class_="short"),
+        *(tag("p", f"{name} {text(said)}", class_="note") for name, said in scopes(found)),
         tag("p", "what the average rank spends its time on, on one scale", class_="note"),
         table("", ("run", "makespan", ""), rows, "<><"),
         tag("ul", legend, class_="legend"),

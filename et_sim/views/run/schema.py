@@ -162,6 +162,7 @@ SUMMARY_SHAPE: Mapping[str, Shape] = MappingProxyType(
         "ranks": int,
         "model": str,
         "model_note": IfThere(str),
+        "scope": IfThere({"includes": [str], "leaves_out": [str]}),
         "profile": str,
         "corrections": [str],
         "profile_named_by": str,

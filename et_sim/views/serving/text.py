@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from et_sim.units import format_bytes, format_joules, format_ns, plural
-from et_sim.views.text import aligned
+from et_sim.views.summary.profile_facts import scope_text
+from et_sim.views.text import aligned, wrapped
 
 _TIMES = (
     ("ttft_ns", "time to first token"),
@@ -17,10 +18,12 @@ _COLUMNS = ("mean", "p50", "p90", "p99", "max")
 _WORKS = {"both": "prompts and tokens", "prefill": "prompts", "decode": "further tokens"}
 
 
-def summary_lines(summary: dict[str, Any]) -> list[str]:
+def summary_lines(summary: dict[str, Any], width: int) -> list[str]:
     """As they are printed."""
     requests = plural(summary["requests"], "request")
+    said = (("in short", in_short(summary)), ("includes", scope_text(summary.get("scope"))))
     lines = [
+        *(line for name, text in said if text for line in wrapped(f"{name:<12} {text}", width, 13)),
         f"served       {requests} in {format_ns(summary['duration_ns'])}, from first arrival to last token",
         f"throughput   {summary['requests_per_s']:,.2f} requests/s,"
         f" {summary['output_tokens_per_s']:,.1f} output tokens/s",
@@ -37,6 +40,25 @@ def summary_lines(summary: dict[str, Any]) -> list[str]:
     ]
     lines += ["", *aligned([("", *_COLUMNS), *rows], "<" + ">" * len(_COLUMNS)), ""]
     return lines + _how(summary)
+
+
+def in_short(summary: dict[str, Any]) -> str:
+    """Whether this goes on for ever, what a request waits for, and how busy replicas are; no full stop."""
+    load, first, each = summary["load"], summary["ttft_ns"], summary["tpot_ns"]
+    words = (
+        {
+            True: f"keeps up with {load['offered_requests_per_s']:,.4g} requests/s",
+            False: f"does not keep up with {load['offered_requests_per_s']:,.4g} requests/s",
+        }
+        if load["keeps_up"] is not None
+        else {}
+    )
+    text = words.get(load["keeps_up"], f"{plural(summary['requests'], 'request')} served")
+    half, most = (format_ns(first[column]) for column in ("p50", "p99"))
+    text += f"; half of the first tokens are there within {half}, 99 % within {most}"
+    if each is not None:
+        text += f", and half of the further ones take {format_ns(each['p50'])} or less"
+    return f"{text}; replicas are busy {summary['busy_share']:.0%} of the time"
 
 
 def _load(load: dict[str, Any]) -> list[str]:
