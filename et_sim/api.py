@@ -155,7 +155,8 @@ def execute(
     notices = (*outcome.plan.notices, *remarks_of(chosen, machine.network))
     if layer_file is None:
         notices = (*notices, *unused_settings(machine))
-    manifest = make_manifest(task, notices, lowering.inputs)
+    manifest = make_manifest(task, notices, lowering.inputs) | {"machine": options.machine_name}
+    manifest["npus"] = machine.network.ranks
     alone = times_alone(task, chosen, options.fold, watch, outcome) if options.isolated else []
     manifest["jobs"] = jobs_as_dicts(outcome, task.workload, alone)
     manifest["other_profile"] = None

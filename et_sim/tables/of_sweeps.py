@@ -86,6 +86,7 @@ FIGURES = (
     Figure("ranks", "int64", "ranks of the workload"),
     Figure("joules", "float64", "energy that the run takes; null where the machine does not say"),
     Figure("price", "float64", "what the run costs; null where the machine does not say"),
+    Figure("currency", "string", "what prices are in; null where there are none"),
     *OF_STEPS,
     Figure("error", "string", "why the point is not complete"),
     Figure("warnings", "string", "what the run warns of"),

@@ -14,7 +14,7 @@ from et_sim.views.compare.changes import Change, Comparison
 from et_sim.views.compare.why import averages, scopes, why
 from et_sim.views.drawing.aligned import aligned_picture
 from et_sim.views.report.markup import absent, bar, more, section, table, tag, text
-from et_sim.views.report.page import PAGE, POLICY, asset
+from et_sim.views.report.page import PAGE, POLICY, asset, run_in_brief
 from et_sim.views.run.link_table import link_table
 from et_sim.views.run.tiers import tier_uses
 from et_sim.views.summary.parts import PARTS
@@ -42,7 +42,7 @@ def compare_report(found: Comparison) -> str:
         title=text(f"{names[0]} and {names[1]}, et-sim"),
         first="headline",
         heading=text(f"A: {names[0]}, B: {names[1]}"),
-        subtitle=text(f"two runs: {_said(found.a.summary)}; {_said(found.b.summary)}"),
+        subtitle=text(f"two runs. A: {run_in_brief(found.a)}. B: {run_in_brief(found.b)}"),
         style=asset("report.css"),
         main="\n".join(filter(None, sections)),
         version=text(found.b.manifest["et_sim"]),
@@ -58,10 +58,6 @@ def write_compare_report(found: Comparison, target: Path) -> int:
     with new_file(target) as sink:
         sink.write(content)
     return len(content)
-
-
-def _said(summary: Figures) -> str:
-    return f"{summary['ranks']:,} ranks, {summary['model']} network, {summary['status']}"
 
 
 def _headline(found: Comparison) -> str:

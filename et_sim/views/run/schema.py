@@ -211,6 +211,8 @@ STALL_SHAPE: Mapping[str, Shape] = MappingProxyType(
 MANIFEST_SHAPE: Mapping[str, Shape] = MappingProxyType(
     {
         "et_sim": str,
+        "machine": IfThere(str),
+        "npus": IfThere(int),
         "model": str,
         "model_note": IfThere(str),
         "profile": str,

@@ -75,7 +75,7 @@ class Content:
         columns = set(self.sweep.table.column_names)
         is_sought = EXPOSED.column in {one.column for one in self.objectives}
         return tuple(
-            one
+            one.of(self.sweep.table)
             for one in (*([EXPOSED] if is_sought else []), *RESOURCES)
             if one.column in columns
             and len({row[one.column] for row in self.rows} - {None}) > 1

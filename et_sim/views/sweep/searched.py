@@ -30,7 +30,11 @@ def front_rows(sweep: SweepDirectory, rows: Sequence[Row]) -> list[Row]:
 def objectives_of(sweep: SweepDirectory) -> tuple[Quantity, ...]:
     """What a search minimised; empty, if none did."""
     known = {one.column: one for one in (MAKESPAN, EXPOSED, *RESOURCES)}
-    return () if sweep.search is None else tuple(known[name] for name in sweep.search["minimise"])
+    return (
+        ()
+        if sweep.search is None
+        else tuple(known[name].of(sweep.table) for name in sweep.search["minimise"])
+    )
 
 
 def search_lines(sweep: SweepDirectory, rows: Sequence[Row], most: int, width: int) -> list[str]:
