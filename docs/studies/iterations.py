@@ -106,6 +106,7 @@ def vtrain(row: dict[str, Any]) -> Run:
         recompute="full",
         fused_attention=False,
         gradient_bytes=2,
+        sum_bytes=2,
         bucket=10**9,
     )
     name = f"{row['params_B']:g}B, TP {row['tp']} x PP {row['pp']} x DP {row['dp']}, {row['micro_batch']}"
