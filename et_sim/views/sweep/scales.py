@@ -64,6 +64,13 @@ RESOURCES = (
     ),
     Quantity("joules_per_million_tokens", "energy per million tokens", format_joules),
 )
+RATES = (
+    Quantity("tokens_per_s", "tokens/s", lambda value: f"{value:,.0f}"),
+    Quantity("tokens_per_s_per_rank", "tokens/s/NPU", lambda value: f"{value:,.0f}"),
+    Quantity("tflops_per_rank", "TFLOP/s/NPU", lambda value: f"{value:,.4g}"),
+    Quantity("mfu", "MFU", lambda value: f"{value:.1%}"),
+    Quantity("hfu", "HFU", lambda value: f"{value:.1%}"),
+)
 
 
 def are_numbers(rows: Sequence[Mapping[str, Any]], axis: str) -> bool:
