@@ -118,7 +118,7 @@ def run(options: argparse.Namespace) -> int:
         print(json.dumps(summary, indent=2, ensure_ascii=False))
         return 0
     print("\n".join(summary_lines(summary, terminal_width())))
-    print(f'\nwritten to {target}; look closer with: et-sim sql {target} "SELECT * FROM requests"')
+    print(f"\nwritten to {target}; look closer with: et-sim inspect {target}, or et-sim sql")
     return 0
 
 

@@ -1,10 +1,13 @@
-"""The summary of a serving for people."""
+"""A serving for people: its summary, and what happened over time."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from et_sim.units import format_bytes, format_joules, format_ns, plural
+from et_sim.views.run.directory import RunDirectory
+from et_sim.views.serving.load import Slice, slices_of
 from et_sim.views.summary.profile_facts import scope_text
 from et_sim.views.text import aligned, wrapped
 
@@ -20,26 +23,64 @@ _WORKS = {"both": "prompts and tokens", "prefill": "prompts", "decode": "further
 
 def summary_lines(summary: dict[str, Any], width: int) -> list[str]:
     """As they are printed."""
-    requests = plural(summary["requests"], "request")
     said = (("in short", in_short(summary)), ("includes", scope_text(summary.get("scope"))))
-    lines = [
-        *(line for name, text in said if text for line in wrapped(f"{name:<12} {text}", width, 13)),
-        f"served       {requests} in {format_ns(summary['duration_ns'])}, from first arrival to last token",
-        f"throughput   {summary['requests_per_s']:,.2f} requests/s,"
-        f" {summary['output_tokens_per_s']:,.1f} output tokens/s",
-    ]
-    lines += _load(summary["load"])
-    if good := summary["goodput"]:
-        lines.append(
-            f"goodput      {good['requests_per_s']:,.2f} requests/s: {good['share']:.1%} keep {_limits(good)}"
-        )
+    lines = [line for name, text in said if text for line in wrapped(f"{name:<12} {text}", width, 13)]
+    before = [f"{name:<12} {text}" for name, text in _outcome(summary)]
+    after = [f"{name:<12} {text}" for name, text in _how(summary)]
+    return [*lines, *before, "", *_aligned(latency_rows(summary)), "", *after]
+
+
+def serving_text(run: RunDirectory, width: int) -> str:
+    """The same of a directory, and what happened over time."""
+    return "\n".join([*summary_lines(run.summary, width), "", *_aligned(slice_rows(slices_of(run)))])
+
+
+def facts(summary: dict[str, Any]) -> list[tuple[str, str]]:
+    """What there is besides the tables: a name and a text each."""
+    return [*_outcome(summary), *_how(summary)]
+
+
+def latency_rows(summary: dict[str, Any]) -> list[tuple[str, ...]]:
+    """Times of requests; the first row is the head."""
     rows = [
         (text, *(format_ns(summary[name][column]) for column in _COLUMNS))
         for name, text in _TIMES
         if summary[name] is not None
     ]
-    lines += ["", *aligned([("", *_COLUMNS), *rows], "<" + ">" * len(_COLUMNS)), ""]
-    return lines + _how(summary)
+    return [("", *_COLUMNS), *rows]
+
+
+def slice_rows(slices: Sequence[Slice]) -> list[tuple[str, ...]]:
+    """Load over time; the first row is the head."""
+    rows = [
+        (
+            format_ns(one.start_ns),
+            *(f"{count:,}" for count in (one.arrived, one.done, one.under_way)),
+            *("" if time is None else format_ns(time) for time in (one.ttft_ns, one.tpot_ns)),
+        )
+        for one in slices
+    ]
+    return [("from", "came", "done", "under way", "p50 to first token", "p50 per token"), *rows]
+
+
+def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+    return aligned(rows, "<" + ">" * (len(rows[0]) - 1))
+
+
+def _outcome(summary: dict[str, Any]) -> list[tuple[str, str]]:
+    requests = plural(summary["requests"], "request")
+    rates = (
+        f"{summary['requests_per_s']:,.2f} requests/s, {summary['output_tokens_per_s']:,.1f} output tokens/s"
+    )
+    found = [
+        ("served", f"{requests} in {format_ns(summary['duration_ns'])}, from first arrival to last token"),
+        ("throughput", rates),
+        *_load(summary["load"]),
+    ]
+    if good := summary["goodput"]:
+        kept = f"{good['share']:.1%} keep {_limits(good)}"
+        found.append(("goodput", f"{good['requests_per_s']:,.2f} requests/s: {kept}"))
+    return found
 
 
 def in_short(summary: dict[str, Any]) -> str:
@@ -61,30 +102,28 @@ def in_short(summary: dict[str, Any]) -> str:
     return f"{text}; replicas are busy {summary['busy_share']:.0%} of the time"
 
 
-def _load(load: dict[str, Any]) -> list[str]:
+def _load(load: dict[str, Any]) -> list[tuple[str, str]]:
     """What was offered beside what was done, and whether that goes on for ever."""
     if load["offered_requests_per_s"] is None:
         return []
-    text = f"load         {load['offered_requests_per_s']:,.2f} requests/s offered"
+    text = f"{load['offered_requests_per_s']:,.2f} requests/s offered"
     if load["keeps_up"] is None:
-        return [f"{text}; too few requests, or too soon over, to say whether this keeps up"]
+        return [("load", f"{text}; too few requests, or too soon over, to say whether this keeps up")]
     growth = load["growth_requests_per_s"]
     so = "keeps up" if load["keeps_up"] else f"the queue grows by {growth:,.2f} requests/s"
-    return [
-        f"{text}, {load['steady_requests_per_s']:,.2f} done while they arrive"
-        f" ({load['steady_output_tokens_per_s']:,.1f} output tokens/s): {so}"
-    ]
+    steady = f"{load['steady_requests_per_s']:,.2f} done while they arrive"
+    return [("load", f"{text}, {steady} ({load['steady_output_tokens_per_s']:,.1f} output tokens/s): {so}")]
 
 
-def _costs(costs: dict[str, Any] | None) -> list[str]:
+def _costs(costs: dict[str, Any] | None) -> list[tuple[str, str]]:
     if costs is None:
         return []
-    lines, of = [], "per million output tokens"
+    found, of = [], "per million output tokens"
     if (price := costs["price_per_million_output_tokens"]) is not None:
-        lines.append(f"price        {price:,.4g} {costs['currency']} {of}")
+        found.append(("price", f"{price:,.4g} {costs['currency']} {of}"))
     if (joules := costs["most_joules_per_million_output_tokens"]) is not None:
-        lines.append(f"energy       at most {format_joules(joules)} {of}")
-    return lines
+        found.append(("energy", f"at most {format_joules(joules)} {of}"))
+    return found
 
 
 def _limits(good: dict[str, Any]) -> str:
@@ -92,24 +131,21 @@ def _limits(good: dict[str, Any]) -> str:
     return " and ".join(f"{text} {format_ns(good[key])}" for key, text in words if key in good)
 
 
-def _how(summary: dict[str, Any]) -> list[str]:
+def _how(summary: dict[str, Any]) -> list[tuple[str, str]]:
     policy, step = summary["policy"], summary["context_step"]
-    lines = []
+    found = []
     for pool in summary["pools"]:
         axes = [f"{axis} {pool[axis]}" for axis in ("tensor", "pipeline") if pool[axis] > 1]
         spread = " x ".join(axes) or "whole"
         if pool["expert"] > 1:
             spread += f", experts over {pool['expert']}"
-        lines.append(
-            f"replicas     {pool['replicas']} for {_WORKS[pool['work']]}, each {summary['model']} on"
-            f" {plural(pool['ranks_of_replica'], 'NPU')} ({spread}), with a cache of"
-            f" {pool['cache_tokens']:,} tokens"
-        )
+        each = f"each {summary['model']} on {plural(pool['ranks_of_replica'], 'NPU')} ({spread})"
+        cache = f"with a cache of {pool['cache_tokens']:,} tokens"
+        found.append(("replicas", f"{pool['replicas']} for {_WORKS[pool['work']]}, {each}, {cache}"))
     used = sum(pool["replicas"] * pool["ranks_of_replica"] for pool in summary["pools"])
     if used < summary["npus"]:
-        lines.append(
-            f"idle         {summary['npus'] - used} of the machine's {plural(summary['npus'], 'NPU')}"
-        )
+        idle = summary["npus"] - used
+        found.append(("idle", f"{idle} of the machine's {plural(summary['npus'], 'NPU')}"))
     lost = (
         f"; {plural(summary['preemptions'], 'cache')} lost for want of blocks"
         if summary["preemptions"]
@@ -117,16 +153,19 @@ def _how(summary: dict[str, Any]) -> list[str]:
     )
     rounding = "exact contexts" if step == 1 else f"contexts rounded up to {step} tokens"
     passes = plural(summary["passes"], "pass", "passes")
+    distinct = plural(summary["simulated_passes"], "distinct pass", "distinct passes")
     transfers = summary["simulated_transfers"]
-    lines += [
-        f"batches      {passes} ({policy['name']}), of {summary['mean_sequences']:.1f} sequences on average;"
-        f" replicas are busy {summary['busy_share']:.0%} of the time{lost}",
-        f"cache        {format_bytes(summary['peak_cache_bytes'])} of an NPU at most",
-        f"simulated    {plural(summary['simulated_passes'], 'distinct pass', 'distinct passes')}"
-        + (f" and {plural(transfers, 'distinct transfer')}" if transfers else "")
-        + f", {summary['network_model']} network, {rounding}; passes and transfers do not slow each other",
+    also = f" and {plural(transfers, 'distinct transfer')}" if transfers else ""
+    found += [
+        (
+            "batches",
+            f"{passes} ({policy['name']}), of {summary['mean_sequences']:.1f} sequences on average;"
+            f" replicas are busy {summary['busy_share']:.0%} of the time{lost}",
+        ),
+        ("cache", f"{format_bytes(summary['peak_cache_bytes'])} of an NPU at most"),
+        ("simulated", f"{distinct}{also}, {summary['network_model']} network, {rounding}"),
+        *_costs(summary["costs"]),
     ]
-    lines += _costs(summary["costs"])
     if summary["kernels"] != "machine":
-        lines.append("kernels      as --tflops and --memory-gbps say: the machine does not time them")
-    return lines
+        found.append(("kernels", "as --tflops and --memory-gbps say: the machine does not time them"))
+    return found
