@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from et_sim.compute.registry import scope_of
+from et_sim.compute.registry import scopes_of
 from et_sim.machine import Machine
 from et_sim.machine.corrections import Correction
 from et_sim.units import plural
@@ -19,18 +19,24 @@ MEMORY, MEMORY_UNKNOWN = "local memory", "whether memory suffices"
 NOISE = "noise, failures"
 
 
-def scope_of_machine(machine: Machine, of_messages: Sequence[str]) -> dict[str, list[str]]:
+def scope_of_machine(machine: Machine, of_messages: Sequence[str]) -> dict[str, Any]:
     """For the manifest; `of_messages`: what the network model includes, and what it leaves out."""
     system = machine.system
     off = len(set(Correction) - system.behaviour.corrections)
     corrections = [f"what {plural(off, 'correction')} would change"] if off else []
     includes, leaves_out = ([SLOWING], [NOISE]) if system.overlap else ([], [SLOWING, NOISE])
-    return {"of_messages": [*of_messages], "includes": includes, "leaves_out": [*corrections, *leaves_out]}
+    kernels = {label: [*both] for label, both in scopes_of(system).items()}
+    return {
+        "of_messages": [*of_messages],
+        "of_kernels": kernels,
+        "includes": includes,
+        "leaves_out": [*corrections, *leaves_out],
+    }
 
 
-def scope(of_machine: Mapping[str, Sequence[str]], coverage: Mapping[str, Any], messages: int) -> Any:
+def scope(of_machine: Mapping[str, Any], coverage: Mapping[str, Any], messages: int) -> Any:
     """What is in, and what is left out, once it is known what ran."""
-    kernels = [scope_of(label) for label in coverage["timed_by"]]
+    kernels = [both for label, both in of_machine["of_kernels"].items() if label in coverage["timed_by"]]
     recorded = coverage["replayed_communication"]
     if coverage["replayed"] > recorded:
         kernels.append((AS_RECORDED, ""))

@@ -10,6 +10,9 @@ from machines import FIFO_RING, ring
 
 import et_sim
 from et_sim.cli import main
+from et_sim.compute.registry import SCOPES as SCOPES_OF_KERNELS
+from et_sim.compute.roofline import Roofline
+from et_sim.machine.roofline import RooflineDevice
 from et_sim.network.registry import MODELS, SCOPES
 from et_sim.timeline import write_run
 from et_sim.views.summary.profile_facts import scope_text
@@ -75,3 +78,16 @@ def test_every_summary_begins_in_short_and_says_what_it_includes(
     else:
         first = [line.split("  ")[0] for line in said.splitlines() if line[0:1].strip()][:3]
         assert {"in short", "includes"} <= set(first)
+
+
+def test_a_roofline_without_launches_says_so_and_machines_by_name_have_them() -> None:
+    build = et_sim.TraceBuilder()
+    build.compute("kernel", num_ops=10**9, tensor_bytes=10**6)
+    workload = et_sim.Workload.of([build.build()])
+    plain = FIFO_RING | {"roofline-enabled": 1, "peak-perf": 100}
+    of_files = et_sim.simulate(workload, system=plain, network=ring(1, "50GB/s", 10)).summary()["scope"]
+    by_name = et_sim.simulate(workload, machine="h100-dgx:1").summary()["scope"]
+    assert SCOPES_OF_KERNELS[Roofline][0] in of_files["includes"]
+    assert SCOPES_OF_KERNELS[Roofline][1] in of_files["leaves_out"]
+    assert SCOPES_OF_KERNELS[RooflineDevice][0] in by_name["includes"]
+    assert SCOPES_OF_KERNELS[Roofline][1] not in by_name["leaves_out"]
