@@ -45,6 +45,7 @@ from et_sim.timeline.explained import doubt, is_changed
 from et_sim.timeline.out_of_memory import TooLarge, out_of_memory
 from et_sim.timeline.output_filter import EVERYTHING
 from et_sim.timeline.overload import overload
+from et_sim.timeline.scope import scope_of_machine
 from et_sim.trace import Workload
 from et_sim.trace.preflight import find_mismatches
 from et_sim.trace.tensors import remark_on_unannotated
@@ -154,7 +155,8 @@ def execute(
     notices = (*outcome.plan.notices, *remarks_of(chosen, machine.network))
     if layer_file is None:
         notices = (*notices, *unused_settings(machine))
-    manifest = make_manifest(task, notices, lowering.inputs)
+    manifest = make_manifest(task, notices, lowering.inputs) | {"machine": options.machine_name}
+    manifest["npus"] = machine.network.ranks
     alone = times_alone(task, chosen, options.fold, watch, outcome) if options.isolated else []
     manifest["jobs"] = jobs_as_dicts(outcome, task.workload, alone)
     manifest["other_profile"] = None
@@ -234,6 +236,7 @@ def make_manifest(
         "et_sim": __version__,
         "model": task.model.name,
         "model_note": task.model.note,
+        "scope": scope_of_machine(machine, task.model.scope[:2]),
         **profile_facts(task),
         "ranks": workload.ranks,
         "uneven": {

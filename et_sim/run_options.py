@@ -55,6 +55,17 @@ class RunOptions:
         """What describes the machine, by `MACHINE`: files that are given, and else those of the preset."""
         return machine_parts({name: getattr(self, name) for name in MACHINE}, self.machine)
 
+    @property
+    def machine_name(self) -> str:
+        """The preset, and the files in its place or besides; of what is no file, that it is given."""
+        given = {name: getattr(self, name) for name in MACHINE}
+        files = [
+            Path(part).name if isinstance(part, str | Path) else f"a {name} of its own"
+            for name, part in given.items()
+            if part is not None
+        ]
+        return " with ".join(filter(None, (self.machine, ", ".join(files))))
+
 
 def machine_parts(given: Mapping[str, Any], machine: str | None) -> dict[str, Any]:
     """What describes a machine, of which some parts are given; refuses one without system or network."""

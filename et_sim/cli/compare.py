@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import argparse
 import json
-import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from et_sim.cli.shares import parse_share
 from et_sim.cli.unread import printing
 from et_sim.errors import UsageError
 
@@ -51,7 +51,7 @@ def add_parser(commands: Any) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Print the comparison."""
-    threshold = None if options.threshold is None else _share(options.threshold)
+    threshold = None if options.threshold is None else parse_share(options.threshold, "threshold")
     if options.top < 1:
         raise UsageError(f"cannot show {options.top} lines", place="--top", remedy="give a number from 1")
     from et_sim.views import open_run
@@ -112,17 +112,3 @@ def _compare_sweeps(options: argparse.Namespace, threshold: float | None) -> int
     else:
         print("\n".join(sweep_comparison_lines(found, terminal_width(), options.top)))
     return int(options.status_unread)
-
-
-def _share(text: str) -> float:
-    """`2%` or `0.02`."""
-    number, percent = text.strip().removesuffix("%").strip(), text.strip().endswith("%")
-    try:
-        share = float(number) / (100 if percent else 1)
-    except ValueError:
-        share = math.nan
-    if not (math.isfinite(share) and share >= 0):
-        raise UsageError(
-            f"threshold {text!r} cannot be understood", remedy="give a share from 0 on, such as 2% or 0.02"
-        )
-    return share

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -83,6 +83,7 @@ CUTS = {
 }
 
 OF_RUNS = ("csv", "ranks", "job", "window", "verify", "vary")  # options that a sweep has no use for
+SERVING_TOO = ("svg", "png", "top")  # and serving neither
 
 
 def add_parser(commands: Any) -> None:
@@ -95,7 +96,7 @@ def add_parser(commands: Any) -> None:
         f"views of runs:\n{views}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("directory", metavar="RUN", help="directory that et-sim run or sweep wrote")
+    parser.add_argument("directory", metavar="RUN", help="directory that et-sim run, sweep or serve wrote")
     parser.late = parser.add_argument("view", nargs="?", choices=tuple(VIEWS), metavar="VIEW")
     parser.add_argument("--json", action="store_true", help="print data instead of text")
     parser.add_argument(
@@ -123,10 +124,13 @@ def add_parser(commands: Any) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Print one view."""
+    from et_sim.views.run.directory import is_serving
     from et_sim.views.sweep.directory import is_sweep
 
     if is_sweep(options.directory):
         return _show_sweep(options)
+    if is_serving(options.directory):
+        return _show_serving(options)
     options.view = options.view or "summary"
     is_drawn = options.svg is not None or options.png is not None
     if options.view == "picture" and not is_drawn:
@@ -200,19 +204,37 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
+def _show_serving(options: argparse.Namespace) -> int:
+    """Print what serving came to; it has one view."""
+    _refuse_views(options, "is what et-sim serve wrote", "ask for tables with et-sim sql", SERVING_TOO)
+    from et_sim.views.run.directory import open_serving
+    from et_sim.views.serving.text import serving_text
+    from et_sim.views.text import terminal_width
+
+    opened = open_serving(options.directory)
+    if options.json:
+        print(opened.summary_text().removesuffix("\n"))
+    else:
+        show(serving_text(opened, terminal_width()))
+    return 0
+
+
+def _refuse_views(options: argparse.Namespace, what: str, remedy: str, too: Sequence[str] = ()) -> None:
+    """Refuse what only runs have."""
+    given = [f"--{name}" for name in (*OF_RUNS, *too) if getattr(options, name) not in (None, False)]
+    given += [options.view] if options.view not in (None, "summary") else []
+    if given:
+        cause = f"this {what}, and {given[0]} is about a run"
+        raise UsageError(cause, place=options.directory, remedy=remedy)
+
+
 def _show_sweep(options: argparse.Namespace) -> int:
     """Print what a sweep found; it has one view."""
     from et_sim.views.sweep.directory import open_sweep
     from et_sim.views.sweep.summary import sweep_json, sweep_text
 
-    given = [f"--{name}" for name in OF_RUNS if getattr(options, name) not in (None, False)]
-    given += [options.view] if options.view not in (None, "summary") else []
-    if given:
-        raise UsageError(
-            f"this is a sweep, and {given[0]} is about a run",
-            place=options.directory,
-            remedy=f"look at a run in {options.directory}/runs, which et-sim sweep --keep writes",
-        )
+    remedy = f"look at a run in {options.directory}/runs, which et-sim sweep --keep writes"
+    _refuse_views(options, "is a sweep", remedy)
     sweep = open_sweep(options.directory)
     if options.svg is not None or options.png is not None:
         return _draw_sweep(sweep, options)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from et_sim.cli import replicated, training
+from et_sim.cli.shares import parse_share
 from et_sim.cli.unread import printing
 from et_sim.errors import UsageError, did_you_mean
 from et_sim.units import plural
@@ -28,6 +30,7 @@ REMEDIES = {
     "temporary": "more tensor-parallel ranks, or smaller micro-batches",
 }
 MEMORY = tuple(REMEDIES)
+WORKSPACE = "workspace"
 
 
 def add_parser(commands: Any) -> None:
@@ -49,6 +52,13 @@ def add_parser(commands: Any) -> None:
         help="the same of a preset machine, which also says how long kernels take; with NPUS, as many ranks"
         " as the plan has",
     )
+    parser.add_argument(
+        "--workspace",
+        metavar="SHARE",
+        default="0",
+        help="memory for workspace and fragmentation to assume, as a share of what is counted, such as 5%%"
+        " (default: 0, and said to be left out)",
+    )
     parser.add_argument("--json", action="store_true", help="print data instead of text")
     training.add_options(parser)
     replicated.add_options(parser)
@@ -63,9 +73,10 @@ def run(options: argparse.Namespace) -> int:
     system = _system(options.machine)
     capacity = _capacity(options, system)
     found, model = _planned(options, system)
+    found = found.with_workspace(parse_share(options.workspace, "--workspace"))
     _check_machine(options, found)
     rates = _rates(found, system)
-    lines = as_text(found, capacity, rates, options.machine)
+    lines = as_text(found, capacity, rates, options.machine, options.workspace)
     status = 1 if capacity is not None and _largest(found) > capacity else 0
     with printing(status):
         data = as_data(found, model, capacity, rates)
@@ -181,12 +192,13 @@ def as_data(
 
 
 def as_text(
-    found: Figures, capacity: int | None, rates: dict[str, Any] | None, machine: str | None
+    found: Figures, capacity: int | None, rates: dict[str, Any] | None, machine: str | None, workspace: str
 ) -> list[str]:
     """The figures for people."""
     from et_sim.units import format_ns
+    from et_sim.views.summary.profile_facts import scope_text
     from et_sim.views.summary.throughput import throughput_text, utilisation_text
-    from et_sim.views.text import aligned
+    from et_sim.views.text import aligned, terminal_width, wrapped
 
     plan = found.plan
     is_sparse = found.active_weights != found.weights
@@ -197,7 +209,12 @@ def as_text(
     if machine is not None:
         timed = f"as {machine} times kernels"
     reached = {"throughput": throughput_text(rates), "utilisation": utilisation_text(rates)}
+    said = [
+        ("in short", _in_short(found, capacity)),
+        ("includes", scope_text(_scope(found, machine, workspace))),
+    ]
     lines = [
+        *(line for name, text in said for line in wrapped(f"{name:<12} {text}", terminal_width(), 13)),
         f"model        {found.name}: {found.weights:,} {WEIGHTS.get(found.unit, 'weights')}{active}",
         f"plan         {plan}: {', '.join(counts)}",
         f"step         {found.amount:,} {found.unit}, {found.operations:.4g} operations"
@@ -207,9 +224,10 @@ def as_text(
         *_experts(found),
         "",
     ]
-    head = ("stage", "layers", *MEMORY, "total", "bubble")
-    rows = [_row(stage) for stage in _shown(found.stages)]
-    lines += aligned([head, *rows], "<<" + ">" * 7)
+    parts = (*MEMORY, *([WORKSPACE] if _has_workspace(found) else []), "total")
+    head = ("stage", "layers", *parts, "bubble")
+    rows = [_row(stage, parts) for stage in _shown(found.stages)]
+    lines += aligned([head, *rows], "<<" + ">" * (len(head) - 2))
     left = len(found.stages) - len(rows)
     if left > 0:
         lines.append(f"… {plural(left, 'stage')} between them (--json has all)")
@@ -217,6 +235,44 @@ def as_text(
     if capacity is not None:
         lines += ["", _fits(found, capacity)]
     return lines
+
+
+def _in_short(found: Figures, capacity: int | None) -> str:
+    """Whether it fits, what a step takes at least, and what is sent most."""
+    from et_sim.units import format_bytes, format_ns
+
+    worst = max(found.stages, key=lambda stage: stage.memory.total)
+    size = format_bytes(worst.memory.total)
+    text = f"ranks need up to {size}"
+    if capacity is not None:
+        fits = "fits" if worst.memory.total <= capacity else "does not fit"
+        text = f"{fits}: ranks need up to {size} of {format_bytes(capacity)}"
+    text += f"; a step takes {format_ns(found.ideal_ns)} at least"
+    bubble = max(stage.bubble for stage in found.stages)
+    text += f", with up to {bubble:.1%} of bubble" if bubble else ""
+    entries = [entry for stage in found.stages for entry in stage.traffic]
+    if not entries:
+        return text
+    most = max(entries, key=lambda entry: entry.bytes)
+    return f"{text}; most is sent over {most.over or 'all ranks'}, {format_bytes(most.bytes)} by a rank"
+
+
+def _has_workspace(found: Figures) -> bool:
+    return any(stage.memory.workspace for stage in found.stages)
+
+
+def _scope(found: Figures, machine: str | None, workspace: str) -> dict[str, list[str]]:
+    """What the figures of a plan include, whatever is planned."""
+    timed = "at these rates" if machine is None else f"as {machine} times them"
+    memory, lacking = f"memory with gradients of {plural(found.plan.sum_bytes, 'byte')}", []
+    if _has_workspace(found):
+        memory += f", and {workspace} of workspace and fragmentation as assumed"
+    else:
+        lacking.append("workspace and fragmentation, unless --workspace says how much")
+    return {
+        "includes": [f"kernels {timed}", memory, "what ranks put into transfers", "the bubble"],
+        "leaves_out": [*lacking, "the time of transfers"],
+    }
 
 
 def _experts(found: Figures) -> list[str]:
@@ -232,10 +288,10 @@ def _shown(stages: tuple[Stage, ...]) -> tuple[Stage, ...]:
     return stages if len(stages) <= SHOWN else (*stages[: SHOWN // 2], *stages[-SHOWN // 2 :])
 
 
-def _row(stage: Stage) -> tuple[str, ...]:
+def _row(stage: Stage, parts: Sequence[str]) -> tuple[str, ...]:
     from et_sim.units import format_bytes
 
-    sizes = [format_bytes(getattr(stage.memory, name)) for name in (*MEMORY, "total")]
+    sizes = [format_bytes(getattr(stage.memory, name)) for name in parts]
     return str(stage.place), "+".join(map(str, stage.layers)), *sizes, f"{stage.bubble:.1%}"
 
 

@@ -18,7 +18,7 @@ IMAGES = 32  # of a rank
 # Options of training jobs that make sense here.
 _KEPT = (
     *("--model", "--dp", "--batch", "--micro-batches", "--bucket", "--zero", "--shard"),
-    *("--value-bytes", "--gradient-bytes", "--master-bytes", "--tflops", "--memory-gbps"),
+    *("--value-bytes", "--gradient-bytes", "--sum-bytes", "--master-bytes", "--tflops", "--memory-gbps"),
 )
 _NUMBERS = (
     ("--tables", "embedding tables, spread over the ranks"),

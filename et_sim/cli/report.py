@@ -20,7 +20,7 @@ def add_parser(commands: Any) -> None:
         description="Write a run or a sweep as one HTML page that needs nothing else, not even a network."
         " Runs of the best points of a sweep that were kept have pages of their own beside it.",
     )
-    parser.add_argument("directory", metavar="RUN", help="directory that et-sim run or sweep wrote")
+    parser.add_argument("directory", metavar="RUN", help="directory that et-sim run, sweep or serve wrote")
     parser.add_argument("--html", type=Path, metavar="FILE", required=True, help="the page to write")
     parser.add_argument("--ranks", help='ranks of the timeline, such as "0-3,6" (default: one of each actor)')
     parser.add_argument("--window", metavar="FROM:TO", help="its time, such as 10ms:20ms (default: all)")
@@ -32,10 +32,13 @@ def add_parser(commands: Any) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Write the page."""
+    from et_sim.views.run.directory import is_serving
     from et_sim.views.sweep.directory import is_sweep
 
     if is_sweep(options.directory):
         return _write_sweep(options)
+    if is_serving(options.directory):
+        return _write_serving(options)
     if options.limit is not None and options.limit < 1:
         raise UsageError(f"--limit is {options.limit}", remedy="draw at least one node")
     from et_sim.units import format_bytes
@@ -53,15 +56,29 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def _write_sweep(options: argparse.Namespace) -> int:
-    """Write the page of a sweep, and before it those of the runs that it links to."""
+def _refuse_options(options: argparse.Namespace, what: str, remedy: str) -> None:
     given = [f"--{name}" for name in OF_RUNS if getattr(options, name) is not None]
     if given:
-        raise UsageError(
-            f"this is a sweep, and {given[0]} is about a run",
-            place=options.directory,
-            remedy=f"report a run in {options.directory}/runs, which et-sim sweep --keep writes",
-        )
+        cause = f"this {what}, and {given[0]} is about a run"
+        raise UsageError(cause, place=options.directory, remedy=remedy)
+
+
+def _write_serving(options: argparse.Namespace) -> int:
+    """Write the page of what et-sim serve wrote."""
+    _refuse_options(options, "is what et-sim serve wrote", "leave it out")
+    from et_sim.units import format_bytes
+    from et_sim.views.run.directory import open_serving
+    from et_sim.views.serving.page import write_serving_report
+
+    size = write_serving_report(open_serving(options.directory), options.html)
+    print(f"{options.html}: {format_bytes(size)}; open it in a browser")
+    return 0
+
+
+def _write_sweep(options: argparse.Namespace) -> int:
+    """Write the page of a sweep, and before it those of the runs that it links to."""
+    remedy = f"report a run in {options.directory}/runs, which et-sim sweep --keep writes"
+    _refuse_options(options, "is a sweep", remedy)
     from et_sim.units import format_bytes, plural
     from et_sim.views.report.kept_runs import write_pages
     from et_sim.views.report.sweep_page import write_sweep_report

@@ -14,9 +14,10 @@ def add_parser(commands: Any) -> None:
     parser = commands.add_parser(
         "search",
         help="find the best points of a sweep without trying all",
-        description="Find the points of a sweep with the least time, memory, energy, price or ranks, or the"
-        " best compromises of several of these. Plans that bounds rule out are not simulated; where there are"
-        " no bounds, Optuna chooses what is. What a directory already holds is not simulated again."
+        description="Find the points of a sweep with the least time, memory, energy, price or ranks, the most"
+        " tokens per second or MFU, or the best compromises of several of these. Plans that bounds rule out"
+        " are not simulated; where there are no bounds, Optuna chooses what is. What a directory already"
+        " holds is not simulated again."
         " Exit status 1: no point is what was looked for.",
     )
     parser.add_argument(

@@ -99,9 +99,10 @@ def _add_serving(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Serve, write the directory, and print the summary."""
     from et_sim.cli.progress import Progress
-    from et_sim.cli.serve_text import summary_lines
     from et_sim.serving.serve import serve
     from et_sim.timeline import check_target
+    from et_sim.views.serving.text import summary_lines
+    from et_sim.views.text import terminal_width
 
     target = options.out or Path(f"{_name(options.requests)}.serve")
     check_target(target)
@@ -116,8 +117,8 @@ def run(options: argparse.Namespace) -> int:
     if options.json:
         print(json.dumps(summary, indent=2, ensure_ascii=False))
         return 0
-    print("\n".join(summary_lines(summary)))
-    print(f'\nwritten to {target}; look closer with: et-sim sql {target} "SELECT * FROM requests"')
+    print("\n".join(summary_lines(summary, terminal_width())))
+    print(f"\nwritten to {target}; look closer with: et-sim inspect {target}, or et-sim sql")
     return 0
 
 

@@ -80,6 +80,17 @@ def entry(
     return lambda function: Entry(function, what, seconds)
 
 
+class _Whole:
+    """How long several calls take together, and with which forms of arguments they were counted."""
+
+    def __init__(self, seconds: Callable[[], float]) -> None:
+        self._seconds = seconds
+        self.counted: set[tuple[Any, ...]] = set()
+
+    def __call__(self) -> float:
+        return self._seconds()
+
+
 class Entry(Generic[Parameters, Result]):
     """A function that Python calls; made by `entry`."""
 
@@ -90,7 +101,7 @@ class Entry(Generic[Parameters, Result]):
         self.function = function
         self.what = what
         self._seconds = seconds
-        self._interpreted = 0.0  # seconds, as estimated, of calls so far
+        self._interpreted: dict[tuple[Any, ...], float] = {}  # seconds, as estimated, of calls so far
         self._native: dict[tuple[Any, ...], Any] = {}
         self._ordered: set[tuple[tuple[Any, ...], bool]] = set()  # signatures, and whether urgently
         self._failed = False
@@ -103,26 +114,41 @@ class Entry(Generic[Parameters, Result]):
         return result
 
     def lasting(self, seconds: Callable[[], float]) -> Callable[Parameters, Result]:
-        """The function, for calls of which is known how long all of them together take interpreted."""
-        return functools.partial(self._run, seconds)
+        """The function, for calls of which is known how long all of them together take interpreted.
+
+        They count as one call, which with others of its form becomes a long one, too.
+        """
+        return functools.partial(self._run, _Whole(seconds))
 
     def is_compiled(self, *arguments: Any) -> bool:
         """Whether such a call runs machine code that is there already."""
         return choice() != "never" and self._found(arguments) is not None
 
-    def _run(self, seconds: Callable[[], float] | None, *arguments: Any) -> Any:
+    def _run(self, seconds: _Whole | None, *arguments: Any) -> Any:
         chosen = choice()
         if chosen == "never" or self._failed:
             return self._interpret(arguments)
         native = self._found(arguments)
         if native is None:
-            if seconds is None:
-                self._interpreted += self._seconds(*arguments)
             waits = chosen == "now"
             if chosen == "":
-                waits = (self._interpreted if seconds is None else seconds()) > SHORT_SECONDS
+                waits = self._so_far(seconds, arguments) > SHORT_SECONDS
             native = self._made(arguments, waits)
         return self._interpret(arguments) if native is None else native(*arguments)
+
+    def _so_far(self, seconds: _Whole | None, arguments: tuple[Any, ...]) -> float:
+        """How long calls of this form, up to this one, take interpreted."""
+        from et_sim.compiled.signature import signature_of
+
+        form = signature_of(arguments)
+        found = self._interpreted.get(form, 0.0)
+        if seconds is None:
+            found += self._seconds(*arguments)
+        elif form not in seconds.counted:
+            seconds.counted.add(form)
+            found += seconds()
+        self._interpreted[form] = found
+        return found
 
     def _interpret(self, arguments: tuple[Any, ...]) -> Any:
         from et_sim.compiled.interpreted import interpret

@@ -21,6 +21,15 @@ from et_sim.machine.systolic import ClockedArray
 
 # The first that a system asks for times its kernels; every system can replay.
 MODELS: tuple[type[SystemModel], ...] = (Roofline, Replay)
+# What kernels include that are timed by a model, or by one of a rule with such settings, and leave out.
+SCOPES: Mapping[type, tuple[str, str]] = MappingProxyType(
+    {
+        Roofline: ("kernels at their roofs", "launches, and what keeps kernels below their roofs"),
+        RooflineDevice: ("kernels as far below their roofs as the machine says", ""),
+        ClockedArray: ("kernels on systolic arrays, clock by clock", ""),
+        OperatorTimes: ("kernels as measured", ""),
+    }
+)
 # What makes a model of the settings, the label and the place of a rule.
 OF_RULES: Mapping[type, Callable[[Any, str, str], TimingModel]] = MappingProxyType(
     {
@@ -30,6 +39,15 @@ OF_RULES: Mapping[type, Callable[[Any, str, str], TimingModel]] = MappingProxyTy
         Recorded: lambda *_: Replay(),
     }
 )
+
+
+def scopes_of(system: System) -> dict[str, tuple[str, str]]:
+    """The same of what times the kernels of a system, by its label."""
+    found = {"roofline": SCOPES[Roofline]} if Roofline.of(system) else {}
+    rules = () if system.replay_only else system.compute
+    return found | {
+        rule.label: SCOPES[type(rule.settings)] for rule in rules if type(rule.settings) in SCOPES
+    }
 
 
 def compute_model(system: System) -> ComputeModel:

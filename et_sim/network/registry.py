@@ -24,8 +24,40 @@ MODELS = {
 }
 DEFAULT = "analytical"
 MOST_RANKS_ON_FLOW = 1 << 16  # unless somebody names it
-NOTES = {"analytical": "the messages of a port take turns", "flow": "messages share links fairly"}
+PACKETS = "packets, queues, losses, congestion control"
+FAIRLY = "messages share links fairly"
+PORTS, CREDITS, PROTOCOL = " with ports", " with credits", " with a protocol"
 ASKED_FOR = ("HAS_CONTENTION", "check", "tables", "resources", "path_keys", "needs", "inject")
+
+
+class Scope(NamedTuple):
+    """What a figure of a network model includes, and what it leaves out."""
+
+    includes: str
+    leaves_out: str
+    note: str = ""  # what the model does with messages that meet, where links carry no more than they can
+
+
+SCOPES = {
+    "analytical": Scope("messages as if each were alone", f"what messages that meet cost; {PACKETS}"),
+    f"analytical{PORTS}": Scope(
+        "messages that take turns at ports", PACKETS, "the messages of a port take turns"
+    ),
+    "link": Scope("whole messages that take turns on every link", PACKETS),
+    "flow": Scope("messages that share links fairly", PACKETS, FAIRLY),
+    f"flow{PROTOCOL}": Scope(
+        "messages with headers and acknowledgements that share links fairly",
+        "queues, pauses, losses, congestion control",
+        FAIRLY,
+    ),
+    "packet": Scope(
+        "every packet, with queues, pauses, losses, congestion control", "ways that adapt to the load"
+    ),
+    f"packet{CREDITS}": Scope("every flit, with buffers and credits", "ways that adapt to the load"),
+    "loggops": Scope(
+        "processors and NICs of ranks, and a latency for all", "links: messages do not meet on their way"
+    ),
+}
 
 
 class ModelChoice(NamedTuple):
@@ -33,6 +65,7 @@ class ModelChoice(NamedTuple):
 
     name: str
     note: str  # what it does on this machine that its name does not say
+    scope: Scope
 
 
 def choose_model(name: str | None, machine: Machine, *, is_preset: bool) -> ModelChoice:
@@ -49,7 +82,16 @@ def choose_model(name: str | None, machine: Machine, *, is_preset: bool) -> Mode
     if name is None:
         is_small = machine.network.ranks <= MOST_RANKS_ON_FLOW
         name = "flow" if is_preset and has_ports and is_small else DEFAULT
-    return ModelChoice(name, NOTES.get(name, "") if has_ports else "")
+    of_machine = (
+        (CREDITS, machine.network.credits is not None),
+        (PROTOCOL, machine.network.protocol is not None),
+        (PORTS, has_ports),
+        ("", True),
+    )
+    kinds = (name + kind for kind, is_so in of_machine if is_so)
+    its_own = Scope(f"what {name} makes of messages", "what it does not")
+    scope = next((SCOPES[kind] for kind in kinds if kind in SCOPES), its_own)
+    return ModelChoice(name, scope.note if has_ports else "", scope)
 
 
 def check_model(name: str | None) -> None:

@@ -20,6 +20,7 @@ from et_sim.serving.pools import BOTH, DECODE, PREFILL, Pool, check_pools, make_
 from et_sim.serving.requests import POISSON, Request, read_requests
 from et_sim.serving.results import Objectives, Serving
 from et_sim.serving.timing import SimulatedTimes
+from et_sim.timeline.scope import MEMORY_UNKNOWN
 from et_sim.version import __version__
 from et_sim.workloads.inference.checks import check, check_length
 from et_sim.workloads.models.model import Model
@@ -86,6 +87,7 @@ def serve(
         "machine": options.machine,
         "npus": npus,
         "network_model": times.manifest["model"],
+        "scope": _scope(times.scope),
         "simulated_passes": len(times.passes),
         "simulated_transfers": len(times.transfers),
         "context_step": setup.context_step,
@@ -101,6 +103,15 @@ def serve(
         _manifest(given, model, setup, times),
         machine.system.costs,
     )
+
+
+def _scope(of_pass: dict[str, list[str]]) -> dict[str, list[str]]:
+    """What a pass includes and leaves out, and what serving leaves out besides."""
+    lacking = [text for text in of_pass["leaves_out"] if text != MEMORY_UNKNOWN]
+    return {
+        "includes": [*of_pass["includes"], "queues of requests, and caches that fit memory"],
+        "leaves_out": ["passes and transfers that slow each other", "work between passes", *lacking],
+    }
 
 
 def _pools(model: Model, setup: Setup, machine: Machine) -> tuple[Pool, ...]:

@@ -43,6 +43,7 @@ class SimulatedTimes:
     manifest: dict[str, Any] = field(default_factory=dict)  # of the first pass
     passes: dict[tuple[int, Batch], int] = field(default_factory=dict)
     transfers: dict[tuple[Any, ...], int] = field(default_factory=dict)
+    scope: dict[str, list[str]] = field(default_factory=dict)  # of the first pass
     replayed: int = 0  # kernels of the first pass that the machine does not time
     _task: Task | None = None
 
@@ -80,6 +81,7 @@ class SimulatedTimes:
         if stall := result.stall:
             raise stall.as_error()
         self.manifest = result.manifest
-        self.replayed = int(result.summary()["coverage"]["replayed"])
+        summary = result.summary()
+        self.replayed, self.scope = int(summary["coverage"]["replayed"]), summary["scope"]
         self._task = prepare(workload, self.options)
         return int(result.makespan_ns)

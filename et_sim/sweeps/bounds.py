@@ -16,17 +16,21 @@ from et_sim.compute import compute_model, kernel_times
 from et_sim.errors import EtSimError, InputError
 from et_sim.machine import read_machine
 from et_sim.machine.model import System, WhenFull
+from et_sim.machine.peaks import peaks_of
 from et_sim.run_options import RunOptions
 from et_sim.sweeps.recipes import is_language_model, model_and_plan
 from et_sim.sweeps.sampling import Values
 from et_sim.sweeps.space import Inputs, Space
+from et_sim.tables.of_sweeps import OF_STEPS
+from et_sim.timeline.throughput import throughput
+from et_sim.trace.step import Step
 from et_sim.units import format_bytes
 from et_sim.workloads.profile import PROFILE
 from et_sim.workloads.training.bounds import bounds_of
 from et_sim.workloads.training.ideal import KernelTimes
-from et_sim.workloads.training.operations import tokens_of
+from et_sim.workloads.training.operations import datatype_of, model_operations, tokens_of
 
-Bound = Mapping[str, float]  # of columns: no row has less
+Bound = Mapping[str, float]  # of columns: no row is better
 _ROUNDED = 1 - 1e-11  # costs have twelve digits
 
 
@@ -73,8 +77,11 @@ class Bounder:
             memory = 0 if when_full is WhenFull.SPILL else memory
         columns = {"makespan_ns": found.time_ns, "peak_memory_bytes": memory, "ranks": plan.ranks}
         least = _costs(system, found.time_ns * plan.ranks)
-        per_tokens = 1e6 / tokens_of(model, plan) * _ROUNDED
-        return columns | least | {f"{name}_per_million_tokens": v * per_tokens for name, v in least.items()}
+        step = Step(tokens_of(model, plan), model_operations(model, plan), None, datatype_of(plan))
+        costs = {"price": None, "joules": None} | least
+        rates = throughput(step, peaks_of(system), plan.ranks, found.time_ns, costs) or {}
+        known = {one.name: rates.get(one.name) for one in OF_STEPS}
+        return columns | least | {name: value for name, value in known.items() if value is not None}
 
 
 def _system(inputs: Inputs) -> System:

@@ -14,9 +14,10 @@ import numpy as np
 from et_sim.errors import UsageError
 from et_sim.sweeps.axes import Axis
 from et_sim.sweeps.bounds import Bound
-from et_sim.sweeps.goal import Goal, Values
+from et_sim.sweeps.goal import Goal, Values, bounded
 from et_sim.sweeps.table import Point
 
+SMALLEST = 1e-30  # of bounds that others are divided by
 FIRST_AT_RANDOM = 10  # points that Optuna's sampler wants to see before it believes anything
 
 
@@ -34,7 +35,7 @@ class Chooser(Protocol):
 
 
 class ByBounds:
-    """The points with the least bounds first, and none that others are certain to be better than.
+    """The points with the best bounds first, and none that others are certain to be better than.
 
     Of several objectives, the sums of their bounds count, each divided by its largest.
     """
@@ -42,11 +43,12 @@ class ByBounds:
     def __init__(self, goal: Goal, points: Sequence[Point], bounds: Mapping[int, Bound]) -> None:
         self._goal = goal
         least = {
-            one.number: tuple(bounds.get(one.number, {}).get(name, 0.0) for name in goal.objectives)
+            one.number: tuple(bounded(name, bounds.get(one.number, {})) for name in goal.objectives)
             for one in points
         }
         table = np.array(list(least.values()), np.float64).reshape(len(least), -1)
-        scale = np.maximum(table.max(axis=0, initial=0.0), 1.0)
+        size = np.where(np.isfinite(table), np.abs(table), 0.0)
+        scale = np.maximum(size.max(axis=0, initial=0.0), SMALLEST)
         order = np.lexsort((np.arange(len(points)), (table / scale).sum(axis=1)))
         self._left = [points[place] for place in order.tolist()]
         self._least = least

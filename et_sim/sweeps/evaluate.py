@@ -113,7 +113,9 @@ def figures(result: Result) -> dict[str, Any]:
         "peak_memory_bytes": None if peak < 0 else peak,
     }
     taken, done = result.costs, result.throughput
-    row |= {name: taken[name] for name in ("joules", "price")} if taken else {}
+    if taken:
+        currency = None if taken["price"] is None else taken["currency"]
+        row |= {"joules": taken["joules"], "price": taken["price"], "currency": currency}
     return row | ({figure.name: done[figure.name] for figure in OF_STEPS} if done else {})
 
 

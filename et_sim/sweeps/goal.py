@@ -1,7 +1,9 @@
-"""What a search looks for: columns that are to be small, conditions, and how much it may evaluate.
+"""What a search looks for: columns that are to be small, or large, conditions, and how much it may evaluate.
 
-A point dominates another one if no objective of it is larger, and one is smaller; of equal points, the one
-with the lower number counts. The best points, the Pareto front, are those that none dominates.
+Which of the two is part of a column's declaration. What is to be large counts negative here, so that less
+is better throughout. A point dominates another one if no objective of it is larger, and one is smaller; of
+equal points, the one with the lower number counts. The best points, the Pareto front, are those that none
+dominates.
 """
 
 from __future__ import annotations
@@ -18,17 +20,19 @@ from et_sim.network.registry import model_named
 from et_sim.sweeps.evaluate import COMPLETE
 from et_sim.sweeps.expressions import Condition, parse_condition
 from et_sim.sweeps.spec import SearchSpec, Sweep
-from et_sim.tables.of_sweeps import CONSTRAINED, OBJECTIVES
+from et_sim.tables.of_sweeps import OBJECTIVES, Best
 from et_sim.units import parse_bytes, parse_time_ns
 
 BOUNDS, OPTUNA = "bounds", "optuna"
 METHODS = (BOUNDS, OPTUNA)
+KEYS = {Best.LEAST: "minimise", Best.MOST: "maximise"}
+LIMITING = {Best.LEAST: (ast.LtE, ast.Lt), Best.MOST: (ast.GtE, ast.Gt)}
 USUAL_KEEP = 8
 MOST_AT_ONCE, MOST_SEED = 10_000, 2**32 - 1
 _QUANTITY = re.compile(
     r"(?<![\w.])(\d+(?:\.\d+)?(?:[eE][+-]?\d+)?) ?([kKMGTP]i?B|B|ns|us|ms|s)(?!\w)", re.ASCII
 )
-Values = tuple[float, ...]  # of the objectives, in their order
+Values = tuple[float, ...]  # of the objectives, in their order; less is better
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +41,9 @@ class Goal:
 
     objectives: tuple[str, ...]
     conditions: tuple[Condition, ...]
-    limits: Mapping[str, float]  # of columns, as far as conditions are that simple
+    limits: Mapping[
+        str, float
+    ]  # of columns, as far as conditions are that simple; negative where more is better
     budget: int | None  # points; None: as many as are needed
     method: str | None  # None: bounds where there are any
     seed: int
@@ -57,7 +63,7 @@ class Goal:
         """The objectives of a point with these values of its axes; None: it is not what is looked for."""
         if row["status"] != COMPLETE:
             return None
-        known = {**dict.fromkeys(CONSTRAINED), **row, **point}
+        known = {**dict.fromkeys(OBJECTIVES), **row, **point}
         for condition in self.conditions:
             for name in condition.axes.values():
                 _refuse_unknown_figure(name, known)
@@ -65,7 +71,17 @@ class Goal:
                 return None
         for name in self.objectives:
             _refuse_unknown_figure(name, known)
-        return tuple(known[name] for name in self.objectives)
+        return tuple(signed(name, known[name]) for name in self.objectives)
+
+
+def signed(name: str, value: float) -> float:
+    """The value of an objective as it is compared: less is better."""
+    return -value if OBJECTIVES[name] is Best.MOST else value
+
+
+def bounded(name: str, bound: Mapping[str, float]) -> float:
+    """The same of its bound; where none is known, nothing is better than it."""
+    return signed(name, bound.get(name, math.inf if OBJECTIVES[name] is Best.MOST else 0.0))
 
 
 @dataclass(slots=True)
@@ -73,6 +89,7 @@ class Found:
     """What a search found, as its table says it."""
 
     minimise: list[str]
+    maximise: list[str]
     method: str
     models: list[str | None]
     evaluated: int = 0  # points, on the first model
@@ -80,6 +97,14 @@ class Found:
     ruled_out: int = 0  # that others are certain to be better than
     left: int = 0  # of which nothing is known
     front: list[int] = field(default_factory=list)  # numbers of the best points, in order
+
+    @staticmethod
+    def of(goal: Goal, method: str, evaluated: int = 0, impossible: int = 0) -> Found:
+        """Of what is looked for, and how."""
+        least, most = (
+            [name for name in goal.objectives if OBJECTIVES[name] is best] for best in (Best.LEAST, Best.MOST)
+        )
+        return Found(least, most, method, list(goal.ladder), evaluated, impossible)
 
 
 def _refuse_unknown_figure(name: str, known: Mapping[str, Any]) -> None:
@@ -103,8 +128,13 @@ def goal_of(sweep: Sweep) -> Goal:
     names = [axis.name for axis in sweep.axes]
     at = "search"
     try:
-        at = "minimise"
-        _check_objectives(spec)
+        for best, at in KEYS.items():
+            _check_objectives(best, getattr(spec, at))
+        at = KEYS[Best.LEAST]
+        if not spec.minimise and not spec.maximise:
+            raise InputError(
+                "nothing is to be minimised, nor maximised", remedy="say what, as in minimise: [makespan_ns]"
+            )
         at = "constraints"
         conditions = tuple(_condition(text, names) for text in spec.constraints)
         at = "ladder"
@@ -127,7 +157,7 @@ def goal_of(sweep: Sweep) -> Goal:
         place = sweep.text.at("search", at)
         raise InputError(f"search: {error.cause}", place=place, remedy=error.remedy) from None
     return Goal(
-        tuple(spec.minimise),
+        (*spec.minimise, *spec.maximise),
         conditions,
         _limits(conditions),
         spec.budget,
@@ -139,16 +169,17 @@ def goal_of(sweep: Sweep) -> Goal:
     )
 
 
-def _check_objectives(spec: SearchSpec) -> None:
-    if not spec.minimise:
-        raise InputError("nothing is to be minimised", remedy="say what, as in minimise: [makespan_ns]")
-    for number, name in enumerate(spec.minimise):
+def _check_objectives(best: Best, names: Sequence[str]) -> None:
+    for number, name in enumerate(names):
         if name not in OBJECTIVES:
-            remedy = did_you_mean(name, OBJECTIVES)
-            known = f"known: {', '.join(OBJECTIVES)}"
-            raise InputError(f"{name!r} is no objective", remedy=remedy or known)
-        if name in spec.minimise[:number]:
-            raise InputError(f"{name!r} is to be minimised twice", remedy="name it once")
+            remedy = did_you_mean(name, tuple(OBJECTIVES))
+            known = ", ".join(one for one, wanted in OBJECTIVES.items() if wanted is best)
+            raise InputError(f"{name!r} is no objective", remedy=remedy or f"known: {known}")
+        if OBJECTIVES[name] is not best:
+            size = "large" if best is Best.LEAST else "small"
+            raise InputError(f"{name!r} is to be {size}", remedy=f"name it in {KEYS[OBJECTIVES[name]]}")
+        if name in names[:number]:
+            raise InputError(f"{name!r} is to be {KEYS[best]}d twice", remedy="name it once")
 
 
 def _condition(text: str, axes: Sequence[str]) -> Condition:
@@ -159,7 +190,7 @@ def _condition(text: str, axes: Sequence[str]) -> Condition:
         size = parse_bytes(number + unit) if unit.endswith("B") else parse_time_ns(number + unit)
         return f"{size:g}" if isinstance(size, float) and not size.is_integer() else str(int(size))
 
-    return parse_condition(_QUANTITY.sub(plain, text), [*axes, *CONSTRAINED], "axis and no figure of a run")
+    return parse_condition(_QUANTITY.sub(plain, text), [*axes, *OBJECTIVES], "axis and no figure of a run")
 
 
 def _ladder(spec: SearchSpec, sweep: Sweep) -> tuple[str | None, ...]:
@@ -183,15 +214,16 @@ def _check_number(name: str, value: int | None, least: int, most: int | None) ->
 
 
 def _limits(conditions: Sequence[Condition]) -> dict[str, float]:
-    """What columns must not exceed, from conditions such as `makespan_ns <= 5`."""
+    """What columns must not be worse than, from conditions such as `makespan_ns <= 5` or `mfu >= 0.4`."""
     found: dict[str, float] = {}
     for condition in conditions:
         match condition.tree:
-            case ast.Compare(
-                left=ast.Name(id=name), ops=[ast.LtE() | ast.Lt()], comparators=[ast.Constant(value=most)]
-            ) if isinstance(most, int | float) and name in condition.axes:
+            case ast.Compare(left=ast.Name(id=name), ops=[one], comparators=[ast.Constant(value=limit)]) if (
+                isinstance(limit, int | float) and condition.axes.get(name) in OBJECTIVES
+            ):
                 column = condition.axes[name]
-                found[column] = min(float(most), found.get(column, math.inf))
+                if isinstance(one, LIMITING[OBJECTIVES[column]]):
+                    found[column] = min(signed(column, float(limit)), found.get(column, math.inf))
     return found
 
 

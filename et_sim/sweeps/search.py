@@ -17,7 +17,17 @@ from typing import Any
 from et_sim.errors import EtSimError, InputError, UsageError
 from et_sim.sweeps.bounds import Bound, bounds_of_points
 from et_sim.sweeps.choosing import ByBounds, ByOptuna, Chooser
-from et_sim.sweeps.goal import BOUNDS, OPTUNA, Found, Goal, Values, front_of, goal_of, least_dominated
+from et_sim.sweeps.goal import (
+    BOUNDS,
+    OPTUNA,
+    Found,
+    Goal,
+    Values,
+    bounded,
+    front_of,
+    goal_of,
+    least_dominated,
+)
 from et_sim.sweeps.journal import Journal
 from et_sim.sweeps.progress import Nobody, Watcher
 from et_sim.sweeps.runners import Runner
@@ -144,9 +154,9 @@ class _Rung:
         if not possible:
             if refusals:
                 raise next(iter(refusals.values()))
-            return Found(list(goal.objectives), BOUNDS, list(goal.ladder), impossible=len(points)), {}
+            return Found.of(goal, BOUNDS, impossible=len(points)), {}
         chooser, method = self._chooser(possible, bounds)
-        found = Found(list(goal.objectives), method, list(goal.ladder))
+        found = Found.of(goal, method)
         found.impossible = len(points) - len(possible)
         most = len(possible) if goal.budget is None else min(goal.budget, len(possible))
         self.watch.begin("searching", most)
@@ -217,4 +227,4 @@ class _Rung:
 
 def _exceeds(goal: Goal, bound: Bound) -> bool:
     """Whether a point with such bounds cannot meet the constraints."""
-    return any(bound.get(name, 0.0) > most for name, most in goal.limits.items())
+    return any(bounded(name, bound) > most for name, most in goal.limits.items())

@@ -274,7 +274,7 @@ class State:
             figures = goal.values(self.plan.named(one), row)
             if figures is not None:
                 values[one.number] = figures
-        found = Found(list(goal.objectives), "sweep", list(goal.ladder), evaluated=len(rows))
+        found = Found.of(goal, "sweep", evaluated=len(rows))
         found.left, found.front = len(self.plan.points) - len(rows), front_of(values)
         return asdict(found)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 from types import MappingProxyType
 
 ABOUT = "et-sim.sweep"  # metadata: the version, how many points there are, and the axes
@@ -14,6 +15,13 @@ JOURNAL = "journal.jsonl"  # finished points, from which the tables are made
 RUNS = "runs"  # the folder of whole runs
 
 
+class Best(StrEnum):
+    """Which of its values are wanted."""
+
+    LEAST = "least"
+    MOST = "most"
+
+
 @dataclass(frozen=True, slots=True)
 class Figure:
     """A column; kinds are names of Arrow types."""
@@ -21,14 +29,20 @@ class Figure:
     name: str
     kind: str
     meaning: str
+    best: Best | None = None  # None: a search does not look for it
 
 
 DESCRIPTION = "description"  # in the metadata: the name of the sweep's file
 SEARCH = "search"  # in the metadata: what was searched for, and which points are best
 # Of runs whose workload says its tokens and model operations (`et_sim.trace.step`).
 OF_STEPS = (
-    Figure("tokens_per_s", "float64", "tokens of the step by its makespan"),
-    Figure("tokens_per_s_per_rank", "float64", "the same by the number of ranks, each of which is an NPU"),
+    Figure("tokens_per_s", "float64", "tokens of the step by its makespan", Best.MOST),
+    Figure(
+        "tokens_per_s_per_rank",
+        "float64",
+        "the same by the number of ranks, each of which is an NPU",
+        Best.MOST,
+    ),
     Figure(
         "tflops_per_rank",
         "float64",
@@ -36,12 +50,14 @@ OF_STEPS = (
         "second. Counted as in the papers of PaLM and Megatron: 6 for each token and weight that it is "
         "multiplied with, and 12 x layers x width x sequence for each token's attention, which causal masks "
         "do not halve; what is worked out again is not in it",
+        Best.MOST,
     ),
     Figure(
         "mfu",
         "float64",
         "model FLOPs utilisation, from 0 to 1: `tflops_per_rank` by the dense peak that the description of "
         "the machine gives for the datatype of the products; null where it gives none",
+        Best.MOST,
     ),
     Figure(
         "hfu",
@@ -49,45 +65,43 @@ OF_STEPS = (
         "hardware FLOPs utilisation: as `mfu`, of all operations that kernels do, what they work out again "
         "included (recomputed activations, and scores of fused attention on the way back); masked scores "
         "count, too",
+        Best.MOST,
     ),
     Figure(
         "price_per_million_tokens",
         "float64",
         "what the step costs by its tokens, in the currency that the machine names; null where it has none",
+        Best.LEAST,
     ),
     Figure(
         "joules_per_million_tokens",
         "float64",
         "the energy of the step by its tokens; null where the machine does not say what it draws",
+        Best.LEAST,
     ),
 )
-OBJECTIVES = (
-    "makespan_ns",
-    "exposed_comm_ns",
-    "peak_memory_bytes",
-    "ranks",
-    "joules",
-    "price",
-    "price_per_million_tokens",
-    "joules_per_million_tokens",
-)
-# What constraints of a search may be about.
-CONSTRAINED = (*OBJECTIVES, "tokens_per_s", "tokens_per_s_per_rank", "tflops_per_rank", "mfu", "hfu")
-
 FIGURES = (
     Figure("status", "string", "complete, stalled, out of memory, or refused: the inputs cannot be used"),
-    Figure("makespan_ns", "int64", "when the last rank finished; null unless complete"),
-    Figure("exposed_comm_ns", "int64", "exposed communication of the rank that has most of it"),
+    Figure("makespan_ns", "int64", "when the last rank finished; null unless complete", Best.LEAST),
+    Figure("exposed_comm_ns", "int64", "exposed communication of the rank that has most of it", Best.LEAST),
     Figure("bottleneck", "string", "what most of the time of all ranks goes to"),
     Figure("bottleneck_share", "float64", "how much of their time that is"),
     Figure("busiest_links", "string", "tier of the link with the most to carry for its bandwidth"),
     Figure("busiest_links_used", "float64", "how much of that link's bandwidth is used over the run"),
-    Figure("peak_memory_bytes", "int64", "the most local memory in use on any rank; null unless tracked"),
-    Figure("ranks", "int64", "ranks of the workload"),
-    Figure("joules", "float64", "energy that the run takes; null where the machine does not say"),
-    Figure("price", "float64", "what the run costs; null where the machine does not say"),
+    Figure(
+        "peak_memory_bytes",
+        "int64",
+        "the most local memory in use on any rank; null unless tracked",
+        Best.LEAST,
+    ),
+    Figure("ranks", "int64", "ranks of the workload", Best.LEAST),
+    Figure("joules", "float64", "energy that the run takes; null where the machine does not say", Best.LEAST),
+    Figure("price", "float64", "what the run costs; null where the machine does not say", Best.LEAST),
+    Figure("currency", "string", "what prices are in; null where there are none"),
     *OF_STEPS,
     Figure("error", "string", "why the point is not complete"),
     Figure("warnings", "string", "what the run warns of"),
     Figure("digest", "string", "of all inputs' contents and of the program"),
 )
+# What a search may look for, and constraints may be about.
+OBJECTIVES: Mapping[str, Best] = MappingProxyType({one.name: one.best for one in FIGURES if one.best})

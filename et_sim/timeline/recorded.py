@@ -17,6 +17,7 @@ from et_sim.timeline.measurement import Measurement
 from et_sim.timeline.out_of_memory import OutOfMemory
 from et_sim.timeline.packet_totals import packets
 from et_sim.timeline.rank_figures import figures_of_ranks
+from et_sim.timeline.scope import scope
 from et_sim.timeline.spool import CausalEvents, Messages, Phases, PortRecord
 from et_sim.timeline.statistics import Statistics
 from et_sim.timeline.throughput import throughput
@@ -110,6 +111,7 @@ class RecordedRun:
             "ranks": self.workload.ranks,
             "model": self.manifest["model"],
             "model_note": self.manifest["model_note"],
+            "scope": scope(self.manifest["scope"], self.coverage, self.outcome.messages),
             "profile": self.manifest["profile"],
             "profile_named_by": self.manifest["profile_named_by"],
             "corrections": self.manifest["corrections"],

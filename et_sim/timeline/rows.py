@@ -266,7 +266,7 @@ class TimelineSource:
     @cached_property
     def _utilisation(self) -> Utilisation | None:
         """Of every node of the templates, if the compute model says how kernels use the machine."""
-        plan, parts = self._plan, []
+        plan, parts, is_known = self._plan, [], False
         rank_of = dict(zip(*np.unique(self._workload.template_of_rank, return_index=True), strict=True))
         for template, trace in enumerate(self._workload.templates):
             first = int(plan.templates["node_first"][template])
@@ -274,12 +274,12 @@ class TimelineSource:
             modelled = (trace.kind == NodeKind.COMP) & (nodes["treatment"] == Treatment.MODELLED)
             timed = np.flatnonzero(modelled)
             found = plan.compute.durations(trace, timed, int(rank_of.get(template, 0)))
-            if found.utilisation is None:
+            if found.utilisation is None and len(timed):
                 return None
-            parts.append(
-                found.utilisation.slowed(found.ns, nodes["duration_ns"][timed]).spread(timed, len(trace))
-            )
-        return Utilisation.joined(parts)
+            is_known |= found.utilisation is not None
+            used = found.utilisation or Utilisation.unknown("", "", 0)  # of ranks without kernels
+            parts.append(used.slowed(found.ns, nodes["duration_ns"][timed]).spread(timed, len(trace)))
+        return Utilisation.joined(parts) if is_known else None
 
     def _utilisation_of(self, at: Any, nodes: Any, state: Any) -> Utilisation | None:
         """Of nodes at these rows, which may have taken longer than planned."""

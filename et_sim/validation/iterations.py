@@ -88,7 +88,7 @@ def _plan(row: dict[str, Any]) -> Plan:
     batch, chunks = row["micro_batch"], row.get("interleave", 1)
     micro_batches = row.get("grad_accum") or row.get("micro_batches")
     recomputes = row.get("act_ckpt", row.get("activation_checkpointing", False))
-    is_deepspeed = "DeepSpeed" in row.get("framework", "")
+    gradient_bytes = 2 if shards or "DeepSpeed" in row.get("framework", "") else 4
     return Plan(
         tensor=row.get("tp", 1),
         pipeline=row.get("pp", 1),
@@ -101,6 +101,7 @@ def _plan(row: dict[str, Any]) -> Plan:
         sequence_parallel=row.get("tp_comm") == "rs_ag",
         fused_attention="attention" in row or "measured_ms" in row,
         zero=3 if shards else 0,
-        gradient_bytes=2 if is_deepspeed or shards else 4,
+        gradient_bytes=gradient_bytes,
+        sum_bytes=gradient_bytes,
         bucket=ALL_AT_ONCE if row.get("gradient_bucketing") is False else 25 << 20,
     )

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import textwrap
 from collections.abc import Collection, Mapping, Sequence
 from itertools import pairwise
+
+from et_sim.units import format_ns
+
+NO_BREAK = "\N{NO-BREAK SPACE}"
+UNIT = re.compile(r"(?<=\d) (?=%|(?:ns|µs|ms|s|[KMGTP]?i?B)\b)")  # the space between a number and its unit
 
 
 def aligned(rows: Sequence[Sequence[str]], alignment: str, gap: str = "  ") -> list[str]:
@@ -133,3 +139,28 @@ def _cut_at(name: str, width: int, place: int) -> str:
 def shortened(text: str, width: int) -> str:
     """Text of at most `width` characters; what is cut shows as an ellipsis."""
     return text if len(text) <= width else f"{text[: width - 1]}…"
+
+
+def signed(time_ns: int) -> str:
+    """A difference with its sign."""
+    return f"+{format_ns(time_ns)}" if time_ns > 0 else format_ns(time_ns)
+
+
+def percent(before: int, after: int) -> str:
+    """How much more or less; two digits, so that a small change is not told as none."""
+    if not before or before == after:
+        return ""
+    percent = 100 * (after - before) / before
+    return f"{percent:+.1f} %" if abs(percent) >= 0.05 else f"{percent:+.1g} %"
+
+
+def wrapped(line: str, width: int, indent: int) -> list[str]:
+    """A line as several of at most `width` characters; a unit stays with its number."""
+    several = textwrap.wrap(
+        UNIT.sub(NO_BREAK, line),
+        width,
+        subsequent_indent=" " * indent,
+        break_on_hyphens=False,
+        break_long_words=False,
+    )
+    return [one.replace(NO_BREAK, " ") for one in several]

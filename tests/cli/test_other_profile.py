@@ -78,7 +78,7 @@ def test_where_both_profiles_agree_the_screen_says_so(capsys: pytest.CaptureFixt
     assert found["other_profile"]["corrections"] == []
     screen = _screen(capsys, "same")
     assert (
-        " in the reference profile; the corrected one gives the same on this network model ranks " in screen
+        " in the reference profile; the corrected one gives the same on this network model in short " in screen
     )
 
 
@@ -174,7 +174,7 @@ def test_what_costs_much_is_not_simulated_and_may_act(
     found = _summary(capsys, "differs")["other_profile"]
     assert (found["status"], found["makespan_ns"], found["measured"]) == ("not simulated", None, False)
     assert {"concurrent-communication", "eager-sends"} <= {one["correction"] for one in found["corrections"]}
-    assert " may change that: --profile corrected ranks " in _screen(capsys, "differs")
+    assert " may change that: --profile corrected in short " in _screen(capsys, "differs")
 
 
 def test_all_files_are_the_same_bytes_on_every_run(folder: Path) -> None:

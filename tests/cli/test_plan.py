@@ -126,7 +126,7 @@ def test_replicas_are_planned_as_they_are_made(
     (stage,) = found["stages"]
     assert (found["ranks"], found["actors"], found[unit], found["weights"]) == (4, 1, amount, weights)
     memory = stage["memory_bytes"]
-    assert [memory[name] // weights for name in ("weights", "gradients", "optimizer")] == [2, 2, 12]
+    assert [memory[name] // weights for name in ("weights", "gradients", "optimizer")] == [2, 4, 12]
     assert {entry["kind"] for entry in stage["traffic"]} == kinds
     reduced = [entry["bytes"] for entry in stage["traffic"] if entry["kind"] == "all-reduce"]
     assert reduced == [2 * weights]
@@ -147,3 +147,15 @@ def test_what_cannot_be_planned_is_refused(
 ) -> None:
     assert main(["plan", *arguments]) == 2
     assert said in capsys.readouterr().err
+
+
+def test_workspace_is_a_share_that_is_shown_or_said_to_be_left_out(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["plan", *SMALL]) == 0
+    assert "workspace and fragmentation, unless" in " ".join(capsys.readouterr().out.split())
+    assert main(["plan", *SMALL, "--workspace", "10%", "--json"]) == 0
+    memory = json.loads(capsys.readouterr().out)["stages"][0]["memory_bytes"]
+    assert memory["workspace"] == pytest.approx(memory["total"] / 11, abs=1)
+    assert main(["plan", *SMALL, "--workspace", "10%"]) == 0
+    assert "10% of workspace and fragmentation as assumed" in " ".join(capsys.readouterr().out.split())

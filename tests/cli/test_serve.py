@@ -9,6 +9,9 @@ import pyarrow as pa
 import pytest
 
 from et_sim.cli import main
+from et_sim.units import format_ns
+from et_sim.views.run.directory import open_serving
+from et_sim.views.serving.load import slices_of
 
 USUAL = ["--model", "gpt2", "--layers", "2", "--tp", "2", "--machine", "h100-dgx:2"]
 FILES = ["iterations.arrow", "requests.arrow", "run.json", "summary.json"]
@@ -59,13 +62,11 @@ def test_people_are_told_what_was_simulated_and_rounded(capsys: pytest.CaptureFi
     assert "exact contexts" in capsys.readouterr().out
 
 
-def test_its_tables_are_asked_in_sql_and_shown_as_no_run(capsys: pytest.CaptureFixture[str]) -> None:
+def test_its_tables_are_asked_in_sql(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["serve", "r.csv", *USUAL]) == 0
     capsys.readouterr()
     assert main(["sql", "r.serve", "SELECT count(*) AS n FROM requests", "--csv"]) == 0
     assert capsys.readouterr().out.split() == ["n", "2"]
-    assert main(["inspect", "r.serve"]) == 2
-    assert "ask it with et-sim sql" in capsys.readouterr().err
     Path("r.serve/requests.arrow").unlink()
     assert main(["sql", "r.serve", "SELECT 1"]) == 2
     assert "is incomplete: requests.arrow missing (serve again)" in capsys.readouterr().err
@@ -115,3 +116,48 @@ def test_what_makes_no_sense_is_refused(
     assert said in error
     assert error.count("\n") == 1
     assert [path.name for path in Path().iterdir()] == ["r.csv"]
+
+
+def test_what_was_served_is_inspected_and_reported(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["serve", "r.csv", *USUAL]) == 0
+    printed = capsys.readouterr().out
+    assert "2 requests served; half of the first tokens are there within " in " ".join(printed.split())
+    assert "kernels" in " ".join(printed.split()).partition("left out")[0]
+    assert main(["inspect", "r.serve"]) == 0
+    shown = capsys.readouterr().out
+    assert shown.startswith(printed.partition("\n\nwritten to")[0])
+    slices = slices_of(open_serving("r.serve"), 5)
+    assert (sum(one.arrived for one in slices), sum(one.done for one in slices)) == (2, 2)
+    assert (slices[0].start_ns, slices[-1].under_way) == (0, 0)
+    assert main(["inspect", "r.serve", "--json"]) == 0
+    assert capsys.readouterr().out == Path("r.serve/summary.json").read_text(encoding="utf-8")
+    assert main(["report", "r.serve", "--html", "r.html"]) == 0
+    page = Path("r.html").read_text(encoding="utf-8")
+    assert "machine: h100-dgx:2 (2 NPUs)" in page
+    summary = json.loads(Path("r.serve/summary.json").read_text(encoding="utf-8"))
+    assert format_ns(summary["ttft_ns"]["p99"]) in page
+
+
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        (["inspect", "r.serve", "ranks"], "what et-sim serve wrote, and ranks is about a run"),
+        (["inspect", "r.serve", "--svg", "x.svg"], "what et-sim serve wrote, and --svg is about a run"),
+        (["report", "r.serve", "--html", "x.html", "--ranks", "0"], "--ranks is about a run"),
+        (["compare", "r.serve", "r.serve"], "look at it with et-sim inspect, report or sql"),
+    ],
+)
+def test_what_only_runs_have_is_refused_of_a_serving(
+    command: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["serve", "r.csv", *USUAL]) == 0
+    assert main(command) == 2
+    assert said in capsys.readouterr().err
+
+
+def test_a_damaged_summary_of_a_serving_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["serve", "r.csv", *USUAL]) == 0
+    path = Path("r.serve/summary.json")
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"load": 5}), encoding="utf-8")
+    assert main(["inspect", "r.serve"]) == 2
+    assert "is not as et-sim serve writes it: load is not an object" in capsys.readouterr().err

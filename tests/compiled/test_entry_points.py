@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from programs import FOLDER, REPOSITORY, finish, run, start, wait_until_made
 
-from et_sim.compiled.entry_points import choice
+from et_sim.compiled.entry_points import SHORT_SECONDS, Entry, choice
 from et_sim.compiled.orders import URGENT, WORKER, Order, failure
 from et_sim.compiled.signature import signature_of
 from et_sim.compiled.store import read_code
@@ -106,6 +106,21 @@ def test_asked_to_nothing_is_compiled_and_no_compiled_code_used(tmp_path: Path, 
     assert not list(said.directory.iterdir())
     run(SHORT, ET_SIM_CACHE_DIR=str(tmp_path), ET_SIM_COMPILE="now")
     assert not run(SHORT, ET_SIM_CACHE_DIR=str(tmp_path), **how).was_compiled
+
+
+def test_runs_of_one_form_that_follow_each_other_become_a_long_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ET_SIM_COMPILE", "")
+    waits: list[bool] = []
+    monkeypatch.setattr(Entry, "_found", lambda *_: None)
+    monkeypatch.setattr(Entry, "_made", lambda _self, _arguments, is_long: waits.append(is_long))
+    entry, whole, real = Entry(lambda _: 0, "a run", lambda *_: 0.0), np.array([1]), np.array([1.0])
+    for _ in range(3):
+        run_on = entry.lasting(lambda: 0.4 * SHORT_SECONDS)
+        run_on(whole)
+        run_on(whole)  # the same one goes on
+    assert waits == [False] * 4 + [True] * 2
+    entry.lasting(lambda: 0.4 * SHORT_SECONDS)(real)
+    assert waits[-1] is False
 
 
 def test_an_unknown_choice_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

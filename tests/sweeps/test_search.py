@@ -23,7 +23,7 @@ from et_sim.sweeps.runners import Alone, Done
 from et_sim.sweeps.search import SearchReport, plan_search, search
 from et_sim.sweeps.sweep import carry_out, plan_sweep
 from et_sim.sweeps.table import Point
-from et_sim.tables.of_sweeps import JOURNAL, OBJECTIVES
+from et_sim.tables.of_sweeps import JOURNAL, OBJECTIVES, Best
 from et_sim.views.sweep.directory import open_sweep
 from et_sim.views.sweep.summary import sweep_json, sweep_text
 
@@ -91,23 +91,28 @@ def test_no_row_is_below_its_bound(swept: list[dict[str, Any]], tmp_path: Path) 
     for row in swept:
         bound = bounder.of(plan.points[row["point"]].values)
         assert bound is not None
-        assert set(bound) == {*OBJECTIVES} - {"exposed_comm_ns"}
-        assert all(0 < bound[name] <= row[name] for name in bound)
+        assert set(bound) == {*OBJECTIVES} - {"exposed_comm_ns", "hfu"}
+        least = {name for name in bound if OBJECTIVES[name] is Best.LEAST}
+        assert all(0 < bound[name] <= row[name] for name in least)
+        assert all(bound[name] >= row[name] > 0 for name in set(bound) - least)
 
 
 @pytest.mark.parametrize(
-    "minimise",
+    ("minimise", "maximise"),
     [
-        ["makespan_ns", "peak_memory_bytes"],
-        pytest.param(["exposed_comm_ns", "price", "joules"], marks=pytest.mark.deep),
+        (["makespan_ns", "peak_memory_bytes"], []),
+        (["peak_memory_bytes"], ["tokens_per_s"]),
+        pytest.param(["exposed_comm_ns", "price", "joules"], ["mfu"], marks=pytest.mark.deep),
     ],
 )
 def test_several_objectives_give_the_front_of_the_whole_sweep(
-    minimise: list[str], swept: list[dict[str, Any]], tmp_path: Path
+    minimise: list[str], maximise: list[str], swept: list[dict[str, Any]], tmp_path: Path
 ) -> None:
-    given_ = plans(tmp_path, {"minimise": minimise, "at-once": 2})
+    given_ = plans(tmp_path, {"minimise": minimise, "maximise": maximise, "at-once": 2})
     report = _searched(given_, tmp_path / "out")
-    values = {row["point"]: tuple(row[name] for name in minimise) for row in swept}
+    values = {
+        row["point"]: (*(row[name] for name in minimise), *(-row[name] for name in maximise)) for row in swept
+    }
     assert report.found.front == front_of(values)
     assert len(report.found.front) > 1
     opened = open_sweep(tmp_path / "out")
@@ -121,6 +126,20 @@ def test_constraints_on_results_are_kept(swept: list[dict[str, Any]], tmp_path: 
     best = next(row for row in report.table.to_pylist() if row["point"] == report.found.front[0])
     assert best["peak_memory_bytes"] <= most
     assert best["pp"] > 1
+    assert report.found.impossible > 0
+
+
+def test_the_most_tokens_per_second_are_found_and_constraints_rule_out_by_bounds(
+    swept: list[dict[str, Any]], tmp_path: Path
+) -> None:
+    report = _searched(plans(tmp_path, {"maximise": ["tokens_per_s"], "at-once": 1}), tmp_path / "most")
+    rates = [row["tokens_per_s"] for row in swept]
+    assert report.found.front == [rates.index(max(rates))]
+    assert report.found.ruled_out > 0
+    assert sweep_text(open_sweep(tmp_path / "most")).split("\n\n")[1].splitlines()[0].endswith("tokens/s")
+    goal = {"minimise": ["peak_memory_bytes"], "constraints": [f"tokens_per_s >= {max(rates)}"]}
+    report = _searched(plans(tmp_path, goal), tmp_path / "limited")
+    assert report.found.front == [rates.index(max(rates))]
     assert report.found.impossible > 0
 
 
@@ -268,10 +287,12 @@ def test_whatever_bounds_say_the_least_dominated_points_are_chosen(
 
 
 WRONG = [
-    ({}, "search: nothing is to be minimised (say what, as in minimise: [makespan_ns])"),
+    ({}, "search: nothing is to be minimised, nor maximised (say what, as in minimise: [makespan_ns])"),
     ({"minimise": ["makespan"]}, "'makespan' is no objective (did you mean 'makespan_ns'?)"),
     ({"minimise": ["time"]}, "'time' is no objective (known: makespan_ns,"),
     ({"minimise": ["price", "price"]}, "'price' is to be minimised twice"),
+    ({"minimise": ["mfu"]}, "'mfu' is to be large (name it in maximise)"),
+    ({"maximise": ["ranks"]}, "'ranks' is to be small (name it in minimise)"),
     ({"budget": 0}, "search: budget is 0 (give 1 or more)"),
     ({"keep": 3}, "keep says what a ladder hands on, and there is none"),
     ({"at-once": 0}, "at-once is 0 (give 1 to 10,000)"),

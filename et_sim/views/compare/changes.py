@@ -24,7 +24,7 @@ from et_sim.views.summary.rank_table import ranks_named
 from et_sim.views.text import shortened
 
 CHANGE_FIGURES = ("a_ns", "b_ns", "difference_ns", "a_count", "b_count")
-RULES = ("profile", "profile_named_by", "corrections", "switched", "other_profile", "model_note")
+RULES = ("profile", "profile_named_by", "corrections", "switched", "other_profile", "model_note", "scope")
 NOT_SETTINGS = (*RULES, "configuration", "inputs", "command", "warnings", "defaults")
 LONGEST = 60  # letters of a value
 RANK_FIGURES = ("finish_ns", *(part.figure for part in PARTS))

@@ -12,10 +12,9 @@ from typing import Any
 
 from et_sim.units import format_ns
 from et_sim.views.compare.changes import Change, Comparison, compare
-from et_sim.views.compare.text import parting_text, percent, signed, wrapped
 from et_sim.views.run.directory import RunDirectory
 from et_sim.views.summary.profile_facts import profile_text
-from et_sim.views.text import aligned
+from et_sim.views.text import aligned, percent, signed, wrapped
 
 INDENT = 15
 
@@ -91,5 +90,5 @@ def _step(rung: Rung, change: Comparison, width: int) -> list[str]:
         what = f"{signed(rung.most.difference_ns)} in {kind} {name}".rstrip()
         lines += wrapped(f"  most of it   {what}, over all ranks", width, INDENT)
     if change.parting is not None:
-        lines += wrapped(f"  they part    {parting_text(change.parting)}", width, INDENT)
+        lines += wrapped(f"  they part    {change.parting.as_text()}", width, INDENT)
     return lines

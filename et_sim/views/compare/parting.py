@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from et_sim.units import format_ns
 from et_sim.views.compare.pairs import actor_of_rank
 from et_sim.views.run.columns import integers, numbers
 from et_sim.views.run.directory import RunDirectory
@@ -25,6 +26,11 @@ class Parting:
     name: str
     a_end_ns: int
     b_end_ns: int
+
+    def as_text(self) -> str:
+        """Which one, and when."""
+        node = f'{self.kind} "{self.name}" (node {self.node}) of rank {self.rank}'
+        return f"{node} ends at {format_ns(self.a_end_ns)}, then {format_ns(self.b_end_ns)}"
 
     def as_dict(self) -> dict[str, Any]:
         """For `--json`."""

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Sequence
 
 from et_sim.units import format_ns, plural
 from et_sim.views.compare.changes import Change, Comparison, RankChange
-from et_sim.views.compare.parting import Parting
+from et_sim.views.compare.why import scopes, why
 from et_sim.views.summary.parts import PARTS
-from et_sim.views.text import fitted, shortened
+from et_sim.views.text import fitted, percent, shortened, signed, wrapped
 
 MARGIN = 12
 
@@ -17,6 +16,9 @@ MARGIN = 12
 def comparison_lines(found: Comparison, width: int, top: int) -> list[str]:
     """What changed, the largest changes first; each table has at most `top` lines."""
     lines = [_makespan(found)]
+    said = [*([] if found.is_identical else [("in short", why(found))]), *scopes(found)]
+    for name, text in said:
+        lines += wrapped(_fact(name, text), width, MARGIN + 1)
     lines += [_fact("status", f"{found.a.summary['status']}, then {found.b.summary['status']}")] * (
         found.a.summary["status"] != found.b.summary["status"]
     )
@@ -28,7 +30,7 @@ def comparison_lines(found: Comparison, width: int, top: int) -> list[str]:
         same = "identical: every operation, group and rank took as long as before"
         return [*lines, same if found.dimensions is None else f"{same}, in every dimension"]
     if found.parting is not None:
-        lines += wrapped(_fact("they part", parting_text(found.parting)), width, MARGIN + 1)
+        lines += wrapped(_fact("they part", found.parting.as_text()), width, MARGIN + 1)
     lines += ["", *_table(found.operations, ("kind", "operation", "group"), {1: 12, 2: 6, 0: 8}, width, top)]
     if any(one.name != ("all",) for one in found.groups):
         lines += ["", *_table(found.groups, ("group",), {0: 8}, width, top)]
@@ -109,30 +111,6 @@ def _times(one: Change) -> tuple[str, str, str, str]:
     before, after = ("-" if time is None else format_ns(time) for time in (one.a_ns, one.b_ns))
     share = "" if one.a_ns is None or one.b_ns is None else percent(one.a_ns, one.b_ns)
     return before, after, signed(one.difference_ns), share
-
-
-def parting_text(found: Parting) -> str:
-    """Where two runs part."""
-    node = f'{found.kind} "{found.name}" (node {found.node}) of rank {found.rank}'
-    return f"{node} ends at {format_ns(found.a_end_ns)}, then {format_ns(found.b_end_ns)}"
-
-
-def signed(time_ns: int) -> str:
-    """A difference with its sign."""
-    return f"+{format_ns(time_ns)}" if time_ns > 0 else format_ns(time_ns)
-
-
-def percent(before: int, after: int) -> str:
-    """How much more or less; two digits, so that a small change is not told as none."""
-    if not before or before == after:
-        return ""
-    percent = 100 * (after - before) / before
-    return f"{percent:+.1f} %" if abs(percent) >= 0.05 else f"{percent:+.1g} %"
-
-
-def wrapped(line: str, width: int, indent: int) -> list[str]:
-    """A line as several of at most `width` characters."""
-    return textwrap.wrap(line, width, subsequent_indent=" " * indent, break_on_hyphens=False)
 
 
 def _fact(name: str, text: str) -> str:

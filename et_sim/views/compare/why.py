@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from et_sim.units import format_ns
 from et_sim.views.compare.changes import Comparison
-from et_sim.views.compare.text import parting_text, percent
 from et_sim.views.run.directory import RunDirectory
 from et_sim.views.summary.parts import PARTS
+from et_sim.views.summary.profile_facts import scope_text
 from et_sim.views.summary.rank_table import rank_count
+from et_sim.views.text import percent
 
 
 def why(found: Comparison) -> str:
@@ -34,7 +35,15 @@ def why(found: Comparison) -> str:
         more = "more" if most.difference_ns > 0 else "less"
         named = f'{kind.replace("_", " ")} "{name}"' if name else kind.replace("_", " ")
         text += f"; {named} takes {format_ns(abs(most.difference_ns))} {more}, over all ranks"
-    return f"{text}; they part where {parting_text(found.parting)}" if found.parting else text
+    return text
+
+
+def scopes(found: Comparison) -> list[tuple[str, str]]:
+    """What the figures of the runs include, and what they leave out: once, if that is the same."""
+    a, b = (scope_text(run.summary.get("scope")) for run in (found.a, found.b))
+    if a == b:
+        return [("includes", a)] if a else []
+    return [(f"{name} includes", text) for name, text in (("A", a), ("B", b)) if text]
 
 
 def largest_part(found: Comparison) -> tuple[str, int]:

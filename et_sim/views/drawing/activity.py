@@ -1,6 +1,9 @@
-"""Ranks x time as a picture: each pixel has the mean colour of what the ranks of its row do in its column.
+"""Ranks x time as a picture: in each column of a row, the parts of time stand on each other by their shares.
 
-A row is as high as it has ranks, as far as there is room. Not here: the shares (`summary.activity`).
+So what lies between kernels is seen wherever it adds up, however short it is. Parts lower than a pixel are
+drawn in some of the columns, as many as it takes. A row is as high as it has ranks, as far as there is room.
+
+Not here: the shares (`summary.activity`).
 """
 
 from __future__ import annotations
@@ -8,7 +11,7 @@ from __future__ import annotations
 import base64
 import struct
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
@@ -46,7 +49,12 @@ PART_COLOURS: Mapping[str, str] = MappingProxyType(
         "early_ns": EARLY,
     }
 )
-MEANING = "colours mix where ranks, or times, of one pixel differ"
+RGB = np.array(
+    [[int(PART_COLOURS[one.figure][at : at + 2], 16) for at in (1, 3, 5)] for one in PARTS], np.uint8
+)
+GOLDEN = 0.6180339887498949  # multiples of it, without their whole part, are spread evenly over 0 to 1
+DUST = 1e-9  # of shares
+MEANING = "a column of a row is filled from below, by the shares of its time"
 
 
 def activity_picture(run: RunDirectory, part: Selection = EVERYTHING) -> str:
@@ -62,10 +70,15 @@ def activity_picture(run: RunDirectory, part: Selection = EVERYTHING) -> str:
     return document([*parts, *sentences(texts, bottom + 42)], bottom + 38 + 15 * len(texts))
 
 
-def colours_of(shares: Any) -> Any:
-    """Red, green and blue of every row and column: those of the parts, by their shares."""
-    rgb = np.array([[int(PART_COLOURS[one.figure][at : at + 2], 16) for at in (1, 3, 5)] for one in PARTS])
-    return np.rint(np.einsum("prc,pk->rck", shares, rgb)).clip(0, 255).astype(np.uint8)
+def parts_of_pixels(shares: Any, heights: Sequence[int]) -> Any:
+    """The part, as a place in `PARTS`, of every pixel from the top."""
+    row_of = np.repeat(np.arange(len(heights)), heights)
+    from_below = np.concatenate([np.arange(height)[::-1] for height in heights])
+    shift = np.arange(shares.shape[2]) * GOLDEN % 1
+    level = (from_below[:, None] + shift) / np.array(heights)[row_of][:, None]
+    ends = np.cumsum(shares, axis=0)
+    ends[ends > 1 - DUST] = 1
+    return (ends[:-1, row_of] <= level).sum(axis=0)
 
 
 def _heights(counts: tuple[int, ...]) -> list[int]:
@@ -77,7 +90,7 @@ def _heights(counts: tuple[int, ...]) -> list[int]:
 def _image(found: Activity, heights: list[int]) -> str:
     if not heights:
         return ""
-    pixels = np.repeat(colours_of(found.shares), heights, axis=0)
+    pixels = RGB[parts_of_pixels(found.shares, heights)]
     content = base64.b64encode(_png(pixels)).decode()
     place = f'x="{LEFT}" y="{TOP}" width="{PIXELS}" height="{len(pixels)}"'
     style = 'preserveAspectRatio="none" image-rendering="optimizeSpeed"'

@@ -1,15 +1,15 @@
 """A schedule as an SVG picture: a lane of passes for ranks that do the same, one of communication below it.
 
 The colour says the direction, its lightness tells neighbouring micro-batches apart, and a number names each
-one where there is room.
+one where there is room. Exposed collectives have their colour in the upper lane, too: what is empty there is
+the bubble.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from et_sim.units import format_ns, plural
-from et_sim.views.drawing.colours import colour_of
 from et_sim.views.drawing.svg import (
     LEFT,
     PIXELS,
@@ -22,7 +22,7 @@ from et_sim.views.drawing.svg import (
     sentences,
 )
 from et_sim.views.schedule.passes import BACKWARD, FORWARD, INPUTS, WEIGHTS
-from et_sim.views.schedule.schedule import Block, Row, Schedule
+from et_sim.views.schedule.schedule import Block, Exchange, Row, Schedule
 from et_sim.views.schedule.text import MEANING, closing
 
 MOST_ROWS = 128
@@ -37,6 +37,7 @@ COLOURS = {
     WEIGHTS: ("#e0b3cc", "#d496b8", "#ebcbdc", "#c97fa8"),
 }
 OTHER = "#8d99a6"
+COLLECTIVE, SENT = "#d55e00", "#8f6bc2"
 
 
 def schedule_picture(schedule: Schedule) -> str:
@@ -61,6 +62,7 @@ def schedule_picture(schedule: Schedule) -> str:
 
 def _work(row: Row, schedule: Schedule, y: int) -> Iterator[str]:
     scale = PIXELS / max(schedule.makespan_ns, 1)
+    numbers = []
     for block in _merged(row.blocks, scale):
         x, width = block.start_ns * scale, (block.end_ns - block.start_ns) * scale
         said = "other work"
@@ -74,7 +76,10 @@ def _work(row: Row, schedule: Schedule, y: int) -> Iterator[str]:
         if block.work and len(block.work.label) * LETTER + 2 <= width:
             middle = LEFT + x + width / 2
             text = f'x="{middle:.2f}" y="{y + 13}" text-anchor="middle" pointer-events="none"'
-            yield f"<text {text}>{block.work.label}</text>"
+            numbers.append(f"<text {text}>{block.work.label}</text>")
+    exposed = ((start, end, COLLECTIVE) for start, end in row.exposed)
+    yield from _paths(exposed, scale, y, WORK - 1, opacity=0.6)  # passes are seen below
+    yield from numbers
 
 
 def _merged(blocks: tuple[Block, ...], scale: float) -> Iterator[Block]:
@@ -103,20 +108,31 @@ def _colour(block: Block) -> str:
 
 
 def _exchanges(row: Row, makespan: int, y: int) -> list[str]:
-    """One path for each kind; what would be seen at all is half a pixel wide at least."""
-    scale = PIXELS / max(makespan, 1)
+    found = ((start, end, _colour_of(one)) for one in row.exchanges for start, end in [one[:2]])
+    return _paths(found, PIXELS / max(makespan, 1), y, EXCHANGE - 1)
+
+
+def _paths(
+    spans: Iterable[tuple[int, int, str]], scale: float, y: int, height: int, opacity: float = 1
+) -> list[str]:
+    """One for each colour; what would be seen at all is half a pixel wide at least."""
     reached: dict[str, float] = {}
     shapes: dict[str, str] = {}
-    for start, end, kind in row.exchanges:
+    for start, end, colour in spans:
         if (end - start) * scale < LEAST_SEEN:
             continue
         x, until = start * scale, max(end * scale, start * scale + 0.5)
-        x = max(x, reached.get(kind, 0.0))
+        x = max(x, reached.get(colour, 0.0))
         if until - x >= 0.25:
-            reached[kind] = until
-            shape = f"M{LEFT + x:.1f} {y}h{until - x:.1f}v{EXCHANGE - 1}h{x - until:.1f}z"
-            shapes[kind] = shapes.get(kind, "") + shape
-    return [f'<path fill="{colour_of(kind)}" d="{shape}"/>' for kind, shape in shapes.items()]
+            reached[colour] = until
+            shape = f"M{LEFT + x:.1f} {y}h{until - x:.1f}v{height}h{x - until:.1f}z"
+            shapes[colour] = shapes.get(colour, "") + shape
+    style = f'fill-opacity="{opacity:g}" pointer-events="none"'
+    return [f'<path fill="{colour}" {style} d="{shape}"/>' for colour, shape in shapes.items()]
+
+
+def _colour_of(one: Exchange) -> str:
+    return COLLECTIVE if one.is_collective else SENT
 
 
 def _legend(schedule: Schedule, y: int) -> list[str]:
@@ -124,8 +140,12 @@ def _legend(schedule: Schedule, y: int) -> list[str]:
     if any(block.work is None for row in schedule.rows for block in row.blocks):
         entries.append((OTHER, "other work"))
     least_ns = LEAST_SEEN * schedule.makespan_ns / PIXELS
-    kinds = dict.fromkeys(
-        one.kind for row in schedule.rows for one in row.exchanges if one.end_ns - one.start_ns >= least_ns
-    )
-    entries += [(colour_of(kind), kind.replace("_", " ")) for kind in kinds]
+    seen = {
+        _colour_of(one)
+        for row in schedule.rows
+        for one in row.exchanges
+        if one.end_ns - one.start_ns >= least_ns
+    }
+    said = ((COLLECTIVE, "collectives"), (SENT, "sends and receives"))
+    entries += [one for one in said if one[0] in seen]
     return legend(entries, y)

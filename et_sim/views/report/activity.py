@@ -14,7 +14,7 @@ from et_sim.views.summary.spread import spreads
 
 ACTIVITY = (
     "What ranks spend their time on; where several things are under way, the first of these counts. A row is "
-    "as high as it has ranks."
+    "as high as it has ranks, and each column of it is filled from below by the shares of its time."
 )
 WAITS = (
     "Waiting ends when the last of those that are needed has begun; in the rest of the time bytes move, or "

@@ -11,15 +11,14 @@ from typing import Any
 
 from et_sim.units import format_ns, plural
 from et_sim.views.compare.changes import Change, Comparison
-from et_sim.views.compare.text import percent, signed
-from et_sim.views.compare.why import averages, why
+from et_sim.views.compare.why import averages, scopes, why
 from et_sim.views.drawing.aligned import aligned_picture
 from et_sim.views.report.markup import absent, bar, more, section, table, tag, text
-from et_sim.views.report.page import PAGE, POLICY, asset
+from et_sim.views.report.page import PAGE, POLICY, asset, run_in_brief
 from et_sim.views.run.link_table import link_table
 from et_sim.views.run.tiers import tier_uses
 from et_sim.views.summary.parts import PARTS
-from et_sim.views.text import distinct, share, shortened
+from et_sim.views.text import distinct, percent, share, shortened, signed
 
 MOST_ROWS, MOST_RANKS = 20, 24
 Figures = Mapping[str, Any]
@@ -43,7 +42,7 @@ def compare_report(found: Comparison) -> str:
         title=text(f"{names[0]} and {names[1]}, et-sim"),
         first="headline",
         heading=text(f"A: {names[0]}, B: {names[1]}"),
-        subtitle=text(f"two runs: {_said(found.a.summary)}; {_said(found.b.summary)}"),
+        subtitle=text(f"two runs. A: {run_in_brief(found.a)}. B: {run_in_brief(found.b)}"),
         style=asset("report.css"),
         main="\n".join(filter(None, sections)),
         version=text(found.b.manifest["et_sim"]),
@@ -61,13 +60,9 @@ def write_compare_report(found: Comparison, target: Path) -> int:
     return len(content)
 
 
-def _said(summary: Figures) -> str:
-    return f"{summary['ranks']:,} ranks, {summary['model']} network, {summary['status']}"
-
-
 def _headline(found: Comparison) -> str:
     longest = max(*found.makespans_ns, 1)
-    sentence = why(found)
+    sentence = why(found) + (f"; they part where {found.parting.as_text()}" if found.parting else "")
     rows = []
     for name, run in (("A", found.a), ("B", found.b)):
         parts, makespan = averages(run), run.summary["makespan_ns"]
@@ -83,6 +78,7 @@ def _headline(found: Comparison) -> str:
         "headline",
         "Overview",
         tag("p", f"{text(sentence[0].upper() + sentence[1:])}.", class_="short"),
+        *(tag("p", f"{name} {text(said)}", class_="note") for name, said in scopes(found)),
         tag("p", "what the average rank spends its time on, on one scale", class_="note"),
         table("", ("run", "makespan", ""), rows, "<><"),
         tag("ul", legend, class_="legend"),

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from importlib.resources import files
 from pathlib import Path
 
-from et_sim.units import format_ns
+from et_sim.units import format_ns, plural
 from et_sim.views.critical.path import CriticalPath
 from et_sim.views.critical.record import PathRecord
 from et_sim.views.drawing.colours import COLOURS, LIGHTER
@@ -105,12 +105,21 @@ def report(
         title=text(f"{name}: {format_ns(summary['makespan_ns'])}, et-sim"),
         first="timeline",
         heading=text(name),
-        subtitle=text(f"{summary['status']} run, {summary['ranks']:,} ranks, {summary['model']} network"),
+        subtitle=text(run_in_brief(run)),
         style=asset("report.css") + _kind_colours(),
         main="\n".join(filter(None, sections)),
         version=text(run.manifest["et_sim"]),
         script=asset("timeline.js"),
     )
+
+
+def run_in_brief(run: RunDirectory) -> str:
+    """What was run, and on which machine."""
+    summary, known = run.summary, run.manifest
+    found = f"{summary['status']} run, {plural(summary['ranks'], 'rank')}, {summary['model']} network"
+    if "machine" not in known:
+        return found
+    return f"{found}; machine: {known['machine']} ({plural(known['npus'], 'NPU')})"
 
 
 def asset(name: str) -> str:

@@ -9,7 +9,8 @@ from et_sim.views.schedule.schedule import schedule_of
 
 NOTE = (
     "Passes of micro-batches, by the names of kernels; ranks that compute the same at the same times are one"
-    " row, and below it is their communication. The bubble is the share of time without a kernel."
+    " row, and below it is their communication. The bubble is the share of time with neither a kernel nor a"
+    " collective: what waits for other stages."
 )
 
 

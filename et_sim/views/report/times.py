@@ -18,7 +18,7 @@ from et_sim.views.summary.in_short import in_short
 from et_sim.views.summary.jobs import job_rows
 from et_sim.views.summary.operations import Operation, operations
 from et_sim.views.summary.parts import NAMES, parts_of
-from et_sim.views.summary.profile_facts import makespan_text
+from et_sim.views.summary.profile_facts import makespan_text, scope_text
 from et_sim.views.summary.rank_table import called, rank_count, slowest_first
 from et_sim.views.summary.throughput import per_million_tokens, throughput_text, utilisation_text
 from et_sim.views.text import cut, distinct, share, shortened
@@ -48,7 +48,7 @@ def headline(run: RunDirectory, path: CriticalPath | None) -> str:
     exact = f"<small>{makespan:,} ns</small>"
     figure = f'<p class="makespan"><span>makespan</span> <b>{format_ns(makespan)}</b> {exact}</p>'
     profiles = tag("p", text(makespan_text(summary)), class_="note") if summary["other_profile"] else ""
-    short = in_short(run, path)
+    short, limits = in_short(run, path), scope_text(summary.get("scope"))
     average = tag("p", f"what the average rank spends it on{_only_part(run)}", class_="note")
     return section(
         "headline",
@@ -57,6 +57,7 @@ def headline(run: RunDirectory, path: CriticalPath | None) -> str:
         figure,
         tag("p", f"{text(short[0].upper() + short[1:])}.", class_="short") if short else "",
         profiles,
+        tag("p", f"includes {text(limits)}", class_="note") if limits else "",
         average,
         stacked,
         tag("ul", legend, class_="legend"),

@@ -30,7 +30,7 @@ from et_sim.tables.registry import (
 from et_sim.units import parse_ranks
 from et_sim.views.run.columns import Words, extent, integers, words
 from et_sim.views.run.names import stems_of
-from et_sim.views.run.schema import MANIFEST_SHAPE, STALL_SHAPE, SUMMARY_SHAPE, misfit
+from et_sim.views.run.schema import MANIFEST_SHAPE, SERVING_SHAPE, STALL_SHAPE, SUMMARY_SHAPE, misfit
 
 AGAIN = "simulate again with et-sim run"
 SERVING = "serving"  # key of the manifest
@@ -162,29 +162,34 @@ class RunDirectory:
 
 def open_tables(path: str | Path) -> RunDirectory:
     """Open the directory of a run or of a serving, of which only tables are wanted."""
+    return open_serving(path) if is_serving(path) else open_run(path)
+
+
+def open_serving(path: str | Path) -> RunDirectory:
+    """Open a directory that et-sim serve wrote; every refusal is a `UsageError`."""
     folder = Path(path)
-    if not _is_serving(folder):
-        return open_run(folder)
     if missing := [table.file for table in SERVING_TABLES if not (folder / table.file).is_file()]:
         raise UsageError(
             f"is incomplete: {', '.join(missing)} missing", place=str(folder), remedy="serve again"
         )
-    return RunDirectory(folder, {}, _read_json(folder / MANIFEST, {}), None)
+    summary = _read_json(folder / SUMMARY, SERVING_SHAPE, "serve")
+    return RunDirectory(folder, summary, _read_json(folder / MANIFEST, {}, "serve"), None)
 
 
-def _is_serving(folder: Path) -> bool:
-    path = folder / MANIFEST
-    return is_file(path) and SERVING in _read_json(path, {})
+def is_serving(path: str | Path) -> bool:
+    """Whether et-sim serve wrote a directory."""
+    manifest = Path(path) / MANIFEST
+    return is_file(manifest) and SERVING in _read_json(manifest, {})
 
 
 def open_run(path: str | Path) -> RunDirectory:
     """Open a run's directory; every refusal is a `UsageError` that says what to do."""
     folder = Path(path)
-    if _is_serving(folder):
+    if is_serving(folder):
         raise UsageError(
             "is what et-sim serve wrote, which has no ranks",
             place=str(folder),
-            remedy="ask it with et-sim sql",
+            remedy="look at it with et-sim inspect, report or sql",
         )
     _check_is_run(folder)
     stall = folder / STALL
@@ -236,15 +241,16 @@ def _runs_in(folder: Path) -> list[str]:
         return []
 
 
-def _read_json(path: Path, shape: Mapping[str, Any]) -> dict[str, Any]:
+def _read_json(path: Path, shape: Mapping[str, Any], writer: str = "run") -> dict[str, Any]:
+    again = f"simulate again with et-sim {writer}"
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, ValueError, RecursionError) as error:
-        raise UsageError(f"cannot be read: {error}", place=str(path), remedy=AGAIN) from None
+        raise UsageError(f"cannot be read: {error}", place=str(path), remedy=again) from None
     if not isinstance(content, dict):
-        raise UsageError("does not hold a JSON object", place=str(path), remedy=AGAIN)
+        raise UsageError("does not hold a JSON object", place=str(path), remedy=again)
     if found := misfit(content, shape):
-        raise UsageError(f"is not as et-sim run writes it: {found}", place=str(path), remedy=AGAIN)
+        raise UsageError(f"is not as et-sim {writer} writes it: {found}", place=str(path), remedy=again)
     return content
 
 

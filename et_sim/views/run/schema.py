@@ -162,6 +162,7 @@ SUMMARY_SHAPE: Mapping[str, Shape] = MappingProxyType(
         "ranks": int,
         "model": str,
         "model_note": IfThere(str),
+        "scope": IfThere({"includes": [str], "leaves_out": [str]}),
         "profile": str,
         "corrections": [str],
         "profile_named_by": str,
@@ -187,6 +188,60 @@ SUMMARY_SHAPE: Mapping[str, Shape] = MappingProxyType(
         "jobs": [JOB],
     }
 )
+SPREAD = dict.fromkeys(("mean", "p50", "p90", "p99", "max"), int)
+SERVING_SHAPE: Mapping[str, Shape] = MappingProxyType(
+    {
+        "requests": int,
+        "duration_ns": int,
+        "requests_per_s": (int, float),
+        "output_tokens_per_s": (int, float),
+        "load": {
+            "offered_requests_per_s": NUMBER,
+            "steady_requests_per_s": NUMBER,
+            "steady_output_tokens_per_s": NUMBER,
+            "keeps_up": OrNull(bool),
+            "growth_requests_per_s": NUMBER,
+        },
+        "costs": OrNull(
+            {
+                "price_per_million_output_tokens": NUMBER,
+                "most_joules_per_million_output_tokens": NUMBER,
+                "currency": str,
+            }
+        ),
+        "ttft_ns": SPREAD,
+        "tpot_ns": OrNull(SPREAD),
+        "e2e_ns": SPREAD,
+        "transfer_ns": OrNull(SPREAD),
+        "goodput": OrNull({"share": (int, float), "requests_per_s": (int, float)}),
+        "passes": int,
+        "mean_sequences": (int, float),
+        "busy_share": (int, float),
+        "preemptions": int,
+        "peak_cache_bytes": int,
+        "pools": [
+            {
+                "work": str,
+                "replicas": int,
+                "ranks_of_replica": int,
+                "tensor": int,
+                "pipeline": int,
+                "expert": int,
+                "cache_tokens": int,
+            }
+        ],
+        "policy": {"name": str},
+        "model": str,
+        "machine": (str, NONE),
+        "npus": int,
+        "network_model": str,
+        "scope": IfThere({"includes": [str], "leaves_out": [str]}),
+        "simulated_passes": int,
+        "simulated_transfers": int,
+        "context_step": int,
+        "kernels": str,
+    }
+)
 WAIT = {
     "ranks": str,
     "operation": str,
@@ -210,6 +265,8 @@ STALL_SHAPE: Mapping[str, Shape] = MappingProxyType(
 MANIFEST_SHAPE: Mapping[str, Shape] = MappingProxyType(
     {
         "et_sim": str,
+        "machine": IfThere(str),
+        "npus": IfThere(int),
         "model": str,
         "model_note": IfThere(str),
         "profile": str,

@@ -1,8 +1,9 @@
 """The schedule of a run: for ranks that do the same, which pass they work on when, and how long on none.
 
 A block reaches from the first to the last kernel of a pass, unless kernels of another one are between. The
-bubble is the share of the run in which a rank computes nothing, whatever it waits for. Beside it stands that
-of the textbook: of a pipeline of equal stages on a network that takes no time, with as much work.
+bubble is the share of the run in which a rank neither computes nor has a collective on its way: it waits for
+other stages, or for what they send. Beside it stands that of the textbook: of a pipeline of equal stages on a
+network that takes no time, with as much work.
 
 Not here: drawing (`text`, `drawing.schedule`).
 """
@@ -25,6 +26,7 @@ from et_sim.views.schedule.stages import Stages
 
 MOST_ACTORS = 1024
 COLUMNS = ("actor", "name", "kind", "start_ns", "end_ns", "peer", "queued_ns", "waiting_ns")
+SENDS = ("send", "receive")
 NO_COMMUNICATION = ("compute", "host", "gap", "copy", "memory_load", "memory_store", "batch")
 
 
@@ -43,6 +45,11 @@ class Exchange(NamedTuple):
     end_ns: int
     kind: str
 
+    @property
+    def is_collective(self) -> bool:
+        """Whether it is no message between two ranks."""
+        return self.kind not in SENDS
+
 
 @dataclass(frozen=True, slots=True)
 class Row:
@@ -52,7 +59,9 @@ class Row:
     rank_count: int
     blocks: tuple[Block, ...]
     exchanges: tuple[Exchange, ...]  # of the first of them
+    exposed: tuple[tuple[int, int], ...]  # when the first has collectives under way, and no kernel
     busy_ns: int
+    exposed_ns: float  # of collectives, on average
     work_ns: Mapping[str, int]  # of kernels, by direction
 
 
@@ -66,13 +75,18 @@ class Schedule:
     notes: tuple[str, ...]
 
     def bubble_of(self, row: Row) -> float:
-        """The share of the run in which its ranks compute nothing."""
-        return 1 - row.busy_ns / self.makespan_ns if self.makespan_ns else 0.0
+        """The share of the run in which its ranks neither compute nor have a collective under way."""
+        return 1 - (row.busy_ns + row.exposed_ns) / self.makespan_ns if self.makespan_ns else 0.0
 
     @cached_property
     def bubble(self) -> float:
         """Of all ranks."""
         return self._mean([self.bubble_of(row) for row in self.rows])
+
+    @cached_property
+    def exposed(self) -> float:
+        """The share in which they have only collectives under way."""
+        return self._mean([row.exposed_ns for row in self.rows]) / max(self.makespan_ns, 1)
 
     @cached_property
     def directions(self) -> tuple[str, ...]:
@@ -195,9 +209,13 @@ class _Reader:
 
     def _row(self, members: Sequence[int]) -> Row:
         _, start, end, code = _of_actor(self.kernels, members[0])
-        ranks = [
-            rank for actor in members for piece in parse_ranks(self.actors[actor]["ranks"]) for rank in piece
+        of_actors = [
+            [rank for piece in parse_ranks(self.actors[actor]["ranks"]) for rank in piece]
+            for actor in members
         ]
+        ranks = [rank for of_actor in of_actors for rank in of_actor]
+        exposed = [self._exposed(actor, start, end) for actor in members]
+        spent = sum(len(of) * int((e - s).sum()) for of, (s, e) in zip(of_actors, exposed, strict=True))
         work_ns = dict.fromkeys(DIRECTIONS, 0)
         for number in np.unique(code).tolist():
             work = self.works[number]
@@ -209,7 +227,9 @@ class _Reader:
             len(ranks),
             self._blocks(start, end, code),
             self._exchanges(members[0]),
+            tuple(zip(*(side.tolist() for side in exposed[0]), strict=True)),
             _covered(start, end),
+            spent / len(ranks),
             work_ns,
         )
 
@@ -220,6 +240,21 @@ class _Reader:
         ends = np.maximum.reduceat(end, firsts)
         found = zip(start[firsts].tolist(), ends.tolist(), code[firsts].tolist(), strict=True)
         return tuple(Block(begin, until, self.works[number]) for begin, until, number in found)
+
+    def _exposed(self, actor: int, start: Any, end: Any) -> tuple[Any, Any]:
+        """When a collective is under way, and none of the kernels with these times."""
+        _, begin, until, kind = _of_actor(self.exchanges, actor)
+        is_one = ~_is_one_of(self.kinds, SENDS)[kind]
+        begin, until = begin[is_one], until[is_one]
+        at = np.concatenate((start, end, begin, until))
+        order = np.argsort(at, kind="stable")
+        kernel, collective = (
+            np.cumsum(np.repeat(steps, (len(start), len(end), len(begin), len(until)))[order])
+            for steps in ((1, -1, 0, 0), (0, 0, 1, -1))
+        )
+        at = at[order]
+        is_exposed = (kernel[:-1] == 0) & (collective[:-1] > 0) & (at[1:] > at[:-1])
+        return at[:-1][is_exposed], at[1:][is_exposed]
 
     def _exchanges(self, actor: int) -> tuple[Exchange, ...]:
         _, start, end, kind = _of_actor(self.exchanges, actor)

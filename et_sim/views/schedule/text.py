@@ -17,7 +17,7 @@ NO_PASSES = (
 MOST_ROWS = 64
 LABEL = 20
 FILL = {FORWARD: ">", BACKWARD: "<", INPUTS: "i", WEIGHTS: "w"}
-OTHER, COMMUNICATION, IDLE = "#", "~", "."
+OTHER, COLLECTIVE, SENT, IDLE = "#", "=", "~", "."
 MEANING = {
     FORWARD: "forward",
     BACKWARD: "backward",
@@ -31,22 +31,25 @@ def schedule_text(schedule: Schedule, width: int) -> str:
     label = min(max(len("ranks"), *(len(row.ranks) for row in schedule.rows)), LABEL)
     columns = max(width - label - 9, 20)
     lines = [f"{'ranks':{label + columns + 1}}  bubble"]
-    is_seen = False
+    seen: set[str] = set()
     for row in schedule.rows[:MOST_ROWS]:
         name, bubble = shortened(row.ranks, label), f"{schedule.bubble_of(row):6.1%}"
         lines.append(f"{name:{label}} {_work(row, schedule, columns)}  {bubble}")
-        spans = ((one.start_ns, one.end_ns, COMMUNICATION) for one in row.exchanges)
+        spans = (
+            (one.start_ns, one.end_ns, COLLECTIVE if one.is_collective else SENT) for one in row.exchanges
+        )
         if beside := _line(spans, schedule.makespan_ns, columns, " ").rstrip():
             lines.append(f"{'':{label}} {beside}")
-            is_seen = True
+            seen |= set(beside)
     if len(schedule.rows) > MOST_ROWS:
         lines.append(f"… and {plural(len(schedule.rows) - MOST_ROWS, 'row')} more")
-    return "\n".join([*lines, "", *_legend(schedule, columns, is_seen), *closing(schedule)])
+    return "\n".join([*lines, "", *_legend(schedule, columns, seen), *closing(schedule)])
 
 
 def closing(schedule: Schedule) -> list[str]:
     """Sentences on the bubble, and on what is not shown."""
     found = f"bubble {schedule.bubble:.1%} of {format_ns(schedule.makespan_ns)}"
+    found += f", exposed collectives {schedule.exposed:.1%}" if schedule.exposed else ""
     textbook = schedule.textbook_bubble
     if textbook is not None and schedule.stages > 1:
         found += (
@@ -64,6 +67,7 @@ def schedule_data(schedule: Schedule) -> dict[str, Any]:
         "chunks": schedule.chunks,
         "bubble": schedule.bubble,
         "textbook_bubble": schedule.textbook_bubble,
+        "exposed_collectives": schedule.exposed,
         "notes": list(schedule.notes),
         "rows": [
             {
@@ -83,8 +87,9 @@ def _block(block: Block) -> dict[str, Any]:
 
 
 def _work(row: Row, schedule: Schedule, columns: int) -> str:
-    """Numbers where there is room for one and its direction."""
-    line = [IDLE] * columns
+    """Numbers where there is room for one and its direction; between passes, exposed collectives."""
+    spans = ((start, end, COLLECTIVE) for start, end in row.exposed)
+    line = [*_line(spans, schedule.makespan_ns, columns, IDLE)]
     for block in row.blocks:
         fill = FILL[block.work.direction] if block.work else OTHER
         begin, end = (round(columns * at / schedule.makespan_ns) for at in block[:2])
@@ -102,12 +107,12 @@ def _line(spans: Iterable[tuple[int, int, str]], makespan: int, columns: int, em
     return "".join(line)
 
 
-def _legend(schedule: Schedule, columns: int, is_seen: bool) -> list[str]:
+def _legend(schedule: Schedule, columns: int, seen: set[str]) -> list[str]:
     parts = [f"{FILL[way]} {MEANING[way]}" for way in schedule.directions]
     if any(block.work is None for row in schedule.rows for block in row.blocks):
         parts.append(f"{OTHER} other work")
-    if is_seen:
-        parts.append(f"{COMMUNICATION} communication")
+    said = ((COLLECTIVE, "collectives"), (SENT, "sends and receives"))
+    parts += [f"{mark} {what}" for mark, what in said if mark in seen]
     parts.append(f"{IDLE} none")
     column = f"a column is {format_ns(schedule.makespan_ns / columns)}"
     letters = ", letters parts of the model from the second one on" if schedule.chunks > 1 else ""

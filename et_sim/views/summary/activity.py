@@ -168,12 +168,26 @@ class _Shares:
         return np.round(found, 9).clip(0, 1)  # sums of fractions leave dust
 
 
+def shown_parts(shares: Any) -> Any:
+    """One part for each row and column, so that over a row each is shown for as much time as it takes.
+
+    What a column does not show is owed, and shown by the next ones that have any of it.
+    """
+    _, rows, columns = shares.shape
+    found, owed = np.zeros((rows, columns), np.int64), np.zeros(shares.shape[:2])
+    for column in range(columns):
+        here = shares[:, :, column]
+        owed += here
+        found[:, column] = np.where(here > 0, owed, -np.inf).argmax(axis=0)
+        owed[found[:, column], np.arange(rows)] -= 1
+    return found
+
+
 def activity_lines(found: Activity) -> list[str]:
-    """In each column, the mark of what took most of it."""
+    """In each column, the mark of what took most of it, and was not shown before."""
     shown = found.ranks
     label = min(max(map(len, ("ranks", *shown))), LABEL)
-    marks = np.array([part.mark for part in PARTS])
-    most = marks[found.shares.argmax(axis=0)]
+    most = np.array([part.mark for part in PARTS])[shown_parts(found.shares)]
     lines = [f"{'ranks':{label}}"] if shown else ["no rank of these was written"]
     rows = zip(shown, most, strict=True)
     lines += [f"{shortened(ranks, label):{label}} {''.join(row)}".rstrip() for ranks, row in rows]
@@ -181,7 +195,13 @@ def activity_lines(found: Activity) -> list[str]:
     column = format_ns((last - first) / found.shares.shape[2])
     used = [part for row, part in enumerate(PARTS) if found.shares[row].any()]
     legend = "   ".join(f"{part.mark.strip() or '(blank)'} {part.text}" for part in used)
-    return [*lines, "", legend, f"a column is {column}, and shows what takes most of it", *found.notes]
+    return [
+        *lines,
+        "",
+        legend,
+        f"a column is {column}; a row has as many marks of a part as that takes time",
+        *found.notes,
+    ]
 
 
 def activity_data(run: RunDirectory, part: Selection = EVERYTHING) -> dict[str, Any]:

@@ -27,7 +27,7 @@ from et_sim.views.summary.machine_use import (
 )
 from et_sim.views.summary.packets import packets_text
 from et_sim.views.summary.parts import PARTS
-from et_sim.views.summary.profile_facts import makespan_text, model_text
+from et_sim.views.summary.profile_facts import makespan_text, model_text, scope_text
 from et_sim.views.summary.rank_table import called, rank_count
 from et_sim.views.summary.throughput import throughput_text, utilisation_text
 from et_sim.views.text import share, shortened
@@ -68,7 +68,8 @@ def facts(run: RunDirectory) -> list[str]:
     how = "each simulated" if actors == ranks else f"simulated as {plural(actors, 'actor')}"
     facts = (
         ("makespan", makespan_text(summary)),
-        ("in short", _in_short(run)),
+        ("in short", in_short(run, small_path(run))),
+        ("includes", scope_text(summary.get("scope"))),
         ("ranks", f"{ranks:,}, {how}; {plural(summary['messages'], 'message')} crossed the network"),
         ("jobs", jobs_text(run)),
         ("model", model_text(summary)),
@@ -93,12 +94,6 @@ def facts(run: RunDirectory) -> list[str]:
         ("price", price_text(summary)),
     )
     return [_fact(name, text) for name, text in facts if text]
-
-
-def _in_short(run: RunDirectory) -> str:
-    """What the critical path says, if it is known; else, the lines below are as short."""
-    path = small_path(run)
-    return in_short(run, path) if path else ""
 
 
 def _corrections(summary: dict[str, Any]) -> list[tuple[str, str]]:

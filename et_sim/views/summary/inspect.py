@@ -6,8 +6,6 @@ Plain text that fits the terminal, or 80 columns where there is none. Not here: 
 
 from __future__ import annotations
 
-import re
-import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -44,12 +42,10 @@ from et_sim.views.summary.spread import spread_lines
 from et_sim.views.summary.stalls import stall_lines
 from et_sim.views.summary.topology import topology_lines
 from et_sim.views.summary.waits import UNENDED, waits_lines, waits_of
-from et_sim.views.text import terminal_width
+from et_sim.views.text import terminal_width, wrapped
 
 RANK_ROWS = 12
 OPERATION_ROWS = 8
-NO_BREAK = "\N{NO-BREAK SPACE}"
-UNIT = re.compile(r"(?<=\d) (?=%|(?:ns|µs|ms|s)\b)")  # the space between a number and its unit
 
 
 def summary_text(path: str | Path, part: Selection = EVERYTHING, width: int | None = None) -> str:
@@ -282,12 +278,5 @@ def _wrapped(lines: Sequence[str], width: int, indent: int = 0) -> list[str]:
         if len(line) <= width or "et-sim inspect " in line:
             cut.append(line)
         else:
-            several = textwrap.wrap(
-                UNIT.sub(NO_BREAK, line),
-                width,
-                subsequent_indent=" " * indent,
-                break_on_hyphens=False,
-                break_long_words=False,
-            )
-            cut += [one.replace(NO_BREAK, " ") for one in several]
+            cut += wrapped(line, width, indent)
     return cut

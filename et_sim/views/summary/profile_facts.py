@@ -86,3 +86,11 @@ def profile_text(summary: Mapping[str, Any]) -> str:
     """Whose behaviour it is, and who says so where that is neither the machine nor the command."""
     named_by = NAMED_BY.get(summary["profile_named_by"], "")
     return f"{summary['profile']} profile{named_by}"
+
+
+def scope_text(scope: Mapping[str, Sequence[str]] | None) -> str:
+    """What figures include, and what they leave out; empty of runs that do not say it."""
+    if scope is None:
+        return ""
+    includes, leaves_out = ("; ".join(scope[side]) for side in ("includes", "leaves_out"))
+    return f"{includes or 'nothing that takes time'} (left out: {leaves_out})"

@@ -8,11 +8,10 @@ from typing import Any
 
 from et_sim.errors import UsageError
 from et_sim.units import format_ns, plural
-from et_sim.views.compare.text import percent, signed
 from et_sim.views.sweep.directory import COMPLETE, SweepDirectory
 from et_sim.views.sweep.scales import shown
 from et_sim.views.sweep.summary import NARROWEST
-from et_sim.views.text import fitted
+from et_sim.views.text import fitted, percent, signed
 
 Key = tuple[Any, ...]
 

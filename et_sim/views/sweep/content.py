@@ -14,7 +14,6 @@ from et_sim.tables.of_sweeps import NUMBER
 from et_sim.views.sweep.directory import SweepDirectory
 from et_sim.views.sweep.front import front_of
 from et_sim.views.sweep.scales import (
-    EXPOSED,
     MAKESPAN,
     RESOURCES,
     Quantity,
@@ -73,10 +72,11 @@ class Content:
     def resources(self) -> tuple[Quantity, ...]:
         """Figures besides the makespan that cost something, and differ between points."""
         columns = set(self.sweep.table.column_names)
-        is_sought = EXPOSED.column in {one.column for one in self.objectives}
+        usual = {one.column for one in (MAKESPAN, *RESOURCES)}
+        sought = [one for one in self.objectives if one.column not in usual]
         return tuple(
-            one
-            for one in (*([EXPOSED] if is_sought else []), *RESOURCES)
+            one.of(self.sweep.table)
+            for one in (*sought, *RESOURCES)
             if one.column in columns
             and len({row[one.column] for row in self.rows} - {None}) > 1
             and one.column not in self.sweep.axes
@@ -84,7 +84,7 @@ class Content:
 
     @cached_property
     def objectives(self) -> tuple[Quantity, ...]:
-        """What a search minimised; empty, if none did."""
+        """What a search looked for; empty, if none did."""
         return objectives_of(self.sweep)
 
     @cached_property

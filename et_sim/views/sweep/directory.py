@@ -96,10 +96,11 @@ def _checked(search: Any) -> Mapping[str, Any] | None:
     if search is None:
         return None
     numbers = {name: int(search[name]) for name in ("evaluated", "impossible", "ruled_out", "left")}
-    objectives = [str(name) for name in search["minimise"]]
-    if not objectives or not set(objectives) <= set(OBJECTIVES):
+    objectives = {key: [str(name) for name in search.get(key, ())] for key in ("minimise", "maximise")}
+    every = {name for names in objectives.values() for name in names}
+    if not every or not every <= set(OBJECTIVES):
         raise ValueError("no objectives")
-    return {**search, **numbers, "minimise": objectives, "front": list(map(int, search["front"]))}
+    return {**search, **numbers, **objectives, "front": list(map(int, search["front"]))}
 
 
 def _read(path: Path) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from et_sim.errors import UsageError
-from et_sim.tables.of_sweeps import NUMBER
+from et_sim.tables.of_sweeps import NUMBER, OBJECTIVES
 from et_sim.units import format_ns, plural
 from et_sim.views.drawing.svg import LEFT, PIXELS, document, legend, sentences
 from et_sim.views.sweep.charts import (
@@ -70,7 +70,7 @@ def found_name(content: Content) -> str:
     """What the points are that a search found."""
     titles = [one.title for one in content.objectives]
     if len(titles) == 1:
-        return f"point with the least {titles[0]}"
+        return f"point with the {OBJECTIVES[content.objectives[0].column]} {titles[0]}"
     return f"Pareto front of {', '.join(titles[:-1])} and {titles[-1]}"
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
@@ -39,6 +39,14 @@ class Quantity:
     title: str
     shown: Callable[[Any], str]
     base: int = 1000  # powers of which its units are apart
+    is_price: bool = False
+
+    def of(self, table: Any) -> Quantity:
+        """The same in a sweep's table, which says what prices are in."""
+        if not self.is_price:
+            return self
+        currencies = sorted({one for one in table["currency"].to_pylist() if one is not None})
+        return replace(self, title=" ".join([self.title, *(f"in {one}" for one in currencies)]))
 
 
 MAKESPAN = Quantity("makespan_ns", "makespan", format_ns)
@@ -47,9 +55,21 @@ RESOURCES = (
     Quantity("ranks", "NPUs", lambda value: f"{value:,.0f}"),
     Quantity("peak_memory_bytes", "peak memory", format_bytes, 1024),
     Quantity("joules", "energy", format_joules),
-    Quantity("price", "price", lambda value: f"{value:.6g}"),
-    Quantity("price_per_million_tokens", "price per million tokens", lambda value: f"{value:.6g}"),
+    Quantity("price", "price", lambda value: f"{value:.6g}", is_price=True),
+    Quantity(
+        "price_per_million_tokens",
+        "price per million tokens",
+        lambda value: f"{value:.6g}",
+        is_price=True,
+    ),
     Quantity("joules_per_million_tokens", "energy per million tokens", format_joules),
+)
+RATES = (
+    Quantity("tokens_per_s", "tokens/s", lambda value: f"{value:,.0f}"),
+    Quantity("tokens_per_s_per_rank", "tokens/s/NPU", lambda value: f"{value:,.0f}"),
+    Quantity("tflops_per_rank", "TFLOP/s/NPU", lambda value: f"{value:,.4g}"),
+    Quantity("mfu", "MFU", lambda value: f"{value:.1%}"),
+    Quantity("hfu", "HFU", lambda value: f"{value:.1%}"),
 )
 
 

@@ -12,7 +12,7 @@ from typing import Any
 from et_sim.tables.of_sweeps import NUMBER
 from et_sim.units import plural
 from et_sim.views.sweep.directory import SweepDirectory
-from et_sim.views.sweep.scales import EXPOSED, MAKESPAN, RESOURCES, Quantity, are_numbers, shown
+from et_sim.views.sweep.scales import EXPOSED, MAKESPAN, RATES, RESOURCES, Quantity, are_numbers, shown
 from et_sim.views.text import fitted
 
 NARROWEST = 8
@@ -22,15 +22,19 @@ Row = Mapping[str, Any]
 def front_rows(sweep: SweepDirectory, rows: Sequence[Row]) -> list[Row]:
     """The best points, in their order."""
     assert sweep.search is not None
-    known = [row for row in rows if all(row[name] is not None for name in sweep.search["minimise"])]
+    known = [row for row in rows if all(row[one.column] is not None for one in objectives_of(sweep))]
     by_number = {row[NUMBER]: row for row in known}
     return [by_number[number] for number in sweep.search["front"] if number in by_number]
 
 
 def objectives_of(sweep: SweepDirectory) -> tuple[Quantity, ...]:
-    """What a search minimised; empty, if none did."""
-    known = {one.column: one for one in (MAKESPAN, EXPOSED, *RESOURCES)}
-    return () if sweep.search is None else tuple(known[name] for name in sweep.search["minimise"])
+    """What a search looked for; empty, if none did."""
+    if sweep.search is None:
+        return ()
+    known = {one.column: one for one in (MAKESPAN, EXPOSED, *RESOURCES, *RATES)}
+    return tuple(
+        known[name].of(sweep.table) for key in ("minimise", "maximise") for name in sweep.search[key]
+    )
 
 
 def search_lines(sweep: SweepDirectory, rows: Sequence[Row], most: int, width: int) -> list[str]:
@@ -72,7 +76,9 @@ def _table(sweep: SweepDirectory, front: Sequence[Row], width: int) -> list[str]
 
 def meaning(search: Mapping[str, Any]) -> str:
     """How sure that is."""
-    better = "dominates one of these" if len(search["minimise"]) > 1 else "is better"
+    better = (
+        "dominates one of these" if len(search["minimise"]) + len(search["maximise"]) > 1 else "is better"
+    )
     models = [model for model in search.get("models", ()) if model]
     if search["left"]:
         return f"No evaluated point {better}; of those that were not looked at, nothing is known."

@@ -77,6 +77,11 @@ class Figures:
     step: Step | None = None  # of a language model: what the step is worth
     imbalance: Imbalance | None = None  # of experts, if they are uneven
 
+    def with_workspace(self, share: float) -> Figures:
+        """With as much workspace, and loss by fragmentation, as a share of the memory that is counted."""
+        stages = (replace(one, memory=one.memory.with_workspace(share)) for one in self.stages)
+        return replace(self, stages=tuple(stages))
+
     @property
     def products_of_weights(self) -> int:
         """Six for each weight that a token meets, and token; attention's scores are not in it."""

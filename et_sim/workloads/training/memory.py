@@ -8,7 +8,7 @@ Not here: which tensors there are (`states`, `units`), and when a network lets t
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
@@ -27,11 +27,16 @@ class Memory:
     optimizer: int
     activations: int  # of layers, until their backward pass
     temporary: int  # scores of all words; what is worked out again, gathered, or to be reduced
+    workspace: int = 0  # of kernels and libraries, and what the allocator loses: assumed, if at all
 
     @property
     def total(self) -> int:
         """All of them at once."""
-        return self.weights + self.gradients + self.optimizer + self.activations + self.temporary
+        return sum(getattr(self, one.name) for one in fields(self))
+
+    def with_workspace(self, share: float) -> Memory:
+        """With as much workspace as a share of all else."""
+        return replace(self, workspace=round((self.total - self.workspace) * share))
 
 
 def most_memory(trace: Trace) -> Memory:

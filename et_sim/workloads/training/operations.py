@@ -37,6 +37,11 @@ def model_operations(model: Model, plan: Plan) -> int:
     )
 
 
+def datatype_of(plan: Plan) -> str:
+    """Of the products; empty if it has no name."""
+    return DATATYPES.get(plan.value_bytes, "")
+
+
 def step_of(model: Model, plan: Plan, workload: Workload) -> Step:
     """What the workload of a plan does."""
     counts = workload.ranks_per_template.tolist()
@@ -48,7 +53,7 @@ def step_of(model: Model, plan: Plan, workload: Workload) -> Step:
         tokens_of(model, plan),
         model_operations(model, plan),
         done + _masked_operations(model, plan),
-        DATATYPES.get(plan.value_bytes, ""),
+        datatype_of(plan),
     )
 
 

@@ -98,7 +98,12 @@ class Plan:
         True, "--unfused-attention", "write the scores of attention to memory, and keep them"
     )
     value_bytes: int = _option(2, "--value-bytes", "bytes of a weight or activation")
-    gradient_bytes: int = _option(2, "--gradient-bytes", "bytes of a gradient")
+    gradient_bytes: int = _option(2, "--gradient-bytes", "bytes of a gradient that replicas exchange")
+    sum_bytes: int = _option(
+        4,
+        "--sum-bytes",
+        "bytes of a gradient that micro-batches are added up in, as Megatron's main gradients",
+    )
     master_bytes: int = _option(
         12, "--master-bytes", "bytes of the optimizer for each weight: a copy and two moments", 0
     )

@@ -74,7 +74,7 @@ class States:
 
     def gradients(self, unit: Weights) -> Tensors:
         """Sums over micro-batches."""
-        return {f"gradients:{unit.name}": self._values(unit, 2) * self.plan.gradient_bytes}
+        return {f"gradients:{unit.name}": self._values(unit, 2) * self.plan.sum_bytes}
 
     def optimizer(self, values: int) -> Tensors:
         """Of all weights that the rank updates."""

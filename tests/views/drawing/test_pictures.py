@@ -14,6 +14,8 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from machines import ring
 from pyarrow import feather
 from runs_to_show import pipeline, side_by_side, written
@@ -26,14 +28,14 @@ from et_sim.engine.stall import explain_stall
 from et_sim.timeline import write_run
 from et_sim.units import format_ns, parse_ranks
 from et_sim.views import open_run
-from et_sim.views.drawing.activity import PART_COLOURS, activity_picture, colours_of
+from et_sim.views.drawing.activity import PART_COLOURS, activity_picture
 from et_sim.views.drawing.bandwidth import bandwidth_picture
 from et_sim.views.drawing.picture import picture
 from et_sim.views.drawing.pictures import PICTURES
 from et_sim.views.drawing.svg import LEFT, PIXELS, NothingToDrawError, axis
 from et_sim.views.drawing.waits import waits_picture
 from et_sim.views.run.selection import EVERYTHING, selection
-from et_sim.views.summary.activity import FIGURES, activity_data, activity_of
+from et_sim.views.summary.activity import FIGURES, activity_data, activity_of, shown_parts
 from et_sim.views.summary.bandwidth import link_ceilings, rates
 from et_sim.views.summary.parts import PARTS
 from et_sim.views.summary.rank_times import rank_entries
@@ -98,16 +100,29 @@ def _pixels(drawn: str) -> Any:
     return lines[:, 1:].reshape(height, width, 3)
 
 
-def test_pixels_have_the_colours_of_the_parts(folded: Path) -> None:
+def test_pixels_have_the_colours_of_the_parts_and_every_part_its_area(folded: Path) -> None:
     run = open_run(folded)
     drawn = _pixels(activity_picture(run))
     found = activity_of(run, EVERYTHING, PIXELS, 256)
-    colours = colours_of(found.shares)
-    assert {tuple(row) for row in drawn[0]} == {tuple(row) for row in colours[0]}
-    pure = np.argwhere(found.shares[FIGURES.index("compute_ns")] > 1 - 1e-9)
-    blue = tuple(bytes.fromhex(PART_COLOURS["compute_ns"][1:]))
-    assert len(pure)
-    assert {tuple(colours[row, column]) for row, column in pure.tolist()} == {blue}
+    height = len(drawn) // len(found.counts)
+    for row, shares in enumerate(found.shares.transpose(1, 0, 2)):
+        pixels = drawn[row * height : (row + 1) * height]
+        for taken, colour in zip(shares, PART_COLOURS.values(), strict=True):
+            is_its = (pixels == list(bytes.fromhex(colour[1:]))).all(axis=2)
+            assert is_its[:, taken > 1 - 1e-9].all()
+            assert not is_its[:, taken == 0].any()
+            assert is_its.mean() == pytest.approx(taken.mean(), abs=0.01)
+
+
+@given(st.lists(st.tuples(*[st.integers(0, 3)] * 3).filter(any), min_size=1, max_size=40))
+def test_a_row_of_text_shows_each_part_for_its_time_and_only_where_it_is(parts: list[Any]) -> None:
+    amounts = np.array(parts, float).T[:, None, :]
+    shares = amounts / amounts.sum(axis=0)
+    shown = shown_parts(shares)[0]
+    assert all(shares[part, 0, column] > 0 for column, part in enumerate(shown.tolist()))
+    steady = np.repeat(shares[:, :, :1], 60, axis=2)
+    counts = np.bincount(shown_parts(steady)[0], minlength=3)
+    assert np.abs(counts - steady.sum(axis=2)[:, 0]).max() <= 2
 
 
 def test_waiting_and_transfer_are_those_of_the_timeline(folded: Path) -> None:

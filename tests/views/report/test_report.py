@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from machines import ring
+from machines import FIFO_RING, ring
 from pyarrow import feather
 from runs_to_show import congested, pipeline, side_by_side, written
 
@@ -479,3 +479,16 @@ def test_a_graph_of_many_links_is_told_as_its_generator_or_counted(tmp_path: Pat
     (folder / "run.json").write_text(json.dumps(known), encoding="utf-8")
     with pytest.raises(UsageError, match=r"configuration\.system is not an object"):
         open_run(folder)
+
+
+def test_the_head_names_the_machine_by_its_name_or_its_files(tmp_path: Path) -> None:
+    build = et_sim.TraceBuilder()
+    build.compute("kernel", nanos=10)
+    workload = et_sim.Workload.of([build.build()])
+    (tmp_path / "small.json").write_text(json.dumps(FIFO_RING))
+    by_name = et_sim.simulate(workload, machine="h100-dgx:1")
+    by_files = et_sim.simulate(workload, system=tmp_path / "small.json", network=ring(1, "50GB/s", 10))
+    for result, machine in ((by_name, "h100-dgx:1"), (by_files, "small.json, a network of its own")):
+        result.save(tmp_path / "run")
+        head = report(open_run(tmp_path / "run")).partition("</header>")[0]
+        assert f"machine: {machine} (1 NPU)" in head

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from machines import FIFO_RING, ring
 from runs_to_show import pipeline, side_by_side
 from training_jobs import transformer
 
@@ -19,6 +20,7 @@ from et_sim.cli.show import IDEAL_NETWORK, IDEAL_SYSTEM
 from et_sim.timeline import OutputFilter
 from et_sim.trace import Workload, write_manifest, write_workload
 from et_sim.views import open_run
+from et_sim.views.drawing.schedule import COLLECTIVE, COLOURS, OTHER, SENT
 from et_sim.views.report.page import report
 from et_sim.views.schedule.passes import DIRECTIONS, Pass, named_pass
 from et_sim.views.schedule.stages import Stages
@@ -145,7 +147,7 @@ def test_a_run_is_shown_with_its_times_its_communication_and_no_merged_ranks_tha
     assert "all_reduce" in kinds
     assert found["bubble"] > found["textbook_bubble"]
     assert main(["show", str(folder)]) == 0
-    assert "~ communication" in capsys.readouterr().out
+    assert "= collectives" in capsys.readouterr().out
     page = report(open_run(folder))
     assert 'id="schedule"' in page
     assert "backward 3: " in page.split('id="schedule"')[1].split("</section>")[0]
@@ -275,6 +277,22 @@ def test_ranks_that_are_equally_far_apart_are_named_so(
     workload = transformer(pipeline=2, data=3, micro_batches=2, order="pipeline-tensor-context-data")
     rows = json.loads(shown(workload, tmp_path, capsys, "--json"))["rows"]
     assert [row["ranks"] for row in rows] == ["0-4/2", "1-5/2"]
+
+
+def test_exposed_collectives_are_no_bubble_and_have_a_colour_that_nothing_else_has(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = et_sim.simulate(transformer(tensor=2), system=FIFO_RING, network=ring(2, "10GB/s", 0))
+    run.save(tmp_path / "run")
+    capsys.readouterr()
+    assert main(["show", str(tmp_path / "run"), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    busy = sum(int(one) for one in run.statistics.compute_ns[:1])
+    assert found["bubble"] == pytest.approx(0, abs=1e-9)  # one stage waits for no other
+    assert found["exposed_collectives"] == pytest.approx(1 - busy / run.makespan_ns)
+    assert found["exposed_collectives"] > 0
+    passes = {colour for shades in COLOURS.values() for colour in shades}
+    assert len({COLLECTIVE, SENT, OTHER} | passes) == 3 + len(passes)
 
 
 def test_a_run_without_passes_has_no_card(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from et_sim.tables.of_sweeps import ABOUT
 from et_sim.views.sweep.charts import RING
 from et_sim.views.sweep.directory import open_sweep
 from et_sim.views.sweep.picture import sweep_picture
+from et_sim.views.sweep.scales import RESOURCES
 
 ROWS: list[dict[str, Any]] = [
     {"tp": 1, "makespan_ns": 5_000_000, "peak_memory_bytes": 2**30, "exposed_comm_ns": 900},
@@ -112,3 +113,9 @@ def test_figures_that_cannot_be_are_refused(change: Any, sentence: str, searched
         out.write_table(table)
     with pytest.raises(UsageError, match=sentence):
         open_sweep(searched)
+
+
+def test_prices_are_shown_with_their_currency() -> None:
+    table = pa.table({"currency": ["USD", None]})
+    titles = [one.of(table).title for one in RESOURCES if one.is_price]
+    assert titles == ["price in USD", "price per million tokens in USD"]

@@ -1,0 +1,53 @@
+"""What the figures of a run include, and what they leave out: of its models, and of what ran on them.
+
+Not here: the words for each model, which stand in the registries of networks and of compute models.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from et_sim.compute.registry import scopes_of
+from et_sim.machine import Machine
+from et_sim.machine.corrections import Correction
+from et_sim.units import plural
+
+AS_RECORDED, COMMUNICATION_AS_RECORDED = "kernels as the trace times them", "communication as recorded"
+SLOWING = "kernels slowed by transfers"
+MEMORY, MEMORY_UNKNOWN = "local memory", "whether memory suffices"
+NOISE = "noise, failures"
+
+
+def scope_of_machine(machine: Machine, of_messages: Sequence[str]) -> dict[str, Any]:
+    """For the manifest; `of_messages`: what the network model includes, and what it leaves out."""
+    system = machine.system
+    off = len(set(Correction) - system.behaviour.corrections)
+    corrections = [f"what {plural(off, 'correction')} would change"] if off else []
+    includes, leaves_out = ([SLOWING], [NOISE]) if system.overlap else ([], [SLOWING, NOISE])
+    kernels = {label: [*both] for label, both in scopes_of(system).items()}
+    return {
+        "of_messages": [*of_messages],
+        "of_kernels": kernels,
+        "includes": includes,
+        "leaves_out": [*corrections, *leaves_out],
+    }
+
+
+def scope(of_machine: Mapping[str, Any], coverage: Mapping[str, Any], messages: int) -> Any:
+    """What is in, and what is left out, once it is known what ran."""
+    kernels = [both for label, both in of_machine["of_kernels"].items() if label in coverage["timed_by"]]
+    recorded = coverage["replayed_communication"]
+    if coverage["replayed"] > recorded:
+        kernels.append((AS_RECORDED, ""))
+    transfers = [of_machine["of_messages"]] if messages else []
+    if recorded:
+        transfers.append([COMMUNICATION_AS_RECORDED, ""])
+    is_tracked = coverage["without_tensors"] is not None
+    memory = (MEMORY, "") if is_tracked else ("", MEMORY_UNKNOWN)
+    rest = (of_machine["includes"], of_machine["leaves_out"])
+    includes, leaves_out = (
+        [text for text in (*(each[side] for each in (*kernels, *transfers, memory)), *rest[side]) if text]
+        for side in (0, 1)
+    )
+    return {"includes": includes, "leaves_out": leaves_out}

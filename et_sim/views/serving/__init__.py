@@ -1,0 +1,1 @@
+"""What serving wrote: as text, and as a page."""

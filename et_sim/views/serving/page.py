@@ -1,0 +1,96 @@
+"""What serving wrote as one HTML page: the sentence, figures, latencies, and load over time.
+
+Not here: the frame of the page (`report.page`), and the same as text (`text`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from et_sim.units import plural
+from et_sim.views.drawing.svg import LEFT, PIXELS, TOP, axis, document, label, legend
+from et_sim.views.report.markup import section, table, tag, text
+from et_sim.views.report.page import PAGE, POLICY, asset
+from et_sim.views.run.directory import RunDirectory
+from et_sim.views.serving.load import SLICES, Slice, slices_of
+from et_sim.views.serving.text import facts, in_short, latency_rows, slice_rows
+from et_sim.views.summary.profile_facts import scope_text
+
+HEIGHT, GAP = 70, 26
+CAME, DONE, LEFT_OVER = "#56b4e9", "#0072b2", "#e69f00"
+FINE = 8  # bars of the picture for a row of the table
+
+
+def serving_report(run: RunDirectory) -> str:
+    """The page as text."""
+    summary = run.summary
+    short, limits = in_short(summary), scope_text(summary.get("scope"))
+    listed = "".join(
+        tag("div", tag("dt", text(name)) + tag("dd", text(said))) for name, said in facts(summary)
+    )
+    headline = section(
+        "headline",
+        "Overview",
+        tag("p", f"{text(short[0].upper() + short[1:])}.", class_="short"),
+        tag("p", f"includes {text(limits)}", class_="note") if limits else "",
+        tag("dl", listed, class_="facts"),
+    )
+    picture = tag("div", load_picture(slices_of(run, SLICES * FINE)), class_="picture")
+    latencies, slices = latency_rows(summary), slice_rows(slices_of(run))
+    sections = (
+        headline,
+        section("latencies", "Latencies", _table(latencies)),
+        section("load", "Load over time", picture, _table(slices)),
+    )
+    npus, name = plural(summary["npus"], "NPU"), run.path.resolve().name
+    machine = summary["machine"] or "files"
+    return PAGE.format(
+        policy=POLICY,
+        title=text(f"{name}, et-sim"),
+        first="headline",
+        heading=text(name),
+        subtitle=text(f"{summary['model']}, {summary['network_model']} network; machine: {machine} ({npus})"),
+        style=asset("report.css"),
+        main="\n".join(sections),
+        version=text(run.manifest.get("et_sim", "")),
+        script="",
+    )
+
+
+def load_picture(slices: Sequence[Slice]) -> str:
+    """Requests that come, that are done, and that are under way, as bars over time."""
+    whole = max(slices[-1].end_ns, 1)
+    lanes = (
+        ("came", CAME, [one.arrived for one in slices]),
+        ("done", DONE, [one.done for one in slices]),
+        ("under way", LEFT_OVER, [one.under_way for one in slices]),
+    )
+    parts, y = [], TOP
+    for name, colour, counts in lanes:
+        most = max(*counts, 1)
+        parts.append(label(f"{name}, up to {most:,}", y + HEIGHT))
+        shape = ""
+        for one, count in zip(slices, counts, strict=True):
+            x, width = (PIXELS * of / whole for of in (one.start_ns, one.end_ns - one.start_ns))
+            high = HEIGHT * count / most
+            shape += f"M{LEFT + x:.1f} {y + HEIGHT - high:.1f}h{width:.1f}v{high:.1f}h{-width:.1f}z"
+        parts.append(f'<path fill="{colour}" d="{shape}"/>')
+        y += HEIGHT + GAP
+    parts += legend([(colour, name) for name, colour, _ in lanes], y + 4)
+    return document([*axis((0, whole), y - GAP), *parts], y + 20)
+
+
+def _table(rows: Sequence[Sequence[str]]) -> str:
+    head, *rest = rows
+    return table("", head, [[text(cell) for cell in row] for row in rest], "<" + ">" * (len(head) - 1))
+
+
+def write_serving_report(run: RunDirectory, target: Path) -> int:
+    """Write the page; how many bytes it has."""
+    from et_sim.views.files import new_file
+
+    content = serving_report(run).encode("utf-8", "replace")
+    with new_file(target) as sink:
+        sink.write(content)
+    return len(content)

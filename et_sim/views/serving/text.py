@@ -1,0 +1,171 @@
+"""A serving for people: its summary, and what happened over time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from et_sim.units import format_bytes, format_joules, format_ns, plural
+from et_sim.views.run.directory import RunDirectory
+from et_sim.views.serving.load import Slice, slices_of
+from et_sim.views.summary.profile_facts import scope_text
+from et_sim.views.text import aligned, wrapped
+
+_TIMES = (
+    ("ttft_ns", "time to first token"),
+    ("tpot_ns", "time per output token"),
+    ("e2e_ns", "whole request"),
+    ("transfer_ns", "cache on its way"),
+)
+_COLUMNS = ("mean", "p50", "p90", "p99", "max")
+_WORKS = {"both": "prompts and tokens", "prefill": "prompts", "decode": "further tokens"}
+
+
+def summary_lines(summary: dict[str, Any], width: int) -> list[str]:
+    """As they are printed."""
+    said = (("in short", in_short(summary)), ("includes", scope_text(summary.get("scope"))))
+    lines = [line for name, text in said if text for line in wrapped(f"{name:<12} {text}", width, 13)]
+    before = [f"{name:<12} {text}" for name, text in _outcome(summary)]
+    after = [f"{name:<12} {text}" for name, text in _how(summary)]
+    return [*lines, *before, "", *_aligned(latency_rows(summary)), "", *after]
+
+
+def serving_text(run: RunDirectory, width: int) -> str:
+    """The same of a directory, and what happened over time."""
+    return "\n".join([*summary_lines(run.summary, width), "", *_aligned(slice_rows(slices_of(run)))])
+
+
+def facts(summary: dict[str, Any]) -> list[tuple[str, str]]:
+    """What there is besides the tables: a name and a text each."""
+    return [*_outcome(summary), *_how(summary)]
+
+
+def latency_rows(summary: dict[str, Any]) -> list[tuple[str, ...]]:
+    """Times of requests; the first row is the head."""
+    rows = [
+        (text, *(format_ns(summary[name][column]) for column in _COLUMNS))
+        for name, text in _TIMES
+        if summary[name] is not None
+    ]
+    return [("", *_COLUMNS), *rows]
+
+
+def slice_rows(slices: Sequence[Slice]) -> list[tuple[str, ...]]:
+    """Load over time; the first row is the head."""
+    rows = [
+        (
+            format_ns(one.start_ns),
+            *(f"{count:,}" for count in (one.arrived, one.done, one.under_way)),
+            *("" if time is None else format_ns(time) for time in (one.ttft_ns, one.tpot_ns)),
+        )
+        for one in slices
+    ]
+    return [("from", "came", "done", "under way", "p50 to first token", "p50 per token"), *rows]
+
+
+def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+    return aligned(rows, "<" + ">" * (len(rows[0]) - 1))
+
+
+def _outcome(summary: dict[str, Any]) -> list[tuple[str, str]]:
+    requests = plural(summary["requests"], "request")
+    rates = (
+        f"{summary['requests_per_s']:,.2f} requests/s, {summary['output_tokens_per_s']:,.1f} output tokens/s"
+    )
+    found = [
+        ("served", f"{requests} in {format_ns(summary['duration_ns'])}, from first arrival to last token"),
+        ("throughput", rates),
+        *_load(summary["load"]),
+    ]
+    if good := summary["goodput"]:
+        kept = f"{good['share']:.1%} keep {_limits(good)}"
+        found.append(("goodput", f"{good['requests_per_s']:,.2f} requests/s: {kept}"))
+    return found
+
+
+def in_short(summary: dict[str, Any]) -> str:
+    """Whether this goes on for ever, what a request waits for, and how busy replicas are; no full stop."""
+    load, first, each = summary["load"], summary["ttft_ns"], summary["tpot_ns"]
+    words = (
+        {
+            True: f"keeps up with {load['offered_requests_per_s']:,.4g} requests/s",
+            False: f"does not keep up with {load['offered_requests_per_s']:,.4g} requests/s",
+        }
+        if load["keeps_up"] is not None
+        else {}
+    )
+    text = words.get(load["keeps_up"], f"{plural(summary['requests'], 'request')} served")
+    half, most = (format_ns(first[column]) for column in ("p50", "p99"))
+    text += f"; half of the first tokens are there within {half}, 99 % within {most}"
+    if each is not None:
+        text += f", and half of the further ones take {format_ns(each['p50'])} or less"
+    return f"{text}; replicas are busy {summary['busy_share']:.0%} of the time"
+
+
+def _load(load: dict[str, Any]) -> list[tuple[str, str]]:
+    """What was offered beside what was done, and whether that goes on for ever."""
+    if load["offered_requests_per_s"] is None:
+        return []
+    text = f"{load['offered_requests_per_s']:,.2f} requests/s offered"
+    if load["keeps_up"] is None:
+        return [("load", f"{text}; too few requests, or too soon over, to say whether this keeps up")]
+    growth = load["growth_requests_per_s"]
+    so = "keeps up" if load["keeps_up"] else f"the queue grows by {growth:,.2f} requests/s"
+    steady = f"{load['steady_requests_per_s']:,.2f} done while they arrive"
+    return [("load", f"{text}, {steady} ({load['steady_output_tokens_per_s']:,.1f} output tokens/s): {so}")]
+
+
+def _costs(costs: dict[str, Any] | None) -> list[tuple[str, str]]:
+    if costs is None:
+        return []
+    found, of = [], "per million output tokens"
+    if (price := costs["price_per_million_output_tokens"]) is not None:
+        found.append(("price", f"{price:,.4g} {costs['currency']} {of}"))
+    if (joules := costs["most_joules_per_million_output_tokens"]) is not None:
+        found.append(("energy", f"at most {format_joules(joules)} {of}"))
+    return found
+
+
+def _limits(good: dict[str, Any]) -> str:
+    words = (("ttft_limit_ns", "a first token within"), ("tpot_limit_ns", "a token within"))
+    return " and ".join(f"{text} {format_ns(good[key])}" for key, text in words if key in good)
+
+
+def _how(summary: dict[str, Any]) -> list[tuple[str, str]]:
+    policy, step = summary["policy"], summary["context_step"]
+    found = []
+    for pool in summary["pools"]:
+        axes = [f"{axis} {pool[axis]}" for axis in ("tensor", "pipeline") if pool[axis] > 1]
+        spread = " x ".join(axes) or "whole"
+        if pool["expert"] > 1:
+            spread += f", experts over {pool['expert']}"
+        each = f"each {summary['model']} on {plural(pool['ranks_of_replica'], 'NPU')} ({spread})"
+        cache = f"with a cache of {pool['cache_tokens']:,} tokens"
+        found.append(("replicas", f"{pool['replicas']} for {_WORKS[pool['work']]}, {each}, {cache}"))
+    used = sum(pool["replicas"] * pool["ranks_of_replica"] for pool in summary["pools"])
+    if used < summary["npus"]:
+        idle = summary["npus"] - used
+        found.append(("idle", f"{idle} of the machine's {plural(summary['npus'], 'NPU')}"))
+    lost = (
+        f"; {plural(summary['preemptions'], 'cache')} lost for want of blocks"
+        if summary["preemptions"]
+        else ""
+    )
+    rounding = "exact contexts" if step == 1 else f"contexts rounded up to {step} tokens"
+    passes = plural(summary["passes"], "pass", "passes")
+    distinct = plural(summary["simulated_passes"], "distinct pass", "distinct passes")
+    transfers = summary["simulated_transfers"]
+    also = f" and {plural(transfers, 'distinct transfer')}" if transfers else ""
+    found += [
+        (
+            "batches",
+            f"{passes} ({policy['name']}), of {summary['mean_sequences']:.1f} sequences on average;"
+            f" replicas are busy {summary['busy_share']:.0%} of the time{lost}",
+        ),
+        ("cache", f"{format_bytes(summary['peak_cache_bytes'])} of an NPU at most"),
+        ("simulated", f"{distinct}{also}, {summary['network_model']} network, {rounding}"),
+        *_costs(summary["costs"]),
+    ]
+    if summary["kernels"] != "machine":
+        found.append(("kernels", "as --tflops and --memory-gbps say: the machine does not time them"))
+    return found
