@@ -43,7 +43,7 @@ def scale(*options: str) -> int:
 
 def makespan_ns(named: str, data: int, bytes_per_ns: float, **keys: Any) -> int:
     """On a machine whose network is free within a replica, and takes nothing but bytes between replicas."""
-    dims, speeds = ([2, data], [1e6, bytes_per_ns]) if data > 1 else ([2], [1e6])
+    dims, speeds = [2, data][:data], ["1e6GB/s", f"{bytes_per_ns}GB/s"][:data]
     network = {"topology": ["Ring"] * len(dims), "npus_count": dims, "bandwidth": speeds}
     network["latency"] = [0] * len(dims)
     system = SYSTEM | {"all-reduce-implementation": ["ring"] * len(dims), "endpoint-delay": 0}
