@@ -13,11 +13,17 @@ from converters.editing.options import add_output_options
 from et_sim.errors import UsageError
 
 if TYPE_CHECKING:
+    from converters.editing.gradients import Gradients
     from converters.editing.group_rules import GroupRules
     from converters.editing.growth import Growth
+    from converters.editing.inputs import Input
     from converters.editing.scaling import Scaled
     from converters.report import Converted
-    from et_sim.trace import Workload
+    from et_sim.trace import GroupRule
+
+    _Plan = tuple[Input, GroupRules, Growth, GroupRule | None]  # the last: new replicas
+
+_BUCKET = "25MiB"
 
 
 def add_parser(commands: Any) -> None:
@@ -36,7 +42,10 @@ def add_parser(commands: Any) -> None:
         help="how the ranks of the input are spread, as in tp=2,pp=2,dp=2 (other axes have one place)",
     )
     parser.add_argument(
-        "--to", dest="new_plan", metavar="PLAN", help="what grows, as in dp=64; other axes stay as they are"
+        "--to",
+        dest="new_plan",
+        metavar="PLAN",
+        help="what grows, as in dp=64; others stay as they are (without --from, the input is one replica)",
     )
     parser.add_argument(
         "--order",
@@ -56,6 +65,25 @@ def add_parser(commands: Any) -> None:
         action="store_true",
         help='let collectives of all ranks stay among the ranks of a replica (group "replica")',
     )
+    parser.add_argument(
+        "--rank",
+        type=int,
+        metavar="R",
+        help="which rank of --from the input is, if it is one that stands for all (default: as it says)",
+    )
+    parser.add_argument(
+        "--gradients",
+        metavar="SIZE",
+        help="bytes of gradients of a rank, which replicas reduce in each iteration while its backward pass"
+        " makes them; 0: none",
+    )
+    parser.add_argument("--bucket", metavar="SIZE", help="bytes of one such all-reduce (default: 25MiB)")
+    parser.add_argument(
+        "--micro-batches",
+        type=int,
+        metavar="N",
+        help="equal backward passes in an iteration, the last of which completes the gradients (default: 1)",
+    )
     parser.add_argument("--groups", metavar="FILE", type=Path, help="the groups file of the input")
     parser.add_argument(
         "--expand", action="store_true", help="write PREFIX.0.et, PREFIX.1.et, … instead of a manifest"
@@ -69,18 +97,18 @@ def run(options: argparse.Namespace) -> Iterator[str]:
     from converters.editing.outputs import report_lines
     from converters.editing.scaling import scale
 
-    grow = _by_plan if options.old_plan or options.new_plan or options.order else _by_groups
     _refuse_both(options)
     given = read_input(options.input)
-    families, growth = grow(options, given.workload)
+    given, families, growth, replicas = (_by_plan if options.old_plan else _by_groups)(options, given)
+    gradients = _gradients(options, given, growth, replicas)
     if options.expand and growth.ranks > MOST_FILES:
         raise UsageError(
             f"{growth.ranks:,} ranks would be as many files",
             remedy=f"leave out --expand (at most {MOST_FILES:,} files are written)",
         )
-    scaled = scale(given, families, growth)
+    scaled = scale(given, families, growth, gradients)
     conversions, what = _write(options, scaled)
-    remarks = [*given.workload.notices, *_remarks(growth, scaled, families)]
+    remarks = [*given.workload.notices, *_remarks(growth, scaled, families, gradients)]
     yield from report_lines(conversions, remarks, as_json=options.json, ranks=growth.ranks)
     if not options.json:
         yield f"run with: et-sim run {what}"
@@ -88,17 +116,17 @@ def run(options: argparse.Namespace) -> Iterator[str]:
 
 def _refuse_both(options: argparse.Namespace) -> None:
     """Growth is said by plans, or by groups and replicas."""
-    by_plan = options.old_plan is not None and options.new_plan is not None
+    by_plan = options.old_plan is not None or options.new_plan is not None
     is_other = bool(options.group) or options.replicas is not None or options.keep_groups
     if by_plan and is_other:
         raise UsageError(
             "--from and --to say how to scale, and so do --group, --replicas or --keep-groups",
             remedy="give plans, or the others",
         )
-    if not by_plan and any((options.old_plan, options.new_plan, options.order)):
+    if options.old_plan is None and (options.order is not None or options.rank is not None):
         raise UsageError(
-            "one of --from, --to and --order is given without the others",
-            remedy="give the old and the new plan: --from tp=2,pp=2,dp=2 --to dp=64",
+            f"{'--order' if options.order is not None else '--rank'} is given without --from",
+            remedy="say how ranks are spread: --from tp=2,pp=2,dp=2",
         )
     if not by_plan and options.replicas is not None and options.replicas < 1:
         raise UsageError(f"--replicas is {options.replicas}", remedy="give a whole number, 1 or more")
@@ -109,14 +137,29 @@ def _refuse_both(options: argparse.Namespace) -> None:
         )
 
 
-def _by_plan(options: argparse.Namespace, workload: Workload) -> tuple[GroupRules, Growth]:
+def _by_plan(options: argparse.Namespace, given: Input) -> _Plan:
     """Axes of a plan grow, and groups with them."""
+    import numpy as np
+
     from converters.editing.group_rules import find_group_rules, uses_all_ranks
     from converters.editing.groups import Groups, read_groups_file
     from converters.editing.growth import Growth
     from converters.editing.plans import ORDER, read_change
+    from converters.editing.role import read_role
 
-    change = read_change(options.old_plan, options.new_plan, options.order or ORDER)
+    new_plan = options.old_plan if options.new_plan is None else options.new_plan
+    change = read_change(options.old_plan, new_plan, options.order or ORDER)
+    workload, role = given.workload, None
+    if workload.ranks == 1 < change.ranks:
+        role = read_role(given, change, options.rank)
+        workload = replace(workload, template_of_rank=np.zeros(change.ranks, np.int32))
+    elif options.rank is not None or options.new_plan is None:
+        raise UsageError(
+            f"{'--rank' if options.rank is not None else '--from without --to'} is for one recorded rank of"
+            f" many, and there are {workload.ranks:,} of {change.ranks:,}",
+            place=workload.source,
+            remedy="say what grows: --to dp=64",
+        )
     if change.ranks != workload.ranks:
         raise UsageError(
             f"--from {options.old_plan} are {change.ranks:,} ranks, and there are {workload.ranks:,}",
@@ -125,27 +168,66 @@ def _by_plan(options: argparse.Namespace, workload: Workload) -> tuple[GroupRule
         )
     groups = Groups(workload, read_groups_file(options.groups))
     world = change.all_ranks if uses_all_ranks(workload) else ""
-    families = find_group_rules(workload, groups, all_ranks=world, plan=change)
-    growth = Growth(workload.ranks, families.rules, workload.source)
+    families = find_group_rules(workload, groups, all_ranks=world, plan=change, role=role)
+    growth = Growth(workload.ranks, families.rules, workload.source, of_role=role is not None)
     rules = {name: change.grown(rule, f"group {name}")[1] for name, rule in families.rules.items()}
     growth.spread(change.steps, rules)
-    return families, growth
+    return replace(given, workload=workload), families, growth, change.new_replicas
 
 
-def _by_groups(options: argparse.Namespace, workload: Workload) -> tuple[GroupRules, Growth]:
-    """Groups grow by name, and everything is copied."""
-    from converters.editing.group_rules import find_group_rules
+def _by_groups(options: argparse.Namespace, given: Input) -> _Plan:
+    """Groups grow by name, and everything is copied, as often as there shall be replicas."""
+    from converters.editing.group_rules import find_group_rules, uses_all_ranks
     from converters.editing.groups import Groups, read_groups_file
     from converters.editing.growth import Growth
+    from converters.editing.plans import read_replicas
+    from et_sim.trace import GroupRule
 
+    workload = given.workload
     wanted = [_wanted(text) for text in options.group]
+    replicas = read_replicas(options.new_plan) if options.new_plan is not None else 0
+    keeps = options.keep_groups or (replicas > 0 and uses_all_ranks(workload))
     groups = Groups(workload, read_groups_file(options.groups))
-    families = find_group_rules(workload, groups, all_ranks="replica" if options.keep_groups else "")
+    families = find_group_rules(workload, groups, all_ranks="replica" if keeps else "")
     growth = Growth(workload.ranks, families.rules, workload.source)
     for name, size in wanted:
         growth.grow(families.alike(name, workload.source), size)
-    growth.replicate(options.replicas or 1)
-    return families, growth
+    growth.replicate(replicas or options.replicas or 1)
+    rule = GroupRule(replicas, workload.ranks) if replicas > 1 else None
+    return given, families, growth, rule
+
+
+def _gradients(
+    options: argparse.Namespace, given: Input, growth: Growth, replicas: GroupRule | None
+) -> Gradients | None:
+    """What new replicas reduce; `replicas` are ranks that do the same, if there was one replica."""
+    from converters.editing.gradients import Gradients, backward_rows
+    from et_sim.units import parse_bytes
+
+    if options.gradients is None and (options.bucket is not None or options.micro_batches is not None):
+        raise UsageError("nothing says how many gradients there are", remedy="give --gradients SIZE")
+    if options.gradients is None:
+        trains = next((one for one in given.traces if replicas and backward_rows(one).any()), None)
+        if trains is None:
+            return None
+        raise UsageError(
+            "has a backward pass and nothing that reduces its gradients among replicas, for there was one",
+            place=trains.source,
+            remedy="say how many bytes each rank reduces: --gradients SIZE (its weights times the bytes of"
+            " each), or --gradients 0 if they shall stay apart",
+        )
+    size, bucket = parse_bytes(options.gradients), parse_bytes(options.bucket or _BUCKET)
+    passes = 1 if options.micro_batches is None else options.micro_batches
+    if replicas is None:
+        raise UsageError(
+            "--gradients are for replicas of a job that was one replica, and dp does not grow from 1",
+            remedy="leave --gradients out: what the input reduces, it reduces among more replicas, too",
+        )
+    if bucket < 1 or passes < 1:
+        raise UsageError(
+            "--bucket is 0 bytes" if bucket < 1 else f"--micro-batches is {passes}", remedy="give 1 or more"
+        )
+    return Gradients(size, bucket, passes, growth.add("dp", replicas)) if size else None
 
 
 def _wanted(text: str) -> tuple[str, int]:
@@ -199,24 +281,29 @@ def _write(options: argparse.Namespace, scaled: Scaled) -> tuple[list[Converted]
     return conversions, f"{named}{machine}"
 
 
-def _remarks(growth: Growth, scaled: Scaled, families: GroupRules) -> Iterator[str]:
+def _remarks(
+    growth: Growth, scaled: Scaled, families: GroupRules, gradients: Gradients | None
+) -> Iterator[str]:
     """How ranks are numbered, which groups grew, and whether copies know each other."""
     from converters.editing.group_rules import uses_all_ranks
     from et_sim.units import plural
 
     templates = plural(len(set(scaled.contents)), "template")
-    yield f"{plural(growth.old_ranks, 'rank')} became {growth.ranks:,}, with {templates}"
+    if growth.of_role:
+        yield f"one recorded rank stands for all {growth.old_ranks:,}"
+    if growth.factor > 1 or not growth.of_role:
+        yield f"{plural(growth.old_ranks, 'rank')} became {growth.ranks:,}, with {templates}"
     for step in growth.steps:
         if step.factor == 1:
             continue
         why = f"group {step.group} grows" if step.group else "replicas"
         yield f"{why}: every {plural(step.block, 'rank')} {step.factor:,} times, one copy behind the other"
-        if step.rule is not None and step.rule.count == 1:
+        if step.rule is not None and step.rule.count == 1 and gradients is None:
             yield f"{step.group} had one place, so that the input has nothing of what is exchanged along it"
     for name, rule in growth.rules.items():
         old = growth.old_rules[name]
         grew = (
-            f"{old.count:,} members became {rule.count:,}"
+            f"{plural(old.count, 'member')} became {rule.count:,}"
             if rule.count != old.count
             else f"{rule.count:,} members"
         )

@@ -64,11 +64,17 @@ class GroupRules:
 
 
 def find_group_rules(
-    workload: Workload, groups: Groups, *, all_ranks: str = "", plan: PlanChange | None = None
+    workload: Workload,
+    groups: Groups,
+    *,
+    all_ranks: str = "",
+    plan: PlanChange | None = None,
+    role: int | None = None,
 ) -> GroupRules:
     """Every group that a collective names, as a rule; that of all ranks too, if `all_ranks` is its name.
 
-    Rules that lists of members follow are called by the axes of the plan, or after one of the groups.
+    Rules that lists of members follow are called by the axes of the plan, or after one of the groups. If a
+    single rank was recorded, `role` is its number, and all others have groups that lie like its own.
     """
     if all_ranks in workload.group_rules:
         raise UsageError(
@@ -82,12 +88,16 @@ def find_group_rules(
         search.rules[all_ranks] = GroupRule(workload.ranks)
     known: dict[tuple[int, tuple[Any, ...]], Names] = {}
     of_rank: list[Names] = []
-    for rank, template in enumerate(workload.template_of_rank.tolist()):
+    ranks = range(workload.ranks) if role is None else (role,)
+    for rank in ranks:
+        template = int(workload.template_of_rank[rank])
         instances = tuple(groups.instance(rank, name) for name in used[template])
         key = template, tuple(one[:2] if one[0] == "rule" else one for one in instances)
         if key not in known:
             known[key] = search.names(rank, used[template], instances)
         of_rank.append(known[key])
+    if role is not None:
+        of_rank *= workload.ranks
     return GroupRules(search.rules, of_rank, frozenset(search.called.values()))
 
 

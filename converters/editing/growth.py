@@ -41,9 +41,15 @@ class Growth:
     steps: list[Step] = field(default_factory=list)
     old_rules: Mapping[str, GroupRule] = field(default_factory=dict)
     old_ranks: int = 0
+    of_role: bool = False  # one rank was recorded, whose part all old ranks have
 
     def __post_init__(self) -> None:
         self.old_rules, self.old_ranks = dict(self.rules), self.ranks
+
+    @property
+    def is_bigger(self) -> bool:
+        """Whether there are more ranks than traces were recorded of."""
+        return self.factor > 1 or self.of_role
 
     @property
     def factor(self) -> int:
@@ -90,6 +96,13 @@ class Growth:
         for step in steps:
             self._take(step)
         self.rules = {name: rules[name] for name in self.rules}
+
+    def add(self, name: str, rule: GroupRule) -> str:
+        """A group that the old ranks had no other members of; gives the name that is free for it."""
+        while name in self.rules:
+            name = f"{name}-gradients"
+        self.rules, self.old_rules = {**self.rules, name: rule}, {**self.old_rules, name: GroupRule(1)}
+        return name
 
     def _beside(self, other: str, rule: GroupRule, block: int, factor: int, growing: str) -> GroupRule:
         """What a rule becomes while another one grows: the same within its blocks, wider across them."""

@@ -78,6 +78,12 @@ class PlanChange:
         return _called(axis.name for axis in view if axis.size > 1)
 
     @property
+    def new_replicas(self) -> GroupRule | None:
+        """The ranks that do the same in several replicas, if there was one replica."""
+        (data,) = (axis for axis in self.views[0] if axis.name == "dp")
+        return GroupRule(data.new_size, data.new_stride) if data.size == 1 < data.new_size else None
+
+    @property
     def patterns(self) -> list[int]:
         """After how many ranks groups may begin anew."""
         return sorted({axis.size * axis.stride for view in self.views for axis in view})
@@ -130,6 +136,17 @@ def read_change(old_text: str, new_text: str, order_text: str) -> PlanChange:
             )
     new[EXPERT_DATA] = old[EXPERT_DATA] * (new["dp"] // old["dp"])
     return PlanChange(old, new, order)
+
+
+def read_replicas(text: str) -> int:
+    """How many replicas a `--to` without `--from` asks for: the input is one, whatever its axes."""
+    sizes = _sizes("--to", text)
+    if set(sizes) != {"dp"}:
+        raise UsageError(
+            f"--to {text} is given without --from",
+            remedy="say how the ranks of the input are spread (--from tp=2,pp=2), or let only dp grow",
+        )
+    return sizes["dp"]
 
 
 _FIXED = {

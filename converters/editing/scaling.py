@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from converters.editing.attributes import set_attributes
+from converters.editing.gradients import Gradients, add_gradients
 from converters.editing.group_rules import GroupRules, Names
 from converters.editing.groups import rewritten_descriptions
 from converters.editing.growth import Growth
@@ -69,16 +70,16 @@ class Scaled:
     template_of: list[int]  # the old template of each new one
 
 
-def scale(given: Input, families: GroupRules, growth: Growth) -> Scaled:
-    """Everything that `growth` asks for."""
+def scale(given: Input, families: GroupRules, growth: Growth, gradients: Gradients | None = None) -> Scaled:
+    """Everything that `growth` asks for, and all-reduces of gradients."""
     workload = given.workload
-    if growth.factor == 1:
+    if not growth.is_bigger:
         contents = [frame_bytes((one.header, *one.records)) for one in given.traces]
         return Scaled(workload, contents, [()] * len(contents), list(range(len(contents))))
     variants, of_old = _variants(workload, families, growth)
     contents, notes = [], []
     for variant in watched(variants, len(variants), "templates"):
-        content, said = _write(given.traces[variant.template], variant, growth)
+        content, said = _write(given.traces[variant.template], variant, growth, gradients)
         contents.append(content)
         notes.append(said)
     bigger = Workload(
@@ -143,7 +144,9 @@ def _distance(workload: Workload, template: int, users: Any, peer: int, growth: 
     return (apart + most) % growth.ranks - most
 
 
-def _write(recorded: Recorded, variant: Variant, growth: Growth) -> tuple[bytes, tuple[tuple[str, str], ...]]:
+def _write(
+    recorded: Recorded, variant: Variant, growth: Growth, gradients: Gradients | None
+) -> tuple[bytes, tuple[tuple[str, str], ...]]:
     trace = recorded.trace
     values: dict[int, dict[str, Any]] = {}
     _set_distances(trace, variant, values)
@@ -154,8 +157,13 @@ def _write(recorded: Recorded, variant: Variant, growth: Growth) -> tuple[bytes,
     # Lists of members are of no use any more; groups of all ranks, which list none, stay.
     texts, gone = rewritten_descriptions(trace, lambda members: None if members else members)
     changes |= {row: partial(_set_text, text=text) for row, text in texts.items()}
-    content = edited(recorded, np.ones(len(trace), np.bool_), Rewiring(), changes)
-    return content, tuple(_said(smaller, rounded, gone))
+    rewiring, added = Rewiring(), list[Any]()
+    notes = list(_said(smaller, rounded, gone))
+    if gradients is not None:
+        rewiring, added, text = add_gradients(recorded, gradients)
+        notes.append(("gradients", text))
+    content = edited(recorded, np.ones(len(trace), np.bool_), rewiring, changes, added)
+    return content, tuple(notes)
 
 
 def _set_distances(trace: Trace, variant: Variant, values: dict[int, dict[str, Any]]) -> None:
@@ -204,7 +212,7 @@ def _refuse_unknown(trace: Trace, row: int, group: tuple[str, str], growth: Grow
     kind = int(trace.comm_type[row])
     copies = "--replicas" if key else "--replicas with --keep-groups"
     column = ROOT_COLUMN.get(CollectiveKind(kind)) if kind in CollectiveKind._value2member_map_ else None
-    if growth.factor > 1 and not key and trace.has("involved_dim", row):
+    if growth.is_bigger and not key and trace.has("involved_dim", row):
         cause = "names dimensions of the network (involved_dim), and a bigger machine may have others"
         remedy = "name a group instead (pg_name)"
     elif factor > 1 and kind not in (*_CONSTANT, CollectiveKind.ALL_GATHER):
@@ -213,7 +221,7 @@ def _refuse_unknown(trace: Trace, row: int, group: tuple[str, str], growth: Grow
     elif factor > 1 and has_splits(trace)[row]:
         cause = f"lists bytes for each member of its group ({ATTRIBUTE}), and a bigger one has more"
         remedy = f"grow another group, use {copies}, or leave {ATTRIBUTE} out"
-    elif growth.factor > 1 and family and column is not None and trace.has(column, row):
+    elif growth.is_bigger and family and column is not None and trace.has(column, row):
         cause = f"has a root, rank {int(getattr(trace, column)[row])}, in one of many groups alike"
         remedy = "leave the root out (the first member is meant then), or use the group of all ranks"
     else:

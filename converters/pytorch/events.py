@@ -10,10 +10,9 @@ Calls are gone through in the order of time. What is recorded on an event is the
   them, and nothing else explains when, it is for that one.
 
 The stream that waits is the one that the thread uses next, or else used last. A wait that would have lasted
-longer than it did is not for that event. At last, work that began late, right after work of another stream,
-awaited that if the other stream seldom ends anything, or if somebody had called for a wait.
+longer than it did is not for that event. What "right after" means, the recording shows (`reach`).
 
-Not here: waits that the timeline records (`waits`).
+Not here: waits that the timeline records (`waits`), and what began late though nobody called (`late_work`).
 """
 
 from __future__ import annotations
@@ -30,9 +29,7 @@ from converters.pytorch.graph import Column
 from converters.pytorch.latencies import before_on_stream
 from converters.pytorch.nesting import NONE
 
-TIGHT_NS = 10_000  # from the end of work to the beginning of what awaited it
-_LATE_NS = 15_000  # work that began so long after all that is known
-_SELDOM = 0.25  # ends of work expected by accident
+RETURN_NS = 10_000  # from the end of work to the return of a call that waited for it
 _MOST_KEPT = 256  # events that nobody has waited for
 _LAUNCH, _RECORD, _WAIT, _HOST_WAIT, _STREAM = range(5)
 
@@ -42,8 +39,9 @@ class Launches:
     """Work in the order of launching, of all streams and of each."""
 
     work: Work
-    launched_ns: Column  # by work
+    launched_ns: Column  # by work; before zero: before the recording, in the order of beginning
     on_device: Flags  # by work; the rest is workers of the host
+    is_early: Flags  # by work: launched before the recording
     by_lane: dict[int, tuple[list[int], list[int]]] = field(default_factory=dict)  # times, work
 
     def __post_init__(self) -> None:
@@ -51,6 +49,20 @@ class Launches:
         for lane in np.unique(self.work.lane[self.on_device]).tolist():
             rows = order[self.work.lane[order] == lane]
             self.by_lane[lane] = self.launched_ns[rows].tolist(), rows.tolist()
+
+    @classmethod
+    def of(cls, device: DeviceTrace, work: Work, origin_ns: int) -> Launches:
+        """The launches of a recording. Work without one that began before all of its stream that have one
+        was launched before the recording; of other work without one, the beginning is taken."""
+        on_device = device.sort[work.row] != EventSort.ANNOTATION
+        known = work.launch != NONE
+        of_lane = np.flatnonzero(np.diff(work.lane, prepend=NONE))  # where each begins
+        so_far = np.cumsum(known)
+        before_lane = np.repeat((so_far - known)[of_lane], np.diff(of_lane, append=len(work)))
+        is_early = on_device & (so_far == before_lane) & bool((known & on_device).any())
+        launched = np.where(known, device.ts_ns[np.maximum(work.launch, 0)] - origin_ns, work.start_ns)
+        launched[is_early] -= int(work.start_ns.max(initial=0)) + 1
+        return cls(work, launched, on_device, is_early)
 
     def last_before(self, lane: int, moment: int) -> int:
         """The last work of a stream launched before a moment, or NONE."""
@@ -123,11 +135,16 @@ class _Event:
 
 
 def conclude(
-    device: DeviceTrace, calls: Calls, launches: Launches, host_waits: dict[int, int], origin_ns: int
+    device: DeviceTrace,
+    calls: Calls,
+    launches: Launches,
+    host_waits: dict[int, int],
+    reach_ns: int,
+    origin_ns: int,
 ) -> Concluded:
     """Go through all calls; `host_waits` are rows of calls of the host that wait for events, and when these
-    had not happened yet."""
-    return _Search(device, calls, launches, host_waits, origin_ns).result()
+    had not happened yet; `reach_ns` is how soon work begins after what it awaited."""
+    return _Search(device, calls, launches, host_waits, reach_ns, origin_ns).result()
 
 
 class _Search:
@@ -137,10 +154,12 @@ class _Search:
         calls: Calls,
         launches: Launches,
         host_waits: dict[int, int],
+        reach_ns: int,
         origin_ns: int,
     ) -> None:
         self._device, self._launches, self._work = device, launches, launches.work
         self._calls = calls
+        self._reach = reach_ns
         self._origin = origin_ns
         self._held = before_on_stream(launches.work)
         self._threads: dict[int, _Thread] = {}
@@ -255,7 +274,7 @@ class _Search:
         start, end = int(self._work.start_ns[follows]), self._work.end_ns
         fitting = [one for one in self._events if one.lane != lane and end[one.work] <= start]
         known = max(int(self._held[follows]), int(self._launches.launched_ns[follows]))
-        tight = [one for one in fitting if end[one.work] >= max(start - TIGHT_NS, known)]
+        tight = [one for one in fitting if end[one.work] >= max(start - self._reach, known)]
         if not fitting:
             return False
         return self._take(
@@ -265,7 +284,7 @@ class _Search:
     def _host_waits(self, row: int, moment: int, returned: int, fresh: _Event | None) -> None:
         end = self._work.end_ns
         fitting = [one for one in self._events if self._not_yet[row] < end[one.work] <= returned]
-        tight = [one for one in fitting if end[one.work] > max(moment, returned - 2 * TIGHT_NS)]
+        tight = [one for one in fitting if end[one.work] > max(moment, returned - 2 * RETURN_NS)]
         chosen = fresh if fresh in fitting else None
         if chosen is None and tight:
             chosen = max(tight, key=lambda one: int(end[one.work]))
@@ -281,48 +300,6 @@ class _Search:
             for at, one in enumerate(self._events)
             if one.lane != event.lane or (at > place and one.work != event.work)
         ]
-
-
-def late_work(
-    device: DeviceTrace,
-    launches: Launches,
-    awaited: list[tuple[int, int]],
-    arrival_ns: Column,
-    origin_ns: int,
-) -> list[tuple[int, int]]:
-    """Work that began late, right after work of another stream, and that work."""
-    work = launches.work
-    known = np.maximum(before_on_stream(work), arrival_ns)
-    for before, after in awaited:
-        known[after] = max(int(known[after]), int(work.end_ns[before]))
-    late = np.flatnonzero(launches.on_device & (work.launch != NONE) & (work.start_ns - known >= _LATE_NS))
-    is_wait = (device.sort == EventSort.LAUNCH) & np.isin(device.name, named(device, "stream_wait"))
-    calls_for = np.sort(device.ts_ns[is_wait] - origin_ns).tolist()
-    ends: dict[int, tuple[list[int], list[int]]] = {}
-    for lane, (_, rows) in launches.by_lane.items():
-        order = np.array(rows)[np.argsort(work.end_ns[rows], kind="stable")]
-        ends[lane] = work.end_ns[order].tolist(), order.tolist()
-    found = []
-    for one in late.tolist():
-        start, opened, own = int(work.start_ns[one]), int(known[one]), int(work.lane[one])
-        best: tuple[int, int] | None = None
-        for lane, (moments, rows) in ends.items():
-            at = bisect_right(moments, start) - 1
-            if lane == own or at < 0 or moments[at] < max(start - TIGHT_NS, opened + 1):
-                continue
-            cause = rows[at]
-            if launches.launched_ns[cause] >= launches.launched_ns[one]:
-                continue
-            times, _ = launches.by_lane[own]
-            place = bisect_left(times, int(launches.launched_ns[one]))
-            since = times[place - 1] if place else 0
-            asked = bisect_left(calls_for, since) < bisect_left(calls_for, int(launches.launched_ns[one]))
-            expected = (at + 1 - bisect_left(moments, opened)) * TIGHT_NS / (start - opened)
-            if (asked or expected <= _SELDOM) and (best is None or moments[at] > best[0]):
-                best = moments[at], cause
-        if best is not None:
-            found.append((best[1], one))
-    return found
 
 
 def _innermost(calls: Calls, lane: Column, moment: Column) -> Column:

@@ -18,10 +18,11 @@ class Tally:
     counts: Counter[str] = field(default_factory=Counter)
     examples: dict[str, list[str]] = field(default_factory=dict)
 
-    def count(self, what: str, number: int = 1) -> None:
-        """So many more."""
+    def count(self, what: str, number: int = 1, *, example: str = "") -> None:
+        """So many more; perhaps with a word about them."""
         if number:
             self.counts[what] += int(number)
+            self.examples.setdefault(what, []).extend([example] if example else [])
 
     def remark(self, what: str, example: str) -> None:
         """One more, and what it was, unless enough of them are named."""

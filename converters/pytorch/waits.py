@@ -19,8 +19,9 @@ import numpy as np
 
 from converters.pytorch.calls import WAITING, Calls, Work, named
 from converters.pytorch.columns import DeviceTrace, EventSort
-from converters.pytorch.events import TIGHT_NS, Concluded, Launches, Pending, conclude, late_work
+from converters.pytorch.events import RETURN_NS, Concluded, Launches, Pending, conclude
 from converters.pytorch.graph import Column
+from converters.pytorch.late_work import find_late_work
 from converters.pytorch.latencies import Latencies, Pairs, before_on_stream, find_latencies
 from converters.pytorch.nesting import NONE
 from converters.pytorch.tally import Tally
@@ -42,21 +43,23 @@ class Waits:
 
 def find_waits(device: DeviceTrace, calls: Calls, work: Work, origin_ns: int, tally: Tally) -> Waits:
     """All waiting of the timeline."""
-    launched = np.where(
-        work.launch != NONE, device.ts_ns[np.maximum(work.launch, 0)] - origin_ns, work.start_ns
-    )
-    launches = Launches(work, launched, device.sort[work.row] != EventSort.ANNOTATION)
+    launches = Launches.of(device, work, origin_ns)
     pending = Pending()
     found = _recorded(device, launches, pending, tally, origin_ns)
     not_yet = _waits_for_events(device, calls, origin_ns)
-    concluded = conclude(device, calls, launches, not_yet, origin_ns)
+    arrival = find_latencies(device, calls, work, _pairs(found)).arrival_ns
+    reach = find_late_work(launches, arrival, found).reach()
+    concluded = conclude(device, calls, launches, not_yet, reach.ns, origin_ns)
     if not found:
         found, pending = concluded.awaited, concluded.pending
         what = "waits of streams for events, concluded from the order of calls"
         tally.count(what, len(found))
     arrival = find_latencies(device, calls, work, _pairs(found)).arrival_ns
-    late = late_work(device, launches, found, arrival, origin_ns)
-    tally.count("waits of streams, concluded from when work began", len(late))
+    is_wait = (device.sort == EventSort.LAUNCH) & np.isin(device.name, named(device, "stream_wait"))
+    late = find_late_work(launches, arrival, found).causes(
+        reach.ns, np.sort(device.ts_ns[is_wait] - origin_ns)
+    )
+    tally.count("waits of streams, concluded from when work began", len(late), example=str(reach))
     awaited = _pairs(found + late)
     until, host_after = _host_waits(device, calls, launches, concluded, pending, not_yet, tally, origin_ns)
     held = _held_launches(device, calls, launches, until, tally)
@@ -191,7 +194,7 @@ def _held_launches(
     found: list[tuple[int, int]] = []
     for call in launching.tolist():
         start, end = int(calls.start_ns[call]), int(calls.end_ns[call])
-        soon = end - max((end - start) // 5, TIGHT_NS * int(copies[call]))
+        soon = end - max((end - start) // 5, RETURN_NS * int(copies[call]))
         # A kernel that nothing kept from beginning, and that began late, was not what took the call so long.
         of_device = copies[call] or own_end[call] - max(start, int(own_start[call])) >= (end - start) // 2
         if soon <= own_end[call] <= end and (of_device or before[call] > start):

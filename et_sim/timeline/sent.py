@@ -1,7 +1,7 @@
 """How many bytes rank 0 sends in the collectives of a run, by the dimension they cross.
 
 Of a network of ASTRA-sim 1.0, a message counts for the highest level in which its ends differ; else for the
-dimension of its phase. Not here: sends of traces.
+dimension of its phase. With rendezvous, requests for what it gets count, too. Not here: sends of traces.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy as np
 from et_sim.machine.model import Network
 from et_sim.network.levels import LevelTables, next_leg
 from et_sim.network.levels import tables as level_tables
-from et_sim.plan.tables import Plan
+from et_sim.plan.tables import REQUEST_BYTES, Plan
 
 
 def bytes_sent(plan: Plan, network: Network, logged: Iterable[Any]) -> list[int]:
@@ -40,6 +40,7 @@ def _of_phase(plan: Plan, levels: LevelTables | None, row: int) -> list[tuple[in
         return []
     if program["tree_first"] >= 0:  # the first place is a leaf of one tree and the root of the other
         messages = [(1, int(plan.trees[program["tree_first"]]["up_bytes"]))]
+        messages += [(1, REQUEST_BYTES)] * plan.rendezvous
     else:
         messages = _of_steps(plan, program)
     if levels is None:
@@ -49,11 +50,14 @@ def _of_phase(plan: Plan, levels: LevelTables | None, row: int) -> list[tuple[in
 
 
 def _of_steps(plan: Plan, program: Any) -> list[tuple[int, int]]:
-    """(place of the peer, bytes) for every step."""
+    """(place of the peer, bytes) for every step, and for the requests for what comes in it."""
     first, period = int(program["step_first"]), int(program["step_period"])
     laps, rest = divmod(int(program["sends"]), period)
     steps = plan.steps[first : first + period]
-    return [
-        (int(step["distance"]), int(step["bytes"]) * (laps + (number < rest)))
-        for number, step in enumerate(steps)
-    ]
+    messages = []
+    for number, step in enumerate(steps):
+        distance, count = int(step["distance"]), laps + (number < rest)
+        messages.append((distance, count * int(step["bytes"])))
+        source = distance if program["pairs"] else int(program["members"]) - distance
+        messages += [(source, count * REQUEST_BYTES)] * plan.rendezvous
+    return messages

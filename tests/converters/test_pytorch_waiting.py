@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import random
 from pathlib import Path
 
+import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from test_pytorch_causality import COMPUTE, NCCL, OTHER, Timeline
 
 from converters.pytorch.graph import Link
+from converters.pytorch.reach import find_reach
 
 
 @pytest.fixture
@@ -120,6 +125,61 @@ def test_work_that_began_late_right_after_work_of_another_stream_awaited_it(time
     found = timeline.converted()
     assert found.waits_directly("late", "long", Link.EVENT_WAIT)
     assert found.rank.tally.counts["waits of streams, concluded from when work began"] == 1
+
+
+def _layers(timeline: Timeline, latencies: list[int]) -> None:
+    """Collectives and kernels in turn, each kernel so long after its collective; nobody called for a wait."""
+    begin = 100
+    for number, latency in enumerate(latencies):
+        timeline.launch(f"gather {number}", 10 * number, begin, 500, stream=NCCL)
+        timeline.launch(f"layer {number}", 10 * number + 4, begin + 500 + latency, 50)
+        begin += 550 + latency + 3
+
+
+def test_how_soon_work_begins_after_what_it_awaited_is_what_the_recording_shows(timeline: Timeline) -> None:
+    """An event takes 14 to 19 us here; what began much later than all others awaited something else."""
+    _layers(timeline, [14, 19, 16, 17, 15, 18, 16, 160])
+    found = timeline.converted()
+    for number in range(7):
+        assert found.waits_directly(f"layer {number}", f"gather {number}", Link.EVENT_WAIT)
+    assert not found.waits_directly("layer 7", "gather 7", Link.EVENT_WAIT)
+    (said,) = found.rank.tally.examples["waits of streams, concluded from when work began"]
+    assert said == "within 19 µs of what was awaited, as 14 that began late; 4 % by accident"
+
+
+def test_a_recording_that_shows_little_is_taken_to_be_as_others(timeline: Timeline) -> None:
+    _layers(timeline, [2])
+    found = timeline.converted()
+    assert found.waits_directly("layer 0", "gather 0", Link.EVENT_WAIT)
+    (said,) = found.rank.tally.examples["waits of streams, concluded from when work began"]
+    assert said == "within 10 µs of what was awaited, as is usual, for the recording does not tell"
+
+
+def test_work_launched_before_the_recording_waits_too(timeline: Timeline) -> None:
+    timeline.operator("op", 0, 5)
+    timeline.kernel("reduce", 10, 300, NCCL, 1)  # no call has this correlation
+    timeline.kernel("update", 313, 20, COMPUTE, 2)
+    timeline.launch("later", 6, 340, 5)
+    found = timeline.converted()
+    assert found.waits_directly("update", "reduce", Link.EVENT_WAIT)
+    assert found.comes_after("later", "update")
+
+
+@given(
+    pile=st.lists(st.integers(1_000, 40_000), min_size=5, max_size=40),
+    beyond=st.lists(st.integers(250_000, 1_000_000), max_size=3),
+    rng=st.randoms(use_true_random=False),
+)
+def test_the_reach_covers_the_pile_in_any_order_and_nothing_far_from_it(
+    pile: list[int], beyond: list[int], rng: random.Random
+) -> None:
+    distances = [*pile, *beyond]
+    rng.shuffle(distances)
+    ones = np.ones(len(distances), np.int64)
+    reach = find_reach(np.array(distances), ones, 1_000_000 * ones)
+    assert reach.ns == max(pile)
+    assert reach.samples == len(pile)
+    assert 0 <= reach.accidents < 0.25
 
 
 def test_work_that_began_late_awaited_nothing_of_a_stream_that_ends_work_all_the_time(

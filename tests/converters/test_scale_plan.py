@@ -239,13 +239,6 @@ def test_a_plan_that_cannot_be_followed_is_refused(
     assert list(Path().glob("grown*")) == []
 
 
-@pytest.mark.parametrize("options", [["--from", "tp=2"], ["--to", "tp=2"], ["--order", "tp-dp"]])
-def test_half_a_change_is_refused(options: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    recorded()
-    assert main(["scale", "job", *options, "-o", "grown"]) == 2
-    assert "one of --from, --to and --order is given without the others" in capsys.readouterr().err
-
-
 def test_experts_outside_replicas_are_refused() -> None:
     with pytest.raises(UsageError, match="experts and replicas would grow in different places"):
         read_change("tp=2,dp=4,ep=2,etp=1", "dp=8", "tp-cp-dp-ep-pp")

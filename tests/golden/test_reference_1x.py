@@ -119,6 +119,19 @@ def test_messages_add_up_to_what_1_0_says_was_sent(case: dict[str, Any], tmp_pat
     check_unfolded(*results)
 
 
+@pytest.mark.parametrize("kind", ["ring", "halvingDoubling", "doubleBinaryTree"])
+def test_requests_of_rendezvous_count_as_sent(kind: str, tmp_path: Path) -> None:
+    """Ring of 8, four chunks of 14 messages: 56 requests of 8 KiB beside 1.75 MiB are 2.1875, as in 1.0."""
+    [case] = [case for case in CASES if case["id"] == f"ring8_{kind}_ALLREDUCE_1MB"]
+    asking = {**case, "system": case["system"] | {"rendezvous-protocol": "true"}}
+    result = simulate(asking, tmp_path, fold=True, detail=DETAIL)
+    check_sent_by_layers(result)
+    assert result.layers is not None
+    if kind == "ring":
+        assert result.makespan_ns == 77_937
+        assert result.layers.sent_bytes == [round(2.1875 * 2**20)]
+
+
 def compare(case: dict[str, Any], result: Result) -> None:
     expected = case["expected"]
     layers = result.layers

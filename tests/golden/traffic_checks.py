@@ -18,7 +18,7 @@ from et_sim.timeline.contents.messages import SENT_NAMES
 
 DETAIL = "phases,messages,links"
 REQUEST = SENT_NAMES.index("request")
-COLLECTIVE = SENT_NAMES.index("collective")
+COLLECTIVE, REQUEST = SENT_NAMES.index("collective"), SENT_NAMES.index("request")
 # Columns that do not name actors.
 ABOUT_MESSAGES = ("node", "kind", "chunk", "phase", "step", "dimension", "bytes", "ready_ns", "sent_ns")
 ABOUT_MESSAGES += ("start_ns", "left_ns", "arrived_ns", "link_wait_ns")
@@ -168,7 +168,9 @@ def check_sent_by_layers(result: Result) -> None:
     """What a layer file's run says that rank 0 sends is what its messages add up to."""
     assert result.layers is not None
     sent = columns(result, "messages")
-    own = (sent["actor"] == result.outcome.plan.actor_of_rank[0]) & (sent["kind"] == COLLECTIVE)
+    own = (sent["actor"] == result.outcome.plan.actor_of_rank[0]) & np.isin(
+        sent["kind"], (COLLECTIVE, REQUEST)
+    )
     figures = json.loads(result.layers.figures())["sent_bytes"]
     by_dimension = np.bincount(sent["dimension"][own], sent["bytes"][own], minlength=len(figures))
     assert by_dimension.astype(np.int64).tolist() == figures

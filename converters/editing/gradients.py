@@ -1,0 +1,154 @@
+"""Gradients of replicas, which a recording of one replica does not reduce: all-reduces where backward ends.
+
+Nodes are of the backward pass if their names say so, if an operator of the host that is called them, or if it
+launched them. Their time is taken to make the gradients evenly, in one pass or in the last of several equal
+ones. A bucket is reduced when the backward work that makes it has ended, after the bucket before; what comes
+right after the last backward work, comes after the last bucket, too. All of that once in each iteration.
+
+Not here: which ranks are in the group (`growth`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from converters.editing.attributes import set_attributes
+from converters.editing.choosing import MARKER, iteration_of_rows
+from converters.editing.delays import durations_ns
+from converters.editing.inputs import Recorded, start_micros
+from converters.editing.remove_nodes import Lists, Rewiring, row_order
+from et_sim.errors import TraceError
+from et_sim.trace import Trace
+from et_sim.trace.columns import CollectiveKind, NodeKind
+from et_sim.trace.schema import messages
+from et_sim.units import format_bytes, plural
+
+_BACKWARD = re.compile("backward|^autograd::engine::evaluate_function", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class Gradients:
+    """What each rank has to reduce with the other replicas in an iteration."""
+
+    size_bytes: int
+    bucket_bytes: int
+    passes: int  # backward passes of an iteration, of which the last makes the sums
+    group: str = ""
+
+    @property
+    def ends(self) -> range | list[int]:
+        """After how many bytes each bucket ends."""
+        return [*range(self.bucket_bytes, self.size_bytes, self.bucket_bytes), self.size_bytes]
+
+
+def backward_rows(recorded: Recorded) -> Any:
+    """Whether each row is computation of the backward pass: of devices, or of the host if there is none."""
+    trace = recorded.trace
+    says_so = np.array([bool(_BACKWARD.search(name)) for name in trace.names], np.bool_)
+    if not says_so.any():
+        return np.zeros(len(trace), np.bool_)
+    found = says_so[trace.name].tolist()
+    data, ctrl = Lists(trace.data_start, trace.data_deps), Lists(trace.ctrl_start, trace.ctrl_deps)
+    on_host, is_gap, is_launch = trace.is_cpu.tolist(), trace.is_gap.tolist(), trace.is_launch.tolist()
+    for row in row_order(recorded):
+        if found[row]:
+            continue
+        if on_host[row]:
+            found[row] = any(found[parent] and on_host[parent] for parent in ctrl.of(row))
+            continue
+        parents = data.of(row)
+        parents = [*parents, *(one for parent in parents if is_gap[parent] for one in data.of(parent))]
+        found[row] = any(found[parent] and is_launch[parent] for parent in parents)
+    backward = np.array(found, np.bool_) & (trace.kind == NodeKind.COMP) & ~trace.is_gap
+    of_devices = backward & ~trace.is_cpu
+    return of_devices if of_devices.any() else backward
+
+
+def add_gradients(recorded: Recorded, gradients: Gradients) -> tuple[Rewiring, list[Any], str]:
+    """New dependencies, new nodes, and what to say of them."""
+    trace = recorded.trace
+    backward = np.flatnonzero(backward_rows(recorded))
+    if not len(backward):
+        raise TraceError(
+            "has no backward pass (no node is called backward, and none was called or launched by"
+            " autograd::engine::evaluate_function): where its gradients are ready is not known",
+            place=recorded.source,
+            remedy="leave --gradients out, or name the nodes of its backward pass so",
+        )
+    backward = backward[np.lexsort((backward, start_micros(recorded)[backward]))]
+    iteration = _iterations(recorded)[backward]
+    children = _children(trace)
+    rewiring, nodes = Rewiring(), list[Any]()
+    data, ctrl = Lists(trace.data_start, trace.data_deps), Lists(trace.ctrl_start, trace.ctrl_deps)
+    next_id = int(trace.node_id.max(initial=0)) + 1
+    for number in np.unique(iteration).tolist():
+        rows = backward[iteration == number]
+        for ready, size in zip(_ready(trace, rows, gradients), _sizes(gradients), strict=True):
+            before = [int(trace.node_id[ready]), *([nodes[-1].id] if nodes else [])]
+            nodes.append(_all_reduce(next_id + len(nodes), size, gradients.group, before))
+        for row in _followers(trace, int(rows[-1]), children):
+            held = rewiring.data.setdefault(row, data.of(row))
+            rewiring.data[row], rewiring.ctrl[row] = [*held, len(trace) + len(nodes) - 1], ctrl.of(row)
+    times = len(np.unique(iteration))
+    said = (
+        f"{format_bytes(gradients.size_bytes)} in {plural(len(gradients.ends), 'all-reduce')} of group"
+        f" {gradients.group}{f', in each of {times} iterations' if times > 1 else ''}, as"
+        f" {plural(len(backward), 'backward node')} make them, evenly over their time"
+    )
+    return rewiring, nodes, said
+
+
+def _iterations(recorded: Recorded) -> Any:
+    """The iteration of each row; one, if none are marked."""
+    if any(name.startswith(MARKER) for name in recorded.trace.names):
+        return iteration_of_rows(recorded, [MARKER])
+    return np.zeros(len(recorded.trace), np.int64)
+
+
+def _ready(trace: Trace, rows: Any, gradients: Gradients) -> Iterator[int]:
+    """The row that each bucket comes after."""
+    lasts = durations_ns(trace)[rows].tolist()
+    done = np.cumsum(lasts if any(lasts) else [1] * len(lasts)).tolist()
+    size, at = gradients.size_bytes, 0
+    for end in gradients.ends:
+        share = (gradients.passes - 1) * size + end  # of all passes
+        while done[at] * gradients.passes * size < done[-1] * share:
+            at += 1
+        yield int(rows[at])
+
+
+def _sizes(gradients: Gradients) -> list[int]:
+    return np.diff(gradients.ends, prepend=0).tolist()
+
+
+def _children(trace: Trace) -> dict[int, list[int]]:
+    found: dict[int, list[int]] = {}
+    data = Lists(trace.data_start, trace.data_deps)
+    for row in range(len(trace)):
+        for parent in data.of(row):
+            found.setdefault(parent, []).append(row)
+    return found
+
+
+def _followers(trace: Trace, row: int, children: dict[int, list[int]]) -> list[int]:
+    """What comes right after a row in its stream or thread, gaps aside."""
+    found, todo = [], [row]
+    while todo:
+        for child in children.get(todo.pop(), ()):
+            if trace.is_gap[child]:
+                todo.append(child)
+            elif bool(trace.is_cpu[child]) == bool(trace.is_cpu[row]):
+                found.append(child)
+    return sorted(set(found))
+
+
+def _all_reduce(node_id: int, size: int, group: str, before: list[int]) -> Any:
+    node = messages().Node(id=node_id, name="gradients all-reduce", type=int(NodeKind.COLL), data_deps=before)
+    values = {"is_cpu_op": False, "comm_type": int(CollectiveKind.ALL_REDUCE), "comm_size": size}
+    set_attributes(node, {**values, "pg_name": group, "concurrent": True})
+    return node

@@ -1,0 +1,104 @@
+"""What work awaited that began late although nothing known held it back: what another stream just had ended.
+
+That is so if the other stream ends work so seldom that this is no accident, or if somebody had called for a
+wait. How soon after the other work it may have begun, the recording shows (`reach`).
+
+Work whose launch is not in the recording and that began before everything of its stream that has one, was
+launched before the recording, and could have begun when the recording did.
+
+Not here: waits that calls tell of (`events`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from converters.pytorch.calls import Flags
+from converters.pytorch.events import Launches
+from converters.pytorch.graph import Column
+from converters.pytorch.latencies import before_on_stream
+from converters.pytorch.nesting import NONE
+from converters.pytorch.reach import SELDOM, Reach, find_reach
+
+_LATE_NS = 15_000  # work that began so long after all that is known
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Ends:
+    """What another stream did while work could have begun but did not; by piece of late work."""
+
+    cause: Column  # the last work that ended, or NONE
+    end_ns: Column  # when; meaningless without a cause
+    count: Column  # how many ended
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LateWork:
+    """Work that began late, and since when it could have begun."""
+
+    launches: Launches
+    row: Column
+    opened_ns: Column
+
+    @property
+    def _start_ns(self) -> Column:
+        return self.launches.work.start_ns[self.row]
+
+    def reach(self) -> Reach:
+        """How soon work begins after what it awaited."""
+        last, count = np.full(len(self.row), NONE), np.zeros(len(self.row), np.int64)
+        for other in self._other_streams():
+            last = np.maximum(last, np.where(other.cause != NONE, other.end_ns, NONE))
+            count += np.where(other.cause != NONE, other.count, 0)
+        some = np.flatnonzero(last != NONE)
+        start = self._start_ns[some]
+        return find_reach(start - last[some], count[some], start - self.opened_ns[some])
+
+    def causes(self, reach_ns: int, calls_for_waits: Column) -> list[tuple[int, int]]:
+        """What each piece awaited, if that is to be seen, and the piece; `calls_for_waits` are times."""
+        start, window = self._start_ns, self._start_ns - self.opened_ns
+        asked = self._asked(calls_for_waits)
+        best, moment = np.full(len(self.row), NONE), np.full(len(self.row), NONE)
+        for other in self._other_streams():
+            fits = (other.cause != NONE) & (other.end_ns >= start - reach_ns) & (other.end_ns > moment)
+            fits &= asked | (other.count * reach_ns <= SELDOM * window)
+            best, moment = np.where(fits, other.cause, best), np.where(fits, other.end_ns, moment)
+        some = np.flatnonzero(best != NONE)
+        return list(zip(best[some].tolist(), self.row[some].tolist(), strict=True))
+
+    def _asked(self, calls_for_waits: Column) -> Flags:
+        """Whether somebody called for a wait after the launch before on the stream."""
+        work, launched = self.launches.work, self.launches.launched_ns
+        since = np.zeros(len(self.row), np.int64)
+        for lane, (times, _) in self.launches.by_lane.items():
+            some = np.flatnonzero(work.lane[self.row] == lane)
+            place = np.searchsorted(times, launched[self.row[some]])
+            since[some] = np.where(place > 0, np.array(times)[np.maximum(place - 1, 0)], 0)
+        until = np.searchsorted(calls_for_waits, launched[self.row])
+        found: Flags = np.searchsorted(calls_for_waits, since) < until
+        return found
+
+    def _other_streams(self) -> Iterator[_Ends]:
+        work, launched = self.launches.work, self.launches.launched_ns
+        for lane, (_, several) in self.launches.by_lane.items():
+            rows = np.array(several)[np.argsort(work.end_ns[several], kind="stable")]
+            ends = work.end_ns[rows]
+            count = np.searchsorted(ends, self._start_ns, "right")
+            cause = rows[np.maximum(count - 1, 0)]
+            before = np.searchsorted(ends, self.opened_ns, "right")
+            fits = (count > before) & (work.lane[self.row] != lane) & (launched[cause] < launched[self.row])
+            yield _Ends(np.where(fits, cause, NONE), work.end_ns[cause], count - before)
+
+
+def find_late_work(launches: Launches, arrival_ns: Column, awaited: list[tuple[int, int]]) -> LateWork:
+    """Work that began long after its launch had arrived and its stream and what it awaited had ended."""
+    work = launches.work
+    known = np.maximum(before_on_stream(work), np.where(launches.is_early, 0, arrival_ns))
+    for before, after in awaited:
+        known[after] = max(int(known[after]), int(work.end_ns[before]))
+    is_launched = (work.launch != NONE) | launches.is_early
+    row = np.flatnonzero(launches.on_device & is_launched & (work.start_ns - known >= _LATE_NS))
+    return LateWork(launches, row, known[row])
