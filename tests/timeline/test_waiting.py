@@ -184,6 +184,20 @@ def test_a_collective_that_is_queued_behind_one_that_waits_transfers_nothing(mod
     assert [queued[rank, 1 << 19] for rank in (0, 1)] == [95_000, 0]
 
 
+def test_a_collective_is_queued_first_and_waits_after_that() -> None:
+    traces = []
+    for late in (0, 5000):
+        build = TraceBuilder()
+        build.collective("all_reduce", 1 << 20)
+        build.collective("all_reduce", 1 << 19, after=[build.compute(micros=late, cpu=True)])
+        traces.append(build.build())
+    keys = {"scheduling-policy": "FIFO", "active-chunks-per-dimension": 1, "preferred-dataset-splits": 1}
+    result = run(Workload.of(traces), **machine(2, **keys))
+    [behind] = [row for row in rows_of(result) if row["actor"] == 0 and row["queued_ns"]]
+    assert behind["start_ns"] + behind["queued_ns"] + behind["waiting_ns"] == 5_000_000
+    assert result.waiting_ns.tolist() == [behind["waiting_ns"], 0]
+
+
 def test_what_a_straggler_costs_is_waiting_on_the_others() -> None:
     build = TraceBuilder()
     work = build.compute(micros=10)
