@@ -246,7 +246,9 @@ def test_with_rendezvous_a_send_whose_receive_never_comes_waits_to_the_end() -> 
     builds[0].send(1, 1000)
     builds[2].send(3, 1000)
     builds[3].receive(2, 1000, after=[builds[3].compute(micros=7)])
-    result = run(Workload.of([build.build() for build in builds]), **machine(4, **{"rendezvous-protocol": True}))
+    result = run(
+        Workload.of([build.build() for build in builds]), **machine(4, **{"rendezvous-protocol": True})
+    )
     waiting = {row["actor"]: row["waiting_ns"] for row in rows_of(result) if row["kind"] == "send"}
     assert waiting == {0: result.outcome.end_ns, 2: 7_000}
 
