@@ -10,9 +10,9 @@ import gc
 import os
 import subprocess
 import sys
-import tempfile
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from zlib import crc32
@@ -20,6 +20,7 @@ from zlib import crc32
 import pytest
 from engines_ahead import FOLDED, simulate
 from hypothesis import HealthCheck, settings
+from hypothesis.internal.conjecture import providers
 
 EXAMPLES = {"default": 6, "deep": 150, "exhaustive": 2000}
 FIRST_SEED = 1_000_000  # of the random cases that `--deep` adds
@@ -30,7 +31,6 @@ COMMON_NETWORKS = ("et_sim.network.analytical", "et_sim.network.link")
 LONG_SECONDS = {False: 30.0, True: 15.0}
 SHORT_SECONDS = 3.0  # of other code: what takes longer in all is ordered
 AHEAD = pytest.StashKey[subprocess.Popen[bytes]]()
-BYTECODE = pytest.StashKey["tempfile.TemporaryDirectory[str]"]()
 # Folders whose tests run no engine, or hardly any: they come first, while engines are compiled.
 WITHOUT_ENGINE = (
     *("machine", "workloads", "trace", "collectives", "compute", "tables", "memory"),
@@ -62,6 +62,8 @@ def pytest_configure(config: pytest.Config) -> None:
             suppress_health_check=[HealthCheck.too_slow],
         )
     settings.load_profile(_suite(config))
+    if not config.option.deep:  # few cases draw none of the constants of modules, which are read for seconds
+        providers._get_local_constants = lambda: providers._local_constants
 
 
 def _suite(config: pytest.Config) -> str:
@@ -82,20 +84,28 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 def pytest_sessionstart(session: pytest.Session) -> None:
     """Compile ahead where many tests are going to run: in parallel, by the process that does not run any."""
-    if os.environ.pop("PYTHONDONTWRITEBYTECODE", ""):  # a program would compile all its modules at each start
-        session.config.stash[BYTECODE] = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
-        os.environ["PYTHONPYCACHEPREFIX"] = session.config.stash[BYTECODE].name
-    if session.config.getoption("numprocesses", None):
+    # Each process, and each program that tests start, would compile all modules that it imports.
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    if hasattr(session.config, "workerinput"):
+        _import_a_part(session, session.config.workerinput)
+    elif session.config.getoption("numprocesses", None):
         command = [sys.executable, str(Path(__file__).with_name("engines_ahead.py"))]
         session.config.stash[AHEAD] = subprocess.Popen(command, stderr=subprocess.DEVNULL)
+
+
+def _import_a_part(session: pytest.Session, worker: dict[str, Any]) -> None:
+    """Begin at another place than other processes do, so that each finds what the others have rewritten."""
+    files = sorted(Path(__file__).parent.rglob("test_*.py"))
+    number, count = int(worker["workerid"].removeprefix("gw")), worker["workercount"]
+    for path in files[number * len(files) // count :] if number else ():
+        with suppress(Exception, pytest.skip.Exception):  # which collecting them says
+            _ = pytest.Module.from_parent(session, path=path).obj
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
     if ahead := session.config.stash.get(AHEAD, None):
         ahead.terminate()
         ahead.wait()
-    if bytecode := session.config.stash.get(BYTECODE, None):
-        bytecode.cleanup()
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -147,8 +157,10 @@ def nothing_short_waits_for_machine_code(request: pytest.FixtureRequest) -> Iter
     run_entry, spent, is_deep = Entry._run, defaultdict[Any, float](float), request.config.option.deep
 
     def run(self: Any, seconds: Callable[[], float] | None, *arguments: Any) -> Any:
-        if choice() != "now" or self._failed or self._found(arguments) is not None:
+        if choice() != "now" or self._failed:
             return run_entry(self, seconds, *arguments)
+        if native := self._found(arguments):
+            return native(*arguments)
         if seconds is None:
             spent[self] += self._seconds(*arguments)
             waits, is_rare = spent[self] > LONG_SECONDS[is_deep], spent[self] < SHORT_SECONDS

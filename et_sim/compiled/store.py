@@ -45,7 +45,7 @@ def code_path(function: Callable[..., Any], signature: tuple[Any, ...]) -> Path:
         source = getattr(sys.modules[module], "__file__", None)
         if source is not None and not _is_covered(Path(source)):
             digest.update(Path(source).read_bytes())
-    digest.update(_described(signature).encode())
+    digest.update(_text_of(signature).encode())
     return cache_directory() / f"{function.__name__}-{digest.hexdigest()[:_DIGEST_LENGTH]}{ENDING}"
 
 
@@ -144,8 +144,13 @@ def _is_covered(source: Path) -> bool:
     return any(source.is_relative_to(PACKAGE / folder) for folder in SOURCE_FOLDERS)
 
 
-def _described(kind: Any) -> str:
+@functools.cache
+def _text_of(signature: tuple[Any, ...]) -> str:
     """A signature as text that is the same in every process."""
+    return _described(signature)
+
+
+def _described(kind: Any) -> str:
     if isinstance(kind, tuple):
         return f"({','.join(_described(part) for part in kind)})"
     return f"{kind.__module__}.{kind.__qualname__}" if isinstance(kind, type) else str(kind)

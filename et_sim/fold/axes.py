@@ -55,7 +55,10 @@ class Pattern:
 
 
 def patterns_of_axes(lowering: Lowering) -> dict[tuple[int, int], Pattern]:
-    """By (axis, members) what is run there; NO_AXIS for groups as they are listed."""
+    """By (axis, members) what is run there; NO_AXIS for groups as they are listed.
+
+    Where one dimension has all NPUs, that through the whole system is the same line.
+    """
     programs, axes = lowering.collectives.programs(), lowering.collectives.axes
     found: dict[tuple[int, int], Pattern] = {}
     phases = lowering.collectives.phases()
@@ -63,7 +66,7 @@ def patterns_of_axes(lowering: Lowering) -> dict[tuple[int, int], Pattern]:
     for axis, program in pairs.tolist():
         row = programs["programs"][program]
         in_order = axis if axis == NO_AXIS else axes.in_order(axis)
-        key = (in_order, int(row["members"]))
+        key = (axes.in_one_dimension(in_order), int(row["members"]))
         found.setdefault(key, Pattern()).add(row, programs["steps"])
         found[key].places |= in_order != axis
     return found

@@ -57,7 +57,7 @@ def fold(lowering: Lowering, paths: PathKeys | None) -> Actors:
         return alone
     patterns = patterns_of_axes(lowering)
     messages = _PointToPoint(lowering, paths)
-    shares_links = paths.messages_queue and (messages.are_any or _crosses_dimensions(lowering, patterns))
+    shares_links = paths.messages_queue and (messages.are_any or _run_in_groups(lowering, patterns))
     system = SystemAxes(
         lowering, patterns, paths, shares_links=shares_links or paths.shared_links is not None
     )
@@ -116,12 +116,13 @@ def _can_fold_switches(lowering: Lowering, paths: PathKeys) -> bool:
     return not meets_others and can_be_folded(collectives, grid)
 
 
-def _crosses_dimensions(lowering: Lowering, patterns: dict[tuple[int, int], Pattern]) -> bool:
-    """Whether collectives run along axes that may use the links of any dimension, beside others."""
-    through_all = len(lowering.machine.network.grid.dimensions)
-    axes = {axis for axis, _ in patterns}
-    of_groups = any(axis == NO_AXIS or lowering.collectives.axes[axis].in_group for axis in axes)
-    return of_groups or (through_all in axes and len(axes) > 1)
+def _run_in_groups(lowering: Lowering, patterns: dict[tuple[int, int], Pattern]) -> bool:
+    """Whether collectives run along axes of groups, which may use the links of any dimension, beside others.
+
+    So may the axis through the whole system, but then no ranks are folded where messages queue.
+    """
+    axes = lowering.collectives.axes
+    return any(axis == NO_AXIS or axes[axis].in_group for axis, _ in patterns)
 
 
 def _first_colours(lowering: Lowering) -> Any:
@@ -131,9 +132,7 @@ def _first_colours(lowering: Lowering) -> Any:
     colours = shapes_of_templates(lowering) * len(lowering.workload.templates)
     colours += numbers_of_spanning_groups(lowering)
     colours = colours[lowering.workload.template_of_rank]
-    shares = lowering.memory_server != NO_SERVER
-    if lowering.joint.are_any:
-        shares = np.ones_like(shares)
+    shares = (lowering.memory_server != NO_SERVER) | lowering.joint.are_any
     if shares.any():
         asks = np.zeros(len(lowering.workload.templates), bool)
         for template in range(len(asks)):

@@ -124,14 +124,15 @@ class _Worst:
 
 def _bursts(actor: Any, start: Any, end: Any) -> tuple[Any, Any, Any]:
     """(begin, end, first row) of the times in which an actor's nodes follow each other without a break."""
-    span = int(end.max()) + 1  # actors one after the other on one axis of time
-    shifted_start, shifted_end = actor * span + start, actor * span + end
+    times, place = np.unique(np.concatenate((start, end)), return_inverse=True)
+    first_place = actor * len(times)  # actors one after the other, on an axis of no more than these times
+    shifted_start, shifted_end = first_place + place.reshape(2, -1)
     until = np.maximum.accumulate(shifted_end)
     breaks = np.concatenate(([True], shifted_start[1:] > until[:-1]))
     breaks[1:] |= actor[1:] != actor[:-1]
     first = np.flatnonzero(breaks)
     last = np.concatenate((first[1:], [len(actor)])) - 1
-    return start[first], until[last] - actor[last] * span, first
+    return start[first], times[until[last] - first_place[last]], first
 
 
 class _Ports:

@@ -49,6 +49,16 @@ def test_they_go_through_the_whole_system_in_rank_order(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
+def test_a_listed_group_of_all_ranks_has_no_dimensions_to_choose_from(kind: str) -> None:
+    net, every = network(["Ring", "Ring"], [2, 4]), {"1": list(range(8))}
+    described = system(dimensions=2, **SIMULATED)
+    chosen = everybody(8, kind, group="1", involved_dims=[True, False])
+    assert finish_times(chosen, net, described, groups=every) == finish_times(
+        everybody(8, kind), net, described
+    )
+
+
+@pytest.mark.parametrize("kind", KINDS)
 def test_alone_they_take_no_time(kind: str) -> None:
     builders = everybody(4, kind, group="1")[:1] + [TraceBuilder()] * 3
     net = network(["Ring"], [4])

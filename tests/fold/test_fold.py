@@ -325,6 +325,18 @@ def test_dimensions_of_different_speed_do_not_hinder_folding() -> None:
     assert_folding_is_exact(data_parallel(16), **machine)
 
 
+def test_what_goes_through_the_system_meets_what_goes_along_its_only_dimension() -> None:
+    """Pairs of ranks use other links than their ring does, of which some are the same: not for all ranks."""
+    build = TraceBuilder()
+    build.collective("all_reduce", 1 << 12)
+    build.collective("all_gather", 1 << 18)
+    pairs = {"all-reduce-implementation": ["oneHalvingDoubling"], "active-chunks-per-dimension": 4}
+    keys = {**pairs, "corrections": {"concurrent-communication": True}}
+    machine = {"network": network(["FullyConnected"], [4]), "system": system(**keys), "model": "link"}
+    assert actors_of(Workload.of([build.build()] * 4), **machine) == 2
+    assert_folding_is_exact(Workload.of([build.build()] * 4), **machine)
+
+
 def test_ranks_that_share_a_memory_are_simulated_by_themselves() -> None:
     build = TraceBuilder()
     build.load(1 << 20)

@@ -315,6 +315,13 @@ def test_ranks_with_stages_of_their_own_are_folded() -> None:
     assert run.summary()["folded"]["actors"] == 1
 
 
+def test_ranks_that_ask_together_are_not_folded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Folded, they would wait for the others for ever, and a run of more ranks is not tried again."""
+    monkeypatch.setattr("et_sim.simulation.MOST_RANKS_EXPLAINED", 0)
+    times = finish(lambda build, _: build.load(MIB, gather=""), pool(NIC, GROUPS | {"count": 4}))
+    assert times == [327 + 100 + 10485 + 50] * 4
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_a_run_says_what_its_stages_would_change(seed: int, tmp_path: Path) -> None:
     """A stage that is a little faster shortens the run by what its sensitivity says."""

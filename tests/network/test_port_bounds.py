@@ -13,6 +13,7 @@ from itertools import accumulate
 from operator import mul
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -23,6 +24,7 @@ from et_sim.errors import UsageError
 from et_sim.machine import read_network_alone
 from et_sim.machine.model import LogicalDimension, Shape, bytes_per_ns
 from et_sim.machine.presets import entry, names, preset
+from et_sim.timeline import overload
 from et_sim.trace import TraceBuilder, Workload
 from et_sim.workloads.microbenchmarks import make_microbenchmark
 
@@ -205,3 +207,14 @@ def test_no_nic_of_loggops_sends_faster_than_its_gap_per_byte(sizes: list[int], 
     network = {"loggops": constants}
     took = et_sim.simulate(workload, system=CORRECTED, network=network, model="loggops").makespan_ns
     assert took >= sum(int((size - 1) * gap) for size in sizes)
+
+
+def test_bursts_of_millions_of_ranks_that_take_hours_are_told_apart() -> None:
+    hours, last = 10**13, 5_000_000
+    actor = np.array([0, 0, 0, last, last])
+    start = np.array([0, 3, hours, 2, hours])
+    end = np.array([5, 4, hours + 7, hours, hours + 1])
+    begin, until, first = overload._bursts(actor, start, end)
+    assert begin.tolist() == [0, hours, 2]
+    assert until.tolist() == [5, hours + 7, hours + 1]
+    assert first.tolist() == [0, 2, 3]

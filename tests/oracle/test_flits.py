@@ -119,6 +119,18 @@ def test_flits_go_on_in_the_cycles_of_the_oracle(data: st.DataObject) -> None:
     check_against_oracle(ranks, machine, data.draw(traffic(ranks, 24)))
 
 
+@pytest.mark.parametrize("turns", ["packet", "flit"])
+def test_ports_that_ask_at_the_same_time_have_their_turns_in_order(turns: str) -> None:
+    credits = {"flit": 64, "packet": 320, "router-cycles": 1, "cycle": 1, "padding": False}
+    star = {"generator": "star", "npus": 4, "bandwidth": "50GB/s", "latency": 1}
+    builders = [TraceBuilder() for _ in range(4)]
+    for source in (1, 2, 3):
+        builders[source].send(0, 640, tag=source)
+        builders[0].receive(source, 640, tag=source)
+    rules = {**credits, "turns": turns, "channels": 2, "buffer": 4}
+    check_against_oracle(4, {"graph": star, "credits": rules, "logical-dimensions": [4]}, builders)
+
+
 @given(st.data())
 def test_class_and_number_of_links_grow_along_every_way(data: st.DataObject) -> None:
     ranks, machine = data.draw(machines())

@@ -184,6 +184,20 @@ def test_a_collective_that_is_queued_behind_one_that_waits_transfers_nothing(mod
     assert [queued[rank, 1 << 19] for rank in (0, 1)] == [95_000, 0]
 
 
+def test_a_collective_is_queued_first_and_waits_after_that() -> None:
+    traces = []
+    for late in (0, 5000):
+        build = TraceBuilder()
+        build.collective("all_reduce", 1 << 20)
+        build.collective("all_reduce", 1 << 19, after=[build.compute(micros=late, cpu=True)])
+        traces.append(build.build())
+    keys = {"scheduling-policy": "FIFO", "active-chunks-per-dimension": 1, "preferred-dataset-splits": 1}
+    result = run(Workload.of(traces), **machine(2, **keys))
+    [behind] = [row for row in rows_of(result) if row["actor"] == 0 and row["queued_ns"]]
+    assert behind["start_ns"] + behind["queued_ns"] + behind["waiting_ns"] == 5_000_000
+    assert result.waiting_ns.tolist() == [behind["waiting_ns"], 0]
+
+
 def test_what_a_straggler_costs_is_waiting_on_the_others() -> None:
     build = TraceBuilder()
     work = build.compute(micros=10)
@@ -225,6 +239,18 @@ def test_with_rendezvous_a_send_waits_for_its_receive() -> None:
         on = machine(2, **{"rendezvous-protocol": rendezvous})
         found[rendezvous] = run(Workload.of([first.build(), second.build()]), **on).waiting_ns.tolist()
     assert found == {False: [0, 0], True: [7_000, 0]}
+
+
+def test_with_rendezvous_a_send_whose_receive_never_comes_waits_to_the_end() -> None:
+    builds = [TraceBuilder() for _ in range(4)]
+    builds[0].send(1, 1000)
+    builds[2].send(3, 1000)
+    builds[3].receive(2, 1000, after=[builds[3].compute(micros=7)])
+    result = run(
+        Workload.of([build.build() for build in builds]), **machine(4, **{"rendezvous-protocol": True})
+    )
+    waiting = {row["actor"]: row["waiting_ns"] for row in rows_of(result) if row["kind"] == "send"}
+    assert waiting == {0: result.outcome.end_ns, 2: 7_000}
 
 
 def test_a_collective_over_one_dimension_waits_for_the_ranks_along_it_only() -> None:
