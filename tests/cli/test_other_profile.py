@@ -78,7 +78,8 @@ def test_where_both_profiles_agree_the_screen_says_so(capsys: pytest.CaptureFixt
     assert found["other_profile"]["corrections"] == []
     screen = _screen(capsys, "same")
     assert (
-        " in the reference profile; the corrected one gives the same on this network model in short " in screen
+        " in the reference profile; the corrected one gives the same on this network model in short "
+        in screen
     )
 
 
