@@ -1,6 +1,6 @@
 """One rank, from its files to a file: read, convert, write, report.
 
-The result stands under a temporary name, for whoever converts many ranks gives them their names together.
+The result is a draft, for whoever converts many ranks gives them their names together.
 
 Not here: which files belong together (`folders`).
 """
@@ -8,7 +8,6 @@ Not here: which files belong together (`folders`).
 from __future__ import annotations
 
 import gzip
-import secrets
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -49,45 +48,39 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """A file under its temporary name, and what is to be said about it."""
+    """The draft of a file, and what is to be said about it."""
 
     job: Job
-    temporary: Path
+    draft: Path
     report: dict[str, Any]
     meetings: Meetings | None  # None: without times
 
 
-def convert(job: Job, watch: Watch | None = None) -> Done:
-    """Convert one rank; `watch` is told how much is done, as bytes of its files."""
+def convert(job: Job, draft: Path, watch: Watch | None = None) -> Done:
+    """Convert one rank into a draft of its output; `watch` is told how many bytes of its files are done."""
     give_back_freed_arrays()
 
     def read(size_bytes: int) -> None:
         if watch is not None:
             watch(int(_READING * size_bytes))
 
-    temporary = job.output.with_name(f".{job.output.name}.{secrets.token_hex(4)}.tmp")
     try:
         rank = convert_rank(*_read(job, read), job.without, force=job.force)
-        size = _write(temporary, job.output.suffix == ".gz", rank)
+        size = _write(draft, job.output.suffix == ".gz", rank)
         report = report_on(rank, [str(path) for path in job.inputs], str(job.output), size)
     except OSError as error:
-        temporary.unlink(missing_ok=True)
         reason = error.strerror or str(error)
         raise TraceError(
             f"cannot be written: {reason}", place=str(job.output), remedy="choose a writable place"
         ) from None
-    except BaseException:  # KeyboardInterrupt too
-        temporary.unlink(missing_ok=True)
-        raise
     if watch is not None:
         watch(sum(path.stat().st_size for path in job.inputs))
-    return Done(job, temporary, report, meetings_of(rank) if rank.is_timed else None)
+    return Done(job, draft, report, meetings_of(rank) if rank.is_timed else None)
 
 
 def _write(path: Path, is_packed: bool, rank: ConvertedRank) -> int:
     """Write the trace; gives how many bytes it has."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with gzip.GzipFile(path, "wb", mtime=0) if is_packed else path.open("xb") as file:
+    with gzip.GzipFile(path, "wb", mtime=0) if is_packed else path.open("wb") as file:
         return sum(file.write(part) for part in trace_bytes(rank))
 
 

@@ -10,7 +10,7 @@ Not here: converting one rank (`converting`).
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import replace
 from pathlib import Path
@@ -23,6 +23,7 @@ from converters.pytorch.graph import Link
 from converters.pytorch.reading import Identity, identify
 from converters.pytorch.settling import settle_files
 from et_sim.errors import TraceError, UsageError
+from et_sim.trace.disk import drafts
 
 _ENDINGS = (".json", ".json.gz", ".gz")
 Report = Callable[[int], None]  # bytes of inputs that are done
@@ -113,43 +114,34 @@ def convert_all(
 ) -> list[Done]:
     """Every rank, in the order of `jobs`; what is to be said about all of them is added to `notes`."""
     refuse_overwriting(jobs)
-    finished: list[Done] = []
-    try:
-        finished = sorted(_converted(jobs, processes, progress), key=lambda done: jobs.index(done.job))
+    with drafts() as draft_of:
+        of_job = {job: draft_of(job.output) for job in jobs}
+        finished = sorted(_converted(of_job, processes, progress), key=lambda done: jobs.index(done.job))
         if not any(job.force for job in jobs):
             refuse_unlike([done.report for done in finished])
         said = settle_files(finished)
         said += missing_ranks([done.report for done in finished])
         if notes is not None:
             notes += said
-        for done in finished:
-            done.temporary.replace(done.job.output)
-    except OSError as error:
-        reason = error.strerror or str(error)
-        raise TraceError(
-            f"cannot be written: {reason}", place=str(jobs[0].output), remedy="choose a writable place"
-        ) from None
-    finally:
-        for done in finished:
-            done.temporary.unlink(missing_ok=True)
     return finished
 
 
-def _converted(jobs: list[Job], processes: int, progress: Report) -> list[Done]:
+def _converted(draft_of: Mapping[Job, Path], processes: int, progress: Report) -> list[Done]:
+    jobs = list(draft_of)
     sizes = {job: sum(path.stat().st_size for path in job.inputs) for job in jobs}
     count = min(processes, len(jobs))
     finished: list[Done] = []
     ready = 0
     if count <= 1:
-        for job in jobs:
-            finished.append(convert(job, lambda size, before=ready: progress(before + size)))  # type: ignore[misc]
+        for job, draft in draft_of.items():
+            finished.append(convert(job, draft, lambda size, before=ready: progress(before + size)))  # type: ignore[misc]
             ready += sizes[job]
         return finished
     # The first rank is converted here: it leaves the machine code that the others load.
-    finished.append(convert(jobs[0], progress))
+    finished.append(convert(jobs[0], draft_of[jobs[0]], progress))
     ready = sizes[jobs[0]]
     with ProcessPoolExecutor(count) as pool:
-        running = {pool.submit(convert, job): job for job in jobs[1:]}
+        running = {pool.submit(convert, job, draft_of[job]): job for job in jobs[1:]}
         try:
             for future in as_completed(running):
                 finished.append(future.result())
@@ -157,11 +149,6 @@ def _converted(jobs: list[Job], processes: int, progress: Report) -> list[Done]:
                 progress(ready)
         except BaseException:
             pool.shutdown(cancel_futures=True)
-            for future in running:
-                if future.done() and not future.cancelled() and future.exception() is None:
-                    future.result().temporary.unlink(missing_ok=True)
-            for done in finished:
-                done.temporary.unlink(missing_ok=True)
             raise
     return finished
 

@@ -24,7 +24,7 @@ _COPIED = 1 << 20  # bytes at a time
 
 
 def settle_files(finished: Sequence[Done]) -> list[str]:
-    """Complete the temporary files and reports of all ranks; gives what is to be said about all of them."""
+    """Complete the drafts and reports of all ranks; gives what is to be said about all of them."""
     timed = [done for done in finished if done.meetings is not None]
     if not timed:
         return []
@@ -37,8 +37,8 @@ def settle_files(finished: Sequence[Done]) -> list[str]:
         unsized["estimated"] = len(estimates)
         unsized["of_other_ranks"] = len(sizes) - len(estimates)
         if start or sizes:
-            _rewrite(done.temporary, done.job.output.suffix == ".gz", start, sizes, estimates)
-            done.report["output_bytes"] = _size(done.temporary, done.job.output.suffix == ".gz")
+            _rewrite(done.draft, done.job.output.suffix == ".gz", start, sizes, estimates)
+            done.report["output_bytes"] = _size(done.draft, done.job.output.suffix == ".gz")
     return [f"start skew: {found.said}"] if found.said else []
 
 

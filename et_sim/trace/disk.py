@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
@@ -50,23 +50,34 @@ def unpacked(content: bytes, source: str) -> bytes:
 
 
 def replace_all(contents: Iterable[tuple[Path, bytes]]) -> None:
-    """Write every file beside its target, then move them all into their places.
+    """Write files that get their names together."""
+    with drafts() as draft_of:
+        for target, content in contents:
+            with _refused_as_unwritable(target):
+                draft_of(target).write_bytes(content)
+
+
+@contextmanager
+def drafts() -> Iterator[Callable[[Path], Path]]:
+    """A function that says where to write what is to stand at a path: all is moved there when it is written.
 
     Of a set, readers need one file before all others: the manifest, or the lowest rank's. It is taken away
     before another is replaced, and comes last, so that old and new files are never taken for one set. Whoever
     is killed on the way leaves a set that is refused as incomplete.
     """
     written: list[tuple[Path, Path]] = []
+    folder_of: dict[Path, Path] = {}
     with ExitStack() as stack:
-        folder_of: dict[Path, Path] = {}
-        for target, content in contents:
+
+        def draft_of(target: Path) -> Path:
             with _refused_as_unwritable(target):
                 if target.parent not in folder_of:
                     target.parent.mkdir(parents=True, exist_ok=True)
                     folder_of[target.parent] = stack.enter_context(draft_folder(target))
-                draft = folder_of[target.parent] / target.name
-                draft.write_bytes(content)
-            written.append((draft, target))
+            written.append((folder_of[target.parent] / target.name, target))
+            return written[-1][0]
+
+        yield draft_of
         written.sort(key=lambda one: _place_in_set(one[1].name), reverse=True)
         if len(written) > 1:
             with _refused_as_unwritable(written[-1][1]):
