@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from machines import network
+from machines import collective, network, system
 
+from et_sim.api import run
 from et_sim.machine import read_network_alone
 from et_sim.network import grid
 
@@ -51,3 +53,12 @@ def test_steps_are_not_enough_on_rings_over_several_dimensions_and_where_nothing
     assert queues.steps(np.array([[0, 5, 10]])) is None
     assert queues.steps(np.array([[1, 5, 13]])) is not None
     assert grid.path_keys(both, on_links=False, whole=True).steps(np.array([[1, 5, 13]])) is None
+
+
+@pytest.mark.deep
+def test_thousands_that_all_hear_from_each_other_at_once_are_one_actor() -> None:
+    corrected = system("direct", profile="corrected")
+    result = run(
+        collective(4096, "all_to_all"), system=corrected, network=network(["FullyConnected"], [4096])
+    )
+    assert len(result.outcome.plan.actors) == 1

@@ -24,7 +24,7 @@ from __future__ import annotations
 from typing import Any
 
 from et_sim.compiled.tables_by_reference import works_on_tables
-from et_sim.engine.state.run import NONE, TURNS, Run
+from et_sim.engine.state.run import NONE, Run
 
 ANYBODY = 0  # the origin of what happens at the very beginning
 OWN = -1  # in place of a peer
@@ -247,7 +247,8 @@ def take_turn(run: Run, actor_row: int, which: int) -> None:
         return
     clock = run.clock[0]
     tag = mixed(mixed(actor_row, clock.now), clock.group)
-    at = mixed(tag, clock.origin) & (TURNS - 1)
+    last = len(run.turns) - 1
+    at = mixed(tag, clock.origin) & last
     for _ in range(MOST_TRIES):
         turn = run.turns[at]
         if turn.tag != tag:  # of another group, and no longer needed
@@ -256,7 +257,7 @@ def take_turn(run: Run, actor_row: int, which: int) -> None:
             clock.before = turn.last
             turn.last = which
             return
-        at = (at + 1) & (TURNS - 1)
+        at = (at + 1) & last
     clock.ties += 1
 
 

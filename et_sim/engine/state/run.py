@@ -55,7 +55,7 @@ from et_sim.machine.corrections import Correction
 from et_sim.plan.tables import Plan, table
 
 NONE = -1
-TURNS = 1 << 12  # a power of two
+FEWEST_TURNS = 1 << 12
 PHASES_KEPT = 1 << 16
 BLOCK_SIZES = 32  # chunks come in blocks of a power of two
 
@@ -262,7 +262,7 @@ def new_run(
         watch=(1,) if plan.is_folded or is_recorded else (),
         recording=(1,) if is_recorded else (),
         stamps=table(STAMP, 0),
-        turns=table(TURN, TURNS if plan.is_folded else 0),
+        turns=table(TURN, _turns(plan) if plan.is_folded else 0),
         node_marks=table(NODE_MARK, len(node_states) if plan.is_folded else 0),
         unexpected=table(UNEXPECTED, 0),
         unexpected_index=np.full(1, NONE, np.int32),
@@ -302,6 +302,11 @@ def new_run(
         branches=branches,
         traffic=traffic,
     )
+
+
+def _turns(plan: Plan) -> int:
+    """A power of two with room for messages of all members of a group at a time."""
+    return 1 << max(2 * int(plan.programs["members"].max(initial=0)), FEWEST_TURNS).bit_length() - 1
 
 
 def _members_and_queues(plan: Plan) -> tuple[Any, Any, Any]:
