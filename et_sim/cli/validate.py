@@ -95,6 +95,7 @@ def _errors(found: list[Prediction]) -> list[dict[str, Any]]:
 
 
 def _text(found: list[Prediction]) -> list[str]:
+    from et_sim.units import plural
     from et_sim.views.text import aligned
 
     cells = [list(COLUMNS)]
@@ -105,7 +106,7 @@ def _text(found: list[Prediction]) -> list[str]:
     known = [one for one in found if one.predicted_us is not None]
     known.sort(key=lambda one: -abs((one.predicted_us or 0) / one.row.measured_us - 1))
     if known:
-        lines += ["", f"furthest off, of {len(known):,} rows:"]
+        lines += ["", f"furthest off, of {plural(len(known), 'row')}:"]
     for one in known[:WORST]:
         predicted = one.predicted_us or 0.0
         lines.append(
@@ -116,7 +117,9 @@ def _text(found: list[Prediction]) -> list[str]:
     for one in found:
         if one.predicted_us is None:
             left[one.how] = left.get(one.how, 0) + 1
-    lines += [f"not predicted: {count:,} rows: {why}; --machine names one" for why, count in left.items()]
+    lines += [
+        f"not predicted: {plural(count, 'row')}: {why}; --machine names one" for why, count in left.items()
+    ]
     lines.append(
         "E: exp of the mean |ln(predicted / measured)|, less one; G: geometric mean of relative errors"
     )

@@ -114,7 +114,7 @@ def test_kernels_take_what_the_machine_says_and_others_are_left_out_by_name(
     ]
     assert main(["validate", str(path)]) == 0
     assert (
-        "not predicted: 1 rows: no machine is known for Q900; --machine names one" in capsys.readouterr().out
+        "not predicted: 1 row: no machine is known for Q900; --machine names one" in capsys.readouterr().out
     )
     assert all(
         row["machine"] == "h100-dgx" for row in validated(capsys, str(path), "--machine", "h100-dgx")["rows"]
