@@ -50,7 +50,8 @@ def run(options: argparse.Namespace) -> Iterator[str]:
     outputs = [trace_path(options.output, rank) for rank in ranks]
     refuse_overwriting([Path(path) for path, _ in workload.inputs], [*outputs, groups] if groups else outputs)
     contents = (one for part in (files.of_ranks(ranks), groups_file) for one in part)
-    replace_all(watched(contents, len(outputs) + len(groups_file)))
+    whole = options.output if len(ranks) == workload.ranks else None
+    replace_all(watched(contents, len(outputs) + len(groups_file)), whole)
     if options.json:
         content = {
             "manifest": str(options.manifest),

@@ -46,7 +46,7 @@ def run(options: argparse.Namespace) -> Iterator[str]:
             refuse_overwriting([options.input], outputs[-1:])
             yield outputs[-1], encode_trace(trace)
 
-    replace_all(files())
+    replace_all(files(), options.output)
     paths = tuple(str(trace_path(options.output, rank)) for rank in range(totals.ranks))
     converted = Converted(str(options.input), "GOAL", paths, _report(totals, options.output))
     if options.json:

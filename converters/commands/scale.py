@@ -261,7 +261,8 @@ def _write(options: argparse.Namespace, scaled: Scaled) -> tuple[list[Converted]
         replace_all(
             watched(
                 (one for part in (files.of_ranks(range(len(of_rank))), groups) for one in part), len(paths)
-            )
+            ),
+            prefix,
         )
     else:
         listed = manifest_files(workload, scaled.contents, f"{prefix}{ENDING}")

@@ -120,7 +120,7 @@ def _write_files(options: argparse.Namespace, layer_file: LayerFile) -> Converte
     paths = [trace_path(options.output, rank) for rank in range(options.ranks)]
     groups = [groups_path(options.output)] if workload.group_rules else []
     refuse_overwriting([options.input], [*paths, *groups])
-    replace_all(watched(files_of_ranks(workload, options.output), len(paths) + len(groups)))
+    replace_all(watched(files_of_ranks(workload, options.output), len(paths) + len(groups)), options.output)
     notes = [*_groups(layer_file, workload), *(("groups file", str(path)) for path in groups)]
     with_groups = "".join(f" --groups {path}" for path in groups)
     notes.append(("run with", f"et-sim run {options.output}{with_groups} --system FILE --network FILE"))

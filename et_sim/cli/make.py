@@ -173,7 +173,7 @@ def _write_files(workload: Workload, prefix: str) -> None:
     with Progress() as progress:
         progress.stage("writing")
         count = workload.ranks + bool(workload.group_rules)
-        replace_all(progress.counted(files_of_ranks(workload, prefix), count, "files"))
+        replace_all(progress.counted(files_of_ranks(workload, prefix), count, "files"), prefix)
 
 
 def _wants_manifest(options: argparse.Namespace, ranks: int) -> bool:

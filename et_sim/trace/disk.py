@@ -18,7 +18,7 @@ from et_sim.limits import ungzipped
 
 _GZIP = b"\x1f\x8b"
 _MANIFEST = ".workload.json"
-_OF_RANK = re.compile(r"\.([0-9]{1,18})\.et(?:\.gz)?$")
+_OF_RANK = re.compile(r"(.*)\.(0|[1-9][0-9]{0,17})\.et(?:\.gz)?", re.DOTALL)
 
 
 def read_bytes(path: Path) -> bytes:
@@ -49,21 +49,22 @@ def unpacked(content: bytes, source: str) -> bytes:
         ) from None
 
 
-def replace_all(contents: Iterable[tuple[Path, bytes]]) -> None:
-    """Write files that get their names together."""
-    with drafts() as draft_of:
+def replace_all(contents: Iterable[tuple[Path, bytes]], prefix: str | Path | None = None) -> None:
+    """Write files that get their names together; with a prefix, they are all the ranks that it has then."""
+    with drafts(prefix) as draft_of:
         for target, content in contents:
             with _refused_as_unwritable(target):
                 draft_of(target).write_bytes(content)
 
 
 @contextmanager
-def drafts() -> Iterator[Callable[[Path], Path]]:
+def drafts(prefix: str | Path | None = None) -> Iterator[Callable[[Path], Path]]:
     """A function that says where to write what is to stand at a path: all is moved there when it is written.
 
     Of a set, readers need one file before all others: the manifest, or the lowest rank's. It is taken away
     before another is replaced, and comes last, so that old and new files are never taken for one set. Whoever
-    is killed on the way leaves a set that is refused as incomplete.
+    is killed on the way leaves a set that is refused as incomplete. With a prefix, what is written is a whole
+    set: other ranks of that prefix, of a larger set before it, go.
     """
     written: list[tuple[Path, Path]] = []
     folder_of: dict[Path, Path] = {}
@@ -82,17 +83,28 @@ def drafts() -> Iterator[Callable[[Path], Path]]:
         if len(written) > 1:
             with _refused_as_unwritable(written[-1][1]):
                 written[-1][1].unlink(missing_ok=True)
+        if prefix is not None:
+            _remove_others(Path(prefix), {target.name for _, target in written})
         for draft, target in written:
             with _refused_as_unwritable(target):
                 draft.replace(target)
+
+
+def _remove_others(prefix: Path, kept: set[str]) -> None:
+    """Take away the ranks of a prefix that are not of its set."""
+    for path in list(prefix.parent.iterdir()):
+        of_rank = _OF_RANK.fullmatch(path.name)
+        if of_rank and of_rank[1] == prefix.name and path.name not in kept:
+            with _refused_as_unwritable(path):
+                path.unlink(missing_ok=True)
 
 
 def _place_in_set(name: str) -> tuple[int, int]:
     """How early a reader needs a file: the manifest first, then ranks in ascending order."""
     if name.endswith(_MANIFEST):
         return 0, 0
-    of_rank = _OF_RANK.search(name)
-    return (1, int(of_rank[1])) if of_rank else (2, 0)
+    of_rank = _OF_RANK.fullmatch(name)
+    return (1, int(of_rank[2])) if of_rank else (2, 0)
 
 
 @contextmanager

@@ -107,10 +107,12 @@ def write_trace(trace: Trace | bytes, path: str | Path) -> None:
 def write_workload(workload: Workload, prefix: str | Path) -> None:
     """Write PREFIX.<rank>.et for every rank, and PREFIX.groups.json if the workload has group rules.
 
+    Ranks of a larger workload that was there before are removed.
+
     Whatever ends this early leaves the old files, the new ones, or a set without its first file, which is
     refused as incomplete (`disk.replace_all`).
     """
-    replace_all(files_of_ranks(workload, prefix))
+    replace_all(files_of_ranks(workload, prefix), prefix)
 
 
 def files_of_ranks(

@@ -24,42 +24,43 @@ class Killed(BaseException):
     """As if the process were no more."""
 
 
-def workload(nanos: int) -> Workload:
-    builders = [TraceBuilder() for _ in range(RANKS)]
+def workload(nanos: int, ranks: int) -> Workload:
+    builders = [TraceBuilder() for _ in range(ranks)]
     for rank, build in enumerate(builders):
         build.compute("kernel", nanos=nanos + rank)
     return Workload.of([build.build() for build in builders])
 
 
-def write(kind: str, nanos: int, folder: Path) -> None:
+def write(kind: str, nanos: int, folder: Path, ranks: int = RANKS) -> None:
     if kind == "manifest":
-        write_manifest(workload(nanos), folder / "job.workload.json")
+        write_manifest(workload(nanos, ranks), folder / "job.workload.json")
     else:
-        files = list(files_of_ranks(workload(nanos), folder / "job"))
-        replace_all(files if kind == "ranks" else reversed(files))
+        files = list(files_of_ranks(workload(nanos, ranks), folder / "job"))
+        replace_all(files if kind == "ranks" else reversed(files), folder / "job")
 
 
-def content(kind: str, folder: Path) -> set[int]:
-    """Whose files there are, by what their kernels take; a set that is not complete is refused."""
+def content(kind: str, folder: Path) -> set[tuple[int, int]]:
+    """Whose files there are, by what their kernels take, and how many; an incomplete set is refused."""
     if kind == "manifest":
         found = read_manifest(folder / "job.workload.json")
     else:
         found = read_workload(folder / "job")
-    assert found.ranks == RANKS
-    return {int(found.templates[found.template_of_rank[rank]].duration_ns[0]) - rank for rank in range(RANKS)}
+    ranks = range(found.ranks)
+    times = (int(found.templates[found.template_of_rank[rank]].duration_ns[0]) for rank in ranks)
+    return {(time - rank, found.ranks) for rank, time in enumerate(times)}
 
 
 @pytest.mark.parametrize("kind", ["ranks", "ranks in another order", "manifest"])
-@pytest.mark.parametrize("is_old", [False, True])
+@pytest.mark.parametrize("before", [0, RANKS, RANKS + 2, 1])
 def test_whenever_a_writer_is_killed_there_are_the_old_files_the_new_ones_or_an_incomplete_set(
-    kind: str, is_old: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    kind: str, before: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    seen: set[str | int] = set()
-    for steps in range(2 * RANKS + 4):
+    seen: set[str | tuple[int, int]] = set()
+    for steps in range(2 * RANKS + 6):
         folder = tmp_path / str(steps)
         folder.mkdir()
-        if is_old:
-            write(kind, 100, folder)
+        if before:
+            write(kind, 100, folder, before)
         left = [steps]
 
         def counted(name: str, left: list[int] = left) -> Any:
@@ -82,11 +83,23 @@ def test_whenever_a_writer_is_killed_there_are_the_old_files_the_new_ones_or_an_
                 seen.add("killed")
         try:
             found = content(kind, folder)
-            assert found in ({100}, {200})
+            assert found in ({(100, before)}, {(200, RANKS)})
             seen |= found
         except TraceError:
             seen.add("refused")
-    assert seen == {"killed", "refused", 200} | ({100} if is_old else set())
+    assert seen == {"killed", "refused", (200, RANKS)} | ({(100, before)} if before else set())
+
+
+def test_ranks_of_a_larger_set_go_and_a_single_rank_takes_none_away(tmp_path: Path) -> None:
+    write("ranks", 100, tmp_path, 5)
+    names = ["job.7.et.gz", "job.x.et", "jobs.4.et", "a.job.4.et", "job.4.json"]
+    for name in names:
+        (tmp_path / name).write_bytes(b"")
+    write("ranks", 200, tmp_path)
+    left = {path.name for path in tmp_path.iterdir()}
+    assert left == {"job.0.et", "job.1.et", "job.2.et", *names[1:]}
+    replace_all([(tmp_path / "job.0.et", b"")])
+    assert {path.name for path in tmp_path.iterdir()} == left
 
 
 def test_the_next_to_write_removes_what_killed_ones_left_and_leaves_what_is_held(tmp_path: Path) -> None:
