@@ -54,6 +54,7 @@ def test_long_work_names_its_stage_and_estimates_the_rest(
     assert "simulating 10% · simulated 1.5 µs · 10 of 100 messages · 0 of 0 nodes, about 1 s left" in line
 
 
+@pytest.mark.deep
 @pytest.mark.usefixtures("warm_engine")
 @pytest.mark.parametrize(
     "keys", [{"protocol": {"preset": "roce"}}, {"credits": {"flit": 64, "packet": 1000}}]

@@ -216,6 +216,7 @@ def test_windows_that_would_be_followed_for_hours_are_refused() -> None:
             _ = Report(layer, array).timing
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("dataflow", Dataflow)
 def test_blocks_that_are_looked_at_in_pieces_have_the_same_slides(
     dataflow: Dataflow, monkeypatch: pytest.MonkeyPatch

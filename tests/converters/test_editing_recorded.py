@@ -39,6 +39,7 @@ def recorded(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
     return prefix
 
 
+@pytest.mark.deep
 @pytest.mark.usefixtures("warm_engine")
 def test_without_the_host_and_with_its_time_every_rank_ends_when_it_did(recorded: str) -> None:
     assert main(["strip", recorded, "-o", f"{recorded}-timed", "--keep-delays"]) == 0
@@ -64,6 +65,7 @@ def test_a_window_of_time_fits_together(recorded: str) -> None:
         )
 
 
+@pytest.mark.deep
 def test_json_lines_come_back_byte_for_byte(recorded: str) -> None:
     assert main(["unjson", recorded, "-o", f"{recorded}-lines"]) == 0
     lines = [f"{recorded}-lines.{rank}.jsonl" for rank in range(2)]

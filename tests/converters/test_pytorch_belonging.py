@@ -34,6 +34,7 @@ def changed(path: Path, target: Path, change: Change) -> Path:
     return target
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize(
     ("host", "device", "words"),
     [

@@ -270,6 +270,7 @@ def simulated(traces: list[Trace], **system: object) -> Any:
     return et_sim.simulate(workload, system=SYSTEM | {"replay-only": 0} | system, network=network)
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("name", ["gloo_ddp_2r", "megatron_tp8", "dlrm_8r"])
 def test_two_ranks_simulate_with_their_communication_on_a_network(name: str) -> None:
     traces = [decode(content(named(f"{name}/et_{rank}+kineto")), f"{name}.{rank}") for rank in (0, 1)]

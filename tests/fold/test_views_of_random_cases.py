@@ -117,6 +117,7 @@ def alike(tmp_path: Path) -> Callable[[range], int]:
     return check
 
 
+@pytest.mark.deep
 def test_views_of_folded_runs_are_those_of_unfolded_ones(alike: Callable[[range], int]) -> None:
     assert alike(range(A_FEW)) >= A_FEW // 4
 

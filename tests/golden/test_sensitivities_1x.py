@@ -46,6 +46,7 @@ def _sample() -> list[Case]:
     )
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("case", some(_sample(), 10))
 def test_the_makespan_of_1_0_changes_as_foretold(case: Case, tmp_path: Path) -> None:
     result = simulate(case, tmp_path, fold=True, detail="path")

@@ -105,6 +105,7 @@ def test_only_the_beginning_of_a_value_is_walked_over_when_it_is_shown() -> None
     assert show({"a": [1, 2, "x"]}) == '{"a": [1, 2, "x"]}'
 
 
+@pytest.mark.deep
 @given(
     st.recursive(
         st.none() | st.integers() | st.text() | st.booleans(),

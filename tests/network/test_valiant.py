@@ -114,6 +114,7 @@ def test_a_lone_message_pays_for_every_link_of_its_way(model: str, monkeypatch: 
     assert found.makespan_ns == links * 500 + sent
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("model", ["link", "flow"])
 def test_neighbouring_groups_do_not_share_one_link_any_more(
     model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -244,6 +244,7 @@ def everything() -> list[Any]:
     return found
 
 
+@pytest.mark.deep
 def test_interpreted_equals_compiled() -> None:
     folder = Path(__file__).parent
     paths = os.pathsep.join([str(folder), str(folder.parents[1]), os.environ.get("PYTHONPATH", "")])

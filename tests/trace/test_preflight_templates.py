@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from training_jobs import transformer
@@ -87,6 +88,7 @@ def test_collectives_are_judged_as_those_of_the_expansion(workload: Workload) ->
     assert kinds(find_problems(workload)) == kinds_when_expanded(workload)
 
 
+@pytest.mark.deep
 def test_a_million_ranks_are_checked_without_a_trace_for_each() -> None:
     for kind in ("ring_send_receive", "send_receive", "all_reduce"):
         assert find_problems(make_microbenchmark(kind, ranks=1 << 20, size=8, repeat=2)) == []

@@ -70,6 +70,7 @@ def plans(draw: st.DrawFn) -> Plan:
     )
 
 
+@pytest.mark.deep
 @settings(max_examples=4)
 @given(plans())
 def test_no_run_is_shorter_and_none_needs_less_memory(plan: Plan) -> None:

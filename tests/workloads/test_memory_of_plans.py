@@ -84,6 +84,7 @@ def test_activations_are_those_of_the_paper(name: str, mode: str) -> None:
     assert found == pytest.approx(ACTIVATIONS_GIB[name, mode], rel=0.002)
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("mode", sorted(PERCENT_OF_NONE))
 def test_shares_of_activations_are_those_of_the_paper(mode: str) -> None:
     for name, expected in zip(JOBS, PERCENT_OF_NONE[mode], strict=True):
