@@ -35,13 +35,12 @@ def run(options: argparse.Namespace) -> int:
     """Predict and compare."""
     from et_sim.cli.progress import Progress
     from et_sim.errors import UsageError, did_you_mean
-    from et_sim.machine.presets import entry
+    from et_sim.machine.presets import preset
     from et_sim.validation.predictions import predictions
     from et_sim.validation.rows import read_rows
 
     rows = read_rows(options.file)
-    if options.machine is not None:
-        entry(options.machine)
+    machine = None if options.machine is None else preset(options.machine).name
     if options.table:
         known = tuple(dict.fromkeys(row.table for row in rows))
         for name in options.table:
@@ -51,7 +50,7 @@ def run(options: argparse.Namespace) -> int:
         rows = [row for row in rows if row.table in options.table]
     with Progress() as progress:
         progress.stage("predicting")
-        found = list(progress.counted(predictions(rows, options.machine), len(rows), "rows"))
+        found = list(progress.counted(predictions(rows, machine), len(rows), "rows"))
     if options.json:
         print(json.dumps({"rows": [_as_row(one) for one in found], "errors": _errors(found)}, indent=1))
     else:
@@ -117,9 +116,7 @@ def _text(found: list[Prediction]) -> list[str]:
     for one in found:
         if one.predicted_us is None:
             left[one.how] = left.get(one.how, 0) + 1
-    lines += [
-        f"not predicted: {plural(count, 'row')}: {why}; --machine names one" for why, count in left.items()
-    ]
+    lines += [f"not predicted: {plural(count, 'row')}: {why}" for why, count in left.items()]
     lines.append(
         "E: exp of the mean |ln(predicted / measured)|, less one; G: geometric mean of relative errors"
     )

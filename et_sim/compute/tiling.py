@@ -3,7 +3,8 @@
 Processors take a tile each, wave by wave, and a wave takes as long however many tiles there are. A tile of a
 product goes through its inner side in steps, of which it needs some more to begin and to end; where there are
 few tiles, that side may be split among several. A tile of attention is a part of the queries of one head, and
-goes through the keys that they see.
+goes through the keys that they see; kernels for fewer queries than a tile has are built in another way, and
+are not cut.
 
 Not here: how long an operation takes (`device`).
 """
@@ -17,7 +18,6 @@ from et_sim.machine.roofline import RooflineDevice
 
 PRODUCTS = ("gemm", "grouped_gemm", "conv")
 ATTENTION = ("attention", "attention_backward")
-LEAST_QUERIES = 16  # of a tile: what matrix units take at a time
 LEAST_STEPS = 4  # that a split leaves to each part
 
 
@@ -28,7 +28,7 @@ def waste(device: RooflineDevice, operation: Operation) -> tuple[float, float]:
         parts = (2 << power for power in range(device.split_k.bit_length() - 1))
         whole, *split = (_of_products(device, operation.products, number) / own for number in (1, *parts))
         return whole, min([whole, *split])
-    if device.query_tile and operation.kind in ATTENTION:
+    if operation.kind in ATTENTION and 0 < device.query_tile <= operation.products[0].rows:
         of_attention = _of_attention(device, operation) / operation.operations
         return of_attention, of_attention
     return 1.0, 1.0
@@ -50,8 +50,7 @@ def _of_products(device: RooflineDevice, products: tuple[Product, ...], parts: i
 
 
 def _of_attention(device: RooflineDevice, operation: Operation) -> float:
-    scores = operation.products[0]
-    rows = min(device.query_tile, -(-scores.rows // LEAST_QUERIES) * LEAST_QUERIES)
+    scores, rows = operation.products[0], device.query_tile
     tiles = -(-scores.rows // rows) * scores.count
     of_pair = sum(one.operations for one in operation.products) / (
         scores.rows * scores.columns * scores.count

@@ -126,7 +126,8 @@ class RooflineDevice:
             case "levels":
                 after = tuple(one.faster(multiple) if one.name == key else one for one in before)
             case "launch_ns":
-                after = before * multiple
+                split_ns = self.split_ns * multiple
+                return replace(self, launch_ns=before * multiple, split_ns=split_ns), multiple
             case _:
                 after = before.better(key, multiple)
         changed: dict[str, Any] = {field_name: after}

@@ -36,7 +36,7 @@ def iterations_of(table: dict[str, Any]) -> Iterator[tuple[int, Iteration]]:
     for number, values in enumerate(table["rows"], 1):
         row = values if isinstance(values, dict) else dict(zip(table["columns"], values, strict=True))
         if TIME in row or TIME_MS in row:
-            yield number, _iteration({**table.get("defaults", {}), **row}, table["hardware"])
+            yield number, _iteration({**table.get("defaults", {}), **row}, str(table.get("hardware") or ""))
 
 
 def _iteration(row: dict[str, Any], hardware: str) -> Iteration:
@@ -89,9 +89,13 @@ def _plan(row: dict[str, Any]) -> Plan:
     micro_batches = row.get("grad_accum") or row.get("micro_batches")
     recomputes = row.get("act_ckpt", row.get("activation_checkpointing", False))
     gradient_bytes = 2 if shards or "DeepSpeed" in row.get("framework", "") else 4
-    return Plan(
+    if not micro_batches and row["global_batch"] % (data * batch):
+        raise ValueError(f"global_batch {row['global_batch']} is no multiple of {data} x {batch}")
+    plan = Plan(
         tensor=row.get("tp", 1),
         pipeline=row.get("pp", 1),
+        context=row.get("cp", 1),
+        expert=row.get("ep", 1),
         data=data,
         batch=batch,
         micro_batches=micro_batches or row["global_batch"] // data // batch,
@@ -105,3 +109,6 @@ def _plan(row: dict[str, Any]) -> Plan:
         sum_bytes=gradient_bytes,
         bucket=ALL_AT_ONCE if row.get("gradient_bucketing") is False else 25 << 20,
     )
+    if plan.ranks != row.get("gpus", plan.ranks):
+        raise ValueError(f"gpus is {row['gpus']}, and the plan has {plan.ranks} ranks")
+    return plan

@@ -10,30 +10,35 @@ from typing import Any
 
 from et_sim.machine.presets import known_as, preset
 
-_CARDS = re.compile(r"(\d+)\s*x\s[^;,]*?(\d+)\s?Gb/s|(\d+)x(\d+)\s?Gb/s|(\d+)\s?Gb/s per node")
-OTHER_BOARDS = ("PCIE", "NVL72")  # of GPUs with the same name
+_RATE = r"(\d+(?:\.\d+)?)\s?G(?:b/s|bps|bit/s)"
+_CARDS = re.compile(rf"(\d+)\s?[x\u00d7]\s?(?:[^;,\d]|ConnectX-\d|HDR|NDR)*?{_RATE}(?! each way)")
+_WHOLE = re.compile(rf"(?<![\d,.x\u00d7]){_RATE} per node")
+OTHER_BOARDS = {"pci": r"PCI", "nvl": r"NVL(?!INK)"}  # of GPUs with the same name
 
 
 def machine_named(hardware: str) -> str | None:
     """The preset whose words all stand in the text, the one with the most letters; None: there is none."""
-    text = hardware.upper().replace("_", "-")
+    text = re.sub(r"(\d) ?GB?\b", r"\1GB", hardware.upper().replace("_", "-"))
     best = ""
     found = None
     for name, words in known_as().items():
         letters = "".join(words)
-        others = [one for one in OTHER_BOARDS if one in text and one not in letters]
-        if words and not others and all(word in text for word in words) and len(letters) > len(best):
+        is_other = any(word not in name and re.search(board, text) for word, board in OTHER_BOARDS.items())
+        stand = all(re.search(rf"(?<![A-WYZ]){word}(?![0-9A-Z])", text) for word in words)
+        if words and stand and not is_other and len(letters) > len(best):
             best, found = letters, name
     return found
 
 
 def network_between(text: str, machine: str, npus: int) -> dict[str, Any] | None:
-    """The preset's network with what the text says of the cards of a node; None: as the preset has it."""
+    """The preset's network with what the text says of the cards of a node; None: as the preset has it.
+
+    A text that names several kinds of cards says nothing of one machine.
+    """
     network = preset(f"{machine}:{npus}").network
-    match = _CARDS.search(text)
-    if len(network["npus_count"]) < 2 or match is None:
+    whole, cards = _WHOLE.search(text), _CARDS.findall(text)
+    if len(network["npus_count"]) < 2 or len(cards) > 1 or not (cards or whole):
         return None
-    cards, rate, cards_too, rate_too, whole = match.groups()
-    total = int(whole) if whole else int(cards or cards_too) * int(rate or rate_too)
+    total = int(cards[0][0]) * float(cards[0][1]) if cards else float(whole[1] if whole else 0)
     share = total / network["npus_count"][0] / 8
     return {**network, "bandwidth": [*network["bandwidth"][:-1], f"{share:g}GB/s"]}

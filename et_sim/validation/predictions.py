@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ import numpy as np
 from et_sim.api import run
 from et_sim.compute.kernel_times import kernel_times
 from et_sim.compute.registry import compute_model
+from et_sim.errors import EtSimError
 from et_sim.machine.presets import preset
 from et_sim.machine.readers import read_system_alone
 from et_sim.trace import TraceBuilder
@@ -23,7 +25,7 @@ from et_sim.validation.rows import Collective, Kernel, Row
 from et_sim.workloads import make_training
 from et_sim.workloads.microbenchmarks import make_microbenchmark
 
-SPREAD = ("all_gather",)  # collectives whose bytes are what a rank has at the end
+SPREAD = ("all_gather", "gather", "scatter")  # collectives whose bytes are those of all ranks together
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,34 +42,49 @@ def predictions(
     rows: Sequence[Row], machine: str | None = None, watch: Callable[[int], None] = lambda _: None
 ) -> Iterator[Prediction]:
     """Of all rows, in their order; `machine` stands before what tables name."""
-    kernels = _kernels(rows, machine)
+    named = cache(machine_named)
+    kernels = _kernels(rows, machine, named)
     for number, row in enumerate(rows):
-        name = machine or machine_named(row.hardware)
+        name = machine or named(row.hardware)
         if name is None:
-            yield Prediction(row, None, None, f"no machine is known for {row.hardware or 'unnamed hardware'}")
+            yield Prediction(
+                row,
+                None,
+                None,
+                f"no machine is known for {row.hardware or 'unnamed hardware'} (--machine names one)",
+            )
         elif isinstance(row.job, Kernel):
-            yield Prediction(row, name, kernels[number], "modelled")
+            found = kernels[number]
+            how = found if isinstance(found, str) else "modelled"
+            yield Prediction(row, name, None if isinstance(found, str) else found, how)
         else:
-            yield _simulated(row, name, row.job)
+            try:
+                yield _simulated(row, name, row.job)
+            except EtSimError as error:
+                yield Prediction(row, name, None, str(error))
         watch(number + 1)
 
 
-def _kernels(rows: Sequence[Row], machine: str | None) -> dict[int, float]:
-    """Microseconds, by the number of the row; those of one machine at once."""
-    found: dict[int, float] = {}
+def _kernels(
+    rows: Sequence[Row], machine: str | None, named: Callable[[str], str | None]
+) -> dict[int, float | str]:
+    """Microseconds by the number of the row, or why there are none."""
+    found: dict[int, float | str] = {}
     by_machine: dict[str, list[int]] = {}
     for number, row in enumerate(rows):
-        name = machine or machine_named(row.hardware)
+        name = machine or named(row.hardware)
         if isinstance(row.job, Kernel) and name is not None:
             by_machine.setdefault(name, []).append(number)
     for name, numbers in by_machine.items():
-        build = TraceBuilder(source=f"kernels on {name}")
+        times = kernel_times(compute_model(read_system_alone(preset(name).system)))
         for number in numbers:
             job: Any = rows[number].job
-            build.compute(rows[number].what, layer_shape=job.shape, dtype=job.datatype or None)
-        times = kernel_times(compute_model(read_system_alone(preset(name).system)))
-        every = times(build.build(), np.arange(len(numbers)), 0)
-        found |= {number: ns / 1000 for number, ns in zip(numbers, every.tolist(), strict=True)}
+            try:
+                build = TraceBuilder(source=f"kernel on {name}")
+                build.compute(job.shape, layer_shape=job.shape, dtype=job.datatype or None)
+                found[number] = int(times(build.build(), np.zeros(1, np.int64), 0)[0]) / 1000
+            except EtSimError as error:
+                found[number] = str(error)
     return found
 
 

@@ -22,6 +22,7 @@ from et_sim.validation.iterations import Iteration, iterations_of
 
 MIB = 1 << 20
 LARGE_SIDE, LONG_SEQUENCE = 1024, 2048
+NAMES = {"alltoall": "all_to_all", "sendrecv": "ring_send_receive"}  # of nccl-tests, and ours
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,10 +60,10 @@ class Row:
 def read_rows(path: Path) -> list[Row]:
     """All rows of a file."""
     try:
-        text = path.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"{path} cannot be read: {error}", remedy="name a file of measurements") from error
-    found = list(_kernels(path, text) if path.suffix == ".csv" else _tables(path, text))
+    found = list(_kernels(path, text) if path.suffix.lower() == ".csv" else _tables(path, text))
     if not found:
         raise UsageError(f"{path} has no row", remedy="name a file of measurements")
     return found
@@ -72,7 +73,10 @@ def _kernels(path: Path, text: str) -> Iterator[Row]:
     known: dict[str, Any] = {}
     about = path.with_suffix(".json")
     if about.exists():
-        known = parse_json(about.read_text(encoding="utf-8"), str(about), InputError)
+        known = parse_json(about.read_text(encoding="utf-8", errors="replace"), str(about), InputError)
+        if not isinstance(known, dict) or not all(isinstance(one, dict) for one in known.values()):
+            remedy = 'write {"TABLE": {"gpu": …, "dtype": …}}'
+            raise InputError("this says nothing of tables", place=str(about), remedy=remedy)
     numbers: dict[str, int] = {}
     for row in csv.DictReader(io.StringIO(text)):
         if row.keys() != {"table", "shape", "us"} or None in row.values():
@@ -96,7 +100,9 @@ def _kernels(path: Path, text: str) -> Iterator[Row]:
 
 
 def _size_of_kernel(kind: str, shape: str) -> str:
-    numbers = [int(word) for word in shape.split()[1:] if word.isdigit()]
+    numbers = [
+        int(word) for word in shape.split()[1:] if word.isascii() and word.isdigit() and len(word) < 20
+    ]
     if kind == "gemm" and len(numbers) >= 3:
         is_large = min(numbers[:3]) >= LARGE_SIDE
         return f"sides >= {LARGE_SIDE}" if is_large else f"a side < {LARGE_SIDE}"
@@ -113,24 +119,26 @@ def _tables(path: Path, text: str) -> Iterator[Row]:
         raise InputError("this is no list of tables", place=str(path), remedy="name a file of measurements")
     for number, table in enumerate(content, 1):
         try:
-            yield from _collectives(path, table) if "collective" in table else _iterations(table)
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            yield from _collectives(path, table) if "collective" in table else _iterations(path, table)
+        except (KeyError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
             what = f"{error} is missing" if isinstance(error, KeyError) else str(error)
             place = f"{path}: table {table.get('id', number)}"
             raise InputError(what, place=place, remedy="docs/accuracy.md says what tables hold") from error
 
 
 def _collectives(path: Path, table: dict[str, Any]) -> Iterator[Row]:
-    kind = {"alltoall": "all_to_all"}.get(table["collective"], table["collective"])
-    network = table.get("interconnect", "") if table.get("nodes", 1) > 1 else ""
+    kind = NAMES.get(table["collective"], table["collective"])
+    network = str(table.get("interconnect") or "") if table.get("nodes", 1) > 1 else ""
+    if table["gpus"] < 2:
+        raise ValueError(f"gpus is {table['gpus']}")
     for number, (size, microseconds, *_) in enumerate(table["rows"], 1):
-        if not size:
-            continue
+        if size <= 0:
+            raise ValueError(f"row {number} moves {size} bytes")
         group = "< 1 MiB" if size < MIB else "< 64 MiB" if size < 64 * MIB else ">= 64 MiB"
         yield Row(
             table["id"],
             number,
-            table["hardware"],
+            str(table.get("hardware") or ""),
             network,
             kind,
             group,
@@ -140,17 +148,17 @@ def _collectives(path: Path, table: dict[str, Any]) -> Iterator[Row]:
         )
 
 
-def _iterations(table: dict[str, Any]) -> Iterator[Row]:
+def _iterations(path: Path, table: dict[str, Any]) -> Iterator[Row]:
     for number, one in iterations_of(table):
         yield Row(
             table["id"],
             number,
             one.hardware,
-            table.get("interconnect", ""),
+            str(table.get("interconnect") or ""),
             "iteration",
             f"{one.plan.ranks} GPUs",
             one.label,
-            one.measured_s * 1e6,
+            _time(one.measured_s * 1e6, path, table["id"], number),
             one,
         )
 

@@ -67,7 +67,12 @@ def test_errors_are_those_of_their_definitions() -> None:
         ("GCP A3 Ultra (8xH200)", "h200-dgx"),
         ("GB200 NVL72", "gb200-nvl72"),
         ("B200-SXM", "b200-dgx"),
+        ("A100 40 GB", "a100-dgx-40gb"),
+        ("8 x H100 NVLink", "h100-dgx"),
         ("A100-PCIE-80GB", None),
+        ("H100 NVL", None),
+        ("GH200", None),
+        ("RTX A1000", None),
         ("V100-SXM2", None),
         ("", None),
     ],
@@ -82,6 +87,7 @@ def test_hardware_is_the_machine_with_the_most_words_in_its_name(text: str, name
         ("8x200 Gb/s NIC per node, GPUDirect", "25GB/s"),
         ("NVSwitch; 4x HDR 200 Gb/s IB per node", "12.5GB/s"),
         ("8x ConnectX-7 400Gb/s IB per node", "50GB/s"),
+        ("12x NVLink3 and 8\u00d7100Gbps", "12.5GB/s"),
         ("NVSwitch inside node; 800 Gb/s per node (4x HDR) between nodes", "12.5GB/s"),
     ],
 )
@@ -89,6 +95,7 @@ def test_cards_of_a_node_are_shared_by_its_gpus(text: str, share: str) -> None:
     network: Any = network_between(text, "h100-dgx", 16)
     assert network["bandwidth"] == ["450GB/s", share]
     assert network_between(text, "h100-dgx", 8) is None
+    assert network_between("A100: 8x200 Gb/s, H100: 8x400 Gb/s", "h100-dgx", 16) is None
 
 
 def test_kernels_take_what_the_machine_says_and_others_are_left_out_by_name(
@@ -101,7 +108,11 @@ def test_kernels_take_what_the_machine_says_and_others_are_left_out_by_name(
     about = {"ours": {"gpu": "A100-SXM4-80GB", "dtype": "bfloat16"}, "others": {"gpu": "Q900"}}
     path.with_suffix(".json").write_text(json.dumps(about))
     found = validated(capsys, str(path))
-    assert [row["how"] for row in found["rows"]] == ["modelled", "no machine is known for Q900", "modelled"]
+    assert [row["how"] for row in found["rows"]] == [
+        "modelled",
+        "no machine is known for Q900 (--machine names one)",
+        "modelled",
+    ]
     assert [row["row"] for row in found["rows"]] == [1, 1, 2]
     build = et_sim.TraceBuilder()
     build.compute("k", layer_shape="gemm 4096 4096 4096", dtype="bf16")
@@ -114,7 +125,7 @@ def test_kernels_take_what_the_machine_says_and_others_are_left_out_by_name(
     ]
     assert main(["validate", str(path)]) == 0
     assert (
-        "not predicted: 1 row: no machine is known for Q900; --machine names one" in capsys.readouterr().out
+        "not predicted: 1 row: no machine is known for Q900 (--machine names one)" in capsys.readouterr().out
     )
     assert all(
         row["machine"] == "h100-dgx" for row in validated(capsys, str(path), "--machine", "h100-dgx")["rows"]
@@ -166,6 +177,18 @@ BAD: list[tuple[str, str]] = [
     (json.dumps([{**COLLECTIVES, "rows": 5}]), "table gathered"),
     (json.dumps([{**ITERATIONS, "defaults": {}}]), "'vocab' is missing"),
     (json.dumps([{"id": "x"}]), "'rows' is missing"),
+    (json.dumps([{**COLLECTIVES, "gpus": 1}]), "gpus is 1"),
+    (json.dumps([{**COLLECTIVES, "rows": [[0, 5]]}]), "moves 0 bytes"),
+    (
+        json.dumps([{**ITERATIONS, "rows": [[512, 8, 2, 256, 64, 8, 1, 2, 4, 1, 0.01]]}]),
+        "the plan has 16 ranks",
+    ),
+    (
+        json.dumps([{**ITERATIONS, "rows": [[512, 8, 2, 256, 16, 8, 1, 2, 5, 1, 0.01]]}]),
+        "no multiple of 2 x 1",
+    ),
+    (json.dumps([{**ITERATIONS, "rows": [[512, 0, 2, 256, 16, 8, 1, 2, 4, 1, 0.01]]}]), "by zero"),
+    (json.dumps([{**ITERATIONS, "rows": [[512, 8, 2, 256, 16, 8, 1, 2, 4, 1, 0.0]]}]), "the time is 0"),
 ]
 
 
@@ -177,3 +200,24 @@ def test_bad_tables_are_refused_by_name(
     path.write_text(text)
     assert main(["validate", str(path)]) == 2
     assert words in " ".join(capsys.readouterr().err.split())
+
+
+def test_a_row_that_cannot_be_predicted_says_why_and_others_go_on(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "kernels.csv"
+    path.write_text("\ufefftable,shape,us\na,gemm 64 64 64,5\na,gem 1 1 1,5\n", encoding="utf-8")
+    found = validated(capsys, str(path), "--machine", "h100-dgx:8")["rows"]
+    assert found[0]["how"] == "modelled"
+    assert "layer_shape is 'gem 1 1 1'" in found[1]["how"]
+    tables = write(tmp_path, {**COLLECTIVES, "gpus": 12}, {**COLLECTIVES, "collective": "sort"}, COLLECTIVES)
+    found = validated(capsys, tables)["rows"]
+    assert [row["predicted_us"] is None for row in found] == [True] * 4 + [False] * 2
+    assert "12 are no whole nodes" in found[0]["how"]
+    assert "no microbenchmark 'sort'" in found[2]["how"]
+
+
+@pytest.mark.parametrize("name", ["foo", "", "../devices/a100-80gb"])
+def test_an_unknown_machine_is_refused(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["validate", write(tmp_path, COLLECTIVES), "--machine", name]) == 2
+    assert "there is no machine called" in capsys.readouterr().err

@@ -119,7 +119,17 @@ def test_symmetric_collectives_are_few_actors(
     assert actors_of(case) == actors
 
 
-def test_whether_groups_share_a_neighbour_does_not_matter_to_a_rank(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pairs_and_rings_meet_at_a_neighbour_for_some_ranks_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The partner of even ranks is their successor; a ring's steps to it come before or after."""
+    monkeypatch.setenv("ET_SIM_COMPILE", "never")
+    assert_same(81_045_496_245)
+
+
+@pytest.mark.parametrize("rendezvous", [False, True])
+@pytest.mark.parametrize("later_us", [0, 3])
+def test_whether_groups_share_a_neighbour_does_not_matter_to_a_rank(
+    rendezvous: bool, later_us: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Ranks 0 and 1 have each other in both of their groups, the others not; all are simulated as one."""
     monkeypatch.setenv("ET_SIM_COMPILE", "never")
     groups = {"1": [0, 1], "2": [2, 3], "3": [4, 5], "4": [0, 1], "5": [3, 4], "6": [5, 2]}
@@ -128,10 +138,13 @@ def test_whether_groups_share_a_neighbour_does_not_matter_to_a_rank(monkeypatch:
         builder = TraceBuilder()
         for name, members in groups.items():
             if rank in members:
-                builder.collective("all_reduce", 1 << 20, name)
+                wait = builder.compute("wait", micros=1 + later_us * (int(name) > 3))
+                builder.collective("all_reduce", 1 << 20, name, after=[wait])
         builders.append(builder)
-    net = {"graph": {"generator": "switch", "npus": 6, **SPEED}, "logical-dimensions": [6]}
-    machine = {"network": net, "system": system(), "model": "flow", "groups": groups}
+    speed = {"bandwidth": "1GB/s", "latency": "500ns"}
+    net = {"graph": {"generator": "switch", "npus": 6, **speed}, "logical-dimensions": [6]}
+    on = system(**{"rendezvous-protocol": rendezvous})
+    machine = {"network": net, "system": on, "model": "flow", "groups": groups}
     case = Case(Workload.of([builder.build() for builder in builders]), machine)
     assert outcome(case, fold=True) == outcome(case, fold=False)
     assert actors_of(case) == 1

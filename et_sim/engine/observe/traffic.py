@@ -226,7 +226,7 @@ def message_takes_link(run: Run, row: int, link_row: int, dimension: int, length
 
 @works_on_tables
 def messages_join_link(run: Run, link_row: int, count: int, messages: int) -> None:
-    """So many messages more are on a link from now on, which all share; all but one of these wait."""
+    """So many messages more are on a link from now on, under way or in line; all but one of these wait."""
     if is_noted(run):
         note_begun(run, link_row, count)
         note_waiting(run, link_row, max(messages - 1, 0) - max(messages - count - 1, 0))

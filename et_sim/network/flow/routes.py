@@ -11,7 +11,7 @@ import numpy as np
 
 from et_sim.compiled.tables_by_reference import works_on_tables
 from et_sim.engine.observe import facade as observe
-from et_sim.engine.state.kinds import STEP
+from et_sim.engine.state.kinds import ASKED_STEP, STEP
 from et_sim.engine.state.lists import join, join_after, leave, unchain
 from et_sim.engine.state.run import NONE, Run
 from et_sim.network.flow.heap import take_out
@@ -28,7 +28,8 @@ def route_between(run: Run, source: int, target: int, message_row: int) -> int:
     """
     network = run.network
     ports, message = next_ports(network.hops, source, target), run.messages[message_row]
-    kind, member = message.kind, message.a if message.kind == STEP else NONE
+    kind, is_of_group = message.kind, message.kind in (STEP, ASKED_STEP)
+    member = message.a if is_of_group else NONE
     first = home(network.index, source, target, ports, kind + member)
     row = network.index[first]
     while row != NONE:
