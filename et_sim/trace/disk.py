@@ -80,23 +80,21 @@ def drafts(prefix: str | Path | None = None) -> Iterator[Callable[[Path], Path]]
 
         yield draft_of
         written.sort(key=lambda one: _place_in_set(one[1].name), reverse=True)
-        if len(written) > 1:
-            with _refused_as_unwritable(written[-1][1]):
-                written[-1][1].unlink(missing_ok=True)
-        if prefix is not None:
-            _remove_others(Path(prefix), {target.name for _, target in written})
+        others = [] if prefix is None else _others(Path(prefix), {target.name for _, target in written})
+        if len(written) + len(others) > 1:
+            others.insert(0, written[-1][1])
+        for path in others:
+            with _refused_as_unwritable(path):
+                path.unlink(missing_ok=True)
         for draft, target in written:
             with _refused_as_unwritable(target):
                 draft.replace(target)
 
 
-def _remove_others(prefix: Path, kept: set[str]) -> None:
-    """Take away the ranks of a prefix that are not of its set."""
-    for path in list(prefix.parent.iterdir()):
-        of_rank = _OF_RANK.fullmatch(path.name)
-        if of_rank and of_rank[1] == prefix.name and path.name not in kept:
-            with _refused_as_unwritable(path):
-                path.unlink(missing_ok=True)
+def _others(prefix: Path, kept: set[str]) -> list[Path]:
+    """The ranks of a prefix that are not of its set."""
+    ranks = ((path, _OF_RANK.fullmatch(path.name)) for path in sorted(prefix.parent.iterdir()))
+    return [path for path, rank in ranks if rank and rank[1] == prefix.name and path.name not in kept]
 
 
 def _place_in_set(name: str) -> tuple[int, int]:

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from et_sim.api import run
+from et_sim.api import simulate
 from et_sim.compute.kernel_times import kernel_times
 from et_sim.compute.registry import compute_model
 from et_sim.errors import EtSimError
@@ -38,9 +38,7 @@ class Prediction:
     how: str
 
 
-def predictions(
-    rows: Sequence[Row], machine: str | None = None, watch: Callable[[int], None] = lambda _: None
-) -> Iterator[Prediction]:
+def predictions(rows: Sequence[Row], machine: str | None = None) -> Iterator[Prediction]:
     """Of all rows, in their order; `machine` stands before what tables name."""
     named = cache(machine_named)
     kernels = _kernels(rows, machine, named)
@@ -62,7 +60,6 @@ def predictions(
                 yield _simulated(row, name, row.job)
             except EtSimError as error:
                 yield Prediction(row, name, None, str(error))
-        watch(number + 1)
 
 
 def _kernels(
@@ -95,8 +92,8 @@ def _simulated(row: Row, name: str, job: Collective | Iteration) -> Prediction:
         npus = job.gpus
     else:
         workload, npus = make_training(job.model, job.plan), job.plan.ranks
-    network = network_between(row.network, name, npus)
+    known, network = preset(f"{name}:{npus}"), network_between(row.network, name, npus)
+    system = {**known.system, "when-full": "report"}  # what was measured had room
     how = "simulated" if network is None else f"simulated, {network['bandwidth'][-1]} a GPU between nodes"
-    return Prediction(
-        row, name, run(workload, machine=f"{name}:{npus}", network=network).makespan_ns / 1000, how
-    )
+    result = simulate(workload, machine=known.text, system=system, network=network)
+    return Prediction(row, name, result.makespan_ns / 1000, how)

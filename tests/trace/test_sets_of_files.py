@@ -90,6 +90,20 @@ def test_whenever_a_writer_is_killed_there_are_the_old_files_the_new_ones_or_an_
     assert seen == {"killed", "refused", (200, RANKS)} | ({(100, before)} if before else set())
 
 
+def test_a_set_of_one_rank_in_place_of_more_is_not_taken_for_the_old_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write("ranks", 100, tmp_path)
+
+    def killed(*_: Any) -> None:
+        raise Killed
+
+    monkeypatch.setattr(Path, "replace", killed)
+    with pytest.raises(Killed):
+        write("ranks", 200, tmp_path, 1)
+    assert list(tmp_path.glob("job.*.et")) == []
+
+
 def test_ranks_of_a_larger_set_go_and_a_single_rank_takes_none_away(tmp_path: Path) -> None:
     write("ranks", 100, tmp_path, 5)
     names = ["job.7.et.gz", "job.x.et", "jobs.4.et", "a.job.4.et", "job.4.json"]
