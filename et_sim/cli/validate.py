@@ -79,10 +79,9 @@ def _errors(found: list[Prediction]) -> list[dict[str, Any]]:
 
     groups: dict[tuple[str, str], dict[str, list[float]]] = {}
     for one in found:
-        if one.machine is None or one.predicted_us is None:
-            continue
-        ratio = one.predicted_us / one.row.measured_us
-        groups.setdefault((one.machine, one.row.kind), {}).setdefault(one.row.size_class, []).append(ratio)
+        if one.machine is not None and (ratio := one.ratio) is not None:
+            sizes = groups.setdefault((one.machine, one.row.kind), {})
+            sizes.setdefault(one.row.size_class, []).append(ratio)
     for sizes in groups.values():
         if len(sizes) > 1:
             sizes["all"] = [ratio for ratios in sizes.values() for ratio in ratios]
@@ -102,16 +101,15 @@ def _text(found: list[Prediction]) -> list[str]:
         numbers = (f"{group[name]:.1f}" for name in ("e", "g", "mape", "bias", "largest"))
         cells.append([group["system"], group["kind"], group["size"], f"{group['rows']:,}", *numbers])
     lines = aligned(cells, "<<<>>>>>>") if len(cells) > 1 else []
-    known = [one for one in found if one.predicted_us is not None]
-    known.sort(key=lambda one: -abs((one.predicted_us or 0) / one.row.measured_us - 1))
+    known = [(ratio - 1, one) for one in found if (ratio := one.ratio) is not None]
+    known.sort(key=lambda pair: -abs(pair[0]))
     if known:
         lines += ["", f"furthest off, of {plural(len(known), 'row')}:"]
-    for one in known[:WORST]:
-        predicted = one.predicted_us or 0.0
-        lines.append(
-            f"  {one.row.table} row {one.row.number}: {one.row.what}: measured {one.row.measured_us:,.6g} us,"
-            f" predicted {predicted:,.6g} us ({100 * (predicted / one.row.measured_us - 1):+.0f} %)"
-        )
+    lines += [
+        f"  {one.row.table} row {one.row.number}: {one.row.what}: measured {one.row.measured_us:,.6g} us,"
+        f" predicted {one.predicted_us:,.6g} us ({100 * off:+.0f} %)"
+        for off, one in known[:WORST]
+    ]
     left: dict[str, int] = {}
     for one in found:
         if one.predicted_us is None:

@@ -31,12 +31,12 @@ class Iteration:
     measured_s: float
 
 
-def iterations_of(table: dict[str, Any]) -> Iterator[tuple[int, Iteration]]:
-    """The rows of a table that tell how long an iteration took, by number."""
+def iterations_of(table: dict[str, Any]) -> Iterator[tuple[int, Iteration | None]]:
+    """The rows of a table, by number; None: it does not tell how long an iteration took."""
     for number, values in enumerate(table["rows"], 1):
         row = values if isinstance(values, dict) else dict(zip(table["columns"], values, strict=True))
-        if TIME in row or TIME_MS in row:
-            yield number, _iteration({**table.get("defaults", {}), **row}, str(table.get("hardware") or ""))
+        is_timed, hardware = TIME in row or TIME_MS in row, str(table.get("hardware") or "")
+        yield number, _iteration({**table.get("defaults", {}), **row}, hardware) if is_timed else None
 
 
 def _iteration(row: dict[str, Any], hardware: str) -> Iteration:

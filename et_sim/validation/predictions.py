@@ -30,12 +30,18 @@ SPREAD = ("all_gather", "gather", "scatter")  # collectives whose bytes are thos
 
 @dataclass(frozen=True, slots=True)
 class Prediction:
-    """Of a row; None: there is no machine for its hardware."""
+    """Of a row; None: there is none, and `how` says why."""
 
     row: Row
     machine: str | None
     predicted_us: float | None
     how: str
+
+    @property
+    def ratio(self) -> float | None:
+        """Predicted by measured."""
+        measured = self.row.measured_us
+        return None if self.predicted_us is None or measured is None else self.predicted_us / measured
 
 
 def predictions(rows: Sequence[Row], machine: str | None = None) -> Iterator[Prediction]:
@@ -44,13 +50,11 @@ def predictions(rows: Sequence[Row], machine: str | None = None) -> Iterator[Pre
     kernels = _kernels(rows, machine, named)
     for number, row in enumerate(rows):
         name = machine or named(row.hardware)
-        if name is None:
-            yield Prediction(
-                row,
-                None,
-                None,
-                f"no machine is known for {row.hardware or 'unnamed hardware'} (--machine names one)",
-            )
+        if row.job is None:
+            yield Prediction(row, None, None, f"table {row.table} has no time of an iteration")
+        elif name is None:
+            unknown = row.hardware or "unnamed hardware"
+            yield Prediction(row, None, None, f"no machine is known for {unknown} (--machine names one)")
         elif isinstance(row.job, Kernel):
             found = kernels[number]
             how = found if isinstance(found, str) else "modelled"

@@ -53,8 +53,8 @@ class Row:
     kind: str
     size_class: str
     what: str
-    measured_us: float
-    job: Kernel | Collective | Iteration
+    measured_us: float | None  # None: the table has no time, and there is nothing to predict
+    job: Kernel | Collective | Iteration | None
 
 
 def read_rows(path: Path) -> list[Row]:
@@ -150,6 +150,9 @@ def _collectives(path: Path, table: dict[str, Any]) -> Iterator[Row]:
 
 def _iterations(path: Path, table: dict[str, Any]) -> Iterator[Row]:
     for number, one in iterations_of(table):
+        if one is None:
+            yield Row(table["id"], number, str(table.get("hardware") or ""), "", "", "", "", None, None)
+            continue
         yield Row(
             table["id"],
             number,

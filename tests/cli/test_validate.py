@@ -144,10 +144,23 @@ def test_collectives_and_iterations_are_simulated(tmp_path: Path, capsys: pytest
     )
 
 
+def test_rows_without_a_time_are_counted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    memory = {
+        "id": "peaks",
+        "hardware": "A100",
+        "columns": ["model", "GiB"],
+        "rows": [["22B", 45], ["1T", 60]],
+    }
+    assert main(["validate", write(tmp_path, COLLECTIVES, memory)]) == 0
+    assert "not predicted: 2 rows: table peaks has no time of an iteration" in capsys.readouterr().out
+    assert [row["measured_us"] for row in validated(capsys, write(tmp_path, memory))["rows"]] == [None, None]
+
+
 def test_plans_of_tables_are_those_of_their_columns() -> None:
     from et_sim.validation.iterations import iterations_of
 
     ((_, one),) = iterations_of(ITERATIONS)
+    assert one is not None
     assert one.plan == Plan(
         tensor=8, data=2, batch=1, micro_batches=2, fused_attention=False, gradient_bytes=4
     )
@@ -165,6 +178,7 @@ def test_plans_of_tables_are_those_of_their_columns() -> None:
         ],
     }
     ((_, one),) = iterations_of(sharded)
+    assert one is not None
     assert (one.hardware, one.plan.data, one.plan.zero, one.plan.micro_batches) == ("h100", 8, 3, 3)
     assert (one.plan.recompute, one.plan.fused_attention) == ("full", True)
 
