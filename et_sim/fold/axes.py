@@ -164,8 +164,6 @@ class SystemAxes:
                 for distance, partner in _partners(members):
                     peer = self._ranks + (partner[place] - place) * stride
                     seen = splitmix64(seen + splitmix64(code(self._ranks, peer), members + distance), 5)
-                    if _meet(pattern, self._paths):
-                        seen = splitmix64(seen + (partner > np.arange(members))[place], members + distance)
         return seen
 
     def look(self, mixed: Any, seed: int) -> Any:
@@ -189,11 +187,6 @@ def _both_ways(pattern: Pattern, members: int) -> list[int]:
     if pattern.places or pattern.pairs:
         return list(range(1, members))
     return sorted({way for d in pattern.distances for way in (d % members, -d % members)} - {0})
-
-
-def _meet(pattern: Pattern, paths: PathKeys) -> bool:
-    """Whether messages of pairs and others are in line for one member, at some places and not at others."""
-    return pattern.pairs and pattern.shifts and paths.shared_links is not None
 
 
 def _partners(members: int) -> list[tuple[int, Any]]:
@@ -248,8 +241,6 @@ class GroupAxes:
                     of_pair = paths.codes if paths.messages_queue or paths.shared_links else paths.costs
                     for distance, partner in _partners(members.shape[1]):
                         code = splitmix64(of_pair(members, members[:, partner]), members.shape[1] + distance)
-                        if _meet(pattern, paths):
-                            code = splitmix64(code + (partner > np.arange(len(partner))), distance)
                         np.add.at(seen, members, splitmix64(code, 2) * odd)
         return seen
 

@@ -120,9 +120,17 @@ def test_symmetric_collectives_are_few_actors(
 
 
 def test_pairs_and_rings_meet_at_a_neighbour_for_some_ranks_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The partner of even ranks is their successor; a ring's steps to it come before or after."""
+    """The partner of even ranks is their successor; that does not matter, and all are simulated as one."""
     monkeypatch.setenv("ET_SIM_COMPILE", "never")
     assert_same(81_045_496_245)
+    build = TraceBuilder()
+    build.collective("all_reduce", 1 << 20)
+    build.collective("all_gather", 1 << 16)
+    on = system(**{"all-reduce-implementation": ["halvingDoubling"], "active-chunks-per-dimension": 2})
+    net = {"graph": {"generator": "switch", "npus": 16, **SPEED}, "logical-dimensions": [16]}
+    case = Case(Workload.of([build.build()] * 16), {"network": net, "system": on, "model": "flow"})
+    assert outcome(case, fold=True) == outcome(case, fold=False)
+    assert actors_of(case) == 1
 
 
 @pytest.mark.parametrize("rendezvous", [False, True])

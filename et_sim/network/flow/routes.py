@@ -13,23 +13,29 @@ from et_sim.compiled.tables_by_reference import works_on_tables
 from et_sim.engine.observe import facade as observe
 from et_sim.engine.state.kinds import ASKED_STEP, STEP
 from et_sim.engine.state.lists import join, join_after, leave, unchain
+from et_sim.engine.state.phase_key import PHASE_BITS, PROGRAM_MASK
 from et_sim.engine.state.run import NONE, Run
 from et_sim.network.flow.heap import take_out
 from et_sim.network.link_queues import next_ports, set_out, take_hop
 from et_sim.network.routes import ports_back
+
+IN_PAIRS = 64  # added to the kind of a step's message
 
 
 @works_on_tables
 def route_between(run: Run, source: int, target: int, message_row: int) -> int:
     """The row of a message's route, opened if no message is under way on it.
 
-    That of a collective's steps belongs to a group, and to the dimension: whether two groups have the same
-    neighbours does not matter to a rank, then, and equal ranks may differ in it.
+    That of a collective's steps belongs to a group, to the dimension, and to exchanges in pairs or others:
+    whether two of these have the same neighbours does not matter to a rank, then, and equal ranks may differ
+    in it.
     """
     network = run.network
     ports, message = next_ports(network.hops, source, target), run.messages[message_row]
-    kind, is_of_group = message.kind, message.kind in (STEP, ASKED_STEP)
-    member = message.a if is_of_group else NONE
+    kind, member = message.kind, NONE
+    if kind in (STEP, ASKED_STEP):
+        program = run.plan.programs[(message.c >> PHASE_BITS) & PROGRAM_MASK]
+        kind, member = kind + IN_PAIRS * program.pairs, message.a
     first = home(network.index, source, target, ports, kind + member)
     row = network.index[first]
     while row != NONE:
