@@ -16,6 +16,7 @@ from typing import Any
 from et_sim.machine.compute_rules import ComputeRule
 from et_sim.machine.costs import Costs
 from et_sim.machine.graph import Graph
+from et_sim.machine.library import Library
 from et_sim.machine.pool import MemoryPool
 from et_sim.machine.profiles import DEFAULT, Behaviour, behaviour_of
 from et_sim.machine.transports import Credits, LogGops, Protocol
@@ -449,6 +450,7 @@ class System:
     streams: tuple[Stream, ...] = ()
     overlap: tuple[SlowedWork, ...] = ()
     boost_mode: bool = False  # decides ties as ASTRA-sim 1.0 does in this mode
+    library: Library | None = None  # what chooses collectives, in place of `implementations`
     gap_denominator: float = 16.0  # Themis keeps the usual order for less than this part of a chunk
     behaviour: Behaviour = field(default_factory=lambda: behaviour_of(DEFAULT))
 

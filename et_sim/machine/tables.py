@@ -13,6 +13,7 @@ from et_sim.machine.costs_tables import COSTS_KEY
 from et_sim.machine.credit_tables import CREDITS_KEY
 from et_sim.machine.keys import Key, Kind
 from et_sim.machine.layer_keys import OPTIONAL_LAYER_KEYS
+from et_sim.machine.library_tables import LIBRARY_KEY
 from et_sim.machine.model import (
     AllReducePlan,
     DimensionOrder,
@@ -373,6 +374,7 @@ SYSTEM_KEYS = (
     *_ENDPOINT_KEYS,
     *_COMPUTE_KEYS,
     *_CAPACITY_KEYS,
+    LIBRARY_KEY,
     COMPUTE_KEY,
     STRAGGLERS_KEY,
     TIME_FACTORS_KEY,
