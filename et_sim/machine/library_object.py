@@ -50,6 +50,8 @@ def read_library(given: Any, system: System, network: Network, place: str, remar
         values["link"] == "NVLink",
         cards,
         outer.bytes_per_ns * inner.npus / cards if outer else 0.0,
+        each_way,
+        inner.shape is Shape.FULLY_CONNECTED and inner.npus > 2,
     )
     rings = values.get("rings", {})
     return Library(

@@ -1,18 +1,18 @@
 """Collectives of a library as phases: its choice, as messages along the sides of a group, at the library's pace.
 
 Where a group has ranks of one node only, or one rank of every node, its collectives run along that one side.
-Else every channel of the library enters and leaves each node on another card. All of them together are two
-halves that run at the same time: one within nodes first and then between them, one the other way round. Both
-carry what the channels carry over each link, and everybody waits for everybody, as in the library.
+Else every channel of the library enters and leaves each node on another card. All channels together are two
+chunks that run at the same time: one has all bytes within nodes, one all between them, and each ends with word
+from everybody along the other side. So links carry what they carry there, and everybody waits for everybody.
 
-Rings take their own steps; trees and switches as many exchanges as levels they have, with the bytes that their
-links carry. Not here: the choice and its time (`machine.library`), and what a step is (`collectives.paced`).
+Rings take their own steps; trees and switches as many as they have levels, with the bytes that their links
+carry. Not here: the choice and its time (`machine.library`), and what a step is (`collectives.paced`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil, log2, prod
 
 from et_sim.collectives import Algorithm, Operation, StepProgram
@@ -66,6 +66,12 @@ class _Part:
     steps: int
     distance: tuple[int, ...]
     size: int  # bytes that a member sends along it, over all
+    at_once: int = 1  # steps
+
+    @property
+    def is_heard_by_all(self) -> bool:
+        """Whether nobody completes it before everybody has begun."""
+        return self.at_once > 1 or self.steps >= self.way.members - 1
 
 
 class LibraryPhases:
@@ -106,22 +112,39 @@ class LibraryPhases:
         within, between = _bytes(algorithm, both, size, members, ppn, nodes)
         spread = sum(way.members - 1 for way in outer)
         return (
-            [_part(algorithm, way, both, within, WITHIN) for way in inner],
-            [_part(algorithm, way, both, between * (way.members - 1) // spread, BETWEEN) for way in outer],
+            [self._part(algorithm, way, both, within, WITHIN) for way in inner],
+            [self._part(algorithm, way, both, between * (way.members - 1) // spread, BETWEEN) for way in outer],
         )
 
+    def _part(self, algorithm: str, way: Way, both: int, size: int, which: int) -> _Part:
+        """Steps along a way, over all links that an NPU has there at once."""
+        part = _part(algorithm, way, both, size, which)
+        links = way.members - 1
+        if self._dimensions[way.dimension].shape is not Shape.FULLY_CONNECTED or way.axis < 0 or links == 1:
+            return part
+        rounds = 1 if algorithm == PAIRS else part.steps
+        return replace(part, steps=rounds * links, distance=tuple(range(1, way.members)), at_once=links)
+
     def _chunks(self, parts: tuple[list[_Part], list[_Part]], time_ns: int) -> list[tuple[PacedPhase, ...]]:
+        """All bytes along one side each, and then word from whoever has not been heard of."""
         within, between = parts
-        if within and between:
-            first, second = time_ns // 2, time_ns - time_ns // 2
-            halves = [_halved(one) for one in within], [_halved(one) for one in between]
-            inward = (*self._paced(halves[0], first), *self._paced(halves[1], second))
-            outward = (*self._paced(halves[1], first), *self._paced(halves[0], second))
-            return [inward, outward]
-        parts_of_one = within or between
-        rings = max(one.way.own_rings for one in parts_of_one)
-        each = [_cut(one, rings) for one in parts_of_one]
-        return [tuple(self._paced(each, time_ns))] * rings
+        bulks = [(bulk, others) for bulk, others in ((within, between), (between, within)) if bulk]
+        are_heard = all(one.is_heard_by_all for bulk, _ in bulks for one in bulk)
+        words = [
+            [_word_along(one.way) for one in (others if are_heard else (*within, *between))]
+            for _, others in bulks
+        ]
+        least = [[self._carried_ns(one, 1) for one in word] for word in words]
+        last_ns = max(sum(each) for each in least)  # of all chunks, so that no word meets bytes
+        chunks = []
+        for (bulk, _), word, each in zip(bulks, words, least, strict=True):
+            rings = max(one.way.own_rings for one in bulk)
+            shares = [replace(one, size=-(-one.size // rings)) for one in bulk]
+            phases = self._paced(shares, time_ns - last_ns)
+            for one, time in zip(word, [each[0] + last_ns - sum(each), *each[1:]] if each else [], strict=True):
+                phases.append(self._phase(one, time))
+            chunks += [tuple(phases)] * rings
+        return chunks
 
     def _paced(self, parts: Sequence[_Part], time_ns: int) -> list[PacedPhase]:
         """Phases one after the other that take the time together, each its part by steps."""
@@ -136,10 +159,15 @@ class LibraryPhases:
 
     def _phase(self, part: _Part, time_ns: int) -> PacedPhase:
         size = max(-(-part.size // part.steps), 1)
-        endpoint = SUBGROUP_ENDPOINT_NS if part.way.axis < 0 else self._endpoint_ns
-        carried = part.steps * self._flight_ns(part.way, size) + (part.steps + 1) * endpoint
-        program = paced(part.way.members, part.distance, part.steps, size, time_ns - carried)
+        pause = time_ns - self._carried_ns(part, size)
+        program = paced(part.way.members, part.distance, part.steps, size, pause, part.at_once)
         return PacedPhase(part.way, program)
+
+    def _carried_ns(self, part: _Part, size: int) -> int:
+        """What its messages take without pauses."""
+        endpoint = SUBGROUP_ENDPOINT_NS if part.way.axis < 0 else self._endpoint_ns
+        rounds = part.steps // part.at_once
+        return rounds * self._flight_ns(part.way, size) + (rounds + 1) * endpoint
 
     def _flight_ns(self, way: Way, size: int) -> int:
         """A message on an idle network; through uneven nodes, on the way from node to node."""
@@ -179,22 +207,17 @@ def _bytes(algorithm: str, both: int, size: int, members: int, ppn: int, nodes: 
 
 
 def _part(algorithm: str, way: Way, both: int, size: int, which: int) -> _Part:
-    """Steps along a way, as the algorithm takes them there."""
+    """Steps along a way: as many as the algorithm takes there, to the next member but for copies of all pairs."""
     others = way.members - 1
-    levels = ceil(log2(way.members))
     if algorithm == PAIRS:
         return _Part(way, others, tuple(range(1, way.members)), size)
-    is_over_levels = algorithm in OVER_LEVELS and (which == BETWEEN or algorithm in (NVLS, NVLS_TREE))
-    if is_over_levels:
+    if algorithm in OVER_LEVELS and (which == BETWEEN or algorithm in (NVLS, NVLS_TREE)):
         times = 1 if algorithm in (NVLS, PAT) else 2
-        distances = tuple(1 << level for level in range(levels))
-        return _Part(way, times * levels, distances, size)
+        return _Part(way, times * ceil(log2(way.members)), (1,), size)
     return _Part(way, both * others, (1,), size)
 
 
-def _halved(part: _Part) -> _Part:
-    return _cut(part, 2)
-
-
-def _cut(part: _Part, pieces: int) -> _Part:
-    return part if pieces == 1 else _Part(part.way, part.steps, part.distance, -(-part.size // pieces))
+def _word_along(way: Way) -> _Part:
+    """Until everybody has heard from everybody."""
+    distances = tuple(1 << level for level in range(ceil(log2(way.members))))
+    return _Part(way, len(distances), distances, len(distances))

@@ -17,6 +17,7 @@ from et_sim.machine.library.candidates import Candidate, Group
 from et_sim.machine.library.rules import NVLS, NVLS_TREE, Protocol
 
 NO_COPY = 0.0  # GB/s: the stage is left out
+RING_LL_US, RING_SIMPLE_US = 6.6, 8.4  # launches, of which short and long sends take a multiple
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,12 +37,12 @@ class Calibration:
     nvls_step: float = 1.0
     nvls_bandwidth: float = 1.0
     nvls_copy: float = NO_COPY  # GB/s
-    pairs_base: float = 6.6  # us, of short sends
+    pairs_base: float = 1.25  # of short sends: of a ring's launch with LL
     pairs_step: float = 0.2  # us, for each other rank
     pairs_bandwidth_short: float = 0.25  # of the rings' bus bandwidth
-    pairs_start: float = 12.0  # us, of long sends
-    pairs_bandwidth: float = 0.9  # of the rings' bus bandwidth
-    pairs_copy: float = NO_COPY  # GB/s
+    pairs_start: float = 1.0  # of long sends: of a ring's launch with Simple
+    pairs_bandwidth: float = 0.83  # of that of rings with Simple
+    pairs_copy: float = 1.0  # of that of rings
     between_base: float = 1.0  # of groups on several nodes, in place of `base`
     between_step: float = 1.0
     between_bandwidth: float = 1.0
@@ -78,10 +79,13 @@ class Calibration:
         inside = size * (group.ppn - 1) / n / 1000
         outside = size * away / 1000 / (rail * self.between_bandwidth) if group.nodes > 1 else 0.0
         steps = self.pairs_step * (n - 1)
-        short = self.pairs_base + steps + max(inside / (self.pairs_bandwidth_short * bus), outside)
-        long = self.pairs_start + steps + max(inside / (self.pairs_bandwidth * bus), outside)
-        if self.pairs_copy:
-            long += size / n / 1000 / self.pairs_copy
+        short_us = self.pairs_base * self.base_ll * RING_LL_US
+        long_us = self.pairs_start * (self.base * RING_SIMPLE_US + self.start_simple)
+        full = self.pairs_bandwidth * self.bandwidth_simple * bus
+        short = short_us + steps + max(inside / (self.pairs_bandwidth_short * bus), outside)
+        long = long_us + steps + max(inside / full, outside)
+        if self.copy and self.pairs_copy:
+            long += size / n / 1000 / (self.pairs_copy * self.copy)
         return min(short, long)
 
 

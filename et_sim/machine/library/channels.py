@@ -8,6 +8,7 @@ Not here: what a collective takes on them (`nccl`).
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 MOST_UNDOUBLED = 4  # channels that later GPUs double although they are slower than `SLOW_LATER`
@@ -29,10 +30,12 @@ class Channels:
 class Wires:
     """What a library sees of a machine: GB/s, each way."""
 
-    gpu: float  # of all links of a GPU to its node, as the library counts them
+    gpu: float  # of a GPU's links to its node, as the library counts them: of all, or in a mesh to each other one
     is_nvlink: bool  # as opposed to PCI
     cards: int = 1  # of a node
     card: float = 0.0  # of one, as the network file has it; 0: there is no network
+    line_rate: float = math.inf  # of those links, as the network file has it
+    is_mesh: bool = False  # a link to each of the others, in place of a switch
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,13 +47,16 @@ class Speeds:
     is_later: bool  # than Ampere
 
 
-def rings_of(wires: Wires, speeds: Speeds, *, nodes: int, cards: int) -> Channels:
+def rings_of(wires: Wires, speeds: Speeds, *, nodes: int, ppn: int, cards: int) -> Channels:
     """The rings of a group that has so many of each node's cards."""
+    if nodes == 1 and wires.is_mesh:
+        return Channels(ppn - 1, wires.gpu, wires.gpu)
     if nodes == 1:
         count, speed = _most(speeds.within, wires.gpu, wires.gpu, MOST_FOUND)
         return _doubled(count, speed, speeds)
     card = wires.card * CARD_EFFICIENCY
-    count, speed = _most(speeds.between, wires.gpu, card, cards)
+    inside = wires.gpu * max(ppn - 1, 1) if wires.is_mesh else wires.gpu
+    count, speed = _most(speeds.between, inside, card, cards)
     return _doubled(count, speed, speeds)
 
 

@@ -79,19 +79,29 @@ class Library:
             return self.choices(call)[0]
         return min(self.choices(call), key=lambda one: one.estimate_us)
 
+    def way(self, call: Call) -> Candidate:
+        """What it chooses, as its cost model has it."""
+        return min(self._ways(call), key=lambda one: one.estimate_us(self._counted(call)[1]))
+
     def choices(self, call: Call) -> tuple[Choice, ...]:
         """All that may be chosen, in the order of the library's tables."""
         group = Group(call.ranks, call.nodes)
         rings = self.rings(group)
         if call.kind == ALL_TO_ALL:
-            time = self.calibration.pairs_us(group, call.size, self._bus_on_node(), self._rail(group))
+            time = self.calibration.pairs_us(group, call.size, self._bus_on_node(group), self._rail(group))
             return (Choice(PAIRS, Protocol.SIMPLE, rings.count, time, time),)
-        kind, size = call.kind, call.size
-        if kind == BARRIER:
-            kind, size = ALL_REDUCE, BARRIER_BYTES
-        ways = list(candidates(self._machine(), kind, group, size, call.datatype, rings))
-        allowed = [way for way in ways if self._is_allowed(way)] or ways
-        return tuple(self._chosen(way, group, size) for way in allowed)
+        size = self._counted(call)[1]
+        return tuple(self._chosen(way, group, size) for way in self._ways(call))
+
+    def _counted(self, call: Call) -> tuple[str, int]:
+        """A barrier is a small all-reduce."""
+        return (ALL_REDUCE, BARRIER_BYTES) if call.kind == BARRIER else (call.kind, call.size)
+
+    def _ways(self, call: Call) -> list[Candidate]:
+        kind, size = self._counted(call)
+        group = Group(call.ranks, call.nodes)
+        ways = list(candidates(self._machine(), kind, group, size, call.datatype, self.rings(group)))
+        return [way for way in ways if self._is_allowed(way)] or ways
 
     def rings(self, group: Group) -> Channels:
         """Of a group of ranks."""
@@ -100,7 +110,7 @@ class Library:
             return given
         speeds = LIBRARIES[self.name].gpus[self.gpu].speeds
         cards = max(self.wires.cards * group.ppn // self.node, 1)
-        return rings_of(self.wires, speeds, nodes=group.nodes, cards=cards)
+        return rings_of(self.wires, speeds, nodes=group.nodes, ppn=group.ppn, cards=cards)
 
     def _chosen(self, way: Candidate, group: Group, size: int) -> Choice:
         time = max(self.calibration.time_us(way, group, size), LEAST_US)
@@ -116,8 +126,8 @@ class Library:
         rules = LIBRARIES[self.name]
         return Machine(rules, rules.gpus[self.gpu], self.wires, self.cpu, self.has_switch, self.has_collnet)
 
-    def _bus_on_node(self) -> float:
-        rings = self.rings(Group(self.node, 1))
+    def _bus_on_node(self, group: Group) -> float:
+        rings = self.rings(Group(group.ppn if self.wires.is_mesh else self.node, 1))
         return rings.count * rings.within
 
     def _rail(self, group: Group) -> float:

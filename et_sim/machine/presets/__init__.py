@@ -107,6 +107,7 @@ def _system(machine: dict[str, Any], dimensions: int) -> dict[str, Any]:
         "collective-optimization": "localBWAware",
         **{f"{one}-implementation": algorithms for one in _COLLECTIVES[:3]},
         "all-to-all-implementation": ["direct"] * dimensions,
+        **({"library": machine["library"]} if "library" in machine else {}),
         "local-mem-bw": device["local-mem-bw"],
         "local-mem-capacity": device["compute"]["memory"][0]["capacity"],
         "compute": device["compute"],
