@@ -106,7 +106,7 @@ class CollectiveTables:
         self._rules = _rules_of(machine.system)
         library = machine.system.library
         self._library = library and LibraryPhases(library, machine.network, machine.system.endpoint_delay_ns)
-        self.choices: dict[int, Choice] = {}  # of the library, by row
+        self._choices: dict[int, Choice] = {}  # of the library, by row
         self._phases: list[PhaseRow] = []
         self._phase_lists: dict[tuple[PhaseRow, ...], int] = {}  # where each begins
         self._chunk_plans: list[tuple[int, int]] = []
@@ -290,7 +290,7 @@ class CollectiveTables:
             for turn, chunk in enumerate(made.chunks)
         ]
         row = self._add_collective(request, [Chunks(len(lists), request.size)], [lists])
-        self.choices[row] = made.choice
+        self._choices[row] = made.choice
         return row
 
     def _paced_phase(self, phase: PacedPhase, request: CollectiveRequest, turn: int) -> PhaseRow:
@@ -379,6 +379,14 @@ class CollectiveTables:
         for row, values in enumerate(self._collectives):
             out[row] = (*values, 0)
         return out
+
+    @property
+    def library_choices(self) -> tuple[str, ...]:
+        """What the library does in each collective; (): there is no library."""
+        if not self._choices:
+            return ()
+        texts = {row: choice.text for row, choice in self._choices.items()}
+        return tuple(texts.get(row, "") for row in range(len(self._collectives)))
 
     def chunk_plans(self) -> np.ndarray:
         """The table of chunks that have the same phases."""

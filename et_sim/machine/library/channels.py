@@ -50,7 +50,7 @@ class Speeds:
 def rings_of(wires: Wires, speeds: Speeds, *, nodes: int, ppn: int, cards: int) -> Channels:
     """The rings of a group that has so many of each node's cards."""
     if nodes == 1 and wires.is_mesh:
-        return Channels(ppn - 1, wires.gpu, wires.gpu)
+        return Channels(max(ppn - 1, 1), wires.gpu, wires.gpu)
     if nodes == 1:
         count, speed = _most(speeds.within, wires.gpu, wires.gpu, MOST_FOUND)
         return _doubled(count, speed, speeds)
