@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from et_sim.errors import InputError
-from et_sim.machine.library import Calibration, Call, Choice, Library
+from et_sim.machine.library import Calibration, Call, Library
 from et_sim.machine.library.candidates import Candidate, Group
 from et_sim.machine.library.model import ALL_TO_ALL
 from et_sim.machine.library.rules import NVLS, NVLS_TREE, Protocol
@@ -63,7 +63,9 @@ RINGS = Way(
     ),
     ({"copy": 800.0, "start_simple": 5.0},),
 )
-SWITCHES = Way("reductions by switches", ("nvls_step", "nvls_bandwidth", "nvls_copy"), ({"nvls_copy": 2000.0},))
+SWITCHES = Way(
+    "reductions by switches", ("nvls_step", "nvls_bandwidth", "nvls_copy"), ({"nvls_copy": 2000.0},)
+)
 PAIRS_WAY = Way(
     "copies of all pairs",
     (
@@ -132,9 +134,10 @@ def ratios(library: Library, rows: Sequence[Measured]) -> list[float]:
 
 
 def left_out(library: Library, rows: Sequence[Measured]) -> list[tuple[Measured, float]]:
-    """Rows, predicted by what is fitted to the others: without their group size, or where there are two, half.
+    """Rows, predicted by what is fitted to the others.
 
-    Two sizes of groups are what a fit needs; then every other number of bytes is left out.
+    Each size of a group between the smallest and the largest is left out in turn. Where there are two, which
+    is what a fit needs, every other number of bytes is.
     """
     sizes = sorted({(row.call.ranks, row.call.nodes) for row in rows})
     if len(sizes) > 2:
@@ -219,7 +222,9 @@ def _nearest(library: Library, way: Way, free: Sequence[str], rows: Sequence[Mea
         begin = {name: start.get(name) or getattr(library.calibration, name) or 1.0 for name in free}
 
         def made(logs: Any, begin: dict[str, float] = begin) -> Calibration:
-            values = {name: value * math.exp(log) for (name, value), log in zip(begin.items(), logs, strict=True)}
+            values = {
+                name: value * math.exp(log) for (name, value), log in zip(begin.items(), logs, strict=True)
+            }
             return replace(library.calibration, **values)
 
         def residuals(logs: Any, made: Callable[[Any], Calibration] = made) -> list[float]:
@@ -241,8 +246,3 @@ def _predictor(library: Library, row: Measured) -> Callable[[Calibration], float
         return lambda calibration: replace(library, calibration=calibration).choice(call).time_us
     way: Candidate = library.way(call)
     return lambda calibration: calibration.time_us(way, group, call.size)
-
-
-def choice_of(library: Library, row: Measured) -> Choice:
-    """What the library does in a row."""
-    return library.choice(row.call)

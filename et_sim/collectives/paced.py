@@ -1,4 +1,4 @@
-"""Rounds at a pace: every member sends equal messages, and pauses between them, so that all take a given time.
+"""Rounds at a pace: all members send equal messages, with pauses between them, so that all take a given time.
 
 Collective libraries move bytes at their own pace: launches, flags and copies take time beside the wires. The
 pauses are what is left of the library's time when an idle network has carried the messages, so a collective

@@ -21,12 +21,19 @@ from et_sim.machine.profiles import Profile
 from et_sim.machine.sources import Source
 
 # GB/s of all NVLinks of a GPU, as a data sheet has it one way, and as NCCL counts it.
-NVLINK = {"volta": (150.0, 120.0), "ampere": (300.0, 240.0), "hopper": (450.0, 370.8), "blackwell": (900.0, 721.8)}
+NVLINK = {
+    "volta": (150.0, 120.0),
+    "ampere": (300.0, 240.0),
+    "hopper": (450.0, 370.8),
+    "blackwell": (900.0, 721.8),
+}
 PCI_EFFICIENCY = 0.762  # NCCL counts x16 of PCI 3.0, of 15.75 GB/s, as 12
 OTHER_EFFICIENCY = 0.75  # RCCL counts a link of 64 GB/s as 48
 
 
-def read_library(given: Any, system: System, network: Network, place: str, remarks: Remarks) -> Library | None:
+def read_library(
+    given: Any, system: System, network: Network, place: str, remarks: Remarks
+) -> Library | None:
     """The library on this network; None where the system file names none."""
     if given is None:
         return None
@@ -102,7 +109,7 @@ def _generation(each_way: float, name: str, place: str, remarks: Remarks) -> str
     raise MachineError(
         f'key "gpu" is missing, and {each_way:g} GB/s is the NVLink of no generation',
         place=place,
-        remedy=f'name one of {", ".join(LIBRARIES[name].gpus)}',
+        remedy=f"name one of {', '.join(LIBRARIES[name].gpus)}",
     )
 
 
@@ -137,7 +144,13 @@ def _calibration(given: dict[str, Any], place: str) -> Calibration:
     )
     inner = Source(f'{place}: "calibration"', given, "")
     values = read_keys(inner, table, Remarks())
-    for name in ("bandwidth-ll", "bandwidth-ll128", "bandwidth-simple", "nvls-bandwidth", "between-bandwidth"):
+    for name in (
+        "bandwidth-ll",
+        "bandwidth-ll128",
+        "bandwidth-simple",
+        "nvls-bandwidth",
+        "between-bandwidth",
+    ):
         if values.get(name) == 0:
             raise MachineError(f'"{name}" is 0', place=inner.place, remedy="a factor above 0 is meant")
     return Calibration(**{key.field: float(values[key.name]) for key in table if key.name in values})

@@ -18,8 +18,8 @@ LIBRARY_KEYS = (
     Key(
         "gpu",
         Kind.CHOICE,
-        "The generation of the GPUs. Without it, it follows from the bandwidth of dimension 0, if that is the "
-        "NVLink of one of them.",
+        "The generation of the GPUs. Without it, it follows from the bandwidth of dimension 0, if that is "
+        "the NVLink of one of them.",
         choices=GPUS,
     ),
     Key("link", Kind.CHOICE, "What joins the GPUs of a node.", default="NVLink", choices=("NVLink", "PCI")),
@@ -34,7 +34,9 @@ LIBRARY_KEYS = (
     ),
     Key("switch", Kind.FLAG, "Whether a switch joins them that can reduce (NVSwitch).", default=True),
     Key("collnet", Kind.FLAG, "Whether the network's switches reduce (SHARP, by its plugin).", default=False),
-    Key("cards", Kind.COUNT, "Network cards of a node; without it, one for each NPU.", minimum=1, maximum=MOST),
+    Key(
+        "cards", Kind.COUNT, "Network cards of a node; without it, one for each NPU.", minimum=1, maximum=MOST
+    ),
     Key("cpu", Kind.CHOICE, "Of the host.", default="intel", choices=("intel", "amd")),
     Key(
         "algorithms",
@@ -58,7 +60,7 @@ LIBRARY_KEYS = (
     Key(
         "calibration",
         Kind.OBJECT,
-        "Factors that were fitted to measured collectives; without them, the library's own model says the time.",
+        "Factors that were fitted to measured collectives; without, the library's own model says the time.",
         choices=CALIBRATION_KEYS,
     ),
 )
@@ -66,9 +68,9 @@ LIBRARY_KEYS = (
 LIBRARY_KEY = Key(
     NAME,
     Kind.TEXT_OR_OBJECT,
-    "The collective library, which then chooses algorithm, protocol and channels of every collective, and says "
-    "what it takes ([collective libraries](collectives.md#collective-libraries)). It stands in place of the "
-    "`...-implementation` keys.",
+    "The collective library, which then chooses algorithm, protocol and channels of every collective, and "
+    "says what it takes ([collective libraries](collectives.md#collective-libraries)). It stands in place of "
+    "the `...-implementation` keys.",
     "Not known there.",
     choices=tuple(key.name for key in LIBRARY_KEYS),
 )

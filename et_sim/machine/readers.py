@@ -17,8 +17,8 @@ from et_sim.machine.checks import nearest
 from et_sim.machine.corrections import Correction
 from et_sim.machine.groups_file import read_groups
 from et_sim.machine.keys import Remarks
-from et_sim.machine.library_object import NAME as LIBRARY
 from et_sim.machine.library_object import read_library
+from et_sim.machine.library_tables import NAME as LIBRARY
 from et_sim.machine.local_memory import refuse_spilling_nowhere
 from et_sim.machine.loggops_file import is_loggops, read_loggops
 from et_sim.machine.memory_file import read_memory

@@ -105,7 +105,8 @@ class CollectiveTables:
         self._programs = ProgramRows(self.axes, self._accounting)
         self._rules = _rules_of(machine.system)
         library = machine.system.library
-        self._library = library and LibraryPhases(library, machine.network, machine.system.endpoint_delay_ns)
+        endpoint_ns = machine.system.endpoint_delay_ns
+        self._library = LibraryPhases(library, machine.network, endpoint_ns) if library else None
         self._choices: dict[int, Choice] = {}  # of the library, by row
         self._phases: list[PhaseRow] = []
         self._phase_lists: dict[tuple[PhaseRow, ...], int] = {}  # where each begins
@@ -280,9 +281,7 @@ class CollectiveTables:
         """As the library chooses; every chunk of it runs from the beginning."""
         layout = self.ways.sides(request.group)
         ways = self._ways(request, (AROUND,) * max(len(layout), 1))
-        made = library.lower(
-            request.operation, request.size, request.datatype, request.group, ways, layout
-        )
+        made = library.lower(request.operation, request.size, request.datatype, request.group, ways, layout)
         if made is None:
             return None
         lists = [

@@ -1,9 +1,9 @@
-"""Collectives of a library as phases: its choice, as messages along the sides of a group, at the library's pace.
+"""Collectives of a library as phases: its choice, as messages along the sides of a group, at its pace.
 
 Where a group has ranks of one node only, or one rank of every node, its collectives run along that one side.
 Else every channel of the library enters and leaves each node on another card. All channels together are two
-chunks that run at the same time: one has all bytes within nodes, one all between them, and each ends with word
-from everybody along the other side. So links carry what they carry there, and everybody waits for everybody.
+chunks that run at the same time: one has all bytes within nodes, one all between them, and each ends with
+word from everybody along the other side. So links carry what they carry there, and everybody waits for all.
 
 Rings take their own steps; trees and switches as many as they have levels, with the bytes that their links
 carry. Not here: the choice and its time (`machine.library`), and what a step is (`collectives.paced`).
@@ -83,7 +83,13 @@ class LibraryPhases:
         self._endpoint_ns = endpoint_ns
 
     def lower(
-        self, operation: Operation, size: int, datatype: str, group: GroupShape, ways: Sequence[Way], layout: Layout
+        self,
+        operation: Operation,
+        size: int,
+        datatype: str,
+        group: GroupShape,
+        ways: Sequence[Way],
+        layout: Layout,
     ) -> LibraryCollective | None:
         """None where nobody has to move anything."""
         members = prod(way.members for way in ways)
@@ -113,7 +119,10 @@ class LibraryPhases:
         spread = sum(way.members - 1 for way in outer)
         return (
             [self._part(algorithm, way, both, within, WITHIN) for way in inner],
-            [self._part(algorithm, way, both, between * (way.members - 1) // spread, BETWEEN) for way in outer],
+            [
+                self._part(algorithm, way, both, between * (way.members - 1) // spread, BETWEEN)
+                for way in outer
+            ],
         )
 
     def _part(self, algorithm: str, way: Way, both: int, size: int, which: int) -> _Part:
@@ -141,7 +150,9 @@ class LibraryPhases:
             rings = max(one.way.own_rings for one in bulk)
             shares = [replace(one, size=-(-one.size // rings)) for one in bulk]
             phases = self._paced(shares, time_ns - last_ns)
-            for one, time in zip(word, [each[0] + last_ns - sum(each), *each[1:]] if each else [], strict=True):
+            for one, time in zip(
+                word, [each[0] + last_ns - sum(each), *each[1:]] if each else [], strict=True
+            ):
                 phases.append(self._phase(one, time))
             chunks += [tuple(phases)] * rings
         return chunks
@@ -207,7 +218,7 @@ def _bytes(algorithm: str, both: int, size: int, members: int, ppn: int, nodes: 
 
 
 def _part(algorithm: str, way: Way, both: int, size: int, which: int) -> _Part:
-    """Steps along a way: as many as the algorithm takes there, to the next member but for copies of all pairs."""
+    """As many steps as the algorithm takes there: to the next member, but for copies of all pairs."""
     others = way.members - 1
     if algorithm == PAIRS:
         return _Part(way, others, tuple(range(1, way.members)), size)

@@ -62,7 +62,7 @@ class ProgramRows:
         self._axes, self._fixes = axes, fixes
         self._rows: dict[ProgramKey, int] = {}
         self._own_numbers: dict[bytes, int] = {}
-        self._paced: dict[tuple[int | bytes, ...], int] = {}
+        self._paced: dict[tuple[object, ...], int] = {}
         self._programs: list[tuple[Program, int]] = []  # with the dimension it runs along
 
     def add(self, program: Program, dimension: int) -> int:

@@ -108,7 +108,9 @@ class TimelineSource:
         """Of nodes, by their rows of the plan: an index into `library_choices`."""
         nodes = self._plan.nodes[at]
         is_collective = nodes["action"] == Action.COLLECTIVE
-        return np.where(is_collective, self._choice_of_collective[np.where(is_collective, nodes["detail"], 0)], 0)
+        return np.where(
+            is_collective, self._choice_of_collective[np.where(is_collective, nodes["detail"], 0)], 0
+        )
 
     @cached_property
     def _choice_of_collective(self) -> Any:

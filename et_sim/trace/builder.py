@@ -117,8 +117,8 @@ class TraceBuilder:
         Of a scatter, `bytes` is what each rank gets. `root` is the rank that data of a broadcast or scatter
         comes from, and that data of a reduce or gather goes to (default: the group's first member).
         Of an all-to-all, `splits` are the bytes that the rank sends to each member of the group, in the
-        group's order, the rank itself included; `bytes` then is their sum. `dtype` is of its numbers: switches
-        do not sum all of them.
+        group's order, the rank itself included; `bytes` then is their sum. `dtype` is that of its
+        numbers, of which switches do not sum all.
         """
         number = collective_kind(kind, self.source)
         if splits is not None:

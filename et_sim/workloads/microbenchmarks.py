@@ -43,7 +43,8 @@ def make_microbenchmark(
     send_receive: rank 0 sends to 1, 2 to 3, and so on. ring_send_receive: every rank sends to the
     next one and receives from the previous one. With `compute_us`, a computation of that many
     microseconds comes before each operation and may overlap with the operation before it. compute:
-    nothing but these computations. `dtype` is of the numbers in collectives, such as "int8". Ranks share one template, or two; peers are named by distance.
+    nothing but these computations. `dtype` is of the numbers in collectives, such as "int8". Ranks share one
+    template, or two; peers are named by distance.
     """
     _check(kind, ranks, size, repeat, compute_us)
     import numpy as np

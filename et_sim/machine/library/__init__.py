@@ -1,8 +1,9 @@
-"""A collective library as part of the machine: which algorithm and protocol it chooses, and the time that takes.
+"""A collective library as part of the machine: the algorithm and protocol that it chooses, and their time.
 
-`model` asks the library's own cost model (`nccl`, `rccl`, over the channels of `channels`) what it would
-choose, and `calibration` says what that then takes on a machine. Not here: the messages that it turns into
-(`et_sim.plan.library_phases`), and reading keys (`machine.library_object`).
+`model` asks the library's own cost model (`candidates`, by the constants of `rules`, over the channels of
+`channels`) what it would choose, and `calibration` says what that then takes on a machine.
+
+Not here: the messages of a choice (`et_sim.plan.library_phases`), and reading keys (`library_object`).
 """
 
 from et_sim.machine.library.calibration import Calibration

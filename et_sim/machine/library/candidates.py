@@ -20,7 +20,7 @@ from et_sim.machine.library.rules import (
     COLLNET_CHAIN,
     COLLNET_DIRECT,
     LL_MOST_BETWEEN,
-    NETWORK_NS,
+    NETWORK_US,
     NVLS,
     NVLS_TREE,
     PAT,
@@ -93,7 +93,7 @@ def candidates(
         if kind == ALL_REDUCE:
             yield from _tree(machine, group, size, protocol, rings)
     if kind in (ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER):
-        yield from _switches(machine, kind, group, size, datatype)
+        yield from _switches(machine, kind, group, datatype)
         yield from _collnet(machine, kind, group, rings)
     if kind in (ALL_GATHER, REDUCE_SCATTER) and group.ppn == 1 and machine.rules.network.pat:
         yield _pat(machine, group, rings)
@@ -111,7 +111,7 @@ def _network_us(machine: Machine, group: Group, protocol: Protocol) -> float:
     """What a card costs a step of a ring, whatever the step is; nothing on one node."""
     if group.nodes == 1:
         return 0.0
-    return NETWORK_NS[machine.cpu] * (3 if protocol is Protocol.SIMPLE else 1)
+    return NETWORK_US[machine.cpu] * (3 if protocol is Protocol.SIMPLE else 1)
 
 
 def _bus(group: Group, channels: Channels) -> float:
@@ -192,7 +192,7 @@ def _tree(
     )
 
 
-def _switches(machine: Machine, kind: str, group: Group, size: int, datatype: str) -> Iterator[Candidate]:
+def _switches(machine: Machine, kind: str, group: Group, datatype: str) -> Iterator[Candidate]:
     """Reductions and copies by NVSwitch: of a whole group on one node, or under a tree over nodes."""
     gpu, intra, ppn = machine.gpu, _intra(machine), group.ppn
     if not (gpu.nvls_efficiency and machine.has_switch) or ppn < 2 or kind == REDUCE_SCATTER:

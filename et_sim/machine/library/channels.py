@@ -1,9 +1,9 @@
 """The channels of a collective library: how many rings or trees it finds room for, and at what speed each.
 
-The library looks for the speed, of a list, at which most bytes fit: so many channels as the links of a GPU and
-the cards of a node carry. Where it found fewer and faster ones, it makes two of each.
+The library looks for the speed, of a list, at which most bytes fit: so many channels as the links of a GPU
+and the cards of a node carry. Where it found fewer and faster ones, it makes two of each.
 
-Not here: what a collective takes on them (`nccl`).
+Not here: what a collective takes on them (`candidates`).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Channels:
 class Wires:
     """What a library sees of a machine: GB/s, each way."""
 
-    gpu: float  # of a GPU's links to its node, as the library counts them: of all, or in a mesh to each other one
+    gpu: float  # of a GPU's links to its node, as the library counts them; in a mesh, of that to each other
     is_nvlink: bool  # as opposed to PCI
     cards: int = 1  # of a node
     card: float = 0.0  # of one, as the network file has it; 0: there is no network
@@ -71,9 +71,7 @@ def speed_between(wires: Wires, speeds: Speeds) -> float:
     return next((one for one in speeds.between if one <= card), card)
 
 
-def _most(
-    tried: tuple[float, ...], gpu: float, most_each: float, most_channels: int
-) -> tuple[int, float]:
+def _most(tried: tuple[float, ...], gpu: float, most_each: float, most_channels: int) -> tuple[int, float]:
     """The number and speed of channels that carry most in all, the fastest of those."""
     best = (0, 0.0)
     for speed in tried:

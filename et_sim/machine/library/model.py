@@ -46,7 +46,7 @@ class Choice:
     protocol: Protocol
     channels: int
     time_us: float
-    estimate_us: float  # of the library itself, by which it chose; of pairs, which it does not estimate, the time
+    estimate_us: float  # of the library itself, by which it chose; it has none of pairs: the time
 
     @property
     def text(self) -> str:

@@ -1,7 +1,7 @@
 """The constants by which collective libraries choose, as values: per GPU and per library.
 
-Figures of NCCL 2.30.7 (NVIDIA/nccl, commit 5067397c, Apache-2.0: src/graph/tuning.cc, search.cc, topo.h) and of
-RCCL of October 2024 (ROCm/rccl, 0cbce2a7). Microseconds and GB/s. Not here: the formulas (`nccl`).
+Figures of NCCL 2.30.7 (NVIDIA/nccl, commit 5067397c, Apache-2.0: src/graph/tuning.cc, search.cc, topo.h) and
+of RCCL of October 2024 (ROCm/rccl, 0cbce2a7). Microseconds and GB/s. Not here: the formulas (`candidates`).
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ def _factors(*rows: str) -> tuple[tuple[float, ...], ...]:
 LL_MOST_BETWEEN: Mapping[str, tuple[float, float]] = MappingProxyType(
     {"intel": (39.0, 20.4), "amd": (22.5, 19.0)}  # by the CPU; two nodes, more
 )
-NETWORK_NS: Mapping[str, float] = MappingProxyType({"intel": 1.0, "amd": 2.0})  # us of a card, by the CPU
+NETWORK_US: Mapping[str, float] = MappingProxyType({"intel": 1.0, "amd": 2.0})  # us of a card, by the CPU
 
 NCCL = Rules(
     tree_base=(6.8, 14.0, 8.4),
@@ -158,9 +158,7 @@ RCCL = Rules(
     network=Steps((10.5, 10.5, 25.0), (9.5, 9.5, 320.0)),
     gpus=MappingProxyType(
         {
-            "cdna3": Gpu(
-                _HOPPER, 0.0, 0.0, (0.0,) * 3, (0.0,) * 3, tree_simple_on_a_node=False, ll128=False
-            ),
+            "cdna3": Gpu(_HOPPER, 0.0, 0.0, (0.0,) * 3, (0.0,) * 3, tree_simple_on_a_node=False, ll128=False),
         }
     ),
     tree_factors=_factors("1", "1", "1"),
