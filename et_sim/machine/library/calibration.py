@@ -2,9 +2,9 @@
 
 The cost model is made for choosing, and is 15 to 35 % too fast as a prediction. Measured times follow it with
 a factor for launches, for steps and for bandwidth of each protocol, and one stage more: a rank passes one
-piece (its part of the bytes) through its own memory. Without measurements the factors are 1 and the stage costs
-nothing. Sends and receives, of which all-to-alls consist, are not in the library's model: short ones have a
-small start and a low bandwidth, long ones the opposite.
+piece (its part of the bytes) through its own memory. Without measurements the factors are 1 and the stage
+costs nothing. Sends and receives, of which all-to-alls consist, are not in the library's model: short ones
+have a small start and a low bandwidth, long ones the opposite.
 
 Not here: fitting (`et_sim.calibrate`).
 """
