@@ -24,6 +24,7 @@ MIB = 1 << 20
 FEWEST_SIZES = 8
 LARGE = 64 * MIB  # from which on bandwidth can be told from the rest
 MOST_FACTOR = 30.0  # a fitted factor further from its start means that the model does not describe the rows
+AT_BOUND = 0.98  # of its logarithm
 PRIOR = 0.05  # pull to the start, for what the rows hardly say
 RIDGE_LOSS = 0.1  # |ln| beyond which a row pulls less
 WITHIN_WIRE = 1.02  # of the line rate, by rounding in logs
@@ -121,6 +122,8 @@ def fit(library: Library, rows: Sequence[Measured]) -> Fit:
         if not own:
             unknown.append(f"{way.name}: not measured")
             continue
+        if way is BETWEEN:
+            unknown.append(f"groups on more than {max(row.call.nodes for row in own)} nodes: not measured")
         _check_rows(way, own)
         free = _free(library, way, own, unknown)
         found = _nearest(replace(library, calibration=found), way, free, own)
@@ -236,6 +239,15 @@ def _nearest(library: Library, way: Way, free: Sequence[str], rows: Sequence[Mea
         if best is None or found.cost < best[0]:
             best = found.cost, made(found.x)
     assert best is not None
+    for name in free:
+        begin = way.starts[0].get(name) or getattr(library.calibration, name) or 1.0
+        if abs(math.log(getattr(best[1], name) / begin)) > AT_BOUND * math.log(MOST_FACTOR):
+            raise InputError(
+                f"{way.name}: {name.replace('_', '-')} would be {getattr(best[1], name):.3g}, which is beyond "
+                "what describes a library",
+                place=rows[0].place,
+                remedy="look whether all rows are of the machine that is named, and leave out others",
+            )
     return best[1]
 
 

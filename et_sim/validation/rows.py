@@ -41,6 +41,7 @@ class Collective:
     kind: str
     bytes: int
     gpus: int
+    nodes: int = 1
     datatype: str = ""
     algorithm: str = ""  # that the library was told to take
 
@@ -131,7 +132,8 @@ def _tables(path: Path, text: str) -> Iterator[Row]:
 
 def _collectives(path: Path, table: dict[str, Any]) -> Iterator[Row]:
     kind = NAMES.get(table["collective"], table["collective"])
-    network = str(table.get("interconnect") or "") if table.get("nodes", 1) > 1 else ""
+    nodes = int(table.get("nodes", 1))
+    network = str(table.get("interconnect") or "") if nodes > 1 else ""
     forced = str(table.get("algo_forced") or "").lower()
     forced = "" if INFERRED in forced else forced
     if table["gpus"] < 2:
@@ -149,7 +151,7 @@ def _collectives(path: Path, table: dict[str, Any]) -> Iterator[Row]:
             group,
             f"{kind} of {size:,} B on {table['gpus']}",
             _time(microseconds, path, table["id"], number),
-            Collective(kind, int(size), int(table["gpus"]), str(table.get("dtype") or ""), forced),
+            Collective(kind, int(size), table["gpus"], nodes, str(table.get("dtype") or ""), forced),
         )
 
 
