@@ -240,11 +240,11 @@ def _nearest(library: Library, way: Way, free: Sequence[str], rows: Sequence[Mea
             best = found.cost, made(found.x)
     assert best is not None
     for name in free:
-        begin = way.starts[0].get(name) or getattr(library.calibration, name) or 1.0
-        if abs(math.log(getattr(best[1], name) / begin)) > AT_BOUND * math.log(MOST_FACTOR):
+        first = way.starts[0].get(name) or getattr(library.calibration, name) or 1.0
+        value = getattr(best[1], name)
+        if abs(math.log(value / first)) > AT_BOUND * math.log(MOST_FACTOR):
             raise InputError(
-                f"{way.name}: {name.replace('_', '-')} would be {getattr(best[1], name):.3g}, which is beyond "
-                "what describes a library",
+                f"{way.name}: {name.replace('_', '-')} would be {value:.3g}, beyond what describes a library",
                 place=rows[0].place,
                 remedy="look whether all rows are of the machine that is named, and leave out others",
             )
