@@ -182,8 +182,11 @@ class _Step:
         self.work.end(
             unit.left(one.micro_batch), unit.again(one.micro_batch) if unit.is_repeated else NOTHING
         )
-        is_last = one.micro_batch == self.plan.micro_batches - 1
-        self.replicas.ready(unit.weights, since, is_last=is_last)
+        work, last = self.work, self.plan.micro_batches - 1
+        work.where, before = unit.label, work.where
+        is_first, is_last = one.micro_batch == 0, one.micro_batch == last
+        self.replicas.ready(unit.weights, since, is_first=is_first, is_last=is_last)
+        work.where = before
 
     # Weights.
 
