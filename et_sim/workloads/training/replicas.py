@@ -22,6 +22,7 @@ from et_sim.workloads.training.work import NOTHING, Work
 
 GRADIENT_STREAM, WEIGHT_STREAM = "gradients", "weights"
 LOSS_BYTES = 4
+MASTER_COPY_BYTES = 4  # read once more, where values are made of it
 SUM_PASSES = 5  # sums of gradients are set to zero, read for their norm, clipped (read, written), and used
 
 
@@ -126,7 +127,7 @@ class Replicas:
         self.flush()
         plan, work = self._plan, self.work
         values = sum(-(-count // size) for count, _, size, _ in self._sorts(self.updated))
-        moved = SUM_PASSES * plan.sum_bytes + 2 * plan.master_bytes + plan.value_bytes
+        moved = SUM_PASSES * plan.sum_bytes + 2 * plan.master_bytes + MASTER_COPY_BYTES + plan.value_bytes
         work.during = "step"
         if values:
             after = (*work.rank.last(MAIN), *self.reduced)
