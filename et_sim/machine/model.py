@@ -434,6 +434,7 @@ class System:
     peak_perf: float = 0.0  # TFLOPS
     roofline: bool = False
     compute: tuple[ComputeRule, ...] = ()  # what times kernels, before the roofline and the recorded times
+    host_ns: float = 0.0  # of a launch; 0: kernels are there when the device is
     replay_only: bool = False
     replay_recorded: bool = False  # kernels of recordings keep their times, whatever else would time them
     replay_communication: bool = False  # ranks run by themselves

@@ -275,6 +275,17 @@ _COMPUTE_KEYS = (
         field="replay_only",
     ),
     Key(
+        "host-time",
+        Kind.TIME,
+        "Time that the host takes to launch a kernel or collective: one after the other, in the order of the "
+        "trace, and without waiting for the device. On ranks whose traces have no host of their own; see "
+        "[kernels](compute.md#hosts).",
+        "Not known there.",
+        default=0.0,
+        field="host_ns",
+        unit="ns",
+    ),
+    Key(
         "replay-recorded-kernels",
         Kind.SWITCH,
         "Kernels that a profiler recorded on a stream of a device (attribute `stream`, and a duration) take "
