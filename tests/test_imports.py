@@ -110,6 +110,7 @@ ALLOWED: dict[str, set[str]] = {
         "tables",
         "timeline",
     },
+    "calibrate": {"machine", "validation"},
     "validation": {"api", "compute", "machine", "run_options", "trace", "workloads"},
     "sweeps": {
         "api",
@@ -129,6 +130,7 @@ ALLOWED: dict[str, set[str]] = {
     "explain": {"machine", "tables", "views.summary.parts"},
     "cli": {
         "alone",
+        "calibrate",
         "doctor",
         "explain",
         "api",

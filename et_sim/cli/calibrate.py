@@ -5,8 +5,6 @@ Not here: the fits (`et_sim.calibrate`).
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
 from typing import Any
 
 from et_sim.cli import calibrate_nccl
@@ -26,11 +24,3 @@ def add_parser(commands: Any) -> None:
     fits = parser.add_subparsers(metavar="WHAT", required=True)
     for fit in FITS:
         fit.add_parser(fits)
-
-
-def write_machine(machine: dict[str, Any], target: Path) -> None:
-    """As a file that can be named as a machine."""
-    from et_sim.views.files import new_file
-
-    with new_file(target) as sink:
-        sink.write((json.dumps(machine, indent=2, ensure_ascii=False) + "\n").encode())

@@ -43,7 +43,7 @@ def run(options: argparse.Namespace) -> int:
     from et_sim.calibrate.collectives import fit, left_out, ratios
     from et_sim.calibrate.logs import read_measured
     from et_sim.calibrate.machine_file import calibrated_machine
-    from et_sim.cli.calibrate import write_machine
+    from et_sim.views.files import write_json
 
     rows = [row for path in options.logs for row in read_measured(path)]
     library = _library(options.machine, rows)
@@ -58,9 +58,8 @@ def run(options: argparse.Namespace) -> int:
     if options.output:
         changes = {"library": {"calibration": _values(found)}}
         errors = _errors(held_out or fitted)
-        write_machine(
-            calibrated_machine(options.machine, changes, options.logs, "library", errors), options.output
-        )
+        machine = calibrated_machine(options.machine, changes, options.logs, "library", errors)
+        write_json(machine, options.output)
     return 0
 
 

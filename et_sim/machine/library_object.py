@@ -5,7 +5,7 @@ Not here: what a library does (`machine.library`).
 
 from __future__ import annotations
 
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Any
 
 from et_sim.errors import MachineError
@@ -15,8 +15,8 @@ from et_sim.machine.library.calibration import CALIBRATION_KEYS, Calibration
 from et_sim.machine.library.channels import Channels, Wires
 from et_sim.machine.library.model import Library
 from et_sim.machine.library.rules import LIBRARIES, PROTOCOL_NAMES
-from et_sim.machine.library_tables import LIBRARY_KEYS, MOST, NAME
-from et_sim.machine.model import GridFabric, Network, Shape, System
+from et_sim.machine.library_tables import LIBRARY_KEYS, MOST, NAME, NO_LIBRARY
+from et_sim.machine.model import Dimension, Fabric, GridFabric, Implementations, Network, Shape, System
 from et_sim.machine.profiles import Profile
 from et_sim.machine.sources import Source
 
@@ -40,7 +40,13 @@ def read_library(
     source = Source(f'{place}: "{NAME}"', {"name": given} if isinstance(given, str) else given, "")
     values = fill_defaults(read_keys(source, LIBRARY_KEYS, remarks), LIBRARY_KEYS, source.place, Remarks())
     fabric = network.fabric
-    _check(system, fabric, source.place)
+    if values["name"] == NO_LIBRARY:
+        return None
+    why = _why_not(system, fabric)
+    if why:
+        instead = "rings run in every dimension, and all-to-alls send directly"
+        remarks.warn(source.place, "name", f"not used: a library {why}; {instead}")
+        return None
     assert isinstance(fabric, GridFabric)
     inner = fabric.dimensions[0]
     outer = next((one for one in fabric.dimensions[1:] if one.npus > 1), None)
@@ -77,28 +83,34 @@ def read_library(
     )
 
 
-def _check(system: System, fabric: Any, place: str) -> None:
-    if system.behaviour.profile is not Profile.CORRECTED:
-        raise MachineError(
-            f"profile {system.behaviour.profile.value!r} knows no collective library",
-            place=place,
-            remedy='give "profile": "corrected", or leave the library out',
-        )
-    joined = isinstance(fabric, GridFabric) and all(
-        one.shape is not Shape.RING or one.npus <= 2 for one in fabric.dimensions
+def names_library(given: Any) -> bool:
+    """Whether the value of the key names a library."""
+    return given is not None and (given if isinstance(given, str) else given.get("name")) != NO_LIBRARY
+
+
+def without_library(given: Implementations, dimensions: int) -> Implementations:
+    """What runs where a library is named and cannot be used."""
+    rings, direct = ("ring",) * dimensions, ("direct",) * dimensions
+    return replace(
+        given,
+        all_reduce=given.all_reduce or rings,
+        all_gather=given.all_gather or rings,
+        reduce_scatter=given.reduce_scatter or rings,
+        all_to_all=given.all_to_all or direct,
     )
-    if not joined:
-        raise MachineError(
-            "a collective library is known on networks whose dimensions are switches or fully connected",
-            place=place,
-            remedy='leave "library" out, and name algorithms by the "...-implementation" keys',
-        )
-    if system.shared_bus is not None:
-        raise MachineError(
-            "a collective library cannot use a shared memory bus",
-            place=place,
-            remedy='leave "model-shared-bus" out',
-        )
+
+
+def _why_not(system: System, fabric: Fabric) -> str:
+    """Why the library cannot be used; empty: it can."""
+    if system.behaviour.profile is not Profile.CORRECTED:
+        return f"is not known in profile {system.behaviour.profile.value!r}"
+    if not isinstance(fabric, GridFabric) or not all(map(_is_known, fabric.dimensions)):
+        return "is known on networks whose dimensions are switches or fully connected"
+    return "cannot use a shared memory bus" if system.shared_bus is not None else ""
+
+
+def _is_known(dimension: Dimension) -> bool:
+    return dimension.shape is not Shape.RING or dimension.npus <= 2
 
 
 def _generation(each_way: float, name: str, place: str, remarks: Remarks) -> str:

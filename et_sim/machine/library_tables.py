@@ -9,12 +9,18 @@ from et_sim.machine.keys import Key, Kind
 from et_sim.machine.library.calibration import CALIBRATION_KEYS
 from et_sim.machine.library.rules import ALGORITHMS, LIBRARIES, PROTOCOL_NAMES
 
-NAME = "library"
+NAME, NO_LIBRARY = "library", "none"
 GPUS = tuple(dict.fromkeys(gpu for rules in LIBRARIES.values() for gpu in rules.gpus))
 MOST = 1_000_000
 
 LIBRARY_KEYS = (
-    Key("name", Kind.CHOICE, "Which library chooses.", choices=tuple(LIBRARIES), required=True),
+    Key(
+        "name",
+        Kind.CHOICE,
+        "Which library chooses; `none`: the `...-implementation` keys do.",
+        choices=(*LIBRARIES, NO_LIBRARY),
+        required=True,
+    ),
     Key(
         "gpu",
         Kind.CHOICE,
@@ -69,8 +75,8 @@ LIBRARY_KEY = Key(
     NAME,
     Kind.TEXT_OR_OBJECT,
     "The collective library, which then chooses algorithm, protocol and channels of every collective, and "
-    "says what it takes ([collective libraries](collectives.md#collective-libraries)). It stands in place of "
-    "the `...-implementation` keys.",
+    "says what it takes ([collective libraries](collectives.md#collective-libraries)). A "
+    "`...-implementation` key stands before it for its collective.",
     "Not known there.",
     choices=tuple(key.name for key in LIBRARY_KEYS),
 )

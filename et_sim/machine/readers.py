@@ -17,7 +17,7 @@ from et_sim.machine.checks import nearest
 from et_sim.machine.corrections import Correction
 from et_sim.machine.groups_file import read_groups
 from et_sim.machine.keys import Remarks
-from et_sim.machine.library_object import read_library
+from et_sim.machine.library_object import names_library, read_library, without_library
 from et_sim.machine.library_tables import NAME as LIBRARY
 from et_sim.machine.local_memory import refuse_spilling_nowhere
 from et_sim.machine.loggops_file import is_loggops, read_loggops
@@ -69,6 +69,10 @@ def read_machine(
         system_source.content.get(LIBRARY), system_value, network_value, system_source.place, remarks
     )
     system_value = replace(system_value, library=library)
+    if library is None and names_library(system_source.content.get(LIBRARY)):
+        dimensions = len(network_value.grid.dimensions)
+        instead = without_library(system_value.implementations, dimensions)
+        system_value = replace(system_value, implementations=instead)
     _check_dimensions(system_value, network_value, system_source.place, remarks)
     check_rings(system_value, network_value.grid, system_source.place, remarks)
     ranks = network_value.ranks

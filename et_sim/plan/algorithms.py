@@ -17,6 +17,15 @@ from et_sim.plan import tables
 from et_sim.plan.axes import Axes
 from et_sim.plan.groups import GroupShape, GroupTable
 
+BY_LIBRARY = (
+    Operation.ALL_REDUCE,
+    Operation.ALL_GATHER,
+    Operation.REDUCE_SCATTER,
+    Operation.ALL_TO_ALL,
+    Operation.BROADCAST,
+    Operation.REDUCE,
+    Operation.BARRIER,
+)
 KEY_OF_OPERATION = {
     Operation.ALL_REDUCE: "all-reduce-implementation",
     Operation.ALL_GATHER: "all-gather-implementation",
@@ -128,6 +137,11 @@ class AlgorithmChoice:
         chosen = self._system.implementations.broadcast or ()
         return operation is Operation.BROADCAST and IN_NETWORK.family in chosen
 
+    def is_left_to_library(self, operation: Operation) -> bool:
+        """Whether a library may choose: it does this, and the system file names no algorithm for it."""
+        named = getattr(self._system.implementations, operation.name.lower(), None)
+        return operation in BY_LIBRARY and not named
+
     def along_sides(self, operation: Operation, group: GroupShape) -> tuple[Algorithm, ...]:
         """One algorithm per side; the list ends at the first that spans the system or group."""
         names = self._names(operation)
@@ -170,6 +184,8 @@ class AlgorithmChoice:
 
     def _names(self, operation: Operation) -> tuple[str, ...]:
         names: tuple[str, ...] = getattr(self._system.implementations, operation.name.lower())
+        if not names and self._system.library is not None:
+            return ("direct",) * len(self._dimensions)  # bytes for each pair: a library copies all at once
         if not names:
             raise MachineError(
                 f"the workload has {operation.name.lower()} collectives, and key "

@@ -41,7 +41,7 @@ from et_sim.plan.dimension_order import (
 from et_sim.plan.exchange_phases import line_of, pairs_of_chunk, pass_along, refuse_partial, split_pairs
 from et_sim.plan.exchanges import PLAIN, Exchanges
 from et_sim.plan.groups import GroupShape, GroupTable
-from et_sim.plan.library_phases import AROUND, KINDS, LibraryPhases, PacedPhase
+from et_sim.plan.library_phases import AROUND, LibraryPhases, PacedPhase
 from et_sim.plan.phases import (
     Chunks,
     Part,
@@ -144,7 +144,8 @@ class CollectiveTables:
     def _lower(self, request: CollectiveRequest) -> int | None:
         if request.custom is not None:
             return self._lower_custom(request, *request.custom)
-        if self._library is not None and request.operation in KINDS and request.exchange == PLAIN:
+        may_choose = request.exchange == PLAIN and self._choice.is_left_to_library(request.operation)
+        if self._library is not None and may_choose:
             return self._lower_by_library(self._library, request)
         if request.operation in OVER_A_TREE:
             return self._lower_tree(request)

@@ -28,15 +28,6 @@ from et_sim.plan.layout import Layout
 from et_sim.plan.ways import Way
 from et_sim.units import LONGEST_NS, format_ns
 
-KINDS = {
-    Operation.ALL_REDUCE: "all_reduce",
-    Operation.ALL_GATHER: "all_gather",
-    Operation.REDUCE_SCATTER: "reduce_scatter",
-    Operation.ALL_TO_ALL: "all_to_all",
-    Operation.BROADCAST: "broadcast",
-    Operation.REDUCE: "reduce",
-    Operation.BARRIER: "barrier",
-}
 AROUND = Algorithm("ring")
 WITHIN, BETWEEN = 0, 1
 OVER_LEVELS = (TREE, NVLS, NVLS_TREE, COLLNET_DIRECT, COLLNET_CHAIN, PAT)
@@ -97,7 +88,7 @@ class LibraryPhases:
             return None
         nodes = _nodes(group, ways, layout, self._library.node)
         counted = size * members if operation is Operation.ALL_GATHER else size
-        choice = self._library.choice(Call(KINDS[operation], members, nodes, counted, datatype))
+        choice = self._library.choice(Call(operation.name.lower(), members, nodes, counted, datatype))
         time = round(choice.time_us * 1000)
         if time > LONGEST_NS:
             raise MachineError(

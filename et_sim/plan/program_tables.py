@@ -76,6 +76,7 @@ def _fill_steps(
 ) -> None:
     row.members, row.sends = program.members, program.sends
     row.start_transfers, row.half = program.start_transfers, program.half
+    row.paced = program.transfers.time_ns is not None
     row.pairs, row.turns = program.peer is Peer.PAIR, program.peer is Peer.SHIFT
     row.step_period, row.transfer_period = len(program.distance), len(program.transfers.size)
     row.burst = program.start_transfers if program.half else 1

@@ -159,6 +159,7 @@ PROGRAM = record(
     ("tree_first", "i4"),  # into `trees`, where the program is a tree; -1: it has steps
     ("custom_first", "i4"),  # into `customs`, where the program is a custom one; -1: it is not
     ("pairs", "u1"),  # 1: peers by pairing, 0: by shifting
+    ("paced", "u1"),  # 1: what transfers take is a library's pace, not a reduction
     ("turns", "u1"),  # 1: the other way round in queues that run anticlockwise
     ("goes_up", "u1"),  # trees: towards the root, from it, or both
     ("goes_down", "u1"),

@@ -5,6 +5,7 @@ Not here: the directory of a run (`et_sim.timeline.writer`).
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -30,3 +31,9 @@ def new_file(target: Path) -> Iterator[Any]:
         raise UsageError(
             f"cannot be written: {reason}", place=str(target), remedy="name a writable file"
         ) from None
+
+
+def write_json(content: Any, target: Path) -> None:
+    """As text that people read."""
+    with new_file(target) as sink:
+        sink.write((json.dumps(content, indent=2, ensure_ascii=False) + "\n").encode())

@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from machines import FIFO_RING, RING_4
+from machines import FIFO_RING, RING_4, algorithms
 
 import et_sim
 from et_sim.cli import main
+from et_sim.machine.presets import preset
 from et_sim.timeline import write_run
 from et_sim.views import open_run
 from et_sim.views.critical.path import CriticalPath
@@ -71,7 +72,11 @@ def test_what_ranks_that_share_links_alike_would_gain_is_as_foretold(
     for build in builders:
         build.collective("all_to_all", 1 << 22)
     et_sim.write_workload(et_sim.Workload.of([build.build() for build in builders]), tmp_path / "job")
-    where = ["--machine=a100-dgx-80gb:8", "--detail=path", f"--out={tmp_path / 'run'}"]
+    system = tmp_path / "system.json"
+    system.write_text(
+        json.dumps(preset("a100-dgx-80gb:8").system | {"library": "none", **algorithms("direct")})
+    )
+    where = ["--machine=a100-dgx-80gb:8", f"--system={system}", "--detail=path", f"--out={tmp_path / 'run'}"]
     assert main(["run", str(tmp_path / "job"), *where]) == 0
     found = _verified(tmp_path / "run", capsys)
     assert found

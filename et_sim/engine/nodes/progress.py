@@ -40,8 +40,10 @@ def transfer_at_endpoint(run: Run, chunk_row: int, step_key: int, reduction_ns: 
     if reduction_ns == NONE:
         transfer_ready(run, chunk_row, step_key)
     else:
-        actor = run.chunks[chunk_row].actor
-        schedule_own(run, actor, reduction_ns, TRANSFER_READY, chunk_row, step_key, 0)
+        chunk = run.chunks[chunk_row]
+        if run.plan.programs[chunk.program].paced:
+            observe.library_paces(run)
+        schedule_own(run, chunk.actor, reduction_ns, TRANSFER_READY, chunk_row, step_key, 0)
 
 
 @works_on_tables

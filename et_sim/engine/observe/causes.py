@@ -30,6 +30,7 @@ LATENCY, SERIALISATION, ENDPOINT = (
     int(CauseKind.ENDPOINT),
 )
 REDUCTION, BUS = int(CauseKind.REDUCTION), int(CauseKind.BUS)
+LIBRARY = int(CauseKind.LIBRARY)
 SWITCH, SWITCH_RATE = int(CauseKind.SWITCH), int(CauseKind.SWITCH_RATE)
 NODE_START, NODE_END = int(CauseKind.NODE_START), int(CauseKind.NODE_END)
 CHUNK_QUEUED, CHUNK_START = int(CauseKind.CHUNK_QUEUED), int(CauseKind.CHUNK_START)
@@ -102,6 +103,13 @@ def event_scheduled(run: Run, event_row: int, time: int, event_kind: int) -> Non
     """An event is put on the calendar: what is happening, or what was said to follow it, leads to it."""
     if is_recorded(run):
         run.causes.events[event_row].cause = causal_event_at(run, time, event_kind)
+
+
+@works_on_tables
+def library_paces(run: Run) -> None:
+    """A collective library takes the time until the next event."""
+    if is_recorded(run):
+        run.causes.now[0].kind = LIBRARY
 
 
 @works_on_tables

@@ -65,6 +65,7 @@ sent_between_switches = traffic.sent_between_switches
 part_joined = causes.part_joined
 part_queued = tie_rules.joins_fifo
 branch_was_free = causes.branch_was_free
+library_paces = causes.library_paces
 switch_taken = message_causes.switch_taken
 switch_delays = message_causes.switch_delays
 step_asked_for = traffic.step_asked_for

@@ -57,6 +57,7 @@ class CauseKind(IntEnum):
     WINDOW = 31  # a message was held back by its window or its rate
     PACKET_QUEUE = 32  # its packets waited for others
     RESENDING = 33  # until what was lost had been sent again
+    LIBRARY = 34  # a collective library's own time, beside the wires
 
 
 CAUSAL_EVENT = record(

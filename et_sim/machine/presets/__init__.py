@@ -20,7 +20,7 @@ from et_sim.machine.profiles import Profile
 
 _NAME = re.compile(r"([^:]*)(?::([0-9]{1,12}))?", re.ASCII)
 _ENDING = ".json"
-_KEYS = {"about", "device", "algorithms", "most", "costs", "sources", "estimates"}  # of every machine
+_KEYS = {"about", "device", "most", "costs", "sources", "estimates"}  # of every machine
 _COLLECTIVES = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all")
 
 
@@ -102,21 +102,29 @@ def preset(text: str) -> Preset:
 
 def _system(machine: dict[str, Any], dimensions: int) -> dict[str, Any]:
     device = _device(machine)
-    algorithms = machine["algorithms"][:dimensions]
     return {
         "profile": Profile.CORRECTED.value,
         "scheduling-policy": "LIFO",
         "preferred-dataset-splits": 4,
         "active-chunks-per-dimension": 2,
         "collective-optimization": "localBWAware",
-        **{f"{one}-implementation": algorithms for one in _COLLECTIVES[:3]},
-        "all-to-all-implementation": ["direct"] * dimensions,
-        **({"library": machine["library"]} if "library" in machine else {}),
+        **_collectives(machine, dimensions),
         "local-mem-bw": device["local-mem-bw"],
         "local-mem-capacity": device["compute"]["memory"][0]["capacity"],
         "compute": device["compute"],
         "replay-recorded-kernels": True,
         "costs": {**device.get("costs", {}), **machine["costs"]},
+    }
+
+
+def _collectives(machine: dict[str, Any], dimensions: int) -> dict[str, Any]:
+    """What chooses the algorithms: a library, or the machine itself."""
+    if "library" in machine:
+        return {"library": machine["library"]}
+    algorithms = machine["algorithms"][:dimensions]
+    return {
+        **{f"{one}-implementation": algorithms for one in _COLLECTIVES[:3]},
+        "all-to-all-implementation": ["direct"] * dimensions,
     }
 
 

@@ -12,6 +12,7 @@ import numpy as np
 NONE = -1
 # The words of the column `kind` that the views know; those in which time passes come first.
 TIMES = ("late_start", "node", "contention", "latency", "serialisation", "endpoint", "reduction", "bus")
+LIBRARY = "library"  # and there: what a collective library takes beside the wires
 PACKETS = ("window", "packet_queue", "resending")  # and there, of messages as packets
 SWITCHES = ("switch", "switch_rate")  # time passes there, too
 QUEUES = ("link_queue", "server_queue", "bus_queue")
@@ -37,7 +38,7 @@ OTHERS = (
     "barrier",
     "bound",
 )
-SETS_DURATIONS = (*TIMES, *PACKETS, *SWITCHES)
+SETS_DURATIONS = (*TIMES, LIBRARY, *PACKETS, *SWITCHES)
 KINDS = (*SETS_DURATIONS, *QUEUES, *MEETINGS, *OTHERS)
 
 

@@ -35,6 +35,7 @@ CAUSES = (
     "resending",
     "endpoint",
     "reduction",
+    "library",
     "memory",
     "bus",
     "switch",
@@ -44,7 +45,7 @@ CAUSES = (
 )
 _PLAIN = (
     *("contention", "latency", "serialisation", "endpoint", "reduction", "bus", "switch"),
-    *("window", "resending"),
+    *("library", "window", "resending"),
 )
 _OF_LINKS = {  # what links, stages of memory and switches do, in the terms of links
     "latency": "latency",

@@ -26,7 +26,7 @@ import numpy as np
 
 from et_sim.views.critical.condensed import Condensed, Durations
 from et_sim.views.critical.kernels import ALIKE_NS, times_and_slopes
-from et_sim.views.critical.kinds import NONE
+from et_sim.views.critical.kinds import LIBRARY, NONE
 from et_sim.views.critical.path import CAUSES, CriticalPath
 
 FARTHEST = (0.01, 100.0)  # how far the factor is followed: nobody asks for more
@@ -44,6 +44,7 @@ class Quantity(StrEnum):
     SWITCH_LATENCY = "latency of switches"
     ENDPOINT_DELAY = "endpoint delay"
     SHARED_BUS = "time of the shared bus"
+    LIBRARY = "time of the collective library"  # beside the wires
     LATE_STARTS = "late starts"
     PEAK_COMPUTE = "peak compute"
     LOCAL_MEMORY_BANDWIDTH = "local memory bandwidth"
@@ -302,6 +303,7 @@ def parameters(path: CriticalPath) -> Iterator[Parameter]:
                 yield from times(quantity, on & durations.is_kind(kind), f"{called} of {link}", code)
     yield from times(Quantity.ENDPOINT_DELAY, durations.is_kind("endpoint"))
     yield from times(Quantity.SHARED_BUS, durations.is_kind("bus"))
+    yield from times(Quantity.LIBRARY, durations.is_kind(LIBRARY))
     yield from times(Quantity.LATE_STARTS, durations.is_kind("late_start"))
     yield from _of_nodes(path, durations, spent, times)
 

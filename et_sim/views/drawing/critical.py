@@ -45,6 +45,7 @@ COLOURS: Mapping[str, str] = MappingProxyType(
         "resending": "#c00000",
         "endpoint": "#cc79a7",
         "reduction": "#009e73",
+        "library": "#b8a400",
         "memory": "#44aa99",
         "bus": "#56b4e9",
         "switch": "#882255",

@@ -40,6 +40,7 @@ WORDS: Mapping[str, str] = MappingProxyType(
         "resending": "what was sent again",
         "endpoint": "endpoint delays",
         "reduction": "reductions",
+        "library": "the collective library beside the wires",
         "memory": "remote memory",
         "bus": "the shared bus",
         "switch": "switches",

@@ -1,0 +1,292 @@
+"""A collective library chooses as its source says, and what it chose takes the time that is said, as messages."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import et_sim
+from et_sim.cli import main
+from et_sim.errors import MachineError
+from et_sim.machine.library import Calibration, Call, Library, Protocol, Wires
+from et_sim.machine.library.candidates import Group
+from et_sim.machine.model import Machine
+from et_sim.machine.presets import names, preset
+from et_sim.machine.readers import read_machine
+from et_sim.workloads.microbenchmarks import make_microbenchmark
+
+KINDS = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast", "reduce", "barrier")
+MIB = 1 << 20
+A100 = Library("nccl-2.30", "ampere", Wires(240, True, 8, 25), 8)
+H200 = Library("nccl-2.30", "hopper", Wires(370.8, True, 8, 50), 8)
+B200 = Library("nccl-2.30", "blackwell", Wires(721.8, True, 8, 50), 8)
+
+
+@pytest.mark.parametrize(
+    ("library", "kind", "ranks", "size", "datatype", "way", "us"),
+    [
+        (A100, "all_reduce", 8, 1024, "int8", "ring LL", 15.0),
+        (A100, "all_reduce", 8, MIB, "int8", "ring LL", 35.9),
+        (A100, "all_reduce", 8, 16 * MIB, "int8", "ring LL128", 173.6),
+        (A100, "all_reduce", 8, 512 * MIB, "int8", "ring Simple", 3970.7),
+        (H200, "all_reduce", 8, 64 * MIB, "fp16", "nvls Simple", 271.7),
+        (H200, "all_reduce", 8, 512 * MIB, "fp16", "nvls Simple", 1998.8),
+        (H200, "all_gather", 8, 8 * MIB, "fp16", "ring LL128", 49.5),
+        (H200, "all_gather", 2, 2 * MIB, "fp16", "ring LL", 14.6),
+        (H200, "all_gather", 2, 4 * MIB, "fp16", "ring Simple", 17.6),
+    ],
+)
+def test_choices_are_those_of_nccl(
+    library: Library, kind: str, ranks: int, size: int, datatype: str, way: str, us: float
+) -> None:
+    found = library.choice(Call(kind, ranks, 1, size, datatype))
+    assert (found.text.partition(",")[0], round(found.estimate_us, 1)) == (way, us)
+
+
+@pytest.mark.parametrize(
+    ("library", "within", "between"),
+    [(A100, (12, 20), (8, 24)), (H200, (12, 30), (8, 45)), (B200, (16, 45), (8, 48))],
+)
+def test_channels_are_those_that_logs_show(
+    library: Library, within: tuple[int, int], between: tuple[int, int]
+) -> None:
+    one, two = library.rings(Group(8, 1)), library.rings(Group(16, 2))
+    assert ((one.count, one.within), (two.count, two.between)) == (within, between)
+
+
+def test_switches_do_not_sum_bytes_and_what_is_not_allowed_is_not_taken() -> None:
+    call = Call("all_reduce", 8, 1, 64 * MIB)
+    assert H200.choice(call).algorithm == "nvls"
+    assert H200.choice(replace(call, datatype="int8")).algorithm == "ring"
+    assert replace(H200, algorithms=("tree",)).choice(call).algorithm == "tree"
+    assert replace(H200, protocols=(Protocol.LL,)).choice(call).protocol is Protocol.LL
+    only_pat = replace(H200, algorithms=("pat",)).choice(call)  # which cannot do this: as without
+    assert only_pat == H200.choice(call)
+
+
+def _library(machine: Machine) -> Library:
+    found = machine.system.library
+    assert found is not None
+    return found
+
+
+def _said_ns(name: str, kind: str, ranks: int, size: int) -> float:
+    known = preset(f"{name}:{ranks}")
+    library = _library(read_machine(system=known.system, network=known.network))
+    nodes = -(-ranks // library.node)
+    counted = size * ranks if kind == "all_gather" else size
+    return library.choice(Call(kind, ranks, nodes, counted)).time_us * 1000
+
+
+@settings(max_examples=30)
+@given(
+    name=st.sampled_from(["a100-dgx-80gb", "h100-dgx", "b200-dgx", "mi300x-node"]),
+    kind=st.sampled_from(KINDS),
+    ranks=st.sampled_from([2, 3, 4, 7, 8, 16, 24, 64]),
+    size=st.integers(1, 1 << 28),
+    model=st.sampled_from(["analytical", "flow"]),
+)
+def test_alone_a_collective_takes_what_the_library_says(
+    name: str, kind: str, ranks: int, size: int, model: str
+) -> None:
+    workload = make_microbenchmark(kind, ranks=ranks, size=0 if kind == "barrier" else size)
+    known = preset(f"{name}:{ranks}")
+    found = et_sim.simulate(workload, system=known.system, network=known.network, model=model)
+    assert abs(found.makespan_ns - _said_ns(name, kind, ranks, size)) <= 2
+
+
+@st.composite
+def _jobs(draw: st.DrawFn) -> tuple[int, dict[str, list[int]], list[tuple[str, str, int]]]:
+    """Ranks of up to three nodes, groups anywhere on them, and collectives of these."""
+    ranks = 8 * draw(st.integers(1, 3))
+    members = st.lists(st.integers(0, ranks - 1), min_size=2, max_size=ranks, unique=True).map(sorted)
+    groups = {str(number + 1): draw(members) for number in range(draw(st.integers(1, 3)))}
+    sizes = st.sampled_from([100, 1 << 13, MIB, 12 * MIB])
+    one = st.tuples(st.sampled_from(KINDS), st.sampled_from(["", *groups]), sizes)
+    return ranks, groups, draw(st.lists(one, min_size=1, max_size=4))
+
+
+@settings(max_examples=25)
+@given(
+    job=_jobs(),
+    name=st.sampled_from(["h100-dgx", "mi300x-node"]),
+    model=st.sampled_from(["analytical", "flow"]),
+    late=st.integers(-1, 23),
+)
+def test_groups_anywhere_fold_without_a_difference(
+    job: tuple[int, dict[str, list[int]], list[tuple[str, str, int]]], name: str, model: str, late: int
+) -> None:
+    ranks, groups, collectives = job
+    traces = []
+    for rank in range(ranks):
+        build, last = et_sim.TraceBuilder(), list[int]()
+        for kind, group, size in collectives:
+            if not group or rank in groups[group]:
+                last = [build.collective(kind, size, group=group, after=last)]
+        if not last:
+            build.compute("nothing", micros=1)
+        traces.append(build.build())
+    known = preset(f"{name}:{ranks}")
+    system: dict[str, Any] = dict(known.system)
+    if 0 <= late < ranks:
+        system["stragglers"] = [{"ranks": str(late), "delay": "13us"}]
+    workload = et_sim.Workload(tuple(traces), np.arange(ranks, dtype=np.int32))
+    runs = [
+        et_sim.simulate(workload, system=system, network=known.network, groups=groups, model=model, fold=fold)
+        for fold in (True, False)
+    ]
+    assert runs[0].finish_ns.tolist() == runs[1].finish_ns.tolist()
+
+
+@pytest.mark.parametrize("ranks", [8, 16])
+@pytest.mark.parametrize("model", ["analytical", "flow"])
+def test_a_late_rank_delays_all_by_its_lateness(model: str, ranks: int) -> None:
+    known = preset(f"h100-dgx:{ranks}")
+    late = {**known.system, "stragglers": [{"ranks": "3", "delay": "100us"}]}
+    workload = make_microbenchmark("all_reduce", ranks=ranks, size=64 * MIB)
+    times = [
+        et_sim.simulate(workload, system=system, network=known.network, model=model).makespan_ns
+        for system in (known.system, late)
+    ]
+    assert times[1] - times[0] == 100_000
+
+
+def test_two_at_once_share_the_links() -> None:
+    known = preset("h100-dgx:8")
+    build = et_sim.TraceBuilder()
+    for _ in range(2):
+        build.collective("all_gather", 64 * MIB)
+    workload = et_sim.Workload((build.build(),), np.zeros(8, np.int32))
+    both = et_sim.simulate(workload, system=known.system, network=known.network, model="flow").makespan_ns
+    alone = _said_ns("h100-dgx", "all_gather", 8, 64 * MIB)
+    wire = 7 * 64 * MIB / 450
+    assert max(alone, 2 * wire) <= both <= 2 * alone
+    assert both > 1.2 * alone
+
+
+MACHINES = [name for name in names() if "library" in preset(name).system]
+
+
+@pytest.mark.parametrize("name", MACHINES)
+def test_no_choice_beats_the_wires(name: str) -> None:
+    for ranks in (2, 4, 8, 16, 64):
+        if preset(name).network["npus_count"][0] not in (8, ranks):
+            continue
+        known = preset(f"{name}:{ranks}")
+        machine = read_machine(system=known.system, network=known.network)
+        library = _library(machine)
+        nodes = -(-ranks // library.node)
+        for kind in KINDS[:4]:
+            for size in (MIB, 64 * MIB, 1 << 30):
+                counted = size * ranks if kind == "all_gather" else size
+                ppn = ranks // nodes
+                links = library.wires.line_rate * (ppn - 1 if library.wires.is_mesh else 1)
+                wire = counted * (ppn - 1) / ppn / links if nodes == 1 else 0.0
+                if nodes > 1:
+                    wire = counted * (nodes - 1) / nodes / (library.wires.card * library.wires.cards / ppn)
+                    wire /= 1 if kind == "all_to_all" else ppn
+                found = library.choice(Call(kind, ranks, nodes, counted))
+                assert found.time_us * 1000 >= wire, (kind, ranks, size)
+
+
+def test_a_named_algorithm_stands_before_the_library() -> None:
+    known = preset("h100-dgx:8")
+    workload = make_microbenchmark("all_reduce", ranks=8, size=MIB)
+
+    def run(**keys: Any) -> int:
+        return et_sim.simulate(workload, system=known.system | keys, network=known.network).makespan_ns
+
+    rings = {"all-reduce-implementation": ["ring"]}
+    assert run(**rings) == run(library="none", **rings) != run()
+    forced = run(library={**known.system["library"], "algorithms": ["ring"], "protocols": ["Simple"]})
+    assert forced > run()
+
+
+def test_where_a_library_is_not_known_rings_run_and_a_warning_says_so() -> None:
+    known = preset("h100-dgx:16")
+    torus = {"topology": ["Ring"], "npus_count": [16], "bandwidth": ["50GB/s"], "latency": ["500ns"]}
+    machine = read_machine(system=known.system, network=torus)
+    assert machine.system.library is None
+    assert machine.system.implementations.all_reduce == ("ring",)
+    assert any("not used: a library is known on networks whose" in one.text for one in machine.warnings)
+    reference = read_machine(system=known.system, network=known.network, profile="reference")
+    assert any("not known in profile 'reference'" in one.text for one in reference.warnings)
+
+
+@pytest.mark.parametrize(
+    ("library", "why"),
+    [
+        ("nccl", 'key "name" is "nccl"'),
+        ({"name": "nccl-2.30", "gpu": "cdna3"}, "nccl-2.30 knows nothing of \"gpu\" 'cdna3'"),
+        ({"name": "rccl-2.21"}, 'key "gpu" is missing, and 450 GB/s is the NVLink of no generation'),
+        ({"name": "nccl-2.30", "rings": {"on-a-node": [12]}}, '"rings": "on-a-node" is [12]'),
+        ({"name": "nccl-2.30", "calibration": {"bandwidth-ll": 0}}, '"bandwidth-ll" is 0'),
+        ({"name": "nccl-2.30", "calibration": {"bandwith": 1}}, 'key "bandwith" is not known'),
+        ({"gpu": "hopper"}, 'key "name" is missing'),
+    ],
+)
+def test_what_cannot_be_a_library_is_refused(library: Any, why: str) -> None:
+    known = preset("h100-dgx:8")
+    with pytest.raises(MachineError) as raised:
+        read_machine(system=known.system | {"library": library}, network=known.network)
+    assert why in str(raised.value)
+
+
+def test_a_name_alone_takes_the_generation_from_the_links() -> None:
+    known = preset("h100-dgx:16")
+    machine = read_machine(system=known.system | {"library": "nccl-2.30"}, network=known.network)
+    assert (_library(machine).gpu, _library(machine).calibration) == ("hopper", Calibration())
+    assert any("hopper is taken" in one.text for one in machine.defaults)
+
+
+def test_the_timeline_says_what_the_library_did(tmp_path: Path) -> None:
+    workload = make_microbenchmark("all_reduce", ranks=8, size=64 * MIB)
+    known = preset("h100-dgx:8")
+    found = et_sim.simulate(workload, system=known.system, network=known.network, detail="path")
+    assert found.timeline["timed_by"].to_pylist() == ["nvls Simple, 8 channels"]
+    found.save(tmp_path / "run")
+    with pa.ipc.open_file(tmp_path / "run" / "path.arrow") as events:
+        kinds = events.read_all()["kind"].to_pylist()
+    assert "library" in kinds
+    assert "reduction" not in kinds
+
+
+def test_all_choices_are_compared_as_text_json_and_picture(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = ["collective", "library", "--machine", "h100-dgx:16"]
+    assert main(asked) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("nccl-2.30, all_reduce of 16 ranks on 2 nodes")
+    assert all(line.count("*") == 1 for line in lines[2:13])
+    assert main([*asked, "--bytes", "64MiB", "--dtype", "int8", "--json"]) == 0
+    ways = json.loads(capsys.readouterr().out)["sizes"][0]["ways"]
+    assert [way["chosen"] for way in ways].count(True) == 1
+    assert not any("nvls" in way["way"] for way in ways)
+    assert main([*asked, "--svg", str(tmp_path / "choices.svg")]) == 0
+    assert "nvls-tree Simple" in (tmp_path / "choices.svg").read_text()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "why"),
+    [
+        (["library"], "a library is part of a machine"),
+        (["library", "--machine", "tpu-v4-pod:64"], "tpu-v4-pod names no collective library"),
+        (["library", "--machine", "h100-dgx:1"], "has one NPU"),
+        (["library", "--machine", "h100-dgx", "--type", "gather"], "a library does not choose for gather"),
+        (["ring", "--ranks", "8", "--dtype", "int8"], "--dtype does not belong to ring"),
+    ],
+)
+def test_what_cannot_be_compared_is_refused(
+    arguments: list[str], why: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["collective", *arguments]) == 2
+    assert why in capsys.readouterr().err
