@@ -1,4 +1,4 @@
-"""A collective library chooses as its source says, and what it chose takes the time that is said, as messages."""
+"""A collective library chooses as its source says, and what it chose takes the time that is said."""
 
 from __future__ import annotations
 

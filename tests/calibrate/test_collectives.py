@@ -1,0 +1,208 @@
+"""Fits of collectives predict what they have not seen, find what is true, and refuse what tells too little."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from et_sim.calibrate.collectives import Measured, fit, ratios
+from et_sim.calibrate.logs import read_measured
+from et_sim.cli import main
+from et_sim.errors import EtSimError, InputError
+from et_sim.machine.library import Calibration, Call, Library, Wires
+from et_sim.validation.errors import Errors
+
+MIB = 1 << 20
+MEASURED = Path(str(files("et_sim.validation") / "measurements" / "collectives.json"))
+A100 = Library("nccl-2.30", "ampere", Wires(240, True, 8, 25, 300), 8)
+H200 = Library("nccl-2.30", "hopper", Wires(370.8, True, 8, 50, 450), 8)
+LARGE = 64 * MIB
+
+
+@cache
+def _rows(system: str) -> tuple[Measured, ...]:
+    return tuple(row for row in read_measured(MEASURED) if f"table aic_{system}" in row.place)
+
+
+def _errors(library: Library, rows: list[Measured], least: int = 0) -> Errors:
+    return Errors.of(ratios(library, [row for row in rows if row.call.size >= least]))
+
+
+@pytest.mark.parametrize(("system", "library"), [("a100", A100), ("h200", H200)])
+def test_two_and_eight_gpus_tell_what_four_take(system: str, library: Library) -> None:
+    seen = [row for row in _rows(system) if row.call.ranks != 4]
+    unseen = [row for row in _rows(system) if row.call.ranks == 4]
+    calibrated = replace(library, calibration=fit(library, seen).calibration)
+    assert len(unseen) == 105
+    assert _errors(calibrated, unseen).e < 7
+    assert _errors(calibrated, unseen).g < 4.5
+    assert _errors(calibrated, unseen, LARGE).e < 4
+
+
+def test_all_reduces_of_bytes_tell_what_other_collectives_take() -> None:
+    others, errors = [], []
+    for system, library in (("a100", A100), ("h200", H200)):
+        seen = [r for r in _rows(system) if r.call.datatype == "int8" and r.call.ranks != 4]
+        others = [row for row in _rows(system) if row not in seen]
+        calibrated = replace(library, calibration=fit(library, seen).calibration)
+        errors += ratios(calibrated, others)
+    assert len(errors) == 546
+    assert Errors.of(errors).e < 9.1
+
+
+def _made(library: Library, kinds: tuple[str, ...], ranks: tuple[int, ...], nodes: int = 1) -> list[Measured]:
+    """What a library of known calibration takes."""
+    calls = [
+        Call(kind, number, nodes, 1 << power) for kind in kinds for number in ranks for power in range(10, 30)
+    ]
+    return [Measured(call, library.choice(call).time_us, "made") for call in calls]
+
+
+TRUE = Calibration(
+    base_ll=1.4, step_ll=1.3, step_simple=0.8, bandwidth_simple=0.9, copy=600.0, between_step=2.0
+)
+
+
+def test_what_is_true_is_found() -> None:
+    true = replace(A100, calibration=TRUE)
+    rows = _made(true, ("all_reduce", "all_gather"), (2, 4, 8))
+    found = replace(A100, calibration=fit(A100, rows).calibration)
+    assert max(abs(math.log(one)) for one in ratios(found, rows)) < 0.03
+    between = _made(true, ("all_reduce", "all_gather"), (16,), nodes=2)
+    both = fit(A100, rows + between)
+    assert abs(both.calibration.between_step - 2.0) < 0.2
+    assert "groups on more than 2 nodes: not measured" in both.unknown
+    assert "copies of all pairs: not measured" in both.unknown
+
+
+def _of_one_size(rows: list[Measured]) -> list[Measured]:
+    return [row for row in rows if row.call.ranks == 8]
+
+
+def _of_few_bytes(rows: list[Measured]) -> list[Measured]:
+    return [row for row in rows if row.call.size < 1 << 15]
+
+
+def _too_fast(rows: list[Measured]) -> list[Measured]:
+    return [replace(row, us=row.us / 3) for row in rows]
+
+
+def _of_no_library(rows: list[Measured]) -> list[Measured]:
+    return [replace(row, us=row.us * (40 if row.call.size < MIB else 1)) for row in rows]
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        (_of_one_size, "all rows are of 8 ranks, which cannot tell launches from steps"),
+        (_of_few_bytes, "5 sizes were measured, and a fit needs 8"),
+        (_too_fast, "and its bytes alone take"),
+        (_of_no_library, "beyond what describes a library"),
+    ],
+)
+def test_rows_that_cannot_tell_are_refused(
+    change: Callable[[list[Measured]], list[Measured]], why: str
+) -> None:
+    rows = change(_made(A100, ("all_reduce", "all_gather"), (2, 8)))
+    with pytest.raises(InputError) as raised:
+        fit(A100, rows)
+    assert why in str(raised.value)
+
+
+def test_without_large_sizes_bandwidth_is_said_to_be_unknown() -> None:
+    rows = [row for row in _made(A100, ("all_reduce",), (2, 8)) if row.call.size < 32 * MIB]
+    found = fit(A100, rows)
+    assert found.calibration.bandwidth_simple == 1.0
+    assert "rings and trees on a node: bandwidth and copies, without sizes from 64 MiB on" in found.unknown
+
+
+HEAD = """# Collective test starting: all_reduce_perf
+# nThread 1 nGpus 1 minBytes 8 maxBytes 134217728 step: 2(factor)
+# Using devices
+{ranks}
+#                                                out-of-place              in-place
+#       size         count      type   redop    root     time   algbw   busbw #wrong     time   algbw
+#        (B)    (elements)                               (us)  (GB/s)  (GB/s)             (us)  (GB/s)
+"""
+
+
+def _log(hosts: list[str], lines: list[str]) -> str:
+    ranks = "\n".join(
+        f"#  Rank {rank:2} Group  0 Pid 215010 on    {host} device  0 [0000:0f:00] NVIDIA A100"
+        for rank, host in enumerate(hosts)
+    )
+    return HEAD.format(ranks=ranks) + "\n".join(lines) + "\n# Avg bus bandwidth    : 12.0\n"
+
+
+def test_logs_of_nccl_tests_are_read(tmp_path: Path) -> None:
+    log = tmp_path / "run.log"
+    line = (
+        "     1048576        262144     float     sum      -1    40.50   25.89   45.31      0    41.1   25.5"
+    )
+    large = (
+        "  8589934592    2147483648     float     sum      -1    68652  250.20  469.21    N/A   68000   252"
+    )
+    log.write_text(_log(["one"] * 8 + ["two"] * 8, [line, large]))
+    assert [(row.call, row.us) for row in read_measured(log)] == [
+        (Call("all_reduce", 16, 2, MIB, "fp32"), 40.5),
+        (Call("all_reduce", 16, 2, 8589934592, "fp32"), 68652.0),
+    ]
+    table = tmp_path / "rows.csv"
+    table.write_text("collective,dtype,ranks,nodes,bytes,us\nalltoall,half,8,1,4096,12.5\n")
+    assert read_measured(table)[0].call == Call("all_to_all", 8, 1, 4096, "fp16")
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "why"),
+    [
+        ("a.log", "hello", "nothing says which collective this is"),
+        ("all_reduce_perf.log", "hello", "no ranks are listed"),
+        ("all_reduce_perf.log", _log(["one"] * 2, []), "there is no measured collective"),
+        ("a.csv", "collective,us\nall_reduce,3\n", "line 2: the columns are others"),
+        ("a.csv", "collective,dtype,ranks,nodes,bytes,us\nfold,half,8,1,4096,12.5\n", "no collective 'fold'"),
+        ("a.csv", "collective,dtype,ranks,nodes,bytes,us\nbroadcast,half,8,3,4096,12\n", "on 8 ranks of 3"),
+    ],
+)
+def test_files_without_measurements_are_refused(tmp_path: Path, name: str, text: str, why: str) -> None:
+    (tmp_path / name).write_text(text)
+    with pytest.raises(EtSimError) as raised:
+        read_measured(tmp_path / name)
+    assert why in str(raised.value)
+
+
+def test_a_calibrated_machine_is_named_as_others_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    tables: list[dict[str, Any]] = json.loads(MEASURED.read_text())
+    for name, ranks in (("seen.json", (2, 8)), ("unseen.json", (4,))):
+        some = [t for t in tables if t["id"].startswith("aic_h200") and t["gpus"] in ranks]
+        kept = [t | {"rows": t["rows"][:: 1 if name == "seen.json" else 10]} for t in some]
+        Path(name).write_text(json.dumps(kept))
+    assert main(["calibrate", "nccl", "seen.json", "--machine", "h200-dgx", "-o", "machine.json"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "210 rows, 19 factors:"
+    assert lines[-1].startswith("unknown: groups on several nodes")
+    assert main(["validate", "unseen.json", "--machine", "machine.json", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert {row["machine"] for row in found["rows"]} == {"machine.json"}
+    assert max(one["mape"] for one in found["errors"] if one["size"] == "all") < 20
+    assert main(["machine", "machine.json:16"]) == 0
+    assert "Fitted by et-sim calibrate to seen.json" in capsys.readouterr().out
+
+
+def test_a_file_that_is_no_machine_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    other = tmp_path / "other.json"
+    other.write_text('{"topology": ["Ring"]}')
+    assert main(["machine", f"{other}:8"]) == 2
+    assert "this describes no machine by name" in capsys.readouterr().err
+    assert main(["machine", f"{tmp_path / 'none.json'}"]) == 2
+    assert "cannot be read" in capsys.readouterr().err
