@@ -112,6 +112,11 @@ def _system(machine: dict[str, Any], dimensions: int) -> dict[str, Any]:
         "compute": device["compute"],
         "replay-recorded-kernels": True,
         "costs": {**device.get("costs", {}), **machine["costs"]},
+        "accuracy": {
+            "device": machine["device"],
+            **device.get("accuracy", {}),
+            **machine.get("accuracy", {}),
+        },
     }
 
 

@@ -1,0 +1,80 @@
+"""How far the times of a machine may be off, as a value, and what is known of it at large.
+
+Only machines that stand for real ones have it: presets, and files that say it. Each class of time has a
+standard error of its own kinds and sizes, and one that all of them share; both are of logarithms. What the
+file does not say of a class is what is known of such classes at large:
+
+- kernels: presets that were fitted to nothing were off by E 24 to 45 % on products of A100 and H100, by 9 to
+  12 % on large ones;
+- communication: collectives of DGX A100, H100, H200 and B200 from 64 MiB on, as they are simulated, were off
+  by 10 to 44 %, most of it in common;
+- the whole: the same run repeated differs by E 1.3 to 2 %, other software on one device by 3 to 12 %;
+- recordings repeat within a few percent; hosts and remote memory were not measured.
+
+Not here: reading it (`accuracy_object`), and what follows for a run (`et_sim.uncertainty`,
+`et_sim.timeline.composition`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+from et_sim.uncertainty import ASSUMED, MEASURED, MODELLED, WHOLE, Term
+
+DEVICE = "device"
+KERNELS, COMMUNICATION, RECORDED, TABLES = "kernels", "communication", "recorded", "measured"
+HOST, MEMORY = "host", "memory"
+OPERATIONS = (
+    *("gemm", "grouped_gemm", "conv", "attention", "attention_backward"),
+    *("layernorm", "rmsnorm", "softmax", "elementwise", "embedding"),
+)
+EXCHANGES = (
+    *("all_reduce", "reduce", "all_gather", "gather", "scatter", "broadcast", "all_to_all"),
+    *("reduce_scatter", "reduce_scatter_block", "barrier", "send", "receive"),
+)
+FAMILY = MappingProxyType({**dict.fromkeys(OPERATIONS, KERNELS), **dict.fromkeys(EXCHANGES, COMMUNICATION)})
+DEFAULTS: Mapping[str, Term] = MappingProxyType(
+    {
+        KERNELS: Term(ASSUMED, 0.2, 0.2),
+        TABLES: Term(MEASURED, 0.03, 0.03),
+        RECORDED: Term(MEASURED, 0.03, 0.03),
+        COMMUNICATION: Term(MODELLED, 0.25, 0.25),
+        HOST: Term(ASSUMED, 0.1, 0.3),
+        MEMORY: Term(ASSUMED, 0.25, 0.25),
+        WHOLE: Term(ASSUMED, 0.02, 0.05),
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Accuracy:
+    """What a machine states."""
+
+    device: str
+    terms: Mapping[str, Term]  # every key of DEFAULTS, and what else the file has
+
+    @property
+    def whole(self) -> Term:
+        """Of all times together."""
+        return self.terms[WHOLE]
+
+    def of_operation(self, kind: str) -> str:
+        """The class of kernels of a kind; of others than OPERATIONS, too."""
+        return kind if kind in OPERATIONS and kind in self.terms else KERNELS
+
+    def of_exchange(self, kind: str) -> str:
+        """The class of transfers of a kind."""
+        return kind if kind in EXCHANGES and kind in self.terms else COMMUNICATION
+
+    def as_dict(self) -> dict[str, Any]:
+        """As a run's manifest has it, and as system files may."""
+        return {DEVICE: self.device, **{name: term.as_dict() for name, term in self.terms.items()}}
+
+    @staticmethod
+    def from_dict(found: Mapping[str, Any]) -> Accuracy:
+        """From what `as_dict` gave."""
+        terms = {name: Term.read(term) for name, term in found.items() if name != DEVICE}
+        return Accuracy(found[DEVICE], terms)
