@@ -22,13 +22,16 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
-from et_sim.uncertainty import ASSUMED, MEASURED, MODELLED, WHOLE, Term
+from et_sim.uncertainty import ASSUMED, MEASURED, MODELLED, WHOLE, Composition, Term
 
 DEVICE = "device"
 KERNELS, COMMUNICATION, RECORDED, TABLES = "kernels", "communication", "recorded", "measured"
 HOST, MEMORY = "host", "memory"
+SMALL_GEMM, SHORT_ATTENTION = "small_gemm", "short_attention"
+LARGE_SIDE, LONG_SEQUENCE = 1024, 2048  # from where on products and attention are not these
 OPERATIONS = (
     *("gemm", "grouped_gemm", "conv", "attention", "attention_backward"),
+    *(SMALL_GEMM, SHORT_ATTENTION),
     *("layernorm", "rmsnorm", "softmax", "elementwise", "embedding"),
 )
 EXCHANGES = (
@@ -61,9 +64,16 @@ class Accuracy:
         """Of all times together."""
         return self.terms[WHOLE]
 
-    def of_operation(self, kind: str) -> str:
-        """The class of kernels of a kind; of others than OPERATIONS, too."""
-        return kind if kind in OPERATIONS and kind in self.terms else KERNELS
+    def of_kernel(self, shape: str) -> str:
+        """The class of kernels of such a shape."""
+        for kind in (small_kind(shape), shape.partition(" ")[0]):
+            if kind in OPERATIONS and kind in self.terms:
+                return kind
+        return KERNELS
+
+    def of_kernel_alone(self, shape: str) -> Composition | None:
+        """What the time of a kernel of such a shape consists of."""
+        return Composition.of(self.device, self.whole, self.terms, {(self.of_kernel(shape), shape): 1.0})
 
     def of_exchange(self, kind: str) -> str:
         """The class of transfers of a kind."""
@@ -78,3 +88,17 @@ class Accuracy:
         """From what `as_dict` gave."""
         terms = {name: Term.read(term) for name, term in found.items() if name != DEVICE}
         return Accuracy(found[DEVICE], terms)
+
+
+def small_kind(shape: str) -> str:
+    """The class of kernels that are small of their kind, if the shape is of such a one; else empty.
+
+    Launches and tiles decide their times, which models tell less well.
+    """
+    kind, *words = shape.split()
+    sizes = [int(word) for word in words[:4] if word.isascii() and word.isdecimal()]
+    if kind == "gemm" and len(sizes) >= 3 and min(sizes[:3]) < LARGE_SIDE:
+        return SMALL_GEMM
+    if kind == "attention" and len(sizes) >= 4 and sizes[3] < LONG_SEQUENCE:
+        return SHORT_ATTENTION
+    return ""

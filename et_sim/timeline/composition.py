@@ -92,7 +92,7 @@ class TimeOfLast:
         known, number = what >> _BITS, what & _MASK
         if known == _SHAPED:
             shape = self._trace.layer_shapes[number]
-            return self._accuracy.of_operation(shape.partition(" ")[0]), shape
+            return self._accuracy.of_kernel(shape), shape
         name = self._trace.names[number]
         return {_RECORDED: RECORDED, _OF_TABLE: TABLES}.get(known, KERNELS), name
 
