@@ -17,8 +17,8 @@ MOST = 3  # of a logarithm: a factor of twenty
 _MEANINGS: Mapping[str, str] = MappingProxyType(
     {
         KERNELS: "Kernels that a model times; a kind of operation, such as `gemm`, may have its own entry. "
-        "Of `gemm` and `attention`, those with a side below 1,024 and of fewer than 2,048 queries may have one "
-        "apart: `small_gemm`, `short_attention`.",
+        "Of `gemm`, those with a side below 1,024 may have one apart, `small_gemm`; of `attention`, those of "
+        "fewer than 2,048 queries, `short_attention`.",
         TABLES: "Kernels whose times stand in a table of measured times.",
         RECORDED: "Kernels, copies and communication that take the times of a recording.",
         COMMUNICATION: "Transfers that nothing hides; a kind, such as `all_reduce`, may have its own entry.",
