@@ -5,11 +5,12 @@ Not here: its keys (`accuracy_tables`), and what is known where a file says noth
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
 from et_sim.errors import MachineError
-from et_sim.machine.accuracy import DEFAULTS, DEVICE, FAMILY, KERNELS, Accuracy
+from et_sim.machine.accuracy import DEFAULTS, DEVICE, FAMILY, Accuracy
 from et_sim.machine.accuracy_tables import ACCURACY_KEYS, NAME, TERM_KEYS
 from et_sim.machine.checks import nearest, read_keys, refusal
 from et_sim.machine.keys import Remarks
@@ -32,7 +33,7 @@ def read_accuracy(given: dict[str, Any], place: str, remarks: Remarks) -> Accura
             remedy = nearest(name, known) or f"known keys: {', '.join(known)}"
             raise MachineError(f'key "{name}" is not known', place=place, remedy=remedy)
         if not isinstance(value, dict):
-            raise refusal(next(key for key in ACCURACY_KEYS if key.name == KERNELS), value, place)
+            raise refusal(replace(ACCURACY_KEYS[-1], name=name), value, place)
         read = read_keys(Source(f'{place}: "{name}"', value, ""), TERM_KEYS, remarks)
         usual = DEFAULTS[name if name in DEFAULTS else FAMILY[name]]
         terms[name] = Term(**{**usual.as_dict(), **read})

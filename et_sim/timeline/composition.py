@@ -1,23 +1,24 @@
 """What the time of a run consists of, as far as its parts may be off by unlike amounts.
 
-It is that of the rank that finishes last, of several the first: kernels by their shapes, transfers that no
-kernel hides by kind, group size and size to a power of two, remote memory, and the host. When it waits or is
-idle, others do such work: that time is taken to consist of the same. No causes need be recorded for that.
+It is that of the rank that waits least, of several the first, as others wait for it: kernels by their
+shapes, transfers that no kernel hides by kind, group size and size to a power of two, remote memory, and
+the host. While it waits or is idle, others do such work: that time is taken to consist of the same. No
+causes need be recorded for that.
 
 Not here: how far each part may be off (`et_sim.machine.accuracy`), and what follows (`et_sim.uncertainty`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
 
 from et_sim.compute import Treatment
-from et_sim.engine.outcome import Outcome
 from et_sim.intervals import COMPUTE, COPY, TRANSFER, union
 from et_sim.machine.accuracy import HOST, KERNELS, MEMORY, RECORDED, TABLES, Accuracy
+from et_sim.plan.tables import Plan
 from et_sim.timeline.rows import KIND_NAMES, Rows
 from et_sim.timeline.statistics import SORT_OF, Statistics
 from et_sim.trace.workload import Workload
@@ -25,29 +26,41 @@ from et_sim.uncertainty import Composition
 
 MEASURED = "measured"  # what bounds a kernel of a table, in the words of `Utilisation`
 POINT_TO_POINT = 2  # ranks
+_PARTS = ("compute_ns", "exposed_comm_ns", "exposed_memory_ns", "host_ns")
 Amounts = dict[tuple[str, str], float]
 _SHAPED, _NAMED, _RECORDED, _OF_TABLE = range(4)
 _BITS, _BITS_OF_POWER = 32, 8  # of numbers of shapes, names and members; of powers of two
 _MASK = (1 << _BITS) - 1
 
 
-class TimeOfLast:
-    """Takes the rows of the run, and keeps those of the actor that finishes last."""
+def composition(
+    plan: Plan,
+    workload: Workload,
+    accuracy: Accuracy,
+    statistics: Statistics,
+    rows_of: Callable[[int], Iterable[Rows]],
+) -> Composition | None:
+    """That of a run; None where no rank did anything that takes time. `rows_of` has all rows of an actor."""
+    busy = sum(getattr(statistics, name) for name in _PARTS)[plan.actor_of_rank]
+    actor = int(plan.actor_of_rank[np.argmax(busy)])
+    found = _Time(plan, workload, accuracy, actor)
+    for rows in rows_of(actor):
+        found.add(rows)
+    return found.composition(statistics)
 
-    def __init__(self, outcome: Outcome, workload: Workload, accuracy: Accuracy) -> None:
-        plan = outcome.plan
-        self._plan, self._accuracy = plan, accuracy
-        self._actor = int(plan.actor_of_rank[np.argmax(outcome.finish_ns[plan.actor_of_rank])])
-        template = int(plan.actors["template"][self._actor])
+
+class _Time:
+    """Takes the rows of an actor."""
+
+    def __init__(self, plan: Plan, workload: Workload, accuracy: Accuracy, actor: int) -> None:
+        self._plan, self._accuracy, self._actor = plan, accuracy, actor
+        template = int(plan.actors["template"][actor])
         self._trace, self._first = workload.templates[template], plan.templates["node_first"][template]
         self._kernels: list[Any] = [np.zeros((3, 0), np.int64)]  # what it is, start, end
         self._transfers: list[Any] = [np.zeros((3, 0), np.int64)]
 
     def add(self, rows: Rows) -> None:
         """Take a piece."""
-        if not len(rows.actor) or rows.actor[0] > self._actor or rows.actor[-1] < self._actor:
-            return
-        rows = rows if rows.actor[0] == rows.actor[-1] else rows.where(rows.actor == self._actor)
         sort = SORT_OF[rows.kind, rows.lane]
         self._kernels.append(self._of_kernels(rows, np.flatnonzero((sort == COMPUTE) | (sort == COPY))))
         self._transfers.append(self._of_transfers(rows, np.flatnonzero(sort == TRANSFER)))
@@ -73,7 +86,7 @@ class TimeOfLast:
         return np.stack((what, rows.start_ns[which] + waited, rows.end_ns[which]))
 
     def composition(self, statistics: Statistics) -> Composition | None:
-        """When all rows are there; None where the actor never did anything that takes time."""
+        """When all rows are there."""
         kernels, transfers = (np.concatenate(some, axis=1) for some in (self._kernels, self._transfers))
         what, start, end = kernels
         busy = union(np.zeros(len(what), np.int64), start, end)
@@ -102,9 +115,6 @@ class TimeOfLast:
         if kind == len(KIND_NAMES):
             return RECORDED, f"communication {text}"
         return self._accuracy.of_exchange(KIND_NAMES[kind]), f"{KIND_NAMES[kind]} {text}"
-
-
-_PARTS = ("compute_ns", "exposed_comm_ns", "exposed_memory_ns", "host_ns")
 
 
 def _is_recorded(rows: Rows, which: Any) -> Any:

@@ -12,7 +12,7 @@ from et_sim.compute import Rules
 from et_sim.engine.outcome import Outcome
 from et_sim.machine.accuracy import Accuracy
 from et_sim.memory import Changes, peaks
-from et_sim.timeline.composition import TimeOfLast
+from et_sim.timeline.composition import composition
 from et_sim.timeline.coverage import CoverageCounter
 from et_sim.timeline.kernels import KernelFigures
 from et_sim.timeline.memory import MemorySource
@@ -36,7 +36,7 @@ class Measurement:
         """`until_end`: of a run that was stopped, what would have come; it says how long tensors live.
         `accuracy`: what the machine states."""
         self._outcome, self._workload, self._until_end = outcome, workload, until_end
-        self._last = None if accuracy is None else TimeOfLast(outcome, workload, accuracy)
+        self._accuracy = accuracy
         self._figures: tuple[Statistics, dict[str, Any]] | None = None
 
     @property
@@ -52,8 +52,10 @@ class Measurement:
     @cached_property
     def composition(self) -> Composition | None:
         """What the time consists of; None where the machine does not state how far it may be off."""
-        statistics = self.statistics
-        return None if self._last is None else self._last.composition(statistics)
+        if self._accuracy is None:
+            return None
+        plan, rows_of = self._outcome.plan, lambda actor: self._pieces(actor, actor + 1)
+        return composition(plan, self._workload, self._accuracy, self.statistics, rows_of)
 
     @property
     def has_rules(self) -> bool:
@@ -116,8 +118,6 @@ class Measurement:
                     occupation.add(rows)
                     counter.add(rows)
                     kernels.add(rows)
-                    if self._last is not None:
-                        self._last.add(rows)
                     if memory is not None and is_known:
                         peak += peaks(self._changes(memory, first, until, rows)[1], actors)
                 yield rows
