@@ -15,12 +15,13 @@ from et_sim.views.sweep.directory import COMPLETE, SweepDirectory
 from et_sim.views.sweep.effects import Effect, effects_of, turns_of
 from et_sim.views.sweep.scales import are_numbers, shown
 from et_sim.views.sweep.searched import search_lines
-from et_sim.views.sweep.told_apart import BAND, band_text, relative_band, told_apart
+from et_sim.views.sweep.told_apart import ALIKE, BAND, band_text, contains_none, relative_band, told_apart
 from et_sim.views.text import fitted, share, terminal_width
 
 USUAL_TOP = 5
 MOST_TURNS = 12
 NARROWEST = 8
+DROPPED = (BAND, "memory", "slower by")  # columns, in this order where there is no room
 Row = Mapping[str, Any]
 
 
@@ -111,7 +112,6 @@ def is_kept(sweep: SweepDirectory, row: Row) -> bool:
 def _best(sweep: SweepDirectory, done: Sequence[Row], most: int, width: int) -> list[str]:
     has_memory = any(row["peak_memory_bytes"] is not None for row in done)
     head = ["best", *sweep.axes, "makespan", "slower by", BAND, "memory", "most time goes to", "run"]
-    least = done[0]["makespan_ns"]
     cells = [head]
     for row in done[:most]:
         peak = row["peak_memory_bytes"]
@@ -120,8 +120,7 @@ def _best(sweep: SweepDirectory, done: Sequence[Row], most: int, width: int) -> 
                 str(row[NUMBER]),
                 *(shown(row[axis]) for axis in sweep.axes),
                 format_ns(row["makespan_ns"]),
-                share(row["makespan_ns"] - least, least) if row["makespan_ns"] > least else "",
-                band_text(relative_band(done[0], row)) if row is not done[0] else "",
+                *_slower_by(done[0], row),
                 "" if peak is None else format_bytes(peak),
                 f"{row['bottleneck']} {share(row['bottleneck_share'] or 0, 1)}",
                 f"{RUNS}/{run_name(row)}" if is_kept(sweep, row) else "",
@@ -135,7 +134,8 @@ def _best(sweep: SweepDirectory, done: Sequence[Row], most: int, width: int) -> 
     ]
     visible = [[row[place] for place in kept] for row in cells]
     texts = [at for at, place in enumerate(kept) if place in axes and alignment[place] == "<"]
-    drop = [at for at, place in enumerate(kept) if head[place] in ("memory", BAND, "slower by")][::-1]
+    droppable = {name: at for at, place in enumerate(kept) if (name := head[place]) in DROPPED}
+    drop = [droppable[name] for name in DROPPED if name in droppable]
     return fitted(
         visible,
         "".join(alignment[place] for place in kept),
@@ -144,6 +144,15 @@ def _best(sweep: SweepDirectory, done: Sequence[Row], most: int, width: int) -> 
         drop=drop,
         names=texts,
     )
+
+
+def _slower_by(first: Row, row: Row) -> tuple[str, str]:
+    """Such as `≈ 3 %`, where it may be none, and the band."""
+    if row is first:
+        return "", ""
+    least, band = first["makespan_ns"], relative_band(first, row)
+    found = share(row["makespan_ns"] - least, least) if row["makespan_ns"] > least else ""
+    return f"{ALIKE} {found}".strip() if contains_none(band) else found, band_text(band)
 
 
 def _effects(sweep: SweepDirectory, done: Sequence[Row], width: int) -> list[str]:

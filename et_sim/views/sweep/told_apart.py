@@ -18,6 +18,7 @@ from et_sim.units import plural
 Row = Mapping[str, Any]
 Band = tuple[float, float]  # of one makespan by another, less one
 BAND = f"{100 * LEVEL:.0f} % band"
+ALIKE = "\N{ALMOST EQUAL TO}"  # marks what cannot be told from the best
 
 
 def relative_band(before: Row, after: Row) -> Band | None:
@@ -35,8 +36,8 @@ def contains_none(band: Band | None) -> bool:
 
 
 def band_text(band: Band | None) -> str:
-    """Such as `-5 % to +14 %`; empty of what is not known."""
-    return "" if band is None else f"{100 * band[0]:+.0f} % to {100 * band[1]:+.0f} %"
+    """Such as `-5 to +14 %`; empty of what is not known."""
+    return "" if band is None else f"{100 * band[0]:+.0f} to {100 * band[1]:+.0f} %"
 
 
 def told_apart(done: Sequence[Row]) -> str:
@@ -46,7 +47,7 @@ def told_apart(done: Sequence[Row]) -> str:
         return ""
     alike = sum(map(contains_none, bands))
     return (
-        f"Of {plural(len(bands), 'other point')}, the model cannot tell {alike:,} from the best: "
+        f"Of {plural(len(bands), 'other point')}, the model cannot tell {alike:,} ({ALIKE}) from the best: "
         f"by their {BAND}, they may be as fast."
     )
 

@@ -37,10 +37,10 @@ def test_points_within_the_band_of_the_best_are_said(
     sweep = str(write_sweep(tmp_path / "a.sweep", ("x",), POINTS))
     assert main(["inspect", sweep]) == 0
     out = " ".join(capsys.readouterr().out.split())
-    said = "Of 3 other points, the model cannot tell 2 from the best: by their 80 % band, they may be as "
+    said = "Of 3 other points, the model cannot tell 2 (≈) from the best: by their 80 % band, they may be as "
     said += "fast."
     assert said in out
-    assert "+6 % to +14 %" in out
+    assert "+6 to +14 %" in out
     assert main(["inspect", sweep, "--json"]) == 0
     best = json.loads(capsys.readouterr().out)["best"]
     assert "made_of" not in best[0]
@@ -50,7 +50,7 @@ def test_points_within_the_band_of_the_best_are_said(
     assert main(["report", sweep, "--html", str(tmp_path / "page.html")]) == 0
     page = (tmp_path / "page.html").read_text(encoding="utf-8")
     assert said in page
-    assert "+6 % to +14 %" in page
+    assert "+6 to +14 %" in page
 
 
 def test_two_sweeps_say_how_many_changes_may_be_none(
