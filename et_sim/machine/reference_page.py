@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from textwrap import fill
 
 from et_sim.machine.accuracy import DEFAULTS, EXCHANGES, OPERATIONS
 from et_sim.machine.accuracy_tables import ACCURACY_KEYS, TERM_KEYS
@@ -35,6 +36,7 @@ from et_sim.machine.uneven_tables import IN_NETWORK_KEYS, LINK_KEYS, STRAGGLER_K
 from et_sim.machine.unused_keys import UNUSED_KEYS
 from et_sim.machine.version_1 import LEVEL_KEYS, SYSTEM_1_KEYS
 
+WIDTH = 110  # of lines of text
 _OPENING = """\
 # Configuration files
 
@@ -340,7 +342,8 @@ def _entry_table(keys: tuple[Key, ...]) -> str:
 
 def _accuracy() -> str:
     names = {"operations": OPERATIONS, "exchanges": EXCHANGES}
-    return _ACCURACY.format(**{what: ", ".join(f"`{name}`" for name in some) for what, some in names.items()})
+    said = {what: ", ".join(f"`{name}`" for name in some) for what, some in names.items()}
+    return "\n" + fill(_ACCURACY.format(**said).strip(), WIDTH) + "\n"
 
 
 def _accuracy_table() -> str:
