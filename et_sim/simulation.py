@@ -27,6 +27,7 @@ from et_sim.machine.profiles import Profile
 from et_sim.machine.sources import Source
 from et_sim.network.registry import ModelChoice, choose_model, model_of
 from et_sim.plan.actors import Actors
+from et_sim.plan.host import with_host
 from et_sim.plan.lowering import Lowering, assemble
 from et_sim.plan.spilled import Spilled, spilled
 from et_sim.plan.tables import Plan
@@ -126,6 +127,8 @@ def prepare(
     machine = change(_named(machine, options, tracks=names_tensors(workload)))
     if options.retime:
         machine = _retiming(machine)
+    workload, remarks = with_host(workload, machine.system.host_ns)
+    machine = replace(machine, warnings=(*machine.warnings, *remarks))
     if workload.jobs:
         machine = replace(machine, groups=workload.job_groups)
     if options.alone:

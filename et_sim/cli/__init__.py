@@ -16,6 +16,7 @@ from contextlib import AbstractContextManager, nullcontext
 
 from et_sim.arguments import Parser
 from et_sim.cli import (
+    calibrate,
     check,
     collective,
     compare,
@@ -61,6 +62,7 @@ COMMANDS = (
     network,
     plan,
     machine,
+    calibrate,
     validate,
     show,
     make,

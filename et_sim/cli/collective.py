@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from et_sim.cli.options import add_machine_option, ranks_of
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 EXCHANGES = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all")
 OVER_A_TREE = ("reduce", "gather", "scatter", "broadcast", "barrier")
 TREE, DOUBLE_TREE, IN_NETWORK = "tree", "doubleBinaryTree", "inNetwork"
+LIBRARY, DEFAULT_BYTES = "library", "1MiB"
 PUT_IN = {
     "scatter": "{each} for each",
     "broadcast": "{each} for all",
@@ -32,11 +34,13 @@ def add_parser(commands: Any) -> None:
     """Register the command."""
     parser = commands.add_parser(
         "collective",
-        help="show the messages of a collective algorithm",
+        help="show the messages of a collective algorithm, or what a library chooses",
         description="Show the steps of a collective algorithm in one group of ranks: who sends how much to"
-        " whom. One chunk and one network dimension, as a simulation would send it.",
+        " whom. One chunk and one network dimension, as a simulation would send it. Or, as `library`, compare"
+        " all that the collective library of a machine may choose.",
         epilog="algorithms, as in the system file: ring, direct, direct<WINDOW>, halvingDoubling,"
-        f" doubleBinaryTree; {', '.join(OVER_A_TREE)} always go over a tree, called {TREE} here",
+        f" doubleBinaryTree; {', '.join(OVER_A_TREE)} always go over a tree, called {TREE} here;"
+        f" {LIBRARY}, with --machine",
     )
     parser.add_argument("algorithm", metavar="ALGORITHM", help="which algorithm, see below")
     types = (*EXCHANGES, *OVER_A_TREE)
@@ -44,8 +48,12 @@ def add_parser(commands: Any) -> None:
     parser.add_argument("--ranks", type=int, help="how many ranks take part")
     add_machine_option(parser)
     parser.add_argument(
-        "--bytes", default="1MiB", help="what each rank puts in: 1024, 64KiB, 1.5GB, … (default: 1MiB)"
+        "--bytes",
+        help="what each rank puts in: 1024, 64KiB, 1.5GB, … "
+        f"(default: {DEFAULT_BYTES}; of a {LIBRARY} 1 KiB to 1 GiB)",
     )
+    parser.add_argument("--dtype", metavar="TYPE", help=f"{LIBRARY}: of the numbers, as in int8")
+    parser.add_argument("--svg", type=Path, metavar="FILE", help=f"{LIBRARY}: draw times over sizes")
     parser.add_argument("--window", type=int, metavar="W", help="direct: talk to W others at a time")
     parser.add_argument(
         "--second-tree", action="store_true", help=f"{DOUBLE_TREE}: show the tree of every other chunk"
@@ -64,10 +72,19 @@ def run(options: argparse.Namespace) -> int:
     from et_sim.collectives.movement import movement
     from et_sim.units import parse_bytes
 
+    if options.algorithm == LIBRARY:
+        from et_sim.cli.collective_library import show_library
+
+        return show_library(options)
+    for name in ("dtype", "svg"):
+        if getattr(options, name) is not None:
+            raise UsageError(
+                f"--{name} does not belong to {options.algorithm}", remedy=f"use it with {LIBRARY}"
+            )
     options.ranks = ranks_of(options)
     if options.ranks is None:
         raise UsageError("a collective needs a number of ranks", remedy="add --ranks, as in --ranks 8")
-    size = parse_bytes(options.bytes)
+    size = parse_bytes(options.bytes or DEFAULT_BYTES)
     algorithm = _algorithm(options)
     _check(options, algorithm, size)
     operation = Operation[options.type.upper()]

@@ -65,6 +65,7 @@ class Transfers:
     reduces: Flags
     inward: Flags  # from the NPU to the memory side, as opposed to the other way
     returns: Flags  # goes back to where it came from
+    time_ns: Bytes | None = None  # what each takes beside the endpoint, in place of a reduction
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -1,4 +1,4 @@
-"""A device with roofs: a kernel takes its launch, and then the longer of its arithmetic and its traffic.
+"""A device with roofs: a node takes its launches, and then the longer of its arithmetic and its traffic.
 
     arithmetic = operations * waste / (peak * efficiency)
     traffic    = bytes / (bandwidth * efficiency), from the smallest level of memory that the bytes fit, or
@@ -86,7 +86,8 @@ class Device:
         is_split = saved > self.device.split_ns
         wasted = np.where(is_split, work.split, work.waste)
         arithmetic = whole * wasted
-        launch = self.device.launch_ns + np.where(is_split, self.device.split_ns, 0.0)
+        launches = np.where(trace.has("launches", rows), trace.launches[rows], 1)
+        launch = launches * self.device.launch_ns + np.where(is_split, self.device.split_ns, 0.0)
         total = launch + np.maximum(arithmetic, traffic)
         ns = np.clip(total, 1, 2.0 * LONGEST_NS).astype(np.int64)
         levels = [one.name for one in self.device.levels]

@@ -104,6 +104,9 @@ def check(key: Key, value: Any, place: str, remarks: Remarks, index: int | None 
         case Kind.OBJECT:
             if isinstance(value, dict):
                 return value
+        case Kind.TEXT_OR_OBJECT:
+            if isinstance(value, str | dict) and value:
+                return value
         case Kind.OBJECTS:
             if value == []:
                 raise refusal(key, value, place, why="it has no entry; leave the key out, or give one")

@@ -51,6 +51,7 @@ class Kind(StrEnum):
     OBJECTS = "list of objects"
     RULES = "object, or list of objects"
     NUMBER_OR_OBJECT = "number or object"
+    TEXT_OR_OBJECT = "text or object"
     TILES = "list of [M, N, K] or [M, N, K, part]"
     TEXT_OR_NUMBER = "text or whole number"
     LINK_END = "NPU or switch"
@@ -112,6 +113,8 @@ class Key:
                 )
             case Kind.CHOICE | Kind.TEXT:
                 return "a text in quotes"
+            case Kind.TEXT_OR_OBJECT:
+                return f"a name, or an object with some of the keys {', '.join(self.choices)}"
             case Kind.OBJECT:
                 return f"an object with some of the keys {', '.join(self.choices)}"
             case Kind.OBJECTS:

@@ -17,6 +17,7 @@ from et_sim.machine.accuracy import Accuracy
 from et_sim.machine.compute_rules import ComputeRule
 from et_sim.machine.costs import Costs
 from et_sim.machine.graph import Graph
+from et_sim.machine.library import Library
 from et_sim.machine.pool import MemoryPool
 from et_sim.machine.profiles import DEFAULT, Behaviour, behaviour_of
 from et_sim.machine.transports import Credits, LogGops, Protocol
@@ -434,6 +435,7 @@ class System:
     peak_perf: float = 0.0  # TFLOPS
     roofline: bool = False
     compute: tuple[ComputeRule, ...] = ()  # what times kernels, before the roofline and the recorded times
+    host_ns: float = 0.0  # of a launch; 0: kernels are there when the device is
     replay_only: bool = False
     replay_recorded: bool = False  # kernels of recordings keep their times, whatever else would time them
     replay_communication: bool = False  # ranks run by themselves
@@ -451,6 +453,7 @@ class System:
     streams: tuple[Stream, ...] = ()
     overlap: tuple[SlowedWork, ...] = ()
     boost_mode: bool = False  # decides ties as ASTRA-sim 1.0 does in this mode
+    library: Library | None = None  # what chooses collectives, in place of `implementations`
     gap_denominator: float = 16.0  # Themis keeps the usual order for less than this part of a chunk
     behaviour: Behaviour = field(default_factory=lambda: behaviour_of(DEFAULT))
 

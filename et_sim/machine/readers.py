@@ -17,6 +17,8 @@ from et_sim.machine.checks import nearest
 from et_sim.machine.corrections import Correction
 from et_sim.machine.groups_file import read_groups
 from et_sim.machine.keys import Remarks
+from et_sim.machine.library_object import read_library
+from et_sim.machine.library_tables import NAME as LIBRARY
 from et_sim.machine.local_memory import refuse_spilling_nowhere
 from et_sim.machine.loggops_file import is_loggops, read_loggops
 from et_sim.machine.memory_file import read_memory
@@ -63,6 +65,10 @@ def read_machine(
         system_source = _with_corrections(system_source, corrections)
     sources = [network_source, system_source]
     network_value, system_value, layers = _read_network_and_system(network_source, system_source, remarks)
+    library = read_library(
+        system_source.content.get(LIBRARY), system_value, network_value, system_source.place, remarks
+    )
+    system_value = replace(system_value, library=library)
     _check_dimensions(system_value, network_value, system_source.place, remarks)
     check_rings(system_value, network_value.grid, system_source.place, remarks)
     ranks = network_value.ranks

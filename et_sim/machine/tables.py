@@ -14,6 +14,7 @@ from et_sim.machine.costs_tables import COSTS_KEY
 from et_sim.machine.credit_tables import CREDITS_KEY
 from et_sim.machine.keys import Key, Kind
 from et_sim.machine.layer_keys import OPTIONAL_LAYER_KEYS
+from et_sim.machine.library_tables import LIBRARY_KEY
 from et_sim.machine.model import (
     AllReducePlan,
     DimensionOrder,
@@ -275,6 +276,17 @@ _COMPUTE_KEYS = (
         field="replay_only",
     ),
     Key(
+        "host-time",
+        Kind.TIME,
+        "Time that the host takes to launch a kernel or collective: one after the other, in the order of the "
+        "trace, and without waiting for the device. On ranks whose traces have no host of their own; see "
+        "[kernels](compute.md#hosts).",
+        "Not known there.",
+        default=0.0,
+        field="host_ns",
+        unit="ns",
+    ),
+    Key(
         "replay-recorded-kernels",
         Kind.SWITCH,
         "Kernels that a profiler recorded on a stream of a device (attribute `stream`, and a duration) take "
@@ -374,6 +386,7 @@ SYSTEM_KEYS = (
     *_ENDPOINT_KEYS,
     *_COMPUTE_KEYS,
     *_CAPACITY_KEYS,
+    LIBRARY_KEY,
     COMPUTE_KEY,
     STRAGGLERS_KEY,
     TIME_FACTORS_KEY,

@@ -22,6 +22,7 @@ from et_sim.collectives import (
 from et_sim.collectives.uneven import check_knows_sizes
 from et_sim.errors import MachineError
 from et_sim.machine.corrections import Correction
+from et_sim.machine.library import Choice
 from et_sim.machine.model import Machine, System
 from et_sim.plan import tables
 from et_sim.plan.algorithms import AlgorithmChoice, SwitchReach
@@ -40,6 +41,7 @@ from et_sim.plan.dimension_order import (
 from et_sim.plan.exchange_phases import line_of, pairs_of_chunk, pass_along, refuse_partial, split_pairs
 from et_sim.plan.exchanges import PLAIN, Exchanges
 from et_sim.plan.groups import GroupShape, GroupTable
+from et_sim.plan.library_phases import AROUND, KINDS, LibraryPhases, PacedPhase
 from et_sim.plan.phases import (
     Chunks,
     Part,
@@ -80,6 +82,7 @@ class CollectiveRequest:
     root: int = 0  # its position in the group
     exchange: int = PLAIN  # of an all-to-all with bytes for each pair: the number of its matrix
     loads: Loads = ()  # of collectives planned in the same nanosecond, where that matters
+    datatype: str = ""  # where a library minds it
 
 
 class CollectiveTables:
@@ -101,10 +104,19 @@ class CollectiveTables:
         self.ways = Ways(self.axes, self._accounting)
         self._programs = ProgramRows(self.axes, self._accounting)
         self._rules = _rules_of(machine.system)
+        library = machine.system.library
+        endpoint_ns = machine.system.endpoint_delay_ns
+        self._library = LibraryPhases(library, machine.network, endpoint_ns) if library else None
+        self._choices: dict[int, Choice] = {}  # of the library, by row
         self._phases: list[PhaseRow] = []
         self._phase_lists: dict[tuple[PhaseRow, ...], int] = {}  # where each begins
         self._chunk_plans: list[tuple[int, int]] = []
         self._collectives: list[tuple[int, int, int, int, int, int]] = []
+
+    @property
+    def minds_datatypes(self) -> bool:
+        """Whether it matters of what kind the numbers of a collective are."""
+        return self._library is not None
 
     @property
     def sees_others(self) -> bool:
@@ -132,6 +144,8 @@ class CollectiveTables:
     def _lower(self, request: CollectiveRequest) -> int | None:
         if request.custom is not None:
             return self._lower_custom(request, *request.custom)
+        if self._library is not None and request.operation in KINDS and request.exchange == PLAIN:
+            return self._lower_by_library(self._library, request)
         if request.operation in OVER_A_TREE:
             return self._lower_tree(request)
         algorithms = self._choice.along_sides(request.operation, request.group)
@@ -263,6 +277,35 @@ class CollectiveTables:
             self._phases += phases
         return self._phase_lists[phases]
 
+    def _lower_by_library(self, library: LibraryPhases, request: CollectiveRequest) -> int | None:
+        """As the library chooses; every chunk of it runs from the beginning."""
+        layout = self.ways.sides(request.group)
+        ways = self._ways(request, (AROUND,) * max(len(layout), 1))
+        made = library.lower(request.operation, request.size, request.datatype, request.group, ways, layout)
+        if made is None:
+            return None
+        lists = [
+            [self._paced_phase(phase, request, turn) for phase in chunk]
+            for turn, chunk in enumerate(made.chunks)
+        ]
+        row = self._add_collective(request, [Chunks(len(lists), request.size)], [lists])
+        self._choices[row] = made.choice
+        return row
+
+    def _paced_phase(self, phase: PacedPhase, request: CollectiveRequest, turn: int) -> PhaseRow:
+        way = phase.way
+        axis = way.axis_of(Operation.ALL_GATHER, self._accounting, turn)
+        check_bytes(request.operation, request.size * request.group.members)
+        return (
+            self._programs.paced(phase.program, axis),
+            axis,
+            way.dimension,
+            way.queues_of(turn),
+            int(QueueCursor.NEXT),
+            int(request.operation),
+            request.size,
+        )
+
     def _lower_custom(self, request: CollectiveRequest, prefix: str, group: int) -> int:
         """One chunk of one phase, in the first queue of dimension 0."""
         program = CustomProgram(request.group.members, self._customs.first_member(prefix, group))
@@ -335,6 +378,14 @@ class CollectiveTables:
         for row, values in enumerate(self._collectives):
             out[row] = (*values, 0)
         return out
+
+    @property
+    def library_choices(self) -> tuple[str, ...]:
+        """What the library does in each collective; (): there is no library."""
+        if not self._choices:
+            return ()
+        texts = {row: choice.text for row, choice in self._choices.items()}
+        return tuple(texts.get(row, "") for row in range(len(self._collectives)))
 
     def chunk_plans(self) -> np.ndarray:
         """The table of chunks that have the same phases."""

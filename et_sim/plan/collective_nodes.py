@@ -13,6 +13,7 @@ from et_sim.collectives import Operation
 from et_sim.collectives.tree import GOES_DOWN, GOES_UP
 from et_sim.compute import Treatment
 from et_sim.errors import TraceError
+from et_sim.machine.datatypes import datatype_named
 from et_sim.machine.model import System
 from et_sim.plan.collective_lowering import CollectiveRequest, CollectiveTables, Loads
 from et_sim.plan.exchanges import PLAIN
@@ -76,7 +77,8 @@ def lower_collectives(
     if not len(rows):
         return used
     exchanges = collectives.exchanges.of_rows(template, rows)
-    own = _signature(trace, rows, custom)
+    datatypes = trace.datatype[rows] if collectives.minds_datatypes else np.zeros(len(rows), np.int64)
+    own = np.concatenate((_signature(trace, rows, custom), datatypes[:, None].astype(np.int64)), axis=1)
     own[exchanges != PLAIN, SIZE] = 0  # members put in different amounts
     before = _planned_before(trace, rows, collectives)
     signature = np.concatenate((own, exchanges[:, None], before[:, None]), axis=1)
@@ -84,7 +86,9 @@ def lower_collectives(
     loads: Loads = ()
     for index in np.argsort(unique[:, -1], kind="stable").tolist():
         at = first_at[index]
-        kind, size, priority, name, dims, involved, code, root, exchange, before = unique[index].tolist()
+        kind, size, priority, name, dims, involved, code, root, datatype, exchange, before = unique[
+            index
+        ].tolist()
         where = f"{place}, {trace.describe(int(rows[at]))}"
         group = groups.canonical(trace.group_names[name], where, own_groups)
         group_row = groups.row(group, rank)
@@ -112,6 +116,7 @@ def lower_collectives(
             root=0 if root == NO_ROOT else _root_position(groups, group_row, root, where),
             exchange=exchange,
             loads=loads if before != ALONE else (),
+            datatype=datatype_named(trace.datatypes[datatype]) or "",
         )
         row = collectives.add(request)
         if before != ALONE:

@@ -208,6 +208,7 @@ def assemble(lowering: Lowering, actors: Actors) -> Plan:
         orders=orders,
         groups=groups,
         group_names=tuple(lowering.groups.names),
+        library_choices=lowering.collectives.library_choices,
         group_ranks=group_ranks,
         misplaced_programs=lowering.customs.are_misplaced,
         group_members=group_members,

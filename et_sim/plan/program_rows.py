@@ -62,6 +62,7 @@ class ProgramRows:
         self._axes, self._fixes = axes, fixes
         self._rows: dict[ProgramKey, int] = {}
         self._own_numbers: dict[bytes, int] = {}
+        self._paced: dict[tuple[object, ...], int] = {}
         self._programs: list[tuple[Program, int]] = []  # with the dimension it runs along
 
     def add(self, program: Program, dimension: int) -> int:
@@ -82,6 +83,19 @@ class ProgramRows:
             dimension = SEVERAL if key.axis == tables.NO_AXIS else self._axes[key.axis].dimension
             self._rows[key] = self.add(self._lowered(key, own), dimension)
         return self._rows[key]
+
+    def paced(self, program: StepProgram, axis: int) -> int:
+        """The row of a program at a pace of its own; equal ones share it."""
+        time_ns = program.transfers.time_ns
+        assert time_ns is not None
+        arrays = (program.distance, program.message_bytes, time_ns)
+        key = (axis, program.members, program.sends, *(one.tobytes() for one in arrays))
+        if key not in self._paced:
+            if self._axes.is_ring(axis):
+                program = replace(program, peer=Peer.AHEAD)
+            dimension = SEVERAL if axis == tables.NO_AXIS else self._axes[axis].dimension
+            self._paced[key] = self.add(program, dimension)
+        return self._paced[key]
 
     def _lowered(self, key: ProgramKey, own: OwnSizes | None) -> StepProgram | TreeProgram | InNetworkProgram:
         subgroup = key.axis == tables.NO_AXIS

@@ -46,9 +46,8 @@ def program_tables(programs: Sequence[tuple[Program, int]], local_mem_bw: float)
         elif isinstance(program, InNetworkProgram):
             _fill_in_network(row, program, trees)
         else:
-            _fill_steps(row, program, steps, transfers)
+            _fill_steps(row, program, steps, transfers, local_mem_bw)
     every_transfer, every_tree = transfers.whole(), trees.whole()
-    _charge(every_transfer, "reduction_ns", "bytes", local_mem_bw)
     _charge(every_tree, "up_reduction_ns", "up_bytes", local_mem_bw)
     _charge(every_tree, "down_reduction_ns", "down_bytes", local_mem_bw)
     return {"programs": rows, "steps": steps.whole(), "trees": every_tree, "transfers": every_transfer}
@@ -72,7 +71,9 @@ class _Column:
         return np.concatenate(self._blocks).view(np.recarray)
 
 
-def _fill_steps(row: Any, program: StepProgram, steps: _Column, transfers: _Column) -> None:
+def _fill_steps(
+    row: Any, program: StepProgram, steps: _Column, transfers: _Column, local_mem_bw: float
+) -> None:
     row.members, row.sends = program.members, program.sends
     row.start_transfers, row.half = program.start_transfers, program.half
     row.pairs, row.turns = program.peer is Peer.PAIR, program.peer is Peer.SHIFT
@@ -81,7 +82,7 @@ def _fill_steps(row: Any, program: StepProgram, steps: _Column, transfers: _Colu
     if program.own is not None:
         row.own_steps, row.burst = len(program.own.sent), 1 + program.own.longest_gap
     row.step_first = steps.add(_steps(program))
-    row.transfer_first = transfers.add(_transfers(program.transfers))
+    row.transfer_first = transfers.add(_transfers(program.transfers, local_mem_bw))
 
 
 def _fill_tree(row: Any, program: TreeProgram, trees: _Column) -> None:
@@ -118,10 +119,14 @@ def _fill_in_network(row: Any, program: InNetworkProgram, trees: _Column) -> Non
     row.tree_first = trees.add(places)
 
 
-def _transfers(pattern: Transfers) -> Any:
+def _transfers(pattern: Transfers, local_mem_bw: float) -> Any:
     out = np.zeros(len(pattern.size), tables.TRANSFER)
-    out["reduction_ns"] = _marked(pattern.reduces)
     out["bytes"], out["inward"], out["returns"] = pattern.size, pattern.inward, pattern.returns
+    if pattern.time_ns is None:
+        out["reduction_ns"] = _marked(pattern.reduces)
+        _charge(out, "reduction_ns", "bytes", local_mem_bw)
+    else:
+        out["reduction_ns"] = np.where(pattern.time_ns > 0, pattern.time_ns, tables.NO_REDUCTION)
     return out
 
 

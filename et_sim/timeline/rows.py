@@ -100,6 +100,24 @@ class TimelineSource:
         self.waits = Waits(outcome)
 
     @cached_property
+    def library_choices(self) -> tuple[str, ...]:
+        """What a collective library does, each once, the empty text first; (): there is no library."""
+        return tuple(sorted({"", *self._plan.library_choices})) if self._plan.library_choices else ()
+
+    def choices_of(self, at: Any) -> Any:
+        """Of nodes, by their rows of the plan: an index into `library_choices`."""
+        nodes = self._plan.nodes[at]
+        is_collective = nodes["action"] == Action.COLLECTIVE
+        return np.where(
+            is_collective, self._choice_of_collective[np.where(is_collective, nodes["detail"], 0)], 0
+        )
+
+    @cached_property
+    def _choice_of_collective(self) -> Any:
+        numbers = {text: number for number, text in enumerate(self.library_choices)}
+        return np.array([numbers[text] for text in self._plan.library_choices], np.int32)
+
+    @cached_property
     def group_names(self) -> tuple[str, ...]:
         """Names of the plan's groups; the whole system is "all"."""
         return tuple(map(shown_group, self._plan.group_names))

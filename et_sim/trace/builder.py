@@ -106,6 +106,7 @@ class TraceBuilder:
         root: int | None = None,
         involved_dims: Sequence[bool] | None = None,
         priority: int | None = None,
+        dtype: str | None = None,
         micros: int = 0,
         nanos: int | None = None,
         concurrent: bool = False,
@@ -116,7 +117,8 @@ class TraceBuilder:
         Of a scatter, `bytes` is what each rank gets. `root` is the rank that data of a broadcast or scatter
         comes from, and that data of a reduce or gather goes to (default: the group's first member).
         Of an all-to-all, `splits` are the bytes that the rank sends to each member of the group, in the
-        group's order, the rank itself included; `bytes` then is their sum.
+        group's order, the rank itself included; `bytes` then is their sum. `dtype` is that of its
+        numbers, of which switches do not sum all.
         """
         number = collective_kind(kind, self.source)
         if splits is not None:
@@ -136,6 +138,7 @@ class TraceBuilder:
             **options,
             group=group or None,
             dims=involved_dims,
+            dtype=dtype,
             splits=None if splits is None else split_text(splits),
         )
 

@@ -166,6 +166,8 @@ class Trace:
     is_copy: Annotated[BoolColumn, Attribute("copy", "bool_val")]
     # No cache holds what it reads: weights, say, that nothing has used for long.
     is_cold: Annotated[BoolColumn, Attribute("cold", "bool_val")]
+    # Kernels that a node stands for, each of which is launched; 0: it is part of those before it.
+    launches: Annotated[RowColumn, Attribute("launches", "int32_val", least=0)]
     # Of a request to a memory with several tiers: which one, counted from 0 in the order of the memory file.
     memory_tier: Annotated[RowColumn, Attribute("memory_tier", "int32_val")]
     # The stream of a device, by its number, that it was recorded on.

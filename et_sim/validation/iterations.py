@@ -1,7 +1,8 @@
 """Training iterations of tables: the model and the plan that the columns of a row describe.
 
 What a table does not say is taken as its framework does it: Megatron sums gradients in fp32, DeepSpeed in
-16 bits; activations are worked out again where a column or the table's defaults say so.
+16 bits, and its Megatron exchanges gradients of inputs before it goes on; stages of both wait for what they
+send and receive. Activations are worked out again where a column or the table's defaults say so.
 
 Not here: how long it takes (`predictions`).
 """
@@ -88,7 +89,8 @@ def _plan(row: dict[str, Any]) -> Plan:
     batch, chunks = row["micro_batch"], row.get("interleave", 1)
     micro_batches = row.get("grad_accum") or row.get("micro_batches")
     recomputes = row.get("act_ckpt", row.get("activation_checkpointing", False))
-    gradient_bytes = 2 if shards or "DeepSpeed" in row.get("framework", "") else 4
+    is_deepspeed = "DeepSpeed" in row.get("framework", "")
+    gradient_bytes = 2 if shards or is_deepspeed else 4
     if not micro_batches and row["global_batch"] % (data * batch):
         raise ValueError(f"global_batch {row['global_batch']} is no multiple of {data} x {batch}")
     plan = Plan(
@@ -102,6 +104,8 @@ def _plan(row: dict[str, Any]) -> Plan:
         chunks=chunks,
         schedule="interleaved" if chunks > 1 else "1f1b",
         recompute=RECOMPUTED.get(row.get("recompute", ""), "full" if recomputes else "none"),
+        overlap_pipeline=False,
+        overlap_tensor=not is_deepspeed,
         sequence_parallel=row.get("tp_comm") == "rs_ag",
         fused_attention="attention" in row or "measured_ms" in row,
         zero=3 if shards else 0,

@@ -16,6 +16,7 @@ from et_sim.api import simulate
 from et_sim.compute.kernel_times import kernel_times
 from et_sim.compute.registry import compute_model
 from et_sim.errors import EtSimError
+from et_sim.machine.datatypes import datatype_named
 from et_sim.machine.presets import preset
 from et_sim.machine.readers import read_system_alone
 from et_sim.trace import TraceBuilder
@@ -114,12 +115,16 @@ def _band(found: Composition | None, time_ns: int) -> tuple[float, float] | None
 def _simulated(row: Row, name: str, job: Collective | Iteration) -> Prediction:
     if isinstance(job, Collective):
         size = job.bytes // job.gpus if job.kind in SPREAD else job.bytes
-        workload = make_microbenchmark(job.kind, ranks=job.gpus, size=max(size, 1))
+        workload = make_microbenchmark(
+            job.kind, ranks=job.gpus, size=max(size, 1), dtype=datatype_named(job.datatype) or ""
+        )
         npus = job.gpus
     else:
         workload, npus = make_training(job.model, job.plan), job.plan.ranks
     known, network = preset(f"{name}:{npus}"), network_between(row.network, name, npus)
     system = {**known.system, "when-full": "report"}  # what was measured had room
+    if isinstance(job, Collective) and job.algorithm and "library" in system:
+        system["library"] = {**system["library"], "algorithms": [job.algorithm]}
     how = "simulated" if network is None else f"simulated, {network['bandwidth'][-1]} a GPU between nodes"
     result = simulate(workload, machine=known.text, system=system, network=network)
     band = _band(result.measurement.composition, result.makespan_ns)

@@ -22,6 +22,7 @@ from et_sim.machine.accuracy import LARGE_SIDE, LONG_SEQUENCE
 from et_sim.validation.iterations import Iteration, iterations_of
 
 MIB = 1 << 20
+INFERRED = "inferred"  # of an algorithm that nobody forced
 NAMES = {"alltoall": "all_to_all", "sendrecv": "ring_send_receive"}  # of nccl-tests, and ours
 
 
@@ -40,6 +41,9 @@ class Collective:
     kind: str
     bytes: int
     gpus: int
+    nodes: int = 1
+    datatype: str = ""
+    algorithm: str = ""  # that the library was told to take
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +132,10 @@ def _tables(path: Path, text: str) -> Iterator[Row]:
 
 def _collectives(path: Path, table: dict[str, Any]) -> Iterator[Row]:
     kind = NAMES.get(table["collective"], table["collective"])
-    network = str(table.get("interconnect") or "") if table.get("nodes", 1) > 1 else ""
+    nodes = int(table.get("nodes", 1))
+    network = str(table.get("interconnect") or "") if nodes > 1 else ""
+    forced = str(table.get("algo_forced") or "").lower()
+    forced = "" if INFERRED in forced else forced
     if table["gpus"] < 2:
         raise ValueError(f"gpus is {table['gpus']}")
     for number, (size, microseconds, *_) in enumerate(table["rows"], 1):
@@ -144,7 +151,7 @@ def _collectives(path: Path, table: dict[str, Any]) -> Iterator[Row]:
             group,
             f"{kind} of {size:,} B on {table['gpus']}",
             _time(microseconds, path, table["id"], number),
-            Collective(kind, int(size), int(table["gpus"])),
+            Collective(kind, int(size), table["gpus"], nodes, str(table.get("dtype") or ""), forced),
         )
 
 

@@ -11,6 +11,9 @@ from typing import NamedTuple
 
 from et_sim.trace import shapes
 
+MASK_BYTES = 1  # of a value that dropout keeps or drops
+LAYER_NORM, RMS_NORM, SOFTMAX = 7, 4, 5  # operations for each value, as docs/compute.md counts them
+
 
 class Kernel(NamedTuple):
     """A computation on one rank."""
@@ -20,6 +23,7 @@ class Kernel(NamedTuple):
     bytes: int
     shape: str  # as the attribute `layer_shape` has it
     is_cold: bool = False  # no cache has what it reads
+    launches: int = 1  # kernels that it stands for
 
     def cold(self) -> Kernel:
         """The same with weights, or what a pass before has left, from the largest memory."""
@@ -41,12 +45,32 @@ def grouped_product(name: str, rows: Sequence[int], columns: int, inner: int, va
     return Kernel(name, 2 * total * columns * inner, size, shape)
 
 
+def passing(name: str, values: int, moved: int, operations: int = 1, launches: int = 1) -> Kernel:
+    """So many values, for each of which memory moves so many bytes: in several kernels, if need be."""
+    shape = shapes.elementwise(values, 1, operations)
+    return Kernel(name, values * operations, values * moved, shape, launches=launches)
+
+
 def element_wise(name: str, values: int, operations: int, passes: int, value_bytes: int) -> Kernel:
     """So many operations on every value; each is read or written so many times in all."""
     shape = shapes.elementwise(values, max(passes - 1, 1), operations)
     return Kernel(name, values * operations, values * passes * value_bytes, shape)
 
 
-def optimizer(values: int, passes_bytes: int) -> Kernel:
+def norm(name: str, rows: int, width: int, value_bytes: int, *, has_shift: bool) -> tuple[Kernel, Kernel]:
+    """Forward, and backward: gradients of the inputs, and of scale and shift, in kernels of their own."""
+    shape = shapes.layernorm(rows, width) if has_shift else shapes.rmsnorm(rows, width)
+    values, operations = rows * width, LAYER_NORM if has_shift else RMS_NORM
+    forward = Kernel(name, values * operations, 2 * values * value_bytes, shape)
+    return forward, Kernel(name, 2 * values * operations, 5 * values * value_bytes, shape, launches=2)
+
+
+def softmax(name: str, rows: int, width: int, moved: int) -> Kernel:
+    """Of each row; memory moves so many bytes for each value."""
+    values = rows * width
+    return Kernel(name, values * SOFTMAX, values * moved, shapes.softmax(rows, width))
+
+
+def optimizer(values: int, moved: int) -> Kernel:
     """An update of so many weights: ten operations each, and all that is read and written for one."""
-    return Kernel("optimizer", values * 10, values * passes_bytes, shapes.elementwise(values, 4, 10))
+    return passing("optimizer", values, moved, 10, launches=4)

@@ -36,14 +36,15 @@ KINDS = (*COLLECTIVES, *_WITH_PEERS, "compute")
 
 
 def make_microbenchmark(
-    kind: str, *, ranks: int, size: int = 0, repeat: int = 1, compute_us: int = 0
+    kind: str, *, ranks: int, size: int = 0, repeat: int = 1, compute_us: int = 0, dtype: str = ""
 ) -> Workload:
     """`repeat` operations of `size` bytes one after the other on every rank.
 
     send_receive: rank 0 sends to 1, 2 to 3, and so on. ring_send_receive: every rank sends to the
     next one and receives from the previous one. With `compute_us`, a computation of that many
     microseconds comes before each operation and may overlap with the operation before it. compute:
-    nothing but these computations. Ranks share one template, or two; peers are named by distance.
+    nothing but these computations. `dtype` is of the numbers in collectives, such as "int8". Ranks share one
+    template, or two; peers are named by distance.
     """
     _check(kind, ranks, size, repeat, compute_us)
     import numpy as np
@@ -55,7 +56,7 @@ def make_microbenchmark(
     elif kind == "ring_send_receive":
         templates = [_ring(size, repeat, compute_us)]
     else:
-        templates = [_alike(kind, size, repeat, compute_us)]
+        templates = [_alike(kind, size, repeat, compute_us, dtype)]
     return Workload(
         tuple(templates),
         np.arange(ranks, dtype=np.int32) % len(templates),
@@ -86,14 +87,16 @@ def _check(kind: str, ranks: int, size: int, repeat: int, compute_us: int) -> No
         raise UsageError("a ring of one rank has nobody to send to", remedy="give at least 2 ranks")
 
 
-def _alike(kind: str, size: int, repeat: int, compute_us: int) -> Trace:
+def _alike(kind: str, size: int, repeat: int, compute_us: int, dtype: str) -> Trace:
     """A chain of collectives, of computations, or of both."""
     if kind == "compute":
         return _chain(repeat, compute_us, lambda _build, _turn, _after: [])
     return _chain(
         repeat,
         compute_us,
-        lambda build, turn, after: [build.collective(kind, size, name=f"{kind}.{turn}", after=after)],
+        lambda build, turn, after: [
+            build.collective(kind, size, name=f"{kind}.{turn}", dtype=dtype or None, after=after)
+        ],
     )
 
 

@@ -27,12 +27,12 @@ FLAGS = {
     "cold": "is_cold",
 }
 INT64 = {"tid": "thread"} | {name: name for name in ("comm_tag", "comm_priority", "stream")}
-INT32 = {name: name for name in ("comm_type", "comm_src", "comm_dst", "memory_tier")}
+INT32 = {name: name for name in ("comm_type", "comm_src", "comm_dst", "launches", "memory_tier")}
 BITS = (
     *("is_cpu_op", "num_ops", "tensor_size", "comm_type", "comm_size", "comm_tag", "comm_src", "comm_dst"),
     *("comm_priority", "pg_name", "layer_shape", "dtype", "comm_split_sizes", "involved_dim"),
     *("duration_ns", "concurrent", "comm_size_unknown", "comm_size_estimated", "gap", "launch", "copy"),
-    *("cold", "memory_tier", "stream", "tid"),
+    *("cold", "launches", "memory_tier", "stream", "tid"),
     *("inputs", "outputs"),
 )
 TEXTS = {
@@ -227,6 +227,7 @@ WRITTEN = (
     ("launch", "bool_val", "is_launch"),
     ("copy", "bool_val", "is_copy"),
     ("cold", "bool_val", "is_cold"),
+    ("launches", "int32_val", "launches"),
     ("memory_tier", "int32_val", "memory_tier"),
     ("stream", "int64_val", "stream"),
     ("tid", "int64_val", "thread"),

@@ -1,7 +1,8 @@
 """Presets: machines that can be named, such as `h100-dgx:128`, and the files they stand for.
 
 What devices and machines are is data beside this module, with the source of every figure; estimates are named
-so. Not here: reading machine files (`et_sim.machine.readers`).
+so. A file that `et-sim calibrate` wrote is such a machine, too, and is named by its path: `machine.json:128`.
+Not here: reading system and network files (`et_sim.machine.readers`).
 """
 
 from __future__ import annotations
@@ -10,13 +11,16 @@ import json
 import re
 from dataclasses import dataclass
 from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
-from et_sim.errors import UsageError, did_you_mean
+from et_sim.errors import MachineError, UsageError, did_you_mean
+from et_sim.json_text import parse_json
 from et_sim.machine.profiles import Profile
 
 _NAME = re.compile(r"([^:]*)(?::([0-9]{1,12}))?", re.ASCII)
 _ENDING = ".json"
+_KEYS = {"about", "device", "algorithms", "most", "costs", "sources", "estimates"}  # of every machine
 _COLLECTIVES = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all")
 
 
@@ -59,7 +63,7 @@ def names() -> tuple[str, ...]:
 def entry(name: str) -> Entry:
     """What is known of a machine: of its device, too."""
     machine = _data("machines", name)
-    device = _data("devices", machine["device"])
+    device = _device(machine)
     return Entry(
         name,
         machine["about"],
@@ -80,7 +84,7 @@ def preset(text: str) -> Preset:
     """The machine of a name, `NAME` or `NAME:NPUS`."""
     match = _NAME.fullmatch(text)
     name = match[1] if match else text.partition(":")[0]
-    if name not in names():
+    if not name.endswith(_ENDING) and name not in names():
         remedy = did_you_mean(name, names()) or f"et-sim machine lists them: {', '.join(names())}"
         raise UsageError(f"there is no machine called {name!r}", remedy=remedy)
     if match is None:
@@ -97,7 +101,7 @@ def preset(text: str) -> Preset:
 
 
 def _system(machine: dict[str, Any], dimensions: int) -> dict[str, Any]:
-    device = _data("devices", machine["device"])
+    device = _device(machine)
     algorithms = machine["algorithms"][:dimensions]
     return {
         "profile": Profile.CORRECTED.value,
@@ -107,6 +111,7 @@ def _system(machine: dict[str, Any], dimensions: int) -> dict[str, Any]:
         "collective-optimization": "localBWAware",
         **{f"{one}-implementation": algorithms for one in _COLLECTIVES[:3]},
         "all-to-all-implementation": ["direct"] * dimensions,
+        **({"library": machine["library"]} if "library" in machine else {}),
         "local-mem-bw": device["local-mem-bw"],
         "local-mem-capacity": device["compute"]["memory"][0]["capacity"],
         "compute": device["compute"],
@@ -171,7 +176,38 @@ def _near(npus: int, unit: int) -> str:
     return f"name {above:,}" if not below else f"name {below:,} or {above:,}"
 
 
+def as_one_file(name: str) -> dict[str, Any]:
+    """All that is known of a machine and of its device, as a file of its own holds it."""
+    machine = _data("machines", name)
+    return {**machine, "device": _device(machine)}
+
+
+def _device(machine: dict[str, Any]) -> dict[str, Any]:
+    named = machine["device"]
+    return named if isinstance(named, dict) else _data("devices", named)
+
+
 def _data(folder: str, name: str) -> dict[str, Any]:
+    if name.endswith(_ENDING):
+        return _own(name)
     path = files("et_sim.machine.presets") / folder / f"{name}{_ENDING}"
     found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    return found
+
+
+def _own(path: str) -> dict[str, Any]:
+    """A machine in a file of its own."""
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(
+            f"{path} cannot be read: {error}", remedy="name a file that et-sim calibrate wrote"
+        ) from error
+    found = parse_json(text, path, MachineError)
+    if not isinstance(found, dict) or not found.keys() >= _KEYS or not isinstance(found["device"], dict):
+        raise MachineError(
+            "this describes no machine by name",
+            place=path,
+            remedy="name a file that et-sim calibrate wrote; other files are given as --system and --network",
+        )
     return found

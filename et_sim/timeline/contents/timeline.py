@@ -83,19 +83,24 @@ def _columns(rows: Rows, source: TimelineSource) -> dict[str, Any]:
         "end_cause_actor": unless(rows.end_cause_actor, rows.end_cause != MESSAGE),
         "end_cause_node": unless(rows.end_cause_node, ~rows.has_end_node),
         **_utilisation(rows),
-        "timed_by": _timed_by(rows),
+        "timed_by": _timed_by(rows, source),
         **_parts(rows),
     }
 
 
-def _timed_by(rows: Rows) -> Texts:
-    """The model that timed a kernel, or the trace."""
+def _timed_by(rows: Rows, source: TimelineSource) -> Texts:
+    """The model that timed a kernel, the way that a library chose for a collective, or the trace."""
     is_replayed = np.isin(rows.treatment, REPLAYED)
-    if rows.utilisation is None:
-        return Texts(np.where(is_replayed, 0, NONE).astype(np.int32), (REPLAY,))
-    labels = rows.utilisation.timed_by
-    codes = np.where(is_replayed, 0, labels.codes.astype(np.int32))
-    return Texts(np.where(is_replayed | (labels.codes > 0), codes, NONE), (REPLAY, *labels.texts[1:]))
+    labels = rows.utilisation.timed_by if rows.utilisation is not None else None
+    models = labels.texts[1:] if labels is not None else ()
+    codes = np.where(is_replayed, 0, NONE).astype(np.int32)
+    if labels is not None:
+        codes = np.where(~is_replayed & (labels.codes > 0), labels.codes.astype(np.int32), codes)
+    choices = source.library_choices
+    if choices:
+        chosen = source.choices_of(rows.at)
+        codes = np.where(chosen > 0, chosen + len(models), codes)
+    return Texts(codes.astype(np.int32), (REPLAY, *models, *choices[1:]))
 
 
 def _parts(rows: Rows) -> dict[str, Any]:

@@ -8,12 +8,11 @@ Not here: what kernels need while they run, and what an allocator loses.
 
 from __future__ import annotations
 
+from et_sim.workloads.kernels import MASK_BYTES
 from et_sim.workloads.models.model import Experts, FeedForward
 from et_sim.workloads.training.attention import Core
-from et_sim.workloads.training.layers import Layers
+from et_sim.workloads.training.layers import LOGIT_BYTES, Layers
 
-MASK_BYTES = 1
-LOGIT_BYTES = 4
 
 
 def activation_bytes(layers: Layers, layer: int, recompute: str | None = None) -> int:
@@ -57,7 +56,7 @@ def _scores(core: Core, value_bytes: int, layers: Layers) -> int:
     """Scores before and after softmax and dropout, where they are written and kept."""
     plan, model = layers.plan, layers.model
     every = plan.batch * model.sequence**2 // plan.context * (model.attention.heads // plan.tensor)
-    return every * (2 * value_bytes + (MASK_BYTES if model.has_dropout else 0)) if core.score_passes else 0
+    return every * (2 * value_bytes + (MASK_BYTES if model.has_dropout else 0)) if not core.is_fused else 0
 
 
 def head_bytes(layers: Layers) -> int:

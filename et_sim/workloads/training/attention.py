@@ -4,7 +4,9 @@ Ranks of the context axis have a share of the tokens each. In a ring, keys and v
 rank, and each works on those that it has; backward, their gradients travel along and return to their owner.
 With all-to-all exchanges, each rank gets all tokens of a share of the heads, and gives them back.
 
-Where queries see a window of tokens only, keys and values are read once all the same.
+Fused, it is one kernel, which works scores out again on the way back, and leaves masked ones out. Where
+queries see a window of tokens only, keys and values are read once all the same. Not fused, it is products,
+softmax (with scale and mask) and dropout, each of which reads and writes all scores, masked ones included.
 
 The share of every rank is taken to be equal, also where later tokens see more of the sequence: that is how
 the tokens are dealt out (two stripes each, one from either end).
@@ -15,14 +17,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from et_sim.trace import shapes
-from et_sim.workloads.kernels import Kernel
+from et_sim.workloads.kernels import MASK_BYTES, Kernel, passing, product, softmax
 from et_sim.workloads.models.model import Attention, Model
 from et_sim.workloads.rank import Rank
 from et_sim.workloads.recording import Nodes
 from et_sim.workloads.training.plan import CONTEXT, Plan
 from et_sim.workloads.training.work import Work
-
-UNFUSED_PASSES = 4  # scores are written, read by softmax, written, and read again
 
 
 def pairs(batch: int, sequence: int, *, causal: bool, window: int = 0) -> int:
@@ -33,11 +33,10 @@ def pairs(batch: int, sequence: int, *, causal: bool, window: int = 0) -> int:
     return batch * (seen * (seen + 1) // 2 + (sequence - seen) * seen)
 
 
-def products(attention: Attention, *, is_fused: bool, backward: bool) -> int:
-    """How long the vectors are, together, that a head multiplies for a pair; what is fused works scores out
-    again on the way back."""
+def products(attention: Attention, *, backward: bool) -> int:
+    """How long the vectors are, together, that a head multiplies for a pair in a fused kernel."""
     query, value = attention.query_size, attention.value_size
-    return (3 if is_fused else 2) * query + 2 * value if backward else query + value
+    return 3 * query + 2 * value if backward else query + value
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +51,8 @@ class Core:
     pairs: int  # of all ranks of the context axis
     value_bytes: int
     is_recomputed: bool
-    score_passes: int  # how often every score is read or written, forward
+    is_fused: bool
+    drops: bool
     batch: int
     is_causal: bool
     window: int  # tokens that a query sees; 0: all before
@@ -70,7 +70,8 @@ class Core:
             pairs(plan.batch, model.sequence, causal=causal, window=window),
             plan.value_bytes,
             plan.recompute == "selective",
-            0 if plan.fused_attention else UNFUSED_PASSES,
+            plan.fused_attention,
+            model.has_dropout,
             plan.batch,
             causal,
             window if causal else 0,
@@ -103,14 +104,51 @@ class Core:
         """Keys and values of the rank's own tokens."""
         return self.tokens * self._key_values * self.value_bytes
 
-    def _kernel(self, share: int, *, backward: bool) -> Kernel:
+    def _kernels(self, share: int, *, backward: bool) -> tuple[Kernel, ...]:
         """A share of the rank's work."""
+        if self.is_fused:
+            return (self._fused(share, backward=backward),)
+        return self._apart_backward(share) if backward else self._apart(share)
+
+    def _of_scores(self, share: int) -> tuple[int, int, int]:
+        """Queries and keys of a head's scores, and heads of all sequences."""
+        tokens, split = self.tokens // self.batch, 1 if self.by_ring else self.context
+        return tokens * split, tokens * self.context // share, self.batch * self._heads // split
+
+    def _apart(self, share: int) -> tuple[Kernel, ...]:
+        """Not fused; softmax scales and masks, and outputs are put together head by head."""
+        queries, keys, heads = self._of_scores(share)
+        size, attention = self.value_bytes, self.attention
+        dropout = passing("score dropout", queries * keys * heads, 2 * size + MASK_BYTES, 2)
+        return (
+            product("scores", queries, keys, attention.query_size, size, heads),
+            softmax("softmax", queries * heads, keys, 2 * size),
+            *((dropout,) if self.drops else ()),
+            product("sums of values", queries, attention.value_size, keys, size, heads),
+            passing("outputs transposed", self.tokens * self._outputs, 2 * size),
+        )
+
+    def _apart_backward(self, share: int) -> tuple[Kernel, ...]:
+        """The same in the other direction; gradients of queries, keys and values are put together."""
+        queries, keys, heads = self._of_scores(share)
+        size, attention = self.value_bytes, self.attention
+        dropout = passing("score dropout", queries * keys * heads, 2 * size + MASK_BYTES, 2)
+        return (
+            product("scores gradients", queries, keys, attention.value_size, size, heads),
+            product("values gradients", keys, attention.value_size, queries, size, heads),
+            *((dropout,) if self.drops else ()),
+            softmax("softmax", queries * heads, keys, 3 * size),
+            product("queries gradients", queries, attention.query_size, keys, size, heads),
+            product("keys gradients", keys, attention.query_size, queries, size, heads),
+            passing("gradients transposed", self.tokens * (self._query_values + self._key_values), 2 * size),
+        )
+
+    def _fused(self, share: int, *, backward: bool) -> Kernel:
         attention, heads = self.attention, self._heads
         query, value = attention.query_size, attention.value_size
-        length = products(attention, is_fused=not self.score_passes, backward=backward)
+        length = products(attention, backward=backward)
         pairs = self.pairs // (self.context * share)
         moved = self.tokens * (self._query_values + self._outputs + self._key_values)
-        moved += pairs * heads * self.score_passes
         tokens, split = self.tokens // self.batch, 1 if self.by_ring else self.context
         keys = tokens * self.context // share
         if self.window:  # in words, the mean number that a query sees, rounded up
@@ -131,7 +169,7 @@ class Core:
 
     def forward(self, work: Work) -> None:
         if self.context == 1:
-            work.then(self._kernel(1, backward=False))
+            self._all(work, backward=False)
         elif self.by_ring:
             self._ring(work, backward=False)
         else:
@@ -139,23 +177,29 @@ class Core:
 
     def backward(self, work: Work) -> None:
         if self.is_recomputed:
-            work.then(self._kernel(1, backward=False))
+            self._all(work, backward=False)
         if self.context == 1:
-            work.then(self._kernel(1, backward=True))
+            self._all(work, backward=True)
         elif self.by_ring:
             self._ring(work, backward=True)
         else:
             self._exchanged(work, backward=True)
 
+    def _all(self, work: Work, *, backward: bool) -> None:
+        for kernel in self._kernels(1, backward=backward):
+            work.then(kernel)
+
     def _ring(self, work: Work, *, backward: bool) -> None:
         """While a rank works on the keys and values that it has, the next ones come."""
-        kernel, given, has = self._kernel(self.context, backward=backward), work.at, work.at
+        kernels, given, has = self._kernels(self.context, backward=backward), work.at, work.at
         gradients: Nodes = ()
         for step in range(self.context):
             coming: Nodes = ()
             if step + 1 < self.context:
                 coming = self._pass_on(work.rank, work, has, "keys")
-            done = work.compute(kernel, given + has + gradients)
+            done = given + has + gradients
+            for kernel in kernels:
+                done = work.compute(kernel, done)
             if backward:
                 gradients = self._pass_on(work.rank, work, done + gradients, "gradients of keys")
             has = coming
@@ -175,5 +219,5 @@ class Core:
         back = self.tokens * self._outputs * self.value_bytes
         first, last = (back, there) if backward else (there, back)
         work.exchange("all_to_all", first, CONTEXT, "heads all-to-all")
-        work.then(self._kernel(1, backward=backward))
+        self._all(work, backward=backward)
         work.exchange("all_to_all", last, CONTEXT, "tokens all-to-all")

@@ -62,7 +62,8 @@ def run_backward(
             work.then(kernel)
         work.end(_left(layer, micro_batch))
         if layer.weights:
-            replicas.ready(Weights(layer.name, layer.weights, 0), since, is_last=is_last)
+            weights = Weights(layer.name, layer.weights, 0)
+            replicas.ready(weights, since, is_first=micro_batch == 0, is_last=is_last)
     work.where = ""
 
 

@@ -8,12 +8,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from et_sim.workloads.kernels import MASK_BYTES, Kernel, norm, passing
 from et_sim.workloads.models.model import Experts, FeedForward, Model
 from et_sim.workloads.training.attention import Core
 from et_sim.workloads.training.overlap import overlapped
-from et_sim.workloads.training.parts import ElementWise, Enter, Leave, Part, Product, ToExperts
+from et_sim.workloads.training.parts import Enter, Leave, Part, Passing, Product, ToExperts
 from et_sim.workloads.training.plan import Plan
 from et_sim.workloads.training.skew import tokens_of_experts
+
+LOGIT_BYTES = 4  # of the score of a word
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,11 +48,23 @@ class Layers:
         """Rows of the embedding on a rank."""
         return -(-self.model.vocabulary // self.plan.tensor)
 
-    def _element_wise(self, name: str, values: int, operations: int, passes: int) -> ElementWise:
-        return ElementWise(name, values, operations, passes, self.plan.value_bytes)
+    def _norm(self, name: str) -> Passing:
+        model, size = self.model, self.plan.value_bytes
+        has_shift = model.norm_vectors > 1
+        forward, backward = norm(name, self.kept_tokens, model.hidden, size, has_shift=has_shift)
+        return Passing((forward,), (backward,))
 
-    def _norm(self, name: str) -> ElementWise:
-        return self._element_wise(name, self.kept_tokens * self.model.hidden, 5, 2)
+    def _sum(self, name: str, *, has_bias: bool) -> Passing:
+        """What a part of the layer gives, its bias and dropout, and what went into it: one kernel.
+
+        On the way back the gradients of both sides of the sum, of dropout, and of the bias are kernels apart.
+        """
+        size, drops = self.plan.value_bytes, self.model.has_dropout
+        values = self.kept_tokens * self.model.hidden
+        forward = passing(name, values, 3 * size + drops * MASK_BYTES, 1 + has_bias + 2 * drops)
+        moved = 3 * size + drops * (2 * size + MASK_BYTES) + has_bias * size
+        backward = passing(name, values, moved, 1 + has_bias + drops, 1 + drops + has_bias)
+        return Passing((forward,), (backward,))
 
     def _product(
         self,
@@ -104,11 +119,26 @@ class Layers:
             again = 0 if inputs == model.hidden else again
         rows = attention.heads * attention.value_size // tensor
         parts += [
+            self._positions(),
             Core.of(model, self.plan, window),
             self._product("attention output", model.hidden, rows),
             self._leave("attention"),
+            self._sum("attention sum", has_bias=attention.has_output_bias),
         ]
         return tuple(parts)
+
+    def _positions(self) -> Passing:
+        """Queries and keys turned by their positions, if positions have no weights; gradients of the bias.
+
+        Forward, the product adds its bias.
+        """
+        attention, size = self.model.attention, self.plan.value_bytes
+        turned = attention.latent.rotary_size if attention.latent else attention.head_size
+        values = self.tokens * (attention.heads + attention.key_heads) * turned // self.plan.tensor
+        rotary = () if self.model.positions else (passing("rotary", values, 2 * size, 3, launches=2),)
+        outputs = sum(one[2] for one in attention.projections(self.model.hidden)) // self.plan.tensor
+        bias = (passing("qkv bias", self.tokens * outputs, size),) if attention.has_bias else ()
+        return Passing(rotary, (*rotary, *bias))
 
     def _dense(self, part: FeedForward, name: str) -> tuple[Part, ...]:
         hidden, tensor = self.model.hidden, self.plan.tensor
@@ -120,10 +150,15 @@ class Layers:
             self._activation(name, part, self.tokens * width),
             self._product(f"{name} down", hidden, width),
             self._leave(name),
+            self._sum(f"{name} sum", has_bias=part.has_bias),
         )
 
-    def _activation(self, name: str, part: FeedForward, values: int) -> ElementWise:
-        return self._element_wise(f"{name} activation", values, 8, 3 if part.is_gated else 2)
+    def _activation(self, name: str, part: FeedForward, values: int) -> Passing:
+        """With the bias; inputs of the function and gradients of outputs give those of inputs."""
+        name, size, gates = f"{name} activation", self.plan.value_bytes, part.is_gated
+        bias = (1 + gates) * part.has_bias
+        backward = passing(name, values, (3 + 2 * gates + bias) * size, 16, 1 + part.has_bias)
+        return Passing((passing(name, values, (2 + gates) * size, 8),), (backward,))
 
     def _experts(self, experts: Experts) -> tuple[Part, ...]:
         """Every rank has its own tokens, and sends each to the ranks of the experts that it takes."""
@@ -139,9 +174,12 @@ class Layers:
         if experts.shared:
             whole = FeedForward(experts.expert.width * experts.shared, experts.expert.is_gated)
             shared = self._dense(whole, "shared expert")
+        sorting = passing("sorting", (tokens + sent) * hidden, self.plan.value_bytes)
+        sort = Passing((sorting,), (sorting,))
         return (
             *(shared or (self._norm("expert norm"),)),
             self._product("router", experts.count, hidden, rows=tokens),
+            sort,
             ToExperts("to experts", size, there, back),
             self._product("experts up", experts.expert.inner, hidden, rows=each, copies=local, groups=groups),
             self._activation("experts", experts.expert, max(got, 1) * experts.expert.width),
@@ -149,6 +187,8 @@ class Layers:
                 "experts down", hidden, experts.expert.width, rows=each, copies=local, groups=groups
             ),
             ToExperts("from experts", size, back, there),
+            sort,
+            self._sum("experts sum", has_bias=False),
         )
 
     def tokens_of_experts(self, experts: Experts) -> tuple[int, ...]:
@@ -170,11 +210,19 @@ class Layers:
         return tuple(own * self.plan.expert for own in here)
 
     def embedding(self) -> tuple[Part, ...]:
-        """Rows of the tokens; a rank that lacks a token's row gives zeros."""
-        return (
-            self._element_wise("embedding", self.tokens * self.model.hidden, 1, 2),
-            self._leave("embedding"),
-        )
+        """Rows of the tokens; a rank that lacks a token's row gives zeros. Their gradients are a whole table."""
+        model, size, hidden = self.model, self.plan.value_bytes, self.model.hidden
+        rows = passing("embedding", self.tokens * hidden, 2 * size)
+        table = passing("embedding", (self.tokens + self.vocabulary) * hidden, size, launches=2)
+        found: list[Part] = [Passing((rows,), (table,)), self._leave("embedding")]
+        if model.positions or model.has_dropout:
+            drops = model.has_dropout * (2 * size + MASK_BYTES)
+            values, moved = self.kept_tokens * hidden, (3 * size if model.positions else 0) + drops
+            launches = (model.positions > 0) + model.has_dropout
+            summed = passing("embedding sum", values, moved, 2, launches)
+            dropped = (passing("embedding sum", values, drops),) if drops else ()
+            found.append(Passing((summed,), dropped))
+        return tuple(found)
 
     def head(self) -> tuple[Part, ...]:
         """Scores of all words, and the loss."""
@@ -183,10 +231,17 @@ class Layers:
             self._norm("head norm"),
             self._enter("head"),
             self._product("head", self.vocabulary, hidden, gathers=self._again),
-            self._element_wise("loss", self.tokens * self.vocabulary, 5, 2),
+            self._loss(),
             Leave("loss", self.tokens * 4, is_scattered=False),
         )
         return self._overlapped(parts)
+
+    def _loss(self) -> Passing:
+        """Of scores in fp32: cast, softmax and loss; its gradient, and that cast back."""
+        scores, size = self.tokens * self.vocabulary, self.plan.value_bytes
+        cast, pass_over = size + LOGIT_BYTES, 2 * LOGIT_BYTES
+        forward, backward = (passing("loss", scores, cast + pass_over, each, 2) for each in (5, 2))
+        return Passing((forward,), (backward,))
 
     def _overlapped(self, parts: tuple[Part, ...]) -> tuple[Part, ...]:
         return overlapped(parts, self.plan.tensor_overlap) if self.plan.tensor_overlap > 1 else parts

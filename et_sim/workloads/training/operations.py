@@ -70,11 +70,10 @@ def _all_pairs(model: Model, layer: int) -> int:
 
 def _masked_operations(model: Model, plan: Plan) -> int:
     """That kernels leave out, because a query does not see the key."""
-    if not plan.causal or model.is_encoder:
+    if not plan.causal or model.is_encoder or not plan.fused_attention:
         return 0
-    is_fused, heads = plan.fused_attention, model.attention.heads
-    forward = products(model.attention, is_fused=is_fused, backward=False)
-    backward = products(model.attention, is_fused=is_fused, backward=True)
+    heads = model.attention.heads
+    forward, backward = (products(model.attention, backward=backward) for backward in (False, True))
     times = forward * (1 if plan.recompute == "none" else 2) + backward
     masked = sum(
         _all_pairs(model, layer) - pairs(1, model.sequence, causal=True, window=model.window(layer))

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
 
-from et_sim.workloads.kernels import Kernel, element_wise, grouped_product, product
+from et_sim.workloads.kernels import Kernel, grouped_product, product
 from et_sim.workloads.rank import MAIN
 from et_sim.workloads.recording import Nodes
 from et_sim.workloads.training.plan import EXPERT, TENSOR
@@ -32,24 +32,19 @@ class Part(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class ElementWise:
+class Passing:
     """Norms, activation functions, sums: limited by memory."""
 
-    name: str
-    values: int
-    operations: int
-    passes: int
-    value_bytes: int
-
-    def _kernel(self, factor: int) -> Kernel:
-        passes, operations = self.passes * factor, self.operations * factor
-        return element_wise(self.name, self.values, operations, passes, self.value_bytes)
+    there: tuple[Kernel, ...]
+    back: tuple[Kernel, ...]
 
     def forward(self, work: Work) -> None:
-        work.then(self._kernel(1))
+        for kernel in self.there:
+            work.then(kernel)
 
     def backward(self, work: Work) -> None:
-        work.then(self._kernel(2))
+        for kernel in self.back:
+            work.then(kernel)
 
 
 @dataclass(frozen=True, slots=True)

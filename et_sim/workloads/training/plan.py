@@ -90,6 +90,9 @@ class Plan:
     overlap_tensor: bool = _option(
         True, "--no-overlap-tensor", "exchange gradients of inputs before those of weights are computed"
     )
+    overlap_pipeline: bool = _option(
+        True, "--no-overlap-pipeline", "stages wait for what they send and receive before they go on"
+    )
     tensor_overlap: int = _option(
         1, "--tensor-overlap", "chunks in which products overlap with their own exchange (async TP)"
     )

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from et_sim.workloads.kernels import optimizer
+from et_sim.workloads.kernels import optimizer, passing
 from et_sim.workloads.rank import MAIN
 from et_sim.workloads.recording import Nodes
 from et_sim.workloads.training.plan import Plan
@@ -22,6 +22,8 @@ from et_sim.workloads.training.work import NOTHING, Work
 
 GRADIENT_STREAM, WEIGHT_STREAM = "gradients", "weights"
 LOSS_BYTES = 4
+MASTER_COPY_BYTES = 4  # read once more, where values are made of it
+SUM_PASSES = 5  # sums of gradients are set to zero, read for their norm, clipped (read, written), and used
 
 
 @dataclass(slots=True)
@@ -61,8 +63,9 @@ class Replicas:
                 found += nodes
         return found
 
-    def ready(self, weights: Weights, since: int, *, is_last: bool) -> None:
+    def ready(self, weights: Weights, since: int, *, is_first: bool, is_last: bool) -> None:
         """The gradients of a micro-batch are there, of kernels since a node; `is_last`: they are complete."""
+        self._add_up(weights, is_first=is_first)
         after = self.work.rank.last(MAIN)
         self.work.end(self.states.gradients(weights))
         if not is_last and self._plan.zero < 2:
@@ -75,6 +78,20 @@ class Replicas:
         size = sum(one.dense + one.expert for one, _ in self.waiting) * self._plan.gradient_bytes
         if size >= self._plan.bucket or self._plan.zero == 3:
             self.flush()
+
+    def _add_up(self, weights: Weights, *, is_first: bool) -> None:
+        """Read and write the sum over micro-batches: in products' own kernels where it has more bytes than
+        values, else by kernels that read the gradients, too; the first ones are the sum then.
+
+        Shares of gradients are added up where they are reduced, which is not counted.
+        """
+        plan, values = self._plan, weights.dense + weights.expert
+        is_fused = plan.sum_bytes > plan.value_bytes
+        if plan.zero >= 2 or not values or (is_first and not is_fused):
+            return
+        moved = 2 * plan.sum_bytes + (0 if is_fused else plan.value_bytes)
+        launches = 0 if is_fused else 1
+        self.work.compute(passing("sum of gradients", values, moved, launches=launches))
 
     def flush(self) -> None:
         """Reduce what is waiting, as one bucket."""
@@ -110,11 +127,11 @@ class Replicas:
         self.flush()
         plan, work = self._plan, self.work
         values = sum(-(-count // size) for count, _, size, _ in self._sorts(self.updated))
-        passes = plan.gradient_bytes + 2 * plan.master_bytes + plan.value_bytes
+        moved = SUM_PASSES * plan.sum_bytes + 2 * plan.master_bytes + MASTER_COPY_BYTES + plan.value_bytes
         work.during = "step"
         if values:
             after = (*work.rank.last(MAIN), *self.reduced)
-            work.at = work.compute(optimizer(values, passes), after)
+            work.at = work.compute(optimizer(values, moved), after)
             states = [
                 keep(unit) for unit in self.updated for keep in (self.states.weights, self.states.gradients)
             ]

@@ -16,7 +16,7 @@ from et_sim.workloads.training.checks import check
 from et_sim.workloads.training.layers import Layers
 from et_sim.workloads.training.operations import step_of
 from et_sim.workloads.training.parts import Enter, Part
-from et_sim.workloads.training.plan import CONTEXT, DATA, EXPERT, PIPELINE, Plan
+from et_sim.workloads.training.plan import CONTEXT, DATA, EXPERT, PIPELINE, TENSOR, Plan
 from et_sim.workloads.training.plan import Part as Piece
 from et_sim.workloads.training.replicas import LOSS_BYTES, Replicas
 from et_sim.workloads.training.units import Unit, units_of
@@ -49,6 +49,7 @@ class _Step:
     outputs: dict[tuple[int, int], Nodes] = field(default_factory=dict)  # micro-batch, chunk
     put_off: dict[tuple[int, int], list[Callable[[], None]]] = field(default_factory=dict)
     gathered: dict[str, Nodes] = field(default_factory=dict)
+    sent: Nodes = ()  # that the next pass waits for
     units: dict[int, tuple[Unit, ...]] = field(default_factory=dict)  # by chunk
 
     def __post_init__(self) -> None:
@@ -100,7 +101,7 @@ class _Step:
 
     def _forward(self, one: Pass, piece: Piece) -> None:
         work = self.work
-        work.at = ()
+        work.at, self.sent = self.sent, ()
         if not piece.has_embedding:
             self._receive(one, -1)
         units = self._units(one, piece)
@@ -124,10 +125,10 @@ class _Step:
     def _backward(self, one: Pass, piece: Piece) -> None:
         work = self.work
         kept = self.outputs.pop((one.micro_batch, one.chunk))
-        work.at = kept
+        work.at, self.sent = self.sent, ()
         if not piece.has_head:
             self._receive(one, 1)
-            work.at += kept
+        work.at += kept
         units = self._units(one, piece)[::-1]
         for unit in units:
             self._need(units, unit)
@@ -182,8 +183,11 @@ class _Step:
         self.work.end(
             unit.left(one.micro_batch), unit.again(one.micro_batch) if unit.is_repeated else NOTHING
         )
-        is_last = one.micro_batch == self.plan.micro_batches - 1
-        self.replicas.ready(unit.weights, since, is_last=is_last)
+        work, last = self.work, self.plan.micro_batches - 1
+        work.where, before = unit.label, work.where
+        is_first, is_last = one.micro_batch == 0, one.micro_batch == last
+        self.replicas.ready(unit.weights, since, is_first=is_first, is_last=is_last)
+        work.where = before
 
     # Weights.
 
@@ -210,8 +214,8 @@ class _Step:
     # Between stages.
 
     def _size(self) -> int:
-        plan = self.plan
-        return self.layers.activation_bytes // (plan.tensor if plan.sequence_parallel else 1)
+        """Of the share that each tensor-parallel rank sends."""
+        return -(-self.layers.activation_bytes // self.plan.tensor)
 
     def _tag(self, one: Pass, piece: int, *, is_backward: bool) -> int:
         """One for each micro-batch, piece that receives, and direction."""
@@ -222,12 +226,17 @@ class _Step:
         return one.chunk * self.plan.pipeline + self.rank.place(PIPELINE)
 
     def _receive(self, one: Pass, way: int) -> None:
-        """From the piece so many ahead."""
+        """From the piece so many ahead; tensor-parallel ranks that each need all gather it."""
+        before, work = self.work.at, self.work
         source = self.rank.next(PIPELINE, way, wraps=True)
         tag = self._tag(one, self._piece(one), is_backward=way > 0)
-        self.work.at = self.rank.receive(source, self._size(), tag, name=self.work.name("receive"))
+        work.at = self.rank.receive(source, self._size(), tag, name=work.name("receive"))
+        if not self.plan.sequence_parallel and self.plan.tensor > 1:
+            work.exchange("all_gather", self._size(), TENSOR, "received all-gather")
+        work.at += before
 
     def _send(self, one: Pass, way: int) -> None:
         target = self.rank.next(PIPELINE, way, wraps=True)
         tag = self._tag(one, self._piece(one) + way, is_backward=way < 0)
-        self.rank.send(target, self._size(), tag, name=self.work.name("send"), after=self.work.at)
+        sent = self.rank.send(target, self._size(), tag, name=self.work.name("send"), after=self.work.at)
+        self.sent = () if self.plan.overlap_pipeline else sent

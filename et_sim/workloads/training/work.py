@@ -49,7 +49,10 @@ class Work:
             layer_shape=kernel.shape,
             dtype=DATATYPES.get(self.plan.value_bytes),
             after=self.at if after is None else after,
-            attributes={"cold": 1} if kernel.is_cold else {},
+            attributes={
+                **({"cold": 1} if kernel.is_cold else {}),
+                **({"launches": kernel.launches} if kernel.launches != 1 else {}),
+            },
         )
         self.kernels += found
         return found

@@ -1,0 +1,260 @@
+"""Fit a collective library's calibration to measured collectives, and say how well it predicts others.
+
+What the library chooses follows from its constants; of what that takes, a handful of factors are fitted, by
+the kind of way: rings and trees on a node, reductions by switches, copies of all pairs, and groups on several
+nodes. Ways that were not measured keep the library's own model, and the fit says so.
+
+Not here: reading logs (`calibrate.logs`), and what the factors mean (`machine.library.calibration`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from et_sim.errors import InputError
+from et_sim.machine.library import Calibration, Call, Library
+from et_sim.machine.library.candidates import Candidate, Group
+from et_sim.machine.library.model import ALL_TO_ALL
+from et_sim.machine.library.rules import NVLS, NVLS_TREE, Protocol
+
+MIB = 1 << 20
+FEWEST_SIZES = 8
+LARGE = 64 * MIB  # from which on bandwidth can be told from the rest
+MOST_FACTOR = 30.0  # a fitted factor further from its start means that the model does not describe the rows
+AT_BOUND = 0.98  # of its logarithm
+PRIOR = 0.05  # pull to the start, for what the rows hardly say
+RIDGE_LOSS = 0.1  # |ln| beyond which a row pulls less
+WITHIN_WIRE = 1.02  # of the line rate, by rounding in logs
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """A collective alone, bytes as nccl-tests counts them."""
+
+    call: Call
+    us: float
+    place: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """One class of ways, what is fitted of it, and where fits begin."""
+
+    name: str
+    fields: tuple[str, ...]
+    starts: tuple[dict[str, float], ...]
+
+
+RINGS = Way(
+    "rings and trees on a node",
+    (
+        "base_ll",
+        "base",
+        "step_ll",
+        "step_ll128",
+        "step_simple",
+        "bandwidth_ll",
+        "bandwidth_ll128",
+        "bandwidth_simple",
+        "copy",
+        "start_simple",
+    ),
+    ({"copy": 800.0, "start_simple": 5.0},),
+)
+SWITCHES = Way(
+    "reductions by switches", ("nvls_step", "nvls_bandwidth", "nvls_copy"), ({"nvls_copy": 2000.0},)
+)
+PAIRS_WAY = Way(
+    "copies of all pairs",
+    (
+        "pairs_base",
+        "pairs_step",
+        "pairs_bandwidth_short",
+        "pairs_start",
+        "pairs_bandwidth",
+        "pairs_copy",
+    ),
+    (
+        {},
+        {"pairs_bandwidth_short": 0.05, "pairs_step": 0.5},
+        {"pairs_copy": 3.0, "pairs_bandwidth_short": 0.5, "pairs_start": 2.0},
+    ),
+)
+BETWEEN = Way("groups on several nodes", ("between_base", "between_step", "between_bandwidth"), ({},))
+WAYS = (RINGS, SWITCHES, PAIRS_WAY, BETWEEN)
+# Factors that say nothing without sizes from `LARGE` on, or without protocols that were chosen.
+OF_LARGE = (
+    "copy",
+    "bandwidth_simple",
+    "nvls_copy",
+    "nvls_bandwidth",
+    "pairs_copy",
+    "pairs_bandwidth",
+    "between_bandwidth",
+)
+OF_PROTOCOL = {
+    Protocol.LL: ("base_ll", "step_ll", "bandwidth_ll"),
+    Protocol.LL128: ("step_ll128", "bandwidth_ll128"),
+    Protocol.SIMPLE: ("step_simple", "bandwidth_simple", "copy", "start_simple"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Fit:
+    """What was fitted, to how many rows, and what they do not say."""
+
+    calibration: Calibration
+    fitted: tuple[str, ...]
+    rows: int
+    unknown: tuple[str, ...]
+
+
+def fit(library: Library, rows: Sequence[Measured]) -> Fit:
+    """The calibration that is nearest to the rows; refuses rows that cannot tell its factors apart."""
+    _refuse_too_fast(library, rows)
+    found, fitted, unknown = library.calibration, list[str](), list[str]()
+    ways = [(row, _way_of(library, row)) for row in rows]
+    for way in WAYS:
+        own = [row for row, kind in ways if kind is way]
+        if not own:
+            unknown.append(f"{way.name}: not measured")
+            continue
+        if way is BETWEEN:
+            unknown.append(f"groups on more than {max(row.call.nodes for row in own)} nodes: not measured")
+        _check_rows(way, own)
+        free = _free(library, way, own, unknown)
+        found = _nearest(replace(library, calibration=found), way, free, own)
+        fitted += free
+    return Fit(found, tuple(fitted), len(rows), tuple(unknown))
+
+
+def ratios(library: Library, rows: Sequence[Measured]) -> list[float]:
+    """Predicted by measured."""
+    return [library.choice(row.call).time_us / row.us for row in rows]
+
+
+def left_out(library: Library, rows: Sequence[Measured]) -> list[tuple[Measured, float]]:
+    """Rows, predicted by what is fitted to the others.
+
+    Each size of a group between the smallest and the largest is left out in turn. Where there are two, which
+    is what a fit needs, every other number of bytes is.
+    """
+    sizes = sorted({(row.call.ranks, row.call.nodes) for row in rows})
+    if len(sizes) > 2:
+        parts = [[row for row in rows if (row.call.ranks, row.call.nodes) == one] for one in sizes[1:-1]]
+    else:
+        parts = [[row for row in rows if int(math.log2(max(row.call.size, 1))) % 2 == odd] for odd in (0, 1)]
+    found = []
+    for part in parts:
+        held = set(map(id, part))
+        rest = [row for row in rows if id(row) not in held]
+        try:
+            calibrated = replace(library, calibration=fit(library, rest).calibration)
+        except InputError:
+            continue
+        found += list(zip(part, ratios(calibrated, part), strict=True))
+    return found
+
+
+def _way_of(library: Library, row: Measured) -> Way:
+    if row.call.kind == ALL_TO_ALL:
+        return PAIRS_WAY if row.call.nodes == 1 else BETWEEN
+    if row.call.nodes > 1:
+        return BETWEEN
+    return SWITCHES if library.choice(row.call).algorithm in (NVLS, NVLS_TREE) else RINGS
+
+
+def _check_rows(way: Way, rows: Sequence[Measured]) -> None:
+    if len({row.call.size for row in rows}) < FEWEST_SIZES:
+        raise InputError(
+            f"{way.name}: {len({row.call.size for row in rows})} sizes were measured, and a fit needs "
+            f"{FEWEST_SIZES}",
+            place=rows[0].place,
+            remedy="measure from 1 KiB to 1 GiB, each twice the one before",
+        )
+    if way is RINGS and len({row.call.ranks for row in rows}) < 2:
+        raise InputError(
+            f"{way.name}: all rows are of {rows[0].call.ranks} ranks, which cannot tell launches from steps",
+            place=rows[0].place,
+            remedy="measure a second number of ranks, such as 2",
+        )
+
+
+def _refuse_too_fast(library: Library, rows: Sequence[Measured]) -> None:
+    """Rows that beat the wire were not measured on this machine."""
+    for row in rows:
+        n, wires = row.call.ranks, library.wires
+        if row.call.nodes > 1:
+            continue
+        rate = wires.line_rate * (n - 1 if wires.is_mesh else 1)
+        least = row.call.size * (n - 1) / n / (1000 * rate) / WITHIN_WIRE
+        if row.us < least:
+            raise InputError(
+                f"{row.call.kind} of {row.call.size:,} B on {n} took {row.us:g} us, and its bytes alone take "
+                f"{least:.4g} us at {rate:g} GB/s",
+                place=row.place,
+                remedy="name the machine that was measured",
+            )
+
+
+def _free(library: Library, way: Way, rows: Sequence[Measured], unknown: list[str]) -> list[str]:
+    """What the rows can say something of."""
+    without: set[str] = set()
+    if max(row.call.size for row in rows) < LARGE:
+        without.update(OF_LARGE)
+        unknown.append(f"{way.name}: bandwidth and copies, without sizes from 64 MiB on")
+    if way is RINGS:
+        taken = {library.choice(row.call).protocol for row in rows}
+        for protocol, names in OF_PROTOCOL.items():
+            if protocol not in taken:
+                without.update(names)
+                unknown.append(f"{way.name}: protocol {protocol.name}, which was never chosen")
+    return [name for name in way.fields if name not in without]
+
+
+def _nearest(library: Library, way: Way, free: Sequence[str], rows: Sequence[Measured]) -> Calibration:
+    """By least squares of |ln|, each factor held near where it begins."""
+    from et_sim.calibrate.fitting import least_squares
+
+    predict = [_predictor(library, row) for row in rows]
+    best: tuple[float, Calibration] | None = None
+    for start in way.starts:
+        begin = {name: start.get(name) or getattr(library.calibration, name) or 1.0 for name in free}
+
+        def made(logs: Any, begin: dict[str, float] = begin) -> Calibration:
+            values = {
+                name: value * math.exp(log) for (name, value), log in zip(begin.items(), logs, strict=True)
+            }
+            return replace(library.calibration, **values)
+
+        def residuals(logs: Any, made: Callable[[Any], Calibration] = made) -> list[float]:
+            calibration = made(logs)
+            off = [math.log(one(calibration) / row.us) for one, row in zip(predict, rows, strict=True)]
+            return [*off, *(PRIOR * log for log in logs)]
+
+        found = least_squares(residuals, [0.0] * len(begin), most=math.log(MOST_FACTOR), loss=RIDGE_LOSS)
+        if best is None or found.cost < best[0]:
+            best = found.cost, made(found.x)
+    assert best is not None
+    for name in free:
+        first = way.starts[0].get(name) or getattr(library.calibration, name) or 1.0
+        value = getattr(best[1], name)
+        if abs(math.log(value / first)) > AT_BOUND * math.log(MOST_FACTOR):
+            raise InputError(
+                f"{way.name}: {name.replace('_', '-')} would be {value:.3g}, beyond what describes a library",
+                place=rows[0].place,
+                remedy="look whether all rows are of the machine that is named, and leave out others",
+            )
+    return best[1]
+
+
+def _predictor(library: Library, row: Measured) -> Callable[[Calibration], float]:
+    """The time of a row for a calibration; the choice does not depend on it."""
+    call, group = row.call, Group(row.call.ranks, row.call.nodes)
+    if call.kind == ALL_TO_ALL:
+        return lambda calibration: replace(library, calibration=calibration).choice(call).time_us
+    way: Candidate = library.way(call)
+    return lambda calibration: calibration.time_us(way, group, call.size)

@@ -1,0 +1,25 @@
+"""Least squares, by scipy, which is an optional dependency.
+
+Not here: what is fitted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from et_sim.errors import UsageError
+
+
+def least_squares(
+    residuals: Callable[[Any], Sequence[float]], start: Sequence[float], *, most: float, loss: float
+) -> Any:
+    """The `OptimizeResult` nearest to 0, within `most` of the start; outliers beyond `loss` pull less."""
+    try:
+        from scipy import optimize
+    except ImportError as error:
+        raise UsageError(
+            "fitting needs scipy, which is not installed", remedy="pip install 'et-sim[calibrate]'"
+        ) from error
+    bounds = ([one - most for one in start], [one + most for one in start])
+    return optimize.least_squares(residuals, list(start), bounds=bounds, loss="soft_l1", f_scale=loss)

@@ -1,0 +1,110 @@
+"""Measured collectives, read: logs of nccl-tests and rccl-tests, CSV, and tables of measurements.
+
+A log says which program ran (`all_reduce_perf`), lists its ranks with their hosts, and has a line for each
+size; of a line, the first time is taken, which is out of place. A CSV has the columns `collective`, `dtype`,
+`ranks`, `nodes`, `bytes` and `us`.
+
+Not here: what is fitted to them (`calibrate.collectives`).
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from et_sim.calibrate.collectives import Measured
+from et_sim.errors import InputError, UsageError
+from et_sim.machine.datatypes import datatype_named
+from et_sim.machine.library import Call
+from et_sim.machine.library.model import ALL_TO_ALL
+from et_sim.validation.rows import NAMES, Collective, read_rows
+
+COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter", ALL_TO_ALL, "broadcast", "reduce")
+CSV_COLUMNS = ("collective", "dtype", "ranks", "nodes", "bytes", "us")
+_PROGRAM = re.compile(r"\b(all_reduce|all_gather|reduce_scatter|alltoall|broadcast|reduce)_perf\b")
+_RANK = re.compile(r"^#\s+Rank\s+\d+\s.*?\bon\s+(\S+)\s+device\b", re.MULTILINE)
+
+
+def read_measured(path: Path) -> list[Measured]:
+    """All rows of a file, of whichever of these forms it is."""
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"{path} cannot be read: {error}", remedy="name a log of nccl-tests") from error
+    if path.suffix.lower() == ".json":
+        found = [
+            Measured(_call(row.job), row.measured_us or 0.0, f"{path}: table {row.table}, row {row.number}")
+            for row in read_rows(path)
+            if isinstance(row.job, Collective)
+        ]
+    else:
+        found = list(_csv(path, text) if path.suffix.lower() == ".csv" else _log(path, text))
+    if not found:
+        raise InputError("there is no measured collective", place=str(path), remedy=_REMEDY)
+    return found
+
+
+_REMEDY = "give the whole log of a program of nccl-tests, or a CSV with " + ",".join(CSV_COLUMNS)
+
+
+def _call(job: Collective) -> Call:
+    return Call(job.kind, job.gpus, job.nodes, job.bytes, datatype_named(job.datatype) or "")
+
+
+def _csv(path: Path, text: str) -> Iterator[Measured]:
+    rows = csv.DictReader(io.StringIO(text))
+    for number, row in enumerate(rows, 2):
+        place = f"{path}, line {number}"
+        if set(row) != set(CSV_COLUMNS) or None in row.values():
+            raise InputError("the columns are others", place=place, remedy=_REMEDY)
+        kind = NAMES.get(row["collective"], row["collective"])
+        try:
+            ranks, nodes, size, us = int(row["ranks"]), int(row["nodes"]), int(row["bytes"]), float(row["us"])
+        except ValueError as error:
+            raise InputError(str(error), place=place, remedy=_REMEDY) from error
+        yield _checked(kind, ranks, nodes, size, row["dtype"], us, place)
+
+
+def _log(path: Path, text: str) -> Iterator[Measured]:
+    program, hosts = _PROGRAM.search(text) or _PROGRAM.search(path.name), _RANK.findall(text)
+    if program is None:
+        raise InputError(
+            "nothing says which collective this is",
+            place=str(path),
+            remedy="keep the line that names the program, or the program in the name of the file, as in "
+            "all_reduce_perf.log",
+        )
+    if not hosts:
+        raise InputError("no ranks are listed", place=str(path), remedy="keep the lines # Rank … of the log")
+    kind = NAMES.get(program[1], program[1])
+    columns: list[str] = []
+    for number, line in enumerate(text.splitlines(), 1):
+        words = line.lstrip("# ").split()
+        if line.startswith("#") and words[:1] == ["size"] and "time" in words:
+            columns = words
+        elif columns and words and words[0].isdecimal() and len(words) > columns.index("time"):
+            time, place = words[columns.index("time")], f"{path}, line {number}"
+            try:
+                us = float(time)
+            except ValueError as error:
+                raise InputError(f"the time is {time!r}", place=place, remedy=_REMEDY) from error
+            if int(words[0]):
+                datatype = words[columns.index("type")] if "type" in columns else ""
+                yield _checked(kind, len(hosts), len(set(hosts)), int(words[0]), datatype, us, place)
+
+
+def _checked(kind: str, ranks: int, nodes: int, size: int, datatype: str, us: float, place: str) -> Measured:
+    if kind not in COLLECTIVES:
+        raise InputError(
+            f"there is no collective {kind!r}", place=place, remedy=f"known: {', '.join(COLLECTIVES)}"
+        )
+    if ranks < 2 or not 1 <= nodes <= ranks or ranks % nodes or size < 1 or not 0 < us < 1e12:
+        raise InputError(
+            f"{size} bytes on {ranks} ranks of {nodes} nodes in {us:g} us",
+            place=place,
+            remedy="ranks are two or more, equally many on each node, and bytes and times above 0",
+        )
+    return Measured(Call(kind, ranks, nodes, size, datatype_named(datatype) or ""), us, place)

@@ -1,0 +1,38 @@
+"""A calibrated machine: a machine by name with what was fitted, where that came from, and how far off it is.
+
+Not here: fits (`calibrate.collectives`), and reading such a machine (`machine.presets`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from et_sim.machine.presets import as_one_file
+
+
+def calibrated_machine(
+    base: str, changes: Mapping[str, Any], measured: Sequence[Path], fitted: str, errors: Mapping[str, Any]
+) -> dict[str, Any]:
+    """The machine `base` with `changes`; under the name `fitted`, its files and errors."""
+    machine: dict[str, Any] = _merged(as_one_file(base.partition(":")[0]), changes)
+    files = ", ".join(f"{path.name} (sha256 {_digest(path)})" for path in measured)
+    machine["sources"] = {**machine["sources"], fitted: f"Fitted by et-sim calibrate to {files}"}
+    machine["estimates"] = {
+        name: text for name, text in machine["estimates"].items() if name.partition(":")[0] != fitted
+    }
+    machine["calibrated"] = {**machine.get("calibrated", {}), fitted: dict(errors)}
+    return machine
+
+
+def _merged(old: Any, new: Any) -> Any:
+    """Objects key by key; all else is replaced."""
+    if not isinstance(old, dict) or not isinstance(new, Mapping):
+        return new
+    return {**old, **{name: _merged(old.get(name), value) for name, value in new.items()}}
+
+
+def _digest(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()[:12]

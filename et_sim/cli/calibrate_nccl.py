@@ -1,0 +1,143 @@
+"""`et-sim calibrate nccl`: fit a machine's collective library to measured collectives.
+
+Not here: the fit (`et_sim.calibrate.collectives`).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from et_sim.errors import UsageError
+
+if TYPE_CHECKING:
+    from et_sim.calibrate.collectives import Fit, Measured
+    from et_sim.machine.library import Library
+
+MIB = 1 << 20
+TRUSTED = 10.0  # percent of E on rows that were left out
+
+
+def add_parser(commands: Any) -> None:
+    """Register the sub-command."""
+    parser = commands.add_parser(
+        "nccl",
+        help="collectives: logs of nccl-tests or rccl-tests",
+        description="Fit what a machine's collective library takes to measured collectives: launches, steps"
+        " and bandwidth of each protocol, the copy beside them, copies of all pairs, and groups on several"
+        " nodes.",
+    )
+    parser.add_argument("logs", nargs="+", type=Path, metavar="LOG", help="logs, CSV, or tables as JSON")
+    parser.add_argument("--machine", required=True, metavar="NAME", help="the machine that was measured")
+    parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="write the machine here")
+    parser.add_argument("--json", action="store_true", help="print the fit and its errors as JSON")
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Fit, say how far off it is, and write the machine."""
+    from et_sim.calibrate.collectives import fit, left_out, ratios
+    from et_sim.calibrate.logs import read_measured
+    from et_sim.calibrate.machine_file import calibrated_machine
+    from et_sim.cli.calibrate import write_machine
+
+    rows = [row for path in options.logs for row in read_measured(path)]
+    library = _library(options.machine, rows)
+    found = fit(library, rows)
+    calibrated = replace(library, calibration=found.calibration)
+    fitted = list(zip(rows, ratios(calibrated, rows), strict=True))
+    held_out = left_out(library, rows)
+    if options.json:
+        print(json.dumps(_data(found, fitted, held_out), indent=2))
+    else:
+        print("\n".join(_text(found, fitted, held_out)))
+    if options.output:
+        changes = {"library": {"calibration": _values(found)}}
+        errors = _errors(held_out or fitted)
+        write_machine(
+            calibrated_machine(options.machine, changes, options.logs, "library", errors), options.output
+        )
+    return 0
+
+
+def _library(machine: str, rows: Sequence[Measured]) -> Library:
+    """That of the machine with as many nodes as were measured."""
+    from et_sim.machine.presets import entry, preset
+    from et_sim.machine.readers import read_machine
+
+    nodes = max(row.call.nodes for row in rows)
+    name = machine.partition(":")[0]
+    known = preset(f"{name}:{entry(name).fewest * max(nodes, 1)}")
+    library = read_machine(system=known.system, network=known.network).system.library
+    if library is None:
+        raise UsageError(f"{name} names no collective library", remedy="calibrate a machine that does")
+    for row in rows:
+        if row.call.ranks > library.node * row.call.nodes:
+            raise UsageError(
+                f"{row.place}: {row.call.ranks} ranks on {row.call.nodes} nodes, and nodes of {name} have "
+                f"{library.node}",
+                remedy="name the machine that was measured",
+            )
+    from et_sim.machine.library import Calibration
+
+    return replace(library, calibration=Calibration())
+
+
+def _values(found: Fit) -> dict[str, float]:
+    return {
+        name.replace("_", "-"): float(f"{value:.4g}")
+        for name, value in asdict(found.calibration).items()
+        if name in found.fitted
+    }
+
+
+Ratios = Sequence[tuple["Measured", float]]
+
+
+def _classes(rows: Ratios) -> Iterator[tuple[str, list[float]]]:
+    """By the bytes of what was measured, and all."""
+    bounds = (("< 1 MiB", 0, MIB), ("< 64 MiB", MIB, 64 * MIB), (">= 64 MiB", 64 * MIB, 1 << 63))
+    for name, least, most in bounds:
+        inside = [ratio for row, ratio in rows if least <= row.call.size < most]
+        if inside:
+            yield name, inside
+    yield "all", [ratio for _, ratio in rows]
+
+
+def _errors(rows: Ratios) -> dict[str, Any]:
+    from et_sim.validation.errors import Errors
+
+    return {name: asdict(Errors.of(inside)) for name, inside in _classes(rows)} if rows else {}
+
+
+def _text(found: Fit, fitted: Ratios, held_out: Ratios) -> Iterator[str]:
+    from et_sim.validation.errors import Errors
+
+    yield f"{found.rows} rows, {len(found.fitted)} factors:"
+    yield "  " + ", ".join(f"{name} {value:g}" for name, value in _values(found).items())
+    yield "bytes       rows   fitted E %   left out: rows  E %  bias %"
+    others = dict(_classes(held_out)) if held_out else {}
+    for name, inside in _classes(fitted):
+        line = f"{name:10}  {len(inside):4}  {Errors.of(inside).e:11.1f}"
+        if name in others:
+            errors = Errors.of(others[name])
+            line += f"  {errors.rows:14}  {errors.e:4.1f}  {errors.bias:+6.1f}"
+            line += "  trusted" if errors.e <= TRUSTED else "  not trusted"
+        else:
+            line += "  nothing could be left out"
+        yield line
+    for one in found.unknown:
+        yield f"unknown: {one}"
+
+
+def _data(found: Fit, fitted: Ratios, held_out: Ratios) -> dict[str, Any]:
+    return {
+        "calibration": _values(found),
+        "unknown": list(found.unknown),
+        "fitted": _errors(fitted),
+        "left_out": _errors(held_out),
+    }

@@ -1,0 +1,253 @@
+"""The cost model by which a collective library chooses: what each algorithm and protocol would take.
+
+    time = base + steps within nodes + steps between nodes + bytes / bandwidth
+
+Microseconds, and GB/s of 1e9 bytes. The formulas are facts of NCCL's source (src/graph/tuning.cc); what is
+said of "between" is of the whole group, of which each node holds `ppn` ranks. Bytes are counted as nccl-tests
+counts them: of an all-gather what a rank has at the end, of a reduce-scatter what it puts in.
+
+Not here: the constants (`rules`), and the choice (`model`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from et_sim.machine.library.channels import Channels, Wires, speed_between, speed_within
+from et_sim.machine.library.rules import (
+    COLLNET_CHAIN,
+    COLLNET_DIRECT,
+    LL_MOST_BETWEEN,
+    NETWORK_US,
+    NVLS,
+    NVLS_TREE,
+    PAT,
+    RING,
+    TREE,
+    Gpu,
+    Protocol,
+    Rules,
+    Steps,
+)
+
+ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER = "all_reduce", "all_gather", "reduce_scatter"
+BROADCAST, REDUCE = "broadcast", "reduce"
+SMALLEST_FACTOR = 64  # bytes
+PLATEAU = 64  # bytes for each rank and channel, from which on rings between nodes take longer steps
+CHAIN_EFFICIENCY = 0.85  # of trees over nodes of one GPU
+NOT_SUMMED_BY_SWITCHES = ("int8", "fp8", "int4", "fp4", "fp6")
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """A group of ranks as the library sees it: equally many on each of its nodes."""
+
+    ranks: int
+    nodes: int
+
+    @property
+    def ppn(self) -> int:
+        """Ranks on a node."""
+        return max(self.ranks // self.nodes, 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """What the formulas look at, beside the group."""
+
+    rules: Rules
+    gpu: Gpu
+    wires: Wires
+    cpu: str
+    has_switch: bool  # NVSwitch, which reduces from Hopper on
+    has_collnet: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """One way, and what it would take."""
+
+    algorithm: str
+    protocol: Protocol
+    channels: int
+    base_us: float
+    within_us: float  # steps
+    between_us: float
+    bandwidth: float  # bytes of the collective by time
+
+    def estimate_us(self, size: int) -> float:
+        """By which the library compares."""
+        return self.base_us + self.within_us + self.between_us + size / (1000 * self.bandwidth)
+
+
+def candidates(
+    machine: Machine, kind: str, group: Group, size: int, datatype: str, rings: Channels
+) -> Iterator[Candidate]:
+    """All that the library may choose from."""
+    for protocol in Protocol:
+        if protocol is Protocol.LL128 and not _knows_ll128(machine, group):
+            continue
+        yield _ring(machine, kind, group, size, protocol, rings)
+        if kind == ALL_REDUCE:
+            yield from _tree(machine, group, size, protocol, rings)
+    if kind in (ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER):
+        yield from _switches(machine, kind, group, datatype)
+        yield from _collnet(machine, kind, group, rings)
+    if kind in (ALL_GATHER, REDUCE_SCATTER) and group.ppn == 1 and machine.rules.network.pat:
+        yield _pat(machine, group, rings)
+
+
+def _knows_ll128(machine: Machine, group: Group) -> bool:
+    return machine.gpu.ll128 and (machine.wires.is_nvlink or group.ppn == 1)
+
+
+def _intra(machine: Machine) -> Steps:
+    return machine.rules.nvlink if machine.wires.is_nvlink else machine.rules.pci
+
+
+def _network_us(machine: Machine, group: Group, protocol: Protocol) -> float:
+    """What a card costs a step of a ring, whatever the step is; nothing on one node."""
+    if group.nodes == 1:
+        return 0.0
+    return NETWORK_US[machine.cpu] * (3 if protocol is Protocol.SIMPLE else 1)
+
+
+def _bus(group: Group, channels: Channels) -> float:
+    return channels.count * (channels.within if group.nodes <= 2 else channels.between)
+
+
+def _by_nodes(group: Group, values: tuple[float, float, float]) -> float:
+    return values[min(group.nodes, 3) - 1]
+
+
+def _ll_most(machine: Machine, group: Group) -> float:
+    if group.nodes == 1:
+        return machine.gpu.ll_most
+    return LL_MOST_BETWEEN[machine.cpu][0 if group.nodes == 2 else 1]
+
+
+def _ring(
+    machine: Machine, kind: str, group: Group, size: int, protocol: Protocol, channels: Channels
+) -> Candidate:
+    n, nodes = group.ranks, group.nodes
+    bus = _bus(group, channels)
+    if machine.rules.ratios is not None:
+        bus *= machine.rules.ratios[RING][protocol]
+    elif protocol is Protocol.LL:
+        bus = min(_ll_most(machine, group), bus / 2)
+    elif protocol is Protocol.LL128:
+        bus = min(0.92 * bus, channels.count * machine.gpu.ring_ll128)
+    intra = _intra(machine).ring[protocol]
+    base = machine.rules.ring_base[protocol]
+    if kind in (BROADCAST, REDUCE):
+        tree = _intra(machine).tree[protocol]
+        if nodes == 1 or group.ppn == 1:
+            step = intra if nodes == 1 else machine.rules.network.ring[protocol]
+            within, between = (step, 0.0) if nodes == 1 else (0.0, step)
+        else:
+            within, between = n * (tree if protocol is Protocol.SIMPLE else intra), 0.0
+        return Candidate(RING, protocol, channels.count, base, within, between, bus)
+    both = 2 if kind == ALL_REDUCE else 1
+    steps, crossing = both * (n - 1), both * (nodes - 1)
+    network = machine.rules.network
+    inter = (network.tree if group.ppn == 1 else network.ring)[protocol]
+    within = (steps - crossing) * max(intra, _network_us(machine, group, protocol))
+    between = crossing * inter
+    plateau = size / (channels.count * n) >= PLATEAU
+    if kind == ALL_REDUCE and protocol is Protocol.SIMPLE and nodes > 1 and plateau:
+        base, within, between = (one * machine.gpu.ring_plateau for one in (base, within, between))
+    return Candidate(RING, protocol, channels.count, base, within, between, bus * n / steps)
+
+
+def _tree(
+    machine: Machine, group: Group, size: int, protocol: Protocol, channels: Channels
+) -> Iterator[Candidate]:
+    if protocol is Protocol.SIMPLE and group.nodes == 1 and not machine.gpu.tree_simple_on_a_node:
+        return
+    bus = _bus(group, channels)
+    if machine.rules.ratios is not None:
+        bus *= machine.rules.ratios[TREE][protocol]
+    else:
+        bus = min(0.92 * bus, channels.count * _by_nodes(group, machine.gpu.tree))
+        if protocol is Protocol.LL:
+            bus = min(bus / 3.8, _ll_most(machine, group))
+        elif protocol is Protocol.LL128:
+            part = 7 / 9 if group.nodes == 1 else 15 / 16
+            bus = min(part * bus, channels.count * _by_nodes(group, machine.gpu.tree_ll128))
+    if group.ppn == 1:
+        bus *= CHAIN_EFFICIENCY
+    factors = machine.rules.tree_factors[protocol]
+    power = int(math.log2(max(size, SMALLEST_FACTOR) / SMALLEST_FACTOR))
+    bus *= factors[min(power, len(factors) - 1)]
+    yield Candidate(
+        TREE,
+        protocol,
+        channels.count,
+        machine.rules.tree_base[protocol],
+        2 * (group.ppn - 1) * _intra(machine).tree[protocol],
+        2 * int(math.log2(group.nodes)) * machine.rules.network.tree[protocol],
+        bus / 2,
+    )
+
+
+def _switches(machine: Machine, kind: str, group: Group, datatype: str) -> Iterator[Candidate]:
+    """Reductions and copies by NVSwitch: of a whole group on one node, or under a tree over nodes."""
+    gpu, intra, ppn = machine.gpu, _intra(machine), group.ppn
+    if not (gpu.nvls_efficiency and machine.has_switch) or ppn < 2 or kind == REDUCE_SCATTER:
+        return
+    if kind == ALL_REDUCE and datatype in NOT_SUMMED_BY_SWITCHES:
+        return
+    speed = speed_within(machine.wires, gpu.speeds, max(ppn, 1))
+    inside = speed * gpu.nvls_efficiency * (ppn - 1) / ppn
+    if group.nodes == 1:
+        bus = ppn * inside * (2 if kind == ALL_REDUCE else (ppn - 1) / ppn)
+        ratio = ppn / (2 * (ppn - 1)) if kind == ALL_REDUCE else 1.0
+        yield Candidate(NVLS, Protocol.SIMPLE, ppn, 0.0, intra.nvls, 0.0, bus * ratio)
+    elif kind == ALL_REDUCE:
+        between = speed_between(machine.wires, gpu.speeds) * (2 if group.nodes == 2 else 1)
+        bus = ppn * min(2 * inside, between, _by_nodes(group, gpu.nvls_tree))
+        steps = 2 * int(math.log2(group.nodes)) * machine.rules.network.nvls_tree
+        ratio = group.ranks / (2 * (group.ranks - 1))
+        yield Candidate(NVLS_TREE, Protocol.SIMPLE, ppn, 0.0, intra.nvls_tree, steps, bus * ratio)
+
+
+def _collnet(machine: Machine, kind: str, group: Group, channels: Channels) -> Iterator[Candidate]:
+    """Reductions by switches between nodes, which need a plugin."""
+    if not machine.has_collnet or group.nodes == 1:
+        return
+    intra, network, ppn = _intra(machine), machine.rules.network, group.ppn
+    bus = channels.count * channels.within
+    direct = bus / (1 + (ppn / channels.count - 1) / 2)
+    if machine.gpu.nvls_efficiency:
+        direct *= 0.85
+    if kind != ALL_REDUCE:
+        direct = ppn * min(channels.within, 0.9 * channels.between)
+    within = 2 * (min(1, ppn - 1) * intra.collnet_direct + 0.4 * (ppn - 1))
+    ratio = 0.5 if kind == ALL_REDUCE else 1.0
+    direct_way = Candidate(
+        COLLNET_DIRECT,
+        Protocol.SIMPLE,
+        channels.count,
+        0.0,
+        within,
+        network.collnet_direct,
+        direct * ratio,
+    )
+    yield direct_way
+    if kind == ALL_REDUCE:
+        within = 2 * (ppn - 1) * intra.collnet_chain
+        yield replace(
+            direct_way,
+            algorithm=COLLNET_CHAIN,
+            within_us=within,
+            between_us=network.collnet_chain,
+            bandwidth=bus / 2,
+        )
+
+
+def _pat(machine: Machine, group: Group, channels: Channels) -> Candidate:
+    steps = math.log2(max(group.nodes, 1)) * machine.rules.network.pat / 3.5 + 2.8 * group.ranks
+    bus = 0.75 * _bus(group, channels)
+    return Candidate(PAT, Protocol.SIMPLE, channels.count, 8.0, 0.0, steps, bus)

@@ -1,0 +1,88 @@
+"""The channels of a collective library: how many rings or trees it finds room for, and at what speed each.
+
+The library looks for the speed, of a list, at which most bytes fit: so many channels as the links of a GPU
+and the cards of a node carry. Where it found fewer and faster ones, it makes two of each.
+
+Not here: what a collective takes on them (`candidates`).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+MOST_UNDOUBLED = 4  # channels that later GPUs double although they are slower than `SLOW_LATER`
+MOST_FOUND = 32
+SLOW, SLOW_LATER = 25.0, 50.0  # GB/s: channels that are slower stay as they are
+CARD_EFFICIENCY = 0.96  # the library counts a card of 100 Gb/s as 12 GB/s
+
+
+@dataclass(frozen=True, slots=True)
+class Channels:
+    """So many rings or trees, and the GB/s of each within nodes and between them."""
+
+    count: int
+    within: float
+    between: float
+
+
+@dataclass(frozen=True, slots=True)
+class Wires:
+    """What a library sees of a machine: GB/s, each way."""
+
+    gpu: float  # of a GPU's links to its node, as the library counts them; in a mesh, of that to each other
+    is_nvlink: bool  # as opposed to PCI
+    cards: int = 1  # of a node
+    card: float = 0.0  # of one, as the network file has it; 0: there is no network
+    line_rate: float = math.inf  # of those links, as the network file has it
+    is_mesh: bool = False  # a link to each of the others, in place of a switch
+
+
+@dataclass(frozen=True, slots=True)
+class Speeds:
+    """Those that are tried, in GB/s, the fastest first."""
+
+    within: tuple[float, ...]
+    between: tuple[float, ...]
+    is_later: bool  # than Ampere
+
+
+def rings_of(wires: Wires, speeds: Speeds, *, nodes: int, ppn: int, cards: int) -> Channels:
+    """The rings of a group that has so many of each node's cards."""
+    if nodes == 1 and wires.is_mesh:
+        return Channels(max(ppn - 1, 1), wires.gpu, wires.gpu)
+    if nodes == 1:
+        count, speed = _most(speeds.within, wires.gpu, wires.gpu, MOST_FOUND)
+        return _doubled(count, speed, speeds)
+    card = wires.card * CARD_EFFICIENCY
+    inside = wires.gpu * max(ppn - 1, 1) if wires.is_mesh else wires.gpu
+    count, speed = _most(speeds.between, inside, card, cards)
+    return _doubled(count, speed, speeds)
+
+
+def speed_within(wires: Wires, speeds: Speeds, count: int, most: float = float("inf")) -> float:
+    """The fastest at which so many channels fit into the links of a GPU."""
+    return next((one for one in speeds.within if one * count <= wires.gpu and one <= most), wires.gpu / count)
+
+
+def speed_between(wires: Wires, speeds: Speeds) -> float:
+    """The fastest that a card carries."""
+    card = wires.card * CARD_EFFICIENCY
+    return next((one for one in speeds.between if one <= card), card)
+
+
+def _most(tried: tuple[float, ...], gpu: float, most_each: float, most_channels: int) -> tuple[int, float]:
+    """The number and speed of channels that carry most in all, the fastest of those."""
+    best = (0, 0.0)
+    for speed in tried:
+        if speed > most_each:
+            continue
+        count = min(int(gpu / speed), most_channels)
+        if count * speed > best[0] * best[1]:
+            best = (count, speed)
+    return best if best[0] else (1, min(gpu, most_each))
+
+
+def _doubled(count: int, speed: float, speeds: Speeds) -> Channels:
+    stays = speed < SLOW or (speeds.is_later and speed < SLOW_LATER and count > MOST_UNDOUBLED)
+    return Channels(count, speed, speed) if stays else Channels(2 * count, speed / 2, speed / 2)

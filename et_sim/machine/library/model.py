@@ -1,0 +1,135 @@
+"""A library on a machine: what it chooses for a collective, and how long that takes when nothing else runs.
+
+It chooses by its own constants, right or wrong; time follows from the calibration of the machine. Choosing by
+calibrated times would be further from what libraries do.
+
+Not here: formulas (`candidates`), constants (`rules`) and the messages of a choice (`plan.library_phases`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from et_sim.machine.library.calibration import Calibration
+from et_sim.machine.library.candidates import (
+    ALL_REDUCE,
+    Candidate,
+    Group,
+    Machine,
+    candidates,
+)
+from et_sim.machine.library.channels import CARD_EFFICIENCY, Channels, Wires, rings_of
+from et_sim.machine.library.rules import LIBRARIES, PROTOCOL_NAMES, Protocol
+
+PAIRS = "pairs"  # all-to-all: copies of all pairs
+ALL_TO_ALL, BARRIER = "all_to_all", "barrier"
+BARRIER_BYTES = 4
+LEAST_US = 0.001
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A collective; bytes as nccl-tests counts them."""
+
+    kind: str
+    ranks: int
+    nodes: int
+    size: int
+    datatype: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """What the library does, and how long it takes alone."""
+
+    algorithm: str
+    protocol: Protocol
+    channels: int
+    time_us: float
+    estimate_us: float  # of the library itself, by which it chose; it has none of pairs: the time
+
+    @property
+    def text(self) -> str:
+        """As it is shown."""
+        if self.algorithm == PAIRS:
+            return "send and receive of all pairs"
+        return f"{self.algorithm} {PROTOCOL_NAMES[self.protocol]}, {self.channels} channels"
+
+
+@dataclass(frozen=True, slots=True)
+class Library:
+    """A collective library on a machine."""
+
+    name: str
+    gpu: str  # generation
+    wires: Wires
+    node: int  # ranks of a whole node
+    cpu: str = "intel"
+    has_switch: bool = True
+    has_collnet: bool = False
+    algorithms: tuple[str, ...] = ()  # (): all, as without NCCL_ALGO
+    protocols: tuple[Protocol, ...] = ()
+    rings_within: Channels | None = None  # as the library says itself, in place of what is looked for
+    rings_between: Channels | None = None
+    calibration: Calibration = field(default_factory=Calibration)
+
+    def choice(self, call: Call) -> Choice:
+        """The best in the library's own eyes, of those that are allowed."""
+        if call.kind == ALL_TO_ALL:
+            return self.choices(call)[0]
+        return min(self.choices(call), key=lambda one: one.estimate_us)
+
+    def way(self, call: Call) -> Candidate:
+        """What it chooses, as its cost model has it."""
+        return min(self._ways(call), key=lambda one: one.estimate_us(self._counted(call)[1]))
+
+    def choices(self, call: Call) -> tuple[Choice, ...]:
+        """All that may be chosen, in the order of the library's tables."""
+        group = Group(call.ranks, call.nodes)
+        rings = self.rings(group)
+        if call.kind == ALL_TO_ALL:
+            time = self.calibration.pairs_us(group, call.size, self._bus_on_node(group), self._rail(group))
+            return (Choice(PAIRS, Protocol.SIMPLE, rings.count, time, time),)
+        size = self._counted(call)[1]
+        return tuple(self._chosen(way, group, size) for way in self._ways(call))
+
+    def _counted(self, call: Call) -> tuple[str, int]:
+        """A barrier is a small all-reduce."""
+        return (ALL_REDUCE, BARRIER_BYTES) if call.kind == BARRIER else (call.kind, call.size)
+
+    def _ways(self, call: Call) -> list[Candidate]:
+        kind, size = self._counted(call)
+        group = Group(call.ranks, call.nodes)
+        ways = list(candidates(self._machine(), kind, group, size, call.datatype, self.rings(group)))
+        return [way for way in ways if self._is_allowed(way)] or ways
+
+    def rings(self, group: Group) -> Channels:
+        """Of a group of ranks."""
+        given = self.rings_within if group.nodes == 1 else self.rings_between
+        if given is not None:
+            return given
+        speeds = LIBRARIES[self.name].gpus[self.gpu].speeds
+        cards = max(self.wires.cards * group.ppn // self.node, 1)
+        return rings_of(self.wires, speeds, nodes=group.nodes, ppn=group.ppn, cards=cards)
+
+    def _chosen(self, way: Candidate, group: Group, size: int) -> Choice:
+        time = max(self.calibration.time_us(way, group, size), LEAST_US)
+        return Choice(way.algorithm, way.protocol, way.channels, time, way.estimate_us(size))
+
+    def _is_allowed(self, way: Candidate) -> bool:
+        algorithms, protocols = self.algorithms, self.protocols
+        return (not algorithms or way.algorithm in algorithms) and (
+            not protocols or way.protocol in protocols
+        )
+
+    def _machine(self) -> Machine:
+        rules = LIBRARIES[self.name]
+        return Machine(rules, rules.gpus[self.gpu], self.wires, self.cpu, self.has_switch, self.has_collnet)
+
+    def _bus_on_node(self, group: Group) -> float:
+        rings = self.rings(Group(group.ppn if self.wires.is_mesh else self.node, 1))
+        return rings.count * rings.within
+
+    def _rail(self, group: Group) -> float:
+        cards = self.wires.cards * self.wires.card * CARD_EFFICIENCY
+        return max(cards / max(self.node, group.ppn), LEAST_US)

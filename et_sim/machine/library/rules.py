@@ -1,0 +1,168 @@
+"""The constants by which collective libraries choose, as values: per GPU and per library.
+
+Figures of NCCL 2.30.7 (NVIDIA/nccl, commit 5067397c, Apache-2.0: src/graph/tuning.cc, search.cc, topo.h) and
+of RCCL of October 2024 (ROCm/rccl, 0cbce2a7). Microseconds and GB/s. Not here: the formulas (`candidates`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import IntEnum
+from types import MappingProxyType
+
+from et_sim.machine.library.channels import Speeds
+
+
+class Protocol(IntEnum):
+    """How bytes are passed on: short lines with flags, or chunks with fences."""
+
+    LL = 0
+    LL128 = 1
+    SIMPLE = 2
+
+
+PROTOCOL_NAMES: Mapping[Protocol, str] = MappingProxyType(
+    {Protocol.LL: "LL", Protocol.LL128: "LL128", Protocol.SIMPLE: "Simple"}
+)
+RING, TREE, NVLS, NVLS_TREE, COLLNET_DIRECT, COLLNET_CHAIN, PAT = (
+    "ring",
+    "tree",
+    "nvls",
+    "nvls-tree",
+    "collnet-direct",
+    "collnet-chain",
+    "pat",
+)
+ALGORITHMS = (RING, TREE, NVLS, NVLS_TREE, COLLNET_DIRECT, COLLNET_CHAIN, PAT)
+
+ByProtocol = tuple[float, float, float]
+ByNodes = tuple[float, float, float]  # one, two, more
+
+
+@dataclass(frozen=True, slots=True)
+class Steps:
+    """Microseconds of a step over one kind of link."""
+
+    tree: ByProtocol
+    ring: ByProtocol
+    collnet_direct: float = 0.0
+    collnet_chain: float = 0.0
+    nvls: float = 0.0
+    nvls_tree: float = 0.0
+    pat: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Gpu:
+    """What the choice depends on, of a generation of GPUs."""
+
+    speeds: Speeds
+    ll_most: float  # on one node
+    ring_ll128: float  # of a channel
+    tree_ll128: ByNodes
+    tree: ByNodes
+    nvls_tree: ByNodes = (0.0, 0.0, 0.0)
+    nvls_efficiency: float = 0.0  # 0: it has none
+    ring_plateau: float = 1.4  # factor of the steps of large all-reduces by ring between nodes
+    tree_simple_on_a_node: bool = True
+    ll128: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """Of a library."""
+
+    tree_base: ByProtocol
+    ring_base: ByProtocol
+    nvlink: Steps
+    pci: Steps
+    network: Steps
+    gpus: Mapping[str, Gpu]
+    tree_factors: tuple[tuple[float, ...], ...]  # by protocol, for each power of two from 64 B on
+    ratios: Mapping[str, ByProtocol] | None = None  # of the bus bandwidth, in place of caps
+
+
+def _speeds(within: str, between: str, *, is_later: bool) -> Speeds:
+    values = [tuple(float(one) for one in text.split()) for text in (within, between)]
+    return Speeds(values[0], values[1], is_later)
+
+
+_TO_AMPERE = _speeds(
+    "40 30 20 18 15 12 10 9 7 6 5 4 3",
+    "48 30 28 24 20 18 15 12 10 9 7 6 5 4 3 2.4 1.2 .24 .12",
+    is_later=False,
+)
+_HOPPER = _speeds(
+    "60 50 40 30 24 20 15 12 11 6 3", "48 45 42 40 30 24 22 20 17.5 15 12 6 3 2.4 1.2 .24 .12", is_later=True
+)
+_BLACKWELL = _speeds(
+    "90 80 70 60 50 45 40 30 24 20 19 18",
+    "96 86 80 48 45.1 42 40 30 24 22 20 17.5 15 12 6 3 2.4 1.2 .24 .12",
+    is_later=True,
+)
+
+
+def _factors(*rows: str) -> tuple[tuple[float, ...], ...]:
+    return tuple(tuple(float(one) for one in row.split()) for row in rows)
+
+
+LL_MOST_BETWEEN: Mapping[str, tuple[float, float]] = MappingProxyType(
+    {"intel": (39.0, 20.4), "amd": (22.5, 19.0)}  # by the CPU; two nodes, more
+)
+NETWORK_US: Mapping[str, float] = MappingProxyType({"intel": 1.0, "amd": 2.0})  # us of a card, by the CPU
+
+NCCL = Rules(
+    tree_base=(6.8, 14.0, 8.4),
+    ring_base=(6.6, 14.0, 8.4),
+    nvlink=Steps((0.6, 1.25, 4.0), (0.6, 1.9, 3.4), 3.7, 2.8, 25.0, 25.0, 4.0),
+    pci=Steps((1.0, 1.9, 4.0), (1.0, 2.5, 5.7), 3.7, 2.8, 0.0, 0.0, 4.0),
+    network=Steps((5.0, 8.5, 14.0), (2.7, 4.0, 14.0), 31.0, 30.0, 18.0, 20.9, 14.0),
+    gpus=MappingProxyType(
+        {
+            "volta": Gpu(_TO_AMPERE, 39.0, 20.0, (20.0,) * 3, (26.5, 18.5, 10.0), ring_plateau=1.9),
+            "ampere": Gpu(_TO_AMPERE, 87.7, 20.0, (20.0,) * 3, (24.0, 23.6, 17.8)),
+            "hopper": Gpu(
+                _HOPPER,
+                141.0,
+                36.7,
+                (36.7, 36.7, 29.0),
+                (38.7, 41.4, 36.0),
+                (0.0, 57.7, 45.5),
+                0.85,
+            ),
+            "blackwell": Gpu(
+                _BLACKWELL,
+                282.0,
+                40.0,
+                (55.6, 31.67, 20.0),
+                (70.0, 42.8, 24.0),
+                (0.0, 96.0, 80.0),
+                0.74,
+            ),
+        }
+    ),
+    tree_factors=_factors(
+        "1 1 1 1 .9 .8 .7 .7 .7 .7 .6 .5 .4 .4 .5 .6 .7 .8 .9 1 1 1 1 1",
+        "1 1 1 1 1 .9 .8 .8 .8 .7 .6 .6 .6 .6 .6 .6 .8 .9 .9 .9 .9 1 1 1",
+        ".9 .9 .9 .9 .9 .9 .9 .8 .7 .6 .6 .5 .5 .5 .5 .6 .7 .8 .7 .7 .8 .9 .9 .9",
+    ),
+)
+
+# The set that AMD measured for boards of MI300; what it has for more than two nodes is not known to us.
+RCCL = Rules(
+    tree_base=(12.0, 12.0, 17.0),
+    ring_base=(12.0, 12.0, 17.0),
+    nvlink=Steps((0.9, 0.9, 2.3), (0.8, 0.8, 2.1)),
+    pci=Steps((0.9, 0.9, 2.3), (0.8, 0.8, 2.1)),
+    network=Steps((10.5, 10.5, 25.0), (9.5, 9.5, 320.0)),
+    gpus=MappingProxyType(
+        {
+            "cdna3": Gpu(_HOPPER, 0.0, 0.0, (0.0,) * 3, (0.0,) * 3, tree_simple_on_a_node=False, ll128=False),
+        }
+    ),
+    tree_factors=_factors("1", "1", "1"),
+    ratios=MappingProxyType({TREE: (0.06, 0.0, 0.11), RING: (0.08, 0.0, 1.0)}),
+)
+
+LIBRARIES: Mapping[str, Rules] = MappingProxyType({"nccl-2.30": NCCL, "rccl-2.21": RCCL})

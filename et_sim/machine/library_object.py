@@ -1,0 +1,156 @@
+"""The key `library` of the system file: the collective library of a machine, on the machine's network.
+
+Not here: what a library does (`machine.library`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import Any
+
+from et_sim.errors import MachineError
+from et_sim.machine.checks import fill_defaults, read_keys
+from et_sim.machine.keys import Key, Kind, Remarks
+from et_sim.machine.library.calibration import CALIBRATION_KEYS, Calibration
+from et_sim.machine.library.channels import Channels, Wires
+from et_sim.machine.library.model import Library
+from et_sim.machine.library.rules import LIBRARIES, PROTOCOL_NAMES
+from et_sim.machine.library_tables import LIBRARY_KEYS, MOST, NAME
+from et_sim.machine.model import GridFabric, Network, Shape, System
+from et_sim.machine.profiles import Profile
+from et_sim.machine.sources import Source
+
+# GB/s of all NVLinks of a GPU, as a data sheet has it one way, and as NCCL counts it.
+NVLINK = {
+    "volta": (150.0, 120.0),
+    "ampere": (300.0, 240.0),
+    "hopper": (450.0, 370.8),
+    "blackwell": (900.0, 721.8),
+}
+PCI_EFFICIENCY = 0.762  # NCCL counts x16 of PCI 3.0, of 15.75 GB/s, as 12
+OTHER_EFFICIENCY = 0.75  # RCCL counts a link of 64 GB/s as 48
+
+
+def read_library(
+    given: Any, system: System, network: Network, place: str, remarks: Remarks
+) -> Library | None:
+    """The library on this network; None where the system file names none."""
+    if given is None:
+        return None
+    source = Source(f'{place}: "{NAME}"', {"name": given} if isinstance(given, str) else given, "")
+    values = fill_defaults(read_keys(source, LIBRARY_KEYS, remarks), LIBRARY_KEYS, source.place, Remarks())
+    fabric = network.fabric
+    _check(system, fabric, source.place)
+    assert isinstance(fabric, GridFabric)
+    inner = fabric.dimensions[0]
+    outer = next((one for one in fabric.dimensions[1:] if one.npus > 1), None)
+    each_way = inner.bytes_per_ns
+    gpu = values.get("gpu") or _generation(each_way, values["name"], source.place, remarks)
+    if gpu not in LIBRARIES[values["name"]].gpus:
+        known = ", ".join(LIBRARIES[values["name"]].gpus)
+        raise MachineError(
+            f'{values["name"]} knows nothing of "gpu" {gpu!r}', place=source.place, remedy=f"it knows {known}"
+        )
+    cards = values.get("cards", inner.npus)
+    wires = Wires(
+        values.get("link-speed") or _counted(each_way, gpu, is_nvlink=values["link"] == "NVLink"),
+        values["link"] == "NVLink",
+        cards,
+        outer.bytes_per_ns * inner.npus / cards if outer else 0.0,
+        each_way,
+        inner.shape is Shape.FULLY_CONNECTED and inner.npus > 2,
+    )
+    rings = values.get("rings", {})
+    return Library(
+        values["name"],
+        gpu,
+        wires,
+        inner.npus,
+        values["cpu"],
+        values["switch"],
+        values["collnet"],
+        tuple(values.get("algorithms", ())),
+        tuple(one for one, name in PROTOCOL_NAMES.items() if name in values.get("protocols", ())),
+        _channels(rings, "on-a-node", source.place),
+        _channels(rings, "between-nodes", source.place),
+        _calibration(values.get("calibration", {}), source.place),
+    )
+
+
+def _check(system: System, fabric: Any, place: str) -> None:
+    if system.behaviour.profile is not Profile.CORRECTED:
+        raise MachineError(
+            f"profile {system.behaviour.profile.value!r} knows no collective library",
+            place=place,
+            remedy='give "profile": "corrected", or leave the library out',
+        )
+    joined = isinstance(fabric, GridFabric) and all(
+        one.shape is not Shape.RING or one.npus <= 2 for one in fabric.dimensions
+    )
+    if not joined:
+        raise MachineError(
+            "a collective library is known on networks whose dimensions are switches or fully connected",
+            place=place,
+            remedy='leave "library" out, and name algorithms by the "...-implementation" keys',
+        )
+    if system.shared_bus is not None:
+        raise MachineError(
+            "a collective library cannot use a shared memory bus",
+            place=place,
+            remedy='leave "model-shared-bus" out',
+        )
+
+
+def _generation(each_way: float, name: str, place: str, remarks: Remarks) -> str:
+    for gpu, (bandwidth, _) in NVLINK.items():
+        if abs(each_way / bandwidth - 1) < 0.01 and gpu in LIBRARIES[name].gpus:
+            remarks.default(place, "gpu", f"not given; {gpu} is taken, by the bandwidth of dimension 0")
+            return gpu
+    raise MachineError(
+        f'key "gpu" is missing, and {each_way:g} GB/s is the NVLink of no generation',
+        place=place,
+        remedy=f"name one of {', '.join(LIBRARIES[name].gpus)}",
+    )
+
+
+def _counted(each_way: float, gpu: str, *, is_nvlink: bool) -> float:
+    """What the library takes the links for."""
+    if not is_nvlink:
+        return each_way * PCI_EFFICIENCY
+    if gpu in NVLINK:
+        bandwidth, counted = NVLINK[gpu]
+        return each_way * counted / bandwidth
+    return each_way * OTHER_EFFICIENCY
+
+
+def _channels(given: dict[str, Any], which: str, place: str) -> Channels | None:
+    pair = given.get(which)
+    if pair is None:
+        return None
+    numbers = isinstance(pair, list) and len(pair) == 2 and all(type(one) in (int, float) for one in pair)
+    if not numbers or pair[0] != int(pair[0]) or not all(0 < one <= MOST for one in pair):
+        raise MachineError(
+            f'"rings": "{which}" is {pair!r}',
+            place=place,
+            remedy="give the number of channels and the GB/s of each, as in [12, 30]",
+        )
+    return Channels(int(pair[0]), float(pair[1]), float(pair[1]))
+
+
+def _calibration(given: dict[str, Any], place: str) -> Calibration:
+    table = tuple(
+        Key(name, Kind.NUMBER, "", field=field.name, maximum=MOST)
+        for name, field in zip(CALIBRATION_KEYS, fields(Calibration), strict=True)
+    )
+    inner = Source(f'{place}: "calibration"', given, "")
+    values = read_keys(inner, table, Remarks())
+    for name in (
+        "bandwidth-ll",
+        "bandwidth-ll128",
+        "bandwidth-simple",
+        "nvls-bandwidth",
+        "between-bandwidth",
+    ):
+        if values.get(name) == 0:
+            raise MachineError(f'"{name}" is 0', place=inner.place, remedy="a factor above 0 is meant")
+    return Calibration(**{key.field: float(values[key.name]) for key in table if key.name in values})

@@ -1,0 +1,78 @@
+"""The host of a rank, where traces have none: it launches kernels and collectives in their order, each in its turn.
+
+A launch is a node of the host, behind that of the kernel before, and a kernel begins after its own. So the host
+runs ahead of the device while kernels are long, and the device waits for it where they are short. It never waits
+for the device.
+
+Not here: hosts that a recording shows, which keep their times.
+"""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+from typing import Any
+
+import numpy as np
+
+from et_sim.errors import MachineError
+from et_sim.machine.model import Notice
+from et_sim.trace.columns import BIT, NodeKind, Trace
+from et_sim.trace.workload import Workload
+from et_sim.units import LONGEST_NS, plural
+
+KEY, LAUNCH, PLACE = "host-time", "launch", "system configuration"
+_LAST_ID = np.iinfo(np.uint64).max
+
+
+def with_host(workload: Workload, launch_ns: float) -> tuple[Workload, list[Notice]]:
+    """The workload with a launch before every kernel and collective, which takes so long; and what it could
+    not be given to."""
+    if not launch_ns:
+        return workload, []
+    templates = tuple(_launched(trace, launch_ns) for trace in workload.templates)
+    counts = workload.ranks_per_template.tolist()
+    kept = sum(
+        count
+        for count, old, new in zip(counts, workload.templates, templates, strict=True)
+        if new is old and len(old)
+    )
+    text = f"no effect on {plural(kept, 'rank')}, whose traces have a host of their own, or launch nothing"
+    return replace(workload, templates=templates), [Notice(PLACE, KEY, text)] if kept else []
+
+
+def _launched(trace: Trace, launch_ns: float) -> Trace:
+    is_kernel = (trace.kind == NodeKind.COMP) & ~trace.is_gap
+    counts = np.where(trace.has("launches"), trace.launches, 1)
+    rows = np.flatnonzero((is_kernel | (trace.kind == NodeKind.COLL)) & (counts > 0))
+    if trace.is_cpu.any() or not len(rows):
+        return trace
+    last, added, count = int(trace.node_id[-1]), len(rows), len(trace)
+    lasts = np.minimum(counts[rows] * launch_ns, 2.0 * LONGEST_NS)
+    if last + added > _LAST_ID or lasts.max() > LONGEST_NS:
+        raise MachineError(
+            f'key "{KEY}" is {launch_ns:g} ns, and {trace.source} has no room for such launches',
+            place=PLACE,
+            remedy="give less, or number the nodes of the trace from 0",
+        )
+    node = {
+        "node_id": np.arange(last + 1, last + 1 + added, dtype=np.uint64),
+        "kind": np.full(added, NodeKind.COMP, np.uint8),
+        "name": np.full(added, len(trace.names), np.int32),
+        "duration_ns": lasts.astype(np.int64),
+        "is_cpu": np.ones(added, np.bool_),
+        "is_launch": np.ones(added, np.bool_),
+        "present": np.full(added, BIT["is_cpu_op"] | BIT["launch"] | BIT["duration_ns"], np.uint32),
+    }
+    columns: dict[str, Any] = {}
+    for one in fields(trace):
+        column = getattr(trace, one.name)
+        if isinstance(column, np.ndarray) and len(column) == count and not one.name.endswith("_deps"):
+            columns[one.name] = np.concatenate((column, node.get(one.name, np.zeros(added, column.dtype))))
+    first = np.diff(trace.ctrl_start)
+    first[rows] += 1
+    chain = np.minimum(np.arange(added), 1)  # the first launch comes after nothing
+    columns["ctrl_start"] = np.concatenate(([0], np.cumsum(np.concatenate((first, chain)))))
+    deps = np.insert(trace.ctrl_deps, trace.ctrl_start[rows + 1], np.arange(count, count + added))
+    columns["ctrl_deps"] = np.concatenate((deps, np.arange(count, count + added - 1))).astype(np.int32)
+    columns["data_start"] = np.concatenate((trace.data_start, np.full(added, trace.data_start[-1])))
+    return replace(trace, names=(*trace.names, LAUNCH), **columns)

@@ -1,0 +1,234 @@
+"""Collectives of a library as phases: its choice, as messages along the sides of a group, at its pace.
+
+Where a group has ranks of one node only, or one rank of every node, its collectives run along that one side.
+Else every channel of the library enters and leaves each node on another card. All channels together are two
+chunks that run at the same time: one has all bytes within nodes, one all between them, and each ends with
+word from everybody along the other side. So links carry what they carry there, and everybody waits for all.
+
+Rings take their own steps; trees and switches as many as they have levels, with the bytes that their links
+carry. Not here: the choice and its time (`machine.library`), and what a step is (`collectives.paced`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from math import ceil, log2, prod
+
+from et_sim.collectives import Algorithm, Operation, StepProgram
+from et_sim.collectives.paced import paced
+from et_sim.errors import MachineError
+from et_sim.machine.library import Call, Choice, Library
+from et_sim.machine.library.model import PAIRS
+from et_sim.machine.library.rules import COLLNET_CHAIN, COLLNET_DIRECT, NVLS, NVLS_TREE, PAT, RING, TREE
+from et_sim.machine.model import GridFabric, Network, Shape
+from et_sim.plan.axes import SUBGROUP_ENDPOINT_NS
+from et_sim.plan.groups import GroupShape
+from et_sim.plan.layout import Layout
+from et_sim.plan.ways import Way
+from et_sim.units import LONGEST_NS, format_ns
+
+KINDS = {
+    Operation.ALL_REDUCE: "all_reduce",
+    Operation.ALL_GATHER: "all_gather",
+    Operation.REDUCE_SCATTER: "reduce_scatter",
+    Operation.ALL_TO_ALL: "all_to_all",
+    Operation.BROADCAST: "broadcast",
+    Operation.REDUCE: "reduce",
+    Operation.BARRIER: "barrier",
+}
+AROUND = Algorithm("ring")
+WITHIN, BETWEEN = 0, 1
+OVER_LEVELS = (TREE, NVLS, NVLS_TREE, COLLNET_DIRECT, COLLNET_CHAIN, PAT)
+
+
+@dataclass(frozen=True, slots=True)
+class PacedPhase:
+    """A phase along a way, before it has a row."""
+
+    way: Way
+    program: StepProgram
+
+
+@dataclass(frozen=True, slots=True)
+class LibraryCollective:
+    """What the library does: the phases of each chunk that runs beside the others."""
+
+    choice: Choice
+    chunks: tuple[tuple[PacedPhase, ...], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """A way, and how many steps of what distances a collective takes along it."""
+
+    way: Way
+    steps: int
+    distance: tuple[int, ...]
+    size: int  # bytes that a member sends along it, over all
+    at_once: int = 1  # steps
+
+    @property
+    def is_heard_by_all(self) -> bool:
+        """Whether nobody completes it before everybody has begun."""
+        return self.at_once > 1 or self.steps >= self.way.members - 1
+
+
+class LibraryPhases:
+    """Makes phases of what a library chooses on a machine."""
+
+    def __init__(self, library: Library, network: Network, endpoint_ns: int) -> None:
+        assert isinstance(network.fabric, GridFabric)
+        self._library, self._dimensions = library, network.fabric.dimensions
+        self._endpoint_ns = endpoint_ns
+
+    def lower(
+        self,
+        operation: Operation,
+        size: int,
+        datatype: str,
+        group: GroupShape,
+        ways: Sequence[Way],
+        layout: Layout,
+    ) -> LibraryCollective | None:
+        """None where nobody has to move anything."""
+        members = prod(way.members for way in ways)
+        if members == 1 or (size == 0 and operation is not Operation.BARRIER):
+            return None
+        nodes = _nodes(group, ways, layout, self._library.node)
+        counted = size * members if operation is Operation.ALL_GATHER else size
+        choice = self._library.choice(Call(KINDS[operation], members, nodes, counted, datatype))
+        time = round(choice.time_us * 1000)
+        if time > LONGEST_NS:
+            raise MachineError(
+                f"the collective library would take longer than {format_ns(LONGEST_NS)}",
+                place="system configuration",
+                remedy='correct "calibration" of the key "library"',
+            )
+        parts = self._parts(choice.algorithm, operation, counted, ways, members, nodes)
+        return LibraryCollective(choice, tuple(self._chunks(parts, time)))
+
+    def _parts(
+        self, algorithm: str, operation: Operation, size: int, ways: Sequence[Way], members: int, nodes: int
+    ) -> tuple[list[_Part], list[_Part]]:
+        both = 2 if operation in (Operation.ALL_REDUCE, Operation.BARRIER) else 1
+        inner = [way for way in ways if _is_within(way)]
+        outer = [way for way in ways if not _is_within(way)]
+        ppn = prod(way.members for way in inner)
+        within, between = _bytes(algorithm, both, size, members, ppn, nodes)
+        spread = sum(way.members - 1 for way in outer)
+        return (
+            [self._part(algorithm, way, both, within, WITHIN) for way in inner],
+            [
+                self._part(algorithm, way, both, between * (way.members - 1) // spread, BETWEEN)
+                for way in outer
+            ],
+        )
+
+    def _part(self, algorithm: str, way: Way, both: int, size: int, which: int) -> _Part:
+        """Steps along a way, over all links that an NPU has there at once."""
+        part = _part(algorithm, way, both, size, which)
+        links = way.members - 1
+        if self._dimensions[way.dimension].shape is not Shape.FULLY_CONNECTED or way.axis < 0 or links == 1:
+            return part
+        rounds = 1 if algorithm == PAIRS else part.steps
+        return replace(part, steps=rounds * links, distance=tuple(range(1, way.members)), at_once=links)
+
+    def _chunks(self, parts: tuple[list[_Part], list[_Part]], time_ns: int) -> list[tuple[PacedPhase, ...]]:
+        """All bytes along one side each, and then word from whoever has not been heard of."""
+        within, between = parts
+        bulks = [(bulk, others) for bulk, others in ((within, between), (between, within)) if bulk]
+        are_heard = all(one.is_heard_by_all for bulk, _ in bulks for one in bulk)
+        words = [
+            [_word_along(one.way) for one in (others if are_heard else (*within, *between))]
+            for _, others in bulks
+        ]
+        least = [[self._carried_ns(one, 1) for one in word] for word in words]
+        last_ns = max(sum(each) for each in least)  # of all chunks, so that no word meets bytes
+        chunks = []
+        for (bulk, _), word, each in zip(bulks, words, least, strict=True):
+            rings = max(one.way.own_rings for one in bulk)
+            shares = [replace(one, size=-(-one.size // rings)) for one in bulk]
+            phases = self._paced(shares, time_ns - last_ns)
+            for one, time in zip(
+                word, [each[0] + last_ns - sum(each), *each[1:]] if each else [], strict=True
+            ):
+                phases.append(self._phase(one, time))
+            chunks += [tuple(phases)] * rings
+        return chunks
+
+    def _paced(self, parts: Sequence[_Part], time_ns: int) -> list[PacedPhase]:
+        """Phases one after the other that take the time together, each its part by steps."""
+        steps = sum(one.steps for one in parts)
+        phases, before = [], 0
+        for one in parts:
+            until = before + one.steps
+            time = time_ns * until // steps - time_ns * before // steps
+            phases.append(self._phase(one, time))
+            before = until
+        return phases
+
+    def _phase(self, part: _Part, time_ns: int) -> PacedPhase:
+        size = max(-(-part.size // part.steps), 1)
+        pause = time_ns - self._carried_ns(part, size)
+        program = paced(part.way.members, part.distance, part.steps, size, pause, part.at_once)
+        return PacedPhase(part.way, program)
+
+    def _carried_ns(self, part: _Part, size: int) -> int:
+        """What its messages take without pauses."""
+        endpoint = SUBGROUP_ENDPOINT_NS if part.way.axis < 0 else self._endpoint_ns
+        rounds = part.steps // part.at_once
+        return rounds * self._flight_ns(part.way, size) + (rounds + 1) * endpoint
+
+    def _flight_ns(self, way: Way, size: int) -> int:
+        """A message on an idle network; through uneven nodes, on the way from node to node."""
+        dimension = self._dimensions[way.dimension]
+        hops = 2 if dimension.shape is Shape.SWITCH else 1
+        return int(hops * dimension.latency_ns + size / dimension.bytes_per_ns)
+
+
+def _is_within(way: Way) -> bool:
+    return way.dimension == 0 and way.own_rings <= 1 and way.axis >= 0
+
+
+def _nodes(group: GroupShape, ways: Sequence[Way], layout: Layout, node: int) -> int:
+    """How many nodes the group has ranks on."""
+    if group.is_as_listed:
+        return -(-group.members // node)
+    nodes = 1
+    for way in ways:
+        blocks = layout[way.number].blocks if way.number < len(layout) else ()
+        nodes *= len(blocks) or (1 if _is_within(way) else way.members)
+    return nodes
+
+
+def _bytes(algorithm: str, both: int, size: int, members: int, ppn: int, nodes: int) -> tuple[int, int]:
+    """What a rank sends within its node and to others."""
+    inside, around = size * (ppn - 1) // ppn, both * (members - 1)
+    if algorithm == PAIRS:
+        return inside, size * (nodes - 1) // nodes
+    if algorithm in (RING, PAT):
+        return (around * inside) // members, around * size // members // ppn
+    if algorithm in (NVLS, NVLS_TREE) and both == 2:
+        inside = size * (ppn + 1) // ppn
+    elif algorithm not in (NVLS, NVLS_TREE):
+        inside *= both
+    each_way = 1 if algorithm in (COLLNET_DIRECT, COLLNET_CHAIN) else both
+    return inside, each_way * size * (nodes - 1) // nodes // ppn
+
+
+def _part(algorithm: str, way: Way, both: int, size: int, which: int) -> _Part:
+    """As many steps as the algorithm takes there: to the next member, but for copies of all pairs."""
+    others = way.members - 1
+    if algorithm == PAIRS:
+        return _Part(way, others, tuple(range(1, way.members)), size)
+    if algorithm in OVER_LEVELS and (which == BETWEEN or algorithm in (NVLS, NVLS_TREE)):
+        times = 1 if algorithm in (NVLS, PAT) else 2
+        return _Part(way, times * ceil(log2(way.members)), (1,), size)
+    return _Part(way, both * others, (1,), size)
+
+
+def _word_along(way: Way) -> _Part:
+    """Until everybody has heard from everybody."""
+    distances = tuple(1 << level for level in range(ceil(log2(way.members))))
+    return _Part(way, len(distances), distances, len(distances))
