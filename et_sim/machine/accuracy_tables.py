@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from et_sim.machine.accuracy import COMMUNICATION, DEVICE, HOST, KERNELS, MEMORY, RECORDED, TABLES
+from et_sim.machine.accuracy import COMMUNICATION, DEVICE, HOST, KERNELS, LIBRARY, MEMORY, RECORDED, TABLES
 from et_sim.machine.keys import Key, Kind
 from et_sim.uncertainty import BASES, WHOLE
 
@@ -22,6 +22,8 @@ _MEANINGS: Mapping[str, str] = MappingProxyType(
         TABLES: "Kernels whose times stand in a table of measured times.",
         RECORDED: "Kernels, copies and communication that take the times of a recording.",
         COMMUNICATION: "Transfers that nothing hides; a kind, such as `all_reduce`, may have its own entry.",
+        LIBRARY: "Collectives that the machine's collective library chooses; those of less than 64 MiB, "
+        "and of groups on several nodes, may have entries apart: `small_library`, `library_between_nodes`.",
         HOST: "Time in which the device waits for its host.",
         MEMORY: "Time of remote memory that nothing hides.",
         WHOLE: "What all times share: other software, clocks (`common`), and what differs from one run to "

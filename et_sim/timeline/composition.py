@@ -17,18 +17,27 @@ import numpy as np
 
 from et_sim.compute import Treatment
 from et_sim.intervals import COMPUTE, COPY, TRANSFER, union
-from et_sim.machine.accuracy import HOST, KERNELS, MEMORY, RECORDED, TABLES, Accuracy
-from et_sim.plan.tables import Plan
+from et_sim.machine.accuracy import (
+    HOST,
+    KERNELS,
+    MEMORY,
+    RECORDED,
+    TABLES,
+    Accuracy,
+)
+from et_sim.plan.tables import Action, Plan
 from et_sim.timeline.rows import KIND_NAMES, Rows
 from et_sim.timeline.statistics import SORT_OF, Statistics
 from et_sim.trace.workload import Workload
 from et_sim.uncertainty import Composition
 
 MEASURED = "measured"  # what bounds a kernel of a table, in the words of `Utilisation`
+GATHERED = "all_gather"  # traces give what a rank puts in
 POINT_TO_POINT = 2  # ranks
 _PARTS = ("compute_ns", "exposed_comm_ns", "exposed_memory_ns", "host_ns")
 Amounts = dict[tuple[str, str], float]
 _SHAPED, _NAMED, _RECORDED, _OF_TABLE = range(4)
+_NETWORK, _LIBRARY, _LIBRARY_BETWEEN, _RECORDING = range(4)  # what times a transfer
 _BITS, _BITS_OF_POWER = 32, 8  # of numbers of shapes, names and members; of powers of two
 _MASK = (1 << _BITS) - 1
 
@@ -79,11 +88,23 @@ class _Time:
         group = rows.group[which]
         members = np.full(len(which), POINT_TO_POINT, np.int64)
         members[group >= 0] = self._plan.groups["members"][group[group >= 0]]
-        kind = np.where(_is_recorded(rows, which), len(KIND_NAMES), rows.kind[which]).astype(np.int64)
+        kind = rows.kind[which] + len(KIND_NAMES) * self._doers(rows, which)
         power = np.frexp(np.maximum(rows.bytes[which], 1).astype(np.float64))[1] - 1
         what = (kind << _BITS | members) << _BITS_OF_POWER | power
         waited = np.maximum(rows.queued_ns[which], 0) + np.maximum(rows.waiting_ns[which], 0)
         return np.stack((what, rows.start_ns[which] + waited, rows.end_ns[which]))
+
+    def _doers(self, rows: Rows, which: Any) -> Any:
+        """What times transfers."""
+        nodes = np.asarray(self._plan.nodes)[rows.at[which]]
+        is_collective = nodes["action"] == Action.COLLECTIVE
+        found = np.full(len(which), _NETWORK, np.int64)
+        if self._plan.library_choices:
+            on = np.array(self._plan.library_nodes)[np.where(is_collective, nodes["detail"], 0)]
+            found[is_collective & (on == 1)] = _LIBRARY
+            found[is_collective & (on > 1)] = _LIBRARY_BETWEEN
+        found[_is_recorded(rows, which)] = _RECORDING
+        return found
 
     def composition(self, statistics: Statistics) -> Composition | None:
         """When all rows are there."""
@@ -111,10 +132,16 @@ class _Time:
 
     def _transfer(self, what: int) -> tuple[str, str]:
         what, power = what >> _BITS_OF_POWER, what & (1 << _BITS_OF_POWER) - 1
-        kind, text = what >> _BITS, f"of {what & _MASK:,} ranks, from 2^{power} B on"
-        if kind == len(KIND_NAMES):
-            return RECORDED, f"communication {text}"
-        return self._accuracy.of_exchange(KIND_NAMES[kind]), f"{KIND_NAMES[kind]} {text}"
+        kind, members = what >> _BITS, what & _MASK
+        doer, kind = divmod(kind, len(KIND_NAMES))
+        named = f"{KIND_NAMES[kind]} of {members:,} ranks, from 2^{power} B on"
+        if doer == _RECORDING:
+            return RECORDED, named
+        if doer == _NETWORK:
+            return self._accuracy.of_exchange(KIND_NAMES[kind]), named
+        size = (members if KIND_NAMES[kind] == GATHERED else 1) << power
+        is_on_one_node = doer == _LIBRARY
+        return self._accuracy.of_library(KIND_NAMES[kind], size, is_on_one_node=is_on_one_node), named
 
 
 def _is_recorded(rows: Rows, which: Any) -> Any:

@@ -12,11 +12,12 @@ import et_sim
 from et_sim.cli import main
 from et_sim.compute.operations import FORMS
 from et_sim.errors import MachineError
-from et_sim.machine.accuracy import DEFAULTS, EXCHANGES, OPERATIONS, SHORT_ATTENTION, SMALL_GEMM
+from et_sim.machine.accuracy import DEFAULTS, EXCHANGES, OPERATIONS, SHORT_ATTENTION, SMALL_GEMM, Accuracy
 from et_sim.timeline.rows import COMMUNICATION_KINDS, UNNAMED_KIND
 from et_sim.uncertainty import WHOLE, Composition
 from et_sim.views import open_run
 from et_sim.views.summary.uncertainty import difference_text, uncertainty_text
+from et_sim.workloads.microbenchmarks import make_microbenchmark
 
 NETWORK = ring(4, "50GB/s")
 ROOFLINE = {"model": "roofline", "peaks": {"bf16": 100}, "memory": [{"name": "HBM", "bandwidth": 1000}]}
@@ -151,6 +152,35 @@ def test_small_kernels_may_be_a_class_of_their_own(shape: str, name: str) -> Non
     composition = found.measurement.composition
     assert composition is not None
     assert list(composition.shares) == [name]
+
+
+@pytest.mark.parametrize(
+    ("kind", "size", "ranks", "name"),
+    [
+        ("all_reduce", 64 << 20, 8, "library"),
+        ("all_reduce", 63 << 20, 8, "small_library"),
+        ("all_gather", 8 << 20, 8, "library"),  # of 64 MiB at the end
+        ("all_reduce", 1 << 20, 16, "library_between_nodes"),
+        ("ring_send_receive", 1 << 20, 8, "communication"),
+    ],
+)
+def test_collectives_of_a_library_are_classes_by_their_size_and_reach(
+    kind: str, size: int, ranks: int, name: str
+) -> None:
+    of = make_microbenchmark(kind, ranks=ranks, size=size)
+    found = et_sim.simulate(of, machine=f"h200-dgx:{ranks}").measurement.composition
+    assert found is not None
+    assert list(found.shares) == [name]
+
+
+def test_what_has_no_entry_has_that_of_its_family() -> None:
+    known = {name: DEFAULTS[name] for name in DEFAULTS}
+    accuracy = Accuracy("board", known)
+    assert accuracy.of_library("all_reduce", 1, is_on_one_node=True) == "library"
+    assert accuracy.of_library("all_reduce", 1, is_on_one_node=False) == "library"
+    own = Accuracy("board", {**known, "all_reduce": DEFAULTS["library"]})
+    assert own.of_library("all_reduce", 1, is_on_one_node=False) == own.of_exchange("all_reduce")
+    assert own.of_exchange("send") == "communication"
 
 
 def _one(shape: str) -> et_sim.Workload:

@@ -118,7 +118,7 @@ def _system(machine: dict[str, Any], dimensions: int) -> dict[str, Any]:
         "replay-recorded-kernels": True,
         "costs": {**device.get("costs", {}), **machine["costs"]},
         "accuracy": {
-            "device": machine["device"],
+            "device": device["about"],
             **device.get("accuracy", {}),
             **machine.get("accuracy", {}),
         },
