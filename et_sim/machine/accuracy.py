@@ -92,8 +92,8 @@ class Accuracy:
 
     def of_library(self, kind: str, size: int, *, is_on_one_node: bool) -> str:
         """The class of a library's collectives of so many bytes, as nccl-tests counts them."""
-        place = BETWEEN_NODES if not is_on_one_node else SMALL_LIBRARY if size < LARGE_BYTES else LIBRARY
-        return next(name for name in (kind, place, LIBRARY) if name in self.terms)
+        own = library_class(size, is_on_one_node=is_on_one_node)
+        return next(name for name in (kind, own, LIBRARY) if name in self.terms)
 
     def as_dict(self) -> dict[str, Any]:
         """As a run's manifest has it, and as system files may."""
@@ -104,6 +104,13 @@ class Accuracy:
         """From what `as_dict` gave."""
         terms = {name: Term.read(term) for name, term in found.items() if name != DEVICE}
         return Accuracy(found[DEVICE], terms)
+
+
+def library_class(size: int, *, is_on_one_node: bool) -> str:
+    """The class of a library's collectives where every class is stated."""
+    if not is_on_one_node:
+        return BETWEEN_NODES
+    return SMALL_LIBRARY if size < LARGE_BYTES else LIBRARY
 
 
 def small_kind(shape: str) -> str:

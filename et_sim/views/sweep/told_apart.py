@@ -46,6 +46,8 @@ def told_apart(done: Sequence[Row]) -> str:
     if not any(bands):
         return ""
     alike = sum(map(contains_none, bands))
+    if not alike:
+        return f"The model tells the best from {plural(len(bands), 'other point')}, by the {BAND} of each."
     return (
         f"Of {plural(len(bands), 'other point')}, the model cannot tell {alike:,} ({ALIKE}) from the best: "
         f"by their {BAND}, they may be as fast."

@@ -53,6 +53,13 @@ def test_points_within_the_band_of_the_best_are_said(
     assert "+6 to +14 %" in page
 
 
+def test_where_all_can_be_told_apart_that_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    sweep = str(write_sweep(tmp_path / "a.sweep", ("x",), [POINTS[0], POINTS[2]]))
+    assert main(["inspect", sweep]) == 0
+    out = " ".join(capsys.readouterr().out.split())
+    assert "The model tells the best from 1 other point, by the 80 % band of each." in out
+
+
 def test_two_sweeps_say_how_many_changes_may_be_none(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
