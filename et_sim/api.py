@@ -231,6 +231,7 @@ def make_manifest(
     texts = [("", text) for text in workload.notices]
     if machine.system.track_local_mem and (remark := remark_on_unannotated(workload)):
         texts.append((CAPACITY if machine.system.local_memory else TRACKS, remark))
+    accuracy = machine.system.accuracy
     notices = [{"place": _base(workload.source), "key": key, "text": text} for key, text in texts]
     return {
         "et_sim": __version__,
@@ -245,6 +246,7 @@ def make_manifest(
             "late_ns": workload.late_ns,
         },
         "costs": machine.system.costs and machine.system.costs.as_dict(),
+        **({} if accuracy is None else {"accuracy": accuracy.as_dict()}),
         "peak_tflops": peaks_of(machine.system),
         "time_factors": [_factors(one) for one in machine.system.time_factors],
         "distinct_traces": len(workload.templates),

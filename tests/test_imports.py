@@ -28,6 +28,7 @@ COMMON |= {
     "recognise",
     "paths",
     "interruption",
+    "uncertainty",
 }
 
 # Room -> the rooms it may import, besides itself and the common modules.
@@ -47,6 +48,7 @@ ALLOWED: dict[str, set[str]] = {
     "recognise": set(),
     "paths": set(),
     "interruption": set(),
+    "uncertainty": set(),
     "trace": set(),
     "layerfile": {"trace"},
     "workloads": {"trace", "memory"},

@@ -56,7 +56,7 @@ def run(options: argparse.Namespace) -> int:
     else:
         print("\n".join(_text(found, fitted, held_out)))
     if options.output:
-        changes = {"library": {"calibration": _values(found)}}
+        changes = {"library": {"calibration": _values(found)}, "accuracy": _accuracy(held_out)}
         errors = _errors(held_out or fitted)
         machine = calibrated_machine(options.machine, changes, options.logs, "library", errors)
         write_json(machine, options.output)
@@ -92,6 +92,18 @@ def _values(found: Fit) -> dict[str, float]:
         for name, value in asdict(found.calibration).items()
         if name in found.fitted
     }
+
+
+def _accuracy(held_out: Ratios) -> dict[str, Any]:
+    """By the classes of time that were left out."""
+    from et_sim.calibrate.machine_file import accuracy_entry
+    from et_sim.machine.accuracy import library_class
+
+    found: dict[str, list[float]] = {}
+    for row, ratio in held_out:
+        name = library_class(row.call.size, is_on_one_node=row.call.nodes == 1)
+        found.setdefault(name, []).append(ratio)
+    return {name: accuracy_entry(ratios) for name, ratios in found.items()}
 
 
 Ratios = Sequence[tuple["Measured", float]]

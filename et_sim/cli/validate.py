@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from et_sim.validation.predictions import Prediction
 
 WORST = 5
-COLUMNS = ("system", "kind", "size", "rows", "E %", "G %", "MAPE %", "bias %", "largest %")
+COLUMNS = ("system", "kind", "size", "rows", "E %", "G %", "MAPE %", "bias %", "largest %", "in band %")
 
 
 def add_parser(commands: Any) -> None:
@@ -67,6 +67,8 @@ def _as_row(one: Prediction) -> dict[str, Any]:
         "machine": one.machine,
         "measured_us": one.row.measured_us,
         "predicted_us": one.predicted_us,
+        "low_us": one.band_us and one.band_us[0],
+        "high_us": one.band_us and one.band_us[1],
         "how": one.how,
     }
 
@@ -77,30 +79,44 @@ def _errors(found: list[Prediction]) -> list[dict[str, Any]]:
 
     from et_sim.validation.errors import Errors
 
-    groups: dict[tuple[str, str], dict[str, list[float]]] = {}
+    groups: dict[tuple[str, str], dict[str, list[Prediction]]] = {}
     for one in found:
-        if one.machine is not None and (ratio := one.ratio) is not None:
+        if one.machine is not None and one.ratio is not None:
             sizes = groups.setdefault((one.machine, one.row.kind), {})
-            sizes.setdefault(one.row.size_class, []).append(ratio)
+            sizes.setdefault(one.row.size_class, []).append(one)
     for sizes in groups.values():
         if len(sizes) > 1:
-            sizes["all"] = [ratio for ratios in sizes.values() for ratio in ratios]
+            sizes["all"] = [one for some in sizes.values() for one in some]
     return [
-        {"system": system, "kind": kind, "size": size, **asdict(Errors.of(ratios))}
+        {
+            "system": system,
+            "kind": kind,
+            "size": size,
+            **asdict(Errors.of([one.ratio for one in some if one.ratio is not None])),
+            "in_band": _in_band(some),
+        }
         for (system, kind), sizes in groups.items()
-        for size, ratios in sizes.items()
+        for size, some in sizes.items()
     ]
 
 
+def _in_band(some: list[Prediction]) -> float | None:
+    """In how many percent of the rows with a band it holds what was measured; None: none has one."""
+    known = [inside for one in some if (inside := one.is_in_band) is not None]
+    return 100 * sum(known) / len(known) if known else None
+
+
 def _text(found: list[Prediction]) -> list[str]:
+    from et_sim.uncertainty import LEVEL
     from et_sim.units import plural
     from et_sim.views.text import aligned
 
     cells = [list(COLUMNS)]
     for group in _errors(found):
         numbers = (f"{group[name]:.1f}" for name in ("e", "g", "mape", "bias", "largest"))
-        cells.append([group["system"], group["kind"], group["size"], f"{group['rows']:,}", *numbers])
-    lines = aligned(cells, "<<<>>>>>>") if len(cells) > 1 else []
+        inside = "-" if group["in_band"] is None else f"{group['in_band']:.0f}"
+        cells.append([group["system"], group["kind"], group["size"], f"{group['rows']:,}", *numbers, inside])
+    lines = aligned(cells, "<<<>>>>>>>") if len(cells) > 1 else []
     known = [(ratio - 1, one) for one in found if (ratio := one.ratio) is not None]
     known.sort(key=lambda pair: -abs(pair[0]))
     if known:
@@ -118,4 +134,6 @@ def _text(found: list[Prediction]) -> list[str]:
     lines.append(
         "E: exp of the mean |ln(predicted / measured)|, less one; G: geometric mean of relative errors"
     )
+    if any(one.band_us is not None for one in found):
+        lines.append(f"in band: measured within the band of {100 * LEVEL:.0f} % that the machine states")
     return lines

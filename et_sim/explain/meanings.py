@@ -95,6 +95,15 @@ def _of_lines() -> Iterator[Meaning]:
         {"to get it": "link and flow models always know it, the analytical model with --detail links"},
         ("bottleneck_unknown",),
     )
+    yield Meaning(
+        "uncertainty",
+        "line of the summary",
+        "summary, summary.json",
+        "The band that shall hold the makespan of the real machine in 80 of 100 cases, and how much of the "
+        "time is measured, calibrated, modelled or assumed; of two runs, the band of the difference.",
+        {"to get it": 'machines by name state their errors, and system files with the key "accuracy"'},
+        ("band", "low_ns", "high_ns", "made_of"),
+    )
     for figure in OF_STEPS:
         facts = {"type": figure.kind, "also in": "throughput of summary.json", "to get it": TO_GET_STEPS}
         short = figure.name.replace("_per_s", "/s").replace("_per_rank", "/NPU").replace("_", " ")

@@ -13,6 +13,7 @@ from enum import StrEnum
 from fractions import Fraction
 from typing import Any
 
+from et_sim.machine.accuracy import Accuracy
 from et_sim.machine.compute_rules import ComputeRule
 from et_sim.machine.costs import Costs
 from et_sim.machine.graph import Graph
@@ -446,6 +447,7 @@ class System:
     track_local_mem: bool = False
     local_memory: LocalMemory | None = None  # None: nobody says how much there is
     costs: Costs | None = None  # None: nobody says what it draws, nor its price
+    accuracy: Accuracy | None = None  # None: nothing states how far it is from a real machine
     stragglers: tuple[Straggler, ...] = ()
     time_factors: tuple[TimeFactors, ...] = ()
     streams: tuple[Stream, ...] = ()

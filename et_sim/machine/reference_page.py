@@ -9,7 +9,10 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from textwrap import fill
 
+from et_sim.machine.accuracy import DEFAULTS, EXCHANGES, OPERATIONS
+from et_sim.machine.accuracy_tables import ACCURACY_KEYS, TERM_KEYS
 from et_sim.machine.checks import show
 from et_sim.machine.compute_tables import (
     LEVEL_OF_MEMORY_KEYS,
@@ -33,6 +36,7 @@ from et_sim.machine.uneven_tables import IN_NETWORK_KEYS, LINK_KEYS, STRAGGLER_K
 from et_sim.machine.unused_keys import UNUSED_KEYS
 from et_sim.machine.version_1 import LEVEL_KEYS, SYSTEM_1_KEYS
 
+WIDTH = 110  # of lines of text
 _OPENING = """\
 # Configuration files
 
@@ -170,6 +174,16 @@ The object `costs` says what one NPU draws, and what it is let for; the summary 
 takes of both:
 """
 
+_ACCURACY = """
+The object `accuracy` says how far times may be off, of a machine that stands for a real one; it may be
+empty. Besides these keys, kinds of operations and of communication may have entries: {operations};
+{exchanges}. What an entry leaves out, and what has none, is as known of such classes at large:
+"""
+
+_TERMS = """
+Each entry of `accuracy`:
+"""
+
 _SYSTEM = """
 ## System file
 
@@ -286,6 +300,7 @@ def configuration_page() -> str:
     parts += [_TIME_FACTORS, _entry_table(TIME_FACTOR_KEYS)]
     parts += [_STREAMS, _defaults_table(STREAM_KEYS), _OVERLAP, _entry_table(OVERLAP_KEYS)]
     parts += [_COSTS, _defaults_table(COSTS_KEYS)]
+    parts += [_accuracy(), _accuracy_table(), _TERMS, _entry_table(TERM_KEYS)]
     parts += [_MEMORY, _table(memory), _STAGES, _entry_table(STAGE_KEYS), GROUPS, _ignored_table(ignored)]
     parts += [_VERSION_1, _entry_table(LEVEL_KEYS), _SYSTEM_1, _defaults_table(SYSTEM_1_KEYS)]
     return "\n".join(part.strip("\n") + "\n" for part in parts)
@@ -322,6 +337,21 @@ def _entry_table(keys: tuple[Key, ...]) -> str:
         needs = f" Only with `{key.needs}`." if key.needs else ""
         needs += " Required." if key.required else ""
         rows.append(_row(f"`{key.name}`", key.unit or "-", _allowed(key), key.meaning + needs))
+    return "\n".join(rows)
+
+
+def _accuracy() -> str:
+    names = {"operations": OPERATIONS, "exchanges": EXCHANGES}
+    said = {what: ", ".join(f"`{name}`" for name in some) for what, some in names.items()}
+    return "\n" + fill(_ACCURACY.format(**said).strip(), WIDTH) + "\n"
+
+
+def _accuracy_table() -> str:
+    rows = [_row("key", "basis", "random", "common", "what it is of"), "|---|---|---|---|---|"]
+    for key in ACCURACY_KEYS:
+        known = DEFAULTS.get(key.name)
+        figures = ("-",) * 3 if known is None else (known.basis, f"{known.random:g}", f"{known.common:g}")
+        rows.append(_row(f"`{key.name}`", *figures, key.meaning))
     return "\n".join(rows)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from et_sim.errors import MachineError
+from et_sim.machine.accuracy_object import read_accuracy
 from et_sim.machine.algorithms import spans_all
 from et_sim.machine.checks import fill_defaults, nearest, read_keys, refusal
 from et_sim.machine.compute_object import read_compute
@@ -62,6 +63,7 @@ def read_system(source: Source, remarks: Remarks) -> tuple[System, LayerSettings
     fields["overlap"] = read_overlap(given.get("overlap", {}), source.place, remarks)
     fields["local_memory"] = read_local_memory(given, source.place)
     fields["costs"] = read_costs(given.get("costs", {}), source.place, remarks)
+    fields["accuracy"] = read_accuracy(given, source.place, remarks)
     fields["track_local_mem"] |= fields["local_memory"] is not None
     fields |= _orders(given, behaviour.corrections, source.place, remarks)
     fields["compute"] = read_compute(given, source.place, remarks)

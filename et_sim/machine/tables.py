@@ -7,6 +7,7 @@ one key (`system_file`, `network_file`, `memory_file`).
 
 from __future__ import annotations
 
+from et_sim.machine.accuracy_tables import ACCURACY_KEY
 from et_sim.machine.compute_tables import COMPUTE_KEY
 from et_sim.machine.corrections import Correction
 from et_sim.machine.costs_tables import COSTS_KEY
@@ -392,6 +393,7 @@ SYSTEM_KEYS = (
     STREAMS_KEY,
     OVERLAP_KEY,
     COSTS_KEY,
+    ACCURACY_KEY,
     *OPTIONAL_LAYER_KEYS,
     *_IGNORED_KEYS,
 )

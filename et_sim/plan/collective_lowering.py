@@ -108,6 +108,7 @@ class CollectiveTables:
         endpoint_ns = machine.system.endpoint_delay_ns
         self._library = LibraryPhases(library, machine.network, endpoint_ns) if library else None
         self._choices: dict[int, Choice] = {}  # of the library, by row
+        self._nodes: dict[int, int] = {}  # of those collectives
         self._phases: list[PhaseRow] = []
         self._phase_lists: dict[tuple[PhaseRow, ...], int] = {}  # where each begins
         self._chunk_plans: list[tuple[int, int]] = []
@@ -290,7 +291,7 @@ class CollectiveTables:
             for turn, chunk in enumerate(made.chunks)
         ]
         row = self._add_collective(request, [Chunks(len(lists), request.size)], [lists])
-        self._choices[row] = made.choice
+        self._choices[row], self._nodes[row] = made.choice, made.nodes
         return row
 
     def _paced_phase(self, phase: PacedPhase, request: CollectiveRequest, turn: int) -> PhaseRow:
@@ -387,6 +388,11 @@ class CollectiveTables:
             return ()
         texts = {row: choice.text for row, choice in self._choices.items()}
         return tuple(texts.get(row, "") for row in range(len(self._collectives)))
+
+    @property
+    def library_nodes(self) -> tuple[int, ...]:
+        """On how many nodes the ranks of each collective of the library are; 0 of others."""
+        return tuple(self._nodes.get(row, 0) for row in range(len(self._collectives)))
 
     def chunk_plans(self) -> np.ndarray:
         """The table of chunks that have the same phases."""

@@ -46,6 +46,7 @@ class LibraryCollective:
     """What the library does: the phases of each chunk that runs beside the others."""
 
     choice: Choice
+    nodes: int  # that its ranks are on
     chunks: tuple[tuple[PacedPhase, ...], ...]
 
 
@@ -97,7 +98,7 @@ class LibraryPhases:
                 remedy='correct "calibration" of the key "library"',
             )
         parts = self._parts(choice.algorithm, operation, counted, ways, members, nodes)
-        return LibraryCollective(choice, tuple(self._chunks(parts, time)))
+        return LibraryCollective(choice, nodes, tuple(self._chunks(parts, time)))
 
     def _parts(
         self, algorithm: str, operation: Operation, size: int, ways: Sequence[Way], members: int, nodes: int

@@ -209,6 +209,7 @@ def assemble(lowering: Lowering, actors: Actors) -> Plan:
         groups=groups,
         group_names=tuple(lowering.groups.names),
         library_choices=lowering.collectives.library_choices,
+        library_nodes=lowering.collectives.library_nodes,
         group_ranks=group_ranks,
         misplaced_programs=lowering.customs.are_misplaced,
         group_members=group_members,

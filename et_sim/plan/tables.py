@@ -334,6 +334,7 @@ class Plan:
     misplaced_programs: bool  # of custom collectives: they are not those of their ranks' places in the list
     compute: ComputeModel  # by which kernels are timed
     library_choices: tuple[str, ...]  # of each row of `collectives`; (): there is no library
+    library_nodes: tuple[int, ...]  # that its ranks are on, likewise; 0: the library does not do it
     stream_names: tuple[str, ...]  # of the lanes behind the others
     tensors: tuple[TensorUses, ...]  # per template of the workload; empty: memory is not tracked
     used_groups: tuple[tuple[UsedGroup, ...], ...]  # per template of the workload: those that its nodes name

@@ -6,6 +6,7 @@ the same row. Not here: which points there are, and where rows go.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from et_sim.errors import EtSimError, InputError
 from et_sim.sweeps.sampling import Values
 from et_sim.sweeps.space import Inputs, Space, Workshop
-from et_sim.tables.of_sweeps import OF_STEPS
+from et_sim.tables.of_sweeps import MADE_OF, OF_STEPS
 from et_sim.timeline.bottleneck import bottleneck
 
 if TYPE_CHECKING:
@@ -102,6 +103,10 @@ def figures(result: Result) -> dict[str, Any]:
         stall = result.stall
         row["error"] = str(stall.as_error() if stall else result.why_stopped())
         return row
+    made_of = result.measurement.composition
+    if made_of is not None:
+        row["low_ns"], row["high_ns"] = made_of.band(result.makespan_ns)
+        row[MADE_OF] = json.dumps(made_of.as_dict(), separators=(",", ":"))
     busiest = bottleneck(result.outcome.load, result.measurement.actor_of_rank, result.makespan_ns)
     peak = int(result.statistics.peak_memory_bytes.max())
     row |= {

@@ -33,6 +33,7 @@ class Figure:
 
 
 DESCRIPTION = "description"  # in the metadata: the name of the sweep's file
+MADE_OF = "made_of"
 SEARCH = "search"  # in the metadata: what was searched for, and which points are best
 # Of runs whose workload says its tokens and model operations (`et_sim.trace.step`).
 OF_STEPS = (
@@ -83,6 +84,9 @@ OF_STEPS = (
 FIGURES = (
     Figure("status", "string", "complete, stalled, out of memory, or refused: the inputs cannot be used"),
     Figure("makespan_ns", "int64", "when the last rank finished; null unless complete", Best.LEAST),
+    Figure("low_ns", "int64", "where the band of the makespan begins; null where the machine states none"),
+    Figure("high_ns", "int64", "where it ends"),
+    Figure(MADE_OF, "string", "what the makespan consists of, as JSON: bands of ratios follow from it"),
     Figure("exposed_comm_ns", "int64", "exposed communication of the rank that has most of it", Best.LEAST),
     Figure("bottleneck", "string", "what most of the time of all ranks goes to"),
     Figure("bottleneck_share", "float64", "how much of their time that is"),

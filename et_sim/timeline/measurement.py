@@ -10,7 +10,9 @@ import numpy as np
 
 from et_sim.compute import Rules
 from et_sim.engine.outcome import Outcome
+from et_sim.machine.accuracy import Accuracy
 from et_sim.memory import Changes, peaks
+from et_sim.timeline.composition import composition
 from et_sim.timeline.coverage import CoverageCounter
 from et_sim.timeline.kernels import KernelFigures
 from et_sim.timeline.memory import MemorySource
@@ -18,14 +20,23 @@ from et_sim.timeline.rows import Rows, TimelineSource
 from et_sim.timeline.statistics import Occupation, Statistics, combine
 from et_sim.trace.tensors import unannotated
 from et_sim.trace.workload import Workload
+from et_sim.uncertainty import Composition
 
 
 class Measurement:
     """The rows of a run, and what they add up to."""
 
-    def __init__(self, outcome: Outcome, workload: Workload, until_end: Outcome | None = None) -> None:
-        """`until_end`: of a run that was stopped, what would have come; it says how long tensors live."""
+    def __init__(
+        self,
+        outcome: Outcome,
+        workload: Workload,
+        until_end: Outcome | None = None,
+        accuracy: Accuracy | None = None,
+    ) -> None:
+        """`until_end`: of a run that was stopped, what would have come; it says how long tensors live.
+        `accuracy`: what the machine states."""
         self._outcome, self._workload, self._until_end = outcome, workload, until_end
+        self._accuracy = accuracy
         self._figures: tuple[Statistics, dict[str, Any]] | None = None
 
     @property
@@ -37,6 +48,14 @@ class Measurement:
     def coverage(self) -> dict[str, Any]:
         """What was modelled, replayed, defaulted, instant or not executed."""
         return self._measured[1]
+
+    @cached_property
+    def composition(self) -> Composition | None:
+        """What the time consists of; None where the machine does not state how far it may be off."""
+        if self._accuracy is None:
+            return None
+        plan, rows_of = self._outcome.plan, lambda actor: self._pieces(actor, actor + 1)
+        return composition(plan, self._workload, self._accuracy, self.statistics, rows_of)
 
     @property
     def has_rules(self) -> bool:

@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import Any
 
 from et_sim.engine.outcome import Outcome
+from et_sim.machine.accuracy import Accuracy
 from et_sim.plan.spilled import Moved
 from et_sim.timeline.bottleneck import bottleneck, why_unknown
 from et_sim.timeline.costs import costs
@@ -45,7 +46,9 @@ class RecordedRun:
     @cached_property
     def measurement(self) -> Measurement:
         """The rows of the timeline, and what they add up to."""
-        return Measurement(self.outcome, self.workload, self.until_end)
+        stated = self.manifest.get("accuracy") if self.is_complete else None
+        accuracy = None if stated is None else Accuracy.from_dict(stated)
+        return Measurement(self.outcome, self.workload, self.until_end, accuracy)
 
     @property
     def manifest_text(self) -> str:
@@ -77,6 +80,12 @@ class RecordedRun:
     def costs(self) -> dict[str, Any] | None:
         """What the run takes of energy and money; None where the machine does not say."""
         return costs(self.manifest["costs"], self.measurement, self.makespan_ns)
+
+    @property
+    def uncertainty(self) -> dict[str, Any] | None:
+        """The band of the makespan, and what it rests on; None where the machine states no accuracy."""
+        found = self.measurement.composition
+        return None if found is None else found.summary(self.makespan_ns)
 
     @cached_property
     def throughput(self) -> dict[str, Any] | None:
@@ -129,6 +138,7 @@ class RecordedRun:
             "bottleneck_unknown": why_unknown(self.outcome.load),
             "costs": self.costs,
             "throughput": self.throughput,
+            **({} if self.uncertainty is None else {"uncertainty": self.uncertainty}),
             "packets": packets(self.outcome.ports),
             **figures_of_ranks(self.measurement),
             "explained": self.explained,

@@ -20,6 +20,7 @@ from et_sim.machine.datatypes import datatype_named
 from et_sim.machine.presets import preset
 from et_sim.machine.readers import read_system_alone
 from et_sim.trace import TraceBuilder
+from et_sim.uncertainty import Composition
 from et_sim.validation.iterations import Iteration
 from et_sim.validation.machines import machine_named, network_between
 from et_sim.validation.rows import Collective, Kernel, Row
@@ -37,6 +38,14 @@ class Prediction:
     machine: str | None
     predicted_us: float | None
     how: str
+    band_us: tuple[float, float] | None = None  # None: the machine states nothing
+
+    @property
+    def is_in_band(self) -> bool | None:
+        """Whether what was measured is in the band; None: there is none."""
+        if self.band_us is None or self.row.measured_us is None:
+            return None
+        return self.band_us[0] <= self.row.measured_us <= self.band_us[1]
 
     @property
     def ratio(self) -> float | None:
@@ -58,8 +67,10 @@ def predictions(rows: Sequence[Row], machine: str | None = None) -> Iterator[Pre
             yield Prediction(row, None, None, f"no machine is known for {unknown} (--machine names one)")
         elif isinstance(row.job, Kernel):
             found = kernels[number]
-            how = found if isinstance(found, str) else "modelled"
-            yield Prediction(row, name, None if isinstance(found, str) else found, how)
+            if isinstance(found, str):
+                yield Prediction(row, name, None, found)
+            else:
+                yield Prediction(row, name, found[0] / 1000, "modelled", _band(found[1], found[0]))
         else:
             try:
                 yield _simulated(row, name, row.job)
@@ -69,25 +80,36 @@ def predictions(rows: Sequence[Row], machine: str | None = None) -> Iterator[Pre
 
 def _kernels(
     rows: Sequence[Row], machine: str | None, named: Callable[[str], str | None]
-) -> dict[int, float | str]:
-    """Microseconds by the number of the row, or why there are none."""
-    found: dict[int, float | str] = {}
+) -> dict[int, tuple[int, Composition | None] | str]:
+    """Nanoseconds by the number of the row and how far they may be off, or why there are none."""
+    found: dict[int, tuple[int, Composition | None] | str] = {}
     by_machine: dict[str, list[int]] = {}
     for number, row in enumerate(rows):
         name = machine or named(row.hardware)
         if isinstance(row.job, Kernel) and name is not None:
             by_machine.setdefault(name, []).append(number)
     for name, numbers in by_machine.items():
-        times = kernel_times(compute_model(read_system_alone(preset(name).system)))
+        system = read_system_alone(preset(name).system)
+        times = kernel_times(compute_model(system))
         for number in numbers:
             job: Any = rows[number].job
             try:
                 build = TraceBuilder(source=f"kernel on {name}")
                 build.compute(job.shape, layer_shape=job.shape, dtype=job.datatype or None)
-                found[number] = int(times(build.build(), np.zeros(1, np.int64), 0)[0]) / 1000
+                time_ns = int(times(build.build(), np.zeros(1, np.int64), 0)[0])
+                stated = system.accuracy
+                found[number] = time_ns, None if stated is None else stated.of_kernel_alone(job.shape)
             except EtSimError as error:
                 found[number] = str(error)
     return found
+
+
+def _band(found: Composition | None, time_ns: int) -> tuple[float, float] | None:
+    """In microseconds."""
+    if found is None:
+        return None
+    low, high = found.band(time_ns)
+    return low / 1000, high / 1000
 
 
 def _simulated(row: Row, name: str, job: Collective | Iteration) -> Prediction:
@@ -105,4 +127,5 @@ def _simulated(row: Row, name: str, job: Collective | Iteration) -> Prediction:
         system["library"] = {**system["library"], "algorithms": [job.algorithm]}
     how = "simulated" if network is None else f"simulated, {network['bandwidth'][-1]} a GPU between nodes"
     result = simulate(workload, machine=known.text, system=system, network=network)
-    return Prediction(row, name, result.makespan_ns / 1000, how)
+    band = _band(result.measurement.composition, result.makespan_ns)
+    return Prediction(row, name, result.makespan_ns / 1000, how, band)

@@ -18,10 +18,10 @@ from typing import Any
 
 from et_sim.errors import InputError, UsageError
 from et_sim.json_text import parse_json
+from et_sim.machine.accuracy import LARGE_SIDE, LONG_SEQUENCE
 from et_sim.validation.iterations import Iteration, iterations_of
 
 MIB = 1 << 20
-LARGE_SIDE, LONG_SEQUENCE = 1024, 2048
 INFERRED = "inferred"  # of an algorithm that nobody forced
 NAMES = {"alltoall": "all_to_all", "sendrecv": "ring_send_receive"}  # of nccl-tests, and ours
 

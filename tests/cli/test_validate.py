@@ -132,6 +132,28 @@ def test_kernels_take_what_the_machine_says_and_others_are_left_out_by_name(
     )
 
 
+def test_bands_of_measured_kernels_hold_as_many_as_they_say(capsys: pytest.CaptureFixture[str]) -> None:
+    """Errors of kernels have longer tails than the normal distribution, and share no other software here."""
+    errors = validated(capsys, str(Path(__file__).parent / "data/measured_kernels.csv"))["errors"]
+    found = {(one["system"], one["kind"]): one["in_band"] for one in errors if one["size"] == "all"}
+    assert len(found) == 3
+    assert all(70 <= share <= 90 for share in found.values()), found
+
+
+def test_rows_have_the_band_of_their_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    found = validated(capsys, write(tmp_path, COLLECTIVES))
+    row = found["rows"][1]
+    gathered = make_microbenchmark("all_gather", ranks=4, size=1 << 25)
+    said = et_sim.simulate(gathered, machine="a100-dgx-80gb:4").uncertainty
+    assert said is not None
+    assert (row["low_us"], row["high_us"]) == (said["low_ns"] / 1000, said["high_ns"] / 1000)
+    inside = [one["low_us"] <= one["measured_us"] <= one["high_us"] for one in found["rows"]]
+    of_all = [one["in_band"] for one in found["errors"] if one["size"] == "all"]
+    assert of_all == [100 * sum(inside) / 2]
+    assert main(["validate", write(tmp_path, COLLECTIVES)]) == 0
+    assert "in band: measured within the band of 80 %" in capsys.readouterr().out
+
+
 def test_collectives_and_iterations_are_simulated(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """An all-gather of nccl-tests counts what a rank has at the end."""
     found = validated(capsys, write(tmp_path, COLLECTIVES, ITERATIONS))["rows"]

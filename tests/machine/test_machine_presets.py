@@ -11,11 +11,13 @@ import pytest
 from machines import algorithms, ring
 
 import et_sim
+from et_sim.calibrate.machine_file import accuracy_entry
 from et_sim.cli import main
 from et_sim.errors import EtSimError
 from et_sim.machine import read_machine
 from et_sim.machine.presets import entry, names, preset
 from et_sim.trace import shapes
+from et_sim.uncertainty import Term
 from et_sim.units import parse_bandwidth
 
 
@@ -157,3 +159,12 @@ def test_a_machine_by_name_tracks_memory_only_if_there_are_tensors() -> None:
         et_sim.Workload.of([build.build()] * 8), system=given, network=preset("h100-dgx:8").network
     )
     assert [warning["key"] for warning in asked.manifest["warnings"]] == ["local-mem-capacity"]
+
+
+def test_what_a_fit_had_not_seen_is_stated() -> None:
+    """A mean of |ln| of 0.1 is a standard error of 0.1253 of a normal distribution."""
+    found = accuracy_entry([np.exp(0.1), np.exp(-0.1)])
+    assert found == {"basis": "calibrated", "random": 0.1253, "common": 0.03}
+    assert read_machine(
+        system={"accuracy": {"library": found}}, network=ring(4, "1GB/s")
+    ).system.accuracy.terms["library"] == Term("calibrated", 0.1253, 0.03)

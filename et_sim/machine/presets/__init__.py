@@ -114,6 +114,11 @@ def _system(machine: dict[str, Any], dimensions: int) -> dict[str, Any]:
         "compute": device["compute"],
         "replay-recorded-kernels": True,
         "costs": {**device.get("costs", {}), **machine["costs"]},
+        "accuracy": {
+            "device": device["about"],
+            **device.get("accuracy", {}),
+            **machine.get("accuracy", {}),
+        },
     }
 
 

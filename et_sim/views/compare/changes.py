@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from et_sim.uncertainty import LEVEL
 from et_sim.units import format_ranks
 from et_sim.views.compare.parting import Parting, first_parting
 from et_sim.views.run.directory import RunDirectory
@@ -21,11 +22,12 @@ from et_sim.views.summary.operations import operations
 from et_sim.views.summary.parts import PARTS
 from et_sim.views.summary.phase_totals import phase_totals
 from et_sim.views.summary.rank_table import ranks_named
+from et_sim.views.summary.uncertainty import ratio_band
 from et_sim.views.text import shortened
 
 CHANGE_FIGURES = ("a_ns", "b_ns", "difference_ns", "a_count", "b_count")
 RULES = ("profile", "profile_named_by", "corrections", "switched", "other_profile", "model_note", "scope")
-NOT_SETTINGS = (*RULES, "configuration", "inputs", "command", "warnings", "defaults")
+NOT_SETTINGS = (*RULES, "accuracy", "configuration", "inputs", "command", "warnings", "defaults")
 LONGEST = 60  # letters of a value
 RANK_FIGURES = ("finish_ns", *(part.figure for part in PARTS))
 
@@ -95,6 +97,12 @@ class Comparison:
         return (after - before) / before if before else float(after > 0)
 
     @property
+    def relative_band(self) -> dict[str, float] | None:
+        """Within which it is to be found on a real machine; None where either run states nothing."""
+        found = ratio_band(self.a.summary, self.b.summary)
+        return None if found is None else {"level": LEVEL, "low": found[0] - 1, "high": found[1] - 1}
+
+    @property
     def is_identical(self) -> bool:
         """Whether all compared figures are equal."""
         changes = (*self.operations, *self.groups, *(self.dimensions or ()))
@@ -117,6 +125,7 @@ class Comparison:
             "identical": self.is_identical,
             "makespan_ns": dict(zip("ab", self.makespans_ns, strict=True)),
             "relative": self.relative,
+            **({} if (band := self.relative_band) is None else {"relative_band": band}),
             "status": {"a": self.a.summary["status"], "b": self.b.summary["status"]},
             "inputs": list(self.inputs),
             "operations": [one.as_dict("kind", "name", "group") for one in self.operations],

@@ -8,6 +8,7 @@ from et_sim.units import format_ns, plural
 from et_sim.views.compare.changes import Change, Comparison, RankChange
 from et_sim.views.compare.why import scopes, why
 from et_sim.views.summary.parts import PARTS
+from et_sim.views.summary.uncertainty import difference_text
 from et_sim.views.text import fitted, percent, shortened, signed, wrapped
 
 MARGIN = 12
@@ -16,7 +17,9 @@ MARGIN = 12
 def comparison_lines(found: Comparison, width: int, top: int) -> list[str]:
     """What changed, the largest changes first; each table has at most `top` lines."""
     lines = [_makespan(found)]
-    said = [*([] if found.is_identical else [("in short", why(found))]), *scopes(found)]
+    off = "" if found.is_identical else difference_text(found.a.summary, found.b.summary)
+    said = [("uncertainty", off)] if off else []
+    said += [*([] if found.is_identical else [("in short", why(found))]), *scopes(found)]
     for name, text in said:
         lines += wrapped(_fact(name, text), width, MARGIN + 1)
     lines += [_fact("status", f"{found.a.summary['status']}, then {found.b.summary['status']}")] * (

@@ -18,6 +18,7 @@ from et_sim.views.report.page import PAGE, POLICY, asset, run_in_brief
 from et_sim.views.run.link_table import link_table
 from et_sim.views.run.tiers import tier_uses
 from et_sim.views.summary.parts import PARTS
+from et_sim.views.summary.uncertainty import difference_text
 from et_sim.views.text import distinct, percent, share, shortened, signed
 
 MOST_ROWS, MOST_RANKS = 20, 24
@@ -63,6 +64,7 @@ def write_compare_report(found: Comparison, target: Path) -> int:
 def _headline(found: Comparison) -> str:
     longest = max(*found.makespans_ns, 1)
     sentence = why(found) + (f"; they part where {found.parting.as_text()}" if found.parting else "")
+    off = "" if found.is_identical else difference_text(found.a.summary, found.b.summary)
     rows = []
     for name, run in (("A", found.a), ("B", found.b)):
         parts, makespan = averages(run), run.summary["makespan_ns"]
@@ -78,6 +80,7 @@ def _headline(found: Comparison) -> str:
         "headline",
         "Overview",
         tag("p", f"{text(sentence[0].upper() + sentence[1:])}.", class_="short"),
+        tag("p", f"the difference, {text(off)}", class_="note") if off else "",
         *(tag("p", f"{name} {text(said)}", class_="note") for name, said in scopes(found)),
         tag("p", "what the average rank spends its time on, on one scale", class_="note"),
         table("", ("run", "makespan", ""), rows, "<><"),

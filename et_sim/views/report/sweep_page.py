@@ -24,6 +24,7 @@ from et_sim.views.sweep.picture import drawn, found_name
 from et_sim.views.sweep.scales import EXPOSED, MAKESPAN, Quantity, Scale, shown
 from et_sim.views.sweep.searched import meaning, searched
 from et_sim.views.sweep.summary import counted, is_kept, run_name
+from et_sim.views.sweep.told_apart import ALIKE, BAND, band_text, contains_none, relative_band, told_apart
 from et_sim.views.text import share
 
 MOST_BEST = 20  # points of the table, whose runs have pages if they were kept
@@ -218,6 +219,7 @@ def _best(content: Content, pages: Mapping[int, str]) -> str:
         *map(text, content.sweep.axes),
         "makespan",
         "slower by",
+        BAND,
         "memory",
         "most time goes to",
         "run",
@@ -227,19 +229,23 @@ def _best(content: Content, pages: Mapping[int, str]) -> str:
         address = pages.get(values[NUMBER])
         slower = values["makespan_ns"] - least
         peak = values["peak_memory_bytes"]
+        band = relative_band(content.rows[0], values) if row else None
+        mark = f"{ALIKE} " if contains_none(band) else ""
         cells.append(
             [
                 _button(content, row),
                 *(text(shown(values[axis])) for axis in content.sweep.axes),
                 text(_makespan(values)),
-                share(slower, least) if slower else "",
+                f"{mark}{share(slower, least)}" if slower else mark,
+                band_text(band),
                 "" if peak is None else text(format_bytes(peak)),
                 text(_longest(values)),
                 tag("a", "report", href=address) if address else "",
             ]
         )
-    several = table("", head, cells, "<" + "<" * len(content.axes) + ">>><<")
-    return section("best", "Best points", several)
+    several = table("", head, cells, "<" + "<" * len(content.axes) + ">>>><<")
+    said = told_apart(content.rows)
+    return section("best", "Best points", tag("p", said, class_="note") if said else "", several)
 
 
 def _failures(content: Content) -> str:

@@ -21,6 +21,7 @@ from et_sim.views.summary.parts import NAMES, parts_of
 from et_sim.views.summary.profile_facts import makespan_text, scope_text
 from et_sim.views.summary.rank_table import called, rank_count, slowest_first
 from et_sim.views.summary.throughput import per_million_tokens, throughput_text, utilisation_text
+from et_sim.views.summary.uncertainty import uncertainty_text
 from et_sim.views.text import cut, distinct, share, shortened
 
 MOST_RANKS, MOST_OPERATIONS = 24, 15
@@ -47,6 +48,7 @@ def headline(run: RunDirectory, path: CriticalPath | None) -> str:
     stalled = "" if summary["status"] == "complete" else _stalled(run)
     exact = f"<small>{makespan:,} ns</small>"
     figure = f'<p class="makespan"><span>makespan</span> <b>{format_ns(makespan)}</b> {exact}</p>'
+    off = uncertainty_text(summary)
     profiles = tag("p", text(makespan_text(summary)), class_="note") if summary["other_profile"] else ""
     short, limits = in_short(run, path), scope_text(summary.get("scope"))
     average = tag("p", f"what the average rank spends it on{_only_part(run)}", class_="note")
@@ -57,6 +59,7 @@ def headline(run: RunDirectory, path: CriticalPath | None) -> str:
         figure,
         tag("p", f"{text(short[0].upper() + short[1:])}.", class_="short") if short else "",
         profiles,
+        tag("p", f"the makespan, {text(off)}", class_="note") if off else "",
         tag("p", f"includes {text(limits)}", class_="note") if limits else "",
         average,
         stacked,

@@ -155,6 +155,17 @@ OUT_OF_MEMORY = {
     "by_class": dict,
 }
 SPILLED = {"stores": int, "loads": int, "stored_bytes": int, "loaded_bytes": int}
+TERM = {"basis": str, "random": (int, float), "common": (int, float), "bias": (int, float)}
+UNCERTAINTY = {
+    "level": float,
+    "low_ns": int,
+    "high_ns": int,
+    "shares": dict,
+    "device": str,
+    "whole": TERM,
+    "classes": [{"class": str, **TERM}],
+    "parts": [{"class": str, "item": str, "share": (int, float)}],
+}
 SUMMARY_SHAPE: Mapping[str, Shape] = MappingProxyType(
     {
         "status": str,
@@ -178,6 +189,7 @@ SUMMARY_SHAPE: Mapping[str, Shape] = MappingProxyType(
         "bottleneck_unknown": (str, NONE),
         "costs": OrNull(COSTS),
         "throughput": OrNull(THROUGHPUT),
+        "uncertainty": IfThere(UNCERTAINTY),
         "packets": OrNull(PACKETS),
         "per_rank": [FIGURES],
         "explained": OrNull(EXPLAINED),

@@ -30,6 +30,7 @@ from et_sim.views.summary.parts import PARTS
 from et_sim.views.summary.profile_facts import makespan_text, model_text, scope_text
 from et_sim.views.summary.rank_table import called, rank_count
 from et_sim.views.summary.throughput import throughput_text, utilisation_text
+from et_sim.views.summary.uncertainty import uncertainty_text
 from et_sim.views.text import share, shortened
 
 MARGIN = 12
@@ -68,6 +69,7 @@ def facts(run: RunDirectory) -> list[str]:
     how = "each simulated" if actors == ranks else f"simulated as {plural(actors, 'actor')}"
     facts = (
         ("makespan", makespan_text(summary)),
+        ("uncertainty", uncertainty_text(summary)),
         ("in short", in_short(run, small_path(run))),
         ("includes", scope_text(summary.get("scope"))),
         ("ranks", f"{ranks:,}, {how}; {plural(summary['messages'], 'message')} crossed the network"),

@@ -11,6 +11,7 @@ from et_sim.units import format_ns, plural
 from et_sim.views.sweep.directory import COMPLETE, SweepDirectory
 from et_sim.views.sweep.scales import shown
 from et_sim.views.sweep.summary import NARROWEST
+from et_sim.views.sweep.told_apart import BAND, Band, contains_none, relative_band
 from et_sim.views.text import fitted, percent, signed
 
 Key = tuple[Any, ...]
@@ -24,6 +25,7 @@ class Pair:
     statuses: tuple[str, str]
     a_ns: int | None
     b_ns: int | None
+    band: Band | None = None  # of B's makespan by A's, less one; None: it is not known
 
     @property
     def ratio(self) -> float:
@@ -53,6 +55,7 @@ class SweepComparison:
                 "axes": dict(zip(self.axes, one.values, strict=True)),
                 "status": list(one.statuses),
                 "makespan_ns": [one.a_ns, one.b_ns],
+                **({} if one.band is None else {"relative_band": list(one.band)}),
             }
             for one in self.pairs
         ]
@@ -85,7 +88,7 @@ def _by_values(sweep: SweepDirectory, axes: tuple[str, ...]) -> dict[Key, Mappin
 
 
 def _pair(key: Key, a: Mapping[str, Any], b: Mapping[str, Any]) -> Pair:
-    return Pair(key, (a["status"], b["status"]), a["makespan_ns"], b["makespan_ns"])
+    return Pair(key, (a["status"], b["status"]), a["makespan_ns"], b["makespan_ns"], relative_band(a, b))
 
 
 def sweep_comparison_lines(found: SweepComparison, width: int, top: int) -> list[str]:
@@ -97,6 +100,9 @@ def sweep_comparison_lines(found: SweepComparison, width: int, top: int) -> list
         slower = sum(one.ratio > 1 for one in changed)
         same = len(known) - len(changed)
         lines.append(f"makespan     {slower:,} slower, {len(changed) - slower:,} faster, {same:,} as before")
+        if any(one.band for one in changed):
+            untold = sum(contains_none(one.band) for one in changed)
+            lines.append(f"uncertainty  {untold:,} of these changes may be none, by their {BAND}")
         lines.append(f"best         {_best(known)}")
     if changed:
         lines += ["", *_table(found.axes, changed, width, top)]

@@ -13,6 +13,7 @@ from et_sim.tables.of_sweeps import NUMBER
 from et_sim.units import plural
 from et_sim.views.sweep.directory import SweepDirectory
 from et_sim.views.sweep.scales import EXPOSED, MAKESPAN, RATES, RESOURCES, Quantity, are_numbers, shown
+from et_sim.views.sweep.told_apart import told_apart
 from et_sim.views.text import fitted
 
 NARROWEST = 8
@@ -48,7 +49,15 @@ def search_lines(sweep: SweepDirectory, rows: Sequence[Row], most: int, width: i
     lines += ["", *_table(sweep, front[:most], width)]
     if len(front) > most:
         lines.append(f"… and {plural(len(front) - most, 'more point')}: --json has all")
-    return [*lines, "", *wrap(meaning(search), width)]
+    lines += ["", *wrap(meaning(search), width)]
+    if objectives_of(sweep) == (MAKESPAN,):
+        done = sorted(filter(lambda row: row["makespan_ns"] is not None, rows), key=_by_makespan)
+        lines += wrap(told_apart(done), width)
+    return lines
+
+
+def _by_makespan(row: Row) -> tuple[int, int]:
+    return row["makespan_ns"], row[NUMBER]
 
 
 def searched(search: Mapping[str, Any]) -> str:

@@ -9,17 +9,19 @@ from textwrap import wrap
 from typing import Any
 
 from et_sim.errors import UsageError
-from et_sim.tables.of_sweeps import FILES, NUMBER, RUNS
+from et_sim.tables.of_sweeps import FILES, MADE_OF, NUMBER, RUNS
 from et_sim.units import format_bytes, format_ns, plural
 from et_sim.views.sweep.directory import COMPLETE, SweepDirectory
 from et_sim.views.sweep.effects import Effect, effects_of, turns_of
 from et_sim.views.sweep.scales import are_numbers, shown
 from et_sim.views.sweep.searched import search_lines
+from et_sim.views.sweep.told_apart import ALIKE, BAND, band_text, contains_none, relative_band, told_apart
 from et_sim.views.text import fitted, share, terminal_width
 
 USUAL_TOP = 5
 MOST_TURNS = 12
 NARROWEST = 8
+DROPPED = (BAND, "memory", "slower by")  # columns, in this order where there is no room
 Row = Mapping[str, Any]
 
 
@@ -33,7 +35,9 @@ def sweep_text(sweep: SweepDirectory, top: int | None = None) -> str:
         lines = search_lines(sweep, rows, most, width)
     elif done:
         in_order = _in_order(done)
-        lines += ["", *_best(sweep, done, most, width), "", *_effects(sweep, in_order, width)]
+        lines += ["", *_best(sweep, done, most, width)]
+        lines += wrap(told_apart(done), width)
+        lines += ["", *_effects(sweep, in_order, width)]
         lines += _turns(sweep, in_order, width)
     lines += _failures(rows, most, width)
     return "\n".join(lines)
@@ -50,7 +54,7 @@ def sweep_json(sweep: SweepDirectory, top: int | None = None) -> str:
         "status": dict(Counter(row["status"] for row in rows)),
         "axes": list(sweep.axes),
         **({} if sweep.search is None else {"search": sweep.search}),
-        "best": [{name: value for name, value in row.items() if value is not None} for row in best],
+        "best": [_as_json(done[0], row) for row in best],
         "effects": [one.as_dict() for axis in sweep.axes for one in effects_of(in_order, axis)],
         "turns": [one.as_dict() for axis in sweep.axes for one in turns_of(in_order, sweep.axes, axis)],
         "failures": [
@@ -60,6 +64,13 @@ def sweep_json(sweep: SweepDirectory, top: int | None = None) -> str:
         ],
     }
     return json.dumps(found, indent=2, ensure_ascii=False)
+
+
+def _as_json(first: Row, row: Row) -> dict[str, Any]:
+    """A point, and by how much it may be slower than the best one."""
+    found = {name: value for name, value in row.items() if value is not None and name != MADE_OF}
+    band = None if row is first else relative_band(first, row)
+    return found if band is None else {**found, "slower_by_band": band}
 
 
 def _top(top: int | None) -> int:
@@ -100,8 +111,7 @@ def is_kept(sweep: SweepDirectory, row: Row) -> bool:
 
 def _best(sweep: SweepDirectory, done: Sequence[Row], most: int, width: int) -> list[str]:
     has_memory = any(row["peak_memory_bytes"] is not None for row in done)
-    head = ["best", *sweep.axes, "makespan", "slower by", "memory", "most time goes to", "run"]
-    least = done[0]["makespan_ns"]
+    head = ["best", *sweep.axes, "makespan", "slower by", BAND, "memory", "most time goes to", "run"]
     cells = [head]
     for row in done[:most]:
         peak = row["peak_memory_bytes"]
@@ -110,21 +120,22 @@ def _best(sweep: SweepDirectory, done: Sequence[Row], most: int, width: int) -> 
                 str(row[NUMBER]),
                 *(shown(row[axis]) for axis in sweep.axes),
                 format_ns(row["makespan_ns"]),
-                share(row["makespan_ns"] - least, least) if row["makespan_ns"] > least else "",
+                *_slower_by(done[0], row),
                 "" if peak is None else format_bytes(peak),
                 f"{row['bottleneck']} {share(row['bottleneck_share'] or 0, 1)}",
                 f"{RUNS}/{run_name(row)}" if is_kept(sweep, row) else "",
             ]
         )
     axes = range(1, 1 + len(sweep.axes))
-    alignment = "<" + "".join(">" if are_numbers(done, axis) else "<" for axis in sweep.axes) + ">>><<"
+    alignment = "<" + "".join(">" if are_numbers(done, axis) else "<" for axis in sweep.axes) + ">>>><<"
     empty = [place for place in range(len(head)) if not any(row[place] for row in cells[1:])]
     kept = [
         place for place in range(len(head)) if place not in empty or (head[place] == "memory" and has_memory)
     ]
     visible = [[row[place] for place in kept] for row in cells]
     texts = [at for at, place in enumerate(kept) if place in axes and alignment[place] == "<"]
-    drop = [at for at, place in enumerate(kept) if head[place] in ("memory", "slower by")][::-1]
+    droppable = {name: at for at, place in enumerate(kept) if (name := head[place]) in DROPPED}
+    drop = [droppable[name] for name in DROPPED if name in droppable]
     return fitted(
         visible,
         "".join(alignment[place] for place in kept),
@@ -133,6 +144,15 @@ def _best(sweep: SweepDirectory, done: Sequence[Row], most: int, width: int) -> 
         drop=drop,
         names=texts,
     )
+
+
+def _slower_by(first: Row, row: Row) -> tuple[str, str]:
+    """Such as `≈ 3 %`, where it may be none, and the band."""
+    if row is first:
+        return "", ""
+    least, band = first["makespan_ns"], relative_band(first, row)
+    found = share(row["makespan_ns"] - least, least) if row["makespan_ns"] > least else ""
+    return f"{ALIKE} {found}".strip() if contains_none(band) else found, band_text(band)
 
 
 def _effects(sweep: SweepDirectory, done: Sequence[Row], width: int) -> list[str]:

@@ -1,0 +1,127 @@
+"""How far the times of a machine may be off, as a value, and what is known of it at large.
+
+Only machines that stand for real ones have it: presets, and files that say it. Each class of time has a
+standard error of its own kinds and sizes, and one that all of them share; both are of logarithms. What the
+file does not say of a class is what is known of such classes at large:
+
+- kernels: presets that were fitted to nothing were off by E 24 to 45 % on products of A100 and H100, by 9 to
+  12 % on large ones;
+- communication: collectives of DGX A100, H100, H200 and B200 from 64 MiB on, simulated without a library,
+  were off by 10 to 44 %, most of it in common, and smaller ones by more;
+- library: NCCL's own model is 4 to 30 % too fast; where it is fitted to a machine, collectives on group sizes
+  that were left out are off by E 6.1 and 6.2 %;
+- the whole: the same run repeated differs by E 1.3 to 2 %, other software on one device by 3 to 12 %;
+- recordings repeat within a few percent; hosts and remote memory were not measured.
+
+Not here: reading it (`accuracy_object`), and what follows for a run (`et_sim.uncertainty`,
+`et_sim.timeline.composition`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+from et_sim.uncertainty import ASSUMED, MEASURED, MODELLED, WHOLE, Composition, Term
+
+DEVICE = "device"
+KERNELS, COMMUNICATION, RECORDED, TABLES = "kernels", "communication", "recorded", "measured"
+HOST, MEMORY = "host", "memory"
+LIBRARY, SMALL_LIBRARY, BETWEEN_NODES = "library", "small_library", "library_between_nodes"
+SMALL_GEMM, SHORT_ATTENTION = "small_gemm", "short_attention"
+LARGE_SIDE, LONG_SEQUENCE = 1024, 2048  # from where on products and attention are not these
+LARGE_BYTES = 1 << 26  # and collectives, as nccl-tests counts, no `small_library`
+OPERATIONS = (
+    *("gemm", "grouped_gemm", "conv", "attention", "attention_backward"),
+    *(SMALL_GEMM, SHORT_ATTENTION),
+    *("layernorm", "rmsnorm", "softmax", "elementwise", "embedding"),
+)
+EXCHANGES = (
+    *("all_reduce", "reduce", "all_gather", "gather", "scatter", "broadcast", "all_to_all"),
+    *("reduce_scatter", "reduce_scatter_block", "barrier", "send", "receive"),
+)
+FAMILY = MappingProxyType(
+    {
+        **dict.fromkeys(OPERATIONS, KERNELS),
+        **dict.fromkeys(EXCHANGES, COMMUNICATION),
+        **dict.fromkeys((SMALL_LIBRARY, BETWEEN_NODES), LIBRARY),
+    }
+)
+DEFAULTS: Mapping[str, Term] = MappingProxyType(
+    {
+        KERNELS: Term(ASSUMED, 0.2, 0.2),
+        TABLES: Term(MEASURED, 0.03, 0.03),
+        RECORDED: Term(MEASURED, 0.03, 0.03),
+        COMMUNICATION: Term(MODELLED, 0.25, 0.25),
+        LIBRARY: Term(MODELLED, 0.25, 0.25),
+        HOST: Term(ASSUMED, 0.1, 0.3),
+        MEMORY: Term(ASSUMED, 0.25, 0.25),
+        WHOLE: Term(ASSUMED, 0.02, 0.05),
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Accuracy:
+    """What a machine states."""
+
+    device: str
+    terms: Mapping[str, Term]  # every key of DEFAULTS, and what else the file has
+
+    @property
+    def whole(self) -> Term:
+        """Of all times together."""
+        return self.terms[WHOLE]
+
+    def of_kernel(self, shape: str) -> str:
+        """The class of kernels of such a shape."""
+        for kind in (small_kind(shape), shape.partition(" ")[0]):
+            if kind in OPERATIONS and kind in self.terms:
+                return kind
+        return KERNELS
+
+    def of_kernel_alone(self, shape: str) -> Composition | None:
+        """What the time of a kernel of such a shape consists of."""
+        return Composition.of(self.device, self.whole, self.terms, {(self.of_kernel(shape), shape): 1.0})
+
+    def of_exchange(self, kind: str) -> str:
+        """The class of transfers of a kind that no library does."""
+        return kind if kind in self.terms else COMMUNICATION
+
+    def of_library(self, kind: str, size: int, *, is_on_one_node: bool) -> str:
+        """The class of a library's collectives of so many bytes, as nccl-tests counts them."""
+        own = library_class(size, is_on_one_node=is_on_one_node)
+        return next(name for name in (kind, own, LIBRARY) if name in self.terms)
+
+    def as_dict(self) -> dict[str, Any]:
+        """As a run's manifest has it, and as system files may."""
+        return {DEVICE: self.device, **{name: term.as_dict() for name, term in self.terms.items()}}
+
+    @staticmethod
+    def from_dict(found: Mapping[str, Any]) -> Accuracy:
+        """From what `as_dict` gave."""
+        terms = {name: Term.read(term) for name, term in found.items() if name != DEVICE}
+        return Accuracy(found[DEVICE], terms)
+
+
+def library_class(size: int, *, is_on_one_node: bool) -> str:
+    """The class of a library's collectives where every class is stated."""
+    if not is_on_one_node:
+        return BETWEEN_NODES
+    return SMALL_LIBRARY if size < LARGE_BYTES else LIBRARY
+
+
+def small_kind(shape: str) -> str:
+    """The class of kernels that are small of their kind, if the shape is of such a one; else empty.
+
+    Launches and tiles decide their times, which models tell less well.
+    """
+    kind, *words = shape.split()
+    sizes = [int(word) for word in words[:4] if word.isascii() and word.isdecimal()]
+    if kind == "gemm" and len(sizes) >= 3 and min(sizes[:3]) < LARGE_SIDE:
+        return SMALL_GEMM
+    if kind == "attention" and len(sizes) >= 4 and sizes[3] < LONG_SEQUENCE:
+        return SHORT_ATTENTION
+    return ""

@@ -1,0 +1,160 @@
+"""What the time of a run consists of, as far as its parts may be off by unlike amounts.
+
+It is that of the rank that waits least, of several the first, as others wait for it: kernels by their
+shapes, transfers that no kernel hides by kind, group size and size to a power of two, remote memory, and
+the host. While it waits or is idle, others do such work: that time is taken to consist of the same. No
+causes need be recorded for that.
+
+Not here: how far each part may be off (`et_sim.machine.accuracy`), and what follows (`et_sim.uncertainty`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+
+from et_sim.compute import Treatment
+from et_sim.intervals import COMPUTE, COPY, TRANSFER, union
+from et_sim.machine.accuracy import (
+    HOST,
+    KERNELS,
+    MEMORY,
+    RECORDED,
+    TABLES,
+    Accuracy,
+)
+from et_sim.plan.tables import Action, Plan
+from et_sim.timeline.rows import KIND_NAMES, Rows
+from et_sim.timeline.statistics import SORT_OF, Statistics
+from et_sim.trace.workload import Workload
+from et_sim.uncertainty import Composition
+
+MEASURED = "measured"  # what bounds a kernel of a table, in the words of `Utilisation`
+GATHERED = "all_gather"  # traces give what a rank puts in
+POINT_TO_POINT = 2  # ranks
+_PARTS = ("compute_ns", "exposed_comm_ns", "exposed_memory_ns", "host_ns")
+Amounts = dict[tuple[str, str], float]
+_SHAPED, _NAMED, _RECORDED, _OF_TABLE = range(4)
+_NETWORK, _LIBRARY, _LIBRARY_BETWEEN, _RECORDING = range(4)  # what times a transfer
+_BITS, _BITS_OF_POWER = 32, 8  # of numbers of shapes, names and members; of powers of two
+_MASK = (1 << _BITS) - 1
+
+
+def composition(
+    plan: Plan,
+    workload: Workload,
+    accuracy: Accuracy,
+    statistics: Statistics,
+    rows_of: Callable[[int], Iterable[Rows]],
+) -> Composition | None:
+    """That of a run; None where no rank did anything that takes time. `rows_of` has all rows of an actor."""
+    busy = sum(getattr(statistics, name) for name in _PARTS)[plan.actor_of_rank]
+    actor = int(plan.actor_of_rank[np.argmax(busy)])
+    found = _Time(plan, workload, accuracy, actor)
+    for rows in rows_of(actor):
+        found.add(rows)
+    return found.composition(statistics)
+
+
+class _Time:
+    """Takes the rows of an actor."""
+
+    def __init__(self, plan: Plan, workload: Workload, accuracy: Accuracy, actor: int) -> None:
+        self._plan, self._accuracy, self._actor = plan, accuracy, actor
+        template = int(plan.actors["template"][actor])
+        self._trace, self._first = workload.templates[template], plan.templates["node_first"][template]
+        self._kernels: list[Any] = [np.zeros((3, 0), np.int64)]  # what it is, start, end
+        self._transfers: list[Any] = [np.zeros((3, 0), np.int64)]
+
+    def add(self, rows: Rows) -> None:
+        """Take a piece."""
+        sort = SORT_OF[rows.kind, rows.lane]
+        self._kernels.append(self._of_kernels(rows, np.flatnonzero((sort == COMPUTE) | (sort == COPY))))
+        self._transfers.append(self._of_transfers(rows, np.flatnonzero(sort == TRANSFER)))
+
+    def _of_kernels(self, rows: Rows, which: Any) -> Any:
+        node = (rows.at - self._first)[which]
+        known = np.where(self._trace.has("layer_shape", node), _SHAPED, _NAMED)
+        if rows.utilisation is not None and MEASURED in (bound := rows.utilisation.bound).texts:
+            known[bound.codes[which] == bound.texts.index(MEASURED)] = _OF_TABLE
+        known[_is_recorded(rows, which)] = _RECORDED
+        number = np.where(known == _SHAPED, self._trace.layer_shape[node], self._trace.name[node])
+        what = known.astype(np.int64) << _BITS | number
+        return np.stack((what, rows.start_ns[which], rows.end_ns[which]))
+
+    def _of_transfers(self, rows: Rows, which: Any) -> Any:
+        group = rows.group[which]
+        members = np.full(len(which), POINT_TO_POINT, np.int64)
+        members[group >= 0] = self._plan.groups["members"][group[group >= 0]]
+        kind = rows.kind[which] + len(KIND_NAMES) * self._doers(rows, which)
+        power = np.frexp(np.maximum(rows.bytes[which], 1).astype(np.float64))[1] - 1
+        what = (kind << _BITS | members) << _BITS_OF_POWER | power
+        waited = np.maximum(rows.queued_ns[which], 0) + np.maximum(rows.waiting_ns[which], 0)
+        return np.stack((what, rows.start_ns[which] + waited, rows.end_ns[which]))
+
+    def _doers(self, rows: Rows, which: Any) -> Any:
+        """What times transfers."""
+        nodes = np.asarray(self._plan.nodes)[rows.at[which]]
+        is_collective = nodes["action"] == Action.COLLECTIVE
+        found = np.full(len(which), _NETWORK, np.int64)
+        if self._plan.library_choices:
+            on = np.array(self._plan.library_nodes)[np.where(is_collective, nodes["detail"], 0)]
+            found[is_collective & (on == 1)] = _LIBRARY
+            found[is_collective & (on > 1)] = _LIBRARY_BETWEEN
+        found[_is_recorded(rows, which)] = _RECORDING
+        return found
+
+    def composition(self, statistics: Statistics) -> Composition | None:
+        """When all rows are there."""
+        kernels, transfers = (np.concatenate(some, axis=1) for some in (self._kernels, self._transfers))
+        what, start, end = kernels
+        busy = union(np.zeros(len(what), np.int64), start, end)
+        which, moved, came = transfers
+        exposed = came - moved - (busy.before(came) - busy.before(moved))
+        amounts: Amounts = {}
+        figures = {name: int(getattr(statistics, name)[self._actor]) for name in _PARTS}
+        _spread(amounts, figures["compute_ns"], what, end - start, self._kernel)
+        _spread(amounts, figures["exposed_comm_ns"], which, exposed, self._transfer)
+        for name, of in (("exposed_memory_ns", MEMORY), ("host_ns", HOST)):
+            amounts[of, of] = figures[name]
+        terms = self._accuracy.terms
+        return Composition.of(self._accuracy.device, self._accuracy.whole, terms, amounts)
+
+    def _kernel(self, what: int) -> tuple[str, str]:
+        known, number = what >> _BITS, what & _MASK
+        if known == _SHAPED:
+            shape = self._trace.layer_shapes[number]
+            return self._accuracy.of_kernel(shape), shape
+        name = self._trace.names[number]
+        return {_RECORDED: RECORDED, _OF_TABLE: TABLES}.get(known, KERNELS), name
+
+    def _transfer(self, what: int) -> tuple[str, str]:
+        what, power = what >> _BITS_OF_POWER, what & (1 << _BITS_OF_POWER) - 1
+        kind, members = what >> _BITS, what & _MASK
+        doer, kind = divmod(kind, len(KIND_NAMES))
+        named = f"{KIND_NAMES[kind]} of {members:,} ranks, from 2^{power} B on"
+        if doer == _RECORDING:
+            return RECORDED, named
+        if doer == _NETWORK:
+            return self._accuracy.of_exchange(KIND_NAMES[kind]), named
+        size = (members if KIND_NAMES[kind] == GATHERED else 1) << power
+        is_on_one_node = doer == _LIBRARY
+        return self._accuracy.of_library(KIND_NAMES[kind], size, is_on_one_node=is_on_one_node), named
+
+
+def _is_recorded(rows: Rows, which: Any) -> Any:
+    return np.isin(rows.treatment[which], (Treatment.REPLAYED, Treatment.DEFAULTED))
+
+
+def _spread(
+    amounts: Amounts, total: int, what: Any, weight: Any, named: Callable[[int], tuple[str, str]]
+) -> None:
+    """Share a time out to items, by weights; what overlaps has less than its own length."""
+    some = weight > 0
+    found, of = np.unique(what[some], return_inverse=True)
+    sums = np.bincount(of, weights=weight[some], minlength=len(found))
+    for key, amount in zip(found.tolist(), (sums * (total / max(sums.sum(), 1))).tolist(), strict=True):
+        name = named(key)
+        amounts[name] = amounts.get(name, 0.0) + amount

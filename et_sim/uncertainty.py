@@ -1,0 +1,178 @@
+"""How far a time may be off that is added up of parts: its band, and the band of the ratio of two such times.
+
+Errors are of logarithms, so a standard error of 0.1 is about 10 %. Each part has one of its own (`random`),
+shares one with all parts of its class (`common`), and the whole has one, too. Those of unlike parts average
+out, and common ones do not:
+
+    sigma^2 = sum over parts (share x random)^2 + sum over classes (share x common)^2 + whole^2
+
+Two times on one device have the same errors where they consist of the same, so these cancel in their ratio.
+
+Not here: what errors a machine states (`et_sim.machine.accuracy`), and what the time of a run consists of
+(`et_sim.timeline.composition`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from types import MappingProxyType
+from typing import Any
+
+LEVEL = 0.8  # of true times shall be within the band
+QUANTILE = 1.2815515655446004  # of the normal distribution, which a tenth of all exceeds
+MEASURED, CALIBRATED, MODELLED, ASSUMED = BASES = ("measured", "calibrated", "modelled", "assumed")
+WHOLE = "all"
+MOST_PARTS = 24  # that are told one by one
+OTHERS = "others"
+DIGITS = 6
+
+Errors = Mapping[tuple[Any, ...], float]  # standard errors of sources that are independent of each other
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """What is known of the errors of one class of time."""
+
+    basis: str  # one of BASES
+    random: float
+    common: float
+    bias: float = 0.0  # logarithm of true by predicted, on average
+
+    def as_dict(self) -> dict[str, Any]:
+        """As system files have it."""
+        return asdict(self)
+
+    @staticmethod
+    def read(found: Mapping[str, Any]) -> Term:
+        """From what `as_dict` gave, and more beside it."""
+        return Term(found["basis"], found["random"], found["common"], found["bias"])
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A share of the time: of which class, and what it is; equal ones have equal errors."""
+
+    of: str
+    item: str
+    share: float
+
+
+@dataclass(frozen=True)
+class Composition:
+    """What a time consists of; shares add up to 1."""
+
+    device: str  # whose errors these are
+    whole: Term
+    terms: Mapping[str, Term]  # of the classes of its parts
+    parts: tuple[Part, ...]
+
+    @staticmethod
+    def of(
+        device: str, whole: Term, terms: Mapping[str, Term], amounts: Mapping[tuple[str, str], float]
+    ) -> Composition | None:
+        """From an amount for each (class, item); None where all is nothing. Of small ones, those of a class
+        become one part."""
+        total = sum(amounts.values())
+        if total <= 0:
+            return None
+        order = sorted((item for item in amounts if amounts[item] > 0), key=lambda one: (-amounts[one], one))
+        joined: dict[tuple[str, str], float] = {}
+        for place, (name, item) in enumerate(order):
+            key = (name, item if place < MOST_PARTS else OTHERS)
+            joined[key] = joined.get(key, 0.0) + amounts[name, item] / total
+        parts = tuple(Part(name, item, round(share, DIGITS)) for (name, item), share in joined.items())
+        used = {name: terms[name] for name in sorted({part.of for part in parts})}
+        return Composition(device, whole, MappingProxyType(used), parts)
+
+    @cached_property
+    def shares(self) -> Mapping[str, float]:
+        """Of every class."""
+        return _sums((part.of, part.share) for part in self.parts)
+
+    @cached_property
+    def bases(self) -> Mapping[str, float]:
+        """Of every basis that occurs, in the order of BASES."""
+        found = _sums((self.terms[part.of].basis, part.share) for part in self.parts)
+        return {basis: found[basis] for basis in BASES if basis in found}
+
+    @property
+    def bias(self) -> float:
+        """Logarithm of the true time by the predicted one, on average."""
+        return self.whole.bias + sum(self.terms[name].bias * share for name, share in self.shares.items())
+
+    @property
+    def sigma(self) -> float:
+        """The standard error of the logarithm of the time."""
+        return _length(self.errors("").values())
+
+    def band(self, time_ns: int) -> tuple[int, int]:
+        """Within which the true time is to be found with the probability LEVEL."""
+        low, high = _around(self.bias, self.sigma)
+        return round(time_ns * low), round(time_ns * high)
+
+    def errors(self, run: str) -> Errors:
+        """By where each comes from; `run` tells those apart that no other run has."""
+        found: dict[tuple[Any, ...], float] = {
+            (run, WHOLE): self.whole.random,
+            (self.device, WHOLE, self.whole.common): self.whole.common,
+        }
+        for name, share in self.shares.items():
+            found[self.device, name, self.terms[name]] = share * self.terms[name].common
+        for part in self.parts:
+            term = self.terms[part.of]
+            of_run = run if part.item == OTHERS else ""
+            found[self.device, part.of, term, of_run, part.item] = part.share * term.random
+        return found
+
+    def ratio(self, other: Composition, ratio: float) -> tuple[float, float]:
+        """The band of the other time by this one, where predictions have this ratio."""
+        before, after = self.errors("before"), other.errors("after")
+        apart = (after.get(key, 0.0) - before.get(key, 0.0) for key in before.keys() | after.keys())
+        low, high = _around(other.bias - self.bias, _length(apart))
+        return ratio * low, ratio * high
+
+    def summary(self, time_ns: int) -> dict[str, Any]:
+        """What summaries say of the time."""
+        low, high = self.band(time_ns)
+        return {
+            "level": LEVEL,
+            "low_ns": low,
+            "high_ns": high,
+            "shares": {basis: round(share, DIGITS) for basis, share in self.bases.items()},
+            **self.as_dict(),
+        }
+
+    def as_dict(self) -> dict[str, Any]:
+        """What the band follows from, as JSON has it."""
+        return {
+            "device": self.device,
+            "whole": self.whole.as_dict(),
+            "classes": [{"class": name, **term.as_dict()} for name, term in self.terms.items()],
+            "parts": [{"class": part.of, "item": part.item, "share": part.share} for part in self.parts],
+        }
+
+    @staticmethod
+    def read(found: Mapping[str, Any]) -> Composition:
+        """From what `as_dict` gave."""
+        terms = {one["class"]: Term.read(one) for one in found["classes"]}
+        parts = tuple(Part(one["class"], one["item"], one["share"]) for one in found["parts"])
+        return Composition(found["device"], Term.read(found["whole"]), terms, parts)
+
+
+def _sums(pairs: Iterable[tuple[str, float]]) -> dict[str, float]:
+    found: dict[str, float] = {}
+    for name, amount in pairs:
+        found[name] = found.get(name, 0.0) + amount
+    return found
+
+
+def _length(errors: Iterable[float]) -> float:
+    """Of independent errors together, whatever their order."""
+    return math.sqrt(math.fsum(one * one for one in errors))
+
+
+def _around(bias: float, sigma: float) -> tuple[float, float]:
+    return math.exp(bias - QUANTILE * sigma), math.exp(bias + QUANTILE * sigma)

@@ -1,0 +1,213 @@
+"""What a run's time consists of, the band that follows, and what machines may state of their accuracy."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from machines import ring
+
+import et_sim
+from et_sim.cli import main
+from et_sim.compute.operations import FORMS
+from et_sim.errors import MachineError
+from et_sim.machine.accuracy import DEFAULTS, EXCHANGES, OPERATIONS, SHORT_ATTENTION, SMALL_GEMM, Accuracy
+from et_sim.timeline.rows import COMMUNICATION_KINDS, UNNAMED_KIND
+from et_sim.uncertainty import WHOLE, Composition
+from et_sim.views import open_run
+from et_sim.views.summary.uncertainty import difference_text, uncertainty_text
+from et_sim.workloads.microbenchmarks import make_microbenchmark
+
+NETWORK = ring(4, "50GB/s")
+ROOFLINE = {"model": "roofline", "peaks": {"bf16": 100}, "memory": [{"name": "HBM", "bandwidth": 1000}]}
+SYSTEM = {"all-reduce-implementation": ["ring"], "profile": "corrected"}
+STATED = {
+    "device": "board",
+    "gemm": {"basis": "calibrated", "random": 0.1, "common": 0.05},
+    "communication": {"random": 0.2, "common": 0.3},
+}
+BYTES = 1 << 26
+
+
+def workload(*, hides: bool = False, ranks: int = 4) -> et_sim.Workload:
+    """Kernels of two shapes and one without, and an all-reduce after them, or beside the largest."""
+    build = et_sim.TraceBuilder()
+    small = build.compute("small", layer_shape="gemm 2048 2048 2048", dtype="bf16")
+    other = build.compute("other", layer_shape="elementwise 100000", dtype="bf16", after=[small])
+    large = build.compute("large", layer_shape="gemm 8192 8192 8192", dtype="bf16", after=[other])
+    build.collective("all_reduce", BYTES, after=[other if hides else large])
+    return et_sim.Workload.of([build.build()] * ranks)
+
+
+def simulated(of: et_sim.Workload, accuracy: Any = STATED, **options: Any) -> et_sim.Result:
+    system = {**SYSTEM, "compute": ROOFLINE, "accuracy": accuracy}
+    return et_sim.simulate(of, system=system, network=NETWORK, **options)
+
+
+def test_shares_are_those_of_the_timeline() -> None:
+    result = simulated(workload())
+    rows = {row["name"]: row["end_ns"] - row["start_ns"] for row in result.timeline.to_pylist()}
+    found = result.measurement.composition
+    assert found is not None
+    expected = {
+        ("gemm", "gemm 2048 2048 2048"): rows["small"],
+        ("gemm", "gemm 8192 8192 8192"): rows["large"],
+        ("kernels", "elementwise 100000"): rows["other"],
+        ("communication", "all_reduce of 4 ranks, from 2^26 B on"): int(result.exposed_comm_ns[0]),
+    }
+    assert sum(expected.values()) == result.makespan_ns
+    told = {(part.of, part.item): part.share for part in found.parts}
+    assert told == pytest.approx({key: ns / result.makespan_ns for key, ns in expected.items()}, abs=1e-6)
+    assert {name: term.basis for name, term in found.terms.items()} == {
+        "gemm": "calibrated",
+        "kernels": "assumed",
+        "communication": "modelled",
+    }
+    summary = result.summary()["uncertainty"]
+    assert (summary["low_ns"], summary["high_ns"]) == found.band(result.makespan_ns)
+    assert Composition.read(summary).sigma == found.sigma
+
+
+def test_hidden_transfers_are_no_part_of_the_time() -> None:
+    found = simulated(workload(hides=True)).measurement.composition
+    assert found is not None
+    assert "communication" not in found.shares
+
+
+def test_folding_changes_no_digit() -> None:
+    folded, alone = (simulated(workload(), fold=fold).summary()["uncertainty"] for fold in (True, False))
+    assert folded == alone
+
+
+def test_the_time_is_that_of_the_rank_that_others_wait_for() -> None:
+    late = et_sim.TraceBuilder()
+    late.collective("all_reduce", BYTES)
+    busy = workload(ranks=1).templates[0]
+    uneven = simulated(et_sim.Workload.of([late.build(), busy, busy, busy]))
+    assert uneven.waiting_ns[0] > 0
+    assert uneven.measurement.composition == simulated(workload()).measurement.composition
+
+
+def test_recorded_kernels_rest_on_measurement() -> None:
+    build = et_sim.TraceBuilder()
+    build.compute("kernel", micros=50)
+    build.compute("product", layer_shape="gemm 512 512 512", dtype="bf16")
+    of = et_sim.Workload.of([build.build()] * 4)
+    system = {**SYSTEM, "compute": {"model": "replay"}, "accuracy": {}}
+    found = et_sim.simulate(of, system=system, network=NETWORK).measurement.composition
+    assert found is not None
+    assert found.bases == {"measured": 1.0}
+
+
+def test_without_a_statement_nothing_is_said(tmp_path: Path) -> None:
+    result = et_sim.simulate(workload(), system={**SYSTEM, "compute": ROOFLINE}, network=NETWORK)
+    assert result.uncertainty is None
+    assert "uncertainty" not in result.summary()
+    assert "accuracy" not in result.manifest
+    result.save(tmp_path / "run")
+    assert uncertainty_text(open_run(tmp_path / "run").summary) == ""
+
+
+def test_the_summary_says_the_band_and_a_comparison_whether_the_difference_is_one(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    a, b = tmp_path / "a", tmp_path / "b"
+    simulated(workload()).save(a)
+    simulated(workload(hides=True)).save(b)
+    assert main(["inspect", str(a)]) == 0
+    [line] = [one for one in capsys.readouterr().out.splitlines() if one.startswith("uncertainty")]
+    assert line.startswith("uncertainty  80 %: 11.3 ms to 15.4 ms; 85 % of")
+    summaries = [open_run(one).summary for one in (a, b)]
+    assert "% of the time is calibrated" in uncertainty_text(summaries[0])
+    same = difference_text(summaries[0], summaries[0])
+    assert same == "80 %: -3.6 % to +3.7 %: not a difference that this model can tell"
+    assert difference_text(*summaries).endswith(" % faster")
+    assert difference_text(*summaries[::-1]).endswith(" % slower")
+    assert main(["compare", str(a), str(b)]) == 0
+    assert "uncertainty  80 %: " in capsys.readouterr().out
+
+
+def test_every_kind_has_a_class() -> None:
+    assert set(OPERATIONS) == {*FORMS, SMALL_GEMM, SHORT_ATTENTION}
+    assert {*EXCHANGES, UNNAMED_KIND} == set(COMMUNICATION_KINDS)
+    assert WHOLE in DEFAULTS
+
+
+@pytest.mark.parametrize(
+    ("shape", "name"),
+    [
+        ("gemm 1024 1024 1024", "gemm"),
+        ("gemm 1023 4096 4096", "small_gemm"),
+        ("attention 1 8 8 2048 2048 128 causal", "attention"),
+        ("attention 1 8 8 1 2048 128", "short_attention"),
+        ("attention_backward 1 8 8 64 64 64", "kernels"),
+        ("softmax 8 8", "kernels"),
+    ],
+)
+def test_small_kernels_may_be_a_class_of_their_own(shape: str, name: str) -> None:
+    found = et_sim.simulate(
+        _one(shape), system={**SYSTEM, "compute": ROOFLINE, "accuracy": _small()}, network=ring(1, 1)
+    )
+    composition = found.measurement.composition
+    assert composition is not None
+    assert list(composition.shares) == [name]
+
+
+@pytest.mark.parametrize(
+    ("kind", "size", "ranks", "name"),
+    [
+        ("all_reduce", 64 << 20, 8, "library"),
+        ("all_reduce", 63 << 20, 8, "small_library"),
+        ("all_gather", 8 << 20, 8, "library"),  # of 64 MiB at the end
+        ("all_reduce", 1 << 20, 16, "library_between_nodes"),
+        ("ring_send_receive", 1 << 20, 8, "communication"),
+    ],
+)
+def test_collectives_of_a_library_are_classes_by_their_size_and_reach(
+    kind: str, size: int, ranks: int, name: str
+) -> None:
+    of = make_microbenchmark(kind, ranks=ranks, size=size)
+    found = et_sim.simulate(of, machine=f"h200-dgx:{ranks}").measurement.composition
+    assert found is not None
+    assert list(found.shares) == [name]
+
+
+def test_what_has_no_entry_has_that_of_its_family() -> None:
+    known = {name: DEFAULTS[name] for name in DEFAULTS}
+    accuracy = Accuracy("board", known)
+    assert accuracy.of_library("all_reduce", 1, is_on_one_node=True) == "library"
+    assert accuracy.of_library("all_reduce", 1, is_on_one_node=False) == "library"
+    own = Accuracy("board", {**known, "all_reduce": DEFAULTS["library"]})
+    assert own.of_library("all_reduce", 1, is_on_one_node=False) == own.of_exchange("all_reduce")
+    assert own.of_exchange("send") == "communication"
+
+
+def _one(shape: str) -> et_sim.Workload:
+    build = et_sim.TraceBuilder()
+    build.compute("one", layer_shape=shape, dtype="bf16")
+    return et_sim.Workload.of([build.build()])
+
+
+def _small() -> dict[str, Any]:
+    return {name: {"random": 0.1} for name in ("gemm", "small_gemm", "attention", "short_attention")}
+
+
+@pytest.mark.parametrize(
+    ("accuracy", "message"),
+    [
+        ({"gem": {}}, 'key "gem" is not known'),
+        ({"gemm": 5}, 'key "gemm" is 5'),
+        ({"gemm": {"random": -1}}, 'key "random" is -1'),
+        ({"gemm": {"common": 4}}, 'key "common" is 4: more than 3'),
+        ({"gemm": {"basis": "known"}}, 'key "basis" is "known"'),
+        ({"gemm": {"sigma": 1}}, 'key "sigma" is not known'),
+        ({"device": 5}, 'key "device" is 5'),
+        (5, 'key "accuracy" is 5'),
+    ],
+)
+def test_a_wrong_statement_is_refused(accuracy: Any, message: str) -> None:
+    with pytest.raises(MachineError) as refusal:
+        simulated(workload(), accuracy)
+    assert message in str(refusal.value)
+    assert '"accuracy"' in str(refusal.value)
