@@ -22,11 +22,18 @@ def add_parser(commands: Any) -> None:
         description="Predict every row of a file of measurements on the machine by name that its hardware is,"
         " and say how far it is off: by system, kind and size.",
     )
-    parser.add_argument("file", type=Path, metavar="FILE", help="tables.json, kernels.csv or iterations.json")
+    parser.add_argument(
+        "file",
+        type=Path,
+        nargs="?",
+        metavar="FILE",
+        help="tables.json, kernels.csv or iterations.json; without it, the measurements of et-sim itself",
+    )
     parser.add_argument(
         "--machine", metavar="NAME", help="this machine for all rows, whatever the tables name"
     )
     parser.add_argument("--table", action="append", metavar="NAME", help="only this table of the file")
+    parser.add_argument("--svg", type=Path, metavar="FILE", help="draw predicted by measured times")
     parser.add_argument("--json", action="store_true", help="print every row, and the errors, as JSON")
     parser.set_defaults(run=run)
 
@@ -37,25 +44,45 @@ def run(options: argparse.Namespace) -> int:
     from et_sim.errors import UsageError, did_you_mean
     from et_sim.machine.presets import preset
     from et_sim.validation.predictions import predictions
-    from et_sim.validation.rows import read_rows
+    from et_sim.validation.rows import read_rows, shipped
 
-    rows = read_rows(options.file)
+    paths = [options.file] if options.file else shipped()
+    rows = [row for path in paths for row in read_rows(path)]
     machine = None if options.machine is None else preset(options.machine).name
     if options.table:
         known = tuple(dict.fromkeys(row.table for row in rows))
         for name in options.table:
             if name not in known:
                 remedy = did_you_mean(name, known) or f"its tables: {', '.join(known)}"
-                raise UsageError(f"{options.file} has no table {name!r}", remedy=remedy)
+                raise UsageError(f"{options.file or 'et-sim'} has no table {name!r}", remedy=remedy)
         rows = [row for row in rows if row.table in options.table]
     with Progress() as progress:
         progress.stage("predicting")
         found = list(progress.counted(predictions(rows, machine), len(rows), "rows"))
+    if options.svg:
+        _draw(found, options.svg)
     if options.json:
         print(json.dumps({"rows": [_as_row(one) for one in found], "errors": _errors(found)}, indent=1))
     else:
         print("\n".join(_text(found)))
     return 0
+
+
+def _draw(found: list[Prediction], target: Path) -> None:
+    """Kinds with the largest errors first."""
+    from et_sim.views.drawing.measured import Kind, measured_picture
+    from et_sim.views.drawing.pictures import write_picture
+
+    kinds: dict[str, list[tuple[float, float]]] = {}
+    for one in found:
+        if one.predicted_us is not None and one.row.measured_us is not None:
+            points = kinds.setdefault(one.row.kind.replace("_", "-"), [])
+            points.append((one.row.measured_us, one.predicted_us))
+    mape = {name: sum(abs(p / m - 1) for m, p in points) / len(points) for name, points in kinds.items()}
+    worst = sorted(kinds, key=lambda name: -mape[name])
+    write_picture(
+        measured_picture([Kind(name, 100 * mape[name], kinds[name]) for name in worst]), target, None
+    )
 
 
 def _as_row(one: Prediction) -> dict[str, Any]:

@@ -13,6 +13,7 @@ import csv
 import io
 from collections.abc import Iterator
 from dataclasses import dataclass
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -59,6 +60,12 @@ class Row:
     what: str
     measured_us: float | None  # None: the table has no time, and there is nothing to predict
     job: Kernel | Collective | Iteration | None
+
+
+def shipped() -> list[Path]:
+    """The measurements that come with et-sim."""
+    folder = Path(str(files("et_sim.validation") / "measurements"))
+    return [folder / name for name in ("kernels.csv", "collectives.json", "iterations.json")]
 
 
 def read_rows(path: Path) -> list[Row]:
