@@ -25,6 +25,7 @@ from et_sim.machine.compute_tables import (
 from et_sim.machine.costs_tables import COSTS_KEYS
 from et_sim.machine.credit_tables import CREDIT_KEYS
 from et_sim.machine.keys import Key, Kind
+from et_sim.machine.library_tables import LIBRARY_KEYS
 from et_sim.machine.loggops_file import LOGGOPS_KEYS
 from et_sim.machine.packet_keys import MARKING_KEYS, PACKET_KEYS
 from et_sim.machine.pool_tables import STAGE_KEYS
@@ -169,6 +170,15 @@ _OVERLAP = """
 The object `overlap` says how much longer work takes beside communication of the same NPU:
 """
 
+_LIBRARY = """
+### The collective library
+
+The object `library` says which collective library runs, and on what
+([what it does](collectives.md#collective-libraries)); a name alone stands for an object with that name.
+All keys of `calibration` are factors of the library's own model of cost, but `copy` and `nvls-copy` (GB/s; 0:
+left out), `start-simple` and `pairs-step` (microseconds):
+"""
+
 _COSTS = """
 The object `costs` says what one NPU draws, and what it is let for; the summary then says what the run
 takes of both:
@@ -299,6 +309,7 @@ def configuration_page() -> str:
     parts += [_STRAGGLERS, _entry_table(STRAGGLER_KEYS)]
     parts += [_TIME_FACTORS, _entry_table(TIME_FACTOR_KEYS)]
     parts += [_STREAMS, _defaults_table(STREAM_KEYS), _OVERLAP, _entry_table(OVERLAP_KEYS)]
+    parts += [_LIBRARY, _defaults_table(LIBRARY_KEYS)]
     parts += [_COSTS, _defaults_table(COSTS_KEYS)]
     parts += [_accuracy(), _accuracy_table(), _TERMS, _entry_table(TERM_KEYS)]
     parts += [_MEMORY, _table(memory), _STAGES, _entry_table(STAGE_KEYS), GROUPS, _ignored_table(ignored)]
