@@ -47,7 +47,32 @@ def read_measured(path: Path) -> list[Measured]:
     return found
 
 
+_NODES = re.compile(r"\bnNodes (\d+)")
+_RINGS = re.compile(r"\bPattern 4, .*?nChannels (\d+), bw ([\d.]+)/")  # rings
 _REMEDY = "give the whole log of a program of nccl-tests, or a CSV with " + ",".join(CSV_COLUMNS)
+
+
+def read_rings(path: Path) -> dict[str, list[float]]:
+    """Channels of rings, and the GB/s of each, as NCCL prints them (NCCL_DEBUG_SUBSYS=INIT,GRAPH)."""
+    try:
+        text = path.read_text(encoding="utf-8", errors="replace")
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read: {error}", remedy="name a log of NCCL") from error
+    nodes = [int(one) for one in _NODES.findall(text)]
+    rings = [(int(count), float(speed)) for count, speed in _RINGS.findall(text)]
+    if not rings or not nodes:
+        raise InputError(
+            "no rings are described" if nodes else "nothing says how many nodes there are (nNodes)",
+            place=str(path),
+            remedy="run with NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,GRAPH, and keep the whole log",
+        )
+    if len(set(rings)) > 1 or len(set(nodes)) > 1:
+        raise InputError(
+            "several communicators are described, and they differ",
+            place=str(path),
+            remedy="keep the lines of one of them",
+        )
+    return {"on-a-node" if nodes[0] == 1 else "between-nodes": list(rings[0])}
 
 
 def _call(job: Collective) -> Call:

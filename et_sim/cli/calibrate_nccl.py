@@ -33,6 +33,14 @@ def add_parser(commands: Any) -> None:
     )
     parser.add_argument("logs", nargs="+", type=Path, metavar="LOG", help="logs, CSV, or tables as JSON")
     parser.add_argument("--machine", required=True, metavar="NAME", help="the machine that was measured")
+    parser.add_argument(
+        "--graph",
+        action="append",
+        default=[],
+        type=Path,
+        metavar="LOG",
+        help="a log of NCCL with the channels that it found (NCCL_DEBUG_SUBSYS=INIT,GRAPH)",
+    )
     parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="write the machine here")
     parser.add_argument("--json", action="store_true", help="print the fit and its errors as JSON")
     parser.set_defaults(run=run)
@@ -41,12 +49,13 @@ def add_parser(commands: Any) -> None:
 def run(options: argparse.Namespace) -> int:
     """Fit, say how far off it is, and write the machine."""
     from et_sim.calibrate.collectives import fit, left_out, ratios
-    from et_sim.calibrate.logs import read_measured
+    from et_sim.calibrate.logs import read_measured, read_rings
     from et_sim.calibrate.machine_file import calibrated_machine
     from et_sim.views.files import write_json
 
     rows = [row for path in options.logs for row in read_measured(path)]
-    library = _library(options.machine, rows)
+    rings = {name: pair for path in options.graph for name, pair in read_rings(path).items()}
+    library = _library(options.machine, rows, rings)
     found = fit(library, rows)
     calibrated = replace(library, calibration=found.calibration)
     fitted = list(zip(rows, ratios(calibrated, rows), strict=True))
@@ -56,14 +65,16 @@ def run(options: argparse.Namespace) -> int:
     else:
         print("\n".join(_text(found, fitted, held_out)))
     if options.output:
-        changes = {"library": {"calibration": _values(found)}, "accuracy": _accuracy(held_out)}
+        own: dict[str, Any] = {"calibration": _values(found)} | ({"rings": rings} if rings else {})
+        changes = {"library": own, "accuracy": _accuracy(held_out)}
+        files = [*options.logs, *options.graph]
         errors = _errors(held_out or fitted)
-        machine = calibrated_machine(options.machine, changes, options.logs, "library", errors)
+        machine = calibrated_machine(options.machine, changes, files, "library", errors)
         write_json(machine, options.output)
     return 0
 
 
-def _library(machine: str, rows: Sequence[Measured]) -> Library:
+def _library(machine: str, rows: Sequence[Measured], rings: dict[str, list[float]]) -> Library:
     """That of the machine with as many nodes as were measured."""
     from et_sim.machine.presets import entry, preset
     from et_sim.machine.readers import read_machine
@@ -71,7 +82,10 @@ def _library(machine: str, rows: Sequence[Measured]) -> Library:
     nodes = max(row.call.nodes for row in rows)
     name = machine.partition(":")[0]
     known = preset(f"{name}:{entry(name).fewest * max(nodes, 1)}")
-    library = read_machine(system=known.system, network=known.network).system.library
+    system = dict(known.system)
+    if rings and isinstance(system.get("library"), dict):
+        system["library"] = {**system["library"], "rings": rings}
+    library = read_machine(system=system, network=known.network).system.library
     if library is None:
         raise UsageError(f"{name} names no collective library", remedy="calibrate a machine that does")
     for row in rows:

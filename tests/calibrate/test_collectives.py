@@ -1,4 +1,4 @@
-"""Fits of collectives predict what they have not seen, find what is true, and refuse what tells too little."""
+"""Fits of collectives predict what they have not seen, find what is true, and refuse what cannot tell."""
 
 from __future__ import annotations
 
@@ -197,6 +197,33 @@ def test_a_calibrated_machine_is_named_as_others_are(
     assert max(one["mape"] for one in found["errors"] if one["size"] == "all") < 20
     assert main(["machine", "machine.json:16"]) == 0
     assert "Fitted by et-sim calibrate to seen.json" in capsys.readouterr().out
+
+
+GRAPH = """host:1:1 [0] NCCL INFO comm 0x1 rank 0 nRanks 8 nNodes 1 localRanks 8 localRank 0 MNNVL 0
+host:1:1 [0] NCCL INFO Pattern 4, crossNic 0, nChannels 12, bw 30.000000/30.000000, type NVL/PIX, sameChannels 1
+host:1:1 [0] NCCL INFO Pattern 5, crossNic 0, nChannels 8, bw 40.000000/40.000000, type NVL/PIX, sameChannels 0
+"""
+
+
+def test_channels_that_nccl_prints_are_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("graph.log").write_text(GRAPH.replace("12, bw 30", "10, bw 30"))
+    rows = _made(H200, ("all_reduce", "all_gather"), (2, 8))
+    lines = [f"{r.call.kind},int8,{r.call.ranks},1,{r.call.size},{r.us}" for r in rows]
+    Path("rows.csv").write_text("\n".join(["collective,dtype,ranks,nodes,bytes,us", *lines]))
+    fits = ["calibrate", "nccl", "rows.csv", "--machine", "h200-dgx", "--graph", "graph.log"]
+    assert main([*fits, "-o", "machine.json"]) == 0
+    assert json.loads(Path("machine.json").read_text())["library"]["rings"] == {"on-a-node": [10, 30.0]}
+    capsys.readouterr()
+    for text, why in (
+        (GRAPH[:90], "no rings are described"),
+        (GRAPH + GRAPH.replace("12", "6"), "they differ"),
+    ):
+        Path("graph.log").write_text(text)
+        assert main(fits) == 2
+        assert why in capsys.readouterr().err
 
 
 def test_a_file_that_is_no_machine_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
