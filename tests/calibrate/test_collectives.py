@@ -199,9 +199,9 @@ def test_a_calibrated_machine_is_named_as_others_are(
     assert "Fitted by et-sim calibrate to seen.json" in capsys.readouterr().out
 
 
-GRAPH = """host:1:1 [0] NCCL INFO comm 0x1 rank 0 nRanks 8 nNodes 1 localRanks 8 localRank 0 MNNVL 0
-host:1:1 [0] NCCL INFO Pattern 4, crossNic 0, nChannels 12, bw 30.000000/30.000000, type NVL/PIX, sameChannels 1
-host:1:1 [0] NCCL INFO Pattern 5, crossNic 0, nChannels 8, bw 40.000000/40.000000, type NVL/PIX, sameChannels 0
+GRAPH = """host:1 [0] NCCL INFO comm 0x1 rank 0 nRanks 8 nNodes 1 localRanks 8 localRank 0 MNNVL 0
+host:1 [0] NCCL INFO Pattern 4, crossNic 0, nChannels 12, bw 30.000000/30.000000, type NVL/PIX, same
+host:1 [0] NCCL INFO Pattern 5, crossNic 0, nChannels 8, bw 40.000000/40.000000, type NVL/PIX, same
 """
 
 
