@@ -27,6 +27,11 @@ def add_parser(commands: Any) -> None:
         "--machine", metavar="NAME", help="this machine for all rows, whatever the tables name"
     )
     parser.add_argument("--table", action="append", metavar="NAME", help="only this table of the file")
+    parser.add_argument(
+        "--host-time",
+        metavar="TIME",
+        help='what the host of an NPU takes to launch a kernel or collective, such as "10us" (default: nothing)',
+    )
     parser.add_argument("--json", action="store_true", help="print every row, and the errors, as JSON")
     parser.set_defaults(run=run)
 
@@ -36,6 +41,7 @@ def run(options: argparse.Namespace) -> int:
     from et_sim.cli.progress import Progress
     from et_sim.errors import UsageError, did_you_mean
     from et_sim.machine.presets import preset
+    from et_sim.plan.host import KEY
     from et_sim.validation.predictions import predictions
     from et_sim.validation.rows import read_rows
 
@@ -48,9 +54,10 @@ def run(options: argparse.Namespace) -> int:
                 remedy = did_you_mean(name, known) or f"its tables: {', '.join(known)}"
                 raise UsageError(f"{options.file} has no table {name!r}", remedy=remedy)
         rows = [row for row in rows if row.table in options.table]
+    changes = {} if options.host_time is None else {KEY: options.host_time}
     with Progress() as progress:
         progress.stage("predicting")
-        found = list(progress.counted(predictions(rows, machine), len(rows), "rows"))
+        found = list(progress.counted(predictions(rows, machine, changes), len(rows), "rows"))
     if options.json:
         print(json.dumps({"rows": [_as_row(one) for one in found], "errors": _errors(found)}, indent=1))
     else:

@@ -5,9 +5,10 @@ Not here: which machine a row's hardware is (`machines`), and how far it is off 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -44,8 +45,11 @@ class Prediction:
         return None if self.predicted_us is None or measured is None else self.predicted_us / measured
 
 
-def predictions(rows: Sequence[Row], machine: str | None = None) -> Iterator[Prediction]:
-    """Of all rows, in their order; `machine` stands before what tables name."""
+def predictions(
+    rows: Sequence[Row], machine: str | None = None, changes: Mapping[str, Any] = MappingProxyType({})
+) -> Iterator[Prediction]:
+    """Of all rows, in their order; `machine` stands before what tables name, and `changes` are keys of its
+    system that runs have besides."""
     named = cache(machine_named)
     kernels = _kernels(rows, machine, named)
     for number, row in enumerate(rows):
@@ -61,7 +65,7 @@ def predictions(rows: Sequence[Row], machine: str | None = None) -> Iterator[Pre
             yield Prediction(row, name, None if isinstance(found, str) else found, how)
         else:
             try:
-                yield _simulated(row, name, row.job)
+                yield _simulated(row, name, row.job, changes)
             except EtSimError as error:
                 yield Prediction(row, name, None, str(error))
 
@@ -89,7 +93,9 @@ def _kernels(
     return found
 
 
-def _simulated(row: Row, name: str, job: Collective | Iteration) -> Prediction:
+def _simulated(
+    row: Row, name: str, job: Collective | Iteration, changes: Mapping[str, Any]
+) -> Prediction:
     if isinstance(job, Collective):
         size = job.bytes // job.gpus if job.kind in SPREAD else job.bytes
         workload = make_microbenchmark(job.kind, ranks=job.gpus, size=max(size, 1))
@@ -97,7 +103,7 @@ def _simulated(row: Row, name: str, job: Collective | Iteration) -> Prediction:
     else:
         workload, npus = make_training(job.model, job.plan), job.plan.ranks
     known, network = preset(f"{name}:{npus}"), network_between(row.network, name, npus)
-    system = {**known.system, "when-full": "report"}  # what was measured had room
+    system = {**known.system, "when-full": "report", **changes}  # what was measured had room
     how = "simulated" if network is None else f"simulated, {network['bandwidth'][-1]} a GPU between nodes"
     result = simulate(workload, machine=known.text, system=system, network=network)
     return Prediction(row, name, result.makespan_ns / 1000, how)
