@@ -122,6 +122,15 @@ ROOFLINE_KEYS = (
         choices=tuple(BITS),
         required=True,
     ),
+    Key(
+        "sustained-peaks",
+        Kind.OBJECT,
+        "Rate by datatype that kernels do not exceed in a run, in TFLOPS: what the board's power allows when they "
+        "follow one another with data as workloads have, which single kernels on even data exceed. Without the "
+        "key: no other than `peaks`.",
+        unit="TFLOPS",
+        choices=tuple(BITS),
+    ),
     _DATATYPE,
     Key(
         "memory",

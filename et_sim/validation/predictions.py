@@ -19,6 +19,7 @@ from et_sim.compute.registry import compute_model
 from et_sim.errors import EtSimError
 from et_sim.machine.presets import preset
 from et_sim.machine.readers import read_system_alone
+from et_sim.machine.roofline_object import SUSTAINED
 from et_sim.trace import TraceBuilder
 from et_sim.validation.iterations import Iteration
 from et_sim.validation.machines import machine_named, network_between
@@ -81,7 +82,7 @@ def _kernels(
         if isinstance(row.job, Kernel) and name is not None:
             by_machine.setdefault(name, []).append(number)
     for name, numbers in by_machine.items():
-        times = kernel_times(compute_model(read_system_alone(preset(name).system)))
+        times = kernel_times(compute_model(read_system_alone(_of_single_kernels(preset(name).system))))
         for number in numbers:
             job: Any = rows[number].job
             try:
@@ -93,9 +94,13 @@ def _kernels(
     return found
 
 
-def _simulated(
-    row: Row, name: str, job: Collective | Iteration, changes: Mapping[str, Any]
-) -> Prediction:
+def _of_single_kernels(system: dict[str, Any]) -> dict[str, Any]:
+    """Measured one by one, kernels are not at the limit of power that runs are at."""
+    compute = {key: value for key, value in system["compute"].items() if key != SUSTAINED}
+    return {**system, "compute": compute}
+
+
+def _simulated(row: Row, name: str, job: Collective | Iteration, changes: Mapping[str, Any]) -> Prediction:
     if isinstance(job, Collective):
         size = job.bytes // job.gpus if job.kind in SPREAD else job.bytes
         workload = make_microbenchmark(job.kind, ranks=job.gpus, size=max(size, 1))

@@ -14,7 +14,6 @@ from et_sim.workloads.training.attention import Core
 from et_sim.workloads.training.layers import LOGIT_BYTES, Layers
 
 
-
 def activation_bytes(layers: Layers, layer: int, recompute: str | None = None) -> int:
     """What one micro-batch leaves in a layer until its backward pass; `recompute`: if not the plan's."""
     plan, model = layers.plan, layers.model

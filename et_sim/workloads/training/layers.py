@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from et_sim.workloads.kernels import MASK_BYTES, Kernel, norm, passing
+from et_sim.workloads.kernels import MASK_BYTES, norm, passing
 from et_sim.workloads.models.model import Experts, FeedForward, Model
 from et_sim.workloads.training.attention import Core
 from et_sim.workloads.training.overlap import overlapped

@@ -23,7 +23,9 @@ from et_sim.workloads.training.work import NOTHING, Work
 GRADIENT_STREAM, WEIGHT_STREAM = "gradients", "weights"
 LOSS_BYTES = 4
 MASTER_COPY_BYTES = 4  # read once more, where values are made of it
-SUM_PASSES = 7  # sums of gradients are set to zero, scaled (read, written), read for their norm, clipped, used
+SUM_PASSES = (
+    7  # sums of gradients are set to zero, scaled (read, written), read for their norm, clipped, used
+)
 
 
 @dataclass(slots=True)
