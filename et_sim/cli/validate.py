@@ -30,7 +30,7 @@ def add_parser(commands: Any) -> None:
     parser.add_argument(
         "--host-time",
         metavar="TIME",
-        help='what the host of an NPU takes to launch a kernel or collective, such as "10us" (default: nothing)',
+        help="what the host takes to launch a kernel or collective of an iteration, such as 10us",
     )
     parser.add_argument("--json", action="store_true", help="print every row, and the errors, as JSON")
     parser.set_defaults(run=run)

@@ -125,9 +125,9 @@ ROOFLINE_KEYS = (
     Key(
         "sustained-peaks",
         Kind.OBJECT,
-        "Rate by datatype that kernels do not exceed in a run, in TFLOPS: what the board's power allows when they "
-        "follow one another with data as workloads have, which single kernels on even data exceed. Without the "
-        "key: no other than `peaks`.",
+        "Rate by datatype that kernels do not exceed in a run, in TFLOPS: what the power of the board allows "
+        "with data as workloads have; see [sustained peaks](compute.md#sustained-peaks). Without the key: "
+        "`peaks`.",
         unit="TFLOPS",
         choices=tuple(BITS),
     ),

@@ -2,7 +2,8 @@
 
 What a table does not say is taken as its framework does it: Megatron sums gradients in fp32, DeepSpeed in
 16 bits, and its Megatron exchanges gradients of inputs before it goes on; stages of both wait for what they
-send and receive. Activations are worked out again where a column or the table's defaults say so.
+send and receive. Others have no dropout. Activations are worked out again where a column or the table's
+defaults say so.
 
 Not here: how long it takes (`predictions`).
 """
@@ -57,9 +58,10 @@ def _model(row: dict[str, Any]) -> Model:
         return replace(known, layers=row["layers"], sequence=sequence)
     name = f"{row['params_B']:g}B" if "params_B" in row else f"width {sizes['hidden']}"
     name = str(row.get("model", name))
-    return decoder(
+    found = decoder(
         name, sizes["hidden"], sizes["heads"], sizes["layers"], sequence, sizes["vocab"], sizes.get("ffn")
     )
+    return replace(found, has_dropout="Megatron" in row.get("framework", "Megatron"))
 
 
 def decoder(

@@ -93,7 +93,7 @@ class Replicas:
             return
         moved = 2 * plan.sum_bytes + (0 if is_fused else plan.value_bytes)
         launches = 0 if is_fused else 1
-        self.work.compute(passing("sum of gradients", values, moved, launches=launches))
+        self.work.then(passing("sum of gradients", values, moved, launches=launches))
 
     def flush(self) -> None:
         """Reduce what is waiting, as one bucket."""
