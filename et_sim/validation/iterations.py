@@ -2,7 +2,7 @@
 
 What a table does not say is taken as its framework does it: Megatron sums gradients in fp32, DeepSpeed in
 16 bits, and its Megatron exchanges gradients of inputs before it goes on; stages of both wait for what they
-send and receive. Others have no dropout. Activations are worked out again where a column or the table's
+send and receive. Jobs of FSDP have no dropout. Activations are worked out again where a column or the table's
 defaults say so.
 
 Not here: how long it takes (`predictions`).
@@ -61,7 +61,7 @@ def _model(row: dict[str, Any]) -> Model:
     found = decoder(
         name, sizes["hidden"], sizes["heads"], sizes["layers"], sequence, sizes["vocab"], sizes.get("ffn")
     )
-    return replace(found, has_dropout="Megatron" in row.get("framework", "Megatron"))
+    return replace(found, has_dropout=row.get("sharding") != "FULL_SHARD")
 
 
 def decoder(
