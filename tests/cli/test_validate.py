@@ -175,6 +175,7 @@ def test_plans_of_tables_are_those_of_their_columns() -> None:
         fused_attention=False,
         gradient_bytes=4,
         overlap_pipeline=False,
+        scatter_gather=True,
     )
     assert one.model.has_dropout
     assert make_training(one.model, one.plan).ranks == 16

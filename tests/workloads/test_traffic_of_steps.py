@@ -9,8 +9,10 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from machines import network, system
 from training_jobs import decoder, moved, rows_named, transformer
 
+from et_sim.api import run
 from et_sim.trace import NodeKind, Trace
 from et_sim.workloads import Model, Plan, make_training
 from et_sim.workloads.models.model import Attention, FeedForward
@@ -100,13 +102,22 @@ def test_nodes_say_how_many_kernels_they_stand_for() -> None:
     assert found["backward 0 layer 0 sum of gradients"] == 0
 
 
-@pytest.mark.parametrize("is_spread", [False, True])
-def test_tensor_parallel_ranks_send_a_share_each_and_gather_it_if_they_need_all(is_spread: bool) -> None:
+@pytest.mark.parametrize("how", [{}, {"sequence_parallel": True}, {"scatter_gather": True}], ids=str)
+def test_tensor_parallel_ranks_send_shares_and_gather_them_if_they_need_all(how: dict[str, Any]) -> None:
     count, size = 3, 32 * 64 * 2
-    alike = {"tensor": 4, "sequence_parallel": is_spread, "micro_batches": count}
-    ends = transformer(pipeline=2, **alike).templates
-    sent = [moved(one)["", "send"] for one in ends]
-    assert sent == [count * size // 4] * 2
-    for trace in ends:
-        rows = rows_named(trace, "received all-gather")
-        assert int(trace.comm_bytes[rows].sum()) == (0 if is_spread else count * size // 4)
+    for trace in transformer(pipeline=2, tensor=4, micro_batches=count, **how).templates:
+        assert moved(trace)["", "send"] == count * size // (4 if how else 1)
+        gathered = int(trace.comm_bytes[rows_named(trace, "received all-gather")].sum())
+        assert gathered == (count * size // 4 if "scatter_gather" in how else 0)
+
+
+def test_stages_that_wait_for_their_messages_take_longer() -> None:
+    free, waiting = (
+        run(
+            transformer(pipeline=2, hidden=256, tflops=0.1, overlap_pipeline=overlaps),
+            system=system(profile="corrected"),
+            network=network(["Ring"], [2], bandwidth=0.1),
+        ).makespan_ns
+        for overlaps in (True, False)
+    )
+    assert free < waiting

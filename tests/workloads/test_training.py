@@ -389,6 +389,7 @@ def test_no_timing_makes_a_job_hang(
         ({"shard": 2}, "shard is 2, which does not divide 1 replicas"),
         ({"data": 2, "shard": 2}, "shard is given, and nothing is shared"),
         ({"sequence_parallel": True}, "sequence_parallel needs tensor parallelism"),
+        ({"scatter_gather": True}, "scatter_gather is given, and tensor-parallel ranks do not all have"),
         (
             {"tensor": 2, "tensor_overlap": 2},
             "tensor_overlap is 2, and tokens are not exchanged beside products",
