@@ -34,6 +34,11 @@ def add_parser(commands: Any) -> None:
     )
     parser.add_argument("--table", action="append", metavar="NAME", help="only this table of the file")
     parser.add_argument("--svg", type=Path, metavar="FILE", help="draw predicted by measured times")
+    parser.add_argument(
+        "--host-time",
+        metavar="TIME",
+        help="what the host takes to launch a kernel or collective of an iteration, such as 10us",
+    )
     parser.add_argument("--json", action="store_true", help="print every row, and the errors, as JSON")
     parser.set_defaults(run=run)
 
@@ -43,6 +48,7 @@ def run(options: argparse.Namespace) -> int:
     from et_sim.cli.progress import Progress
     from et_sim.errors import UsageError, did_you_mean
     from et_sim.machine.presets import preset
+    from et_sim.plan.host import KEY
     from et_sim.validation.predictions import predictions
     from et_sim.validation.rows import read_rows, shipped
 
@@ -56,9 +62,10 @@ def run(options: argparse.Namespace) -> int:
                 remedy = did_you_mean(name, known) or f"its tables: {', '.join(known)}"
                 raise UsageError(f"{options.file or 'et-sim'} has no table {name!r}", remedy=remedy)
         rows = [row for row in rows if row.table in options.table]
+    changes = {} if options.host_time is None else {KEY: options.host_time}
     with Progress() as progress:
         progress.stage("predicting")
-        found = list(progress.counted(predictions(rows, machine), len(rows), "rows"))
+        found = list(progress.counted(predictions(rows, machine, changes), len(rows), "rows"))
     if options.svg:
         _draw(found, options.svg)
     if options.json:

@@ -1,6 +1,6 @@
 """A device with roofs: a node takes its launches, and then the longer of its arithmetic and its traffic.
 
-    arithmetic = operations * waste / (peak * efficiency)
+    arithmetic = operations * waste / (peak * efficiency), or operations / sustained peak if that is longer
     traffic    = bytes / (bandwidth * efficiency), from the smallest level of memory that the bytes fit, or
                  the largest where they are `cold`
 
@@ -85,7 +85,10 @@ class Device:
         saved = np.maximum(whole * work.waste, traffic) - np.maximum(whole * work.split, traffic)
         is_split = saved > self.device.split_ns
         wasted = np.where(is_split, work.split, work.waste)
-        arithmetic = whole * wasted
+        sustained = np.array([self.device.sustained.get(name, np.inf) for name in BITS])[work.datatype]
+        least = work.operations / (sustained * 1e3)
+        is_capped = whole * wasted < least
+        arithmetic = np.maximum(whole * wasted, least)
         launches = np.where(trace.has("launches", rows), trace.launches[rows], 1)
         launch = launches * self.device.launch_ns + np.where(is_split, self.device.split_ns, 0.0)
         total = launch + np.maximum(arithmetic, traffic)
@@ -103,7 +106,10 @@ class Device:
                 timed_by=Labels.alike(self.label, len(rows)),
                 bound=self._bound(arithmetic, traffic, launch, wasted, level),
                 peak=Labels.of(["", *(f"peak of {one}" for one in BITS)], names),
-                efficiency=Labels.of([f"efficiency of {one}" for one in of_efficiency[0]], of_efficiency[1]),
+                efficiency=Labels.of(
+                    [*(f"efficiency of {one}" for one in of_efficiency[0]), ""],
+                    np.where(is_capped, len(of_efficiency[0]), of_efficiency[1]),
+                ),
                 level=Labels.of([f"bandwidth of {one}" for one in levels], level),
                 memory_efficiency=Labels.of(
                     [f"memory efficiency of {one}" for one in of_memory[0]], of_memory[1]

@@ -122,6 +122,15 @@ ROOFLINE_KEYS = (
         choices=tuple(BITS),
         required=True,
     ),
+    Key(
+        "sustained-peaks",
+        Kind.OBJECT,
+        "Rate by datatype that kernels do not exceed in a run, in TFLOPS: what the power of the board allows "
+        "with data as workloads have; see [sustained peaks](compute.md#sustained-peaks). Without the key: "
+        "`peaks`.",
+        unit="TFLOPS",
+        choices=tuple(BITS),
+    ),
     _DATATYPE,
     Key(
         "memory",

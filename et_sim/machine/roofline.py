@@ -97,6 +97,7 @@ class RooflineDevice:
     split_ns: float = 0.0  # of a product that is split
     query_tile: int = 0  # queries of a tile of attention; 0: it is not cut into tiles
     query_prologue: float = 0.0  # keys that such a tile takes besides those that it sees
+    sustained: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))  # rates, by datatype
 
     @property
     def figures(self) -> tuple[str, ...]:
@@ -123,6 +124,10 @@ class RooflineDevice:
         match field_name:
             case "peaks":
                 after = MappingProxyType({**before, key: before[key] * multiple})
+                sustained = {
+                    one: rate * (multiple if one == key else 1) for one, rate in self.sustained.items()
+                }
+                return replace(self, peaks=after, sustained=MappingProxyType(sustained)), multiple
             case "levels":
                 after = tuple(one.faster(multiple) if one.name == key else one for one in before)
             case "launch_ns":

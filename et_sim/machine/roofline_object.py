@@ -20,13 +20,22 @@ from et_sim.machine.measured import Measured, read_measured
 from et_sim.machine.roofline import OTHER, Curve, Efficiency, MemoryLevel, RooflineDevice, Tile
 from et_sim.machine.sources import Source
 
+SUSTAINED = "sustained-peaks"
 CURVE_KEYS = ("peak", "half", "table")
 Files = list[tuple[str, str]]
 
 
 def read_roofline(values: dict[str, Any], place: str, files: Files, remarks: Remarks) -> RooflineDevice:
     """The device that the keys describe; the system file's own place is under the empty key."""
-    peaks = _peaks(values["peaks"], place)
+    peaks = _peaks(values["peaks"], place, "peaks")
+    sustained = _peaks(values[SUSTAINED], place, SUSTAINED) if SUSTAINED in values else {}
+    for name, rate in sustained.items():
+        if rate > peaks.get(name, 0.0):
+            raise MachineError(
+                f'key "{name}" is {rate:g}, above the peak of {name}, {peaks.get(name, 0.0):g}',
+                place=f'{place}: "{SUSTAINED}"',
+                remedy="give what kernels reach in a long run, at most the peak",
+            )
     datatype = values.get("dtype", "")
     if datatype and datatype not in peaks:
         raise MachineError(
@@ -49,11 +58,12 @@ def read_roofline(values: dict[str, Any], place: str, files: Files, remarks: Rem
         split_ns=values.get("split-time", 0.0),
         query_tile=values.get("query-tile", 0),
         query_prologue=values.get("query-prologue", 0.0),
+        sustained=MappingProxyType(dict(sustained)),
     )
 
 
-def _peaks(given: dict[str, Any], place: str) -> Mapping[str, float]:
-    place = f'{place}: "peaks"'
+def _peaks(given: dict[str, Any], place: str, key: str) -> Mapping[str, float]:
+    place = f'{place}: "{key}"'
     if not given:
         raise MachineError("no peak is given", place=place, remedy='for example {"bf16": 312}')
     for name, rate in given.items():

@@ -55,6 +55,7 @@ def read_system(source: Source, remarks: Remarks) -> tuple[System, LayerSettings
     fields["custom_implementations"] = _custom_implementations(given)
     fields["rings"] = given.get("rings", ())
     fields["replay_recorded"] = given.get("replay-recorded-kernels", False)
+    fields["host_ns"] = given.get("host-time", 0.0)
     profile = Profile(given.get("profile", DEFAULT))
     fields["behaviour"] = behaviour = behaviour_of(profile, given.get("corrections"))
     fields["stragglers"] = read_stragglers(given.get("stragglers", []), source.place, remarks)

@@ -279,11 +279,9 @@ _COMPUTE_KEYS = (
         "host-time",
         Kind.TIME,
         "Time that the host takes to launch a kernel or collective: one after the other, in the order of the "
-        "trace, and without waiting for the device. On ranks whose traces have no host of their own; see "
-        "[kernels](compute.md#hosts).",
+        "trace, and without waiting for the device, on ranks whose traces have no [host](compute.md#hosts) of "
+        "their own. Without the key: none.",
         "Not known there.",
-        default=0.0,
-        field="host_ns",
         unit="ns",
     ),
     Key(

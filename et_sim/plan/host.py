@@ -1,8 +1,8 @@
-"""The host of a rank, where traces have none: it launches kernels and collectives in their order, each in its turn.
+"""The host of a rank, where traces have none: it launches kernels and collectives, each in its turn.
 
-A launch is a node of the host, behind that of the kernel before, and a kernel begins after its own. So the host
-runs ahead of the device while kernels are long, and the device waits for it where they are short. It never waits
-for the device.
+A launch is a node of the host, behind that of the kernel before, and a kernel begins after its own. So the
+host runs ahead of the device while kernels are long, and the device waits for it where they are short. The
+host never waits for the device.
 
 Not here: hosts that a recording shows, which keep their times.
 """
@@ -67,7 +67,8 @@ def _launched(trace: Trace, launch_ns: float) -> Trace:
     for one in fields(trace):
         column = getattr(trace, one.name)
         if isinstance(column, np.ndarray) and len(column) == count and not one.name.endswith("_deps"):
-            columns[one.name] = np.concatenate((column, node.get(one.name, np.zeros(added, column.dtype))))
+            new: Any = node.get(one.name, np.zeros(added, column.dtype))
+            columns[one.name] = np.concatenate((column, new))
     first = np.diff(trace.ctrl_start)
     first[rows] += 1
     chain = np.minimum(np.arange(added), 1)  # the first launch comes after nothing

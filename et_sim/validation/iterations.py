@@ -2,7 +2,8 @@
 
 What a table does not say is taken as its framework does it: Megatron sums gradients in fp32, DeepSpeed in
 16 bits, and its Megatron exchanges gradients of inputs before it goes on; stages of both wait for what they
-send and receive. Activations are worked out again where a column or the table's defaults say so.
+send and receive, of which tensor-parallel ranks send a share each. Jobs of FSDP have no dropout. Activations
+are worked out again where a column or the table's defaults say so.
 
 Not here: how long it takes (`predictions`).
 """
@@ -57,9 +58,10 @@ def _model(row: dict[str, Any]) -> Model:
         return replace(known, layers=row["layers"], sequence=sequence)
     name = f"{row['params_B']:g}B" if "params_B" in row else f"width {sizes['hidden']}"
     name = str(row.get("model", name))
-    return decoder(
+    found = decoder(
         name, sizes["hidden"], sizes["heads"], sizes["layers"], sequence, sizes["vocab"], sizes.get("ffn")
     )
+    return replace(found, has_dropout=row.get("sharding") != "FULL_SHARD")
 
 
 def decoder(
@@ -88,13 +90,14 @@ def _plan(row: dict[str, Any]) -> Plan:
     data = row["gpus"] if shards else row["dp"]
     batch, chunks = row["micro_batch"], row.get("interleave", 1)
     micro_batches = row.get("grad_accum") or row.get("micro_batches")
+    tensor = row.get("tp", 1)
     recomputes = row.get("act_ckpt", row.get("activation_checkpointing", False))
     is_deepspeed = "DeepSpeed" in row.get("framework", "")
     gradient_bytes = 2 if shards or is_deepspeed else 4
     if not micro_batches and row["global_batch"] % (data * batch):
         raise ValueError(f"global_batch {row['global_batch']} is no multiple of {data} x {batch}")
     plan = Plan(
-        tensor=row.get("tp", 1),
+        tensor=tensor,
         pipeline=row.get("pp", 1),
         context=row.get("cp", 1),
         expert=row.get("ep", 1),
@@ -105,6 +108,7 @@ def _plan(row: dict[str, Any]) -> Plan:
         schedule="interleaved" if chunks > 1 else "1f1b",
         recompute=RECOMPUTED.get(row.get("recompute", ""), "full" if recomputes else "none"),
         overlap_pipeline=False,
+        scatter_gather=tensor > 1 and row.get("tp_comm") != "rs_ag",
         overlap_tensor=not is_deepspeed,
         sequence_parallel=row.get("tp_comm") == "rs_ag",
         fused_attention="attention" in row or "measured_ms" in row,

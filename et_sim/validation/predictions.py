@@ -5,9 +5,10 @@ Not here: which machine a row's hardware is (`machines`), and how far it is off 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from et_sim.errors import EtSimError
 from et_sim.machine.datatypes import datatype_named
 from et_sim.machine.presets import preset
 from et_sim.machine.readers import read_system_alone
+from et_sim.machine.roofline_object import SUSTAINED
 from et_sim.trace import TraceBuilder
 from et_sim.uncertainty import Composition
 from et_sim.validation.iterations import Iteration
@@ -54,8 +56,11 @@ class Prediction:
         return None if self.predicted_us is None or measured is None else self.predicted_us / measured
 
 
-def predictions(rows: Sequence[Row], machine: str | None = None) -> Iterator[Prediction]:
-    """Of all rows, in their order; `machine` stands before what tables name."""
+def predictions(
+    rows: Sequence[Row], machine: str | None = None, changes: Mapping[str, Any] = MappingProxyType({})
+) -> Iterator[Prediction]:
+    """Of all rows, in their order; `machine` stands before what tables name, and `changes` are keys of its
+    system that runs have besides."""
     named = cache(machine_named)
     kernels = _kernels(rows, machine, named)
     for number, row in enumerate(rows):
@@ -73,7 +78,7 @@ def predictions(rows: Sequence[Row], machine: str | None = None) -> Iterator[Pre
                 yield Prediction(row, name, found[0] / 1000, "modelled", _band(found[1], found[0]))
         else:
             try:
-                yield _simulated(row, name, row.job)
+                yield _simulated(row, name, row.job, changes)
             except EtSimError as error:
                 yield Prediction(row, name, None, str(error))
 
@@ -89,7 +94,7 @@ def _kernels(
         if isinstance(row.job, Kernel) and name is not None:
             by_machine.setdefault(name, []).append(number)
     for name, numbers in by_machine.items():
-        system = read_system_alone(preset(name).system)
+        system = read_system_alone(_of_single_kernels(preset(name).system))
         times = kernel_times(compute_model(system))
         for number in numbers:
             job: Any = rows[number].job
@@ -112,7 +117,13 @@ def _band(found: Composition | None, time_ns: int) -> tuple[float, float] | None
     return low / 1000, high / 1000
 
 
-def _simulated(row: Row, name: str, job: Collective | Iteration) -> Prediction:
+def _of_single_kernels(system: dict[str, Any]) -> dict[str, Any]:
+    """Measured one by one, kernels are not at the limit of power that runs are at."""
+    compute = {key: value for key, value in system["compute"].items() if key != SUSTAINED}
+    return {**system, "compute": compute}
+
+
+def _simulated(row: Row, name: str, job: Collective | Iteration, changes: Mapping[str, Any]) -> Prediction:
     if isinstance(job, Collective):
         size = job.bytes // job.gpus if job.kind in SPREAD else job.bytes
         workload = make_microbenchmark(
@@ -122,7 +133,7 @@ def _simulated(row: Row, name: str, job: Collective | Iteration) -> Prediction:
     else:
         workload, npus = make_training(job.model, job.plan), job.plan.ranks
     known, network = preset(f"{name}:{npus}"), network_between(row.network, name, npus)
-    system = {**known.system, "when-full": "report"}  # what was measured had room
+    system = {**known.system, "when-full": "report", **changes}  # what was measured had room
     if isinstance(job, Collective) and job.algorithm and "library" in system:
         system["library"] = {**system["library"], "algorithms": [job.algorithm]}
     how = "simulated" if network is None else f"simulated, {network['bandwidth'][-1]} a GPU between nodes"

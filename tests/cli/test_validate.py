@@ -98,6 +98,12 @@ def test_cards_of_a_node_are_shared_by_its_gpus(text: str, share: str) -> None:
     assert network_between("A100: 8x200 Gb/s, H100: 8x400 Gb/s", "h100-dgx", 16) is None
 
 
+def kernel_us(shape: str) -> float:
+    build = et_sim.TraceBuilder()
+    build.compute("k", layer_shape=shape, dtype="bf16")
+    return et_sim.simulate(et_sim.Workload.of([build.build()]), machine="a100-dgx-80gb:1").makespan_ns / 1000
+
+
 def test_kernels_take_what_the_machine_says_and_others_are_left_out_by_name(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -114,10 +120,10 @@ def test_kernels_take_what_the_machine_says_and_others_are_left_out_by_name(
         "modelled",
     ]
     assert [row["row"] for row in found["rows"]] == [1, 1, 2]
-    build = et_sim.TraceBuilder()
-    build.compute("k", layer_shape="gemm 4096 4096 4096", dtype="bf16")
-    result = et_sim.simulate(et_sim.Workload.of([build.build()]), machine="a100-dgx-80gb:1")
-    assert found["rows"][0]["predicted_us"] == result.makespan_ns / 1000
+    run = kernel_us("gemm 4096 4096 4096")
+    assert run == pytest.approx(2 * 4096**3 / 257e6 + 2.2, rel=1e-5)  # by the sustained peak
+    assert found["rows"][0]["predicted_us"] < run
+    assert found["rows"][2]["predicted_us"] == kernel_us("gemm 1 64 64")
     assert [(one["size"], one["rows"]) for one in found["errors"]] == [
         ("sides >= 1024", 1),
         ("a side < 1024", 1),
@@ -184,8 +190,16 @@ def test_plans_of_tables_are_those_of_their_columns() -> None:
     ((_, one),) = iterations_of(ITERATIONS)
     assert one is not None
     assert one.plan == Plan(
-        tensor=8, data=2, batch=1, micro_batches=2, fused_attention=False, gradient_bytes=4
+        tensor=8,
+        data=2,
+        batch=1,
+        micro_batches=2,
+        fused_attention=False,
+        gradient_bytes=4,
+        overlap_pipeline=False,
+        scatter_gather=True,
     )
+    assert one.model.has_dropout
     assert make_training(one.model, one.plan).ranks == 16
     sharded = {
         "id": "fsdp",
@@ -203,6 +217,19 @@ def test_plans_of_tables_are_those_of_their_columns() -> None:
     assert one is not None
     assert (one.hardware, one.plan.data, one.plan.zero, one.plan.micro_batches) == ("h100", 8, 3, 3)
     assert (one.plan.recompute, one.plan.fused_attention) == ("full", True)
+    assert not one.model.has_dropout
+
+
+def test_a_host_takes_its_time_for_every_kernel(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = write(tmp_path, ITERATIONS)
+    plain, slow = (
+        validated(capsys, path, *how)["rows"][0]["predicted_us"] for how in ([], ["--host-time", "1ms"])
+    )
+    assert plain < 20_000
+    assert slow > 100_000  # more than a hundred kernels
+    assert main(["validate", path, "--host-time", "soon"]) == 0
+    assert "not predicted: 1 row: " in (said := capsys.readouterr().out)
+    assert 'key "host-time" is "soon"' in said
 
 
 BAD: list[tuple[str, str]] = [

@@ -210,7 +210,7 @@ class Layers:
         return tuple(own * self.plan.expert for own in here)
 
     def embedding(self) -> tuple[Part, ...]:
-        """Rows of the tokens; a rank that lacks a token's row gives zeros. Their gradients are a whole table."""
+        """Rows of the tokens, and on the way back a whole table; a rank that lacks a row gives zeros."""
         model, size, hidden = self.model, self.plan.value_bytes, self.model.hidden
         rows = passing("embedding", self.tokens * hidden, 2 * size)
         table = passing("embedding", (self.tokens + self.vocabulary) * hidden, size, launches=2)

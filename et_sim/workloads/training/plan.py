@@ -93,6 +93,11 @@ class Plan:
     overlap_pipeline: bool = _option(
         True, "--no-overlap-pipeline", "stages wait for what they send and receive before they go on"
     )
+    scatter_gather: bool = _option(
+        False,
+        "--scatter-gather",
+        "tensor-parallel ranks send a share each to the next stage, which gathers all",
+    )
     tensor_overlap: int = _option(
         1, "--tensor-overlap", "chunks in which products overlap with their own exchange (async TP)"
     )
@@ -193,6 +198,11 @@ class Plan:
         if self.sequence_parallel and self.tensor == 1:
             raise UsageError(
                 "sequence_parallel needs tensor parallelism", remedy="give tensor, 2 or more, or leave it out"
+            )
+        if self.scatter_gather and (self.tensor == 1 or self.sequence_parallel):
+            raise UsageError(
+                "scatter_gather is given, and tensor-parallel ranks do not all have what they send",
+                remedy="give tensor, 2 or more, without sequence_parallel, or leave it out",
             )
         if self.tensor_overlap > 1 and not (self.sequence_parallel and self.overlap_tensor):
             raise UsageError(

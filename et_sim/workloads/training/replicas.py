@@ -23,7 +23,9 @@ from et_sim.workloads.training.work import NOTHING, Work
 GRADIENT_STREAM, WEIGHT_STREAM = "gradients", "weights"
 LOSS_BYTES = 4
 MASTER_COPY_BYTES = 4  # read once more, where values are made of it
-SUM_PASSES = 5  # sums of gradients are set to zero, read for their norm, clipped (read, written), and used
+SUM_PASSES = (
+    7  # sums of gradients are set to zero, scaled (read, written), read for their norm, clipped, used
+)
 
 
 @dataclass(slots=True)
@@ -91,7 +93,7 @@ class Replicas:
             return
         moved = 2 * plan.sum_bytes + (0 if is_fused else plan.value_bytes)
         launches = 0 if is_fused else 1
-        self.work.compute(passing("sum of gradients", values, moved, launches=launches))
+        self.work.then(passing("sum of gradients", values, moved, launches=launches))
 
     def flush(self) -> None:
         """Reduce what is waiting, as one bucket."""

@@ -214,8 +214,9 @@ class _Step:
     # Between stages.
 
     def _size(self) -> int:
-        """Of the share that each tensor-parallel rank sends."""
-        return -(-self.layers.activation_bytes // self.plan.tensor)
+        plan = self.plan
+        shares = plan.tensor if plan.sequence_parallel or plan.scatter_gather else 1
+        return -(-self.layers.activation_bytes // shares)
 
     def _tag(self, one: Pass, piece: int, *, is_backward: bool) -> int:
         """One for each micro-batch, piece that receives, and direction."""
@@ -226,12 +227,12 @@ class _Step:
         return one.chunk * self.plan.pipeline + self.rank.place(PIPELINE)
 
     def _receive(self, one: Pass, way: int) -> None:
-        """From the piece so many ahead; tensor-parallel ranks that each need all gather it."""
+        """From the piece so many ahead."""
         before, work = self.work.at, self.work
         source = self.rank.next(PIPELINE, way, wraps=True)
         tag = self._tag(one, self._piece(one), is_backward=way > 0)
         work.at = self.rank.receive(source, self._size(), tag, name=work.name("receive"))
-        if not self.plan.sequence_parallel and self.plan.tensor > 1:
+        if self.plan.scatter_gather:
             work.exchange("all_gather", self._size(), TENSOR, "received all-gather")
         work.at += before
 

@@ -1,0 +1,84 @@
+"""Hosts that launch kernels: they run ahead of the device, or it waits for them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from machines import network, system
+from training_jobs import transformer
+
+from et_sim.api import run
+from et_sim.errors import MachineError
+from et_sim.plan.host import with_host
+from et_sim.trace import TraceBuilder, Workload
+
+LAUNCHES = st.one_of(st.none(), st.integers(0, 3))
+
+
+def chain(kernels: Sequence[tuple[int, int | None]]) -> Workload:
+    """Kernels of so many nanoseconds and launches, one after the other."""
+    build, last = TraceBuilder(), ()
+    for nanos, launches in kernels:
+        attributes = {} if launches is None else {"launches": launches}
+        last = (build.compute("kernel", nanos=nanos, after=last, attributes=attributes),)  # type: ignore[assignment]
+    return Workload.of([build.build()])
+
+
+def simulated(workload: Workload, host: Any, **options: Any) -> Any:
+    machine = {
+        "system": system(profile="corrected", **{"host-time": host}),
+        "network": network(["Ring"], [1]),
+    }
+    return run(workload, **{**machine, **options})
+
+
+@given(st.lists(st.tuples(st.integers(1, 200), LAUNCHES), min_size=1, max_size=12), st.integers(1, 150))
+def test_a_kernel_begins_after_its_launch_and_the_kernel_before(
+    kernels: list[tuple[int, int | None]], host: int
+) -> None:
+    launched = ended = 0
+    for nanos, launches in kernels:
+        launched += host * (1 if launches is None else launches)
+        ended = (ended if launches == 0 else max(ended, launched)) + nanos
+    assert simulated(chain(kernels), host).makespan_ns == max(ended, launched)
+
+
+def test_collectives_are_launched_too_and_ranks_fold_as_before() -> None:
+    workload = transformer(tensor=2, data=2, micro_batches=2)
+    machine = network(["Ring"], [4])
+    folded, unfolded = (simulated(workload, "3us", network=machine, fold=fold) for fold in (True, False))
+    assert folded.finish_ns.tolist() == unfolded.finish_ns.tolist()
+    names = [row["name"] for row in folded.timeline.to_pylist()]
+    kinds = [row["kind"] for row in folded.timeline.to_pylist()]
+    collectives = sum(kind.startswith("all_") for kind in kinds)
+    part_of_others = sum("sum of gradients" in name for name in names)
+    assert names.count("launch") == kinds.count("compute") + collectives - part_of_others
+
+
+def test_no_time_changes_nothing() -> None:
+    workload = chain([(5, None)])
+    assert with_host(workload, 0.0) == (workload, [])
+
+
+def test_a_trace_with_a_host_keeps_it_and_somebody_is_told() -> None:
+    build = TraceBuilder()
+    build.compute("kernel", nanos=7, after=[build.compute("operator", nanos=5, cpu=True)])
+    workload = Workload.of([build.build()])
+    assert simulated(workload, "1ms").makespan_ns == 12
+    (notice,) = with_host(workload, 1e6)[1]
+    assert notice.key == "host-time"
+    assert "no effect on 1 rank, whose traces have a host of their own" in notice.text
+
+
+def test_launches_that_last_too_long_are_refused() -> None:
+    with pytest.raises(MachineError, match='"host-time" is 1e\\+18 ns'):
+        with_host(chain([(5, 1000)]), 1e18)
+
+
+def test_a_time_that_is_none_is_refused() -> None:
+    with pytest.raises(MachineError, match='key "host-time" is -1'):
+        simulated(chain([(5, None)]), -1)

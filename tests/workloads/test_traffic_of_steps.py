@@ -1,0 +1,123 @@
+"""Memory traffic of a training step beside its products of weights: closed forms, kernel by kernel."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from machines import network, system
+from training_jobs import decoder, moved, rows_named, transformer
+
+from et_sim.api import run
+from et_sim.trace import NodeKind, Trace
+from et_sim.workloads import Model, Plan, make_training
+from et_sim.workloads.models.model import Attention, FeedForward
+from et_sim.workloads.training.layers import Layers
+
+
+def gpt(**given: Any) -> Model:
+    """With all that a GPT has: biases, dropout, learned positions, norms with a shift."""
+    return replace(
+        decoder(),
+        attention=Attention(8, 8, 8, has_bias=True, has_output_bias=True),
+        feed_forward=FeedForward(256, is_gated=False, has_bias=True),
+        positions=32,
+        norm_vectors=2,
+        has_dropout=True,
+        **given,
+    )
+
+
+def step(model: Model, **how: Any) -> Trace:
+    return make_training(model, Plan(**{"micro_batches": 1, **how})).templates[0]
+
+
+def size_of(trace: Trace, during: str, *endings: str) -> int:
+    """Bytes of the kernels of a pass whose names end so."""
+    begins = np.array([name.startswith(during) for name in trace.names], np.bool_)[trace.name]
+    ends = np.logical_or.reduce([rows_named(trace, f" {ending}") for ending in endings])
+    return int(trace.tensor_bytes[begins & ends].sum())
+
+
+def test_softmax_and_dropout_move_nine_bytes_for_each_score_forward_and_eleven_backward() -> None:
+    trace = step(gpt(), fused_attention=False, batch=3)
+    scores = 4 * 3 * 8 * 32 * 32
+    assert size_of(trace, "forward", "softmax", "score dropout") == 9 * scores
+    assert size_of(trace, "backward", "softmax", "score dropout") == 11 * scores
+    assert size_of(trace, "forward", "scores") == 2 * (scores + 4 * 3 * 2 * 32 * 64)
+    again = step(gpt(), fused_attention=False, batch=3, recompute="selective")
+    assert size_of(again, "backward", "softmax", "score dropout") == 20 * scores
+
+
+def test_a_layer_moves_what_its_biases_dropout_and_sums_do() -> None:
+    trace, values = step(gpt()), 4 * 32 * 64
+    assert size_of(trace, "forward", "attention sum", "feed-forward sum") == 2 * 7 * values
+    assert size_of(trace, "backward", "attention sum", "feed-forward sum") == 2 * 13 * values
+    assert size_of(trace, "forward", "attention norm") == 4 * values
+    assert size_of(trace, "backward", "attention norm") == 10 * values
+    assert size_of(trace, "backward", "qkv bias") == 2 * 3 * values
+    assert size_of(trace, "forward", "feed-forward activation") == 4 * 4 * values
+    assert size_of(trace, "backward", "feed-forward activation") == 4 * 8 * values
+    assert size_of(trace, "forward", "rotary") == 0
+    assert size_of(trace, "forward", "loss") == size_of(trace, "backward", "loss") == 14 * 32 * 128
+
+
+def test_a_layer_without_biases_and_dropout_moves_less_and_turns_queries_and_keys() -> None:
+    trace, values = step(decoder(feed_forward=FeedForward(256, is_gated=True))), 4 * 32 * 64
+    assert size_of(trace, "forward", "attention sum") == size_of(trace, "backward", "attention sum")
+    assert size_of(trace, "forward", "attention sum") == 6 * values
+    assert size_of(trace, "forward", "rotary") == size_of(trace, "backward", "rotary") == 2 * 4 * values
+    assert size_of(trace, "forward", "feed-forward activation") == 6 * 4 * values
+    assert size_of(trace, "backward", "feed-forward activation") == 10 * 4 * values
+
+
+@given(st.integers(1, 4), st.sampled_from([(4, 8), (2, 6)]), st.sampled_from([0, 1, 2]))
+def test_sums_of_gradients_are_read_and_written_in_every_micro_batch(
+    count: int, how: tuple[int, int], zero: int
+) -> None:
+    """Of no more bytes than values, the first gradients are the sum."""
+    sum_bytes, each = how
+    plan = Plan(micro_batches=count, sum_bytes=sum_bytes, zero=zero, data=2)
+    model, layers = decoder(), Layers(decoder(), plan)
+    weights = model.layers * layers.dense_weights(0) + layers.embedding_weights + layers.head_weights
+    trace = make_training(model, plan).templates[0]
+    times = 0 if zero == 2 else count - (sum_bytes == 2)
+    assert size_of(trace, "backward", "sum of gradients") == times * each * weights
+    updated = -(-weights // 2) if zero else weights
+    assert size_of(trace, "step", "optimizer") == pytest.approx(updated * (7 * sum_bytes + 30), rel=1e-6)
+
+
+def test_nodes_say_how_many_kernels_they_stand_for() -> None:
+    trace = step(gpt())
+    launches = np.where(trace.has("launches"), trace.launches, 1)[trace.kind == NodeKind.COMP]
+    names = [trace.names[int(one)] for one in trace.name[trace.kind == NodeKind.COMP]]
+    found = {name: int(count) for name, count in zip(names, launches, strict=True)}
+    assert found["forward 0 layer 0 attention sum"] == 1
+    assert found["backward 0 layer 0 attention sum"] == 3
+    assert found["backward 0 layer 0 attention norm"] == 2
+    assert found["backward 0 layer 0 sum of gradients"] == 0
+
+
+@pytest.mark.parametrize("how", [{}, {"sequence_parallel": True}, {"scatter_gather": True}], ids=str)
+def test_tensor_parallel_ranks_send_shares_and_gather_them_if_they_need_all(how: dict[str, Any]) -> None:
+    count, size = 3, 32 * 64 * 2
+    for trace in transformer(pipeline=2, tensor=4, micro_batches=count, **how).templates:
+        assert moved(trace)["", "send"] == count * size // (4 if how else 1)
+        gathered = int(trace.comm_bytes[rows_named(trace, "received all-gather")].sum())
+        assert gathered == (count * size // 4 if "scatter_gather" in how else 0)
+
+
+def test_stages_that_wait_for_their_messages_take_longer() -> None:
+    free, waiting = (
+        run(
+            transformer(pipeline=2, hidden=256, tflops=0.1, overlap_pipeline=overlaps),
+            system=system(profile="corrected"),
+            network=network(["Ring"], [2], bandwidth=0.1),
+        ).makespan_ns
+        for overlaps in (True, False)
+    )
+    assert free < waiting
