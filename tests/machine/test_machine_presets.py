@@ -77,12 +77,46 @@ def test_all_npus_of_a_machine_fold_to_one() -> None:
     assert preset("h100-dgx:1048576").network["npus_count"] == [8, 131072]
 
 
+@pytest.mark.parametrize("name", names())
+def test_every_machine_runs_a_kernel_and_a_collective(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ET_SIM_COMPILE", "never")
+    npus = preset(name).npus
+    build = et_sim.TraceBuilder()
+    first = build.compute("product", layer_shape=shapes.gemm(1024, 1024, 1024))
+    build.collective("all_gather", 1 << 16, after=[first])
+    workload = et_sim.Workload((build.build(),), np.zeros(npus, np.int32))
+    assert et_sim.simulate(workload, machine=name).makespan_ns > 0
+
+
+def test_cards_that_several_npus_share_carry_no_more_than_they_can() -> None:
+    one, shared = preset("h100-dgx:8,node=4"), preset("h100-dgx:8,node=4,cards=2")
+    assert one.network["npus_count"] == shared.network["npus_count"] == [4, 2]
+    rates = [parse_bandwidth(found.network["bandwidth"][1]) for found in (one, shared)]
+    assert rates == [50.0, 25.0]
+    size = 64 << 20
+    for kind, crossing in (("all_to_all", size / 2), ("all_reduce", size / 4)):
+        build = et_sim.TraceBuilder()
+        build.collective(kind, size)
+        workload = et_sim.Workload((build.build(),), np.zeros(8, np.int32))
+        for model in ("flow", "analytical"):
+            times = [
+                et_sim.simulate(workload, system=f.system, network=f.network, model=model).makespan_ns
+                for f in (one, shared)
+            ]
+            assert times[1] > times[0]
+            assert times[1] >= crossing / rates[1]
+
+
 def test_a_torus_is_as_even_as_its_cubes_allow() -> None:
     sides = [preset(f"tpu-v4-pod:{npus}").network["npus_count"] for npus in (64, 128, 512, 4096)]
     assert sides == [[4, 4, 4], [4, 4, 8], [8, 8, 8], [16, 16, 16]]
 
 
-OF_NODES = [name for name in names() if preset(name).network["topology"][0] != "Ring"]
+OF_NODES = [
+    name
+    for name in names()
+    if preset(name).network.get("topology", ["Ring"])[0] in ("Switch", "FullyConnected")
+]
 
 
 @pytest.mark.parametrize("name", OF_NODES)
@@ -112,6 +146,12 @@ def test_any_number_of_npus_of_one_node_is_a_machine_that_is_no_faster_than_its_
         ("h100-dgx:0", "h100-dgx:0 has no NPU (name 1 to 8, or whole nodes)"),
         ("tpu-v4-pod:100", "is built of cubes of 64 NPUs, and 100 are no whole cubes (name 64 or 128)"),
         ("tpu-v4-pod:8192", "has 4,096 NPUs at most, not 8,192"),
+        ("v100-dgx-1:4", "v100-dgx-1 has 8 NPUs, not 4"),
+        ("trn2-node:24", "trn2-node has nodes of 16 NPUs, and 24 are no whole nodes (name 16 or 32)"),
+        ("h100-dgx:8,node=0", "h100-dgx has no nodes of node=0"),
+        ("h100-dgx:8,card=2", "machines have no option 'card'"),
+        ("tpu-v4-pod:64,node=4", "tpu-v4-pod has no nodes of node=4"),
+        ("h100-dgx:8,cards=9", "9 cards for 8 NPUs: those of one NPU count as one"),
     ],
 )
 def test_machines_that_there_are_not_are_refused_in_one_sentence(

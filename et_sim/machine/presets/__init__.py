@@ -11,14 +11,17 @@ import json
 import re
 from dataclasses import dataclass
 from importlib.resources import files
+from math import prod
 from pathlib import Path
 from typing import Any
 
 from et_sim.errors import MachineError, UsageError, did_you_mean
 from et_sim.json_text import parse_json
 from et_sim.machine.profiles import Profile
+from et_sim.units import parse_bandwidth
 
-_NAME = re.compile(r"([^:]*)(?::([0-9]{1,12}))?", re.ASCII)
+_NAME = re.compile(r"([^:]*)(?::([0-9]{1,12}))?((?:,[a-z]+=[0-9]{1,9})*)", re.ASCII)
+_OPTIONS = ("node", "cards")
 _ENDING = ".json"
 _KEYS = {"about", "device", "most", "costs", "sources", "estimates"}  # of every machine
 _COLLECTIVES = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all")
@@ -68,7 +71,7 @@ def entry(name: str) -> Entry:
         name,
         machine["about"],
         device["about"],
-        machine["node"] if "node" in machine else machine["torus"]["cube"] ** 3,
+        prod(_node(machine)) if "node" in machine else machine["torus"]["cube"] ** 3,
         machine["most"],
         {**device["sources"], **machine["sources"]},
         {**device["estimates"], **machine["estimates"]},
@@ -81,7 +84,7 @@ def known_as() -> dict[str, tuple[str, ...]]:
 
 
 def preset(text: str) -> Preset:
-    """The machine of a name, `NAME` or `NAME:NPUS`."""
+    """The machine of a name, `NAME:NPUS`, and perhaps `,node=4,cards=2`: NPUs and cards of a node."""
     match = _NAME.fullmatch(text)
     name = match[1] if match else text.partition(":")[0]
     if not name.endswith(_ENDING) and name not in names():
@@ -92,12 +95,60 @@ def preset(text: str) -> Preset:
             f"machine {text!r} does not end in a number of NPUs",
             remedy=f"write it as {name}:{entry(name).fewest}",
         )
-    known = _data("machines", name)
-    npus = int(match[2]) if match[2] else entry(name).fewest
+    known = _with_options(name, _data("machines", name), match[3])
+    npus = int(match[2]) if match[2] else prod(_node(known)) if "node" in known else entry(name).fewest
     if npus > known["most"]:
         raise UsageError(f"{name} has {known['most']:,} NPUs at most, not {npus:,}", remedy="name fewer")
-    network = _torus(name, known, npus) if "torus" in known else _nodes(name, known, npus)
-    return Preset(name, npus, _system(known, len(network["topology"])), network)
+    if "network" in known:
+        network = _whole(name, known, npus)
+    else:
+        network = _torus(name, known, npus) if "torus" in known else _nodes(name, known, npus)
+    system = _system(known, len(network.get("topology", [0])))
+    return Preset(name + match[3], npus, system, network)
+
+
+def _node(machine: dict[str, Any]) -> list[int]:
+    """NPUs of a node along each of its dimensions."""
+    node = machine["node"]
+    return node if isinstance(node, list) else [node]
+
+
+def _with_options(name: str, machine: dict[str, Any], text: str) -> dict[str, Any]:
+    """With other numbers of NPUs and of network cards in a node."""
+    given = dict(one.split("=") for one in text.split(",") if one)
+    for option in given:
+        if option not in _OPTIONS:
+            raise UsageError(
+                f"machines have no option {option!r}", remedy=f"they have {' and '.join(_OPTIONS)}"
+            )
+    node, cards = int(given.get("node", 0)), int(given.get("cards", 0))
+    if not given:
+        return machine
+    if len(machine.get("dimensions", ())) != 2 or 0 in map(int, given.values()):
+        raise UsageError(
+            f"{name} has no nodes of {text[1:]}", remedy="name a machine of nodes, and 1 or more of each"
+        )
+    inner, outer = machine["dimensions"]
+    own = _node(machine)[0]
+    in_node, had = node or own, machine.get("library", {}).get("cards", own)
+    cards = cards or had * in_node // own or 1
+    if cards > in_node:
+        raise UsageError(
+            f"{cards} cards for {in_node} NPUs: those of one NPU count as one",
+            remedy=f"name {in_node} or fewer",
+        )
+    card = parse_bandwidth(outer["bandwidth"]) * own / had
+    shared = {**outer, "bandwidth": f"{card * cards / in_node:g}GB/s"}
+    library = {"library": {**machine["library"], "cards": cards}} if "library" in machine else {}
+    return {**machine, "node": in_node, "dimensions": [inner, shared], **library}
+
+
+def _whole(name: str, machine: dict[str, Any], npus: int) -> dict[str, Any]:
+    """One node that is wired as it is."""
+    if npus != machine["node"]:
+        raise UsageError(f"{name} has {machine['node']} NPUs, not {npus:,}", remedy=f"name {name}")
+    network: dict[str, Any] = machine["network"]
+    return network
 
 
 def _system(machine: dict[str, Any], dimensions: int) -> dict[str, Any]:
@@ -109,6 +160,7 @@ def _system(machine: dict[str, Any], dimensions: int) -> dict[str, Any]:
         "active-chunks-per-dimension": 2,
         "collective-optimization": "localBWAware",
         **_collectives(machine, dimensions),
+        **machine.get("system", {}),
         "local-mem-bw": device["local-mem-bw"],
         "local-mem-capacity": device["compute"]["memory"][0]["capacity"],
         "compute": device["compute"],
@@ -126,6 +178,8 @@ def _collectives(machine: dict[str, Any], dimensions: int) -> dict[str, Any]:
     """What chooses the algorithms: a library, or the machine itself."""
     if "library" in machine:
         return {"library": machine["library"]}
+    if "algorithms" not in machine:
+        return {}
     algorithms = machine["algorithms"][:dimensions]
     return {
         **{f"{one}-implementation": algorithms for one in _COLLECTIVES[:3]},
@@ -135,14 +189,17 @@ def _collectives(machine: dict[str, Any], dimensions: int) -> dict[str, Any]:
 
 def _nodes(name: str, machine: dict[str, Any], npus: int) -> dict[str, Any]:
     """Nodes of equal size; as many NPUs of one node as are wanted, too."""
-    node = machine["node"]
-    if npus > node and npus % node:
+    sides = _node(machine)
+    node = prod(sides)
+    if npus % node and (npus > node or len(sides) > 1):
         raise UsageError(
             f"{name} has nodes of {node} NPUs, and {npus:,} are no whole nodes", remedy=_near(npus, node)
         )
     if npus < 1:
         raise UsageError(f"{name}:{npus} has no NPU", remedy=f"name 1 to {node}, or whole nodes")
-    counts = [npus] if npus <= node else [node, npus // node]
+    counts = (
+        [npus] if npus <= node and len(sides) == 1 else [*sides, *([npus // node] if npus > node else [])]
+    )
     inner = [one for one, _ in zip(machine["dimensions"], counts, strict=False)]
     return {
         "topology": [one["topology"] for one in inner],
