@@ -277,8 +277,8 @@ _COMPUTE_KEYS = (
         "host-time",
         Kind.TIME,
         "Time that the host takes to launch a kernel or collective: one after the other, in the order of the "
-        "trace, and without waiting for the device, on ranks whose traces have no [host](compute.md#hosts) of "
-        "their own. Without the key: none.",
+        "trace, and without waiting for the device, on ranks whose traces have no "
+        "[host](compute.md#hosts) of their own. Without the key: none.",
         "Not known there.",
         unit="ns",
     ),
