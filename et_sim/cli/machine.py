@@ -65,10 +65,12 @@ def _list(known: list[Entry], *, as_json: bool) -> None:
 
 def _described(found: Preset, known: Entry) -> list[str]:
     network = found.network
-    rows = zip(
-        network["topology"], network["npus_count"], network["bandwidth"], network["latency"], strict=True
-    )
-    dimensions = [f"  {shape} of {npus}, {bandwidth}, {latency}" for shape, npus, bandwidth, latency in rows]
+    if "graph" in network:
+        dimensions = [f"  {', '.join(map(str, network['graph'].values()))}"]
+    else:
+        keys = ("topology", "npus_count", "bandwidth", "latency")
+        rows = zip(*(network[key] for key in keys), strict=True)
+        dimensions = [f"  {shape} of {npus}, {rate}, {latency}" for shape, npus, rate, latency in rows]
     sources = [f"  {what}: {where}" for what, where in (*known.sources.items(), *known.estimates.items())]
     return [
         f"{found.text}: {known.about}",

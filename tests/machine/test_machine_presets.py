@@ -86,6 +86,7 @@ def test_every_machine_runs_a_kernel_and_a_collective(name: str, monkeypatch: py
     build.collective("all_gather", 1 << 16, after=[first])
     workload = et_sim.Workload((build.build(),), np.zeros(npus, np.int32))
     assert et_sim.simulate(workload, machine=name).makespan_ns > 0
+    assert main(["machine", name]) == 0
 
 
 def test_cards_that_several_npus_share_carry_no_more_than_they_can() -> None:
