@@ -11,6 +11,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
+from typing import Any
 
 from et_sim.compute.operations import Shape
 from et_sim.compute.tiling import ATTENTION, PRODUCTS
@@ -109,8 +110,8 @@ def _efficiency(
 
     def change(device: RooflineDevice, value: float) -> RooflineDevice:
         parts = {kind: min(1.0, value * one) for kind, one in proportion.items()}
-        changed = _with(getattr(device, field_name), parts)
-        return replace(device, **{field_name: changed})
+        changed: dict[str, Any] = {field_name: _with(getattr(device, field_name), parts)}
+        return replace(device, **changed)
 
     return Factor(f"{field_name.replace('_', '-')} of {lead}", begin, change, 1.0)
 
@@ -123,7 +124,8 @@ def _with(efficiency: Efficiency, parts: dict[str, float]) -> Efficiency:
 
 def _setter(field_name: str) -> Callable[[RooflineDevice, float], RooflineDevice]:
     def change(device: RooflineDevice, value: float) -> RooflineDevice:
-        return replace(device, **{field_name: value})
+        changed: dict[str, Any] = {field_name: value}
+        return replace(device, **changed)
 
     return change
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,7 @@ import numpy as np
 from et_sim.calibrate.fitting import least_squares
 from et_sim.calibrate.kernel_factors import FAMILIES, Factor, Family, factors, starts
 from et_sim.compute.device import Device
-from et_sim.compute.operations import Shape, read_shape
+from et_sim.compute.operations import Operation, Shape, read_shape
 from et_sim.errors import InputError
 from et_sim.machine.roofline import OTHER, Curve, Efficiency, RooflineDevice
 from et_sim.trace import TraceBuilder
@@ -52,6 +52,7 @@ class Kernels:
     rows: tuple[Measured, ...]
     shapes: tuple[Shape, ...]
     trace: Trace
+    _known: dict[str, Operation] = field(default_factory=dict)
 
     @staticmethod
     def of(rows: Sequence[Measured]) -> Kernels:
@@ -64,7 +65,7 @@ class Kernels:
 
     def parts(self, device: RooflineDevice, which: IntColumn) -> tuple[Any, Any, Any]:
         """Launch, arithmetic and traffic in ns of some of them, not cut to whole ones."""
-        used = Device(device, "roofline", "the machine").durations(self.trace, which).utilisation
+        used = Device(device, "roofline", "the machine", self._known).durations(self.trace, which).utilisation
         assert used is not None
         return used.launch_ns, used.arithmetic_ns, used.traffic_ns
 
@@ -177,9 +178,7 @@ def _nearest(start: RooflineDevice, free: Sequence[Factor], kernels: Kernels, wh
         return np.concatenate((np.log(kernels.ratios(device, which)), PRIOR * logs))
 
     highest = [math.log(one.highest / one.start) + 1e-9 for one in free]
-    return least_squares(
-        residuals, [0.0] * len(free), most=math.log(MOST_FACTOR), loss=LOSS, highest=highest
-    )
+    return least_squares(residuals, [0.0] * len(free), most=math.log(MOST_FACTOR), loss=LOSS, highest=highest)
 
 
 def _folds(kernels: Kernels, family: Family, which: IntColumn) -> Iterator[tuple[IntColumn, IntColumn]]:
@@ -204,7 +203,7 @@ def _one_datatype(family: Family, kernels: Kernels, which: IntColumn) -> None:
     names = sorted({kernels.rows[at].datatype for at in which.tolist()})
     if len(names) > 1:
         raise InputError(
-            f"{family.name}: rows are of {', '.join(name or 'no dtype' for name in names)}, and a machine has "
+            f"{family.name}: rows are of {' and '.join(name or 'no dtype' for name in names)}; a machine has "
             "one set of figures for them",
             place=kernels.rows[int(which[0])].place,
             remedy="fit one of them: --table NAME",

@@ -14,16 +14,34 @@ from et_sim.machine.presets import as_one_file
 
 
 def calibrated_machine(
-    base: str, changes: Mapping[str, Any], measured: Sequence[Path], fitted: str, errors: Mapping[str, Any]
+    base: str,
+    changes: Mapping[str, Any],
+    measured: Sequence[Path],
+    fitted: str,
+    errors: Mapping[str, Any],
+    *,
+    adds: bool = False,
 ) -> dict[str, Any]:
-    """The machine `base` with `changes`; under the name `fitted`, its files and errors."""
+    """The machine `base` with `changes`; under the name `fitted`, its files and errors.
+
+    What was fitted under this name before is replaced, unless this `adds` to it. An estimate that has a
+    source now is none any more.
+    """
     machine: dict[str, Any] = _merged(as_one_file(base.partition(":")[0]), changes)
     files = ", ".join(f"{path.name} (sha256 {_digest(path)})" for path in measured)
-    machine["sources"] = {**machine["sources"], fitted: f"Fitted by et-sim calibrate to {files}"}
+    source, before = f"Fitted by et-sim calibrate to {files}", machine["sources"].get(fitted)
+    if adds and before:
+        source += f"; what these do not say: {before[0].lower()}{before[1:]}"
+    machine["sources"] = {**machine["sources"], fitted: source}
     machine["estimates"] = {
         name: text for name, text in machine["estimates"].items() if name.partition(":")[0] != fitted
     }
-    machine["calibrated"] = {**machine.get("calibrated", {}), fitted: dict(errors)}
+    device = machine["device"]
+    estimates = {name: text for name, text in device["estimates"].items() if name not in device["sources"]}
+    machine["device"] = {**device, "estimates": estimates}
+    calibrated = machine.get("calibrated", {})
+    kept = calibrated.get(fitted, {}) if adds else {}
+    machine["calibrated"] = {**calibrated, fitted: {**kept, **errors}}
     return machine
 
 

@@ -58,9 +58,9 @@ class _Products:
         sizes = np.array([(p.rows, p.columns, p.count) for one in operations for p in one], np.int64)
         return _Products(
             *sizes.T,
-            first=np.cumsum([0, *map(len, operations[:-1])]),
-            inner=np.array([one[0].inner for one in operations], np.int64),
-            own=np.array([float(sum(p.operations for p in one)) for one in operations]),
+            np.cumsum([0, *map(len, operations[:-1])]),
+            np.array([one[0].inner for one in operations], np.int64),
+            np.array([float(sum(p.operations for p in one)) for one in operations]),
         )
 
     def operations(self, device: RooflineDevice, parts: int) -> FloatColumn:
@@ -83,7 +83,7 @@ def _of_attention(device: RooflineDevice, operation: Operation) -> float:
         scores.rows * scores.columns * scores.count
     )
     of_query = operation.operations / (scores.rows * scores.count) + of_pair * device.query_prologue
-    return _waves(device, tiles) * rows * of_query
+    return float(_waves(device, tiles) * rows * of_query)
 
 
 def _waves(device: RooflineDevice, tiles: Any) -> Any:
