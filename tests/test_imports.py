@@ -110,7 +110,7 @@ ALLOWED: dict[str, set[str]] = {
         "tables",
         "timeline",
     },
-    "calibrate": {"compute", "machine", "trace", "validation"},
+    "calibrate": {"api", "compute", "machine", "run_options", "trace", "validation"},
     "validation": {"api", "compute", "machine", "run_options", "trace", "workloads"},
     "sweeps": {
         "api",

@@ -16,20 +16,19 @@ from et_sim.machine.presets import as_one_file
 def calibrated_machine(
     base: str,
     changes: Mapping[str, Any],
-    measured: Sequence[Path],
+    measured: str,
     fitted: str,
     errors: Mapping[str, Any],
     *,
     adds: bool = False,
 ) -> dict[str, Any]:
-    """The machine `base` with `changes`; under the name `fitted`, its files and errors.
+    """The machine `base` with `changes`; under the name `fitted`, what was measured, and errors.
 
     What was fitted under this name before is replaced, unless this `adds` to it. An estimate that has a
     source now is none any more.
     """
     machine: dict[str, Any] = _merged(as_one_file(base.partition(":")[0]), changes)
-    files = ", ".join(f"{path.name} (sha256 {_digest(path)})" for path in measured)
-    source, before = f"Fitted by et-sim calibrate to {files}", machine["sources"].get(fitted)
+    source, before = f"Fitted by et-sim calibrate to {measured}", machine["sources"].get(fitted)
     if adds and before:
         source += f"; what these do not say: {before[0].lower()}{before[1:]}"
     machine["sources"] = {**machine["sources"], fitted: source}
@@ -43,6 +42,11 @@ def calibrated_machine(
     kept = calibrated.get(fitted, {}) if adds else {}
     machine["calibrated"] = {**calibrated, fitted: {**kept, **errors}}
     return machine
+
+
+def files_text(paths: Sequence[Path]) -> str:
+    """Files by name, with what tells them from others of that name."""
+    return ", ".join(f"{path.name} (sha256 {_digest(path)})" for path in paths)
 
 
 def _merged(old: Any, new: Any) -> Any:

@@ -54,7 +54,7 @@ def fit_kernels(options: argparse.Namespace, rows: Sequence[Measured], notes: Se
 
     from et_sim.calibrate.kernels import Kernels, fit, left_out
     from et_sim.calibrate.kernels_written import NAME, device_changes, device_of
-    from et_sim.calibrate.machine_file import calibrated_machine
+    from et_sim.calibrate.machine_file import calibrated_machine, files_text
     from et_sim.views.files import write_json
 
     machine = options.machine.partition(":")[0]
@@ -77,7 +77,7 @@ def fit_kernels(options: argparse.Namespace, rows: Sequence[Measured], notes: Se
     if options.output:
         changes = {"device": device_changes(machine, before, found.device)}
         errors = error_data(fitted, held_out)
-        new = calibrated_machine(machine, changes, [options.file], NAME, errors, adds=True)
+        new = calibrated_machine(machine, changes, files_text([options.file]), NAME, errors, adds=True)
         write_json(new, options.output)
     return 0
 

@@ -42,7 +42,7 @@ def run(options: argparse.Namespace) -> int:
     """Fit, say how far off it is, and write the machine."""
     from et_sim.calibrate.collectives import fit, left_out, ratios
     from et_sim.calibrate.logs import read_measured
-    from et_sim.calibrate.machine_file import calibrated_machine
+    from et_sim.calibrate.machine_file import calibrated_machine, files_text
     from et_sim.views.files import write_json
 
     rows = [row for path in options.logs for row in read_measured(path)]
@@ -58,7 +58,7 @@ def run(options: argparse.Namespace) -> int:
     if options.output:
         changes = {"library": {"calibration": _values(found)}}
         errors = error_data(_classes(fitted), _classes(held_out))
-        machine = calibrated_machine(options.machine, changes, options.logs, "library", errors)
+        machine = calibrated_machine(options.machine, changes, files_text(options.logs), "library", errors)
         write_json(machine, options.output)
     return 0
 

@@ -56,8 +56,11 @@ class _Products:
     @staticmethod
     def of(operations: Sequence[tuple[Product, ...]]) -> _Products:
         sizes = np.array([(p.rows, p.columns, p.count) for one in operations for p in one], np.int64)
+        rows, columns, count = sizes.T
         return _Products(
-            *sizes.T,
+            rows,
+            columns,
+            count,
             np.cumsum([0, *map(len, operations[:-1])]),
             np.array([one[0].inner for one in operations], np.int64),
             np.array([float(sum(p.operations for p in one)) for one in operations]),
