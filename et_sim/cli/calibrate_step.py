@@ -118,4 +118,6 @@ def _files(workload: str) -> list[Path]:
     path = Path(workload)
     if path.is_file():
         return [path]
-    return sorted(path.parent.glob(f"{path.name}.*.et"))
+    return sorted(
+        one for one in path.parent.glob(f"{path.name}.*") if one.name.endswith((".et", ".workload.json"))
+    )
