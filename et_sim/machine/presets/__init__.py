@@ -53,6 +53,7 @@ class Entry:
     most: int
     sources: dict[str, str]
     estimates: dict[str, str]
+    calibrated: dict[str, Any]  # by what was fitted, errors by class
 
 
 def names() -> tuple[str, ...]:
@@ -75,6 +76,7 @@ def entry(name: str) -> Entry:
         machine["most"],
         {**device["sources"], **machine["sources"]},
         {**device["estimates"], **machine["estimates"]},
+        machine.get("calibrated", {}),
     )
 
 
@@ -164,6 +166,7 @@ def _system(machine: dict[str, Any], dimensions: int) -> dict[str, Any]:
         "local-mem-bw": device["local-mem-bw"],
         "local-mem-capacity": device["compute"]["memory"][0]["capacity"],
         "compute": device["compute"],
+        **{name: machine[name] for name in ("host-time", "time-factors") if name in machine},
         "replay-recorded-kernels": True,
         "costs": {**device.get("costs", {}), **machine["costs"]},
         "accuracy": {
