@@ -113,7 +113,7 @@ def test_figures_at_their_bounds_are_refused(other: RooflineDevice) -> None:
         other, ["elementwise 67108864 1", "elementwise 33554432 1", *2 * ["elementwise 99999999"]]
     )
     rows = [replace(row, us=row.us * 0.8) for row in kernels.rows]
-    with pytest.raises(InputError, match="memory-efficiency of elementwise would be .* more than there is"):
+    with pytest.raises(InputError, match=r"memory-efficiency of elementwise would be .* more than there is"):
         fit(device_of(MACHINE), Kernels.of(rows))
 
 
@@ -133,6 +133,6 @@ def test_a_calibrated_machine_predicts_what_it_was_fitted_to(
     assert written["device"]["sources"]["tiles"] == "see kernels"
     assert written["calibrated"]["kernels"]["gemm, all"]["of"] == "rows that were left out"
     assert main(["validate", file, "--table", "mine", "--machine", str(machine), "--json"]) == 0
-    rows = [row for row in json.loads(capsys.readouterr().out)["rows"]]
+    rows = json.loads(capsys.readouterr().out)["rows"]
     off = [abs(np.log(row["predicted_us"] / row["measured_us"])) for row in rows]
     assert np.mean(off) < 0.003
