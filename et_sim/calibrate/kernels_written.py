@@ -5,6 +5,8 @@ Not here: the fit (`calibrate.kernels`), and the rest of the file (`calibrate.ma
 
 from __future__ import annotations
 
+from dataclasses import replace
+from types import MappingProxyType
 from typing import Any
 
 from et_sim.errors import UsageError
@@ -21,7 +23,7 @@ def device_of(machine: str) -> RooflineDevice:
     rules = read_system_alone(preset(machine).system).compute
     if len(rules) != 1 or not isinstance(rules[0].settings, RooflineDevice):
         raise UsageError(f"{machine} has other rules than one roofline", remedy="calibrate one that has")
-    return rules[0].settings
+    return replace(rules[0].settings, sustained=MappingProxyType({}))  # single kernels are not at its limit
 
 
 def device_changes(machine: str, before: RooflineDevice, after: RooflineDevice) -> dict[str, Any]:
