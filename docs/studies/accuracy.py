@@ -137,7 +137,8 @@ def main() -> None:
     rows = [row for path in shipped() for row in read_rows(path)]
     found = list(_told(predictions(rows), len(rows)))
     write_study(PAGE, {"errors": _table(found_lines(found))}, {PICTURE: _picture(found)})
-    quick = [one for one in found if one.row in quick_rows()]
+    quickly = {(row.table, row.number) for row in quick_rows()}
+    quick = [one for one in found if (one.row.table, one.row.number) in quickly]
     KEPT.write_text(json.dumps(mapes(quick), indent=2) + "\n")
 
 
