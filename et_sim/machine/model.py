@@ -209,6 +209,14 @@ class LevelFabric:
         return len(self.levels) < len(self.level_of)
 
 
+@dataclass(frozen=True, slots=True)
+class Rails:
+    """The two dimensions that nodes and rails are, but that NPUs share their links to the rails."""
+
+    dimensions: tuple[Dimension, Dimension]
+    sharers: int  # NPUs of a node to a link
+
+
 class Routing(StrEnum):
     """Which way a message takes through a graph: one of the shortest, or a detour."""
 
@@ -233,6 +241,7 @@ class GraphFabric:
     routes: tuple[tuple[int, ...], ...] = ()  # links of the ways that were given
     reducers: tuple[tuple[int, Reducer], ...] = ()  # switches that reduce, by device, in order
     groups: tuple[tuple[int, ...], ...] = ()  # devices of each group of a dragonfly, if ways depend on them
+    rails: Rails | None = None  # if it is nothing but nodes and rails
 
     @property
     def ranks(self) -> int:
@@ -300,6 +309,18 @@ class Network:
     def reducers(self) -> tuple[tuple[int, Reducer], ...]:
         """Dimensions, or devices of a graph, that reduce."""
         return () if isinstance(self.fabric, LevelFabric) else self.fabric.reducers
+
+    @property
+    def wiring(self) -> tuple[Dimension, ...]:
+        """The dimensions that the network is wired in, if it is such a network."""
+        if isinstance(self.fabric, GridFabric):
+            return self.fabric.dimensions
+        return self.fabric.rails.dimensions if isinstance(self.fabric, GraphFabric) and self.fabric.rails else ()
+
+    @property
+    def sharers(self) -> int:
+        """NPUs of a node that share a link to other nodes."""
+        return self.fabric.rails.sharers if isinstance(self.fabric, GraphFabric) and self.fabric.rails else 1
 
     @property
     def levels(self) -> tuple[Level, ...]:

@@ -6,7 +6,11 @@ from fractions import Fraction
 
 from et_sim.machine.graph import Figures, GraphBuilder
 from et_sim.machine.topology.fields import FieldError, Fields
-from et_sim.machine.topology.part import Part, Place, endpoints
+from et_sim.machine.model import Dimension, Rails, Shape
+from et_sim.machine.topology.part import Part, Place, behind_nics, devices_of, endpoints
+
+MESH = "fully-connected"
+GIB = 1.073741824  # bytes per ns
 
 
 def switch(build: GraphBuilder, fields: Fields, place: Place) -> Part:
@@ -131,14 +135,21 @@ def _three_tiers(
 
 
 def rail_optimised(build: GraphBuilder, fields: Fields, place: Place) -> Part:
-    """Nodes with a switch inside; NPUs of the same place in their nodes share rail switches.
+    """Nodes with a switch or links of all pairs inside; NPUs of the same place in their nodes share rails.
 
-    Without spines, rails meet within the nodes only, and NPUs forward messages.
+    Several NPUs of a node may share a NIC, and then a rail. Without spines, rails meet within the nodes only,
+    and NPUs forward messages.
     """
     nodes, each = fields.whole("nodes"), fields.whole("npus-per-node")
     inside = fields.part("inside")
-    within = inside.figures()
+    within, is_mesh = inside.figures(), inside.choice("generator", ("switch", MESH), "switch") == MESH
     inside.done()
+    sharers = fields.whole("npus-per-nic", 1)
+    if sharers > 1 and "nic" not in fields:
+        raise fields.fault("npus-per-nic", "there are no NICs to share", "give the figures of `nic`")
+    if each % sharers:
+        cause = f"{each} NPUs of a node cannot be divided among NICs of {sharers}"
+        raise fields.fault("npus-per-nic", cause, f"give a divisor of {each}")
     figures = fields.figures()
     per_leaf = fields.whole("nodes-per-leaf", nodes)
     spines = fields.whole("spines", 0, least=0)
@@ -150,18 +161,43 @@ def rail_optimised(build: GraphBuilder, fields: Fields, place: Place) -> Part:
     if groups > 1 and not spines:
         cause = f"each rail has {groups} switches and nothing above them"
         raise fields.fault("nodes-per-leaf", cause, "give spines, or one switch for a whole rail")
-    ends = endpoints(build, fields, place, nodes * each)
-    hubs = build.switches(nodes, f"{place.prefix}node-switch", ends.tier)
-    for number, device in enumerate(ends.devices):
-        build.cable(device, hubs[number // each], within)
-    rails = [build.switches(groups, f"{place.prefix}rail{rail}-leaf", ends.tier + 1) for rail in range(each)]
+    devices = devices_of(build, fields, place, nodes * each)
+    tier = place.tier + ("nic" in fields)
+    if is_mesh:
+        for number, device in enumerate(devices):
+            for other in devices[number + 1 : (number // each + 1) * each]:
+                build.cable(device, other, within)
+    else:  # before NICs: within a node, ways through its switch win ties
+        hubs = build.switches(nodes, f"{place.prefix}node-switch", tier)
+        for number, device in enumerate(devices):
+            build.cable(device, hubs[number // each], within)
+    ends = behind_nics(build, fields, place, devices, sharers)
+    ports = each // sharers
+    rails = [build.switches(groups, f"{place.prefix}rail{rail}-leaf", ends.tier + 1) for rail in range(ports)]
     for number, port in enumerate(ends.ports):
-        build.cable(port, rails[number % each][number // each // per_leaf], figures)
+        build.cable(port, rails[number % ports][number // ports // per_leaf], figures)
     for spine in build.switches(spines, f"{place.prefix}spine", ends.tier + 2):
         for rail in rails:
             for leaf in rail:
                 build.cable(leaf, spine, up)
-    return Part(ends.devices, (each, nodes), len(build.names) - 1)
+    alike = None
+    if not spines and place.given is None:
+        to_nic = fields.part("nic").figures() if "nic" in fields else None
+        alike = _alike(nodes, each, sharers, (within, is_mesh), figures, to_nic)
+    return Part(ends.devices, (each, nodes), len(build.names) - 1, rails=alike)
+
+
+def _alike(
+    nodes: int, each: int, sharers: int, inside: tuple[Figures, bool], figures: Figures, nic: Figures | None
+) -> Rails:
+    """The two dimensions that such a network is, but that NICs are shared."""
+    within, is_mesh = inside
+    rate, latency = figures.bytes_per_ns, figures.latency_ns
+    if nic is not None:
+        rate, latency = min(rate, nic.bytes_per_ns), latency + nic.latency_ns
+    shape = Shape.FULLY_CONNECTED if is_mesh else Shape.SWITCH
+    inner = Dimension(shape, each, within.bytes_per_ns / GIB, within.latency_ns)
+    return Rails((inner, Dimension(Shape.SWITCH, nodes, rate / GIB, latency)), sharers)
 
 
 def dragonfly(build: GraphBuilder, fields: Fields, place: Place) -> Part:
