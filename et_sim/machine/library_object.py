@@ -55,7 +55,7 @@ def read_library(
         raise MachineError(
             f'{values["name"]} knows nothing of "gpu" {gpu!r}', place=source.place, remedy=f"it knows {known}"
         )
-    ports = inner.npus // network.sharers
+    ports = inner.npus // (network.rails.sharers if network.rails else 1)
     cards = values.get("cards", ports)
     wires = Wires(
         values.get("link-speed") or _counted(each_way, gpu, is_nvlink=values["link"] == "NVLink"),

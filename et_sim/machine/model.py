@@ -215,6 +215,7 @@ class Rails:
 
     dimensions: tuple[Dimension, Dimension]
     sharers: int  # NPUs of a node to a link
+    port: float  # bytes per ns that one of them gets to it
 
 
 class Routing(StrEnum):
@@ -315,12 +316,12 @@ class Network:
         """The dimensions that the network is wired in, if it is such a network."""
         if isinstance(self.fabric, GridFabric):
             return self.fabric.dimensions
-        return self.fabric.rails.dimensions if isinstance(self.fabric, GraphFabric) and self.fabric.rails else ()
+        return self.rails.dimensions if self.rails is not None else ()
 
     @property
-    def sharers(self) -> int:
-        """NPUs of a node that share a link to other nodes."""
-        return self.fabric.rails.sharers if isinstance(self.fabric, GraphFabric) and self.fabric.rails else 1
+    def rails(self) -> Rails | None:
+        """How NPUs share links to other nodes, if it is known that they do."""
+        return self.fabric.rails if isinstance(self.fabric, GraphFabric) else None
 
     @property
     def levels(self) -> tuple[Level, ...]:

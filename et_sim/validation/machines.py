@@ -37,7 +37,7 @@ def network_between(text: str, machine: str, npus: int) -> dict[str, Any] | None
     """
     network = preset(f"{machine}:{npus}").network
     whole, cards = _WHOLE.search(text), _CARDS.findall(text)
-    if len(network["npus_count"]) < 2 or len(cards) > 1 or not (cards or whole):
+    if len(network.get("npus_count", ())) < 2 or len(cards) > 1 or not (cards or whole):
         return None
     total = int(cards[0][0]) * float(cards[0][1]) if cards else float(whole[1] if whole else 0)
     share = total / network["npus_count"][0] / 8

@@ -14,7 +14,7 @@ from machines import network, system
 from et_sim.api import run
 from et_sim.errors import MachineError
 from et_sim.machine import read_machine
-from et_sim.machine.presets import names, preset
+from et_sim.machine.presets import entry, names, preset
 from et_sim.plan.layout import Side, classes_of_groups, rings_through, sides_of_group
 from et_sim.trace import GroupRule, TraceBuilder, Workload
 
@@ -59,8 +59,9 @@ def own_shape(machine: dict[str, Any], sizes: list[int]) -> dict[str, Any]:
 
 def machines() -> list[tuple[str, list[str]]]:
     """Presets of several dimensions, with the topologies of these."""
-    large = {name: preset(f"{name}:{144 if '72' in name else 64}") for name in names()}
-    return [(one.text, one.network["topology"]) for one in large.values()]
+    sizes = {name: 144 if "72" in name else 64 for name in names()}
+    large = [preset(f"{name}:{npus}") for name, npus in sizes.items() if entry(name).most >= npus]
+    return [(one.text, one.network["topology"]) for one in large if "topology" in one.network]
 
 
 @st.composite

@@ -13,7 +13,7 @@ from machines import algorithms, ring
 import et_sim
 from et_sim.calibrate.machine_file import accuracy_entry
 from et_sim.cli import main
-from et_sim.errors import EtSimError
+from et_sim.errors import EtSimError, UsageError
 from et_sim.machine import read_machine
 from et_sim.machine.presets import entry, names, preset
 from et_sim.trace import shapes
@@ -31,7 +31,7 @@ def training(ranks: int) -> et_sim.Workload:
 @pytest.mark.parametrize("name", names())
 def test_a_machine_reads_without_remarks_and_says_where_its_figures_are_from(name: str) -> None:
     known = entry(name)
-    for npus in (known.fewest, 2 * known.fewest):
+    for npus in {known.fewest, min(2 * known.fewest, known.most)}:
         found = preset(f"{name}:{npus}")
         machine = read_machine(system=found.system, network=found.network)
         assert machine.network.ranks == npus
@@ -82,7 +82,7 @@ def test_a_torus_is_as_even_as_its_cubes_allow() -> None:
     assert sides == [[4, 4, 4], [4, 4, 8], [8, 8, 8], [16, 16, 16]]
 
 
-OF_NODES = [name for name in names() if preset(name).network["topology"][0] != "Ring"]
+OF_NODES = [name for name in names() if preset(name).network.get("topology", ["Ring"])[0] != "Ring"]
 
 
 @pytest.mark.parametrize("name", OF_NODES)
@@ -168,3 +168,78 @@ def test_what_a_fit_had_not_seen_is_stated() -> None:
     assert read_machine(
         system={"accuracy": {"library": found}}, network=ring(4, "1GB/s")
     ).system.accuracy.terms["library"] == Term("calibrated", 0.1253, 0.03)
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ("nodes=4", "'nodes=4' names no change of a machine (write node=N"),
+        ("node=4,node=8", "names no change of a machine"),
+        ("node=", "is no number of NPUs or cards"),
+        ("cards=3", "8 NPUs of a node cannot share 3 cards evenly (name cards=N, a divisor"),
+        ("cards=16", "8 NPUs of a node cannot share 16 cards evenly"),
+        ("node=1", "a node of one NPU (name 2 or more)"),
+        ("card=200", "h100-dgx/card=200: bandwidth '200' has no unit"),
+        ("node=6", "h100-dgx has nodes of 6 NPUs, and 16 are no whole nodes (name 12 or 18)"),
+    ],
+)
+def test_changes_that_make_no_machine_are_refused(changes: str, sentence: str) -> None:
+    with pytest.raises(UsageError) as refused:
+        preset(f"h100-dgx:16/{changes}")
+    assert sentence in str(refused.value)
+
+
+def test_machines_without_nodes_of_another_size_say_so() -> None:
+    for name in ("tpu-v4-pod:64", "trn2:16", "v100-dgx-1:8"):
+        with pytest.raises(UsageError, match="has no nodes of another size"):
+            preset(f"{name}/node=4")
+    with pytest.raises(UsageError, match="v100-dgx-1 has 8 NPUs at most"):
+        preset("v100-dgx-1:16")
+    with pytest.raises(UsageError, match="a100-pcie-node: 2 NPUs of a node cannot share no cards"):
+        preset("a100-pcie-node:8/node=2")  # a card for each four
+
+
+def test_nodes_have_cards_in_proportion_and_may_be_of_any_size() -> None:
+    assert preset("h100-dgx:32/node=16").network["npus_count"] == [16, 2]
+    assert preset("h100-dgx:8/node=4,card=200Gbps").network["bandwidth"] == ["450GB/s", "200Gbps"]
+    graph = preset("l40s-node:8/node=4").network["graph"]
+    assert (graph["npus-per-node"], graph["npus-per-nic"]) == (4, 2)
+    assert preset("l40s-node:8/node=4").text == "l40s-node:8/node=4"
+    for text in ("h100-dgx:16/cards=4", "l40s-node:16"):
+        found = preset(text)
+        library = read_machine(system=found.system, network=found.network).system.library
+        assert library is not None and (library.wires.cards, library.wires.card) == (4, 50)
+
+
+SHARED = "h100-dgx:16/node=8,cards=2"  # 50 GB/s for four
+
+
+@pytest.mark.parametrize("model", ["flow", "link"])
+@pytest.mark.parametrize("of_node", [1, 2, 4, 8])
+def test_npus_that_share_a_card_get_it_together(of_node: int, model: str) -> None:
+    """Messages of 10 MB to the other node: at 50 GB/s, what meets on a card goes one after the other."""
+    size, builders = 10_000_000, [et_sim.TraceBuilder() for _ in range(16)]
+    for rank in range(of_node):
+        builders[rank].send(rank + 8, size)
+        builders[rank + 8].receive(rank, size)
+    took = et_sim.simulate(
+        et_sim.Workload.of([one.build() for one in builders]), machine=SHARED, model=model
+    ).makespan_ns
+    wire = min(of_node, 4) * size / 50
+    stored = 3 * size / 50 if model == "link" else 0  # whole messages, on four links
+    assert took == pytest.approx(wire + stored + 1200, abs=50)
+
+
+def test_collectives_of_some_npus_of_each_node_use_their_cards_and_no_more() -> None:
+    for kind, bytes_of_wire in (("all_reduce", 1.0), ("all_to_all", 0.5)):
+        for members, sharers in (((0, 8), 1), ((0, 1, 8, 9), 2), ((0, 4, 8, 12), 1)):
+            size, build = 512 << 20, et_sim.TraceBuilder()
+            build.collective(kind, size, group="some")
+            idle = et_sim.TraceBuilder().build()
+            traces = [build.build() if rank in members else idle for rank in range(16)]
+            took = et_sim.simulate(
+                et_sim.Workload.of(traces), machine=SHARED, groups={"some": list(members)}, model="flow"
+            ).makespan_ns
+            each = bytes_of_wire * size / (len(members) / 2 if kind == "all_reduce" else 1)
+            assert each * sharers / 50 <= took, (kind, members)
+            assert took <= 2.3 * each * sharers / 50, (kind, members)

@@ -1,4 +1,4 @@
-"""Presets: machines that can be named, such as `h100-dgx:128`, and the files they stand for.
+"""Presets: machines that can be named, such as `h100-dgx:128/node=4`, and the files they stand for.
 
 What devices and machines are is data beside this module, with the source of every figure; estimates are named
 so. A file that `et-sim calibrate` wrote is such a machine, too, and is named by its path: `machine.json:128`.
@@ -17,8 +17,10 @@ from typing import Any
 from et_sim.errors import MachineError, UsageError, did_you_mean
 from et_sim.json_text import parse_json
 from et_sim.machine.profiles import Profile
+from et_sim.units import parse_bandwidth
 
-_NAME = re.compile(r"([^:]*)(?::([0-9]{1,12}))?", re.ASCII)
+_NAME = re.compile(r"([^:]*)(?::([0-9]{1,12})(?:/(.*))?)?", re.ASCII)
+_FORM = "write node=N (NPUs of a node), cards=N (network cards of a node), card=RATE (of one, as in 200Gbps)"
 _ENDING = ".json"
 _KEYS = {"about", "device", "most", "costs", "sources", "estimates"}  # of every machine
 _COLLECTIVES = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all")
@@ -32,11 +34,30 @@ class Preset:
     npus: int
     system: dict[str, Any]
     network: dict[str, Any]
+    changes: str = ""  # as it was named
 
     @property
     def text(self) -> str:
         """As it is named."""
-        return f"{self.name}:{self.npus}"
+        return f"{self.name}:{self.npus}{self.changes}"
+
+    @property
+    def dimensions(self) -> list[str]:
+        """What it is wired in, innermost first."""
+        if "graph" not in self.network:
+            keys = ("topology", "npus_count", "bandwidth", "latency")
+            rows = zip(*(self.network[key] for key in keys), strict=True)
+            return [f"{shape} of {npus}, {bandwidth}, {latency}" for shape, npus, bandwidth, latency in rows]
+        graph = self.network["graph"]
+        if "inside" not in graph:
+            return [f"{graph['generator']} of {self.npus}, {graph['bandwidth']}, {graph['latency']}"]
+        inside, sharers = graph["inside"], graph["npus-per-nic"]
+        kind, port = inside["generator"], inside
+        if kind == "behind-nics":
+            kind, port = "PCIe", graph["nic"]
+        within = f"{kind} of {graph['npus-per-node']}, {port['bandwidth']}, {port['latency']}"
+        shared = f"each card shared by {sharers}" if sharers > 1 else "a card each"
+        return [within, f"rails of {graph['nodes']}, {graph['bandwidth']}, {graph['latency']}, {shared}"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +89,7 @@ def entry(name: str) -> Entry:
         name,
         machine["about"],
         device["about"],
-        machine["node"] if "node" in machine else machine["torus"]["cube"] ** 3,
+        machine["torus"]["cube"] ** 3 if "torus" in machine else machine["node"],
         machine["most"],
         {**device["sources"], **machine["sources"]},
         {**device["estimates"], **machine["estimates"]},
@@ -81,7 +102,7 @@ def known_as() -> dict[str, tuple[str, ...]]:
 
 
 def preset(text: str) -> Preset:
-    """The machine of a name, `NAME` or `NAME:NPUS`."""
+    """The machine of a name, `NAME`, `NAME:NPUS` or `NAME:NPUS/CHANGES`."""
     match = _NAME.fullmatch(text)
     name = match[1] if match else text.partition(":")[0]
     if not name.endswith(_ENDING) and name not in names():
@@ -92,12 +113,44 @@ def preset(text: str) -> Preset:
             f"machine {text!r} does not end in a number of NPUs",
             remedy=f"write it as {name}:{entry(name).fewest}",
         )
-    known = _data("machines", name)
+    known = _changed(name, _data("machines", name), match[3])
     npus = int(match[2]) if match[2] else entry(name).fewest
+    changes = "" if match[3] is None else f"/{match[3]}"
     if npus > known["most"]:
         raise UsageError(f"{name} has {known['most']:,} NPUs at most, not {npus:,}", remedy="name fewer")
     network = _torus(name, known, npus) if "torus" in known else _nodes(name, known, npus)
-    return Preset(name, npus, _system(known, len(network["topology"])), network)
+    return Preset(name, npus, _system(known, len(network.get("topology", ()))), network, changes)
+
+
+def _changed(name: str, machine: dict[str, Any], changes: str | None) -> dict[str, Any]:
+    """The machine with other nodes or cards, `node=4,cards=2`; cards are as many as in proportion."""
+    if changes is None:
+        return machine
+    given = dict(one.partition("=")[::2] for one in changes.split(","))
+    if not {*given} <= {"node", "cards", "card"} or len(given) < changes.count(",") + 1:
+        raise UsageError(f"{name}: {changes!r} names no change of a machine", remedy=_FORM)
+    if "torus" in machine or "graph" in machine or any("npus" in one for one in machine["dimensions"]):
+        remedy = f"take it as it is, or write its files (et-sim machine {name} --out DIR) and edit them"
+        raise UsageError(f"{name} has no nodes of another size, and no other cards", remedy=remedy)
+    counts = {key: int(text) if text.isdecimal() else 0 for key, text in given.items() if key != "card"}
+    if not all(0 < count <= machine["most"] for count in counts.values()):
+        raise UsageError(f"{name}: {changes!r} is no number of NPUs or cards", remedy=_FORM)
+    before, node = machine["node"], counts.get("node", machine["node"])
+    cards = counts.get("cards", machine.get("cards", before) * node // before)
+    if not cards or node % cards or ("cards" not in counts and machine.get("cards", before) * node % before):
+        raise UsageError(
+            f"{name}: {node} NPUs of a node cannot share {cards or 'no'} cards evenly",
+            remedy="name cards=N, a divisor of the NPUs of a node; if an NPU has several, card=RATE of them all",
+        )
+    if node < 2:
+        raise UsageError(f"{name}: a node of one NPU", remedy="name 2 or more")
+    inner, outer = machine["dimensions"]
+    outer = {**outer, "bandwidth": given.get("card", outer["bandwidth"])}
+    try:
+        parse_bandwidth(outer["bandwidth"])
+    except UsageError as error:
+        raise UsageError(error.cause, place=f"{name}/{changes}", remedy=error.remedy) from None
+    return {**machine, "node": node, "cards": cards, "dimensions": [inner, outer]}
 
 
 def _system(machine: dict[str, Any], dimensions: int) -> dict[str, Any]:
@@ -109,6 +162,7 @@ def _system(machine: dict[str, Any], dimensions: int) -> dict[str, Any]:
         "active-chunks-per-dimension": 2,
         "collective-optimization": "localBWAware",
         **_collectives(machine, dimensions),
+        **machine.get("system", {}),
         "local-mem-bw": device["local-mem-bw"],
         "local-mem-capacity": device["compute"]["memory"][0]["capacity"],
         "compute": device["compute"],
@@ -126,6 +180,8 @@ def _collectives(machine: dict[str, Any], dimensions: int) -> dict[str, Any]:
     """What chooses the algorithms: a library, or the machine itself."""
     if "library" in machine:
         return {"library": machine["library"]}
+    if "algorithms" not in machine:
+        return {}
     algorithms = machine["algorithms"][:dimensions]
     return {
         **{f"{one}-implementation": algorithms for one in _COLLECTIVES[:3]},
@@ -134,21 +190,59 @@ def _collectives(machine: dict[str, Any], dimensions: int) -> dict[str, Any]:
 
 
 def _nodes(name: str, machine: dict[str, Any], npus: int) -> dict[str, Any]:
-    """Nodes of equal size; as many NPUs of one node as are wanted, too."""
+    """Nodes of equal size; as many NPUs of one node as are wanted, too, if all are connected alike."""
     node = machine["node"]
-    if npus > node and npus % node:
+    dimensions = machine.get("dimensions", ())
+    sizes = [one["npus"] for one in dimensions if "npus" in one]
+    is_whole = bool(sizes) or "graph" in machine
+    if npus % node and (npus > node or is_whole):
         raise UsageError(
             f"{name} has nodes of {node} NPUs, and {npus:,} are no whole nodes", remedy=_near(npus, node)
         )
     if npus < 1:
         raise UsageError(f"{name}:{npus} has no NPU", remedy=f"name 1 to {node}, or whole nodes")
-    counts = [npus] if npus <= node else [node, npus // node]
+    if "graph" in machine:
+        return {"graph": machine["graph"]}
+    counts = [npus] if npus <= node and not sizes else [*(sizes or [node]), npus // node]
+    if sizes and npus == node:
+        counts.pop()
+    sharers = node // machine.get("cards", node)
+    is_pci = machine.get("library", {}).get("link") == "PCI"
+    if npus > node and (sharers > 1 or is_pci):
+        return {"graph": _rails(dimensions, counts, sharers, is_pci=is_pci)}
     inner = [one for one, _ in zip(machine["dimensions"], counts, strict=False)]
     return {
         "topology": [one["topology"] for one in inner],
         "npus_count": counts,
         "bandwidth": [one["bandwidth"] for one in inner],
         "latency": [one["latency"] for one in inner],
+    }
+
+
+def _rails(
+    dimensions: list[dict[str, str]], counts: list[int], sharers: int, *, is_pci: bool
+) -> dict[str, Any]:
+    """Nodes whose NPUs share cards, one rail for each card of a node.
+
+    With PCIe, a card and its NPUs are behind one switch, and NPUs have one link for all that they send.
+    """
+    inner, outer = dimensions
+    nic: dict[str, Any] = {"bandwidth": outer["bandwidth"], "latency": 0}
+    shape = {"Switch": "switch", "FullyConnected": "fully-connected"}[inner["topology"]]
+    figures: dict[str, Any] = {key: inner[key] for key in ("bandwidth", "latency")}
+    inside = {"generator": shape, **figures}
+    if is_pci:
+        wide = f"{sharers * parse_bandwidth(inner['bandwidth']):g}GB/s"
+        nic, inside = figures, {"generator": "behind-nics", "bandwidth": wide, "latency": 0}
+    return {
+        "generator": "rail-optimised",
+        "nodes": counts[1],
+        "npus-per-node": counts[0],
+        "inside": inside,
+        "npus-per-nic": sharers,
+        "nic": nic,
+        "bandwidth": outer["bandwidth"],
+        "latency": outer["latency"],
     }
 
 

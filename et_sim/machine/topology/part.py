@@ -66,7 +66,10 @@ def behind_nics(
     part = fields.part("nic")
     figures = part.figures()
     part.done()
-    nics = [build.device(f"{place.prefix}nic{number}", NIC, place.tier) for number in range(len(devices) // sharers)]
+    nics = [
+        build.device(f"{place.prefix}nic{number}", NIC, place.tier)
+        for number in range(len(devices) // sharers)
+    ]
     for number, device in enumerate(devices):
         build.cable(device, nics[number // sharers], figures)
     return Ends(devices, nics, place.tier + 1)

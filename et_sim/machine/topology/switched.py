@@ -5,11 +5,11 @@ from __future__ import annotations
 from fractions import Fraction
 
 from et_sim.machine.graph import Figures, GraphBuilder
-from et_sim.machine.topology.fields import FieldError, Fields
 from et_sim.machine.model import Dimension, Rails, Shape
+from et_sim.machine.topology.fields import FieldError, Fields
 from et_sim.machine.topology.part import Part, Place, behind_nics, devices_of, endpoints
 
-MESH = "fully-connected"
+MESH, BEHIND_NICS = "fully-connected", "behind-nics"  # what a node is inside, besides a switch
 GIB = 1.073741824  # bytes per ns
 
 
@@ -137,16 +137,17 @@ def _three_tiers(
 def rail_optimised(build: GraphBuilder, fields: Fields, place: Place) -> Part:
     """Nodes with a switch or links of all pairs inside; NPUs of the same place in their nodes share rails.
 
-    Several NPUs of a node may share a NIC, and then a rail. Without spines, rails meet within the nodes only,
-    and NPUs forward messages.
+    Several NPUs of a node may share a NIC, and then a rail. `behind-nics`: a node's switch is reached by NICs
+    only, as where a card and its NPUs are on one PCIe switch. Without spines, rails meet within the nodes
+    only, and NPUs forward messages.
     """
     nodes, each = fields.whole("nodes"), fields.whole("npus-per-node")
     inside = fields.part("inside")
-    within, is_mesh = inside.figures(), inside.choice("generator", ("switch", MESH), "switch") == MESH
+    within, kind = inside.figures(), inside.choice("generator", ("switch", MESH, BEHIND_NICS), "switch")
     inside.done()
     sharers = fields.whole("npus-per-nic", 1)
-    if sharers > 1 and "nic" not in fields:
-        raise fields.fault("npus-per-nic", "there are no NICs to share", "give the figures of `nic`")
+    if (sharers > 1 or kind == BEHIND_NICS) and "nic" not in fields:
+        raise fields.fault("npus-per-nic", "there are no NICs to be behind", "give the figures of `nic`")
     if each % sharers:
         cause = f"{each} NPUs of a node cannot be divided among NICs of {sharers}"
         raise fields.fault("npus-per-nic", cause, f"give a divisor of {each}")
@@ -163,16 +164,20 @@ def rail_optimised(build: GraphBuilder, fields: Fields, place: Place) -> Part:
         raise fields.fault("nodes-per-leaf", cause, "give spines, or one switch for a whole rail")
     devices = devices_of(build, fields, place, nodes * each)
     tier = place.tier + ("nic" in fields)
-    if is_mesh:
+    if kind == MESH:
         for number, device in enumerate(devices):
             for other in devices[number + 1 : (number // each + 1) * each]:
                 build.cable(device, other, within)
     else:  # before NICs: within a node, ways through its switch win ties
         hubs = build.switches(nodes, f"{place.prefix}node-switch", tier)
+    if kind == "switch":
         for number, device in enumerate(devices):
             build.cable(device, hubs[number // each], within)
     ends = behind_nics(build, fields, place, devices, sharers)
     ports = each // sharers
+    if kind == BEHIND_NICS:
+        for number, port in enumerate(ends.ports):
+            build.cable(port, hubs[number // ports], within)
     rails = [build.switches(groups, f"{place.prefix}rail{rail}-leaf", ends.tier + 1) for rail in range(ports)]
     for number, port in enumerate(ends.ports):
         build.cable(port, rails[number % ports][number // ports // per_leaf], figures)
@@ -182,22 +187,24 @@ def rail_optimised(build: GraphBuilder, fields: Fields, place: Place) -> Part:
                 build.cable(leaf, spine, up)
     alike = None
     if not spines and place.given is None:
-        to_nic = fields.part("nic").figures() if "nic" in fields else None
-        alike = _alike(nodes, each, sharers, (within, is_mesh), figures, to_nic)
+        alike = _alike(fields, (each, nodes), sharers, within, kind, figures)
     return Part(ends.devices, (each, nodes), len(build.names) - 1, rails=alike)
 
 
 def _alike(
-    nodes: int, each: int, sharers: int, inside: tuple[Figures, bool], figures: Figures, nic: Figures | None
+    fields: Fields, counts: tuple[int, int], sharers: int, within: Figures, kind: str, figures: Figures
 ) -> Rails:
     """The two dimensions that such a network is, but that NICs are shared."""
-    within, is_mesh = inside
-    rate, latency = figures.bytes_per_ns, figures.latency_ns
-    if nic is not None:
-        rate, latency = min(rate, nic.bytes_per_ns), latency + nic.latency_ns
-    shape = Shape.FULLY_CONNECTED if is_mesh else Shape.SWITCH
-    inner = Dimension(shape, each, within.bytes_per_ns / GIB, within.latency_ns)
-    return Rails((inner, Dimension(Shape.SWITCH, nodes, rate / GIB, latency)), sharers)
+    to_nic = fields.part("nic").figures() if "nic" in fields else Figures(figures.bytes_per_ns, 0)
+    rate, latency = within.bytes_per_ns, within.latency_ns
+    if kind == BEHIND_NICS:
+        rate, latency = min(rate / sharers, to_nic.bytes_per_ns), latency + to_nic.latency_ns
+    shape = Shape.FULLY_CONNECTED if kind == MESH else Shape.SWITCH
+    inner = Dimension(shape, counts[0], rate / GIB, latency)
+    outer = Dimension(
+        Shape.SWITCH, counts[1], figures.bytes_per_ns / GIB, figures.latency_ns + to_nic.latency_ns
+    )
+    return Rails((inner, outer), sharers, to_nic.bytes_per_ns)
 
 
 def dragonfly(build: GraphBuilder, fields: Fields, place: Place) -> Part:
