@@ -24,7 +24,7 @@ def add_parser(commands: Any) -> None:
         " figures are from; with --out, write the files that it stands for.",
     )
     parser.add_argument(
-        "name", metavar="NAME[:NPUS[/CHANGES]]", nargs="?", help="a machine, such as h100-dgx:128"
+        "name", metavar="NAME[:NPUS][,node=N][,cards=N]", nargs="?", help="a machine, such as h100-dgx:128"
     )
     parser.add_argument("--out", type=Path, metavar="DIR", help=f"write {SYSTEM} and {NETWORK} there")
     parser.add_argument("--json", action="store_true", help="print as JSON")
@@ -71,7 +71,7 @@ def _described(found: Preset, known: Entry) -> list[str]:
         f"{found.text}: {known.about}",
         f"device: {known.device}",
         "dimensions:",
-        *(f"  {one}" for one in found.dimensions),
+        *(f"  {one}" for one in found.wiring),
         "sources:",
         *sources,
     ]

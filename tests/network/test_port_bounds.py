@@ -79,8 +79,8 @@ def machines_of(name: str, most: int) -> Iterator[str]:
             if npus <= most:
                 yield preset(f"{name}:{npus}").text
     with suppress(UsageError):
-        if 2 * fewest <= most:
-            yield preset(f"{name}:{2 * fewest}/cards={fewest // 4}").text
+        if 2 * fewest <= most and fewest >= 4:
+            yield preset(f"{name}:{2 * fewest},cards={fewest // 4}").text
 
 
 def below(name: str, most: int, sizes: tuple[int, ...], models: tuple[str, ...]) -> list[Any]:

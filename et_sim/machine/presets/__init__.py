@@ -1,4 +1,4 @@
-"""Presets: machines that can be named, such as `h100-dgx:128/node=4`, and the files they stand for.
+"""Presets: machines that can be named, such as `h100-dgx:128`, and the files they stand for.
 
 What devices and machines are is data beside this module, with the source of every figure; estimates are named
 so. A file that `et-sim calibrate` wrote is such a machine, too, and is named by its path: `machine.json:128`.
@@ -11,6 +11,7 @@ import json
 import re
 from dataclasses import dataclass
 from importlib.resources import files
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +20,10 @@ from et_sim.json_text import parse_json
 from et_sim.machine.profiles import Profile
 from et_sim.units import parse_bandwidth
 
-_NAME = re.compile(r"([^:]*)(?::([0-9]{1,12})(?:/(.*))?)?", re.ASCII)
-_FORM = "write node=N (NPUs of a node), cards=N (network cards of a node), card=RATE (of one, as in 200Gbps)"
+_NAME = re.compile(r"([^:]*)(?::([0-9]{1,12}))?((?:,[a-z]+=[0-9]{1,9})*)", re.ASCII)
+_OPTIONS = ("node", "cards")
 _ENDING = ".json"
+BEHIND_NICS = "behind-nics"
 _KEYS = {"about", "device", "most", "costs", "sources", "estimates"}  # of every machine
 _COLLECTIVES = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all")
 
@@ -34,16 +36,16 @@ class Preset:
     npus: int
     system: dict[str, Any]
     network: dict[str, Any]
-    changes: str = ""  # as it was named
+    options: str = ""  # as they were given
 
     @property
     def text(self) -> str:
         """As it is named."""
-        return f"{self.name}:{self.npus}{self.changes}"
+        return f"{self.name}:{self.npus}{self.options}"
 
     @property
-    def dimensions(self) -> list[str]:
-        """What it is wired in, innermost first."""
+    def wiring(self) -> list[str]:
+        """What joins its NPUs, innermost first."""
         if "graph" not in self.network:
             keys = ("topology", "npus_count", "bandwidth", "latency")
             rows = zip(*(self.network[key] for key in keys), strict=True)
@@ -51,13 +53,15 @@ class Preset:
         graph = self.network["graph"]
         if "inside" not in graph:
             return [f"{graph['generator']} of {self.npus}, {graph['bandwidth']}, {graph['latency']}"]
-        inside, sharers = graph["inside"], graph["npus-per-nic"]
-        kind, port = inside["generator"], inside
-        if kind == "behind-nics":
+        kind, port = graph["inside"]["generator"], graph["inside"]
+        if kind == BEHIND_NICS:
             kind, port = "PCIe", graph["nic"]
-        within = f"{kind} of {graph['npus-per-node']}, {port['bandwidth']}, {port['latency']}"
-        shared = f"each card shared by {sharers}" if sharers > 1 else "a card each"
-        return [within, f"rails of {graph['nodes']}, {graph['bandwidth']}, {graph['latency']}, {shared}"]
+        sharers = graph["npus-per-nic"]
+        shared = f"{sharers} NPUs to a card" if sharers > 1 else "a card each"
+        return [
+            f"{kind} of {graph['npus-per-node']}, {port['bandwidth']}, {port['latency']}",
+            f"rails of {graph['nodes']}, {graph['bandwidth']}, {graph['latency']}, {shared}",
+        ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +93,7 @@ def entry(name: str) -> Entry:
         name,
         machine["about"],
         device["about"],
-        machine["torus"]["cube"] ** 3 if "torus" in machine else machine["node"],
+        prod(_node(machine)) if "node" in machine else machine["torus"]["cube"] ** 3,
         machine["most"],
         {**device["sources"], **machine["sources"]},
         {**device["estimates"], **machine["estimates"]},
@@ -102,7 +106,7 @@ def known_as() -> dict[str, tuple[str, ...]]:
 
 
 def preset(text: str) -> Preset:
-    """The machine of a name, `NAME`, `NAME:NPUS` or `NAME:NPUS/CHANGES`."""
+    """The machine of a name, `NAME:NPUS`, and perhaps `,node=4,cards=2`: NPUs and cards of a node."""
     match = _NAME.fullmatch(text)
     name = match[1] if match else text.partition(":")[0]
     if not name.endswith(_ENDING) and name not in names():
@@ -113,44 +117,60 @@ def preset(text: str) -> Preset:
             f"machine {text!r} does not end in a number of NPUs",
             remedy=f"write it as {name}:{entry(name).fewest}",
         )
-    known = _changed(name, _data("machines", name), match[3])
-    npus = int(match[2]) if match[2] else entry(name).fewest
-    changes = "" if match[3] is None else f"/{match[3]}"
+    known = _with_options(name, _data("machines", name), match[3])
+    npus = int(match[2]) if match[2] else prod(_node(known)) if "node" in known else entry(name).fewest
     if npus > known["most"]:
         raise UsageError(f"{name} has {known['most']:,} NPUs at most, not {npus:,}", remedy="name fewer")
-    network = _torus(name, known, npus) if "torus" in known else _nodes(name, known, npus)
-    return Preset(name, npus, _system(known, len(network.get("topology", ()))), network, changes)
+    if "network" in known:
+        network = _whole(name, known, npus)
+    else:
+        network = _torus(name, known, npus) if "torus" in known else _nodes(name, known, npus)
+    system = _system(known, len(network.get("topology", [0])))
+    return Preset(name, npus, system, network, match[3])
 
 
-def _changed(name: str, machine: dict[str, Any], changes: str | None) -> dict[str, Any]:
-    """The machine with other nodes or cards, `node=4,cards=2`; cards are as many as in proportion."""
-    if changes is None:
+def _node(machine: dict[str, Any]) -> list[int]:
+    """NPUs of a node along each of its dimensions."""
+    node = machine["node"]
+    return node if isinstance(node, list) else [node]
+
+
+def _with_options(name: str, machine: dict[str, Any], text: str) -> dict[str, Any]:
+    """With other numbers of NPUs and of network cards in a node."""
+    given = dict(one.split("=") for one in text.split(",") if one)
+    for option in given:
+        if option not in _OPTIONS:
+            raise UsageError(
+                f"machines have no option {option!r}", remedy=f"they have {' and '.join(_OPTIONS)}"
+            )
+    node, cards = int(given.get("node", 0)), int(given.get("cards", 0))
+    if not given:
         return machine
-    given = dict(one.partition("=")[::2] for one in changes.split(","))
-    if not {*given} <= {"node", "cards", "card"} or len(given) < changes.count(",") + 1:
-        raise UsageError(f"{name}: {changes!r} names no change of a machine", remedy=_FORM)
-    if "torus" in machine or "graph" in machine or any("npus" in one for one in machine["dimensions"]):
-        remedy = f"take it as it is, or write its files (et-sim machine {name} --out DIR) and edit them"
-        raise UsageError(f"{name} has no nodes of another size, and no other cards", remedy=remedy)
-    counts = {key: int(text) if text.isdecimal() else 0 for key, text in given.items() if key != "card"}
-    if not all(0 < count <= machine["most"] for count in counts.values()):
-        raise UsageError(f"{name}: {changes!r} is no number of NPUs or cards", remedy=_FORM)
-    before, node = machine["node"], counts.get("node", machine["node"])
-    cards = counts.get("cards", machine.get("cards", before) * node // before)
-    if not cards or node % cards or ("cards" not in counts and machine.get("cards", before) * node % before):
+    if len(machine.get("dimensions", ())) != 2 or 0 in map(int, given.values()):
         raise UsageError(
-            f"{name}: {node} NPUs of a node cannot share {cards or 'no'} cards evenly",
-            remedy="name cards=N, a divisor of the NPUs of a node; if an NPU has several, card=RATE of them all",
+            f"{name} has no nodes of {text[1:]}", remedy="name a machine of nodes, and 1 or more of each"
         )
-    if node < 2:
-        raise UsageError(f"{name}: a node of one NPU", remedy="name 2 or more")
     inner, outer = machine["dimensions"]
-    outer = {**outer, "bandwidth": given.get("card", outer["bandwidth"])}
-    try:
-        parse_bandwidth(outer["bandwidth"])
-    except UsageError as error:
-        raise UsageError(error.cause, place=f"{name}/{changes}", remedy=error.remedy) from None
-    return {**machine, "node": node, "cards": cards, "dimensions": [inner, outer]}
+    own = _node(machine)[0]
+    in_node, had = node or own, machine.get("library", {}).get("cards", own)
+    cards = cards or had * in_node // own or 1
+    if cards > in_node:
+        raise UsageError(
+            f"{cards} cards for {in_node} NPUs: those of one NPU count as one",
+            remedy=f"name {in_node} or fewer",
+        )
+    card = parse_bandwidth(outer["bandwidth"]) * own / had
+    shared = {**outer, "bandwidth": f"{card * cards / in_node:g}GB/s"}
+    library = {"library": {**machine["library"], "cards": cards}} if "library" in machine else {}
+    return {**machine, "node": in_node, "dimensions": [inner, shared], **library}
+
+
+def _whole(name: str, machine: dict[str, Any], npus: int) -> dict[str, Any]:
+    """One node that is wired as it is."""
+    if npus != machine["node"]:
+        raise UsageError(f"{name} has {machine['node']} NPUs, not {npus:,}", remedy=f"name {name}")
+    network: dict[str, Any] = machine["network"]
+    return network
 
 
 def _system(machine: dict[str, Any], dimensions: int) -> dict[str, Any]:
@@ -190,26 +210,22 @@ def _collectives(machine: dict[str, Any], dimensions: int) -> dict[str, Any]:
 
 
 def _nodes(name: str, machine: dict[str, Any], npus: int) -> dict[str, Any]:
-    """Nodes of equal size; as many NPUs of one node as are wanted, too, if all are connected alike."""
-    node = machine["node"]
-    dimensions = machine.get("dimensions", ())
-    sizes = [one["npus"] for one in dimensions if "npus" in one]
-    is_whole = bool(sizes) or "graph" in machine
-    if npus % node and (npus > node or is_whole):
+    """Nodes of equal size; as many NPUs of one node as are wanted, too."""
+    sides = _node(machine)
+    node = prod(sides)
+    if npus % node and (npus > node or len(sides) > 1):
         raise UsageError(
             f"{name} has nodes of {node} NPUs, and {npus:,} are no whole nodes", remedy=_near(npus, node)
         )
     if npus < 1:
         raise UsageError(f"{name}:{npus} has no NPU", remedy=f"name 1 to {node}, or whole nodes")
-    if "graph" in machine:
-        return {"graph": machine["graph"]}
-    counts = [npus] if npus <= node and not sizes else [*(sizes or [node]), npus // node]
-    if sizes and npus == node:
-        counts.pop()
-    sharers = node // machine.get("cards", node)
-    is_pci = machine.get("library", {}).get("link") == "PCI"
-    if npus > node and (sharers > 1 or is_pci):
-        return {"graph": _rails(dimensions, counts, sharers, is_pci=is_pci)}
+    counts = (
+        [npus] if npus <= node and len(sides) == 1 else [*sides, *([npus // node] if npus > node else [])]
+    )
+    library = machine.get("library", {})
+    cards, is_pci = library.get("cards", node), library.get("link") == "PCI"
+    if npus > node and node % cards == 0 and (cards < node or is_pci):
+        return {"graph": _rails(machine["dimensions"], counts, node // cards, is_pci=is_pci)}
     inner = [one for one, _ in zip(machine["dimensions"], counts, strict=False)]
     return {
         "topology": [one["topology"] for one in inner],
@@ -222,18 +238,18 @@ def _nodes(name: str, machine: dict[str, Any], npus: int) -> dict[str, Any]:
 def _rails(
     dimensions: list[dict[str, str]], counts: list[int], sharers: int, *, is_pci: bool
 ) -> dict[str, Any]:
-    """Nodes whose NPUs share cards, one rail for each card of a node.
+    """Nodes whose NPUs share cards, with a rail for each card of a node.
 
-    With PCIe, a card and its NPUs are behind one switch, and NPUs have one link for all that they send.
+    With PCIe, a card and its NPUs are behind one switch, and an NPU has one link for all that it sends.
     """
     inner, outer = dimensions
-    nic: dict[str, Any] = {"bandwidth": outer["bandwidth"], "latency": 0}
+    card = f"{sharers * parse_bandwidth(outer['bandwidth']):g}GB/s"
     shape = {"Switch": "switch", "FullyConnected": "fully-connected"}[inner["topology"]]
-    figures: dict[str, Any] = {key: inner[key] for key in ("bandwidth", "latency")}
-    inside = {"generator": shape, **figures}
+    port: dict[str, Any] = {"bandwidth": inner["bandwidth"], "latency": inner["latency"]}
+    inside, nic = {"generator": shape, **port}, {"bandwidth": card, "latency": 0}
     if is_pci:
         wide = f"{sharers * parse_bandwidth(inner['bandwidth']):g}GB/s"
-        nic, inside = figures, {"generator": "behind-nics", "bandwidth": wide, "latency": 0}
+        inside, nic = {"generator": BEHIND_NICS, "bandwidth": wide, "latency": 0}, port
     return {
         "generator": "rail-optimised",
         "nodes": counts[1],
@@ -241,7 +257,7 @@ def _rails(
         "inside": inside,
         "npus-per-nic": sharers,
         "nic": nic,
-        "bandwidth": outer["bandwidth"],
+        "bandwidth": card,
         "latency": outer["latency"],
     }
 
