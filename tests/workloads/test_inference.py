@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from machines import network, system
+from machines import algorithms, network, system
 from training_jobs import decoder, moved, rows_named, with_experts, with_latent_attention
 
 from et_sim.api import run
@@ -194,7 +194,7 @@ def test_a_decode_step_takes_as_long_as_its_weights_and_its_cache_from_memory() 
     workload = make_inference(model, Plan(tensor=8), [batch])
     result = run(
         workload,
-        system={**known.system, "compute": without_launches},
+        system={**known.system, "compute": without_launches, "library": "none", **algorithms("ring")},
         network={**known.network, "bandwidth": ["100TB/s"], "latency": ["0ns"]},
     )
     weights = (model.weights - model.embedding_weights) * 2 / 8
