@@ -67,8 +67,9 @@ def _list(known: list[Entry], *, as_json: bool) -> None:
 
 def _described(found: Preset, known: Entry) -> list[str]:
     sources = [f"  {what}: {where}" for what, where in (*known.sources.items(), *known.estimates.items())]
+    changed = f"; changed: {found.options[1:]}" if found.options else ""
     return [
-        f"{found.text}: {known.about}",
+        f"{found.text}: {known.about}{changed}",
         f"device: {known.device}",
         "dimensions:",
         *(f"  {one}" for one in found.wiring),
