@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from machines import network, system
+from machines import algorithms, network, system
 
 from et_sim.api import run
 from et_sim.errors import MachineError
@@ -89,10 +89,10 @@ def test_a_sub_grid_takes_the_time_of_a_machine_of_its_own_shape(data: st.DataOb
     size = data.draw(st.sampled_from([1, 1000, 65_536, 100_001]))
     order = data.draw(st.sampled_from(["ascending", "roundRobin", "offlineGreedy", "offlineGreedyFlex"]))
     described = preset(name)
-    machine = {
-        "network": {**described.network, "npus_count": npus},
-        "system": {**described.system, "profile": "corrected", "inter-dimension-scheduling": order},
-    }
+    keys = {**described.system, "profile": "corrected", "inter-dimension-scheduling": order}
+    if keys.pop("library", None):  # it knows nodes, and a machine without one of its dimensions has others
+        keys |= algorithms("ring", len(npus)) | {"all-to-all-implementation": ["direct"] * len(npus)}
+    machine = {"network": {**described.network, "npus_count": npus}, "system": keys}
     members = lattice(npus, places)
     if len(members) == 1:
         return
