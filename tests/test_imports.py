@@ -112,7 +112,7 @@ ALLOWED: dict[str, set[str]] = {
         "tables",
         "timeline",
     },
-    "calibrate": {"machine", "validation"},
+    "calibrate": {"api", "compute", "machine", "run_options", "trace", "validation"},
     "validation": {"api", "compute", "machine", "run_options", "trace", "workloads"},
     "sweeps": {
         "api",

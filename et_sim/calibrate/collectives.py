@@ -140,13 +140,14 @@ def left_out(library: Library, rows: Sequence[Measured]) -> list[tuple[Measured,
     """Rows, predicted by what is fitted to the others.
 
     Each size of a group between the smallest and the largest is left out in turn. Where there are two, which
-    is what a fit needs, every other number of bytes is.
+    is what a fit needs, every third number of bytes is.
     """
     sizes = sorted({(row.call.ranks, row.call.nodes) for row in rows})
     if len(sizes) > 2:
         parts = [[row for row in rows if (row.call.ranks, row.call.nodes) == one] for one in sizes[1:-1]]
     else:
-        parts = [[row for row in rows if int(math.log2(max(row.call.size, 1))) % 2 == odd] for odd in (0, 1)]
+        bytes_of = sorted({row.call.size for row in rows})
+        parts = [[row for row in rows if row.call.size in bytes_of[one::3]] for one in range(3)]
     found = []
     for part in parts:
         held = set(map(id, part))

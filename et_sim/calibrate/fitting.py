@@ -12,14 +12,22 @@ from et_sim.errors import UsageError
 
 
 def least_squares(
-    residuals: Callable[[Any], Sequence[float]], start: Sequence[float], *, most: float, loss: float
+    residuals: Callable[[Any], Sequence[float]],
+    start: Sequence[float],
+    *,
+    most: float,
+    loss: float,
+    highest: Sequence[float] = (),
 ) -> Any:
-    """The `OptimizeResult` nearest to 0, within `most` of the start; outliers beyond `loss` pull less."""
+    """The `OptimizeResult` nearest to 0, within `most` of the start and below `highest`; outliers beyond
+    `loss` pull less."""
     try:
         from scipy import optimize
     except ImportError as error:
         raise UsageError(
             "fitting needs scipy, which is not installed", remedy="pip install 'et-sim[calibrate]'"
         ) from error
-    bounds = ([one - most for one in start], [one + most for one in start])
+    above = [one + most for one in start]
+    above = [min(pair) for pair in zip(above, highest or above, strict=True)]
+    bounds = ([one - most for one in start], above)
     return optimize.least_squares(residuals, list(start), bounds=bounds, loss="soft_l1", f_scale=loss)

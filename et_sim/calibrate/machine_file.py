@@ -18,16 +18,33 @@ COMMON = 0.03  # of runs and versions on one machine: E 1.3 to 7 %
 
 
 def calibrated_machine(
-    base: str, changes: Mapping[str, Any], measured: Sequence[Path], fitted: str, errors: Mapping[str, Any]
+    base: str,
+    changes: Mapping[str, Any],
+    measured: str,
+    fitted: str,
+    errors: Mapping[str, Any],
+    *,
+    adds: bool = False,
 ) -> dict[str, Any]:
-    """The machine `base` with `changes`; under the name `fitted`, its files and errors."""
+    """The machine `base` with `changes`; under the name `fitted`, what was measured, and errors.
+
+    What was fitted under this name before is replaced, unless this `adds` to it. An estimate that has a
+    source now is none any more.
+    """
     machine: dict[str, Any] = _merged(as_one_file(base.partition(":")[0]), changes)
-    files = ", ".join(f"{path.name} (sha256 {_digest(path)})" for path in measured)
-    machine["sources"] = {**machine["sources"], fitted: f"Fitted by et-sim calibrate to {files}"}
+    source, before = f"Fitted by et-sim calibrate to {measured}", machine["sources"].get(fitted)
+    if adds and before:
+        source += f"; what these do not say: {before[0].lower()}{before[1:]}"
+    machine["sources"] = {**machine["sources"], fitted: source}
     machine["estimates"] = {
         name: text for name, text in machine["estimates"].items() if name.partition(":")[0] != fitted
     }
-    machine["calibrated"] = {**machine.get("calibrated", {}), fitted: dict(errors)}
+    device = machine["device"]
+    estimates = {name: text for name, text in device["estimates"].items() if name not in device["sources"]}
+    machine["device"] = {**device, "estimates": estimates}
+    calibrated = machine.get("calibrated", {})
+    kept = calibrated.get(fitted, {}) if adds else {}
+    machine["calibrated"] = {**calibrated, fitted: {**kept, **errors}}
     return machine
 
 
@@ -40,6 +57,11 @@ def accuracy_entry(unseen: Sequence[float]) -> dict[str, Any]:
     mean = sum(abs(math.log(ratio)) for ratio in unseen) / len(unseen)
     random = math.sqrt(math.pi / 2) * mean
     return {"basis": CALIBRATED, "random": round(random, 4), "common": COMMON}
+
+
+def files_text(paths: Sequence[Path]) -> str:
+    """Files by name, with what tells them from others of that name."""
+    return ", ".join(f"{path.name} (sha256 {_digest(path)})" for path in paths)
 
 
 def _merged(old: Any, new: Any) -> Any:

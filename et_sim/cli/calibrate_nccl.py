@@ -12,6 +12,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from et_sim.cli.calibrate_report import ALL, all_errors, error_data, error_lines
 from et_sim.errors import UsageError
 
 if TYPE_CHECKING:
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     from et_sim.machine.library import Library
 
 MIB = 1 << 20
-TRUSTED = 10.0  # percent of E on rows that were left out
 
 
 def add_parser(commands: Any) -> None:
@@ -50,7 +50,7 @@ def run(options: argparse.Namespace) -> int:
     """Fit, say how far off it is, and write the machine."""
     from et_sim.calibrate.collectives import fit, left_out, ratios
     from et_sim.calibrate.logs import read_measured, read_rings
-    from et_sim.calibrate.machine_file import calibrated_machine
+    from et_sim.calibrate.machine_file import calibrated_machine, files_text
     from et_sim.views.files import write_json
 
     rows = [row for path in options.logs for row in read_measured(path)]
@@ -67,8 +67,8 @@ def run(options: argparse.Namespace) -> int:
     if options.output:
         own: dict[str, Any] = {"calibration": _values(found)} | ({"rings": rings} if rings else {})
         changes = {"library": own, "accuracy": _accuracy(held_out)}
-        files = [*options.logs, *options.graph]
-        errors = _errors(held_out or fitted)
+        files = files_text([*options.logs, *options.graph])
+        errors = error_data(_classes(fitted), _classes(held_out))
         machine = calibrated_machine(options.machine, changes, files, "library", errors)
         write_json(machine, options.output)
     return 0
@@ -76,11 +76,11 @@ def run(options: argparse.Namespace) -> int:
 
 def _library(machine: str, rows: Sequence[Measured], rings: dict[str, list[float]]) -> Library:
     """That of the machine with as many nodes as were measured."""
-    from et_sim.machine.presets import entry, preset
+    from et_sim.machine.presets import entry, preset, unchanged
     from et_sim.machine.readers import read_machine
 
     nodes = max(row.call.nodes for row in rows)
-    name = machine.partition(":")[0]
+    name = unchanged(machine)
     known = preset(f"{name}:{entry(name).fewest * max(nodes, 1)}")
     system = dict(known.system)
     if rings and isinstance(system.get("library"), dict):
@@ -123,38 +123,19 @@ def _accuracy(held_out: Ratios) -> dict[str, Any]:
 Ratios = Sequence[tuple["Measured", float]]
 
 
-def _classes(rows: Ratios) -> Iterator[tuple[str, list[float]]]:
+def _classes(rows: Ratios) -> dict[str, list[float]]:
     """By the bytes of what was measured, and all."""
     bounds = (("< 1 MiB", 0, MIB), ("< 64 MiB", MIB, 64 * MIB), (">= 64 MiB", 64 * MIB, 1 << 63))
-    for name, least, most in bounds:
-        inside = [ratio for row, ratio in rows if least <= row.call.size < most]
-        if inside:
-            yield name, inside
-    yield "all", [ratio for _, ratio in rows]
-
-
-def _errors(rows: Ratios) -> dict[str, Any]:
-    from et_sim.validation.errors import Errors
-
-    return {name: asdict(Errors.of(inside)) for name, inside in _classes(rows)} if rows else {}
+    found = {
+        name: [ratio for row, ratio in rows if least <= row.call.size < most] for name, least, most in bounds
+    }
+    return {name: inside for name, inside in {**found, ALL: [ratio for _, ratio in rows]}.items() if inside}
 
 
 def _text(found: Fit, fitted: Ratios, held_out: Ratios) -> Iterator[str]:
-    from et_sim.validation.errors import Errors
-
     yield f"{found.rows} rows, {len(found.fitted)} factors:"
     yield "  " + ", ".join(f"{name} {value:g}" for name, value in _values(found).items())
-    yield "bytes       rows   fitted E %   left out: rows  E %  bias %"
-    others = dict(_classes(held_out)) if held_out else {}
-    for name, inside in _classes(fitted):
-        line = f"{name:10}  {len(inside):4}  {Errors.of(inside).e:11.1f}"
-        if name in others:
-            errors = Errors.of(others[name])
-            line += f"  {errors.rows:14}  {errors.e:4.1f}  {errors.bias:+6.1f}"
-            line += "  trusted" if errors.e <= TRUSTED else "  not trusted"
-        else:
-            line += "  nothing could be left out"
-        yield line
+    yield from error_lines("bytes", _classes(fitted), _classes(held_out))
     for one in found.unknown:
         yield f"unknown: {one}"
 
@@ -163,6 +144,6 @@ def _data(found: Fit, fitted: Ratios, held_out: Ratios) -> dict[str, Any]:
     return {
         "calibration": _values(found),
         "unknown": list(found.unknown),
-        "fitted": _errors(fitted),
-        "left_out": _errors(held_out),
+        "fitted": all_errors(_classes(fitted)),
+        "left_out": all_errors(_classes(held_out)),
     }

@@ -45,8 +45,13 @@ def run(options: argparse.Namespace) -> int:
         _write(found, options.out)
     known = entry(found.name)
     if options.json:
+        calibrated = {"calibrated": known.calibrated} if known.calibrated else {}
         facts = {"name": found.name, "npus": found.npus, "system": found.system, "network": found.network}
-        print(json.dumps({**facts, "sources": known.sources, "estimates": known.estimates}, indent=2))
+        print(
+            json.dumps(
+                {**facts, "sources": known.sources, "estimates": known.estimates, **calibrated}, indent=2
+            )
+        )
     elif options.out is not None:
         print(f"{found.text} written to {options.out / SYSTEM} and {options.out / NETWORK}")
     else:
@@ -75,7 +80,20 @@ def _described(found: Preset, known: Entry) -> list[str]:
         *(f"  {one}" for one in found.wiring),
         "sources:",
         *sources,
+        *_calibrated(known),
     ]
+
+
+def _calibrated(known: Entry) -> list[str]:
+    """How far off a machine is that et-sim calibrate wrote, by what was fitted."""
+    lines = []
+    for fitted, errors in known.calibrated.items():
+        for name, one in errors.items():
+            if isinstance(one, dict):
+                lines.append(f"  {fitted}: {name}: E {one['e']:.1f} % on {one['rows']} {one['of']}")
+            else:
+                lines.append(f"  {fitted}: {name}: {one}")
+    return ["calibrated:", *lines] if lines else []
 
 
 def _write(found: Preset, folder: Path) -> None:

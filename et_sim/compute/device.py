@@ -126,12 +126,14 @@ class Device:
         )
         found, kinds = np.ones((4, len(first))), [OTHER, *FORMS]
         of_kind = np.zeros(len(first), np.int64)
+        shaped = dict[int, Operation]()
         for at, (shape, width) in enumerate(pairs.T.tolist()):
             if not trace.has("layer_shape", rows[first[at]]):
                 continue
             one = self._operation(trace.layer_shapes[shape], trace, int(rows[first[at]]))
-            found[:, at] = one.operations, one.bytes(width), *waste(self.device, one)
-            of_kind[at] = kinds.index(one.kind)
+            found[:2, at] = one.operations, one.bytes(width)
+            of_kind[at], shaped[at] = kinds.index(one.kind), one
+        found[2:, list(shaped)] = waste(self.device, list(shaped.values()))
         operations, size, whole, split = found[:, number.reshape(-1)]
         return _Work(
             np.where(trace.has("num_ops", rows), trace.num_ops[rows], operations).astype(np.float64),

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
 from enum import IntEnum
-from typing import Any, Protocol, Self
+from typing import Any, Protocol, Self, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -148,6 +148,14 @@ class TimingModel(Protocol):
 
     def durations(self, trace: Trace, rows: IntColumn, rank: int) -> Durations:
         """How long the kernels at these rows take on a rank, and on all others of its class."""
+
+
+@runtime_checkable
+class PartialModel(TimingModel, Protocol):
+    """A model that may leave kernels to the rules behind its own."""
+
+    def covers(self, trace: Trace) -> BoolColumn:
+        """Which kernels it times; of other nodes nothing is said."""
 
 
 class ComputeModel(TimingModel, Protocol):

@@ -1,6 +1,7 @@
 """Measured durations: a kernel takes what its whole shape took, or what its size says between measured ones.
 
-Between two sizes, the logarithm of the time is a line over the logarithm of the size. Not here: the file
+Between two sizes, the logarithm of the time is a line over the logarithm of the size. The timeline says of
+each kernel whether it was measured, lies between what was, or outside. Not here: the file
 (`et_sim.machine.operator_times_file`).
 """
 
@@ -9,19 +10,27 @@ from __future__ import annotations
 import math
 from bisect import bisect_right
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from et_sim.compute.device import NEEDED
+from et_sim.compute.labels import Labels
 from et_sim.compute.model import Durations, Treatment, Utilisation
 from et_sim.compute.operations import FORMS, Operation, read_shape
 from et_sim.compute.places import datatypes_of, place_of
 from et_sim.errors import MachineError, TraceError, did_you_mean
 from et_sim.machine.datatypes import BITS
 from et_sim.machine.operator_times import Measure, OperatorTimes, Outside
-from et_sim.trace.columns import BoolColumn, IntColumn, Trace
+from et_sim.trace.columns import BoolColumn, IntColumn, NodeKind, Trace
 from et_sim.units import LONGEST_NS
+
+PLACES = ("measured", "interpolated", "outside what was measured")
+MEASURED, INTERPOLATED, OUTSIDE = range(3)
+
+
+class NotInTableError(TraceError):
+    """A kernel of which the table says nothing."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -56,19 +65,52 @@ class OperatorTable:
         columns = (trace.layer_shape, trace.num_ops, trace.tensor_bytes)
         keys = np.stack((datatype, *(column[rows].astype(np.int64) for column in columns)))
         _, first, number = np.unique(keys, axis=1, return_index=True, return_inverse=True)
-        found = [
+        told = [
             self._duration(trace, int(rows[at]), "" if datatype[at] < 0 else self._names[int(datatype[at])])
             for at in first.tolist()
         ]
-        ns = np.clip(np.array(found, np.float64), 1, 2.0 * LONGEST_NS).astype(np.int64)
-        return Durations(
-            ns[number.reshape(-1)],
-            np.full(len(rows), Treatment.MODELLED, np.uint8),
-            trace.tensor_bytes[rows],
-            Utilisation.unknown(self.label, "measured", len(rows)),
+        found = np.array([ns for ns, _ in told], np.float64) * self.times.multiple
+        ns = np.clip(found, 1, 2.0 * LONGEST_NS).astype(np.int64)[number.reshape(-1)]
+        how = np.array([place for _, place in told], np.int64)[number.reshape(-1)]
+        names = [self.label, *(f"{self.label} ({one})" for one in PLACES[1:])]
+        used = replace(
+            Utilisation.unknown("", "", len(rows)),
+            timed_by=Labels.of(names, how),
+            bound=Labels.of(PLACES, how),
         )
+        treatment = np.full(len(rows), Treatment.MODELLED, np.uint8)
+        return Durations(ns, treatment, trace.tensor_bytes[rows], used)
 
-    def _duration(self, trace: Trace, row: int, datatype: str) -> float:
+    def covers(self, trace: Trace) -> BoolColumn:
+        """What the table has, if the rest is left to other rules."""
+        found = np.ones(len(trace), np.bool_)
+        if self.times.outside is not Outside.LEAVE:
+            return found
+        columns = (trace.layer_shape, trace.num_ops, trace.tensor_bytes, trace.datatype, trace.present)
+        known: dict[tuple[int, ...], bool] = {}
+        is_kernel = (trace.kind == NodeKind.COMP) & ~trace.is_cpu
+        for row in np.flatnonzero(is_kernel).tolist():
+            key = tuple(int(column[row]) for column in columns)
+            if key not in known:
+                known[key] = self._has(trace, row)
+            found[row] = known[key]
+        return found
+
+    def _has(self, trace: Trace, row: int) -> bool:
+        lacks = next(iter(self.lacking(trace, 0).values()))
+        if lacks[row]:
+            return False
+        datatype = self.times.datatype
+        if trace.datatype[row]:
+            number = datatypes_of(trace, np.array([row]), datatype, self.place)
+            datatype = self._names[int(number[0])]
+        try:
+            return self._duration(trace, row, datatype)[1] != OUTSIDE
+        except NotInTableError:
+            return False
+
+    def _duration(self, trace: Trace, row: int, datatype: str) -> tuple[float, int]:
+        """Nanoseconds before `multiple`, and the index in PLACES."""
         kind, size = "", 0.0
         by_operations = self.times.size_is is Measure.OPERATIONS
         if trace.has("layer_shape", row):
@@ -76,7 +118,7 @@ class OperatorTable:
             operation = read_shape(text, place_of(trace, row)).operation
             for of_type in (datatype, ""):
                 if (text, of_type) in self.times.of_shapes:
-                    return self.times.multiple * self.times.of_shapes[text, of_type]
+                    return self.times.of_shapes[text, of_type], MEASURED
             kind = operation.kind
             size = float(
                 operation.operations if by_operations else self._bytes(operation, datatype, trace, row)
@@ -86,9 +128,9 @@ class OperatorTable:
             size = float(column[row])
         for key in ((kind, datatype), (kind, ""), ("", datatype), ("", "")):
             if key in self.times.of_sizes:
-                return self.times.multiple * self._between(*self.times.of_sizes[key], size, trace, row)
+                return self._between(*self.times.of_sizes[key], size, trace, row)
         what = " ".join(filter(None, (kind or "kernels without a shape", datatype)))
-        raise TraceError(
+        raise NotInTableError(
             f"{trace.describe(row)} is not in the table {self.times.place}, which has no sizes of {what}",
             place=trace.source,
             remedy='measure it, or let another rule of "compute" time it',
@@ -105,18 +147,18 @@ class OperatorTable:
 
     def _between(
         self, sizes: tuple[float, ...], times: tuple[float, ...], size: float, trace: Trace, row: int
-    ) -> float:
+    ) -> tuple[float, int]:
         if sizes[0] <= size <= sizes[-1]:
             at = bisect_right(sizes, size) - 1
             if size == sizes[at]:
-                return times[at]
+                return times[at], MEASURED
             part = math.log(size / sizes[at]) / math.log(sizes[at + 1] / sizes[at])
-            return times[at] * math.exp(part * math.log(times[at + 1] / times[at]))
-        if self.times.outside is Outside.REFUSE:
-            raise TraceError(
+            return times[at] * math.exp(part * math.log(times[at + 1] / times[at])), INTERPOLATED
+        if self.times.outside is not Outside.EXTRAPOLATE:
+            raise NotInTableError(
                 f"{trace.describe(row)} has the size {size:,.0f}, and the table {self.times.place} has sizes "
                 f"from {sizes[0]:,.0f} to {sizes[-1]:,.0f}",
                 place=trace.source,
-                remedy='measure it, or set "outside": "extrapolate"',
+                remedy='measure it, or set "outside": "extrapolate" or "leave"',
             )
-        return times[0] if size < sizes[0] else times[-1] * size / sizes[-1]
+        return (times[0] if size < sizes[0] else times[-1] * size / sizes[-1]), OUTSIDE

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from et_sim.compute.model import ComputeModel, Durations, TimingModel, Utilisation
+from et_sim.compute.model import ComputeModel, Durations, PartialModel, TimingModel, Utilisation
 from et_sim.compute.operations import FORMS
 from et_sim.errors import MachineError, did_you_mean
 from et_sim.machine.compute_rules import ComputeRule, Where, WorkOf
@@ -92,6 +92,8 @@ class Rules:
         is_left = (trace.kind == NodeKind.COMP) & ~trace.is_cpu
         for number, rule in enumerate(self._rules):
             matches = is_left if rule.where is None else is_left & _matches(rule.where, trace, rank)
+            if isinstance(model := self._models[number], PartialModel):
+                matches = matches & model.covers(trace)
             if matches.any():
                 self._met.add(number)
             found[matches] = number

@@ -12,41 +12,71 @@ Not here: how long an operation takes (`device`).
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
 
 from et_sim.compute.operations import Operation, Product
-from et_sim.machine.roofline import RooflineDevice
+from et_sim.machine.roofline import FloatColumn, RooflineDevice
+from et_sim.trace.columns import IntColumn
 
 PRODUCTS = ("gemm", "grouped_gemm", "conv")
 ATTENTION = ("attention", "attention_backward")
 LEAST_STEPS = 4  # that a split leaves to each part
 
 
-def waste(device: RooflineDevice, operation: Operation) -> tuple[float, float]:
-    """As one piece, and split in the best way, if that is better."""
-    if device.tiles and operation.kind in PRODUCTS:
-        own = sum(product.operations for product in operation.products)
-        parts = (2 << power for power in range(device.split_k.bit_length() - 1))
-        whole, *split = (_of_products(device, operation.products, number) / own for number in (1, *parts))
-        return whole, min([whole, *split])
-    if operation.kind in ATTENTION and 0 < device.query_tile <= operation.products[0].rows:
-        of_attention = _of_attention(device, operation) / operation.operations
-        return of_attention, of_attention
-    return 1.0, 1.0
+def waste(device: RooflineDevice, operations: Sequence[Operation]) -> tuple[FloatColumn, FloatColumn]:
+    """Of each operation: as one piece, and split in the best way, if that is better."""
+    whole, split = np.ones(len(operations)), np.ones(len(operations))
+    products = [at for at, one in enumerate(operations) if one.kind in PRODUCTS]
+    if device.tiles and products:
+        columns = _Products.of([operations[at].products for at in products])
+        powers = range(device.split_k.bit_length())
+        found = np.stack([columns.operations(device, 1 << power) for power in powers]) / columns.own
+        whole[products], split[products] = found[0], found.min(axis=0)
+    for at, one in enumerate(operations):
+        if one.kind in ATTENTION and 0 < device.query_tile <= one.products[0].rows:
+            whole[at] = split[at] = _of_attention(device, one) / one.operations
+    return whole, split
 
 
-def _of_products(device: RooflineDevice, products: tuple[Product, ...], parts: int) -> float:
-    """Operations of the best tile, where the inner side is split into so many parts."""
-    best, inner = math.inf, products[0].inner
-    for tile in device.tiles:
-        steps = -(-inner // (parts * tile.step))
-        if parts > 1 and inner < parts * LEAST_STEPS * tile.step:
-            continue
-        tiles = parts * sum(
-            -(-p.rows // tile.rows) * -(-p.columns // tile.columns) * p.count for p in products
+@dataclass(frozen=True, slots=True)
+class _Products:
+    """All products of some operations, one after the other; `first`: where each operation's begin."""
+
+    rows: IntColumn
+    columns: IntColumn
+    count: IntColumn
+    first: IntColumn
+    inner: IntColumn  # of each operation
+    own: FloatColumn
+
+    @staticmethod
+    def of(operations: Sequence[tuple[Product, ...]]) -> _Products:
+        sizes = np.array([(p.rows, p.columns, p.count) for one in operations for p in one], np.int64)
+        rows, columns, count = sizes.T
+        return _Products(
+            rows,
+            columns,
+            count,
+            np.cumsum([0, *map(len, operations[:-1])]),
+            np.array([one[0].inner for one in operations], np.int64),
+            np.array([float(sum(p.operations for p in one)) for one in operations]),
         )
-        each = 2 * tile.rows * tile.columns * tile.step * (steps + device.prologue) / tile.part
-        best = min(best, _waves(device, tiles) * each)
-    return best
+
+    def operations(self, device: RooflineDevice, parts: int) -> FloatColumn:
+        """Those of the best tile, where the inner side is split into so many parts."""
+        best = np.full(len(self.inner), math.inf)
+        for tile in device.tiles:
+            steps = -(-self.inner // (parts * tile.step))
+            of_product = -(-self.rows // tile.rows) * -(-self.columns // tile.columns) * self.count
+            tiles = parts * np.add.reduceat(of_product, self.first)
+            each = 2 * tile.rows * tile.columns * tile.step * (steps + device.prologue) / tile.part
+            is_possible = (parts == 1) | (self.inner >= parts * LEAST_STEPS * tile.step)
+            best = np.minimum(best, np.where(is_possible, _waves(device, tiles) * each, math.inf))
+        return best
 
 
 def _of_attention(device: RooflineDevice, operation: Operation) -> float:
@@ -56,9 +86,9 @@ def _of_attention(device: RooflineDevice, operation: Operation) -> float:
         scores.rows * scores.columns * scores.count
     )
     of_query = operation.operations / (scores.rows * scores.count) + of_pair * device.query_prologue
-    return _waves(device, tiles) * rows * of_query
+    return float(_waves(device, tiles) * rows * of_query)
 
 
-def _waves(device: RooflineDevice, tiles: int) -> int:
+def _waves(device: RooflineDevice, tiles: Any) -> Any:
     """Of all processors, as if none were idle."""
     return -(-tiles // device.processors) * device.processors

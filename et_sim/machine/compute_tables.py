@@ -231,8 +231,8 @@ OPERATOR_TABLE_KEYS = (
     Key(
         "outside",
         Kind.CHOICE,
-        "Sizes beyond the table: refused, or in proportion to the largest above it, and the time of the "
-        "smallest below it.",
+        "Kernels that the table has not: refused, left to the rules behind, or, of sizes beyond the table, "
+        "in proportion to the largest above it, and the time of the smallest below it.",
         default=Outside.REFUSE.value,
         choices=tuple(one.value for one in Outside),
     ),

@@ -16,6 +16,7 @@ class Outside(StrEnum):
     """What becomes of sizes beyond those that were measured."""
 
     REFUSE = "refuse"
+    LEAVE = "leave"  # to the rules behind
     EXTRAPOLATE = "extrapolate"  # above in proportion to size; below, the time of the smallest
 
 

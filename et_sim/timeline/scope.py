@@ -36,7 +36,12 @@ def scope_of_machine(machine: Machine, of_messages: Sequence[str]) -> dict[str, 
 
 def scope(of_machine: Mapping[str, Any], coverage: Mapping[str, Any], messages: int) -> Any:
     """What is in, and what is left out, once it is known what ran."""
-    kernels = [both for label, both in of_machine["of_kernels"].items() if label in coverage["timed_by"]]
+    timed_by = coverage["timed_by"]
+    kernels = [
+        both
+        for label, both in of_machine["of_kernels"].items()
+        if any(one == label or one.startswith(f"{label} (") for one in timed_by)
+    ]
     recorded = coverage["replayed_communication"]
     if coverage["replayed"] > recorded:
         kernels.append((AS_RECORDED, ""))

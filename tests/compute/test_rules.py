@@ -145,6 +145,29 @@ def test_a_table_is_exact_or_between_two_sizes(tmp_path: Path) -> None:
     assert {"times.csv"} <= {one["file"] for one in result.manifest["inputs"]}
 
 
+def test_the_timeline_says_whether_a_time_was_measured(tmp_path: Path) -> None:
+    text = f"operation,size,us\ngemm,{OPERATIONS // 4},1\ngemm,{OPERATIONS * 4},16\n"
+    result = simulated(table(tmp_path / "a.csv", text))
+    assert result.timeline.to_pylist()[0]["bound"] == "interpolated"
+    assert set(result.summary()["coverage"]["timed_by"]) == {"table (interpolated)"}
+    outside = f"operation,size,us\ngemm,{OPERATIONS // 4},1\ngemm,{OPERATIONS // 2},2\n"
+    result = simulated(table(tmp_path / "b.csv", outside, outside="extrapolate"))
+    assert first_ns(result) == 4000
+    assert set(result.summary()["coverage"]["timed_by"]) == {"table (outside what was measured)"}
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["shape,us\ngemm 64 64 65,3\n", f"size,us\n1,1\n{OPERATIONS - 1},2\n", "shape,us\nsoftmax 8 8,3\n"],
+)
+def test_kernels_that_a_table_has_not_are_left_to_the_rules_behind(tmp_path: Path, text: str) -> None:
+    rules = table(tmp_path / "times.csv", text, outside="leave")
+    result = simulated(rules)
+    assert set(result.summary()["coverage"]["timed_by"]) == {"roofline"}
+    inside = table(tmp_path / "inside.csv", "shape,us\ngemm 64 64 64,3\n", outside="leave")
+    assert first_ns(simulated(inside)) == 3000
+
+
 @pytest.mark.parametrize("microseconds", [0.7, 12.1, 210.5])
 def test_a_size_that_was_measured_takes_what_was_measured(tmp_path: Path, microseconds: float) -> None:
     text = f"size,us\n10,3\n{OPERATIONS},{microseconds}\n{OPERATIONS * 2},999\n"

@@ -46,8 +46,8 @@ def lattice(npus: list[int], places: list[list[int]]) -> list[int]:
 
 
 def own_shape(machine: dict[str, Any], sizes: list[int]) -> dict[str, Any]:
-    """The machine with so many NPUs in its dimensions; those of one are left out."""
-    kept = [number for number, size in enumerate(sizes) if size > 1]
+    """The machine with so many NPUs in its dimensions; those of one are left out, but of libraries."""
+    kept = [number for number, size in enumerate(sizes) if size > 1 or "library" in machine["system"]]
     net = {key: [values[number] for number in kept] for key, values in machine["network"].items()}
     net["npus_count"] = [sizes[number] for number in kept]
     keys = dict(machine["system"])

@@ -86,6 +86,7 @@ def test_every_machine_runs_a_kernel_and_a_collective(name: str, monkeypatch: py
     build.collective("all_gather", 1 << 16, after=[first])
     workload = et_sim.Workload((build.build(),), np.zeros(npus, np.int32))
     assert et_sim.simulate(workload, machine=name).makespan_ns > 0
+    assert main(["machine", name]) == 0
 
 
 def test_a_torus_is_as_even_as_its_cubes_allow() -> None:
@@ -204,6 +205,11 @@ def test_nodes_have_cards_in_proportion_and_may_be_of_any_size() -> None:
         library = read_machine(system=found.system, network=found.network).system.library
         assert library is not None
         assert (library.wires.cards, library.wires.card) == (4, pytest.approx(card))
+
+
+def test_who_takes_nodes_as_they_are_refuses_others(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["validate", "--machine", "h100-dgx:8,node=4"]) == 2
+    assert "h100-dgx:8,node=4: node=4 means nothing here" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("text", [*names(), "h100-dgx:16,cards=2", "mi300x-node:16,cards=4", "l40s-node:16"])

@@ -75,6 +75,7 @@ class Entry:
     most: int
     sources: dict[str, str]
     estimates: dict[str, str]
+    calibrated: dict[str, Any]  # by what was fitted, errors by class
 
 
 def names() -> tuple[str, ...]:
@@ -97,6 +98,7 @@ def entry(name: str) -> Entry:
         machine["most"],
         {**device["sources"], **machine["sources"]},
         {**device["estimates"], **machine["estimates"]},
+        machine.get("calibrated", {}),
     )
 
 
@@ -127,6 +129,17 @@ def preset(text: str) -> Preset:
         network = _torus(name, known, npus) if "torus" in known else _nodes(name, known, npus)
     system = _system(known, len(network.get("topology", [0])))
     return Preset(name, npus, system, network, match[3])
+
+
+def unchanged(text: str) -> str:
+    """The name of a machine whose nodes are as it has them, for those who take any number of its NPUs."""
+    found = preset(text)
+    if found.options:
+        raise UsageError(
+            f"{text}: {found.options[1:]} means nothing here, where rows say how many NPUs there are",
+            remedy=f"name {found.name}",
+        )
+    return found.name
 
 
 def _node(machine: dict[str, Any]) -> list[int]:
@@ -186,6 +199,7 @@ def _system(machine: dict[str, Any], dimensions: int) -> dict[str, Any]:
         "local-mem-bw": device["local-mem-bw"],
         "local-mem-capacity": device["compute"]["memory"][0]["capacity"],
         "compute": device["compute"],
+        **{name: machine[name] for name in ("host-time", "time-factors") if name in machine},
         "replay-recorded-kernels": True,
         "costs": {**device.get("costs", {}), **machine["costs"]},
         "accuracy": {

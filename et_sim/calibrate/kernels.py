@@ -1,0 +1,227 @@
+"""Fit what a device makes of kernels to measured ones, and say how well it predicts others.
+
+Kernels are fitted family by family, products first: what every launch takes is theirs, and is kept for the
+others. A family whose rows say nothing of a figure keeps it as the machine has it, and the fit says so.
+
+Not here: which figures a family has (`kernel_factors`), and what they mean (`compute.device`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from et_sim.calibrate.fitting import least_squares
+from et_sim.calibrate.kernel_factors import FAMILIES, Factor, Family, factors, starts
+from et_sim.compute.device import Device
+from et_sim.compute.operations import Operation, Shape, read_shape
+from et_sim.errors import InputError
+from et_sim.machine.roofline import OTHER, Curve, Efficiency, RooflineDevice
+from et_sim.trace import TraceBuilder
+from et_sim.trace.columns import IntColumn, Trace
+
+FEWEST_ROWS = 4  # for each figure that is fitted
+MOST_FACTOR = 30.0  # a figure further from its start means that the model does not describe the rows
+AT_BOUND = 0.98  # of its logarithm
+PRIOR = 0.05  # pull to the start; rows that pull less say nothing of a figure
+LOSS = 0.1  # |ln| beyond which a row pulls less
+WITHIN_PEAK = 1.02  # by rounding in tables, and by clocks
+CACHES = 1 << 29  # bytes that no cache holds
+FEW_VALUES = 5  # that are left out one by one
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """A kernel alone."""
+
+    shape: str
+    datatype: str
+    us: float
+    place: str
+    size_class: str = "all"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Kernels:
+    """Measured kernels as a trace, by which the device's own model predicts them."""
+
+    rows: tuple[Measured, ...]
+    shapes: tuple[Shape, ...]
+    trace: Trace
+    _known: dict[str, Operation] = field(default_factory=dict)
+
+    @staticmethod
+    def of(rows: Sequence[Measured]) -> Kernels:
+        """Shapes are checked here."""
+        build = TraceBuilder(source="measured kernels")
+        for row in rows:
+            build.compute(row.place, layer_shape=row.shape, dtype=row.datatype or None)
+        shapes = tuple(read_shape(row.shape, row.place) for row in rows)
+        return Kernels(tuple(rows), shapes, build.build())
+
+    def parts(self, device: RooflineDevice, which: IntColumn) -> tuple[Any, Any, Any]:
+        """Launch, arithmetic and traffic in ns of some of them, not cut to whole ones."""
+        used = Device(device, "roofline", "the machine", self._known).durations(self.trace, which).utilisation
+        assert used is not None
+        return used.launch_ns, used.arithmetic_ns, used.traffic_ns
+
+    def ratios(self, device: RooflineDevice, which: IntColumn) -> Any:
+        """Predicted by measured."""
+        launch, arithmetic, traffic = self.parts(device, which)
+        measured = np.array([self.rows[at].us for at in which.tolist()]) * 1000
+        return (launch + np.maximum(arithmetic, traffic)) / measured
+
+    def of_family(self, family: Family) -> IntColumn:
+        """Which are of its kinds."""
+        return np.array([at for at, one in enumerate(self.shapes) if one.kind in family.kinds], np.int64)
+
+
+@dataclass(frozen=True, slots=True)
+class Fit:
+    """The device with what was fitted, to how many rows, and what they do not say."""
+
+    device: RooflineDevice
+    fitted: dict[str, float]
+    rows: int
+    unknown: tuple[str, ...]
+
+
+def fit(device: RooflineDevice, kernels: Kernels) -> Fit:
+    """The device that is nearest to the rows; refuses rows that it could not have been measured on."""
+    _refuse_too_fast(device, kernels)
+    fitted, unknown, count = dict[str, float](), list[str](), 0
+    for family in FAMILIES:
+        which = kernels.of_family(family)
+        if not len(which):
+            unknown.append(f"{family.name}: not measured")
+            continue
+        device, found, unsaid = _fit_family(device, family, kernels, which)
+        fitted |= found
+        unknown += unsaid
+        count += len(which)
+    others = {shape.kind for shape in kernels.shapes} - {kind for one in FAMILIES for kind in one.kinds}
+    unknown += [f"{kind}: there is nothing to fit" for kind in sorted(others)]
+    return Fit(device, fitted, count, tuple(unknown))
+
+
+def left_out(device: RooflineDevice, kernels: Kernels) -> Iterator[tuple[Measured, float]]:
+    """Rows, predicted by what is fitted to rows that share none of their sizes.
+
+    Of products N and K are left out, of attention heads, of others their sizes. Values that are few are left
+    out one by one, others every second. `device` is what was fitted to all, where other families matter.
+    """
+    for family in FAMILIES:
+        which = kernels.of_family(family)
+        for held, rest in _folds(kernels, family, which):
+            try:
+                found, _, _ = _fit_family(device, family, kernels, rest)
+            except InputError:
+                continue
+            yield from zip(
+                (kernels.rows[at] for at in held.tolist()), kernels.ratios(found, held).tolist(), strict=True
+            )
+
+
+def _fit_family(
+    device: RooflineDevice, family: Family, kernels: Kernels, which: IntColumn
+) -> tuple[RooflineDevice, dict[str, float], list[str]]:
+    place = kernels.rows[int(which[0])].place
+    lead = kernels.shapes[int(which[0])].kind
+    _one_datatype(family, kernels, which)
+    best: tuple[float, RooflineDevice, list[Factor], Any] | None = None
+    for start in starts(device, family):
+        free = factors(start, family, lead)
+        if len(which) < FEWEST_ROWS * len(free):
+            raise InputError(
+                f"{family.name}: {len(which)} rows, and {len(free)} figures are fitted to them",
+                place=place,
+                remedy=f"measure {FEWEST_ROWS * len(free)} shapes at least",
+            )
+        found = _nearest(start, free, kernels, which)
+        if best is None or found.cost < best[0]:
+            best = found.cost, start, free, found
+    assert best is not None
+    _, device, free, found = best
+    fitted, unknown = {}, []
+    pull = np.sqrt((found.jac[: len(which)] ** 2).sum(axis=0))
+    for factor, log, is_said in zip(free, found.x.tolist(), (pull > PRIOR).tolist(), strict=True):
+        if not is_said:
+            unknown.append(f"{factor.name}: no row depends on it; it stays {factor.start:g}")
+            continue
+        value = factor.start * math.exp(log)
+        if abs(log) > AT_BOUND * math.log(MOST_FACTOR) or value > AT_BOUND * factor.highest:
+            why = "more than there is" if value > AT_BOUND * factor.highest else "no figure of a device"
+            raise InputError(
+                f"{family.name}: {factor.name} would be {value:.3g}, which is {why}",
+                place=place,
+                remedy="look whether all rows are of the machine that is named, each a kernel alone, and do "
+                "not find their tensors in caches",
+            )
+        fitted[factor.name] = float(f"{value:.4g}")
+        device = factor.change(device, fitted[factor.name])
+    if family.kinds[1:]:
+        measured = {kernels.shapes[at].kind for at in which.tolist()}
+        rest = [kind for kind in family.kinds if kind not in measured]
+        unknown += [f"{kind}: not measured; kept in proportion to {lead}" for kind in rest]
+    return device, fitted, unknown
+
+
+def _nearest(start: RooflineDevice, free: Sequence[Factor], kernels: Kernels, which: IntColumn) -> Any:
+    def residuals(logs: Any) -> Any:
+        device = start
+        for factor, log in zip(free, logs.tolist(), strict=True):
+            device = factor.change(device, factor.start * math.exp(log))
+        return np.concatenate((np.log(kernels.ratios(device, which)), PRIOR * logs))
+
+    highest = [math.log(one.highest / one.start) + 1e-9 for one in free]
+    return least_squares(residuals, [0.0] * len(free), most=math.log(MOST_FACTOR), loss=LOSS, highest=highest)
+
+
+def _folds(kernels: Kernels, family: Family, which: IntColumn) -> Iterator[tuple[IntColumn, IntColumn]]:
+    """Rows that are left out, and rows that share none of their sizes."""
+    if not len(which):
+        return
+    keys = np.array([family.sizes_of(kernels.shapes[at]) for at in which.tolist()], np.int64)
+    ranks = [np.unique(column, return_inverse=True)[1] for column in keys.T]
+    varied = [rank for rank in ranks if rank.max() > 0]
+    if not varied:
+        return
+    if len(varied) == 1 and varied[0].max() < FEW_VALUES:
+        for value in range(int(varied[0].max()) + 1):
+            yield which[varied[0] == value], which[varied[0] != value]
+        return
+    odd = np.stack(varied) % 2
+    for parity in (1, 0):
+        yield which[(odd == parity).all(axis=0)], which[(odd != parity).all(axis=0)]
+
+
+def _one_datatype(family: Family, kernels: Kernels, which: IntColumn) -> None:
+    names = sorted({kernels.rows[at].datatype for at in which.tolist()})
+    if len(names) > 1:
+        raise InputError(
+            f"{family.name}: rows are of {' and '.join(name or 'no dtype' for name in names)}; a machine has "
+            "one set of figures for them",
+            place=kernels.rows[int(which[0])].place,
+            remedy="fit one of them: --table NAME",
+        )
+
+
+def _refuse_too_fast(device: RooflineDevice, kernels: Kernels) -> None:
+    """Rows that beat the peak, or move more than memory does, were not measured on this machine."""
+    every = np.arange(len(kernels.rows))
+    whole = Efficiency({OTHER: Curve()})
+    ideal = replace(device, efficiency=whole, memory_efficiency=whole, tiles=(), query_tile=0, launch_ns=0.0)
+    _, arithmetic, traffic = kernels.parts(ideal, every)
+    size = traffic * ideal.levels[0].bandwidth
+    least = np.maximum(arithmetic, np.where(size > CACHES, traffic, 0.0)) / WITHIN_PEAK / 1000
+    for row, bound in zip(kernels.rows, least.tolist(), strict=True):
+        if row.us < bound:
+            raise InputError(
+                f"{row.shape} took {row.us:g} us, and the device's peak allows {bound:.4g} us",
+                place=row.place,
+                remedy="name the machine that was measured, and the dtype of its table",
+            )

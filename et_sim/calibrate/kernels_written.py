@@ -1,0 +1,65 @@
+"""What a machine file says of kernels that were fitted: keys of its device, and where their figures are from.
+
+Not here: the fit (`calibrate.kernels`), and the rest of the file (`calibrate.machine_file`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from types import MappingProxyType
+from typing import Any
+
+from et_sim.errors import UsageError
+from et_sim.machine.presets import as_one_file, preset
+from et_sim.machine.readers import read_system_alone
+from et_sim.machine.roofline import Efficiency, RooflineDevice
+
+NAME = "kernels"
+SEE, ELSE = f"see {NAME}", "; others: "
+
+
+def device_of(machine: str) -> RooflineDevice:
+    """What the machine of a name is made of."""
+    rules = read_system_alone(preset(machine).system).compute
+    if len(rules) != 1 or not isinstance(rules[0].settings, RooflineDevice):
+        raise UsageError(f"{machine} has other rules than one roofline", remedy="calibrate one that has")
+    return replace(rules[0].settings, sustained=MappingProxyType({}))  # single kernels are not at its limit
+
+
+def device_changes(machine: str, before: RooflineDevice, after: RooflineDevice) -> dict[str, Any]:
+    """Keys whose figures are others now, with their sources and what is still estimated."""
+    old = as_one_file(machine)["device"]
+    keys: dict[str, Any] = {}
+    if after.tiles != before.tiles:
+        keys["tiles"] = [[one.rows, one.columns, one.step, float(f"{one.part:.4g}")] for one in after.tiles]
+    figures = {
+        "prologue": (before.prologue, after.prologue),
+        "query-tile": (before.query_tile, after.query_tile),
+        "query-prologue": (before.query_prologue, after.query_prologue),
+    }
+    keys |= {name: new for name, (was, new) in figures.items() if new != was}
+    times = {
+        "launch-overhead": (before.launch_ns, after.launch_ns),
+        "split-time": (before.split_ns, after.split_ns),
+    }
+    keys |= {name: f"{new:g}ns" for name, (was, new) in times.items() if new != was}
+    sources, estimates = dict.fromkeys(keys, SEE), dict[str, str]()
+    for name, was, new in (
+        ("efficiency", before.efficiency, after.efficiency),
+        ("memory-efficiency", before.memory_efficiency, after.memory_efficiency),
+    ):
+        if parts := _changed(was, new):
+            given = old["compute"].get(name, 1.0)
+            keys[name] = {**(given if isinstance(given, dict) else {"other": given}), **parts}
+            said = {**old["sources"], **old["estimates"]}.get(name, "")
+            rest = said.partition(ELSE)[2] if said.startswith(SEE) else said
+            kinds = ", ".join(kind for kind in parts)
+            target = sources if name in old["sources"] else estimates
+            target[name] = f"{SEE}: {kinds}" + (f"{ELSE}{rest}" if rest else "")
+    return {"compute": keys, "sources": sources, "estimates": estimates}
+
+
+def _changed(before: Efficiency, after: Efficiency) -> dict[str, float]:
+    return {
+        kind: float(f"{curve.peak:.4g}") for kind, curve in after.curves.items() if curve != before.of(kind)
+    }

@@ -1,0 +1,123 @@
+"""`et-sim calibrate step`: find the one figure with which a simulated job takes as long as was measured.
+
+Not here: the search (`et_sim.calibrate.step`).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from et_sim.cli.run import WORKLOAD_HELP
+
+if TYPE_CHECKING:
+    from et_sim.calibrate.step import Step
+
+COMMON_HOST_NS = (1000.0, 20000.0)  # a launch of frameworks that launch kernel by kernel
+
+
+def add_parser(commands: Any) -> None:
+    """Register the sub-command."""
+    parser = commands.add_parser(
+        "step",
+        help="one measured time of a whole job",
+        description="Find the one figure with which a job takes as long as was measured: the time that the"
+        " host takes to launch a kernel, or a factor on the time of kernels. One number cannot tell the two"
+        " apart, and the job says nothing any more of how far off the machine is.",
+    )
+    parser.add_argument("workload", metavar="JOB", help=WORKLOAD_HELP)
+    parser.add_argument("--measured", required=True, metavar="TIME", help="how long it took: 1.42s")
+    parser.add_argument("--machine", required=True, metavar="NAME:NPUS", help="the machine it ran on")
+    figure = parser.add_mutually_exclusive_group()
+    figure.add_argument("--host-time", action="store_true", help="find the host's time (default)")
+    figure.add_argument("--software-factor", action="store_true", help="find a factor on kernels")
+    parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="write the machine here")
+    parser.add_argument("--json", action="store_true", help="print what was found as JSON")
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Search, say what was found, and write the machine."""
+    from et_sim.calibrate.machine_file import calibrated_machine, files_text
+    from et_sim.calibrate.step import HOST_TIME, find_host_time, find_software_factor
+    from et_sim.errors import UsageError
+    from et_sim.run_options import RunOptions
+    from et_sim.units import format_ns, parse_time_ns
+    from et_sim.views.files import write_json
+
+    measured_ns = parse_time_ns(options.measured)
+    if measured_ns <= 0:
+        raise UsageError(f"--measured is {options.measured}", remedy="give a time above 0: 1.42s")
+    find = find_software_factor if options.software_factor else find_host_time
+    found = find(options.workload, RunOptions(machine=options.machine), measured_ns)
+    facts = {
+        "job": Path(options.workload).name,
+        "machine": options.machine,
+        "measured_ns": round(measured_ns),
+        "simulated_before_ns": found.before_ns,
+        "simulated_ns": found.after_ns,
+        found.figure: found.value,
+    }
+    if options.json:
+        print(json.dumps(facts, indent=2))
+    else:
+        print("\n".join(_text(found, measured_ns)))
+    if options.output:
+        machine = options.machine.partition(":")[0]
+        changes: dict[str, Any] = (
+            {"host-time": f"{found.value:g}ns"}
+            if found.figure == HOST_TIME
+            else {"time-factors": [{"kernels": found.value}]}
+        )
+        files = files_text(_files(options.workload))
+        source = (
+            f"one time, {format_ns(measured_ns)} of {files} on {options.machine}; this job says nothing of "
+            "how far off the machine is"
+        )
+        write_json(calibrated_machine(machine, changes, source, found.figure, facts), options.output)
+    return 0
+
+
+def _text(found: Step, measured_ns: float) -> list[str]:
+    from et_sim.calibrate.step import HOST_TIME
+    from et_sim.units import format_ns
+
+    ratio = 100 * (found.after_ns / measured_ns - 1)
+    lines = [
+        f"measured {format_ns(measured_ns)}, simulated {format_ns(found.before_ns)} without",
+        f"with {found.figure} {_value(found)}: {format_ns(found.after_ns)} ({ratio:+.2f} %), "
+        f"after {found.runs} runs",
+        f"{found.figure} is fitted to this one time: whatever else the machine lacks is in it, and this job "
+        "says nothing any more of how far off the machine is",
+    ]
+    if found.figure == HOST_TIME and found.value and not _is_common(found.value):
+        low, high = map(format_ns, COMMON_HOST_NS)
+        lines.append(
+            f"hosts commonly take {low} to {high} for a launch: look whether something else is missing, "
+            "such as waits for data, or collectives that are slower"
+        )
+    return lines
+
+
+def _is_common(value: float) -> bool:
+    """Whether hosts are known to take about so long."""
+    return COMMON_HOST_NS[0] <= value <= COMMON_HOST_NS[1]
+
+
+def _value(found: Step) -> str:
+    from et_sim.calibrate.step import HOST_TIME
+    from et_sim.units import format_ns
+
+    return format_ns(found.value) if found.figure == HOST_TIME else f"{found.value:g}"
+
+
+def _files(workload: str) -> list[Path]:
+    """What a job was read from."""
+    path = Path(workload)
+    if path.is_file():
+        return [path]
+    return sorted(
+        one for one in path.parent.glob(f"{path.name}.*") if one.name.endswith((".et", ".workload.json"))
+    )
