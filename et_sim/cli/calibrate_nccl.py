@@ -76,11 +76,11 @@ def run(options: argparse.Namespace) -> int:
 
 def _library(machine: str, rows: Sequence[Measured], rings: dict[str, list[float]]) -> Library:
     """That of the machine with as many nodes as were measured."""
-    from et_sim.machine.presets import entry, preset
+    from et_sim.machine.presets import entry, preset, unchanged
     from et_sim.machine.readers import read_machine
 
     nodes = max(row.call.nodes for row in rows)
-    name = machine.partition(":")[0]
+    name = unchanged(machine)
     known = preset(f"{name}:{entry(name).fewest * max(nodes, 1)}")
     system = dict(known.system)
     if rings and isinstance(system.get("library"), dict):

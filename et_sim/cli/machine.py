@@ -23,7 +23,9 @@ def add_parser(commands: Any) -> None:
         description="List the machines that --machine takes; with a name, say what one is and where its"
         " figures are from; with --out, write the files that it stands for.",
     )
-    parser.add_argument("name", metavar="NAME[:NPUS]", nargs="?", help="a machine, such as h100-dgx:128")
+    parser.add_argument(
+        "name", metavar="NAME[:NPUS][,node=N][,cards=N]", nargs="?", help="a machine, such as h100-dgx:128"
+    )
     parser.add_argument("--out", type=Path, metavar="DIR", help=f"write {SYSTEM} and {NETWORK} there")
     parser.add_argument("--json", action="store_true", help="print as JSON")
     parser.set_defaults(run=run)
@@ -69,19 +71,13 @@ def _list(known: list[Entry], *, as_json: bool) -> None:
 
 
 def _described(found: Preset, known: Entry) -> list[str]:
-    network = found.network
-    if "graph" in network:
-        dimensions = [f"  {', '.join(map(str, network['graph'].values()))}"]
-    else:
-        keys = ("topology", "npus_count", "bandwidth", "latency")
-        rows = zip(*(network[key] for key in keys), strict=True)
-        dimensions = [f"  {shape} of {npus}, {rate}, {latency}" for shape, npus, rate, latency in rows]
     sources = [f"  {what}: {where}" for what, where in (*known.sources.items(), *known.estimates.items())]
+    changed = f"; changed: {found.options[1:]}" if found.options else ""
     return [
-        f"{found.text}: {known.about}",
+        f"{found.text}: {known.about}{changed}",
         f"device: {known.device}",
         "dimensions:",
-        *dimensions,
+        *(f"  {one}" for one in found.wiring),
         "sources:",
         *sources,
         *_calibrated(known),

@@ -47,14 +47,14 @@ def run(options: argparse.Namespace) -> int:
     """Predict and compare."""
     from et_sim.cli.progress import Progress
     from et_sim.errors import UsageError, did_you_mean
-    from et_sim.machine.presets import preset
+    from et_sim.machine.presets import unchanged
     from et_sim.plan.host import KEY
     from et_sim.validation.predictions import predictions
     from et_sim.validation.rows import read_rows, shipped
 
     paths = [options.file] if options.file else shipped()
     rows = [row for path in paths for row in read_rows(path)]
-    machine = None if options.machine is None else preset(options.machine).name
+    machine = None if options.machine is None else unchanged(options.machine)
     if options.table:
         known = tuple(dict.fromkeys(row.table for row in rows))
         for name in options.table:

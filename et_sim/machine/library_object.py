@@ -16,7 +16,7 @@ from et_sim.machine.library.channels import Channels, Wires
 from et_sim.machine.library.model import Library
 from et_sim.machine.library.rules import LIBRARIES, PROTOCOL_NAMES
 from et_sim.machine.library_tables import LIBRARY_KEYS, MOST, NAME, NO_LIBRARY
-from et_sim.machine.model import Dimension, Fabric, GridFabric, Implementations, Network, Shape, System
+from et_sim.machine.model import Dimension, Implementations, Network, Shape, System
 from et_sim.machine.profiles import Profile
 from et_sim.machine.sources import Source
 
@@ -39,17 +39,15 @@ def read_library(
         return None
     source = Source(f'{place}: "{NAME}"', {"name": given} if isinstance(given, str) else given, "")
     values = fill_defaults(read_keys(source, LIBRARY_KEYS, remarks), LIBRARY_KEYS, source.place, Remarks())
-    fabric = network.fabric
     if values["name"] == NO_LIBRARY:
         return None
-    why = _why_not(system, fabric)
+    why = _why_not(system, network)
     if why:
         instead = "rings run in every dimension, and all-to-alls send directly"
         remarks.warn(source.place, "name", f"not used: a library {why}; {instead}")
         return None
-    assert isinstance(fabric, GridFabric)
-    inner = fabric.dimensions[0]
-    outer = next((one for one in fabric.dimensions[1:] if one.npus > 1), None)
+    inner = network.wiring[0]
+    outer = next((one for one in network.wiring[1:] if one.npus > 1), None)
     each_way = inner.bytes_per_ns
     gpu = values.get("gpu") or _generation(each_way, values["name"], source.place, remarks)
     if gpu not in LIBRARIES[values["name"]].gpus:
@@ -57,12 +55,13 @@ def read_library(
         raise MachineError(
             f'{values["name"]} knows nothing of "gpu" {gpu!r}', place=source.place, remedy=f"it knows {known}"
         )
-    cards = values.get("cards", inner.npus)
+    ports = inner.npus // (network.rails.sharers if network.rails else 1)
+    cards = values.get("cards", ports)
     wires = Wires(
         values.get("link-speed") or _counted(each_way, gpu, is_nvlink=values["link"] == "NVLink"),
         values["link"] == "NVLink",
         cards,
-        outer.bytes_per_ns * inner.npus / cards if outer else 0.0,
+        outer.bytes_per_ns * ports / cards if outer else 0.0,
         each_way,
         inner.shape is Shape.FULLY_CONNECTED and inner.npus > 2,
     )
@@ -100,12 +99,12 @@ def without_library(given: Implementations, dimensions: int) -> Implementations:
     )
 
 
-def _why_not(system: System, fabric: Fabric) -> str:
+def _why_not(system: System, network: Network) -> str:
     """Why the library cannot be used; empty: it can."""
     if system.behaviour.profile is not Profile.CORRECTED:
         return f"is not known in profile {system.behaviour.profile.value!r}"
-    if not isinstance(fabric, GridFabric) or not all(map(_is_known, fabric.dimensions)):
-        return "is known on networks whose dimensions are switches or fully connected"
+    if not network.wiring or not all(map(_is_known, network.wiring)):
+        return "is known on networks whose dimensions are switches or fully connected, and on rails"
     return "cannot use a shared memory bus" if system.shared_bus is not None else ""
 
 

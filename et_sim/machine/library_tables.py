@@ -41,7 +41,11 @@ LIBRARY_KEYS = (
     Key("switch", Kind.FLAG, "Whether a switch joins them that can reduce (NVSwitch).", default=True),
     Key("collnet", Kind.FLAG, "Whether the network's switches reduce (SHARP, by its plugin).", default=False),
     Key(
-        "cards", Kind.COUNT, "Network cards of a node; without it, one for each NPU.", minimum=1, maximum=MOST
+        "cards",
+        Kind.COUNT,
+        "Network cards of a node; without it, one for each NPU, or as many as they share (`npus-per-nic`).",
+        minimum=1,
+        maximum=MOST,
     ),
     Key("cpu", Kind.CHOICE, "Of the host.", default="intel", choices=("intel", "amd")),
     Key(

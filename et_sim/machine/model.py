@@ -209,6 +209,15 @@ class LevelFabric:
         return len(self.levels) < len(self.level_of)
 
 
+@dataclass(frozen=True, slots=True)
+class Rails:
+    """The two dimensions that nodes and rails are, but that NPUs share their links to the rails."""
+
+    dimensions: tuple[Dimension, Dimension]
+    sharers: int  # NPUs of a node to a link
+    port: float  # bytes per ns that one of them gets to it
+
+
 class Routing(StrEnum):
     """Which way a message takes through a graph: one of the shortest, or a detour."""
 
@@ -233,6 +242,7 @@ class GraphFabric:
     routes: tuple[tuple[int, ...], ...] = ()  # links of the ways that were given
     reducers: tuple[tuple[int, Reducer], ...] = ()  # switches that reduce, by device, in order
     groups: tuple[tuple[int, ...], ...] = ()  # devices of each group of a dragonfly, if ways depend on them
+    rails: Rails | None = None  # if it is nothing but nodes and rails
 
     @property
     def ranks(self) -> int:
@@ -300,6 +310,18 @@ class Network:
     def reducers(self) -> tuple[tuple[int, Reducer], ...]:
         """Dimensions, or devices of a graph, that reduce."""
         return () if isinstance(self.fabric, LevelFabric) else self.fabric.reducers
+
+    @property
+    def wiring(self) -> tuple[Dimension, ...]:
+        """The dimensions that the network is wired in, if it is such a network."""
+        if isinstance(self.fabric, GridFabric):
+            return self.fabric.dimensions
+        return self.rails.dimensions if self.rails is not None else ()
+
+    @property
+    def rails(self) -> Rails | None:
+        """How NPUs share links to other nodes, if it is known that they do."""
+        return self.fabric.rails if isinstance(self.fabric, GraphFabric) else None
 
     @property
     def levels(self) -> tuple[Level, ...]:

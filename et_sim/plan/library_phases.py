@@ -21,7 +21,7 @@ from et_sim.errors import MachineError
 from et_sim.machine.library import Call, Choice, Library
 from et_sim.machine.library.model import PAIRS
 from et_sim.machine.library.rules import COLLNET_CHAIN, COLLNET_DIRECT, NVLS, NVLS_TREE, PAT, RING, TREE
-from et_sim.machine.model import GridFabric, Network, Shape
+from et_sim.machine.model import Network, Shape
 from et_sim.plan.axes import SUBGROUP_ENDPOINT_NS
 from et_sim.plan.groups import GroupShape
 from et_sim.plan.layout import Layout
@@ -59,6 +59,7 @@ class _Part:
     distance: tuple[int, ...]
     size: int  # bytes that a member sends along it, over all
     at_once: int = 1  # steps
+    sharers: int = 0  # of a link to other nodes: members of the group; 0: it is not known to be shared
 
     @property
     def is_heard_by_all(self) -> bool:
@@ -70,8 +71,7 @@ class LibraryPhases:
     """Makes phases of what a library chooses on a machine."""
 
     def __init__(self, library: Library, network: Network, endpoint_ns: int) -> None:
-        assert isinstance(network.fabric, GridFabric)
-        self._library, self._dimensions = library, network.fabric.dimensions
+        self._library, self._dimensions, self._rails = library, network.wiring, network.rails
         self._endpoint_ns = endpoint_ns
 
     def lower(
@@ -112,7 +112,10 @@ class LibraryPhases:
         return (
             [self._part(algorithm, way, both, within, WITHIN) for way in inner],
             [
-                self._part(algorithm, way, both, between * (way.members - 1) // spread, BETWEEN)
+                replace(
+                    self._part(algorithm, way, both, between * (way.members - 1) // spread, BETWEEN),
+                    sharers=min(ppn, self._rails.sharers) if self._rails else 0,
+                )
                 for way in outer
             ],
         )
@@ -170,13 +173,16 @@ class LibraryPhases:
         """What its messages take without pauses."""
         endpoint = SUBGROUP_ENDPOINT_NS if part.way.axis < 0 else self._endpoint_ns
         rounds = part.steps // part.at_once
-        return rounds * self._flight_ns(part.way, size) + (rounds + 1) * endpoint
+        return rounds * self._flight_ns(part, size) + (rounds + 1) * endpoint
 
-    def _flight_ns(self, way: Way, size: int) -> int:
-        """A message on an idle network; through uneven nodes, on the way from node to node."""
-        dimension = self._dimensions[way.dimension]
+    def _flight_ns(self, part: _Part, size: int) -> int:
+        """A message while only its group sends; through uneven nodes, on the way from node to node."""
+        dimension = self._dimensions[part.way.dimension]
+        rate = dimension.bytes_per_ns
+        if part.sharers and self._rails is not None:
+            rate = min(rate / part.sharers, self._rails.port)
         hops = 2 if dimension.shape is Shape.SWITCH else 1
-        return int(hops * dimension.latency_ns + size / dimension.bytes_per_ns)
+        return int(hops * dimension.latency_ns + size / rate)
 
 
 def _is_within(way: Way) -> bool:

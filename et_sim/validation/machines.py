@@ -36,9 +36,14 @@ def network_between(text: str, machine: str, npus: int) -> dict[str, Any] | None
     A text that names several kinds of cards says nothing of one machine.
     """
     network = preset(f"{machine}:{npus}").network
+    rails: dict[str, Any] = network.get("graph", {})
     whole, cards = _WHOLE.search(text), _CARDS.findall(text)
-    if len(network.get("npus_count", ())) < 2 or len(cards) > 1 or not (cards or whole):
+    is_between = len(network.get("npus_count", ())) > 1 or "npus-per-nic" in rails
+    if not is_between or len(cards) > 1 or not (cards or whole):
         return None
     total = int(cards[0][0]) * float(cards[0][1]) if cards else float(whole[1] if whole else 0)
+    if rails:
+        ports = rails["npus-per-node"] // rails["npus-per-nic"]
+        return {"graph": {**rails, "bandwidth": f"{total / 8 / ports:g}GB/s"}}
     share = total / network["npus_count"][0] / 8
     return {**network, "bandwidth": [*network["bandwidth"][:-1], f"{share:g}GB/s"]}

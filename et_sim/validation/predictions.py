@@ -136,7 +136,11 @@ def _simulated(row: Row, name: str, job: Collective | Iteration, changes: Mappin
     system = {**known.system, "when-full": "report", **changes}  # what was measured had room
     if isinstance(job, Collective) and job.algorithm and "library" in system:
         system["library"] = {**system["library"], "algorithms": [job.algorithm]}
-    how = "simulated" if network is None else f"simulated, {network['bandwidth'][-1]} a GPU between nodes"
+    how = "simulated"
+    if network is not None:
+        is_shared = "graph" in network
+        rate = f"{network['graph']['bandwidth']} a card" if is_shared else f"{network['bandwidth'][-1]} a GPU"
+        how += f", {rate} between nodes"
     result = simulate(workload, machine=known.text, system=system, network=network)
     band = _band(result.measurement.composition, result.makespan_ns)
     return Prediction(row, name, result.makespan_ns / 1000, how, band)

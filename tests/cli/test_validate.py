@@ -11,6 +11,7 @@ import pytest
 
 import et_sim
 from et_sim.cli import main
+from et_sim.units import parse_bandwidth
 from et_sim.validation.errors import Errors
 from et_sim.validation.machines import machine_named, network_between
 from et_sim.workloads import Plan, make_training
@@ -95,6 +96,8 @@ def test_cards_of_a_node_are_shared_by_its_gpus(text: str, share: str) -> None:
     network: Any = network_between(text, "h100-dgx", 16)
     assert network["bandwidth"] == ["450GB/s", share]
     assert network_between(text, "h100-dgx", 8) is None
+    rails: Any = network_between(text, "l40s-node", 16)  # two GPUs to a card
+    assert parse_bandwidth(rails["graph"]["bandwidth"]) == 2 * parse_bandwidth(share)
     assert network_between("A100: 8x200 Gb/s, H100: 8x400 Gb/s", "h100-dgx", 16) is None
 
 

@@ -32,6 +32,7 @@ def generated(generator: str, **keys: Any) -> tuple[Network, GraphFabric]:
 
 INSIDE = {"bandwidth": "450GB/s"}
 RAILS = {"nodes": 4, "npus_per_node": 8, "inside": INSIDE}
+SHARED = {**RAILS, "npus_per_nic": 4, "nic": {"bandwidth": "100GB/s"}}
 DRAGONFLY = {"groups": 5, "routers_per_group": 4, "npus_per_router": 2}
 # (generator, its keys, NPUs, other devices, directed links, logical dimensions, whether NPUs forward)
 MADE = [
@@ -49,6 +50,17 @@ MADE = [
     ("fat-tree", {"radix": 8, "oversubscription": "3:1"}, 48, 10, 96 + 32, [6, 8], False),
     ("rail-optimised", RAILS, 32, 12, 128, [8, 4], True),
     ("rail-optimised", {**RAILS, "nodes_per_leaf": 2, "spines": 2}, 32, 22, 128 + 64, [8, 4], False),
+    ("rail-optimised", SHARED, 32, 4 + 8 + 2, 64 + 64 + 16, [8, 4], True),
+    (
+        "rail-optimised",
+        {**SHARED, "inside": {**INSIDE, "generator": "behind-nics"}},
+        *(32, 4 + 8 + 2, 64 + 16 + 16, [8, 4], False),
+    ),
+    (
+        "rail-optimised",
+        {**RAILS, "inside": {**INSIDE, "generator": "fully-connected"}},
+        *(32, 8, 4 * 8 * 7 + 64, [8, 4], True),
+    ),
     ("dragonfly", DRAGONFLY, 40, 20, 80 + 60 + 20, [2, 4, 5], False),
 ]
 
@@ -211,6 +223,13 @@ def test_what_is_wrong_is_said_in_a_sentence_with_its_line(
         ("fat-tree", {"radix": 8, "npus": 36}, "two tiers reach 32 NPUs"),
         ("rail-optimised", {**RAILS, "nodes_per_leaf": 3}, "cannot be divided among rail switches"),
         ("rail-optimised", {**RAILS, "nodes_per_leaf": 2}, "nothing above"),
+        ("rail-optimised", {**RAILS, "npus_per_nic": 2}, "there are no NICs to be behind"),
+        ("rail-optimised", {**SHARED, "npus_per_nic": 3}, "cannot be divided among NICs of 3"),
+        (
+            "rail-optimised",
+            {**RAILS, "inside": {**INSIDE, "generator": "ring"}},
+            "allowed: switch, fully-conn",
+        ),
         ("ring", {}, '"npus" is missing'),
         ("rng", {"npus": 3}, "did you mean 'ring'"),
         ("torus", {"sizes": [4, 0]}, "a list of whole numbers"),

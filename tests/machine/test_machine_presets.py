@@ -89,25 +89,6 @@ def test_every_machine_runs_a_kernel_and_a_collective(name: str, monkeypatch: py
     assert main(["machine", name]) == 0
 
 
-def test_cards_that_several_npus_share_carry_no_more_than_they_can() -> None:
-    one, shared = preset("h100-dgx:8,node=4"), preset("h100-dgx:8,node=4,cards=2")
-    assert one.network["npus_count"] == shared.network["npus_count"] == [4, 2]
-    rates = [parse_bandwidth(found.network["bandwidth"][1]) for found in (one, shared)]
-    assert rates == [50.0, 25.0]
-    size = 64 << 20
-    for kind, crossing in (("all_to_all", size / 2), ("all_reduce", size / 4)):
-        build = et_sim.TraceBuilder()
-        build.collective(kind, size)
-        workload = et_sim.Workload((build.build(),), np.zeros(8, np.int32))
-        for model in ("flow", "analytical"):
-            times = [
-                et_sim.simulate(workload, system=f.system, network=f.network, model=model).makespan_ns
-                for f in (one, shared)
-            ]
-            assert times[1] > times[0]
-            assert times[1] >= crossing / rates[1]
-
-
 def test_a_torus_is_as_even_as_its_cubes_allow() -> None:
     sides = [preset(f"tpu-v4-pod:{npus}").network["npus_count"] for npus in (64, 128, 512, 4096)]
     assert sides == [[4, 4, 4], [4, 4, 8], [8, 8, 8], [16, 16, 16]]
@@ -209,3 +190,76 @@ def test_what_a_fit_had_not_seen_is_stated() -> None:
     assert read_machine(
         system={"accuracy": {"library": found}}, network=ring(4, "1GB/s")
     ).system.accuracy.terms["library"] == Term("calibrated", 0.1253, 0.03)
+
+
+def test_nodes_have_cards_in_proportion_and_may_be_of_any_size() -> None:
+    assert preset("h100-dgx:32,node=16").network["npus_count"] == [16, 2]
+    assert preset("h100-dgx:8,node=4").network["npus_count"] == [4, 2]
+    graph = preset("l40s-node:8,node=4").network["graph"]
+    assert (graph["npus-per-node"], graph["npus-per-nic"]) == (4, 2)
+    assert preset("l40s-node:8,node=4").text == "l40s-node:8,node=4"
+    thirds = preset("h100-dgx:16,cards=3").network  # no whole NPUs to a card: each has its share
+    assert [parse_bandwidth(one) for one in thirds["bandwidth"]] == [450, 18.75]
+    for text, card in (("h100-dgx:16,cards=4", 50), ("l40s-node:16", 25)):
+        found = preset(text)
+        library = read_machine(system=found.system, network=found.network).system.library
+        assert library is not None
+        assert (library.wires.cards, library.wires.card) == (4, pytest.approx(card))
+
+
+def test_who_takes_nodes_as_they_are_refuses_others(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["validate", "--machine", "h100-dgx:8,node=4"]) == 2
+    assert "h100-dgx:8,node=4: node=4 means nothing here" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("text", [*names(), "h100-dgx:16,cards=2", "mi300x-node:16,cards=4", "l40s-node:16"])
+def test_every_machine_says_what_joins_its_npus(text: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["machine", text]) == 0
+    said = capsys.readouterr().out
+    assert said.startswith(preset(text).text + ": ")
+    assert ("NPUs to a card" in said) == (text.endswith(("cards=2", "cards=4")) or text == "l40s-node:16")
+
+
+def test_npus_on_pcie_have_one_link_for_their_node_and_the_others() -> None:
+    """Bytes from the next node and from the next card of the node come by the same 31.5 GB/s."""
+    size, builders = 10_000_000, [et_sim.TraceBuilder() for _ in range(16)]
+    for source in (2, 8):
+        builders[source].send(0, size)
+        builders[0].receive(source, size)
+    workload = et_sim.Workload.of([one.build() for one in builders])
+    took = et_sim.simulate(workload, machine="l40s-node:16", model="flow").makespan_ns
+    assert took == pytest.approx(2 * size / 31.5, rel=0.01)
+
+
+SHARED = "h100-dgx:16,cards=2"  # 50 GB/s for four
+
+
+@pytest.mark.parametrize("model", ["flow", "link"])
+@pytest.mark.parametrize("of_node", [1, 2, 4, 8])
+def test_npus_that_share_a_card_get_it_together(of_node: int, model: str) -> None:
+    """Messages of 10 MB to the other node: at 50 GB/s, what meets on a card goes one after the other."""
+    size, builders = 10_000_000, [et_sim.TraceBuilder() for _ in range(16)]
+    for rank in range(of_node):
+        builders[rank].send(rank + 8, size)
+        builders[rank + 8].receive(rank, size)
+    took = et_sim.simulate(
+        et_sim.Workload.of([one.build() for one in builders]), machine=SHARED, model=model
+    ).makespan_ns
+    wire = min(of_node, 4) * size / 50
+    stored = 3 * size / 50 if model == "link" else 0  # whole messages, on four links
+    assert took == pytest.approx(wire + stored + 1200, abs=50)
+
+
+def test_collectives_of_some_npus_of_each_node_use_their_cards_and_no_more() -> None:
+    for kind, bytes_of_wire in (("all_reduce", 1.0), ("all_to_all", 0.5)):
+        for members, sharers in (((0, 8), 1), ((0, 1, 8, 9), 2), ((0, 4, 8, 12), 1)):
+            size, build = 512 << 20, et_sim.TraceBuilder()
+            build.collective(kind, size, group="some")
+            idle = et_sim.TraceBuilder().build()
+            traces = [build.build() if rank in members else idle for rank in range(16)]
+            took = et_sim.simulate(
+                et_sim.Workload.of(traces), machine=SHARED, groups={"some": list(members)}, model="flow"
+            ).makespan_ns
+            each = bytes_of_wire * size / (len(members) / 2 if kind == "all_reduce" else 1)
+            assert each * sharers / 50 <= took, (kind, members)
+            assert took <= 2.3 * each * sharers / 50, (kind, members)

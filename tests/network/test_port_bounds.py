@@ -22,7 +22,7 @@ from machines import KINDS, RING_4, SHAPES, system
 import et_sim
 from et_sim.errors import UsageError
 from et_sim.machine import read_network_alone
-from et_sim.machine.model import LogicalDimension, Shape, bytes_per_ns
+from et_sim.machine.model import GraphFabric, LogicalDimension, Network, Shape, bytes_per_ns
 from et_sim.machine.presets import entry, names, preset
 from et_sim.timeline import overload
 from et_sim.trace import TraceBuilder, Workload
@@ -45,14 +45,26 @@ def ports_of(dimension: LogicalDimension) -> float:
     return links[dimension.shape] * bytes_per_ns(dimension.bandwidth)
 
 
+def leaving(network: Network) -> Iterator[tuple[int, float]]:
+    """NPUs of a block, and bytes per nanosecond that leave it."""
+    if isinstance(network.fabric, GraphFabric):
+        graph, rails = network.fabric.graph, network.rails
+        yield 1, graph.bytes_per_ns[graph.sources == graph.npus[0]].sum()
+        if rails is not None:
+            inner, outer = rails.dimensions
+            yield inner.npus, inner.npus / rails.sharers * outer.bytes_per_ns
+        return
+    dimensions = network.grid.dimensions
+    blocks = accumulate((dimension.npus for dimension in dimensions[:-1]), mul, initial=1)
+    for place, block in enumerate(blocks):
+        yield block, block * sum(map(ports_of, dimensions[place:]))
+
+
 def bound_ns(kind: str, machine: str, size: int) -> float:
     """How long it takes until all that has to leave an NPU, or a block of inner dimensions, has left it."""
-    dimensions = read_network_alone(preset(machine).network).grid.dimensions
     npus = preset(machine).npus
-    blocks = accumulate((dimension.npus for dimension in dimensions[:-1]), mul, initial=1)
     bounds = []
-    for place, block in enumerate(blocks):
-        rate = block * sum(map(ports_of, dimensions[place:]))
+    for block, rate in leaving(read_network_alone(preset(machine).network)):
         outside = 1 - block / npus
         needed = {"all_reduce": 2 * size * outside, "all_to_all": size * block * outside}
         bounds.append(needed.get(kind, size * outside) / rate)
@@ -60,12 +72,15 @@ def bound_ns(kind: str, machine: str, size: int) -> float:
 
 
 def machines_of(name: str, most: int) -> Iterator[str]:
-    """A part of a node, a node, and some nodes."""
+    """A part of a node, a node, some nodes, and two whose NPUs share cards."""
     fewest = entry(name).fewest
     for npus in (fewest // 2, fewest, 2 * fewest, 8 * fewest):
         with suppress(UsageError):
             if npus <= most:
                 yield preset(f"{name}:{npus}").text
+    with suppress(UsageError):
+        if 2 * fewest <= most and fewest >= 4:
+            yield preset(f"{name}:{2 * fewest},cards={fewest // 4}").text
 
 
 def below(name: str, most: int, sizes: tuple[int, ...], models: tuple[str, ...]) -> list[Any]:

@@ -131,5 +131,6 @@ class Library:
         return rings.count * rings.within
 
     def _rail(self, group: Group) -> float:
-        cards = self.wires.cards * self.wires.card * CARD_EFFICIENCY
-        return max(cards / max(self.node, group.ppn), LEAST_US)
+        """What each rank gets of the cards, of which few ranks of a node need not share one."""
+        card = self.wires.card * CARD_EFFICIENCY
+        return max(card * self.wires.cards / max(self.node, group.ppn), card / group.ppn, LEAST_US)

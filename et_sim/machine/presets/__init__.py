@@ -23,6 +23,7 @@ from et_sim.units import parse_bandwidth
 _NAME = re.compile(r"([^:]*)(?::([0-9]{1,12}))?((?:,[a-z]+=[0-9]{1,9})*)", re.ASCII)
 _OPTIONS = ("node", "cards")
 _ENDING = ".json"
+BEHIND_NICS = "behind-nics"
 _KEYS = {"about", "device", "most", "costs", "sources", "estimates"}  # of every machine
 _COLLECTIVES = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all")
 
@@ -35,11 +36,32 @@ class Preset:
     npus: int
     system: dict[str, Any]
     network: dict[str, Any]
+    options: str = ""  # as they were given
 
     @property
     def text(self) -> str:
         """As it is named."""
-        return f"{self.name}:{self.npus}"
+        return f"{self.name}:{self.npus}{self.options}"
+
+    @property
+    def wiring(self) -> list[str]:
+        """What joins its NPUs, innermost first."""
+        if "graph" not in self.network:
+            keys = ("topology", "npus_count", "bandwidth", "latency")
+            rows = zip(*(self.network[key] for key in keys), strict=True)
+            return [f"{shape} of {npus}, {bandwidth}, {latency}" for shape, npus, bandwidth, latency in rows]
+        graph = self.network["graph"]
+        if "inside" not in graph:
+            return [f"{graph['generator']} of {self.npus}, {graph['bandwidth']}, {graph['latency']}"]
+        kind, port = graph["inside"]["generator"], graph["inside"]
+        if kind == BEHIND_NICS:
+            kind, port = "PCIe", graph["nic"]
+        sharers = graph["npus-per-nic"]
+        shared = f"{sharers} NPUs to a card" if sharers > 1 else "a card each"
+        return [
+            f"{kind} of {graph['npus-per-node']}, {port['bandwidth']}, {port['latency']}",
+            f"rails of {graph['nodes']}, {graph['bandwidth']}, {graph['latency']}, {shared}",
+        ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +128,18 @@ def preset(text: str) -> Preset:
     else:
         network = _torus(name, known, npus) if "torus" in known else _nodes(name, known, npus)
     system = _system(known, len(network.get("topology", [0])))
-    return Preset(name + match[3], npus, system, network)
+    return Preset(name, npus, system, network, match[3])
+
+
+def unchanged(text: str) -> str:
+    """The name of a machine whose nodes are as it has them, for those who take any number of its NPUs."""
+    found = preset(text)
+    if found.options:
+        raise UsageError(
+            f"{text}: {found.options[1:]} means nothing here, where rows say how many NPUs there are",
+            remedy=f"name {found.name}",
+        )
+    return found.name
 
 
 def _node(machine: dict[str, Any]) -> list[int]:
@@ -203,12 +236,43 @@ def _nodes(name: str, machine: dict[str, Any], npus: int) -> dict[str, Any]:
     counts = (
         [npus] if npus <= node and len(sides) == 1 else [*sides, *([npus // node] if npus > node else [])]
     )
+    library = machine.get("library", {})
+    cards, is_pci = library.get("cards", node), library.get("link") == "PCI"
+    if npus > node and node % cards == 0 and (cards < node or is_pci):
+        return {"graph": _rails(machine["dimensions"], counts, node // cards, is_pci=is_pci)}
     inner = [one for one, _ in zip(machine["dimensions"], counts, strict=False)]
     return {
         "topology": [one["topology"] for one in inner],
         "npus_count": counts,
         "bandwidth": [one["bandwidth"] for one in inner],
         "latency": [one["latency"] for one in inner],
+    }
+
+
+def _rails(
+    dimensions: list[dict[str, str]], counts: list[int], sharers: int, *, is_pci: bool
+) -> dict[str, Any]:
+    """Nodes whose NPUs share cards, with a rail for each card of a node.
+
+    With PCIe, a card and its NPUs are behind one switch, and an NPU has one link for all that it sends.
+    """
+    inner, outer = dimensions
+    card = f"{sharers * parse_bandwidth(outer['bandwidth']):g}GB/s"
+    shape = {"Switch": "switch", "FullyConnected": "fully-connected"}[inner["topology"]]
+    port: dict[str, Any] = {"bandwidth": inner["bandwidth"], "latency": inner["latency"]}
+    inside, nic = {"generator": shape, **port}, {"bandwidth": card, "latency": 0}
+    if is_pci:
+        wide = f"{sharers * parse_bandwidth(inner['bandwidth']):g}GB/s"
+        inside, nic = {"generator": BEHIND_NICS, "bandwidth": wide, "latency": 0}, port
+    return {
+        "generator": "rail-optimised",
+        "nodes": counts[1],
+        "npus-per-node": counts[0],
+        "inside": inside,
+        "npus-per-nic": sharers,
+        "nic": nic,
+        "bandwidth": card,
+        "latency": outer["latency"],
     }
 
 

@@ -17,7 +17,7 @@ from et_sim.machine.checks import show
 from et_sim.machine.graph import KINDS, NPU, SWITCH, Figures, Graph, GraphBuilder
 from et_sim.machine.imported import Imported
 from et_sim.machine.keys import Remarks
-from et_sim.machine.model import GraphFabric, LogicalDimension, Network, Reducer, Routing, Shape
+from et_sim.machine.model import GraphFabric, LogicalDimension, Network, Rails, Reducer, Routing, Shape
 from et_sim.machine.other_topologies import FORMATS
 from et_sim.machine.sources import Source
 from et_sim.machine.topology.credits import read_credits
@@ -39,6 +39,7 @@ class _Made:
     dimensions: tuple[int, ...] = ()
     grid: tuple[tuple[int, bool], ...] = ()
     groups: tuple[tuple[int, ...], ...] = ()
+    rails: Rails | None = None
 
 
 def read_graph(source: Source, remarks: Remarks) -> Network:
@@ -91,7 +92,8 @@ def _read(source: Source, build: GraphBuilder, remarks: Remarks) -> Network:
             source.place, "seed", "no effect: the hash of ns-3 is seeded with the number of a switch"
         )
     groups = made.groups if routing is Routing.VALIANT else ()
-    fabric = GraphFabric(graph, routing, seed, forwards, grid, routes, reducers, groups)
+    rails = made.rails if is_whole and sizes == made.dimensions and not routes else None
+    fabric = GraphFabric(graph, routing, seed, forwards, grid, routes, reducers, groups, rails)
     network = Network.of_graph(fabric, _logical(sizes, graph, made))
     return replace(network, protocol=protocol, credits=credits)
 
@@ -104,7 +106,7 @@ def _make(source: Source, build: GraphBuilder, fields: Fields) -> _Made:
             made = _imported(source, build, part)
         else:
             generated = generate(build, part, Place())
-            made = _Made(generated.dimensions, generated.grid, generated.groups)
+            made = _Made(generated.dimensions, generated.grid, generated.groups, generated.rails)
     add_devices(build, fields)
     add_links(build, fields)
     if "graph" not in fields or "import" in fields.part("graph"):

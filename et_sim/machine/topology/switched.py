@@ -5,8 +5,12 @@ from __future__ import annotations
 from fractions import Fraction
 
 from et_sim.machine.graph import Figures, GraphBuilder
+from et_sim.machine.model import Dimension, Rails, Shape
 from et_sim.machine.topology.fields import FieldError, Fields
-from et_sim.machine.topology.part import Part, Place, endpoints
+from et_sim.machine.topology.part import Part, Place, behind_nics, devices_of, endpoints
+
+MESH, BEHIND_NICS = "fully-connected", "behind-nics"  # what a node is inside, besides a switch
+GIB = 1.073741824  # bytes per ns
 
 
 def switch(build: GraphBuilder, fields: Fields, place: Place) -> Part:
@@ -131,14 +135,22 @@ def _three_tiers(
 
 
 def rail_optimised(build: GraphBuilder, fields: Fields, place: Place) -> Part:
-    """Nodes with a switch inside; NPUs of the same place in their nodes share rail switches.
+    """Nodes with a switch or links of all pairs inside; NPUs of the same place in their nodes share rails.
 
-    Without spines, rails meet within the nodes only, and NPUs forward messages.
+    Several NPUs of a node may share a NIC, and then a rail. `behind-nics`: a node's switch is reached by NICs
+    only, as where a card and its NPUs are on one PCIe switch. Without spines, rails meet within the nodes
+    only, and NPUs forward messages.
     """
     nodes, each = fields.whole("nodes"), fields.whole("npus-per-node")
     inside = fields.part("inside")
-    within = inside.figures()
+    within, kind = inside.figures(), inside.choice("generator", ("switch", MESH, BEHIND_NICS), "switch")
     inside.done()
+    sharers = fields.whole("npus-per-nic", 1)
+    if (sharers > 1 or kind == BEHIND_NICS) and "nic" not in fields:
+        raise fields.fault("npus-per-nic", "there are no NICs to be behind", "give the figures of `nic`")
+    if each % sharers:
+        cause = f"{each} NPUs of a node cannot be divided among NICs of {sharers}"
+        raise fields.fault("npus-per-nic", cause, f"give a divisor of {each}")
     figures = fields.figures()
     per_leaf = fields.whole("nodes-per-leaf", nodes)
     spines = fields.whole("spines", 0, least=0)
@@ -150,18 +162,49 @@ def rail_optimised(build: GraphBuilder, fields: Fields, place: Place) -> Part:
     if groups > 1 and not spines:
         cause = f"each rail has {groups} switches and nothing above them"
         raise fields.fault("nodes-per-leaf", cause, "give spines, or one switch for a whole rail")
-    ends = endpoints(build, fields, place, nodes * each)
-    hubs = build.switches(nodes, f"{place.prefix}node-switch", ends.tier)
-    for number, device in enumerate(ends.devices):
-        build.cable(device, hubs[number // each], within)
-    rails = [build.switches(groups, f"{place.prefix}rail{rail}-leaf", ends.tier + 1) for rail in range(each)]
+    devices = devices_of(build, fields, place, nodes * each)
+    tier = place.tier + ("nic" in fields)
+    if kind == MESH:
+        for number, device in enumerate(devices):
+            for other in devices[number + 1 : (number // each + 1) * each]:
+                build.cable(device, other, within)
+    else:  # before NICs: within a node, ways through its switch win ties
+        hubs = build.switches(nodes, f"{place.prefix}node-switch", tier)
+    if kind == "switch":
+        for number, device in enumerate(devices):
+            build.cable(device, hubs[number // each], within)
+    ends = behind_nics(build, fields, place, devices, sharers)
+    ports = each // sharers
+    if kind == BEHIND_NICS:
+        for number, port in enumerate(ends.ports):
+            build.cable(port, hubs[number // ports], within)
+    rails = [build.switches(groups, f"{place.prefix}rail{rail}-leaf", ends.tier + 1) for rail in range(ports)]
     for number, port in enumerate(ends.ports):
-        build.cable(port, rails[number % each][number // each // per_leaf], figures)
+        build.cable(port, rails[number % ports][number // ports // per_leaf], figures)
     for spine in build.switches(spines, f"{place.prefix}spine", ends.tier + 2):
         for rail in rails:
             for leaf in rail:
                 build.cable(leaf, spine, up)
-    return Part(ends.devices, (each, nodes), len(build.names) - 1)
+    alike = None
+    if not spines and place.given is None:
+        alike = _alike(fields, (each, nodes), sharers, within, kind, figures)
+    return Part(ends.devices, (each, nodes), len(build.names) - 1, rails=alike)
+
+
+def _alike(
+    fields: Fields, counts: tuple[int, int], sharers: int, within: Figures, kind: str, figures: Figures
+) -> Rails:
+    """The two dimensions that such a network is, but that NICs are shared."""
+    to_nic = fields.part("nic").figures() if "nic" in fields else Figures(figures.bytes_per_ns, 0)
+    rate, latency = within.bytes_per_ns, within.latency_ns
+    if kind == BEHIND_NICS:
+        rate, latency = min(rate / sharers, to_nic.bytes_per_ns), latency + to_nic.latency_ns
+    shape = Shape.FULLY_CONNECTED if kind == MESH else Shape.SWITCH
+    inner = Dimension(shape, counts[0], rate / GIB, latency)
+    outer = Dimension(
+        Shape.SWITCH, counts[1], figures.bytes_per_ns / GIB, figures.latency_ns + to_nic.latency_ns
+    )
+    return Rails((inner, outer), sharers, to_nic.bytes_per_ns)
 
 
 def dragonfly(build: GraphBuilder, fields: Fields, place: Place) -> Part:
