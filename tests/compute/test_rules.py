@@ -149,11 +149,11 @@ def test_the_timeline_says_whether_a_time_was_measured(tmp_path: Path) -> None:
     text = f"operation,size,us\ngemm,{OPERATIONS // 4},1\ngemm,{OPERATIONS * 4},16\n"
     result = simulated(table(tmp_path / "a.csv", text))
     assert result.timeline.to_pylist()[0]["bound"] == "interpolated"
-    assert set(result.summary()["coverage"]["timed_by"]) == {"table (interpolated)"}
+    assert "table (interpolated)" in result.summary()["coverage"]["timed_by"]
     outside = f"operation,size,us\ngemm,{OPERATIONS // 4},1\ngemm,{OPERATIONS // 2},2\n"
     result = simulated(table(tmp_path / "b.csv", outside, outside="extrapolate"))
     assert first_ns(result) == 4000
-    assert set(result.summary()["coverage"]["timed_by"]) == {"table (outside what was measured)"}
+    assert "table (outside what was measured)" in result.summary()["coverage"]["timed_by"]
 
 
 @pytest.mark.parametrize(
