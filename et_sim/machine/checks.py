@@ -160,7 +160,7 @@ def show(value: Any) -> str:
 def _beginning(value: Any, room: int = _LONGEST_SHOWN) -> Any:
     """As much of a value as can be shown: what is long, or deep, is not walked over."""
     if isinstance(value, str):
-        return value[: room + 1]
+        return value if len(value) <= room + 1 else value[: room + 1] + "…"
     if room <= 0 and isinstance(value, dict | list | tuple):
         return "…"
     if isinstance(value, dict):
