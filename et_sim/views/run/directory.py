@@ -132,7 +132,9 @@ class RunDirectory:
 
     def actors(self) -> Any:
         """actors.arrow as a pyarrow.Table, one row per actor in ascending order."""
-        return self.table("actors")
+        found = self.table("actors")
+        self._check_references("actors", found, {"actor": ("the actors", len(found))})
+        return found
 
     def rank_counts(self) -> Any:
         """How many ranks every actor stands for; together they are those of the run."""
