@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
-from training_jobs import decoder, moved, rows_named, transformer
+from training_jobs import decoder, memory, moved, rows_named, transformer
 
 from et_sim.errors import UsageError
 from et_sim.trace.columns import Trace
@@ -12,6 +14,8 @@ from et_sim.workloads.inference.batch import Batch, Segment
 from et_sim.workloads.inference.forward import make_inference
 from et_sim.workloads.inference.memory import weight_bytes_of_stage
 from et_sim.workloads.kernels import stored_bytes
+from et_sim.workloads.training.activations import activation_bytes
+from et_sim.workloads.training.layers import Layers
 from et_sim.workloads.training.plan import Plan
 
 CASTS = ("weights cast", "inputs cast", "gradients cast")
@@ -79,6 +83,25 @@ def test_plans_that_would_leave_casts_out_are_refused(given: dict[str, object], 
     with pytest.raises(UsageError) as refused:
         Plan(**given)  # type: ignore[arg-type]
     assert message in f"{refused.value}"
+
+
+def test_memory_has_casts_of_weights_and_of_what_goes_into_products() -> None:
+    model, plan = decoder(), Plan(micro_batches=1, products="fp8")
+    plain, cast = memory(model, replace(plan, products="values")), memory(model, plan)
+    layers = Layers(model, plan)
+    weights = sum(layers.dense_weights(layer) for layer in range(model.layers))
+    per_layer = stored_bytes(layers.dense_weights(0), "fp8")
+    assert weights % model.layers == 0
+    assert cast.weights - plain.weights == 2 * per_layer * model.layers
+    width, hidden = model.feed_forward.width, model.hidden
+    into = model.sequence * (2 * hidden + width)
+    outputs = model.sequence * model.attention.heads * model.attention.value_size
+    saved = 2 * into - stored_bytes(into + outputs, "fp8")
+    assert (
+        activation_bytes(Layers(model, replace(plan, products="values")), 0) - activation_bytes(layers, 0)
+        == saved
+    )
+    assert cast.optimizer == plain.optimizer
 
 
 def test_values_of_a_byte_are_refused() -> None:
