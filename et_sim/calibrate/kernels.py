@@ -115,6 +115,9 @@ def fit(device: RooflineDevice, kernels: Kernels, *, takes_few: bool = False) ->
         fitted |= found
         unknown += unsaid
         taken.append(which)
+    types = sorted({kernels.rows[at].datatype for at in np.concatenate(taken).tolist()} - {""})
+    if types and len(device.peaks) > 1:
+        unknown.append(f"datatypes but {' and '.join(types)}: not measured; they have the same figures")
     others = {shape.kind for shape in kernels.shapes} - {kind for one in FAMILIES for kind in one.kinds}
     unknown += [f"{kind}: there is nothing to fit" for kind in sorted(others)]
     return Fit(device, fitted, np.concatenate(taken), tuple(unknown))

@@ -20,7 +20,7 @@ from et_sim.machine.roofline import Efficiency, RooflineDevice
 
 NAME = "kernels"
 FEWEST_UNSEEN = 4  # rows that tell how far off a class is
-SEE, ELSE = f"see {NAME}", "; others: "
+SEE, ELSE, BEFORE = f"see {NAME}", "; others: ", "; before: "
 
 
 def device_of(machine: str) -> RooflineDevice:
@@ -60,7 +60,7 @@ def device_changes(
         "split-time": (before.split_ns, after.split_ns),
     }
     keys |= {name: f"{new:g}ns" for name, (was, new) in times.items() if new != was}
-    sources, estimates = dict.fromkeys(keys, SEE), dict[str, str]()
+    sources, estimates = {name: _before(old, name) for name in keys}, dict[str, str]()
     for name, was, new in (
         ("efficiency", before.efficiency, after.efficiency),
         ("memory-efficiency", before.memory_efficiency, after.memory_efficiency),
@@ -73,6 +73,13 @@ def device_changes(
     if accuracy:
         sources["accuracy"] = _source(old, "accuracy", accuracy)
     return {"compute": keys, "accuracy": accuracy, "sources": sources, "estimates": estimates}
+
+
+def _before(old: dict[str, Any], name: str) -> str:
+    """Where a figure is from, and where it was from before: other figures may refer to that."""
+    said = {**old["sources"], **old["estimates"]}.get(name, "")
+    kept = said.partition(BEFORE)[2] if said.startswith(SEE) else "" if said.startswith("see ") else said
+    return SEE + (f"{BEFORE}{kept}" if kept else "")
 
 
 def _source(old: dict[str, Any], name: str, kinds: Iterable[str]) -> str:

@@ -114,7 +114,9 @@ class KernelFit:
 
         device = device_changes(self.machine, self.before, self.found.device, accuracy_of(self.held_out))
         errors = error_data(_classes(self.fitted), _classes(self.held_out))
-        changes, source = {"device": device}, files_text(files)
+        types = " and ".join(sorted({row.datatype for row, _ in self.fitted if row.datatype}))
+        source = f"{len(self.fitted)} kernels{f' in {types}' if types else ''} of {files_text(files)}"
+        changes = {"device": device}
         write_json(calibrated_machine(self.machine, changes, source, NAME, errors, adds=True), output)
 
 
