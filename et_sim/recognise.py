@@ -44,6 +44,7 @@ _WORKLOADS = (Kind.MANIFEST, Kind.LAYERS, Kind.JOBS)
 SIMULATOR: Mapping[str, tuple[Kind, ...]] = MappingProxyType(
     {
         "workload": _WORKLOADS,
+        "recording": (Kind.TRACE,),
         "schedule_of": (Kind.MANIFEST, Kind.RUN, Kind.PART_OF_RUN),
         **dict.fromkeys(("system", "network", "memory", "groups"), _MACHINE),  # told apart by their reader
         **dict.fromkeys(("a", "b"), (Kind.RUN, Kind.PART_OF_RUN, Kind.SWEEP)),  # the reader tells the parent

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from converters.pytorch.calls import Calls, Work
-from converters.pytorch.columns import ABSENT, DeviceTrace, HostTrace
+from converters.pytorch.columns import ABSENT, DeviceTrace, EventSort, HostTrace
 from converters.pytorch.formulas import Given, is_known, operations
 from converters.pytorch.graph import Column, Rows
 from converters.pytorch.nesting import NONE
@@ -143,12 +143,12 @@ def find_costs(
     """The costs of all work."""
     operators = _Operators(device, calls, host, host_of_call)
     operator = _around(calls, work.call, calls.is_operator)
+    own = _own_bytes(device)[work.row]
     formula = _formulas(operators, work)
     flops = _operations(operators, work, formula)
-    size = _bytes(operators, work, operator)
+    size = _bytes(operators, operator, own, work)
     duration = work.end_ns - work.start_ns
     is_wrong = (flops > _OPERATIONS_PER_NS * duration) | (size > _BYTES_PER_NS * duration)
-    own = _own_bytes(device)[work.row]
     is_wrong &= own < 0
     what = "kernels whose operators do more than a device can in their time: without figures"
     tally.count(what, int(is_wrong.sum()))
@@ -185,6 +185,7 @@ def _formulas(operators: _Operators, work: Work) -> Column:
         formula[np.isin(formula, outer)] = NONE  # an operator within it counts
         outer = np.unique(outer[outer != NONE])
         outer = _around(calls, calls.parent[outer], wanted)
+    formula[np.isin(device.sort[work.row], (EventSort.MEMCPY, EventSort.MEMSET))] = NONE
     return formula
 
 
@@ -198,14 +199,14 @@ def _operations(operators: _Operators, work: Work, formula: Column) -> Column:
     return found
 
 
-def _bytes(operators: _Operators, work: Work, operator: Column) -> Column:
-    """Bytes of the tensors that each operator names, shared by its kernels.
+def _bytes(operators: _Operators, operator: Column, own: Column, work: Work) -> Column:
+    """Bytes of the tensors that each operator names, shared by its work without a size of its own.
 
     An operator that is not PyTorch's own tells of one kernel only: of several, nobody knows which takes what.
     """
     device, calls = operators.device, operators.calls
     found = np.full(len(work), NONE, np.int64)
-    some = np.flatnonzero(operator != NONE)
+    some = np.flatnonzero((operator != NONE) & (own < 0))
     if not len(some):
         return found
     groups, which, kernels = np.unique(operator[some], return_inverse=True, return_counts=True)

@@ -80,6 +80,18 @@ def factors(device: RooflineDevice, family: Family, lead: str) -> list[Factor]:
     return found
 
 
+def one_factor(device: RooflineDevice, family: Family, lead: str) -> list[Factor]:
+    """The figure that all rows of a family depend on, where they are too few for the others."""
+    if family.kinds != PRODUCTS or not device.tiles:
+        return [_efficiency(device, family.kinds, lead, is_memory=family.kinds not in (PRODUCTS, ATTENTION))]
+    highest = 1 / max(tile.part for tile in device.tiles)
+    return [Factor("parts of all tiles, times", 1.0, _scale_parts, highest)]
+
+
+def _scale_parts(device: RooflineDevice, value: float) -> RooflineDevice:
+    return replace(device, tiles=tuple(replace(tile, part=tile.part * value) for tile in device.tiles))
+
+
 def _of_tiles(device: RooflineDevice) -> list[Factor]:
     """Parts of the peak by size of tile, and what tiles and splits take besides."""
     found = []

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from et_sim.calibrate.fitting import least_squares
-from et_sim.calibrate.kernel_factors import FAMILIES, Factor, Family, factors, starts
+from et_sim.calibrate.kernel_factors import FAMILIES, Factor, Family, factors, one_factor, starts
 from et_sim.compute.device import Device
 from et_sim.compute.operations import Operation, Shape, read_shape
 from et_sim.errors import InputError
@@ -31,7 +31,7 @@ PRIOR = 0.05  # pull to the start; rows that pull less say nothing of a figure
 LOSS = 0.1  # |ln| beyond which a row pulls less
 WITHIN_PEAK = 1.02  # by rounding in tables, and by clocks
 CACHES = 1 << 29  # bytes that no cache holds
-FEW_VALUES = 5  # that are left out one by one
+FEW_VALUES = 16  # that are left out one by one
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,33 +82,50 @@ class Kernels:
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """The device with what was fitted, to how many rows, and what they do not say."""
+    """The device with what was fitted, to which rows, and what they do not say."""
 
     device: RooflineDevice
     fitted: dict[str, float]
-    rows: int
+    which: IntColumn
     unknown: tuple[str, ...]
 
 
-def fit(device: RooflineDevice, kernels: Kernels) -> Fit:
-    """The device that is nearest to the rows; refuses rows that it could not have been measured on."""
+def fit(device: RooflineDevice, kernels: Kernels, *, takes_few: bool = False) -> Fit:
+    """The device that is nearest to the rows; refuses rows that it could not have been measured on.
+
+    Where rows are too few for the figures of their family they are refused as well, unless this `takes_few`:
+    then they say one figure of the family, or none where no rows could be left out to judge it by.
+    """
     _refuse_too_fast(device, kernels)
-    fitted, unknown, count = dict[str, float](), list[str](), 0
+    fitted, unknown, taken = dict[str, float](), list[str](), [np.zeros(0, np.int64)]
     for family in FAMILIES:
         which = kernels.of_family(family)
         if not len(which):
             unknown.append(f"{family.name}: not measured")
             continue
-        device, found, unsaid = _fit_family(device, family, kernels, which)
+        is_coarse = takes_few and _is_few(device, family, kernels, which)
+        if is_coarse and all(len(rest) < FEWEST_ROWS for _, rest in _folds(kernels, family, which)):
+            unknown.append(
+                f"{family.name}: {len(which)} rows are too few to leave some out and judge a fit by"
+            )
+            continue
+        device, found, unsaid = _fit_family(device, family, kernels, which, is_coarse=is_coarse)
+        if is_coarse:
+            unsaid.append(f"{family.name}: {len(which)} rows are too few for more than one figure")
         fitted |= found
         unknown += unsaid
-        count += len(which)
+        taken.append(which)
+    types = sorted({kernels.rows[at].datatype for at in np.concatenate(taken).tolist()} - {""})
+    if types and len(device.peaks) > 1:
+        unknown.append(f"datatypes but {' and '.join(types)}: not measured; they have the same figures")
     others = {shape.kind for shape in kernels.shapes} - {kind for one in FAMILIES for kind in one.kinds}
     unknown += [f"{kind}: there is nothing to fit" for kind in sorted(others)]
-    return Fit(device, fitted, count, tuple(unknown))
+    return Fit(device, fitted, np.concatenate(taken), tuple(unknown))
 
 
-def left_out(device: RooflineDevice, kernels: Kernels) -> Iterator[tuple[Measured, float]]:
+def left_out(
+    device: RooflineDevice, kernels: Kernels, *, takes_few: bool = False
+) -> Iterator[tuple[Measured, float]]:
     """Rows, predicted by what is fitted to rows that share none of their sizes.
 
     Of products N and K are left out, of attention heads, of others their sizes. Values that are few are left
@@ -116,9 +133,12 @@ def left_out(device: RooflineDevice, kernels: Kernels) -> Iterator[tuple[Measure
     """
     for family in FAMILIES:
         which = kernels.of_family(family)
+        if not len(which):
+            continue
+        is_coarse = takes_few and _is_few(device, family, kernels, which)
         for held, rest in _folds(kernels, family, which):
             try:
-                found, _, _ = _fit_family(device, family, kernels, rest)
+                found, _, _ = _fit_family(device, family, kernels, rest, is_coarse=is_coarse)
             except InputError:
                 continue
             yield from zip(
@@ -126,15 +146,23 @@ def left_out(device: RooflineDevice, kernels: Kernels) -> Iterator[tuple[Measure
             )
 
 
+def _is_few(device: RooflineDevice, family: Family, kernels: Kernels, which: IntColumn) -> bool:
+    """Whether rows are too few for all figures of their family."""
+    lead = kernels.shapes[int(which[0])].kind
+    return len(which) < FEWEST_ROWS * len(factors(device, family, lead))
+
+
 def _fit_family(
-    device: RooflineDevice, family: Family, kernels: Kernels, which: IntColumn
+    device: RooflineDevice, family: Family, kernels: Kernels, which: IntColumn, *, is_coarse: bool = False
 ) -> tuple[RooflineDevice, dict[str, float], list[str]]:
+    if not len(which):
+        raise InputError(f"{family.name}: no row is left", remedy="measure more sizes")
     place = kernels.rows[int(which[0])].place
     lead = kernels.shapes[int(which[0])].kind
     _one_datatype(family, kernels, which)
     best: tuple[float, RooflineDevice, list[Factor], Any] | None = None
     for start in starts(device, family):
-        free = factors(start, family, lead)
+        free = (one_factor if is_coarse else factors)(start, family, lead)
         if len(which) < FEWEST_ROWS * len(free):
             raise InputError(
                 f"{family.name}: {len(which)} rows, and {len(free)} figures are fitted to them",
@@ -183,20 +211,18 @@ def _nearest(start: RooflineDevice, free: Sequence[Factor], kernels: Kernels, wh
 
 def _folds(kernels: Kernels, family: Family, which: IntColumn) -> Iterator[tuple[IntColumn, IntColumn]]:
     """Rows that are left out, and rows that share none of their sizes."""
-    if not len(which):
-        return
     keys = np.array([family.sizes_of(kernels.shapes[at]) for at in which.tolist()], np.int64)
     ranks = [np.unique(column, return_inverse=True)[1] for column in keys.T]
     varied = [rank for rank in ranks if rank.max() > 0]
     if not varied:
         return
-    if len(varied) == 1 and varied[0].max() < FEW_VALUES:
-        for value in range(int(varied[0].max()) + 1):
-            yield which[varied[0] == value], which[varied[0] != value]
-        return
-    odd = np.stack(varied) % 2
-    for parity in (1, 0):
-        yield which[(odd == parity).all(axis=0)], which[(odd != parity).all(axis=0)]
+    sizes = np.stack(varied)
+    values = np.unique(sizes, axis=1).T
+    if len(values) > FEW_VALUES:
+        sizes, values = sizes % 2, np.array([[1], [0]])
+    for value in values:
+        is_held = sizes == value[:, np.newaxis]
+        yield which[is_held.all(axis=0)], which[~is_held.any(axis=0)]
 
 
 def _one_datatype(family: Family, kernels: Kernels, which: IntColumn) -> None:

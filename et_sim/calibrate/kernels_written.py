@@ -5,17 +5,22 @@ Not here: the fit (`calibrate.kernels`), and the rest of the file (`calibrate.ma
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
+from et_sim.calibrate.kernels import Measured
+from et_sim.calibrate.machine_file import accuracy_entry
 from et_sim.errors import UsageError
+from et_sim.machine.accuracy import OPERATIONS, small_kind
 from et_sim.machine.presets import as_one_file, preset
 from et_sim.machine.readers import read_system_alone
 from et_sim.machine.roofline import Efficiency, RooflineDevice
 
 NAME = "kernels"
-SEE, ELSE = f"see {NAME}", "; others: "
+FEWEST_UNSEEN = 4  # rows that tell how far off a class is
+SEE, ELSE, BEFORE = f"see {NAME}", "; others: ", "; before: "
 
 
 def device_of(machine: str) -> RooflineDevice:
@@ -26,7 +31,19 @@ def device_of(machine: str) -> RooflineDevice:
     return replace(rules[0].settings, sustained=MappingProxyType({}))  # single kernels are not at its limit
 
 
-def device_changes(machine: str, before: RooflineDevice, after: RooflineDevice) -> dict[str, Any]:
+def accuracy_of(held_out: Iterable[tuple[Measured, float]]) -> dict[str, Any]:
+    """What the device states of classes of kernels, from rows that a fit had not seen."""
+    found: dict[str, list[float]] = {}
+    for row, ratio in held_out:
+        name = small_kind(row.shape) or row.shape.partition(" ")[0]
+        if name in OPERATIONS:
+            found.setdefault(name, []).append(ratio)
+    return {name: accuracy_entry(ratios) for name, ratios in found.items() if len(ratios) >= FEWEST_UNSEEN}
+
+
+def device_changes(
+    machine: str, before: RooflineDevice, after: RooflineDevice, accuracy: Mapping[str, Any]
+) -> dict[str, Any]:
     """Keys whose figures are others now, with their sources and what is still estimated."""
     old = as_one_file(machine)["device"]
     keys: dict[str, Any] = {}
@@ -43,7 +60,7 @@ def device_changes(machine: str, before: RooflineDevice, after: RooflineDevice) 
         "split-time": (before.split_ns, after.split_ns),
     }
     keys |= {name: f"{new:g}ns" for name, (was, new) in times.items() if new != was}
-    sources, estimates = dict.fromkeys(keys, SEE), dict[str, str]()
+    sources, estimates = {name: _before(old, name) for name in keys}, dict[str, str]()
     for name, was, new in (
         ("efficiency", before.efficiency, after.efficiency),
         ("memory-efficiency", before.memory_efficiency, after.memory_efficiency),
@@ -51,12 +68,25 @@ def device_changes(machine: str, before: RooflineDevice, after: RooflineDevice) 
         if parts := _changed(was, new):
             given = old["compute"].get(name, 1.0)
             keys[name] = {**(given if isinstance(given, dict) else {"other": given}), **parts}
-            said = {**old["sources"], **old["estimates"]}.get(name, "")
-            rest = said.partition(ELSE)[2] if said.startswith(SEE) else said
-            kinds = ", ".join(kind for kind in parts)
             target = sources if name in old["sources"] else estimates
-            target[name] = f"{SEE}: {kinds}" + (f"{ELSE}{rest}" if rest else "")
-    return {"compute": keys, "sources": sources, "estimates": estimates}
+            target[name] = _source(old, name, parts)
+    if accuracy:
+        sources["accuracy"] = _source(old, "accuracy", accuracy)
+    return {"compute": keys, "accuracy": accuracy, "sources": sources, "estimates": estimates}
+
+
+def _before(old: dict[str, Any], name: str) -> str:
+    """Where a figure is from, and where it was from before: other figures may refer to that."""
+    said = {**old["sources"], **old["estimates"]}.get(name, "")
+    kept = said.partition(BEFORE)[2] if said.startswith(SEE) else "" if said.startswith("see ") else said
+    return SEE + (f"{BEFORE}{kept}" if kept else "")
+
+
+def _source(old: dict[str, Any], name: str, kinds: Iterable[str]) -> str:
+    """Where figures of kinds are from, before those of the others."""
+    said = {**old["sources"], **old["estimates"]}.get(name, "")
+    rest = said.partition(ELSE)[2] if said.startswith(SEE) else said
+    return f"{SEE}: {', '.join(kinds)}" + (f"{ELSE}{rest}" if rest else "")
 
 
 def _changed(before: Efficiency, after: Efficiency) -> dict[str, float]:

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from et_sim.cli import calibrate_kernels, calibrate_nccl, calibrate_step
+from et_sim.cli import calibrate_kernels, calibrate_nccl, calibrate_recording, calibrate_step
 
-FITS = (calibrate_kernels, calibrate_nccl, calibrate_step)
+FITS = (calibrate_kernels, calibrate_recording, calibrate_nccl, calibrate_step)
 
 
 def add_parser(commands: Any) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,9 @@ from et_sim.cli.calibrate_report import ALL, all_errors, by_class, error_data, e
 
 if TYPE_CHECKING:
     from et_sim.calibrate.kernels import Fit, Measured
+    from et_sim.machine.roofline import RooflineDevice
+
+Ratios = Sequence[tuple["Measured", float]]  # predicted by measured
 
 
 def add_parser(commands: Any) -> None:
@@ -45,56 +49,80 @@ def run(options: argparse.Namespace) -> int:
 
     machine = options.machine.partition(":")[0]
     rows, left = read_kernels(options.file, machine, options.table)
-    return fit_kernels(options, rows, [f"left out: {one}" for one in left])
-
-
-def fit_kernels(options: argparse.Namespace, rows: Sequence[Measured], notes: Sequence[str]) -> int:
-    """Fit, say how far off it is, and write the machine."""
-    import numpy as np
-
-    from et_sim.calibrate.kernels import Kernels, fit, left_out
-    from et_sim.calibrate.kernels_written import NAME, device_changes, device_of
-    from et_sim.calibrate.machine_file import calibrated_machine, files_text
-    from et_sim.views.files import write_json
-
-    machine = options.machine.partition(":")[0]
-    before, kernels = device_of(machine), Kernels.of(rows)
-    found = fit(before, kernels)
-    ratios = kernels.ratios(found.device, np.arange(len(rows))).tolist()
-    fitted = _classes(list(zip(rows, ratios, strict=True)))
-    held_out = _classes(list(left_out(found.device, kernels)))
+    found = KernelFit.of(machine, rows)
+    notes = [f"left out: {one}" for one in left]
     if options.json:
-        data = {
-            "fitted_figures": found.fitted,
-            "unknown": list(found.unknown),
-            "notes": list(notes),
-            "fitted": all_errors(fitted),
-            "left_out": all_errors(held_out),
-        }
-        print(json.dumps(data, indent=2))
+        print(json.dumps({**found.data, "notes": notes}, indent=2))
     else:
-        print("\n".join((*_text(found, fitted, held_out), *notes)))
+        print("\n".join((*found.text, *notes)))
     if options.output:
-        changes = {"device": device_changes(machine, before, found.device)}
-        errors = error_data(fitted, held_out)
-        new = calibrated_machine(machine, changes, files_text([options.file]), NAME, errors, adds=True)
-        write_json(new, options.output)
+        found.write(options.output, [options.file])
     return 0
 
 
-def _classes(rows: Sequence[tuple[Measured, float]]) -> dict[str, list[float]]:
+@dataclass(frozen=True, slots=True, eq=False)
+class KernelFit:
+    """What was fitted to rows, and how far off it is, on these and on rows that were left out."""
+
+    machine: str
+    before: RooflineDevice
+    found: Fit
+    fitted: Ratios
+    held_out: Ratios
+
+    @staticmethod
+    def of(machine: str, rows: Sequence[Measured], *, takes_few: bool = False) -> KernelFit:
+        """Fit a machine's device."""
+        from et_sim.calibrate.kernels import Kernels, fit, left_out
+        from et_sim.calibrate.kernels_written import device_of
+
+        before, kernels = device_of(machine), Kernels.of(rows)
+        found = fit(before, kernels, takes_few=takes_few)
+        ratios = kernels.ratios(found.device, found.which).tolist()
+        fitted = [(rows[at], ratio) for at, ratio in zip(found.which.tolist(), ratios, strict=True)]
+        held_out = list(left_out(found.device, kernels, takes_few=takes_few))
+        return KernelFit(machine, before, found, fitted, held_out)
+
+    @property
+    def data(self) -> dict[str, Any]:
+        """As JSON."""
+        return {
+            "fitted_figures": self.found.fitted,
+            "unknown": list(self.found.unknown),
+            "fitted": all_errors(_classes(self.fitted)),
+            "left_out": all_errors(_classes(self.held_out)),
+        }
+
+    @property
+    def text(self) -> Iterator[str]:
+        """As people read it."""
+        figures = len(self.found.fitted)
+        yield f"{len(self.fitted)} rows, {figures} {'figure' if figures == 1 else 'figures'}:"
+        for name, value in self.found.fitted.items():
+            unit = " ns" if name in ("launch-overhead", "split-time") else ""
+            yield f"  {name}: {value:g}{unit}"
+        if self.fitted:
+            yield from error_lines("kernels", _classes(self.fitted), _classes(self.held_out))
+        for one in self.found.unknown:
+            yield f"unknown: {one}"
+
+    def write(self, output: Path, files: Sequence[Path]) -> None:
+        """The machine, with what was fitted to files."""
+        from et_sim.calibrate.kernels_written import NAME, accuracy_of, device_changes
+        from et_sim.calibrate.machine_file import calibrated_machine, files_text
+        from et_sim.views.files import write_json
+
+        device = device_changes(self.machine, self.before, self.found.device, accuracy_of(self.held_out))
+        errors = error_data(_classes(self.fitted), _classes(self.held_out))
+        types = " and ".join(sorted({row.datatype for row, _ in self.fitted if row.datatype}))
+        source = f"{len(self.fitted)} kernels{f' in {types}' if types else ''} of {files_text(files)}"
+        changes = {"device": device}
+        write_json(calibrated_machine(self.machine, changes, source, NAME, errors, adds=True), output)
+
+
+def _classes(rows: Ratios) -> dict[str, list[float]]:
     """By kind and size, and each kind as a whole if it has several sizes."""
     found = by_class((row.size_class, ratio) for row, ratio in rows)
     kinds = by_class((f"{row.size_class.partition(',')[0]}, {ALL}", ratio) for row, ratio in rows)
     several = {name for name in kinds if sum(one.split(",")[0] == name.split(",")[0] for one in found) > 1}
     return dict(sorted({**found, **{name: kinds[name] for name in several}}.items()))
-
-
-def _text(found: Fit, fitted: dict[str, list[float]], held_out: dict[str, list[float]]) -> Iterator[str]:
-    yield f"{found.rows} rows, {len(found.fitted)} figures:"
-    for name, value in found.fitted.items():
-        unit = " ns" if name in ("launch-overhead", "split-time") else ""
-        yield f"  {name}: {value:g}{unit}"
-    yield from error_lines("kernels", fitted, held_out)
-    for one in found.unknown:
-        yield f"unknown: {one}"

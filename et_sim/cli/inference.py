@@ -18,7 +18,8 @@ PREFILL, DECODE = "prefill", "decode"
 KINDS = (PREFILL, DECODE)
 MOST_STEPS = 100_000
 # Options of training jobs that make sense here.
-SPREAD = ("--tp", "--pp", "--ep", "--stage-layers", "--value-bytes", "--tflops", "--memory-gbps")
+_NUMBERS = ("--value-bytes", "--products", "--tflops", "--memory-gbps")
+SPREAD = ("--tp", "--pp", "--ep", "--stage-layers", *_NUMBERS)
 _KEPT = ("--model", "--layers", "--sequence", "--vocabulary", *SPREAD, "--dp", "--order", "--batch")
 _OWN = ("--prompt", "--context", "--steps")
 _OF_KIND = {PREFILL: ("--prompt",), DECODE: ("--context", "--steps")}

@@ -103,14 +103,15 @@ def _kernels(path: Path, text: str) -> Iterator[Row]:
             str(facts.get("gpu", "")),
             "",
             kind,
-            _size_of_kernel(kind, shape),
+            size_of_kernel(kind, shape),
             shape,
             _time(row["us"], path, table, numbers[table]),
             Kernel(shape, str(facts.get("dtype", ""))),
         )
 
 
-def _size_of_kernel(kind: str, shape: str) -> str:
+def size_of_kernel(kind: str, shape: str) -> str:
+    """The class of size of a kernel's shape; "all" where its kind has one only."""
     numbers = [
         int(word) for word in shape.split()[1:] if word.isascii() and word.isdigit() and len(word) < 20
     ]

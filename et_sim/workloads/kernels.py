@@ -6,13 +6,13 @@ in words, for machines that time kernels by them.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from et_sim.trace import shapes
 
 MASK_BYTES = 1  # of a value that dropout keeps or drops
-LAYER_NORM, RMS_NORM, SOFTMAX = 7, 4, 5  # operations for each value, as docs/compute.md counts them
+LAYER_NORM, RMS_NORM, SOFTMAX, CAST = 7, 4, 5, 3  # operations for each value, as docs/compute.md counts them
 
 
 class Kernel(NamedTuple):
@@ -24,6 +24,7 @@ class Kernel(NamedTuple):
     shape: str  # as the attribute `layer_shape` has it
     is_cold: bool = False  # no cache has what it reads
     launches: int = 1  # kernels that it stands for
+    dtype: str = ""  # of its numbers; empty: of the values
 
     def cold(self) -> Kernel:
         """The same with weights, or what a pass before has left, from the largest memory."""
@@ -43,6 +44,40 @@ def grouped_product(name: str, rows: Sequence[int], columns: int, inner: int, va
     size = (total * inner + len(used) * inner * columns + total * columns) * value_bytes
     shape = shapes.grouped_gemm(columns, inner, used or [1])
     return Kernel(name, 2 * total * columns * inner, size, shape)
+
+
+def quantised(kernel: Kernel, outputs: int, value_bytes: int, dtype: str) -> Kernel:
+    """A product whose operands were cast: it reads these, and writes so many outputs as values are kept."""
+    written = outputs * value_bytes
+    read = stored_bytes((kernel.bytes - written) // value_bytes, dtype)
+    return kernel._replace(bytes=read + written, dtype=dtype)
+
+
+def cast(name: str, values: int, value_bytes: int, dtype: str, copies: int) -> Kernel:
+    """Values read once, and written in another datatype, along rows and along columns if need be."""
+    shape = shapes.elementwise(values, 1, CAST)
+    moved = values * value_bytes + copies * stored_bytes(values, dtype)
+    return Kernel(name, values * CAST, moved, shape)
+
+
+def stored_bytes(values: int, dtype: str) -> int:
+    """With a scale for each block of values: a byte for 32 of fp8 (or 4 for 128), or for 16 of fp4."""
+    each, block = {"fp8": (8, 32), "fp4": (4, 16)}[dtype]
+    return -(-values * each // 8) - (-values // block)
+
+
+def linear(
+    name: str, rows: int, columns: int, inner: int, value_bytes: int, dtype: str, copies: int = 1
+) -> Iterator[Kernel]:
+    """A product with weights that lie in the largest memory, and a cast of its inputs if it has a datatype.
+
+    Weights were cast before, once and for all.
+    """
+    found = product(name, rows, columns, inner, value_bytes, copies)
+    if dtype:
+        yield cast(f"{name} inputs cast", rows * inner * copies, value_bytes, dtype, 1)
+        found = quantised(found, rows * columns * copies, value_bytes, dtype)
+    yield found.cold()
 
 
 def passing(name: str, values: int, moved: int, operations: int = 1, launches: int = 1) -> Kernel:

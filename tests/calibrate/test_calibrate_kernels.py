@@ -130,7 +130,8 @@ def test_a_calibrated_machine_predicts_what_it_was_fitted_to(
     said = capsys.readouterr().out
     assert "left out: table theirs (1 rows), which is of H100-SXM5-80GB" in said
     written = json.loads(machine.read_text())
-    assert written["device"]["sources"]["tiles"] == "see kernels"
+    assert written["device"]["sources"]["tiles"].startswith("see kernels; before: Fitted to ai-dynamo")
+    assert written["device"]["sources"]["prologue"] == "see kernels"
     assert written["calibrated"]["kernels"]["gemm, all"]["of"] == "rows that were left out"
     assert main(["validate", file, "--table", "mine", "--machine", str(machine), "--json"]) == 0
     rows = json.loads(capsys.readouterr().out)["rows"]

@@ -71,3 +71,15 @@ def test_a_recording_runs_on_other_devices_by_its_shapes(case: Case) -> None:
     array |= dict.fromkeys(("ifmap-sram-kb", "filter-sram-kb", "ofmap-sram-kb"), 8192)
     systolic = compute_model(read_system_alone({**system, "compute": array}))
     assert (systolic.durations(trace, shaped, 0).ns > 0).all()
+
+
+MEGATRON = [one for one in cases() if one.name == "megatron_tp8/et_0+kineto"]
+
+
+@pytest.mark.parametrize("case", MEGATRON, ids=lambda case: case.name)
+def test_fills_beside_a_product_leave_it_its_shape(case: Case) -> None:
+    trace = decode(content(case))
+    assert not (trace.is_copy & (trace.num_ops > 0)).any()
+    shaped = trace.has("layer_shape")
+    assert shaped.sum() == 241
+    assert (shaped == (trace.num_ops > 0)).all()

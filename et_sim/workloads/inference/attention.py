@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from et_sim.trace import shapes
 from et_sim.workloads.inference.batch import Batch, Load
 from et_sim.workloads.inference.cache import cached_values
-from et_sim.workloads.kernels import Kernel, product
+from et_sim.workloads.kernels import Kernel, linear
 from et_sim.workloads.models.model import Attention, Latent, Model
 from et_sim.workloads.training.plan import Plan
 
@@ -28,14 +28,14 @@ def attention_kernels(model: Model, plan: Plan, batch: Batch) -> Iterator[Kernel
     if attention.latent is None:
         key_heads = -(-attention.key_heads // plan.tensor)
         columns = (heads + 2 * key_heads) * attention.head_size
-        yield product("qkv", batch.tokens, columns, model.hidden, size).cold()
+        yield from linear("qkv", batch.tokens, columns, model.hidden, size, plan.cast_to)
         for name, load in (("prefill attention", batch.prefill), ("decode attention", batch.decode)):
             if load.segments:
                 yield _core(name, load, attention, heads, key_heads, size)
     else:
         yield from _latent(model, attention.latent, plan, batch, heads)
     rows = heads * attention.value_size
-    yield product("attention output", batch.tokens, model.hidden, rows, size).cold()
+    yield from linear("attention output", batch.tokens, model.hidden, rows, size, plan.cast_to)
 
 
 def _core(
@@ -68,23 +68,21 @@ def _latent(model: Model, latent: Latent, plan: Plan, batch: Batch, heads: int) 
         if name == KEY_VALUE_UP:
             continue
         columns = outputs if name.endswith("down") else outputs // plan.tensor
-        yield product(name, batch.tokens, columns, inputs, size).cold()
+        yield from linear(name, batch.tokens, columns, inputs, size, plan.cast_to)
     if batch.prefill.segments:
         columns = heads * (attention.head_size + latent.value_size)
-        yield product(KEY_VALUE_UP, batch.prefill.keys, columns, latent.value_rank, size).cold()
+        yield from linear(KEY_VALUE_UP, batch.prefill.keys, columns, latent.value_rank, size, plan.cast_to)
         yield _core("prefill attention", batch.prefill, attention, heads, heads, size)
     if batch.decode.segments:
-        yield from _absorbed(attention, latent, batch.decode, heads, size)
+        yield from _absorbed(attention, latent, batch.decode, heads, plan)
 
 
-def _absorbed(
-    attention: Attention, latent: Latent, load: Load, heads: int, value_bytes: int
-) -> Iterator[Kernel]:
+def _absorbed(attention: Attention, latent: Latent, load: Load, heads: int, plan: Plan) -> Iterator[Kernel]:
     """In the compressed form, all heads share what is cached; values are a part of the keys."""
-    rank, width = latent.value_rank, cached_values(attention)
-    yield product("query to latent", load.tokens, rank, attention.head_size, value_bytes, heads).cold()
+    rank, width, size = latent.value_rank, cached_values(attention), plan.value_bytes
+    yield from linear("query to latent", load.tokens, rank, attention.head_size, size, plan.cast_to, heads)
     moved = heads * load.tokens * (width + rank) + load.keys * width
     operations = 2 * heads * load.pairs * (width + rank)
     shape = _shape(load, heads, 1, width, rank)
-    yield Kernel("decode attention", operations, moved * value_bytes, shape).cold()
-    yield product("value from latent", load.tokens, latent.value_size, rank, value_bytes, heads).cold()
+    yield Kernel("decode attention", operations, moved * size, shape).cold()
+    yield from linear("value from latent", load.tokens, latent.value_size, rank, size, plan.cast_to, heads)

@@ -9,6 +9,7 @@ from et_sim.workloads.training.plan import Plan
 
 def check(model: Model, plan: Plan) -> None:
     """Refuse a plan that does not fit the model."""
+    plan.check_values()
     if model.is_encoder:
         raise UsageError(
             f"{model.name} is an encoder, which gives no tokens one after the other",

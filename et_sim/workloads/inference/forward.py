@@ -20,7 +20,7 @@ from et_sim.workloads.inference.attention import attention_kernels
 from et_sim.workloads.inference.batch import Batch
 from et_sim.workloads.inference.checks import check
 from et_sim.workloads.job import make_workload
-from et_sim.workloads.kernels import Kernel, element_wise, product
+from et_sim.workloads.kernels import Kernel, element_wise, linear, product
 from et_sim.workloads.models.model import Experts, FeedForward, Model
 from et_sim.workloads.pipeline import Direction
 from et_sim.workloads.rank import Rank
@@ -140,10 +140,10 @@ class _Pass:
         hidden, size, shares = self.model.hidden, self.plan.value_bytes, shares or self.plan.tensor
         rows = self.batch.tokens if rows is None else rows
         width, inner = part.width // shares, part.inner // shares
-        passes = 3 if part.is_gated else 2
-        yield product(f"{name} up", rows, inner, hidden, size, copies).cold()
+        passes, dtype = 3 if part.is_gated else 2, self.plan.cast_to
+        yield from linear(f"{name} up", rows, inner, hidden, size, dtype, copies)
         yield element_wise(f"{name} activation", rows * copies * width, 8, passes, size)
-        yield product(f"{name} down", rows, hidden, width, size, copies).cold()
+        yield from linear(f"{name} down", rows, hidden, width, size, dtype, copies)
 
     def _experts(self, experts: Experts) -> None:
         """Tokens take experts as evenly as they can: as many experts have work as there are choices."""

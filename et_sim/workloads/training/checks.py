@@ -12,6 +12,7 @@ from et_sim.workloads.training.plan import Plan
 
 def check(model: Model, plan: Plan) -> None:
     """Refuse a plan that does not fit the model."""
+    plan.check_values()
     _check_stages(model, plan)
     _check_length(model, plan)
     attention, experts = model.attention, model.experts

@@ -17,6 +17,7 @@ from et_sim.workloads.training.plan import Plan
 from et_sim.workloads.training.skew import tokens_of_experts
 
 LOGIT_BYTES = 4  # of the score of a word
+ROUTER, HEAD = "router", "head"
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,15 +78,18 @@ class Layers:
         gathers: int = 0,
         groups: tuple[int, ...] = (),
     ) -> Product:
+        """Those that choose experts or words keep the datatype of values."""
+        plan = self.plan
         return Product(
             name,
             self.tokens if rows is None else rows,
             columns,
             inner,
-            self.plan.value_bytes,
+            plan.value_bytes,
             copies,
             gathers,
             groups,
+            "" if name in (ROUTER, HEAD) else plan.cast_to,
         )
 
     def _enter(self, name: str) -> Enter:
@@ -178,7 +182,7 @@ class Layers:
         sort = Passing((sorting,), (sorting,))
         return (
             *(shared or (self._norm("expert norm"),)),
-            self._product("router", experts.count, hidden, rows=tokens),
+            self._product(ROUTER, experts.count, hidden, rows=tokens),
             sort,
             ToExperts("to experts", size, there, back),
             self._product("experts up", experts.expert.inner, hidden, rows=each, copies=local, groups=groups),
@@ -230,7 +234,7 @@ class Layers:
         parts = (
             self._norm("head norm"),
             self._enter("head"),
-            self._product("head", self.vocabulary, hidden, gathers=self._again),
+            self._product(HEAD, self.vocabulary, hidden, gathers=self._again),
             self._loss(),
             Leave("loss", self.tokens * 4, is_scattered=False),
         )

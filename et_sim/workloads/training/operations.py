@@ -38,8 +38,8 @@ def model_operations(model: Model, plan: Plan) -> int:
 
 
 def datatype_of(plan: Plan) -> str:
-    """Of the products; empty if it has no name."""
-    return DATATYPES.get(plan.value_bytes, "")
+    """Of the products with weights; empty if it has no name."""
+    return plan.cast_to or DATATYPES.get(plan.value_bytes, "")
 
 
 def step_of(model: Model, plan: Plan, workload: Workload) -> Step:

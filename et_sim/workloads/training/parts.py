@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
 
-from et_sim.workloads.kernels import Kernel, grouped_product, product
+from et_sim.workloads.kernels import Kernel, cast, grouped_product, product, quantised
 from et_sim.workloads.rank import MAIN
 from et_sim.workloads.recording import Nodes
 from et_sim.workloads.training.plan import EXPERT, TENSOR
@@ -49,7 +49,11 @@ class Passing:
 
 @dataclass(frozen=True, slots=True)
 class Product:
-    """Activations times weights; `copies`: that of several experts, which are equal in size."""
+    """Activations times weights; `copies`: that of several experts, which are equal in size.
+
+    With a datatype of its own, operands are cast before: inputs and gradients of outputs by each micro-batch,
+    along rows and along columns; weights once in a step, or in every pass if they are gathered for each.
+    """
 
     name: str
     rows: int
@@ -59,11 +63,33 @@ class Product:
     copies: int = 1
     gathers: int = 0  # bytes of its inputs on each tensor-parallel rank, if they are to be gathered again
     groups: tuple[int, ...] = ()  # rows of each of several experts, if they differ
+    datatype: str = ""  # of operands, if they are cast
 
     def _product(self, name: str, rows: int, columns: int, inner: int) -> Kernel:
         if self.groups:
-            return grouped_product(name, self.groups, columns, inner, self.value_bytes)
-        return product(name, rows, columns, inner, self.value_bytes, self.copies)
+            found = grouped_product(name, self.groups, columns, inner, self.value_bytes)
+            outputs = sum(self.groups) * columns
+        else:
+            found = product(name, rows, columns, inner, self.value_bytes, self.copies)
+            outputs = rows * columns * self.copies
+        return quantised(found, outputs, self.value_bytes, self.datatype) if self.datatype else found
+
+    @property
+    def _rows(self) -> int:
+        """Of all experts."""
+        return sum(self.groups) if self.groups else self.rows * self.copies
+
+    def _cast(self, work: Work, what: str, values: int, copies: int = 2) -> None:
+        if self.datatype:
+            work.then(cast(f"{self.name} {what} cast", values, self.value_bytes, self.datatype, copies))
+
+    def _cast_weights(self, work: Work) -> None:
+        is_gathered = work.plan.zero == 3
+        place = (work.where, self.name, work.during if is_gathered else "")
+        if place not in work.cast:
+            work.cast.add(place)
+            values = self.inner * self.columns * (len(self.groups) or self.copies)
+            self._cast(work, "weights", values, 1 if is_gathered else 2)
 
     def forward_kernel(self, chunks: int = 1) -> Kernel:
         """Of one of several equal chunks of the tokens."""
@@ -74,9 +100,13 @@ class Product:
         return self._product(f"{self.name} inputs", self.rows // chunks, self.inner, self.columns)
 
     def forward(self, work: Work) -> None:
+        self._cast_weights(work)
+        self._cast(work, "inputs", self._rows * self.inner)
         work.then(self.forward_kernel())
 
     def backward(self, work: Work) -> None:
+        self._cast_weights(work)
+        self._cast(work, "gradients", self._rows * self.columns)
         self.put_off_weights(work)
         work.then(self.inputs_kernel())
 

@@ -28,6 +28,8 @@ ORDER = "tp-cp-ep-dp-pp"
 AXIS_OF = {"tp": TENSOR, "cp": CONTEXT, "ep": EXPERT, "dp": DATA, "pp": PIPELINE}
 RECOMPUTATION = ("none", "selective", "full")  # selective: the core of attention
 CONTEXT_ATTENTION = ("ring", "all-to-all")
+AS_VALUES = "values"
+PRODUCTS = (AS_VALUES, "fp8", "fp4")
 MOST = 10**9
 SMALLEST = 1e-9
 
@@ -106,6 +108,9 @@ class Plan:
         True, "--unfused-attention", "write the scores of attention to memory, and keep them"
     )
     value_bytes: int = _option(2, "--value-bytes", "bytes of a weight or activation")
+    products: str = _option(
+        AS_VALUES, "--products", f"numbers that products with weights compute with: {', '.join(PRODUCTS)}"
+    )
     gradient_bytes: int = _option(2, "--gradient-bytes", "bytes of a gradient that replicas exchange")
     sum_bytes: int = _option(
         4,
@@ -137,6 +142,7 @@ class Plan:
         for name, known in (
             ("recompute", RECOMPUTATION),
             ("context_attention", CONTEXT_ATTENTION),
+            ("products", PRODUCTS),
             ("schedule", tuple(SCHEDULES)),
         ):
             value = getattr(self, name)
@@ -152,6 +158,14 @@ class Plan:
             )
         self._check_order()
         self._check_shares()
+
+    def check_values(self) -> None:
+        """Refuse a language model whose activations have a byte each: none has."""
+        if self.value_bytes == 1:
+            raise UsageError(
+                "value_bytes is 1, and norms, attention and exchanges of language models have larger values",
+                remedy="give products fp8: what products with weights read is cast",
+            )
 
     def _check_order(self) -> None:
         named = [AXIS_OF.get(word, word) for word in self.order.split("-")]
@@ -209,6 +223,17 @@ class Plan:
                 f"tensor_overlap is {self.tensor_overlap}, and tokens are not exchanged beside products",
                 remedy="give sequence_parallel, and leave no_overlap_tensor out",
             )
+
+        if self.tensor_overlap > 1 and self.cast_to:
+            raise UsageError(
+                f"products is {self.products}, and casts are not cut into the chunks of tensor_overlap",
+                remedy="leave one of them out",
+            )
+
+    @property
+    def cast_to(self) -> str:
+        """The datatype of what products with weights read, if it is cast to one; else empty."""
+        return "" if self.products == AS_VALUES else self.products
 
     @property
     def ranks(self) -> int:

@@ -9,10 +9,11 @@ Not here: when they are exchanged (`replicas`).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from et_sim.workloads.kernels import stored_bytes
 from et_sim.workloads.training.plan import CONTEXT, DATA, EXPERT_DATA, REPLICA, SHARD, Plan
 
 Tensors = Mapping[str, int]  # name -> bytes
@@ -25,6 +26,7 @@ class Weights(NamedTuple):
     name: str
     dense: int  # that all replicas have
     expert: int  # that only ranks with the same experts have
+    are_cast: bool = False  # for products in fewer bits
 
 
 class Sharing(NamedTuple):
@@ -69,8 +71,14 @@ class States:
         return -(-unit.dense // shares[0]) + -(-unit.expert // shares[1])
 
     def weights(self, unit: Weights) -> Tensors:
-        """What the rank always has of them."""
-        return {f"weights:{unit.name}": self._values(unit, 3) * self.plan.value_bytes}
+        """What the rank always has of them, and of casts, along rows and along columns."""
+        found = {f"weights:{unit.name}": self._values(unit, 3) * self.plan.value_bytes}
+        if unit.are_cast and self.plan.zero < 3:
+            found[f"weights:{unit.name} cast"] = 2 * self._cast_bytes(unit, unit.dense + unit.expert)
+        return found
+
+    def _cast_bytes(self, unit: Weights, values: int) -> int:
+        return stored_bytes(values, self.plan.cast_to) if unit.are_cast else 0
 
     def gradients(self, unit: Weights) -> Tensors:
         """Sums over micro-batches."""
@@ -81,17 +89,21 @@ class States:
         return {"optimizer:states": values * self.plan.master_bytes}
 
     def gathered(self, unit: Weights) -> tuple[Tensors, Tensors]:
-        """All dense weights, and all of the rank's experts, where it has a share of them only."""
-        return self._whole(unit, 3, "weights", self.plan.value_bytes)
+        """All dense weights, and all of the rank's experts, with casts, where it has a share of them only."""
+        each = self.plan.value_bytes
+        return self._whole(unit, 3, "weights", lambda count: count * each + self._cast_bytes(unit, count))
 
     def unreduced(self, unit: Weights) -> tuple[Tensors, Tensors]:
         """Their gradients in one micro-batch, where the rank keeps a share only."""
-        return self._whole(unit, 2, "gradients", self.plan.gradient_bytes)
+        return self._whole(unit, 2, "gradients", lambda count: count * self.plan.gradient_bytes)
 
-    def _whole(self, unit: Weights, first: int, what: str, each: int) -> tuple[Tensors, Tensors]:
+    def _whole(
+        self, unit: Weights, first: int, what: str, size: Callable[[int], int]
+    ) -> tuple[Tensors, Tensors]:
+        counts = unit.dense, unit.expert
         dense, expert = (
-            {f"temporary:{unit.name} {sort}{what}": count * each} if self._is_cut(count, share, first) else {}
-            for sort, count, share in zip(SORTS, unit[1:], self.shares, strict=True)
+            {f"temporary:{unit.name} {sort}{what}": size(count)} if self._is_cut(count, share, first) else {}
+            for sort, count, share in zip(SORTS, counts, self.shares, strict=True)
         )
         return dense, expert
 

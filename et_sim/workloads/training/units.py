@@ -53,7 +53,12 @@ def _layer(layers: Layers, layer: int) -> Unit:
     name, left = f"layer {layer}", activation_bytes(layers, layer)
     return Unit(
         name,
-        Weights(name, layers.dense_weights(layer), layers.expert_weights(layer)),
+        Weights(
+            name,
+            layers.dense_weights(layer),
+            layers.expert_weights(layer),
+            are_cast=bool(layers.plan.cast_to),
+        ),
         layers.layer(layer),
         "activations",
         left,

@@ -31,6 +31,7 @@ class Work:
     at: Nodes = ()  # what the next computation needs
     put_off: list[Callable[[], None]] = field(default_factory=list)  # gradients of weights
     kernels: list[int] = field(default_factory=list)  # their nodes
+    cast: set[tuple[str, ...]] = field(default_factory=set)  # weights that were, and where
     _tag: int = FIRST_RING_TAG
 
     def name(self, what: str) -> str:
@@ -47,7 +48,7 @@ class Work:
             num_ops=operations,
             tensor_bytes=size,
             layer_shape=kernel.shape,
-            dtype=DATATYPES.get(self.plan.value_bytes),
+            dtype=kernel.dtype or DATATYPES.get(self.plan.value_bytes),
             after=self.at if after is None else after,
             attributes={
                 **({"cold": 1} if kernel.is_cold else {}),

@@ -1,0 +1,167 @@
+"""`et-sim calibrate recording`: fit a machine's device to the kernels of a recorded job.
+
+Not here: reading the recording (`et_sim.calibrate.recording`), the fit (`calibrate_kernels`), and that of
+collectives (`calibrate_nccl`).
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import io
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from et_sim.cli.calibrate_kernels import KernelFit, add_fit_options
+from et_sim.errors import UsageError
+
+if TYPE_CHECKING:
+    from et_sim.calibrate.kernels import Measured
+    from et_sim.calibrate.recording import Recording
+
+
+def add_parser(commands: Any) -> None:
+    """Register the sub-command."""
+    parser = commands.add_parser(
+        "recording",
+        help="kernels of a recorded job, and its collectives as a table",
+        description="Fit what a machine's device makes of kernels to those of a recording that et-convert"
+        " pytorch has made traces of. Few shapes say few figures. Collectives become a table for et-sim"
+        " calibrate nccl.",
+    )
+    parser.add_argument("recording", metavar="PREFIX", help="the traces PREFIX.<rank>.et, or one of them")
+    add_fit_options(parser)
+    parser.add_argument("--dtype", metavar="NAME", help="of kernels that are fitted (default: most time)")
+    parser.add_argument("--kernels", type=Path, metavar="FILE.csv", help="write kernels with shapes here")
+    parser.add_argument("--collectives", type=Path, metavar="FILE.csv", help="write collectives here")
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Read, write the tables, and fit."""
+    from et_sim.calibrate.recording import read_recording
+    from et_sim.machine.presets import entry, unchanged
+
+    machine, _, npus = options.machine.partition(":")
+    name = unchanged(options.machine)
+    found = read_recording(options.recording, int(npus or 0), entry(name).fewest)
+    rows, notes = _of_one_datatype(found, options.dtype)
+    if options.kernels:
+        _write_kernels(options.kernels, found)
+    if options.collectives:
+        _write_collectives(options.collectives, found)
+    fit = KernelFit.of(machine, rows, takes_few=True)
+    if options.json:
+        print(json.dumps({**_data(found), **fit.data, "notes": notes}, indent=2))
+    else:
+        print("\n".join((*_text(found), *fit.text, *notes)))
+    if options.output:
+        if not fit.found.fitted:
+            raise UsageError(
+                "nothing was fitted, so there is no machine to write",
+                remedy="merge recordings: write their kernels with --kernels, and fit the tables together",
+            )
+        fit.write(options.output, found.files)
+    return 0
+
+
+def _of_one_datatype(found: Recording, wanted: str | None) -> tuple[list[Measured], list[str]]:
+    """Rows of one datatype, and what was left out."""
+    from et_sim.machine.datatypes import datatype_named
+
+    took: dict[str, float] = {}
+    for row in found.kernels:
+        took[row.datatype] = took.get(row.datatype, 0.0) + row.us * found.counts[row]
+    chosen = max(took, key=lambda one: took[one], default="")
+    if wanted is not None:
+        chosen = datatype_named(wanted) or ""
+        if chosen not in took:
+            raise UsageError(
+                f"no kernel with a shape computes in {wanted}",
+                remedy=f"there are: {', '.join(one or 'unknown' for one in took) or 'none'}",
+            )
+    kept = [row for row in found.kernels if row.datatype == chosen]
+    notes = []
+    for other in sorted(set(took) - {chosen}):
+        kernels = sum(count for row, count in found.counts.items() if row.datatype == other)
+        notes.append(f"left out: {kernels} kernels of {other or 'unknown dtype'}; --dtype takes them instead")
+    return kept, notes
+
+
+def _text(found: Recording) -> Iterator[str]:
+    from et_sim.calibrate.recording import SHAPED
+    from et_sim.units import format_ns
+
+    whole = sum(part.us for part in found.parts.values())
+    kernels = sum(part.kernels for part in found.parts.values())
+    yield f"{_traces(len(found.files))}: {kernels:,} kernels, {format_ns(int(whole * 1000))}"
+    for name, part in found.parts.items():
+        line = f"  {name}: {part.kernels:,} ({100 * part.us / whole:.0f} % of the time)"
+        yield f"{line}, {len(found.kernels)} shapes" if name == SHAPED else line
+    if found.kernels:
+        yield f"equal kernels differ from their median by E {found.repeats:.1f} %"
+    if found.collectives:
+        yield f"{'collective':15} dtype  ranks  nodes        bytes  times         us"
+    for row in found.collectives:
+        call = row.call
+        yield (
+            f"{call.kind:15} {call.datatype or '-':5}  {call.ranks:5}  {call.nodes:5}  {call.size:11}  "
+            f"{found.calls[call]:5}  {row.us:9.1f}"
+        )
+    if found.waits:
+        yield "not all members were recorded: of these, the least time is taken, and waits may be in it"
+    for why, count in found.left.items():
+        yield f"left out: {count:,} collectives {why}"
+
+
+def _traces(count: int) -> str:
+    return f"{count} traces" if count > 1 else "1 trace"
+
+
+def _data(found: Recording) -> dict[str, Any]:
+    return {
+        "kernels": {
+            name: {"kernels": part.kernels, "us": round(part.us, 3)} for name, part in found.parts.items()
+        },
+        "repeats_e": found.repeats,
+        "collectives": [
+            {**dict(zip(COLUMNS, _columns(row.call, row.us), strict=True)), "times": found.calls[row.call]}
+            for row in found.collectives
+        ],
+        "collectives_left_out": dict(found.left),
+        "waits_for_unrecorded": found.waits,
+    }
+
+
+COLUMNS = ("collective", "dtype", "ranks", "nodes", "bytes", "us")
+
+
+def _columns(call: Any, us: float) -> Sequence[Any]:
+    return call.kind, call.datatype, call.ranks, call.nodes, call.size, float(f"{us:.6g}")
+
+
+def _write_collectives(path: Path, found: Recording) -> None:
+    rows = [_columns(row.call, row.us) for row in found.collectives]
+    _write(path, [COLUMNS, *rows])
+
+
+def _write_kernels(path: Path, found: Recording) -> None:
+    """A table for each datatype, and what is known of them beside it."""
+    from et_sim.views.files import write_json
+
+    stem = Path(found.source).name
+    names = {row.datatype: f"{stem}_{row.datatype or 'unknown'}" for row in found.kernels}
+    lines = [(names[row.datatype], row.shape, f"{row.us:.6g}") for row in found.kernels]
+    _write(path, [("table", "shape", "us"), *sorted(lines)])
+    write_json({name: {"dtype": datatype} for datatype, name in names.items()}, path.with_suffix(".json"))
+
+
+def _write(path: Path, rows: Sequence[Sequence[Any]]) -> None:
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows(rows)
+    try:
+        path.write_text(text.getvalue(), encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"{path} cannot be written: {error}", remedy="name a file in a folder") from error

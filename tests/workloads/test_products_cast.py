@@ -1,0 +1,124 @@
+"""Products in fewer bits: casts before them, in closed form; all else keeps the bytes of values."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from training_jobs import decoder, memory, moved, rows_named, transformer
+
+from et_sim.errors import UsageError
+from et_sim.trace.columns import Trace
+from et_sim.workloads.inference.batch import Batch, Segment
+from et_sim.workloads.inference.forward import make_inference
+from et_sim.workloads.inference.memory import weight_bytes_of_stage
+from et_sim.workloads.kernels import stored_bytes
+from et_sim.workloads.training.activations import activation_bytes
+from et_sim.workloads.training.layers import Layers
+from et_sim.workloads.training.plan import Plan
+
+CASTS = ("weights cast", "inputs cast", "gradients cast")
+
+
+def of(trace: Trace, ending: str) -> tuple[int, int]:
+    """How many nodes have a name that ends so, and their bytes."""
+    rows = np.flatnonzero(rows_named(trace, ending))
+    return len(rows), int(trace.tensor_bytes[rows].sum())
+
+
+def test_scales_are_counted() -> None:
+    assert stored_bytes(3200, "fp8") == 3300
+    assert stored_bytes(3200, "fp4") == 1800
+    assert stored_bytes(1, "fp4") == 2
+
+
+@pytest.mark.parametrize("products", ["fp8", "fp4"])
+@pytest.mark.parametrize("zero", [0, 3])
+def test_operands_are_cast_before_each_product(products: str, zero: int) -> None:
+    plan = {"data": 2, "micro_batches": 2, "zero": zero}
+    trace = transformer(products=products, **plan).trace(0)
+    plain = transformer(**plan).trace(0)
+    model = decoder()
+    name, width, inner = "feed-forward down", model.feed_forward.width, model.hidden
+    passes = 2 * 2  # micro-batches, there and back
+    weights, inputs, gradients = (of(trace, f"layer 0 {name} {cast}") for cast in CASTS)
+    casts, copies = (passes, 1) if zero == 3 else (1, 2)
+    values = width * inner
+    assert weights == (casts, casts * (2 * values + copies * stored_bytes(values, products)))
+    values = model.sequence * width
+    assert inputs == (2, 2 * (2 * values + 2 * stored_bytes(values, products)))
+    values = model.sequence * inner
+    assert gradients == (2, 2 * (2 * values + 2 * stored_bytes(values, products)))
+    read = stored_bytes(model.sequence * width + width * inner, products)
+    assert of(trace, f"layer 0 {name}") == (2, 2 * (read + 2 * model.sequence * inner))
+    assert moved(trace) == moved(plain)
+    assert trace.num_ops.sum() > plain.num_ops.sum()
+
+
+def test_only_products_with_weights_compute_in_fewer_bits() -> None:
+    trace = transformer(products="fp8").trace(0)
+    in_fewer = {name for name in trace.names if (rows_named(trace, name) & (dtypes(trace) == "fp8")).any()}
+    kinds = {trace.layer_shapes[at].partition(" ")[0] for at in trace.layer_shape[dtypes(trace) == "fp8"]}
+    assert kinds == {"gemm"}
+    assert not any("head" in name or "cast" in name or name.endswith("attention") for name in in_fewer)
+
+
+def dtypes(trace: Trace) -> np.ndarray:
+    """Of all nodes."""
+    return np.array(trace.datatypes)[trace.datatype]
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"products": "fp9"}, "did you mean 'fp8'"),
+        (
+            {"products": "fp8", "tensor": 2, "sequence_parallel": True, "tensor_overlap": 2},
+            "casts are not cut into the chunks",
+        ),
+    ],
+)
+def test_plans_that_would_leave_casts_out_are_refused(given: dict[str, object], message: str) -> None:
+    with pytest.raises(UsageError) as refused:
+        Plan(**given)  # type: ignore[arg-type]
+    assert message in f"{refused.value}"
+
+
+def test_memory_has_casts_of_weights_and_of_what_goes_into_products() -> None:
+    model, plan = decoder(), Plan(micro_batches=1, products="fp8")
+    plain, cast = memory(model, replace(plan, products="values")), memory(model, plan)
+    layers = Layers(model, plan)
+    weights = sum(layers.dense_weights(layer) for layer in range(model.layers))
+    per_layer = stored_bytes(layers.dense_weights(0), "fp8")
+    assert weights % model.layers == 0
+    assert cast.weights - plain.weights == 2 * per_layer * model.layers
+    width, hidden = model.feed_forward.width, model.hidden
+    into = model.sequence * (2 * hidden + width)
+    outputs = model.sequence * model.attention.heads * model.attention.value_size
+    saved = 2 * into - stored_bytes(into + outputs, "fp8")
+    assert (
+        activation_bytes(Layers(model, replace(plan, products="values")), 0) - activation_bytes(layers, 0)
+        == saved
+    )
+    assert cast.optimizer == plain.optimizer
+
+
+def test_values_of_a_byte_are_refused() -> None:
+    with pytest.raises(UsageError, match="norms, attention and exchanges"):
+        transformer(value_bytes=1)
+    with pytest.raises(UsageError, match="norms, attention and exchanges"):
+        make_inference(decoder(), Plan(value_bytes=1), [Batch.of([Segment(8)])])
+
+
+def test_inference_casts_inputs_and_keeps_weights_cast() -> None:
+    model, tokens = decoder(), 8
+    plain, cast = (Plan(tensor=2, products=products) for products in ("values", "fp8"))
+    trace = make_inference(model, cast, [Batch.of([Segment(tokens)])]).trace(0)
+    values = tokens * model.feed_forward.width // 2
+    assert of(trace, "layer 0 feed-forward down inputs cast") == (1, 2 * values + stored_bytes(values, "fp8"))
+    read = stored_bytes(values + model.feed_forward.width // 2 * model.hidden, "fp8")
+    assert of(trace, "layer 0 feed-forward down") == (1, read + 2 * tokens * model.hidden)
+    assert not rows_named(trace, "weights cast").any()
+    assert moved(trace) == moved(make_inference(model, plain, [Batch.of([Segment(tokens)])]).trace(0))
+    assert weight_bytes_of_stage(model, cast, 0) < 0.8 * weight_bytes_of_stage(model, plain, 0)
