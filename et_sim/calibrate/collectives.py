@@ -16,7 +16,7 @@ from typing import Any
 
 from et_sim.errors import InputError
 from et_sim.machine.library import Calibration, Call, Library
-from et_sim.machine.library.candidates import Candidate, Group
+from et_sim.machine.library.candidates import Candidate
 from et_sim.machine.library.model import ALL_TO_ALL
 from et_sim.machine.library.rules import NVLS, NVLS_TREE, Protocol
 
@@ -254,7 +254,7 @@ def _nearest(library: Library, way: Way, free: Sequence[str], rows: Sequence[Mea
 
 def _predictor(library: Library, row: Measured) -> Callable[[Calibration], float]:
     """The time of a row for a calibration; the choice does not depend on it."""
-    call, group = row.call, Group(row.call.ranks, row.call.nodes)
+    call, group = row.call, row.call.group
     if call.kind == ALL_TO_ALL:
         return lambda calibration: replace(library, calibration=calibration).choice(call).time_us
     way: Candidate = library.way(call)

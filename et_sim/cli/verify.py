@@ -41,7 +41,9 @@ def verify_text(directory: str, top: int | None, *, as_json: bool) -> str:
     found: list[Verified] = verify(Sensitivities(path), makespan, top)
     if as_json:
         return json.dumps([one.as_dict() for one in found], indent=2, ensure_ascii=False)
-    return "\n".join(verification_lines(found, is_exact=path.record.is_exact))
+    has_library = again.machine.system.library is not None
+    lines = verification_lines(found, is_exact=path.record.is_exact, has_library=has_library)
+    return "\n".join(lines)
 
 
 def _makespan(again: Again, parameter: Parameter, multiple: float) -> tuple[int, float] | None:

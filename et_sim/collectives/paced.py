@@ -17,17 +17,27 @@ MOST_UNEVEN = 4096  # pauses that differ by a nanosecond are listed one by one u
 
 
 def paced(
-    members: int, distance: tuple[int, ...], steps: int, size: int, pause_ns: int, at_once: int = 1
+    members: int,
+    distance: tuple[int, ...],
+    steps: int,
+    size: int,
+    pause_ns: int,
+    at_once: int = 1,
+    *,
+    pauses_last: bool = False,
 ) -> StepProgram:
     """`steps` messages of `size` bytes, to the members that far ahead in turn, so many of them at once.
 
-    There is a pause before every round of them and one behind the last; `pause_ns` is of all together.
+    There is a pause before every round of them and one behind the last; `pause_ns` is of all together. Where
+    messages of a round take different times, only one that is `pauses_last` is not hidden by some of them.
     """
     rounds = steps // at_once
     each, longer = divmod(max(pause_ns, 0), rounds + 1)
-    rows = rounds + 1 if longer and rounds < MOST_UNEVEN else 1
+    rows = rounds + 1 if (longer or pauses_last) and rounds < MOST_UNEVEN else 1
     time = np.full(rows, each, np.int64)
     time[: longer if rows > 1 else 0] += 1
+    if pauses_last and rows > 1:
+        time[-1], time[:-1] = time.sum(), 0
     time = np.repeat(time, at_once if rows > 1 else 1)
     nothing = np.zeros(len(time), np.bool_)
     return StepProgram(

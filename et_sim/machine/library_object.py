@@ -12,7 +12,8 @@ from et_sim.errors import MachineError
 from et_sim.machine.checks import fill_defaults, read_keys
 from et_sim.machine.keys import Key, Kind, Remarks
 from et_sim.machine.library.calibration import CALIBRATION_KEYS, Calibration
-from et_sim.machine.library.channels import Channels, Wires
+from et_sim.machine.library.candidates import Group
+from et_sim.machine.library.channels import CARD_EFFICIENCY, Channels, Wires, speed_between
 from et_sim.machine.library.model import Library
 from et_sim.machine.library.rules import LIBRARIES, PROTOCOL_NAMES
 from et_sim.machine.library_tables import LIBRARY_KEYS, MOST, NAME, NO_LIBRARY
@@ -28,6 +29,7 @@ NVLINK = {
     "blackwell": (900.0, 721.8),
 }
 PCI_EFFICIENCY = 0.762  # NCCL counts x16 of PCI 3.0, of 15.75 GB/s, as 12
+LEAST_USED = 0.8  # of wires
 OTHER_EFFICIENCY = 0.75  # RCCL counts a link of 64 GB/s as 48
 
 
@@ -66,7 +68,7 @@ def read_library(
         inner.shape is Shape.FULLY_CONNECTED and inner.npus > 2,
     )
     rings = values.get("rings", {})
-    return Library(
+    library = Library(
         values["name"],
         gpu,
         wires,
@@ -80,6 +82,34 @@ def read_library(
         _channels(rings, "between-nodes", source.place),
         _calibration(values.get("calibration", {}), source.place),
     )
+    _mention_unused(library, source.place, remarks)
+    return library
+
+
+def _mention_unused(library: Library, place: str, remarks: Remarks) -> None:
+    """Wires that are so fast that no channels that the library knows use them."""
+    wires, gpu = library.wires, library.wires.gpu * (library.node - 1 if library.wires.is_mesh else 1)
+    for nodes, carried in ((1, gpu), (2, min(gpu, wires.card * wires.cards))):
+        rings = library.rings(Group(nodes * library.node, nodes))
+        if nodes > 1 >= carried or rings.count * rings.within >= LEAST_USED * carried:
+            continue
+        where = "on a node" if nodes == 1 else "between nodes"
+        used = f"{rings.count} channels of {rings.within:g} GB/s"
+        remarks.warn(
+            place,
+            "gpu",
+            f"{library.name} has at most {used} {where} for {library.gpu}, and wires for {carried:.4g} GB/s: "
+            'faster ones change nothing; name "rings" that it should have, or a later "gpu"',
+        )
+    gpu_of = LIBRARIES[library.name].gpus[library.gpu]
+    of_card = speed_between(wires, gpu_of.speeds)
+    if gpu_of.nvls_efficiency and library.has_switch and of_card < LEAST_USED * wires.card * CARD_EFFICIENCY:
+        remarks.warn(
+            place,
+            "gpu",
+            f"{library.name} counts {of_card:g} GB/s of a card of {wires.card:g} in trees over NVSwitches: "
+            "faster cards do not change these",
+        )
 
 
 def names_library(given: Any) -> bool:

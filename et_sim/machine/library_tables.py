@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from et_sim.machine.keys import Key, Kind
 from et_sim.machine.library.calibration import CALIBRATION_KEYS
-from et_sim.machine.library.rules import ALGORITHMS, LIBRARIES, PROTOCOL_NAMES
+from et_sim.machine.library.rules import ALGORITHMS, LIBRARIES, NETWORK_US, PROTOCOL_NAMES
 
 NAME, NO_LIBRARY = "library", "none"
 GPUS = tuple(dict.fromkeys(gpu for rules in LIBRARIES.values() for gpu in rules.gpus))
@@ -47,7 +47,7 @@ LIBRARY_KEYS = (
         minimum=1,
         maximum=MOST,
     ),
-    Key("cpu", Kind.CHOICE, "Of the host.", default="intel", choices=("intel", "amd")),
+    Key("cpu", Kind.CHOICE, "Of the host.", default="intel", choices=tuple(NETWORK_US)),
     Key(
         "algorithms",
         Kind.CHOICES,

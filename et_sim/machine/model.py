@@ -16,7 +16,7 @@ from typing import Any
 from et_sim.machine.accuracy import Accuracy
 from et_sim.machine.compute_rules import ComputeRule
 from et_sim.machine.costs import Costs
-from et_sim.machine.graph import Graph
+from et_sim.machine.graph import Figures, Graph
 from et_sim.machine.library import Library
 from et_sim.machine.pool import MemoryPool
 from et_sim.machine.profiles import DEFAULT, Behaviour, behaviour_of
@@ -73,6 +73,9 @@ class QueueOrder(StrEnum):
     RG = "RG"
     SMALLEST_FIRST = "smallestFirst"
     LESS_REMAINING_PHASE_FIRST = "lessRemainingPhaseFirst"
+
+
+GIB = 1073741824 / 1_000_000_000  # bytes per ns of a GiB/s
 
 
 def bytes_per_ns(bandwidth: float) -> float:
@@ -213,9 +216,29 @@ class LevelFabric:
 class Rails:
     """The two dimensions that nodes and rails are, but that NPUs share their links to the rails."""
 
-    dimensions: tuple[Dimension, Dimension]
+    npus_count: tuple[int, int]
+    shape: Shape  # of a node
     sharers: int  # NPUs of a node to a link
-    port: float  # bytes per ns that one of them gets to it
+    within: Figures
+    port: Figures  # of the link of one of them to the shared one
+    rail: Figures
+    is_only_port: bool = False  # whether bytes to the others of the node take that way too
+
+    @property
+    def dimensions(self) -> tuple[Dimension, Dimension]:
+        """As an NPU sees them that is alone."""
+        rate, latency = self.within.bytes_per_ns, self.within.latency_ns
+        if self.is_only_port:
+            rate, latency = min(rate / self.sharers, self.port.bytes_per_ns), latency + self.port.latency_ns
+        inner = Dimension(self.shape, self.npus_count[0], rate / GIB, latency)
+        outside = self.rail.latency_ns + self.port.latency_ns
+        outer = Dimension(Shape.SWITCH, self.npus_count[1], self.rail.bytes_per_ns / GIB, outside)
+        return inner, outer
+
+    def with_figures(self, before: Figures, after: Figures) -> Rails:
+        """Where links of those figures have others."""
+        within, port, rail = (after if one == before else one for one in (self.within, self.port, self.rail))
+        return replace(self, within=within, port=port, rail=rail)
 
 
 class Routing(StrEnum):

@@ -14,6 +14,7 @@ from enum import IntEnum
 from functools import partial
 from typing import Any
 
+from et_sim.machine.graph import Figures
 from et_sim.machine.link_classes import link_classes
 from et_sim.machine.model import GraphFabric, LevelFabric, Machine, Network, TimeFactors, WorkKind
 from et_sim.machine.pool import stage_name
@@ -172,7 +173,7 @@ def _scale_link(machine: Machine, link: int, level: int, name: str, multiple: fl
             return None
         dimensions = (*fabric.dimensions[:link], found[0], *fabric.dimensions[link + 1 :])
         changed = Network.of_dimensions(dimensions, fabric.links, fabric.reducers)
-    return replace(machine, network=changed), found[1]
+    return _rewired(machine, changed), found[1]
 
 
 def _scale_class(machine: Machine, fabric: GraphFabric, link: int, name: str, multiple: float) -> Scaled:
@@ -184,7 +185,24 @@ def _scale_class(machine: Machine, fabric: GraphFabric, link: int, name: str, mu
     figures = getattr(fabric.graph, name).copy()
     figures[of_link == link] = getattr(found[0], name)
     changed = replace(fabric, graph=replace(fabric.graph, **{name: figures}))
-    return replace(machine, network=replace(machine.network, fabric=changed)), found[1]
+    if fabric.rails is not None:
+        before, after = (Figures(one.bytes_per_ns, one.latency_ns) for one in (classes[link], found[0]))
+        changed = replace(changed, rails=fabric.rails.with_figures(before, after))
+    return _rewired(machine, replace(machine.network, fabric=changed)), found[1]
+
+
+def _rewired(machine: Machine, network: Network) -> Machine:
+    """The same machine on links of other figures, with a collective library that sees them."""
+    library = machine.system.library
+    if library is None:
+        return replace(machine, network=network)
+    pairs = zip(network.wiring, machine.network.wiring, strict=True)
+    inner, *others = (after.bytes_per_ns / before.bytes_per_ns for after, before in pairs)
+    outer = next((one for one, of in zip(others, network.wiring[1:], strict=True) if of.npus > 1), 1.0)
+    wires = library.wires.times(inner, outer)
+    return replace(
+        machine, network=network, system=replace(machine.system, library=replace(library, wires=wires))
+    )
 
 
 def _scale(holder: Any, name: str, multiple: float) -> tuple[Any, float] | None:

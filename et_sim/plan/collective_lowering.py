@@ -282,7 +282,8 @@ class CollectiveTables:
     def _lower_by_library(self, library: LibraryPhases, request: CollectiveRequest) -> int | None:
         """As the library chooses; every chunk of it runs from the beginning."""
         layout = self.ways.sides(request.group)
-        ways = self._ways(request, (AROUND,) * max(len(layout), 1))
+        around = replace(request, operation=Operation.ALL_GATHER)
+        ways = self._ways(around, (AROUND,) * len(layout))
         made = library.lower(request.operation, request.size, request.datatype, request.group, ways, layout)
         if made is None:
             return None

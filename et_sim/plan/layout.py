@@ -31,6 +31,7 @@ class Side:
     stride: int  # distance between neighbours, in ranks or in places of the group
     members: int
     blocks: tuple[int, ...] = ()  # uneven: members of each node, one node after the other
+    uneven: int = 0  # the dimension of the machine whose nodes these are
 
     @property
     def own_rings(self) -> int:
@@ -50,16 +51,16 @@ def sides_of_system(grid: LogicalGrid) -> Layout:
 def sides_of_group(grid: LogicalGrid, members: Any) -> Layout:
     """Those of a group, whose members are in ascending order; those of one member are left out."""
     found: list[Side] = []
-    stride, finest = 1, np.zeros(0, np.int64)  # of uneven blocks below: members of each
+    stride, finest, uneven = 1, np.zeros(0, np.int64), 0  # of uneven blocks below: members of each
     for number, first in zip(_outwards(grid), _first_of_blocks(grid, members), strict=True):
         sizes = np.diff(np.append(np.flatnonzero(first), len(members)))
         if not _are_alike(sizes, finest):
-            finest = finest if len(finest) else sizes
+            finest, uneven = (finest, uneven) if len(finest) else (sizes, number)
             continue
         count = int(sizes[0]) // stride
         if count > 1:
             blocks = finest[: np.searchsorted(np.cumsum(finest), sizes[0]) + 1] // stride
-            found.append(Side(number, stride, count, tuple(blocks.tolist())))
+            found.append(Side(number, stride, count, tuple(blocks.tolist()), uneven if len(blocks) else 0))
         stride, finest = int(sizes[0]), finest[:0]
     return tuple(found)
 

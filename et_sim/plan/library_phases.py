@@ -19,6 +19,7 @@ from et_sim.collectives import Algorithm, Operation, StepProgram
 from et_sim.collectives.paced import paced
 from et_sim.errors import MachineError
 from et_sim.machine.library import Call, Choice, Library
+from et_sim.machine.library.candidates import Group
 from et_sim.machine.library.model import PAIRS
 from et_sim.machine.library.rules import COLLNET_CHAIN, COLLNET_DIRECT, NVLS, NVLS_TREE, PAT, RING, TREE
 from et_sim.machine.model import Network, Shape
@@ -60,11 +61,14 @@ class _Part:
     size: int  # bytes that a member sends along it, over all
     at_once: int = 1  # steps
     sharers: int = 0  # of a link to other nodes: members of the group; 0: it is not known to be shared
+    are_pairs: bool = False
+    blocks: int = 0  # nodes, where these hold different numbers of members
+    beside: float = 0.0  # bytes per ns that its members send through the same port meanwhile, in the mean
 
     @property
     def is_heard_by_all(self) -> bool:
         """Whether nobody completes it before everybody has begun."""
-        return self.at_once > 1 or self.steps >= self.way.members - 1
+        return self.at_once > 1 or len(self.distance) > 1 or self.steps >= self.way.members - 1
 
 
 class LibraryPhases:
@@ -73,6 +77,7 @@ class LibraryPhases:
     def __init__(self, library: Library, network: Network, endpoint_ns: int) -> None:
         self._library, self._dimensions, self._rails = library, network.wiring, network.rails
         self._endpoint_ns = endpoint_ns
+        self._has_one_port = network.rails is not None and network.rails.is_only_port
 
     def lower(
         self,
@@ -87,9 +92,11 @@ class LibraryPhases:
         members = prod(way.members for way in ways)
         if members == 1 or (size == 0 and operation is not Operation.BARRIER):
             return None
-        nodes = _nodes(group, ways, layout, self._library.node)
+        assert not group.is_as_listed, "where a library is known, groups are laid out"
+        nodes, least = _nodes(ways, layout)
         counted = size * members if operation is Operation.ALL_GATHER else size
-        choice = self._library.choice(Call(operation.name.lower(), members, nodes, counted, datatype))
+        call = Call(operation.name.lower(), members, nodes, counted, datatype, least)
+        choice = self._library.choice(call)
         time = round(choice.time_us * 1000)
         if time > LONGEST_NS:
             raise MachineError(
@@ -97,17 +104,25 @@ class LibraryPhases:
                 place="system configuration",
                 remedy='correct "calibration" of the key "library"',
             )
-        parts = self._parts(choice.algorithm, operation, counted, ways, members, nodes)
+        parts = self._parts(choice.algorithm, operation, counted, ways, layout, call.group)
         return LibraryCollective(choice, nodes, tuple(self._chunks(parts, time)))
 
     def _parts(
-        self, algorithm: str, operation: Operation, size: int, ways: Sequence[Way], members: int, nodes: int
+        self,
+        algorithm: str,
+        operation: Operation,
+        size: int,
+        ways: Sequence[Way],
+        layout: Layout,
+        group: Group,
     ) -> tuple[list[_Part], list[_Part]]:
         both = 2 if operation in (Operation.ALL_REDUCE, Operation.BARRIER) else 1
         inner = [way for way in ways if _is_within(way)]
         outer = [way for way in ways if not _is_within(way)]
         ppn = prod(way.members for way in inner)
-        within, between = _bytes(algorithm, both, size, members, ppn, nodes)
+        within, between = _bytes(algorithm, both, size, group, ppn)
+        if algorithm == PAIRS and self._has_one_port:  # nobody passes on what is for others
+            within = size * (ppn - 1) // group.ranks
         spread = sum(way.members - 1 for way in outer)
         return (
             [self._part(algorithm, way, both, within, WITHIN) for way in inner],
@@ -115,6 +130,7 @@ class LibraryPhases:
                 replace(
                     self._part(algorithm, way, both, between * (way.members - 1) // spread, BETWEEN),
                     sharers=min(ppn, self._rails.sharers) if self._rails else 0,
+                    blocks=len(layout[way.number].blocks),
                 )
                 for way in outer
             ],
@@ -132,6 +148,9 @@ class LibraryPhases:
     def _chunks(self, parts: tuple[list[_Part], list[_Part]], time_ns: int) -> list[tuple[PacedPhase, ...]]:
         """All bytes along one side each, and then word from whoever has not been heard of."""
         within, between = parts
+        carried_ns = sum(self._carried_ns(one, -(-one.size // one.steps)) for one in (*within, *between))
+        if carried_ns > time_ns:
+            within, between = ([_in_few_rounds(one) for one in side] for side in parts)
         bulks = [(bulk, others) for bulk, others in ((within, between), (between, within)) if bulk]
         are_heard = all(one.is_heard_by_all for bulk, _ in bulks for one in bulk)
         words = [
@@ -141,9 +160,10 @@ class LibraryPhases:
         least = [[self._carried_ns(one, 1) for one in word] for word in words]
         last_ns = max(sum(each) for each in least)  # of all chunks, so that no word meets bytes
         chunks = []
-        for (bulk, _), word, each in zip(bulks, words, least, strict=True):
-            rings = max(one.way.own_rings for one in bulk)
-            shares = [replace(one, size=-(-one.size // rings)) for one in bulk]
+        for (bulk, others), word, each in zip(bulks, words, least, strict=True):
+            rings = max(1 if one.are_pairs else one.way.own_rings for one in bulk)
+            beside = sum(one.size for one in others) / time_ns if self._has_one_port else 0.0
+            shares = [replace(one, size=-(-one.size // rings), beside=beside) for one in bulk]
             phases = self._paced(shares, time_ns - last_ns)
             for one, time in zip(
                 word, [each[0] + last_ns - sum(each), *each[1:]] if each else [], strict=True
@@ -166,45 +186,70 @@ class LibraryPhases:
     def _phase(self, part: _Part, time_ns: int) -> PacedPhase:
         size = max(-(-part.size // part.steps), 1)
         pause = time_ns - self._carried_ns(part, size)
-        program = paced(part.way.members, part.distance, part.steps, size, pause, part.at_once)
+        program = paced(
+            part.way.members,
+            part.distance,
+            part.steps,
+            size,
+            pause,
+            part.at_once,
+            pauses_last=part.blocks > 0,
+        )
         return PacedPhase(part.way, program)
 
     def _carried_ns(self, part: _Part, size: int) -> int:
         """What its messages take without pauses."""
         endpoint = SUBGROUP_ENDPOINT_NS if part.way.axis < 0 else self._endpoint_ns
         rounds = part.steps // part.at_once
-        return rounds * self._flight_ns(part, size) + (rounds + 1) * endpoint
+        time = rounds * self._flight_ns(part, size) + (rounds + 1) * endpoint
+        if part.blocks and not part.are_pairs:  # the other steps do not leave their node
+            within = rounds - min(-(-rounds * part.blocks // part.way.members), rounds)
+            time -= int(within * (self._hops_ns(part.way.dimension) - self._hops_ns(WITHIN)))
+        return time
+
+    def _hops_ns(self, number: int) -> float:
+        dimension = self._dimensions[number]
+        return (2 if dimension.shape is Shape.SWITCH else 1) * dimension.latency_ns
 
     def _flight_ns(self, part: _Part, size: int) -> int:
-        """A message while only its group sends; through uneven nodes, on the way from node to node."""
+        """A message while only its group sends; through uneven nodes, on the way from node to node.
+
+        Two that share a port get at least a half of it each.
+        """
         dimension = self._dimensions[part.way.dimension]
         rate = dimension.bytes_per_ns
         if part.sharers and self._rails is not None:
-            rate = min(rate / part.sharers, self._rails.port)
-        hops = 2 if dimension.shape is Shape.SWITCH else 1
-        return int(hops * dimension.latency_ns + size / rate)
+            rate = min(rate / part.sharers, self._rails.port.bytes_per_ns)
+        if part.beside and self._rails is not None:
+            port = self._rails.port.bytes_per_ns
+            rate = min(rate, max(port - part.beside, port / 2))
+        return int(self._hops_ns(part.way.dimension) + size / rate)
 
 
 def _is_within(way: Way) -> bool:
     return way.dimension == 0 and way.own_rings <= 1 and way.axis >= 0
 
 
-def _nodes(group: GroupShape, ways: Sequence[Way], layout: Layout, node: int) -> int:
-    """How many nodes the group has ranks on."""
-    if group.is_as_listed:
-        return -(-group.members // node)
-    nodes = 1
+def _nodes(ways: Sequence[Way], layout: Layout) -> tuple[int, int]:
+    """How many nodes the group has ranks on, and how many of these the node with the fewest has."""
+    nodes = least = 1
     for way in ways:
-        blocks = layout[way.number].blocks if way.number < len(layout) else ()
-        nodes *= len(blocks) or (1 if _is_within(way) else way.members)
-    return nodes
+        side = layout[way.number]
+        if side.blocks and side.uneven == 0:
+            nodes, least = nodes * len(side.blocks), min(side.blocks)
+        elif side.dimension == 0:
+            least = way.members
+        else:
+            nodes *= way.members
+    return nodes, least
 
 
-def _bytes(algorithm: str, both: int, size: int, members: int, ppn: int, nodes: int) -> tuple[int, int]:
-    """What a rank sends within its node and to others."""
+def _bytes(algorithm: str, both: int, size: int, group: Group, ppn: int) -> tuple[int, int]:
+    """What a rank sends within its node and to others; through uneven nodes, all is for others."""
+    nodes, members = group.nodes, group.ranks
     inside, around = size * (ppn - 1) // ppn, both * (members - 1)
     if algorithm == PAIRS:
-        return inside, size * (nodes - 1) // nodes
+        return inside, size * (members - group.fewest) // members
     if algorithm in (RING, PAT):
         return (around * inside) // members, around * size // members // ppn
     if algorithm in (NVLS, NVLS_TREE) and both == 2:
@@ -219,7 +264,7 @@ def _part(algorithm: str, way: Way, both: int, size: int, which: int) -> _Part:
     """As many steps as the algorithm takes there: to the next member, but for copies of all pairs."""
     others = way.members - 1
     if algorithm == PAIRS:
-        return _Part(way, others, tuple(range(1, way.members)), size)
+        return _Part(way, others, tuple(range(1, way.members)), size, are_pairs=True)
     if algorithm in OVER_LEVELS and (which == BETWEEN or algorithm in (NVLS, NVLS_TREE)):
         times = 1 if algorithm in (NVLS, PAT) else 2
         return _Part(way, times * ceil(log2(way.members)), (1,), size)
@@ -228,5 +273,17 @@ def _part(algorithm: str, way: Way, both: int, size: int, which: int) -> _Part:
 
 def _word_along(way: Way) -> _Part:
     """Until everybody has heard from everybody."""
-    distances = tuple(1 << level for level in range(ceil(log2(way.members))))
+    distances = _doubling(way)
     return _Part(way, len(distances), distances, len(distances))
+
+
+def _in_few_rounds(part: _Part) -> _Part:
+    """Copies of all pairs, which are under way together, where delays of rounds would add up."""
+    if part.at_once > 1 or not part.are_pairs:
+        return part
+    distances = _doubling(part.way)
+    return replace(part, steps=len(distances), distance=distances)
+
+
+def _doubling(way: Way) -> tuple[int, ...]:
+    return tuple(1 << level for level in range(ceil(log2(way.members))))

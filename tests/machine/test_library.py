@@ -21,6 +21,7 @@ from et_sim.machine.library.candidates import Group
 from et_sim.machine.model import Machine
 from et_sim.machine.presets import names, preset
 from et_sim.machine.readers import read_machine
+from et_sim.machine.scaling import figures
 from et_sim.workloads.microbenchmarks import make_microbenchmark
 
 KINDS = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast", "reduce", "barrier")
@@ -97,10 +98,121 @@ def _said_ns(name: str, kind: str, ranks: int, size: int) -> float:
 def test_alone_a_collective_takes_what_the_library_says(
     name: str, kind: str, ranks: int, size: int, model: str
 ) -> None:
+    assert abs(_alone_ns(name, kind, ranks, size, model) - _said_ns(name, kind, ranks, size)) <= 2
+
+
+def _alone_ns(name: str, kind: str, ranks: int, size: int, model: str) -> int:
     workload = make_microbenchmark(kind, ranks=ranks, size=0 if kind == "barrier" else size)
     known = preset(f"{name}:{ranks}")
-    found = et_sim.simulate(workload, system=known.system, network=known.network, model=model)
-    assert abs(found.makespan_ns - _said_ns(name, kind, ranks, size)) <= 2
+    return et_sim.simulate(workload, system=known.system, network=known.network, model=model).makespan_ns
+
+
+WITH_SHARED_CARDS = ("a100-pcie-node", "l40s-node", "rtx-pro-6000-node")
+
+
+@pytest.mark.parametrize("name", sorted(name for name in names() if "library" in preset(name).system))
+def test_so_it_does_on_one_node_and_two_of_every_machine(name: str) -> None:
+    known = preset(name)
+    node = _library(read_machine(system=known.system, network=known.network)).node
+    for ranks in (node, 2 * node):
+        for kind in ("all_reduce", "all_gather", "all_to_all"):
+            for size in (1000, MIB, 1 << 28):
+                said = _said_ns(name, kind, ranks, size)
+                share = 0.06 if name in WITH_SHARED_CARDS and ranks > node else 0.0
+                found = _alone_ns(name, kind, ranks, size, "flow")
+                assert abs(found - said) <= max(2, share * said), (kind, ranks, size)
+
+
+def _in_group_ns(name: str, members: list[int], kind: str, size: int) -> int:
+    known = preset(name)
+    ranks, traces = known.network["npus_count"][0] * known.network["npus_count"][1], []
+    for rank in range(ranks):
+        build = et_sim.TraceBuilder()
+        if rank in members:
+            build.collective(kind, size, group="1")
+        else:
+            build.compute("other", micros=1)
+        traces.append(build.build())
+    workload = et_sim.Workload(tuple(traces), np.arange(ranks, dtype=np.int32))
+    found = et_sim.simulate(
+        workload, system=known.system, network=known.network, groups={"1": members}, model="flow"
+    )
+    return found.makespan_ns
+
+
+@settings(max_examples=15)
+@given(
+    members=st.lists(st.integers(0, 23), min_size=2, unique=True).map(sorted),
+    kind=st.sampled_from(["all_reduce", "all_gather", "reduce_scatter", "broadcast"]),
+    size=st.sampled_from([1000, MIB, 1 << 28]),
+)
+def test_groups_anywhere_take_about_what_the_library_says(members: list[int], kind: str, size: int) -> None:
+    known = preset("h100-dgx:24")
+    on = [count for node in range(3) if (count := sum(rank // 8 == node for rank in members))]
+    counted = size * len(members) if kind == "all_gather" else size
+    library = _library(read_machine(system=known.system, network=known.network))
+    said = library.choice(Call(kind, len(members), len(on), counted, least=min(on))).time_us * 1000
+    assert 0.87 <= _in_group_ns("h100-dgx:24", members, kind, size) / said <= 1.13
+
+
+def test_one_rank_more_on_one_of_two_nodes_is_no_gain() -> None:
+    times = [
+        _in_group_ns("h100-dgx:16", members, "all_reduce", 1 << 30)
+        for members in ([0, 8], [0, 1, 8], [0, 1, 2, 9])
+    ]
+    assert times == sorted(times)
+
+
+def test_all_to_alls_between_nodes_begin_with_a_launch_and_a_step_of_the_network() -> None:
+    here, away = (_said_ns("h100-dgx", "all_to_all", ranks, 1024) for ranks in (8, 16))
+    assert away >= here + 2700
+
+
+def test_more_nodes_are_no_gain_for_bytes_that_switches_sum() -> None:
+    said = [_said_ns("gb200-nvl72", "all_reduce", ranks, 1 << 30) for ranks in (72, 144, 288)]
+    assert said == sorted(said)
+
+
+def test_trees_over_switches_shrink_by_size_but_with_grace() -> None:
+    call = Call("all_reduce", 16, 2, 4 * MIB)
+    only = replace(B200, algorithms=("nvls-tree",))
+    slower, other = (replace(only, cpu=cpu).way(call).bandwidth for cpu in ("intel", "arm"))
+    assert slower == pytest.approx(0.7 * other)
+
+
+def _faster_cards(network: dict[str, Any]) -> dict[str, Any]:
+    if "graph" in network:
+        return {"graph": network["graph"] | {"bandwidth": "100GB/s"}}
+    return network | {"bandwidth": [network["bandwidth"][0], "100GB/s"]}
+
+
+@pytest.mark.parametrize(
+    ("name", "figure"),
+    [
+        ("h100-dgx:16", "bandwidth of dimension 1"),
+        ("l40s-node:16", "bandwidth of nic to rail0-leaf, rail1-leaf, rail2-leaf"),
+    ],
+)
+def test_a_machine_whose_links_are_multiplied_is_the_machine_with_such_links(name: str, figure: str) -> None:
+    known = preset(name)
+    machine = read_machine(system=known.system, network=known.network)
+    changed = read_machine(system=known.system, network=_faster_cards(dict(known.network)))
+    rate = machine.network.wiring[1].bytes_per_ns
+    scaled = figures(machine)[figure](100 / rate)
+    assert scaled is not None
+    assert _library(scaled[0]).wires == _library(changed).wires != _library(machine).wires
+    assert scaled[0].network.wiring == changed.network.wiring
+
+
+def test_wires_that_the_library_has_no_channels_for_are_mentioned() -> None:
+    known = preset("h100-dgx:16")
+    for bandwidth, why in (
+        (["3600GB/s", "50GB/s"], "has at most 64 channels of 30 GB/s on a node"),
+        (["450GB/s", "100GB/s"], "counts 48 GB/s of a card of 100"),
+    ):
+        machine = read_machine(system=known.system, network=known.network | {"bandwidth": bandwidth})
+        assert any(why in one.text for one in machine.warnings)
+    assert not read_machine(system=known.system, network=known.network).warnings
 
 
 @st.composite

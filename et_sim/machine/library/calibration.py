@@ -60,7 +60,12 @@ class Calibration:
             copy, start = (self.copy, self.start_simple) if is_simple else (NO_COPY, 0.0)
             base = self.base_ll if way.protocol is Protocol.LL else self.base
         if group.nodes > 1:
-            base, bandwidth = self.between_base, self.between_bandwidth
+            base = self.between_base
+            bandwidth = (
+                min(self.between_bandwidth, bandwidth)
+                if way.algorithm == NVLS_TREE
+                else (self.between_bandwidth)
+            )
         return (
             base * way.base_us
             + start
@@ -70,17 +75,28 @@ class Calibration:
             + (piece / copy if copy else 0.0)
         )
 
-    def pairs_us(self, group: Group, size: int, bus: float, rail: float) -> float:
+    def pairs_us(
+        self,
+        group: Group,
+        size: int,
+        bus: float,
+        rail: float,
+        step: tuple[float, float, float],
+        *,
+        is_pci: bool,
+    ) -> float:
         """Of an all-to-all: copies of all pairs at once.
 
-        `bus` is that of rings on a node, `rail` what a rank has to other nodes, both in GB/s.
+        `bus` is that of rings on a node, `rail` what a rank has to other nodes, both in GB/s; `step` what
+        the way to another node takes by protocol. With PCI, all bytes go over one link.
         """
-        n, away = group.ranks, (group.ranks - group.ppn) / group.ranks
-        inside = size * (group.ppn - 1) / n / 1000
+        n, away = group.ranks, (group.ranks - group.fewest) / group.ranks
+        inside = size * (n - 1 if is_pci else group.ppn - 1) / n / 1000
         outside = size * away / 1000 / (rail * self.between_bandwidth) if group.nodes > 1 else 0.0
         steps = self.pairs_step * (n - 1)
-        short_us = self.pairs_base * self.base_ll * RING_LL_US
+        short_us = self.pairs_base * self.base_ll * RING_LL_US + self.between_step * step[Protocol.LL]
         long_us = self.pairs_start * (self.base * RING_SIMPLE_US + self.start_simple)
+        long_us += self.between_step * step[Protocol.SIMPLE]
         full = self.pairs_bandwidth * self.bandwidth_simple * bus
         short = short_us + steps + max(inside / (self.pairs_bandwidth_short * bus), outside)
         long = long_us + steps + max(inside / full, outside)

@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 
 from et_sim.machine.library.channels import Channels, Wires, speed_between, speed_within
 from et_sim.machine.library.rules import (
+    ARM,
     COLLNET_CHAIN,
     COLLNET_DIRECT,
     LL_MOST_BETWEEN,
@@ -42,15 +43,26 @@ NOT_SUMMED_BY_SWITCHES = ("int8", "fp8", "int4", "fp4", "fp6")
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """A group of ranks as the library sees it: equally many on each of its nodes."""
+    """A group of ranks as the library sees it."""
 
     ranks: int
     nodes: int
+    least: int = 0  # ranks on the node that has the fewest; 0: equally many on each
 
     @property
     def ppn(self) -> int:
-        """Ranks on a node."""
+        """Ranks on a node, in the mean."""
         return max(self.ranks // self.nodes, 1)
+
+    @property
+    def fewest(self) -> int:
+        """Ranks on the node that has the fewest."""
+        return self.least or self.ppn
+
+    @property
+    def has_one_on_each(self) -> bool:
+        """Whether each of its nodes has one rank."""
+        return self.ranks == self.nodes
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,14 +105,14 @@ def candidates(
         if kind == ALL_REDUCE:
             yield from _tree(machine, group, size, protocol, rings)
     if kind in (ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER):
-        yield from _switches(machine, kind, group, datatype)
+        yield from _switches(machine, kind, group, size, datatype)
         yield from _collnet(machine, kind, group, rings)
-    if kind in (ALL_GATHER, REDUCE_SCATTER) and group.ppn == 1 and machine.rules.network.pat:
+    if kind in (ALL_GATHER, REDUCE_SCATTER) and group.has_one_on_each and machine.rules.network.pat:
         yield _pat(machine, group, rings)
 
 
 def _knows_ll128(machine: Machine, group: Group) -> bool:
-    return machine.gpu.ll128 and (machine.wires.is_nvlink or group.ppn == 1)
+    return machine.gpu.ll128 and (machine.wires.is_nvlink or group.has_one_on_each)
 
 
 def _intra(machine: Machine) -> Steps:
@@ -143,7 +155,7 @@ def _ring(
     base = machine.rules.ring_base[protocol]
     if kind in (BROADCAST, REDUCE):
         tree = _intra(machine).tree[protocol]
-        if nodes == 1 or group.ppn == 1:
+        if nodes == 1 or group.has_one_on_each:
             step = intra if nodes == 1 else machine.rules.network.ring[protocol]
             within, between = (step, 0.0) if nodes == 1 else (0.0, step)
         else:
@@ -152,7 +164,7 @@ def _ring(
     both = 2 if kind == ALL_REDUCE else 1
     steps, crossing = both * (n - 1), both * (nodes - 1)
     network = machine.rules.network
-    inter = (network.tree if group.ppn == 1 else network.ring)[protocol]
+    inter = (network.tree if group.has_one_on_each else network.ring)[protocol]
     within = (steps - crossing) * max(intra, _network_us(machine, group, protocol))
     between = crossing * inter
     plateau = size / (channels.count * n) >= PLATEAU
@@ -176,11 +188,9 @@ def _tree(
         elif protocol is Protocol.LL128:
             part = 7 / 9 if group.nodes == 1 else 15 / 16
             bus = min(part * bus, channels.count * _by_nodes(group, machine.gpu.tree_ll128))
-    if group.ppn == 1:
+    if group.has_one_on_each:
         bus *= CHAIN_EFFICIENCY
-    factors = machine.rules.tree_factors[protocol]
-    power = int(math.log2(max(size, SMALLEST_FACTOR) / SMALLEST_FACTOR))
-    bus *= factors[min(power, len(factors) - 1)]
+    bus *= _tree_factor(machine, protocol, size)
     yield Candidate(
         TREE,
         protocol,
@@ -192,9 +202,15 @@ def _tree(
     )
 
 
-def _switches(machine: Machine, kind: str, group: Group, datatype: str) -> Iterator[Candidate]:
+def _tree_factor(machine: Machine, protocol: Protocol, size: int) -> float:
+    factors = machine.rules.tree_factors[protocol]
+    power = int(math.log2(max(size, SMALLEST_FACTOR) / SMALLEST_FACTOR))
+    return factors[min(power, len(factors) - 1)]
+
+
+def _switches(machine: Machine, kind: str, group: Group, size: int, datatype: str) -> Iterator[Candidate]:
     """Reductions and copies by NVSwitch: of a whole group on one node, or under a tree over nodes."""
-    gpu, intra, ppn = machine.gpu, _intra(machine), group.ppn
+    gpu, intra, ppn = machine.gpu, _intra(machine), group.fewest
     if not (gpu.nvls_efficiency and machine.has_switch) or ppn < 2 or kind == REDUCE_SCATTER:
         return
     if kind == ALL_REDUCE and datatype in NOT_SUMMED_BY_SWITCHES:
@@ -207,7 +223,10 @@ def _switches(machine: Machine, kind: str, group: Group, datatype: str) -> Itera
         yield Candidate(NVLS, Protocol.SIMPLE, ppn, 0.0, intra.nvls, 0.0, bus * ratio)
     elif kind == ALL_REDUCE:
         between = speed_between(machine.wires, gpu.speeds) * (2 if group.nodes == 2 else 1)
+        between *= min(machine.wires.cards / ppn, 1)
         bus = ppn * min(2 * inside, between, _by_nodes(group, gpu.nvls_tree))
+        if gpu.nvls_tree_by_size and machine.cpu != ARM:
+            bus *= _tree_factor(machine, Protocol.SIMPLE, size)
         steps = 2 * int(math.log2(group.nodes)) * machine.rules.network.nvls_tree
         ratio = group.ranks / (2 * (group.ranks - 1))
         yield Candidate(NVLS_TREE, Protocol.SIMPLE, ppn, 0.0, intra.nvls_tree, steps, bus * ratio)

@@ -9,7 +9,7 @@ Not here: what a collective takes on them (`candidates`).
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 MOST_UNDOUBLED = 4  # channels that later GPUs double although they are slower than `SLOW_LATER`
 MOST_FOUND = 32
@@ -37,6 +37,10 @@ class Wires:
     line_rate: float = math.inf  # of those links, as the network file has it
     is_mesh: bool = False  # a link to each of the others, in place of a switch
 
+    def times(self, inner: float, outer: float) -> Wires:
+        """With bandwidths multiplied, of links of a node and of cards."""
+        return replace(self, gpu=self.gpu * inner, line_rate=self.line_rate * inner, card=self.card * outer)
+
 
 @dataclass(frozen=True, slots=True)
 class Speeds:
@@ -56,7 +60,7 @@ def rings_of(wires: Wires, speeds: Speeds, *, nodes: int, ppn: int, cards: int) 
         return _doubled(count, speed, speeds)
     card = wires.card * CARD_EFFICIENCY
     inside = wires.gpu * max(ppn - 1, 1) if wires.is_mesh else wires.gpu
-    count, speed = _most(speeds.between, inside, card, cards)
+    count, speed = _most(speeds.between, inside, card, MOST_FOUND, cards)
     return _doubled(count, speed, speeds)
 
 
@@ -71,13 +75,20 @@ def speed_between(wires: Wires, speeds: Speeds) -> float:
     return next((one for one in speeds.between if one <= card), card)
 
 
-def _most(tried: tuple[float, ...], gpu: float, most_each: float, most_channels: int) -> tuple[int, float]:
-    """The number and speed of channels that carry most in all, the fastest of those."""
+def _most(
+    tried: tuple[float, ...], gpu: float, most_each: float, most_channels: int, cards: int = 0
+) -> tuple[int, float]:
+    """The number and speed of channels that carry most in all, the fastest of those.
+
+    With cards, each of which may have several, these carry them.
+    """
     best = (0, 0.0)
     for speed in tried:
         if speed > most_each:
             continue
         count = min(int(gpu / speed), most_channels)
+        if cards:
+            count = min(count, cards * int(most_each / speed))
         if count * speed > best[0] * best[1]:
             best = (count, speed)
     return best if best[0] else (1, min(gpu, most_each))

@@ -25,6 +25,7 @@ PAIRS = "pairs"  # all-to-all: copies of all pairs
 ALL_TO_ALL, BARRIER = "all_to_all", "barrier"
 BARRIER_BYTES = 4
 LEAST_US = 0.001
+NO_STEPS = (0.0, 0.0, 0.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +37,12 @@ class Call:
     nodes: int
     size: int
     datatype: str = ""
+    least: int = 0  # ranks on the node that has the fewest; 0: equally many on each
+
+    @property
+    def group(self) -> Group:
+        """Its ranks."""
+        return Group(self.ranks, self.nodes, self.least)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,10 +92,15 @@ class Library:
 
     def choices(self, call: Call) -> tuple[Choice, ...]:
         """All that may be chosen, in the order of the library's tables."""
-        group = Group(call.ranks, call.nodes)
+        group = call.group
         rings = self.rings(group)
         if call.kind == ALL_TO_ALL:
-            time = self.calibration.pairs_us(group, call.size, self._bus_on_node(group), self._rail(group))
+            network = LIBRARIES[self.name].network
+            entry = (network.tree if group.has_one_on_each else network.ring) if group.nodes > 1 else NO_STEPS
+            bus, rail = self._bus_on_node(group), self._rail(group)
+            time = self.calibration.pairs_us(
+                group, call.size, bus, rail, entry, is_pci=not self.wires.is_nvlink
+            )
             return (Choice(PAIRS, Protocol.SIMPLE, rings.count, time, time),)
         size = self._counted(call)[1]
         return tuple(self._chosen(way, group, size) for way in self._ways(call))
@@ -99,7 +111,7 @@ class Library:
 
     def _ways(self, call: Call) -> list[Candidate]:
         kind, size = self._counted(call)
-        group = Group(call.ranks, call.nodes)
+        group = call.group
         ways = list(candidates(self._machine(), kind, group, size, call.datatype, self.rings(group)))
         return [way for way in ways if self._is_allowed(way)] or ways
 
@@ -109,7 +121,7 @@ class Library:
         if given is not None:
             return given
         speeds = LIBRARIES[self.name].gpus[self.gpu].speeds
-        cards = max(self.wires.cards * group.ppn // self.node, 1)
+        cards = max(self.wires.cards * group.fewest // self.node, 1)
         return rings_of(self.wires, speeds, nodes=group.nodes, ppn=group.ppn, cards=cards)
 
     def _chosen(self, way: Candidate, group: Group, size: int) -> Choice:

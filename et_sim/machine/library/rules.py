@@ -64,6 +64,7 @@ class Gpu:
     tree: ByNodes
     nvls_tree: ByNodes = (0.0, 0.0, 0.0)
     nvls_efficiency: float = 0.0  # 0: it has none
+    nvls_tree_by_size: bool = False  # factors of trees with Simple hold of NVLS trees too, but with `ARM`
     ring_plateau: float = 1.4  # factor of the steps of large all-reduces by ring between nodes
     tree_simple_on_a_node: bool = True
     ll128: bool = True
@@ -107,10 +108,11 @@ def _factors(*rows: str) -> tuple[tuple[float, ...], ...]:
     return tuple(tuple(float(one) for one in row.split()) for row in rows)
 
 
+ARM = "arm"  # Grace
 LL_MOST_BETWEEN: Mapping[str, tuple[float, float]] = MappingProxyType(
-    {"intel": (39.0, 20.4), "amd": (22.5, 19.0)}  # by the CPU; two nodes, more
+    {"intel": (39.0, 20.4), "amd": (22.5, 19.0), ARM: (39.0, 20.4)}  # by the CPU; two nodes, more
 )
-NETWORK_US: Mapping[str, float] = MappingProxyType({"intel": 1.0, "amd": 2.0})  # us of a card, by the CPU
+NETWORK_US: Mapping[str, float] = MappingProxyType({"intel": 1.0, "amd": 2.0, ARM: 1.0})  # us of a card
 
 NCCL = Rules(
     tree_base=(6.8, 14.0, 8.4),
@@ -139,6 +141,7 @@ NCCL = Rules(
                 (70.0, 42.8, 24.0),
                 (0.0, 96.0, 80.0),
                 0.74,
+                nvls_tree_by_size=True,
             ),
         }
     ),

@@ -17,7 +17,7 @@ from et_sim.machine.checks import show
 from et_sim.machine.graph import KINDS, NPU, SWITCH, Figures, Graph, GraphBuilder
 from et_sim.machine.imported import Imported
 from et_sim.machine.keys import Remarks
-from et_sim.machine.model import GraphFabric, LogicalDimension, Network, Rails, Reducer, Routing, Shape
+from et_sim.machine.model import GIB, GraphFabric, LogicalDimension, Network, Rails, Reducer, Routing, Shape
 from et_sim.machine.other_topologies import FORMATS
 from et_sim.machine.sources import Source
 from et_sim.machine.topology.credits import read_credits
@@ -29,7 +29,6 @@ from et_sim.machine.topology.protocol import read_protocol
 from et_sim.machine.topology.reach import switches_suffice, unreachable_pair
 
 AUTO, SWITCHES, ALL = "auto", "switches", "all"
-GIB = 1073741824 / 1_000_000_000  # bytes per ns of a GiB/s
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,12 +5,11 @@ from __future__ import annotations
 from fractions import Fraction
 
 from et_sim.machine.graph import Figures, GraphBuilder
-from et_sim.machine.model import Dimension, Rails, Shape
+from et_sim.machine.model import Rails, Shape
 from et_sim.machine.topology.fields import FieldError, Fields
 from et_sim.machine.topology.part import Part, Place, behind_nics, devices_of, endpoints
 
 MESH, BEHIND_NICS = "fully-connected", "behind-nics"  # what a node is inside, besides a switch
-GIB = 1.073741824  # bytes per ns
 
 
 def switch(build: GraphBuilder, fields: Fields, place: Place) -> Part:
@@ -196,15 +195,8 @@ def _alike(
 ) -> Rails:
     """The two dimensions that such a network is, but that NICs are shared."""
     to_nic = fields.part("nic").figures() if "nic" in fields else Figures(figures.bytes_per_ns, 0)
-    rate, latency = within.bytes_per_ns, within.latency_ns
-    if kind == BEHIND_NICS:
-        rate, latency = min(rate / sharers, to_nic.bytes_per_ns), latency + to_nic.latency_ns
     shape = Shape.FULLY_CONNECTED if kind == MESH else Shape.SWITCH
-    inner = Dimension(shape, counts[0], rate / GIB, latency)
-    outer = Dimension(
-        Shape.SWITCH, counts[1], figures.bytes_per_ns / GIB, figures.latency_ns + to_nic.latency_ns
-    )
-    return Rails((inner, outer), sharers, to_nic.bytes_per_ns)
+    return Rails(counts, shape, sharers, within, to_nic, figures, kind == BEHIND_NICS)
 
 
 def dragonfly(build: GraphBuilder, fields: Fields, place: Place) -> Part:

@@ -68,8 +68,10 @@ def _end_of(side: Side) -> float:
     return min(max(side.same_path_until, 1 / FARTHEST), FARTHEST)
 
 
-def verification_lines(found: Sequence[Verified], *, is_exact: bool = True) -> list[str]:
-    """The same as text."""
+def verification_lines(
+    found: Sequence[Verified], *, is_exact: bool = True, has_library: bool = False
+) -> list[str]:
+    """The same as text; a collective library has other times of its own for other links."""
     if not found:
         return ["nothing was simulated again: no figure of the machine changes the makespan along this path"]
     rows = [
@@ -86,6 +88,7 @@ def verification_lines(found: Sequence[Verified], *, is_exact: bool = True) -> l
     differ = sum(not one.is_as_foretold for one in found)
     said = f"{plural(len(found), 'simulation')}, {differ or 'none'} not as foretold"
     why = "as a rule, because of another order" if is_exact else "others share what was changed"
+    why = "the library has other times for other links" if has_library else why
     reason = f": {why}" if differ else ""
     width = terminal_width()
     return [
