@@ -114,6 +114,9 @@ class Device:
                 memory_efficiency=Labels.of(
                     [f"memory efficiency of {one}" for one in of_memory[0]], of_memory[1]
                 ),
+                processors=np.where(
+                    arithmetic > np.maximum(traffic, launch), self.device.processors or np.nan, np.nan
+                ),
             )
         treatment = np.full(len(rows), Treatment.MODELLED, np.uint8)
         return Durations(ns, treatment, work.bytes.astype(np.int64), used)

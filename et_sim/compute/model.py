@@ -51,6 +51,7 @@ class Utilisation:
     efficiency: Labels  # the figure that says how much of the peak is reached
     level: Labels
     memory_efficiency: Labels
+    processors: FloatColumn  # that it is spread over, where its arithmetic sets its time; else NaN
 
     @staticmethod
     def unknown(timed_by: str, bound: str, count: int) -> Utilisation:
@@ -70,6 +71,7 @@ class Utilisation:
             none,
             none,
             none,
+            nothing,
         )
 
     def take(self, rows: IntColumn) -> Utilisation:

@@ -101,4 +101,5 @@ class Roofline:
             efficiency=none,
             level=Labels.alike("local memory bandwidth", len(intensity)),
             memory_efficiency=none,
+            processors=np.full(len(intensity), np.nan),
         )

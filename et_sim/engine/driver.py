@@ -193,6 +193,8 @@ def _messages(plan: Plan, run: Run) -> int:
 
 def _check_streams(plan: Plan, network: Network, model: NetworkModel) -> None:
     key = "streams" if plan.stream_names else "overlap" if len(plan.slowing) else ""
+    if len(plan.slowdowns) and plan.slowdowns[0].each:
+        key = "library"
     if key and hasattr(model, "take_time"):
         raise UsageError(
             "this network model has a processor per rank, on which work takes turns by rules of its own, and "

@@ -81,6 +81,7 @@ def read_library(
         _channels(rings, "on-a-node", source.place),
         _channels(rings, "between-nodes", source.place),
         _calibration(values.get("calibration", {}), source.place),
+        values["occupies"],
     )
     _mention_unused(library, source.place, remarks)
     return library

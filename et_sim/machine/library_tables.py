@@ -68,6 +68,13 @@ LIBRARY_KEYS = (
         choices=("on-a-node", "between-nodes"),
     ),
     Key(
+        "occupies",
+        Kind.FLAG,
+        "Whether a collective of NCCL takes a processor (SM) for each of its channels from kernels that run "
+        "beside it, where the machine says how many `processors` it has. `overlap` stands before it.",
+        default=True,
+    ),
+    Key(
         "calibration",
         Kind.OBJECT,
         "Factors that were fitted to measured collectives; without, the library's own model says the time.",

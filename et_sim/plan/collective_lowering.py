@@ -109,6 +109,7 @@ class CollectiveTables:
         self._library = LibraryPhases(library, machine.network, endpoint_ns) if library else None
         self._choices: dict[int, Choice] = {}  # of the library, by row
         self._nodes: dict[int, int] = {}  # of those collectives
+        self._processors: dict[int, int] = {}
         self._phases: list[PhaseRow] = []
         self._phase_lists: dict[tuple[PhaseRow, ...], int] = {}  # where each begins
         self._chunk_plans: list[tuple[int, int]] = []
@@ -293,6 +294,7 @@ class CollectiveTables:
         ]
         row = self._add_collective(request, [Chunks(len(lists), request.size)], [lists])
         self._choices[row], self._nodes[row] = made.choice, made.nodes
+        self._processors[row] = made.processors
         return row
 
     def _paced_phase(self, phase: PacedPhase, request: CollectiveRequest, turn: int) -> PhaseRow:
@@ -394,6 +396,11 @@ class CollectiveTables:
     def library_nodes(self) -> tuple[int, ...]:
         """On how many nodes the ranks of each collective of the library are; 0 of others."""
         return tuple(self._nodes.get(row, 0) for row in range(len(self._collectives)))
+
+    @property
+    def processors_held(self) -> Any:
+        """That each collective takes from kernels of its ranks."""
+        return np.array([self._processors.get(row, 0) for row in range(len(self._collectives))], np.int16)
 
     def chunk_plans(self) -> np.ndarray:
         """The table of chunks that have the same phases."""

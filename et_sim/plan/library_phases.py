@@ -48,6 +48,7 @@ class LibraryCollective:
 
     choice: Choice
     nodes: int  # that its ranks are on
+    processors: int  # of each rank that it takes from kernels
     chunks: tuple[tuple[PacedPhase, ...], ...]
 
 
@@ -105,7 +106,8 @@ class LibraryPhases:
                 remedy='correct "calibration" of the key "library"',
             )
         parts = self._parts(choice.algorithm, operation, counted, ways, layout, call.group)
-        return LibraryCollective(choice, nodes, tuple(self._chunks(parts, time)))
+        processors = self._library.processors(call, choice)
+        return LibraryCollective(choice, nodes, processors, tuple(self._chunks(parts, time)))
 
     def _parts(
         self,

@@ -33,7 +33,7 @@ from et_sim.plan.members import MemberTables
 from et_sim.plan.nodes import NodeRules, TooLittleSaid, lower_nodes
 from et_sim.plan.peers import endpoints_of_templates
 from et_sim.plan.pool_tables import JointRequests, pool_tables
-from et_sim.plan.slowing import slowdowns_of, slowing_of
+from et_sim.plan.slowing import TemplatePart, occupation_of, slowing_of
 from et_sim.plan.straggler_variants import StragglerVariants
 from et_sim.plan.streams import StreamLanes
 from et_sim.plan.switch_tables import switch_tables
@@ -118,7 +118,17 @@ class Lowering:
             *self.compute.notices(),
         ]
         self.templates, self.lane_first, self.nodes, self.children = templates.finish()
-        self.slowing = slowing_of(self.nodes, self.templates, workload, system.overlap)
+        parts = [  # of all templates but custom collectives, which are behind
+            TemplatePart(trace, self.nodes[first : first + len(trace)], first, int(rank))
+            for trace, first, rank in zip(
+                workload.templates, self.templates["node_first"].tolist(), lowest, strict=False
+            )
+        ]
+        if system.overlap:
+            self.slowing, self.slowdowns = slowing_of(parts, len(self.nodes), system.overlap)
+        else:
+            held = self.collectives.processors_held
+            self.slowing, self.slowdowns = occupation_of(parts, len(self.nodes), self.compute, held)
         self.tensors = _tensors(workload) if machine.system.track_local_mem else ()
         refuse_too_much_at_start(system.local_memory, self.tensors, "system configuration")
         ranks = np.arange(machine.network.ranks, dtype=np.int32)
@@ -191,7 +201,7 @@ def assemble(lowering: Lowering, actors: Actors) -> Plan:
         lane_first=lowering.lane_first,
         lane_limits=lowering.streams.limits,
         slowing=lowering.slowing,
-        slowdowns=slowdowns_of(system.overlap),
+        slowdowns=lowering.slowdowns,
         nodes=lowering.nodes,
         children=lowering.children,
         actors=actor_table,

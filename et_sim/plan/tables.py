@@ -56,7 +56,7 @@ LANES = len(Lane)
 SHARED_LANES = int(Lane.SEND)  # so many are in use where all communication shares a lane
 UNLIMITED_LANES = (Lane.RECEIVE, Lane.COLLECTIVE, Lane.FREE_CPU, Lane.FREE_COMPUTE)
 UNLIMITED = 2**31 - 1  # nodes that such a lane holds
-SLOWS_OTHERS, FIRST_FACTOR = 1, 2  # 0: neither slows others nor is slowed
+FIRST_FACTOR = 1  # below 0: so much it slows others by; 0: neither slows others nor is slowed
 NO_AXIS = -1
 # Where the ranks of an axis are: `members_first` of an axis that is no list of ranks.
 IN_SYSTEM, IN_GROUP = -1, -2  # the stride counts ranks, or places in the group
@@ -106,7 +106,8 @@ NODE = record(
 )
 SLOWDOWN = record(  # units of work that are done in a nanosecond
     ("alone", "i8"),
-    ("beside", "i8"),  # communication of the same rank
+    ("beside", "i8"),  # communication of the same rank, whatever it is
+    ("each", "i8"),  # fewer for each of what communication holds, but not below that; 0: as few at once
 )
 TEMPLATE = record(
     ("node_first", "i8"),
@@ -284,9 +285,7 @@ class Plan:
     templates: Any
     lane_first: Any  # per template and lane: how many of its nodes are in the lanes before
     lane_limits: Any  # per lane: nodes that it holds at a time
-    slowing: (
-        Any  # per node: SLOWS_OTHERS, or from FIRST_FACTOR on a row of `slowdowns`; empty: none is slowed
-    )
+    slowing: Any  # per node: how much it slows others (below 0), or from FIRST_FACTOR on a row of `slowdowns`
     slowdowns: Any
     nodes: Any
     children: Any

@@ -24,7 +24,8 @@ def scope_of_machine(machine: Machine, of_messages: Sequence[str]) -> dict[str, 
     system = machine.system
     off = len(set(Correction) - system.behaviour.corrections)
     corrections = [f"what {plural(off, 'correction')} would change"] if off else []
-    includes, leaves_out = ([SLOWING], [NOISE]) if system.overlap else ([], [SLOWING, NOISE])
+    is_slowed = system.overlap or (system.library is not None and system.library.takes_processors)
+    includes, leaves_out = ([SLOWING], [NOISE]) if is_slowed else ([], [SLOWING, NOISE])
     kernels = {label: [*both] for label, both in scopes_of(system).items()}
     return {
         "of_messages": [*of_messages],

@@ -1,9 +1,9 @@
 """Kernels and copies that take longer while communication of their rank is under way.
 
-The work that is left of one is counted in units of which it does a whole number in a nanosecond, alone or
-beside communication. So nothing is rounded where communication begins or ends, however often, and an end is
-the first whole nanosecond at which all is done. Ends are planned anew where communication begins or ends;
-an event of an end that was planned before has an old version, and does nothing.
+The work that is left of one is counted in units of which it does a whole number in a nanosecond, fewer of
+them beside communication, or beside more of it. So nothing is rounded where communication begins or ends,
+however often, and an end is the first whole nanosecond at which all is done. Ends are planned anew where
+communication begins or ends; an event of an end that was planned before has an old version, and does nothing.
 
 All of this is idle unless the plan slows something (`plan.slowing`).
 """
@@ -15,7 +15,7 @@ from et_sim.engine.calendar.clock import schedule_own
 from et_sim.engine.observe import facade as observe
 from et_sim.engine.state.kinds import SLOWED_DONE
 from et_sim.engine.state.run import NONE, Run
-from et_sim.plan.tables import FIRST_FACTOR, SLOWS_OTHERS
+from et_sim.plan.tables import FIRST_FACTOR
 
 
 @works_on_tables
@@ -27,16 +27,16 @@ def is_slowed(run: Run, plan_row: int) -> bool:
 @works_on_tables
 def node_issued(run: Run, actor_row: int, plan_row: int) -> None:
     """A node begins, perhaps communication."""
-    if len(run.plan.slowing) > 0 and run.plan.slowing[plan_row] == SLOWS_OTHERS:
-        run.slowed_actors[actor_row].under_way += 1
+    if len(run.plan.slowing) > 0 and run.plan.slowing[plan_row] < 0:
+        run.slowed_actors[actor_row].under_way -= run.plan.slowing[plan_row]
         observe.slowing_changes(run, actor_row)
 
 
 @works_on_tables
 def node_done(run: Run, actor_row: int, plan_row: int) -> None:
     """A node ends, perhaps communication."""
-    if len(run.plan.slowing) > 0 and run.plan.slowing[plan_row] == SLOWS_OTHERS:
-        run.slowed_actors[actor_row].under_way -= 1
+    if len(run.plan.slowing) > 0 and run.plan.slowing[plan_row] < 0:
+        run.slowed_actors[actor_row].under_way += run.plan.slowing[plan_row]
         observe.slowing_changes(run, actor_row)
 
 
@@ -64,8 +64,8 @@ def plan_ends(run: Run, actor_row: int) -> None:
     if len(run.plan.slowing) == 0:
         return
     actor, first, now = run.slowed_actors[actor_row], run.plan.actors[actor_row].node_first, run.clock[0].now
-    is_beside = int(actor.under_way > 0)
-    if is_beside == actor.is_beside:
+    beside = actor.under_way if run.plan.slowdowns[0].each else int(actor.under_way > 0)
+    if beside == actor.beside:
         return
     node = actor.head
     while node != NONE:
@@ -73,7 +73,7 @@ def plan_ends(run: Run, actor_row: int) -> None:
         slowed.left -= (now - slowed.since_ns) * _rate(run, actor_row, slowed.factor)
         slowed.since_ns = now
         node = slowed.after
-    actor.is_beside = is_beside
+    actor.beside = beside
     node = actor.head
     while node != NONE:
         if run.slowed_nodes[first + node].ends_ns > now:
@@ -101,8 +101,12 @@ def ends_now(run: Run, actor_row: int, node: int, version: int) -> bool:
 @works_on_tables
 def _rate(run: Run, actor_row: int, factor: int) -> int:
     """Units of work in a nanosecond."""
-    slowdown = run.plan.slowdowns[factor]
-    return slowdown.beside if run.slowed_actors[actor_row].is_beside else slowdown.alone
+    slowdown, beside = run.plan.slowdowns[factor], run.slowed_actors[actor_row].beside
+    if beside == 0:
+        return slowdown.alone
+    if slowdown.each == 0:
+        return slowdown.beside
+    return max(slowdown.alone - slowdown.each * beside, slowdown.beside)
 
 
 @works_on_tables

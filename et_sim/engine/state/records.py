@@ -275,8 +275,8 @@ BRANCH_STATE = record(  # of a member, on its switch
     *MARK_FIELDS,
 )
 SLOWED_ACTOR = record(
-    ("under_way", "i4"),  # communication that slows others
-    ("is_beside", "i4"),  # 1 if there was any when ends were planned
+    ("under_way", "i4"),  # how much communication slows others
+    ("beside", "i4"),  # how much of that counted when ends were planned
     ("head", "i4"),  # nodes under way that are slowed
     *MARK_FIELDS,  # to notice ties
 )

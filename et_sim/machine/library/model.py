@@ -19,7 +19,14 @@ from et_sim.machine.library.candidates import (
     candidates,
 )
 from et_sim.machine.library.channels import CARD_EFFICIENCY, Channels, Wires, rings_of
-from et_sim.machine.library.rules import LIBRARIES, PROTOCOL_NAMES, Protocol
+from et_sim.machine.library.rules import (
+    FEWEST_BYTES,
+    LIBRARIES,
+    MOST_CHANNELS,
+    PROTOCOL_NAMES,
+    RING,
+    Protocol,
+)
 
 PAIRS = "pairs"  # all-to-all: copies of all pairs
 ALL_TO_ALL, BARRIER = "all_to_all", "barrier"
@@ -79,12 +86,31 @@ class Library:
     rings_within: Channels | None = None  # as the library says itself, in place of what is looked for
     rings_between: Channels | None = None
     calibration: Calibration = field(default_factory=Calibration)
+    occupies: bool = True  # processors, beside kernels
 
     def choice(self, call: Call) -> Choice:
         """The best in the library's own eyes, of those that are allowed."""
         if call.kind == ALL_TO_ALL:
             return self.choices(call)[0]
         return min(self.choices(call), key=lambda one: one.estimate_us)
+
+    @property
+    def takes_processors(self) -> bool:
+        """Whether it is known how many it keeps from kernels, and minded."""
+        return self.occupies and LIBRARIES[self.name].threads is not None
+
+    def processors(self, call: Call, choice: Choice) -> int:
+        """That the choice keeps from kernels on each of its GPUs while it runs: one for each block.
+
+        Channels run twice, each with half of the bytes, and fewer of them where there are few bytes.
+        """
+        threads = LIBRARIES[self.name].threads
+        if not self.takes_processors or threads is None:
+            return 0
+        least = threads[choice.protocol] * FEWEST_BYTES[choice.protocol]
+        if choice.algorithm == RING and choice.protocol is Protocol.LL:
+            least *= call.ranks
+        return max(min(2 * choice.channels, MOST_CHANNELS, call.size // least), 1)
 
     def way(self, call: Call) -> Candidate:
         """What it chooses, as its cost model has it."""

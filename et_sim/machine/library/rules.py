@@ -82,6 +82,7 @@ class Rules:
     gpus: Mapping[str, Gpu]
     tree_factors: tuple[tuple[float, ...], ...]  # by protocol, for each power of two from 64 B on
     ratios: Mapping[str, ByProtocol] | None = None  # of the bus bandwidth, in place of caps
+    threads: tuple[int, int, int] | None = None  # of a channel, by protocol; None: not known
 
 
 def _speeds(within: str, between: str, *, is_later: bool) -> Speeds:
@@ -109,6 +110,9 @@ def _factors(*rows: str) -> tuple[tuple[float, ...], ...]:
 
 
 ARM = "arm"  # Grace
+# Bytes for each thread of a channel, by protocol, below which fewer channels run; of rings with LL, by rank.
+FEWEST_BYTES = (8, 8, 64)
+MOST_CHANNELS = 64
 LL_MOST_BETWEEN: Mapping[str, tuple[float, float]] = MappingProxyType(
     {"intel": (39.0, 20.4), "amd": (22.5, 19.0), ARM: (39.0, 20.4)}  # by the CPU; two nodes, more
 )
@@ -150,6 +154,7 @@ NCCL = Rules(
         "1 1 1 1 1 .9 .8 .8 .8 .7 .6 .6 .6 .6 .6 .6 .8 .9 .9 .9 .9 1 1 1",
         ".9 .9 .9 .9 .9 .9 .9 .8 .7 .6 .6 .5 .5 .5 .5 .6 .7 .8 .7 .7 .8 .9 .9 .9",
     ),
+    threads=(512, 640, 512),
 )
 
 # The set that AMD measured for boards of MI300; what it has for more than two nodes is not known to us.

@@ -1,0 +1,120 @@
+"""A collective library takes processors from kernels that run beside its collectives."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import et_sim
+from et_sim.machine.library import Call, Library, Protocol, Wires
+from et_sim.machine.presets import preset
+
+H100 = Library("nccl-2.30", "hopper", Wires(370.8, True, 8, 50), 8)
+MIB = 1 << 20
+PROCESSORS = 132
+LEFT_OUT = {"library": preset("h100-dgx:8").system["library"] | {"occupies": False}}
+
+
+def _run(workload: et_sim.Workload, **options: Any) -> Any:
+    known = preset("h100-dgx:8")
+    return et_sim.simulate(
+        workload, system=known.system | options.pop("keys", {}), network=known.network, **options
+    )
+
+
+def _workload(*sizes: int, kernel: str = "gemm 16384 16384 8192", after: bool = False) -> et_sim.Workload:
+    build = et_sim.TraceBuilder()
+    last = build.compute("kernel", layer_shape=kernel, dtype="bf16")
+    for size in sizes:
+        last = build.collective("all_gather", size, after=[last] if after or size != sizes[0] else [])
+    return et_sim.Workload((build.build(),), np.zeros(8, np.int32))
+
+
+def _span(run: Any, name: str) -> tuple[int, int]:
+    rows = run.timeline.to_pylist()
+    return next((row["start_ns"], row["end_ns"]) for row in rows if row["name"].startswith(name))
+
+
+@pytest.mark.parametrize(
+    ("size", "held"),
+    [(1000, 1), (1 << 18, 8), (64 * MIB, 24)],  # LL of eight ranks, LL128, Simple
+)
+def test_so_many_processors_are_held_as_channels_run(size: int, held: int) -> None:
+    call = Call("all_gather", 8, 1, size)
+    assert H100.processors(call, H100.choice(call)) == held
+
+
+def test_few_bytes_hold_few_and_rccl_is_not_known() -> None:
+    call = Call("all_reduce", 8, 1, 64 * MIB)
+    assert H100.processors(call, H100.choice(call)) == 16  # as logs say of NVLS on eight H100
+    mi300 = Library("rccl-2.21", "cdna3", Wires(48, True, 8, 50, is_mesh=True), 8)
+    assert mi300.processors(call, mi300.choice(call)) == 0
+    assert H100.choice(call).protocol is Protocol.SIMPLE
+
+
+def test_a_kernel_loses_the_held_part_of_its_processors_while_the_collective_lasts() -> None:
+    workload = _workload(8 * MIB)
+    alone = _run(workload, keys=LEFT_OUT)
+    begin, end = _span(alone, "kernel")
+    nominal = end - begin
+    beside = _run(workload)
+    begin, end = _span(beside, "all_gather")
+    collective = end - begin
+    held = H100.processors(call := Call("all_gather", 8, 1, 64 * MIB), H100.choice(call))
+    lost = collective * held / PROCESSORS
+    begin, end = _span(beside, "kernel")
+    assert collective < nominal
+    assert abs(end - begin - nominal - lost) <= 1
+
+
+def test_nothing_is_lost_where_nothing_overlaps_or_it_is_left_out() -> None:
+    apart = _run(_workload(8 * MIB, after=True))
+    begin, end = _span(apart, "kernel")
+    beside = _workload(8 * MIB)
+    left_out = _span(_run(beside, keys=LEFT_OUT), "kernel")
+    assert left_out[1] - left_out[0] == end - begin
+    by_key = _span(_run(beside, keys={"overlap": {"copies": 2}}), "kernel")
+    assert by_key[1] - by_key[0] == end - begin
+
+
+def test_kernels_that_memory_bounds_and_recorded_ones_lose_nothing() -> None:
+    of_memory = "layernorm 65536 8192"
+    spans = [_span(_run(_workload(8 * MIB, kernel=of_memory, after=one)), "kernel") for one in (True, False)]
+    assert spans[0] == spans[1]
+    build = et_sim.TraceBuilder()
+    build.compute("kernel", micros=500)
+    build.collective("all_gather", 8 * MIB)
+    recorded = _run(et_sim.Workload((build.build(),), np.zeros(8, np.int32)))
+    assert _span(recorded, "kernel") == (0, 500_000)
+
+
+@settings(max_examples=30)
+@given(
+    nodes=st.lists(
+        st.tuples(
+            st.sampled_from([0, 1000, MIB, 20 * MIB]), st.sampled_from([256, 1024, 4096]), st.integers(0, 3)
+        ),
+        min_size=1,
+        max_size=8,
+    ),
+    late=st.integers(-1, 7),
+    model=st.sampled_from(["analytical", "flow"]),
+)
+def test_folded_is_unfolded(nodes: list[tuple[int, int, int]], late: int, model: str) -> None:
+    build, made = et_sim.TraceBuilder(), list[int]()
+    for size, side, back in nodes:
+        after = [made[-back]] if 0 < back <= len(made) else []
+        if size:
+            made.append(build.collective("all_gather", size, after=after))
+        else:
+            made.append(
+                build.compute("kernel", layer_shape=f"gemm {side} 4096 4096", dtype="bf16", after=after)
+            )
+    workload = et_sim.Workload((build.build(),), np.zeros(8, np.int32))
+    keys = {"stragglers": [{"ranks": str(late), "delay": "13us"}]} if late >= 0 else {}
+    runs = [_run(workload, keys=keys, model=model, fold=fold) for fold in (True, False)]
+    assert runs[0].finish_ns.tolist() == runs[1].finish_ns.tolist()
