@@ -12,14 +12,26 @@ from __future__ import annotations
 import csv
 import io
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 from et_sim.calibrate.collectives import Measured
 from et_sim.errors import InputError, UsageError
 from et_sim.machine.datatypes import datatype_named
 from et_sim.machine.library import Call
 from et_sim.machine.library.model import ALL_TO_ALL
+from et_sim.machine.library.rules import (
+    COLLNET_CHAIN,
+    COLLNET_DIRECT,
+    NVLS,
+    NVLS_TREE,
+    PAT,
+    PROTOCOL_NAMES,
+    RING,
+    TREE,
+)
+from et_sim.machine.library_tables import LOGGED_KINDS
 from et_sim.validation.rows import NAMES, Collective, read_rows
 
 COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter", ALL_TO_ALL, "broadcast", "reduce")
@@ -48,6 +60,12 @@ def read_measured(path: Path) -> list[Measured]:
 
 
 _NODES = re.compile(r"\bnNodes (\d+)")
+_CHOICE = re.compile(
+    r"(?:(?P<kind>\w+): )?(?P<size>\d+) Bytes -> Algo (?P<algorithm>\w+) proto (?P<protocol>\w+)"
+)
+# In the order of NCCL's numbers.
+_ALGORITHMS = (TREE, RING, COLLNET_DIRECT, COLLNET_CHAIN, NVLS, NVLS_TREE, PAT)
+_PROTOCOLS = tuple(PROTOCOL_NAMES.values())
 _RINGS = re.compile(r"\bPattern 4, .*?nChannels (\d+), bw ([\d.]+)/")  # rings
 _REMEDY = "give the whole log of a program of nccl-tests, or a CSV with " + ",".join(CSV_COLUMNS)
 
@@ -73,6 +91,54 @@ def read_rings(path: Path) -> dict[str, list[float]]:
             remedy="keep the lines of one of them",
         )
     return {"on-a-node" if nodes[0] == 1 else "between-nodes": list(rings[0])}
+
+
+def read_choices(path: Path) -> dict[str, list[list[Any]]]:
+    """What NCCL chose, as it prints it (NCCL_DEBUG_SUBSYS=INIT,TUNING), in the form of the key "choices"."""
+    try:
+        text = path.read_text(encoding="utf-8", errors="replace")
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read: {error}", remedy="name a log of NCCL") from error
+    nodes, program = set(_NODES.findall(text)), _PROGRAM.search(text) or _PROGRAM.search(path.name)
+    remedy = (
+        "run with NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,TUNING, and keep the whole log of one communicator"
+    )
+    if len(nodes) != 1:
+        what = "nothing says how many nodes there are (nNodes)"
+        if nodes:
+            what = f"communicators on {' and '.join(sorted(nodes))} nodes are described"
+        raise InputError(what, place=str(path), remedy=remedy)
+    found: dict[tuple[str, int], list[Any]] = {}
+    for number, line in enumerate(text.splitlines(), 1):
+        seen = _CHOICE.search(line)
+        if seen is None:
+            continue
+        name = (seen["kind"] or (program[1] if program else "")).lower().replace("_", "")
+        kind = {one.replace("_", ""): one for one in LOGGED_KINDS}.get(name)
+        algorithm, protocol = _named(seen["algorithm"], _ALGORITHMS), _named(seen["protocol"], _PROTOCOLS)
+        place = f"{path}, line {number}"
+        if kind is None or algorithm is None or protocol is None:
+            raise InputError(
+                f"it is not known what was chosen for what: {seen[0]}", place=place, remedy=remedy
+            )
+        size = int(seen["size"])
+        entry = [int(min(nodes)), size, algorithm, protocol]
+        if found.setdefault((kind, size), entry) != entry:
+            raise InputError(f"{size} bytes were sent in another way before", place=place, remedy=remedy)
+    if not found:
+        raise InputError("no choice is described", place=str(path), remedy=remedy)
+    return {
+        kind: [entry for (of, _), entry in sorted(found.items()) if of == kind]
+        for kind in dict.fromkeys(of for of, _ in found)
+    }
+
+
+def _named(given: str, names: Sequence[str]) -> str | None:
+    """By its name, in whichever letters, or its number."""
+    if given.isdecimal():
+        return names[int(given)] if int(given) < len(names) else None
+    plain = {one.replace("-", "").lower(): one for one in names}
+    return plain.get(given.replace("_", "").lower())
 
 
 def _call(job: Collective) -> Call:

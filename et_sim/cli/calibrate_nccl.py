@@ -41,6 +41,14 @@ def add_parser(commands: Any) -> None:
         metavar="LOG",
         help="a log of NCCL with the channels that it found (NCCL_DEBUG_SUBSYS=INIT,GRAPH)",
     )
+    parser.add_argument(
+        "--tuning",
+        action="append",
+        default=[],
+        type=Path,
+        metavar="LOG",
+        help="a log of NCCL with what it chose (NCCL_DEBUG_SUBSYS=INIT,TUNING)",
+    )
     parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="write the machine here")
     parser.add_argument("--json", action="store_true", help="print the fit and its errors as JSON")
     parser.set_defaults(run=run)
@@ -49,13 +57,19 @@ def add_parser(commands: Any) -> None:
 def run(options: argparse.Namespace) -> int:
     """Fit, say how far off it is, and write the machine."""
     from et_sim.calibrate.collectives import fit, left_out, ratios
-    from et_sim.calibrate.logs import read_measured, read_rings
+    from et_sim.calibrate.logs import read_choices, read_measured, read_rings
     from et_sim.calibrate.machine_file import calibrated_machine, files_text
     from et_sim.views.files import write_json
 
     rows = [row for path in options.logs for row in read_measured(path)]
     rings = {name: pair for path in options.graph for name, pair in read_rings(path).items()}
-    library = _library(options.machine, rows, rings)
+    said: dict[str, Any] = {"rings": rings} if rings else {}
+    choices: dict[str, list[Any]] = {}
+    for path in options.tuning:
+        for kind, entries in read_choices(path).items():
+            choices.setdefault(kind, []).extend(entries)
+    said |= {"choices": choices} if choices else {}
+    library = _library(options.machine, rows, said)
     found = fit(library, rows)
     calibrated = replace(library, calibration=found.calibration)
     fitted = list(zip(rows, ratios(calibrated, rows), strict=True))
@@ -65,16 +79,16 @@ def run(options: argparse.Namespace) -> int:
     else:
         print("\n".join(_text(found, fitted, held_out)))
     if options.output:
-        own: dict[str, Any] = {"calibration": _values(found)} | ({"rings": rings} if rings else {})
+        own: dict[str, Any] = {"calibration": _values(found)} | said
         changes = {"library": own, "accuracy": _accuracy(held_out)}
-        files = files_text([*options.logs, *options.graph])
+        files = files_text([*options.logs, *options.graph, *options.tuning])
         errors = error_data(_classes(fitted), _classes(held_out))
         machine = calibrated_machine(options.machine, changes, files, "library", errors)
         write_json(machine, options.output)
     return 0
 
 
-def _library(machine: str, rows: Sequence[Measured], rings: dict[str, list[float]]) -> Library:
+def _library(machine: str, rows: Sequence[Measured], said: dict[str, Any]) -> Library:
     """That of the machine with as many nodes as were measured."""
     from et_sim.machine.presets import entry, preset, unchanged
     from et_sim.machine.readers import read_machine
@@ -83,8 +97,8 @@ def _library(machine: str, rows: Sequence[Measured], rings: dict[str, list[float
     name = unchanged(machine)
     known = preset(f"{name}:{entry(name).fewest * max(nodes, 1)}")
     system = dict(known.system)
-    if rings and isinstance(system.get("library"), dict):
-        system["library"] = {**system["library"], "rings": rings}
+    if isinstance(system.get("library"), dict):
+        system["library"] = {**system["library"], **said}
     library = read_machine(system=system, network=known.network).system.library
     if library is None:
         raise UsageError(f"{name} names no collective library", remedy="calibrate a machine that does")

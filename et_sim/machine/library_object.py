@@ -5,6 +5,7 @@ Not here: what a library does (`machine.library`).
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import fields, replace
 from typing import Any
 
@@ -14,9 +15,9 @@ from et_sim.machine.keys import Key, Kind, Remarks
 from et_sim.machine.library.calibration import CALIBRATION_KEYS, Calibration
 from et_sim.machine.library.candidates import Group
 from et_sim.machine.library.channels import CARD_EFFICIENCY, Channels, Wires, speed_between
-from et_sim.machine.library.model import Library
-from et_sim.machine.library.rules import LIBRARIES, PROTOCOL_NAMES
-from et_sim.machine.library_tables import LIBRARY_KEYS, MOST, NAME, NO_LIBRARY
+from et_sim.machine.library.model import Library, Logged
+from et_sim.machine.library.rules import ALGORITHMS, LIBRARIES, PROTOCOL_NAMES
+from et_sim.machine.library_tables import LIBRARY_KEYS, LOGGED_KINDS, MOST, NAME, NO_LIBRARY
 from et_sim.machine.model import Dimension, Implementations, Network, Shape, System
 from et_sim.machine.profiles import Profile
 from et_sim.machine.sources import Source
@@ -82,6 +83,7 @@ def read_library(
         _channels(rings, "between-nodes", source.place),
         _calibration(values.get("calibration", {}), source.place),
         values["occupies"],
+        tuple(_logged(values.get("choices", {}), source.place)),
     )
     _mention_unused(library, source.place, remarks)
     return library
@@ -177,6 +179,27 @@ def _channels(given: dict[str, Any], which: str, place: str) -> Channels | None:
             remedy="give the number of channels and the GB/s of each, as in [12, 30]",
         )
     return Channels(int(pair[0]), float(pair[1]), float(pair[1]))
+
+
+def _logged(given: dict[str, Any], place: str) -> Iterator[Logged]:
+    protocols = {name: one for one, name in PROTOCOL_NAMES.items()}
+    for kind, entries in given.items():
+        if kind not in LOGGED_KINDS or not isinstance(entries, list):
+            raise MachineError(
+                f'"choices": {kind!r} is not known', place=place, remedy=f"known: {', '.join(LOGGED_KINDS)}"
+            )
+        for entry in entries:
+            match entry:
+                case [int(nodes), int(size), str(algorithm), str(protocol)] if (
+                    nodes > 0 and size >= 0 and algorithm in ALGORITHMS and protocol in protocols
+                ):
+                    yield Logged(kind, nodes, size, algorithm, protocols[protocol])
+                case _:
+                    raise MachineError(
+                        f'"choices": "{kind}" holds {entry!r}',
+                        place=place,
+                        remedy='give nodes, bytes, algorithm and protocol, as in [1, 1048576, "ring", "LL"]',
+                    )
 
 
 def _calibration(given: dict[str, Any], place: str) -> Calibration:

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 from et_sim.machine.keys import Key, Kind
 from et_sim.machine.library.calibration import CALIBRATION_KEYS
+from et_sim.machine.library.candidates import ALL_GATHER, ALL_REDUCE, BROADCAST, REDUCE, REDUCE_SCATTER
 from et_sim.machine.library.rules import ALGORITHMS, LIBRARIES, NETWORK_US, PROTOCOL_NAMES
 
 NAME, NO_LIBRARY = "library", "none"
+LOGGED_KINDS = (ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER, BROADCAST, REDUCE)
 GPUS = tuple(dict.fromkeys(gpu for rules in LIBRARIES.values() for gpu in rules.gpus))
 MOST = 1_000_000
 
@@ -66,6 +68,14 @@ LIBRARY_KEYS = (
         "Channels as the library itself says them (NCCL_DEBUG_SUBSYS=GRAPH): how many on one node and "
         "between nodes, and the GB/s of each.",
         choices=("on-a-node", "between-nodes"),
+    ),
+    Key(
+        "choices",
+        Kind.OBJECT,
+        "What the library was seen to choose (NCCL_DEBUG_SUBSYS=TUNING), by collective: lists of the number "
+        "of nodes, the bytes, the algorithm and the protocol. Between the sizes that are listed for a number "
+        "of nodes, the next one below holds; outside, the library's own constants do.",
+        choices=LOGGED_KINDS,
     ),
     Key(
         "occupies",

@@ -226,6 +226,43 @@ def test_channels_that_nccl_prints_are_taken(
         assert why in capsys.readouterr().err
 
 
+TUNING = """host:1 [0] NCCL INFO comm 0x1 rank 0 nRanks 8 nNodes 1 localRanks 8 localRank 0 MNNVL 0
+host:1 [0] NCCL INFO AllReduce: 1024 Bytes -> Algo TREE proto LL channel{Lo..Hi}={0..3}
+host:1 [0] NCCL INFO AllReduce: 67108864 Bytes -> Algo 1 proto 2 time 330.1
+"""
+
+
+def test_choices_that_nccl_prints_are_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    rows = _made(H200, ("all_reduce", "all_gather"), (2, 8))
+    lines = [f"{r.call.kind},int8,{r.call.ranks},1,{r.call.size},{r.us}" for r in rows]
+    Path("rows.csv").write_text("\n".join(["collective,dtype,ranks,nodes,bytes,us", *lines]))
+    Path("tuning.log").write_text(TUNING)
+    fits = ["calibrate", "nccl", "rows.csv", "--machine", "h200-dgx", "--tuning", "tuning.log"]
+    assert main([*fits, "-o", "machine.json"]) == 0
+    assert json.loads(Path("machine.json").read_text())["library"]["choices"] == {
+        "all_reduce": [[1, 1024, "tree", "LL"], [1, 67108864, "ring", "Simple"]]
+    }
+    capsys.readouterr()
+    asked = ["collective", "library", "--machine", "machine.json:8", "--bytes", "4KiB", "--json"]
+    assert main(asked) == 0
+    ways = json.loads(capsys.readouterr().out)["sizes"][0]["ways"]
+    assert [way["way"] for way in ways if way["chosen"]] == ["tree LL"]
+    for text, why in (
+        (TUNING[:90], "no choice is described"),
+        (TUNING.partition("\n")[2], "nothing says how many nodes"),
+        (TUNING + TUNING.replace("nNodes 1", "nNodes 2"), "communicators on 1 and 2 nodes"),
+        (TUNING.replace("TREE", "STAR"), "tuning.log, line 2: it is not known what was chosen"),
+        (TUNING.replace("AllReduce: ", ""), "tuning.log, line 2: it is not known what was chosen"),
+        (TUNING + TUNING.replace("TREE", "RING"), "tuning.log, line 5: 1024 bytes were sent in another way"),
+    ):
+        Path("tuning.log").write_text(text)
+        assert main(fits) == 2
+        assert why in capsys.readouterr().err
+
+
 def test_a_file_that_is_no_machine_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     other = tmp_path / "other.json"
     other.write_text('{"topology": ["Ring"]}')

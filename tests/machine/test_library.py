@@ -18,6 +18,7 @@ from et_sim.cli import main
 from et_sim.errors import MachineError
 from et_sim.machine.library import Calibration, Call, Library, Protocol, Wires
 from et_sim.machine.library.candidates import Group
+from et_sim.machine.library.model import Logged
 from et_sim.machine.model import Machine
 from et_sim.machine.presets import names, preset
 from et_sim.machine.readers import read_machine
@@ -71,6 +72,25 @@ def test_switches_do_not_sum_bytes_and_what_is_not_allowed_is_not_taken() -> Non
     assert replace(H200, protocols=(Protocol.LL,)).choice(call).protocol is Protocol.LL
     only_pat = replace(H200, algorithms=("pat",)).choice(call)  # which cannot do this: as without
     assert only_pat == H200.choice(call)
+
+
+def test_what_was_seen_stands_before_constants_between_the_sizes_that_were_seen() -> None:
+    seen = tuple(
+        Logged("all_reduce", 1, size, way, protocol)
+        for size, way, protocol in ((1024, "tree", Protocol.LL), (MIB, "ring", Protocol.SIMPLE))
+    )
+    library = replace(H200, logged=seen)
+    for size, way in ((1024, "tree LL"), (MIB - 1, "tree LL"), (MIB, "ring Simple")):
+        call = Call("all_reduce", 8, 1, size)
+        assert library.choice(call).text.startswith(way)
+        assert library.way(call).algorithm == way.split()[0]
+    for call in (
+        Call("all_reduce", 8, 1, 1023),
+        Call("all_reduce", 8, 1, MIB + 1),
+        Call("all_reduce", 16, 2, 2048),
+    ):
+        assert library.choice(call) == H200.choice(call)
+    assert library.choice(Call("all_to_all", 8, 1, 2048)) == H200.choice(Call("all_to_all", 8, 1, 2048))
 
 
 def _library(machine: Machine) -> Library:
@@ -343,6 +363,8 @@ def test_where_a_library_is_not_known_rings_run_and_a_warning_says_so() -> None:
         ({"name": "nccl-2.30", "calibration": {"bandwidth-ll": 0}}, '"bandwidth-ll" is 0'),
         ({"name": "nccl-2.30", "calibration": {"bandwith": 1}}, 'key "bandwith" is not known'),
         ({"gpu": "hopper"}, 'key "name" is missing'),
+        ({"name": "nccl-2.30", "choices": {"all_to_all": []}}, "\"choices\": 'all_to_all' is not known"),
+        ({"name": "nccl-2.30", "choices": {"reduce": [[1, 2, "ring"]]}}, '"reduce" holds'),
     ],
 )
 def test_what_cannot_be_a_library_is_refused(library: Any, why: str) -> None:

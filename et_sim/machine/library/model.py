@@ -8,6 +8,7 @@ Not here: formulas (`candidates`), constants (`rules`) and the messages of a cho
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from dataclasses import dataclass, field
 
 from et_sim.machine.library.calibration import Calibration
@@ -53,6 +54,17 @@ class Call:
 
 
 @dataclass(frozen=True, slots=True)
+class Logged:
+    """What a library was seen to choose."""
+
+    kind: str
+    nodes: int
+    size: int
+    algorithm: str
+    protocol: Protocol
+
+
+@dataclass(frozen=True, slots=True)
 class Choice:
     """What the library does, and how long it takes alone."""
 
@@ -87,12 +99,25 @@ class Library:
     rings_between: Channels | None = None
     calibration: Calibration = field(default_factory=Calibration)
     occupies: bool = True  # processors, beside kernels
+    logged: tuple[Logged, ...] = ()  # which stand before its constants, between the sizes that were seen
 
     def choice(self, call: Call) -> Choice:
         """The best in the library's own eyes, of those that are allowed."""
         if call.kind == ALL_TO_ALL:
             return self.choices(call)[0]
-        return min(self.choices(call), key=lambda one: one.estimate_us)
+        seen, known = self._seen(call), self.choices(call)
+        best = [one for one in known if seen and (one.algorithm, one.protocol) == seen]
+        return min(best or known, key=lambda one: one.estimate_us)
+
+    def _seen(self, call: Call) -> tuple[str, Protocol] | None:
+        """What was seen of as many bytes, or of the next number below; None: nothing, or of fewer or more."""
+        kind, size = self._counted(call)
+        alike = sorted((one.size, one) for one in self.logged if (one.kind, one.nodes) == (kind, call.nodes))
+        sizes = [at for at, _ in alike]
+        if not alike or not sizes[0] <= size <= sizes[-1]:
+            return None
+        one = alike[bisect_right(sizes, size) - 1][1]
+        return one.algorithm, one.protocol
 
     @property
     def takes_processors(self) -> bool:
@@ -114,7 +139,9 @@ class Library:
 
     def way(self, call: Call) -> Candidate:
         """What it chooses, as its cost model has it."""
-        return min(self._ways(call), key=lambda one: one.estimate_us(self._counted(call)[1]))
+        seen, known, size = self._seen(call), self._ways(call), self._counted(call)[1]
+        best = [one for one in known if seen and (one.algorithm, one.protocol) == seen]
+        return min(best or known, key=lambda one: one.estimate_us(size))
 
     def choices(self, call: Call) -> tuple[Choice, ...]:
         """All that may be chosen, in the order of the library's tables."""
