@@ -24,7 +24,8 @@ INTERPRETED = (
     *("streams.md", "uneven-machines.md"),
 )
 LONG = (
-    *("README.md", "critical-path.md", "inference.md", "networks.md", "packet.md", "pictures.md"),
+    *("README.md", "critical-path.md", "first-steps.md", "inference.md", "networks.md", "packet.md"),
+    "pictures.md",
     *("pytorch.md", "running.md", "search.md", "streams.md", "sweeps.md", "training.md"),
     *("uneven-machines.md", "what-if.md"),
 )
@@ -104,7 +105,7 @@ def test_the_picture_of_the_readme_is_what_the_tool_draws_today(tmp_path: Path) 
 @pytest.mark.usefixtures("warm_engine")
 def test_the_picture_of_a_sweep_is_what_the_tool_draws_today(tmp_path: Path) -> None:
     place = Place(tmp_path)
-    commands = commands_of((REPOSITORY / "README.md").read_text(encoding="utf-8"))
+    commands = commands_of((REPOSITORY / "docs" / "first-steps.md").read_text(encoding="utf-8"))
     needed = (
         "et-sim demo",
         "cat > enough.yml",
