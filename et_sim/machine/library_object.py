@@ -11,6 +11,7 @@ from typing import Any
 
 from et_sim.errors import MachineError
 from et_sim.machine.checks import fill_defaults, read_keys
+from et_sim.machine.corrections import Correction
 from et_sim.machine.keys import Key, Kind, Remarks
 from et_sim.machine.library.calibration import CALIBRATION_KEYS, Calibration
 from et_sim.machine.library.candidates import Group
@@ -136,6 +137,8 @@ def _why_not(system: System, network: Network) -> str:
     """Why the library cannot be used; empty: it can."""
     if system.behaviour.profile is not Profile.CORRECTED:
         return f"is not known in profile {system.behaviour.profile.value!r}"
+    if not system.behaviour.corrects(Correction.GROUPS_BY_DIMENSION):
+        return "needs groups that run by dimension, and the correction groups-by-dimension is off"
     if not network.wiring or not all(map(_is_known, network.wiring)):
         return "is known on networks whose dimensions are switches or fully connected, and on rails"
     return "cannot use a shared memory bus" if system.shared_bus is not None else ""

@@ -349,6 +349,9 @@ def test_where_a_library_is_not_known_rings_run_and_a_warning_says_so() -> None:
     assert machine.system.library is None
     assert machine.system.implementations.all_reduce == ("ring",)
     assert any("not used: a library is known on networks whose" in one.text for one in machine.warnings)
+    apart = known.system | {"corrections": {"groups-by-dimension": False}}
+    as_listed = read_machine(system=apart, network=known.network)
+    assert any("groups-by-dimension is off" in one.text for one in as_listed.warnings)
     reference = read_machine(system=known.system, network=known.network, profile="reference")
     assert any("not known in profile 'reference'" in one.text for one in reference.warnings)
 
