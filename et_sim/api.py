@@ -22,8 +22,8 @@ from et_sim.machine.local_memory import CAPACITY, TRACKS
 from et_sim.machine.model import TimeFactors
 from et_sim.machine.peaks import peaks_of
 from et_sim.network.registry import check_model
-from et_sim.plan.foretold import refuse_mismatches, rules_of
 from et_sim.plan.lowering import Lowering
+from et_sim.plan.mismatches import refuse_mismatches, rules_of
 from et_sim.plan.spilled import moved_in
 from et_sim.result import Result
 from et_sim.run_options import MACHINE, RunOptions

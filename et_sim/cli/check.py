@@ -127,8 +127,8 @@ def _plan(workload: Workload, machine: Machine, options: argparse.Namespace, fou
     from et_sim.engine.transport.network_seam import remarks_of
     from et_sim.network.registry import choose_model, model_of
     from et_sim.plan.actors import Actors
-    from et_sim.plan.foretold import find_renumbered
     from et_sim.plan.lowering import Lowering, assemble
+    from et_sim.plan.mismatches import find_renumbered
 
     chosen = model_of(choose_model(options.model, machine, is_preset=options.machine is not None), machine)
     lowering = Lowering(workload, machine)
@@ -139,7 +139,7 @@ def _plan(workload: Workload, machine: Machine, options: argparse.Namespace, fou
 
 
 def _rules(machine: Machine | None) -> Rules:
-    from et_sim.plan.foretold import rules_of
+    from et_sim.plan.mismatches import rules_of
     from et_sim.trace.preflight import Rules
 
     return rules_of(machine.system) if machine else Rules()

@@ -107,7 +107,7 @@ def add_parser(commands: Any) -> None:
     parser.add_argument("--window", metavar="FROM:TO", help="only this time, such as 10ms:20ms")
     parser.add_argument("--top", type=int, metavar="N", help="no more than N lines of each table")
     parser.add_argument(
-        "--verify", action="store_true", help="of the critical path: simulate again what it foretells"
+        "--verify", action="store_true", help="of the critical path: simulate again what it predicts"
     )
     parser.add_argument(
         "--vary",

@@ -1,7 +1,7 @@
 """`et-sim inspect RUN critical-path --vary`: simulate again with one figure of the machine changed at a time.
 
 What is printed are differences between whole simulations, so it holds on every network model. Not here: what
-can be foretold without simulating (`et_sim.views.critical.sensitivity`).
+can be predicted without simulating (`et_sim.views.critical.sensitivity`).
 """
 
 from __future__ import annotations

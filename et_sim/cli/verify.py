@@ -1,4 +1,4 @@
-"""`et-sim inspect RUN critical-path --verify`: simulate again what the critical path foretells.
+"""`et-sim inspect RUN critical-path --verify`: simulate again what the critical path predicts.
 
 Not here: what is changed and how far (`et_sim.views.critical.verification`).
 """
@@ -31,7 +31,7 @@ def verify_text(directory: str, top: int | None, *, as_json: bool) -> str:
     path = CriticalPath(PathRecord(run))
     if not path.record.is_complete:
         raise UsageError(
-            "did not complete, so nothing is foretold that could be verified", place=str(run.path)
+            "did not complete, so nothing is predicted that could be verified", place=str(run.path)
         )
     again = Again(run)
 

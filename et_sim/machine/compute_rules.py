@@ -35,7 +35,7 @@ class Settings(Protocol):
 
     @property
     def figures(self) -> tuple[str, ...]:
-        """Names of what can be multiplied, as the critical path has them where it can foretell them."""
+        """Names of what can be multiplied, as the critical path has them where it can predict them."""
 
     def scaled(self, name: str, multiple: float) -> tuple[Self, float] | None:
         """The same with one of them multiplied, and by what in the end; None: it has no such figure."""

@@ -161,6 +161,6 @@ def test_memories_and_bandwidth_of_an_array_are_figures_where_bandwidth_is_given
     assert [one["change_ns"] <= 0 for one in _varied(run, capsys, *more)] == [True] * 3
     capsys.readouterr()
     assert main(["inspect", str(run), "critical-path", "--json"]) == 0
-    foretold = {one["parameter"] for one in json.loads(capsys.readouterr().out)["sensitivities"]}
-    assert "time of product" in foretold
-    assert not foretold & {"peak compute", "local memory bandwidth"}
+    predicted = {one["parameter"] for one in json.loads(capsys.readouterr().out)["sensitivities"]}
+    assert "time of product" in predicted
+    assert not predicted & {"peak compute", "local memory bandwidth"}

@@ -1,4 +1,4 @@
-"""`inspect RUN critical-path --verify` simulates again what the critical path foretells."""
+"""`inspect RUN critical-path --verify` simulates again what the critical path predicts."""
 
 from __future__ import annotations
 
@@ -56,16 +56,16 @@ def test_every_figure_of_the_machine_is_simulated_at_both_ends_of_its_range(
     changed = {(one["parameter"], one["multiple"] > 1) for one in found}
     names = ("bandwidth of dimension 0", "latency of dimension 0", "local memory bandwidth", "endpoint delay")
     assert changed == {(name, is_more) for name in names for is_more in (True, False)}
-    assert all(one["as_foretold"] for one in found)
+    assert all(one["as_predicted"] for one in found)
     assert len({one["simulated_ns"] for one in found}) == len(found)
     assert len(_verified(run, capsys, "--top", "1")) == 2
     assert main(["inspect", str(run), "critical-path", "--verify"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert lines[-1] == "8 simulations, none not as foretold"
+    assert lines[-1] == "8 simulations, none not as predicted"
     assert max(len(line) for line in lines) <= 80
 
 
-def test_what_ranks_that_share_links_alike_would_gain_is_as_foretold(
+def test_what_ranks_that_share_links_alike_would_gain_is_as_predicted(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     builders = [et_sim.TraceBuilder() for _ in range(8)]
@@ -80,7 +80,7 @@ def test_what_ranks_that_share_links_alike_would_gain_is_as_foretold(
     assert main(["run", str(tmp_path / "job"), *where]) == 0
     found = _verified(tmp_path / "run", capsys)
     assert found
-    assert all(one["as_foretold"] for one in found)
+    assert all(one["as_predicted"] for one in found)
 
 
 def test_inputs_that_changed_or_moved_are_named(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -99,7 +99,7 @@ def test_a_directory_that_moved_with_its_inputs_can_be_verified(
     run: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     moved = run.parent.rename(run.parent.with_name("moved"))
-    assert all(one["as_foretold"] for one in _verified(moved / "run", capsys, "--top", "1"))
+    assert all(one["as_predicted"] for one in _verified(moved / "run", capsys, "--top", "1"))
 
 
 def test_a_run_that_was_not_made_from_files_says_so(
@@ -112,7 +112,7 @@ def test_a_run_that_was_not_made_from_files_says_so(
     assert "--verify belongs to the critical path" in capsys.readouterr().err
 
 
-def test_what_is_not_as_foretold_is_told_with_its_reason(run: Path) -> None:
+def test_what_is_not_as_predicted_is_told_with_its_reason(run: Path) -> None:
     found = Sensitivities(CriticalPath(PathRecord(open_run(run))))
 
     def simulate(parameter: Parameter, multiple: float) -> tuple[int, float] | None:
@@ -120,8 +120,8 @@ def test_what_is_not_as_foretold_is_told_with_its_reason(run: Path) -> None:
         return (1, multiple) if parameter.name == "endpoint delay" else None
 
     several = verify(found, simulate)
-    assert [one.is_as_foretold for one in several] == [False, False]
+    assert [one.is_as_predicted for one in several] == [False, False]
     lines = verification_lines(several)
     assert lines[1].split()[-2].startswith("-")
-    assert lines[-1] == "2 simulations, 2 not as foretold: as a rule, because of another order"
+    assert lines[-1] == "2 simulations, 2 not as predicted: as a rule, because of another order"
     assert "nothing was simulated again" in verification_lines([])[0]

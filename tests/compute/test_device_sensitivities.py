@@ -1,4 +1,4 @@
-"""Figures of a device: what the critical path foretells of them is what a simulation says."""
+"""Figures of a device: what the critical path predicts of them is what a simulation says."""
 
 from __future__ import annotations
 
@@ -47,12 +47,12 @@ FIGURES = {
 }
 
 
-def test_what_is_foretold_of_a_device_is_simulated(run: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_is_predicted_of_a_device_is_simulated(run: str, capsys: pytest.CaptureFixture[str]) -> None:
     capsys.readouterr()
     assert main(["inspect", run, "critical-path", "--verify", "--top", "30", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert {one["parameter"] for one in found} >= FIGURES
-    assert [one for one in found if not one["as_foretold"]] == []
+    assert [one for one in found if not one["as_predicted"]] == []
 
 
 def test_every_figure_of_rules_can_be_varied(run: str, capsys: pytest.CaptureFixture[str]) -> None:

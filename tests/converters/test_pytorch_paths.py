@@ -73,8 +73,8 @@ def test_what_would_change_a_recorded_training_step_does(tmp_path: Path) -> None
         for side in (one.better, one.worse):
             for again, multiple in changes(machine, one.parameter, side):
                 factor = 1 / multiple if one.is_rate else multiple
-                foretold = result.makespan_ns + side.slope_ns * (factor - 1)
+                predicted = result.makespan_ns + side.slope_ns * (factor - 1)
                 allowed = found.rounding_ns(by_name[one.parameter], factor)
-                assert run(workload, **again).makespan_ns == pytest.approx(foretold, abs=allowed)
+                assert run(workload, **again).makespan_ns == pytest.approx(predicted, abs=allowed)
                 tried.add(one.parameter)
     assert tried >= {"bandwidth of dimension 0", "latency of dimension 0", "endpoint delay"}

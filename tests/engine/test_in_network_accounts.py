@@ -81,7 +81,7 @@ def test_no_use_of_a_link_lies_beyond_the_run_and_folding_changes_no_sum(data: s
         assert carried(runs[0]) == carried(runs[1])
 
 
-def scaled_as_foretold(
+def scaled_as_predicted(
     net: Net,
     folder: Path,
     *,
@@ -108,9 +108,9 @@ def scaled_as_foretold(
             assert scaled is not None
             again = _again(builders, scaled[0], net, keys, model)
             factor = 1 / scaled[1] if one.is_rate else scaled[1]
-            foretold = result.makespan_ns + side.slope_ns * (factor - 1)
+            predicted = result.makespan_ns + side.slope_ns * (factor - 1)
             allowed = 1 + found.rounding_ns(by_name[one.parameter], factor)
-            assert again == pytest.approx(foretold, abs=allowed), (one.parameter, multiple)
+            assert again == pytest.approx(predicted, abs=allowed), (one.parameter, multiple)
     return {one.parameter for one in found.all() if one.worse.slope_ns > 0}
 
 
@@ -138,9 +138,9 @@ FORETOLD = [  # (kind, model, which network)
 
 
 @pytest.mark.parametrize(("kind", "model", "number"), FORETOLD)
-def test_the_makespan_changes_as_foretold(kind: str, model: str, number: int, tmp_path: Path) -> None:
+def test_the_makespan_changes_as_predicted(kind: str, model: str, number: int, tmp_path: Path) -> None:
     late = {3: 900} if number == 2 else None
-    names = scaled_as_foretold(NETS[number], tmp_path, kind=kind, model=model, late=late)
+    names = scaled_as_predicted(NETS[number], tmp_path, kind=kind, model=model, late=late)
     where = "dimension 0" if number == 3 else "spine"
     assert f"latency of reduction in {where}" in names
     assert (f"rate of reduction in {where}" in names) == (number >= 1)

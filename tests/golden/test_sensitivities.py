@@ -1,7 +1,7 @@
 """What a run says would change its makespan is what changes it, on workloads of every category.
 
 A parameter of the machine is changed a little, within the range in which the path stays the same, and the
-workload is simulated again: wherever everything is served in the same order, the makespan is as foretold.
+workload is simulated again: wherever everything is served in the same order, the makespan is as predicted.
 Changes are such that the machine's files can say them exactly: latencies and delays are whole.
 """
 
@@ -30,7 +30,8 @@ SYSTEM_KEYS = {
     "peak compute": "peak-perf",
     "endpoint delay": "endpoint-delay",
 }
-# What is foretold is exact on the path; farther, things are served in another order. Whole numbers need more.
+# What is predicted is exact on the path; farther, things are served in another order. Whole numbers need
+# more.
 FARTHEST, FARTHEST_OF_WHOLE = 1.01, 1.11
 SMALLEST_CHANGE = 0.002  # ranges that end before end where things come within their rounding of each other
 
@@ -45,7 +46,7 @@ def _sample() -> list[Case]:
 
 
 @pytest.mark.parametrize("case", some(_sample(), 12))
-def test_the_makespan_changes_as_foretold(case: Case, tmp_path: Path) -> None:
+def test_the_makespan_changes_as_predicted(case: Case, tmp_path: Path) -> None:
     result = run(case.workload(), **case.machine, model=case.model, detail="path")
     found = sensitivities(result, tmp_path / "run")
     by_name = {parameter.name: parameter for parameter in parameters(found.path)}
@@ -54,10 +55,10 @@ def test_the_makespan_changes_as_foretold(case: Case, tmp_path: Path) -> None:
         for side in (one.better, one.worse):
             for machine, multiple in changes(case.machine, one.parameter, side):
                 factor = 1 / multiple if one.is_rate else multiple
-                foretold = result.makespan_ns + side.slope_ns * (factor - 1)
+                predicted = result.makespan_ns + side.slope_ns * (factor - 1)
                 allowed = found.rounding_ns(by_name[one.parameter], factor)
                 again = run(case.workload(), **machine, model=case.model)
-                if again.makespan_ns != pytest.approx(foretold, abs=allowed + 1):
+                if again.makespan_ns != pytest.approx(predicted, abs=allowed + 1):
                     again = run(case.workload(), **machine, model=case.model, detail="path")
                     assert not in_one_order(result, again), (one.parameter, multiple)
 

@@ -48,7 +48,7 @@ def _sample() -> list[Case]:
 
 @pytest.mark.deep
 @pytest.mark.parametrize("case", some(_sample(), 10))
-def test_the_makespan_of_1_0_changes_as_foretold(case: Case, tmp_path: Path) -> None:
+def test_the_makespan_of_1_0_changes_as_predicted(case: Case, tmp_path: Path) -> None:
     result = simulate(case, tmp_path, fold=True, detail="path")
     found = sensitivities(result, tmp_path / "run")
     by_name = {parameter.name: parameter for parameter in parameters(found.path)}
@@ -62,13 +62,13 @@ def test_the_makespan_of_1_0_changes_as_foretold(case: Case, tmp_path: Path) -> 
                 if not is_within(multiple, end):
                     continue
                 factor = 1 / multiple if one.is_rate else multiple
-                foretold = result.makespan_ns + side.slope_ns * (factor - 1)
+                predicted = result.makespan_ns + side.slope_ns * (factor - 1)
                 allowed = found.rounding_ns(by_name[one.parameter], factor)
                 changed = simulate(again, tmp_path, fold=True, detail="path")
-                is_as_foretold = changed.makespan_ns == pytest.approx(foretold, abs=allowed)
-                tried += is_as_foretold
-                assert is_as_foretold or not in_one_order(result, changed), (one.parameter, multiple)
-    assert tried or is_greedy(case), "nothing changed as foretold"
+                is_as_predicted = changed.makespan_ns == pytest.approx(predicted, abs=allowed)
+                tried += is_as_predicted
+                assert is_as_predicted or not in_one_order(result, changed), (one.parameter, multiple)
+    assert tried or is_greedy(case), "nothing changed as predicted"
 
 
 def change(case: Case, name: str, wanted: float) -> tuple[Case, float]:

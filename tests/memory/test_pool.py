@@ -336,9 +336,9 @@ def test_a_run_says_what_its_stages_would_change(seed: int, tmp_path: Path) -> N
         if stage is None:
             continue
         faster = [s | ({"bandwidth": s["bandwidth"] * 1.001} if s is stage else {}) for s in STAGES]
-        foretold, _ = sensitivities.evaluate(parameter, 1 / 1.001, -1.0)
+        predicted, _ = sensitivities.evaluate(parameter, 1 / 1.001, -1.0)
         again = simulated(program, pool(*faster), fold=False)
-        assert again.makespan_ns == pytest.approx(foretold, abs=sensitivities.rounding_ns(parameter, 1.0))
+        assert again.makespan_ns == pytest.approx(predicted, abs=sensitivities.rounding_ns(parameter, 1.0))
         checked += 1
     assert checked >= 1
 

@@ -35,7 +35,7 @@ COLUMNS = ("start_ns", "end_ns", "kind", "resource", "actor", "node", "other_end
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Kept:
-    """The critical path, and of runs where it can be foretold, what would change it, and slack; or only the
+    """The critical path, and of runs where it can be predicted, what would change it, and slack; or only the
     changes that a page shows."""
 
     chain: Chain

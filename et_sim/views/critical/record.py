@@ -62,10 +62,10 @@ class PathRecord(RecordedEvents):
 
     def keep(self, sensitivities: Sequence[dict[str, Any]] | None) -> None:
         """Keep what was found for the next call, if that was long."""
-        foretold = sensitivities is not None
-        if self._key and (not self._kept or (foretold and self.sensitivities is None)):
+        predicted = sensitivities is not None
+        if self._key and (not self._kept or (predicted and self.sensitivities is None)):
             keep(
-                self._run, self._key, Kept(self.chain, sensitivities, self.slack if foretold else None, None)
+                self._run, self._key, Kept(self.chain, sensitivities, self.slack if predicted else None, None)
             )
 
     def keep_changes(self, changes: Sequence[dict[str, Any]]) -> None:

@@ -63,8 +63,8 @@ def critical_path_data(path: Any, top: int | None = None) -> dict[str, Any]:
     """The same for `--json`, and more of it."""
     run = open_run(path)
     found, ranks = CriticalPath(PathRecord(run)), run.actors()["ranks"].to_pylist()
-    foretold = found.record.is_complete
-    if not foretold:
+    predicted = found.record.is_complete
+    if not predicted:
         found.record.keep(None)
     return {
         "makespan_ns": found.makespan_ns,
@@ -79,7 +79,7 @@ def critical_path_data(path: Any, top: int | None = None) -> dict[str, Any]:
         "single_links": found.by_single_link()[:top],
         "messages": found.by_message()[:top],
         "sensitivities_are_exact": found.record.is_exact,
-        "sensitivities": [one.as_dict() for one in Sensitivities(found).all()][:top] if foretold else None,
+        "sensitivities": [one.as_dict() for one in Sensitivities(found).all()][:top] if predicted else None,
         "slack_of_operations": [_as_dict(one) for one in slack_of_operations(found.record)][:top]
         if found.record.is_exact
         else None,

@@ -27,18 +27,18 @@ class Verified:
 
     parameter: str
     multiple: float
-    foretold_ns: float
+    predicted_ns: float
     simulated_ns: int
     rounding_ns: float  # by how much the two may differ as durations are whole
 
     @property
-    def is_as_foretold(self) -> bool:
+    def is_as_predicted(self) -> bool:
         """Whether they agree."""
-        return abs(self.simulated_ns - self.foretold_ns) <= self.rounding_ns + 1
+        return abs(self.simulated_ns - self.predicted_ns) <= self.rounding_ns + 1
 
     def as_dict(self) -> dict[str, Any]:
         """For `--json`."""
-        return asdict(self) | {"as_foretold": self.is_as_foretold}
+        return asdict(self) | {"as_predicted": self.is_as_predicted}
 
 
 def verify(found: Sensitivities, simulate: Simulate, top: int | None = None) -> list[Verified]:
@@ -58,9 +58,9 @@ def _both_ends(
             continue
         makespan_ns, multiple = simulated
         factor = 1 / multiple if parameter.is_rate else multiple
-        foretold = found.path.makespan_ns + side.slope_ns * (factor - 1)
+        predicted = found.path.makespan_ns + side.slope_ns * (factor - 1)
         rounding = found.rounding_ns(parameter, factor)
-        yield Verified(one.parameter, multiple, foretold, makespan_ns, rounding)
+        yield Verified(one.parameter, multiple, predicted, makespan_ns, rounding)
 
 
 def _end_of(side: Side) -> float:
@@ -78,15 +78,15 @@ def verification_lines(
         (
             one.parameter,
             f"{one.multiple:.3g}",
-            format_ns(round(one.foretold_ns)),
+            format_ns(round(one.predicted_ns)),
             format_ns(one.simulated_ns),
-            "as foretold" if one.is_as_foretold else _signed(one.simulated_ns - round(one.foretold_ns)),
+            "as predicted" if one.is_as_predicted else _signed(one.simulated_ns - round(one.predicted_ns)),
         )
         for one in found
     ]
-    head = ("simulated again with", "times", "foretold", "simulated", "difference")
-    differ = sum(not one.is_as_foretold for one in found)
-    said = f"{plural(len(found), 'simulation')}, {differ or 'none'} not as foretold"
+    head = ("simulated again with", "times", "predicted", "simulated", "difference")
+    differ = sum(not one.is_as_predicted for one in found)
+    said = f"{plural(len(found), 'simulation')}, {differ or 'none'} not as predicted"
     why = "as a rule, because of another order" if is_exact else "others share what was changed"
     why = "the library has other times for other links" if has_library else why
     reason = f": {why}" if differ else ""

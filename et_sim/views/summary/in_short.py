@@ -80,7 +80,7 @@ def _of_path(run: RunDirectory, path: CriticalPath) -> str:
     text += f", which is {share(spent, whole)} {WORDS.get(main, main)}"
     if main in NETWORK:
         text += _where(path)
-    is_foretold = path.record.is_exact and not any(causes.get(name) for name in SERVED_IN_TURN)
+    is_predicted = path.record.is_exact and not any(causes.get(name) for name in SERVED_IN_TURN)
     lever = None if path.record.is_long else best_lever(path)  # it looks at all that is recorded
     if lever is not None:
         text += (
@@ -90,7 +90,7 @@ def _of_path(run: RunDirectory, path: CriticalPath) -> str:
         ("kernels", causes.get("compute", 0)) if main in NETWORK else ("network", _network(causes))
     )
     subject = "infinitely fast kernels" if other == "kernels" else "an infinitely fast network"
-    if not is_foretold:
+    if not is_predicted:
         return f"{text}; {share(of_other, whole) if of_other else 'nothing'} of it is {other}"
     saved = f"{share(of_other, whole)} at most" if of_other else "nothing"
     return f"{text}; {subject} would save {saved}, in the same order of service"
