@@ -128,7 +128,7 @@ ALLOWED: dict[str, set[str]] = {
         "views",
         "workloads",
     },
-    "doctor": {"api"},
+    "doctor": {"api", "machine", "network.registry", "result", "trace"},
     "explain": {"machine", "tables", "views.summary.parts"},
     "cli": {
         "alone",

@@ -18,6 +18,7 @@ from et_sim.arguments import Parser
 from et_sim.cli import (
     calibrate,
     check,
+    check_model,
     collective,
     compare,
     demo,
@@ -70,6 +71,7 @@ COMMANDS = (
     systolic,
     demo,
     doctor,
+    check_model,
     explain,
 )
 
@@ -151,7 +153,11 @@ def _parser(words: Sequence[str]) -> Parser:
     parser.add_argument("--version", action="version", version=f"et-sim {__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND", prog="et-sim")
     parser.set_defaults(commands=COMMANDS)  # for the one that explains the others
-    asked = [command for command in COMMANDS if words and command.__name__ == f"{__name__}.{words[0]}"]
+    asked = [
+        command
+        for command in COMMANDS
+        if words and command.__name__ == f"{__name__}.{words[0].replace('-', '_')}"
+    ]
     for command in asked or COMMANDS:
         command.add_parser(commands)
     return parser

@@ -1,12 +1,15 @@
 """The network models by name, and which of them a run takes if nobody names one.
 
-A name with a dot is that of a module of yours, which offers what `engine.network_seam.NetworkModel` asks for.
+A name with a dot is that of a module of yours, or of its file (`model.py`), which offers what
+`engine.network_seam.NetworkModel` asks for (`custom`).
 """
 
 from __future__ import annotations
 
 import importlib
-from typing import TYPE_CHECKING, NamedTuple
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from et_sim.errors import UsageError, did_you_mean
 
@@ -107,7 +110,9 @@ def model_named(name: str) -> NetworkModel:
     """The module of a model."""
     check_model(name)
     try:
-        model = importlib.import_module(MODELS.get(name, name))
+        model = (
+            _of_file(Path(name)) if name.endswith(".py") else importlib.import_module(MODELS.get(name, name))
+        )
     except ModuleNotFoundError as error:
         raise UsageError(
             f"network model {name!r} cannot be imported: {error}",
@@ -117,10 +122,26 @@ def model_named(name: str) -> NetworkModel:
     if missing:
         raise UsageError(
             f"module {name!r} is not a network model: it has no {missing[0]}",
-            remedy=f"known: {', '.join(MODELS)}; what one must offer stands in "
-            "et_sim/engine/transport/network_seam.py",
+            remedy=f"known: {', '.join(MODELS)}; docs/extending.md says what one must offer",
         )
     return model
+
+
+def _of_file(path: Path) -> Any:
+    """The module in a file, whose folder joins those in which Python looks, here and where it is compiled."""
+    if not path.is_file():
+        raise UsageError(f"there is no file {path}", remedy="name a Python file with a network model")
+    name, folder = path.stem, str(path.parent.absolute())
+    if folder not in sys.path:
+        sys.path.append(folder)
+    try:
+        module = importlib.import_module(name)
+    except Exception as error:
+        raise UsageError(f"{path} cannot be imported: {error}", remedy="correct it") from error
+    where = getattr(module, "__file__", None)
+    if where is None or Path(where).resolve() != path.resolve():
+        raise UsageError(f"there is another Python module called {name}", remedy=f"rename {path}")
+    return module
 
 
 def model_of(choice: ModelChoice, machine: Machine) -> NetworkModel:

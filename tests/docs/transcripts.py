@@ -84,7 +84,7 @@ def commands_of(page: str) -> list[Command]:
 def _take_console_line(found: list[Command], number: int, line: str) -> None:
     if line.startswith("$ "):
         found.append(Command(number, line[2:]))
-    elif line.startswith("> ") and not found[-1].shown:
+    elif (line == ">" or line.startswith("> ")) and not found[-1].shown:
         found[-1].text += f"\n{line[2:]}"
     else:
         found[-1].shown.append(line)

@@ -1,0 +1,179 @@
+"""Does a network model keep what it promises: equal numbers, equal times; folded, the same as unfolded?
+
+First, paths: how long messages take alone between every pair of ranks of some small networks, against the
+numbers that `path_keys` gives; and where it says that numbers follow from distances, whether they do. Then
+random programs of collectives and pauses, with and without late ranks, run folded, unfolded and unfolded
+again. The same seed gives the same programs.
+
+Not here: what a model must offer (`network.registry`, `network.custom`).
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import networkx as nx
+import numpy as np
+
+from et_sim.api import simulate
+from et_sim.errors import UsageError
+from et_sim.machine.model import Network, strides_of
+from et_sim.machine.readers import read_network_alone
+from et_sim.network.registry import model_named
+from et_sim.result import Result
+from et_sim.trace import TraceBuilder
+from et_sim.trace.workload import Workload
+
+SIZES = (1, 1000, 1 << 20)
+COLLECTIVES = ("all_reduce", "all_gather", "all_to_all")
+MOST_RANKS = 64
+SHAPES = (
+    (["Ring"], [6]),
+    (["Switch"], [16]),
+    (["FullyConnected", "Ring"], [4, 3]),
+)
+
+
+class Verdict(NamedTuple):
+    """What was tried, and what is wrong; empty: nothing."""
+
+    network: str
+    pairs: int
+    programs: int
+    problem: str
+
+
+def examine_model(
+    name: str, network: Path | None = None, programs: int = 10, seed: int = 1
+) -> Iterator[Verdict]:
+    """One verdict for each network: that of a file, or some small ones."""
+    networks = [network] if network is not None else [_network(*shape) for shape in SHAPES]
+    for each in networks:
+        described = read_network_alone(each)
+        tried = _Trial(name, each, described, described.ranks, random.Random(seed))
+        yield tried.verdict(programs)
+
+
+def _network(shapes: list[str], counts: list[int]) -> dict[str, Any]:
+    number = len(shapes)
+    return {
+        "topology": shapes,
+        "npus_count": counts,
+        "bandwidth": [50.0] * number,
+        "latency": [500.0] * number,
+    }
+
+
+@dataclass(frozen=True)
+class _Trial:
+    """A model on a network."""
+
+    model: str
+    network: Path | dict[str, Any]
+    described: Network
+    ranks: int
+    random: random.Random
+
+    def verdict(self, programs: int) -> Verdict:
+        """Paths first, and then programs until one is wrong."""
+        sides = " x ".join(str(one.npus) for one in self.described.grid.dimensions)
+        if self.ranks > MOST_RANKS:
+            what = f"has {self.ranks} ranks, and {MOST_RANKS} are the most that are tried"
+            raise UsageError(f"the network {what}", remedy="give a smaller one of the same kind")
+        problem, tried = self._unequal_paths(), 0
+        while not problem and tried < programs:
+            problem = self._unequal_runs()
+            tried += 1
+        return Verdict(sides, self.ranks * (self.ranks - 1), tried, problem)
+
+    def _unequal_paths(self) -> str:
+        """Two pairs with one number whose messages take different times."""
+        keys = model_named(self.model).path_keys(self.described, whole=True)
+        if keys is None:
+            return ""
+        pairs = list(nx.eulerian_circuit(nx.complete_graph(self.ranks, create_using=nx.DiGraph)))
+        codes = keys.codes(*np.array(pairs).T).tolist()
+        if not keys.differ_along_axes and (problem := self._unlike_at_equal_distance(pairs, codes)):
+            return problem
+        for size in SIZES:
+            seen: dict[int, tuple[tuple[int, int], int]] = {}
+            for pair, code, time in zip(pairs, codes, self._times_alone(pairs, size), strict=True):
+                first, known = seen.setdefault(code, (pair, time))
+                if time != known:
+                    return (
+                        f"path_keys has one number for {first[0]} to {first[1]} and {pair[0]} to {pair[1]}, "
+                        f"but {size:,} bytes take {known:,} ns on the one way, {time:,} on the other"
+                    )
+        return ""
+
+    def _unlike_at_equal_distance(self, pairs: list[tuple[int, int]], codes: list[int]) -> str:
+        """Two pairs equally far apart along one dimension that have different numbers."""
+        known: dict[tuple[int, int], tuple[tuple[int, int], int]] = {}
+        dimensions = self.described.grid.dimensions
+        tiers = [(tier.npus, stride) for tier, stride in zip(dimensions, strides_of(dimensions), strict=True)]
+        for pair, code in zip(pairs, codes, strict=True):
+            ahead = [(pair[1] // stride - pair[0] // stride) % npus for npus, stride in tiers]
+            legs = [leg for leg in enumerate(ahead) if leg[1]]
+            first, of_first = known.setdefault(legs[0], (pair, code)) if len(legs) == 1 else (pair, code)
+            if code != of_first:
+                return (
+                    f"path_keys says that paths are alike by distance, and has different numbers for "
+                    f"{first[0]} to {first[1]} and for {pair[0]} to {pair[1]}"
+                )
+        return ""
+
+    def _times_alone(self, pairs: list[tuple[int, int]], size: int) -> list[int]:
+        """How long a message takes between each pair, one after the other."""
+        builders = [TraceBuilder() for _ in range(self.ranks)]
+        after = list[int]()
+        for at, (source, target) in enumerate(pairs):
+            builders[source].send(target, size, after=after)
+            after = [builders[target].receive(source, size, name=str(at))]
+        found = self._run(Workload.of([build.build() for build in builders]), fold=False).timeline
+        ends = {row["name"]: row["end_ns"] for row in found.select(["name", "end_ns"]).to_pylist()}
+        arrivals = [0, *(int(ends[str(at)]) for at in range(len(pairs)))]
+        return [end - begin for begin, end in pairwise(arrivals)]
+
+    def _unequal_runs(self) -> str:
+        """A program that takes another time folded, or again."""
+        build, last, steps = TraceBuilder(), list[int](), list[str]()
+        for _ in range(self.random.randint(1, 5)):
+            size, after = self.random.choice(SIZES), self.random.choice((last, []))
+            kind = self.random.choice((*COLLECTIVES, "work"))
+            if kind == "work":
+                last = [build.compute("work", micros=self.random.randint(1, 30), after=after)]
+            else:
+                last = [build.collective(kind, size, after=after)]
+            steps.append(kind if kind == "work" else f"{kind} of {size:,} bytes")
+        workload = Workload((build.build(),), np.zeros(self.ranks, np.int32))
+        late = self.random.choice((None, self.random.randrange(self.ranks)))
+        runs = [self._finish(workload, fold=fold, late=late) for fold in (True, False, False)]
+        what = ", ".join(steps) + ("" if late is None else f", rank {late} late")
+        for which, found in (("folded", runs[0]), ("unfolded again", runs[2])):
+            if found != runs[1]:
+                rank = next(at for at in range(self.ranks) if found[at] != runs[1][at])
+                return (
+                    f"{what}: rank {rank} ends at {found[rank]:,} ns {which}, at {runs[1][rank]:,} unfolded"
+                )
+        return ""
+
+    def _finish(self, workload: Workload, *, fold: bool, late: int | None = None) -> list[int]:
+        return [int(one) for one in self._run(workload, fold=fold, late=late).finish_ns]
+
+    def _run(self, workload: Workload, *, fold: bool, late: int | None = None) -> Result:
+        number = len(self.described.grid.dimensions)
+        system: dict[str, Any] = {
+            "profile": "corrected",
+            "all-reduce-implementation": ["ring"] * number,
+            "all-gather-implementation": ["ring"] * number,
+            "all-to-all-implementation": ["direct"] * number,
+            "preferred-dataset-splits": 2,
+        }
+        if late is not None:
+            system["stragglers"] = [{"ranks": str(late), "delay": "7us"}]
+        return simulate(workload, system=system, network=self.network, model=self.model, fold=fold)

@@ -1,0 +1,95 @@
+"""What a network model of yours is made of: import it from here, and nothing from within.
+
+A model is a Python module. `docs/extending.md` writes one, and `et-sim check-model` tries whether it keeps
+what it promises. `check`, `resources` and `needs` are good for models on which no message meets another;
+import them into the module, or write your own.
+
+Not here: what else the engine may ask a model for (`engine.transport.network_seam`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from et_sim.compiled.tables_by_reference import Tables, works_on_tables
+from et_sim.engine.calendar.clock import schedule
+from et_sim.engine.observe import facade as observe
+from et_sim.engine.state.resources import ResourceTable, sendings
+from et_sim.engine.state.run import NONE, Run
+from et_sim.engine.transport.network_seam import Needs
+from et_sim.errors import UsageError
+from et_sim.machine.model import Network
+from et_sim.plan.tables import Plan
+
+__all__ = [
+    "Needs",
+    "Network",
+    "Paths",
+    "Plan",
+    "ResourceTable",
+    "Run",
+    "Tables",
+    "check",
+    "deliver",
+    "needs",
+    "resources",
+    "works_on_tables",
+]
+
+
+class Paths:
+    """Numbers of paths: those with equal numbers must take equal times, whatever else goes on.
+
+    `codes` takes arrays of source and target ranks, and gives a number for each pair. Ranks whose messages
+    have equal numbers are simulated as one. `alike_by_distance` says that pairs equally far apart along a
+    dimension have one number, wherever they are; then most paths need not be asked for.
+    """
+
+    messages_queue = False
+    shared_links = None
+
+    def __init__(self, codes: Callable[[Any, Any], Any], *, alike_by_distance: bool = False) -> None:
+        self._codes, self.differ_along_axes = codes, not alike_by_distance
+
+    def codes(self, source: Any, target: Any) -> Any:
+        """A number for the path of each pair of ranks."""
+        found = np.asarray(self._codes(np.asarray(source), np.asarray(target)), np.int64)
+        return np.broadcast_to(found, np.broadcast(source, target).shape)
+
+    costs = codes
+
+    def can_be_folded(self, _source: Any, _target: Any) -> bool:
+        """Numbers say all about their paths."""
+        return True
+
+
+def check(network: Network, most_bytes: int = 0) -> None:  # noqa: ARG001
+    """Whole nanoseconds suffice."""
+    if network.fraction_bits:
+        raise UsageError("this network model counts whole nanoseconds", remedy="choose another --model")
+
+
+def resources(network: Network, plan: Plan) -> ResourceTable:  # noqa: ARG001
+    """What a rank sends is one resource."""
+    return sendings(1, len(plan.actors), ("all messages",))
+
+
+def needs(network: Network) -> Needs:  # noqa: ARG001
+    """A message leaves one record of why it took so long."""
+    return Needs(causal_events=1)
+
+
+@works_on_tables
+def deliver(
+    run: Run, target: int, size: int, delay_ns: int, kind: int, a: int, b: int, c: int, done: int
+) -> None:
+    """A message has left at once, and arrives after a delay; the last five are handed on from `inject`."""
+    now = run.clock[0].now
+    if done != NONE:
+        schedule(run, now, done, c, b, 0)
+    observe.message_flies(run, target, size, now, delay_ns, 0)
+    observe.describe_latency(run, 0, now + delay_ns)
+    schedule(run, now + delay_ns, kind, a, b, c)

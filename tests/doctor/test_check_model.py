@@ -1,0 +1,123 @@
+"""`et-sim check-model`: models that keep their promise pass, and those that fold wrongly are named."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from et_sim.cli import main
+from et_sim.doctor.models import examine_model
+from et_sim.network.registry import MODELS
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "extending.md"
+KEYS = "lambda source, target: source // POD != target // POD"
+WAY = "way = int(source // POD != target // POD)"
+Write = Callable[..., Path]
+
+
+@pytest.fixture
+def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Write]:
+    """The page's example with texts replaced, in a file whose module is forgotten afterwards."""
+    monkeypatch.setenv("ET_SIM_COMPILE", "never")
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    before = set(sys.modules)
+
+    def write(name: str, *changes: tuple[str, str]) -> Path:
+        found = re.search(
+            r"\$ cat > pods.py <<END\n(.*?)> END\n", PAGE.read_text(encoding="utf-8"), re.DOTALL
+        )
+        assert found is not None
+        text = re.sub("^> ?", "", found[1], flags=re.MULTILINE)
+        for old, new in changes:
+            assert old in text
+            text = text.replace(old, new)
+        path = tmp_path / f"{name}.py"
+        path.write_text(text, encoding="utf-8")
+        return path
+
+    yield write
+    for name in set(sys.modules) - before:
+        if str(getattr(sys.modules[name], "__file__", "")).startswith(str(tmp_path)):
+            del sys.modules[name]
+
+
+def problems(path: Path) -> list[str]:
+    return [verdict.problem for verdict in examine_model(str(path), programs=3)]
+
+
+def test_the_example_of_the_page_has_forty_lines_or_fewer_and_keeps_its_promise(write: Write) -> None:
+    path = write("pods_right")
+    assert len([line for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]) <= 40
+    assert problems(path) == ["", "", ""]
+
+
+@pytest.mark.parametrize("name", [name for name in MODELS if name not in ("loggops", "packet")])
+def test_models_of_the_package_keep_their_promise(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ET_SIM_COMPILE", "never")
+    assert [verdict.problem for verdict in examine_model(name, programs=2)] == ["", "", ""]
+
+
+@pytest.mark.parametrize(
+    ("change", "complaint"),
+    [
+        ((KEYS, "lambda source, target: source * 0"), "0 to 5 and 5 to 4, but 1 bytes take 2,000 "),
+        ((KEYS, f"{KEYS}, alike_by_distance=True"), "alike by distance, and has different numbers for 0 to "),
+        ((WAY, "way = int(target == 0)"), "0 to 5 and 5 to 0, but 1 bytes take 500 ns "),
+        ((WAY, f"{WAY}\n    run.network.latency_ns[0] += 1"), "but 1 bytes take"),
+    ],
+    ids=["one-number", "by-distance", "to-one-rank", "history"],
+)
+def test_a_model_that_folds_wrongly_is_found(
+    write: Write, change: tuple[str, str], complaint: str, request: pytest.FixtureRequest
+) -> None:
+    name = f"pods_{request.node.callspec.id.replace('-', '_')}"
+    assert any(complaint in problem for problem in problems(write(name, change)))
+
+
+def test_a_model_that_never_folds_promises_nothing(write: Write) -> None:
+    path = write("pods_alone", (f"Paths({KEYS})", "None"), (" -> Paths:", " -> None:"))
+    assert problems(path) == ["", "", ""]
+
+
+def test_the_command_fails_if_a_model_is_wrong(write: Write, capsys: pytest.CaptureFixture[str]) -> None:
+    wrong = str(write("pods_wrong", (KEYS, "lambda source, target: source * 0")))
+    assert main(["check-model", wrong]) == 1
+    assert "path_keys has one number for" in capsys.readouterr().out
+    assert main(["check-model", str(write("pods_well")), "--programs", "1"]) == 0
+
+
+def test_a_network_of_ones_own_is_tried_alone(
+    write: Write, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    network = tmp_path / "net.yml"
+    described = {"topology": ["Ring"], "npus_count": [8], "bandwidth": ["50GB/s"], "latency": ["1us"]}
+    network.write_text(json.dumps(described), encoding="utf-8")
+    model = str(write("pods_own"))
+    assert main(["check-model", model, "--network", str(network), "--programs", "1"]) == 0
+    assert capsys.readouterr().out == "8 NPUs: 56 paths and 1 programs agree\n"
+    network.write_text(json.dumps({**described, "npus_count": [65]}), encoding="utf-8")
+    assert main(["check-model", model, "--network", str(network)]) == 2
+    assert "has 65 ranks, and 64 are the most that are tried" in capsys.readouterr().err
+
+
+def test_what_is_no_model_is_refused_with_the_reason(
+    write: Write, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    broken, empty, taken = tmp_path / "broken_model.py", tmp_path / "empty_model.py", tmp_path / "json.py"
+    broken.write_text("import nothing_of_that_name", encoding="utf-8")
+    empty.write_text("", encoding="utf-8")
+    taken.write_text("", encoding="utf-8")
+    for path, complaint in (
+        (tmp_path / "none.py", "there is no file"),
+        (broken, "cannot be imported: No module named 'nothing_of_that_name'"),
+        (empty, "it has no HAS_CONTENTION"),
+        (taken, "there is another Python module called json"),
+        (write("pods_lacking", ("def path_keys", "def keys")), "it has no path_keys"),
+    ):
+        assert main(["check-model", str(path)]) == 2
+        assert complaint in capsys.readouterr().err
