@@ -20,7 +20,7 @@ from et_sim.layer_file_run import unused_settings
 from et_sim.machine import Notice
 from et_sim.machine.local_memory import CAPACITY, TRACKS
 from et_sim.machine.model import TimeFactors
-from et_sim.machine.peaks import peaks_of
+from et_sim.machine.roofline import peaks_of
 from et_sim.network.registry import check_model
 from et_sim.plan.lowering import Lowering
 from et_sim.plan.mismatches import refuse_mismatches, rules_of
@@ -40,12 +40,11 @@ from et_sim.simulation import (
     simulated_in_memory,
 )
 from et_sim.timeline import CausalEvents, Messages, OutputFilter, Phases, PortRecord
-from et_sim.timeline.detail import LINKS, MESSAGES, PATH, PHASES, PORTS, details_of
 from et_sim.timeline.explained import doubt, is_changed
 from et_sim.timeline.out_of_memory import TooLarge, out_of_memory
 from et_sim.timeline.output_filter import EVERYTHING
 from et_sim.timeline.overload import overload
-from et_sim.timeline.scope import scope_of_machine
+from et_sim.timeline.scope import LINKS, MESSAGES, PATH, PHASES, PORTS, details_of, scope_of_machine
 from et_sim.trace import Workload
 from et_sim.trace.preflight import find_mismatches
 from et_sim.trace.tensors import remark_on_unannotated

@@ -2,10 +2,14 @@
 
 Who is killed leaves a folder behind. A live one is locked by its process, so the next to write into the same
 place finds those that are not, and removes them. Not here: putting what is written into its place.
+
+What lies at a path that somebody gave: nothing, if no file can have that name. `pathlib` raises for names
+that are too long or hold a null character.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import secrets
@@ -13,6 +17,49 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
+
+from et_sim.errors import UsageError
+
+
+def exists(path: Path) -> bool:
+    """Whether there is anything."""
+    return os.path.exists(path)  # noqa: PTH110
+
+
+def is_file(path: Path) -> bool:
+    """Whether there is a file."""
+    return os.path.isfile(path)  # noqa: PTH113
+
+
+def is_folder(path: Path) -> bool:
+    """Whether there is a folder."""
+    return os.path.isdir(path)  # noqa: PTH112
+
+
+@contextmanager
+def new_file(target: Path) -> Iterator[Any]:
+    """A file to write bytes into, which takes its name when everything is written."""
+    if not target.name:
+        raise UsageError(f"{str(target)!r} is a directory", remedy="name a file in it")
+    try:
+        with draft_folder(target) as folder:
+            draft = folder / target.name
+            with draft.open("wb") as sink:
+                yield sink
+            draft.replace(target)
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise UsageError(
+            f"cannot be written: {reason}", place=str(target), remedy="name a writable file"
+        ) from None
+
+
+def write_json(content: Any, target: Path) -> None:
+    """As text that people read."""
+    with new_file(target) as sink:
+        sink.write((json.dumps(content, indent=2, ensure_ascii=False) + "\n").encode())
+
 
 _LONGEST = 40  # characters of the target's name
 _DRAFTS = re.compile(r"\..*\.draft-[0-9a-f]{8}", re.DOTALL)

@@ -13,7 +13,7 @@ import numpy as np
 from et_sim.engine.outcome import Outcome
 from et_sim.engine.transport.network_seam import NetworkModel
 from et_sim.jobs.merging import only
-from et_sim.jobs.text import npus_text
+from et_sim.jobs.placement import npus_text
 from et_sim.machine import Machine
 from et_sim.machine.model import Straggler
 from et_sim.plan.lowering import Lowering

@@ -36,10 +36,9 @@ def run(options: argparse.Namespace) -> Iterator[str]:
     import json
     from pathlib import Path
 
-    from converters.editing.equalise_sizes import SizeEqualiser
+    from converters.editing.equalise_sizes import SizeEqualiser, repaired
     from converters.files import refuse_overwriting, trace_path
     from converters.records import Dropped
-    from converters.repairing import repaired
     from converters.report import Converted, as_plain, as_text, make_report
     from et_sim.trace import decode, read_workload, write_trace
     from et_sim.units import plural

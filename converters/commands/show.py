@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from et_sim.drafts import is_file
 from et_sim.errors import TraceError, UsageError
-from et_sim.paths import is_file
 
 
 def add_parser(commands: Any) -> None:

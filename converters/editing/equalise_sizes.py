@@ -3,6 +3,11 @@
 Without sizes for each member, a simulation moves equal parts. Where every member gives the largest size of
 any, a collective takes no less time than it would with the sizes as they are.
 
+A trace file without the dependencies that lead nowhere. Chakra's PyTorch converter removes the root of a
+trace although other nodes still name it in their control dependencies; readers that honour these refuse the
+file. Only the records concerned are written anew, so attributes that the simulator does not use stay for
+other tools.
+
 Not here: members that start different collectives, which nobody can correct but the workload's maker.
 """
 
@@ -10,20 +15,30 @@ from __future__ import annotations
 
 from collections import Counter
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from converters.editing.attributes import set_attributes
 from converters.editing.groups import Groups
 from converters.editing.inputs import recorded_as
 from converters.editing.partners import collectives
 from converters.editing.remove_nodes import Rewiring
-from converters.editing.writing import edited
+from converters.editing.writing import edited, set_attributes
+from converters.records import Dropped, without_dangling
 from et_sim.trace import Trace, Workload
 from et_sim.trace.columns import CollectiveKind
+from et_sim.trace.disk import read_unpacked
 from et_sim.trace.splits import has_splits
 from et_sim.units import plural
+
+
+def repaired(path: Path, trace: Trace) -> tuple[bytes, Dropped]:
+    """The new content, and what was dropped; `trace` is `path`, read with `drop_dangling`."""
+    content = read_unpacked(path)
+    if not trace.dropped_dependencies:
+        return content, Dropped()
+    return without_dangling(content, set(trace.node_id.tolist()), str(path))
 
 
 class SizeEqualiser:

@@ -17,11 +17,11 @@ from typing import Any
 
 import numpy as np
 
-from converters.editing.attributes import set_attributes
 from converters.editing.choosing import MARKER, iteration_of_rows
 from converters.editing.delays import durations_ns
 from converters.editing.inputs import Recorded, start_micros
 from converters.editing.remove_nodes import Lists, Rewiring, row_order
+from converters.editing.writing import set_attributes
 from et_sim.errors import TraceError
 from et_sim.trace import Trace
 from et_sim.trace.columns import CollectiveKind, NodeKind

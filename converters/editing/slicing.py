@@ -16,7 +16,6 @@ from typing import Any
 
 import numpy as np
 
-from converters.editing.attributes import set_attributes
 from converters.editing.choosing import MARKER, in_iterations, in_window
 from converters.editing.groups import Groups, GroupsFile, groups_text, rewritten_descriptions
 from converters.editing.inputs import Input, Recorded, start_micros
@@ -24,7 +23,7 @@ from converters.editing.outputs import Edited, Notes, sources_of
 from converters.editing.partners import Partners, open_error
 from converters.editing.remove_nodes import remove_nodes
 from converters.editing.stripping import dependency_notes
-from converters.editing.writing import Change, edited
+from converters.editing.writing import Change, edited, set_attributes
 from converters.files import watched
 from et_sim.errors import UsageError
 from et_sim.trace import NodeKind, Trace, Workload

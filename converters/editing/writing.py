@@ -10,8 +10,27 @@ from typing import Any
 
 from converters.editing.inputs import Recorded
 from converters.editing.remove_nodes import Rewiring
-from converters.records import frame_bytes
+from converters.records import EXPECTED_MEMBER, frame_bytes
 from et_sim.trace.schema import messages
+
+_MEMBER = dict(EXPECTED_MEMBER)
+
+
+def set_attributes(node: Any, values: Mapping[str, Any]) -> None:
+    """Give attributes new values, in the member that holds them now, or the usual one."""
+    left = dict(values)
+    for attribute in node.attr:
+        if attribute.name in left:
+            member = attribute.WhichOneof("value") or _MEMBER[attribute.name]
+            setattr(attribute, member, _as(member, left.pop(attribute.name)))
+    for name, value in left.items():
+        setattr(node.attr.add(name=name), _MEMBER[name], value)
+
+
+def _as(member: str, value: Any) -> Any:
+    """Sizes are written as floating-point numbers by some."""
+    return float(value) if member in ("double_val", "float_val") else value
+
 
 Change = Callable[[Any], None]  # of a node's message, in place
 

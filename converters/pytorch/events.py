@@ -10,7 +10,7 @@ Calls are gone through in the order of time. What is recorded on an event is the
   them, and nothing else explains when, it is for that one.
 
 The stream that waits is the one that the thread uses next, or else used last. A wait that would have lasted
-longer than it did is not for that event. What "right after" means, the recording shows (`reach`).
+longer than it did is not for that event. What "right after" means, the recording shows (`late_work`).
 
 Not here: waits that the timeline records (`waits`), and what began late though nobody called (`late_work`).
 """

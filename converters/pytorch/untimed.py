@@ -16,6 +16,7 @@ import numpy as np
 from converters.pytorch.collectives import ALONE
 from converters.pytorch.columns import HostTrace, NodeSort
 from converters.pytorch.communication import UNKNOWN, Communication
+from converters.pytorch.data_links import write_read_pairs
 from converters.pytorch.graph import Column, Draft, Graph, Link, Role
 from converters.pytorch.groups import Groups, collect_groups, learn_world
 from converters.pytorch.host_records import HostRecords
@@ -23,7 +24,6 @@ from converters.pytorch.linking import operators_of
 from converters.pytorch.lookup import Lookup
 from converters.pytorch.nesting import NONE
 from converters.pytorch.rank import ConvertedRank
-from converters.pytorch.storages import write_read_pairs
 from converters.pytorch.tally import Tally
 from et_sim.errors import TraceError
 

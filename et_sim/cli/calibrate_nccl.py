@@ -59,7 +59,7 @@ def run(options: argparse.Namespace) -> int:
     from et_sim.calibrate.collectives import fit, left_out, ratios
     from et_sim.calibrate.logs import read_choices, read_measured, read_rings
     from et_sim.calibrate.machine_file import calibrated_machine, files_text
-    from et_sim.views.files import write_json
+    from et_sim.drafts import write_json
 
     rows = [row for path in options.logs for row in read_measured(path)]
     rings = {name: pair for path in options.graph for name, pair in read_rings(path).items()}

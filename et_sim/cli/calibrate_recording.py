@@ -149,7 +149,7 @@ def _write_collectives(path: Path, found: Recording) -> None:
 
 def _write_kernels(path: Path, found: Recording) -> None:
     """A table for each datatype, and what is known of them beside it."""
-    from et_sim.views.files import write_json
+    from et_sim.drafts import write_json
 
     stem = Path(found.source).name
     names = {row.datatype: f"{stem}_{row.datatype or 'unknown'}" for row in found.kernels}

@@ -42,10 +42,10 @@ def run(options: argparse.Namespace) -> int:
     """Search, say what was found, and write the machine."""
     from et_sim.calibrate.machine_file import calibrated_machine, files_text
     from et_sim.calibrate.step import HOST_TIME, find_host_time, find_software_factor
+    from et_sim.drafts import write_json
     from et_sim.errors import UsageError
     from et_sim.run_options import RunOptions
     from et_sim.units import format_ns, parse_time_ns
-    from et_sim.views.files import write_json
 
     measured_ns = parse_time_ns(options.measured)
     if measured_ns <= 0:

@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from et_sim.cli.shares import parse_share
+from et_sim.cli.options import parse_share
 from et_sim.cli.unread import printing
 from et_sim.errors import UsageError
 

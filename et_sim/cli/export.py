@@ -79,9 +79,9 @@ def _write(target: Path, pieces: Iterable[bytes], events: int) -> None:
     import gzip
 
     from et_sim.cli.progress import Progress
+    from et_sim.drafts import new_file
     from et_sim.units import format_bytes
     from et_sim.views.export.contents import AT_ONCE
-    from et_sim.views.files import new_file
 
     with new_file(target) as sink, Progress() as progress:
         progress.stage(f"writing {target}")

@@ -3,11 +3,27 @@
 from __future__ import annotations
 
 import argparse
+import math
 from dataclasses import fields
 from typing import Any
 
 from et_sim.errors import UsageError
 from et_sim.run_options import DEFAULTS, HELP, RunOptions
+
+
+def parse_share(text: str, what: str) -> float:
+    """The number; `what` is asked for."""
+    number, percent = text.strip().removesuffix("%").strip(), text.strip().endswith("%")
+    try:
+        share = float(number) / (100 if percent else 1)
+    except ValueError:
+        share = math.nan
+    if not (math.isfinite(share) and share >= 0):
+        raise UsageError(
+            f"{what} {text!r} cannot be understood", remedy="give a share from 0 on, such as 2% or 0.02"
+        )
+    return share
+
 
 OF_COMMANDS = ("other_profile",)  # what commands decide themselves
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from et_sim.cli import replicated, training
-from et_sim.cli.shares import parse_share
+from et_sim.cli.options import parse_share
 from et_sim.cli.unread import printing
 from et_sim.errors import UsageError, did_you_mean
 from et_sim.units import plural
@@ -98,7 +98,7 @@ def _rates(found: Figures, system: System | None) -> dict[str, Any] | None:
     """What a step would come to if the network took no time; None: no machine says how fast kernels are."""
     if system is None:
         return None
-    from et_sim.machine.peaks import peaks_of
+    from et_sim.machine.roofline import peaks_of
     from et_sim.timeline.throughput import throughput
 
     return throughput(found.step, peaks_of(system), found.ranks, found.ideal_ns, None)

@@ -70,7 +70,7 @@ def _give(texts: Iterator[str], target: Path) -> None:
         for text in texts:
             sys.stdout.write(text)
         return
-    from et_sim.views.files import new_file
+    from et_sim.drafts import new_file
 
     with new_file(target) as sink:
         for text in texts:

@@ -18,10 +18,9 @@ from typing import Any
 
 import numpy as np
 
-from et_sim.compute.labels import Labels
+from et_sim.compute.labels import Labels, datatypes_of, place_of
 from et_sim.compute.model import Durations, FloatColumn, Treatment, Utilisation
 from et_sim.compute.operations import FORMS, Operation, read_shape
-from et_sim.compute.places import datatypes_of, place_of
 from et_sim.compute.tiling import waste
 from et_sim.errors import MachineError, TraceError, did_you_mean
 from et_sim.machine.datatypes import BITS

@@ -11,7 +11,7 @@ from pathlib import Path
 from et_sim.compiled.entry_points import choice
 from et_sim.compiled.orders import FAILED, failure
 from et_sim.compiled.store import ENDING, cache_directory, chosen_root, size_of, versions_in
-from et_sim.doctor.finding import Finding
+from et_sim.doctor.host import Finding
 from et_sim.errors import UsageError
 from et_sim.units import format_bytes, plural
 

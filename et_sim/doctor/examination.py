@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from et_sim.doctor.finding import Finding
-from et_sim.doctor.host import examine_host
+from et_sim.doctor.host import Finding, examine_host
 from et_sim.doctor.packages import MISSING, examine_packages
 
 

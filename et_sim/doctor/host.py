@@ -5,10 +5,23 @@ from __future__ import annotations
 import os
 import platform
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
-from et_sim.doctor.finding import Finding
 from et_sim.units import format_bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What was found; a `problem` is a sentence, with its `remedy`."""
+
+    topic: str
+    name: str
+    found: str
+    expected: str = ""
+    problem: str = ""
+    remedy: str = ""
+
 
 TOPIC = "computer"
 LEAST_MEMORY = 512 * 2**20  # what a run of some size takes, the compiler included

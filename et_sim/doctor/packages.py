@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError, metadata, version
 
-from et_sim.doctor.finding import Finding
+from et_sim.doctor.host import Finding
 from et_sim.version import __version__
 
 PACKAGE = "et-sim"

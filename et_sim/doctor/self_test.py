@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from et_sim.doctor.finding import Finding
+from et_sim.doctor.host import Finding
 from et_sim.errors import EtSimError
 from et_sim.units import parse_ranks
 

@@ -5,6 +5,7 @@ Not here: explaining a run that got stuck (`stall`), and turning columns into ta
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -25,8 +26,8 @@ from et_sim.engine.pools import (
     grow_pools,
     reserve_per_event,
 )
-from et_sim.engine.room import check_record
 from et_sim.engine.standstill import Standstill
+from et_sim.engine.state.cause_tables import CAUSAL_EVENT
 from et_sim.engine.state.records import MESSAGE_FIELDS
 from et_sim.engine.state.resources import with_pool
 from et_sim.engine.state.run import Run, new_run
@@ -38,7 +39,34 @@ from et_sim.plan.expected import expected_messages
 from et_sim.plan.fractions import in_fractions
 from et_sim.plan.tables import Plan
 from et_sim.plan.tables import record as record_of
-from et_sim.units import format_ns
+from et_sim.units import format_bytes, format_ns
+
+BUFFERED = 2  # times what one event may need
+
+
+def check_record(events_at_once: int) -> None:
+    """Refuse to record causal events if those of a single event would not fit."""
+    needed, available = BUFFERED * events_at_once * CAUSAL_EVENT.itemsize, available_bytes()
+    if needed > available:
+        free = f"of which {format_bytes(available)} are free"
+        raise UsageError(
+            f"a record of causes needs {format_bytes(needed)} of memory, {free}",
+            place="--detail path",
+            remedy="leave it out, record --detail phases instead, or simulate a smaller part of the job",
+        )
+
+
+def available_bytes() -> int:
+    """How much memory there is to take."""
+    try:
+        with open("/proc/meminfo", encoding="ascii") as file:  # noqa: PTH123
+            for line in file:
+                if line.startswith("MemAvailable:"):
+                    return int(line.split()[1]) * 1024
+    except (OSError, ValueError):
+        pass
+    return int(os.sysconf("SC_PAGE_SIZE")) * int(os.sysconf("SC_PHYS_PAGES"))
+
 
 FEWEST_EVENTS, MOST_EVENTS = 20_000, 1 << 40  # until Python takes a look
 SECONDS_BETWEEN_REPORTS = 0.3

@@ -17,6 +17,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
+from et_sim.drafts import is_file
 from et_sim.errors import EtSimError, TraceError, did_you_mean
 from et_sim.layerfile.layer_file import (
     COLLECTIVE_WORDS,
@@ -31,7 +32,6 @@ from et_sim.layerfile.layer_file import (
     PhaseWork,
 )
 from et_sim.layerfile.tokens import Token, TokenReader, shown, tokens_of
-from et_sim.paths import is_file
 from et_sim.trace.disk import read_bytes, read_unpacked, unpacked
 from et_sim.units import LONGEST_NS, MOST_BYTES
 

@@ -13,7 +13,7 @@ file does not say of a class is what is known of such classes at large:
 - the whole: the same run repeated differs by E 1.3 to 2 %, other software on one device by 3 to 12 %;
 - recordings repeat within a few percent; hosts and remote memory were not measured.
 
-Not here: reading it (`accuracy_object`), and what follows for a run (`et_sim.uncertainty`,
+Not here: reading it (`objects`), and what follows for a run (`et_sim.uncertainty`,
 `et_sim.timeline.composition`).
 """
 

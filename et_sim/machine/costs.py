@@ -1,6 +1,6 @@
 """What an NPU costs while a run goes on, as a value.
 
-Not here: reading it (`costs_object`), and what a run has cost (`et_sim.timeline.costs`).
+Not here: reading it (`objects`), and what a run has cost (`et_sim.timeline.recorded`).
 """
 
 from __future__ import annotations

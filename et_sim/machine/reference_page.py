@@ -12,7 +12,6 @@ from pathlib import Path
 from textwrap import fill
 
 from et_sim.machine.accuracy import DEFAULTS, EXCHANGES, OPERATIONS
-from et_sim.machine.accuracy_tables import ACCURACY_KEYS, TERM_KEYS
 from et_sim.machine.checks import show
 from et_sim.machine.compute_tables import (
     LEVEL_OF_MEMORY_KEYS,
@@ -22,15 +21,14 @@ from et_sim.machine.compute_tables import (
     SYSTOLIC_KEYS,
     WHERE_KEYS,
 )
-from et_sim.machine.costs_tables import COSTS_KEYS
 from et_sim.machine.credit_tables import CREDIT_KEYS
 from et_sim.machine.keys import Key, Kind
 from et_sim.machine.library_tables import LIBRARY_KEYS
 from et_sim.machine.loggops_file import LOGGOPS_KEYS
+from et_sim.machine.object_tables import ACCURACY_KEYS, COSTS_KEYS, OVERLAP_KEYS, STREAM_KEYS, TERM_KEYS
 from et_sim.machine.packet_keys import MARKING_KEYS, PACKET_KEYS
 from et_sim.machine.pool_tables import STAGE_KEYS
 from et_sim.machine.protocol_tables import PROTOCOL_KEYS
-from et_sim.machine.stream_tables import OVERLAP_KEYS, STREAM_KEYS
 from et_sim.machine.tables import MEMORY_KEYS, NETWORK_KEYS, SYSTEM_KEYS
 from et_sim.machine.tcp_keys import TCP_KEYS
 from et_sim.machine.uneven_tables import IN_NETWORK_KEYS, LINK_KEYS, STRAGGLER_KEYS, TIME_FACTOR_KEYS

@@ -13,6 +13,23 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from et_sim.machine.model import System
+
+ANY = ""  # the datatype of a peak that holds for all of them
+
+
+def peaks_of(system: System) -> dict[str, float]:
+    """In 10^12 operations per second; no datatype that rules for different kernels differ about."""
+    found: dict[str, set[float]] = {}
+    for rule in system.compute:
+        if isinstance(rule.settings, RooflineDevice):
+            for datatype, peak in rule.settings.peaks.items():
+                found.setdefault(datatype, set()).add(peak)
+    if system.roofline and system.peak_perf and not found:
+        found[ANY] = {system.peak_perf}
+    return {datatype: peaks.pop() for datatype, peaks in sorted(found.items()) if len(peaks) == 1}
+
+
 FloatColumn = npt.NDArray[np.float64]
 OTHER = "other"  # operations without an entry of their own
 

@@ -14,11 +14,10 @@ from enum import IntEnum
 from functools import partial
 from typing import Any
 
-from et_sim.machine.graph import Figures
-from et_sim.machine.link_classes import link_classes
+from et_sim.machine.graph import Figures, link_classes
 from et_sim.machine.model import GraphFabric, LevelFabric, Machine, Network, TimeFactors, WorkKind
 from et_sim.machine.pool import stage_name
-from et_sim.machine.switch_sorts import switch_sorts
+from et_sim.machine.switch_trees import switch_sorts
 
 Scaled = tuple[Machine, float] | None
 

@@ -12,9 +12,9 @@ from et_sim.errors import MachineError
 from et_sim.machine.checks import fill_defaults, read_keys
 from et_sim.machine.keys import Remarks
 from et_sim.machine.model import SlowedWork, Stream, StreamWork
+from et_sim.machine.object_tables import MOST_STREAMS, OVERLAP, OVERLAP_KEYS, STREAM_KEYS, STREAMS
 from et_sim.machine.sources import Source
 from et_sim.machine.stragglers import entry_place
-from et_sim.machine.stream_tables import MOST_STREAMS, NAME, OVERLAP, OVERLAP_KEYS, STREAM_KEYS
 
 DECIMALS = 1000
 
@@ -23,11 +23,13 @@ def read_streams(entries: list[dict[str, Any]], place: str, remarks: Remarks) ->
     """The entries of the key "streams"."""
     if len(entries) > MOST_STREAMS:
         raise MachineError(
-            f'key "{NAME}" has {len(entries)} entries', place=place, remedy=f"allowed: at most {MOST_STREAMS}"
+            f'key "{STREAMS}" has {len(entries)} entries',
+            place=place,
+            remedy=f"allowed: at most {MOST_STREAMS}",
         )
     found: dict[str, Stream] = {}
     for index, entry in enumerate(entries):
-        where = entry_place(place, NAME, index)
+        where = entry_place(place, STREAMS, index)
         stream = _stream(Source(where, entry, ""), remarks)
         if stream.name in found:
             raise MachineError(

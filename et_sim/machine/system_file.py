@@ -8,14 +8,11 @@ from __future__ import annotations
 from typing import Any
 
 from et_sim.errors import MachineError
-from et_sim.machine.accuracy_object import read_accuracy
 from et_sim.machine.algorithms import spans_all
 from et_sim.machine.checks import fill_defaults, nearest, read_keys, refusal
 from et_sim.machine.compute_object import read_compute
 from et_sim.machine.corrections import Correction
-from et_sim.machine.costs_object import read_costs
 from et_sim.machine.keys import Remarks
-from et_sim.machine.layer_keys import layer_settings
 from et_sim.machine.local_memory import read_local_memory
 from et_sim.machine.model import (
     AllReducePlan,
@@ -27,12 +24,14 @@ from et_sim.machine.model import (
     StreamPolicy,
     System,
 )
+from et_sim.machine.objects import read_accuracy, read_costs
 from et_sim.machine.profiles import DEFAULT, Profile, behaviour_of
 from et_sim.machine.sources import Source
 from et_sim.machine.stragglers import read_stragglers
 from et_sim.machine.streams import read_overlap, read_streams
 from et_sim.machine.tables import COLLECTIVES, SYSTEM_KEYS
 from et_sim.machine.time_factors import read_time_factors
+from et_sim.machine.unused_keys import layer_settings
 from et_sim.units import LONGEST_NS, format_ns
 
 INTER_DIMENSION, INTRA_DIMENSION = "inter-dimension-scheduling", "intra-dimension-scheduling"

@@ -7,13 +7,10 @@ one key (`system_file`, `network_file`, `memory_file`).
 
 from __future__ import annotations
 
-from et_sim.machine.accuracy_tables import ACCURACY_KEY
 from et_sim.machine.compute_tables import COMPUTE_KEY
 from et_sim.machine.corrections import Correction
-from et_sim.machine.costs_tables import COSTS_KEY
 from et_sim.machine.credit_tables import CREDITS_KEY
 from et_sim.machine.keys import Key, Kind
-from et_sim.machine.layer_keys import OPTIONAL_LAYER_KEYS
 from et_sim.machine.library_tables import LIBRARY_KEY
 from et_sim.machine.model import (
     AllReducePlan,
@@ -24,11 +21,12 @@ from et_sim.machine.model import (
     StreamPolicy,
     WhenFull,
 )
+from et_sim.machine.object_tables import ACCURACY_KEY, COSTS_KEY, OVERLAP_KEY, STREAMS_KEY
 from et_sim.machine.pool_tables import POOL_KEYS
 from et_sim.machine.profiles import Profile
 from et_sim.machine.protocol_tables import PROTOCOL_KEY
-from et_sim.machine.stream_tables import OVERLAP_KEY, STREAMS_KEY
 from et_sim.machine.uneven_tables import IN_NETWORK_KEY, LINKS_KEY, STRAGGLERS_KEY, TIME_FACTORS_KEY
+from et_sim.machine.unused_keys import OPTIONAL_LAYER_KEYS
 
 COLLECTIVES = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all")
 

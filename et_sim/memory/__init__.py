@@ -1,7 +1,15 @@
 """Memory: models of remote memory, behind one seam; and how much local memory is in use."""
 
-from et_sim.memory.classes import CLASSES, classes_of
-from et_sim.memory.footprint import Accesses, Changes, Lifetimes, changes, lifetimes, peaks
+from et_sim.memory.footprint import (
+    CLASSES,
+    Accesses,
+    Changes,
+    Lifetimes,
+    changes,
+    classes_of,
+    lifetimes,
+    peaks,
+)
 from et_sim.memory.model import NO_SERVER, MemoryModel
 from et_sim.memory.registry import memory_model
 

@@ -18,7 +18,7 @@ from et_sim.engine.state.resources import NOBODY, SENDING, ResourceTable, sendin
 from et_sim.engine.state.run import Run
 from et_sim.errors import MachineError
 from et_sim.fold.path_keys import SharedLinks
-from et_sim.machine.link_classes import link_classes, link_tiers
+from et_sim.machine.graph import link_classes, link_tiers
 from et_sim.machine.model import GraphFabric, Network
 from et_sim.machine.topology.reach import longest_way
 from et_sim.network.fabric import NONE, Leg

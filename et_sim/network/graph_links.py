@@ -15,7 +15,7 @@ from et_sim.engine.state.records import MESSAGE_FIELDS
 from et_sim.engine.state.resources import Ends, ResourceTable
 from et_sim.engine.state.run import NONE
 from et_sim.errors import MachineError
-from et_sim.machine.link_classes import link_tiers
+from et_sim.machine.graph import link_tiers
 from et_sim.machine.model import Network, Routing
 from et_sim.network import graph, link_queues
 from et_sim.network.graph import GraphTables

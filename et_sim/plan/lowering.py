@@ -16,8 +16,8 @@ import numpy as np
 from et_sim.compute import compute_model
 from et_sim.errors import MachineError, TraceError
 from et_sim.machine.corrections import Correction
+from et_sim.machine.groups_file import read_programs
 from et_sim.machine.model import LogicalGrid, Machine, QueueOrder, StreamPolicy, System
-from et_sim.machine.programs_file import read_programs
 from et_sim.memory import NO_SERVER, memory_model
 from et_sim.plan import tables
 from et_sim.plan.actors import Actors

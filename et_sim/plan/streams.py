@@ -6,6 +6,7 @@ Receives take no turns, nor do gaps and nodes that nobody models. Not here: how 
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
@@ -13,9 +14,19 @@ import numpy as np
 from et_sim.errors import MachineError, did_you_mean
 from et_sim.group_names import shown_group
 from et_sim.machine.model import Notice, Stream, StreamWork
-from et_sim.plan.name_patterns import is_named
 from et_sim.plan.tables import LANES, lane_limits
 from et_sim.trace.columns import BoolColumn, NodeKind, Trace
+
+
+def is_named(trace: Trace, pattern: str | None) -> BoolColumn:
+    """Which nodes have a name that the pattern fits; None: all."""
+    if pattern is None:
+        return np.ones(len(trace), np.bool_)
+    matches = re.compile(".*".join(map(re.escape, pattern.split("*"))), re.DOTALL).fullmatch
+    fits = np.array([matches(name) is not None for name in trace.names], np.bool_)
+    found: BoolColumn = fits[trace.name]
+    return found
+
 
 _SUGGESTED = 1000  # names that are looked at for one that was meant
 _KINDS = {

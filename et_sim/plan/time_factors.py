@@ -13,7 +13,7 @@ import numpy as np
 
 from et_sim.errors import MachineError, did_you_mean
 from et_sim.machine.model import Notice, TimeFactors, WorkKind
-from et_sim.plan.name_patterns import is_named
+from et_sim.plan.streams import is_named
 from et_sim.plan.tables import Action
 from et_sim.trace.columns import BoolColumn, NodeKind, Trace
 from et_sim.units import rank_mask

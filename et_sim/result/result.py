@@ -5,6 +5,7 @@ Not here: how anything is measured (`et_sim.timeline`).
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -17,9 +18,32 @@ from et_sim.result.screens import html, library, plain
 from et_sim.tables.registry import table_named
 from et_sim.timeline.recorded import RecordedRun
 from et_sim.timeline.writer import write_run
+from et_sim.units import format_ns
 
 if TYPE_CHECKING:
     from et_sim.engine.stall import Stall
+
+
+MEMORY = (
+    "it completes if no tensors wait in remote memory; where they do, nodes keep the order of their ids: "
+    'give NPUs more memory ("local-mem-capacity"), or number the nodes of all ranks in one order'
+)
+
+
+def known_cures(manifest: Mapping[str, Any], *, has_moves: bool) -> list[str]:
+    """What is known to let a stalled run complete, as remedies: enough memory, the corrected profile, or a
+    part of it; `has_moves`: it did complete before tensors were moved to remote memory."""
+    cures = [MEMORY] if has_moves else []
+    other = manifest["other_profile"]
+    if other is None or other["status"] != "complete":
+        return cures
+    figure = format_ns(other["makespan_ns"])
+    cures.append(f"simulate it with --profile {other['profile']}, where it completes in {figure}")
+    alone = [one["correction"] for one in other["corrections"] if one["status"] == "complete"]
+    return cures + [
+        f'or switch the correction {name} on, which alone lets it complete: "corrections": {{"{name}": true}}'
+        for name in alone
+    ]
 
 
 @dataclass(eq=False, repr=False)
@@ -157,7 +181,7 @@ class Result(RecordedRun):
         if self.is_complete or self.is_stopped:
             return None
         from et_sim.engine.stall import explain_stall
-        from et_sim.result.cures import known_cures
+        from et_sim.result.result import known_cures
 
         has_moves = self.moved is not None and self.moved.is_any
         return explain_stall(self.outcome, self.workload, known_cures(self.manifest, has_moves=has_moves))

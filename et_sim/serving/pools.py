@@ -10,9 +10,8 @@ from dataclasses import dataclass
 from et_sim.errors import UsageError
 from et_sim.serving.policy import Policy
 from et_sim.units import format_bytes, plural
-from et_sim.workloads.inference.cache import cache_bytes_of_stage
-from et_sim.workloads.inference.checks import check
-from et_sim.workloads.inference.memory import weight_bytes_of_stage
+from et_sim.workloads.inference.batch import cache_bytes_of_stage
+from et_sim.workloads.inference.checks import check, weight_bytes_of_stage
 from et_sim.workloads.inference.transfer import Place
 from et_sim.workloads.models.model import Model
 from et_sim.workloads.training.plan import Plan

@@ -13,8 +13,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from et_sim.drafts import exists
 from et_sim.errors import EtSimError, UsageError
-from et_sim.paths import exists
 from et_sim.sweeps.digests import digest_of
 from et_sim.sweeps.evaluate import COMPLETE, REFUSED, Task, refused
 from et_sim.sweeps.goal import Found, Goal, front_of, goal_of

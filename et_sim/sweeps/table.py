@@ -72,7 +72,7 @@ def write_tables(folder: Path, table: Any, times: Any) -> None:
     """Write both, each complete or not at all."""
     import pyarrow as pa
 
-    from et_sim.views.files import new_file
+    from et_sim.drafts import new_file
 
     for name, content in ((TIMES, times), (TABLE, table)):
         try:

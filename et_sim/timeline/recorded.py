@@ -1,28 +1,117 @@
-"""What there is of a run once it is over: all that its tables and its summary are made of."""
+"""What there is of a run once it is over: all that its tables and its summary are made of.
+
+Energy and price: what NPUs draw and are let for, times how long. Times are added up
+as whole nanoseconds over all ranks first, so that folding changes no digit. Not here: what an NPU draws
+(`et_sim.machine.objects`).
+"""
 
 from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import cached_property
 from typing import Any
 
+import numpy as np
+
+from et_sim.engine.load import Ports
 from et_sim.engine.outcome import Outcome
 from et_sim.machine.accuracy import Accuracy
 from et_sim.plan.spilled import Moved
 from et_sim.timeline.bottleneck import bottleneck, why_unknown
-from et_sim.timeline.costs import costs
 from et_sim.timeline.explained import explained
 from et_sim.timeline.layers import LayerRun
 from et_sim.timeline.measurement import Measurement
 from et_sim.timeline.out_of_memory import OutOfMemory
-from et_sim.timeline.packet_totals import packets
-from et_sim.timeline.rank_figures import figures_of_ranks
 from et_sim.timeline.scope import scope
 from et_sim.timeline.spool import CausalEvents, Messages, Phases, PortRecord
 from et_sim.timeline.statistics import Statistics
 from et_sim.timeline.throughput import throughput
+from et_sim.timeline.waiting.nodes import slowest, waited_for_most
 from et_sim.trace.workload import Workload
+from et_sim.units import format_ranks
+
+
+def figures_of_ranks(measurement: Measurement) -> dict[str, Any]:
+    """The entries in order of their first rank, and which of them is waited for most."""
+    columns = measurement.statistics.columns()
+    entry, actor = _entries(measurement, columns)
+    of_rank = entry[measurement.actor_of_rank]
+    counts = np.bincount(of_rank, minlength=len(actor))
+    members = np.split(np.argsort(of_rank, kind="stable"), np.cumsum(counts)[:-1])
+    names = [format_ranks(ranks) for ranks in members]
+    waits = measurement.source.waits.by_class(entry, measurement.ranks_per_actor)
+    per_rank: list[dict[str, Any]] = []
+    for name, of, most in zip(names, actor, waited_for_most(waits, len(names)), strict=True):
+        figures = {key: column[of] for key, column in columns.items()}
+        given = {key: None if v is np.ma.masked else v.item() for key, v in figures.items()}
+        per_rank.append({"ranks": name, **given, "waits_for": None if most is None else names[most]})
+    at_work = np.bincount(of_rank[measurement.has_work], minlength=len(actor))
+    found = slowest(waits, [one["waiting_ns"] for one in per_rank], at_work.tolist())
+    return {
+        "slowest": found and {"ranks": names[found.place], "cost_ns": found.cost_ns},
+        "per_rank": per_rank,
+    }
+
+
+def _entries(measurement: Measurement, columns: dict[str, Any]) -> tuple[Any, Any]:
+    """The entry of every actor, numbered by lowest rank, and an actor of every entry."""
+    bits = [np.ma.getdata(column).view(np.uint64) for column in columns.values()]
+    _, actor, entry = np.unique(np.stack(bits, axis=1), axis=0, return_index=True, return_inverse=True)
+    entry, ranks = entry.reshape(-1), measurement.actor_of_rank
+    lowest = np.full(len(actor), len(ranks))
+    np.minimum.at(lowest, entry[ranks], np.arange(len(ranks)))
+    order = np.argsort(lowest)
+    return np.argsort(order)[entry], actor[order]
+
+
+def packets(ports: Ports | None) -> dict[str, Any] | None:
+    """What the summary says."""
+    if ports is None:
+        return None
+    found: dict[str, Any] = dict(ports.totals)
+    for name, column in (("lost_at", "lost"), ("paused_at", "pauses")):
+        most = int(np.argmax(ports.columns[column]))
+        is_any = ports.columns[column][most] > 0
+        found[name] = ports.resources.port_names[ports.resources.port[most]] if is_any else None
+    return found
+
+
+NS_PER_SECOND = 1_000_000_000
+SECONDS_PER_HOUR = 3600
+DIGITS = 12
+
+
+def costs(rates: dict[str, Any] | None, measurement: Measurement, makespan_ns: int) -> dict[str, Any] | None:
+    """What all ranks take until the last one is done; None where the machine does not say what they draw."""
+    if rates is None:
+        return None
+    per_actor = zip(measurement.statistics.compute_ns, measurement.ranks_per_actor, strict=True)
+    computing_ns = sum(int(time) * int(ranks) for time, ranks in per_actor)
+    all_ns = makespan_ns * len(measurement.actor_of_rank)
+    found: dict[str, Any] = {"computing_joules": None, "not_computing_joules": None, "network_joules": None}
+    if rates["busy_watts"] is not None:
+        found["computing_joules"] = _seconds(computing_ns, rates["busy_watts"])
+        found["not_computing_joules"] = _seconds(all_ns - computing_ns, rates["idle_watts"])
+        found["network_joules"] = _seconds(all_ns, rates["network_watts"])
+    parts = [value for value in found.values() if value is not None]
+    hourly = rates["price_per_hour"]
+    price = None if hourly is None else _seconds(all_ns, hourly) / SECONDS_PER_HOUR
+    return {
+        **{name: _rounded(value) for name, value in found.items()},
+        "joules": _rounded(sum(parts, Fraction())) if parts else None,
+        "price": _rounded(price),
+        "currency": rates["currency"],
+    }
+
+
+def _seconds(time_ns: int, rate: float) -> Fraction:
+    return Fraction(time_ns) * Fraction(str(rate)) / NS_PER_SECOND
+
+
+def _rounded(value: Fraction | None) -> float | None:
+    return None if value is None else float(f"{float(value):.{DIGITS}g}")
 
 
 @dataclass(eq=False)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from et_sim.machine.peaks import ANY
+from et_sim.machine.roofline import ANY
 from et_sim.trace.step import Step
 
 DIGITS = 9

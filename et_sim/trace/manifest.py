@@ -21,9 +21,9 @@ from typing import Any
 
 import numpy as np
 
+from et_sim.drafts import is_file
 from et_sim.errors import TraceError, UsageError, did_you_mean
 from et_sim.json_text import parse_json
-from et_sim.paths import is_file
 from et_sim.trace.columns import RowColumn, Trace
 from et_sim.trace.disk import read_bytes, replace_all, unpacked
 from et_sim.trace.group_rule import GroupRule

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from converters.pytorch.allocation import give_back_freed_arrays
+from converters.pytorch.converting import give_back_freed_arrays
 from converters.pytorch.lookup import Lookup, taken
 from converters.pytorch.nesting import NONE
 

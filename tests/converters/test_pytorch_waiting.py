@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from test_pytorch_causality import COMPUTE, NCCL, OTHER, Timeline
 
 from converters.pytorch.graph import Link
-from converters.pytorch.reach import find_reach
+from converters.pytorch.late_work import find_reach
 
 
 @pytest.fixture

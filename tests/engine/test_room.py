@@ -6,17 +6,17 @@ import pytest
 from machines import RING_2
 
 import et_sim
-from et_sim.engine import room
+from et_sim.engine import driver
 from et_sim.errors import UsageError
 from et_sim.trace import TraceBuilder, Workload
 
 
 def test_there_is_some_memory() -> None:
-    assert room.available_bytes() > 1 << 20
+    assert driver.available_bytes() > 1 << 20
 
 
 def test_a_record_that_does_not_fit_is_refused_before_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(room, "available_bytes", lambda: 1000)
+    monkeypatch.setattr(driver, "available_bytes", lambda: 1000)
     monkeypatch.setenv("ET_SIM_COMPILE", "never")
     build = TraceBuilder()
     build.collective("all_reduce", 1024)

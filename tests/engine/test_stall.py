@@ -14,8 +14,7 @@ import pytest
 from et_sim.engine.driver import run_plan
 from et_sim.engine.outcome import Outcome
 from et_sim.engine.stall import Stall, explain_stall
-from et_sim.engine.stall.cycles import find_cycles
-from et_sim.engine.stall.words import ranks_text
+from et_sim.engine.stall.state import find_cycles, ranks_text
 from et_sim.errors import StallError
 from et_sim.machine.model import (
     AllReducePlan,

@@ -15,7 +15,7 @@ from machines import KINDS, ROOTED, SHAPES, network, system
 
 from et_sim.api import run
 from et_sim.errors import EtSimError
-from et_sim.timeline.rank_figures import figures_of_ranks
+from et_sim.timeline.recorded import figures_of_ranks
 from et_sim.trace import Trace, TraceBuilder, Workload
 
 ALGORITHMS = ("ring", "ring", "direct", "halvingDoubling", "halvingDoubling", "doubleBinaryTree", "direct2")

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from et_sim.jobs import read_jobs
-from et_sim.jobs.text import npus_text
+from et_sim.jobs.placement import npus_text
 from et_sim.trace import TraceBuilder, Workload
 from et_sim.units import parse_ranks
 

@@ -17,8 +17,7 @@ from et_sim.machine import read_network_alone
 from et_sim.machine.graph import NPU, Graph
 from et_sim.machine.model import GraphFabric, Network
 from et_sim.network import grid
-from et_sim.network.bisection import bisection
-from et_sim.network.description import describe
+from et_sim.network.description import bisection, describe
 from et_sim.network.fabric import NONE, next_leg
 from et_sim.network.graph_of_grid import as_graph
 from et_sim.network.registry import model_on

@@ -16,7 +16,7 @@ from et_sim.cli import main
 from et_sim.errors import UsageError
 from et_sim.tables.registry import details
 from et_sim.timeline import write_run
-from et_sim.timeline.detail import details_of
+from et_sim.timeline.scope import details_of
 
 MACHINE: dict[str, Any] = {"system": FIFO_RING, "network": ring(4, "50GB/s")}
 

@@ -6,7 +6,7 @@ import pytest
 
 from et_sim.trace import Trace, TraceBuilder, Workload
 from et_sim.trace.preflight import Problem, find_problems
-from et_sim.trace.preflight.deduplicate import deduplicate
+from et_sim.trace.preflight.check import deduplicate
 
 
 def problem(text: str, ranks: str = "0", kind: str = "unmatched-message", severity: str = "error") -> Problem:

@@ -18,8 +18,7 @@ from et_sim.machine.presets import preset
 from et_sim.trace import Trace
 from et_sim.trace.preflight import find_problems
 from et_sim.workloads import Batch, Model, Plan, Segment, make_inference, read_model
-from et_sim.workloads.inference.batch import Load
-from et_sim.workloads.inference.cache import cache_bytes, cache_bytes_of_stage
+from et_sim.workloads.inference.batch import Load, cache_bytes, cache_bytes_of_stage
 from et_sim.workloads.inference.forward import make_replica
 from et_sim.workloads.models.model import Attention
 

@@ -11,12 +11,12 @@ from training_jobs import decoder, memory, moved, rows_named, transformer
 from et_sim.errors import UsageError
 from et_sim.trace.columns import Trace
 from et_sim.workloads.inference.batch import Batch, Segment
+from et_sim.workloads.inference.checks import weight_bytes_of_stage
 from et_sim.workloads.inference.forward import make_inference
-from et_sim.workloads.inference.memory import weight_bytes_of_stage
 from et_sim.workloads.kernels import stored_bytes
-from et_sim.workloads.training.activations import activation_bytes
 from et_sim.workloads.training.layers import Layers
 from et_sim.workloads.training.plan import Plan
+from et_sim.workloads.training.units import activation_bytes
 
 CASTS = ("weights cast", "inputs cast", "gradients cast")
 

@@ -13,7 +13,7 @@ from training_jobs import decoder, with_experts
 
 import et_sim
 from et_sim.api import run
-from et_sim.memory.classes import class_of
+from et_sim.memory.footprint import class_of
 from et_sim.trace import NodeKind, Workload
 from et_sim.trace.tensors import remark_on_unannotated, tensor_uses
 from et_sim.workloads import Axes, Model, Plan, Rank, make_training, make_workload

@@ -1,6 +1,6 @@
 """Columns and string tables while a file is being read: a block's values go in, compact arrays come out.
 
-Not here: what the columns mean (`converters.pytorch.columns`), and times (`times`).
+Not here: what the columns mean (`converters.pytorch.columns`).
 """
 
 from __future__ import annotations

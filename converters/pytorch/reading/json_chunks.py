@@ -6,7 +6,7 @@ typed decoder reads them (msgspec, because it skips what is not asked for). A st
 fast at making dictionaries of everything, but then the columns are still to come, and it gives up at the
 first number or byte that JSON forbids, which profilers do write. Figures are in benchmarks/README.md.
 
-Not here: what the members mean (`host`, `device`), and text that is almost JSON (`json_repair`).
+Not here: what the members mean (`host`, `device`), and text that is almost JSON (`decoding`).
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ A phase goes on when all its members have started it. A member that has not is a
 another phase or behind a full queue, has yet to issue the collective, never will, or runs another
 collective under the number by which the others look for this one.
 
-Not here: messages outside collectives (`messages`), and the words for people (`words`).
+Not here: messages outside collectives (`messages`), and the words for people (`state`).
 """
 
 from __future__ import annotations

@@ -10,8 +10,7 @@ from typing import NamedTuple
 
 from et_sim.engine.stall.collectives import Lag
 from et_sim.engine.stall.graph import WaitGraph
-from et_sim.engine.stall.state import NodeAt
-from et_sim.engine.stall.words import operation, ranks_text
+from et_sim.engine.stall.state import NodeAt, operation, ranks_text
 from et_sim.units import exact_bytes
 
 

@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from et_sim.engine.stall.state import ranks_text, short
 from et_sim.engine.stall.waits import WHO, DeadEnd, Hop, Wait
-from et_sim.engine.stall.words import ranks_text, short
 from et_sim.trace.workload import Job
 from et_sim.units import format_ns
 

@@ -3,22 +3,100 @@
 Vertices of the wait-for graph are defined here: a node of an actor, a chunk of a collective, a
 phase of a chunk that the ranks along an axis share. Everything is read from the finished run; nothing
 here changes it or says who waits for whom (`messages`, `collectives`, `graph`).
+
+Dependency cycles inside one trace: nodes that can never become ready. A property of a template, whatever the
+ranks that run it have done.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from et_sim.engine.outcome import Outcome
-from et_sim.engine.stall.cycles import Cycles, find_cycles
 from et_sim.engine.stall.undelivered import undelivered
 from et_sim.engine.state.run import NONE
-from et_sim.plan.tables import Action
-from et_sim.trace.columns import Trace
+from et_sim.plan.tables import Action, Plan
+from et_sim.trace.columns import CollectiveKind, NodeKind, Trace
+from et_sim.trace.preflight.cycles import find_knots
 from et_sim.trace.workload import Workload
+from et_sim.units import rank_ranges
+
+LONGEST_NAME = 48
+MOST_RANGES = 6
+
+
+def ranks_text(ranks: Iterable[int]) -> str:
+    """`rank 3`, `ranks 0-3,6`; many scattered ranks are cut short and counted."""
+    known = list(ranks)
+    if len(known) == 1:
+        return f"rank {known[0]}"
+    ranges = rank_ranges(known)
+    if len(ranges) <= MOST_RANGES:
+        return f"ranks {','.join(ranges)}"
+    return f"ranks {','.join(ranges[:MOST_RANGES])},… ({len(known)} in all)"
+
+
+def short(name: str) -> str:
+    """A name that does not burst the line."""
+    return name if len(name) <= LONGEST_NAME else f"{name[: LONGEST_NAME - 1]}…"
+
+
+def node_text(trace: Trace, row: int) -> str:
+    """`all_reduce "grad" (node 5)`: what the node is, how it is called, which one it is."""
+    return f'{operation(trace, row)} "{short(trace.node_name(row))}" (node {int(trace.node_id[row])})'
+
+
+def operation(trace: Trace, row: int) -> str:
+    """What a node does, in one word."""
+    kind = int(trace.kind[row])
+    if kind == NodeKind.COLL:
+        number = int(trace.comm_type[row])
+        known = number in CollectiveKind.__members__.values()
+        return CollectiveKind(number).name.lower() if known else f"collective {number}"
+    words = {
+        NodeKind.SEND: "send",
+        NodeKind.RECV: "receive",
+        NodeKind.COMP: "compute",
+        NodeKind.MEM_LOAD: "load",
+        NodeKind.MEM_STORE: "store",
+        NodeKind.METADATA: "metadata",
+        NodeKind.STORAGE: "storage",
+        NodeKind.BATCH: "batch",
+        NodeKind.CHECKPOINT: "checkpoint",
+    }
+    return words.get(NodeKind(kind), "node") if kind in NodeKind.__members__.values() else "node"
+
+
+@dataclass(frozen=True, slots=True)
+class Cycles:
+    """Minimal cycles (each row comes after the next one in its list), one per knot of dependencies."""
+
+    found: list[list[int]]
+    home: dict[int, int]  # every row of a knot -> the first row of its cycle
+    parent: dict[int, int]  # rows of the minimal cycles -> the row they come after
+
+
+def find_cycles(plan: Plan, template: int) -> Cycles:
+    """The dependency cycles of a template; linear, and at once where ids follow the dependencies."""
+    knots = find_knots(*_edges(plan, template), int(plan.templates["nodes"][template]))
+    home = {row: knot.cycle[0] for knot in knots for row in knot.rows}
+    cycles = sorted(knot.cycle for knot in knots)
+    after = {row: cycle[at - len(cycle) + 1] for cycle in cycles for at, row in enumerate(cycle)}
+    return Cycles(cycles, home, after)
+
+
+def _edges(plan: Plan, template: int) -> tuple[Any, Any]:
+    """(parents, children) of all dependencies."""
+    first, count = int(plan.templates["node_first"][template]), int(plan.templates["nodes"][template])
+    parent = np.repeat(np.arange(count, dtype=np.int32), plan.nodes["children"][first : first + count])
+    if not len(parent):
+        return parent, parent
+    begin = int(plan.nodes["children_first"][first])
+    return parent, plan.children[begin : begin + len(parent)].astype(np.int32)
 
 
 @dataclass(frozen=True, slots=True)

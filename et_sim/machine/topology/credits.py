@@ -16,7 +16,7 @@ from et_sim.machine.flits import filled_in, most_carried
 from et_sim.machine.keys import Remarks
 from et_sim.machine.protocol_tables import PROTOCOL_KEY
 from et_sim.machine.sources import Source
-from et_sim.machine.topology.inner_keys import place_of, read_inner
+from et_sim.machine.topology.generators import place_of, read_inner
 from et_sim.machine.transports import Credits
 from et_sim.units import format_bandwidth
 

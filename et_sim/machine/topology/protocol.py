@@ -17,7 +17,7 @@ from et_sim.machine.packet_keys import MARKING_KEYS, OF_PAUSES, OF_ROCE, PACKET_
 from et_sim.machine.protocol_tables import PRESETS, PROTOCOL_KEY, PROTOCOL_KEYS, TELEMETRY
 from et_sim.machine.sources import Source
 from et_sim.machine.tcp_keys import TCP_KEYS
-from et_sim.machine.topology.inner_keys import place_of, read_inner
+from et_sim.machine.topology.generators import place_of, read_inner
 from et_sim.machine.topology.ns3_keys import read_ns3_keys
 from et_sim.machine.transports import (
     Completion,

@@ -11,7 +11,6 @@ from typing import Any
 
 from et_sim.machine.checks import fill_defaults, read_keys
 from et_sim.machine.keys import Key, Kind, Remarks
-from et_sim.machine.layer_keys import LAYER_KEYS, layer_settings
 from et_sim.machine.model import (
     AllReducePlan,
     DimensionOrder,
@@ -26,6 +25,7 @@ from et_sim.machine.profiles import Profile, behaviour_of
 from et_sim.machine.sources import Source
 from et_sim.machine.system_file import scaled_delay
 from et_sim.machine.tables import COLLECTIVES, SYSTEM_KEYS
+from et_sim.machine.unused_keys import LAYER_KEYS, layer_settings
 
 # The local memory of 1.0, which is no setting there: it paces reductions.
 LOCAL_MEMORY_BANDWIDTH = 500_000.0  # GB/s

@@ -14,7 +14,7 @@ With a protocol (`Network.protocol`), a message is as large as its packets, whos
 of the links on the way back; it arrives a packet later for each link but the narrowest, if these are stored
 and forwarded, and with completion at acknowledgement, both ends hear of it when the last one is back.
 
-Links that are alike are folded with the ranks: one record stands for all of them (`paths`, `routes`).
+Links that are alike are folded with the ranks: one record stands for all of them (`drafts`, `routes`).
 Not here: rates (`shares`), routes (`network.link`), and what a protocol means for links (`protocols`).
 """
 

@@ -28,12 +28,36 @@ from et_sim.trace.preflight.differences import (
 )
 from et_sim.trace.preflight.interleaving import check_interleaving
 from et_sim.trace.preflight.problem import SPELLED_OUT, Problem, TemplateIndex
-from et_sim.trace.preflight.split_lengths import check_split_lengths
 from et_sim.trace.preflight.streams import FROM_ROOT, SPLIT, TO_ROOT, Sequence, Stream, follows_rule
 from et_sim.trace.preflight.waiting import check_waiting
 from et_sim.trace.process_groups import ALL_RANKS, read_process_groups
-from et_sim.trace.splits import has_splits
+from et_sim.trace.splits import ATTRIBUTE, has_splits, sizes_of_texts
 from et_sim.units import format_ranks, plural
+
+
+def check_split_lengths(
+    index: TemplateIndex, stream: Stream, of_templates: Mapping[int, Sequence], members: int
+) -> list[Problem]:
+    """One finding per trace: the first list of another length."""
+    problems = []
+    for template, (rows, content) in sorted(of_templates.items()):
+        rows = rows[content[:, 1] == SPLIT]
+        if not len(rows):
+            continue
+        trace, users = index.workload.templates[template], index.ranks_of(template)
+        lengths = np.array([len(sizes) for sizes in sizes_of_texts(trace)])[trace.splits[rows]]
+        wrong = np.flatnonzero((lengths != members) & (lengths > 0))
+        if len(wrong):
+            at = int(wrong[0])
+            text = (
+                f"{index.place(users)}: {trace.describe(int(rows[at]))} lists"
+                f" {plural(int(lengths[at]), 'size')} in {ATTRIBUTE}, and {stream.name} has"
+                f" {plural(members, 'member')}"
+            )
+            remedy = "list what the rank sends to every member, its own share included"
+            problems.append(Problem("error", "split-count", format_ranks(users), text, remedy))
+    return problems
+
 
 _ALL_DIMENSIONS = np.uint64(2**64 - 1)
 _Sequences = dict[Stream, dict[int, Sequence]]  # stream -> template -> what it starts

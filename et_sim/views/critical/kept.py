@@ -19,11 +19,11 @@ from typing import Any
 
 import numpy as np
 
+from et_sim.drafts import new_file
 from et_sim.errors import UsageError
 from et_sim.tables.registry import KEPT, SUMMARY
 from et_sim.version import __version__
 from et_sim.views.critical.chain import Chain
-from et_sim.views.files import new_file
 from et_sim.views.run.columns import Words
 from et_sim.views.run.directory import RunDirectory
 

@@ -6,8 +6,26 @@ never all that tells kinds apart: lanes have places and labels, nodes have names
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+_TOLD = re.compile(r"(?<![a-z])(?:backward|bwd)(?![a-z])", re.IGNORECASE)
+
+
+def is_backward(names: Sequence[str | None]) -> Any:
+    """Which of these names are of the backward pass."""
+    return np.array([_TOLD.search(name or "") is not None for name in names], np.bool_)
+
+
+def drawn_kinds(kind: Any, name: Any, kinds: Sequence[str | None], backward: Any) -> Any:
+    """Codes of kinds, where that of the backward pass follows all others."""
+    compute = kinds.index("compute") if "compute" in kinds else -1
+    return np.where((kind == compute) & backward[name], kinds.index(BACKWARD), kind)
+
 
 NEVER = "never completed"
 BACKWARD = "backward"  # of kernels

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import MappingProxyType
 
+from et_sim.drafts import new_file
 from et_sim.errors import UsageError
 from et_sim.views.drawing.activity import activity_picture
 from et_sim.views.drawing.bandwidth import bandwidth_picture
@@ -21,7 +22,6 @@ from et_sim.views.drawing.spread import spread_picture
 from et_sim.views.drawing.svg import nothing_to_draw
 from et_sim.views.drawing.topology import topology_picture
 from et_sim.views.drawing.waits import waits_picture
-from et_sim.views.files import new_file
 from et_sim.views.run.directory import RunDirectory
 from et_sim.views.run.selection import Selection
 from et_sim.views.schedule.schedule import schedule_of

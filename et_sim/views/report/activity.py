@@ -5,12 +5,30 @@ from __future__ import annotations
 from et_sim.views.drawing.activity import activity_picture
 from et_sim.views.drawing.idle import idle_picture
 from et_sim.views.drawing.roofline import roofline_picture
+from et_sim.views.drawing.schedule import schedule_picture
 from et_sim.views.drawing.spread import spread_picture
 from et_sim.views.drawing.svg import NothingToDrawError
 from et_sim.views.drawing.waits import waits_picture
 from et_sim.views.report.markup import section, tag
 from et_sim.views.run.directory import RunDirectory
+from et_sim.views.schedule.schedule import schedule_of
 from et_sim.views.summary.spread import spreads
+
+NOTE = (
+    "Passes of micro-batches, by the names of kernels; ranks that compute the same at the same times are one"
+    " row, and below it is their communication. The bubble is the share of time with neither a kernel nor a"
+    " collective: what waits for other stages."
+)
+
+
+def schedule_section(run: RunDirectory) -> str:
+    """The picture; nothing if the run has no passes."""
+    found = schedule_of(run)
+    if found is None:
+        return ""
+    picture = tag("div", schedule_picture(found), class_="picture")
+    return section("schedule", "Schedule", tag("p", NOTE, class_="note"), picture)
+
 
 ACTIVITY = (
     "What ranks spend their time on; where several things are under way, the first of these counts. A row is "

@@ -53,7 +53,7 @@ def compare_report(found: Comparison) -> str:
 
 def write_compare_report(found: Comparison, target: Path) -> int:
     """Write the page; how many bytes it has."""
-    from et_sim.views.files import new_file
+    from et_sim.drafts import new_file
 
     content = compare_report(found).encode("utf-8", "replace")
     with new_file(target) as sink:

@@ -8,7 +8,7 @@ from et_sim.tables.registry import table_named
 from et_sim.units import plural
 from et_sim.views.report.markup import bar, more, section, table, tag, text
 from et_sim.views.run.directory import RunDirectory
-from et_sim.views.summary.factors import factors_text
+from et_sim.views.summary.facts import factors_text
 from et_sim.views.text import share
 
 TREATMENTS = (

@@ -18,6 +18,7 @@ from et_sim.views.report.activity import (
     activity_section,
     idle_section,
     roofline_section,
+    schedule_section,
     spread_section,
     waits_section,
 )
@@ -25,10 +26,8 @@ from et_sim.views.report.critical import critical_section
 from et_sim.views.report.machine import machine_section
 from et_sim.views.report.markup import text
 from et_sim.views.report.memory import memory_section
-from et_sim.views.report.network import network_section, topology_section
+from et_sim.views.report.network import network_section, ports_section, topology_section
 from et_sim.views.report.origins import configuration_section, coverage_section
-from et_sim.views.report.ports import ports_section
-from et_sim.views.report.schedule import schedule_section
 from et_sim.views.report.stall import stall_section
 from et_sim.views.report.timeline import MOST_SLICES, timeline_section
 from et_sim.views.report.times import (
@@ -137,7 +136,7 @@ def _kind_colours() -> str:
 
 def write_report(run: RunDirectory, target: Path, ranks: str | None, window: Window, limit: int) -> int:
     """Write the page; how many bytes it has."""
-    from et_sim.views.files import new_file
+    from et_sim.drafts import new_file
 
     content = report(run, ranks, window, limit).encode("utf-8", "replace")
     with new_file(target) as sink:

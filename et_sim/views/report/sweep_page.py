@@ -313,7 +313,7 @@ def _indexed(texts: list[str]) -> tuple[list[str], list[int]]:
 
 def write_sweep_report(sweep: SweepDirectory, target: Path, pages: Mapping[int, str]) -> int:
     """Write the page; how many bytes it has."""
-    from et_sim.views.files import new_file
+    from et_sim.drafts import new_file
 
     content = sweep_report(sweep, pages).encode("utf-8", "replace")
     with new_file(target) as sink:

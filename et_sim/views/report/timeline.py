@@ -19,9 +19,8 @@ import numpy as np
 
 from et_sim.units import LONGEST_NS, plural
 from et_sim.views.critical.path import CriticalPath
-from et_sim.views.drawing.colours import BACKWARD, NEVER, colour_of, lighter
+from et_sim.views.drawing.colours import BACKWARD, NEVER, colour_of, drawn_kinds, is_backward, lighter
 from et_sim.views.drawing.flows import collectives, find, messages
-from et_sim.views.drawing.kinds import drawn_kinds, is_backward
 from et_sim.views.drawing.nodes import NONE, Nodes, Shown, shown_ranks
 from et_sim.views.drawing.picture import picture
 from et_sim.views.drawing.tracks import GAPS, Tracks, tracks_of

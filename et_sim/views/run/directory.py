@@ -13,8 +13,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from et_sim.drafts import exists, is_file, is_folder
 from et_sim.errors import UsageError, did_you_mean
-from et_sim.paths import exists, is_file, is_folder
 from et_sim.tables.declaration import Table
 from et_sim.tables.of_sweeps import FILES, JOURNAL
 from et_sim.tables.of_sweeps import TABLE as SWEEP

@@ -21,8 +21,16 @@ from et_sim.units import parse_ranks, plural, strided_ranks
 from et_sim.views.run.columns import coded, integers, numbers
 from et_sim.views.run.directory import RunDirectory
 from et_sim.views.run.recorded_part import recorded_part
-from et_sim.views.schedule.passes import BACKWARD, DIRECTIONS, FORWARD, INPUTS, WEIGHTS, Pass, named_pass
-from et_sim.views.schedule.stages import Stages
+from et_sim.views.schedule.passes import (
+    BACKWARD,
+    DIRECTIONS,
+    FORWARD,
+    INPUTS,
+    WEIGHTS,
+    Pass,
+    Stages,
+    named_pass,
+)
 
 MOST_ACTORS = 1024
 COLUMNS = ("actor", "name", "kind", "start_ns", "end_ns", "peer", "queued_ns", "waiting_ns")

@@ -88,7 +88,7 @@ def _table(rows: Sequence[Sequence[str]]) -> str:
 
 def write_serving_report(run: RunDirectory, target: Path) -> int:
     """Write the page; how many bytes it has."""
-    from et_sim.views.files import new_file
+    from et_sim.drafts import new_file
 
     content = serving_report(run).encode("utf-8", "replace")
     with new_file(target) as sink:

@@ -10,14 +10,11 @@ from collections.abc import Iterable
 from typing import Any
 
 from et_sim.tables.kinds import OPAQUE_KINDS
-from et_sim.units import exact_bytes, format_ns, plural
+from et_sim.units import exact_bytes, format_joules, format_ns, plural
 from et_sim.views.run.directory import RunDirectory
 from et_sim.views.run.recorded_part import recorded_part
 from et_sim.views.summary.bottleneck import bottleneck_text
-from et_sim.views.summary.costs import energy_text, price_text
-from et_sim.views.summary.explained import explained_text
 from et_sim.views.summary.exposure import exposure_text
-from et_sim.views.summary.factors import factors_text
 from et_sim.views.summary.in_short import in_short, small_path
 from et_sim.views.summary.jobs import counts_with_jobs, jobs_text
 from et_sim.views.summary.machine_use import (
@@ -25,13 +22,102 @@ from et_sim.views.summary.machine_use import (
     memory_sentence,
     spilled_sentence,
 )
-from et_sim.views.summary.packets import packets_text
 from et_sim.views.summary.parts import PARTS
 from et_sim.views.summary.profile_facts import makespan_text, model_text, scope_text
 from et_sim.views.summary.rank_table import called, rank_count
-from et_sim.views.summary.throughput import throughput_text, utilisation_text
+from et_sim.views.summary.throughput import per_million_tokens, throughput_text, utilisation_text
 from et_sim.views.summary.uncertainty import uncertainty_text
 from et_sim.views.text import share, shortened
+
+
+def factors_text(run: RunDirectory) -> str:
+    """By what the time of some work was multiplied."""
+    said = []
+    for entry in run.summary["time_factors"]:
+        named = f' "{shortened(entry["name"], 40)}"' if "name" in entry else ""
+        whose = "" if entry["ranks"] == "all" else f" of {called(entry['ranks'], 24)}"
+        factors = ((kind, value) for kind, value in entry.items() if kind not in ("ranks", "name"))
+        said += [f"time of {kind}{named}{whose} x {value:g}" for kind, value in factors]
+    return ", ".join(said)
+
+
+WORDS = {
+    "communication": "communication",
+    "kernels": "kernels",
+    "copies": "copies",
+    "operators": "operators",
+    "launches": "launches",
+    "other": "late starts or remote memory",
+}
+LANES_SHOWN = 2
+
+
+def explained_text(run: RunDirectory) -> str:
+    """What the longest path consists of, and whose the gaps are that no machine changes."""
+    found = run.summary["explained"]
+    if found is None or not found["path_ns"]:
+        return ""
+    whole, gaps = found["path_ns"], found["gaps_ns"]
+    spent = sorted(
+        ((ns, kind) for kind, ns in found["spent_ns"].items() if kind != "gaps" and 100 * ns >= whole),
+        reverse=True,
+    )
+    known = ", ".join(f"{WORDS.get(kind, kind)} {share(ns, whole)}" for ns, kind in spent)
+    text = f"{share(whole - gaps, whole)} of the longest path{f' ({known})' if known else ''}"
+    if not gaps:
+        return text
+    lanes = [
+        f"{format_ns(one['ns'])} {shortened(one['name'], 40)} of rank {shortened(one['ranks'], 16)}"
+        for one in found["gaps"][:LANES_SHOWN]
+    ]
+    more = ", …" if len(found["gaps"]) > LANES_SHOWN else ""
+    return f"{text}; fixed gaps {share(gaps, whole)}: {', '.join(lanes)}{more}"
+
+
+def packets_text(summary: dict[str, Any]) -> str:
+    """Empty if packets were not simulated."""
+    found = summary["packets"]
+    if found is None:
+        return ""
+    parts = [f"{found['sent']:,} sent"]
+    parts.append(f"{found['lost']:,} lost, most at {found['lost_at']}" if found["lost"] else "none lost")
+    if found["sent_again"]:
+        parts.append(f"{found['sent_again']:,} sent again")
+    if found["timeouts"]:
+        parts.append(plural(found["timeouts"], "timeout"))
+    if found["marked"]:
+        parts.append(f"{found['marked']:,} marked")
+    if found["pauses"]:
+        parts.append(f"{plural(found['pauses'], 'pause')}, most at {found['paused_at']}")
+    else:
+        parts.append("no pauses")
+    return "; ".join(parts)
+
+
+def energy_text(summary: dict[str, Any]) -> str:
+    """Empty if the machine does not say what NPUs draw."""
+    found = summary["costs"]
+    if found is None or found["joules"] is None:
+        return ""
+    parts = (
+        ("computing", found["computing_joules"]),
+        ("not computing", found["not_computing_joules"]),
+        ("network", found["network_joules"]),
+    )
+    total = found["joules"]
+    shares = ", ".join(f"{name} {100 * value / total:.0f} %" for name, value in parts if total and value)
+    per_tokens = per_million_tokens(summary, "joules")
+    return f"{format_joules(total)}{': ' * bool(shares)}{shares}{'; ' * bool(per_tokens)}{per_tokens}"
+
+
+def price_text(summary: dict[str, Any]) -> str:
+    """Empty if the machine does not say what NPUs are let for."""
+    found = summary["costs"]
+    if found is None or found["price"] is None:
+        return ""
+    per_tokens = per_million_tokens(summary, "price")
+    return f"{found['price']:,.4g} {found['currency']}{'; ' * bool(per_tokens)}{per_tokens}"
+
 
 MARGIN = 12
 FACT_INDENT = MARGIN + 1

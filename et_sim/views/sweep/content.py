@@ -12,7 +12,6 @@ from typing import Any
 
 from et_sim.tables.of_sweeps import NUMBER
 from et_sim.views.sweep.directory import SweepDirectory
-from et_sim.views.sweep.front import front_of
 from et_sim.views.sweep.scales import (
     MAKESPAN,
     RESOURCES,
@@ -23,6 +22,19 @@ from et_sim.views.sweep.scales import (
 )
 from et_sim.views.sweep.searched import front_rows, objectives_of
 from et_sim.views.sweep.summary import complete
+
+
+def front_of(costs: Sequence[float], times: Sequence[float]) -> list[int]:
+    """Numbers of the rows on the Pareto front of two figures that are to be small, by rising costs.
+
+    Of rows that are equal in both, the first one counts.
+    """
+    found: list[int] = []
+    for row in sorted(range(len(costs)), key=lambda row: (costs[row], times[row], row)):
+        if not found or times[row] < times[found[-1]]:
+            found.append(row)
+    return found
+
 
 MOST_JOINED = 16  # values whose best points a line joins; always, where there is one axis
 

@@ -1,6 +1,6 @@
 """What a search found: the points that no other one dominates, in order, and what was not evaluated, and why.
 
-Not here: how a front is found among what a sweep evaluated (`front`).
+Not here: how a front is found among what a sweep evaluated (`content`).
 """
 
 from __future__ import annotations

@@ -12,8 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from et_sim.trace import shapes
-from et_sim.workloads.inference.batch import Batch, Load
-from et_sim.workloads.inference.cache import cached_values
+from et_sim.workloads.inference.batch import Batch, Load, cached_values
 from et_sim.workloads.kernels import Kernel, linear
 from et_sim.workloads.models.model import Attention, Latent, Model
 from et_sim.workloads.training.plan import Plan

@@ -13,7 +13,7 @@ import numpy as np
 
 from et_sim.trace.builder import TraceBuilder
 from et_sim.trace.workload import Workload
-from et_sim.workloads.inference.cache import cached_values
+from et_sim.workloads.inference.batch import cached_values
 from et_sim.workloads.models.model import Model
 from et_sim.workloads.profile import PROFILE
 from et_sim.workloads.training.plan import Plan

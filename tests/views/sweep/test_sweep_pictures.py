@@ -17,8 +17,8 @@ from et_sim.cli import main
 from et_sim.tables.of_sweeps import ABOUT, FIGURES
 from et_sim.units import parse_time_ns
 from et_sim.views.sweep.charts import INSET
+from et_sim.views.sweep.content import front_of
 from et_sim.views.sweep.directory import open_sweep
-from et_sim.views.sweep.front import front_of
 from et_sim.views.sweep.picture import sweep_picture
 from et_sim.views.sweep.scales import LAST, MAKESPAN, axis_scale, quantity_scale
 
