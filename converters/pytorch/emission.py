@@ -33,9 +33,8 @@ from converters.pytorch.encoded_fields import (
 )
 from converters.pytorch.gaps import EMPTY, gap_names
 from converters.pytorch.graph import ON_HOST, Column, Link, Role
-from converters.pytorch.lookup import Lookup
 from converters.pytorch.nesting import NONE
-from converters.pytorch.rank import ConvertedRank
+from converters.pytorch.rank import ConvertedRank, Lookup
 from converters.pytorch.rules import UNNAMED_OPERATION
 from converters.pytorch.wire_rows import TEXT_PIECES, TOO_SMALL, Block, write_rows
 from et_sim.protobuf_fields import delimited, varint

@@ -14,8 +14,8 @@ import numpy as np
 
 from converters.pytorch.columns import ABSENT, DeviceTrace
 from converters.pytorch.graph import Column, Graph, Link, Role, Rows
-from converters.pytorch.lookup import Lookup
 from converters.pytorch.nesting import NONE
+from converters.pytorch.rank import Lookup
 
 EMPTY = (Role.GAP, Role.LAUNCH_GAP, Role.STREAM_GAP)
 _LONGEST = 5  # that are told one by one

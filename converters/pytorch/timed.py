@@ -21,9 +21,8 @@ from converters.pytorch.groups import Groups, collect_groups
 from converters.pytorch.handoffs import link_handoffs
 from converters.pytorch.host_records import HostRecords
 from converters.pytorch.linking import Links, link
-from converters.pytorch.lookup import Lookup, taken
 from converters.pytorch.nesting import NONE
-from converters.pytorch.rank import ConvertedRank
+from converters.pytorch.rank import ConvertedRank, Lookup, taken
 from converters.pytorch.streams import add_streams
 from converters.pytorch.tally import Tally
 from converters.pytorch.threads import STEP, add_threads

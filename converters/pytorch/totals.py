@@ -16,9 +16,8 @@ from converters.pytorch.gaps import explained
 from converters.pytorch.graph import Column, Graph, Link, Role, Rows
 from converters.pytorch.groups import DEFAULT
 from converters.pytorch.longest_path import longest_path
-from converters.pytorch.lookup import Lookup
 from converters.pytorch.nesting import NONE
-from converters.pytorch.rank import ConvertedRank
+from converters.pytorch.rank import ConvertedRank, Lookup
 from et_sim.trace.columns import NodeKind
 
 _NAMED = 5

@@ -21,9 +21,8 @@ from converters.pytorch.graph import Column, Draft, Graph, Link, Role
 from converters.pytorch.groups import Groups, collect_groups, learn_world
 from converters.pytorch.host_records import HostRecords
 from converters.pytorch.linking import operators_of
-from converters.pytorch.lookup import Lookup
 from converters.pytorch.nesting import NONE
-from converters.pytorch.rank import ConvertedRank
+from converters.pytorch.rank import ConvertedRank, Lookup
 from converters.pytorch.tally import Tally
 from et_sim.errors import TraceError
 

@@ -1,6 +1,6 @@
 """Keys of the objects `accuracy`, `costs` and `streams` of the system file, and of their entries.
 
-Not here: reading them (`objects`, `streams`), and what is known where a file says nothing (`accuracy`).
+Not here: reading them (`objects`), and what is known where a file says nothing (`accuracy`).
 """
 
 from __future__ import annotations

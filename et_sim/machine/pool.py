@@ -1,6 +1,6 @@
 """A pool of remote memory: stages between NPUs and memory, and the tiers that paths through them make.
 
-Not here: the file that describes it (`memory_file`, `pool_file`), and what a request costs (`et_sim.memory`).
+Not here: the file that describes it (`memory_file`), and what a request costs (`et_sim.memory`).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Keys of the memory file about a hierarchical pool: those of the file, and those of its stages.
 
-Not here: what they must be together (`pool_file`).
+Not here: what they must be together (`memory_file`).
 """
 
 from __future__ import annotations

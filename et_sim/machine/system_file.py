@@ -24,13 +24,11 @@ from et_sim.machine.model import (
     StreamPolicy,
     System,
 )
-from et_sim.machine.objects import read_accuracy, read_costs
+from et_sim.machine.objects import read_accuracy, read_costs, read_overlap, read_streams, read_time_factors
 from et_sim.machine.profiles import DEFAULT, Profile, behaviour_of
 from et_sim.machine.sources import Source
 from et_sim.machine.stragglers import read_stragglers
-from et_sim.machine.streams import read_overlap, read_streams
 from et_sim.machine.tables import COLLECTIVES, SYSTEM_KEYS
-from et_sim.machine.time_factors import read_time_factors
 from et_sim.machine.unused_keys import layer_settings
 from et_sim.units import LONGEST_NS, format_ns
 

@@ -1,7 +1,7 @@
 """Streams of the machine -> lanes of nodes: which node runs on which stream.
 
 Receives take no turns, nor do gaps and nodes that nobody models. Not here: how streams are described
-(`et_sim.machine.streams`).
+(`et_sim.machine.objects`).
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ PEERS = Table(
     name="peers",
     about="whom the ranks of actors send to and receive from: one row for every send and receive of an "
     "actor, and distance at which any of its ranks have their peer; actor by actor",
-    writer="et_sim.timeline.contents.peers:peers_content",
+    writer="et_sim.timeline.contents.collectives:peers_content",
     remedy="folded runs with sends hold it; in an unfolded run, `peer` of the timeline is the rank",
     columns=(
         Column("actor", "int32", "the actor", refers_to="actors"),
@@ -22,7 +22,7 @@ PEERS = Table(
 LAYERS = Table(
     name="layers",
     about="one row for every layer of a layer file, with figures of rank 0",
-    writer="et_sim.timeline.contents.layers:layers_content",
+    writer="et_sim.timeline.contents.collectives:layers_content",
     remedy="only runs of layer files hold it",
     columns=(
         Column("layer", TEXT, "name of the layer"),
@@ -41,7 +41,7 @@ LAYERS = Table(
 PHASES = Table(
     name="phases",
     about="one row for every chunk of every collective in every phase, in the order in which phases ended",
-    writer="et_sim.timeline.contents.phases:phases_content",
+    writer="et_sim.timeline.contents.collectives:phases_content",
     detail="phases",
     columns=(
         Column("actor", "int32", "the class of identical ranks", refers_to="actors"),

@@ -142,7 +142,7 @@ RESOURCES = Table(
     name="resources",
     about="one row for every link, in the order of their numbers; on the analytical model, for all that an "
     "actor sends along a dimension",
-    writer="et_sim.timeline.contents.resources:resources_content",
+    writer="et_sim.timeline.contents.links:resources_content",
     remedy="simulate with --detail links, ports or path",
     columns=(
         Column("resource", "int32", "its number, which path.arrow refers to"),
@@ -167,7 +167,7 @@ RESOURCES = Table(
 PORTS = Table(
     name="ports",
     about="one row for every link, in the order of their numbers: what packets met at its sending end",
-    writer="et_sim.timeline.contents.ports:ports_content",
+    writer="et_sim.timeline.contents.links:ports_content",
     remedy="simulate with --model packet, on a network without credits",
     columns=(
         Column("link", TEXT, "its name, as in `links.arrow`"),

@@ -126,7 +126,7 @@ TIMELINE = Table(
 ACTORS = Table(
     name="actors",
     about="one row for every actor, in ascending order",
-    writer="et_sim.timeline.contents.actors:actors_content",
+    writer="et_sim.timeline.contents.ranks:actors_content",
     columns=(
         Column("actor", "int32", "number of the actor"),
         Column("ranks", STRING, "its ranks, such as `0-3,6`"),
@@ -186,7 +186,7 @@ JOBS = Table(
     name="jobs",
     about="one row for every job of a job file, in its order: where and when it ran, and what its neighbours "
     "cost it",
-    writer="et_sim.timeline.contents.jobs:jobs_content",
+    writer="et_sim.timeline.contents.ranks:jobs_content",
     remedy="only runs of job files hold it",
     columns=(
         Column("job", TEXT, "its name"),
@@ -211,7 +211,7 @@ GROUPS = Table(
     name="groups",
     about="what the groups of actors are to their ranks: one row for every group that an actor has "
     "collectives in, and group that any of its ranks means by it; actor by actor",
-    writer="et_sim.timeline.contents.groups:groups_content",
+    writer="et_sim.timeline.contents.ranks:groups_content",
     columns=(
         Column("actor", "int32", "the actor", refers_to="actors"),
         Column("group", TEXT, "what the actor's first rank calls it, and the timeline"),
@@ -237,7 +237,7 @@ GROUPS = Table(
 MEMORY = Table(
     name="memory",
     about="one row for every change of local memory, actor by actor, in order of time",
-    writer="et_sim.timeline.contents.memory:memory_content",
+    writer="et_sim.timeline.contents.ranks:memory_content",
     remedy='set "track-local-mem": 1 in the system file',
     columns=(
         Column("actor", "int32", "the actor whose memory it is", refers_to="actors"),

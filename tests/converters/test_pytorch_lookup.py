@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from converters.pytorch.converting import give_back_freed_arrays
-from converters.pytorch.lookup import Lookup, taken
 from converters.pytorch.nesting import NONE
+from converters.pytorch.rank import Lookup, taken
 
 
 def numbers(values: list[int]) -> Any:

@@ -10,7 +10,7 @@ from et_sim.machine.checks import check, check_names
 from et_sim.machine.graph import NPU, GraphBuilder
 from et_sim.machine.keys import Key, Remarks
 from et_sim.machine.sources import Source
-from et_sim.machine.topology import direct, switched
+from et_sim.machine.topology import shapes
 from et_sim.machine.topology.fields import Fields, line_of
 from et_sim.machine.topology.part import Part, Place
 
@@ -79,17 +79,17 @@ def nested(build: GraphBuilder, fields: Fields, place: Place) -> Part:
 
 
 GENERATORS: dict[str, Callable[[GraphBuilder, Fields, Place], Part]] = {
-    "ring": direct.ring,
-    "mesh": direct.mesh,
-    "torus": direct.torus,
-    "fully-connected": direct.fully_connected,
-    "hybrid-cube-mesh": direct.hybrid_cube_mesh,
-    "switch": switched.switch,
-    "star": switched.switch,
-    "leaf-spine": switched.leaf_spine,
-    "fat-tree": switched.fat_tree,
-    "rail-optimised": switched.rail_optimised,
-    "dragonfly": switched.dragonfly,
+    "ring": shapes.ring,
+    "mesh": shapes.mesh,
+    "torus": shapes.torus,
+    "fully-connected": shapes.fully_connected,
+    "hybrid-cube-mesh": shapes.hybrid_cube_mesh,
+    "switch": shapes.switch,
+    "star": shapes.switch,
+    "leaf-spine": shapes.leaf_spine,
+    "fat-tree": shapes.fat_tree,
+    "rail-optimised": shapes.rail_optimised,
+    "dragonfly": shapes.dragonfly,
     "nested": nested,
 }
 

@@ -24,11 +24,10 @@ from et_sim.views.report.activity import (
 )
 from et_sim.views.report.critical import critical_section
 from et_sim.views.report.machine import machine_section
-from et_sim.views.report.markup import text
+from et_sim.views.report.markup import section, tag, text
 from et_sim.views.report.memory import memory_section
 from et_sim.views.report.network import network_section, ports_section, topology_section
 from et_sim.views.report.origins import configuration_section, coverage_section
-from et_sim.views.report.stall import stall_section
 from et_sim.views.report.timeline import MOST_SLICES, timeline_section
 from et_sim.views.report.times import (
     groups_section,
@@ -40,6 +39,24 @@ from et_sim.views.report.times import (
 from et_sim.views.run.directory import RunDirectory
 from et_sim.views.run.recorded_part import recorded_part
 from et_sim.views.run.selection import Window
+from et_sim.views.summary.stalls import stall_remarks, stall_sections
+
+MOST_ENTRIES = 200  # of each list
+
+
+def stall_section(run: RunDirectory) -> str:
+    """What `et-sim inspect RUN stalls` says; nothing of a run that nothing held up."""
+    if run.stall is None:
+        return ""
+    parts = [tag("p", text(" ".join(stall_remarks(run.stall))))]
+    for title, entries in stall_sections(run.stall):
+        shown = "".join(tag("li", text(entry)) for entry in entries[:MOST_ENTRIES])
+        parts += [tag("h3", text(title)), tag("ul", shown)]
+        if len(entries) > MOST_ENTRIES:
+            rest = f"… and {plural(len(entries) - MOST_ENTRIES, 'more line')}: et-sim inspect RUN stalls"
+            parts.append(tag("p", text(rest), class_="note"))
+    return section("stall", "Why it stalled", *parts)
+
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"
 PAGE = """<!DOCTYPE html>

@@ -1,8 +1,6 @@
-"""What the groups of actors are to their ranks: the columns of groups.arrow.
+"""What ranks are and did: the columns of actors.arrow, jobs.arrow, groups.arrow and memory.arrow.
 
-Ranks of one actor run one program but for the names of its groups: where the first rank's says group 1, that
-of another may say group 2. Actors all of whose ranks run one template, as most do, need no more than a row
-for each group.
+Not here: their nodes (`timeline`).
 """
 
 from __future__ import annotations
@@ -14,8 +12,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from et_sim.group_names import shown_group
+from et_sim.memory import CLASSES
 from et_sim.plan.tables import Plan
-from et_sim.timeline.content import Content, Texts, not_negative
+from et_sim.tables.kinds import CAPACITY
+from et_sim.timeline.content import Content, Texts, not_negative, unless
+from et_sim.timeline.memory import EVENTS, MemorySource, events_of, until_next
 from et_sim.timeline.output_filter import OutputFilter
 from et_sim.timeline.recorded import RecordedRun
 from et_sim.trace.group_rule import GroupRule
@@ -119,3 +120,67 @@ class _Meanings:
     def _text(self, ranks: Any) -> int:
         self._ranks.append(format_ranks(ranks))
         return len(self._ranks) - 1
+
+
+def memory_content(run: RecordedRun, output_filter: OutputFilter) -> Content | None:
+    """memory.arrow; of a window also the last change before it, which says what is in use then."""
+    source = run.measurement.memory
+    if source is None:
+        return None
+    there = {} if run.capacity_bytes is None else {CAPACITY: str(run.capacity_bytes)}
+    return Content(_memory_blocks(run, source, output_filter), there)
+
+
+def _memory_blocks(
+    run: RecordedRun, source: MemorySource, output_filter: OutputFilter
+) -> Iterator[dict[str, Any]]:
+    actors = output_filter.actors(run.measurement.actor_of_rank)
+    for rows, found in run.measurement.changes_of_memory():
+        mask = output_filter.mask(actors, found.owner, found.time_ns, until_next(found))
+        found = found if mask is None else found.where(mask)
+        yield {
+            "actor": found.owner,
+            "time_ns": found.time_ns,
+            "event": Texts(events_of(found), EVENTS),
+            "tensor": Texts(found.tensor, source.names),
+            "class": Texts(source.classes[found.tensor], CLASSES),
+            "node": unless(rows.node_id[found.node], found.node < 0),
+            "delta_bytes": found.delta_bytes,
+            "alive_bytes": found.alive_bytes,
+        }
+
+
+KINDS: dict[str, type] = {"ranks": np.int32, "slowdown": np.float64}
+FIGURES = ("ranks", "seed", "start_ns", "finish_ns", "duration_ns", "alone_ns", "slowdown")
+
+
+def jobs_content(run: RecordedRun, _: OutputFilter) -> Content | None:
+    """jobs.arrow; always all of them."""
+    jobs: list[dict[str, Any]] = run.manifest["jobs"]
+    if not jobs:
+        return None
+    names, placed = (tuple(str(job[name]) for job in jobs) for name in ("name", "placed"))
+    columns: dict[str, Any] = {name: _figures(name, [job[name] for job in jobs]) for name in FIGURES}
+    columns |= {name: [str(job[name]) for job in jobs] for name in ("workload", "npus")}
+    ways = tuple(dict.fromkeys(placed))
+    columns["job"] = Texts(np.arange(len(jobs)), names)
+    columns["placed"] = Texts(np.array([ways.index(way) for way in placed]), ways)
+    return Content(iter([columns]))
+
+
+def _figures(name: str, values: list[Any]) -> Any:
+    """Null where there is none."""
+    missing = [value is None for value in values]
+    known = [0 if value is None else value for value in values]
+    return unless(np.array(known, KINDS.get(name, np.int64)), missing)
+
+
+def actors_content(run: RecordedRun, _: OutputFilter) -> Content:
+    """actors.arrow: who the actors are, with their figures; always all of them."""
+    measurement = run.measurement
+    columns = {
+        "actor": np.arange(measurement.source.actors, dtype=np.int32),
+        "ranks": [format_ranks(ranks) for ranks in measurement.ranks_of_actors()],
+        "rank_count": measurement.ranks_per_actor,
+    }
+    return Content(iter([columns | measurement.statistics.columns()]))
