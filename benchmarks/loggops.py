@@ -57,8 +57,8 @@ CASES = {
 def run(name: str, prefix: str) -> None:
     """One simulation, in this process."""
     import et_sim
-    from et_sim import simulation
     from et_sim.engine import driver
+    from et_sim.run import simulation
 
     spent = 0.0
 

@@ -12,7 +12,7 @@ import time
 
 import numpy as np
 
-from et_sim.run_options import RunOptions
+from et_sim.run.options import RunOptions
 from et_sim.serving.policy import CHUNKED, PREFILL_FIRST, Policy
 from et_sim.serving.requests import Request
 from et_sim.serving.serve import Setup, serve

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from et_sim.errors import UsageError
+from et_sim.basics.errors import UsageError
 
 if TYPE_CHECKING:
     from et_sim.trace import Workload

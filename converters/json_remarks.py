@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from et_sim.errors import did_you_mean
+from et_sim.basics.errors import did_you_mean
 
 
 @dataclass(slots=True)

@@ -18,7 +18,7 @@ from converters.json_remarks import Remarks
 from converters.json_values import UnfitError
 from converters.records import Dropped, frame, without_dangling
 from converters.report import Report, make_report
-from et_sim.errors import TraceError
+from et_sim.basics.errors import TraceError
 from et_sim.trace import decode
 from et_sim.trace.disk import read_unpacked
 

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from et_sim.errors import did_you_mean
+from et_sim.basics.errors import did_you_mean
 from et_sim.trace.columns import LAST_KIND_NUMBER, CollectiveKind, NodeKind, kind_name
 from et_sim.trace.schema import ATTRIBUTE_KINDS, ENUMS
 

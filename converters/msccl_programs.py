@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from converters.msccl_xml import Algorithm, Step
-from et_sim.errors import TraceError
+from et_sim.basics.errors import TraceError
 from et_sim.trace.builder import TraceBuilder
 from et_sim.trace.columns import Trace
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 from xml.etree import ElementTree
 
-from et_sim.errors import TraceError
+from et_sim.basics.errors import TraceError
 
 
 class Work(NamedTuple):

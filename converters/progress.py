@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from et_sim.terminal import Estimate, Status, StatusLine
+from et_sim.basics.terminal import Estimate, Status, StatusLine
 
 _SILENT_SECONDS = 1.0
 _BETWEEN_UPDATES = 0.5

@@ -13,8 +13,8 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from et_sim.errors import TraceError
-from et_sim.protobuf_fields import varint
+from et_sim.basics.errors import TraceError
+from et_sim.basics.protobuf_fields import varint
 from et_sim.trace.columns import ATTRIBUTES
 from et_sim.trace.schema import messages
 

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from converters.records import Dropped
+from et_sim.basics.units import format_bytes, plural
 from et_sim.trace.columns import CollectiveKind, NodeKind, Trace
-from et_sim.units import format_bytes, plural
 
 _LABEL_WIDTH = 14
 _MISSING_SHOWN = 3

@@ -12,9 +12,9 @@ from typing import Any
 
 from converters.json_lines import plain_value
 from converters.records import EXPECTED_MEMBER
+from et_sim.basics.units import exact_bytes, format_ns, plural
 from et_sim.trace import Trace
 from et_sim.trace.columns import CollectiveKind, NodeKind, kind_name
-from et_sim.units import exact_bytes, format_ns, plural
 
 _LONGEST_NAME = 48
 _LONGEST_TEXT = 60

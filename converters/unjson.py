@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from converters.files import watched
 from converters.json_lines import header_object, node_object
 from converters.records import parse, split
-from et_sim.units import plural
+from et_sim.basics.units import plural
 
 
 @dataclass(slots=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from et_sim.errors import (
+from et_sim.basics.errors import (
     EtSimError,
     InputError,
     MachineError,
@@ -22,7 +22,7 @@ from et_sim.version import __version__
 
 if TYPE_CHECKING:
     from et_sim.api import simulate
-    from et_sim.result import Result
+    from et_sim.run.result import Result
     from et_sim.sweeps.sweep import sweep
     from et_sim.trace import Trace, TraceBuilder, Workload, read_workload, write_workload
 
@@ -47,7 +47,7 @@ __all__ = [
 
 # Loaded on first use: importing et_sim alone costs neither numpy nor Numba.
 _HOME = {
-    "Result": "et_sim.result",
+    "Result": "et_sim.run.result",
     "Trace": "et_sim.trace",
     "TraceBuilder": "et_sim.trace",
     "Workload": "et_sim.trace",

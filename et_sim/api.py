@@ -13,10 +13,9 @@ from inspect import Signature, signature
 from pathlib import Path, PurePath
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
+from et_sim.basics.errors import UsageError
+from et_sim.basics.units import format_ranks
 from et_sim.engine.transport.network_seam import remarks_of
-from et_sim.errors import UsageError
-from et_sim.isolated import jobs_as_dicts, times_alone
-from et_sim.layer_file_run import unused_settings
 from et_sim.machine import Notice
 from et_sim.machine.local_memory import CAPACITY, TRACKS
 from et_sim.machine.model import TimeFactors
@@ -25,9 +24,11 @@ from et_sim.network.registry import check_model
 from et_sim.plan.lowering import Lowering
 from et_sim.plan.mismatches import refuse_mismatches, rules_of
 from et_sim.plan.spilled import moved_in
-from et_sim.result import Result
-from et_sim.run_options import MACHINE, RunOptions
-from et_sim.simulation import (
+from et_sim.run.isolated import jobs_as_dicts, times_alone
+from et_sim.run.layer_files import unused_settings
+from et_sim.run.options import MACHINE, RunOptions
+from et_sim.run.result import Result
+from et_sim.run.simulation import (
     Change,
     Given,
     Nobody,
@@ -48,7 +49,6 @@ from et_sim.timeline.scope import LINKS, MESSAGES, PATH, PHASES, PORTS, details_
 from et_sim.trace import Workload
 from et_sim.trace.preflight import find_mismatches
 from et_sim.trace.tensors import remark_on_unannotated
-from et_sim.units import format_ranks
 from et_sim.version import __version__
 
 CHOSEN = ("profile", "other_profile", "fold", "alone", "isolated")
@@ -160,7 +160,7 @@ def execute(
     manifest["jobs"] = jobs_as_dicts(outcome, task.workload, alone)
     manifest["other_profile"] = None
     if options.other_profile and until_end is None and is_worth_a_look(task, outcome):
-        from et_sim.other_profile import other_profile
+        from et_sim.run.other_profile import other_profile
 
         watch.stage("simulating the corrected profile, too")
         manifest["other_profile"] = other_profile(

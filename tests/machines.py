@@ -6,7 +6,7 @@ from typing import Any
 
 from et_sim.api import run
 from et_sim.network import registry
-from et_sim.result import Result
+from et_sim.run.result import Result
 from et_sim.trace import TraceBuilder, Workload
 
 # Network models that run on any network; the other one has a network file of its own.

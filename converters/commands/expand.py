@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from et_sim.errors import UsageError
+from et_sim.basics.errors import UsageError
 
 if TYPE_CHECKING:
     from et_sim.trace import Workload
@@ -38,9 +38,9 @@ def run(options: argparse.Namespace) -> Iterator[str]:
 
     from converters.editing.expanding import Files
     from converters.files import profile_option, refuse_overwriting, trace_path, watched
+    from et_sim.basics.units import format_ranks
     from et_sim.trace import read_manifest
     from et_sim.trace.disk import read_unpacked, replace_all
-    from et_sim.units import format_ranks
 
     workload = read_manifest(options.manifest)
     ranks = _chosen(options.ranks, workload.ranks)
@@ -75,7 +75,7 @@ def run(options: argparse.Namespace) -> Iterator[str]:
 
 def _chosen(text: str | None, count: int) -> list[int]:
     """The ranks to write, ascending."""
-    from et_sim.units import parse_ranks
+    from et_sim.basics.units import parse_ranks
 
     pieces = parse_ranks(text) if text is not None else [range(count)]
     beyond = max(piece[-1] for piece in pieces)

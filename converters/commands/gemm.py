@@ -72,7 +72,7 @@ def run(options: argparse.Namespace) -> Iterator[str]:
     from converters.layers.convolutions import parse_convolutions
     from converters.layers.gemm import STRATEGIES, Shape, layers_of, rounded_up
     from converters.layers.gemm_csv import parse_products
-    from et_sim.errors import UsageError, did_you_mean
+    from et_sim.basics.errors import UsageError, did_you_mean
     from et_sim.layerfile.layer_file import layer_file_text
     from et_sim.layerfile.reading import parse_layer_file, read_text
     from et_sim.trace.disk import replace_all
@@ -104,9 +104,9 @@ def run(options: argparse.Namespace) -> Iterator[str]:
 
 def _timer(options: argparse.Namespace) -> Timer:
     from converters.layers.gemm import roofline_timer, systolic_timer
+    from et_sim.basics.errors import UsageError
     from et_sim.compute.systolic import ClockedArray
     from et_sim.compute.systolic.config_file import parse_config
-    from et_sim.errors import UsageError
     from et_sim.layerfile.reading import read_text
 
     if options.compute == "roofline":
@@ -176,7 +176,7 @@ def _totals(layer_file: LayerFile, phase: Phase) -> dict[str, int]:
 def _facts(
     options: argparse.Namespace, layer_file: LayerFile, shape: Shape, phases: dict[str, dict[str, int]]
 ) -> Iterator[tuple[str, str]]:
-    from et_sim.units import format_bytes, format_ns, plural
+    from et_sim.basics.units import format_bytes, format_ns, plural
 
     yield "loop", f"{layer_file.keyword}, {plural(len(layer_file.layers), 'layer')}"
     packages = f" in {shape.packages:,} packages of {shape.per_package:,}" if shape.packages > 1 else ""

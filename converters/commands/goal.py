@@ -58,7 +58,7 @@ def run(options: argparse.Namespace) -> Iterator[str]:
 def _report(totals: Totals, prefix: str) -> Any:
     from converters.goal.schedule import KINDS
     from converters.report import Report
-    from et_sim.units import format_ns
+    from et_sim.basics.units import format_ns
 
     nodes = {KINDS[kind].name: count for kind, count in totals.count.items() if count}
     operations = {

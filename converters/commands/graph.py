@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from et_sim.errors import TraceError, UsageError
+from et_sim.basics.errors import TraceError, UsageError
 
 if TYPE_CHECKING:
     from converters.editing.inputs import Recorded
@@ -45,8 +45,8 @@ def run(options: argparse.Namespace) -> Iterator[str]:
     """Choose nodes, draw them, write the file."""
     from converters.editing.drawing import as_dot, as_graphml, draw
     from converters.editing.inputs import read_input
+    from et_sim.basics.units import plural
     from et_sim.trace.disk import replace_all
-    from et_sim.units import plural
 
     forms = {".dot": as_dot, ".gv": as_dot, ".graphml": as_graphml}
     form = forms.get(options.output.suffix)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from et_sim.errors import UsageError
+from et_sim.basics.errors import UsageError
 
 if TYPE_CHECKING:
     from converters.msccl_xml import Algorithm
@@ -58,9 +58,9 @@ def run(options: argparse.Namespace) -> Iterator[str]:
     from converters.msccl_programs import Costs, chunk_bytes, programs
     from converters.msccl_xml import parse_algorithm
     from converters.report import as_plain, as_text
+    from et_sim.basics.units import parse_bytes
     from et_sim.trace import write_trace
     from et_sim.trace.disk import read_unpacked
-    from et_sim.units import parse_bytes
 
     if options.reduce_micros < 0:
         raise UsageError(f"--reduce-micros is {options.reduce_micros}", remedy="give 0 or more microseconds")
@@ -85,7 +85,7 @@ def run(options: argparse.Namespace) -> Iterator[str]:
 
 def _notes(algorithm: Algorithm, size: int, chunk: int, prefix: str) -> Iterator[tuple[str, str]]:
     from converters.msccl_programs import connections
-    from et_sim.units import format_bytes, plural
+    from et_sim.basics.units import format_bytes, plural
 
     pairs = plural(connections(algorithm), "connection")
     yield "algorithm", f'"{algorithm.name}" for {plural(len(algorithm.gpus), "GPU")}, {pairs}'

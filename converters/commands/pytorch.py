@@ -8,8 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from et_sim.drafts import exists, is_folder
-from et_sim.errors import UsageError, did_you_mean
+from et_sim.basics.errors import UsageError, did_you_mean
+from et_sim.basics.files import exists, is_folder
 
 if TYPE_CHECKING:
     from converters.pytorch.converting import Job

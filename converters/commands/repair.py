@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Iterator
 from typing import Any
 
-from et_sim.errors import UsageError
+from et_sim.basics.errors import UsageError
 
 
 def add_parser(commands: Any) -> None:
@@ -40,8 +40,8 @@ def run(options: argparse.Namespace) -> Iterator[str]:
     from converters.files import refuse_overwriting, trace_path
     from converters.records import Dropped
     from converters.report import Converted, as_plain, as_text, make_report
+    from et_sim.basics.units import plural
     from et_sim.trace import decode, read_workload, write_trace
-    from et_sim.units import plural
 
     _refuse_manifest(options.prefix)
     workload = read_workload(options.prefix, drop_dangling=True)

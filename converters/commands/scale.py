@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from converters.commands.expand import MOST_FILES
 from converters.editing.options import add_output_options
-from et_sim.errors import UsageError
+from et_sim.basics.errors import UsageError
 
 if TYPE_CHECKING:
     from converters.editing.gradients import Gradients
@@ -202,7 +202,7 @@ def _gradients(
 ) -> Gradients | None:
     """What new replicas reduce; `replicas` are ranks that do the same, if there was one replica."""
     from converters.editing.gradients import Gradients, backward_rows
-    from et_sim.units import parse_bytes
+    from et_sim.basics.units import parse_bytes
 
     if options.gradients is None and (options.bucket is not None or options.micro_batches is not None):
         raise UsageError("nothing says how many gradients there are", remedy="give --gradients SIZE")
@@ -287,7 +287,7 @@ def _remarks(
 ) -> Iterator[str]:
     """How ranks are numbered, which groups grew, and whether copies know each other."""
     from converters.editing.group_rules import uses_all_ranks
-    from et_sim.units import plural
+    from et_sim.basics.units import plural
 
     templates = plural(len(set(scaled.contents)), "template")
     if growth.of_role:

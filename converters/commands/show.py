@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from et_sim.drafts import is_file
-from et_sim.errors import TraceError, UsageError
+from et_sim.basics.errors import TraceError, UsageError
+from et_sim.basics.files import is_file
 
 
 def add_parser(commands: Any) -> None:
@@ -61,7 +61,7 @@ def run(options: argparse.Namespace) -> Iterator[str]:
 
 
 def _title(path: Path, ranks: int, nodes: int, version: str) -> str:
-    from et_sim.units import plural
+    from et_sim.basics.units import plural
 
     place = f", one of {plural(ranks, 'rank')}" if ranks > 1 else ""
     written = f", schema version {version}" if version else ""
@@ -93,7 +93,7 @@ def _file_of(options: argparse.Namespace) -> tuple[Path, int]:
         from et_sim.trace import read_workload
 
         read_workload(options.trace)  # finds no file either, and says why
-    from et_sim.units import plural
+    from et_sim.basics.units import plural
 
     listed = str(ranks[0]) if len(ranks) == 1 else f"{ranks[0]} to {ranks[-1]}"
     raise TraceError(

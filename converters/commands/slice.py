@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from converters.editing.options import add_output_options, number_ranges
-from et_sim.errors import UsageError
+from et_sim.basics.errors import UsageError
 
 
 def add_parser(commands: Any) -> None:
@@ -78,7 +78,7 @@ def run(options: argparse.Namespace) -> Iterator[str]:
 
 def _ranks(text: str | None) -> tuple[int, ...] | None:
     """The ranks of "0-3,6", ascending."""
-    from et_sim.units import parse_ranks
+    from et_sim.basics.units import parse_ranks
 
     return None if text is None else tuple(sorted({rank for piece in parse_ranks(text) for rank in piece}))
 

@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from et_sim.errors import UsageError
+from et_sim.basics.errors import UsageError
 
 if TYPE_CHECKING:
     from converters.editing.inputs import Input
@@ -35,7 +35,7 @@ def run(options: argparse.Namespace) -> Iterator[str]:
     from converters.editing.inputs import read_input
     from converters.editing.statistics import figures_of, merged
     from converters.files import watched
-    from et_sim.units import format_ranks
+    from et_sim.basics.units import format_ranks
 
     if options.top < 0:
         raise UsageError(f"--top is {options.top}", remedy="give a number of rows, 0 or more")
@@ -60,7 +60,7 @@ def run(options: argparse.Namespace) -> Iterator[str]:
 
 
 def _title(given: Input, ranks: list[int], traces: int, *, is_each: bool) -> str:
-    from et_sim.units import format_ranks, plural
+    from et_sim.basics.units import format_ranks, plural
 
     if len(ranks) == 1 and (is_each or given.workload.ranks == 1):
         return given.workload.inputs[ranks[0]][0] if given.workload.has_file_per_rank else f"rank {ranks[0]}"
@@ -73,7 +73,7 @@ def _ranks_of_templates(given: Input, text: str | None) -> dict[int, list[int]]:
     """The ranks asked for, by the template they run, in the order of first ranks."""
     import numpy as np
 
-    from et_sim.units import parse_ranks
+    from et_sim.basics.units import parse_ranks
 
     workload = given.workload
     chosen = np.arange(workload.ranks)

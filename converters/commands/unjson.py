@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from et_sim.errors import UsageError
+from et_sim.basics.errors import UsageError
 
 if TYPE_CHECKING:
     from et_sim.trace import Trace
@@ -66,7 +66,7 @@ def run(options: argparse.Namespace) -> Iterator[str]:
 
 
 def _dangling(trace: Trace) -> Iterator[tuple[str, str]]:
-    from et_sim.units import plural
+    from et_sim.basics.units import plural
 
     if trace.dropped_dependencies:
         count = plural(trace.dropped_dependencies, "dependency", "dependencies")

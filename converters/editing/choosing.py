@@ -19,7 +19,7 @@ import numpy as np
 
 from converters.editing.inputs import Recorded
 from converters.editing.remove_nodes import Lists, row_order
-from et_sim.errors import TraceError, UsageError
+from et_sim.basics.errors import TraceError, UsageError
 from et_sim.trace import Trace
 from et_sim.trace.columns import IntColumn, NodeKind
 
@@ -64,7 +64,7 @@ def in_iterations(recorded: Recorded, markers: Sequence[str], wanted: Sequence[r
 
 
 def _missing(recorded: Recorded, piece: range, present: IntColumn) -> TraceError:
-    from et_sim.units import format_ranks
+    from et_sim.basics.units import format_ranks
 
     known = set(present.tolist())
     first = next(number for number in piece if number not in known)
@@ -90,7 +90,7 @@ def in_window(recorded: Recorded, starts: IntColumn, begin_us: float, end_us: fl
 
 def parse_window(text: str) -> tuple[float, float]:
     """ "10ms:20ms" in microseconds; either end may be left out."""
-    from et_sim.units import parse_time_ns
+    from et_sim.basics.units import parse_time_ns
 
     form = "give BEGIN:END with units, such as 10ms:20ms, 1.5s: or :300us"
     if text.count(":") != 1:

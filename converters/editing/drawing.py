@@ -13,10 +13,10 @@ import numpy as np
 
 from converters.editing.delays import durations_ns
 from converters.editing.remove_nodes import Lists
+from et_sim.basics.units import exact_bytes, format_ns
 from et_sim.trace import Trace
 from et_sim.trace.columns import CollectiveKind, kind_name
 from et_sim.trace.order import edges
-from et_sim.units import exact_bytes, format_ns
 
 _LONGEST_LABEL = 40
 _COLOURS = {  # of colour-blind friendly tables: computation blue, communication orange, memory green

@@ -26,11 +26,11 @@ from converters.editing.partners import collectives
 from converters.editing.remove_nodes import Rewiring
 from converters.editing.writing import edited, set_attributes
 from converters.records import Dropped, without_dangling
+from et_sim.basics.units import plural
 from et_sim.trace import Trace, Workload
 from et_sim.trace.columns import CollectiveKind
 from et_sim.trace.disk import read_unpacked
 from et_sim.trace.splits import has_splits
-from et_sim.units import plural
 
 
 def repaired(path: Path, trace: Trace) -> tuple[bytes, Dropped]:

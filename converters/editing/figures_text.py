@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from converters.editing.statistics import Figures, Tally
-from et_sim.units import exact_bytes, format_bytes, format_ns, plural
+from et_sim.basics.units import exact_bytes, format_bytes, format_ns, plural
 
 _LABEL_WIDTH = 14
 _LONGEST_NAME = 48

@@ -22,11 +22,11 @@ from converters.editing.delays import durations_ns
 from converters.editing.inputs import Recorded, start_micros
 from converters.editing.remove_nodes import Lists, Rewiring, row_order
 from converters.editing.writing import set_attributes
-from et_sim.errors import TraceError
+from et_sim.basics.errors import TraceError
+from et_sim.basics.units import format_bytes, plural
 from et_sim.trace import Trace
 from et_sim.trace.columns import CollectiveKind, NodeKind
 from et_sim.trace.schema import messages
-from et_sim.units import format_bytes, plural
 
 _BACKWARD = re.compile("backward|^autograd::engine::evaluate_function", re.IGNORECASE)
 

@@ -17,8 +17,8 @@ import numpy as np
 
 from converters.editing.groups import Groups
 from converters.editing.plans import PlanChange
-from et_sim.errors import TraceError, UsageError, did_you_mean
-from et_sim.group_names import group_key
+from et_sim.basics.errors import TraceError, UsageError, did_you_mean
+from et_sim.basics.group_names import group_key
 from et_sim.trace import GroupRule, Trace, Workload
 from et_sim.trace.columns import NodeKind
 

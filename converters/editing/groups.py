@@ -10,9 +10,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from et_sim.errors import TraceError
-from et_sim.group_names import group_key
-from et_sim.json_text import parse_json
+from et_sim.basics.errors import TraceError
+from et_sim.basics.group_names import group_key
+from et_sim.documents.json_text import parse_json
 from et_sim.trace import Trace, Workload
 from et_sim.trace.disk import read_unpacked
 from et_sim.trace.process_groups import ALL_RANKS, read_process_groups

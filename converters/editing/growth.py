@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from et_sim.errors import UsageError
+from et_sim.basics.errors import UsageError
 from et_sim.trace import GroupRule
 from et_sim.trace.manifest import MOST_RANKS
 

@@ -14,8 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from converters.records import parse, split
-from et_sim.drafts import is_file
-from et_sim.errors import TraceError
+from et_sim.basics.errors import TraceError
+from et_sim.basics.files import is_file
 from et_sim.trace import Trace, Workload, decode, read_workload
 from et_sim.trace.columns import IntColumn, RowColumn
 from et_sim.trace.disk import read_unpacked

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from et_sim.errors import UsageError
+from et_sim.basics.errors import UsageError
 
 
 def add_output_options(parser: argparse.ArgumentParser) -> None:

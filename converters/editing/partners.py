@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from converters.editing.groups import Groups
-from et_sim.errors import TraceError
-from et_sim.group_names import group_key
+from et_sim.basics.errors import TraceError
+from et_sim.basics.group_names import group_key
 from et_sim.trace import Trace, Workload
 from et_sim.trace.columns import TAG_RANGE, NodeKind
 

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from converters.editing.growth import Step
-from et_sim.errors import TraceError, UsageError, did_you_mean
+from et_sim.basics.errors import TraceError, UsageError, did_you_mean
 from et_sim.trace import GroupRule
 
 ORDER = "tp-cp-ep-dp-pp"

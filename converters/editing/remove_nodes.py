@@ -19,7 +19,7 @@ import numpy as np
 
 from converters.editing.inputs import Recorded, refuse_cycle
 from converters.files import watched
-from et_sim.errors import TraceError
+from et_sim.basics.errors import TraceError
 from et_sim.trace import Trace
 from et_sim.trace.order import edges, fits_row_order, settle
 

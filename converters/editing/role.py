@@ -9,7 +9,7 @@ import numpy as np
 
 from converters.editing.inputs import Input
 from converters.editing.plans import PlanChange
-from et_sim.errors import UsageError
+from et_sim.basics.errors import UsageError
 from et_sim.trace.columns import NodeKind
 from et_sim.trace.schema import messages
 

@@ -26,13 +26,13 @@ from converters.editing.remove_nodes import Rewiring
 from converters.editing.writing import Change, edited, set_attributes
 from converters.files import watched
 from converters.records import frame_bytes
-from et_sim.errors import TraceError
-from et_sim.group_names import group_key
+from et_sim.basics.errors import TraceError
+from et_sim.basics.group_names import group_key
+from et_sim.basics.units import plural
 from et_sim.trace import Trace, Workload
 from et_sim.trace.builder_nodes import ROOT_COLUMN
 from et_sim.trace.columns import CollectiveKind, NodeKind
 from et_sim.trace.splits import ATTRIBUTE, has_splits
-from et_sim.units import plural
 
 _CONSTANT = frozenset(
     (

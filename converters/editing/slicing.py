@@ -25,11 +25,11 @@ from converters.editing.remove_nodes import remove_nodes
 from converters.editing.stripping import dependency_notes
 from converters.editing.writing import Change, edited, set_attributes
 from converters.files import watched
-from et_sim.errors import UsageError
+from et_sim.basics.errors import UsageError
+from et_sim.basics.units import format_ranks, plural
 from et_sim.trace import NodeKind, Trace, Workload
 from et_sim.trace.builder_nodes import ROOT_COLUMN
 from et_sim.trace.files import groups_path
-from et_sim.units import format_ranks, plural
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,8 +18,8 @@ import numpy as np
 from converters.editing.delays import durations_ns
 from converters.editing.inputs import Recorded, start_micros
 from converters.editing.remove_nodes import Lists
-from et_sim.errors import TraceError
-from et_sim.group_names import group_key
+from et_sim.basics.errors import TraceError
+from et_sim.basics.group_names import group_key
 from et_sim.trace import Trace
 from et_sim.trace.columns import CollectiveKind, NodeKind, kind_name
 from et_sim.trace.order import edges, fits_row_order, settle

@@ -18,10 +18,10 @@ from converters.editing.delays import LONGEST_NS, Delays, delay, durations_ns
 from converters.editing.inputs import Recorded
 from converters.editing.remove_nodes import Rewiring, remove_nodes
 from converters.editing.writing import Change, edited
-from et_sim.errors import TraceError
+from et_sim.basics.errors import TraceError
+from et_sim.basics.units import format_ns, plural
 from et_sim.trace.columns import NodeKind
 from et_sim.trace.schema import messages
-from et_sim.units import format_ns, plural
 
 # What would make a model of the machine, or of memory, see more than a wait.
 _NOT_OF_A_DELAY = frozenset(("duration_ns", "num_ops", "tensor_size", "inputs", "outputs"))

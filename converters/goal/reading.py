@@ -15,8 +15,8 @@ from typing import BinaryIO
 from converters.goal.schedule import Totals, traces
 from converters.goal.statements import statements
 from converters.progress import Progress
-from et_sim.errors import TraceError
-from et_sim.limits import Ungzipped
+from et_sim.basics.errors import TraceError
+from et_sim.documents.limits import Ungzipped
 from et_sim.trace import Trace
 
 _LINES_BETWEEN_LOOKS = 10_000

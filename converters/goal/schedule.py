@@ -30,7 +30,7 @@ from converters.goal.statements import (
     Statement,
     at,
 )
-from et_sim.errors import TraceError, did_you_mean
+from et_sim.basics.errors import TraceError, did_you_mean
 from et_sim.trace.columns import ATTRIBUTES, BIT, TAG_RANGE, NodeKind, Trace
 
 MOST_RANKS = 2**31 - 1

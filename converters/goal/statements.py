@@ -17,7 +17,7 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from et_sim.errors import TraceError, did_you_mean
+from et_sim.basics.errors import TraceError, did_you_mean
 
 CALC, SEND, RECEIVE = "calc", "send", "recv"
 REQUIRES, IREQUIRES = "requires", "irequires"

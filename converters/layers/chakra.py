@@ -15,7 +15,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from converters.records import frame
-from et_sim.errors import InputError
+from et_sim.basics.errors import InputError
 from et_sim.layerfile.layer_file import Keyword, LayerFile, Phase
 from et_sim.trace.columns import CollectiveKind, NodeKind
 from et_sim.trace.schema import messages

@@ -12,8 +12,8 @@ Not here: the file's rules (`et_sim.compute.systolic.topology_file`), and what t
 from __future__ import annotations
 
 from converters.layers.gemm_csv import MOST, Product
+from et_sim.basics.errors import TraceError, UsageError
 from et_sim.compute.systolic.topology_file import Layout, parse_topology
-from et_sim.errors import TraceError, UsageError
 from et_sim.layerfile.tokens import shown
 
 

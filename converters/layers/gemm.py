@@ -31,14 +31,14 @@ from typing import NamedTuple
 import numpy as np
 
 from converters.layers.gemm_csv import Product
+from et_sim.basics.errors import InputError, TraceError, UsageError
+from et_sim.basics.units import MOST_BYTES
 from et_sim.compute import Roofline
 from et_sim.compute.systolic import ClockedArray
 from et_sim.compute.systolic.layer import Layer as SystolicLayer
 from et_sim.compute.systolic.report import Report
-from et_sim.errors import InputError, TraceError, UsageError
 from et_sim.layerfile.layer_file import Keyword, Layer, LayerFile, Phase, PhaseWork
 from et_sim.trace.columns import CollectiveKind
-from et_sim.units import MOST_BYTES
 
 
 class Kernel(NamedTuple):

@@ -14,7 +14,7 @@ import csv
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from et_sim.errors import TraceError, did_you_mean
+from et_sim.basics.errors import TraceError, did_you_mean
 from et_sim.layerfile.tokens import shown
 
 COLUMNS = ("layer", "m", "n", "k", "strategy")

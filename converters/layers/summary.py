@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Set
 from typing import TYPE_CHECKING
 
+from et_sim.basics.units import format_bytes, format_ns, plural
 from et_sim.layerfile.dimensions import Reach, reach_of
 from et_sim.layerfile.layer_file import LayerFile, Phase
 from et_sim.layerfile.left_out import Work, left_out_of, named, used
 from et_sim.layerfile.tables import LayerProgram
-from et_sim.units import format_bytes, format_ns, plural
 
 if TYPE_CHECKING:
     from converters.layers.chakra import ChakraGraph

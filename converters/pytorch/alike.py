@@ -9,8 +9,8 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Any
 
-from et_sim.errors import TraceError
-from et_sim.units import format_ns, plural
+from et_sim.basics.errors import TraceError
+from et_sim.basics.units import format_ns, plural
 
 _APART_NS = 60_000_000_000  # clocks of machines differ by less
 _REMEDY = "give recordings of one run and the same steps, or --force to convert these"

@@ -14,8 +14,8 @@ from converters.pytorch.calls import Calls
 from converters.pytorch.columns import ABSENT, DeviceTrace, HostTrace
 from converters.pytorch.linking import Links
 from converters.pytorch.nesting import NONE
-from et_sim.errors import TraceError
-from et_sim.units import format_ns
+from et_sim.basics.errors import TraceError
+from et_sim.basics.units import format_ns
 
 _FEW = 0.5  # of the smaller recording's operators
 _LEEWAY = 1.1  # by which what is linked may be longer than the execution trace was recorded

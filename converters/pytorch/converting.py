@@ -29,7 +29,7 @@ from converters.pytorch.reading import read_device, read_host, read_linked
 from converters.pytorch.timed import convert_timed
 from converters.pytorch.totals import report_on
 from converters.pytorch.untimed import convert_untimed
-from et_sim.errors import TraceError
+from et_sim.basics.errors import TraceError
 
 _M_MMAP_THRESHOLD = -3
 _THRESHOLD_BYTES = 1 << 20

@@ -37,7 +37,7 @@ from converters.pytorch.nesting import NONE
 from converters.pytorch.rank import ConvertedRank, Lookup
 from converters.pytorch.rules import UNNAMED_OPERATION
 from converters.pytorch.wire_rows import TEXT_PIECES, TOO_SMALL, Block, write_rows
-from et_sim.protobuf_fields import delimited, varint
+from et_sim.basics.protobuf_fields import delimited, varint
 from et_sim.trace.columns import CollectiveKind, NodeKind
 from et_sim.trace.process_groups import process_group_text
 from et_sim.trace.splits import split_text

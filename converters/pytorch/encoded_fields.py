@@ -14,7 +14,7 @@ import numpy as np
 
 from converters.pytorch.graph import Column
 from converters.pytorch.wire_rows import Pieces
-from et_sim.protobuf_fields import delimited, varint
+from et_sim.basics.protobuf_fields import delimited, varint
 from et_sim.trace.schema import ATTRIBUTE_KINDS, FIRST_ATTRIBUTE_FIELD
 
 NONE = -1

@@ -22,7 +22,7 @@ from converters.pytorch.converting import Done, Job, convert
 from converters.pytorch.graph import Link
 from converters.pytorch.reading import Identity, identify
 from converters.pytorch.settling import settle_files
-from et_sim.errors import TraceError, UsageError
+from et_sim.basics.errors import TraceError, UsageError
 from et_sim.trace.disk import drafts
 
 _ENDINGS = (".json", ".json.gz", ".gz")

@@ -28,7 +28,7 @@ from converters.pytorch.events import Launches
 from converters.pytorch.graph import Column
 from converters.pytorch.latencies import before_on_stream
 from converters.pytorch.nesting import NONE
-from et_sim.units import format_ns
+from et_sim.basics.units import format_ns
 
 SELDOM = 0.25  # accidents among what is taken for none
 _USUAL_NS = 10_000  # of other recordings

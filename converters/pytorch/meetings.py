@@ -19,8 +19,8 @@ import numpy as np
 from converters.pytorch.graph import Column, Role
 from converters.pytorch.nesting import NONE
 from converters.pytorch.rank import ConvertedRank
+from et_sim.basics.units import format_ns
 from et_sim.trace.columns import CollectiveKind, NodeKind
-from et_sim.units import format_ns
 
 _JOINT = (
     CollectiveKind.ALL_REDUCE,

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from et_sim.units import format_bytes, format_ns, plural
+from et_sim.basics.units import format_bytes, format_ns, plural
 
 _WIDTH = 16
 _GAPS_SHOWN = 3

@@ -16,7 +16,7 @@ from typing import IO, Any
 
 from converters.pytorch.converting import Done
 from converters.pytorch.meetings import settle
-from et_sim.protobuf_fields import varint
+from et_sim.basics.protobuf_fields import varint
 from et_sim.trace.columns import ESTIMATED, START_NS, UNSIZED
 from et_sim.trace.schema import messages
 

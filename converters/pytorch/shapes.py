@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 from math import prod
 
 from converters.pytorch.formulas import Given, extents, output_of, recorded_output
+from et_sim.basics.errors import TraceError
 from et_sim.compute.operations import read_shape
-from et_sim.errors import TraceError
 from et_sim.trace import shapes
 
 Writer = Callable[[Given], str | None]

@@ -28,7 +28,7 @@ from converters.pytorch.tally import Tally
 from converters.pytorch.threads import STEP, add_threads
 from converters.pytorch.waits import Waits, find_waits
 from converters.pytorch.workers import link_groups, link_workers
-from et_sim.errors import TraceError
+from et_sim.basics.errors import TraceError
 
 WHOLE = 0.8  # of the timeline's operators that must be linked for all of it to be converted
 

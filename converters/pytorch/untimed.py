@@ -24,7 +24,7 @@ from converters.pytorch.linking import operators_of
 from converters.pytorch.nesting import NONE
 from converters.pytorch.rank import ConvertedRank, Lookup
 from converters.pytorch.tally import Tally
-from et_sim.errors import TraceError
+from et_sim.basics.errors import TraceError
 
 
 def convert_untimed(host: HostTrace, without: frozenset[Link] = frozenset()) -> ConvertedRank:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from et_sim.errors import InputError
+from et_sim.basics.errors import InputError
 from et_sim.machine.library import Calibration, Call, Library
 from et_sim.machine.library.candidates import Candidate
 from et_sim.machine.library.model import ALL_TO_ALL

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from et_sim.basics.errors import InputError, UsageError
 from et_sim.calibrate.kernels import Measured
-from et_sim.errors import InputError, UsageError
 from et_sim.machine.datatypes import datatype_named
 from et_sim.machine.presets import as_one_file
 from et_sim.validation.machines import machine_named

@@ -15,11 +15,11 @@ from typing import Any
 
 import numpy as np
 
+from et_sim.basics.errors import InputError
 from et_sim.calibrate.fitting import least_squares
 from et_sim.calibrate.kernel_factors import FAMILIES, Factor, Family, factors, one_factor, starts
 from et_sim.compute.device import Device
 from et_sim.compute.operations import Operation, Shape, read_shape
-from et_sim.errors import InputError
 from et_sim.machine.roofline import OTHER, Curve, Efficiency, RooflineDevice
 from et_sim.trace import TraceBuilder
 from et_sim.trace.columns import IntColumn, Trace

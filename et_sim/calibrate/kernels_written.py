@@ -10,9 +10,9 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
+from et_sim.basics.errors import UsageError
 from et_sim.calibrate.kernels import Measured
 from et_sim.calibrate.machine_file import accuracy_entry
-from et_sim.errors import UsageError
 from et_sim.machine.accuracy import OPERATIONS, small_kind
 from et_sim.machine.presets import as_one_file, preset
 from et_sim.machine.readers import read_system_alone

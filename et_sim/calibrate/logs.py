@@ -16,8 +16,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from et_sim.basics.errors import InputError, UsageError
 from et_sim.calibrate.collectives import Measured
-from et_sim.errors import InputError, UsageError
 from et_sim.machine.datatypes import datatype_named
 from et_sim.machine.library import Call
 from et_sim.machine.library.model import ALL_TO_ALL

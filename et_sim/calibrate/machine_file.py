@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from et_sim.basics.uncertainty import CALIBRATED
 from et_sim.machine.presets import as_one_file
-from et_sim.uncertainty import CALIBRATED
 
 COMMON = 0.03  # of runs and versions on one machine: E 1.3 to 7 %
 

@@ -15,11 +15,11 @@ from functools import cache
 from types import MappingProxyType
 
 from et_sim.api import execute
-from et_sim.errors import InputError
+from et_sim.basics.errors import InputError
+from et_sim.basics.units import format_ns
 from et_sim.machine import Machine
 from et_sim.machine.model import TimeFactors, WorkKind
-from et_sim.run_options import RunOptions
-from et_sim.units import format_ns
+from et_sim.run.options import RunOptions
 
 HOST_TIME, SOFTWARE_FACTOR = "host-time", "software-factor"
 NEAR = 0.0005  # of the measured time, where a search ends

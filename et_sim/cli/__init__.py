@@ -14,7 +14,10 @@ import sys
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 
-from et_sim.arguments import Parser
+from et_sim.basics.arguments import Parser
+from et_sim.basics.errors import EtSimError, brief
+from et_sim.basics.interruption import interruptible
+from et_sim.basics.terminal import visible_streams
 from et_sim.cli import (
     calibrate,
     check,
@@ -43,10 +46,7 @@ from et_sim.cli import (
 from et_sim.cli.unread import UnreadError
 from et_sim.compiled.entry_points import telling_compilation
 from et_sim.compiled.telling import Lines
-from et_sim.errors import EtSimError, brief
-from et_sim.interruption import interruptible
-from et_sim.recognise import SIMULATOR, refuse_misplaced
-from et_sim.terminal import visible_streams
+from et_sim.documents.recognise import SIMULATOR, refuse_misplaced
 from et_sim.version import __version__
 
 COMMANDS = (

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from et_sim.errors import EtSimError, UsageError
+from et_sim.basics.errors import EtSimError, UsageError
 
 if TYPE_CHECKING:
     from et_sim.machine import Machine
-    from et_sim.result import Result
+    from et_sim.run.result import Result
     from et_sim.views.run.directory import RunDirectory
 
 AGAIN = "simulate again with et-sim run"
@@ -22,7 +22,7 @@ class Again:
 
     def __init__(self, run: RunDirectory) -> None:
         from et_sim.machine import read_machine
-        from et_sim.run_options import MACHINE, machine_parts
+        from et_sim.run.options import MACHINE, machine_parts
 
         command = run.manifest.get("command")
         if command is None:
@@ -45,7 +45,7 @@ class Again:
     def simulate(self, machine: Machine) -> Result:
         """The run on this machine."""
         from et_sim import api
-        from et_sim.run_options import RunOptions
+        from et_sim.run.options import RunOptions
 
         options = RunOptions(
             **self._files,

@@ -108,9 +108,9 @@ class KernelFit:
 
     def write(self, output: Path, files: Sequence[Path]) -> None:
         """The machine, with what was fitted to files."""
+        from et_sim.basics.files import write_json
         from et_sim.calibrate.kernels_written import NAME, accuracy_of, device_changes
         from et_sim.calibrate.machine_file import calibrated_machine, files_text
-        from et_sim.drafts import write_json
 
         device = device_changes(self.machine, self.before, self.found.device, accuracy_of(self.held_out))
         errors = error_data(_classes(self.fitted), _classes(self.held_out))

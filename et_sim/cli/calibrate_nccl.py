@@ -12,8 +12,8 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from et_sim.basics.errors import UsageError
 from et_sim.cli.calibrate_report import ALL, all_errors, error_data, error_lines
-from et_sim.errors import UsageError
 
 if TYPE_CHECKING:
     from et_sim.calibrate.collectives import Fit, Measured
@@ -56,10 +56,10 @@ def add_parser(commands: Any) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Fit, say how far off it is, and write the machine."""
+    from et_sim.basics.files import write_json
     from et_sim.calibrate.collectives import fit, left_out, ratios
     from et_sim.calibrate.logs import read_choices, read_measured, read_rings
     from et_sim.calibrate.machine_file import calibrated_machine, files_text
-    from et_sim.drafts import write_json
 
     rows = [row for path in options.logs for row in read_measured(path)]
     rings = {name: pair for path in options.graph for name, pair in read_rings(path).items()}

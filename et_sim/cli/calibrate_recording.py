@@ -14,8 +14,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from et_sim.basics.errors import UsageError
 from et_sim.cli.calibrate_kernels import KernelFit, add_fit_options
-from et_sim.errors import UsageError
 
 if TYPE_CHECKING:
     from et_sim.calibrate.kernels import Measured
@@ -91,8 +91,8 @@ def _of_one_datatype(found: Recording, wanted: str | None) -> tuple[list[Measure
 
 
 def _text(found: Recording) -> Iterator[str]:
+    from et_sim.basics.units import format_ns
     from et_sim.calibrate.recording import SHAPED
-    from et_sim.units import format_ns
 
     whole = sum(part.us for part in found.parts.values())
     kernels = sum(part.kernels for part in found.parts.values())
@@ -149,7 +149,7 @@ def _write_collectives(path: Path, found: Recording) -> None:
 
 def _write_kernels(path: Path, found: Recording) -> None:
     """A table for each datatype, and what is known of them beside it."""
-    from et_sim.drafts import write_json
+    from et_sim.basics.files import write_json
 
     stem = Path(found.source).name
     names = {row.datatype: f"{stem}_{row.datatype or 'unknown'}" for row in found.kernels}

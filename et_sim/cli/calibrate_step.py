@@ -40,12 +40,12 @@ def add_parser(commands: Any) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Search, say what was found, and write the machine."""
+    from et_sim.basics.errors import UsageError
+    from et_sim.basics.files import write_json
+    from et_sim.basics.units import format_ns, parse_time_ns
     from et_sim.calibrate.machine_file import calibrated_machine, files_text
     from et_sim.calibrate.step import HOST_TIME, find_host_time, find_software_factor
-    from et_sim.drafts import write_json
-    from et_sim.errors import UsageError
-    from et_sim.run_options import RunOptions
-    from et_sim.units import format_ns, parse_time_ns
+    from et_sim.run.options import RunOptions
 
     measured_ns = parse_time_ns(options.measured)
     if measured_ns <= 0:
@@ -81,8 +81,8 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _text(found: Step, measured_ns: float) -> list[str]:
+    from et_sim.basics.units import format_ns
     from et_sim.calibrate.step import HOST_TIME
-    from et_sim.units import format_ns
 
     ratio = 100 * (found.after_ns / measured_ns - 1)
     lines = [
@@ -107,8 +107,8 @@ def _is_common(value: float) -> bool:
 
 
 def _value(found: Step) -> str:
+    from et_sim.basics.units import format_ns
     from et_sim.calibrate.step import HOST_TIME
-    from et_sim.units import format_ns
 
     return format_ns(found.value) if found.figure == HOST_TIME else f"{found.value:g}"
 

@@ -13,11 +13,11 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from et_sim.basics.errors import EtSimError, UsageError
 from et_sim.cli.options import add_run_options
 from et_sim.cli.run import WORKLOAD_HELP
 from et_sim.cli.unread import printing
-from et_sim.errors import EtSimError, UsageError
-from et_sim.run_options import MACHINE
+from et_sim.run.options import MACHINE
 
 if TYPE_CHECKING:
     from et_sim.machine import Machine
@@ -80,9 +80,9 @@ def _workload(
     options: argparse.Namespace, ranks: int | None, machine: Machine | None
 ) -> tuple[Workload, Machine | None]:
     """The workload; a layer file may divide dimensions of the machine."""
-    from et_sim.alone import machine_alone, read_alone, refuse_without_times
-    from et_sim.layer_file_run import LayerFileRun, is_layer_file, workload_without_machine
-    from et_sim.simulation import merged
+    from et_sim.run.alone import machine_alone, read_alone, refuse_without_times
+    from et_sim.run.layer_files import LayerFileRun, is_layer_file, workload_without_machine
+    from et_sim.run.simulation import merged
     from et_sim.trace import Workload, read_workload
 
     path = options.workload
@@ -111,7 +111,7 @@ def _whole_machine(
             raise UsageError("--profile is of a machine", remedy="give --system and --network, too")
         return None
     from et_sim.machine import read_machine
-    from et_sim.run_options import machine_parts
+    from et_sim.run.options import machine_parts
 
     given = machine_parts({name: getattr(options, name) for name in MACHINE}, options.machine)
     machine = _attempt(found, lambda: read_machine(**given, profile=options.profile or profile))

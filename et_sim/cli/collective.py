@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from et_sim.basics.errors import UsageError
 from et_sim.cli.options import add_machine_option, ranks_of
-from et_sim.errors import UsageError
 
 if TYPE_CHECKING:
     from et_sim.collectives import Algorithm, CostFixes, StepProgram, TreeProgram
@@ -68,9 +68,9 @@ def add_parser(commands: Any) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Lower the collective as a simulation would, and print what that means."""
+    from et_sim.basics.units import parse_bytes
     from et_sim.collectives import AS_REFERENCE, CORRECTED, InNetworkProgram, Operation, lower
     from et_sim.collectives.movement import movement
-    from et_sim.units import parse_bytes
 
     if options.algorithm == LIBRARY:
         from et_sim.cli.collective_library import show_library
@@ -150,9 +150,9 @@ def _check(options: argparse.Namespace, algorithm: Algorithm, size: int) -> None
 def _text(
     options: argparse.Namespace, size: int, program: StepProgram | TreeProgram, moved: Movement
 ) -> Iterator[str]:
+    from et_sim.basics.units import format_bytes
     from et_sim.cli.collective_text import step_lines, total_lines, tree_lines
     from et_sim.collectives import TreeProgram
-    from et_sim.units import format_bytes
 
     each = f"{format_bytes(size)} ({size} bytes)" if size >= 1024 else f"{size} bytes"
     put_in = PUT_IN.get(options.type, "each puts in {each}").format(each=each)

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from et_sim.errors import UsageError
+from et_sim.basics.errors import UsageError
 
 if TYPE_CHECKING:
     from et_sim.machine.library import Choice, Library
@@ -75,7 +75,7 @@ def _library(options: argparse.Namespace) -> tuple[Library, int]:
 
 
 def _sizes(text: str | None) -> list[int]:
-    from et_sim.units import parse_bytes
+    from et_sim.basics.units import parse_bytes
 
     if text is not None:
         return [max(parse_bytes(text), 1)]
@@ -104,7 +104,7 @@ def _names(sizes: Sequence[_Size]) -> list[str]:
 def _text(
     options: argparse.Namespace, library: Library, ranks: int, nodes: int, sizes: Sequence[_Size]
 ) -> Iterator[str]:
-    from et_sim.units import format_bytes, plural
+    from et_sim.basics.units import format_bytes, plural
 
     where = plural(nodes, "node")
     yield f"{library.name}, {options.type} of {ranks} ranks on {where}: us by what each puts in, * is chosen"

@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
+from et_sim.basics.units import format_bytes, rank_ranges
 from et_sim.collectives import Peer, StepProgram, TreeProgram
 from et_sim.collectives.movement import Movement
 from et_sim.collectives.schedule import UP, MemberSteps, Schedule, expand, member_steps
-from et_sim.units import format_bytes, rank_ranges
 
 PAIRS_SHOWN = 8
 

@@ -7,9 +7,9 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from et_sim.basics.errors import UsageError
 from et_sim.cli.options import parse_share
 from et_sim.cli.unread import printing
-from et_sim.errors import UsageError
 
 if TYPE_CHECKING:
     from et_sim.views.compare.changes import Comparison
@@ -93,7 +93,7 @@ def _write(found: Comparison, options: argparse.Namespace) -> None:
 
         write_picture(aligned_picture(found), options.svg, options.png)
     if options.html is not None:
-        from et_sim.units import format_bytes
+        from et_sim.basics.units import format_bytes
         from et_sim.views.report.compare_page import write_compare_report
 
         size = write_compare_report(found, options.html)

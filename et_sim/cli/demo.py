@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from et_sim.errors import UsageError
+from et_sim.basics.errors import UsageError
 
 MACHINE = ("system.json", "network.yml")
 TRACES, STEP, RUN = "traces", "step", "run"
@@ -29,7 +29,7 @@ def add_parser(commands: Any) -> None:
 def run(options: argparse.Namespace) -> int:
     """Write the inputs, then do what `et-sim run` does with them."""
     from et_sim.cli.simulating import simulate_into
-    from et_sim.run_options import RunOptions
+    from et_sim.run.options import RunOptions
     from et_sim.timeline import check_target
 
     folder: Path = options.out

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from et_sim.errors import UsageError
+from et_sim.basics.errors import UsageError
 
 if TYPE_CHECKING:
     from et_sim.views.export.contents import Contents
@@ -64,7 +64,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _told(contents: Contents) -> str:
-    from et_sim.units import plural
+    from et_sim.basics.units import plural
 
     parts = (
         f"{plural(len(contents.slices), 'node')} of {plural(len(contents.shown.ranks), 'rank')}",
@@ -78,9 +78,9 @@ def _told(contents: Contents) -> str:
 def _write(target: Path, pieces: Iterable[bytes], events: int) -> None:
     import gzip
 
+    from et_sim.basics.files import new_file
+    from et_sim.basics.units import format_bytes
     from et_sim.cli.progress import Progress
-    from et_sim.drafts import new_file
-    from et_sim.units import format_bytes
     from et_sim.views.export.contents import AT_ONCE
 
     with new_file(target) as sink, Progress() as progress:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
+from et_sim.basics.errors import UsageError
 from et_sim.cli import training
-from et_sim.errors import UsageError
 
 if TYPE_CHECKING:
     from et_sim.trace import Workload

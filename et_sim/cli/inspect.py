@@ -9,8 +9,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from et_sim.errors import UsageError
-from et_sim.terminal import is_live
+from et_sim.basics.errors import UsageError
+from et_sim.basics.terminal import is_live
 
 if TYPE_CHECKING:
     from et_sim.views.run.selection import Selection

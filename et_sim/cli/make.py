@@ -7,10 +7,10 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from et_sim.basics.errors import UsageError, did_you_mean
+from et_sim.basics.units import plural
 from et_sim.cli import inference, replicated, training
 from et_sim.cli.options import add_machine_option, ranks_of
-from et_sim.errors import UsageError, did_you_mean
-from et_sim.units import plural
 from et_sim.workloads.microbenchmarks import KINDS, make_microbenchmark
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ def add_parser(commands: Any) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Make the workload and write it."""
-    from et_sim.units import format_bytes, parse_bytes
+    from et_sim.basics.units import format_bytes, parse_bytes
 
     options.ranks = ranks_of(options)
     if options.kind in JOBS:

@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from et_sim.errors import UsageError
+from et_sim.basics.errors import UsageError
 
 
 def add_parser(commands: Any) -> None:

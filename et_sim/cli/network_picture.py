@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from et_sim.basics.units import format_bandwidth, plural
 from et_sim.machine.graph import NIC, NPU, Graph
 from et_sim.machine.model import GraphFabric, GridFabric, Network
 from et_sim.network.graph_of_grid import as_graph
-from et_sim.units import format_bandwidth, plural
 from et_sim.views.drawing.devices import Devices, Line, drawn_devices, drawn_lines, joined_lines, placed
 from et_sim.views.drawing.svg import document
 

@@ -7,8 +7,8 @@ import math
 from dataclasses import fields
 from typing import Any
 
-from et_sim.errors import UsageError
-from et_sim.run_options import DEFAULTS, HELP, RunOptions
+from et_sim.basics.errors import UsageError
+from et_sim.run.options import DEFAULTS, HELP, RunOptions
 
 
 def parse_share(text: str, what: str) -> float:

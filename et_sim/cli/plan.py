@@ -7,11 +7,11 @@ import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from et_sim.basics.errors import UsageError, did_you_mean
+from et_sim.basics.units import plural
 from et_sim.cli import replicated, training
 from et_sim.cli.options import parse_share
 from et_sim.cli.unread import printing
-from et_sim.errors import UsageError, did_you_mean
-from et_sim.units import plural
 
 if TYPE_CHECKING:
     from et_sim.machine.model import System
@@ -89,7 +89,7 @@ def _system(machine: str | None) -> System | None:
     if machine is None:
         return None
     from et_sim.machine import read_machine
-    from et_sim.run_options import RunOptions
+    from et_sim.run.options import RunOptions
 
     return read_machine(**RunOptions(machine=machine).parts).system
 
@@ -106,7 +106,7 @@ def _rates(found: Figures, system: System | None) -> dict[str, Any] | None:
 
 def _capacity(options: argparse.Namespace, system: System | None) -> int | None:
     """What a NPU has; None: nobody says it."""
-    from et_sim.units import parse_bytes
+    from et_sim.basics.units import parse_bytes
 
     if system is not None:
         return None if system.local_memory is None else system.local_memory.capacity_bytes
@@ -195,7 +195,7 @@ def as_text(
     found: Figures, capacity: int | None, rates: dict[str, Any] | None, machine: str | None, workspace: str
 ) -> list[str]:
     """The figures for people."""
-    from et_sim.units import format_ns
+    from et_sim.basics.units import format_ns
     from et_sim.views.summary.profile_facts import scope_text
     from et_sim.views.summary.throughput import throughput_text, utilisation_text
     from et_sim.views.text import aligned, terminal_width, wrapped
@@ -239,7 +239,7 @@ def as_text(
 
 def _in_short(found: Figures, capacity: int | None) -> str:
     """Whether it fits, what a step takes at least, and what is sent most."""
-    from et_sim.units import format_bytes, format_ns
+    from et_sim.basics.units import format_bytes, format_ns
 
     worst = max(found.stages, key=lambda stage: stage.memory.total)
     size = format_bytes(worst.memory.total)
@@ -289,7 +289,7 @@ def _shown(stages: tuple[Stage, ...]) -> tuple[Stage, ...]:
 
 
 def _row(stage: Stage, parts: Sequence[str]) -> tuple[str, ...]:
-    from et_sim.units import format_bytes
+    from et_sim.basics.units import format_bytes
 
     sizes = [format_bytes(getattr(stage.memory, name)) for name in parts]
     return str(stage.place), "+".join(map(str, stage.layers)), *sizes, f"{stage.bubble:.1%}"
@@ -297,7 +297,7 @@ def _row(stage: Stage, parts: Sequence[str]) -> tuple[str, ...]:
 
 def _traffic(found: Figures) -> list[str]:
     """What a rank puts in, of the stage where that is most."""
-    from et_sim.units import format_bytes
+    from et_sim.basics.units import format_bytes
     from et_sim.views.text import aligned
 
     most: dict[tuple[str, str], tuple[int, int, int]] = {}
@@ -317,7 +317,7 @@ def _traffic(found: Figures) -> list[str]:
 
 
 def _fits(found: Figures, capacity: int) -> str:
-    from et_sim.units import format_bytes
+    from et_sim.basics.units import format_bytes
 
     worst = max(found.stages, key=lambda stage: stage.memory.total)
     total, whole = worst.memory.total, format_bytes(capacity)

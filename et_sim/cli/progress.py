@@ -13,9 +13,9 @@ from contextlib import ExitStack
 from types import TracebackType
 from typing import Self, TypeVar
 
+from et_sim.basics.terminal import Estimate, Status, StatusLine
+from et_sim.basics.units import format_ns
 from et_sim.compiled.telling import Lines
-from et_sim.terminal import Estimate, Status, StatusLine
-from et_sim.units import format_ns
 
 Item = TypeVar("Item")
 

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from et_sim.errors import UsageError
+from et_sim.basics.errors import UsageError
 
 OF_RUNS = ("ranks", "window", "limit")  # options that a sweep has no use for
 
@@ -41,7 +41,7 @@ def run(options: argparse.Namespace) -> int:
         return _write_serving(options)
     if options.limit is not None and options.limit < 1:
         raise UsageError(f"--limit is {options.limit}", remedy="draw at least one node")
-    from et_sim.units import format_bytes
+    from et_sim.basics.units import format_bytes
     from et_sim.views import open_run
     from et_sim.views.drawing.nodes import ALWAYS
     from et_sim.views.report.page import write_report
@@ -66,7 +66,7 @@ def _refuse_options(options: argparse.Namespace, what: str, remedy: str) -> None
 def _write_serving(options: argparse.Namespace) -> int:
     """Write the page of what et-sim serve wrote."""
     _refuse_options(options, "is what et-sim serve wrote", "leave it out")
-    from et_sim.units import format_bytes
+    from et_sim.basics.units import format_bytes
     from et_sim.views.run.directory import open_serving
     from et_sim.views.serving.page import write_serving_report
 
@@ -79,7 +79,7 @@ def _write_sweep(options: argparse.Namespace) -> int:
     """Write the page of a sweep, and before it those of the runs that it links to."""
     remedy = f"report a run in {options.directory}/runs, which et-sim sweep --keep writes"
     _refuse_options(options, "is a sweep", remedy)
-    from et_sim.units import format_bytes, plural
+    from et_sim.basics.units import format_bytes, plural
     from et_sim.views.report.kept_runs import write_pages
     from et_sim.views.report.sweep_page import write_sweep_report
     from et_sim.views.sweep.directory import open_sweep

@@ -67,7 +67,7 @@ def run(options: argparse.Namespace) -> int:
 
 def _name(workload: str) -> str:
     """What a run is called if nobody says it."""
-    from et_sim.recognise import Kind, kind_of
+    from et_sim.documents.recognise import Kind, kind_of
     from et_sim.trace.manifest import ENDING
 
     path = Path(workload)
@@ -78,8 +78,8 @@ def _models(options: argparse.Namespace) -> list[str]:
     """The models of `--models`, or none."""
     if options.models is None:
         return []
+    from et_sim.basics.errors import UsageError
     from et_sim.cli.run_models import models_named
-    from et_sim.errors import UsageError
 
     if options.model is not None:
         raise UsageError("--model and --models are both given", remedy="leave one of them out")

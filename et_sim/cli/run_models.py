@@ -8,12 +8,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from et_sim.basics.errors import UsageError
 from et_sim.cli.unread import printing
-from et_sim.errors import UsageError
 from et_sim.network.registry import check_model
 
 if TYPE_CHECKING:
-    from et_sim.run_options import RunOptions
+    from et_sim.run.options import RunOptions
     from et_sim.timeline import OutputFilter
 
 

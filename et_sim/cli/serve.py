@@ -9,12 +9,12 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from et_sim.basics.errors import UsageError
 from et_sim.cli import inference, training
 from et_sim.cli.options import add_run_options, run_options
-from et_sim.errors import UsageError
 
 if TYPE_CHECKING:
-    from et_sim.run_options import RunOptions
+    from et_sim.run.options import RunOptions
     from et_sim.serving.results import Serving
     from et_sim.serving.serve import Setup
 
@@ -218,7 +218,7 @@ def _replicas(options: argparse.Namespace) -> tuple[int, int]:
 
 
 def _capacity(options: argparse.Namespace) -> int:
-    from et_sim.units import parse_bytes
+    from et_sim.basics.units import parse_bytes
 
     if options.capacity is None:
         return 0
@@ -229,7 +229,7 @@ def _capacity(options: argparse.Namespace) -> int:
 
 
 def _limit(options: argparse.Namespace, name: str) -> int:
-    from et_sim.units import parse_time_ns
+    from et_sim.basics.units import parse_time_ns
 
     text = vars(options)[name]
     if text is None:

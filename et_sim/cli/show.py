@@ -8,8 +8,8 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from et_sim.errors import UsageError
-from et_sim.recognise import Kind, kind_of
+from et_sim.basics.errors import UsageError
+from et_sim.documents.recognise import Kind, kind_of
 
 if TYPE_CHECKING:
     from et_sim.views.run.directory import RunDirectory

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from et_sim.cli.unread import printing
 
 if TYPE_CHECKING:
-    from et_sim.result import Result
-    from et_sim.run_options import RunOptions
+    from et_sim.run.options import RunOptions
+    from et_sim.run.result import Result
     from et_sim.timeline import OutputFilter
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from et_sim.errors import UsageError
+from et_sim.basics.errors import UsageError
 
 SCREEN = Path("-")
 FORMATS = ("csv", "json", "arrow")
@@ -70,7 +70,7 @@ def _give(texts: Iterator[str], target: Path) -> None:
         for text in texts:
             sys.stdout.write(text)
         return
-    from et_sim.drafts import new_file
+    from et_sim.basics.files import new_file
 
     with new_file(target) as sink:
         for text in texts:

@@ -10,8 +10,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from et_sim.basics.errors import UsageError
 from et_sim.cli.unread import printing
-from et_sim.errors import UsageError
 
 if TYPE_CHECKING:
     from et_sim.sweeps.sweep import Report

@@ -64,7 +64,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _read(path: Path) -> str:
-    from et_sim.errors import InputError
+    from et_sim.basics.errors import InputError
 
     try:
         return path.read_bytes().decode("utf-8-sig")
@@ -79,7 +79,7 @@ def _read(path: Path) -> str:
 
 
 def _write(directory: Path, found: list[Report]) -> list[Path]:
-    from et_sim.errors import InputError
+    from et_sim.basics.errors import InputError
 
     rows: dict[str, Callable[[Report], dict[str, Any]]] = {
         "COMPUTE_REPORT.csv": lambda one: one.compute_row,
@@ -134,7 +134,7 @@ def _data(config: Config, found: list[Report]) -> dict[str, Any]:
 
 
 def _text(topology: Path, config: Config, found: list[Report]) -> Iterator[str]:
-    from et_sim.units import plural
+    from et_sim.basics.units import plural
 
     array = config.array
     memories = "/".join(str(kb) for kb in (array.ifmap_kb, array.filter_kb, array.ofmap_kb))

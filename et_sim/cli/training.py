@@ -9,7 +9,7 @@ import argparse
 from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any
 
-from et_sim.errors import UsageError
+from et_sim.basics.errors import UsageError
 
 if TYPE_CHECKING:
     from et_sim.workloads.models.model import Model

@@ -45,8 +45,8 @@ def add_parser(commands: Any) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Predict and compare."""
+    from et_sim.basics.errors import UsageError, did_you_mean
     from et_sim.cli.progress import Progress
-    from et_sim.errors import UsageError, did_you_mean
     from et_sim.machine.presets import unchanged
     from et_sim.plan.host import KEY
     from et_sim.validation.predictions import predictions
@@ -141,8 +141,8 @@ def _in_band(some: list[Prediction]) -> float | None:
 
 
 def _text(found: list[Prediction]) -> list[str]:
-    from et_sim.uncertainty import LEVEL
-    from et_sim.units import plural
+    from et_sim.basics.uncertainty import LEVEL
+    from et_sim.basics.units import plural
     from et_sim.views.text import aligned
 
     cells = [list(COLUMNS)]

@@ -12,8 +12,8 @@ from dataclasses import asdict, dataclass
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
-from et_sim.errors import UsageError, did_you_mean
-from et_sim.units import format_ns, plural
+from et_sim.basics.errors import UsageError, did_you_mean
+from et_sim.basics.units import format_ns, plural
 
 if TYPE_CHECKING:
     from et_sim.cli.again import Again

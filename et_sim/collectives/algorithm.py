@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from et_sim.basics.errors import MachineError
 from et_sim.collectives.direct import direct
 from et_sim.collectives.double_binary_tree import double_binary_tree
 from et_sim.collectives.halving_doubling import halving_doubling
@@ -16,7 +17,6 @@ from et_sim.collectives.in_network import OPERATIONS, InNetworkProgram, in_netwo
 from et_sim.collectives.program import AS_REFERENCE, OVER_A_TREE, CostFixes, Operation, StepProgram
 from et_sim.collectives.ring import ring
 from et_sim.collectives.tree import TreeProgram, rooted_tree
-from et_sim.errors import MachineError
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from et_sim.basics.errors import MachineError
 from et_sim.collectives.program import (
     Bytes,
     CostFixes,
@@ -26,7 +27,6 @@ from et_sim.collectives.program import (
     transfer_pattern,
     transfers_of_messages,
 )
-from et_sim.errors import MachineError
 
 
 def halving_doubling(operation: Operation, members: int, size: int, fixes: CostFixes) -> StepProgram:

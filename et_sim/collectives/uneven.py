@@ -15,9 +15,9 @@ from typing import Any
 
 import numpy as np
 
+from et_sim.basics.errors import MachineError
 from et_sim.collectives.algorithm import Algorithm, lower
 from et_sim.collectives.program import CostFixes, Operation, OwnBytes, StepProgram
-from et_sim.errors import MachineError
 
 KNOWN = ("direct", "ring")
 MOST_MESSAGES = 1 << 24  # of all members, in one phase of a chunk

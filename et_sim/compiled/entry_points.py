@@ -15,7 +15,7 @@ from contextvars import ContextVar
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Protocol, TypeVar
 
-from et_sim.errors import UsageError, did_you_mean
+from et_sim.basics.errors import UsageError, did_you_mean
 
 if TYPE_CHECKING:
     from et_sim.compiled.orders import Order

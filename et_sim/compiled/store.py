@@ -30,7 +30,7 @@ from et_sim.compiled.signature import modules_of
 PACKAGE = Path(__file__).parents[1]
 SOURCE_FOLDERS = ("trace", "plan", "network", "engine")
 COMPILERS = ("build", "compile_once", "decorators", "native", "shortcuts", "signature", "tables_by_reference")
-SOURCE_FILES = ("units.py", *(f"compiled/{name}.py" for name in COMPILERS))
+SOURCE_FILES = ("basics/units.py", *(f"compiled/{name}.py" for name in COMPILERS))
 SETTINGS = ("NUMBA_BOUNDSCHECK", "NUMBA_OPT", "NUMBA_CPU_NAME", "NUMBA_CPU_FEATURES")
 ENDING = ".code"
 _DIGEST_LENGTH = 16

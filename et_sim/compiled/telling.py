@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from et_sim.terminal import Estimate, Status, StatusLine
+from et_sim.basics.terminal import Estimate, Status, StatusLine
 
 SECONDS_BETWEEN_UPDATES = 0.2
 SECONDS_BETWEEN_LINES = 5.0

@@ -18,15 +18,15 @@ from typing import Any
 
 import numpy as np
 
+from et_sim.basics.errors import MachineError, TraceError, did_you_mean
+from et_sim.basics.units import LONGEST_NS
 from et_sim.compute.labels import Labels, datatypes_of, place_of
 from et_sim.compute.model import Durations, FloatColumn, Treatment, Utilisation
 from et_sim.compute.operations import FORMS, Operation, read_shape
 from et_sim.compute.tiling import waste
-from et_sim.errors import MachineError, TraceError, did_you_mean
 from et_sim.machine.datatypes import BITS
 from et_sim.machine.roofline import OTHER, Efficiency, RooflineDevice
 from et_sim.trace.columns import BoolColumn, IntColumn, Trace
-from et_sim.units import LONGEST_NS
 
 NEEDED = "'layer_shape' (or 'num_ops' and 'tensor_size')"
 LAUNCH, COMPUTE, TILES = "launch", "compute", "tiles"

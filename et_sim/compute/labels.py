@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from et_sim.errors import TraceError, did_you_mean
+from et_sim.basics.errors import TraceError, did_you_mean
 from et_sim.machine.datatypes import BITS, datatype_named
 from et_sim.trace.columns import IntColumn, Trace
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from et_sim.errors import TraceError, did_you_mean
+from et_sim.basics.errors import TraceError, did_you_mean
 
 LARGEST = 1 << 40  # of one number
 MOST_OPERATIONS = 1 << 62

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import numpy.typing as npt
 
-from et_sim.units import LONGEST_NS
+from et_sim.basics.units import LONGEST_NS
 
 Column = npt.NDArray[np.int64]
 

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from et_sim.basics.units import LONGEST_NS
 from et_sim.compute.model import Durations, Treatment
 from et_sim.machine.model import Notice, System
 from et_sim.trace.columns import BoolColumn, IntColumn, Trace
-from et_sim.units import LONGEST_NS
 
 
 class Replay:

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from et_sim.basics.units import LONGEST_NS
 from et_sim.compute.labels import Labels
 from et_sim.compute.model import Durations, Treatment, Utilisation, without
 from et_sim.machine.model import Notice, System
 from et_sim.trace.columns import BoolColumn, IntColumn, Trace
-from et_sim.units import LONGEST_NS
 
 
 @dataclass(frozen=True, slots=True)

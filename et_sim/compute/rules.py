@@ -11,14 +11,14 @@ from typing import Any
 
 import numpy as np
 
+from et_sim.basics.errors import MachineError, did_you_mean
+from et_sim.basics.units import rank_mask
 from et_sim.compute.model import ComputeModel, Durations, PartialModel, TimingModel, Utilisation
 from et_sim.compute.operations import FORMS
-from et_sim.errors import MachineError, did_you_mean
 from et_sim.machine.compute_rules import ComputeRule, Where, WorkOf
 from et_sim.machine.datatypes import datatype_named
 from et_sim.machine.model import Notice
 from et_sim.trace.columns import ATTRIBUTES, BIT, BoolColumn, IntColumn, NodeKind, RowColumn, Trace
-from et_sim.units import rank_mask
 
 
 class Rules:

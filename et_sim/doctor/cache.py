@@ -8,12 +8,12 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
+from et_sim.basics.errors import UsageError
+from et_sim.basics.units import format_bytes, plural
 from et_sim.compiled.entry_points import choice
 from et_sim.compiled.orders import FAILED, failure
 from et_sim.compiled.store import ENDING, cache_directory, chosen_root, size_of, versions_in
 from et_sim.doctor.host import Finding
-from et_sim.errors import UsageError
-from et_sim.units import format_bytes, plural
 
 TOPIC = "cache"
 LEAST_ROOM = 200 * 10**6  # what a version's machine code may take, and a little more

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from et_sim.units import format_bytes
+from et_sim.basics.units import format_bytes
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,11 +21,11 @@ import networkx as nx
 import numpy as np
 
 from et_sim.api import simulate
-from et_sim.errors import UsageError
+from et_sim.basics.errors import UsageError
 from et_sim.machine.model import Network, strides_of
 from et_sim.machine.readers import read_network_alone
 from et_sim.network.registry import model_named
-from et_sim.result import Result
+from et_sim.run.result import Result
 from et_sim.trace import TraceBuilder
 from et_sim.trace.workload import Workload
 

@@ -14,9 +14,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from et_sim.basics.errors import EtSimError
+from et_sim.basics.units import parse_ranks
 from et_sim.doctor.host import Finding
-from et_sim.errors import EtSimError
-from et_sim.units import parse_ranks
 
 TOPIC = "self-test"
 CASES = Path(__file__).with_name("cases")

@@ -13,6 +13,8 @@ from typing import Any
 
 import numpy as np
 
+from et_sim.basics.errors import InputError, UsageError
+from et_sim.basics.units import format_bytes, format_ns
 from et_sim.engine.load import load_of, ports_of
 from et_sim.engine.loop import FINISHED, NEEDS_POOLS, PAUSED, TIED, TOO_LATE, simulate
 from et_sim.engine.observe import facade as observe
@@ -33,13 +35,11 @@ from et_sim.engine.state.resources import with_pool
 from et_sim.engine.state.run import Run, new_run
 from et_sim.engine.state.traffic_tables import new_traffic
 from et_sim.engine.transport.network_seam import NetworkModel, network_tables, packets_expected, packets_sent
-from et_sim.errors import InputError, UsageError
 from et_sim.machine.model import Network
 from et_sim.plan.expected import expected_messages
 from et_sim.plan.fractions import in_fractions
 from et_sim.plan.tables import Plan
 from et_sim.plan.tables import record as record_of
-from et_sim.units import format_bytes, format_ns
 
 BUFFERED = 2  # times what one event may need
 

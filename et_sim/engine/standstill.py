@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from et_sim.basics.errors import StallError
 from et_sim.engine.state import kinds
-from et_sim.errors import StallError
 
 EVENTS_FOR_NOTHING = 1_000_000  # in one instant
 EVENTS_PER_ROW = 64  # of the calendar, likewise

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
-from et_sim.errors import UsageError, did_you_mean
+from et_sim.basics.errors import UsageError, did_you_mean
 from et_sim.explain.keys import of_corrections, of_keys
 from et_sim.explain.meaning import Meaning
 from et_sim.tables.of_ranks import ACTORS

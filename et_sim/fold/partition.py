@@ -45,7 +45,7 @@ MOST_ACTORS_PER_RANK = 0.75
 
 
 def fold(lowering: Lowering, paths: PathKeys | None) -> Actors:
-    """The actors of a workload on a machine; `drafts`: what the network model tells apart, None: all."""
+    """The actors of a workload on a machine; `paths`: what the network model tells apart, None: all."""
     ranks = lowering.workload.ranks
     alone = Actors.one_per_rank(ranks)
     if paths is None or lowering.customs.are_used or lowering.machine.system.shared_bus is not None:

@@ -12,7 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from et_sim.errors import EtSimError
+from et_sim.basics.errors import EtSimError
+from et_sim.documents.recognise import Kind, kind_of
 from et_sim.jobs.job_file import JobEntry, JobFile, read_job_file
 from et_sim.jobs.placement import place_jobs
 from et_sim.jobs.renaming import Renaming
@@ -20,7 +21,6 @@ from et_sim.machine.groups_file import read_groups
 from et_sim.machine.recognise import Role
 from et_sim.machine.sources import load
 from et_sim.machine.topology.fields import FieldError
-from et_sim.recognise import Kind, kind_of
 from et_sim.trace import TraceBuilder, Workload, read_workload
 from et_sim.trace.columns import Trace
 from et_sim.trace.expansion import Expansion, with_distances

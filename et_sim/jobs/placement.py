@@ -16,10 +16,10 @@ from typing import Any
 
 import numpy as np
 
+from et_sim.basics.units import plural
 from et_sim.jobs.job_file import GIVEN, PACKED, SPREAD, JobEntry
 from et_sim.machine.checks import show
 from et_sim.plan.splitmix import splitmix64
-from et_sim.units import plural
 
 LEAST_STRIDED = 3  # NPUs that are worth a range with a step
 

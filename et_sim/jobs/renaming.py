@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from et_sim.errors import TraceError
-from et_sim.group_names import group_key
+from et_sim.basics.errors import TraceError
+from et_sim.basics.group_names import group_key
 from et_sim.trace.builder_nodes import ROOT_COLUMN
 from et_sim.trace.columns import NodeKind, RowColumn, Trace
 from et_sim.trace.process_groups import ALL_RANKS, process_group_text, read_process_groups

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from math import prod
 
-from et_sim.errors import InputError
+from et_sim.basics.errors import InputError
 from et_sim.layerfile.layer_file import DLRMS, TRANSFORMERS, Keyword, Phase
 
 FLAGS = 10  # so many dimensions a mask of 1.0 has

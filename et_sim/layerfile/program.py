@@ -23,7 +23,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from et_sim.errors import InputError, UsageError
+from et_sim.basics.errors import InputError, UsageError
+from et_sim.basics.units import LONGEST_NS, MOST_BYTES
 from et_sim.layerfile.dimensions import (
     FLAGS,
     LogicalDimensions,
@@ -49,7 +50,6 @@ from et_sim.layerfile.tables import (
     Waits,
 )
 from et_sim.trace.builder import TraceBuilder
-from et_sim.units import LONGEST_NS, MOST_BYTES
 
 if TYPE_CHECKING:
     from et_sim.trace.workload import Workload

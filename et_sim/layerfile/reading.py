@@ -17,8 +17,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
-from et_sim.drafts import is_file
-from et_sim.errors import EtSimError, TraceError, did_you_mean
+from et_sim.basics.errors import EtSimError, TraceError, did_you_mean
+from et_sim.basics.files import is_file
+from et_sim.basics.units import LONGEST_NS, MOST_BYTES
 from et_sim.layerfile.layer_file import (
     COLLECTIVE_WORDS,
     DLRMS,
@@ -33,7 +34,6 @@ from et_sim.layerfile.layer_file import (
 )
 from et_sim.layerfile.tokens import Token, TokenReader, shown, tokens_of
 from et_sim.trace.disk import read_bytes, read_unpacked, unpacked
-from et_sim.units import LONGEST_NS, MOST_BYTES
 
 MOST_LAYERS = 100_000
 _MOST_NPUS = 1 << 24

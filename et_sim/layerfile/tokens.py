@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from et_sim.errors import TraceError, did_you_mean
+from et_sim.basics.errors import TraceError, did_you_mean
 
 # White space as C++ streams know it; other characters belong to words.
 _WORD = re.compile(r"[^ \t\n\v\f\r]+")

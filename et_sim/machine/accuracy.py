@@ -13,7 +13,7 @@ file does not say of a class is what is known of such classes at large:
 - the whole: the same run repeated differs by E 1.3 to 2 %, other software on one device by 3 to 12 %;
 - recordings repeat within a few percent; hosts and remote memory were not measured.
 
-Not here: reading it (`objects`), and what follows for a run (`et_sim.uncertainty`,
+Not here: reading it (`objects`), and what follows for a run (`et_sim.basics.uncertainty`,
 `et_sim.timeline.composition`).
 """
 
@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
-from et_sim.uncertainty import ASSUMED, MEASURED, MODELLED, WHOLE, Composition, Term
+from et_sim.basics.uncertainty import ASSUMED, MEASURED, MODELLED, WHOLE, Composition, Term
 
 DEVICE = "device"
 KERNELS, COMMUNICATION, RECORDED, TABLES = "kernels", "communication", "recorded", "measured"

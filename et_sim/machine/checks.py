@@ -12,12 +12,12 @@ import math
 from itertools import islice
 from typing import Any
 
-from et_sim.errors import MachineError, UsageError, did_you_mean
+from et_sim.basics.errors import MachineError, UsageError, did_you_mean
+from et_sim.basics.units import parse_bandwidth, parse_bytes, parse_time_ns
 from et_sim.machine.algorithms import normal_name
 from et_sim.machine.keys import ALGORITHMS, Key, Kind, Remarks
 from et_sim.machine.sources import Source
 from et_sim.machine.unused_keys import UNUSED_KEYS
-from et_sim.units import parse_bandwidth, parse_bytes, parse_time_ns
 
 _LONGEST_SHOWN = 60
 LARGEST_TILE = 65536

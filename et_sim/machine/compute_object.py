@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
 
-from et_sim.errors import MachineError
+from et_sim.basics.errors import MachineError
 from et_sim.machine.checks import fill_defaults, nearest, read_keys, show
 from et_sim.machine.compute_rules import ComputeRule, Recorded, Settings, Where, WorkOf
 from et_sim.machine.compute_tables import (

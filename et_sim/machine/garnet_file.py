@@ -12,8 +12,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from et_sim.errors import MachineError, did_you_mean
-from et_sim.limits import MOST_DEVICES, whole_number
+from et_sim.basics.errors import MachineError, did_you_mean
+from et_sim.documents.limits import MOST_DEVICES, whole_number
 from et_sim.machine.imported import Imported
 
 FIRST = re.compile(r"^\s*num-npus\s*:", re.MULTILINE)

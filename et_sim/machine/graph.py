@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from et_sim.errors import MachineError
-from et_sim.limits import MOST_DEVICES, MOST_LINKS
-from et_sim.units import format_bandwidth, format_ns
+from et_sim.basics.errors import MachineError
+from et_sim.basics.units import format_bandwidth, format_ns
+from et_sim.documents.limits import MOST_DEVICES, MOST_LINKS
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,8 +9,8 @@ import hashlib
 from pathlib import Path
 from typing import Any
 
-from et_sim.errors import MachineError
-from et_sim.group_names import group_key
+from et_sim.basics.errors import MachineError
+from et_sim.basics.group_names import group_key
 from et_sim.machine.checks import show
 from et_sim.machine.sources import Source
 from et_sim.machine.texts import parse_yaml

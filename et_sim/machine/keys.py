@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from et_sim.errors import brief
+from et_sim.basics.errors import brief
 from et_sim.machine.model import Notice
 
 # Times and sizes stay exact in a double up to here, and the reference reads its clock through one.

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import fields, replace
 from typing import Any
 
-from et_sim.errors import MachineError
+from et_sim.basics.errors import MachineError
 from et_sim.machine.checks import fill_defaults, read_keys
 from et_sim.machine.corrections import Correction
 from et_sim.machine.keys import Key, Kind, Remarks

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from et_sim.errors import MachineError
+from et_sim.basics.errors import MachineError
 from et_sim.machine.model import LocalMemory, MemoryKind, RemoteMemory, System, WhenFull
 
 CAPACITY, WHEN_FULL, TRACKS = "local-mem-capacity", "when-full", "track-local-mem"

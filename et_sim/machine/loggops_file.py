@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from et_sim.errors import MachineError
+from et_sim.basics.errors import MachineError
 from et_sim.machine.checks import check, check_names, fill_defaults, read_keys
 from et_sim.machine.keys import Key, Kind, Remarks
 from et_sim.machine.model import Dimension, Network, Shape, bytes_per_ns

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from et_sim.errors import MachineError, did_you_mean
+from et_sim.basics.errors import MachineError, did_you_mean
 
 ARROW_ENDINGS = (".arrow", ".feather")
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from et_sim.errors import MachineError
+from et_sim.basics.errors import MachineError
 from et_sim.machine.checks import fill_defaults, nearest, read_keys, show
 from et_sim.machine.keys import Remarks
 from et_sim.machine.model import MemoryKind, RemoteMemory

@@ -9,7 +9,7 @@ import math
 from dataclasses import replace
 from typing import Any
 
-from et_sim.errors import MachineError
+from et_sim.basics.errors import MachineError
 from et_sim.machine.checks import check, check_names, read_keys, show
 from et_sim.machine.keys import Key, Remarks
 from et_sim.machine.model import (

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
+from et_sim.basics.uncertainty import BASES, WHOLE
 from et_sim.machine.accuracy import COMMUNICATION, DEVICE, HOST, KERNELS, LIBRARY, MEMORY, RECORDED, TABLES
 from et_sim.machine.keys import Key, Kind
 from et_sim.machine.model import StreamWork
-from et_sim.uncertainty import BASES, WHOLE
 
 STREAMS = "streams"
 MOST_STREAMS = 64

@@ -11,7 +11,8 @@ from fractions import Fraction
 from types import MappingProxyType
 from typing import Any
 
-from et_sim.errors import MachineError
+from et_sim.basics.errors import MachineError
+from et_sim.basics.uncertainty import Term
 from et_sim.machine.accuracy import DEFAULTS, DEVICE, FAMILY, Accuracy
 from et_sim.machine.checks import fill_defaults, nearest, read_keys, refusal
 from et_sim.machine.costs import Costs
@@ -32,7 +33,6 @@ from et_sim.machine.object_tables import (
 from et_sim.machine.sources import Source
 from et_sim.machine.stragglers import ALL, entry_place, read_ranks
 from et_sim.machine.uneven_tables import TIME_FACTOR_KEYS
-from et_sim.uncertainty import Term
 
 DECIMALS = 1000
 

@@ -10,13 +10,13 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from et_sim.errors import MachineError
+from et_sim.basics.errors import MachineError
+from et_sim.basics.units import LONGEST_NS
 from et_sim.machine.checks import nearest
 from et_sim.machine.datatypes import BITS, datatype_named
 from et_sim.machine.keys import Remarks
 from et_sim.machine.measured import Measured, read_measured
 from et_sim.machine.operator_times import Measure, OperatorTimes, Outside
-from et_sim.units import LONGEST_NS
 
 Files = list[tuple[str, str]]
 NS_OF = MappingProxyType({"ns": 1.0, "us": 1000.0})

@@ -9,8 +9,8 @@ import re
 from pathlib import Path
 from typing import Any
 
-from et_sim.errors import MachineError
-from et_sim.limits import MOST_DEVICES, MOST_LINKS, read_bounded, whole_number
+from et_sim.basics.errors import MachineError
+from et_sim.documents.limits import MOST_DEVICES, MOST_LINKS, read_bounded, whole_number
 from et_sim.machine import garnet_file
 from et_sim.machine.garnet_file import import_garnet
 from et_sim.machine.imported import Imported

@@ -11,7 +11,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from et_sim.errors import MachineError, UsageError
+from et_sim.basics.errors import MachineError, UsageError
+from et_sim.basics.units import plural
 from et_sim.machine.algorithms import spans_all
 from et_sim.machine.checks import nearest
 from et_sim.machine.corrections import Correction
@@ -40,7 +41,6 @@ from et_sim.machine.stragglers import check_ranks_exist
 from et_sim.machine.system_file import read_system
 from et_sim.machine.topology.graph_file import read_graph
 from et_sim.machine.version_1 import is_hierarchy, is_version_1, read_hierarchy, read_system_1
-from et_sim.units import plural
 
 NAME = "rings"
 TAKE_RINGS = ("ring", "doubleBinaryTree", "inNetwork")  # all or some collectives, or where nothing else can

@@ -11,7 +11,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from et_sim.errors import MachineError
+from et_sim.basics.errors import MachineError
 from et_sim.machine.checks import nearest, read_keys, show
 from et_sim.machine.compute_tables import LARGEST_RATE, LEVEL_OF_MEMORY_KEYS
 from et_sim.machine.datatypes import BITS

@@ -19,10 +19,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from et_sim.drafts import is_folder
-from et_sim.errors import MachineError, UsageError, did_you_mean
-from et_sim.json_text import TOO_MANY_DIGITS
-from et_sim.limits import MOST_DIGITS, read_bounded
+from et_sim.basics.errors import MachineError, UsageError, did_you_mean
+from et_sim.basics.files import is_folder
+from et_sim.documents.json_text import TOO_MANY_DIGITS
+from et_sim.documents.limits import MOST_DIGITS, read_bounded
 from et_sim.machine.imported import Imported
 from et_sim.machine.other_topologies import (
     FORMATS,

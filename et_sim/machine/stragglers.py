@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from et_sim.errors import MachineError, UsageError
+from et_sim.basics.errors import MachineError, UsageError
+from et_sim.basics.units import parse_ranks
 from et_sim.machine.checks import read_keys
 from et_sim.machine.keys import Remarks
 from et_sim.machine.model import Straggler
 from et_sim.machine.sources import Source
 from et_sim.machine.uneven_tables import STRAGGLER_KEYS
-from et_sim.units import parse_ranks
 
 EFFECTS = ("compute", "delay", "jitter")
 NAME, ALL = "stragglers", "all"

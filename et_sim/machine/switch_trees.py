@@ -20,9 +20,9 @@ from typing import Any
 
 import numpy as np
 
+from et_sim.basics.units import format_bandwidth, format_ns
 from et_sim.machine.graph import NIC, NPU, Graph, row_name
 from et_sim.machine.model import GraphFabric, GridFabric, Network, Reducer
-from et_sim.units import format_bandwidth, format_ns
 
 
 @dataclass(frozen=True, slots=True)

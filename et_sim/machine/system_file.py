@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from et_sim.errors import MachineError
+from et_sim.basics.errors import MachineError
+from et_sim.basics.units import LONGEST_NS, format_ns
 from et_sim.machine.algorithms import spans_all
 from et_sim.machine.checks import fill_defaults, nearest, read_keys, refusal
 from et_sim.machine.compute_object import read_compute
@@ -30,7 +31,6 @@ from et_sim.machine.sources import Source
 from et_sim.machine.stragglers import read_stragglers
 from et_sim.machine.tables import COLLECTIVES, SYSTEM_KEYS
 from et_sim.machine.unused_keys import layer_settings
-from et_sim.units import LONGEST_NS, format_ns
 
 INTER_DIMENSION, INTRA_DIMENSION = "inter-dimension-scheduling", "intra-dimension-scheduling"
 UNREAD_ORDER = (

@@ -10,7 +10,7 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import Any
 
-from et_sim.units import LONGEST_NS
+from et_sim.basics.units import LONGEST_NS
 
 
 class Dataflow(StrEnum):

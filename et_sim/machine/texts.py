@@ -8,10 +8,10 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from et_sim import json_text
-from et_sim.errors import MachineError
-from et_sim.json_text import NESTED_TOO_DEEPLY, TOO_MANY_DIGITS
-from et_sim.limits import DEEPEST, MOST_DIGITS, MOST_VALUES
+from et_sim.basics.errors import MachineError
+from et_sim.documents import json_text
+from et_sim.documents.json_text import NESTED_TOO_DEEPLY, TOO_MANY_DIGITS
+from et_sim.documents.limits import DEEPEST, MOST_DIGITS, MOST_VALUES
 
 if TYPE_CHECKING:
     import yaml

@@ -13,11 +13,11 @@ from typing import Any
 
 import numpy as np
 
+from et_sim.basics.units import LONGEST_NS
 from et_sim.machine.model import Machine
 from et_sim.machine.pool import MemoryPool, PoolStage
 from et_sim.memory.model import NO_SERVER
 from et_sim.trace.columns import IntColumn, NodeKind, RowColumn, Trace
-from et_sim.units import LONGEST_NS
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,13 +14,13 @@ from typing import Any
 
 import numpy as np
 
+from et_sim.basics.errors import UsageError
 from et_sim.compiled.tables_by_reference import Tables, works_on_tables
 from et_sim.engine.calendar.clock import schedule
 from et_sim.engine.observe import facade as observe
 from et_sim.engine.state.resources import ResourceTable, sendings
 from et_sim.engine.state.run import NONE, Run
 from et_sim.engine.transport.network_seam import Needs
-from et_sim.errors import UsageError
 from et_sim.machine.model import Network
 from et_sim.plan.tables import Plan
 

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from et_sim.basics.units import format_bandwidth, format_ns, plural
 from et_sim.machine.flits import filled_in
 from et_sim.machine.graph import KINDS, NPU, Graph, row_name
 from et_sim.machine.model import GraphFabric, Network
@@ -21,7 +22,6 @@ from et_sim.network.graph_of_grid import as_graph
 from et_sim.network.route_tables import RouteTables, route_tables
 from et_sim.network.routes import distances_of, names_on, path_between
 from et_sim.plan.splitmix import splitmix64
-from et_sim.units import format_bandwidth, format_ns, plural
 
 MOST_ARCS = 20_000
 LOWER, UPPER = 0, 1

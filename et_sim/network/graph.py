@@ -11,12 +11,13 @@ from typing import Any
 
 import numpy as np
 
+from et_sim.basics.errors import MachineError
+from et_sim.basics.units import LONGEST_NS, format_bytes, format_ns
 from et_sim.compiled.entry_points import entry
 from et_sim.compiled.tables_by_reference import Tables, works_on_tables
 from et_sim.engine.observe import facade as observe
 from et_sim.engine.state.resources import NOBODY, SENDING, ResourceTable, sendings
 from et_sim.engine.state.run import Run
-from et_sim.errors import MachineError
 from et_sim.fold.path_keys import SharedLinks
 from et_sim.machine.graph import link_classes, link_tiers
 from et_sim.machine.model import GraphFabric, Network
@@ -26,7 +27,6 @@ from et_sim.network.route_tables import FAR, RouteTables, route_tables
 from et_sim.network.routes import FIRST_PORTS, MASK, mixed, next_link, stop_after
 from et_sim.plan.splitmix import splitmix64
 from et_sim.plan.tables import record, table
-from et_sim.units import LONGEST_NS, format_bytes, format_ns
 
 SPEED = record(("bytes_per_ns", "f8"), ("latency_ns", "f8"))
 

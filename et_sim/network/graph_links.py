@@ -10,11 +10,12 @@ from typing import Any
 
 import numpy as np
 
+from et_sim.basics.errors import MachineError
+from et_sim.basics.units import format_bytes
 from et_sim.compiled.tables_by_reference import Tables, works_on_tables
 from et_sim.engine.state.records import MESSAGE_FIELDS
 from et_sim.engine.state.resources import Ends, ResourceTable
 from et_sim.engine.state.run import NONE
-from et_sim.errors import MachineError
 from et_sim.machine.graph import link_tiers
 from et_sim.machine.model import Network, Routing
 from et_sim.network import graph, link_queues
@@ -22,7 +23,6 @@ from et_sim.network.graph import GraphTables
 from et_sim.network.route_tables import MOST_BYTES_OF_TABLE
 from et_sim.network.routes import MOST_PORTS, next_link, ports_of_flow, stop_after
 from et_sim.plan.tables import record, table
-from et_sim.units import format_bytes
 
 MESSAGE = record(
     ("at", "i4"),  # the rank it has reached; NONE: another device

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from et_sim.errors import MachineError
+from et_sim.basics.errors import MachineError
 from et_sim.machine.graph import SWITCH, Figures, GraphBuilder
 from et_sim.machine.model import AT_SWITCH, Dimension, GraphFabric, GridFabric, Network, Routing, Shape
 

@@ -17,12 +17,12 @@ from typing import Any
 
 import numpy as np
 
+from et_sim.basics.errors import UsageError
 from et_sim.compiled.tables_by_reference import Tables, works_on_tables
 from et_sim.engine.state.records import MESSAGE_FIELDS
 from et_sim.engine.state.resources import ResourceTable
 from et_sim.engine.state.run import NONE
 from et_sim.engine.transport.network_seam import Needs
-from et_sim.errors import UsageError
 from et_sim.fold.path_keys import PathKeys
 from et_sim.machine.model import GraphFabric, GridFabric, Network
 from et_sim.network import graph, graph_links, grid, link_queues

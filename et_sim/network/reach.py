@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from et_sim.errors import MachineError
-from et_sim.units import LONGEST_NS, format_bytes, format_ns
+from et_sim.basics.errors import MachineError
+from et_sim.basics.units import LONGEST_NS, format_bytes, format_ns
 
 
 def refuse_slow(slowest_ns: float, tier: int, most_bytes: int) -> None:

@@ -15,13 +15,13 @@ from typing import Any
 
 import numpy as np
 
+from et_sim.basics.errors import MachineError
+from et_sim.basics.units import format_bytes
 from et_sim.compiled.entry_points import entry
 from et_sim.compiled.tables_by_reference import Tables
-from et_sim.errors import MachineError
 from et_sim.machine.graph import NPU
 from et_sim.machine.model import GraphFabric, Network, Routing
 from et_sim.plan.tables import record, table
-from et_sim.units import format_bytes
 
 NONE = -1
 FAR = 255  # more links than any way has

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from et_sim.basics.errors import MachineError
 from et_sim.collectives import IN_NETWORK, RING, TREE, Algorithm, Operation, parse_algorithm
-from et_sim.errors import MachineError
 from et_sim.machine.model import GridFabric, Machine, Notice
 from et_sim.machine.switch_trees import SwitchTrees
 from et_sim.plan import tables

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from et_sim.errors import MachineError
+from et_sim.basics.errors import MachineError
 from et_sim.machine.model import Machine
 from et_sim.plan import tables
 from et_sim.plan.groups import GroupShape, GroupTable

@@ -9,11 +9,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from et_sim.errors import MachineError
+from et_sim.basics.errors import MachineError
+from et_sim.basics.units import exact_bytes
 from et_sim.machine.local_memory import CAPACITY
 from et_sim.machine.model import LocalMemory, WhenFull
 from et_sim.trace.tensors import TensorUses
-from et_sim.units import exact_bytes
 
 MOST_NAMED = 3
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from et_sim.basics.errors import MachineError
 from et_sim.collectives import (
     OVER_A_TREE,
     Algorithm,
@@ -20,7 +21,6 @@ from et_sim.collectives import (
     Operation,
 )
 from et_sim.collectives.uneven import check_knows_sizes
-from et_sim.errors import MachineError
 from et_sim.machine.corrections import Correction
 from et_sim.machine.library import Choice
 from et_sim.machine.model import Machine, System

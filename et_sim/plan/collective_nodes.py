@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
+from et_sim.basics.errors import TraceError
 from et_sim.collectives import Operation
 from et_sim.collectives.tree import GOES_DOWN, GOES_UP
 from et_sim.compute import Treatment
-from et_sim.errors import TraceError
 from et_sim.machine.datatypes import datatype_named
 from et_sim.machine.model import System
 from et_sim.plan.collective_lowering import CollectiveRequest, CollectiveTables, Loads

@@ -13,9 +13,10 @@ from typing import Any
 
 import numpy as np
 
+from et_sim.basics.errors import TraceError
+from et_sim.basics.units import exact_bytes
 from et_sim.collectives import Operation
 from et_sim.compute import Treatment, recorded_ns
-from et_sim.errors import TraceError
 from et_sim.machine.model import Notice
 from et_sim.plan import tables
 from et_sim.plan.channels import WORKLOAD, ChannelTables
@@ -25,7 +26,6 @@ from et_sim.plan.tables import Action
 from et_sim.plan.templates import TemplateTables
 from et_sim.trace.columns import NodeKind, Trace
 from et_sim.trace.files import read_workload
-from et_sim.units import exact_bytes
 
 
 @dataclass(frozen=True, slots=True, eq=False)

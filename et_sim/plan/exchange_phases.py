@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from et_sim.errors import TraceError
+from et_sim.basics.errors import TraceError
 from et_sim.plan.axes import Axis
 from et_sim.plan.phases import Chunks
 from et_sim.trace.splits import ATTRIBUTE

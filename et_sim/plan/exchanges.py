@@ -12,14 +12,14 @@ from typing import Any
 
 import numpy as np
 
-from et_sim.errors import TraceError
+from et_sim.basics.errors import TraceError
+from et_sim.basics.units import plural
 from et_sim.plan.groups import WHOLE_SYSTEM, GroupTable
 from et_sim.trace.columns import IntColumn, Trace
 from et_sim.trace.order import edges, fits_row_order, issue_order
 from et_sim.trace.process_groups import read_process_groups
 from et_sim.trace.splits import ATTRIBUTE, has_splits, sizes_of_texts, split_faults
 from et_sim.trace.workload import Workload
-from et_sim.units import plural
 
 PLAIN = -1  # the number of a collective that is none of these
 _NONE = -1

@@ -8,9 +8,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from et_sim.errors import InputError
+from et_sim.basics.errors import InputError
+from et_sim.basics.units import format_ns
 from et_sim.plan.tables import NO_REDUCTION, Plan
-from et_sim.units import format_ns
 
 LATEST = 1 << 62  # units of time
 

@@ -17,8 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from et_sim.errors import TraceError, did_you_mean
-from et_sim.group_names import group_key
+from et_sim.basics.errors import TraceError, did_you_mean
+from et_sim.basics.group_names import group_key
 from et_sim.machine.model import LogicalGrid
 from et_sim.plan import tables
 from et_sim.plan.layout import Layout, classes_of_groups, sides_of_group

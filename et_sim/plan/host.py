@@ -14,11 +14,11 @@ from typing import Any
 
 import numpy as np
 
-from et_sim.errors import MachineError
+from et_sim.basics.errors import MachineError
+from et_sim.basics.units import LONGEST_NS, plural
 from et_sim.machine.model import Notice
 from et_sim.trace.columns import BIT, NodeKind, Trace
 from et_sim.trace.workload import Workload
-from et_sim.units import LONGEST_NS, plural
 
 KEY, LAUNCH, PLACE = "host-time", "launch", "system configuration"
 _LAST_ID = np.iinfo(np.uint64).max

@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from et_sim.errors import TraceError
+from et_sim.basics.errors import TraceError
+from et_sim.basics.units import format_bytes
 from et_sim.plan.pool_tables import ALONE, STORES
 from et_sim.plan.tables import Action
-from et_sim.units import format_bytes
 
 NOBODY = -1
 

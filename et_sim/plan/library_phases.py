@@ -15,9 +15,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import ceil, log2, prod
 
+from et_sim.basics.errors import MachineError
+from et_sim.basics.units import LONGEST_NS, format_ns
 from et_sim.collectives import Algorithm, Operation, StepProgram
 from et_sim.collectives.paced import paced
-from et_sim.errors import MachineError
 from et_sim.machine.library import Call, Choice, Library
 from et_sim.machine.library.candidates import Group
 from et_sim.machine.library.model import PAIRS
@@ -27,7 +28,6 @@ from et_sim.plan.axes import SUBGROUP_ENDPOINT_NS
 from et_sim.plan.groups import GroupShape
 from et_sim.plan.layout import Layout
 from et_sim.plan.ways import Way
-from et_sim.units import LONGEST_NS, format_ns
 
 AROUND = Algorithm("ring")
 WITHIN, BETWEEN = 0, 1

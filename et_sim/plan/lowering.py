@@ -13,8 +13,9 @@ from typing import Any
 
 import numpy as np
 
+from et_sim.basics.errors import MachineError, TraceError
+from et_sim.basics.units import LONGEST_NS, format_bytes, format_ns
 from et_sim.compute import compute_model
-from et_sim.errors import MachineError, TraceError
 from et_sim.machine.corrections import Correction
 from et_sim.machine.groups_file import read_programs
 from et_sim.machine.model import LogicalGrid, Machine, QueueOrder, StreamPolicy, System
@@ -41,7 +42,6 @@ from et_sim.plan.tables import Plan, Version1Rules, WaitingOrder
 from et_sim.plan.templates import TemplateTables
 from et_sim.trace.tensors import TensorUses, tensor_uses
 from et_sim.trace.workload import Workload
-from et_sim.units import LONGEST_NS, format_bytes, format_ns
 
 WAITING_ORDER = {
     QueueOrder.FIFO: WaitingOrder.PRIORITY,

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from et_sim.errors import TraceError
+from et_sim.basics.errors import TraceError
 from et_sim.plan import tables
 from et_sim.plan.actors import Actors
 from et_sim.plan.groups import WHOLE_SYSTEM, GroupTable

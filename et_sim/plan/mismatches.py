@@ -9,8 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from et_sim.basics.errors import TraceError
+from et_sim.basics.units import format_ranks, plural
 from et_sim.collectives import Operation
-from et_sim.errors import TraceError
 from et_sim.machine.corrections import Correction
 from et_sim.machine.model import System
 from et_sim.plan.tables import Action, Plan
@@ -19,7 +20,6 @@ from et_sim.trace.order import issue_order
 from et_sim.trace.preflight import Problem, Rules
 from et_sim.trace.preflight.problem import of_ranks, ordinal
 from et_sim.trace.workload import Workload
-from et_sim.units import format_ranks, plural
 
 _ONE_WAY = (Operation.BROADCAST, Operation.REDUCE, Operation.GATHER, Operation.SCATTER)
 

@@ -12,8 +12,9 @@ from typing import Any
 
 import numpy as np
 
+from et_sim.basics.errors import TraceError
+from et_sim.basics.units import LONGEST_NS, format_ns, plural
 from et_sim.compute import ComputeModel, Durations, Replay, Treatment, is_recorded
-from et_sim.errors import TraceError
 from et_sim.machine.corrections import Correction
 from et_sim.machine.model import Notice, System
 from et_sim.memory import MemoryModel
@@ -22,7 +23,6 @@ from et_sim.plan.tables import Action, Lane
 from et_sim.trace.columns import CollectiveKind, NodeKind, Trace
 from et_sim.trace.preflight.nodes import Fault, attribute_faults, communication_faults, value_faults
 from et_sim.trace.splits import bytes_put_in
-from et_sim.units import LONGEST_NS, format_ns, plural
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from et_sim.errors import TraceError
+from et_sim.basics.errors import TraceError
 from et_sim.trace.columns import TAG_RANGE, NodeKind, Trace
 from et_sim.trace.workload import Workload
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
+from et_sim.basics.errors import MachineError
+from et_sim.basics.units import MOST_BYTES
 from et_sim.collectives import (
     Algorithm,
     CostFixes,
@@ -20,11 +22,9 @@ from et_sim.collectives import (
 )
 from et_sim.collectives.tree import BY_SUBTREE
 from et_sim.collectives.uneven import uneven_exchange
-from et_sim.errors import MachineError
 from et_sim.plan import tables
 from et_sim.plan.axes import Axes
 from et_sim.plan.program_tables import Program, program_tables
-from et_sim.units import MOST_BYTES
 
 MOST_PROGRAMS = 1 << 20  # the engine names a program with 20 bits
 SEVERAL = -1  # dimensions

@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 
+from et_sim.basics.errors import MachineError
+from et_sim.basics.units import LONGEST_NS, format_ns
 from et_sim.collectives import InNetworkProgram, Peer, StepProgram, Transfers, TreeProgram
 from et_sim.compute import reduction_ns
-from et_sim.errors import MachineError
 from et_sim.plan import tables
-from et_sim.units import LONGEST_NS, format_ns
 
 ABSENT = -1
 

@@ -15,14 +15,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from et_sim.basics.errors import MachineError
+from et_sim.basics.units import format_ns
 from et_sim.compute import ComputeModel, Treatment
-from et_sim.errors import MachineError
 from et_sim.machine.model import SlowedWork, StreamWork
 from et_sim.plan import tables
 from et_sim.plan.streams import of_work
 from et_sim.plan.tables import FIRST_FACTOR, Action
 from et_sim.trace.columns import Trace
-from et_sim.units import format_ns
 
 MOST_UNITS = 1 << 62
 SLOWS = (StreamWork.SENDS, StreamWork.COLLECTIVES)

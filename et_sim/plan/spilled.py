@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass, replace
 
 import numpy as np
 
-from et_sim.errors import TraceError
+from et_sim.basics.errors import TraceError
 from et_sim.machine.model import LocalMemory, System, WhenFull
 from et_sim.memory.spilling import Spills, spills
 from et_sim.plan.lowering import Lowering

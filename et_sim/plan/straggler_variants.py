@@ -15,14 +15,14 @@ from typing import Any
 
 import numpy as np
 
-from et_sim.errors import MachineError
+from et_sim.basics.errors import MachineError
+from et_sim.basics.units import LONGEST_NS, format_ns, rank_mask
 from et_sim.machine.model import Notice, Straggler, TimeFactors
 from et_sim.plan.splitmix import splitmix64, uniform
 from et_sim.plan.tables import Action
 from et_sim.plan.time_factors import FactorTable
 from et_sim.trace.columns import NodeKind, RowColumn, Trace
 from et_sim.trace.workload import Workload
-from et_sim.units import LONGEST_NS, format_ns, rank_mask
 
 PLACE = "system configuration"
 

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from et_sim.errors import MachineError, did_you_mean
-from et_sim.group_names import shown_group
+from et_sim.basics.errors import MachineError, did_you_mean
+from et_sim.basics.group_names import shown_group
 from et_sim.machine.model import Notice, Stream, StreamWork
 from et_sim.plan.tables import LANES, lane_limits
 from et_sim.trace.columns import BoolColumn, NodeKind, Trace

@@ -11,12 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from et_sim.errors import MachineError, did_you_mean
+from et_sim.basics.errors import MachineError, did_you_mean
+from et_sim.basics.units import rank_mask
 from et_sim.machine.model import Notice, TimeFactors, WorkKind
 from et_sim.plan.streams import is_named
 from et_sim.plan.tables import Action
 from et_sim.trace.columns import BoolColumn, NodeKind, Trace
-from et_sim.units import rank_mask
 
 KEY = "time-factors"
 _COMMUNICATION = (int(NodeKind.COLL), int(NodeKind.SEND), int(NodeKind.RECV))

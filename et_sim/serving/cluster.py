@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NamedTuple
 
-from et_sim.errors import UsageError
+from et_sim.basics.errors import UsageError
 from et_sim.serving.batcher import Batcher, Share
 from et_sim.serving.batcher import Sequence as Served
 from et_sim.serving.policy import Policy

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from et_sim.errors import UsageError, did_you_mean
+from et_sim.basics.errors import UsageError, did_you_mean
 
 PREFILL_FIRST, CHUNKED = "prefill-first", "chunked"
 POLICIES = (PREFILL_FIRST, CHUNKED)

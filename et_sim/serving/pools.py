@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from et_sim.errors import UsageError
+from et_sim.basics.errors import UsageError
+from et_sim.basics.units import format_bytes, plural
 from et_sim.serving.policy import Policy
-from et_sim.units import format_bytes, plural
 from et_sim.workloads.inference.batch import cache_bytes_of_stage
 from et_sim.workloads.inference.checks import check, weight_bytes_of_stage
 from et_sim.workloads.inference.transfer import Place

@@ -12,8 +12,8 @@ from decimal import Decimal, InvalidOperation
 from pathlib import Path
 from typing import NamedTuple
 
-from et_sim.drafts import is_file
-from et_sim.errors import InputError, UsageError, did_you_mean
+from et_sim.basics.errors import InputError, UsageError, did_you_mean
+from et_sim.basics.files import is_file
 
 ARRIVAL, PROMPT, OUTPUT = "arrival_s", "prompt_tokens", "output_tokens"
 COLUMNS = (ARRIVAL, PROMPT, OUTPUT)

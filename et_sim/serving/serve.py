@@ -11,9 +11,9 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from et_sim.errors import UsageError
+from et_sim.basics.errors import UsageError
 from et_sim.machine import Machine, read_machine
-from et_sim.run_options import RunOptions
+from et_sim.run.options import RunOptions
 from et_sim.serving.cluster import Cluster
 from et_sim.serving.policy import Policy
 from et_sim.serving.pools import BOTH, DECODE, PREFILL, Pool, check_pools, make_pool

@@ -11,11 +11,11 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from et_sim import api
-from et_sim.errors import EtSimError
+from et_sim.basics.errors import EtSimError
 from et_sim.plan.lowering import Lowering
-from et_sim.run_options import RunOptions
+from et_sim.run.options import RunOptions
+from et_sim.run.simulation import Nobody, Recorder, Task, prepare, simulated
 from et_sim.serving.pools import Pool
-from et_sim.simulation import Nobody, Recorder, Task, prepare, simulated
 from et_sim.trace import Workload
 from et_sim.workloads.inference.batch import Batch
 from et_sim.workloads.inference.forward import make_replica

@@ -9,7 +9,7 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from et_sim.errors import InputError
+from et_sim.basics.errors import InputError
 from et_sim.sweeps.fields import Field
 
 MOST_VALUES = 1_000_000

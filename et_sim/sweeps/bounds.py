@@ -12,19 +12,19 @@ from typing import Any
 
 import numpy as np
 
+from et_sim.basics.errors import EtSimError, InputError
+from et_sim.basics.units import format_bytes
 from et_sim.compute import compute_model, kernel_times
-from et_sim.errors import EtSimError, InputError
 from et_sim.machine import read_machine
 from et_sim.machine.model import System, WhenFull
 from et_sim.machine.roofline import peaks_of
-from et_sim.run_options import RunOptions
+from et_sim.run.options import RunOptions
 from et_sim.sweeps.recipes import is_language_model, model_and_plan
 from et_sim.sweeps.sampling import Values
 from et_sim.sweeps.space import Inputs, Space
 from et_sim.tables.of_sweeps import OF_STEPS
 from et_sim.timeline.throughput import throughput
 from et_sim.trace.step import Step
-from et_sim.units import format_bytes
 from et_sim.workloads.profile import PROFILE
 from et_sim.workloads.training.bounds import bounds_of
 from et_sim.workloads.training.ideal import KernelTimes

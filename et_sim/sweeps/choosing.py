@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from et_sim.errors import UsageError
+from et_sim.basics.errors import UsageError
 from et_sim.sweeps.axes import Axis
 from et_sim.sweeps.bounds import Bound
 from et_sim.sweeps.goal import Goal, Values, bounded

@@ -14,8 +14,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from et_sim.drafts import is_file
-from et_sim.errors import EtSimError, UsageError
+from et_sim.basics.errors import EtSimError, UsageError
+from et_sim.basics.files import is_file
 from et_sim.sweeps.digests import program_digest
 from et_sim.sweeps.evaluate import Evaluator, Task
 from et_sim.sweeps.runners import MOST_ATTEMPTS, Done, Lost, attempt

@@ -13,9 +13,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from et_sim.drafts import is_file
-from et_sim.errors import InputError
-from et_sim.json_text import parse_json
+from et_sim.basics.errors import InputError
+from et_sim.basics.files import is_file
+from et_sim.documents.json_text import parse_json
 from et_sim.machine.texts import parse_yaml
 from et_sim.version import __version__
 

@@ -13,14 +13,14 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from et_sim.errors import EtSimError, InputError
+from et_sim.basics.errors import EtSimError, InputError
 from et_sim.sweeps.sampling import Values
 from et_sim.sweeps.space import Inputs, Space, Workshop
 from et_sim.tables.of_sweeps import MADE_OF, OF_STEPS
 from et_sim.timeline.bottleneck import bottleneck
 
 if TYPE_CHECKING:
-    from et_sim.result import Result
+    from et_sim.run.result import Result
 
 COMPLETE, REFUSED = "complete", "refused"
 # Parts of a rank's time, as they are called in a row.
@@ -75,7 +75,7 @@ def evaluate(inputs: Inputs, workshop: Workshop, save: str | None = None) -> dic
     `save`: the directory that the whole run is written to.
     """
     from et_sim.api import execute
-    from et_sim.run_options import RunOptions
+    from et_sim.run.options import RunOptions
 
     try:
         workload = workshop.workload(inputs)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
-from et_sim.errors import InputError, did_you_mean
+from et_sim.basics.errors import InputError, did_you_mean
 
 LONGEST = 1000  # characters
 ALLOWED = "numbers, texts, axes, + - * / // %, comparisons, and, or, not, min and max"

@@ -15,13 +15,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from et_sim.errors import EtSimError, InputError, did_you_mean
+from et_sim.basics.errors import EtSimError, InputError, did_you_mean
+from et_sim.basics.units import parse_bytes, parse_time_ns
 from et_sim.network.registry import model_named
 from et_sim.sweeps.evaluate import COMPLETE
 from et_sim.sweeps.expressions import Condition, parse_condition
 from et_sim.sweeps.spec import SearchSpec, Sweep
 from et_sim.tables.of_sweeps import OBJECTIVES, Best
-from et_sim.units import parse_bytes, parse_time_ns
 
 BOUNDS, OPTUNA = "bounds", "optuna"
 METHODS = (BOUNDS, OPTUNA)

@@ -15,8 +15,8 @@ from pathlib import Path
 from types import MappingProxyType, TracebackType
 from typing import Any, Self
 
-from et_sim.drafts import exists, is_folder
-from et_sim.errors import UsageError
+from et_sim.basics.errors import UsageError
+from et_sim.basics.files import exists, is_folder
 from et_sim.tables.of_sweeps import FIGURES, FILES, JOURNAL, TABLE
 
 LOCK = "lock"

@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 from multiprocessing.connection import Connection, wait
 from typing import Any
 
+from et_sim.basics.errors import UsageError
 from et_sim.compiled.orders import search_paths
-from et_sim.errors import UsageError
 from et_sim.sweeps.digests import PACKAGE
 from et_sim.sweeps.evaluate import Task
 from et_sim.sweeps.runners import MOST_ATTEMPTS, Done, Lost

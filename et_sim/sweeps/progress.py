@@ -7,7 +7,7 @@ import time
 from types import TracebackType
 from typing import Protocol, Self
 
-from et_sim.terminal import Estimate, Status, StatusLine
+from et_sim.basics.terminal import Estimate, Status, StatusLine
 
 SILENT_SECONDS = 1.0
 SECONDS_BETWEEN_UPDATES = 0.5

@@ -11,9 +11,9 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from et_sim.drafts import is_file
-from et_sim.errors import InputError, did_you_mean
-from et_sim.units import parse_bytes
+from et_sim.basics.errors import InputError, did_you_mean
+from et_sim.basics.files import is_file
+from et_sim.basics.units import parse_bytes
 from et_sim.workloads.microbenchmarks import KINDS, make_microbenchmark
 from et_sim.workloads.training.plan import Plan
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from et_sim.errors import EtSimError
+from et_sim.basics.errors import EtSimError
 from et_sim.sweeps.evaluate import Evaluator, Task
 from et_sim.sweeps.journal import Finished
 from et_sim.sweeps.space import Space

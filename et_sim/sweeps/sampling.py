@@ -16,7 +16,7 @@ from itertools import product
 from random import Random
 from typing import Any
 
-from et_sim.errors import InputError
+from et_sim.basics.errors import InputError
 from et_sim.sweeps.axes import Axis
 from et_sim.sweeps.expressions import Condition
 

@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from et_sim.errors import EtSimError, InputError, UsageError
+from et_sim.basics.errors import EtSimError, InputError, UsageError
 from et_sim.sweeps.bounds import Bound, bounds_of_points
 from et_sim.sweeps.choosing import ByBounds, ByOptuna, Chooser
 from et_sim.sweeps.goal import (

@@ -13,14 +13,14 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from et_sim.errors import EtSimError, InputError
-from et_sim.layer_file_run import is_layer_file
+from et_sim.basics.errors import EtSimError, InputError
+from et_sim.documents.recognise import Kind, kind_of
 from et_sim.machine.presets import preset
 from et_sim.machine.readers import check_profile
 from et_sim.machine.recognise import Role
 from et_sim.machine.sources import Source, load
 from et_sim.network.registry import model_named
-from et_sim.recognise import Kind, kind_of
+from et_sim.run.layer_files import is_layer_file
 from et_sim.sweeps.axes import Axis
 from et_sim.sweeps.digests import NamedFiles, digest_of, program_digest
 from et_sim.sweeps.fields import Field, check_field, with_value

@@ -13,8 +13,8 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from et_sim.drafts import is_folder
-from et_sim.errors import InputError, UsageError, did_you_mean
+from et_sim.basics.errors import InputError, UsageError, did_you_mean
+from et_sim.basics.files import is_folder
 from et_sim.machine.texts import parse_yaml
 from et_sim.sweeps.axes import SCALES, Axis, Range
 from et_sim.sweeps.expressions import Condition, parse_condition

@@ -13,8 +13,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from et_sim.drafts import exists
-from et_sim.errors import EtSimError, UsageError
+from et_sim.basics.errors import EtSimError, UsageError
+from et_sim.basics.files import exists
+from et_sim.basics.units import parse_ranks
 from et_sim.sweeps.digests import digest_of
 from et_sim.sweeps.evaluate import COMPLETE, REFUSED, Task, refused
 from et_sim.sweeps.goal import Found, Goal, front_of, goal_of
@@ -27,7 +28,6 @@ from et_sim.sweeps.space import Space, open_space
 from et_sim.sweeps.spec import NAMELESS, Given, Sweep, read_spec
 from et_sim.sweeps.table import Point, table_of, times_of, write_tables
 from et_sim.tables.of_sweeps import RUNS
-from et_sim.units import parse_ranks
 from et_sim.views.sweep.directory import open_sweep
 
 MOST_UNASKED = 10_000  # points
@@ -333,7 +333,7 @@ class SweepResult:
 
     def to_pandas(self) -> Any:
         """The table as a pandas.DataFrame; whole numbers stay whole where some are missing."""
-        from et_sim.result.frames import as_frame
+        from et_sim.run.result.frames import as_frame
 
         return as_frame(self.table)
 

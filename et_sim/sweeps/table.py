@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from et_sim.errors import UsageError
+from et_sim.basics.errors import UsageError
 from et_sim.sweeps.axes import Axis
 from et_sim.sweeps.journal import Finished, cannot_write
 from et_sim.sweeps.sampling import Values
@@ -72,7 +72,7 @@ def write_tables(folder: Path, table: Any, times: Any) -> None:
     """Write both, each complete or not at all."""
     import pyarrow as pa
 
-    from et_sim.drafts import new_file
+    from et_sim.basics.files import new_file
 
     for name, content in ((TIMES, times), (TABLE, table)):
         try:

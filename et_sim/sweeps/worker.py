@@ -10,7 +10,7 @@ import sys
 from multiprocessing.connection import Connection
 from pathlib import Path
 
-from et_sim.errors import EtSimError
+from et_sim.basics.errors import EtSimError
 from et_sim.sweeps.evaluate import Evaluator
 from et_sim.sweeps.runners import attempt
 

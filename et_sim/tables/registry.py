@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from et_sim.errors import UsageError, did_you_mean
+from et_sim.basics.errors import UsageError, did_you_mean
 from et_sim.tables.declaration import Table
 from et_sim.tables.of_collectives import LAYERS, PATH, PEERS, PHASES
 from et_sim.tables.of_networks import FLOWS, LINKS, MESSAGES, PAUSES, PORTS, QUEUES, RESOURCES

@@ -5,7 +5,7 @@ shapes, transfers that no kernel hides by kind, group size and size to a power o
 the host. While it waits or is idle, others do such work: that time is taken to consist of the same. No
 causes need be recorded for that.
 
-Not here: how far each part may be off (`et_sim.machine.accuracy`), and what follows (`et_sim.uncertainty`).
+Not here: how far each part may be off (`et_sim.machine.accuracy`), what follows (`basics.uncertainty`).
 """
 
 from __future__ import annotations
@@ -15,8 +15,9 @@ from typing import Any
 
 import numpy as np
 
+from et_sim.basics.intervals import COMPUTE, COPY, TRANSFER, union
+from et_sim.basics.uncertainty import Composition
 from et_sim.compute import Treatment
-from et_sim.intervals import COMPUTE, COPY, TRANSFER, union
 from et_sim.machine.accuracy import (
     HOST,
     KERNELS,
@@ -29,7 +30,6 @@ from et_sim.plan.tables import Action, Plan
 from et_sim.timeline.rows import KIND_NAMES, Rows
 from et_sim.timeline.statistics import SORT_OF, Statistics
 from et_sim.trace.workload import Workload
-from et_sim.uncertainty import Composition
 
 MEASURED = "measured"  # what bounds a kernel of a table, in the words of `Utilisation`
 GATHERED = "all_gather"  # traces give what a rank puts in

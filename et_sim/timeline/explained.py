@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from et_sim.basics.units import format_ranks
 from et_sim.compute import Treatment
 from et_sim.engine.outcome import Outcome
 from et_sim.engine.state.run import NONE
@@ -25,7 +26,6 @@ from et_sim.timeline.waiting.nodes import Issued, issued
 from et_sim.timeline.waiting.waits import COMMUNICATION, Waited, Waits
 from et_sim.trace.columns import NodeKind
 from et_sim.trace.workload import Workload
-from et_sim.units import format_ranks
 
 WANTED = 0.75  # of the path should be explained for a changed machine to be answered
 OTHER = "other"  # remote memory, late starts

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from et_sim.basics.uncertainty import Composition
 from et_sim.compute import Rules
 from et_sim.engine.outcome import Outcome
 from et_sim.machine.accuracy import Accuracy
@@ -20,7 +21,6 @@ from et_sim.timeline.rows import Rows, TimelineSource
 from et_sim.timeline.statistics import Occupation, Statistics, combine
 from et_sim.trace.tensors import unannotated
 from et_sim.trace.workload import Workload
-from et_sim.uncertainty import Composition
 
 
 class Measurement:

@@ -14,15 +14,15 @@ from typing import Any
 
 import numpy as np
 
+from et_sim.basics.errors import OutOfMemoryError
+from et_sim.basics.units import exact_bytes, format_bytes, format_ns, format_ranks
 from et_sim.engine.outcome import Outcome
-from et_sim.errors import OutOfMemoryError
 from et_sim.machine.model import LocalMemory, WhenFull
 from et_sim.memory import CLASSES, Changes
 from et_sim.timeline.measurement import Measurement
 from et_sim.timeline.memory import MemorySource
 from et_sim.timeline.rows import Rows
 from et_sim.trace.workload import Workload
-from et_sim.units import exact_bytes, format_bytes, format_ns, format_ranks
 
 LARGEST = 20  # tensors named
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from et_sim.errors import UsageError, did_you_mean
-from et_sim.units import format_ranks
+from et_sim.basics.errors import UsageError, did_you_mean
+from et_sim.basics.units import format_ranks
 
 COMPRESSIONS = ("lz4", "zstd", "none")
 

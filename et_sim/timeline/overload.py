@@ -17,11 +17,11 @@ from typing import Any
 
 import numpy as np
 
+from et_sim.basics.units import format_ns, format_ranks
 from et_sim.engine.outcome import Outcome
 from et_sim.machine.model import GraphFabric, GridFabric, LevelFabric, Network, Shape, bytes_per_ns
 from et_sim.plan.tables import Action, Plan
 from et_sim.timeline.own_bytes import Phases, Way, by_members, differs_by_member, received, together
-from et_sim.units import format_ns, format_ranks
 
 MOST_LETTERS = 40  # of a list of ranks
 TOLERANCE = 1.01  # messages are cut to whole nanoseconds, each of them

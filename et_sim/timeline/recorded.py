@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from et_sim.basics.units import format_ranks
 from et_sim.engine.load import Ports
 from et_sim.engine.outcome import Outcome
 from et_sim.machine.accuracy import Accuracy
@@ -30,7 +31,6 @@ from et_sim.timeline.statistics import Statistics
 from et_sim.timeline.throughput import throughput
 from et_sim.timeline.waiting.nodes import slowest, waited_for_most
 from et_sim.trace.workload import Workload
-from et_sim.units import format_ranks
 
 
 def figures_of_ranks(measurement: Measurement) -> dict[str, Any]:

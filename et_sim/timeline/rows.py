@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 
+from et_sim.basics.group_names import shown_group
 from et_sim.compute import Treatment, Utilisation
 from et_sim.engine.outcome import Outcome
 from et_sim.engine.state.run import NONE
-from et_sim.group_names import shown_group
 from et_sim.plan.tables import LANES, Action, Lane
 from et_sim.tables.kinds import COPY, OPAQUE_KINDS
 from et_sim.timeline.waiting.nodes import Issued

@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from et_sim.basics.errors import UsageError, did_you_mean
+from et_sim.basics.units import plural
 from et_sim.compute.registry import scopes_of
-from et_sim.errors import UsageError, did_you_mean
 from et_sim.machine import Machine
 from et_sim.machine.corrections import Correction
 from et_sim.tables.registry import details
-from et_sim.units import plural
 
 NODES, PHASES, MESSAGES, LINKS, PORTS, PATH = ("nodes", "phases", "messages", "links", "ports", "path")
 Detail = str | Iterable[str]

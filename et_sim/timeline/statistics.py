@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
+from et_sim.basics.intervals import COMPUTE, COPY, HOST, MEMORY, TRANSFER, WAITING, Spent
 from et_sim.engine.outcome import Outcome
-from et_sim.intervals import COMPUTE, COPY, HOST, MEMORY, TRANSFER, WAITING, Spent
 from et_sim.plan.tables import Lane
 from et_sim.tables.kinds import COPY as COPY_KIND
 from et_sim.timeline.kernels import KernelFigures

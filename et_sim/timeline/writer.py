@@ -13,8 +13,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from et_sim.drafts import draft_folder, exists, is_folder
-from et_sim.errors import UsageError
+from et_sim.basics.errors import UsageError
+from et_sim.basics.files import draft_folder, exists, is_folder
 from et_sim.tables.registry import MANIFEST, STALL, SUMMARY, all_files, all_tables
 from et_sim.timeline.output_filter import EVERYTHING, OutputFilter
 from et_sim.timeline.recorded import RecordedRun

@@ -23,7 +23,7 @@ from typing import Any, TypedDict, Unpack
 import numpy as np
 import numpy.typing as npt
 
-from et_sim.errors import TraceError, did_you_mean
+from et_sim.basics.errors import TraceError, did_you_mean
 from et_sim.trace.builder_nodes import (
     BY_COLUMN,
     ID,

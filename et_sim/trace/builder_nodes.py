@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from et_sim.errors import TraceError, did_you_mean
+from et_sim.basics.errors import TraceError, did_you_mean
 from et_sim.trace.columns import BIT, NUMBERS, CollectiveKind, NodeKind, RowColumn
 from et_sim.trace.tensors import Words
 

@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from et_sim.drafts import draft_folder
-from et_sim.errors import TraceError
-from et_sim.limits import ungzipped
+from et_sim.basics.errors import TraceError
+from et_sim.basics.files import draft_folder
+from et_sim.documents.limits import ungzipped
 
 _GZIP = b"\x1f\x8b"
 _MANIFEST = ".workload.json"

@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from et_sim.errors import TraceError
-from et_sim.protobuf_fields import LENGTH, VARINT, delimited, tag, varint
+from et_sim.basics.errors import TraceError
+from et_sim.basics.protobuf_fields import LENGTH, VARINT, delimited, tag, varint
 from et_sim.trace.columns import NUMBERS, START_NS, NodeKind, Trace
 from et_sim.trace.schema import ATTRIBUTE_KINDS, FIRST_ATTRIBUTE_FIELD
 

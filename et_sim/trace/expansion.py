@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from et_sim.errors import TraceError
+from et_sim.basics.errors import TraceError
 from et_sim.trace.columns import NodeKind, RowColumn, Trace
 from et_sim.trace.process_groups import read_process_groups
 from et_sim.trace.workload import Workload

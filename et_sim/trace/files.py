@@ -18,8 +18,8 @@ from pathlib import Path
 
 import numpy as np
 
-from et_sim.drafts import is_file, is_folder
-from et_sim.errors import TraceError, did_you_mean
+from et_sim.basics.errors import TraceError, did_you_mean
+from et_sim.basics.files import is_file, is_folder
 from et_sim.trace.columns import Trace
 from et_sim.trace.disk import read_bytes, replace_all, unpacked
 from et_sim.trace.manifest import ENDING, is_manifest, read_manifest

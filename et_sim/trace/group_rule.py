@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from et_sim.errors import TraceError
+from et_sim.basics.errors import TraceError
 
 NO_GROUP = -1  # stands for the group, and for the place in it, of a rank in none
 Axes = tuple[tuple[int, int], ...]  # (size, stride), innermost first

@@ -21,15 +21,15 @@ from typing import Any
 
 import numpy as np
 
-from et_sim.drafts import is_file
-from et_sim.errors import TraceError, UsageError, did_you_mean
-from et_sim.json_text import parse_json
+from et_sim.basics.errors import TraceError, UsageError, did_you_mean
+from et_sim.basics.files import is_file
+from et_sim.basics.units import format_ranks, parse_ranks, strided_ranks
+from et_sim.documents.json_text import parse_json
 from et_sim.trace.columns import RowColumn, Trace
 from et_sim.trace.disk import read_bytes, replace_all, unpacked
 from et_sim.trace.group_rule import GroupRule
 from et_sim.trace.step import KEYS, Step, read_step
 from et_sim.trace.workload import Workload
-from et_sim.units import format_ranks, parse_ranks, strided_ranks
 
 ENDING = ".workload.json"
 MARK = "et_sim_workload"

@@ -13,8 +13,8 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from et_sim.errors import TraceError
-from et_sim.group_names import group_key
+from et_sim.basics.errors import TraceError
+from et_sim.basics.group_names import group_key
 from et_sim.trace.columns import NodeKind, Trace
 
 ALL_RANKS: tuple[int, ...] = ()  # how a description spells "every rank"

@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from et_sim.basics.units import MOST_BYTES, format_bytes
 from et_sim.trace.columns import CollectiveKind, IntColumn, NodeKind, Trace
-from et_sim.units import MOST_BYTES, format_bytes
 
 ATTRIBUTE = "comm_split_sizes"
 _FORM = re.compile(r"\d+( \d+)*", re.ASCII)

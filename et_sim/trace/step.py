@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from et_sim.errors import TraceError
+from et_sim.basics.errors import TraceError
 
 MOST = 1e30
 DATATYPE = "dtype"

@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from et_sim.errors import TraceError
+from et_sim.basics.errors import TraceError
+from et_sim.basics.units import MOST_BYTES, format_bytes
 from et_sim.trace.columns import IntColumn, RowColumn, TensorLists, Trace, no_tensor_lists
 from et_sim.trace.workload import Workload
-from et_sim.units import MOST_BYTES, format_bytes
 
 Words = tuple[str, ...]  # tensor, bytes, tensor, bytes, …
 # Some writers compute sizes in floating point and write 4096.0.

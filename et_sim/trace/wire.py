@@ -17,8 +17,9 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from et_sim.errors import TraceError
-from et_sim.protobuf_fields import first_varint
+from et_sim.basics.errors import TraceError
+from et_sim.basics.protobuf_fields import first_varint
+from et_sim.basics.units import LONGEST_NS
 from et_sim.trace import wire_layout as at
 from et_sim.trace.columns import (
     ATTRIBUTES,
@@ -35,7 +36,6 @@ from et_sim.trace.wire_errors import explain, old_format, old_format_error
 from et_sim.trace.wire_layout import DecodeBuffers
 from et_sim.trace.wire_names import NameTable, intern_spans, join_spans, name_table
 from et_sim.trace.wire_nodes import decode_records
-from et_sim.units import LONGEST_NS
 
 Ids = npt.NDArray[np.uint64]
 _LONGEST_VARINT = 10

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from et_sim.errors import TraceError
+from et_sim.basics.errors import TraceError
 from et_sim.trace import wire_fields as wire
 from et_sim.trace import wire_layout as at
 from et_sim.trace.wire_layout import DecodeBuffers

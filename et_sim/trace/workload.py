@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from et_sim.errors import TraceError
+from et_sim.basics.errors import TraceError
 from et_sim.trace.columns import RowColumn, Trace
 from et_sim.trace.group_rule import GroupRule
 from et_sim.trace.step import Step

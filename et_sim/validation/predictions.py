@@ -14,15 +14,15 @@ from typing import Any
 import numpy as np
 
 from et_sim.api import simulate
+from et_sim.basics.errors import EtSimError
+from et_sim.basics.uncertainty import Composition
 from et_sim.compute.kernel_times import kernel_times
 from et_sim.compute.registry import compute_model
-from et_sim.errors import EtSimError
 from et_sim.machine.datatypes import datatype_named
 from et_sim.machine.presets import preset
 from et_sim.machine.readers import read_system_alone
 from et_sim.machine.roofline_object import SUSTAINED
 from et_sim.trace import TraceBuilder
-from et_sim.uncertainty import Composition
 from et_sim.validation.iterations import Iteration
 from et_sim.validation.machines import machine_named, network_between
 from et_sim.validation.rows import Collective, Kernel, Row

@@ -17,8 +17,8 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from et_sim.errors import InputError, UsageError
-from et_sim.json_text import parse_json
+from et_sim.basics.errors import InputError, UsageError
+from et_sim.documents.json_text import parse_json
 from et_sim.machine.accuracy import LARGE_SIDE, LONG_SEQUENCE
 from et_sim.validation.iterations import Iteration, iterations_of
 

@@ -11,7 +11,7 @@ from typing import TextIO
 
 from rich.text import Text
 
-from et_sim.terminal import console_of, visible
+from et_sim.basics.terminal import console_of, visible
 
 STYLES: Mapping[str, str] = MappingProxyType(
     {"█+": "blue", "▒+": "yellow", "░+": "cyan", "·{2,}": "dim"}

@@ -14,10 +14,10 @@ from collections.abc import Iterable, Mapping
 from math import prod
 from typing import Any, NamedTuple
 
-from et_sim.errors import UsageError, did_you_mean
+from et_sim.basics.errors import UsageError, did_you_mean
+from et_sim.basics.units import plural
 from et_sim.trace.group_rule import GroupRule
 from et_sim.trace.manifest import MOST_RANKS
-from et_sim.units import plural
 
 
 class Axis(NamedTuple):

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator
 from enum import StrEnum
 from typing import NamedTuple
 
-from et_sim.errors import UsageError, did_you_mean
+from et_sim.basics.errors import UsageError, did_you_mean
 
 
 class Direction(StrEnum):

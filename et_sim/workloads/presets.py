@@ -7,9 +7,9 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from et_sim.drafts import is_file
-from et_sim.errors import InputError, UsageError, brief, did_you_mean
-from et_sim.json_text import parse_json
+from et_sim.basics.errors import InputError, UsageError, brief, did_you_mean
+from et_sim.basics.files import is_file
+from et_sim.documents.json_text import parse_json
 
 Found = TypeVar("Found")
 

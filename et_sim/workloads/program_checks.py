@@ -5,7 +5,7 @@ Not here: sizes, tags and durations, which `TraceBuilder` checks.
 
 from __future__ import annotations
 
-from et_sim.errors import UsageError
+from et_sim.basics.errors import UsageError
 
 
 def check_integer(name: str, value: object) -> None:

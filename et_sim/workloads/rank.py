@@ -23,7 +23,7 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
-from et_sim.errors import UsageError
+from et_sim.basics.errors import UsageError
 from et_sim.trace.builder import TraceBuilder
 from et_sim.trace.group_rule import GroupRule
 from et_sim.workloads.axes import Axes

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from et_sim.errors import UsageError
+from et_sim.basics.errors import UsageError
 from et_sim.trace.builder import TraceBuilder
 from et_sim.trace.columns import BIT, RowColumn, Trace
 from et_sim.trace.tensors import Words, as_lists

@@ -10,11 +10,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from et_sim.basics.errors import InputError
 from et_sim.calibrate.kernel_factors import FAMILIES, factors
 from et_sim.calibrate.kernels import Kernels, Measured, fit, left_out
 from et_sim.calibrate.kernels_written import device_of
 from et_sim.cli import main
-from et_sim.errors import InputError
 from et_sim.machine.roofline import RooflineDevice
 
 MACHINE = "a100-dgx-80gb"

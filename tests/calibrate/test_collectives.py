@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
+from et_sim.basics.errors import EtSimError, InputError
 from et_sim.calibrate.collectives import Measured, fit, ratios
 from et_sim.calibrate.logs import read_measured
 from et_sim.cli import main
-from et_sim.errors import EtSimError, InputError
 from et_sim.machine.library import Calibration, Call, Library, Wires
 from et_sim.validation.errors import Errors
 

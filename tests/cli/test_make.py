@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from et_sim.basics.terminal import Status
 from et_sim.cli import main
 from et_sim.cli.progress import Progress
-from et_sim.terminal import Status
 from et_sim.trace import read_workload
 
 

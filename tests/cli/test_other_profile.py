@@ -12,10 +12,10 @@ from correction_examples import group_before_all, send_and_all_reduce
 from machines import FIFO_RING
 
 import et_sim
-from et_sim import other_profile
+from et_sim.basics.units import format_ns
 from et_sim.cli import main
+from et_sim.run import other_profile
 from et_sim.trace import TraceBuilder, Workload, write_workload
-from et_sim.units import format_ns
 
 pytestmark = pytest.mark.usefixtures("warm_engine")
 

@@ -11,8 +11,8 @@ from machines import FIFO_RING, RING_8
 
 import et_sim
 from converters.cli import main as convert
+from et_sim.basics.errors import TraceError
 from et_sim.cli import main
-from et_sim.errors import TraceError
 from et_sim.machine.profiles import Profile
 from et_sim.trace.manifest import PROFILES
 from et_sim.trace.manifest import read_manifest as read

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from et_sim import TraceBuilder, Workload, simulate
+from et_sim.basics.terminal import Estimate
 from et_sim.cli import progress
 from et_sim.cli.progress import Progress
 from et_sim.engine import driver
-from et_sim.simulation import Nobody, announced
-from et_sim.terminal import Estimate
+from et_sim.run.simulation import Nobody, announced
 
 
 def wait_for(capsys: pytest.CaptureFixture[str], text: str) -> str:

@@ -8,8 +8,8 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from et_sim.basics.units import format_ns
 from et_sim.cli import main
-from et_sim.units import format_ns
 from et_sim.views.run.directory import open_serving
 from et_sim.views.serving.load import slices_of
 

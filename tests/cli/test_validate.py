@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 import et_sim
+from et_sim.basics.units import parse_bandwidth
 from et_sim.cli import main
-from et_sim.units import parse_bandwidth
 from et_sim.validation.errors import Errors
 from et_sim.validation.machines import machine_named, network_between
 from et_sim.workloads import Plan, make_training

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from machines import algorithms, network
 
 from et_sim.api import run
+from et_sim.basics.errors import MachineError
 from et_sim.collectives import (
     AS_REFERENCE,
     CORRECTED,
@@ -31,7 +32,6 @@ from et_sim.collectives import (
 )
 from et_sim.collectives.movement import Movement, movement
 from et_sim.collectives.schedule import DOWN, UP, Schedule, expand
-from et_sim.errors import MachineError
 from et_sim.trace import TraceBuilder, Workload
 
 SEEDS = st.integers(0, 2**32)

@@ -13,11 +13,11 @@ import numpy as np
 import pytest
 from programs import FOLDER, REPOSITORY, finish, run, start, wait_until_made
 
+from et_sim.basics.errors import UsageError
 from et_sim.compiled.entry_points import SHORT_SECONDS, Entry, choice
 from et_sim.compiled.orders import URGENT, WORKER, Order, failure
 from et_sim.compiled.signature import signature_of
 from et_sim.compiled.store import read_code
-from et_sim.errors import UsageError
 
 SHORT, LONG = "0.1", "1000"
 

@@ -37,9 +37,10 @@ def _package(folder: Path, helper: str = "a = 1", units: str = "") -> Path:
     (folder / "network").mkdir(parents=True)
     (folder / "network" / "helper.py").write_text(helper)
     (folder / "compiled").mkdir()
+    (folder / "basics").mkdir()
     for name in store.SOURCE_FILES:
         (folder / name).write_text("")
-    (folder / "units.py").write_text(units)
+    (folder / "basics" / "units.py").write_text(units)
     return folder
 
 

@@ -13,8 +13,8 @@ from test_compute_model import NETWORK, RANKS
 from test_compute_model import SYSTEM as COMMON
 
 from et_sim import TraceBuilder, Workload, simulate
+from et_sim.basics.errors import EtSimError
 from et_sim.compute.registry import compute_model
-from et_sim.errors import EtSimError
 from et_sim.machine.readers import read_system_alone
 from et_sim.trace import Trace, shapes
 

@@ -12,7 +12,7 @@ from machines import network, system
 from training_jobs import transformer
 
 from et_sim.api import run
-from et_sim.errors import MachineError
+from et_sim.basics.errors import MachineError
 from et_sim.plan.host import with_host
 from et_sim.trace import TraceBuilder, Workload
 

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from et_sim.basics.errors import TraceError
 from et_sim.compute.operations import FORMS, causal_pairs, read_shape
-from et_sim.errors import TraceError
 from et_sim.trace import shapes
 
 few = st.integers(1, 12)

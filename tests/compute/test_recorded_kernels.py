@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import et_sim
-from et_sim.errors import UsageError
+from et_sim.basics.errors import UsageError
 from et_sim.machine.presets import preset
 from et_sim.trace import Workload
 

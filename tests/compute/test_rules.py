@@ -13,7 +13,7 @@ from test_device import DEVICE
 from test_systolic_model import ARRAY
 
 from et_sim import Result, TraceBuilder, Workload, simulate
-from et_sim.errors import EtSimError
+from et_sim.basics.errors import EtSimError
 from et_sim.trace import Trace, shapes
 
 

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from et_sim.basics.errors import InputError
 from et_sim.compute.systolic import report as reporting
 from et_sim.compute.systolic.corrected import corrected
 from et_sim.compute.systolic.folds import Folds, slanted_before, slanted_line
@@ -16,7 +17,6 @@ from et_sim.compute.systolic.overlapping import Overlapping
 from et_sim.compute.systolic.report import Report, reports
 from et_sim.compute.systolic.streams import Written
 from et_sim.compute.systolic.timing import limited, unlimited
-from et_sim.errors import InputError
 from et_sim.machine.systolic import Array, Bandwidth, Dataflow, Rules
 
 SMALL = Array(4, 4, 1, 1, 1, Dataflow.OUTPUT)

@@ -10,8 +10,8 @@ from test_compute_model import NETWORK, RANKS
 from test_compute_model import SYSTEM as COMMON
 
 from et_sim import TraceBuilder, Workload, simulate
+from et_sim.basics.errors import EtSimError, MachineError, TraceError
 from et_sim.compute.systolic.model import layers_of
-from et_sim.errors import EtSimError, MachineError, TraceError
 from et_sim.trace import Trace
 from et_sim.trace.encode import encode_trace
 from et_sim.trace.wire import decode

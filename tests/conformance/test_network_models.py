@@ -15,9 +15,9 @@ from machines import KINDS, MODELS, ROOTED, everybody, finish_times, network, si
 from toys.fixed_delay import DELAY_NS
 from toys.shared_medium import BYTES_PER_NS
 
-from et_sim.errors import UsageError
+from et_sim.basics.errors import UsageError
 from et_sim.network.registry import model_named
-from et_sim.result import Result
+from et_sim.run.result import Result
 from et_sim.timeline.writer import write_run
 from et_sim.trace import TraceBuilder
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from converters.cli import main
 from converters.goal.schedule import Totals
-from et_sim.errors import TraceError
+from et_sim.basics.errors import TraceError
 from et_sim.trace import NodeKind, Trace, read_workload
 
 EXAMPLE = """\

@@ -17,7 +17,7 @@ from converters.cli import main
 from converters.json_lines import node_object
 from converters.json_traces import convert
 from converters.records import parse, split
-from et_sim.errors import TraceError
+from et_sim.basics.errors import TraceError
 from et_sim.trace import NodeKind, read_trace, read_workload
 from et_sim.trace.schema import messages
 

@@ -15,7 +15,7 @@ from converters.cli import main
 from converters.msccl_programs import Costs, programs
 from converters.msccl_xml import STEP_TYPES, parse_algorithm
 from et_sim.api import run
-from et_sim.errors import TraceError
+from et_sim.basics.errors import TraceError
 from et_sim.trace import NodeKind, Trace, TraceBuilder, Workload, read_workload
 
 LATENCY_NS, BYTES_PER_NS = 500.0, 50 * 2**30 / 1e9

@@ -18,7 +18,7 @@ from converters.pytorch.nesting import NONE
 from converters.pytorch.reading import read_device
 from converters.pytorch.report import lines
 from converters.pytorch.totals import report_on
-from et_sim.errors import TraceError
+from et_sim.basics.errors import TraceError
 from et_sim.trace import decode
 
 MOMENT = st.integers(0, 400)

@@ -18,7 +18,7 @@ from converters.pytorch.reading.decoding import repaired_json
 from converters.pytorch.reading.device import digits, nanoseconds
 from converters.pytorch.reading.growing import Column, Rows, whole_number
 from converters.pytorch.reading.json_chunks import Batch, Member, json_chunks
-from et_sim.errors import TraceError
+from et_sim.basics.errors import TraceError
 
 NASTY = st.text(alphabet='"\\{}[],:\n\t aé€😀0', max_size=12)
 VALUES = st.recursive(

@@ -11,7 +11,7 @@ from recordings import FOLDER, parsed
 
 from converters.pytorch.converting import Job, convert
 from converters.pytorch.folders import convert_all
-from et_sim.errors import TraceError
+from et_sim.basics.errors import TraceError
 
 DDP = FOLDER / "gloo_ddp_2r"
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from converters.editing.remove_nodes import remove_nodes
 from converters.editing.writing import edited
-from et_sim.errors import TraceError
+from et_sim.basics.errors import TraceError
 from et_sim.trace import Trace, TraceBuilder, decode
 
 

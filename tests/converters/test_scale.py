@@ -16,7 +16,7 @@ from training_jobs import transformer
 import et_sim
 from converters.cli import main
 from converters.editing.growth import Growth
-from et_sim.errors import UsageError
+from et_sim.basics.errors import UsageError
 from et_sim.trace import (
     GroupRule,
     Trace,

@@ -15,7 +15,7 @@ from training_jobs import transformer, with_experts
 import et_sim
 from converters.cli import main
 from converters.editing.plans import read_change
-from et_sim.errors import UsageError
+from et_sim.basics.errors import UsageError
 from et_sim.trace import (
     GroupRule,
     TraceBuilder,

@@ -19,7 +19,7 @@ from converters.cli import main
 from converters.json_lines import header_object, node_object
 from converters.json_traces import convert
 from converters.records import frame, parse, split
-from et_sim.errors import TraceError
+from et_sim.basics.errors import TraceError
 from et_sim.trace import TraceBuilder, Workload, decode, read_trace, write_trace, write_workload
 from et_sim.trace.schema import ATTRIBUTE_KINDS, messages
 

@@ -17,7 +17,7 @@ from converters.editing.choosing import iteration_of_rows, parse_window
 from converters.editing.inputs import Input
 from converters.editing.slicing import Wanted, cut
 from converters.records import frame, parse, split
-from et_sim.errors import EtSimError
+from et_sim.basics.errors import EtSimError
 from et_sim.trace import (
     Trace,
     TraceBuilder,

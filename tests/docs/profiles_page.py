@@ -12,8 +12,8 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+from et_sim.basics.units import format_ns
 from et_sim.machine.corrections import CORRECTION_NOTES, Correction
-from et_sim.units import format_ns
 
 sys.path += [str(Path(__file__).parents[1]), str(Path(__file__).parents[1] / "engine")]
 

@@ -13,7 +13,7 @@ from notebook import outputs_of
 from transcripts import REPOSITORY
 
 import et_sim
-from et_sim.errors import UsageError
+from et_sim.basics.errors import UsageError
 from et_sim.views import open_run
 from et_sim.views.summary.parts import PARTS
 

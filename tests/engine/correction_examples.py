@@ -14,7 +14,7 @@ from typing import Any
 from machines import network, simulate, system
 
 from et_sim.machine.corrections import Correction
-from et_sim.result import Result
+from et_sim.run.result import Result
 from et_sim.trace import Trace, TraceBuilder, Workload, write_workload
 
 MIB = 1 << 20

@@ -8,8 +8,8 @@ import pytest
 from machines import RING_8, system
 
 import et_sim
+from et_sim.basics.errors import TraceError, UsageError
 from et_sim.cli import main
-from et_sim.errors import TraceError, UsageError
 from et_sim.trace import TraceBuilder, write_trace
 
 SYSTEM = system(**{"peak-perf": 1, "local-mem-bw": 1})

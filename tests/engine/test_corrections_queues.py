@@ -13,13 +13,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from machines import finish_times, network, simulate, system
 
+from et_sim.basics.errors import MachineError
 from et_sim.collectives import Operation
 from et_sim.engine.stall import explain_stall
 from et_sim.engine.state import kinds
 from et_sim.engine.state.records import MESSAGE_FIELDS
 from et_sim.engine.state.run import new_run
 from et_sim.engine.state.traffic_tables import new_traffic
-from et_sim.errors import MachineError
 from et_sim.machine import read_machine
 from et_sim.machine.model import AllReducePlan
 from et_sim.network import analytical

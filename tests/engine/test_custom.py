@@ -8,7 +8,7 @@ import pytest
 from machines import finish_times, network, system
 
 from et_sim.api import simulate
-from et_sim.errors import StallError
+from et_sim.basics.errors import StallError
 from et_sim.trace import TraceBuilder, Workload, write_workload
 
 RANKS = 8

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from machines import network, system
 
 from et_sim.api import run
-from et_sim.errors import TraceError
-from et_sim.result import Result
+from et_sim.basics.errors import TraceError
+from et_sim.run.result import Result
 from et_sim.trace import GroupRule, TraceBuilder, Workload
 from et_sim.trace.expansion import expanded
 from et_sim.trace.preflight import find_problems

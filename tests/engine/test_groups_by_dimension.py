@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from machines import algorithms, network, system
 
 from et_sim.api import run
-from et_sim.errors import MachineError
+from et_sim.basics.errors import MachineError
 from et_sim.machine import read_machine
 from et_sim.machine.presets import entry, names, preset
 from et_sim.plan.layout import Side, classes_of_groups, rings_through, sides_of_group

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from machines import finish_times, network, simulate, system
 
-from et_sim.errors import InputError
+from et_sim.basics.errors import InputError
 from et_sim.trace import TraceBuilder
 
 E, L, P, B = 10, 500, 100, 50

@@ -17,7 +17,7 @@ from test_sensitivities import sensitivities
 
 from et_sim.machine import read_machine
 from et_sim.machine.scaling import figures
-from et_sim.result import Result
+from et_sim.run.result import Result
 from et_sim.timeline import write_run
 from et_sim.trace import TraceBuilder
 from et_sim.views import open_run
@@ -120,7 +120,7 @@ def _is_within(multiple: float, end: float) -> bool:
 
 def _again(builders: list[TraceBuilder], machine: Any, net: Net, keys: Net, model: str) -> int:
     from et_sim import api
-    from et_sim.run_options import RunOptions
+    from et_sim.run.options import RunOptions
     from et_sim.trace import Workload
 
     options = RunOptions(system=keys, network=net, model=model, fold=False)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from machines import network, simulate, system
 
-from et_sim.errors import EtSimError, InputError, MachineError, TraceError
+from et_sim.basics.errors import EtSimError, InputError, MachineError, TraceError
 from et_sim.trace import TraceBuilder
 
 RING = network(["Ring"], [4])

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import pytest
 from machines import network, simulate, system
 
-from et_sim.errors import TraceError
-from et_sim.result import Result
+from et_sim.basics.errors import TraceError
+from et_sim.run.result import Result
 from et_sim.trace import TraceBuilder
 from et_sim.trace.process_groups import process_group_text, read_process_groups
 

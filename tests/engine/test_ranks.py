@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from machines import finish_times, network, simulate, system
 
-from et_sim.errors import MachineError, TraceError
+from et_sim.basics.errors import MachineError, TraceError
 from et_sim.trace import TraceBuilder
 
 MIB = 1 << 20

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from machines import KINDS, collective, network, system
 
 from et_sim.api import run
-from et_sim.errors import MachineError
+from et_sim.basics.errors import MachineError
 from et_sim.machine import read_machine
 from et_sim.timeline import write_run
 from et_sim.trace import TraceBuilder, Workload

@@ -6,8 +6,8 @@ import pytest
 from machines import RING_2
 
 import et_sim
+from et_sim.basics.errors import UsageError
 from et_sim.engine import driver
-from et_sim.errors import UsageError
 from et_sim.trace import TraceBuilder, Workload
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from machines import everybody, finish_times, network, system
 
-from et_sim.errors import MachineError, TraceError
+from et_sim.basics.errors import MachineError, TraceError
 from et_sim.trace import TraceBuilder
 
 KINDS = ("reduce", "gather", "scatter", "broadcast", "barrier")

@@ -11,11 +11,12 @@ import networkx as nx
 import numpy as np
 import pytest
 
+from et_sim.basics.errors import StallError
+from et_sim.basics.units import exact_bytes
 from et_sim.engine.driver import run_plan
 from et_sim.engine.outcome import Outcome
 from et_sim.engine.stall import Stall, explain_stall
 from et_sim.engine.stall.state import find_cycles, ranks_text
-from et_sim.errors import StallError
 from et_sim.machine.model import (
     AllReducePlan,
     Dimension,
@@ -33,7 +34,6 @@ from et_sim.trace import write_workload
 from et_sim.trace.builder import TraceBuilder
 from et_sim.trace.columns import Trace
 from et_sim.trace.workload import Workload
-from et_sim.units import exact_bytes
 
 MIB = 1 << 20
 

@@ -10,7 +10,7 @@ import pytest
 from machines import RING_4, system
 
 import et_sim
-from et_sim.errors import TraceError
+from et_sim.basics.errors import TraceError
 from et_sim.trace import Trace, TraceBuilder, Workload, decode, encode_trace
 from et_sim.trace.columns import BIT
 from et_sim.trace.preflight import find_problems

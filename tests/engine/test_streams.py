@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from machines import RING_4
 
 import et_sim
-from et_sim.errors import MachineError, UsageError
-from et_sim.result import Result
+from et_sim.basics.errors import MachineError, UsageError
+from et_sim.run.result import Result
 from et_sim.trace import TraceBuilder, Workload
 from et_sim.trace.encode import encode_trace
 from et_sim.trace.wire import decode

@@ -14,7 +14,7 @@ import numpy as np
 from machines import KINDS, ROOTED, SHAPES, network, system
 
 from et_sim.api import run
-from et_sim.errors import EtSimError
+from et_sim.basics.errors import EtSimError
 from et_sim.timeline.recorded import figures_of_ranks
 from et_sim.trace import Trace, TraceBuilder, Workload
 

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from test_fold import workloads
 
 from et_sim.api import run
-from et_sim.result import Result
+from et_sim.run.result import Result
 from et_sim.timeline import write_run
 from et_sim.trace import Workload
 from et_sim.views import open_run

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from machines import KINDS, ROOTED, SHAPES, network, system
 
 from et_sim.api import run, simulate
-from et_sim.errors import StallError
+from et_sim.basics.errors import StallError
 from et_sim.trace import Trace, TraceBuilder, Workload
 from et_sim.trace.group_rule import GroupRule
 
@@ -357,7 +357,7 @@ def test_a_stall_report_on_ranks_simulated_together_says_so(monkeypatch: pytest.
     with pytest.raises(StallError) as few:
         simulate(workload, **machine)
     assert "ranks 0,2 wait for 4 KiB with tag 0 from ranks 1,3" in few.value.report
-    monkeypatch.setattr("et_sim.simulation.MOST_RANKS_EXPLAINED", 3)
+    monkeypatch.setattr("et_sim.run.simulation.MOST_RANKS_EXPLAINED", 3)
     with pytest.raises(StallError) as many:
         simulate(workload, **machine)
     cause, _, alike, *_ = many.value.report.splitlines()

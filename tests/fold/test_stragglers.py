@@ -20,8 +20,8 @@ from test_fold import (
 )
 
 from et_sim.api import run
-from et_sim.errors import MachineError
-from et_sim.result import Result
+from et_sim.basics.errors import MachineError
+from et_sim.run.result import Result
 from et_sim.trace import TraceBuilder, Workload
 from et_sim.trace.group_rule import GroupRule
 

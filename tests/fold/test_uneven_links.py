@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from test_fold import actors_of, assert_folding_is_exact, cook, machines, network, recipes, system
 
 from et_sim.api import run
-from et_sim.errors import MachineError
+from et_sim.basics.errors import MachineError
 from et_sim.trace import TraceBuilder, Workload
 from et_sim.trace.group_rule import GroupRule
 

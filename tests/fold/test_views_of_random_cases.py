@@ -12,7 +12,7 @@ import pytest
 from random_cases import Case, random_case
 
 from et_sim.api import run
-from et_sim.errors import EtSimError
+from et_sim.basics.errors import EtSimError
 from et_sim.timeline import write_run
 from et_sim.views import RunDirectory, open_run
 from et_sim.views.compare.changes import compare

@@ -12,9 +12,9 @@ from pathlib import Path
 from inputs import Case
 
 from converters.cli import _parser as converter_parser
+from et_sim.basics.errors import EtSimError
 from et_sim.cli import _parser as simulator_parser
 from et_sim.cli import carry_out
-from et_sim.errors import EtSimError
 
 LONGEST_MESSAGE = 2500  # characters: cause, place and remedy, each of a line or some
 MOST_SECONDS = 15.0  # of the processor, for input of a few kB

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from et_sim.engine.state.cause_tables import CauseKind
-from et_sim.result import Result
+from et_sim.run.result import Result
 from et_sim.views.critical.path import CriticalPath
 
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from cases import Case, all_cases
 
-from et_sim.units import format_ranks
+from et_sim.basics.units import format_ranks
 
 ORIGIN = "golden case {} of ASTRA-sim {}: what its public binary printed for this input"
 # Name of the file -> the golden case, and what it is there for.

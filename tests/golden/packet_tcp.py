@@ -7,7 +7,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from et_sim import TraceBuilder, Workload, simulate, write_workload
-from et_sim.result import Result
+from et_sim.run.result import Result
 
 TOPOLOGIES = {
     "star8_100g_500ns": {"generator": "star", "npus": 8},

@@ -18,7 +18,7 @@ from packet_pages import Section, completions, pair
 from test_packets import collective, messages, system
 
 from et_sim import simulate
-from et_sim.result import Result
+from et_sim.run.result import Result
 
 DATA = Path(__file__).parent / "data" / "htsim_tcp.json"
 CASES: list[dict[str, Any]] = json.loads(DATA.read_text(encoding="utf-8"))

@@ -21,7 +21,7 @@ from test_packets import collective, messages, system
 from test_packets import golden as flow_golden
 
 from et_sim import simulate
-from et_sim.result import Result
+from et_sim.run.result import Result
 
 DATA = Path(__file__).parent / "data" / "ns3_roce.jsonl.xz"
 INTERPRETED = 9000  # events of ns-3; what has more is compiled, in deep tests

@@ -18,7 +18,7 @@ import pytest
 from packet_pages import Section, completions, pair
 from packet_tcp import simulated
 
-from et_sim.result import Result
+from et_sim.run.result import Result
 
 DATA = Path(__file__).parent / "data" / "ns3_tcp.jsonl.xz"
 INTERPRETED = 5000  # packets on links; what has more is compiled, in deep tests

@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 
 from et_sim import TraceBuilder, Workload, simulate
-from et_sim.result import Result
+from et_sim.run.result import Result
 
 DATA = Path(__file__).parent / "data" / "ns3_packets.json"
 MEASURED = DATA.with_name("ns3_packets_measured.json")

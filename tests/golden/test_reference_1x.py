@@ -21,8 +21,8 @@ from causes import check, check_causes
 from traffic_checks import DETAIL, check_sent_by_layers, check_traffic, check_unfolded
 
 import et_sim
-from et_sim.errors import MachineError
-from et_sim.result import Result
+from et_sim.basics.errors import MachineError
+from et_sim.run.result import Result
 from et_sim.timeline import write_run
 from et_sim.views import open_run
 from et_sim.views.critical.path import CriticalPath

@@ -17,8 +17,8 @@ from causes import check, check_causes
 from traffic_checks import DETAIL, check_traffic, check_unfolded
 
 from et_sim.api import run
-from et_sim.errors import MachineError
-from et_sim.result import Result
+from et_sim.basics.errors import MachineError
+from et_sim.run.result import Result
 from et_sim.timeline import write_run
 from et_sim.views import open_run
 from et_sim.views.critical.path import CriticalPath

@@ -17,7 +17,7 @@ from cases import Case, some
 from test_reference_2x import CASES
 
 from et_sim.api import run
-from et_sim.result import Result
+from et_sim.run.result import Result
 from et_sim.timeline import write_run
 from et_sim.views import open_run
 from et_sim.views.critical.path import CriticalPath

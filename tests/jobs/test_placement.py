@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from et_sim.basics.units import parse_ranks
 from et_sim.jobs import read_jobs
 from et_sim.jobs.placement import npus_text
 from et_sim.trace import TraceBuilder, Workload
-from et_sim.units import parse_ranks
 
 
 def of(ranks: int) -> Workload:

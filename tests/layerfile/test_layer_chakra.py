@@ -10,7 +10,7 @@ from golden_1x import DATA, records
 
 from converters.layers.chakra import chakra_file, chakra_graph
 from converters.records import parse, split
-from et_sim.errors import InputError
+from et_sim.basics.errors import InputError
 from et_sim.layerfile import parse_layer_file
 from et_sim.trace.schema import ENUMS
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from et_sim.errors import InputError
+from et_sim.basics.errors import InputError
 from et_sim.layerfile import Keyword, LogicalDimensions, Phase, logical_dimensions
 from et_sim.layerfile.dimensions import Reach, flags_of, reach_of
 

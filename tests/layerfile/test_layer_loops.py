@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from one_npu import Machine1, Play, Ring
 from trace_oracle import assert_same_trace
 
-from et_sim.errors import InputError, TraceError, UsageError
+from et_sim.basics.errors import InputError, TraceError, UsageError
 from et_sim.layerfile import (
     Keyword,
     Layer,

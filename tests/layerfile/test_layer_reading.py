@@ -12,7 +12,7 @@ from golden_1x import records
 from hypothesis import given
 from hypothesis import strategies as st
 
-from et_sim.errors import TraceError
+from et_sim.basics.errors import TraceError
 from et_sim.layerfile import (
     Keyword,
     Layer,

@@ -14,8 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import et_sim
+from et_sim.basics.errors import MachineError
 from et_sim.cli import main
-from et_sim.errors import MachineError
 from et_sim.machine.library import Calibration, Call, Library, Protocol, Wires
 from et_sim.machine.library.candidates import Group
 from et_sim.machine.library.model import Logged

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from machines import network, simulate, system
 
-from et_sim.errors import EtSimError
+from et_sim.basics.errors import EtSimError
 from et_sim.machine import read_network_alone
 from et_sim.machine.model import GraphFabric
 from et_sim.machine.transports import Credits

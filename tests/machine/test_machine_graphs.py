@@ -10,7 +10,7 @@ import networkx as nx
 import numpy as np
 import pytest
 
-from et_sim.errors import MachineError
+from et_sim.basics.errors import MachineError
 from et_sim.machine import read_machine, read_network_alone
 from et_sim.machine.graph import NPU
 from et_sim.machine.model import GraphFabric, Network

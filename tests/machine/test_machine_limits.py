@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 
 from converters.goal.reading import schedules
 from converters.goal.schedule import Totals
-from et_sim import limits
+from et_sim.basics.errors import EtSimError, MachineError, TraceError
 from et_sim.compiled.orders import FAILED, failure
-from et_sim.errors import EtSimError, MachineError, TraceError
-from et_sim.limits import MOST_DEVICES, MOST_DIGITS, MOST_LINKS
+from et_sim.documents import limits
+from et_sim.documents.limits import MOST_DEVICES, MOST_DIGITS, MOST_LINKS
 from et_sim.machine.checks import show
 from et_sim.machine.readers import read_network_alone, read_system_alone
 from et_sim.machine.texts import parse_json, parse_yaml

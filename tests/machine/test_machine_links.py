@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from et_sim.errors import MachineError
+from et_sim.basics.errors import MachineError
 from et_sim.machine import read_machine
 from et_sim.machine.model import AT_SWITCH, UnevenLink
 

@@ -9,7 +9,7 @@ import pytest
 from machines import RING_4
 from test_machine_system import warnings
 
-from et_sim.errors import MachineError
+from et_sim.basics.errors import MachineError
 from et_sim.machine import Machine, MemoryKind, RemoteMemory, read_machine
 
 NODES = {"memory-type": "PER_NODE_MEMORY_EXPANSION", "remote-mem-bw": 100}

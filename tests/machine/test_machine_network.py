@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from et_sim.errors import MachineError
+from et_sim.basics.errors import MachineError
 from et_sim.machine import Dimension, Network, Shape, read_machine
 
 GRID: dict[str, Any] = {

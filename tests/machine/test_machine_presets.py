@@ -11,14 +11,14 @@ import pytest
 from machines import algorithms, ring
 
 import et_sim
+from et_sim.basics.errors import EtSimError
+from et_sim.basics.uncertainty import Term
+from et_sim.basics.units import parse_bandwidth
 from et_sim.calibrate.machine_file import accuracy_entry
 from et_sim.cli import main
-from et_sim.errors import EtSimError
 from et_sim.machine import read_machine
 from et_sim.machine.presets import entry, names, preset
 from et_sim.trace import shapes
-from et_sim.uncertainty import Term
-from et_sim.units import parse_bandwidth
 
 
 def training(ranks: int) -> et_sim.Workload:

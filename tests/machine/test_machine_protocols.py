@@ -10,7 +10,7 @@ import pytest
 from machines import RING_4
 
 from et_sim import TraceBuilder, Workload, simulate
-from et_sim.errors import EtSimError, MachineError
+from et_sim.basics.errors import EtSimError, MachineError
 from et_sim.machine import read_network_alone
 from et_sim.machine.transports import Buffers, Completion, Packets, Protocol, Tcp
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from machines import RING_4
 
-from et_sim.errors import MachineError, UsageError
+from et_sim.basics.errors import MachineError, UsageError
 from et_sim.machine import read_machine
 
 NETWORK_TEXT = "topology: [ Ring ]\nnpus_count: [ 4 ]\nbandwidth: [ 50 ]\nlatency: [ 500 ]\n"

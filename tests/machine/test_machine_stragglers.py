@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from machines import ring
 
-from et_sim.errors import MachineError
+from et_sim.basics.errors import MachineError
 from et_sim.machine import Machine, read_machine
 from et_sim.machine.model import Straggler
 

@@ -10,7 +10,7 @@ import pytest
 from machines import RING_2
 
 import et_sim
-from et_sim.errors import MachineError
+from et_sim.basics.errors import MachineError
 from et_sim.machine import Machine, read_machine
 from et_sim.machine.model import StreamWork
 from et_sim.trace import TraceBuilder, Workload

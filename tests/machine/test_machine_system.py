@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from machines import RING_4
 
-from et_sim.errors import MachineError, UsageError
+from et_sim.basics.errors import MachineError, UsageError
 from et_sim.machine import AllReducePlan, Machine, SharedBus, StreamPolicy, System, read_machine
 from et_sim.machine.keys import Kind
 from et_sim.machine.tables import SYSTEM_KEYS

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from machines import RING_2, RING_4, algorithms, ring
 
 import et_sim
-from et_sim.errors import EtSimError
+from et_sim.basics.errors import EtSimError
 from et_sim.machine import read_machine
 from et_sim.memory import memory_model
 from et_sim.timeline import write_run
@@ -317,7 +317,7 @@ def test_ranks_with_stages_of_their_own_are_folded() -> None:
 
 def test_ranks_that_ask_together_are_not_folded(monkeypatch: pytest.MonkeyPatch) -> None:
     """Folded, they would wait for the others for ever, and a run of more ranks is not tried again."""
-    monkeypatch.setattr("et_sim.simulation.MOST_RANKS_EXPLAINED", 0)
+    monkeypatch.setattr("et_sim.run.simulation.MOST_RANKS_EXPLAINED", 0)
     times = finish(lambda build, _: build.load(MIB, gather=""), pool(NIC, GROUPS | {"count": 4}))
     assert times == [327 + 100 + 10485 + 50] * 4
 

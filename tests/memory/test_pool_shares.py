@@ -23,7 +23,7 @@ from test_pool import (
 )
 
 import et_sim
-from et_sim.errors import EtSimError
+from et_sim.basics.errors import EtSimError
 from et_sim.machine import read_machine
 from et_sim.memory import memory_model
 from et_sim.timeline import write_run

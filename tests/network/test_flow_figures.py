@@ -8,7 +8,7 @@ import pytest
 from machines import simulate, system
 
 from et_sim import TraceBuilder
-from et_sim.result import Result
+from et_sim.run.result import Result
 
 PAYLOAD, TX_NS = 1000, 80  # on 100 Gbps, without headers
 NPUS = 5

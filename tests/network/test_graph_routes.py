@@ -12,7 +12,7 @@ import pytest
 from counting import counted_calls
 from machines import network, simulate, system
 
-from et_sim.errors import MachineError
+from et_sim.basics.errors import MachineError
 from et_sim.machine import read_network_alone
 from et_sim.machine.graph import NPU, Graph
 from et_sim.machine.model import GraphFabric, Network

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from machines import RING_2
 
 from et_sim import simulate
-from et_sim.errors import MachineError, StallError, UsageError
+from et_sim.basics.errors import MachineError, StallError, UsageError
 from et_sim.machine import read_network_alone
 from et_sim.trace import TraceBuilder, Workload
 

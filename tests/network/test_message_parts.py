@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from machines import simulate, system
 
 from et_sim import TraceBuilder
-from et_sim.result import Result
+from et_sim.run.result import Result
 
 NPUS = 4
 LEAVES = {"generator": "leaf-spine", "leaves": 2, "spines": 1, "npus-per-leaf": 2}

@@ -11,7 +11,7 @@ from machines import simulate, system
 
 from et_sim import TraceBuilder
 from et_sim.network.packet.model import ports_counted
-from et_sim.result import Result
+from et_sim.run.result import Result
 
 RANKS = 4
 SHAPES: tuple[dict[str, Any], ...] = (

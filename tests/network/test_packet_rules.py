@@ -16,12 +16,12 @@ from hypothesis import strategies as st
 from machines import simulate, system
 
 from et_sim import TraceBuilder
-from et_sim.errors import MachineError
+from et_sim.basics.errors import MachineError
 from et_sim.machine import read_machine, read_network_alone
 from et_sim.machine.packet_keys import WITHOUT_PAUSES
 from et_sim.machine.protocol_tables import PRESETS
 from et_sim.network.packet import model as packet_model
-from et_sim.result import Result
+from et_sim.run.result import Result
 
 RANKS = 6
 GENERATORS: tuple[dict[str, Any], ...] = (

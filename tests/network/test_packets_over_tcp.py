@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 from machines import algorithms
 
 from et_sim import TraceBuilder, Workload, simulate
-from et_sim.errors import MachineError
+from et_sim.basics.errors import MachineError
 from et_sim.machine import read_machine
 from et_sim.network.packet.tcp import cubic
 from et_sim.network.packet.tcp.acknowledgements import react_to_mark
 from et_sim.network.packet.tcp.records import CUBIC, DCTCP, NEWRENO, RENO, SMOOTH
-from et_sim.result import Result
+from et_sim.run.result import Result
 
 SYSTEM = {
     "endpoint-delay": 0,

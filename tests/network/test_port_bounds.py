@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from machines import KINDS, RING_4, SHAPES, system
 
 import et_sim
-from et_sim.errors import UsageError
+from et_sim.basics.errors import UsageError
 from et_sim.machine import read_network_alone
 from et_sim.machine.model import GraphFabric, LogicalDimension, Network, Shape, bytes_per_ns
 from et_sim.machine.presets import entry, names, preset

@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 from machines import RING_2, simulate, system
 
 from et_sim import TraceBuilder
+from et_sim.basics.errors import UsageError
 from et_sim.engine.observe import queues as observed
 from et_sim.engine.state.queue_tables import PER_PORT, WIDTH, Queues, new_queues
-from et_sim.errors import UsageError
 from et_sim.plan.tables import table
-from et_sim.result import Result
+from et_sim.run.result import Result
 from et_sim.views.summary.inspect import flows_text
 
 NOTED = ("deepest_bytes", "pauses", "paused_ns", "marked", "lost")

@@ -11,7 +11,7 @@ import pytest
 from machines import system
 
 from et_sim.api import run
-from et_sim.errors import MachineError
+from et_sim.basics.errors import MachineError
 from et_sim.machine import read_network_alone
 from et_sim.machine.model import GraphFabric, Network
 from et_sim.network.packet.credit.classes import check_pairs

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from et_sim.errors import UsageError
+from et_sim.basics.errors import UsageError
 from et_sim.serving.cluster import Cluster
 from et_sim.serving.policy import CHUNKED, POLICIES, PREFILL_FIRST, Policy
 from et_sim.serving.pools import BOTH, DECODE, PREFILL, Pool

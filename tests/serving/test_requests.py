@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from et_sim.errors import EtSimError
+from et_sim.basics.errors import EtSimError
 from et_sim.serving.requests import Request, read_requests
 
 HEADER = "arrival_s,prompt_tokens,output_tokens\n"

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from training_jobs import decoder, with_latent_attention
 
 import et_sim
-from et_sim.errors import UsageError
+from et_sim.basics.errors import UsageError
 from et_sim.machine.presets import preset
-from et_sim.run_options import RunOptions
+from et_sim.run.options import RunOptions
 from et_sim.serving.policy import CHUNKED, PREFILL_FIRST, Policy
 from et_sim.serving.requests import Request
 from et_sim.serving.results import Objectives, Serving

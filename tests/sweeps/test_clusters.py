@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from small_sweeps import TEXT, table_of, write
 
-from et_sim.errors import UsageError
+from et_sim.basics.errors import UsageError
 from et_sim.sweeps import cluster
 from et_sim.sweeps.evaluate import Task
 from et_sim.sweeps.search import plan_search, search

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from et_sim.errors import InputError
+from et_sim.basics.errors import InputError
 from et_sim.sweeps.expressions import parse_condition
 
 AXES = ("tp", "pp", "network.bandwidth[0]", "system.preferred-dataset-splits", "model")

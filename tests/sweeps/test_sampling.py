@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from et_sim.errors import InputError
+from et_sim.basics.errors import InputError
 from et_sim.sweeps.axes import Axis, Range
 from et_sim.sweeps.expressions import parse_condition
 from et_sim.sweeps.fields import Field

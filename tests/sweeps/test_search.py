@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from machines import RING_4
 from small_sweeps import SYSTEM, TEXT, WORKLOAD, spec, table_of, write
 
-from et_sim.errors import EtSimError
+from et_sim.basics.errors import EtSimError
 from et_sim.sweeps import sweep
 from et_sim.sweeps.bounds import Bounder
 from et_sim.sweeps.choosing import ByBounds

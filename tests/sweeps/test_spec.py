@@ -8,7 +8,7 @@ import pytest
 from machines import RING_4
 from small_sweeps import SYSTEM, TEXT, WORKLOAD, spec, write
 
-from et_sim.errors import EtSimError
+from et_sim.basics.errors import EtSimError
 from et_sim.sweeps.fields import ROOTS
 from et_sim.sweeps.space import open_space
 from et_sim.sweeps.spec import BaseSpec, read_spec

@@ -21,7 +21,7 @@ from machines import RING_4
 from small_sweeps import SYSTEM, TEXT, WORKLOAD, spec, table_of, write
 
 import et_sim
-from et_sim.errors import EtSimError, UsageError
+from et_sim.basics.errors import EtSimError, UsageError
 from et_sim.sweeps import journal, runners, sweep
 from et_sim.sweeps.evaluate import Evaluator, Task
 from et_sim.sweeps.journal import Journal

@@ -13,8 +13,8 @@ from machines import FIFO_RING, RING_4
 from timeline_page import timeline_page
 
 import et_sim
+from et_sim.basics.errors import UsageError
 from et_sim.cli import main
-from et_sim.errors import UsageError
 from et_sim.tables import registry
 from et_sim.tables.declaration import FIGURES, STRING, TEXT, WORD, Column, Table
 from et_sim.timeline import check_target, write_run

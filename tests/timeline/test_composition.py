@@ -9,12 +9,12 @@ import pytest
 from machines import ring
 
 import et_sim
+from et_sim.basics.errors import MachineError
+from et_sim.basics.uncertainty import WHOLE, Composition
 from et_sim.cli import main
 from et_sim.compute.operations import FORMS
-from et_sim.errors import MachineError
 from et_sim.machine.accuracy import DEFAULTS, EXCHANGES, OPERATIONS, SHORT_ATTENTION, SMALL_GEMM, Accuracy
 from et_sim.timeline.rows import COMMUNICATION_KINDS, UNNAMED_KIND
-from et_sim.uncertainty import WHOLE, Composition
 from et_sim.views import open_run
 from et_sim.views.summary.uncertainty import difference_text, uncertainty_text
 from et_sim.workloads.microbenchmarks import make_microbenchmark

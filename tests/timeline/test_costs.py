@@ -9,7 +9,7 @@ import pytest
 from machines import ring
 
 import et_sim
-from et_sim.errors import MachineError
+from et_sim.basics.errors import MachineError
 from et_sim.views.summary import inspect
 
 NETWORK = ring(4, "50GB/s")

@@ -11,9 +11,9 @@ import pytest
 from machines import FIFO_RING, ring
 
 import et_sim
-from et_sim import simulation
+from et_sim.basics.errors import UsageError
 from et_sim.cli import main
-from et_sim.errors import UsageError
+from et_sim.run import simulation
 from et_sim.tables.registry import details
 from et_sim.timeline import write_run
 from et_sim.timeline.scope import details_of

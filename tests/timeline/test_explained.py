@@ -9,7 +9,7 @@ import pytest
 from machines import ring
 
 from et_sim.api import run
-from et_sim.result import Result
+from et_sim.run.result import Result
 from et_sim.trace import Trace, TraceBuilder, Workload
 
 SYSTEM = {

@@ -10,7 +10,7 @@ import pytest
 from machines import ring
 
 from et_sim.api import run
-from et_sim.result import Result
+from et_sim.run.result import Result
 from et_sim.trace import TraceBuilder, Workload
 from et_sim.views.report.exposed import exposed_by_group
 from et_sim.views.run.directory import open_run

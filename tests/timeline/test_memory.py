@@ -12,8 +12,8 @@ from machines import FIFO_RING, ring
 
 import et_sim
 from et_sim.api import run
+from et_sim.basics.errors import TraceError
 from et_sim.cli import main
-from et_sim.errors import TraceError
 from et_sim.timeline import OutputFilter, write_run
 from et_sim.trace import decode
 from et_sim.trace.schema import messages

@@ -16,8 +16,8 @@ import et_sim
 from et_sim.api import execute, run
 from et_sim.cli import main
 from et_sim.engine.state.traffic_tables import MOST_SLICES
-from et_sim.result import Result
-from et_sim.run_options import RunOptions
+from et_sim.run.options import RunOptions
+from et_sim.run.result import Result
 from et_sim.timeline import OutputFilter, write_run
 
 SYSTEM: dict[str, Any] = {

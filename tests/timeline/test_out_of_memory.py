@@ -13,8 +13,8 @@ from machines import ring
 
 import et_sim
 from et_sim.api import run
+from et_sim.basics.errors import MachineError, OutOfMemoryError
 from et_sim.cli import main
-from et_sim.errors import MachineError, OutOfMemoryError
 from et_sim.memory import CLASSES, classes_of
 from et_sim.views import open_run
 from et_sim.views.drawing.memory import memory_picture

@@ -11,8 +11,8 @@ from machines import FIFO_RING, ring
 from pyarrow import feather
 
 import et_sim
+from et_sim.basics.errors import UsageError
 from et_sim.cli import main
-from et_sim.errors import UsageError
 from et_sim.timeline import OutputFilter, rows, write_run
 from et_sim.views import open_run
 from et_sim.views.summary.inspect import summary_text

@@ -13,9 +13,9 @@ from machines import everybody, network, network_1, simulate, system, system_1
 from random_cases import random_case
 
 from et_sim.api import run
-from et_sim.errors import EtSimError
+from et_sim.basics.errors import EtSimError
 from et_sim.machine import read_network_alone
-from et_sim.result import Result
+from et_sim.run.result import Result
 from et_sim.timeline.overload import Overload, overload
 from et_sim.trace import TraceBuilder, Workload
 

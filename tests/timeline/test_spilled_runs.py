@@ -13,8 +13,8 @@ from machines import algorithms, ring
 
 import et_sim
 from et_sim.api import run
+from et_sim.basics.errors import MachineError, OutOfMemoryError, TraceError
 from et_sim.cli import main
-from et_sim.errors import MachineError, OutOfMemoryError, TraceError
 from et_sim.views import open_run
 from et_sim.views.summary import inspect
 

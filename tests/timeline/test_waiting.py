@@ -12,8 +12,8 @@ from machines import network, system
 from random_cases import Case, random_case
 
 from et_sim.api import run
-from et_sim.errors import EtSimError
-from et_sim.result import Result
+from et_sim.basics.errors import EtSimError
+from et_sim.run.result import Result
 from et_sim.timeline.waiting.arrivals import Arrivals
 from et_sim.trace import Trace, TraceBuilder, Workload
 from et_sim.views.summary.parts import PARTS

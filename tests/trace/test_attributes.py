@@ -24,7 +24,7 @@ USE_IT = """
 import numpy as np
 from converters.editing.writing import set_attributes
 from converters.records import frame, parse, split
-from et_sim.errors import TraceError
+from et_sim.basics.errors import TraceError
 from et_sim.trace import TraceBuilder, decode, encode_trace
 
 build = TraceBuilder()

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from trace_oracle import assert_same_trace, written_by_library
 
-from et_sim.errors import TraceError
+from et_sim.basics.errors import TraceError
 from et_sim.trace import CollectiveKind, NodeKind, Trace, TraceBuilder, decode, encode_trace
 from et_sim.trace.columns import BIT
 

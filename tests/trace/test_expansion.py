@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from trace_oracle import assert_same_trace
 
-from et_sim.errors import TraceError
+from et_sim.basics.errors import TraceError
 from et_sim.trace import GroupRule, TraceBuilder, Workload, read_workload, write_workload
 from et_sim.trace.expansion import expanded
 from et_sim.trace.process_groups import process_group_text

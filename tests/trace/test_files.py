@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from trace_oracle import as_rows, assert_same_trace, expected
 
-from et_sim.errors import TraceError
+from et_sim.basics.errors import TraceError
 from et_sim.trace import (
     Trace,
     TraceBuilder,

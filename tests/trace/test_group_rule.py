@@ -11,7 +11,7 @@ from group_axes import group_rules, listed_groups
 from hypothesis import given
 from hypothesis import strategies as st
 
-from et_sim.errors import TraceError
+from et_sim.basics.errors import TraceError
 from et_sim.trace import GroupRule
 
 NOBODY = -1

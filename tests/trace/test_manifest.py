@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from trace_oracle import assert_same_trace
 
-from et_sim.errors import TraceError
+from et_sim.basics.errors import TraceError
 from et_sim.trace import GroupRule, Trace, TraceBuilder, Workload, read_workload, write_manifest, write_trace
 
 

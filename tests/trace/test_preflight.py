@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from et_sim.basics.units import exact_bytes, format_ranks
 from et_sim.trace import Trace, TraceBuilder, Workload
 from et_sim.trace.columns import BIT
 from et_sim.trace.order import settle
 from et_sim.trace.preflight import Problem, find_problems
 from et_sim.trace.preflight.cycles import find_knots, shortest_cycle
 from et_sim.trace.preflight.problem import ordinal
-from et_sim.units import exact_bytes, format_ranks
 
 
 def trace(fill: Callable[[TraceBuilder], object], source: str = "x.et") -> Trace:

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from et_sim.drafts import draft_folder
-from et_sim.errors import TraceError
+from et_sim.basics.errors import TraceError
+from et_sim.basics.files import draft_folder
 from et_sim.trace import TraceBuilder, Workload, read_manifest, read_workload
 from et_sim.trace.disk import replace_all
 from et_sim.trace.files import files_of_ranks
@@ -118,7 +118,7 @@ def test_ranks_of_a_larger_set_go_and_a_single_rank_takes_none_away(tmp_path: Pa
 
 def test_the_next_to_write_removes_what_killed_ones_left_and_leaves_what_is_held(tmp_path: Path) -> None:
     script = (
-        "import os, signal, sys; from pathlib import Path; from et_sim.drafts import draft_folder\n"
+        "import os, signal, sys; from pathlib import Path; from et_sim.basics.files import draft_folder\n"
         "with draft_folder(Path(sys.argv[1])) as folder:\n"
         "    (folder / 'half').write_text('x')\n"
         "    os.kill(os.getpid(), signal.SIGKILL)\n"

@@ -22,7 +22,7 @@ from trace_oracle import (
     written_by_library,
 )
 
-from et_sim.errors import TraceError
+from et_sim.basics.errors import TraceError
 from et_sim.trace import TraceBuilder, decode, encode_trace
 from et_sim.trace.schema import ATTRIBUTE_KINDS, messages
 

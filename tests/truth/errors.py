@@ -26,7 +26,7 @@ from program import AS_RECORDED, Machine, Program
 from random_programs import DISTURBANCES, FEATURES, random_program
 from recording import FORMS, Form
 
-from et_sim.errors import EtSimError
+from et_sim.basics.errors import EtSimError
 
 REPLAY = "replay"
 

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from machines import algorithms, network
 
 from et_sim.api import run
+from et_sim.basics.errors import UsageError
 from et_sim.cli import main
-from et_sim.errors import UsageError
 from et_sim.trace import Workload
 from et_sim.trace.columns import CollectiveKind
 from et_sim.trace.preflight import find_problems

@@ -13,7 +13,7 @@ from machines import algorithms, network, system
 from training_jobs import decoder, moved, rows_named, with_experts, with_latent_attention
 
 from et_sim.api import run
-from et_sim.errors import UsageError
+from et_sim.basics.errors import UsageError
 from et_sim.machine.presets import preset
 from et_sim.trace import Trace
 from et_sim.trace.preflight import find_problems

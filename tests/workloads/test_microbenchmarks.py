@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from et_sim.errors import UsageError
+from et_sim.basics.errors import UsageError
 from et_sim.trace import CollectiveKind, NodeKind, Workload, read_workload, write_workload
 from et_sim.trace.expansion import expanded
 from et_sim.trace.preflight import find_problems

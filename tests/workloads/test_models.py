@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from et_sim.errors import EtSimError
+from et_sim.basics.errors import EtSimError
 from et_sim.workloads import read_model
 from et_sim.workloads.models.configuration import PRESETS, preset_names
 

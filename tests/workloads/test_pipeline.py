@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from machines import network, system
 
 from et_sim.api import run
-from et_sim.errors import UsageError
+from et_sim.basics.errors import UsageError
 from et_sim.workloads import Axes, Rank, make_workload
 from et_sim.workloads.pipeline import Direction, Pass, Shape, schedule
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from training_jobs import decoder, memory, moved, rows_named, transformer
 
-from et_sim.errors import UsageError
+from et_sim.basics.errors import UsageError
 from et_sim.trace.columns import Trace
 from et_sim.workloads.inference.batch import Batch, Segment
 from et_sim.workloads.inference.checks import weight_bytes_of_stage

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from et_sim.errors import UsageError
+from et_sim.basics.errors import UsageError
 from et_sim.workloads import Axes, Rank, make_workload
 
 AXES = Axes(tensor=4, data=4)

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from et_sim.errors import UsageError
+from et_sim.basics.errors import UsageError
 from et_sim.workloads import Plan
 
 TOKENS = {"tp": "tensor", "cp": "context", "dp": "data", "pp": "pipeline"}

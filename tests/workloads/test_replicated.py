@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 import et_sim
+from et_sim.basics.errors import UsageError
 from et_sim.cli import main
-from et_sim.errors import UsageError
 from et_sim.trace import CollectiveKind, NodeKind, Trace
 from et_sim.trace.preflight import find_problems
 from et_sim.workloads import (

@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from training_jobs import decoder
 
+from et_sim.basics.errors import UsageError
 from et_sim.cli import main
-from et_sim.errors import UsageError
 from et_sim.trace import Trace
 from et_sim.workloads import Model, Plan, make_training, read_model
 from et_sim.workloads.models.configuration import PRESETS

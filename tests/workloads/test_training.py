@@ -14,7 +14,7 @@ from machines import network, system
 from training_jobs import decoder, moved, rows_named, transformer, with_experts, with_latent_attention
 
 from et_sim.api import run
-from et_sim.errors import UsageError
+from et_sim.basics.errors import UsageError
 from et_sim.trace import CollectiveKind, GroupRule, NodeKind, Trace, Workload
 from et_sim.trace.expansion import expanded
 from et_sim.trace.preflight import find_problems

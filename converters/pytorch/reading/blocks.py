@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 
-from et_sim.errors import TraceError
+from et_sim.basics.errors import TraceError
 
 BLOCK_BYTES = 1 << 18  # decoded objects of one block fit into the cache of a core
 _GZIP = b"\x1f\x8b"

@@ -17,7 +17,7 @@ from typing import Any, Generic, TypeVar
 import msgspec
 
 from converters.pytorch.reading.json_chunks import Batch, Member
-from et_sim.errors import TraceError
+from et_sim.basics.errors import TraceError
 
 _TOKENS = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"|-?\b(?:nan|inf|infinity)\b', re.DOTALL | re.IGNORECASE)
 # Two halves of a character outside the basic plane, one half alone, an escape that JSON knows, a backslash.

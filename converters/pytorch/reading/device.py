@@ -45,7 +45,7 @@ from converters.pytorch.reading.growing import (
 from converters.pytorch.reading.json_chunks import Batch, Member, json_chunks
 from converters.pytorch.reading.lanes import Lanes
 from converters.pytorch.reading.names import rank_of_name
-from et_sim.errors import TraceError
+from et_sim.basics.errors import TraceError
 
 _FLOATS_TELL_BELOW = (
     2.0**43

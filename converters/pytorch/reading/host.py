@@ -33,7 +33,7 @@ from converters.pytorch.reading.host_records import Fields, FlatNode, Layout, No
 from converters.pytorch.reading.json_chunks import Batch, Member, json_chunks
 from converters.pytorch.reading.names import C10D, COMMUNICATION, GROUPS, rank_of_name, values_matter
 from converters.pytorch.reading.tensors import TensorColumns
-from et_sim.errors import TraceError
+from et_sim.basics.errors import TraceError
 
 _ROOT = re.compile(r"^\[pytorch\|profiler\|execution_(?:trace|graph)\|(process|thread)\]")
 _USER_SCOPE = 7

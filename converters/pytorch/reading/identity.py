@@ -18,7 +18,7 @@ from converters.pytorch.reading.growing import whole_number
 from converters.pytorch.reading.host_records import Layout
 from converters.pytorch.reading.json_chunks import Batch, json_chunks
 from converters.pytorch.reading.names import rank_of_name
-from et_sim.errors import TraceError
+from et_sim.basics.errors import TraceError
 
 HOST, DEVICE, LINKED, OTHER = "host", "device", "linked", "other"
 _TAIL_BYTES = 1 << 18

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from converters.pytorch.reading.blocks import BLOCK_BYTES, Blocks, Progress
 from converters.pytorch.reading.boundaries import container_end, elements
-from et_sim.errors import TraceError
+from et_sim.basics.errors import TraceError
 
 _SPACE = re.compile(rb"[ \t\r\n]*")
 _STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from et_sim.errors import InputError, did_you_mean
+from et_sim.basics.errors import InputError, did_you_mean
 from et_sim.machine.systolic import (
     GREATEST_BANDWIDTH,
     LARGEST_MEMORY_KB,

@@ -11,13 +11,13 @@ from typing import NamedTuple
 
 import numpy as np
 
+from et_sim.basics.errors import TraceError
 from et_sim.compute.labels import Labels, place_of
 from et_sim.compute.model import Durations, Treatment, Utilisation, without
 from et_sim.compute.operations import read_shape
 from et_sim.compute.systolic.layer import Dimensions, Layer
 from et_sim.compute.systolic.report import Report
 from et_sim.compute.systolic.topology_file import LARGEST
-from et_sim.errors import TraceError
 from et_sim.machine.systolic import ClockedArray
 from et_sim.trace.columns import BoolColumn, IntColumn, Trace
 

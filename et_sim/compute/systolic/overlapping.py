@@ -15,12 +15,12 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
+from et_sim.basics.errors import InputError
 from et_sim.compute.systolic.folds import Folds
 from et_sim.compute.systolic.layer import Layer
 from et_sim.compute.systolic.sliding import Window
 from et_sim.compute.systolic.streams import Phases, Stream
 from et_sim.compute.systolic.windows import BEYOND, Entries, Windows
-from et_sim.errors import InputError
 from et_sim.machine.systolic import Dataflow
 
 MOST_ENTRIES = 1 << 26  # of one pass that are kept

@@ -9,13 +9,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
+from et_sim.basics.errors import InputError
 from et_sim.compute.systolic.corrected import corrected
 from et_sim.compute.systolic.folds import Folds
 from et_sim.compute.systolic.layer import Dimensions, Layer
 from et_sim.compute.systolic.overlapping import Overlapping
 from et_sim.compute.systolic.streams import Held, Slanted, Stream, Written
 from et_sim.compute.systolic.timing import Timing, limited, unlimited
-from et_sim.errors import InputError
 from et_sim.machine.systolic import Array, Dataflow
 
 MOST_STEPS = 1 << 25

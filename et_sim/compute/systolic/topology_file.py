@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from enum import StrEnum
 
+from et_sim.basics.errors import InputError
+from et_sim.basics.units import plural
 from et_sim.compute.systolic.layer import Dimensions, Layer
-from et_sim.errors import InputError
-from et_sim.units import plural
 
 LARGEST = 1 << 24
 MOST_CHANNELS = 1 << 16

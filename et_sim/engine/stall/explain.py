@@ -13,6 +13,8 @@ from typing import Any
 
 import numpy as np
 
+from et_sim.basics.errors import StallError
+from et_sim.basics.units import format_ranks
 from et_sim.engine.outcome import Outcome
 from et_sim.engine.stall.graph import WaitGraph
 from et_sim.engine.stall.mismatches import nearest_mismatches
@@ -28,9 +30,7 @@ from et_sim.engine.stall.report import (
 )
 from et_sim.engine.stall.state import Chunk, StalledState, Vertex
 from et_sim.engine.stall.waits import Hop, Wait, WaitDescriber
-from et_sim.errors import StallError
 from et_sim.trace.workload import Job, Workload
-from et_sim.units import format_ranks
 
 
 @dataclass(frozen=True, slots=True)

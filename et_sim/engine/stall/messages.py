@@ -15,11 +15,11 @@ from typing import Any
 
 import numpy as np
 
+from et_sim.basics.units import exact_bytes
 from et_sim.engine.stall.state import NodeAt, StalledState
 from et_sim.engine.state.kinds import CUSTOM_DONE, CUSTOM_MESSAGE
 from et_sim.engine.state.run import NONE
 from et_sim.plan.tables import Action
-from et_sim.units import exact_bytes
 
 Ends = tuple[int, int, int, int]  # source, target, tag, bytes
 

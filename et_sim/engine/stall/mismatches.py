@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from et_sim.basics.units import exact_bytes
 from et_sim.engine.stall.collectives import Lag
 from et_sim.engine.stall.graph import WaitGraph
 from et_sim.engine.stall.state import NodeAt, operation, ranks_text
-from et_sim.units import exact_bytes
 
 
 class _Signature(NamedTuple):

@@ -10,10 +10,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from et_sim.basics.units import format_ns
 from et_sim.engine.stall.state import ranks_text, short
 from et_sim.engine.stall.waits import WHO, DeadEnd, Hop, Wait
 from et_sim.trace.workload import Job
-from et_sim.units import format_ns
 
 MOST_WAITS = 10
 MOST_HOPS = 7

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from et_sim.basics.units import rank_ranges
 from et_sim.engine.outcome import Outcome
 from et_sim.engine.stall.undelivered import undelivered
 from et_sim.engine.state.run import NONE
@@ -23,7 +24,6 @@ from et_sim.plan.tables import Action, Plan
 from et_sim.trace.columns import CollectiveKind, NodeKind, Trace
 from et_sim.trace.preflight.cycles import find_knots
 from et_sim.trace.workload import Workload
-from et_sim.units import rank_ranges
 
 LONGEST_NAME = 48
 MOST_RANGES = 6

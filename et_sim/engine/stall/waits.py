@@ -9,12 +9,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from et_sim.basics.units import exact_bytes
 from et_sim.engine.stall.collectives import Lag, Laggard
 from et_sim.engine.stall.graph import WaitGraph
 from et_sim.engine.stall.state import Chunk, NodeAt, SharedPhase, Vertex, node_text, operation, ranks_text
 from et_sim.plan.tables import LANES, Action, Lane
 from et_sim.trace.columns import CollectiveKind
-from et_sim.units import exact_bytes
 
 WHO = "{who}"
 WHAT = "{what}"

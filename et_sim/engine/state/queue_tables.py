@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
+from et_sim.basics.errors import MachineError
 from et_sim.compiled.tables_by_reference import Tables
 from et_sim.engine.state.traffic_tables import FEWEST_SLICES, MOST_SLICES, SLICES_IN_ALL
-from et_sim.errors import MachineError
 from et_sim.plan.tables import record, table
 
 WIDTH, PER_PORT, WAY = range(3)  # of `Queues.grid`

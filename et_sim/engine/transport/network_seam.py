@@ -23,13 +23,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from et_sim.basics.errors import UsageError
 from et_sim.compiled.tables_by_reference import Tables, chosen_by_tables, works_on_tables
 from et_sim.engine.calendar.clock import schedule_own
 from et_sim.engine.observe import facade as observe
 from et_sim.engine.state.kinds import NODE_DONE
 from et_sim.engine.state.resources import ResourceTable
 from et_sim.engine.state.run import NONE, Run, setting_of
-from et_sim.errors import UsageError
 from et_sim.fold.path_keys import PathKeys
 from et_sim.machine.corrections import Correction
 from et_sim.machine.model import Network, Notice

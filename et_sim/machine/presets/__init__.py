@@ -15,10 +15,10 @@ from math import prod
 from pathlib import Path
 from typing import Any
 
-from et_sim.errors import MachineError, UsageError, did_you_mean
-from et_sim.json_text import parse_json
+from et_sim.basics.errors import MachineError, UsageError, did_you_mean
+from et_sim.basics.units import parse_bandwidth
+from et_sim.documents.json_text import parse_json
 from et_sim.machine.profiles import Profile
-from et_sim.units import parse_bandwidth
 
 _NAME = re.compile(r"([^:]*)(?::([0-9]{1,12}))?((?:,[a-z]+=[0-9]{1,9})*)", re.ASCII)
 _OPTIONS = ("node", "cards")

@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from et_sim.errors import MachineError
+from et_sim.basics.errors import MachineError
+from et_sim.basics.units import format_bandwidth
 from et_sim.machine.credit_tables import CREDIT_KEYS, CREDITS_KEY, FLIT
 from et_sim.machine.flits import filled_in, most_carried
 from et_sim.machine.keys import Remarks
@@ -18,7 +19,6 @@ from et_sim.machine.protocol_tables import PROTOCOL_KEY
 from et_sim.machine.sources import Source
 from et_sim.machine.topology.generators import place_of, read_inner
 from et_sim.machine.transports import Credits
-from et_sim.units import format_bandwidth
 
 PS_PER_NS = 1000
 WORTH_SAYING = 0.98  # links that carry less of their bandwidth are told of

@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any
 
-from et_sim.errors import MachineError, UsageError
+from et_sim.basics.errors import MachineError, UsageError
+from et_sim.basics.units import parse_bandwidth, parse_time_ns
 from et_sim.machine.checks import nearest, show
 from et_sim.machine.graph import Figures
-from et_sim.units import parse_bandwidth, parse_time_ns
 
 MOST = 1 << 24  # of any whole number in a graph's description
 BANDWIDTH_FORMS = "allowed: a bandwidth with its unit, such as 400Gbps, 50 GB/s or 1.8TB/s"

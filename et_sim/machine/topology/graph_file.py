@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 
-from et_sim.errors import MachineError
+from et_sim.basics.errors import MachineError
 from et_sim.machine.checks import show
 from et_sim.machine.graph import KINDS, NPU, SWITCH, Figures, Graph, GraphBuilder
 from et_sim.machine.imported import Imported

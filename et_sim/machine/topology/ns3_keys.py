@@ -12,11 +12,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from et_sim.errors import EtSimError, MachineError
+from et_sim.basics.errors import EtSimError, MachineError
+from et_sim.basics.units import parse_bandwidth
 from et_sim.machine.keys import Remarks
 from et_sim.machine.protocol_tables import PRESETS, TELEMETRY
 from et_sim.machine.transports import Buffers, CongestionControl, Control, Marking, Packets, Protocol, Window
-from et_sim.units import parse_bandwidth
 
 ALGORITHMS = {
     1: CongestionControl.DCQCN,

@@ -10,7 +10,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from et_sim.errors import MachineError, UsageError
+from et_sim.basics.errors import MachineError, UsageError
+from et_sim.basics.units import parse_bandwidth
 from et_sim.machine.checks import read_keys
 from et_sim.machine.keys import Key, Kind, Remarks
 from et_sim.machine.packet_keys import MARKING_KEYS, OF_PAUSES, OF_ROCE, PACKET_KEYS, WITHOUT_PAUSES
@@ -28,7 +29,6 @@ from et_sim.machine.transports import (
     TcpControl,
     Window,
 )
-from et_sim.units import parse_bandwidth
 
 NS_PER_PS = 0.001
 Where = Callable[[str], str]  # where a key stands

@@ -10,7 +10,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from et_sim.errors import MachineError
+from et_sim.basics.errors import MachineError
 from et_sim.machine.checks import check, check_names, show
 from et_sim.machine.keys import Key, Kind, Remarks
 from et_sim.machine.model import Level, Network, Shape

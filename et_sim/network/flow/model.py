@@ -14,7 +14,7 @@ With a protocol (`Network.protocol`), a message is as large as its packets, whos
 of the links on the way back; it arrives a packet later for each link but the narrowest, if these are stored
 and forwarded, and with completion at acknowledgement, both ends hear of it when the last one is back.
 
-Links that are alike are folded with the ranks: one record stands for all of them (`drafts`, `routes`).
+Links that are alike are folded with the ranks: one record stands for all of them (`paths`, `routes`).
 Not here: rates (`shares`), routes (`network.link`), and what a protocol means for links (`protocols`).
 """
 
@@ -25,6 +25,7 @@ from typing import Any
 
 import numpy as np
 
+from et_sim.basics.units import LONGEST_NS
 from et_sim.compiled.tables_by_reference import Tables, works_on_tables
 from et_sim.engine.calendar.clock import schedule, schedule_at_end
 from et_sim.engine.observe import facade as observe
@@ -56,7 +57,6 @@ from et_sim.network.flow.routes import (
 from et_sim.network.flow.shares import plan_end, set_rates
 from et_sim.network.link_queues import arrive_at_once, is_wired_to_itself
 from et_sim.plan.tables import Plan, table
-from et_sim.units import LONGEST_NS
 
 HAS_CONTENTION = True
 HAS_PROTOCOLS = True

@@ -20,6 +20,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
+from et_sim.basics.errors import MachineError, UsageError
+from et_sim.basics.units import LONGEST_NS, format_bytes, format_ns
 from et_sim.compiled.tables_by_reference import Tables, works_on_tables
 from et_sim.engine.calendar.clock import is_last, schedule, schedule_at_end, schedule_own
 from et_sim.engine.state.kinds import LATE_RECEIVE, MESSAGE, NETWORK, NODE_DONE
@@ -28,7 +30,6 @@ from et_sim.engine.state.records import MESSAGE_FIELDS
 from et_sim.engine.state.resources import ResourceTable
 from et_sim.engine.state.run import NONE, Run
 from et_sim.engine.transport.network_seam import Needs
-from et_sim.errors import MachineError, UsageError
 from et_sim.machine.model import Network
 from et_sim.network import grid
 from et_sim.network.loggops.heap import first_ns, put, take_first
@@ -42,7 +43,6 @@ from et_sim.network.loggops.operations import (
     new_operation,
 )
 from et_sim.plan.tables import Plan, record, table
-from et_sim.units import LONGEST_NS, format_bytes, format_ns
 
 CONSTANTS = record(  # ns, and ns per byte after the first
     ("latency", "i8"),  # L

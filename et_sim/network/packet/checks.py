@@ -10,12 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from et_sim.errors import MachineError
+from et_sim.basics.errors import MachineError
+from et_sim.basics.units import format_bytes
 from et_sim.machine.model import GraphFabric, Network
 from et_sim.machine.transports import CongestionControl, Protocol
 from et_sim.network.packet.setup import devices_of, ports_of
 from et_sim.network.route_tables import NONE
-from et_sim.units import format_bytes
 
 PLACE = "network configuration"
 

@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from et_sim.errors import MachineError
+from et_sim.basics.errors import MachineError
+from et_sim.basics.units import format_bytes
 from et_sim.machine.graph import NPU
 from et_sim.machine.model import GraphFabric, Network
 from et_sim.machine.transports import Buffers, Completion, CongestionControl, Protocol, Window
@@ -20,7 +21,6 @@ from et_sim.network.packet.roce.records import DCQCN, DCTCP, HPCC, NIC, NO_CONTR
 from et_sim.network.route_tables import NONE, route_tables
 from et_sim.network.routes import routes_of
 from et_sim.plan.tables import record, table
-from et_sim.units import format_bytes
 
 PS_PER_NS = 1000
 CODES = {

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from et_sim.basics.units import format_ranks
 from et_sim.engine.outcome import Outcome
 from et_sim.plan.peers import Endpoints, find_endpoints
 from et_sim.plan.tables import IN_GROUP, NO_AXIS
@@ -19,7 +20,6 @@ from et_sim.timeline.recorded import RecordedRun
 from et_sim.timeline.rows import COLLECTIVE_NAMES
 from et_sim.timeline.spool import Phases
 from et_sim.trace.workload import Workload
-from et_sim.units import format_ranks
 
 
 def layers_content(run: RecordedRun, _: OutputFilter) -> Content | None:

@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from et_sim.group_names import shown_group
+from et_sim.basics.group_names import shown_group
+from et_sim.basics.units import format_ranks, strided_ranks
 from et_sim.memory import CLASSES
 from et_sim.plan.tables import Plan
 from et_sim.tables.kinds import CAPACITY
@@ -20,7 +21,6 @@ from et_sim.timeline.memory import EVENTS, MemorySource, events_of, until_next
 from et_sim.timeline.output_filter import OutputFilter
 from et_sim.timeline.recorded import RecordedRun
 from et_sim.trace.group_rule import GroupRule
-from et_sim.units import format_ranks, strided_ranks
 
 NONE = -1
 

@@ -14,6 +14,7 @@ from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import replace
 
+from et_sim.basics.units import format_ranks, parse_ranks
 from et_sim.trace.preflight.collectives import PLAIN_RULES, Rules, check_collectives
 from et_sim.trace.preflight.dependencies import check_dependencies
 from et_sim.trace.preflight.message_cycles import check_message_cycles
@@ -21,7 +22,6 @@ from et_sim.trace.preflight.messages import check_messages
 from et_sim.trace.preflight.nodes import check_nodes
 from et_sim.trace.preflight.problem import Problem, TemplateIndex, of_ranks
 from et_sim.trace.workload import Workload
-from et_sim.units import format_ranks, parse_ranks
 
 # Circles are told by their nodes, and few of them.
 _APART = frozenset(("dependency-cycle", "message-circle", "collective-circle"))

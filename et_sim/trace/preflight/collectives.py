@@ -16,8 +16,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from et_sim.errors import TraceError
-from et_sim.group_names import group_key
+from et_sim.basics.errors import TraceError
+from et_sim.basics.group_names import group_key
+from et_sim.basics.units import format_ranks, plural
 from et_sim.trace.columns import CollectiveKind, NodeKind, RowColumn, Trace
 from et_sim.trace.group_rule import NO_GROUP
 from et_sim.trace.order import edges, fits_row_order, issue_order
@@ -32,7 +33,6 @@ from et_sim.trace.preflight.streams import FROM_ROOT, SPLIT, TO_ROOT, Sequence, 
 from et_sim.trace.preflight.waiting import check_waiting
 from et_sim.trace.process_groups import ALL_RANKS, read_process_groups
 from et_sim.trace.splits import ATTRIBUTE, has_splits, sizes_of_texts
-from et_sim.units import format_ranks, plural
 
 
 def check_split_lengths(

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from et_sim.basics.units import format_ranks, plural
 from et_sim.trace.columns import Trace
 from et_sim.trace.order import edges
 from et_sim.trace.preflight.cycles import find_knots
 from et_sim.trace.preflight.problem import Problem, TemplateIndex
-from et_sim.units import format_ranks, plural
 
 _CYCLES = 3  # so many separate cycles are printed per trace
 _NODES = 8  # so many nodes of a cycle are printed in full

@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from et_sim.basics.units import format_ranks, plural
 from et_sim.trace.order import issue_order
 from et_sim.trace.preflight.problem import Problem, Severity, TemplateIndex, have, of_ranks, ordinal
 from et_sim.trace.preflight.streams import SPLIT, Sequence, Stream, Streams, collective_text
-from et_sim.units import format_ranks, plural
 
 
 class _Side(NamedTuple):

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from et_sim.basics.units import format_ranks, plural
 from et_sim.trace.columns import RowColumn
 from et_sim.trace.group_rule import NO_GROUP
 from et_sim.trace.order import certainly_in_order
@@ -28,7 +29,6 @@ from et_sim.trace.preflight.streams import (
     collective_text,
     follows_rule,
 )
-from et_sim.units import format_ranks, plural
 
 _KNOTS = 3  # so many are spelled out
 _MOST_COLLECTIVES = 5_000_000  # of all ranks, that are looked at

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from et_sim.basics.units import format_ranks, plural
 from et_sim.trace.order import edges, fits_row_order, issue_order
 from et_sim.trace.preflight.cycles import Knot, find_knots
 from et_sim.trace.preflight.pairs import Ends as DistinctEnds
@@ -29,7 +30,6 @@ from et_sim.trace.preflight.pairs import (
     sorted_groups,
 )
 from et_sim.trace.preflight.problem import Problem, TemplateIndex
-from et_sim.units import format_ranks, plural
 
 _KNOTS = 3  # so many are spelled out
 _MOST_VERTICES = 5_000_000  # nodes of all ranks that are looked at

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from et_sim.basics.units import format_ranks, plural
 from et_sim.trace.columns import NodeKind
 from et_sim.trace.preflight.nearest import Channels, explain_unmatched
 from et_sim.trace.preflight.pairs import (
@@ -27,7 +28,6 @@ from et_sim.trace.preflight.pairs import (
     split_key,
 )
 from et_sim.trace.preflight.problem import Problem, TemplateIndex
-from et_sim.units import format_ranks, plural
 
 _EXPLAINED = 10_000  # so many pairs of ranks that do not understand each other are looked into
 

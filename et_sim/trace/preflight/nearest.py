@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from et_sim.basics.units import exact_bytes, format_ranks, plural
 from et_sim.trace.preflight.problem import SPELLED_OUT, Problem, TemplateIndex
-from et_sim.units import exact_bytes, format_ranks, plural
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,10 +11,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from et_sim.basics.units import MOST_BYTES, format_bytes, format_ranks
 from et_sim.trace.columns import CollectiveKind, NodeKind, Trace
 from et_sim.trace.preflight.problem import Problem, TemplateIndex
 from et_sim.trace.splits import has_splits, split_faults
-from et_sim.units import MOST_BYTES, format_bytes, format_ranks
 
 
 class Fault(NamedTuple):

@@ -11,8 +11,8 @@ from typing import Any, Literal
 
 import numpy as np
 
+from et_sim.basics.units import plural, rank_ranges
 from et_sim.trace.workload import Workload
-from et_sim.units import plural, rank_ranges
 
 Severity = Literal["error", "warning"]
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from et_sim.basics.units import exact_bytes, format_ranks
 from et_sim.trace.columns import CollectiveKind
 from et_sim.trace.preflight.problem import TemplateIndex
-from et_sim.units import exact_bytes, format_ranks
 
 # Collectives in which data goes to a root or comes from it.
 TO_ROOT = (CollectiveKind.REDUCE, CollectiveKind.GATHER)

@@ -15,11 +15,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from et_sim.basics.units import format_ranks, plural
 from et_sim.trace.order import edges
 from et_sim.trace.preflight.cycles import find_knots
 from et_sim.trace.preflight.problem import Problem, TemplateIndex
 from et_sim.trace.preflight.streams import Stream, Streams, collective_text, follows_rule
-from et_sim.units import format_ranks, plural
 
 _KNOTS = 3  # so many are spelled out
 

@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from et_sim.uncertainty import LEVEL
-from et_sim.units import format_ranks
+from et_sim.basics.uncertainty import LEVEL
+from et_sim.basics.units import format_ranks
 from et_sim.views.compare.parting import Parting, first_parting
 from et_sim.views.run.directory import RunDirectory
 from et_sim.views.summary.operations import operations

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-from et_sim.units import format_ns
+from et_sim.basics.units import format_ns
 from et_sim.views.compare.changes import Change, Comparison, compare
 from et_sim.views.run.directory import RunDirectory
 from et_sim.views.summary.profile_facts import profile_text

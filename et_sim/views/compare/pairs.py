@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from et_sim.units import format_ranks, parse_ranks
+from et_sim.basics.units import format_ranks, parse_ranks
 from et_sim.views.run.directory import RunDirectory
 
 

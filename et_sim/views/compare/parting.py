@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from et_sim.units import format_ns
+from et_sim.basics.units import format_ns
 from et_sim.views.compare.pairs import actor_of_rank
 from et_sim.views.run.columns import integers, numbers
 from et_sim.views.run.directory import RunDirectory

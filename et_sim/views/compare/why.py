@@ -5,7 +5,7 @@ Not here: every change (`changes`).
 
 from __future__ import annotations
 
-from et_sim.units import format_ns
+from et_sim.basics.units import format_ns
 from et_sim.views.compare.changes import Comparison
 from et_sim.views.run.directory import RunDirectory
 from et_sim.views.summary.parts import PARTS

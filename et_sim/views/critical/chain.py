@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from et_sim.errors import UsageError
+from et_sim.basics.errors import UsageError
 from et_sim.views.critical.events import RecordedEvents
 from et_sim.views.critical.kinds import KINDS, NONE, narrow
 from et_sim.views.run.columns import Words

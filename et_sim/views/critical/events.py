@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from et_sim.errors import UsageError
+from et_sim.basics.errors import UsageError
 from et_sim.tables.kinds import SHARED_LINKS
 from et_sim.views.critical.kinds import KINDS, NONE
 from et_sim.views.run.columns import Words, integers, numbers, words

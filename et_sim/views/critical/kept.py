@@ -19,8 +19,8 @@ from typing import Any
 
 import numpy as np
 
-from et_sim.drafts import new_file
-from et_sim.errors import UsageError
+from et_sim.basics.errors import UsageError
+from et_sim.basics.files import new_file
 from et_sim.tables.registry import KEPT, SUMMARY
 from et_sim.version import __version__
 from et_sim.views.critical.chain import Chain

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from et_sim.units import format_ns, plural
+from et_sim.basics.units import format_ns, plural
 from et_sim.views.critical.path import CriticalPath, Hop
 from et_sim.views.critical.record import PathRecord
 from et_sim.views.critical.sensitivity import Sensitivities

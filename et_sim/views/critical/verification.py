@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from et_sim.units import format_ns, plural
+from et_sim.basics.units import format_ns, plural
 from et_sim.views.critical.sensitivity import Parameter, Sensitivities, Sensitivity, Side, parameters
 from et_sim.views.text import fitted, shortened, terminal_width
 

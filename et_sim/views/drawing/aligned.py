@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from et_sim.units import format_ns, plural
+from et_sim.basics.units import format_ns, plural
 from et_sim.views.compare.changes import Comparison
 from et_sim.views.compare.pairs import Pair, most_different
 from et_sim.views.compare.parting import parting_times

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from math import ceil, floor, log2, log10
 from xml.sax.saxutils import escape
 
-from et_sim.units import format_bandwidth, format_bytes, format_ns, plural
+from et_sim.basics.units import format_bandwidth, format_bytes, format_ns, plural
 from et_sim.views.drawing.colours import colour_of
 from et_sim.views.drawing.svg import LEFT, PIXELS, TOP, document, label, legend, nothing_to_draw, sentences
 from et_sim.views.run.directory import RunDirectory

@@ -10,7 +10,7 @@ from math import ceil, floor, log10
 from typing import NamedTuple
 from xml.sax.saxutils import escape
 
-from et_sim.units import format_bytes, format_ns
+from et_sim.basics.units import format_bytes, format_ns
 from et_sim.views.drawing.svg import LEFT, PIXELS, TOP, document, label, legend, sentences
 
 HEIGHT = 340

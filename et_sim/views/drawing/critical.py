@@ -13,8 +13,8 @@ from xml.sax.saxutils import escape
 
 import numpy as np
 
-from et_sim.intervals import filled
-from et_sim.units import format_ns, plural
+from et_sim.basics.intervals import filled
+from et_sim.basics.units import format_ns, plural
 from et_sim.views.critical.path import CAUSES, NOBODYS, CriticalPath, operation_of
 from et_sim.views.critical.record import PathRecord
 from et_sim.views.drawing.svg import (

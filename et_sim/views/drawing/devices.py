@@ -15,7 +15,7 @@ from xml.sax.saxutils import escape
 
 import numpy as np
 
-from et_sim.units import plural
+from et_sim.basics.units import plural
 from et_sim.views.drawing.svg import LEFT, LETTER, PIXELS
 from et_sim.views.text import shortened
 

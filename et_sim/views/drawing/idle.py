@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from xml.sax.saxutils import escape
 
-from et_sim.units import format_ns, plural
+from et_sim.basics.units import format_ns, plural
 from et_sim.views.drawing.colours import EARLY
 from et_sim.views.drawing.svg import (
     LEFT,

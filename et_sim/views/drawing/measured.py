@@ -10,8 +10,8 @@ from math import ceil, floor, log10
 from typing import NamedTuple
 from xml.sax.saxutils import escape
 
-from et_sim.errors import UsageError
-from et_sim.units import format_ns
+from et_sim.basics.errors import UsageError
+from et_sim.basics.units import format_ns
 from et_sim.views.drawing.svg import document, sentences
 
 PANEL, GAP, ACROSS, EDGE, TOP = 190, 50, 4, 60, 30

@@ -15,8 +15,8 @@ from xml.sax.saxutils import escape
 
 import numpy as np
 
+from et_sim.basics.units import format_bytes, format_ns
 from et_sim.tables.kinds import CAPACITY
-from et_sim.units import format_bytes, format_ns
 from et_sim.views.drawing.svg import (
     LEFT,
     LETTER,

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from et_sim.intervals import filled, union
-from et_sim.units import format_bytes, plural
+from et_sim.basics.intervals import filled, union
+from et_sim.basics.units import format_bytes, plural
 from et_sim.views.drawing.heat import COLUMNS, Heat, heat_picture
 from et_sim.views.drawing.svg import nothing_to_draw
 from et_sim.views.run.columns import integers

@@ -15,9 +15,9 @@ from typing import Any
 
 import numpy as np
 
-from et_sim.errors import UsageError
+from et_sim.basics.errors import UsageError
+from et_sim.basics.units import LONGEST_NS, format_ranks, parse_ranks, plural
 from et_sim.tables.kinds import NOT_COMMUNICATION
-from et_sim.units import LONGEST_NS, format_ranks, parse_ranks, plural
 from et_sim.views.run.directory import RunDirectory
 from et_sim.views.run.recorded_part import recorded_actors, recorded_part
 from et_sim.views.run.selection import Window

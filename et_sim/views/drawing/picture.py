@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from et_sim.intervals import filling, levels
+from et_sim.basics.intervals import filling, levels
+from et_sim.basics.units import format_ns, plural
 from et_sim.tables.kinds import NOT_COMMUNICATION
-from et_sim.units import format_ns, plural
 from et_sim.views.drawing.colours import BACKWARD, NEVER, colour_of, drawn_kinds, is_backward
 from et_sim.views.drawing.svg import (
     LEFT,

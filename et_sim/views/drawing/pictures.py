@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import MappingProxyType
 
-from et_sim.drafts import new_file
-from et_sim.errors import UsageError
+from et_sim.basics.errors import UsageError
+from et_sim.basics.files import new_file
 from et_sim.views.drawing.activity import activity_picture
 from et_sim.views.drawing.bandwidth import bandwidth_picture
 from et_sim.views.drawing.critical import critical_path_picture

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from et_sim.errors import UsageError
+from et_sim.basics.errors import UsageError
 
 ZOOM = 2  # pixels of the PNG for one of the SVG
 EMPTY = '<svg xmlns="http://www.w3.org/2000/svg" width="20" height="20">{}</svg>'

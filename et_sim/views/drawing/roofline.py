@@ -8,7 +8,7 @@ from __future__ import annotations
 from math import atan2, ceil, degrees, floor, log10
 from xml.sax.saxutils import escape
 
-from et_sim.units import format_bandwidth, format_ns, plural
+from et_sim.basics.units import format_bandwidth, format_ns, plural
 from et_sim.views.drawing.svg import (
     LEFT,
     LETTER,

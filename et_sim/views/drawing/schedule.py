@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from et_sim.units import format_ns, plural
+from et_sim.basics.units import format_ns, plural
 from et_sim.views.drawing.svg import (
     LEFT,
     PIXELS,

@@ -9,8 +9,8 @@ import re
 from collections.abc import Sequence
 from xml.sax.saxutils import escape, unescape
 
-from et_sim.errors import UsageError
-from et_sim.units import format_ns, parse_ranks, strided_ranks
+from et_sim.basics.errors import UsageError
+from et_sim.basics.units import format_ns, parse_ranks, strided_ranks
 from et_sim.views.drawing.colours import OUTLINE
 from et_sim.views.run.directory import RunDirectory
 from et_sim.views.run.selection import EXACT, Selection, Window

@@ -11,7 +11,7 @@ from xml.sax.saxutils import escape
 
 import numpy as np
 
-from et_sim.units import format_bytes, plural
+from et_sim.basics.units import format_bytes, plural
 from et_sim.views.drawing.devices import (
     Devices,
     Line,

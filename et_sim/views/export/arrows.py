@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from et_sim.units import format_ranks, plural
+from et_sim.basics.units import format_ranks, plural
 from et_sim.views.drawing.blocks import Blocks, Chosen, distinct
 from et_sim.views.drawing.flows import exchanges, members, messages
 from et_sim.views.drawing.nodes import NONE, Shown

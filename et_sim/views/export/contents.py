@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from et_sim.units import plural
+from et_sim.basics.units import plural
 from et_sim.views.drawing.blocks import Blocks, Chosen, distinct
 from et_sim.views.drawing.nodes import Nodes, Shown, shown_ranks
 from et_sim.views.drawing.tracks import Tracks, tracks_of

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from et_sim.units import plural
+from et_sim.basics.units import plural
 from et_sim.views.critical.path import CriticalPath, Hop
 from et_sim.views.critical.record import PathRecord
 from et_sim.views.critical.text import ranks_of

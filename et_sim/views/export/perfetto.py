@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from et_sim.protobuf_fields import LENGTH, VARINT, fixed64, message, number, tag, text, varint
+from et_sim.basics.protobuf_fields import LENGTH, VARINT, fixed64, message, number, tag, text, varint
 from et_sim.views.drawing.nodes import NONE
 from et_sim.views.export.arrows import FROM_ANOTHER
 from et_sim.views.export.contents import AT_ONCE, Contents, Facts, in_rows

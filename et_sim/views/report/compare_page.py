@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from et_sim.units import format_ns, plural
+from et_sim.basics.units import format_ns, plural
 from et_sim.views.compare.changes import Change, Comparison
 from et_sim.views.compare.why import averages, scopes, why
 from et_sim.views.drawing.aligned import aligned_picture
@@ -53,7 +53,7 @@ def compare_report(found: Comparison) -> str:
 
 def write_compare_report(found: Comparison, target: Path) -> int:
     """Write the page; how many bytes it has."""
-    from et_sim.drafts import new_file
+    from et_sim.basics.files import new_file
 
     content = compare_report(found).encode("utf-8", "replace")
     with new_file(target) as sink:

@@ -5,7 +5,7 @@ Not here: any of its figures (`et_sim.views.critical.path`).
 
 from __future__ import annotations
 
-from et_sim.units import format_ns, plural
+from et_sim.basics.units import format_ns, plural
 from et_sim.views.critical.path import CriticalPath, Hop
 from et_sim.views.critical.sensitivity import Sensitivities
 from et_sim.views.critical.text import ranks_of

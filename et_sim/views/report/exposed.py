@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from et_sim.intervals import Intervals, Unions, together
+from et_sim.basics.intervals import Intervals, Unions, together
 from et_sim.tables.kinds import COPY, NOT_COMMUNICATION
 from et_sim.views.run.columns import coded, integers, numbers
 from et_sim.views.run.directory import RunDirectory

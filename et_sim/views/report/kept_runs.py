@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from urllib.parse import quote
 
-from et_sim.errors import EtSimError, UsageError
+from et_sim.basics.errors import EtSimError, UsageError
 from et_sim.tables.of_sweeps import NUMBER, RUNS
 from et_sim.views.drawing.nodes import ALWAYS
 from et_sim.views.report.page import write_report

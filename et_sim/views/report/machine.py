@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from et_sim.units import format_bandwidth, plural
+from et_sim.basics.units import format_bandwidth, plural
 from et_sim.views.report.markup import more, section, table, tag, text
 from et_sim.views.run.directory import RunDirectory
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from et_sim.units import format_bytes, format_ns
+from et_sim.basics.units import format_bytes, format_ns
 from et_sim.views.drawing.memory import memory_picture
 from et_sim.views.drawing.svg import TICKS, round_step
 from et_sim.views.report.markup import section, tag, text

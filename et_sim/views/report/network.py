@@ -5,7 +5,7 @@ Only runs that recorded ports have the last two. Not here: the pictures (`drawin
 
 from __future__ import annotations
 
-from et_sim.units import format_bytes, format_ns
+from et_sim.basics.units import format_bytes, format_ns
 from et_sim.views.drawing.network import dimensions, heats_picture, links, queues, tiers
 from et_sim.views.drawing.topology import topology_picture
 from et_sim.views.report.markup import section, table, tag, text

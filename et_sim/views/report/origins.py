@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from et_sim.basics.units import plural
 from et_sim.tables.registry import table_named
-from et_sim.units import plural
 from et_sim.views.report.markup import bar, more, section, table, tag, text
 from et_sim.views.run.directory import RunDirectory
 from et_sim.views.summary.facts import factors_text

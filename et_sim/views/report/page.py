@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from importlib.resources import files
 from pathlib import Path
 
-from et_sim.units import format_ns, plural
+from et_sim.basics.units import format_ns, plural
 from et_sim.views.critical.path import CriticalPath
 from et_sim.views.critical.record import PathRecord
 from et_sim.views.drawing.colours import COLOURS, LIGHTER
@@ -153,7 +153,7 @@ def _kind_colours() -> str:
 
 def write_report(run: RunDirectory, target: Path, ranks: str | None, window: Window, limit: int) -> int:
     """Write the page; how many bytes it has."""
-    from et_sim.drafts import new_file
+    from et_sim.basics.files import new_file
 
     content = report(run, ranks, window, limit).encode("utf-8", "replace")
     with new_file(target) as sink:

@@ -12,8 +12,8 @@ from pathlib import Path
 from shlex import quote
 from typing import Any
 
+from et_sim.basics.units import format_bytes, format_ns, plural
 from et_sim.tables.of_sweeps import NUMBER, RUNS
-from et_sim.units import format_bytes, format_ns, plural
 from et_sim.views.drawing.svg import LETTER
 from et_sim.views.report.markup import section, table, tag, text
 from et_sim.views.report.page import PAGE, POLICY, asset
@@ -313,7 +313,7 @@ def _indexed(texts: list[str]) -> tuple[list[str], list[int]]:
 
 def write_sweep_report(sweep: SweepDirectory, target: Path, pages: Mapping[int, str]) -> int:
     """Write the page; how many bytes it has."""
-    from et_sim.drafts import new_file
+    from et_sim.basics.files import new_file
 
     content = sweep_report(sweep, pages).encode("utf-8", "replace")
     with new_file(target) as sink:

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from et_sim.units import LONGEST_NS, plural
+from et_sim.basics.units import LONGEST_NS, plural
 from et_sim.views.critical.path import CriticalPath
 from et_sim.views.drawing.colours import BACKWARD, NEVER, colour_of, drawn_kinds, is_backward, lighter
 from et_sim.views.drawing.flows import collectives, find, messages

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from et_sim.units import exact_bytes, format_bandwidth, format_bytes, format_ns, plural
+from et_sim.basics.units import exact_bytes, format_bandwidth, format_bytes, format_ns, plural
 from et_sim.views.critical.path import CriticalPath
 from et_sim.views.report.exposed import exposed_by_group
 from et_sim.views.report.markup import bar, cut_text, more, section, table, tag, text

@@ -7,7 +7,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from et_sim.units import format_ranks, parse_ranks
+from et_sim.basics.units import format_ranks, parse_ranks
 
 Figures = TypeVar("Figures")
 

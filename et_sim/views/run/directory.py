@@ -13,8 +13,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from et_sim.drafts import exists, is_file, is_folder
-from et_sim.errors import UsageError, did_you_mean
+from et_sim.basics.errors import UsageError, did_you_mean
+from et_sim.basics.files import exists, is_file, is_folder
+from et_sim.basics.units import parse_ranks
 from et_sim.tables.declaration import Table
 from et_sim.tables.of_sweeps import FILES, JOURNAL
 from et_sim.tables.of_sweeps import TABLE as SWEEP
@@ -27,7 +28,6 @@ from et_sim.tables.registry import (
     needed_files,
     table_named,
 )
-from et_sim.units import parse_ranks
 from et_sim.views.run.columns import Words, extent, integers, words
 from et_sim.views.run.names import stems_of
 from et_sim.views.run.schema import MANIFEST_SHAPE, SERVING_SHAPE, STALL_SHAPE, SUMMARY_SHAPE, misfit

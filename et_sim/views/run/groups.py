@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from et_sim.errors import UsageError
-from et_sim.units import parse_ranks
+from et_sim.basics.errors import UsageError
+from et_sim.basics.units import parse_ranks
 from et_sim.views.run.columns import Words, coded, numbers, words
 from et_sim.views.run.directory import AGAIN, RunDirectory
 from et_sim.views.run.selection import EVERYTHING, Selection

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from et_sim.units import LONGEST_NS, format_ns, parse_ranks
+from et_sim.basics.units import LONGEST_NS, format_ns, parse_ranks
 from et_sim.views.run.directory import RunDirectory
 
 

@@ -11,8 +11,8 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from et_sim.errors import UsageError
-from et_sim.units import LONGEST_NS, format_ns, parse_ranks, parse_time_ns
+from et_sim.basics.errors import UsageError
+from et_sim.basics.units import LONGEST_NS, format_ns, parse_ranks, parse_time_ns
 from et_sim.views.run.directory import RunDirectory
 
 T = TypeVar("T")

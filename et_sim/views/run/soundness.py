@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from et_sim.errors import EtSimError, UsageError
+from et_sim.basics.errors import EtSimError, UsageError
+from et_sim.basics.units import LONGEST_NS, parse_ranks
 from et_sim.tables.declaration import Column
 from et_sim.tables.registry import all_tables
-from et_sim.units import LONGEST_NS, parse_ranks
 from et_sim.views.run.columns import extent, integers, numbers
 from et_sim.views.run.directory import AGAIN, RunDirectory, open_run
 

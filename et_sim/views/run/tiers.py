@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from et_sim.intervals import filled
+from et_sim.basics.intervals import filled
 from et_sim.views.run.columns import integers, numbers, words
 from et_sim.views.run.directory import RunDirectory
 from et_sim.views.run.link_table import NONE, LinkTable

@@ -15,9 +15,9 @@ from typing import Any
 
 import numpy as np
 
-from et_sim.errors import UsageError
+from et_sim.basics.errors import UsageError
+from et_sim.basics.units import parse_ranks
 from et_sim.tables.kinds import DIMENSION_SIZES
-from et_sim.units import parse_ranks
 from et_sim.views.run.columns import integers, numbers, words
 from et_sim.views.run.directory import AGAIN, RunDirectory
 from et_sim.views.run.link_table import NONE, LinkTable, link_table

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from et_sim.units import parse_ranks, plural, strided_ranks
+from et_sim.basics.units import parse_ranks, plural, strided_ranks
 from et_sim.views.run.columns import coded, integers, numbers
 from et_sim.views.run.directory import RunDirectory
 from et_sim.views.run.recorded_part import recorded_part

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from et_sim.units import format_ns, plural
+from et_sim.basics.units import format_ns, plural
 from et_sim.views.schedule.passes import BACKWARD, FORWARD, INPUTS, WEIGHTS
 from et_sim.views.schedule.schedule import Block, Row, Schedule
 from et_sim.views.text import shortened

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from et_sim.units import plural
+from et_sim.basics.units import plural
 from et_sim.views.drawing.svg import LEFT, PIXELS, TOP, axis, document, label, legend
 from et_sim.views.report.markup import section, table, tag, text
 from et_sim.views.report.page import PAGE, POLICY, asset
@@ -88,7 +88,7 @@ def _table(rows: Sequence[Sequence[str]]) -> str:
 
 def write_serving_report(run: RunDirectory, target: Path) -> int:
     """Write the page; how many bytes it has."""
-    from et_sim.drafts import new_file
+    from et_sim.basics.files import new_file
 
     content = serving_report(run).encode("utf-8", "replace")
     with new_file(target) as sink:

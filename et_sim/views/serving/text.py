@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from et_sim.units import format_bytes, format_joules, format_ns, plural
+from et_sim.basics.units import format_bytes, format_joules, format_ns, plural
 from et_sim.views.run.directory import RunDirectory
 from et_sim.views.serving.load import Slice, slices_of
 from et_sim.views.summary.profile_facts import scope_text

@@ -16,8 +16,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from et_sim.drafts import new_file
-from et_sim.errors import UsageError, did_you_mean
+from et_sim.basics.errors import UsageError, did_you_mean
+from et_sim.basics.files import new_file
 from et_sim.views.sql.database import Database
 from et_sim.views.text import cut, fitted, terminal_width
 

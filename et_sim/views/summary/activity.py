@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from et_sim.intervals import (
+from et_sim.basics.intervals import (
     COMPUTE,
     COPY,
     HOST,
@@ -28,7 +28,7 @@ from et_sim.intervals import (
     together,
     waits_apart,
 )
-from et_sim.units import format_ns, parse_ranks, plural
+from et_sim.basics.units import format_ns, parse_ranks, plural
 from et_sim.views.run.alike import together as ranks_together
 from et_sim.views.run.columns import integers
 from et_sim.views.run.directory import RunDirectory

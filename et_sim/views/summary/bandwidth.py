@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
+from et_sim.basics.units import format_bandwidth, format_bytes, format_ns, plural
 from et_sim.tables.kinds import NOT_COMMUNICATION
-from et_sim.units import format_bandwidth, format_bytes, format_ns, plural
 from et_sim.views.run.bus_bandwidth import LEGEND as BOTH
 from et_sim.views.run.bus_bandwidth import Bandwidth, bandwidth, members_of
 from et_sim.views.run.columns import coded, integers, numbers

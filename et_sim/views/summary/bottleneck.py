@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from et_sim.units import plural
+from et_sim.basics.units import plural
 from et_sim.views.summary.rank_table import called
 from et_sim.views.text import share
 

@@ -17,9 +17,9 @@ from typing import Any
 
 import numpy as np
 
-from et_sim.intervals import Intervals, Unions, together
+from et_sim.basics.intervals import Intervals, Unions, together
+from et_sim.basics.units import format_ns
 from et_sim.tables.kinds import NOT_COMMUNICATION
-from et_sim.units import format_ns
 from et_sim.views.run.columns import Words, coded, integers, numbers, words
 from et_sim.views.run.directory import RunDirectory
 from et_sim.views.run.groups import GroupCounts

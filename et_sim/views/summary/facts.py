@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from et_sim.basics.units import exact_bytes, format_joules, format_ns, plural
 from et_sim.tables.kinds import OPAQUE_KINDS
-from et_sim.units import exact_bytes, format_joules, format_ns, plural
 from et_sim.views.run.directory import RunDirectory
 from et_sim.views.run.recorded_part import recorded_part
 from et_sim.views.summary.bottleneck import bottleneck_text

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from et_sim.units import format_bytes, format_ns, plural
+from et_sim.basics.units import format_bytes, format_ns, plural
 from et_sim.views.run.directory import RunDirectory
 from et_sim.views.run.port_table import FLOW_FIGURES, FlowTable, flow_table
 from et_sim.views.run.selection import EVERYTHING, Selection

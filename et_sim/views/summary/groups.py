@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from et_sim.units import format_bandwidth, format_bytes, format_ns, plural
+from et_sim.basics.units import format_bandwidth, format_bytes, format_ns, plural
 from et_sim.views.run.bus_bandwidth import LEGEND, Bandwidth, bandwidth
 from et_sim.views.run.directory import RunDirectory
 from et_sim.views.run.groups import GroupCounts

@@ -16,9 +16,9 @@ from typing import Any
 
 import numpy as np
 
-from et_sim.intervals import union
+from et_sim.basics.intervals import union
+from et_sim.basics.units import LONGEST_NS
 from et_sim.tables.kinds import NOT_COMMUNICATION
-from et_sim.units import LONGEST_NS
 from et_sim.views.run.alike import alike, together
 from et_sim.views.run.columns import coded, integers, numbers, words
 from et_sim.views.run.directory import RunDirectory

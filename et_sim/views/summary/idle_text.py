@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from et_sim.units import format_ns, plural
+from et_sim.basics.units import format_ns, plural
 from et_sim.views.run.directory import RunDirectory
 from et_sim.views.run.recorded_part import recorded_part
 from et_sim.views.run.selection import Selection

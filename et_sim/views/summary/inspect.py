@@ -1,7 +1,7 @@
 """`et-sim inspect` as text: the one-screen summary of a run, and its tables in full.
 
 Plain text that fits the terminal, or 80 columns where there is none. Not here: the same as data
-(`inspect_data`), and colours (`terminal`).
+(`inspect_data`), and colours (`basics.terminal`).
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from et_sim.units import plural
+from et_sim.basics.units import plural
 from et_sim.views.run.bus_bandwidth import LEGEND
 from et_sim.views.run.directory import RunDirectory, open_run
 from et_sim.views.run.port_table import NOT_RECORDED as PORTS_NOT_RECORDED

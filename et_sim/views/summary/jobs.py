@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from et_sim.errors import UsageError, did_you_mean
-from et_sim.units import format_ns, format_ranks, parse_ranks, plural, rank_mask
+from et_sim.basics.errors import UsageError, did_you_mean
+from et_sim.basics.units import format_ns, format_ranks, parse_ranks, plural, rank_mask
 from et_sim.views.run.directory import RunDirectory
 from et_sim.views.summary.rank_table import rank_count, ranks_named
 from et_sim.views.text import fitted, shortened

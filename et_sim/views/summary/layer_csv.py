@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from et_sim.drafts import draft_folder
-from et_sim.errors import UsageError
+from et_sim.basics.errors import UsageError
+from et_sim.basics.files import draft_folder
 from et_sim.views.summary.layers import Layers
 
 SHORT = (("fwd", "forward"), ("wg", "weight_gradient"), ("ig", "input_gradient"))

@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from et_sim.errors import UsageError
-from et_sim.intervals import Intervals, union
-from et_sim.units import format_bytes, format_ns, plural
+from et_sim.basics.errors import UsageError
+from et_sim.basics.intervals import Intervals, union
+from et_sim.basics.units import format_bytes, format_ns, plural
 from et_sim.views.run.columns import integers
 from et_sim.views.run.directory import RunDirectory
 from et_sim.views.text import aligned, share, shortened

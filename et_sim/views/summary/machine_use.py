@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from et_sim.units import format_bytes, format_ns, plural
+from et_sim.basics.units import format_bytes, format_ns, plural
 from et_sim.views.summary.operations import Operation
 from et_sim.views.summary.rank_table import called, rank_count
 from et_sim.views.text import fitted, share, shortened

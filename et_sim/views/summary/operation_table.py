@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from et_sim.units import format_bandwidth, format_bytes, format_ns
+from et_sim.basics.units import format_bandwidth, format_bytes, format_ns
 from et_sim.views.summary.operations import Operation
 from et_sim.views.text import fitted, share
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from et_sim.units import format_bytes, format_ns
+from et_sim.basics.units import format_bytes, format_ns
 from et_sim.views.run.columns import coded, integers, numbers, words
 from et_sim.views.run.directory import RunDirectory
 from et_sim.views.run.selection import EVERYTHING, Selection

@@ -1,6 +1,6 @@
 """What a run's makespan is in which profile, in words: the lines of the summary on profiles and corrections.
 
-Not here: simulating the other profile (`et_sim.other_profile`).
+Not here: simulating the other profile (`et_sim.run.other_profile`).
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from et_sim.units import format_ns
+from et_sim.basics.units import format_ns
 
 COMPLETE, STALLED, NOT_SIMULATED = "complete", "stalled", "not simulated"
 NAMED_BY = {"workload": ", named by the workload", "nobody": ", as none is named"}

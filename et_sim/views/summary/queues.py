@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from et_sim.units import format_bytes, format_ns, format_ranks, plural
+from et_sim.basics.units import format_bytes, format_ns, format_ranks, plural
 from et_sim.views.run.directory import RunDirectory
 from et_sim.views.run.port_table import COUNTED, FlowTable, PortTable, flow_table, port_table
 from et_sim.views.run.selection import EVERYTHING, Selection
@@ -183,6 +183,6 @@ def _incast_lines(found: Sequence[Incast], part: Selection, width: int) -> list[
 
 
 def _numbers(ranks: str) -> list[int]:
-    from et_sim.units import parse_ranks
+    from et_sim.basics.units import parse_ranks
 
     return [rank for piece in parse_ranks(ranks) for rank in piece]

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from et_sim.units import format_ns
+from et_sim.basics.units import format_ns
 from et_sim.views.summary.parts import PARTS, Part, used
 from et_sim.views.text import aligned, bar, fitted, no_room, share, shortened
 

@@ -1,7 +1,7 @@
 """What ranks did in a window of time: the figures of `per_rank`, measured again from the timeline.
 
-The definitions are those of the summary (`et_sim.intervals`). Rows are read block by block; of what was
-read, no more is kept than when something was under way.
+The definitions are those of the summary (`et_sim.basics.intervals`). Rows are read block by block; of what
+was read, no more is kept than when something was under way.
 
 Not here: figures of the whole run, which the summary holds.
 """
@@ -13,10 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from et_sim.intervals import COMPUTE, COPY, HOST, MEMORY, TRANSFER, WAITING, Spent
+from et_sim.basics.intervals import COMPUTE, COPY, HOST, MEMORY, TRANSFER, WAITING, Spent
+from et_sim.basics.units import LONGEST_NS
 from et_sim.tables.kinds import COPY as COPY_KIND
 from et_sim.tables.kinds import MEMORY_KINDS, NOT_COMMUNICATION
-from et_sim.units import LONGEST_NS
 from et_sim.views.run.alike import alike
 from et_sim.views.run.columns import coded, integers, numbers
 from et_sim.views.run.directory import RunDirectory

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from et_sim.units import format_ns
+from et_sim.basics.units import format_ns
 
 
 def stall_lines(stall: dict[str, Any]) -> list[str]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from et_sim.units import format_joules
+from et_sim.basics.units import format_joules
 
 
 def throughput_text(found: dict[str, Any] | None) -> str:

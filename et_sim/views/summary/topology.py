@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from et_sim.units import format_bytes, plural
+from et_sim.basics.units import format_bytes, plural
 from et_sim.views.run.directory import RunDirectory
 from et_sim.views.run.link_table import link_table
 from et_sim.views.run.recorded_part import recorded_part

@@ -1,6 +1,6 @@
 """How far a run's makespan may be off, and whether two makespans differ by more than that, in words.
 
-Not here: what it follows from (`et_sim.uncertainty`).
+Not here: what it follows from (`et_sim.basics.uncertainty`).
 """
 
 from __future__ import annotations
@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from et_sim.uncertainty import LEVEL, Composition
-from et_sim.units import format_ns
+from et_sim.basics.uncertainty import LEVEL, Composition
+from et_sim.basics.units import format_ns
 
 SURE = f"{100 * LEVEL:.0f} %"
 

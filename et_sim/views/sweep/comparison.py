@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from et_sim.errors import UsageError
-from et_sim.units import format_ns, plural
+from et_sim.basics.errors import UsageError
+from et_sim.basics.units import format_ns, plural
 from et_sim.views.sweep.directory import COMPLETE, SweepDirectory
 from et_sim.views.sweep.scales import shown
 from et_sim.views.sweep.summary import NARROWEST

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from et_sim.errors import UsageError
+from et_sim.basics.errors import UsageError
+from et_sim.basics.units import format_ns, plural
 from et_sim.tables.of_sweeps import NUMBER, OBJECTIVES
-from et_sim.units import format_ns, plural
 from et_sim.views.drawing.svg import LEFT, PIXELS, document, legend, sentences
 from et_sim.views.sweep.charts import (
     COLOURS,

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
-from et_sim.units import format_bytes, format_joules, format_ns
+from et_sim.basics.units import format_bytes, format_joules, format_ns
 from et_sim.views.text import distinct
 
 LAST = 1000

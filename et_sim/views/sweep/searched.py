@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from textwrap import wrap
 from typing import Any
 
+from et_sim.basics.units import plural
 from et_sim.tables.of_sweeps import NUMBER
-from et_sim.units import plural
 from et_sim.views.sweep.directory import SweepDirectory
 from et_sim.views.sweep.scales import EXPOSED, MAKESPAN, RATES, RESOURCES, Quantity, are_numbers, shown
 from et_sim.views.sweep.told_apart import told_apart

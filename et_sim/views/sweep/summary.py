@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 from textwrap import wrap
 from typing import Any
 
-from et_sim.errors import UsageError
+from et_sim.basics.errors import UsageError
+from et_sim.basics.units import format_bytes, format_ns, plural
 from et_sim.tables.of_sweeps import FILES, MADE_OF, NUMBER, RUNS
-from et_sim.units import format_bytes, format_ns, plural
 from et_sim.views.sweep.directory import COMPLETE, SweepDirectory
 from et_sim.views.sweep.effects import Effect, effects_of, turns_of
 from et_sim.views.sweep.scales import are_numbers, shown

@@ -1,7 +1,7 @@
 """Which points of a sweep the model can tell apart: bands of the ratio of their makespans.
 
 What two points have in common cancels, so the band of their ratio is narrower than those of the two; it is
-found from the column `made_of`. Not here: what it follows from (`et_sim.uncertainty`).
+found from the column `made_of`. Not here: what it follows from (`et_sim.basics.uncertainty`).
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from et_sim.errors import UsageError
+from et_sim.basics.errors import UsageError
+from et_sim.basics.uncertainty import LEVEL, Composition
+from et_sim.basics.units import plural
 from et_sim.tables.of_sweeps import FILES, MADE_OF, NUMBER, TABLE
-from et_sim.uncertainty import LEVEL, Composition
-from et_sim.units import plural
 
 Row = Mapping[str, Any]
 Band = tuple[float, float]  # of one makespan by another, less one

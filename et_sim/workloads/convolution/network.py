@@ -11,7 +11,7 @@ from typing import Annotated
 
 import msgspec
 
-from et_sim.errors import UsageError
+from et_sim.basics.errors import UsageError
 from et_sim.trace import shapes
 from et_sim.workloads.kernels import Kernel, element_wise, product
 from et_sim.workloads.presets import preset_names, read_preset

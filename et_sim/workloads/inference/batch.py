@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from et_sim.units import plural
+from et_sim.basics.units import plural
 from et_sim.workloads.models.model import Attention, Model
 from et_sim.workloads.training.plan import Plan
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from et_sim.errors import UsageError
+from et_sim.basics.errors import UsageError
 from et_sim.workloads.kernels import stored_bytes
 from et_sim.workloads.models.model import Model
 from et_sim.workloads.training.layers import Layers

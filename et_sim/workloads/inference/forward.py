@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from et_sim.errors import UsageError
+from et_sim.basics.errors import UsageError
 from et_sim.trace.workload import Workload
 from et_sim.workloads.axes import Axes
 from et_sim.workloads.inference.attention import attention_kernels

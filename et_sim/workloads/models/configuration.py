@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from et_sim.drafts import is_file
-from et_sim.errors import InputError, UsageError, brief, did_you_mean
-from et_sim.json_text import parse_json
+from et_sim.basics.errors import InputError, UsageError, brief, did_you_mean
+from et_sim.basics.files import is_file
+from et_sim.documents.json_text import parse_json
 from et_sim.workloads.models.model import Attention, Experts, FeedForward, Latent, Model
 
 PRESETS = Path(__file__).parent / "presets"

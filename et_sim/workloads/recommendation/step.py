@@ -6,7 +6,7 @@ it computes those of its weights.
 
 from __future__ import annotations
 
-from et_sim.errors import UsageError
+from et_sim.basics.errors import UsageError
 from et_sim.trace.workload import Workload
 from et_sim.workloads.job import make_workload
 from et_sim.workloads.pipeline import Direction, Pass, pass_label

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from et_sim.errors import UsageError
-from et_sim.units import plural
+from et_sim.basics.errors import UsageError
+from et_sim.basics.units import plural
 from et_sim.workloads.models.model import Model
 from et_sim.workloads.recording import MOST_NODES
 from et_sim.workloads.training.layers import Layers

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field, fields
 from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from et_sim.errors import UsageError, did_you_mean
-from et_sim.units import plural
+from et_sim.basics.errors import UsageError, did_you_mean
+from et_sim.basics.units import plural
 from et_sim.workloads.pipeline import SCHEDULES, Shape, schedule
 from et_sim.workloads.training.skew import is_zipf
 

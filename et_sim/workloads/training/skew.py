@@ -15,7 +15,7 @@ from hashlib import sha256
 from math import inf
 from pathlib import Path
 
-from et_sim.errors import UsageError
+from et_sim.basics.errors import UsageError
 
 ZIPF = "zipf:"
 MOST_SKEW = 20.0

@@ -12,9 +12,9 @@ from machines import FIFO_RING, ring
 from pyarrow import feather
 
 import et_sim
+from et_sim.basics.units import parse_ranks
 from et_sim.cli import main
 from et_sim.timeline import write_run
-from et_sim.units import parse_ranks
 from et_sim.views import open_run
 from et_sim.views.compare.changes import compare
 from et_sim.views.compare.pairs import most_different

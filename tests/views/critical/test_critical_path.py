@@ -12,9 +12,9 @@ from machines import FIFO_RING, network
 from pyarrow import feather
 
 import et_sim
+from et_sim.basics.errors import UsageError
 from et_sim.cli import main
-from et_sim.errors import UsageError
-from et_sim.result import Result
+from et_sim.run.result import Result
 from et_sim.timeline import write_run
 from et_sim.timeline.output_filter import OutputFilter
 from et_sim.views import open_run

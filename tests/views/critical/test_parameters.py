@@ -10,7 +10,7 @@ import pytest
 from machines import RING_2
 
 import et_sim
-from et_sim.result import Result
+from et_sim.run.result import Result
 from et_sim.timeline import write_run
 from et_sim.views import open_run
 from et_sim.views.critical.path import CriticalPath

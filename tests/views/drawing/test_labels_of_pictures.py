@@ -14,8 +14,8 @@ from runs_to_show import congested, pipeline, written
 from training_jobs import transformer
 
 import et_sim
+from et_sim.basics.units import format_ns
 from et_sim.cli.inspect import DRAWN
-from et_sim.units import format_ns
 from et_sim.views import open_run
 from et_sim.views.critical.path import CAUSES, CriticalPath
 from et_sim.views.critical.record import PathRecord

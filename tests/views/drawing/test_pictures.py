@@ -22,11 +22,11 @@ from runs_to_show import pipeline, side_by_side, written
 
 import et_sim
 from et_sim.api import run as simulate
+from et_sim.basics.units import format_ns, parse_ranks
 from et_sim.cli import main
 from et_sim.cli.inspect import CUTS
 from et_sim.engine.stall import explain_stall
 from et_sim.timeline import write_run
-from et_sim.units import format_ns, parse_ranks
 from et_sim.views import open_run
 from et_sim.views.drawing.activity import PART_COLOURS, activity_picture
 from et_sim.views.drawing.bandwidth import bandwidth_picture

@@ -22,11 +22,11 @@ from pyarrow import feather
 from runs_to_show import congested, pipeline, side_by_side, two_dimensions, written
 
 import et_sim
+from et_sim.basics.errors import UsageError
+from et_sim.basics.protobuf_fields import varint
+from et_sim.basics.units import format_ranks
 from et_sim.cli import main
-from et_sim.errors import UsageError
-from et_sim.protobuf_fields import varint
 from et_sim.timeline import OutputFilter
-from et_sim.units import format_ranks
 from et_sim.views import open_run
 from et_sim.views.critical.path import CriticalPath
 from et_sim.views.critical.record import PathRecord

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from runs_to_show import pipeline
 
-from et_sim.units import format_bytes, format_ns
+from et_sim.basics.units import format_bytes, format_ns
 from et_sim.views import open_run
 from et_sim.views.report.page import report
 from et_sim.views.run.directory import RunDirectory

@@ -21,11 +21,11 @@ from pyarrow import feather
 from runs_to_show import congested, pipeline, side_by_side, written
 
 import et_sim
+from et_sim.basics.errors import UsageError
+from et_sim.basics.intervals import union
+from et_sim.basics.units import format_ns
 from et_sim.cli import main
-from et_sim.errors import UsageError
-from et_sim.intervals import union
 from et_sim.timeline import OutputFilter
-from et_sim.units import format_ns
 from et_sim.views import open_run
 from et_sim.views.critical.path import CriticalPath
 from et_sim.views.critical.record import PathRecord

@@ -12,8 +12,8 @@ import pytest
 from counting import counted_calls
 
 import et_sim
+from et_sim.basics.errors import UsageError
 from et_sim.cli import main
-from et_sim.errors import UsageError
 from et_sim.timeline import write_run
 from et_sim.trace.group_rule import GroupRule
 from et_sim.views import open_run

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from machines import FIFO_RING, ring
 
 import et_sim
-from et_sim.errors import UsageError
+from et_sim.basics.errors import UsageError
+from et_sim.basics.units import format_ranks, parse_ranks
 from et_sim.timeline import write_run
-from et_sim.units import format_ranks, parse_ranks
 from et_sim.views import open_run
 from et_sim.views.run.selection import Selection, _disjoint, _shared, selection
 from et_sim.views.summary.operations import operations

@@ -11,8 +11,8 @@ import pytest
 from pyarrow import feather
 from runs_to_show import congested, pipeline, side_by_side
 
+from et_sim.basics.errors import UsageError
 from et_sim.cli import main
-from et_sim.errors import UsageError
 from et_sim.tables.registry import all_tables
 from et_sim.views.run.directory import open_run
 from et_sim.views.run.soundness import explain_damage

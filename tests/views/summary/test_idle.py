@@ -11,7 +11,7 @@ import pytest
 from runs_to_show import pipeline, written
 
 import et_sim
-from et_sim.units import parse_ranks
+from et_sim.basics.units import parse_ranks
 from et_sim.views import open_run
 from et_sim.views.drawing.idle import idle_picture
 from et_sim.views.run.selection import EVERYTHING, selection

@@ -14,7 +14,7 @@ from machines import FIFO_RING, ring
 from pyarrow import feather
 
 import et_sim
-from et_sim.errors import UsageError
+from et_sim.basics.errors import UsageError
 from et_sim.timeline import write_run
 from et_sim.views import open_run
 from et_sim.views.drawing.picture import MOST_ACTORS, PIXELS, picture

@@ -12,7 +12,7 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from et_sim.intervals import (
+from et_sim.basics.intervals import (
     COMPUTE,
     HOST,
     LONGEST_AXIS,

@@ -12,7 +12,7 @@ import pytest
 from runs_to_show import pipeline, written
 
 import et_sim
-from et_sim.units import parse_ranks
+from et_sim.basics.units import parse_ranks
 from et_sim.views import open_run
 from et_sim.views.drawing.spread import spread_picture
 from et_sim.views.drawing.svg import NothingToDrawError

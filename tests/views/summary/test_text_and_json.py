@@ -12,9 +12,9 @@ import pytest
 from machines import RING_4
 from runs_to_show import congested, pipeline
 
+from et_sim.basics.units import format_bytes, format_ns, parse_ranks
 from et_sim.cli import main
 from et_sim.cli.inspect import CUTS, VIEWS
-from et_sim.units import format_bytes, format_ns, parse_ranks
 
 LAYERS = "DATA 2 a -1 5 NONE 0 5 NONE 0 5 ALLREDUCE 65536 1 b -1 7 NONE 0 3 NONE 0 5 ALLREDUCE 1024 1"
 View = Callable[[str], tuple[str, Any]]

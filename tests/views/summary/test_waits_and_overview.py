@@ -12,9 +12,9 @@ from runs_to_show import pipeline, side_by_side
 
 import et_sim
 from et_sim.api import execute
-from et_sim.run_options import RunOptions
+from et_sim.basics.units import parse_ranks
+from et_sim.run.options import RunOptions
 from et_sim.timeline import write_run
-from et_sim.units import parse_ranks
 from et_sim.views import open_run
 from et_sim.views.summary.parts import NAMES, parts_of
 from et_sim.views.summary.waits import waits_of

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from test_sweep_pictures import write_sweep
 
-from et_sim.errors import UsageError
+from et_sim.basics.errors import UsageError
 from et_sim.views.sweep.directory import open_sweep
 
 

@@ -13,8 +13,8 @@ import pytest
 from small_sweeps import write
 from test_sweep_pictures import write_sweep
 
+from et_sim.basics.units import format_bytes, format_ns
 from et_sim.cli import main
-from et_sim.units import format_bytes, format_ns
 from et_sim.views.sweep.scales import LAST
 
 ROWS: list[dict[str, Any]] = [

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from test_sweep_pictures import write_sweep
 
+from et_sim.basics.uncertainty import Composition, Term
 from et_sim.cli import main
-from et_sim.uncertainty import Composition, Term
 
 WHOLE, TERM = Term("assumed", 0.02, 0.05), Term("modelled", 0.2, 0.1)
 

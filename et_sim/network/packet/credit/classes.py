@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
+from et_sim.basics.errors import MachineError
 from et_sim.compiled.entry_points import entry
-from et_sim.errors import MachineError
 from et_sim.machine.model import GraphFabric, Network, Routing
 from et_sim.network.graph import GraphTables
 from et_sim.network.graph_links import DIFFERS_BY_MESSAGE

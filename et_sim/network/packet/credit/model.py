@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from et_sim.basics.errors import MachineError
 from et_sim.compiled.tables_by_reference import Tables, works_on_tables
 from et_sim.engine.calendar.clock import is_last, schedule, schedule_at_end
 from et_sim.engine.observe import facade as observe
@@ -28,7 +29,6 @@ from et_sim.engine.state.resources import ResourceTable
 from et_sim.engine.state.run import NONE, Run
 from et_sim.engine.transport.message_pool import LOWEST_31_BITS, new_message
 from et_sim.engine.transport.network_seam import Needs
-from et_sim.errors import MachineError
 from et_sim.machine import flits
 from et_sim.machine.model import Network
 from et_sim.machine.transports import Credits

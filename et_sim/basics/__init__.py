@@ -1,0 +1,1 @@
+"""What every room may use: errors, units, intervals, files, arguments, the terminal, bands."""

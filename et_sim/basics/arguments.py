@@ -1,0 +1,83 @@
+"""A command line's arguments, refused in sentences: what is wrong, and what was probably meant.
+
+The parsers of both programs are made of this class. Not here: any command.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+from et_sim.basics.errors import brief, did_you_mean
+
+
+class Parser(argparse.ArgumentParser):
+    """The parser of a program, and of each of its commands."""
+
+    given: Sequence[str] = ()
+    words = ""  # the argument, a list, that words which look like unknown options belong to
+    late: argparse.Action | None = None  # a last argument that need not be there, and may come behind options
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """Like argparse's, and remembers what was given."""
+        self.given = list(args) if args is not None else self.given
+        return super().parse_known_args(args, namespace)
+
+    def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """Like argparse's, and an unknown option is answered with the nearest one."""
+        found, unknown = self.parse_known_args(args, namespace)
+        if unknown:
+            asked = self._of_command(getattr(found, "command", None))
+            if asked.words:
+                getattr(found, asked.words).extend(unknown)
+                return found
+            if asked._takes_late(found, unknown):
+                return found
+            asked._refuse_options(unknown)
+            asked._refuse(f"{unknown[0]!r} is one argument too many", "put a text with spaces in quotes")
+        return found
+
+    def _takes_late(self, found: argparse.Namespace, unknown: Sequence[str]) -> bool:
+        """Whether a single word is the last argument; argparse looks for that only before the options."""
+        late = self.late
+        is_one = late is not None and len(unknown) == 1 and not unknown[0].startswith("-")
+        if late is None or not is_one or getattr(found, late.dest) is not None:
+            return False
+        self._check_value(late, unknown[0])
+        setattr(found, late.dest, unknown[0])
+        return True
+
+    def error(self, message: str) -> NoReturn:
+        """A refusal of argparse's own; what is missing may only be misspelt."""
+        if "required" in message:
+            self._refuse_options(self.given)
+        self._refuse(message)
+
+    def _refuse_options(self, words: Sequence[str]) -> None:
+        """Refuse the first option that is not known, if there is one."""
+        known = tuple(self._option_string_actions)
+        for word in words:
+            name = word.partition("=")[0]
+            if name.startswith("--") and len(name) > 2 and not any(one.startswith(name) for one in known):
+                self._refuse(f"there is no option {name}", did_you_mean(name, known))
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        if action.choices is None or value in action.choices:
+            return
+        choices = [str(choice) for choice in action.choices]
+        what = "/".join(action.option_strings) or str(action.metavar or action.dest).lower()
+        listed = f"there are {', '.join(choices)}"
+        self._refuse(f"there is no {what} {str(value)!r}", did_you_mean(str(value), choices) or listed)
+
+    def _refuse(self, message: str, remedy: str = "") -> NoReturn:
+        """End with status 2."""
+        remedies = "; ".join(filter(None, (remedy, f"see {self.prog} --help")))
+        self.exit(2, f"{self.prog}: error: {brief(message)} ({remedies})\n")
+
+    def _of_command(self, command: str | None) -> Parser:
+        for action in self._actions:
+            if isinstance(action, argparse._SubParsersAction) and command in action.choices:
+                chosen: Parser = action.choices[command]
+                return chosen
+        return self

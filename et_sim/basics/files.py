@@ -1,0 +1,119 @@
+"""Folders for what is being written: each beside its target, one's own, and gone when it is done.
+
+Who is killed leaves a folder behind. A live one is locked by its process, so the next to write into the same
+place finds those that are not, and removes them. Not here: putting what is written into its place.
+
+What lies at a path that somebody gave: nothing, if no file can have that name. `pathlib` raises for names
+that are too long or hold a null character.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import secrets
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from et_sim.basics.errors import UsageError
+
+
+def exists(path: Path) -> bool:
+    """Whether there is anything."""
+    return os.path.exists(path)  # noqa: PTH110
+
+
+def is_file(path: Path) -> bool:
+    """Whether there is a file."""
+    return os.path.isfile(path)  # noqa: PTH113
+
+
+def is_folder(path: Path) -> bool:
+    """Whether there is a folder."""
+    return os.path.isdir(path)  # noqa: PTH112
+
+
+@contextmanager
+def new_file(target: Path) -> Iterator[Any]:
+    """A file to write bytes into, which takes its name when everything is written."""
+    if not target.name:
+        raise UsageError(f"{str(target)!r} is a directory", remedy="name a file in it")
+    try:
+        with draft_folder(target) as folder:
+            draft = folder / target.name
+            with draft.open("wb") as sink:
+                yield sink
+            draft.replace(target)
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise UsageError(
+            f"cannot be written: {reason}", place=str(target), remedy="name a writable file"
+        ) from None
+
+
+def write_json(content: Any, target: Path) -> None:
+    """As text that people read."""
+    with new_file(target) as sink:
+        sink.write((json.dumps(content, indent=2, ensure_ascii=False) + "\n").encode())
+
+
+_LONGEST = 40  # characters of the target's name
+_DRAFTS = re.compile(r"\..*\.draft-[0-9a-f]{8}", re.DOTALL)
+
+
+@contextmanager
+def draft_folder(target: Path) -> Iterator[Path]:
+    """An empty folder beside `target`, on the same disk."""
+    _remove_abandoned(target.parent)
+    folder, lock = _new(target)
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+        if lock is not None:
+            os.close(lock)
+
+
+def _new(target: Path) -> tuple[Path, int | None]:
+    while True:
+        folder = target.with_name(f".{target.name[:_LONGEST]}.draft-{secrets.token_hex(4)}")
+        folder.mkdir()
+        lock = _locked(folder)
+        if lock is not None and not folder.is_dir():  # somebody took it for abandoned before it was locked
+            os.close(lock)
+            continue
+        return folder, lock
+
+
+def _remove_abandoned(parent: Path) -> None:
+    """Remove the folders that nobody holds."""
+    found: list[Path] = []
+    with suppress(OSError), os.scandir(parent) as entries:  # it may be that one can write there, and not look
+        found = [parent / entry.name for entry in entries if _DRAFTS.fullmatch(entry.name)]
+    for folder in found:
+        lock = _locked(folder)
+        if lock is not None:
+            shutil.rmtree(folder, ignore_errors=True)
+            os.close(lock)
+
+
+def _locked(folder: Path) -> int | None:
+    """A handle that holds the folder until it is closed; None: another one holds it, or nothing can."""
+    try:
+        import fcntl
+    except ImportError:  # no locks here: what is abandoned stays
+        return None
+    try:
+        handle = os.open(folder, os.O_RDONLY)
+    except OSError:
+        return None
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(handle)
+        return None
+    return handle

@@ -1,0 +1,232 @@
+"""Quantities as people write them: read "64MiB", "1.5us", "400Gbps"; print bytes, nanoseconds
+and counts; and ranks: "0-3,6".
+
+Reading is exact (rational arithmetic, rounded once at the end). Not here: which unit a bare number
+in a configuration file has; that belongs to the key and is documented there.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+from et_sim.basics.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from fractions import Fraction
+
+# The exponent is kept to three digits so that no text can ask for an astronomically long integer.
+_QUANTITY = re.compile(
+    r"\s*(\d+(?:\.\d*)?(?:[eE][+-]?\d{1,3})?|\.\d+(?:[eE][+-]?\d{1,3})?)\s*(\S*)\s*", re.ASCII
+)
+_LONGEST_TEXT = 64
+_RANKS = re.compile(r"\s*(\d{1,9})(?:-(\d{1,9})(?:/(\d{1,9}))?)?\s*", re.ASCII)
+
+_PREFIXES = {"": 1, "k": 10**3, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "P": 10**15}
+_BINARY_PREFIXES = {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40, "Pi": 2**50}
+_BYTES: Mapping[str, int] = MappingProxyType({f"{p}B": f for p, f in (_PREFIXES | _BINARY_PREFIXES).items()})
+_BITS: Mapping[str, int] = MappingProxyType(
+    {f"{p}{bit}": f for p, f in _PREFIXES.items() for bit in ("bps", "b/s", "bit/s")}
+)
+_PICOSECONDS: Mapping[str, int] = MappingProxyType(
+    # Both code points that print as a small mu are in use: the micro sign and the Greek letter.
+    {"ps": 1, "ns": 10**3, "us": 10**6, "\u00b5s": 10**6, "\u03bcs": 10**6, "ms": 10**9, "s": 10**12}
+)
+
+_BYTES_FORMS = "allowed: a number of bytes such as 1024, or 512B, 64KB, 1.5GB (powers of 1000), 64KiB, 1.5GiB"
+_TIME_FORMS = "allowed: a number of nanoseconds such as 10, or 10ns, 1.5us, 3ms, 2s"
+_RANKS_FORMS = 'allowed: ranks and ranges such as "0-3,6", or "0-14/2" for every second one'
+_BANDWIDTH_FORMS = (
+    "allowed: 400Gbps or 400Gb/s (bits, powers of 1000), 50GB/s, 1.6TB/s (bytes, powers of 1000), 50GiB/s"
+)
+
+
+# Beyond these a double no longer counts every nanosecond and byte, and nothing real is that long or large.
+LONGEST_NS = 2**53
+MOST_BYTES = 2**53
+
+
+def parse_bytes(value: int | float | str) -> int:
+    """A size in bytes; a fraction of a larger unit is rounded to the nearest byte."""
+    number, unit = _split("size", value, _BYTES_FORMS)
+    if unit in ("", "B"):
+        if number.denominator != 1:
+            raise _refused("size", value, _BYTES_FORMS, "is not a whole number of bytes")
+        size = int(number)
+    elif unit in _BYTES:
+        size = round(number * _BYTES[unit])
+    else:
+        raise _refused("size", value, _BYTES_FORMS)
+    if size >= 2**63:
+        raise _refused("size", value, _BYTES_FORMS, "is larger than 2^63 - 1 bytes")
+    return size
+
+
+def parse_time_ns(value: int | float | str) -> float:
+    """A time span in nanoseconds."""
+    number, unit = _split("time", value, _TIME_FORMS)
+    unit = unit or "ns"
+    if unit not in _PICOSECONDS:
+        raise _refused("time", value, _TIME_FORMS)
+    return _as_float(number * _PICOSECONDS[unit] / 1000, "time", value, _TIME_FORMS)
+
+
+def parse_bandwidth(text: str) -> float:
+    """A bandwidth in bytes per nanosecond; the unit is compulsory."""
+    number, unit = _split("bandwidth", text, _BANDWIDTH_FORMS)
+    per_second = unit.removesuffix("/s")
+    if unit in _BITS:
+        bytes_per_second = number * _BITS[unit] / 8
+    elif unit.endswith("/s") and per_second in _BYTES:
+        bytes_per_second = number * _BYTES[per_second]
+    else:
+        cause = "" if unit else "has no unit"
+        raise _refused("bandwidth", text, _BANDWIDTH_FORMS, cause)
+    if not bytes_per_second:
+        raise _refused("bandwidth", text, _BANDWIDTH_FORMS, "must be more than zero")
+    return _as_float(bytes_per_second / 10**9, "bandwidth", text, _BANDWIDTH_FORMS)
+
+
+def format_bytes(count: int | float) -> str:
+    """A size for people, in powers of 1024 with at most two decimals: `1.5 KiB`."""
+    return _format(count, (("B", 1), *((f"{p}B", f) for p, f in _BINARY_PREFIXES.items())), decimals=2)
+
+
+def exact_bytes(size: int) -> str:
+    """`8 MiB` where that is exact, else plain bytes: sizes that differ look different."""
+    text = format_bytes(size)
+    try:
+        is_exact = parse_bytes(text) == size
+    except UsageError:  # a negative size, or one beyond 63 bits
+        is_exact = False
+    return text if is_exact else f"{size} B"
+
+
+def format_ns(span: int | float, decimals: int = 3) -> str:
+    """A time span for people, with at most three decimals unless more are asked for: `117.78 \u00b5s`."""
+    return _format(span, (("ns", 1), ("\u00b5s", 10**3), ("ms", 10**6), ("s", 10**9)), decimals=decimals)
+
+
+def format_joules(energy: float) -> str:
+    """An energy in the unit that reads best."""
+    units = (("\u00b5J", 1), ("mJ", 10**3), ("J", 10**6), ("kJ", 10**9), ("MJ", 10**12), ("GJ", 10**15))
+    return _format(energy * 1e6, units, decimals=2)
+
+
+def format_bandwidth(bytes_per_ns: float) -> str:
+    """A bandwidth for people, in powers of 1000: `50 GB/s`."""
+    units = (("B/s", 1), ("kB/s", 10**3), ("MB/s", 10**6), ("GB/s", 10**9), ("TB/s", 10**12))
+    return _format(bytes_per_ns * 1e9, units, decimals=2)
+
+
+def _split(what: str, value: int | float | str, forms: str) -> tuple[Fraction, str]:
+    """The number, exactly, and the unit text behind it."""
+    from fractions import Fraction
+
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        raise _refused(what, value, forms)
+    if not isinstance(value, str):
+        if (isinstance(value, float) and not math.isfinite(value)) or value < 0:
+            raise _refused(what, value, forms, "must be finite and not negative")
+        return Fraction(value), ""
+    match = _QUANTITY.fullmatch(value) if len(value) <= _LONGEST_TEXT else None
+    if match is None:
+        raise _refused(what, value, forms)
+    return Fraction(match[1]), match[2]
+
+
+def _as_float(number: Fraction, what: str, value: int | float | str, forms: str) -> float:
+    try:
+        return float(number)
+    except OverflowError:
+        raise _refused(what, value, forms, "is too large") from None
+
+
+def _refused(what: str, value: object, forms: str, cause: str = "cannot be understood") -> UsageError:
+    shown = repr(value)
+    shown = shown if len(shown) <= _LONGEST_TEXT else f"{shown[:_LONGEST_TEXT]}..."
+    return UsageError(f"{what} {shown} {cause or 'cannot be understood'}", remedy=forms)
+
+
+def _format(value: int | float, units: tuple[tuple[str, int], ...], *, decimals: int) -> str:
+    """`value` in the largest unit of which it holds at least one after rounding."""
+    if not math.isfinite(value):
+        return f"{value} {units[0][0]}"
+    for position, (unit, factor) in enumerate(units):
+        rounded = round(value / factor, decimals)
+        last = position + 1 == len(units)
+        if last or abs(rounded) < units[position + 1][1] / factor:
+            text = f"{rounded:.{decimals}f}".rstrip("0").rstrip(".")
+            return f"{text.removeprefix('-') if rounded == 0 else text} {unit}"
+    raise AssertionError("the last unit takes every value")
+
+
+def rank_ranges(ranks: Iterable[int]) -> list[str]:
+    """Ranks as ascending ranges: ["0-3", "6"]."""
+    import numpy as np
+
+    ordered = _ascending(ranks)
+    if not len(ordered):
+        return []
+    breaks = np.flatnonzero(np.diff(ordered) != 1)
+    firsts = ordered[np.concatenate(([0], breaks + 1))].tolist()
+    lasts = ordered[np.concatenate((breaks, [len(ordered) - 1]))].tolist()
+    runs = zip(firsts, lasts, strict=True)
+    return [str(first) if first == last else f"{first}-{last}" for first, last in runs]
+
+
+def _ascending(ranks: Iterable[int]) -> Any:
+    import numpy as np
+
+    given = np.asarray(ranks) if isinstance(ranks, np.ndarray | range) else np.fromiter(ranks, np.int64)
+    return np.unique(given) if (np.diff(given) <= 0).any() else given
+
+
+def format_ranks(ranks: Iterable[int]) -> str:
+    """Ranks as short text: "0-3,6"."""
+    return ",".join(rank_ranges(ranks))
+
+
+def strided_ranks(ranks: Iterable[int]) -> str:
+    """Like `format_ranks`, and ranks that are all equally far apart as "0-14/2": every second one."""
+    import numpy as np
+
+    ordered = _ascending(ranks)
+    step = int(ordered[1] - ordered[0]) if len(ordered) > 2 else 1
+    if step > 1 and bool((np.diff(ordered) == step).all()):
+        return f"{ordered[0]}-{ordered[-1]}/{step}"
+    return format_ranks(ordered)
+
+
+def parse_ranks(text: str) -> list[range]:
+    """The ranks of "0-3,6,8-14/2", as ascending ranges in the order given."""
+    pieces = [_RANKS.fullmatch(piece) for piece in text.split(",")] if isinstance(text, str) else [None]
+    found = []
+    for piece in pieces:
+        if piece is None:
+            raise _refused("ranks", text, _RANKS_FORMS)
+        first, step = int(piece[1]), int(piece[3] or 1)
+        last = first if piece[2] is None else int(piece[2])
+        if last < first or step < 1:
+            cause = f"has the empty range {piece[0].strip()}" if last < first else "has a step of 0"
+            raise _refused("ranks", text, _RANKS_FORMS, cause)
+        found.append(range(first, last + 1, step))
+    return found
+
+
+def rank_mask(pieces: Iterable[range] | None, ranks: int) -> Any:
+    """Which of so many ranks are meant; None: all."""
+    import numpy as np
+
+    mask = np.full(ranks, pieces is None)
+    for piece in pieces or ():
+        mask[piece.start : piece.stop : piece.step] = True
+    return mask
+
+
+def plural(count: int, one: str, many: str = "") -> str:
+    """`1 rank`, `2 ranks`, `1,024 ranks`."""
+    return f"{count:,} {one if count == 1 else many or one + 's'}"

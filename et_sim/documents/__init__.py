@@ -1,0 +1,1 @@
+"""Files that people write: how large they may be, what kind they are, their JSON."""

@@ -1,0 +1,82 @@
+"""How much any document may say: sizes and counts beyond these are refused before anything is made of them.
+
+A document of some bytes may announce billions of things, or unpack to more than any memory holds. What reads
+one asks here first, so that every refusal comes at once and names the limit. Not here: what is in it.
+"""
+
+from __future__ import annotations
+
+import gzip
+import io
+from pathlib import Path
+from typing import BinaryIO
+
+from et_sim.basics.errors import InputError
+
+MOST_TEXT_BYTES = 1 << 28  # of one configuration
+MOST_DIGITS = 2000  # of a number: Python does not print ones of many more
+MOST_VALUES = 1 << 22  # of one document, with each alias counted as what it stands for
+DEEPEST = 50  # nested lists and objects of YAML
+MOST_DEVICES, MOST_LINKS = 1 << 20, 1 << 22  # of a graph; links of both directions
+MOST_UNPACKED, MOST_TIMES_UNPACKED = 1 << 26, 200  # bytes, and what is added per compressed byte
+AT_A_TIME = 1 << 20
+
+
+def bounded(content: bytes, place: str, error_type: type[InputError]) -> bytes:
+    """The content of a configuration, unless it is too long."""
+    if len(content) > MOST_TEXT_BYTES:
+        cause = f"the file has more than {MOST_TEXT_BYTES >> 20} MiB"
+        raise error_type(
+            cause, place=place, remedy=f"the limit of a configuration is {MOST_TEXT_BYTES:,} bytes"
+        )
+    return content
+
+
+def read_bounded(path: Path, error_type: type[InputError]) -> bytes:
+    """The bytes of a configuration, of which no more are read than it may have."""
+    with path.open("rb") as file:
+        return bounded(file.read(MOST_TEXT_BYTES + 1), str(path), error_type)
+
+
+class Ungzipped(gzip.GzipFile):
+    """What gzip packed into so many bytes, as far as it is no more than data become."""
+
+    def __init__(self, file: BinaryIO, size: int, place: str, error_type: type[InputError]) -> None:
+        super().__init__(fileobj=file)
+        self._size, self._place, self._error_type, self._unpacked = size, place, error_type, 0
+
+    def _counted(self, part: bytes) -> bytes:
+        self._unpacked += len(part)
+        most = MOST_UNPACKED + MOST_TIMES_UNPACKED * self._size
+        if self._unpacked > most:
+            raise self._error_type(
+                f"{self._size:,} bytes of gzip unpack to more than {most:,}",
+                place=self._place,
+                remedy=f"the limit is {MOST_TIMES_UNPACKED} times that and {MOST_UNPACKED >> 20} MiB: "
+                "if the file is right, unpack it",
+            )
+        return part
+
+    def read(self, size: int | None = -1) -> bytes:
+        """So many bytes; all that are left, piece by piece."""
+        if size is not None and size >= 0:
+            return self._counted(super().read(size))
+        parts = []
+        while part := self.read(AT_A_TIME):
+            parts.append(part)
+        return b"".join(parts)
+
+    def read1(self, size: int = -1) -> bytes:
+        """Some bytes."""
+        return self._counted(super().read1(size))
+
+
+def ungzipped(content: bytes, place: str, error_type: type[InputError]) -> bytes:
+    """All of it at once; damage raises what gzip does."""
+    with Ungzipped(io.BytesIO(content), len(content), place, error_type) as packed:
+        return packed.read()
+
+
+def whole_number(word: str) -> int | None:
+    """A whole number from 0 in decimal digits; None: it is none, or has more digits than a number may."""
+    return int(word) if word.isascii() and word.isdecimal() and len(word) <= MOST_DIGITS else None

@@ -1,0 +1,191 @@
+"""What a file or folder is, by its first bytes, and which command takes it: for arguments in the wrong place.
+
+Both programs look at their arguments with it before they carry out a command. Not here: configuration files
+among each other (`et_sim.machine.recognise`), and whether what is recognised is sound.
+"""
+
+from __future__ import annotations
+
+import gzip
+import re
+import zlib
+from collections.abc import Iterable, Mapping
+from enum import StrEnum
+from pathlib import Path
+from types import MappingProxyType
+
+from et_sim.basics.errors import UsageError
+
+
+class Kind(StrEnum):
+    """What can be told apart, as it is called in sentences."""
+
+    RUN = "the directory of a run"
+    PART_OF_RUN = "a part of a run's directory"
+    SWEEP = "the directory of a sweep"
+    AXES = "the description of a sweep"
+    TRACE = "a trace file of one rank"
+    MANIFEST = "a workload manifest"
+    LAYERS = "a layer file"
+    JOBS = "a job file"
+    RECORDING = "a recording of PyTorch"
+    RECORDINGS = "a folder with recordings of PyTorch"
+    JSON_TRACE = "a trace as JSON lines"
+    ALGORITHM = "a collective algorithm of MSCCL"
+    NETWORK = "a network file"
+    SYSTEM = "a system file"
+    MEMORY = "a memory file"
+    GROUPS = "a groups file"
+
+
+_MACHINE = (Kind.NETWORK, Kind.SYSTEM, Kind.MEMORY, Kind.GROUPS)
+_WORKLOADS = (Kind.MANIFEST, Kind.LAYERS, Kind.JOBS)
+# By the name of an argument: what may stand there, of all that is recognised.
+SIMULATOR: Mapping[str, tuple[Kind, ...]] = MappingProxyType(
+    {
+        "workload": _WORKLOADS,
+        "recording": (Kind.TRACE,),
+        "schedule_of": (Kind.MANIFEST, Kind.RUN, Kind.PART_OF_RUN),
+        **dict.fromkeys(("system", "network", "memory", "groups"), _MACHINE),  # told apart by their reader
+        **dict.fromkeys(("a", "b"), (Kind.RUN, Kind.PART_OF_RUN, Kind.SWEEP)),  # the reader tells the parent
+        "directory": (Kind.RUN, Kind.PART_OF_RUN, Kind.SWEEP),
+    }
+)
+_TRACES = (Kind.TRACE, Kind.MANIFEST)
+_PYTORCH = (Kind.RECORDING, Kind.RECORDINGS)
+CONVERTER: Mapping[str, Mapping[str, tuple[Kind, ...]]] = MappingProxyType(
+    {
+        "pytorch": dict.fromkeys(("input", "host", "device"), _PYTORCH),
+        "json": {"inputs": (Kind.JSON_TRACE,)},
+        "text": {"input": (Kind.LAYERS,)},
+        "gemm": {"input": ()},
+        "msccl": {"input": (Kind.ALGORITHM,)},
+        **dict.fromkeys(
+            ("show", "unjson", "stats", "graph", "slice", "strip", "repair", "expand", "scale"),
+            dict.fromkeys(("input", "prefix", "trace", "manifest"), _TRACES),
+        ),
+    }
+)
+_LOOKED_AT = 4096
+_LAYER_WORD = re.compile(
+    r"\s*(DATA|MODEL|MICRO|HYBRID_[A-Z_]+|TRANSFORMER\w*|DLRM\w*|DISTRIBUTED_INFERENCE)\s+\S"
+)
+_SIGNS = (
+    (Kind.AXES, re.compile(r"(?m:^axes\s*:)")),
+    (Kind.MANIFEST, re.compile(r'"et_sim_workload"\s*:')),
+    (Kind.JSON_TRACE, re.compile(r'\s*\{\s*"et_sim_trace"\s*:')),
+    (Kind.RECORDING, re.compile(r'"(traceEvents|deviceProperties)"\s*:|\{\s*"schema"\s*:\s*"\d+\.\d')),
+    (Kind.ALGORITHM, re.compile(r"\s*<algo\b")),
+    (Kind.LAYERS, _LAYER_WORD),
+    (Kind.JOBS, re.compile(r"""(?m:^["']?jobs["']?\s*:)|\A\s*\{[^{}\[\]]*"jobs"\s*:""")),
+    (Kind.MEMORY, re.compile(r'"memory-type"\s*:')),
+    (
+        Kind.SYSTEM,
+        re.compile(r'(^|[\s"])(scheduling-policy|preferred-dataset-splits|[a-z-]+-implementation)"?\s*:'),
+    ),
+    (Kind.NETWORK, re.compile(r'(^|[\s"{])(npus_count|topology|topology-name|units-count)"?\s*:')),
+    (Kind.GROUPS, re.compile(r'\s*\{\s*"[^"]+"\s*:\s*\[\s*\d')),
+)
+_TRACE_NAME = re.compile(r"(.+?)\.(0|[1-9]\d*)\.et(\.gz)?")
+
+
+def kind_of(path: Path) -> Kind | None:
+    """What lies at a path, if it is one of these."""
+    try:
+        if path.is_dir():
+            if (path / "run.json").is_file():
+                return Kind.RUN
+            if (path / "sweep.arrow").is_file():
+                return Kind.SWEEP
+            return Kind.RECORDINGS if any(_is_recording(one) for one in _some_json(path)) else None
+        if not path.is_file():
+            return None
+        if (path.parent / "run.json").is_file() and path.suffix in (".arrow", ".json"):
+            return Kind.PART_OF_RUN
+        begin = _begin(path)
+    except (OSError, ValueError):  # a name that is too long, or with a null character
+        return None
+    text = "" if b"\0" in begin else begin.decode("utf-8-sig", errors="replace")
+    for kind, sign in _SIGNS:
+        if sign.search(text) and _fits(sign, text):
+            return kind
+    is_text = begin.startswith(b"{") and begin.isascii()
+    return Kind.TRACE if _TRACE_NAME.fullmatch(path.name) and not is_text else None
+
+
+def refuse_misplaced(given: Mapping[str, object], places: Mapping[str, tuple[Kind, ...]]) -> None:
+    """Raise for the first argument that is plainly something else than what belongs there."""
+    for name, allowed in places.items():
+        value = given.get(name)
+        values: Iterable[object] = value if isinstance(value, list) else [value]
+        for one in values:
+            if isinstance(one, str | Path) and (kind := kind_of(Path(one))) and kind not in allowed:
+                if name == "workload" and kind in (Kind.RUN, Kind.RECORDINGS) and _is_prefix(Path(one)):
+                    continue
+                if name == "workload" and kind is Kind.TRACE and given.get("alone"):
+                    continue
+                raise UsageError(f"this is {kind}", place=str(one), remedy=_remedy(kind, Path(one)))
+
+
+def _remedy(kind: Kind, path: Path) -> str:
+    """The command that takes it."""
+    match kind:
+        case Kind.RUN | Kind.SWEEP:
+            return f"look at it with: et-sim inspect {path}"
+        case Kind.AXES:
+            return f"carry it out with: et-sim sweep {path}"
+        case Kind.PART_OF_RUN:
+            return f"look at the run with: et-sim inspect {path.parent}"
+        case Kind.TRACE:
+            found = _TRACE_NAME.fullmatch(path.name)
+            prefix = path.with_name(found[1]) if found else path
+            return (
+                f"a workload is given by its prefix, et-sim run {prefix}, or one rank with --alone; "
+                f"to read the file: et-convert show {path}"
+            )
+        case Kind.MANIFEST | Kind.LAYERS | Kind.JOBS:
+            return f"simulate it with: et-sim run {path} --system FILE --network FILE"
+        case Kind.RECORDING:
+            return f"make a trace of it first: et-convert pytorch {path} -o NAME.0.et"
+        case Kind.RECORDINGS:
+            return f"make traces of it first: et-convert pytorch {path} -o NAME"
+        case Kind.JSON_TRACE:
+            return f"make trace files of it first: et-convert json {path} -o NAME"
+        case Kind.ALGORITHM:
+            return f"make programs of it first: et-convert msccl {path} -o NAME"
+        case _:
+            option = {Kind.NETWORK: "network", Kind.SYSTEM: "system", Kind.MEMORY: "memory"}.get(
+                kind, "groups"
+            )
+            return f"pass it to et-sim run with --{option} {path}"
+
+
+def _is_prefix(path: Path) -> bool:
+    """Whether there are traces of that prefix, whatever else is called so."""
+    return any(Path(f"{path}{ending}").is_file() for ending in (".0.et", ".0.et.gz", ".workload.json"))
+
+
+def _begin(path: Path) -> bytes:
+    with path.open("rb") as file:
+        begin = file.read(_LOOKED_AT)
+    if begin.startswith(b"\x1f\x8b"):
+        try:
+            with gzip.open(path) as packed:
+                return packed.read(_LOOKED_AT)
+        except (EOFError, OSError, zlib.error):
+            return begin
+    return begin
+
+
+def _fits(sign: re.Pattern[str], text: str) -> bool:
+    """Signs that begin with white space stand at the beginning."""
+    return not sign.pattern.startswith(r"\s*") or sign.match(text) is not None
+
+
+def _some_json(folder: Path) -> list[Path]:
+    names = (one for one in folder.iterdir() if one.name.endswith((".json", ".json.gz")))
+    return sorted(names)[:3]
+
+
+def _is_recording(path: Path) -> bool:
+    return bool(dict(_SIGNS)[Kind.RECORDING].search(_begin(path).decode("utf-8", errors="replace")))

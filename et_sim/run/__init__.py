@@ -1,0 +1,1 @@
+"""One run: its options, the simulation, variants of it, and its result."""

@@ -1,0 +1,92 @@
+"""The jobs of a run, and how long each takes when it has the machine for itself.
+
+A job alone has the NPUs and the start that it has beside the others; nobody else sends anything.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from et_sim.basics.units import rank_mask
+from et_sim.engine.outcome import Outcome
+from et_sim.engine.transport.network_seam import NetworkModel
+from et_sim.jobs.merging import only
+from et_sim.jobs.placement import npus_text
+from et_sim.machine import Machine
+from et_sim.machine.model import Straggler
+from et_sim.plan.lowering import Lowering
+from et_sim.run.simulation import Recorder, Task, Watcher, simulated_in_memory
+from et_sim.trace import Workload
+from et_sim.trace.workload import Job
+
+
+def times_alone(
+    task: Task, model: NetworkModel, may_fold: bool, watch: Watcher, together: Outcome
+) -> list[int | None]:
+    """How long each job takes alone; None: it cannot finish."""
+    jobs = task.workload.jobs
+    if len(jobs) == 1:
+        return [duration_ns(together, jobs[0])]
+    found = []
+    for job in jobs:
+        watch.stage(f"simulating job {job.name} alone")
+        workload = only(task.workload, job)
+        lowering = Lowering(workload, _machine_of(task.machine, workload, job))
+        _, outcome, _ = simulated_in_memory(workload, lowering, model, may_fold, watch, Recorder())
+        found.append(duration_ns(outcome, job))
+    return found
+
+
+def duration_ns(outcome: Outcome, job: Job) -> int | None:
+    """From the start of a job to the finish of its last rank; None: one of them never finished."""
+    finish = outcome.finish_ns[outcome.plan.actor_of_rank[job.npus]]
+    return None if (finish < 0).any() else max(int(finish.max()) - job.start_ns, 0)
+
+
+def jobs_as_dicts(outcome: Outcome, workload: Workload, alone: list[int | None]) -> list[dict[str, Any]]:
+    """What became of every job; `alone` is empty if nobody asked for that."""
+    found = []
+    for place, job in enumerate(workload.jobs):
+        duration, by_itself = duration_ns(outcome, job), alone[place] if alone else None
+        found.append(
+            {
+                "name": job.name,
+                "workload": job.workload,
+                "ranks": len(job.npus),
+                "npus": npus_text(job.npus),
+                "placed": job.placed,
+                "seed": job.seed,
+                "start_ns": job.start_ns,
+                "finish_ns": None if duration is None else job.start_ns + duration,
+                "duration_ns": duration,
+                "alone_ns": by_itself,
+                "slowdown": _slowdown(duration, by_itself),
+            }
+        )
+    return found
+
+
+def _slowdown(duration: int | None, alone: int | None) -> float | None:
+    if duration is None or alone is None:
+        return None
+    if duration == alone:
+        return 1.0
+    return duration / alone if alone else None
+
+
+def _machine_of(machine: Machine, workload: Workload, job: Job) -> Machine:
+    """The machine without stragglers that are about nodes of other jobs."""
+    stragglers = tuple(one for one in machine.system.stragglers if _concerns(one, workload, job))
+    return replace(machine, system=replace(machine.system, stragglers=stragglers))
+
+
+def _concerns(straggler: Straggler, workload: Workload, job: Job) -> bool:
+    if straggler.node is None:
+        return True
+    own = job.npus[rank_mask(straggler.ranks, workload.ranks)[job.npus]]
+    templates = np.unique(workload.template_of_rank[own]).tolist()
+    node = np.uint64(straggler.node)
+    return any(bool((workload.templates[one].node_id == node).any()) for one in templates)

@@ -1,0 +1,130 @@
+"""Runs of layer files: the text workloads of ASTRA-sim 1.0, straight onto a machine.
+
+A layer file becomes one trace, which all ranks run (`et_sim.layerfile`); afterwards, what the trace's nodes
+took is added up by layer, as 1.0 does it. Not here: the layer files themselves, and any simulation.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from et_sim.basics.errors import MachineError, UsageError
+from et_sim.engine.outcome import Outcome
+from et_sim.machine import Machine, Notice
+from et_sim.machine.model import Implementations, LayerSettings, Network
+from et_sim.machine.version_1.price import price_of
+from et_sim.timeline import Phases
+from et_sim.timeline.layers import LayerOfNode, LayerRun
+from et_sim.timeline.sent import bytes_sent
+from et_sim.trace import Workload
+
+NO_LAYER = -1
+
+
+class LayerFileRun:
+    """A layer file on a machine: `workload` and `machine` are what to simulate."""
+
+    def __init__(self, path: str | Path, machine: Machine) -> None:
+        from et_sim.layerfile import layer_program, read_layer_file
+        from et_sim.layerfile.left_out import left_out
+
+        settings, sizes = machine.layers, tuple(d.npus for d in machine.network.grid.dimensions)
+        layer_file = read_layer_file(path)
+        self._program = layer_program(
+            layer_file, settings.passes, sizes, settings.compute_scale, settings.comm_scale
+        )
+        ranks = np.zeros(machine.network.ranks, np.int32)
+        self.workload = Workload(
+            (self._program.trace,),
+            ranks,
+            source=str(path),
+            inputs=((str(path), layer_file.sha256),),
+            notices=tuple(left_out(self._program)),
+        )
+        logical = self._program.logical
+        self.machine = machine if logical is None else _cut(machine, logical.sizes, logical.physical)
+
+    def figures(self, outcome: Outcome, phases: Phases) -> LayerRun:
+        """What the run adds up to, for rank 0."""
+        from et_sim.layerfile import layer_table
+
+        first = int(outcome.plan.actors["node_first"][outcome.plan.actor_of_rank[0]])
+        nodes = outcome.nodes[first : first + len(self._program.trace)]
+        table = layer_table(self._program, np.array(nodes["start_ns"]), np.array(nodes["end_ns"]))
+        issued = self._program.collectives
+        layer, phase = (np.full(len(self._program.trace), NO_LAYER, np.int32) for _ in range(2))
+        layer[issued.row], phase[issued.row] = issued.layer, issued.phase
+        network = self.machine.network
+        return LayerRun(
+            names=table.names,
+            compute_ns=table.compute_ns,
+            exposed_ns=table.exposed_ns,
+            total_ns=table.total_ns,
+            finish_ns=table.finish_ns,
+            pass_end_ns=table.pass_end_ns.tolist(),
+            sent_bytes=bytes_sent(outcome.plan, network, phases.blocks()),
+            dollars=price_of(network) if network.levels else None,
+            dimensions=[f"{d.shape.value} {d.npus}" for d in network.grid.dimensions],
+            layer_of=LayerOfNode(layer, phase),
+        )
+
+
+def is_layer_file(workload: Any) -> bool:
+    """Whether a workload is given as a layer file."""
+    if not isinstance(workload, str | Path):
+        return False
+    from et_sim.layerfile import looks_like_layer_file
+
+    return looks_like_layer_file(workload)
+
+
+def workload_without_machine(path: str | Path, ranks: int | None) -> Workload:
+    """A layer file for so many ranks, to be looked at only."""
+    from et_sim.layerfile import layer_workload, read_layer_file
+
+    layer_file = read_layer_file(path)
+    if ranks is None:
+        raise UsageError(
+            "a layer file does not say how many ranks there are",
+            place=str(path),
+            remedy="give the machine, too: --system and --network",
+        )
+    return layer_workload(layer_file, ranks, 1)[0]
+
+
+def unused_settings(machine: Machine) -> tuple[Notice, ...]:
+    """What the system file says about layer files, to a run of traces."""
+    default = LayerSettings()
+    given = {
+        "num-passes": machine.layers.passes != default.passes,
+        "compute-scale": machine.layers.compute_scale != default.compute_scale,
+        "comm-scale": machine.layers.comm_scale != default.comm_scale,
+    }
+    text = "no effect on traces, only on layer files"
+    return tuple(Notice("", key, text) for key, is_given in given.items() if is_given)
+
+
+def _cut(machine: Machine, sizes: tuple[int, ...], level_of: tuple[int, ...]) -> Machine:
+    """The machine with dimensions that model- and data-parallel groups divide; algorithms go with them."""
+    network = machine.network
+    if len(sizes) == len(network.grid.dimensions):
+        return machine
+    if not network.levels:
+        raise MachineError(
+            "model-parallel groups divide a dimension of the network, which is a network of 2.x",
+            remedy="describe the network as dimensions that the groups do not divide, or in the form of 1.0",
+        )
+    cut = Network.of_cut_levels(network.levels, tuple(zip(sizes, level_of, strict=True)))
+    lists = {}
+    for name in Implementations.__dataclass_fields__:
+        names = getattr(machine.system.implementations, name)
+        spans = names is not None and any(one.startswith("one") for one in names)
+        if names is not None and not spans:
+            names = tuple(names[level] for level in level_of if level < len(names))
+        lists[name] = names
+    system = replace(machine.system, implementations=Implementations(**lists))
+    return replace(machine, network=cut, system=system)

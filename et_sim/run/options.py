@@ -1,0 +1,95 @@
+"""What a run can be asked for, declared once: for the command line, for Python, and for sweeps."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Annotated, Any, get_type_hints
+
+from et_sim.basics.errors import UsageError
+from et_sim.network.registry import MODELS
+
+Description = str | Path | Mapping[str, Any]  # a file, or a dict with the keys of one
+Detail = str | Iterable[str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunOptions:
+    """A machine, and how a workload is simulated on it; each field's text is the help of its option."""
+
+    system: Annotated[Description | None, "system description (JSON; of ASTRA-sim 1.0: text)"] = None
+    network: Annotated[Description | None, "network description (YAML; of ASTRA-sim 1.0: JSON)"] = None
+    memory: Annotated[Description | None, "remote-memory description (JSON)"] = None
+    groups: Annotated[Description | None, "communicator groups (JSON)"] = None
+    machine: Annotated[
+        str | None,
+        "a preset such as h100-dgx:128 in place of system and network; files that are given stand before its",
+    ] = None
+    model: Annotated[
+        str | None,
+        f"network model: {' or '.join(MODELS)} (default: flow for a machine by name, else analytical)",
+    ] = None
+    profile: Annotated[
+        str | None, "profile in place of the system file's: reference, corrected or astra-1.0"
+    ] = None
+    other_profile: Annotated[bool, "where nobody names a profile, simulate the corrected one, too"] = False
+    fold: Annotated[bool, "simulate every rank by itself"] = True
+    alone: Annotated[
+        bool, "communication takes its recorded time: ranks run without each other, and some may be missing"
+    ] = False
+    retime: Annotated[
+        bool, "time recorded kernels by the machine, too; machines by name keep the times that were recorded"
+    ] = False
+    isolated: Annotated[
+        bool, "of a job file: simulate each job alone, too, and say how much the others slow it down"
+    ] = False
+    detail: Annotated[
+        Detail,
+        "what to record besides nodes: phases (of every chunk), messages, links (over time), path "
+        "(what caused what, for critical paths); several with commas between",
+    ] = "nodes"
+
+    @property
+    def parts(self) -> dict[str, Any]:
+        """What describes the machine, by `MACHINE`: files that are given, and else those of the preset."""
+        return machine_parts({name: getattr(self, name) for name in MACHINE}, self.machine)
+
+    @property
+    def machine_name(self) -> str:
+        """The preset, and the files in its place or besides; of what is no file, that it is given."""
+        given = {name: getattr(self, name) for name in MACHINE}
+        files = [
+            Path(part).name if isinstance(part, str | Path) else f"a {name} of its own"
+            for name, part in given.items()
+            if part is not None
+        ]
+        return " with ".join(filter(None, (self.machine, ", ".join(files))))
+
+
+def machine_parts(given: Mapping[str, Any], machine: str | None) -> dict[str, Any]:
+    """What describes a machine, of which some parts are given; refuses one without system or network."""
+    found = dict(given)
+    if machine is not None:
+        from et_sim.machine.presets import preset
+
+        known = preset(machine)
+        for name, content in (("system", known.system), ("network", known.network)):
+            found[name] = content if given[name] is None else given[name]
+    missing = [name for name in REQUIRED if found[name] is None]
+    if missing:
+        verb = "is" if len(missing) == 1 else "are"
+        files = " and ".join(f"--{name}" for name in missing)
+        raise UsageError(
+            f"the machine is not described: {' and '.join(missing)} {verb} missing",
+            remedy=f"give {files}, or --machine (et-sim machine lists them)",
+        )
+    return found
+
+
+REQUIRED = ("system", "network")
+MACHINE = ("system", "network", "memory", "groups")
+HELP: dict[str, str] = {
+    name: hint.__metadata__[0] for name, hint in get_type_hints(RunOptions, include_extras=True).items()
+}
+DEFAULTS: dict[str, Any] = {field.name: field.default for field in fields(RunOptions)}

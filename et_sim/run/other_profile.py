@@ -1,0 +1,174 @@
+"""What the corrected profile makes of a run in the reference profile, and which corrections matter for it.
+
+Whether that is simulated depends on how many messages and nodes there are, never on how long anything took:
+the same inputs give the same answer. Not here: which corrections may act (`et_sim.plan.acting`), and how
+that is told (`et_sim.views`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from et_sim.basics.errors import EtSimError
+from et_sim.engine.driver import run_plan
+from et_sim.engine.outcome import Outcome
+from et_sim.engine.transport.network_seam import NetworkModel
+from et_sim.machine.corrections import Correction
+from et_sim.machine.profiles import Profile
+from et_sim.plan.acting import CONDITIONS, may_act
+from et_sim.plan.actors import Actors
+from et_sim.plan.expected import expected_messages
+from et_sim.plan.lowering import Lowering, assemble
+from et_sim.plan.tables import Plan
+from et_sim.run.options import RunOptions
+from et_sim.run.simulation import Change, Given, Task, fewest_actors, moves_needed, prepare
+from et_sim.trace import Workload
+
+# Messages and nodes that machine code simulates in a few seconds, and in half a minute.
+ALWAYS, AT_MOST = 3_000_000, 30_000_000
+MOST_NODES_LOWERED = 2_000_000
+LIKELIEST = Correction.CONCURRENT_COMMUNICATION  # most often, it is all of the difference
+COMPLETE, STALLED, REFUSED, NOT_SIMULATED = "complete", "stalled", "refused", "not simulated"
+
+
+@dataclass(frozen=True, slots=True)
+class Tried:
+    """What became of the workload with other corrections."""
+
+    status: str
+    makespan_ns: int | None = None
+    reason: str = ""
+
+
+def other_profile(
+    workload: Given,
+    options: RunOptions,
+    change: Change,
+    task: Task,
+    outcome: Outcome,
+    simulated: Workload,
+) -> dict[str, Any]:
+    """What the corrected profile gives, as plain values; `outcome` is that of `task`, whose workload may have
+    been `simulated` with moves to remote memory."""
+    # Layer files are read for the machine; of anything else, what was read serves again.
+    given = workload if task.layer_file else task.workload
+    trials = _Trials(given, replace(options, model=task.model.name), change, outcome.plan, task, simulated)
+    now = _tried(outcome)
+    missing = frozenset(Correction) - task.machine.system.behaviour.corrections
+    try:
+        named = replace(options, profile=Profile.CORRECTED.value, model=task.model.name)
+        corrected = prepare(given, named, change)
+        found = trials.simulated(corrected, max(ALWAYS, min(size_of(outcome.plan), AT_MOST)))
+        missing &= corrected.machine.system.behaviour.corrections
+    except EtSimError as error:
+        found = Tried(REFUSED, reason=str(error))
+    acting = Acting((), is_measured=True)
+    if found.status != REFUSED and found != now:
+        acting = trials.acting(missing, now, found)
+    return {
+        "profile": Profile.CORRECTED.value,
+        **asdict(found),
+        "measured": acting.is_measured,
+        "corrections": [{"correction": one.value, **asdict(tried)} for one, tried in acting.found],
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class Acting:
+    """Corrections that act, and what becomes of the workload with each alone."""
+
+    found: tuple[tuple[Correction, Tried], ...]
+    is_measured: bool  # else they may act
+
+
+class _Trials:
+    """Simulates the same with other corrections, as far as that costs little."""
+
+    def __init__(
+        self,
+        workload: Given,
+        options: RunOptions,
+        change: Change,
+        plan: Plan,
+        task: Task,
+        simulated: Workload,
+    ) -> None:
+        self._workload, self._options, self._change = workload, options, change
+        self._simulated = simulated  # what the plan is of
+        self._plan, self._has_contention = plan, task.network_model().HAS_CONTENTION
+        self._actors = Actors(plan.actor_of_rank, plan.actors["rank"])
+
+    def simulated(self, task: Task, affordable: int, alike: int = 1) -> Tried:
+        """What becomes of it; `alike`: how many such simulations there are."""
+        lowering, model = Lowering(task.workload, task.machine), task.network_model()
+        outcome = self._outcome(lowering, model, affordable, alike)
+        moves = outcome and moves_needed(task.workload, lowering, outcome)
+        if moves:
+            outcome = self._outcome(Lowering(moves.workload, task.machine), model, affordable, alike)
+        return _tried(outcome) if outcome else Tried(NOT_SIMULATED)
+
+    def _outcome(
+        self, lowering: Lowering, model: NetworkModel, affordable: int, alike: int
+    ) -> Outcome | None:
+        """None: it would cost too much."""
+        network = lowering.machine.network_of(has_contention=model.HAS_CONTENTION)
+        folded = fewest_actors(lowering, model, self._options.fold)
+        for actors in (folded, Actors.one_per_rank(lowering.workload.ranks)):
+            plan = assemble(lowering, actors)
+            if size_of(plan) > affordable:
+                return None
+            outcome = run_plan(plan, network, model, alike=alike)
+            if outcome is not None:
+                return outcome
+        raise AssertionError("only a folded run is given up")
+
+    def acting(self, missing: frozenset[Correction], now: Tried, corrected: Tried) -> Acting:
+        """Those of the missing corrections that make a difference by themselves; the one that makes all of
+        it, if there is one."""
+        if self._has_contention:  # messages cross all links on their way, in any profile
+            missing -= {Correction.WHOLE_PATH}
+        size = size_of(self._plan)
+        if LIKELIEST in missing and CONDITIONS[LIKELIEST](self._plan) and size <= ALWAYS:
+            alone = self._alone(LIKELIEST, ALWAYS, 1)
+            if alone == corrected:
+                return Acting(((LIKELIEST, alone),), is_measured=True)
+        if len(self._plan.nodes) * len(missing) > MOST_NODES_LOWERED:
+            return Acting((), is_measured=False)
+        found = may_act(self._plan, missing, self._planned)
+        if size * len(found) > ALWAYS:
+            return Acting(tuple((one, Tried(NOT_SIMULATED)) for one in found), is_measured=False)
+        acting: list[tuple[Correction, Tried]] = []
+        for one in found:
+            alone = self._alone(one, ALWAYS // len(found), len(found))
+            if alone == corrected:
+                return Acting(((one, alone),), is_measured=True)
+            acting += [(one, alone)] * (alone != now)
+        return Acting(tuple(acting), is_measured=True)
+
+    def _alone(self, correction: Correction, affordable: int, alike: int) -> Tried:
+        try:
+            return self.simulated(self._with(frozenset({correction})), affordable, alike)
+        except EtSimError as error:
+            return Tried(REFUSED, reason=str(error))
+
+    def _planned(self, more: frozenset[Correction]) -> Plan | None:
+        """What the actors of the run would do; None: the machine or the workload is refused."""
+        try:
+            task = self._with(more)
+            workload = task.workload if task.layer_file else self._simulated
+            return assemble(Lowering(workload, task.machine), self._actors)
+        except EtSimError:
+            return None
+
+    def _with(self, more: frozenset[Correction]) -> Task:
+        return prepare(self._workload, self._options, self._change, more)
+
+
+def size_of(plan: Plan) -> int:
+    """Messages and nodes to be simulated."""
+    return expected_messages(plan) + int(plan.templates["nodes"][plan.actors["template"]].sum())
+
+
+def _tried(outcome: Outcome) -> Tried:
+    return Tried(COMPLETE, int(outcome.finish_ns.max())) if outcome.is_complete else Tried(STALLED)

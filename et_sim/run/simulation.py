@@ -1,0 +1,325 @@
+"""A workload on a machine, simulated once: what a run does, and what is done again in another profile.
+
+Not here: what becomes of the outcome (`api`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, Protocol
+
+from et_sim.basics.errors import UsageError
+from et_sim.documents.recognise import Kind, kind_of
+from et_sim.engine.driver import run_plan
+from et_sim.engine.outcome import Outcome
+from et_sim.engine.transport.network_seam import NetworkModel, packets_expected
+from et_sim.fold import fold as fold_ranks
+from et_sim.jobs import read_jobs
+from et_sim.machine import Machine, Network, read_machine
+from et_sim.machine.corrections import Correction
+from et_sim.machine.local_memory import CAPACITY, TRACKS
+from et_sim.machine.model import WhenFull
+from et_sim.machine.profiles import Profile
+from et_sim.machine.sources import Source
+from et_sim.network.registry import ModelChoice, choose_model, model_of
+from et_sim.plan.actors import Actors
+from et_sim.plan.host import with_host
+from et_sim.plan.lowering import Lowering, assemble
+from et_sim.plan.spilled import Spilled, spilled
+from et_sim.plan.tables import Plan
+from et_sim.run.alone import machine_alone, read_alone, refuse_without_times
+from et_sim.run.layer_files import LayerFileRun, is_layer_file
+from et_sim.run.options import RunOptions
+from et_sim.timeline import CausalEvents, Messages, Phases, PortRecord
+from et_sim.timeline.out_of_memory import out_of_memory
+from et_sim.trace import Workload, read_workload
+from et_sim.trace.tensors import names_tensors
+
+ALONE = "simulating every rank by itself"
+PACKETS_IN_A_SECOND = 500_000  # on trees, compiled; on stars, more
+SECONDS_WORTH_SAYING, HOURS_FROM = 60, 3600
+MOST_RANKS_EXPLAINED = 65_536
+Change = Callable[[Machine], Machine]
+One = str | Path | Workload
+Given = str | Path | Workload | Mapping[str, Any]  # a mapping: the keys of a job file
+
+
+class Watcher(Protocol):
+    """Is told how a run is getting on."""
+
+    def stage(self, name: str) -> None:
+        """Another part of the work begins."""
+
+    def report(self, now_ns: int, done: int, expected: int, nodes: int, all_nodes: int, what: str, /) -> None:
+        """How far the simulation is: how many messages, or packets, and nodes are done."""
+
+
+class Nobody:
+    """Watches nothing."""
+
+    def stage(self, name: str) -> None: ...
+    def report(
+        self, now_ns: int, done: int, expected: int, nodes: int, all_nodes: int, what: str, /
+    ) -> None: ...
+
+
+class NamedBy(StrEnum):
+    """Who says which profile is simulated; the first of these that does."""
+
+    OPTION = "option"
+    SYSTEM = "system"
+    WORKLOAD = "workload"
+    NOBODY = "nobody"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Task:
+    """What is to be simulated."""
+
+    workload: Workload
+    machine: Machine
+    layer_file: LayerFileRun | None
+    profile_given: str | None  # by an option or the workload, in place of what the system file says
+    profile_named_by: NamedBy
+    model: ModelChoice
+
+    def network_model(self) -> NetworkModel:
+        """The model on the machine's network; refuses what it cannot do."""
+        return model_of(self.model, self.machine)
+
+
+def prepare(
+    workload: Given,
+    options: RunOptions,
+    change: Change = lambda machine: machine,
+    corrections: Collection[Correction] = (),
+) -> Task:
+    """Read what was given; `change` makes another machine of the one that was read.
+
+    `corrections` are switched on besides those of the machine's files.
+    """
+    given = options.parts | {"corrections": corrections}
+    profile, machine = options.profile, read_machine(**given, profile=options.profile)
+    named_by = NamedBy.OPTION if profile else NamedBy.SYSTEM if machine.names_profile else NamedBy.NOBODY
+    if options.isolated and not is_several(workload):
+        raise UsageError("--isolated is about several jobs", remedy="run a job file, or leave it out")
+    is_open, npus = named_by is NamedBy.NOBODY, machine.network.ranks
+    workload = merged(workload, npus, alone=options.alone, groups=options.groups, is_open=is_open)
+    if not isinstance(workload, Workload):
+        if is_layer_file(workload):
+            if options.alone:
+                raise UsageError(
+                    "a layer file records no times of communication",
+                    place=str(workload),
+                    remedy="leave out --alone",
+                )
+            layer_file = LayerFileRun(workload, change(_named(machine, options, tracks=False)))
+            machine = layer_file.machine
+            model = choose_model(options.model, machine, is_preset=options.machine is not None)
+            return Task(layer_file.workload, machine, layer_file, profile, named_by, model)
+        workload = read_alone(workload) if options.alone else read_workload(workload, machine.network.ranks)
+    if workload.profile and named_by is NamedBy.NOBODY:
+        profile, named_by = workload.profile, NamedBy.WORKLOAD
+        machine = read_machine(**given, profile=profile)
+    machine = change(_named(machine, options, tracks=names_tensors(workload)))
+    if options.retime:
+        machine = _retiming(machine)
+    workload, remarks = with_host(workload, machine.system.host_ns)
+    machine = replace(machine, warnings=(*machine.warnings, *remarks))
+    if workload.jobs:
+        machine = replace(machine, groups=workload.job_groups)
+    if options.alone:
+        refuse_without_times(workload)
+        machine = machine_alone(machine, workload.ranks)
+    model = choose_model(options.model, machine, is_preset=options.machine is not None)
+    return Task(workload, machine, None, profile, named_by, model)
+
+
+def _named(machine: Machine, options: RunOptions, *, tracks: bool) -> Machine:
+    """A machine that is known by its name, and has a capacity, tracks memory only if there are tensors."""
+    given: object = options.system
+    is_its_own = given is None or (isinstance(given, Source) and given.place == options.machine)
+    if tracks or options.machine is None or not is_its_own:
+        return machine
+    system = {
+        key: value for key, value in machine.configuration["system"].items() if key not in (CAPACITY, TRACKS)
+    }
+    return replace(
+        machine,
+        system=replace(machine.system, track_local_mem=False, local_memory=None),
+        configuration={**machine.configuration, "system": system},
+    )
+
+
+def _retiming(machine: Machine) -> Machine:
+    """The machine, which times recorded kernels, too."""
+    if not machine.system.replay_recorded:
+        raise UsageError(
+            "--retime has no effect: this system does not keep the times of recorded kernels",
+            remedy='leave it out; "replay-recorded-kernels" in the system file would keep them',
+        )
+    configuration = {**machine.configuration}
+    configuration["system"] = {**configuration["system"], "replay-recorded-kernels": False}
+    return replace(
+        machine, system=replace(machine.system, replay_recorded=False), configuration=configuration
+    )
+
+
+def is_several(workload: Given) -> bool:
+    """Whether several jobs are given, whatever the form."""
+    if isinstance(workload, Workload):
+        return bool(workload.jobs)
+    return isinstance(workload, Mapping) or kind_of(Path(workload)) is Kind.JOBS
+
+
+def merged(workload: Given, npus: int | None, *, alone: bool, groups: object, is_open: bool) -> One:
+    """Several jobs, a file or a mapping with the keys of one, as one workload; anything else as it is.
+
+    `npus`: how many the machine has, if that is known; `is_open`: nothing but the jobs says which profile is
+    simulated.
+    """
+    if isinstance(workload, Workload) or (not isinstance(workload, Mapping) and not is_several(workload)):
+        return workload
+    if alone:
+        raise UsageError("--alone is about the ranks of one workload", remedy="give the prefix of a job")
+    if groups is not None:
+        raise UsageError(
+            "--groups is about the ranks of one workload, and jobs have groups of their own",
+            remedy='name the file in the job file, as "groups" of the job',
+        )
+    if npus is None:
+        raise UsageError("jobs are placed on the NPUs of a machine", remedy="give --network, too")
+    return read_jobs(workload, npus, profile_is_open=is_open)
+
+
+@dataclass(frozen=True, slots=True)
+class Recorder:
+    """What is kept of a run besides the times of its nodes."""
+
+    causal_events: CausalEvents | None = None
+    phases: Phases | None = None
+    messages: Messages | None = None
+    links: bool = False
+    ports: PortRecord | None = None  # with what packets meet there over time
+
+    def run(
+        self,
+        plan: Plan,
+        network: Network,
+        model: NetworkModel,
+        watch: Watcher,
+        until_ns: int | None = None,
+    ) -> Outcome | None:
+        """Simulate a plan, and keep that; whatever was kept before is forgotten."""
+        if self.messages is not None:
+            self.messages.begin(plan.actor_of_rank)
+        for spool in (self.causal_events, self.phases, self.ports):
+            if spool is not None:
+                spool.clear()
+        return run_plan(
+            plan,
+            network,
+            model,
+            watch.report,
+            record=self.causal_events.add if self.causal_events else None,
+            log=self.phases.add if self.phases else None,
+            messages=self.messages.add if self.messages else None,
+            links=self.links,
+            until_ns=until_ns,
+            ports=self.ports.add if self.ports else None,
+        )
+
+
+def simulated(
+    lowering: Lowering, model: NetworkModel, may_fold: bool, watch: Watcher, recorder: Recorder
+) -> Outcome:
+    """Run as few actors as behave like all ranks, and every rank by itself where that is not possible."""
+    workload, machine = lowering.workload, lowering.machine
+    actors = fewest_actors(lowering, model, may_fold)
+    network = machine.network_of(has_contention=model.HAS_CONTENTION)
+    plan = assemble(lowering, actors)
+    watch.stage(announced(packets_expected(model, network, plan)))
+    outcome = recorder.run(plan, network, model, watch)
+    if outcome is None or (actors.is_folded and not outcome.is_complete and _can_tell_apart(workload)):
+        watch.stage(ALONE)
+        alone = Actors.one_per_rank(workload.ranks)
+        outcome = recorder.run(assemble(lowering, alone), network, model, watch)
+    assert outcome is not None  # only a folded run is given up
+    return outcome
+
+
+def moves_needed(workload: Workload, lowering: Lowering, outcome: Outcome) -> Spilled | None:
+    """The workload with moves to remote memory, if the machine allows them and a run of it shows the need."""
+    memory = lowering.machine.system.local_memory
+    if memory is None or memory.when_full is not WhenFull.SPILL:
+        return None
+    is_full = out_of_memory(outcome, lowering.workload, memory) is not None
+    return spilled(workload, lowering, memory) if is_full else None
+
+
+def simulated_in_memory(
+    workload: Workload,
+    lowering: Lowering,
+    model: NetworkModel,
+    may_fold: bool,
+    watch: Watcher,
+    recorder: Recorder,
+) -> tuple[Lowering, Outcome, Spilled | None]:
+    """The same, and if memory gets full, again with tensors that wait in remote memory."""
+    outcome = simulated(lowering, model, may_fold, watch, recorder)
+    moves = moves_needed(workload, lowering, outcome)
+    if moves is None:
+        return lowering, outcome, None
+    watch.stage("simulating again with tensors in remote memory")
+    lowering = Lowering(moves.workload, lowering.machine)
+    return lowering, simulated(lowering, model, may_fold, watch, recorder), moves
+
+
+def announced(packets: int) -> str:
+    """What is going to be simulated: packets are counted before."""
+    if packets == 0:
+        return "simulating"
+    seconds = packets / PACKETS_IN_A_SECOND
+    if seconds < SECONDS_WORTH_SAYING:
+        return f"simulating about {packets:,} packets"
+    time = f"{seconds / 60:,.0f} min" if seconds < HOURS_FROM else f"{seconds / 3600:,.1f} hours"
+    hint = "; --model flow takes less" if seconds >= HOURS_FROM else ""
+    speed = f"{time} at half a million in a second, less if they repeat themselves"
+    return f"simulating about {packets:,} packets ({speed}{hint})"
+
+
+def fewest_actors(lowering: Lowering, model: NetworkModel, may_fold: bool) -> Actors:
+    """As few as may behave like all ranks."""
+    alone = Actors.one_per_rank(lowering.workload.ranks)
+    if not may_fold:
+        return alone
+    machine = lowering.machine
+    whole = machine.system.behaviour.corrects(Correction.WHOLE_PATH)
+    actors = fold_ranks(lowering, model.path_keys(machine.network, whole=whole))
+    # Who starts together must not be told apart by the watch for ties.
+    return alone if lowering.start_together and len(actors) > 1 else actors
+
+
+def _can_tell_apart(workload: Workload) -> bool:
+    """Whether a stalled run is small enough to repeat it rank by rank, so that it can be explained."""
+    return workload.ranks <= MOST_RANKS_EXPLAINED
+
+
+def profile_facts(task: Task) -> dict[str, Any]:
+    """The profile of a run, for its manifest."""
+    behaviour = task.machine.system.behaviour
+    return {
+        "profile": behaviour.profile.value,
+        "profile_named_by": task.profile_named_by.value,
+        "corrections": sorted(behaviour.corrections),
+        "switched": sorted(behaviour.switched),
+    }
+
+
+def is_worth_a_look(task: Task, outcome: Outcome) -> bool:
+    """Whether the corrected profile is of interest: nobody chose the other one, or it came to a stop."""
+    is_reference = task.machine.system.behaviour.profile is Profile.REFERENCE
+    return is_reference and (task.profile_named_by is NamedBy.NOBODY or not outcome.is_complete)

@@ -1,0 +1,33 @@
+"""Sentences about what was given quote no more than a line of it."""
+
+from __future__ import annotations
+
+from et_sim.basics.errors import LONGEST_SENTENCE, EtSimError, brief, did_you_mean
+
+
+def test_a_long_word_is_cut_and_the_sentence_around_it_stays() -> None:
+    text = str(EtSimError(f"key {'x' * 500_000} is not known", place="a.json", remedy="leave it out"))
+    assert text.startswith("a.json: key xxx")
+    assert text.endswith("xxx is not known (leave it out)")
+    assert len(text) < 300
+
+
+def test_a_long_sentence_is_cut_in_its_middle() -> None:
+    found = brief("one two " * 100_000 + "end")
+    assert len(found) <= LONGEST_SENTENCE
+    assert found.endswith("end")
+
+
+def test_usual_sentences_stay_as_they_are() -> None:
+    text = "rank 3 (x.3.et): node 7 sends to rank 9, and there are ranks 0 to 7"
+    assert brief(text) == text
+
+
+def test_nothing_is_near_to_a_word_without_end() -> None:
+    assert did_you_mean("system" * 10_000, ["system"]) == ""
+
+
+def test_the_beginning_of_a_name_means_that_name() -> None:
+    assert did_you_mean("a100-dgx", ["h100-dgx", "a100-dgx-80gb"]) == "did you mean 'a100-dgx-80gb'?"
+    assert did_you_mean("ri", ["ring", "direct"]) == "did you mean 'ring'?"
+    assert did_you_mean("x", ["xylophone", "tree"]) == ""

@@ -1,0 +1,176 @@
+"""Ctrl-C ends a command even where what it comes upon drops it, and what cleans up is left alone."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from small_sweeps import write
+
+import converters.cli
+import et_sim.cli
+from converters.commands import show
+from et_sim.basics.interruption import interruptible
+from et_sim.sweeps.evaluate import Evaluator
+
+pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+
+
+@pytest.fixture(autouse=True)
+def _hears_ctrl_c() -> Iterator[None]:
+    """Whoever runs the tests in the background of a shell hands on that SIGINT is ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    assert signal.getsignal(signal.SIGALRM) is signal.SIG_DFL
+    assert signal.signal(signal.SIGINT, before) is signal.default_int_handler
+
+
+def _press() -> None:
+    signal.raise_signal(signal.SIGINT)
+
+
+class _Destructor:
+    def __del__(self) -> None:
+        _press()
+
+
+class _Asked(type):
+    def __getattr__(cls, name: str) -> Any:
+        if name.startswith("__array"):
+            _press()
+        raise AttributeError(name)
+
+
+class _Number(int, metaclass=_Asked):
+    """NumPy asks its class for attributes, and drops what that raises."""
+
+
+def _in_a_destructor() -> None:
+    _Destructor()
+
+
+def _while_numpy_asks() -> None:
+    _ = np.arange(2) == _Number()
+
+
+def _where_all_is_caught() -> None:
+    try:
+        _press()
+    except BaseException:
+        return
+
+
+DROPPED = [_in_a_destructor, _while_numpy_asks, _where_all_is_caught]
+
+
+@pytest.mark.parametrize("drop", DROPPED)
+def test_what_is_dropped_comes_again_while_the_command_works(drop: Callable[[], None]) -> None:
+    def work() -> None:
+        drop()
+        while True:
+            signal.pause()
+
+    with pytest.raises(KeyboardInterrupt), interruptible():
+        work()
+
+
+@pytest.mark.parametrize("drop", DROPPED)
+def test_what_is_dropped_at_the_very_end_still_interrupts(drop: Callable[[], None]) -> None:
+    with pytest.raises(KeyboardInterrupt), interruptible():
+        drop()
+
+
+def test_what_cleans_up_is_interrupted_by_the_second_ctrl_c_only() -> None:
+    steps = []
+
+    def work() -> None:
+        try:
+            try:
+                _press()
+            finally:
+                signal.raise_signal(signal.SIGALRM)
+                steps.append("first")
+                _press()
+                steps.append("not reached")
+        finally:
+            signal.raise_signal(signal.SIGALRM)
+            steps.append("second")
+
+    with pytest.raises(KeyboardInterrupt), interruptible():
+        work()
+    assert steps == ["first", "second"]
+
+
+def test_generators_that_close_are_left_alone() -> None:
+    steps = []
+
+    def generated() -> Iterator[None]:
+        try:
+            yield
+        finally:
+            signal.raise_signal(signal.SIGALRM)
+            steps.append("closed")
+
+    def work() -> None:
+        for _ in generated():
+            _press()
+
+    with pytest.raises(KeyboardInterrupt), interruptible():
+        work()
+    assert steps == ["closed"]
+
+
+def test_where_ctrl_c_is_ignored_it_stays_so() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    with interruptible():
+        _press()
+    assert signal.signal(signal.SIGINT, signal.default_int_handler) is signal.SIG_IGN
+
+
+@pytest.mark.parametrize("drop", DROPPED)
+def test_a_sweep_keeps_what_was_finished_when_it_was_dropped_during_a_point(
+    drop: Callable[[], None],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    row, points = Evaluator.row, []
+
+    def dropping(self: Evaluator, task: Any) -> dict[str, Any]:
+        points.append(task)
+        if len(points) == 3:
+            drop()
+            signal.pause()
+        return row(self, task)
+
+    monkeypatch.setattr(Evaluator, "row", dropping)
+    monkeypatch.setenv("ET_SIM_COMPILE", "never")
+    out = tmp_path / "out"
+    assert et_sim.cli.main(["sweep", str(write(tmp_path)), "--out", str(out), "--workers", "1"]) == 130
+    said = capsys.readouterr().err
+    assert f"what is finished is in {out}, and the same command goes on from there" in said
+    assert len(points) == 3
+
+
+def test_either_program_is_interrupted_where_it_was_dropped(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def drops(_: object) -> Iterator[str]:
+        _in_a_destructor()
+        yield "done"
+
+    monkeypatch.setattr(show, "run", drops)
+    assert converters.cli.main(["show", "x"]) == 130
+    assert capsys.readouterr().err == "et-convert: interrupted\n"
+
+
+def test_where_there_are_no_timers_ctrl_c_is_what_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on Windows."""
+    monkeypatch.delattr(signal, "setitimer")
+    monkeypatch.delattr(signal, "SIGALRM")
+    with interruptible():
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler

@@ -1,0 +1,107 @@
+"""Bands: closed forms, what cancels between two times, and that they hold as many as they say."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from et_sim.basics.uncertainty import BASES, LEVEL, MOST_PARTS, QUANTILE, Composition, Term
+
+WHOLE = Term("assumed", 0.02, 0.05)
+EXACT = Term("assumed", 0.0, 0.0)
+ERRORS = st.floats(0, 1)
+AMOUNTS = st.dictionaries(
+    st.tuples(st.sampled_from("abc"), st.sampled_from("12345678")), st.integers(1, 1000), min_size=1
+)
+
+
+def composition(
+    amounts: dict[tuple[str, str], float], term: Term, whole: Term = EXACT, device: str = "here"
+) -> Composition:
+    found = Composition.of(device, whole, {name: term for name, _ in amounts}, amounts)
+    assert found is not None
+    return found
+
+
+def test_the_error_of_one_part_is_its_own_the_common_one_and_that_of_the_whole() -> None:
+    one = composition({("gemm", "x"): 5}, Term("calibrated", 0.1, 0.04), WHOLE)
+    assert one.sigma == pytest.approx(math.hypot(0.1, 0.04, 0.02, 0.05))
+    low, high = one.band(1_000_000)
+    assert (low, high) == (
+        round(1e6 * math.exp(-QUANTILE * one.sigma)),
+        round(1e6 * math.exp(QUANTILE * one.sigma)),
+    )
+
+
+@pytest.mark.parametrize("count", [1, 2, 16])
+def test_errors_of_unlike_parts_average_out_and_common_ones_do_not(count: int) -> None:
+    parts = {("gemm", str(number)): 1.0 for number in range(count)}
+    found = composition(parts, Term("calibrated", 0.3, 0.2))
+    assert found.sigma == pytest.approx(math.sqrt(0.3**2 / count + 0.2**2), rel=1e-4)
+    of_two = composition({("gemm", "x"): 1, ("norm", "y"): 1}, Term("modelled", 0.0, 0.2))
+    assert of_two.sigma == pytest.approx(0.2 / math.sqrt(2))
+
+
+def test_small_parts_of_a_class_are_one() -> None:
+    many = {("gemm", f"{number:03}"): 1.0 for number in range(10 * MOST_PARTS)}
+    found = composition(many, Term("modelled", 0.1, 0.0))
+    assert len(found.parts) == MOST_PARTS + 1
+    assert found.shares["gemm"] == pytest.approx(1, abs=1e-4)
+    assert Composition.of("", WHOLE, {}, {("gemm", "x"): 0}) is None
+
+
+def test_a_known_bias_moves_the_band() -> None:
+    found = composition({("all_reduce", "x"): 1}, Term("modelled", 0.1, 0.0, bias=0.3))
+    low, high = found.band(1_000_000)
+    assert math.sqrt(low * high) == pytest.approx(1e6 * math.exp(0.3), rel=1e-5)
+
+
+@given(AMOUNTS, ERRORS, ERRORS)
+def test_what_two_times_have_in_common_cancels_in_their_ratio(
+    amounts: dict[tuple[str, str], float], random: float, common: float
+) -> None:
+    term = Term("calibrated", random, common)
+    one, elsewhere = composition(amounts, term, WHOLE), composition(amounts, term, WHOLE, "there")
+    low, high = one.ratio(one, 1.5)
+    assert math.log(high / 1.5) == pytest.approx(QUANTILE * math.sqrt(2) * WHOLE.random)
+    assert low * high == pytest.approx(1.5**2)
+    apart = math.log(one.ratio(elsewhere, 1.0)[1]) / QUANTILE
+    assert apart == pytest.approx(math.hypot(one.sigma, elsewhere.sigma))
+
+
+@given(AMOUNTS, AMOUNTS, ERRORS, ERRORS)
+def test_a_ratio_is_never_less_sure_than_of_two_devices_and_the_same_both_ways(
+    a: dict[tuple[str, str], float], b: dict[tuple[str, str], float], random: float, common: float
+) -> None:
+    term = Term("modelled", random, common)
+    one, other = composition(a, term, WHOLE), composition(b, term, WHOLE)
+    low, high = one.ratio(other, 2.0)
+    assert math.log(high / low) / 2 / QUANTILE <= math.hypot(one.sigma, other.sigma) + 1e-9
+    assert other.ratio(one, 0.5) == pytest.approx((1 / high, 1 / low))
+    read = Composition.read(json.loads(json.dumps(one.as_dict())))
+    assert read.band(10**9) == one.band(10**9)
+    assert read.ratio(other, 2.0) == (low, high)
+    assert sum(one.bases.values()) == pytest.approx(1, abs=1e-4)
+    assert set(one.bases) <= set(BASES)
+
+
+def test_bands_hold_as_many_as_they_say() -> None:
+    """Errors drawn as the terms say; the shares of the parts are not small, nor are the errors."""
+    amounts = {("gemm", "x"): 3, ("gemm", "y"): 2, ("all_reduce", "z"): 5}
+    terms = {"gemm": Term("calibrated", 0.1, 0.05), "all_reduce": Term("modelled", 0.25, 0.25)}
+    found = Composition.of("", WHOLE, terms, amounts)
+    assert found is not None
+    draw = np.random.default_rng(1).standard_normal
+    count = 20_000
+    common = {name: term.common * draw(count) for name, term in terms.items()}
+    true = np.zeros(count)
+    for (name, _), amount in amounts.items():
+        true += amount / 10 * np.exp(terms[name].random * draw(count) + common[name])
+    true *= 1e9 * np.exp(WHOLE.random * draw(count) + WHOLE.common * draw(count))
+    low, high = found.band(10**9)
+    assert np.mean((true >= low) & (true <= high)) == pytest.approx(LEVEL, abs=0.02)

@@ -1,0 +1,49 @@
+"""What a run can be asked for is declared once: the command line and Python offer exactly that."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import FrozenInstanceError, fields
+from inspect import signature
+
+import pytest
+
+import et_sim
+from et_sim.api import run
+from et_sim.cli.options import add_run_options, run_options
+from et_sim.run.options import HELP, RunOptions
+
+NAMES = [field.name for field in fields(RunOptions)]
+
+
+def parsed(*arguments: str) -> RunOptions:
+    parser = argparse.ArgumentParser()
+    add_run_options(parser)
+    return run_options(parser.parse_args(arguments))
+
+
+@pytest.mark.parametrize("call", [et_sim.simulate, run])
+def test_python_takes_every_field_as_a_keyword(call: object) -> None:
+    assert list(signature(call).parameters) == ["workload", *NAMES]
+
+
+def test_every_field_says_what_it_is_for() -> None:
+    assert list(HELP) == NAMES
+    assert all(HELP.values())
+
+
+def test_what_the_command_line_leaves_out_has_the_defaults_of_python() -> None:
+    assert parsed("--system=s", "--network=n") == RunOptions(system="s", network="n")
+
+
+def test_the_command_line_sets_every_field() -> None:
+    given = ["--system=s", "--network=n", "--memory=m", "--groups=g", "--model=link", "--no-fold"]
+    expected = RunOptions(
+        system="s", network="n", memory="m", groups="g", model="link", fold=False, detail=["links", "path"]
+    )
+    assert parsed(*given, "--detail=links", "--detail=path") == expected
+
+
+def test_options_cannot_be_changed_while_they_are_used() -> None:
+    with pytest.raises(FrozenInstanceError):
+        RunOptions(system="s", network="n").fold = False  # type: ignore[misc]
