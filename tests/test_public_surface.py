@@ -34,6 +34,7 @@ TOP_LEVEL = {
     "docs",
     "et_sim",
     "proto",
+    "hatch_build.py",
     "pyproject.toml",
     "tests",
     "traces",

@@ -6,18 +6,44 @@ The parsers of both programs are made of this class. Not here: any command.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NoReturn
 
 from et_sim.basics.errors import brief, did_you_mean
 
 
+class _Groups(argparse.HelpFormatter):
+    """Commands under headings."""
+
+    groups: Mapping[str, Sequence[str]]
+
+    def _format_action(self, action: argparse.Action) -> str:
+        if not isinstance(action, argparse._SubParsersAction):
+            return super()._format_action(action)
+        self._indent()
+        told = {one.dest: super(_Groups, self)._format_action(one) for one in action._get_subactions()}
+        self._dedent()
+        return "\n".join(
+            f"  {title}\n{''.join(told.get(name, '') for name in names)}"
+            for title, names in self.groups.items()
+        )
+
+
 class Parser(argparse.ArgumentParser):
     """The parser of a program, and of each of its commands."""
 
+    groups: Mapping[str, Sequence[str]] = MappingProxyType({})  # names of commands under their headings
     given: Sequence[str] = ()
     words = ""  # the argument, a list, that words which look like unknown options belong to
     late: argparse.Action | None = None  # a last argument that need not be there, and may come behind options
+
+    def _get_formatter(self) -> argparse.HelpFormatter:
+        if not self.groups:
+            return super()._get_formatter()
+        formatter = _Groups(prog=self.prog)
+        formatter.groups = self.groups
+        return formatter
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         """Like argparse's, and remembers what was given."""

@@ -13,6 +13,7 @@ import io
 import sys
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
+from typing import Any
 
 from et_sim.basics.arguments import Parser
 from et_sim.basics.errors import EtSimError, brief
@@ -49,31 +50,14 @@ from et_sim.compiled.telling import Lines
 from et_sim.documents.recognise import SIMULATOR, refuse_misplaced
 from et_sim.version import __version__
 
-COMMANDS = (
-    run,
-    sweep,
-    search,
-    check,
-    inspect,
-    sql,
-    compare,
-    export,
-    report,
-    collective,
-    network,
-    plan,
-    machine,
-    calibrate,
-    validate,
-    show,
-    make,
-    serve,
-    systolic,
-    demo,
-    doctor,
-    check_model,
-    explain,
-)
+COMMANDS = {
+    "make workloads": (make, show, plan),
+    "run": (run, check, serve, demo),
+    "look at results": (inspect, report, compare, sql, export),
+    "many runs": (sweep, search),
+    "machines and models": (machine, network, collective, systolic, calibrate, validate, check_model),
+    "help": (explain, doctor),
+}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -150,14 +134,27 @@ def _parser(words: Sequence[str]) -> Parser:
         prog="et-sim",
         description="Simulate distributed machine-learning training from execution traces.",
     )
-    parser.add_argument("--version", action="version", version=f"et-sim {__version__}")
-    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND", prog="et-sim")
-    parser.set_defaults(commands=COMMANDS)  # for the one that explains the others
-    asked = [
-        command
-        for command in COMMANDS
-        if words and command.__name__ == f"{__name__}.{words[0].replace('-', '_')}"
-    ]
-    for command in asked or COMMANDS:
+    parser.add_argument("--version", action=_Version, nargs=0, help="show version, commit and date, and exit")
+    commands = parser.add_subparsers(
+        dest="command", required=True, metavar="COMMAND", prog="et-sim", title="commands"
+    )
+    known = [command for group in COMMANDS.values() for command in group]
+    parser.set_defaults(commands=known)  # for the one that explains the others
+    names = {command.__name__.rpartition(".")[2].replace("_", "-"): command for command in known}
+    for command in [names[words[0]]] if words and words[0] in names else known:
         command.add_parser(commands)
+    parser.groups = {
+        title: [name for name in names if names[name] in group] for title, group in COMMANDS.items()
+    }
     return parser
+
+
+class _Version(argparse.Action):
+    """Prints version and commit."""
+
+    def __call__(self, parser: Any, *_: object) -> None:
+        """Nothing else is done."""
+        from et_sim.version import commit
+
+        said = commit()
+        parser.exit(0, f"et-sim {__version__} ({said})\n" if said else f"et-sim {__version__}\n")
