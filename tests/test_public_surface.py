@@ -35,6 +35,7 @@ TOP_LEVEL = {
     "et_sim",
     "proto",
     "hatch_build.py",
+    "mkdocs.yml",
     "pyproject.toml",
     "tests",
     "traces",

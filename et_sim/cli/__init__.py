@@ -157,4 +157,5 @@ class _Version(argparse.Action):
         from et_sim.version import commit
 
         said = commit()
-        parser.exit(0, f"et-sim {__version__} ({said})\n" if said else f"et-sim {__version__}\n")
+        print(f"et-sim {__version__} ({said})" if said else f"et-sim {__version__}")
+        parser.exit()
