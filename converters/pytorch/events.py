@@ -17,11 +17,14 @@ Not here: waits that the timeline records (`waits`), and what began late though 
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left
+from collections import defaultdict
 from dataclasses import dataclass, field
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
+from sortedcontainers import SortedKeyList
 
 from converters.pytorch.calls import Calls, Flags, Work, named
 from converters.pytorch.columns import DeviceTrace, EventSort
@@ -92,19 +95,19 @@ class Launches:
 class Pending:
     """What streams have been told to wait for, in the order of calls: moments, and work."""
 
-    by_lane: dict[int, tuple[list[int], list[int]]] = field(default_factory=dict)
+    by_lane: dict[int, SortedKeyList] = field(default_factory=lambda: defaultdict(_by_moment))
 
     def add(self, lane: int, moment: int, work: int) -> None:
         """A stream waits for work from a moment on."""
-        moments, several = self.by_lane.setdefault(lane, ([], []))
-        at = bisect_right(moments, moment)
-        moments.insert(at, moment)
-        several.insert(at, work)
+        self.by_lane[lane].add((moment, work))
 
     def between(self, lane: int, first: int, last: int) -> list[int]:
         """What a stream was told to wait for after one moment and before another."""
-        moments, several = self.by_lane.get(lane, ([], []))
-        return several[bisect_right(moments, first) : bisect_left(moments, last)]
+        return [work for _, work in self.by_lane[lane].irange_key(first, last, inclusive=(False, False))]
+
+
+def _by_moment() -> SortedKeyList:
+    return SortedKeyList(key=itemgetter(0))
 
 
 @dataclass(frozen=True, slots=True)

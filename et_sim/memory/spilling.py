@@ -16,7 +16,6 @@ Not here: the trace with the moves (`et_sim.plan.spilled`), and what they cost (
 
 from __future__ import annotations
 
-import heapq
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -24,6 +23,7 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
+from sortedcontainers import SortedList
 
 from et_sim.trace.tensors import TensorUses
 
@@ -82,7 +82,7 @@ class _Planner:
         self.due = [NEVER] * count  # place of the next use
         self.writer = [NOBODY] * count  # the last node that wrote or loaded it
         self.readers: list[list[int]] = [[] for _ in range(count)]  # since then; a store is one
-        self.candidates: list[tuple[int, int, int]] = []  # a heap: last due, largest, first named
+        self.candidates = SortedList()  # local tensors: last due, largest, first named
         self._start()
 
     def _start(self) -> None:
@@ -117,15 +117,13 @@ class _Planner:
 
     def _make_room(self, missing: int, place: int, row: int, of_row: list[_Use]) -> None:
         while self.free_bytes < missing:
-            if not self.candidates or -self.candidates[0][0] <= place:
+            if not self.candidates or self.due[self.candidates[0][2]] <= place:
                 if self.found.too_large is None:
                     self.found.too_large = row, sum(self.size[use.tensor] for use in of_row)
                 self.free.append((missing - self.free_bytes, ()))
                 self.free_bytes = missing
                 return
-            due, _, tensor = heapq.heappop(self.candidates)
-            if self.is_local[tensor] and self.due[tensor] == -due:
-                self._evict(tensor)
+            self._evict(self.candidates[0][2])
 
     def _evict(self, tensor: int) -> None:
         if not self.has_copy[tensor]:
@@ -163,11 +161,16 @@ class _Planner:
         self.readers[tensor] = []
 
     def _keep(self, tensor: int, due: int) -> None:
+        self.candidates.discard(self._rank(tensor))
         self.is_local[tensor] = True
         self.due[tensor] = due
-        heapq.heappush(self.candidates, (-due, -self.size[tensor], tensor))
+        self.candidates.add(self._rank(tensor))
+
+    def _rank(self, tensor: int) -> tuple[int, int, int]:
+        return -self.due[tensor], -self.size[tensor], tensor
 
     def _release(self, tensor: int, after: tuple[int, ...]) -> None:
+        self.candidates.discard(self._rank(tensor))
         self.is_local[tensor] = False
         self.free.append((self.size[tensor], after))
         self.free_bytes += self.size[tensor]
