@@ -10,16 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from et_sim.trace.columns import IntColumn, RowColumn, TensorLists, Trace
+from et_sim.trace.columns import TEXT_ATTRIBUTES, IntColumn, RowColumn, TensorLists, Trace
 
 # Columns that say which of some texts a node has.
-_TEXTS = {
-    "name": "names",
-    "group": "group_names",
-    "layer_shape": "layer_shapes",
-    "datatype": "datatypes",
-    "splits": "split_texts",
-}
+_TEXTS = {"name": "names", **{text.column: text.texts for text in TEXT_ATTRIBUTES}}
 _DEPENDENCIES = ("data_start", "data_deps", "ctrl_start", "ctrl_deps")
 
 

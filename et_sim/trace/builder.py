@@ -35,7 +35,16 @@ from et_sim.trace.builder_nodes import (
     present_bits,
     value_columns,
 )
-from et_sim.trace.columns import NUMBERS, CollectiveKind, IntColumn, NodeKind, RowColumn, Trace
+from et_sim.trace.columns import (
+    NUMBERS,
+    TEXT_ATTRIBUTES,
+    Attribute,
+    CollectiveKind,
+    IntColumn,
+    NodeKind,
+    RowColumn,
+    Trace,
+)
 from et_sim.trace.process_groups import process_group_text
 from et_sim.trace.splits import split_text
 from et_sim.trace.tensors import Words, as_lists
@@ -50,7 +59,7 @@ class NodeOptions(TypedDict, total=False):
     ctrl_after: Iterable[int]
     inputs: Tensors | None  # what it reads
     outputs: Tensors | None
-    attributes: Mapping[str, int]  # further attributes that are numbers, by their names in files
+    attributes: Mapping[str, int | str]  # further ones, by their names in files
     node_id: int | None  # default: one more than the highest
 
 
@@ -239,7 +248,7 @@ class TraceBuilder:
         ctrl_after: Iterable[int] = (),
         inputs: Tensors | None = None,
         outputs: Tensors | None = None,
-        attributes: Mapping[str, int] = MappingProxyType({}),
+        attributes: Mapping[str, int | str] = MappingProxyType({}),
         node_id: int | None = None,
         group: str | None = None,
         dims: Sequence[bool] | None = None,
@@ -251,14 +260,12 @@ class TraceBuilder:
         chosen = self._next_id if node_id is None else self._integer("node_id", node_id, ID)
         if chosen in self._nodes:
             raise self._wrong(f"node id {chosen} is used twice", "leave node_id out, or choose a free one")
-        for what, value in (
-            ("name", name),
-            ("text", text),
-            ("group", group or ""),
-            ("layer_shape", layer_shape or ""),
-            ("dtype", dtype or ""),
-        ):
-            self._check_text(what, value)
+        self._refuse_unknown(attributes)
+        texts = {"group": group, "layer_shape": layer_shape, "datatype": dtype, "splits": splits}
+        texts |= self._columns(TEXT_ATTRIBUTES, attributes)
+        said = {column: value for column, value in texts.items() if value is not None}
+        for what, value in (("name", name), ("text", text), *said.items()):
+            self._check_text("dtype" if what == "datatype" else what, value)
         if dims is not None and len(dims) > 64:
             raise self._wrong(f"involved_dims has {len(dims)} flags", "there are at most 64 dimensions")
         self._nodes[chosen] = NodeCall(
@@ -268,15 +275,12 @@ class TraceBuilder:
             self._integer("micros", micros, SIZE),
             {
                 column: self._integer(column, value, BY_COLUMN[column].limits)
-                for column, value in (values | self._columns(attributes)).items()
+                for column, value in (values | self._columns(NUMBERS, attributes)).items()
                 if value is not None
             },
             self._ids("after", after),
             self._ids("ctrl_after", ctrl_after),
-            group,
-            layer_shape,
-            dtype,
-            splits,
+            said,
             None if dims is None else tuple(bool(flag) for flag in dims),
             text,
             (self._words("inputs", inputs), self._words("outputs", outputs)),
@@ -285,14 +289,16 @@ class TraceBuilder:
             self._next_id = max(self._next_id, chosen + 1)
         return chosen
 
-    def _columns(self, attributes: Mapping[str, int]) -> dict[str, int]:
+    def _columns(self, known: Iterable[Attribute], attributes: Mapping[str, Any]) -> dict[str, Any]:
         """Attributes by the columns that hold them."""
-        known = {number.name: number.column for number in NUMBERS}
+        return {one.column: attributes[one.name] for one in known if one.name in attributes}
+
+    def _refuse_unknown(self, attributes: Mapping[str, Any]) -> None:
+        known = [one.name for one in (*NUMBERS, *TEXT_ATTRIBUTES)]
         for name in attributes:
             if name not in known:
                 remedy = did_you_mean(name, tuple(known)) or f"known: {', '.join(known)}"
                 raise self._wrong(f"there is no attribute {name!r}", remedy)
-        return {known[name]: value for name, value in attributes.items()}
 
     def _timing(self, nanos: int | None, concurrent: bool) -> dict[str, Any]:
         return {"duration_ns": nanos, "is_concurrent": concurrent or None}
@@ -335,10 +341,6 @@ class TraceBuilder:
         nodes = [self._nodes[node_id] for node_id in sorted(self._nodes)]
         ids = np.array([node.node_id for node in nodes], np.uint64)
         names, name = numbered([node.name for node in nodes])
-        group_names, group = numbered(["", *[node.group or "" for node in nodes]])
-        layer_shapes, layer_shape = numbered(["", *[node.layer_shape or "" for node in nodes]])
-        datatypes, datatype = numbered(["", *[node.dtype or "" for node in nodes]])
-        split_texts, splits = numbered(["", *[node.splits or "" for node in nodes]])
         data_start, data_deps = self._rows(nodes, ids, [node.data for node in nodes])
         ctrl_start, ctrl_deps = self._rows(nodes, ids, [node.ctrl for node in nodes])
         dims = [node.dims or () for node in nodes]
@@ -347,10 +349,6 @@ class TraceBuilder:
             kind=np.array([node.kind for node in nodes], np.uint8),
             name=name,
             duration_us=np.array([node.micros for node in nodes], np.int64),
-            group=group[1:],
-            layer_shape=layer_shape[1:],
-            datatype=datatype[1:],
-            splits=splits[1:],
             involved_dims=np.array(
                 [sum(1 << bit for bit, flag in enumerate(flags) if flag) for flags in dims], np.uint64
             ),
@@ -361,10 +359,6 @@ class TraceBuilder:
             ctrl_start=ctrl_start,
             ctrl_deps=ctrl_deps,
             names=names,
-            group_names=group_names,
-            layer_shapes=layer_shapes,
-            datatypes=datatypes,
-            split_texts=split_texts,
             version=self.version,
             metadata_text={row: node.text for row, node in enumerate(nodes) if node.text},
             tensors=as_lists([node.tensors for node in nodes]),

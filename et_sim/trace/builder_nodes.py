@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 
 from et_sim.basics.errors import TraceError, did_you_mean
-from et_sim.trace.columns import BIT, NUMBERS, CollectiveKind, NodeKind, RowColumn
+from et_sim.trace.columns import BIT, NUMBERS, TEXT_ATTRIBUTES, CollectiveKind, NodeKind, RowColumn
 from et_sim.trace.tensors import Words
 
 SIZE = (0, 2**63 - 1)
 ID = (0, 2**64 - 1)
 
-BY_COLUMN = {number.column: number for number in NUMBERS}
+BY_COLUMN = {one.column: one for one in (*NUMBERS, *TEXT_ATTRIBUTES)}
 # Where a collective that has a root keeps it.
 ROOT_COLUMN = {
     CollectiveKind.BROADCAST: "comm_src",
@@ -38,10 +38,7 @@ class NodeCall:
     values: dict[str, int]
     data: tuple[int, ...]
     ctrl: tuple[int, ...]
-    group: str | None = None
-    layer_shape: str | None = None
-    dtype: str | None = None
-    splits: str | None = None
+    texts: dict[str, str]  # by column
     dims: tuple[bool, ...] | None = None
     text: str = ""
     tensors: tuple[Words | None, Words | None] = (None, None)  # inputs, outputs
@@ -56,25 +53,21 @@ def numbered(words: list[str]) -> tuple[tuple[str, ...], RowColumn]:
 
 def present_bits(node: NodeCall) -> int:
     """Which attributes the node carries."""
-    said = {BY_COLUMN[column].name for column in node.values}
-    rest = (
-        ("pg_name", node.group),
-        ("layer_shape", node.layer_shape),
-        ("dtype", node.dtype),
-        ("comm_split_sizes", node.splits),
-        ("involved_dim", node.dims),
-    )
-    lists = zip(("inputs", "outputs"), node.tensors, strict=True)
-    said.update(name for name, value in (*rest, *lists) if value is not None)
+    said = {BY_COLUMN[column].name for column in (*node.values, *node.texts)}
+    lists = zip(("involved_dim", "inputs", "outputs"), (node.dims, *node.tensors), strict=True)
+    said.update(name for name, value in lists if value is not None)
     return sum(BIT[name] for name in said)
 
 
 def value_columns(nodes: list[NodeCall]) -> dict[str, Any]:
-    """The columns of the attributes that are numbers."""
-    return {
-        column: np.array([node.values.get(column, 0) for node in nodes], number.dtype)
-        for column, number in BY_COLUMN.items()
+    """The columns of the attributes that are numbers or texts, and the texts."""
+    found: dict[str, Any] = {
+        one.column: np.array([node.values.get(one.column, 0) for node in nodes], one.dtype) for one in NUMBERS
     }
+    for one in TEXT_ATTRIBUTES:
+        found[one.texts], number = numbered(["", *[node.texts.get(one.column, "") for node in nodes]])
+        found[one.column] = number[1:]
+    return found
 
 
 def collective_kind(kind: CollectiveKind | str, source: str) -> CollectiveKind:

@@ -76,6 +76,7 @@ class Attribute:
     least: int | None = None  # the lowest number allowed, if not the lowest that the column can hold
     column: str = ""
     dtype: Any = np.uint64
+    texts: str = ""  # of a text: the field of `Trace` with all of them, "" first; the column is an index
 
     @property
     def is_number(self) -> bool:
@@ -139,14 +140,14 @@ class Trace:
     comm_src: Annotated[RowColumn, Attribute("comm_src", "int32_val")]
     comm_dst: Annotated[RowColumn, Attribute("comm_dst", "int32_val")]
     comm_priority: Annotated[IntColumn, Attribute("comm_priority", "int32_val")]
-    # An index into `group_names`; "" is index 0 and means all ranks.
-    group: Annotated[RowColumn, Attribute("pg_name", "string_val")]
-    # A matrix product or convolution, in words: an index into `layer_shapes`; "" is index 0.
-    layer_shape: Annotated[RowColumn, Attribute("layer_shape", "string_val")]
-    # What kind of numbers it computes with: an index into `datatypes`; "" is index 0.
-    datatype: Annotated[RowColumn, Attribute("dtype", "string_val")]
-    # What an all-to-all sends to each member of its group: an index into `split_texts`; "" is index 0.
-    splits: Annotated[RowColumn, Attribute("comm_split_sizes", "string_val")]
+    # "" means all ranks.
+    group: Annotated[RowColumn, Attribute("pg_name", "string_val", texts="group_names")]
+    # A matrix product or convolution, in words.
+    layer_shape: Annotated[RowColumn, Attribute("layer_shape", "string_val", texts="layer_shapes")]
+    # What kind of numbers it computes with.
+    datatype: Annotated[RowColumn, Attribute("dtype", "string_val", texts="datatypes")]
+    # What an all-to-all sends to each member of its group.
+    splits: Annotated[RowColumn, Attribute("comm_split_sizes", "string_val", texts="split_texts")]
     # Bit d set: dimension d takes part.
     involved_dims: Annotated[npt.NDArray[np.uint64], Attribute("involved_dim", "bool_list")]
     involved_count: npt.NDArray[np.uint8]  # how many flags the node listed
@@ -244,5 +245,6 @@ def _attributes() -> Iterator[Attribute]:
 # The registry of attributes with a column of their own, in the order in which they are written.
 ATTRIBUTES = tuple(_attributes())
 NUMBERS = tuple(one for one in ATTRIBUTES if one.is_number)
+TEXT_ATTRIBUTES = tuple(one for one in ATTRIBUTES if one.texts)
 # What each is in `present`. Two have no column: their lists are in `Trace.tensors`.
 BIT = {name: 1 << bit for bit, name in enumerate((*(one.name for one in ATTRIBUTES), "inputs", "outputs"))}

@@ -16,7 +16,7 @@ import numpy as np
 
 from et_sim.basics.errors import TraceError
 from et_sim.basics.protobuf_fields import LENGTH, VARINT, delimited, tag, varint
-from et_sim.trace.columns import NUMBERS, START_NS, NodeKind, Trace
+from et_sim.trace.columns import NUMBERS, START_NS, TEXT_ATTRIBUTES, NodeKind, Trace
 from et_sim.trace.schema import ATTRIBUTE_KINDS, FIRST_ATTRIBUTE_FIELD
 
 _VERSION, _HEADER_ATTRIBUTE = 1, 2  # of the metadata record
@@ -111,16 +111,12 @@ def _attributes(trace: Trace) -> list[list[bytes]]:
             values = getattr(trace, number.column)
             spell = _number_attribute(number.name, number.member)
             found.append(_spread(trace, rows, _numbers(values[rows], spell)))
-    for name, column, texts in (
-        ("pg_name", trace.group, trace.group_names),
-        ("layer_shape", trace.layer_shape, trace.layer_shapes),
-        ("dtype", trace.datatype, trace.datatypes),
-        ("comm_split_sizes", trace.splits, trace.split_texts),
-    ):
-        rows = np.flatnonzero(trace.has(name))
+    for one in TEXT_ATTRIBUTES:
+        rows = np.flatnonzero(trace.has(one.name))
         if len(rows):
-            spelled = [_text(name, text) for text in texts]
-            found.append(_spread(trace, rows, [spelled[number] for number in column[rows].tolist()]))
+            spelled = [_text(one.name, text) for text in getattr(trace, one.texts)]
+            numbers = getattr(trace, one.column)[rows].tolist()
+            found.append(_spread(trace, rows, [spelled[number] for number in numbers]))
     rows = np.flatnonzero(trace.has("involved_dim"))
     if len(rows):
         flags = zip(trace.involved_dims[rows].tolist(), trace.involved_count[rows].tolist(), strict=True)

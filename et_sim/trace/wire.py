@@ -25,6 +25,7 @@ from et_sim.trace.columns import (
     ATTRIBUTES,
     NUMBERS,
     START_NS,
+    TEXT_ATTRIBUTES,
     Attribute,
     IntColumn,
     RowColumn,
@@ -110,15 +111,15 @@ def _in_file_order(buffers: DecodeBuffers, version: str, source: str) -> Trace:
     nodes = int(buffers.registers[at.NODES])
     wide, narrow, small = buffers.wide[:, :nodes], buffers.narrow[:, :nodes], buffers.small[:, :nodes]
     no_rows = np.zeros(0, np.int32)
+    texts: dict[str, Any] = {
+        text.texts: ("", *_strings(buffers, table, source, text.name))
+        for text, table in zip(TEXT_ATTRIBUTES, buffers.tables, strict=True)
+    }
     return Trace(
         node_id=wide[at.NODE_ID].view(np.uint64),
         kind=small[at.KIND],
         name=narrow[at.NAME],
         duration_us=wide[at.DURATION],
-        group=narrow[at.GROUP],
-        layer_shape=narrow[at.LAYER_SHAPE],
-        datatype=narrow[at.DATATYPE],
-        splits=narrow[at.SPLITS],
         involved_dims=wide[at.INVOLVED_DIMS].view(np.uint64),
         involved_count=small[at.INVOLVED_COUNT],
         present=narrow[at.PRESENT].view(np.uint32),
@@ -127,23 +128,25 @@ def _in_file_order(buffers: DecodeBuffers, version: str, source: str) -> Trace:
         ctrl_start=buffers.wide[at.CTRL_START, : nodes + 1],
         ctrl_deps=no_rows,
         names=_strings(buffers, buffers.names, source, "node name"),
-        group_names=("", *_strings(buffers, buffers.groups, source, "pg_name")),
-        layer_shapes=("", *_strings(buffers, buffers.shapes, source, "layer_shape")),
-        datatypes=("", *_strings(buffers, buffers.datatypes, source, "dtype")),
-        split_texts=("", *_strings(buffers, buffers.splits, source, "comm_split_sizes")),
         version=version,
         metadata_text=_texts(buffers, source),
         ignored_attributes=_ignored(buffers, source),
         tensors=_tensor_lists(buffers, source),
         source=source,
         **{number.column: _column(number, wide, narrow, small) for number in NUMBERS},
+        **{text.column: narrow[_slot(text)] for text in TEXT_ATTRIBUTES},
+        **texts,
     )
+
+
+def _slot(attribute: Attribute) -> int:
+    return int(at.SLOT[at.KNOWN_ATTRIBUTES.index(attribute.name)])
 
 
 def _column(number: Attribute, wide: Any, narrow: Any, small: Any) -> Any:
     """The column of an attribute in the block that holds it."""
-    meaning = at.KNOWN_ATTRIBUTES.index(number.name)
-    return (wide, narrow, small)[at.BLOCK[meaning]][at.SLOT[meaning]].view(number.dtype)
+    block = (wide, narrow, small)[at.BLOCK[at.KNOWN_ATTRIBUTES.index(number.name)]]
+    return block[_slot(number)].view(number.dtype)
 
 
 def _ignored(buffers: DecodeBuffers, source: str) -> dict[str, int]:
@@ -253,19 +256,15 @@ def _in_id_order(trace: Trace, dependencies: tuple[Ids, Ids]) -> tuple[Trace, tu
     row_of[order] = np.arange(len(order))
     columns: dict[str, Any] = {name: getattr(trace, name)[order] for name in _PER_NODE}
     columns["name"], names = _by_first_use(columns["name"], trace.names)
-    columns["group"], group_names = _after_empty(columns["group"], trace.group_names)
-    columns["layer_shape"], shapes = _after_empty(columns["layer_shape"], trace.layer_shapes)
-    columns["datatype"], datatypes = _after_empty(columns["datatype"], trace.datatypes)
-    columns["splits"], split_texts = _after_empty(columns["splits"], trace.split_texts)
+    for text in TEXT_ATTRIBUTES:
+        columns[text.column], columns[text.texts] = _after_empty(
+            columns[text.column], getattr(trace, text.texts)
+        )
     texts = sorted((int(row_of[row]), text) for row, text in trace.metadata_text.items())
     trace = replace(
         trace,
         **columns,
         names=names,
-        group_names=group_names,
-        layer_shapes=shapes,
-        datatypes=datatypes,
-        split_texts=split_texts,
         data_start=data_start,
         ctrl_start=ctrl_start,
         metadata_text=dict(texts),

@@ -73,14 +73,9 @@ def decode_attribute(buffers: DecodeBuffers, start: int, end: int, row: int, pre
     if (buffers.narrow[at.PRESENT, row] >> meaning) & 1:
         return number
     buffers.narrow[at.PRESENT, row] |= 1 << meaning
-    if meaning == at.PG_NAME:
-        code = _store_text(buffers, buffers.groups, at.GROUP, row, member, value, size)
-    elif meaning == at.SHAPE:
-        code = _store_text(buffers, buffers.shapes, at.LAYER_SHAPE, row, member, value, size)
-    elif meaning == at.DTYPE:
-        code = _store_text(buffers, buffers.datatypes, at.DATATYPE, row, member, value, size)
-    elif meaning == at.SPLIT_SIZES:
-        code = _store_text(buffers, buffers.splits, at.SPLITS, row, member, value, size)
+    table = at.TABLE[meaning]
+    if table >= 0:
+        code = _store_text(buffers, buffers.tables[table], at.SLOT[meaning], row, member, value, size)
     elif meaning == at.INVOLVED_DIM:
         code = _store_flags(buffers, start, end, row, member)
     elif meaning == at.INPUTS or meaning == at.OUTPUTS:

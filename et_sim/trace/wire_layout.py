@@ -13,26 +13,24 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from et_sim.trace.columns import BIT, LAST_KIND_NUMBER, NUMBERS
+from et_sim.trace.columns import BIT, LAST_KIND_NUMBER, NUMBERS, TEXT_ATTRIBUTES
 from et_sim.trace.wire_fields import BYTES, FIXED32, FIXED64, VARINT, Bytes
 from et_sim.trace.wire_names import NameTable, Text, as_text, name_table
 
-# Slots of the int64, int32 and uint8 blocks; after these come the attributes that are numbers.
+# Slots of the int64, int32 and uint8 blocks; after these come the attributes that are numbers, or texts.
 NODE_ID, DURATION, INVOLVED_DIMS, DATA_START, CTRL_START = range(5)
-NAME, GROUP, LAYER_SHAPE, DATATYPE, SPLITS, PRESENT = range(6)
+NAME, PRESENT = range(2)
 KIND, INVOLVED_COUNT = range(2)
 WIDE, NARROW, SMALL = range(3)  # which block
 _BLOCKS: dict[npt.DTypeLike, int] = {np.int64: WIDE, np.int32: NARROW, np.bool_: SMALL}
 
 # Attributes with a meaning; the number is that of the attribute's bit in `Trace.present`.
 KNOWN_ATTRIBUTES = tuple(BIT)
-PG_NAME, SHAPE, DTYPE, SPLIT_SIZES, INVOLVED_DIM, INPUTS, OUTPUTS = (
-    KNOWN_ATTRIBUTES.index(name)
-    for name in ("pg_name", "layer_shape", "dtype", "comm_split_sizes", "involved_dim", "inputs", "outputs")
-)
+INVOLVED_DIM, INPUTS, OUTPUTS = map(KNOWN_ATTRIBUTES.index, ("involved_dim", "inputs", "outputs"))
 IGNORED = -1
 
-# Of each known attribute that is a number: its block, its slot there, the lowest value allowed.
+# Of each known attribute that is a number: its block, its slot there, the lowest value allowed. Of a text:
+# its slot, and its table of texts.
 BLOCK, SLOT, LEAST = np.zeros((3, len(KNOWN_ATTRIBUTES)), np.int64)
 _slots = [CTRL_START + 1, PRESENT + 1, INVOLVED_COUNT + 1]
 for _number in NUMBERS:
@@ -40,6 +38,11 @@ for _number in NUMBERS:
     _block = _BLOCKS[_number.dtype]
     BLOCK[_meaning], SLOT[_meaning], LEAST[_meaning] = _block, _slots[_block], _number.limits[0]
     _slots[_block] += 1
+TABLE = np.full(len(KNOWN_ATTRIBUTES), -1)
+for _table, _text in enumerate(TEXT_ATTRIBUTES):
+    _meaning = KNOWN_ATTRIBUTES.index(_text.name)
+    TABLE[_meaning], SLOT[_meaning] = _table, _slots[NARROW]
+    _slots[NARROW] += 1
 WIDE_SLOTS, NARROW_SLOTS, SMALL_SLOTS = _slots
 
 # AttributeProto: the members of its oneof, by field number (`K_list` is one above `K_val`).
@@ -90,10 +93,7 @@ class DecodeBuffers(NamedTuple):
     lists: npt.NDArray[np.int64]  # row, attribute, first word, words of each list of tensors
     words: npt.NDArray[np.int64]  # start, size of each word in those lists
     names: NameTable
-    groups: NameTable
-    shapes: NameTable
-    datatypes: NameTable
-    splits: NameTable
+    tables: tuple[NameTable, ...]  # of each attribute that is a text
     attributes: Vocabulary
     registers: npt.NDArray[np.int64]  # see below
 
@@ -160,10 +160,7 @@ def _sized(text: Text, nodes: int, vocabulary: Vocabulary, registers: npt.NDArra
         lists=np.empty((16 + LISTS_PER_NODE * nodes, 4), np.int64),
         words=np.empty((4 * nodes, 2), np.int64),
         names=name_table(nodes),
-        groups=name_table(nodes),
-        shapes=name_table(nodes),
-        datatypes=name_table(nodes),
-        splits=name_table(nodes),
+        tables=tuple(name_table(nodes) for _ in TEXT_ATTRIBUTES),
         attributes=vocabulary,
         registers=registers,
     )
