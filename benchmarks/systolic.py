@@ -13,7 +13,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from et_sim.compute.systolic.layer import Dimensions, Layer
+from et_sim.compute.systolic.layer import Dimensions, SystolicLayer
 from et_sim.compute.systolic.report import reports
 from et_sim.machine.systolic import Array, Bandwidth, Dataflow
 
@@ -50,18 +50,18 @@ LIMITED: tuple[tuple[tuple[int, ...], int, int, str, float], ...] = (
     ((20, 20, 3, 3, 16, 32, 1, 1), 1, 10, "is", -25.0),
     ((30, 30, 3, 3, 8, 16, 1, 1), 4, 10, "ws", 0.70),
 )
-LARGE = Layer.product("8192 x 8192 x 8192", 8192, 8192, 8192)
+LARGE = SystolicLayer.product("8192 x 8192 x 8192", 8192, 8192, 8192)
 LEAST_RATIO = 20
 
 
-def products() -> list[Layer]:
+def products() -> list[SystolicLayer]:
     """1,000 different ones."""
     numbers = random.Random(1)
     sizes = [[numbers.randint(1, 8192) for _ in range(3)] for _ in range(1000)]
-    return [Layer.product(f"l{at}", *size) for at, size in enumerate(sizes)]
+    return [SystolicLayer.product(f"l{at}", *size) for at, size in enumerate(sizes)]
 
 
-def resnet_50() -> list[Layer]:
+def resnet_50() -> list[SystolicLayer]:
     """Its convolutions, padded."""
     found = [Dimensions(230, 230, 7, 7, 3, 64, 2, 2)]
     stages = ((56, 64, 64, 256, 3, 1), (56, 256, 128, 512, 4, 2), (28, 512, 256, 1024, 6, 2))
@@ -74,10 +74,10 @@ def resnet_50() -> list[Layer]:
             found.append(Dimensions(after, after, 1, 1, middle, leaving, 1, 1))
             if not block:
                 found.append(Dimensions(before, before, 1, 1, channels, leaving, step, step))
-    return [Layer(f"l{at}", size) for at, size in enumerate(found)]
+    return [SystolicLayer(f"l{at}", size) for at, size in enumerate(found)]
 
 
-def seconds_of(layers: list[Layer], array: Array, has_traffic: bool = True) -> float:
+def seconds_of(layers: list[SystolicLayer], array: Array, has_traffic: bool = True) -> float:
     """How long the figures of layers take, in processor time."""
     begin = time.process_time()
     for one in reports(layers, array):
@@ -85,7 +85,7 @@ def seconds_of(layers: list[Layer], array: Array, has_traffic: bool = True) -> f
     return time.process_time() - begin
 
 
-def command_seconds(layers: list[Layer]) -> float:
+def command_seconds(layers: list[SystolicLayer]) -> float:
     """The same as a command that prints everything, the start of the process included."""
     with tempfile.TemporaryDirectory() as folder:
         rows = [f"{one.name},{one.rows},{one.columns},{one.inner},\n" for one in layers]
@@ -121,7 +121,7 @@ def main() -> None:
 def limited_row(sizes: tuple[int, ...], kb: int, bandwidth: int, dataflow: str, theirs: float) -> float:
     """Print how long a layer takes, the best of three; how many times longer SCALE-Sim takes."""
     array = Array(16, 16, kb, kb, kb, Dataflow(dataflow), Bandwidth.GIVEN, (bandwidth,))
-    layer = Layer.product("a", *sizes) if len(sizes) == 3 else Layer("a", Dimensions(*sizes))
+    layer = SystolicLayer.product("a", *sizes) if len(sizes) == 3 else SystolicLayer("a", Dimensions(*sizes))
     seconds = min(seconds_of([layer], array) for _ in range(3))
     name = f"{' x '.join(map(str, sizes))}, {dataflow}, {kb} KiB, {bandwidth} words"
     at_least = "more than " if theirs < 0 else ""

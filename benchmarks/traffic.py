@@ -19,7 +19,7 @@ from et_sim.machine import Network, read_machine
 from et_sim.network.registry import model_named
 from et_sim.plan import build_plan
 from et_sim.plan.tables import Plan
-from et_sim.timeline import Messages
+from et_sim.timeline import MessageSpool
 
 REPEATS = 3
 WAYS = ((False, False), (False, True), (True, False), (True, True))  # messages, links
@@ -27,7 +27,7 @@ WAYS = ((False, False), (False, True), (True, False), (True, True))  # messages,
 
 def seconds(plan: Plan, network: Network, model: NetworkModel, messages: bool, links: bool) -> float:
     """CPU time of a run."""
-    kept = Messages() if messages else None
+    kept = MessageSpool() if messages else None
     if kept is not None:
         kept.begin(plan.actor_of_rank)
     begin = time.process_time()

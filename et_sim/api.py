@@ -40,7 +40,7 @@ from et_sim.run.simulation import (
     profile_facts,
     simulated_in_memory,
 )
-from et_sim.timeline import CausalEvents, Messages, OutputFilter, Phases, PortRecord
+from et_sim.timeline import CausalEvents, MessageSpool, OutputFilter, Phases, PortRecord
 from et_sim.timeline.explained import doubt, is_changed
 from et_sim.timeline.out_of_memory import TooLarge, out_of_memory
 from et_sim.timeline.output_filter import EVERYTHING
@@ -132,7 +132,7 @@ def execute(
     recorder = Recorder(
         causal_events=CausalEvents() if PATH in details else None,
         phases=Phases() if PHASES in details or layer_file is not None else None,
-        messages=Messages(output_filter) if MESSAGES in details else None,
+        messages=MessageSpool(output_filter) if MESSAGES in details else None,
         links=LINKS in details,
         ports=PortRecord() if PORTS in details else None,
     )

@@ -40,7 +40,7 @@ def doubts(host: HostTrace, device: DeviceTrace, calls: Calls, links: Links) -> 
         yield f"{took}"
 
 
-def refuse_strangers(host: HostTrace, device: DeviceTrace, links: Links, found: list[str]) -> None:
+def refuse_unrelated(host: HostTrace, device: DeviceTrace, links: Links, found: list[str]) -> None:
     """Raise for the first of some doubts."""
     if found:
         linked = "" if "operators" in found[0] else f"; {_rate(links)}"

@@ -148,7 +148,7 @@ class Lane:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Waits:
+class WaitColumns:
     """Synchronisation events (EventSort.SYNC): who waited for what."""
 
     row: Indices  # of the event
@@ -230,7 +230,7 @@ class DeviceTrace:
     # Only of files in which an older linker merged both recordings ("ET+"): node id of the execution trace
     # that the event belongs to (its own for operators, the launching one for device work); else None.
     node_id: Numbers | None
-    waits: Waits
+    waits: WaitColumns
     transfers: Transfers
     collectives: Collectives
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from converters.pytorch.belonging import doubts, refuse_strangers
+from converters.pytorch.belonging import doubts, refuse_unrelated
 from converters.pytorch.calls import Calls, Work, device_work, host_calls
 from converters.pytorch.collectives import Carriers, find_carriers
 from converters.pytorch.columns import ABSENT, DeviceTrace, EventSort, HostTrace
@@ -59,7 +59,7 @@ def convert_timed(
     if host is not None and links is not None:
         found = list(doubts(host, device, calls, links))
         if not force:
-            refuse_strangers(host, device, links, found)
+            refuse_unrelated(host, device, links, found)
         for doubt in found:
             tally.count(f"converted though the recordings seem not to belong together: {doubt}")
     recording = _LinkedRecording(device, host, calls, work, links, origin)

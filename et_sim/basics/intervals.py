@@ -197,12 +197,12 @@ class Unions:
 COMPUTE, COPY, TRANSFER, MEMORY, WAITING, HOST = SORTS = range(6)
 
 
-def waits_apart(owner: Any, sort: Any, start: Any, end: Any, let_in: Any, moved: Any) -> tuple[Any, ...]:
+def waits_apart(owner: Any, sort: Any, start: Any, end: Any, admitted: Any, moved: Any) -> tuple[Any, ...]:
     """Owner, sort, start and end, where transfers merely wait from when they are let in until they move.
 
     Before that, others of their owner are under way, which count for themselves.
     """
-    start = np.where(sort == TRANSFER, let_in, start)
+    start = np.where(sort == TRANSFER, admitted, start)
     waits = (sort == TRANSFER) & (moved > start)
     if waits.any():
         twice = np.repeat(np.arange(len(owner)), 1 + waits)
@@ -226,9 +226,9 @@ class Spent:
         self.communication_ns, self.comm_without_kernel_ns, self.covered_ns = np.zeros((3, owners), np.int64)
         self._unions = Unions(len(SORTS), self._measure)
 
-    def add(self, owner: Any, sort: Any, start: Any, end: Any, let_in: Any, moved: Any) -> None:
+    def add(self, owner: Any, sort: Any, start: Any, end: Any, admitted: Any, moved: Any) -> None:
         """Take a piece, as `Unions` does; see `waits_apart`."""
-        self._unions.add(*waits_apart(owner, sort, start, end, let_in, moved))
+        self._unions.add(*waits_apart(owner, sort, start, end, admitted, moved))
 
     def close(self) -> None:
         """Everything is there: the figures are those of all owners."""

@@ -52,7 +52,7 @@ class Term:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class UncertainPart:
     """A share of the time: of which class, and what it is; equal ones have equal errors."""
 
     of: str
@@ -67,7 +67,7 @@ class Composition:
     device: str  # whose errors these are
     whole: Term
     terms: Mapping[str, Term]  # of the classes of its parts
-    parts: tuple[Part, ...]
+    parts: tuple[UncertainPart, ...]
 
     @staticmethod
     def of(
@@ -83,7 +83,9 @@ class Composition:
         for place, (name, item) in enumerate(order):
             key = (name, item if place < MOST_PARTS else OTHERS)
             joined[key] = joined.get(key, 0.0) + amounts[name, item] / total
-        parts = tuple(Part(name, item, round(share, DIGITS)) for (name, item), share in joined.items())
+        parts = tuple(
+            UncertainPart(name, item, round(share, DIGITS)) for (name, item), share in joined.items()
+        )
         used = {name: terms[name] for name in sorted({part.of for part in parts})}
         return Composition(device, whole, MappingProxyType(used), parts)
 
@@ -158,7 +160,7 @@ class Composition:
     def read(found: Mapping[str, Any]) -> Composition:
         """From what `as_dict` gave."""
         terms = {one["class"]: Term.read(one) for one in found["classes"]}
-        parts = tuple(Part(one["class"], one["item"], one["share"]) for one in found["parts"])
+        parts = tuple(UncertainPart(one["class"], one["item"], one["share"]) for one in found["parts"])
         return Composition(found["device"], Term.read(found["whole"]), terms, parts)
 
 

@@ -43,7 +43,7 @@ _NAMES = {"f16": "fp16", "f32": "fp32", "f64": "fp64", "i8": "int8", "u8": "int8
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class FittedPart:
     """Kernels of a kind, of all ranks."""
 
     kernels: int
@@ -56,7 +56,7 @@ class Recording:
 
     source: str
     files: tuple[Path, ...]
-    parts: Mapping[str, Part]
+    parts: Mapping[str, FittedPart]
     kernels: tuple[Measured, ...]
     counts: Mapping[Measured, int]
     repeats: float  # E in percent, of equal kernels against their median; 0 if there are none
@@ -97,7 +97,7 @@ def read_recording(prefix: str, ranks: int, node: int) -> Recording:
     return Recording(
         prefix,
         tuple(paths.values()),
-        {name: Part(len(times), sum(times)) for name, times in kernels.took.items() if times},
+        {name: FittedPart(len(times), sum(times)) for name, times in kernels.took.items() if times},
         tuple(counts),
         counts,
         Errors.of(spread).e if spread else 0.0,

@@ -173,7 +173,7 @@ def run_plan(
                 report(clock.now >> bits, sent, packets, clock.completed, len(run.nodes), "packets")
     clock = run.clock[0]
     queues = observe.queues_at_end(run, int(clock.now) >> bits, ports) if ports else None
-    for column in ("ready_ns", "start_ns", "end_ns", "let_in_ns") if bits else ():
+    for column in ("ready_ns", "start_ns", "end_ns", "admitted_ns") if bits else ():
         run.nodes[column] >>= bits  # NONE stays what it is
     return Outcome(
         plan=plan,

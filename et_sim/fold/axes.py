@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from et_sim.fold.hashing import exchanges, rotations
-from et_sim.fold.path_keys import Messages, PathKeys, are_alike, steps_along
+from et_sim.fold.path_keys import MessageColumns, PathKeys, are_alike, steps_along
 from et_sim.plan.lowering import Lowering
 from et_sim.plan.splitmix import splitmix64
 from et_sim.plan.tables import NO_AXIS
@@ -126,21 +126,21 @@ class SystemAxes:
             for number, (stride, members, _) in enumerate(self._with_paths)
         )
 
-    def messages(self) -> Iterator[Messages]:
+    def messages(self) -> Iterator[MessageColumns]:
         """All that ranks may send along these axes."""
         for number in range(len(self._with_paths)):
             yield from self._messages_along(number)
 
-    def _messages_along(self, number: int) -> Iterator[Messages]:
+    def _messages_along(self, number: int) -> Iterator[MessageColumns]:
         stride, members, pattern = self._with_paths[number]
         place = self._ranks // stride % members
         for distance in _both_ways(pattern, members):
             peer = self._ranks + ((place + distance) % members - place) * stride
-            yield Messages(self._ranks, peer, number * self._ranks.size + distance)
+            yield MessageColumns(self._ranks, peer, number * self._ranks.size + distance)
         if pattern.pairs:  # ahead for some, behind for others: which of these are sent
             for distance, partner in _partners(members):
                 peer = self._ranks + (partner[place] - place) * stride
-                yield Messages(self._ranks, peer, splitmix64(number * self._ranks.size + distance, 9))
+                yield MessageColumns(self._ranks, peer, splitmix64(number * self._ranks.size + distance, 9))
 
     def _lines(self, stride: int, members: int) -> Any:
         """The ranks by line and place."""
@@ -218,7 +218,7 @@ class GroupAxes:
             for block in self._blocks
         )
 
-    def messages(self) -> Iterator[Messages]:
+    def messages(self) -> Iterator[MessageColumns]:
         """All that ranks may send within these groups."""
         for block in self._blocks:
             yield from _messages_within(*block)
@@ -255,16 +255,16 @@ class GroupAxes:
         return out
 
 
-def _messages_within(members: Any, usage: Any, pattern: Pattern) -> Iterator[Messages]:
+def _messages_within(members: Any, usage: Any, pattern: Pattern) -> Iterator[MessageColumns]:
     """All that the members of groups may send each other: by line and place, with the usage of each."""
     for distance in _both_ways(pattern, members.shape[1]):
         peer = np.roll(members, -distance, axis=1)
         kinds = splitmix64(splitmix64(usage, members.shape[1]), distance)
-        yield Messages(members.reshape(-1), peer.reshape(-1), kinds.reshape(-1))
+        yield MessageColumns(members.reshape(-1), peer.reshape(-1), kinds.reshape(-1))
     if pattern.pairs:
         for distance, partner in _partners(members.shape[1]):
             kinds = splitmix64(splitmix64(usage, members.shape[1]) + np.uint64(1), distance)
-            yield Messages(members.reshape(-1), members[:, partner].reshape(-1), kinds.reshape(-1))
+            yield MessageColumns(members.reshape(-1), members[:, partner].reshape(-1), kinds.reshape(-1))
 
 
 def _own_axes(lowering: Lowering, name: str, members: Any) -> list[int]:

@@ -30,7 +30,7 @@ from et_sim.fold.axes import (
     patterns_of_axes,
 )
 from et_sim.fold.own_sizes import sizes_of_ranks
-from et_sim.fold.path_keys import Messages, PathKeys
+from et_sim.fold.path_keys import MessageColumns, PathKeys
 from et_sim.fold.shapes import shapes_of_templates
 from et_sim.memory import NO_SERVER
 from et_sim.plan.actors import Actors
@@ -167,10 +167,10 @@ class _PointToPoint:
         """Whether the codes of paths say all about them."""
         return self._paths.can_be_folded(self._owner, self._peer)
 
-    def messages(self) -> Iterator[Messages]:
+    def messages(self) -> Iterator[MessageColumns]:
         """All that ranks may send so."""
         kinds = splitmix64(splitmix64(self._slot, 6) + splitmix64(self._back, 7), 8)
-        yield Messages(self._owner, self._peer, kinds)
+        yield MessageColumns(self._owner, self._peer, kinds)
 
     def seen_paths(self) -> Any:
         """Per rank a number for its paths to others."""

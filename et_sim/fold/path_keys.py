@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple, Protocol
 
 
-class Messages(NamedTuple):
+class MessageColumns(NamedTuple):
     """Messages that ranks may send, as columns."""
 
     sources: Any
@@ -17,7 +17,7 @@ class Messages(NamedTuple):
 class SharedLinks(Protocol):
     """Links on which messages slow each other: they are told apart together with the ranks."""
 
-    def tell_apart(self, messages: Iterable[Messages], colours: Any) -> bool:
+    def tell_apart(self, messages: Iterable[MessageColumns], colours: Any) -> bool:
         """Tell links apart by the messages on them, whose ends have colours; whether any now are."""
 
     def classes(self) -> Any:

@@ -45,9 +45,9 @@ from et_sim.layerfile.tables import (
     Collectives,
     IntColumn,
     LayerProgram,
+    QueueWaits,
     RowColumn,
     Steps,
-    Waits,
 )
 from et_sim.trace.builder import TraceBuilder
 
@@ -222,7 +222,7 @@ class _Unrolling:
                 _rows(issued[7]),
                 _rows(issued[8]),
             ),
-            Waits(_rows(waits[0]), _rows(waits[1]), _rows(waits[2])),
+            QueueWaits(_rows(waits[0]), _rows(waits[1]), _rows(waits[2])),
             self.skipped,
         )
 

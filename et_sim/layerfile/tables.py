@@ -56,7 +56,7 @@ class Collectives:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Waits:
+class QueueWaits:
     """One row per collective and place where the loop may have to wait for it; blocking ones are not here."""
 
     collective: RowColumn
@@ -73,6 +73,6 @@ class LayerProgram:
     logical: LogicalDimensions | None  # transformers on a machine of known dimensions
     steps: Steps
     collectives: Collectives
-    waits: Waits
+    waits: QueueWaits
     # Collectives of the loop that were left out, by (layer, phase, why).
     skipped: Counter[tuple[int, Phase, str]]

@@ -22,7 +22,7 @@ from et_sim.machine.switch_trees import switch_sorts
 Scaled = tuple[Machine, float] | None
 
 
-class Part(IntEnum):
+class ScaledPart(IntEnum):
     """What a message pays for in a level of a network of ASTRA-sim 1.0."""
 
     LINKS = 0
@@ -31,12 +31,12 @@ class Part(IntEnum):
     MEMORY = 3
 
 
-BANDWIDTH_OF = {Part.LINKS: "link_bandwidth", Part.MEMORY: "memory_bandwidth"}
+BANDWIDTH_OF = {ScaledPart.LINKS: "link_bandwidth", ScaledPart.MEMORY: "memory_bandwidth"}
 LATENCY_OF = {
-    Part.LINKS: "latency_ns",
-    Part.CARDS: "nic_ns",
-    Part.ROUTER: "router_ns",
-    Part.MEMORY: "memory_latency_ns",
+    ScaledPart.LINKS: "latency_ns",
+    ScaledPart.CARDS: "nic_ns",
+    ScaledPart.ROUTER: "router_ns",
+    ScaledPart.MEMORY: "memory_latency_ns",
 }
 
 
@@ -77,7 +77,7 @@ def _classes(network: Network) -> list[str]:
     if isinstance(fabric, GraphFabric):
         return [one.name for one in link_classes(fabric.graph)[1]]
     if isinstance(fabric, LevelFabric):
-        parts = ["" if part is Part.LINKS else f": {part.name.lower()}" for part in Part]
+        parts = ["" if part is ScaledPart.LINKS else f": {part.name.lower()}" for part in ScaledPart]
         return [f"dimension {level}{part}" for level in range(len(fabric.levels)) for part in parts]
     return [f"dimension {number}" for number in range(len(fabric.dimensions))]
 
@@ -101,10 +101,10 @@ def _scale_kernels(machine: Machine, multiple: float) -> Scaled:
 
 def scale_bandwidth(machine: Machine, link: int, multiple: float) -> Scaled:
     """The bandwidth of a class of links."""
-    level, part = divmod(link, len(Part))
+    level, part = divmod(link, len(ScaledPart))
     name: str | None = "bandwidth"
     if machine.network.levels:
-        name = BANDWIDTH_OF.get(Part(part))
+        name = BANDWIDTH_OF.get(ScaledPart(part))
     elif isinstance(machine.network.fabric, GraphFabric):
         name = BANDWIDTH
     return None if name is None else _scale_link(machine, link, level, name, multiple)
@@ -112,8 +112,8 @@ def scale_bandwidth(machine: Machine, link: int, multiple: float) -> Scaled:
 
 def scale_latency(machine: Machine, link: int, multiple: float) -> Scaled:
     """The latency of a class of links."""
-    level, part = divmod(link, len(Part))
-    name = LATENCY_OF[Part(part)] if machine.network.levels else "latency_ns"
+    level, part = divmod(link, len(ScaledPart))
+    name = LATENCY_OF[ScaledPart(part)] if machine.network.levels else "latency_ns"
     return _scale_link(machine, link, level, name, multiple)
 
 

@@ -21,14 +21,14 @@ from et_sim.trace.columns import IntColumn, NodeKind, RowColumn, Trace
 
 
 @dataclass(frozen=True, slots=True)
-class Pool:
+class PoolMemory:
     """The pool that a memory file describes, for so many NPUs."""
 
     pool: MemoryPool
     ranks: int
 
     @classmethod
-    def of(cls, machine: Machine) -> Pool | None:
+    def of(cls, machine: Machine) -> PoolMemory | None:
         """The pool of a machine whose memory file describes one."""
         pool = machine.memory.pool
         return None if pool is None else cls(pool, machine.network.ranks)

@@ -13,7 +13,7 @@ import numpy as np
 
 from et_sim.machine.model import Machine, MemoryKind, RemoteMemory
 from et_sim.memory.model import NO_SERVER, MemoryModel
-from et_sim.memory.pool import Pool
+from et_sim.memory.pool import PoolMemory
 from et_sim.trace.columns import IntColumn, RowColumn, Trace
 
 
@@ -49,7 +49,7 @@ class Remote:
         return np.full_like(ranks, NO_SERVER)
 
 
-MODELS: tuple[type[MemoryModel], ...] = (Remote, Pool)
+MODELS: tuple[type[MemoryModel], ...] = (Remote, PoolMemory)
 
 
 def memory_model(machine: Machine) -> MemoryModel | None:

@@ -44,7 +44,7 @@ from et_sim.plan.groups import GroupShape, GroupTable
 from et_sim.plan.library_phases import AROUND, LibraryPhases, PacedPhase
 from et_sim.plan.phases import (
     Chunks,
-    Part,
+    PhasePart,
     PhaseStep,
     Rules,
     bytes_to_cut,
@@ -348,9 +348,9 @@ class CollectiveTables:
             phase_lists.append([[phase]])
         return self._add_collective(request, runs, phase_lists)
 
-    def _part(self, way: Way) -> Part:
+    def _part(self, way: Way) -> PhasePart:
         keeps_size = way.algorithm.keeps_size(self._accounting)
-        return Part(way.number, way.members, keeps_size, self._accounting.whole_pieces)
+        return PhasePart(way.number, way.members, keeps_size, self._accounting.whole_pieces)
 
     def _phase(self, phase: PhaseStep, way: Way, turn: int, own: OwnSizes | None = None) -> PhaseRow:
         axis = way.axis_of(phase.operation, self._accounting, turn)

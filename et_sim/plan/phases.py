@@ -20,7 +20,7 @@ from et_sim.plan.tables import QueueCursor
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class PhasePart:
     """A dimension that takes part: which one, and how many members its groups have."""
 
     dimension: int
@@ -33,7 +33,7 @@ class Part:
 class PhaseStep:
     """One phase of a chunk: an operation on one dimension, from `size` to `output` bytes per member."""
 
-    part: Part
+    part: PhasePart
     operation: Operation
     size: int
     output: int
@@ -96,7 +96,7 @@ def bytes_to_cut(size: int, splits: int, runs: Sequence[Chunks]) -> int:
     return sum(run.number * run.size for run in runs) if is_raised else size
 
 
-def plan_phases(operation: Operation, size: int, order: Sequence[Part], rules: Rules) -> list[PhaseStep]:
+def plan_phases(operation: Operation, size: int, order: Sequence[PhasePart], rules: Rules) -> list[PhaseStep]:
     """The phases of one chunk of `size` bytes; it visits the dimensions in the given order."""
     both_ways = operation is Operation.ALL_REDUCE and rules.plan is AllReducePlan.LOCAL_BW_AWARE
     if both_ways and (len(order) > 1 or not rules.all_queues):
@@ -108,7 +108,7 @@ def plan_phases(operation: Operation, size: int, order: Sequence[Part], rules: R
     return phases
 
 
-def _inward_and_outward(size: int, order: Sequence[Part], rules: Rules) -> list[PhaseStep]:
+def _inward_and_outward(size: int, order: Sequence[PhasePart], rules: Rules) -> list[PhaseStep]:
     """Reduce-scatter inwards, all-reduce on the last dimension, all-gather outwards.
 
     Where pieces were rounded up, a gather ends with no more bytes than its scatter began with.
@@ -129,7 +129,7 @@ def _inward_and_outward(size: int, order: Sequence[Part], rules: Rules) -> list[
     return phases
 
 
-def _output(operation: Operation, size: int, part: Part) -> int:
+def _output(operation: Operation, size: int, part: PhasePart) -> int:
     """What a member holds after a phase."""
     if part.keeps_size:
         return size

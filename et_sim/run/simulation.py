@@ -33,7 +33,7 @@ from et_sim.plan.tables import Plan
 from et_sim.run.alone import machine_alone, read_alone, refuse_without_times
 from et_sim.run.layer_files import LayerFileRun, is_layer_file
 from et_sim.run.options import RunOptions
-from et_sim.timeline import CausalEvents, Messages, Phases, PortRecord
+from et_sim.timeline import CausalEvents, MessageSpool, Phases, PortRecord
 from et_sim.timeline.out_of_memory import out_of_memory
 from et_sim.trace import Workload, read_workload
 from et_sim.trace.tensors import names_tensors
@@ -201,7 +201,7 @@ class Recorder:
 
     causal_events: CausalEvents | None = None
     phases: Phases | None = None
-    messages: Messages | None = None
+    messages: MessageSpool | None = None
     links: bool = False
     ports: PortRecord | None = None  # with what packets meet there over time
 

@@ -21,7 +21,7 @@ from et_sim.basics.errors import UsageError
 from et_sim.serving.batcher import Batcher, Share
 from et_sim.serving.batcher import Sequence as Served
 from et_sim.serving.policy import Policy
-from et_sim.serving.pools import BOTH, DECODE, PREFILL, Pool
+from et_sim.serving.pools import BOTH, DECODE, PREFILL, CachePool
 from et_sim.serving.requests import Request
 from et_sim.serving.timing import Times
 from et_sim.workloads.inference.batch import Batch, Segment
@@ -48,7 +48,7 @@ class Replica:
     """One replica, and what it is at."""
 
     number: int
-    pool: Pool
+    pool: CachePool
     place: int  # in the pool
     batcher: Batcher
     is_busy: bool = False
@@ -60,7 +60,7 @@ class Replica:
 class Cluster:
     """All replicas, and what became of the requests."""
 
-    pools: tuple[Pool, ...]
+    pools: tuple[CachePool, ...]
     policy: Policy
     times: Times
     context_step: int = 1

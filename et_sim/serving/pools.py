@@ -20,7 +20,7 @@ BOTH, PREFILL, DECODE = "both", "prefill", "decode"
 
 
 @dataclass(frozen=True, slots=True)
-class Pool:
+class CachePool:
     """Equal replicas, one after the other."""
 
     work: str  # BOTH, PREFILL or DECODE
@@ -47,7 +47,7 @@ class Pool:
 
 def make_pool(
     model: Model, plan: Plan, work: str, replicas: int, after: int, capacity_bytes: int, policy: Policy
-) -> Pool:
+) -> CachePool:
     """A pool behind the ranks before `after`; `capacity_bytes`: of weights and cache, on an NPU."""
     check(model, plan)
     if not 1 <= replicas <= 10**6:
@@ -67,10 +67,10 @@ def make_pool(
             remedy="give more ranks to a replica with --tp or --pp, or more memory with --capacity",
         )
     each = plan.ranks
-    return Pool(work, plan, replicas, -(-after // each) * each, int(blocks), max(tokens))
+    return CachePool(work, plan, replicas, -(-after // each) * each, int(blocks), max(tokens))
 
 
-def check_pools(pools: tuple[Pool, ...], npus: int) -> None:
+def check_pools(pools: tuple[CachePool, ...], npus: int) -> None:
     """Refuse replicas that the machine has no place for."""
     end = pools[-1].end
     if end > npus:

@@ -18,7 +18,7 @@ from et_sim.serving.batcher import Sequence as Served
 from et_sim.serving.cluster import Iteration
 from et_sim.serving.load import costs_of, load_of
 from et_sim.serving.policy import Policy
-from et_sim.serving.pools import Pool
+from et_sim.serving.pools import CachePool
 from et_sim.tables.declaration import Table
 from et_sim.tables.registry import MANIFEST, SERVING_TABLES, SUMMARY
 from et_sim.timeline.content import Content, Texts, not_negative
@@ -43,7 +43,7 @@ class Serving:
 
     served: Sequence[Served]
     iterations: Sequence[Iteration]
-    pools: Sequence[Pool]
+    pools: Sequence[CachePool]
     policy: Policy
     objectives: Objectives
     facts: dict[str, Any]  # of the summary: what was simulated, and how
@@ -125,7 +125,7 @@ class Serving:
     def _npus(self) -> int:
         return sum(pool.replicas * pool.ranks for pool in self.pools)
 
-    def _pool(self, pool: Pool) -> dict[str, Any]:
+    def _pool(self, pool: CachePool) -> dict[str, Any]:
         tokens = pool.blocks * self.policy.block
         return {
             "work": pool.work,

@@ -16,7 +16,7 @@ from et_sim.machine import Machine, read_machine
 from et_sim.run.options import RunOptions
 from et_sim.serving.cluster import Cluster
 from et_sim.serving.policy import Policy
-from et_sim.serving.pools import BOTH, DECODE, PREFILL, Pool, check_pools, make_pool
+from et_sim.serving.pools import BOTH, DECODE, PREFILL, CachePool, check_pools, make_pool
 from et_sim.serving.requests import POISSON, Request, read_requests
 from et_sim.serving.results import Objectives, Serving
 from et_sim.serving.timing import SimulatedTimes
@@ -114,7 +114,7 @@ def _scope(of_pass: dict[str, list[str]]) -> dict[str, list[str]]:
     }
 
 
-def _pools(model: Model, setup: Setup, machine: Machine) -> tuple[Pool, ...]:
+def _pools(model: Model, setup: Setup, machine: Machine) -> tuple[CachePool, ...]:
     memory = machine.system.local_memory
     whole = setup.capacity_bytes or (memory.capacity_bytes if memory else 0)
     if not whole:

@@ -15,7 +15,7 @@ from et_sim.basics.errors import EtSimError
 from et_sim.plan.lowering import Lowering
 from et_sim.run.options import RunOptions
 from et_sim.run.simulation import Nobody, Recorder, Task, prepare, simulated
-from et_sim.serving.pools import Pool
+from et_sim.serving.pools import CachePool
 from et_sim.trace import Workload
 from et_sim.workloads.inference.batch import Batch
 from et_sim.workloads.inference.forward import make_replica
@@ -26,10 +26,10 @@ from et_sim.workloads.models.model import Model
 class Times(Protocol):
     """What the loop of serving asks."""
 
-    def pass_ns(self, pool: Pool, batch: Batch) -> int:
+    def pass_ns(self, pool: CachePool, batch: Batch) -> int:
         """How long a replica of a pool works on a batch."""
 
-    def transfer_ns(self, source: Pool, replica: int, target: Pool, other: int, tokens: int) -> int:
+    def transfer_ns(self, source: CachePool, replica: int, target: CachePool, other: int, tokens: int) -> int:
         """How long the cache of so many tokens takes from a replica to another one."""
 
 
@@ -47,7 +47,7 @@ class SimulatedTimes:
     replayed: int = 0  # kernels of the first pass that the machine does not time
     _task: Task | None = None
 
-    def pass_ns(self, pool: Pool, batch: Batch) -> int:
+    def pass_ns(self, pool: CachePool, batch: Batch) -> int:
         """Simulated when it is asked for the first time."""
         key = (pool.first_rank, batch)
         if key not in self.passes:
@@ -55,7 +55,7 @@ class SimulatedTimes:
             self.passes[key] = self._simulated(workload)
         return self.passes[key]
 
-    def transfer_ns(self, source: Pool, replica: int, target: Pool, other: int, tokens: int) -> int:
+    def transfer_ns(self, source: CachePool, replica: int, target: CachePool, other: int, tokens: int) -> int:
         """Simulated when it is asked for the first time."""
         key = (replica, other, tokens)
         if key not in self.transfers:

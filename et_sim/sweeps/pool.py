@@ -50,7 +50,7 @@ class _Worker:
 
 
 @dataclass(slots=True)
-class Pool:
+class WorkerPool:
     """Some worker processes."""
 
     space: Space

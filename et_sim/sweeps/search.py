@@ -32,7 +32,7 @@ from et_sim.sweeps.journal import Journal
 from et_sim.sweeps.progress import Nobody, Watcher
 from et_sim.sweeps.runners import Runner
 from et_sim.sweeps.spec import Given
-from et_sim.sweeps.sweep import NOTHING, Keep, Plan, State, on_model, parse_keep, plan_sweep, runners
+from et_sim.sweeps.sweep import NOTHING, Keep, State, SweepPlan, on_model, parse_keep, plan_sweep, runners
 from et_sim.sweeps.table import Point
 from et_sim.tables.of_sweeps import FILES, TABLE
 
@@ -43,7 +43,7 @@ RUNG = "rung-"  # folders of what was found on cheaper models
 class SearchPlan:
     """A search with its inputs read and its points counted."""
 
-    plan: Plan
+    plan: SweepPlan
     goal: Goal
 
     @property

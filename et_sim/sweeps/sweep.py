@@ -20,7 +20,7 @@ from et_sim.sweeps.digests import digest_of
 from et_sim.sweeps.evaluate import COMPLETE, REFUSED, Task, refused
 from et_sim.sweeps.goal import Found, Goal, front_of, goal_of
 from et_sim.sweeps.journal import Finished, Journal, check_folder
-from et_sim.sweeps.pool import Pool, usual_workers
+from et_sim.sweeps.pool import WorkerPool, usual_workers
 from et_sim.sweeps.progress import Nobody, Progress, Watcher
 from et_sim.sweeps.runners import FAILED, Alone, Done, Lost, Runner
 from et_sim.sweeps.sampling import Values
@@ -65,7 +65,7 @@ def parse_keep(text: str, points: int) -> Keep:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class SweepPlan:
     """A sweep with its inputs read and its points counted."""
 
     sweep: Sweep
@@ -89,7 +89,7 @@ class Plan:
         return None if place == NAMELESS else Path(place).name
 
 
-def plan_sweep(given: Given, *, may_be_large: bool = False) -> Plan:
+def plan_sweep(given: Given, *, may_be_large: bool = False) -> SweepPlan:
     """Read a sweep; one that is large is refused unless that is said to be right."""
     sweep = read_spec(given)
     values = sweep.points()
@@ -102,13 +102,13 @@ def plan_sweep(given: Given, *, may_be_large: bool = False) -> Plan:
     return _counted(sweep, open_space(sweep), enumerate(values))
 
 
-def on_model(plan: Plan, model: str, points: Iterable[Point]) -> Plan:
+def on_model(plan: SweepPlan, model: str, points: Iterable[Point]) -> SweepPlan:
     """Some points of a plan, simulated on another network model."""
     numbered = ((one.number, one.values) for one in points)
     return _counted(plan.sweep, replace(plan.space, model=model), numbered)
 
 
-def _counted(sweep: Sweep, space: Space, numbered: Iterable[tuple[int, Values]]) -> Plan:
+def _counted(sweep: Sweep, space: Space, numbered: Iterable[tuple[int, Values]]) -> SweepPlan:
     files = space.files()
     points, invalid = [], {}
     for number, some in numbered:
@@ -118,7 +118,7 @@ def _counted(sweep: Sweep, space: Space, numbered: Iterable[tuple[int, Values]])
             digest = digest_of([list(some), str(error)])
             invalid[digest] = Finished(digest, refused(error), 0.0)
         points.append(Point(number, some, digest))
-    return Plan(sweep, space, tuple(points), invalid)
+    return SweepPlan(sweep, space, tuple(points), invalid)
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +132,7 @@ class Report:
 
 
 def carry_out(
-    plan: Plan,
+    plan: SweepPlan,
     folder: Path,
     *,
     workers: int | None = None,
@@ -162,7 +162,7 @@ def carry_out(
     return Report(table, len(plan.points), known, complete)
 
 
-def _goal_of_folder(plan: Plan, folder: Path) -> Goal | None:
+def _goal_of_folder(plan: SweepPlan, folder: Path) -> Goal | None:
     """What the search looks for whose directory this is; None: no search has written it."""
     try:
         if open_sweep(folder).search is None:
@@ -194,7 +194,7 @@ def runners(space: Space, workers: int | None, dask: str | None) -> Iterator[tup
 def _local(space: Space, workers: int) -> Runner:
     if workers < 1:
         raise UsageError(f"--workers is {workers}", remedy="give 1 or more")
-    return Alone(space) if workers == 1 else Pool(space, workers)
+    return Alone(space) if workers == 1 else WorkerPool(space, workers)
 
 
 def _cluster(space: Space, where: str) -> Runner:
@@ -207,7 +207,7 @@ def _cluster(space: Space, where: str) -> Runner:
 class State:
     """What is known so far."""
 
-    plan: Plan
+    plan: SweepPlan
     journal: Journal
     folder: Path
     model: str | None = None  # in place of the sweep's
@@ -300,7 +300,7 @@ class SweepResult:
 
     def __init__(
         self,
-        plan: Plan,
+        plan: SweepPlan,
         out: Path | None,
         *,
         workers: int | None,

@@ -1,7 +1,15 @@
 """What happened: Arrow tables, statistics and the summary of a run, and the files that hold them."""
 
 from et_sim.timeline.output_filter import OutputFilter
-from et_sim.timeline.spool import CausalEvents, Messages, Phases, PortRecord
+from et_sim.timeline.spool import CausalEvents, MessageSpool, Phases, PortRecord
 from et_sim.timeline.writer import check_target, write_run
 
-__all__ = ["CausalEvents", "Messages", "OutputFilter", "Phases", "PortRecord", "check_target", "write_run"]
+__all__ = [
+    "CausalEvents",
+    "MessageSpool",
+    "OutputFilter",
+    "Phases",
+    "PortRecord",
+    "check_target",
+    "write_run",
+]

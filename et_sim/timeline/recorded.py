@@ -26,7 +26,7 @@ from et_sim.timeline.layers import LayerRun
 from et_sim.timeline.measurement import Measurement
 from et_sim.timeline.out_of_memory import OutOfMemory
 from et_sim.timeline.scope import scope
-from et_sim.timeline.spool import CausalEvents, Messages, Phases, PortRecord
+from et_sim.timeline.spool import CausalEvents, MessageSpool, Phases, PortRecord
 from et_sim.timeline.statistics import Statistics
 from et_sim.timeline.throughput import throughput
 from et_sim.timeline.waiting.nodes import slowest, waited_for_most
@@ -125,7 +125,7 @@ class RecordedRun:
     causal_events: CausalEvents | None = None  # what caused what, if that was recorded
     phases: Phases | None = None  # what became of the chunks of collectives, if that was logged
     layers: LayerRun | None = None  # of a layer file
-    messages: Messages | None = None  # all of them, if they were logged
+    messages: MessageSpool | None = None  # all of them, if they were logged
     ports: PortRecord | None = None  # pauses, and messages that packets carried, if ports were recorded
     out_of_memory: OutOfMemory | None = None  # when it first needed more local memory than there is
     until_end: Outcome | None = None  # of a run that was stopped: what would have come

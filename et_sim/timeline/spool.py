@@ -93,7 +93,7 @@ class PortRecord:
             yield block, ways(len(block) * self._links).reshape(len(block), self._links)
 
 
-class Messages(Spool):
+class MessageSpool(Spool):
     """All messages of a run that are kept: on the link model in the order of arrival, else of departure."""
 
     def __init__(self, output_filter: OutputFilter = EVERYTHING) -> None:

@@ -98,10 +98,10 @@ class Occupation:
         end = rows.end_ns
         if (end < 0).any():
             end = np.where(end < 0, self._end_ns, end)  # what never ended is still under way
-        let_in = rows.start_ns + np.maximum(rows.queued_ns, 0)
-        moved = let_in + np.maximum(rows.waiting_ns, 0)
+        admitted = rows.start_ns + np.maximum(rows.queued_ns, 0)
+        moved = admitted + np.maximum(rows.waiting_ns, 0)
         sort = SORT_OF[rows.kind, rows.lane]
-        self._spent.add(rows.actor, sort, rows.start_ns, end, let_in, moved)
+        self._spent.add(rows.actor, sort, rows.start_ns, end, admitted, moved)
 
     def figures(self) -> Spent:
         """When all rows are there."""

@@ -78,7 +78,7 @@ class Field:
 
 
 @dataclass(frozen=True, slots=True)
-class Messages:
+class MessageClasses:
     """The message classes a program needs; each is an ordinary protobuf class."""
 
     GlobalMetadata: Any
@@ -142,7 +142,7 @@ def _attribute_values() -> tuple[Field, ...]:
 
 
 @functools.cache
-def messages() -> Messages:
+def messages() -> MessageClasses:
     """The message classes; imports protobuf on the first call."""
     from google.protobuf import descriptor_pool, message_factory
 
@@ -152,7 +152,7 @@ def messages() -> Messages:
     classes = (
         message_factory.GetMessageClass(pool.FindMessageTypeByName(f"{PACKAGE}.{name}")) for name in names
     )
-    return Messages(*classes)
+    return MessageClasses(*classes)
 
 
 def _file_descriptor() -> Any:

@@ -12,7 +12,7 @@ from et_sim.basics.errors import InputError
 from et_sim.compute.systolic import report as reporting
 from et_sim.compute.systolic.corrected import corrected
 from et_sim.compute.systolic.folds import Folds, slanted_before, slanted_line
-from et_sim.compute.systolic.layer import Dimensions, Layer
+from et_sim.compute.systolic.layer import Dimensions, SystolicLayer
 from et_sim.compute.systolic.overlapping import Overlapping
 from et_sim.compute.systolic.report import Report, reports
 from et_sim.compute.systolic.streams import Written
@@ -33,20 +33,22 @@ arrays = st.builds(
     bandwidths=st.tuples(st.integers(1, 40)),
     rules=st.sampled_from(Rules),
 )
-products = st.builds(Layer.product, st.just("a"), st.integers(1, 60), st.integers(1, 60), st.integers(1, 60))
+products = st.builds(
+    SystolicLayer.product, st.just("a"), st.integers(1, 60), st.integers(1, 60), st.integers(1, 60)
+)
 
 
 @st.composite
-def convolutions(draw: st.DrawFn, is_plain: bool = False) -> Layer:
+def convolutions(draw: st.DrawFn, is_plain: bool = False) -> SystolicLayer:
     high, wide = draw(st.integers(1, 4)), draw(st.integers(1, 4))
     if is_plain:
         rows, columns = draw(st.integers(1, 6)), draw(st.integers(1, 6))
         size = Dimensions(rows * high, columns * wide, high, wide, 3, draw(st.integers(1, 20)), high, wide)
-        return Layer("a", size)
+        return SystolicLayer("a", size)
     more = st.integers(0, 10)
     strides = draw(st.integers(1, 4)), draw(st.integers(1, 4))
     counts = draw(st.integers(1, 5)), draw(st.integers(1, 20))
-    return Layer("a", Dimensions(high + draw(more), wide + draw(more), high, wide, *counts, *strides))
+    return SystolicLayer("a", Dimensions(high + draw(more), wide + draw(more), high, wide, *counts, *strides))
 
 
 layers = st.one_of(products, convolutions())
@@ -62,14 +64,14 @@ layers = st.one_of(products, convolutions())
     ],
 )
 def test_cycles_are_folds_times_load_fill_stream_and_drain(dataflow: Dataflow, cycles: int) -> None:
-    layer = Layer.product("a", 10, 6, 5)
+    layer = SystolicLayer.product("a", 10, 6, 5)
     array = replace(SMALL, dataflow=dataflow)
     assert Report(layer, array).cycles == cycles - 1  # SCALE-Sim reports the number of the last one
     assert Report(layer, replace(array, rules=Rules.CORRECTED)).cycles == cycles
 
 
 def test_utilisation_by_hand() -> None:
-    layer = Layer.product("a", 6, 4, 8)  # one fold of 4 rows, one of 2, on 4 x 4: 14 cycles each
+    layer = SystolicLayer.product("a", 6, 4, 8)  # one fold of 4 rows, one of 2, on 4 x 4: 14 cycles each
     row = Report(layer, replace(SMALL, rules=Rules.CORRECTED)).compute_row
     assert row["Mapping Efficiency %"] == 75
     assert row["Compute Util %"] == pytest.approx(75 * 8 / 14)
@@ -77,21 +79,21 @@ def test_utilisation_by_hand() -> None:
 
 
 def test_weights_that_stay_are_counted_twice_while_they_drain_by_scale_sim_only() -> None:
-    layer, array = Layer.product("a", 10, 4, 4), replace(SMALL, dataflow=Dataflow.WEIGHT)
+    layer, array = SystolicLayer.product("a", 10, 4, 4), replace(SMALL, dataflow=Dataflow.WEIGHT)
     assert Report(layer, array).compute_row["Compute Util %"] == pytest.approx(100 * 10 / (20 + 3))
     mended = replace(array, rules=Rules.CORRECTED)
     assert Report(layer, mended).compute_row["Compute Util %"] == pytest.approx(100 * 10 / 20)
 
 
 def test_outputs_that_stay_are_written_once_and_scale_sim_counts_the_sides_of_the_array() -> None:
-    layer = Layer.product("a", 6, 4, 8)
+    layer = SystolicLayer.product("a", 6, 4, 8)
     assert Report(layer, SMALL).sram_words == (48, 64, 24 + 2 * 8)
     assert Report(layer, replace(SMALL, rules=Rules.CORRECTED)).sram_words == (48, 64, 24)
 
 
 def test_a_corrected_fetch_takes_its_words_by_the_bandwidth() -> None:
     # 1,200 x 1 inputs: more than the 1,024 that fit, so in phases of 512; they stream four per cycle
-    layer = Layer.product("a", 1200, 1, 1)
+    layer = SystolicLayer.product("a", 1200, 1, 1)
     array = replace(SMALL, mode=Bandwidth.GIVEN, rules=Rules.CORRECTED, filter_kb=4, ofmap_kb=4)
     array = replace(array, height=4, width=1, dataflow=Dataflow.OUTPUT)
     free = Report(layer, replace(array, bandwidths=(512,)))
@@ -106,7 +108,9 @@ def test_a_corrected_fetch_takes_its_words_by_the_bandwidth() -> None:
 
 
 @given(layers, arrays, st.integers(1, 40))
-def test_more_bandwidth_is_never_slower_by_corrected_rules(layer: Layer, array: Array, more: int) -> None:
+def test_more_bandwidth_is_never_slower_by_corrected_rules(
+    layer: SystolicLayer, array: Array, more: int
+) -> None:
     array = replace(array, mode=Bandwidth.GIVEN, rules=Rules.CORRECTED)
     faster = replace(array, bandwidths=(array.bandwidths[0] + more,))
     assert Report(layer, faster).cycles <= Report(layer, array).cycles
@@ -115,7 +119,9 @@ def test_more_bandwidth_is_never_slower_by_corrected_rules(layer: Layer, array: 
 
 
 @given(layers, arrays)
-def test_multiplications_are_conserved_and_no_array_does_more_than_it_can(layer: Layer, array: Array) -> None:
+def test_multiplications_are_conserved_and_no_array_does_more_than_it_can(
+    layer: SystolicLayer, array: Array
+) -> None:
     found = Report(layer, array)
     if found.cycles:
         done = found.overall * found.cycles * array.elements
@@ -126,7 +132,7 @@ def test_multiplications_are_conserved_and_no_array_does_more_than_it_can(layer:
 
 
 @given(layers, arrays)
-def test_every_word_moves_at_least_once(layer: Layer, array: Array) -> None:
+def test_every_word_moves_at_least_once(layer: SystolicLayer, array: Array) -> None:
     found = Report(layer, array)
     ifmap, filters, ofmap = found.timing.dram
     assert ifmap.words >= layer.image_words
@@ -139,7 +145,7 @@ def test_every_word_moves_at_least_once(layer: Layer, array: Array) -> None:
 
 
 @given(convolutions(is_plain=True), arrays)
-def test_windows_laid_out_one_by_one_agree_with_the_closed_form(layer: Layer, array: Array) -> None:
+def test_windows_laid_out_one_by_one_agree_with_the_closed_form(layer: SystolicLayer, array: Array) -> None:
     assert layer.is_plain
     folds = Folds.of(layer, array)
     plain, filters = reporting._streams(layer, folds)
@@ -150,7 +156,7 @@ def test_windows_laid_out_one_by_one_agree_with_the_closed_form(layer: Layer, ar
 
 
 @given(convolutions())
-def test_windows_hold_as_many_words_as_they_have_places_within_the_image(layer: Layer) -> None:
+def test_windows_hold_as_many_words_as_they_have_places_within_the_image(layer: SystolicLayer) -> None:
     size = layer.dimensions
     places = [
         (row * size.stride_height + down, column * size.stride_width + along)
@@ -175,7 +181,7 @@ def test_lines_of_a_slanted_block_are_its_diagonals(height: int, width: int) -> 
 
 
 @given(products, arrays)
-def test_lines_of_writes_are_those_of_their_blocks(layer: Layer, array: Array) -> None:
+def test_lines_of_writes_are_those_of_their_blocks(layer: SystolicLayer, array: Array) -> None:
     folds = Folds.of(layer, array)
     written = Written(folds)
     lines = [written.line_of(entry) for entry in range(written.entries)]
@@ -186,7 +192,7 @@ def test_lines_of_writes_are_those_of_their_blocks(layer: Layer, array: Array) -
 
 
 def test_layers_that_are_alike_are_worked_out_once_and_keep_their_names() -> None:
-    twice = [Layer.product(name, 30, 20, 10) for name in ("a", "b")]
+    twice = [SystolicLayer.product(name, 30, 20, 10) for name in ("a", "b")]
     first, second = reports(twice, SMALL)
     assert (first.layer.name, second.layer.name) == ("a", "b")
     assert second.timing is first.timing
@@ -201,7 +207,7 @@ def test_each_operand_has_its_own_bandwidth_by_corrected_rules_only() -> None:
 
 def test_windows_that_cannot_be_laid_out_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("et_sim.compute.systolic.overlapping.MOST_ENTRIES", 100)
-    layer = Layer("wide", Dimensions(40, 40, 3, 3, 4, 8, 1, 1))
+    layer = SystolicLayer("wide", Dimensions(40, 40, 3, 3, 4, 8, 1, 1))
     array = replace(SMALL, mode=Bandwidth.GIVEN)
     with pytest.raises(InputError, match="layer wide has 51,984 entries of overlapping windows"):
         _ = Report(layer, array).timing
@@ -209,7 +215,7 @@ def test_windows_that_cannot_be_laid_out_are_refused(monkeypatch: pytest.MonkeyP
 
 
 def test_windows_that_would_be_followed_for_hours_are_refused() -> None:
-    layer = Layer("endless", Dimensions(5000, 5000, 3, 3, 512, 64, 1, 1), "net.csv, line 7")
+    layer = SystolicLayer("endless", Dimensions(5000, 5000, 3, 3, 512, 64, 1, 1), "net.csv, line 7")
     assert Report(layer, SMALL).cycles == reporting.unlimited_cycles(layer, SMALL)
     for array in (SMALL, replace(SMALL, mode=Bandwidth.GIVEN, bandwidths=(1 << 20,), rules=Rules.CORRECTED)):
         with pytest.raises(InputError, match=r"net\.csv, line 7: layer endless (asks|has) \d+"):
@@ -221,7 +227,7 @@ def test_windows_that_would_be_followed_for_hours_are_refused() -> None:
 def test_blocks_that_are_looked_at_in_pieces_have_the_same_slides(
     dataflow: Dataflow, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    layer = Layer.product("tall", 150, 90, 110)
+    layer = SystolicLayer.product("tall", 150, 90, 110)
     array = Array(9, 7, 1, 1, 1, dataflow, Bandwidth.GIVEN, (3,))
     whole = Report(layer, array).timing
     monkeypatch.setattr("et_sim.compute.systolic.layout._AT_ONCE", 5)
@@ -231,7 +237,7 @@ def test_blocks_that_are_looked_at_in_pieces_have_the_same_slides(
 
 
 def test_a_layer_that_would_take_hours_is_refused_where_it_is_gone_through() -> None:
-    layer = Layer.product("huge", 1 << 24, 1 << 24, 1 << 24)
+    layer = SystolicLayer.product("huge", 1 << 24, 1 << 24, 1 << 24)
     assert Report(layer, SMALL).cycles == 2**44 * (2**24 + 6) - 1
     for array in (replace(SMALL, mode=Bandwidth.GIVEN), replace(SMALL, rules=Rules.CORRECTED)):
         with pytest.raises(InputError, match="layer huge has 17,592,186,044,416 folds"):

@@ -24,7 +24,7 @@ from et_sim.machine import read_machine
 from et_sim.machine.model import AllReducePlan
 from et_sim.network import analytical
 from et_sim.plan import build_plan
-from et_sim.plan.phases import Part, Rules, plan_phases
+from et_sim.plan.phases import PhasePart, Rules, plan_phases
 from et_sim.plan.tables import Plan, record
 from et_sim.trace import TraceBuilder, Workload
 
@@ -64,7 +64,7 @@ def test_exact_chunks_move_no_more_than_was_asked_for(size: int, reference: int,
 
 
 def test_an_exact_all_reduce_gathers_the_shares_that_it_scattered() -> None:
-    order = [Part(d, members, whole_pieces=True) for d, members in enumerate((3, 2, 2))]
+    order = [PhasePart(d, members, whole_pieces=True) for d, members in enumerate((3, 2, 2))]
     phases = plan_phases(Operation.ALL_REDUCE, 1022, order, Rules(AllReducePlan.LOCAL_BW_AWARE))
     assert [phase.size for phase in phases] == [1022, 341, 171, 171, 341]
     assert [phase.output for phase in phases] == [341, 171, 171, 341, 1022]

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from et_sim.basics.errors import UsageError
 from et_sim.serving.cluster import Cluster
 from et_sim.serving.policy import CHUNKED, POLICIES, PREFILL_FIRST, Policy
-from et_sim.serving.pools import BOTH, DECODE, PREFILL, Pool
+from et_sim.serving.pools import BOTH, DECODE, PREFILL, CachePool
 from et_sim.serving.requests import Request
 from et_sim.workloads import Batch, Plan
 
@@ -27,22 +27,22 @@ class KnownTimes:
     token_ns: int = TOKEN_NS
     batches: list[Batch] = field(default_factory=list)
 
-    def pass_ns(self, pool: Pool, batch: Batch) -> int:  # noqa: ARG002
+    def pass_ns(self, pool: CachePool, batch: Batch) -> int:  # noqa: ARG002
         self.batches.append(batch)
         return PASS_NS + self.token_ns * batch.tokens
 
-    def transfer_ns(self, source: Pool, replica: int, target: Pool, other: int, tokens: int) -> int:  # noqa: ARG002
+    def transfer_ns(self, source: CachePool, replica: int, target: CachePool, other: int, tokens: int) -> int:  # noqa: ARG002
         return TRANSFER_NS * tokens
 
 
-def pool(work: str = BOTH, replicas: int = 1, blocks: int = 1000, first: int = 0) -> Pool:
-    return Pool(work, Plan(), replicas, first, blocks, 1)
+def pool(work: str = BOTH, replicas: int = 1, blocks: int = 1000, first: int = 0) -> CachePool:
+    return CachePool(work, Plan(), replicas, first, blocks, 1)
 
 
 def served(
     requests: Sequence[tuple[int, int, int]],
     policy: Policy = Policy(PREFILL_FIRST),  # noqa: B008
-    *pools: Pool,
+    *pools: CachePool,
     token_ns: int = TOKEN_NS,
 ) -> Cluster:
     """What becomes of (arrival, prompt, output)."""
@@ -135,7 +135,7 @@ def test_a_request_that_asks_for_one_token_stays() -> None:
 
 
 @st.composite
-def cases(draw: st.DrawFn) -> tuple[list[tuple[int, int, int]], Policy, tuple[Pool, ...]]:
+def cases(draw: st.DrawFn) -> tuple[list[tuple[int, int, int]], Policy, tuple[CachePool, ...]]:
     """Few blocks, so that caches are lost."""
     block = draw(st.integers(1, 5))
     size = st.integers(1, 20)
@@ -152,7 +152,7 @@ def cases(draw: st.DrawFn) -> tuple[list[tuple[int, int, int]], Policy, tuple[Po
 
 @given(cases())
 def test_every_request_is_served_once_and_no_sooner_than_possible(
-    case: tuple[list[tuple[int, int, int]], Policy, tuple[Pool, ...]],
+    case: tuple[list[tuple[int, int, int]], Policy, tuple[CachePool, ...]],
 ) -> None:
     requests, policy, pools = case
     cluster = served(requests, policy, *pools)
@@ -167,7 +167,7 @@ def test_every_request_is_served_once_and_no_sooner_than_possible(
 
 @given(cases())
 def test_blocks_are_never_more_than_there_are_and_all_come_back(
-    case: tuple[list[tuple[int, int, int]], Policy, tuple[Pool, ...]],
+    case: tuple[list[tuple[int, int, int]], Policy, tuple[CachePool, ...]],
 ) -> None:
     requests, policy, pools = case
     cluster = served(requests, policy, *pools)
@@ -184,7 +184,7 @@ def test_blocks_are_never_more_than_there_are_and_all_come_back(
 
 @given(cases())
 def test_nobody_is_idle_while_work_waits_and_passes_do_not_overlap(
-    case: tuple[list[tuple[int, int, int]], Policy, tuple[Pool, ...]],
+    case: tuple[list[tuple[int, int, int]], Policy, tuple[CachePool, ...]],
 ) -> None:
     requests, policy, pools = case
     cluster = served(requests, policy, *pools)
@@ -200,7 +200,7 @@ def test_nobody_is_idle_while_work_waits_and_passes_do_not_overlap(
 
 @given(cases())
 def test_requests_begin_in_the_order_in_which_they_arrive(
-    case: tuple[list[tuple[int, int, int]], Policy, tuple[Pool, ...]],
+    case: tuple[list[tuple[int, int, int]], Policy, tuple[CachePool, ...]],
 ) -> None:
     requests, policy, pools = case
     cluster = served(requests, policy, *pools)
@@ -213,7 +213,7 @@ def test_requests_begin_in_the_order_in_which_they_arrive(
 
 @given(cases())
 def test_the_same_requests_are_served_in_the_same_way(
-    case: tuple[list[tuple[int, int, int]], Policy, tuple[Pool, ...]],
+    case: tuple[list[tuple[int, int, int]], Policy, tuple[CachePool, ...]],
 ) -> None:
     requests, policy, pools = case
     assert served(requests, policy, *pools).iterations == served(requests, policy, *pools).iterations

@@ -25,9 +25,9 @@ from et_sim.basics.errors import EtSimError, UsageError
 from et_sim.sweeps import journal, runners, sweep
 from et_sim.sweeps.evaluate import Evaluator, Task
 from et_sim.sweeps.journal import Journal
-from et_sim.sweeps.pool import ENDED, Pool
+from et_sim.sweeps.pool import ENDED, WorkerPool
 from et_sim.sweeps.runners import Alone, Done, Finished
-from et_sim.sweeps.sweep import Plan, carry_out, parse_keep, plan_sweep
+from et_sim.sweeps.sweep import SweepPlan, carry_out, parse_keep, plan_sweep
 from et_sim.tables.of_sweeps import JOURNAL
 from et_sim.views.run.directory import open_run
 
@@ -300,12 +300,12 @@ def test_a_worker_that_dies_is_replaced_and_its_point_given_up_after_two_attempt
         encoding="utf-8",
     )
     monkeypatch.syspath_prepend(tmp_path)
-    done = [one for some in Pool(plan.space, 1).run(_tasks(plan)) for one in some]
+    done = [one for some in WorkerPool(plan.space, 1).run(_tasks(plan)) for one in some]
     assert sorted(one.digest for one in done) == sorted(point.digest for point in plan.points)
     assert [one for one in done if not isinstance(one, Finished)] == [runners.Lost(deadly, ENDED)]
 
 
-def _tasks(plan: Plan) -> list[Task]:
+def _tasks(plan: SweepPlan) -> list[Task]:
     return [Task(point.digest, point.values) for point in plan.points]
 
 

@@ -44,12 +44,12 @@ def expected_waits(result: Result) -> dict[tuple[int, int], tuple[int, set[int]]
     """By actor and node of an unfolded run: how long it waited, and who came last, one row at a time."""
     rows = rows_of(result)
     end_of_run = result.outcome.end_ns
-    let_in = _let_in(result)
+    admitted = _admitted(result)
     came: dict[Any, list[tuple[int, int]]] = defaultdict(list)
     start = {(row["actor"], row["node"]): row["start_ns"] for row in rows}
     received = {}
     for row in rows:
-        if row["sequence"] is not None and (at := let_in[row["actor"], row["node"]]) is not None:
+        if row["sequence"] is not None and (at := admitted[row["actor"], row["node"]]) is not None:
             came[row["group"], row["sequence"]].append((at, row["actor"]))
         if row["end_cause_node"] is not None:
             received[row["end_cause_actor"], row["end_cause_node"]] = row["start_ns"]
@@ -60,7 +60,7 @@ def expected_waits(result: Result) -> dict[tuple[int, int], tuple[int, set[int]]
         if row["kind"] in ONE_WAY:
             continue  # whom these depend on follows from their trees
         if row["sequence"] is not None:
-            there, own = came[row["group"], row["sequence"]], let_in[place]
+            there, own = came[row["group"], row["sequence"]], admitted[place]
             if own is None:
                 found[place] = 0, set()
                 continue
@@ -83,14 +83,14 @@ def expected_waits(result: Result) -> dict[tuple[int, int], tuple[int, set[int]]
     return found
 
 
-def _let_in(result: Result) -> dict[tuple[int, int], int | None]:
+def _admitted(result: Result) -> dict[tuple[int, int], int | None]:
     """When collectives were let in, of an unfolded run; those without chunks are when they are issued."""
     plan, state, found = result.outcome.plan, result.outcome.nodes, {}
     for rank in range(plan.ranks):
         first = int(plan.actors["node_first"][rank])
         for row, node in enumerate(result.workload.trace(rank).node_id.tolist()):
             one = state[first + row]
-            at = one.start_ns if one.let_in_ns < 0 <= one.end_ns else one.let_in_ns
+            at = one.start_ns if one.admitted_ns < 0 <= one.end_ns else one.admitted_ns
             found[rank, node] = None if at < 0 else int(at)
     return found
 

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from converters.pytorch.columns import ABSENT, Collectives, EventSort, Transfers, Waits
+from converters.pytorch.columns import ABSENT, Collectives, EventSort, Transfers, WaitColumns
 from converters.pytorch.reading.device_records import Arguments, Event
 from converters.pytorch.reading.growing import Memo, Rows, Table
 from converters.pytorch.reading.lanes import stream_number
@@ -54,8 +54,8 @@ class Details:
             for event, own in zip(events, arguments, strict=True)
         ]
 
-    def waits(self) -> Waits:
-        return Waits(**self._waits.finish())
+    def waits(self) -> WaitColumns:
+        return WaitColumns(**self._waits.finish())
 
     def transfers(self) -> Transfers:
         found = self._transfers.finish()

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from math import isqrt
 
-from et_sim.compute.systolic.layer import Layer
+from et_sim.compute.systolic.layer import SystolicLayer
 from et_sim.machine.systolic import Array, Dataflow
 
 
@@ -26,7 +26,7 @@ class Folds:
     dataflow: Dataflow
 
     @classmethod
-    def of(cls, layer: Layer, array: Array) -> Folds:
+    def of(cls, layer: SystolicLayer, array: Array) -> Folds:
         """Those of a layer on an array."""
         rows, columns, inner = layer.rows, layer.columns, layer.inner
         down, across, steps = {

@@ -30,7 +30,7 @@ class Dimensions(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Layer:
+class SystolicLayer:
     """A convolution of one image without padding; a matrix product is a special case."""
 
     name: str
@@ -38,7 +38,7 @@ class Layer:
     place: str = field(default="", compare=False)  # where it is described
 
     @classmethod
-    def product(cls, name: str, rows: int, columns: int, inner: int, *, place: str = "") -> Layer:
+    def product(cls, name: str, rows: int, columns: int, inner: int, *, place: str = "") -> SystolicLayer:
         """The product of `rows` x `inner` and `inner` x `columns`."""
         return cls(name, Dimensions(rows, inner, 1, inner, 1, columns, 1, 1), place)
 

@@ -15,7 +15,7 @@ from et_sim.basics.errors import TraceError
 from et_sim.compute.labels import Labels, place_of
 from et_sim.compute.model import Durations, Treatment, Utilisation, without
 from et_sim.compute.operations import read_shape
-from et_sim.compute.systolic.layer import Dimensions, Layer
+from et_sim.compute.systolic.layer import Dimensions, SystolicLayer
 from et_sim.compute.systolic.report import Report
 from et_sim.compute.systolic.topology_file import LARGEST
 from et_sim.machine.systolic import ClockedArray
@@ -24,7 +24,7 @@ from et_sim.trace.columns import BoolColumn, IntColumn, Trace
 CONVOLUTION = "conv"
 
 
-def layers_of(text: str, place: str) -> tuple[tuple[Layer, int], ...]:
+def layers_of(text: str, place: str) -> tuple[tuple[SystolicLayer, int], ...]:
     """The layers of which an operation consists, and how many there are of each."""
     shape = read_shape(text, place)
     operation = shape.operation
@@ -44,9 +44,9 @@ def layers_of(text: str, place: str) -> tuple[tuple[Layer, int], ...]:
             remedy=f"a systolic array takes {LARGEST:,} at most: cut the operation into several kernels",
         )
     if is_convolution:
-        return ((Layer(text, Dimensions(*shape.numbers), place), shape.count),)
+        return ((SystolicLayer(text, Dimensions(*shape.numbers), place), shape.count),)
     return tuple(
-        (Layer.product(text, one.rows, one.columns, one.inner, place=place), one.count)
+        (SystolicLayer.product(text, one.rows, one.columns, one.inner, place=place), one.count)
         for one in operation.products
     )
 

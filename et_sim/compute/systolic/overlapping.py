@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from et_sim.basics.errors import InputError
 from et_sim.compute.systolic.folds import Folds
-from et_sim.compute.systolic.layer import Layer
+from et_sim.compute.systolic.layer import SystolicLayer
 from et_sim.compute.systolic.sliding import Window
 from et_sim.compute.systolic.streams import Phases, Stream
 from et_sim.compute.systolic.windows import BEYOND, Entries, Windows
@@ -33,7 +33,7 @@ _SEARCHES = 16  # through the whole list, before it is sorted
 class Overlapping:
     """The image of a layer; `plain` is the stream that there were if every entry was a word of its own."""
 
-    layer: Layer
+    layer: SystolicLayer
     folds: Folds
     plain: Stream
 

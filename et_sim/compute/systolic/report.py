@@ -12,7 +12,7 @@ from functools import cached_property
 from et_sim.basics.errors import InputError
 from et_sim.compute.systolic.corrected import corrected
 from et_sim.compute.systolic.folds import Folds
-from et_sim.compute.systolic.layer import Dimensions, Layer
+from et_sim.compute.systolic.layer import Dimensions, SystolicLayer
 from et_sim.compute.systolic.overlapping import Overlapping
 from et_sim.compute.systolic.streams import Held, Slanted, Stream, Written
 from et_sim.compute.systolic.timing import Timing, limited, unlimited
@@ -36,7 +36,7 @@ ACCESS = tuple(
 class Report:
     """Of one layer; what stands there three times is of ifmap, filter and ofmap."""
 
-    layer: Layer
+    layer: SystolicLayer
     array: Array
     alike: Report | None = None  # of another layer with the same dimensions
 
@@ -108,7 +108,7 @@ class Report:
         return dict(zip(ACCESS, (value for one in (*sram, *self.timing.dram) for value in one), strict=True))
 
 
-def reports(layers: Iterable[Layer], array: Array) -> list[Report]:
+def reports(layers: Iterable[SystolicLayer], array: Array) -> list[Report]:
     """Of each layer; those with equal dimensions are worked out once."""
     known: dict[Dimensions, Report] = {}
     found = []
@@ -118,13 +118,13 @@ def reports(layers: Iterable[Layer], array: Array) -> list[Report]:
     return found
 
 
-def unlimited_cycles(layer: Layer, array: Array) -> int:
+def unlimited_cycles(layer: SystolicLayer, array: Array) -> int:
     """Cycles if nothing waits."""
     folds = Folds.of(layer, array)
     return folds.count * folds.cycles - (0 if array.is_corrected else 1)
 
 
-def sram_words(layer: Layer, array: Array) -> tuple[int, int, int]:
+def sram_words(layer: SystolicLayer, array: Array) -> tuple[int, int, int]:
     """Accesses of each memory; SCALE-Sim adds the sides of the array to every fold's outputs that stay."""
     folds = Folds.of(layer, array)
     rows, columns, inner = layer.rows, layer.columns, layer.inner
@@ -137,7 +137,7 @@ def sram_words(layer: Layer, array: Array) -> tuple[int, int, int]:
     return rows * inner, columns * inner * across, rows * columns * down
 
 
-def _streams(layer: Layer, folds: Folds) -> tuple[Stream, Stream]:
+def _streams(layer: SystolicLayer, folds: Folds) -> tuple[Stream, Stream]:
     """Of ifmap and filter."""
     streamed = Slanted(
         height=folds.steps,

@@ -11,7 +11,7 @@ from enum import StrEnum
 
 from et_sim.basics.errors import InputError
 from et_sim.basics.units import plural
-from et_sim.compute.systolic.layer import Dimensions, Layer
+from et_sim.compute.systolic.layer import Dimensions, SystolicLayer
 
 LARGEST = 1 << 24
 MOST_CHANNELS = 1 << 16
@@ -36,9 +36,9 @@ class Layout(StrEnum):
     PRODUCTS = "gemm"
 
 
-def parse_topology(text: str, source: str, layout: Layout | None = None) -> list[Layer]:
+def parse_topology(text: str, source: str, layout: Layout | None = None) -> list[SystolicLayer]:
     """The layers of a file; without a layout, the number of columns of the first row tells it."""
-    found: list[Layer] = []
+    found: list[SystolicLayer] = []
     for number, line in enumerate(text.splitlines(), start=1):
         place = f"{source}, line {number}"
         cells = [cell.strip() for cell in line.strip().split(",")]
@@ -67,7 +67,7 @@ def _refuse_layer(cells: list[str], place: str) -> None:
         )
 
 
-def _layers(cells: list[str], layout: Layout, place: str) -> Iterator[Layer]:
+def _layers(cells: list[str], layout: Layout, place: str) -> Iterator[SystolicLayer]:
     is_product = layout == Layout.PRODUCTS
     names = _PRODUCT if is_product else _CONVOLUTION
     least, most = len(names) + (is_product), len(names) + 1
@@ -81,7 +81,7 @@ def _layers(cells: list[str], layout: Layout, place: str) -> Iterator[Layer]:
         raise InputError(cause, place=place, remedy=f"a row has the columns {columns}; {other}")
     sizes = [_size(name, cell, place) for name, cell in zip(names, given[1:], strict=False)]
     if is_product:
-        yield Layer.product(given[0], *sizes, place=place)
+        yield SystolicLayer.product(given[0], *sizes, place=place)
         return
     if len(sizes) == len(names) and not is_closed and sizes[-1] != sizes[-2]:
         raise InputError(
@@ -93,10 +93,10 @@ def _layers(cells: list[str], layout: Layout, place: str) -> Iterator[Layer]:
     yield from _convolutions(given[0], Dimensions(*sizes), place)
 
 
-def _convolutions(name: str, size: Dimensions, place: str) -> Iterator[Layer]:
+def _convolutions(name: str, size: Dimensions, place: str) -> Iterator[SystolicLayer]:
     refuse_large_filter(size, place)
     if DEPTH_WISE not in name:
-        yield Layer(name, size, place)
+        yield SystolicLayer(name, size, place)
         return
     if size.channels > MOST_CHANNELS:
         raise InputError(
@@ -105,7 +105,7 @@ def _convolutions(name: str, size: Dimensions, place: str) -> Iterator[Layer]:
             remedy=f"give {MOST_CHANNELS:,} channels at most, or a name without {DEPTH_WISE}",
         )
     for channel in range(size.channels):
-        yield Layer(f"{name}Channel_{channel}", size._replace(channels=1), place)
+        yield SystolicLayer(f"{name}Channel_{channel}", size._replace(channels=1), place)
 
 
 def refuse_large_filter(size: Dimensions, place: str) -> None:

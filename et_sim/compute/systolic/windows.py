@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from et_sim.compute.systolic.layer import Layer
+from et_sim.compute.systolic.layer import SystolicLayer
 
 Entries = npt.NDArray[np.int32]
 BEYOND = -1  # where a window reaches beyond the image
@@ -32,7 +32,7 @@ class Windows:
     value_column: Entries
 
     @classmethod
-    def of(cls, layer: Layer) -> Windows:
+    def of(cls, layer: SystolicLayer) -> Windows:
         """Those of a layer."""
         size = layer.dimensions
         row, column = layer.corners()

@@ -53,7 +53,7 @@ def start_rank(run: Run, actor_row: int) -> None:
         state = run.nodes[actor.node_first + node]
         state.waiting = run.plan.nodes[template.node_first + node].indegree
         state.link = NONE
-        state.ready_ns = state.start_ns = state.end_ns = state.let_in_ns = NONE
+        state.ready_ns = state.start_ns = state.end_ns = state.admitted_ns = NONE
         state.released_by = state.freed_by = NONE
         state.message_from = state.message_node = NONE
         state.sequence = NONE

@@ -22,8 +22,8 @@ def chunk_starts(run: Run, chunk_row: int) -> None:
     chunk.running_ns, chunk.waited_ns = run.clock[0].now, 0
     running = run.running[chunk.running]
     state = run.nodes[run.plan.actors[running.actor].node_first + running.node]
-    if state.let_in_ns == NONE:
-        state.let_in_ns = chunk.running_ns
+    if state.admitted_ns == NONE:
+        state.admitted_ns = chunk.running_ns
 
 
 @works_on_tables

@@ -110,8 +110,8 @@ def begin_entry(run: Run, actor_row: int, which: int) -> None:
     clock.origin = clock.posted_origin
     clock.part += 1
     if which == NOT_A_CHUNK:
-        clock.strangers += 1
-        which = NOT_A_CHUNK - clock.strangers
+        clock.not_chunks += 1
+        which = NOT_A_CHUNK - clock.not_chunks
     take_turn(run, actor_row, which)
 
 
@@ -129,8 +129,8 @@ def begin_arrival(run: Run, actor_row: int, peer: int) -> None:
 def begin_arrival_from_anywhere(run: Run, actor_row: int) -> None:
     """The same where nothing is known about the sender."""
     if is_watched(run):
-        run.clock[0].strangers += 1
-        begin_arrival(run, actor_row, -run.clock[0].strangers)
+        run.clock[0].not_chunks += 1
+        begin_arrival(run, actor_row, -run.clock[0].not_chunks)
 
 
 @works_on_tables

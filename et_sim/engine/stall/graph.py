@@ -13,7 +13,7 @@ from typing import Any
 import networkx as nx
 
 from et_sim.engine.stall.collectives import Collectives, Laggard
-from et_sim.engine.stall.messages import Messages
+from et_sim.engine.stall.messages import OpenMessages
 from et_sim.engine.stall.state import Chunk, NodeAt, SharedPhase, StalledState, Vertex
 from et_sim.plan.tables import Action
 from et_sim.trace.preflight.cycles import shortest_cycle
@@ -27,7 +27,7 @@ class WaitGraph:
 
     def __init__(self, still: StalledState) -> None:
         self.still = still
-        self.messages, self.collectives = Messages(still), Collectives(still)
+        self.messages, self.collectives = OpenMessages(still), Collectives(still)
         self.laggards: dict[SharedPhase, list[Laggard]] = {}
         self.graph: nx.DiGraph[Vertex] = nx.DiGraph()
         self._explore(self._starts())

@@ -24,7 +24,7 @@ from et_sim.plan.tables import Action
 Ends = tuple[int, int, int, int]  # source, target, tag, bytes
 
 
-class Messages:
+class OpenMessages:
     """All point-to-point endpoints of the run, sorted by channel."""
 
     def __init__(self, still: StalledState) -> None:

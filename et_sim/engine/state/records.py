@@ -23,7 +23,7 @@ CLOCK = record(
     ("posted_ns", "i8"),  # when it was put on the calendar, and as part of what
     ("posted_group", "i8"),
     ("posted_origin", "i8"),
-    ("strangers", "i8"),
+    ("not_chunks", "i8"),
     ("head", "i4"),  # events that happen when all else at this time has
     ("tail", "i4"),
     ("last_slot", "i4"),  # the slot that something was put into last, and the one before
@@ -75,7 +75,7 @@ NODE_STATE = record(
     ("ready_ns", "i8"),
     ("start_ns", "i8"),  # NONE: never issued
     ("end_ns", "i8"),  # NONE: never completed
-    ("let_in_ns", "i8"),  # of a collective: when a queue first let a chunk of it in; NONE: never
+    ("admitted_ns", "i8"),  # of a collective: when a queue first let a chunk of it in; NONE: never
     ("released_by", "i4"),  # the parent that completed last
     ("freed_by", "i4"),  # the node that had occupied the lane, if this one had to wait for it
     ("message_from", "i4"),  # the actor whose message completed it

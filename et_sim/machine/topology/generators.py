@@ -12,7 +12,7 @@ from et_sim.machine.keys import Key, Remarks
 from et_sim.machine.sources import Source
 from et_sim.machine.topology import shapes
 from et_sim.machine.topology.fields import Fields, line_of
-from et_sim.machine.topology.part import Part, Place
+from et_sim.machine.topology.part import NetworkPart, Place
 
 
 def read_inner(source: Source, key: Key, inner: tuple[Key, ...], remarks: Remarks) -> dict[str, Any] | None:
@@ -41,7 +41,7 @@ def place_of(source: Source, key: Key, name: str = "") -> str:
 NPUS, RAILS, GATEWAYS = "npus", "rails", "gateways"
 
 
-def nested(build: GraphBuilder, fields: Fields, place: Place) -> Part:
+def nested(build: GraphBuilder, fields: Fields, place: Place) -> NetworkPart:
     """Copies of an inner network, connected by an outer one.
 
     The outer network connects all NPUs (`npus`), or there is one for each place in the inner ones (`rails`),
@@ -67,18 +67,20 @@ def nested(build: GraphBuilder, fields: Fields, place: Place) -> Part:
     if attach == GATEWAYS:
         given = tuple(part.gateway for part in inner)
         part = generate(build, outer, Place(place.prefix, tier, given))
-        return Part(devices, own + part.dimensions, part.gateway)
+        return NetworkPart(devices, own + part.dimensions, part.gateway)
     if attach == NPUS:
         part = generate(build, outer, Place(place.prefix, tier, tuple(devices)))
-        return Part(devices, (*own, copies), part.gateway, groups=part.groups)
+        return NetworkPart(devices, (*own, copies), part.gateway, groups=part.groups)
     for at in range(len(inner[0].devices)):
         given = tuple(part.devices[at] for part in inner)
         part = generate(build, outer, Place(f"{place.prefix}rail{at}.", tier, given))
     is_grid = bool(inner[0].grid) and bool(part.grid)
-    return Part(devices, own + part.dimensions, part.gateway, inner[0].grid + part.grid if is_grid else ())
+    return NetworkPart(
+        devices, own + part.dimensions, part.gateway, inner[0].grid + part.grid if is_grid else ()
+    )
 
 
-GENERATORS: dict[str, Callable[[GraphBuilder, Fields, Place], Part]] = {
+GENERATORS: dict[str, Callable[[GraphBuilder, Fields, Place], NetworkPart]] = {
     "ring": shapes.ring,
     "mesh": shapes.mesh,
     "torus": shapes.torus,
@@ -94,7 +96,7 @@ GENERATORS: dict[str, Callable[[GraphBuilder, Fields, Place], Part]] = {
 }
 
 
-def generate(build: GraphBuilder, fields: Fields, place: Place) -> Part:
+def generate(build: GraphBuilder, fields: Fields, place: Place) -> NetworkPart:
     """What the generator makes that an object names."""
     part = GENERATORS[fields.choice("generator", tuple(GENERATORS))](build, fields, place)
     fields.done()

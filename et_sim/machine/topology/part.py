@@ -28,7 +28,7 @@ class Ends:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class NetworkPart:
     """What a generator has made."""
 
     devices: list[int]  # that it connects, in the order of ranks

@@ -9,7 +9,7 @@ from fractions import Fraction
 from et_sim.machine.graph import Figures, GraphBuilder
 from et_sim.machine.model import Rails, Shape
 from et_sim.machine.topology.fields import FieldError, Fields
-from et_sim.machine.topology.part import Part, Place, behind_nics, devices_of, endpoints
+from et_sim.machine.topology.part import NetworkPart, Place, behind_nics, devices_of, endpoints
 
 # NVLinks of a DGX-1 with V100: pairs of NPUs, and how many links stand side by side.
 CUBE_MESH = (
@@ -18,22 +18,24 @@ CUBE_MESH = (
 )
 
 
-def ring(build: GraphBuilder, fields: Fields, place: Place) -> Part:
+def ring(build: GraphBuilder, fields: Fields, place: Place) -> NetworkPart:
     """NPUs in a circle."""
     return _grid(build, fields, place, (fields.whole("npus", least=2),), wraps=True)
 
 
-def torus(build: GraphBuilder, fields: Fields, place: Place) -> Part:
+def torus(build: GraphBuilder, fields: Fields, place: Place) -> NetworkPart:
     """NPUs in circles along every dimension."""
     return _grid(build, fields, place, fields.wholes("sizes"), wraps=True)
 
 
-def mesh(build: GraphBuilder, fields: Fields, place: Place) -> Part:
+def mesh(build: GraphBuilder, fields: Fields, place: Place) -> NetworkPart:
     """NPUs in rows along every dimension."""
     return _grid(build, fields, place, fields.wholes("sizes"), wraps=False)
 
 
-def _grid(build: GraphBuilder, fields: Fields, place: Place, sizes: tuple[int, ...], *, wraps: bool) -> Part:
+def _grid(
+    build: GraphBuilder, fields: Fields, place: Place, sizes: tuple[int, ...], *, wraps: bool
+) -> NetworkPart:
     """Links to higher coordinates come first: they win where both ways round are equally long."""
     figures, count = fields.figures(), math.prod(sizes)
     build.expect(devices=count, links=count * len(sizes))
@@ -48,10 +50,10 @@ def _grid(build: GraphBuilder, fields: Fields, place: Place, sizes: tuple[int, .
                     build.link(ends.ports[number], ends.ports[number + (after - here) * stride], figures)
         stride *= size
     grid = tuple((size, wraps) for size in sizes) if ends.ports == ends.devices else ()
-    return Part(ends.devices, sizes, ends.ports[0], grid)
+    return NetworkPart(ends.devices, sizes, ends.ports[0], grid)
 
 
-def fully_connected(build: GraphBuilder, fields: Fields, place: Place) -> Part:
+def fully_connected(build: GraphBuilder, fields: Fields, place: Place) -> NetworkPart:
     """A link between any two NPUs."""
     count, figures = fields.whole("npus", least=2), fields.figures()
     build.expect(devices=count, links=count * (count - 1))
@@ -60,33 +62,33 @@ def fully_connected(build: GraphBuilder, fields: Fields, place: Place) -> Part:
         for other in ends.ports:
             if one != other:
                 build.link(one, other, figures)
-    return Part(ends.devices, (count,), ends.ports[0])
+    return NetworkPart(ends.devices, (count,), ends.ports[0])
 
 
-def hybrid_cube_mesh(build: GraphBuilder, fields: Fields, place: Place) -> Part:
+def hybrid_cube_mesh(build: GraphBuilder, fields: Fields, place: Place) -> NetworkPart:
     """The eight NPUs of a DGX-1: two groups of four, and each NPU linked to its counterpart."""
     figures = fields.figures()
     ends = endpoints(build, fields, place, 8)
     for one, other, count in CUBE_MESH:
         of = replace(figures, bytes_per_ns=figures.bytes_per_ns * count)
         build.cable(ends.ports[one], ends.ports[other], of)
-    return Part(ends.devices, (8,), ends.ports[0])
+    return NetworkPart(ends.devices, (8,), ends.ports[0])
 
 
 MESH, BEHIND_NICS = "fully-connected", "behind-nics"  # what a node is inside, besides a switch
 
 
-def switch(build: GraphBuilder, fields: Fields, place: Place) -> Part:
+def switch(build: GraphBuilder, fields: Fields, place: Place) -> NetworkPart:
     """All behind one switch."""
     count, figures = fields.whole("npus"), fields.figures()
     ends = endpoints(build, fields, place, count)
     (hub,) = build.switches(1, f"{place.prefix}switch", ends.tier)
     for port in ends.ports:
         build.cable(port, hub, figures)
-    return Part(ends.devices, (count,), hub)
+    return NetworkPart(ends.devices, (count,), hub)
 
 
-def leaf_spine(build: GraphBuilder, fields: Fields, place: Place) -> Part:
+def leaf_spine(build: GraphBuilder, fields: Fields, place: Place) -> NetworkPart:
     """Leaves with NPUs, each linked to every spine."""
     leaves, spines = fields.whole("leaves"), fields.whole("spines")
     each, figures = fields.whole("npus-per-leaf"), fields.figures()
@@ -98,7 +100,7 @@ def leaf_spine(build: GraphBuilder, fields: Fields, place: Place) -> Part:
     for leaf in rows:
         for spine in tops:
             build.cable(leaf, spine, up)
-    return Part(ends.devices, (each, leaves), tops[0])
+    return NetworkPart(ends.devices, (each, leaves), tops[0])
 
 
 def _leaves(
@@ -110,7 +112,7 @@ def _leaves(
     return rows
 
 
-def fat_tree(build: GraphBuilder, fields: Fields, place: Place) -> Part:
+def fat_tree(build: GraphBuilder, fields: Fields, place: Place) -> NetworkPart:
     """By k: k pods of k/2 leaves and k/2 aggregation switches. By radix: as many NPUs as are asked for."""
     if "k" in fields:
         k = fields.whole("k", least=2)
@@ -153,7 +155,9 @@ def _divided(fields: Fields, whole: int, by: int, what: str) -> int:
     return whole // by
 
 
-def _two_tiers(build: GraphBuilder, fields: Fields, place: Place, counts: tuple[int, int], up: int) -> Part:
+def _two_tiers(
+    build: GraphBuilder, fields: Fields, place: Place, counts: tuple[int, int], up: int
+) -> NetworkPart:
     each, leaves = counts
     figures = fields.figures()
     above = fields.figures_of("uplinks", figures)
@@ -164,7 +168,7 @@ def _two_tiers(build: GraphBuilder, fields: Fields, place: Place, counts: tuple[
     for leaf in rows:
         for spine in tops:
             build.cable(leaf, spine, above)
-    return Part(ends.devices, (each, leaves), tops[0])
+    return NetworkPart(ends.devices, (each, leaves), tops[0])
 
 
 def _three_tiers(
@@ -174,7 +178,7 @@ def _three_tiers(
     counts: tuple[int, int, int],
     aggregations: int,
     cores: int,
-) -> Part:
+) -> NetworkPart:
     """Core switches are dealt to the aggregation switches of a pod: the same ones in every pod."""
     each, leaves, pods = counts
     figures = fields.figures()
@@ -194,10 +198,10 @@ def _three_tiers(
         for number in range(aggregations):
             for core in tops[number * share : (number + 1) * share]:
                 build.cable(middle[pod * aggregations + number], core, top)
-    return Part(ends.devices, (each, leaves, pods), tops[0])
+    return NetworkPart(ends.devices, (each, leaves, pods), tops[0])
 
 
-def rail_optimised(build: GraphBuilder, fields: Fields, place: Place) -> Part:
+def rail_optimised(build: GraphBuilder, fields: Fields, place: Place) -> NetworkPart:
     """Nodes with a switch or links of all pairs inside; NPUs of the same place in their nodes share rails.
 
     Several NPUs of a node may share a NIC, and then a rail. `behind-nics`: a node's switch is reached by NICs
@@ -251,7 +255,7 @@ def rail_optimised(build: GraphBuilder, fields: Fields, place: Place) -> Part:
     alike = None
     if not spines and place.given is None:
         alike = _alike(fields, (each, nodes), sharers, within, kind, figures)
-    return Part(ends.devices, (each, nodes), len(build.names) - 1, rails=alike)
+    return NetworkPart(ends.devices, (each, nodes), len(build.names) - 1, rails=alike)
 
 
 def _alike(
@@ -263,7 +267,7 @@ def _alike(
     return Rails(counts, shape, sharers, within, to_nic, figures, kind == BEHIND_NICS)
 
 
-def dragonfly(build: GraphBuilder, fields: Fields, place: Place) -> Part:
+def dragonfly(build: GraphBuilder, fields: Fields, place: Place) -> NetworkPart:
     """Groups of routers, all linked within a group, and every group to every other.
 
     The global links of a group are dealt to its routers in turn: the one to the group d further on belongs
@@ -292,10 +296,10 @@ def dragonfly(build: GraphBuilder, fields: Fields, place: Place) -> Part:
     for number, both in enumerate(zip(ends.devices, ends.ports, strict=True)):
         of_group[number // (each * routers)].update(both)
     members = tuple(tuple(sorted(devices)) for devices in of_group)
-    return Part(ends.devices, (each, routers, groups), rows[0], groups=members)
+    return NetworkPart(ends.devices, (each, routers, groups), rows[0], groups=members)
 
 
-def refuse_empty(fields: Fields, part: Part) -> None:
+def refuse_empty(fields: Fields, part: NetworkPart) -> None:
     """A network of one NPU connects nothing."""
     if len(part.devices) < 2:
         raise FieldError(fields.path, "the network has a single NPU", "give it two or more")

@@ -19,7 +19,7 @@ import numpy as np
 from et_sim.compiled.entry_points import entry
 from et_sim.compiled.tables_by_reference import Tables
 from et_sim.engine.state.run import NONE
-from et_sim.fold.path_keys import Messages
+from et_sim.fold.path_keys import MessageColumns
 from et_sim.network.flow.records import MESSAGE
 from et_sim.network.link_queues import is_wired_to_itself, set_out, take_hop
 from et_sim.plan.splitmix import splitmix64
@@ -74,7 +74,7 @@ class FlowPaths:
         place[np.argsort(first)] = np.arange(len(first), dtype=np.int32)
         return place[classes.reshape(-1)]
 
-    def tell_apart(self, messages: Iterable[Messages], colours: Any) -> bool:
+    def tell_apart(self, messages: Iterable[MessageColumns], colours: Any) -> bool:
         """Tell links apart by the messages on them; whether any now are."""
         seen = np.zeros(len(self._classes), np.uint64)
         for sources, targets, kinds in messages:

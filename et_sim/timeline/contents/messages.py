@@ -16,7 +16,7 @@ from et_sim.engine.state.traffic_tables import Sent
 from et_sim.timeline.content import Content, Texts, not_negative, unless
 from et_sim.timeline.output_filter import OutputFilter
 from et_sim.timeline.recorded import RecordedRun
-from et_sim.timeline.spool import Messages, kept_messages
+from et_sim.timeline.spool import MessageSpool, kept_messages
 from et_sim.trace.workload import Workload
 
 SENT_NAMES = tuple(sent.name.lower() for sent in Sent)
@@ -27,7 +27,7 @@ TIMES = ("ready_ns", "sent_ns", "start_ns", "left_ns", "arrived_ns")
 class MessageSource:
     """Makes the columns of messages.arrow."""
 
-    def __init__(self, messages: Messages, outcome: Outcome, workload: Workload) -> None:
+    def __init__(self, messages: MessageSpool, outcome: Outcome, workload: Workload) -> None:
         self._messages, self._plan, self._workload = messages, outcome.plan, workload
         self._has_contention = outcome.has_contention
 

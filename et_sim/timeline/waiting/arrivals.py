@@ -28,7 +28,7 @@ class Arrivals:
     """
 
     state_row: Any
-    let_in_ns: Any
+    admitted_ns: Any
     until_ns: Any
     arrival: Any
     first: Any
@@ -56,12 +56,12 @@ def arrivals(outcome: Outcome) -> Arrivals:
     order = np.argsort(member, kind="stable")
     state_row, member, collective = state_row[order], member[order], collective[order]
     party = parties(plan, member, collective)
-    let_in = _let_in(outcome, state_row)
-    came = _Came.of(outcome, state_row, member, let_in, party)
+    admitted = _admitted(outcome, state_row)
+    came = _Came.of(outcome, state_row, member, admitted, party)
     end = state["end_ns"][state_row]
     stop = np.where(end == NONE, outcome.end_ns, end)
-    until, arrival = np.where(let_in == NONE, stop, let_in), np.zeros(len(state_row), np.int64)
-    there = np.flatnonzero(let_in != NONE)
+    until, arrival = np.where(admitted == NONE, stop, admitted), np.zeros(len(state_row), np.int64)
+    there = np.flatnonzero(admitted != NONE)
     until[there], arrival[there] = came.last_until(
         party.of_row[there], state["sequence"][state_row[there]], stop[there]
     )
@@ -74,17 +74,17 @@ def arrivals(outcome: Outcome) -> Arrivals:
         extra = awaited[awaited >= 0]
         first = np.concatenate((first, first[-1] + 1 + np.arange(len(extra))))
         actors = np.concatenate((actors, extra))
-    order, let_in = np.argsort(state_row), np.where(let_in == NONE, stop, let_in)
-    return Arrivals(state_row[order], let_in[order], until[order], arrival[order], first, actors)
+    order, admitted = np.argsort(state_row), np.where(admitted == NONE, stop, admitted)
+    return Arrivals(state_row[order], admitted[order], until[order], arrival[order], first, actors)
 
 
-def _let_in(outcome: Outcome, state_row: Any) -> Any:
+def _admitted(outcome: Outcome, state_row: Any) -> Any:
     """When collectives came to the others of their group: from then on, nothing of their own rank holds them.
 
     In runs of 1.0 in which chunks start together, nobody is let in before the last one has come.
     """
     state = outcome.nodes
-    found, start = state["let_in_ns"][state_row], state["start_ns"][state_row]
+    found, start = state["admitted_ns"][state_row], state["start_ns"][state_row]
     if outcome.plan.version_1.starts_together:
         return start
     return np.where((found == NONE) & (state["end_ns"][state_row] != NONE), start, found)
@@ -103,11 +103,11 @@ class _Came:
     counts: Any  # per instance, how many came
 
     @staticmethod
-    def of(outcome: Outcome, state_row: Any, member: Any, let_in: Any, party: Parties) -> _Came:
+    def of(outcome: Outcome, state_row: Any, member: Any, admitted: Any, party: Parties) -> _Came:
         """Members' collectives, once for each party that they are in."""
         plan, state = outcome.plan, outcome.nodes
-        there = np.flatnonzero(let_in != NONE)
-        state_row, member, let_in = state_row[there], member[there], let_in[there]
+        there = np.flatnonzero(admitted != NONE)
+        state_row, member, admitted = state_row[there], member[there], admitted[there]
         sizes = np.diff(party.first)
         first_of_member = np.searchsorted(member, party.members)
         count = np.searchsorted(member, party.members, side="right") - first_of_member
@@ -115,7 +115,7 @@ class _Came:
         row = np.arange(total) + np.repeat(first_of_member - (np.cumsum(count) - count), count)
         of_party = np.repeat(np.repeat(np.arange(len(sizes)), sizes), count)
         sequences, sequence = np.unique(state["sequence"][state_row[row]], return_inverse=True)
-        times, time = np.unique(let_in[row], return_inverse=True)
+        times, time = np.unique(admitted[row], return_inverse=True)
         actor = plan.members["actor"][member[row]].astype(np.int64)
         keys, instance = np.unique(of_party * len(sequences) + sequence.reshape(-1), return_inverse=True)
         key = instance.reshape(-1) * len(times) + time.reshape(-1)

@@ -48,8 +48,8 @@ class Waits:
         if len(of_groups):
             found, state_row = self._arrivals, some.state_row[of_groups]
             at = found.rows(state_row)
-            queued[of_groups] = found.let_in_ns[at] - self._outcome.nodes["start_ns"][state_row]
-            waiting[of_groups] = found.until_ns[at] - found.let_in_ns[at]
+            queued[of_groups] = found.admitted_ns[at] - self._outcome.nodes["start_ns"][state_row]
+            waiting[of_groups] = found.until_ns[at] - found.admitted_ns[at]
             awaited[of_groups] = found.actors[found.first[found.arrival[at]]]
         of_pairs = np.flatnonzero((action == Action.RECEIVE) | (action == Action.SEND))
         if len(of_pairs):

@@ -293,21 +293,21 @@ def _check_group(
         whose = "the traces' metadata" if stream.described else "the groups file"
         remedy = f"correct {whose}, or give all the ranks"
         problems.append(Problem("error", "unknown-member", format_ranks(beyond), text, remedy))
-    strangers = users[~np.isin(users, np.array(listed, np.int64))]
+    outsiders = users[~np.isin(users, np.array(listed, np.int64))]
     members = f"whose members are ranks {format_ranks(listed)}"
-    return problems + _not_members(index, stream, sequences, strangers, members)
+    return problems + _not_members(index, stream, sequences, outsiders, members)
 
 
 def _not_members(
-    index: TemplateIndex, stream: Stream, sequences: _Sequences, strangers: Any, members: str
+    index: TemplateIndex, stream: Stream, sequences: _Sequences, outsiders: Any, members: str
 ) -> list[Problem]:
     """Ranks that use a group and are not in it; `members` says who is."""
-    if not len(strangers):
+    if not len(outsiders):
         return []
-    use = _first_use(index, stream, int(strangers[0]), sequences)
-    text = f"{index.place(strangers)}: {use} is a collective of group {stream.group}, {members}"
+    use = _first_use(index, stream, int(outsiders[0]), sequences)
+    text = f"{index.place(outsiders)}: {use} is a collective of group {stream.group}, {members}"
     remedy = "add the rank to the group, or correct pg_name"
-    return [Problem("error", "not-a-member", format_ranks(strangers), text, remedy)]
+    return [Problem("error", "not-a-member", format_ranks(outsiders), text, remedy)]
 
 
 def _undescribed(

@@ -15,7 +15,7 @@ from et_sim.views.compare.changes import Comparison
 from et_sim.views.compare.pairs import Pair, most_different
 from et_sim.views.compare.parting import parting_times
 from et_sim.views.drawing.colours import colour_of
-from et_sim.views.drawing.picture import LANE_HEIGHT, LANES, Layer, painted, strips
+from et_sim.views.drawing.picture import LANE_HEIGHT, LANES, PictureLayer, painted, strips
 from et_sim.views.drawing.svg import (
     LEFT,
     PIXELS,
@@ -73,7 +73,7 @@ def aligned_picture(found: Comparison) -> str:
     return document(body, bottom + 34 + 15 * len(texts))
 
 
-def _heights(waiting: Layer, moving: Layer, place: int, y: int) -> dict[int, int]:
+def _heights(waiting: PictureLayer, moving: PictureLayer, place: int, y: int) -> dict[int, int]:
     """Track -> its y, for the lanes that an actor uses; at least one."""
     tracks = np.arange(place * len(LANES), (place + 1) * len(LANES))
     used = tracks[((waiting.kind[tracks] >= 0) | (moving.kind[tracks] >= 0)).any(axis=1)].tolist()

@@ -49,7 +49,7 @@ PALE = "pale: takes only part of the time"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Layer:
+class PictureLayer:
     """What fills most of each track and pixel column, -1: nothing; and how much of it, in steps.
 
     A track is a lane of an actor. Nothing is between slices that are wide enough to tell.
@@ -99,7 +99,9 @@ def _remarks(run: RunDirectory, part: Selection, shown: int) -> list[str]:
     return [*found, *([f"the run holds only nodes of {kept}"] if kept else [])]
 
 
-def painted(run: RunDirectory, actors: list[int], window: Window) -> tuple[Layer, Layer, tuple[str, ...]]:
+def painted(
+    run: RunDirectory, actors: list[int], window: Window
+) -> tuple[PictureLayer, PictureLayer, tuple[str, ...]]:
     """What waits, and everything else, in columns of a window; and the names of kinds."""
     shape, span = (len(actors) * len(LANES), PIXELS), window[1] - window[0]
     last = min(window[1], max(run.summary["makespan_ns"], window[0] + 1))  # of what never ends
@@ -125,14 +127,14 @@ def painted(run: RunDirectory, actors: list[int], window: Window) -> tuple[Layer
     return waiting, moving, kinds
 
 
-def _fullest(filled: dict[int, Any], boundaries: Any, foremost: int) -> Layer:
+def _fullest(filled: dict[int, Any], boundaries: Any, foremost: int) -> PictureLayer:
     kind, most = np.full(boundaries.shape, -1, np.int16), np.zeros(boundaries.shape)
     for code, changes in sorted(filled.items(), key=lambda one: (one[0] != foremost, one[0])):
         here = np.round(levels(changes), 9)  # sums of fractions leave dust
         kind[here > most] = code
         most = np.maximum(most, here)
     kind[boundaries] = -1
-    return Layer(kind, np.ceil(most * DENSITIES).clip(1, DENSITIES).astype(np.int16))
+    return PictureLayer(kind, np.ceil(most * DENSITIES).clip(1, DENSITIES).astype(np.int16))
 
 
 def _drawn(
@@ -174,17 +176,22 @@ def strip_positions(is_used: Any, actors: int) -> dict[int, int]:
     return positions
 
 
-def strips(waiting: Layer, moving: Layer, heights: dict[int, int], kinds: tuple[str, ...]) -> list[str]:
+def strips(
+    waiting: PictureLayer, moving: PictureLayer, heights: dict[int, int], kinds: tuple[str, ...]
+) -> list[str]:
     """What moves on top of what waits; but nothing hides what never completed."""
     parts = _strips(waiting, heights, kinds, WAITING_HEIGHT)
     parts += _strips(moving, heights, kinds, LANE_HEIGHT - 1)
     never = kinds.index(NEVER)
     return parts + _strips(
-        Layer(np.where(waiting.kind == never, never, -1), waiting.density), heights, kinds, WAITING_HEIGHT
+        PictureLayer(np.where(waiting.kind == never, never, -1), waiting.density),
+        heights,
+        kinds,
+        WAITING_HEIGHT,
     )
 
 
-def _strips(layer: Layer, heights: dict[int, int], kinds: tuple[str, ...], height: int) -> list[str]:
+def _strips(layer: PictureLayer, heights: dict[int, int], kinds: tuple[str, ...], height: int) -> list[str]:
     """One path per track, kind and density."""
     parts = []
     for track, y in heights.items():

@@ -23,7 +23,7 @@ from et_sim.views.drawing.svg import (
 from et_sim.views.run.directory import RunDirectory
 from et_sim.views.run.selection import EVERYTHING, Selection
 from et_sim.views.summary.rank_table import called
-from et_sim.views.summary.waits import UNENDED, Waits, waits_of
+from et_sim.views.summary.waits import UNENDED, WaitTable, waits_of
 from et_sim.views.text import distinct, share, shortened
 
 ROW, BAR_HEIGHT, MOST_ROWS = 17, 11, 24
@@ -62,7 +62,7 @@ def waits_picture(run: RunDirectory, part: Selection = EVERYTHING) -> str:
     return document([*parts, *legend(entries, y), *sentences(cut, y + 18)], y + 14 + 15 * len(cut))
 
 
-def _bars(shown: Sequence[Waits], y: int) -> list[str]:
+def _bars(shown: Sequence[WaitTable], y: int) -> list[str]:
     scale = BARS / max(max(one.transfer_ns + one.waiting_ns for one in shown), 1)
     parts = []
     for one, name in zip(shown, distinct([one.name for one in shown], MOST_LETTERS), strict=True):
@@ -77,7 +77,7 @@ def _bars(shown: Sequence[Waits], y: int) -> list[str]:
     return parts
 
 
-def _for(one: Waits) -> str:
+def _for(one: WaitTable) -> str:
     if one.waits_for is None:
         return ""
     return f", {share(one.waits_for_ns, one.nodes_waiting_ns)} for {called(shortened(one.waits_for, 20), 20)}"

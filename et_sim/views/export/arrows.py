@@ -45,7 +45,7 @@ class Chains:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Messages:
+class MessageArrows:
     """Arrows from slices to others, or to what is added within those."""
 
     send: Any
@@ -153,7 +153,7 @@ class _SliceOfRow:
         return np.where(self._rows[at] == rows, self._slices[at], NONE)
 
 
-def arrivals_of(pairs: Any, start_ns: Any, end_ns: Any, ranks: Any) -> tuple[Arrivals, Messages]:
+def arrivals_of(pairs: Any, start_ns: Any, end_ns: Any, ranks: Any) -> tuple[Arrivals, MessageArrows]:
     """What is added within the later slice of each pair, and the arrows; none whose message takes no time."""
     send, receive = (pairs[:, at] for at in range(2))
     takes_time = start_ns[send] < end_ns[receive]
@@ -172,4 +172,4 @@ def arrivals_of(pairs: Any, start_ns: Any, end_ns: Any, ranks: Any) -> tuple[Arr
     ends = end_ns[inside]
     has_next = inside[1:] == inside[:-1]
     ends[:-1][has_next] = begins[1:][has_next]
-    return Arrivals(inside, begins, ends, sender[is_first], bounds), Messages(send, receive, arrival)
+    return Arrivals(inside, begins, ends, sender[is_first], bounds), MessageArrows(send, receive, arrival)

@@ -17,7 +17,7 @@ from et_sim.basics.units import plural
 from et_sim.views.drawing.blocks import Blocks, Chosen, distinct
 from et_sim.views.drawing.nodes import Nodes, Shown, shown_ranks
 from et_sim.views.drawing.tracks import Tracks, tracks_of
-from et_sim.views.export.arrows import Arrivals, Chains, Messages, arrivals_of, pairs_and_chains
+from et_sim.views.export.arrows import Arrivals, Chains, MessageArrows, arrivals_of, pairs_and_chains
 from et_sim.views.export.counters import (
     Counter,
     chunks_in_dimensions,
@@ -61,7 +61,7 @@ class Contents:
     tracks: Tracks
     start_ns: Any
     end_ns: Any
-    messages: Messages  # where messages were recorded, also of collectives
+    messages: MessageArrows  # where messages were recorded, also of collectives
     arrivals: Arrivals
     collectives: Chains  # in the order in which they started
     path: list[Step]

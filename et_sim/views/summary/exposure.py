@@ -46,8 +46,8 @@ def without_kernel(run: RunDirectory, part: Selection) -> Counter[Key]:
         end = integers(rows["end_ns"], missing=-1)
         end = np.where(end < 0, run.summary["makespan_ns"], end)
         sort = keys.sorts(rows)
-        let_in = start + np.where(sort >= FIRST, integers(rows["queued_ns"], missing=0), 0)
-        unions.add(numbers(rows["actor"]), sort, *part.clipped(np.minimum(let_in, end), end))
+        admitted = start + np.where(sort >= FIRST, integers(rows["queued_ns"], missing=0), 0)
+        unions.add(numbers(rows["actor"]), sort, *part.clipped(np.minimum(admitted, end), end))
     unions.close()
     return found
 

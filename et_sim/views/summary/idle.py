@@ -76,7 +76,7 @@ class _Nodes:
 
     actor: Any
     start: Any
-    let_in: Any
+    admitted: Any
     moved: Any
     end: Any
     sort: Any  # what somebody who waits for it waits for
@@ -176,17 +176,17 @@ def _joined(parts: list[dict[str, Any]]) -> dict[str, Any]:
 def _columns(rows: Any, texts: _Texts, makespan: int) -> dict[str, Any]:
     start, end = numbers(rows["start_ns"]), integers(rows["end_ns"], missing=makespan)
     end = np.maximum(end, start)
-    let_in = np.minimum(start + integers(rows["queued_ns"], missing=0), end)
+    admitted = np.minimum(start + integers(rows["queued_ns"], missing=0), end)
     kinds = [kind is not None and kind in NOT_COMMUNICATION for kind in texts.kinds]
-    moved = np.minimum(let_in + integers(rows["waiting_ns"], missing=0), end)
-    moved = np.where(np.array(kinds)[coded(rows["kind"])], let_in, moved)
+    moved = np.minimum(admitted + integers(rows["waiting_ns"], missing=0), end)
+    moved = np.where(np.array(kinds)[coded(rows["kind"])], admitted, moved)
     lanes, causes = words(rows["lane"]), words(rows["start_cause"])
     begins = np.array([text in (None, "begin") for text in causes.texts])[causes.codes]
     return {
         "actor": numbers(rows["actor"]).astype(np.int64),
         "node": numbers(rows["node"]),
         "start": start,
-        "let_in": let_in,
+        "admitted": admitted,
         "moved": moved,
         "end": end,
         "kind": coded(rows["kind"]),
@@ -211,7 +211,7 @@ def _nodes(columns: dict[str, Any], texts: _Texts) -> _Nodes:
     pairs = zip(names, works, strict=True)
     names = [f"{name} ({work})" if name.startswith("stream ") else name for name, work in pairs]
     units = tuple(zip((keys // len(called)).tolist(), names, strict=True))
-    plain = {name: columns[name] for name in ("actor", "start", "let_in", "moved", "end", "kind", "stem")}
+    plain = {name: columns[name] for name in ("actor", "start", "admitted", "moved", "end", "kind", "stem")}
     causes = _causes(columns)
     return _Nodes(**plain, sort=sort, unit=unit, on_device=on_device, cause=causes, units=units)
 
@@ -314,11 +314,11 @@ def _walked(nodes: _Nodes, pauses: _Pauses, window: Window) -> _Charges:
     for _ in range(len(nodes.start) + 1):
         if not len(at):
             break
-        start, let_in, moved, end = (x[at] for x in (nodes.start, nodes.let_in, nodes.moved, nodes.end))
+        start, admitted, moved, end = (x[at] for x in (nodes.start, nodes.admitted, nodes.moved, nodes.end))
         charge(pause, OTHER, NONE, end, reached)
         charge(pause, nodes.sort[at], at, moved, np.minimum(end, reached))
-        charge(pause, RANKS, at, let_in, np.minimum(moved, reached))
-        charge(pause, STREAM, at, start, np.minimum(let_in, reached))
+        charge(pause, RANKS, at, admitted, np.minimum(moved, reached))
+        charge(pause, STREAM, at, start, np.minimum(admitted, reached))
         reached, at = np.minimum(reached, start), nodes.cause[at]
         goes_on = reached > np.maximum(pauses.start[pause], window[0])
         unknown = goes_on & (at == NONE)

@@ -197,10 +197,10 @@ def _add_up(rows: Any, key_of_row: Any, keys: int, part: Selection) -> list[tupl
     first, last = part.clipped(start, end)
     counted = completed & shown
     duration = np.where(counted, last - first, 0)
-    let_in = start + integers(rows["queued_ns"], missing=0)
-    moved = let_in + integers(rows["waiting_ns"], missing=0)
-    let_in, moved = (np.clip(times, first, last) for times in (let_in, moved))
-    queued, waiting = (np.where(counted, times, 0) for times in (let_in - first, moved - let_in))
+    admitted = start + integers(rows["queued_ns"], missing=0)
+    moved = admitted + integers(rows["waiting_ns"], missing=0)
+    admitted, moved = (np.clip(times, first, last) for times in (admitted, moved))
+    queued, waiting = (np.where(counted, times, 0) for times in (admitted - first, moved - admitted))
     payload = np.where(counted, numbers(rows["bytes"]), 0)
     if part.window is not None:  # as much of it as its time lies in the window
         payload = np.rint(payload * (duration / np.maximum(end - start, 1))).astype(np.int64)

@@ -11,7 +11,7 @@ from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class TimePart:
     """A figure of ranks; `short` heads its column, `text` stands in sentences, `mark` fills bars."""
 
     figure: str
@@ -21,13 +21,13 @@ class Part:
 
 
 PARTS = (
-    Part("compute_ns", "compute", "compute", "█"),
-    Part("exposed_comm_ns", "exposed", "exposed communication", "▒"),
-    Part("exposed_memory_ns", "memory", "remote memory", "▓"),
-    Part("waiting_ns", "waiting", "waiting for other ranks", "░"),
-    Part("host_ns", "host", "waiting for the host", "-"),
-    Part("idle_ns", "idle", "idle", "·"),
-    Part("early_ns", "early", "finished early", " "),
+    TimePart("compute_ns", "compute", "compute", "█"),
+    TimePart("exposed_comm_ns", "exposed", "exposed communication", "▒"),
+    TimePart("exposed_memory_ns", "memory", "remote memory", "▓"),
+    TimePart("waiting_ns", "waiting", "waiting for other ranks", "░"),
+    TimePart("host_ns", "host", "waiting for the host", "-"),
+    TimePart("idle_ns", "idle", "idle", "·"),
+    TimePart("early_ns", "early", "finished early", " "),
 )
 
 
@@ -36,7 +36,7 @@ _COMPUTE, *_OTHERS = ((part.short, part.text) for part in PARTS)
 NAMES = (_COMPUTE, (OVERLAP, "compute, hiding communication"), *_OTHERS)  # of the parts of bars
 
 
-def used(entries: Sequence[Mapping[str, Any]]) -> tuple[Part, ...]:
+def used(entries: Sequence[Mapping[str, Any]]) -> tuple[TimePart, ...]:
     """The parts that some of the entries have."""
     return tuple(part for part in PARTS if any(entry[part.figure] for entry in entries))
 

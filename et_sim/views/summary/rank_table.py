@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from et_sim.basics.units import format_ns
-from et_sim.views.summary.parts import PARTS, Part, used
+from et_sim.views.summary.parts import PARTS, TimePart, used
 from et_sim.views.text import aligned, bar, fitted, no_room, share, shortened
 
 ALWAYS = ("compute_ns", "exposed_comm_ns", "waiting_ns")
@@ -49,7 +49,7 @@ def rank_lines(
     return [*fitted(rows, alignment, width, shrink={0: 6}, drop=(2, 8, 6, 4), gap=" "), *lacking, *more]
 
 
-def _largest(parts: Sequence[Part], entries: Sequence[Entry]) -> list[Part]:
+def _largest(parts: Sequence[TimePart], entries: Sequence[Entry]) -> list[TimePart]:
     """As many as there always are, in their order: those that take most of the entries' time."""
     total = {
         part.figure: sum(rank_count(entry["ranks"]) * entry[part.figure] for entry in entries)
@@ -59,7 +59,7 @@ def _largest(parts: Sequence[Part], entries: Sequence[Entry]) -> list[Part]:
     return [part for part in parts if part in order[: len(ALWAYS)]]
 
 
-def _legend(parts: Sequence[Part], width: int) -> list[str]:
+def _legend(parts: Sequence[TimePart], width: int) -> list[str]:
     """What the pieces of the bars mean."""
     lines: list[str] = []
     for text in (f"{part.mark} {part.text}" for part in parts if part.mark.strip()):
@@ -97,11 +97,11 @@ def called(ranks: str, width: int) -> str:
     return f"rank {ranks}" if ranks.isdecimal() else f"ranks {shortened(ranks, width)}"
 
 
-def _head(columns: Sequence[Part]) -> tuple[str, ...]:
+def _head(columns: Sequence[TimePart]) -> tuple[str, ...]:
     return ("ranks", "finish", "", *(cell for part in columns for cell in (part.short, "")))
 
 
-def _row(entry: Entry, columns: Sequence[Part], makespan_ns: int, whole_ns: int) -> tuple[str, ...]:
+def _row(entry: Entry, columns: Sequence[TimePart], makespan_ns: int, whole_ns: int) -> tuple[str, ...]:
     finish = entry["finish_ns"]
     cells = [shortened(entry["ranks"], 16), "never" if finish is None else format_ns(finish)]
     cells.append("-" if finish is None else share(finish, makespan_ns))

@@ -46,11 +46,11 @@ def spans_of(run: RunDirectory, part: Selection, window: tuple[int, int]) -> Ite
         end = integers(rows["end_ns"], missing=-1)
         end = np.where(end < 0, run.summary["makespan_ns"], end)  # what never ended is still under way
         shown = np.flatnonzero(part.touches(start, end) & (weights > 0)[owner])
-        let_in = (start + integers(rows["queued_ns"], missing=0))[shown]
-        moved = let_in + integers(rows["waiting_ns"], missing=0)[shown]
+        admitted = (start + integers(rows["queued_ns"], missing=0))[shown]
+        moved = admitted + integers(rows["waiting_ns"], missing=0)[shown]
         start, end = (np.clip(times[shown], *window) - window[0] for times in (start, end))
-        let_in, moved = (np.clip(times - window[0], start, end) for times in (let_in, moved))
-        yield owner[shown], _sorts(rows)[shown], start, end, let_in, moved
+        admitted, moved = (np.clip(times - window[0], start, end) for times in (admitted, moved))
+        yield owner[shown], _sorts(rows)[shown], start, end, admitted, moved
 
 
 def _measured(run: RunDirectory, part: Selection, window: tuple[int, int]) -> list[dict[str, Any]]:

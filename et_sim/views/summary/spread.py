@@ -139,11 +139,11 @@ def _figures(rows: Any, part: Selection) -> tuple[Any, Any]:
     start, end = numbers(rows["start_ns"]), integers(rows["end_ns"], missing=-1)
     some = np.flatnonzero((end >= 0) & part.touches(start, end))
     start, end = start[some], np.maximum(end[some], start[some])
-    let_in = np.minimum(start + integers(rows["queued_ns"], missing=0)[some], end)
-    moved = np.minimum(let_in + integers(rows["waiting_ns"], missing=0)[some], end)
-    (begin, until), (let_in, moved) = part.clipped(start, end), part.clipped(let_in, moved)
-    waiting = moved - let_in
-    duration = until - begin - (let_in - begin) - waiting
+    admitted = np.minimum(start + integers(rows["queued_ns"], missing=0)[some], end)
+    moved = np.minimum(admitted + integers(rows["waiting_ns"], missing=0)[some], end)
+    (begin, until), (admitted, moved) = part.clipped(start, end), part.clipped(admitted, moved)
+    waiting = moved - admitted
+    duration = until - begin - (admitted - begin) - waiting
     figures = (np.ones(len(some)), duration, waiting, begin - (part.window or (0,))[0])
     return some, np.stack([one.astype(np.float64) for one in figures], 1)  # sums below 2**53 are exact
 

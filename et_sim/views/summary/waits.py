@@ -40,7 +40,7 @@ Pairs = dict[Any, Counter[int]]  # what waits -> the entries of `per_rank` that 
 
 
 @dataclass(slots=True)
-class Waits:
+class WaitTable:
     """Communication of a rank (nanoseconds of its time), or of an operation (summed over nodes and ranks)."""
 
     name: str
@@ -55,9 +55,9 @@ class Waits:
 class WaitTables:
     """The same communication by what it is of, the longest waiting first."""
 
-    ranks: list[Waits] = field(default_factory=list)
-    groups: list[Waits] = field(default_factory=list)
-    operations: list[Waits] = field(default_factory=list)
+    ranks: list[WaitTable] = field(default_factory=list)
+    groups: list[WaitTable] = field(default_factory=list)
+    operations: list[WaitTable] = field(default_factory=list)
 
     def as_dict(self, top: int | None = None) -> dict[str, Any]:
         """For `--json`."""
@@ -76,7 +76,7 @@ def waits_of(run: RunDirectory, part: Selection = EVERYTHING) -> WaitTables:
     )
 
 
-def _named(one: Waits, whom: Counter[int], names: Sequence[str]) -> Waits:
+def _named(one: WaitTable, whom: Counter[int], names: Sequence[str]) -> WaitTable:
     one.nodes_waiting_ns = whom.total()
     if one.nodes_waiting_ns:
         most = min(whom, key=lambda entry: (-whom[entry], entry))
@@ -84,13 +84,13 @@ def _named(one: Waits, whom: Counter[int], names: Sequence[str]) -> Waits:
     return one
 
 
-def _longest_first(found: list[Waits]) -> list[Waits]:
+def _longest_first(found: list[WaitTable]) -> list[WaitTable]:
     return sorted(found, key=lambda one: (-one.waiting_ns, -one.transfer_ns))
 
 
 def _of_ranks(
     run: RunDirectory, part: Selection, by_actor: Pairs, ranks: Sequence[str], names: Sequence[str]
-) -> list[Waits]:
+) -> list[WaitTable]:
     """Ranks with equal figures are one line; waiting that a kernel hides is none of the rank's."""
     entries = rank_entries(run, part)
     selected = [part.names(text) for text in ranks]
@@ -99,10 +99,10 @@ def _of_ranks(
     entry_of = _entry_of_actor(entries, [selected[actor] for actor in actors])
     for actor, number in zip(actors, entry_of.tolist(), strict=True):
         entry = entries[number]
-        one = Waits("", entry["exposed_comm_ns"] + entry["hidden_comm_ns"], entry["waiting_ns"])
+        one = WaitTable("", entry["exposed_comm_ns"] + entry["hidden_comm_ns"], entry["waiting_ns"])
         _named(one, by_actor.get(actor, Counter()), names)
         found.append((selected[actor], tuple(asdict(one).items())[1:]))
-    lines = [Waits(text, **dict(figures)) for text, figures in alike(found)]
+    lines = [WaitTable(text, **dict(figures)) for text, figures in alike(found)]
     return _longest_first([one for one in lines if one.transfer_ns or one.waiting_ns])
 
 
@@ -121,9 +121,9 @@ def _entry_of_actor(entries: Sequence[dict[str, Any]], ranks: Sequence[str]) -> 
 
 def _of_operations(
     run: RunDirectory, part: Selection, by_operation: Pairs, names: Sequence[str]
-) -> tuple[list[Waits], list[Waits]]:
+) -> tuple[list[WaitTable], list[WaitTable]]:
     """By group, and one by one."""
-    groups: dict[str, tuple[Waits, Counter[int]]] = {}
+    groups: dict[str, tuple[WaitTable, Counter[int]]] = {}
     found = []
     for one in operations(run, part):
         if one.kind in NOT_COMMUNICATION:
@@ -131,9 +131,9 @@ def _of_operations(
         whom = by_operation.get((one.kind, one.name, one.group), Counter())
         moving = one.total_ns - one.queued_ns - one.waiting_ns
         called = f"{one.name}, {one.kind}" + (f" in {one.group}" if one.group else "")
-        found.append(_named(Waits(called, moving, one.waiting_ns), whom, names))
+        found.append(_named(WaitTable(called, moving, one.waiting_ns), whom, names))
         name = one.group or ALONE
-        total, together = groups.setdefault(name, (Waits(name), Counter()))
+        total, together = groups.setdefault(name, (WaitTable(name), Counter()))
         total.transfer_ns += moving
         total.waiting_ns += one.waiting_ns
         together.update(whom)
@@ -169,9 +169,9 @@ def _waiting(rows: Any, part: Selection) -> Any:
     """How long each node that completed waits, in the window."""
     start, end = numbers(rows["start_ns"]), integers(rows["end_ns"], missing=NONE)
     end = np.maximum(end, start)
-    let_in = np.minimum(start + integers(rows["queued_ns"], missing=0), end)
-    moved = np.minimum(let_in + integers(rows["waiting_ns"], missing=0), end)
-    begin, until = part.clipped(let_in, moved)
+    admitted = np.minimum(start + integers(rows["queued_ns"], missing=0), end)
+    moved = np.minimum(admitted + integers(rows["waiting_ns"], missing=0), end)
+    begin, until = part.clipped(admitted, moved)
     return until - begin
 
 
@@ -193,7 +193,7 @@ def waits_lines(found: WaitTables, part: Selection, width: int) -> list[str]:
     return [*lines, *LEGEND]
 
 
-def _table(head: str, table: Sequence[Waits], part: Selection, width: int) -> list[str]:
+def _table(head: str, table: Sequence[WaitTable], part: Selection, width: int) -> list[str]:
     shown = part.cut(table, ROWS)
     whole = max((one.transfer_ns + one.waiting_ns for one in shown), default=1)
     rows = [
@@ -219,7 +219,7 @@ def _table(head: str, table: Sequence[Waits], part: Selection, width: int) -> li
     return [*lines, *([f"… and {plural(more, 'line')} with less waiting: --top"] if more else [])]
 
 
-def _for(one: Waits) -> str:
+def _for(one: WaitTable) -> str:
     if one.waits_for is None:
         return ""
     whose = "rank" if one.waits_for.isdecimal() else "ranks"

@@ -15,7 +15,7 @@ from et_sim.basics.errors import UsageError
 from et_sim.trace import shapes
 from et_sim.workloads.kernels import Kernel, element_wise, product
 from et_sim.workloads.presets import preset_names, read_preset
-from et_sim.workloads.training.chain import Layer, dense_layer
+from et_sim.workloads.training.chain import ChainLayer, dense_layer
 from et_sim.workloads.training.plan import Plan
 
 PRESETS = Path(__file__).parent / "presets"
@@ -97,12 +97,12 @@ def read_network(name: str) -> tuple[str, Network]:
     return short, found
 
 
-def layers_of(network: Network, plan: Plan) -> list[Layer]:
+def layers_of(network: Network, plan: Plan) -> list[ChainLayer]:
     """What each layer computes for a micro-batch; the first one needs no gradients of its inputs."""
     return [_layer(one, plan, is_first=number == 0) for number, one in enumerate(network.layers)]
 
 
-def _layer(one: Convolution | Pool | Add | Dense, plan: Plan, *, is_first: bool) -> Layer:
+def _layer(one: Convolution | Pool | Add | Dense, plan: Plan, *, is_first: bool) -> ChainLayer:
     size, batch = plan.value_bytes, plan.batch
     if isinstance(one, Dense):
         return dense_layer(
@@ -113,12 +113,12 @@ def _layer(one: Convolution | Pool | Add | Dense, plan: Plan, *, is_first: bool)
     values = batch * one.image**2 * one.channels
     if isinstance(one, Add):
         forward = element_wise("sum", values, 2, 3, size)
-        return Layer(one.name, 0, (forward,), (element_wise("sum", values, 2, 3, size),), values * size)
+        return ChainLayer(one.name, 0, (forward,), (element_wise("sum", values, 2, 3, size),), values * size)
     outputs = batch * _side(one) ** 2 * one.channels
     moved = (values + outputs) * size
     shape = shapes.elementwise(outputs, max(values // outputs, 1), one.window**2)
     pooled = Kernel("window", outputs * one.window**2, moved, shape)
-    return Layer(one.name, 0, (pooled,), (pooled,), outputs * size)
+    return ChainLayer(one.name, 0, (pooled,), (pooled,), outputs * size)
 
 
 def _side(one: Convolution | Pool) -> int:
@@ -126,7 +126,7 @@ def _side(one: Convolution | Pool) -> int:
     return (one.image + 2 * one.padding - one.window) // one.stride + 1
 
 
-def _convolution(one: Convolution, plan: Plan, *, is_first: bool) -> Layer:
+def _convolution(one: Convolution, plan: Plan, *, is_first: bool) -> ChainLayer:
     """Gradients are products of matrices: pixels by filters, and filters by values of a window."""
     size, batch, side = plan.value_bytes, plan.batch, _side(one)
     pixels, inner = batch * side**2, one.window**2 * one.channels
@@ -150,7 +150,7 @@ def _convolution(one: Convolution, plan: Plan, *, is_first: bool) -> Layer:
     backward.append(_moving(product("weights", one.filters, inner, pixels, size), moved))
     kept = values * (2 if one.norm else 1)  # outputs, and what was normalised
     kept += batch * one.image**2 * one.channels if is_first else 0
-    return Layer(one.name, weights, tuple(forward), tuple(backward), kept * size)
+    return ChainLayer(one.name, weights, tuple(forward), tuple(backward), kept * size)
 
 
 def _moving(kernel: Kernel, moved: int) -> Kernel:

@@ -16,7 +16,7 @@ import msgspec
 from et_sim.trace import shapes
 from et_sim.workloads.kernels import Kernel, product
 from et_sim.workloads.presets import converted, preset_names, read_preset
-from et_sim.workloads.training.chain import Layer, dense_layer
+from et_sim.workloads.training.chain import ChainLayer, dense_layer
 from et_sim.workloads.training.plan import Plan
 
 PRESETS = Path(__file__).parent / "presets"
@@ -74,7 +74,7 @@ def changed(model: Dlrm, changes: Mapping[str, Any]) -> Dlrm:
     return converted({**msgspec.to_builtins(model), **changes}, "options", Dlrm)
 
 
-def mlp(name: str, widths: tuple[int, ...], plan: Plan, *, needs_inputs: bool) -> list[Layer]:
+def mlp(name: str, widths: tuple[int, ...], plan: Plan, *, needs_inputs: bool) -> list[ChainLayer]:
     """Dense layers; all but the last have an activation."""
     last = len(widths) - 2
     return [

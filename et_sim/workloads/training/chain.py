@@ -15,7 +15,7 @@ from et_sim.workloads.training.states import Tensors, Weights
 from et_sim.workloads.training.work import Work
 
 
-class Layer(NamedTuple):
+class ChainLayer(NamedTuple):
     """Kernels in the order in which they run."""
 
     name: str
@@ -27,7 +27,7 @@ class Layer(NamedTuple):
 
 def dense_layer(
     name: str, plan: Plan, inputs: int, outputs: int, *, is_activated: bool, needs_inputs: bool = True
-) -> Layer:
+) -> ChainLayer:
     """Every output from all inputs, with a bias; `needs_inputs`: a layer before wants its gradients."""
     size, rows = plan.value_bytes, plan.batch
     forward = [product("product", rows, outputs, inputs, size)]
@@ -39,10 +39,10 @@ def dense_layer(
         backward.append(product("inputs", rows, inputs, outputs, size))
     backward.append(product("weights", inputs, outputs, rows, size))
     kept = rows * (outputs + (0 if needs_inputs else inputs))  # a layer before keeps the inputs
-    return Layer(name, inputs * outputs + outputs, tuple(forward), tuple(backward), kept * size)
+    return ChainLayer(name, inputs * outputs + outputs, tuple(forward), tuple(backward), kept * size)
 
 
-def run_forward(work: Work, layers: Sequence[Layer], micro_batch: int) -> None:
+def run_forward(work: Work, layers: Sequence[ChainLayer], micro_batch: int) -> None:
     """All layers, one after the other."""
     for layer in layers:
         since, work.where = len(work.kernels), layer.name
@@ -53,7 +53,7 @@ def run_forward(work: Work, layers: Sequence[Layer], micro_batch: int) -> None:
 
 
 def run_backward(
-    work: Work, replicas: Replicas, layers: Sequence[Layer], micro_batch: int, *, is_last: bool
+    work: Work, replicas: Replicas, layers: Sequence[ChainLayer], micro_batch: int, *, is_last: bool
 ) -> None:
     """The same in the other direction; `is_last`: no further micro-batch adds to the gradients."""
     for layer in reversed(layers):
@@ -67,6 +67,6 @@ def run_backward(
     work.where = ""
 
 
-def _left(layer: Layer, micro_batch: int) -> Tensors:
+def _left(layer: ChainLayer, micro_batch: int) -> Tensors:
     """Outputs, and what else the way back needs."""
     return {f"activations:{layer.name}, micro-batch {micro_batch}": layer.left_bytes}

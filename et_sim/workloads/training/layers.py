@@ -12,7 +12,7 @@ from et_sim.workloads.kernels import MASK_BYTES, norm, passing
 from et_sim.workloads.models.model import Experts, FeedForward, Model
 from et_sim.workloads.training.attention import Core
 from et_sim.workloads.training.overlap import overlapped
-from et_sim.workloads.training.parts import Enter, Leave, Part, Passing, Product, ToExperts
+from et_sim.workloads.training.parts import Enter, Leave, ModelPart, Passing, Product, ToExperts
 from et_sim.workloads.training.plan import Plan
 from et_sim.workloads.training.skew import tokens_of_experts
 
@@ -27,7 +27,7 @@ class Layers:
     model: Model
     plan: Plan
     place: int = 0  # among the ranks that the experts are spread over, if experts are uneven
-    _known: dict[tuple[bool, int], tuple[Part, ...]] = field(default_factory=dict)
+    _known: dict[tuple[bool, int], tuple[ModelPart, ...]] = field(default_factory=dict)
 
     @property
     def tokens(self) -> int:
@@ -103,7 +103,7 @@ class Layers:
         """Bytes of its share of the inputs that a rank kept, to be gathered for gradients of weights."""
         return self.activation_bytes // self.plan.tensor if self.plan.sequence_parallel else 0
 
-    def layer(self, layer: int) -> tuple[Part, ...]:
+    def layer(self, layer: int) -> tuple[ModelPart, ...]:
         """The parts of a layer, in the order of the forward pass."""
         has_experts, window = self.model.has_experts(layer), self.model.window(layer)
         if (has_experts, window) not in self._known:
@@ -112,10 +112,10 @@ class Layers:
             self._known[has_experts, window] = self._overlapped((*self._attention(window), *last))
         return self._known[has_experts, window]
 
-    def _attention(self, window: int) -> tuple[Part, ...]:
+    def _attention(self, window: int) -> tuple[ModelPart, ...]:
         model, tensor = self.model, self.plan.tensor
         attention = model.attention
-        parts: list[Part] = [self._norm("attention norm"), self._enter("attention")]
+        parts: list[ModelPart] = [self._norm("attention norm"), self._enter("attention")]
         again = self._again
         for name, inputs, outputs in attention.projections(model.hidden):
             columns = outputs if name.endswith("down") else -(-outputs // tensor)
@@ -144,7 +144,7 @@ class Layers:
         bias = (passing("qkv bias", self.tokens * outputs, size),) if attention.has_bias else ()
         return Passing(rotary, (*rotary, *bias))
 
-    def _dense(self, part: FeedForward, name: str) -> tuple[Part, ...]:
+    def _dense(self, part: FeedForward, name: str) -> tuple[ModelPart, ...]:
         hidden, tensor = self.model.hidden, self.plan.tensor
         width = part.width // tensor
         return (
@@ -164,7 +164,7 @@ class Layers:
         backward = passing(name, values, (3 + 2 * gates + bias) * size, 16, 1 + part.has_bias)
         return Passing((passing(name, values, (2 + gates) * size, 8),), (backward,))
 
-    def _experts(self, experts: Experts) -> tuple[Part, ...]:
+    def _experts(self, experts: Experts) -> tuple[ModelPart, ...]:
         """Every rank has its own tokens, and sends each to the ranks of the experts that it takes."""
         hidden, tokens = self.model.hidden, self.kept_tokens
         local, sent = experts.count // self.plan.expert, tokens * experts.chosen
@@ -174,7 +174,7 @@ class Layers:
         got = sum(groups) if groups else each * local
         there = tuple(own * value for own in self.tokens_sent(experts))
         back = there[self.place : self.place + 1] * self.plan.expert
-        shared: tuple[Part, ...] = ()
+        shared: tuple[ModelPart, ...] = ()
         if experts.shared:
             whole = FeedForward(experts.expert.width * experts.shared, experts.expert.is_gated)
             shared = self._dense(whole, "shared expert")
@@ -213,12 +213,12 @@ class Layers:
         here = self.tokens_of_experts(experts)[self.place * local : (self.place + 1) * local]
         return tuple(own * self.plan.expert for own in here)
 
-    def embedding(self) -> tuple[Part, ...]:
+    def embedding(self) -> tuple[ModelPart, ...]:
         """Rows of the tokens, and on the way back a whole table; a rank that lacks a row gives zeros."""
         model, size, hidden = self.model, self.plan.value_bytes, self.model.hidden
         rows = passing("embedding", self.tokens * hidden, 2 * size)
         table = passing("embedding", (self.tokens + self.vocabulary) * hidden, size, launches=2)
-        found: list[Part] = [Passing((rows,), (table,)), self._leave("embedding")]
+        found: list[ModelPart] = [Passing((rows,), (table,)), self._leave("embedding")]
         if model.positions or model.has_dropout:
             drops = model.has_dropout * (2 * size + MASK_BYTES)
             values, moved = self.kept_tokens * hidden, (3 * size if model.positions else 0) + drops
@@ -228,7 +228,7 @@ class Layers:
             found.append(Passing((summed,), dropped))
         return tuple(found)
 
-    def head(self) -> tuple[Part, ...]:
+    def head(self) -> tuple[ModelPart, ...]:
         """Scores of all words, and the loss."""
         hidden = self.model.hidden
         parts = (
@@ -247,7 +247,7 @@ class Layers:
         forward, backward = (passing("loss", scores, cast + pass_over, each, 2) for each in (5, 2))
         return Passing((forward,), (backward,))
 
-    def _overlapped(self, parts: tuple[Part, ...]) -> tuple[Part, ...]:
+    def _overlapped(self, parts: tuple[ModelPart, ...]) -> tuple[ModelPart, ...]:
         return overlapped(parts, self.plan.tensor_overlap) if self.plan.tensor_overlap > 1 else parts
 
     def dense_weights(self, layer: int) -> int:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from et_sim.workloads.kernels import Kernel
 from et_sim.workloads.recording import Nodes
-from et_sim.workloads.training.parts import TENSOR_STREAM, Enter, Leave, Part, Product
+from et_sim.workloads.training.parts import TENSOR_STREAM, Enter, Leave, ModelPart, Product
 from et_sim.workloads.training.plan import TENSOR
 from et_sim.workloads.training.work import Work
 
@@ -50,9 +50,9 @@ class ReducedProduct:
         self.product.put_off_weights(work, gathered)
 
 
-def overlapped(parts: Sequence[Part], chunks: int) -> tuple[Part, ...]:
+def overlapped(parts: Sequence[ModelPart], chunks: int) -> tuple[ModelPart, ...]:
     """The same parts, with products and their exchanges as one."""
-    found: list[Part] = []
+    found: list[ModelPart] = []
     for part in parts:
         last = found[-1] if found else None
         if isinstance(part, Product) and isinstance(last, Enter):

@@ -21,7 +21,7 @@ from et_sim.workloads.training.work import Work
 TENSOR_STREAM = "tensor"
 
 
-class Part(Protocol):
+class ModelPart(Protocol):
     """Something that a layer does with the activations of a micro-batch."""
 
     def forward(self, work: Work) -> None:

@@ -34,7 +34,7 @@ MOST = 10**9
 SMALLEST = 1e-9
 
 
-class Part(NamedTuple):
+class Piece(NamedTuple):
     """Layers that one chunk of one place of the pipeline has."""
 
     first: int
@@ -296,8 +296,8 @@ class Plan:
             return self.stage_layers
         return (model.layers // self.parts,) * self.parts
 
-    def part(self, model: Model, place: int, chunk: int) -> Part:
+    def part(self, model: Model, place: int, chunk: int) -> Piece:
         """What a chunk of a place along the pipeline has."""
         number, layers = chunk * self.pipeline + place, self.layers_of_parts(model)
         first = sum(layers[:number])
-        return Part(first, layers[number], number == 0, number == self.parts - 1)
+        return Piece(first, layers[number], number == 0, number == self.parts - 1)

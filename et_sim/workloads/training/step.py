@@ -15,9 +15,8 @@ from et_sim.workloads.recording import Nodes
 from et_sim.workloads.training.checks import check
 from et_sim.workloads.training.layers import Layers
 from et_sim.workloads.training.operations import step_of
-from et_sim.workloads.training.parts import Enter, Part
-from et_sim.workloads.training.plan import CONTEXT, DATA, EXPERT, PIPELINE, TENSOR, Plan
-from et_sim.workloads.training.plan import Part as Piece
+from et_sim.workloads.training.parts import Enter, ModelPart
+from et_sim.workloads.training.plan import CONTEXT, DATA, EXPERT, PIPELINE, TENSOR, Piece, Plan
 from et_sim.workloads.training.replicas import LOSS_BYTES, Replicas
 from et_sim.workloads.training.units import Unit, units_of
 from et_sim.workloads.training.work import NOTHING, Work
@@ -116,7 +115,7 @@ class _Step:
             self._send(one, 1)
         self.outputs[one.micro_batch, one.chunk] = work.at
 
-    def _through(self, parts: Sequence[Part], name: str) -> None:
+    def _through(self, parts: Sequence[ModelPart], name: str) -> None:
         self.work.where = name
         for part in parts:
             part.forward(self.work)

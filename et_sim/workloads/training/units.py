@@ -16,8 +16,8 @@ from et_sim.workloads.kernels import MASK_BYTES, stored_bytes
 from et_sim.workloads.models.model import Experts, FeedForward
 from et_sim.workloads.training.attention import Core
 from et_sim.workloads.training.layers import LOGIT_BYTES, Layers
-from et_sim.workloads.training.parts import Part
-from et_sim.workloads.training.plan import Part as Piece
+from et_sim.workloads.training.parts import ModelPart
+from et_sim.workloads.training.plan import Piece
 from et_sim.workloads.training.states import Tensors, Weights
 
 
@@ -81,7 +81,7 @@ class Unit(NamedTuple):
 
     label: str  # in names of nodes
     weights: Weights
-    parts: tuple[Part, ...]
+    parts: tuple[ModelPart, ...]
     tensor_class: str = ""
     left_bytes: int = 0  # by the forward pass of a micro-batch
     again_bytes: int = 0  # that it does not leave, and the backward pass needs

@@ -85,9 +85,9 @@ def _parts(nodes: Iterable[dict[str, Any]]) -> list[Part]:
             found.append((start, end, "compute"))
         else:
             assert node["kind"] in MOVES
-            let_in = start + (node["queued_ns"] or 0)
-            moves = min(let_in + (node["waiting_ns"] or 0), end)
-            found += [(let_in, moves, "waiting"), (moves, end, "transfer")]
+            admitted = start + (node["queued_ns"] or 0)
+            moves = min(admitted + (node["waiting_ns"] or 0), end)
+            found += [(admitted, moves, "waiting"), (moves, end, "transfer")]
     return found
 
 

@@ -62,13 +62,13 @@ def _brute(path: Path, window: tuple[int, int]) -> dict[int, dict[str, Counter[s
     for actor in run.actors().to_pylist():
         rows = [row for row in run.table("timeline").to_pylist() if row["actor"] == actor["actor"]]
         for row in rows:
-            row["let_in"] = row["start_ns"] + (row["queued_ns"] or 0)
-            row["moved"] = row["let_in"]
+            row["admitted"] = row["start_ns"] + (row["queued_ns"] or 0)
+            row["moved"] = row["admitted"]
             if row["kind"] in COMMUNICATION:
                 row["moved"] += row["waiting_ns"] or 0
             row["unit"] = row.get("recorded_on") or row["lane"]
         streams = {row["unit"] for row in rows if row["lane"] != "cpu"}
-        times = {at for row in rows for at in (row["start_ns"], row["let_in"], row["moved"], row["end_ns"])}
+        times = {at for row in rows for at in (row["start_ns"], row["admitted"], row["moved"], row["end_ns"])}
         edges = sorted({*window, *(at for at in times if window[0] < at < window[1])})
         units = {unit: {unit} for unit in {row["unit"] for row in rows}} | {DEVICE: streams}
         here = {unit: Counter[str]() for unit in units}
@@ -96,7 +96,7 @@ def _asked(rows: list[dict[str, Any]], works: list[dict[str, Any]], streams: set
         one = by_id[one["start_cause_node"]]
     if now >= one["end_ns"]:
         return "other"
-    if now < one["let_in"]:
+    if now < one["admitted"]:
         return "streams"
     if now < one["moved"]:
         return "ranks"

@@ -43,12 +43,12 @@ def _brute(path: Path, ranks: set[int], window: tuple[int, int]) -> dict[tuple[A
         first, last = max(row["start_ns"], window[0]), min(row["end_ns"], window[1])
         if row["start_ns"] >= window[1] or max(row["end_ns"], row["start_ns"] + 1) <= window[0]:
             continue
-        let_in = row["start_ns"] + (row["queued_ns"] or 0)
-        moved = let_in + (row["waiting_ns"] or 0)
-        let_in, moved = (min(max(at, first), last) for at in (let_in, moved))
+        admitted = row["start_ns"] + (row["queued_ns"] or 0)
+        moved = admitted + (row["waiting_ns"] or 0)
+        admitted, moved = (min(max(at, first), last) for at in (admitted, moved))
         group = row["group"] and named[row["actor"], row["group"]]
         key = row["kind"], stem_of[row["name"]], group
-        found[key][actors[row["actor"]]].append((last - moved, moved - let_in, first))
+        found[key][actors[row["actor"]]].append((last - moved, moved - admitted, first))
     return {key: _figures(key[0], by_rank) for key, by_rank in found.items() if len(by_rank) > 1}
 
 
