@@ -4,26 +4,181 @@ Files are told by their content, and ranks by their content or else by their nam
 together if they are of one rank; or of one process, if one does not say its rank. Ranks are converted by
 processes of their own; when all are done, their files get their names.
 
+Into the files of a job's ranks goes what only all of them together say: starts, and sizes. A file that
+nothing is said about stays as it is. A start is an attribute of the first record; of nodes, only those with
+sizes to be added are read.
+
 Not here: converting one rank (`converting`).
 """
 
 from __future__ import annotations
 
+import gzip
 import os
-from collections.abc import Callable, Mapping
+import shutil
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
-from converters.pytorch.alike import missing_ranks, refuse_unlike
 from converters.pytorch.columns import ABSENT
 from converters.pytorch.converting import Done, Job, convert
 from converters.pytorch.graph import Link
+from converters.pytorch.meetings import settle
 from converters.pytorch.reading import Identity, identify
-from converters.pytorch.settling import settle_files
 from et_sim.basics.errors import TraceError, UsageError
+from et_sim.basics.protobuf_fields import varint
+from et_sim.basics.units import format_ns, plural
+from et_sim.trace.columns import ESTIMATED, START_NS, UNSIZED
 from et_sim.trace.disk import drafts
+from et_sim.trace.schema import messages
+
+_COPIED = 1 << 20  # bytes at a time
+
+
+def settle_files(finished: Sequence[Done]) -> list[str]:
+    """Complete the drafts and reports of all ranks; gives what is to be said about all of them."""
+    timed = [done for done in finished if done.meetings is not None]
+    if not timed:
+        return []
+    found = settle([done.meetings for done in timed if done.meetings is not None])
+    for done, start, sizes, estimates in zip(
+        timed, found.start_ns, found.sizes, found.estimates, strict=True
+    ):
+        done.report["start_ns"] = start
+        unsized = done.report["unsized"]
+        unsized["estimated"] = len(estimates)
+        unsized["of_other_ranks"] = len(sizes) - len(estimates)
+        if start or sizes:
+            _rewrite(done.draft, done.job.output.suffix == ".gz", start, sizes, estimates)
+            done.report["output_bytes"] = _size(done.draft, done.job.output.suffix == ".gz")
+    return [f"start skew: {found.said}"] if found.said else []
+
+
+def _size(path: Path, is_packed: bool) -> int:
+    with _opened(path, "rb", is_packed) as file:
+        return sum(len(part) for part in iter(lambda: file.read(_COPIED), b""))
+
+
+def _rewrite(path: Path, is_packed: bool, start_ns: int, sizes: Mapping[int, int], guessed: Set[int]) -> None:
+    other = path.with_name(f"{path.name}.2")
+    try:
+        with _opened(path, "rb", is_packed) as old, _opened(other, "wb", is_packed) as new:
+            _header(old, new, start_ns)
+            if sizes:
+                _nodes(old, new, sizes, guessed)
+            shutil.copyfileobj(old, new, _COPIED)
+        other.replace(path)
+    finally:
+        other.unlink(missing_ok=True)
+
+
+def _header(old: IO[bytes], new: IO[bytes], start_ns: int) -> None:
+    header = messages().GlobalMetadata.FromString(_record(old))
+    if start_ns:
+        header.attr.add(name=START_NS, int64_val=start_ns)
+    _put(new, header)
+
+
+def _nodes(old: IO[bytes], new: IO[bytes], sizes: Mapping[int, int], guessed: Set[int]) -> None:
+    """All records, until the last node with something to add."""
+    left = set(sizes)
+    while left:
+        node = messages().Node.FromString(_record(old))
+        if node.id in left:
+            left.remove(node.id)
+            kept = [attribute for attribute in node.attr if attribute.name != UNSIZED]
+            del node.attr[:]
+            node.attr.extend(kept)
+            node.attr.add(name="comm_size", int64_val=sizes[node.id])
+            if node.id in guessed:
+                node.attr.add(name=ESTIMATED, bool_val=True)
+        _put(new, node)
+
+
+def _record(file: IO[bytes]) -> bytes:
+    size = shift = 0
+    while True:
+        byte = file.read(1)[0]
+        size |= (byte & 127) << shift
+        shift += 7
+        if byte < 128:
+            return file.read(size)
+
+
+def _put(file: IO[bytes], message: Any) -> None:
+    content = message.SerializeToString()
+    file.write(varint(len(content)) + content)
+
+
+def _opened(path: Path, mode: str, is_packed: bool) -> Any:
+    return gzip.GzipFile(path, mode, mtime=0) if is_packed else path.open(mode)
+
+
+_APART_NS = 60_000_000_000  # clocks of machines differ by less
+_REMEDY = "give recordings of one run and the same steps, or --force to convert these"
+
+
+def refuse_unlike(reports: Sequence[dict[str, Any]]) -> None:
+    """Raise if ranks are of different worlds, steps or times, or only some have times.
+
+    `reports` are those of `totals`.
+    """
+    for place, what in _differences(reports):
+        raise TraceError(what, place=place, remedy=_REMEDY)
+
+
+def _differences(reports: Sequence[dict[str, Any]]) -> Iterator[tuple[str, str]]:
+    for key, said in (("world_size", "a world of {}"), ("steps", "{}")):
+        known = [one for one in reports if one["recorded"][key]]
+        for one in known[1:]:
+            first, other = known[0]["recorded"][key], one["recorded"][key]
+            if first != other:
+                ours, theirs = said.format(_shown(other)), said.format(_shown(first))
+                yield _place(one), f"is of {ours}, and {_place(known[0])} of {theirs}"
+    for one in reports if len(reports) > 1 else ():  # of a single one, the rank may be a guess
+        size = one["recorded"]["world_size"]
+        if size and one["rank"] is not None and one["rank"] >= size:
+            yield _place(one), f"is of rank {one['rank']} of a world of {size}"
+    without = [one for one in reports if one["time"] is None]
+    if without and len(without) < len(reports):
+        timed_too = next(one for one in reports if one["time"] is not None)
+        yield (
+            _place(without[0]),
+            f"has no times, so its rank would take none, and {_place(timed_too)} has: a timeline is missing",
+        )
+    timed = [one for one in reports if one["recorded"]["begin_ns"] is not None]
+    for before, after in pairwise(timed):
+        ours, theirs = after["recorded"], before["recorded"]
+        apart = max(ours["begin_ns"] - theirs["end_ns"], theirs["begin_ns"] - ours["end_ns"])
+        if apart > _APART_NS:
+            yield _place(after), f"was recorded {format_ns(apart)} apart from {_place(before)}"
+
+
+def missing_ranks(reports: Sequence[dict[str, Any]]) -> list[str]:
+    """What is to be said where a world has more ranks than are converted together."""
+    world = max((one["recorded"]["world_size"] or 0 for one in reports), default=0)
+    if world <= len(reports) or len(reports) == 1:
+        return []
+    return [
+        f"{len(reports)} of {plural(world, 'rank')} of the run are here: only they do what its groups of all"
+        " ranks did, with less communication (et-sim run --alone takes the recorded times)"
+    ]
+
+
+def _place(report: dict[str, Any]) -> str:
+    return str(report["inputs"][-1])
+
+
+def _shown(value: Any) -> str:
+    """`8`, `steps 3 to 5`."""
+    if isinstance(value, int):
+        return str(value)
+    several = f"steps {value[0]} to {value[-1]}" if len(value) > 1 else f"step {value[0]}"
+    return several if value == list(range(value[0], value[-1] + 1)) else f"steps {', '.join(map(str, value))}"
+
 
 _ENDINGS = (".json", ".json.gz", ".gz")
 Report = Callable[[int], None]  # bytes of inputs that are done

@@ -45,7 +45,7 @@ def add_fit_options(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Read, and fit."""
-    from et_sim.calibrate.kernel_rows import read_kernels
+    from et_sim.calibrate.kernels_written import read_kernels
 
     machine = options.machine.partition(":")[0]
     rows, left = read_kernels(options.file, machine, options.table)

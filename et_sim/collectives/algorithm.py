@@ -11,12 +11,11 @@ from dataclasses import dataclass
 
 from et_sim.basics.errors import MachineError
 from et_sim.collectives.direct import direct
-from et_sim.collectives.double_binary_tree import double_binary_tree
 from et_sim.collectives.halving_doubling import halving_doubling
 from et_sim.collectives.in_network import OPERATIONS, InNetworkProgram, in_network
 from et_sim.collectives.program import AS_REFERENCE, OVER_A_TREE, CostFixes, Operation, StepProgram
 from et_sim.collectives.ring import ring
-from et_sim.collectives.tree import TreeProgram, rooted_tree
+from et_sim.collectives.tree import TreeProgram, double_binary_tree, rooted_tree
 
 
 @dataclass(frozen=True, slots=True)

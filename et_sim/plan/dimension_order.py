@@ -9,7 +9,7 @@ between the least and the most loaded dimension.
 An order names all dimensions; those that do not take part are skipped later.
 
 Not here: what a chunk does in a dimension (`phases`), and the order within a queue
-(`engine.collectives.queue_order`).
+(`engine.collectives.queues`).
 """
 
 from __future__ import annotations

@@ -18,8 +18,7 @@ from et_sim.machine import Machine, Notice
 from et_sim.machine.model import Implementations, LayerSettings, Network
 from et_sim.machine.version_1.price import price_of
 from et_sim.timeline import Phases
-from et_sim.timeline.layers import LayerOfNode, LayerRun
-from et_sim.timeline.sent import bytes_sent
+from et_sim.timeline.layers import LayerOfNode, LayerRun, bytes_sent
 from et_sim.trace import Workload
 
 NO_LAYER = -1

@@ -1,13 +1,71 @@
 """What a run of a layer file adds up to: the columns of layers.arrow, and figures of the whole run.
 
+How many bytes rank 0 sends in the collectives of a run, by the dimension they cross. Of a network of ASTRA-
+sim 1.0, a message counts for the highest level in which its ends differ; else for the dimension of its phase.
+With rendezvous, requests for what it gets count, too. Not here: sends of traces.
+
 Not here: how they are counted (`et_sim.layerfile.statistics`).
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
+
+import numpy as np
+
+from et_sim.machine.model import Network
+from et_sim.network.levels import LevelTables, next_leg
+from et_sim.network.levels import tables as level_tables
+from et_sim.plan.tables import REQUEST_BYTES, Plan
+
+
+def bytes_sent(plan: Plan, network: Network, logged: Iterable[Any]) -> list[int]:
+    """Bytes by level, or by dimension where there are no levels; `logged` are the phases of the run."""
+    actor = plan.actor_of_rank[0]
+    count = np.zeros(len(plan.phases), np.int64)
+    for phases in logged:
+        own = phases["phase_row"][phases["actor"] == actor]
+        count += np.bincount(own, minlength=len(count))
+    sent = np.zeros(len(network.levels or network.grid.dimensions), np.int64)
+    levels = level_tables(network) if network.levels else None
+    for row in np.flatnonzero(count).tolist():
+        for place, size in _of_phase(plan, levels, row):
+            sent[place] += count[row] * size
+    return [int(total) for total in sent]
+
+
+def _of_phase(plan: Plan, levels: LevelTables | None, row: int) -> list[tuple[int, int]]:
+    """(level or dimension, bytes) of the messages that rank 0 sends in a phase."""
+    phase = plan.phases[row]
+    program, dimension = plan.programs[phase["program"]], int(phase["dimension"])
+    if program["custom_first"] >= 0:
+        return []
+    if program["tree_first"] >= 0:  # the first place is a leaf of one tree and the root of the other
+        messages = [(1, int(plan.trees[program["tree_first"]]["up_bytes"]))]
+        messages += [(1, REQUEST_BYTES)] * plan.rendezvous
+    else:
+        messages = _of_steps(plan, program)
+    if levels is None:
+        return [(dimension, size) for _, size in messages]
+    stride = int(plan.axes[phase["axis"]]["stride"]) if phase["axis"] >= 0 else 1
+    return [(max(next_leg(levels, 0, place * stride).row, 0), size) for place, size in messages]
+
+
+def _of_steps(plan: Plan, program: Any) -> list[tuple[int, int]]:
+    """(place of the peer, bytes) for every step, and for the requests for what comes in it."""
+    first, period = int(program["step_first"]), int(program["step_period"])
+    laps, rest = divmod(int(program["sends"]), period)
+    steps = plan.steps[first : first + period]
+    messages = []
+    for number, step in enumerate(steps):
+        distance, count = int(step["distance"]), laps + (number < rest)
+        messages.append((distance, count * int(step["bytes"])))
+        source = distance if program["pairs"] else int(program["members"]) - distance
+        messages += [(source, count * REQUEST_BYTES)] * plan.rendezvous
+    return messages
 
 
 @dataclass(frozen=True, slots=True, eq=False)

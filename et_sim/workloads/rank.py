@@ -2,7 +2,7 @@
 
 A program is a function of a `Rank`. It asks where the rank stands and calls its operations:
 
-    def step(rank):
+def step(rank):
         work = rank.compute("forward", micros=100)
         rank.collective("all_reduce", 1 << 20, over="data", after=work)
 
@@ -27,8 +27,36 @@ from et_sim.basics.errors import UsageError
 from et_sim.trace.builder import TraceBuilder
 from et_sim.trace.group_rule import GroupRule
 from et_sim.workloads.axes import Axes
-from et_sim.workloads.program_checks import check_distance, check_integer, check_nodes
 from et_sim.workloads.recording import Nodes, Recording
+
+
+def check_integer(name: str, value: object) -> None:
+    """Refuse what is no whole number."""
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise UsageError(f"{name} is {value!r}", remedy="give a whole number")
+
+
+def check_distance(name: str, value: object, ranks: int) -> None:
+    """Refuse a distance to a rank that no rank has another one at."""
+    check_integer(name, value)
+    if not isinstance(value, int) or abs(value) >= ranks:
+        raise UsageError(
+            f"{name} is {value}, and no two of {ranks:,} ranks are so far apart",
+            remedy="give what rank.next or rank.at returns",
+        )
+
+
+def check_nodes(after: object, nodes: int) -> None:
+    """Refuse nodes that are none of those that the rank has so far."""
+    if not isinstance(after, tuple | list):
+        raise UsageError(f"after is {after!r}", remedy="give what an operation returned, or sums of that")
+    for node in after:
+        if isinstance(node, bool) or not isinstance(node, int) or not 0 <= node < nodes:
+            raise UsageError(
+                f"after names {node!r}, and the rank has {nodes:,} nodes so far",
+                remedy="give what an operation of the same rank returned",
+            )
+
 
 MAIN = "main"
 Tensors = Mapping[str, int]  # name -> bytes

@@ -11,9 +11,9 @@ from doctor_cases import doctor_cases
 
 from et_sim.cli import main
 from et_sim.compiled import store
-from et_sim.doctor import packages, self_test
+from et_sim.doctor import examination, self_test
 from et_sim.doctor.cache import examine_cache, examine_compiling
-from et_sim.doctor.packages import examine_packages, is_within
+from et_sim.doctor.examination import examine_packages, is_within
 
 
 @pytest.fixture(autouse=True)
@@ -61,7 +61,7 @@ def test_a_case_that_cannot_be_run_is_a_problem(tmp_path: Path, monkeypatch: pyt
 
 
 def test_a_package_that_is_missing_or_untested_is_a_problem(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(packages, "_version", lambda name: {"numpy": "", "numba": "0.99"}.get(name, "999"))
+    monkeypatch.setattr(examination, "_version", lambda name: {"numpy": "", "numba": "0.99"}.get(name, "999"))
     problems = {one.name: (one.problem, one.remedy) for one in examine_packages() if one.problem}
     assert problems["numpy"][0] == "numpy is missing"
     assert "numba 0.99 is outside" in problems["numba"][0]

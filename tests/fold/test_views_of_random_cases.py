@@ -16,7 +16,7 @@ from et_sim.basics.errors import EtSimError
 from et_sim.timeline import write_run
 from et_sim.views import RunDirectory, open_run
 from et_sim.views.compare.changes import compare
-from et_sim.views.report.exposed import exposed_by_group
+from et_sim.views.report.times import exposed_by_group
 from et_sim.views.run.selection import Selection, selection
 from et_sim.views.sql.database import Database
 from et_sim.views.summary.inspect_data import DATA

@@ -12,7 +12,7 @@ from machines import ring
 from et_sim.api import run
 from et_sim.run.result import Result
 from et_sim.trace import TraceBuilder, Workload
-from et_sim.views.report.exposed import exposed_by_group
+from et_sim.views.report.times import exposed_by_group
 from et_sim.views.run.directory import open_run
 from et_sim.views.run.selection import EVERYTHING, selection
 from et_sim.views.summary.exposure import without_kernel

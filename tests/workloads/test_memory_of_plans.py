@@ -17,8 +17,7 @@ from training_jobs import decoder, memory
 
 from et_sim.workloads import Model, Plan, read_model
 from et_sim.workloads.models.model import Attention, FeedForward
-from et_sim.workloads.training.figures import figures
-from et_sim.workloads.training.memory import Memory
+from et_sim.workloads.training.figures import Memory, figures
 
 GIB = 1 << 30
 # hidden, heads, layers, stages, sequences in a micro-batch, chunks, sequences in a step

@@ -11,7 +11,7 @@ import numpy as np
 from et_sim.trace import CollectiveKind, NodeKind, Trace, Workload
 from et_sim.workloads import Model, Plan, Rank, make_training
 from et_sim.workloads.models.model import Attention, Experts, FeedForward, Latent
-from et_sim.workloads.training.memory import Memory, most_memory
+from et_sim.workloads.training.figures import Memory, most_memory
 from et_sim.workloads.training.step import training_program
 
 

@@ -1,7 +1,7 @@
 """What is refused of a protocol before a run.
 
 A packet that finds no room even in empty queues and buffers would be lost for ever.
-Not here: queues and buffers during a run (`buffers`).
+Not here: queues and buffers during a run (`forwarding`).
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ That a port is free again is an event only if something waits for it: a packet t
 The number of such an event is taken when sending begins, so that it comes in its turn even if it is planned
 later. Of one port, the calendar holds the first event only.
 
-Not here: which packet a host sends next (the transports), and which packets a device keeps (`buffers`).
+Not here: which packet a host sends next (the transports), and which packets a device keeps (`forwarding`).
 """
 
 from __future__ import annotations

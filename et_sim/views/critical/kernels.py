@@ -1,6 +1,6 @@
 """The loops over all causal events of a record: forwards in time, and backwards.
 
-Not here: what they are for (`condensed`, `slack`, `sensitivity`).
+Not here: what they are for (`condensed`, `text`, `sensitivity`).
 """
 
 from __future__ import annotations

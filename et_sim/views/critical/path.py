@@ -6,7 +6,7 @@ came just before, the times of all events on the way add up to the makespan, to 
 Where something on the chain had to wait in a line, behind others, for a link, a remote memory or a side of a
 bus, the chain goes on with those others. Their time counts as queueing for as long as it waited.
 
-Not here: how far everything else is from being critical (`slack`), and what would change it (`sensitivity`).
+Not here: how far everything else is from being critical (`text`), and what would change it (`sensitivity`).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Reads the nodes that a picture draws, from a timeline of any length.
 
 Drawn are nodes that are under way in a window, of chosen ranks; where there is no room for all of them, some
-in proportion (`proportion`). Beside them stand the nodes that arrows may join them to: the other members of
+in proportion (`blocks`). Beside them stand the nodes that arrows may join them to: the other members of
 their collectives, and messages between the same actors.
 
 Not here: arrows (`flows`), and how the timeline is read (`blocks`).

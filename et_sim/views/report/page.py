@@ -23,11 +23,10 @@ from et_sim.views.report.activity import (
     waits_section,
 )
 from et_sim.views.report.critical import critical_section
-from et_sim.views.report.machine import machine_section
 from et_sim.views.report.markup import section, tag, text
 from et_sim.views.report.memory import memory_section
 from et_sim.views.report.network import network_section, ports_section, topology_section
-from et_sim.views.report.origins import configuration_section, coverage_section
+from et_sim.views.report.origins import configuration_section, coverage_section, machine_section
 from et_sim.views.report.timeline import MOST_SLICES, timeline_section
 from et_sim.views.report.times import (
     groups_section,

@@ -29,8 +29,8 @@ from et_sim.basics.intervals import (
     waits_apart,
 )
 from et_sim.basics.units import format_ns, parse_ranks, plural
-from et_sim.views.run.alike import together as ranks_together
 from et_sim.views.run.columns import integers
+from et_sim.views.run.columns import together as ranks_together
 from et_sim.views.run.directory import RunDirectory
 from et_sim.views.run.recorded_part import recorded_actors, recorded_part
 from et_sim.views.run.selection import EVERYTHING, Selection, Window

@@ -19,8 +19,7 @@ import numpy as np
 from et_sim.basics.intervals import union
 from et_sim.basics.units import LONGEST_NS
 from et_sim.tables.kinds import NOT_COMMUNICATION
-from et_sim.views.run.alike import alike, together
-from et_sim.views.run.columns import coded, integers, numbers, words
+from et_sim.views.run.columns import alike, coded, integers, numbers, together, words
 from et_sim.views.run.directory import RunDirectory
 from et_sim.views.run.selection import EVERYTHING, Selection, Window
 

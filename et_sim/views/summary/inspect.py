@@ -30,8 +30,7 @@ from et_sim.views.summary.machine_use import (
     use_lines,
 )
 from et_sim.views.summary.memory import NOT_TRACKED, memory_lines, memory_peaks
-from et_sim.views.summary.operation_table import operation_lines
-from et_sim.views.summary.operations import operations
+from et_sim.views.summary.operations import operation_lines, operations
 from et_sim.views.summary.pauses import pause_lines, pause_roots
 from et_sim.views.summary.phase_totals import NOT_WRITTEN, phase_lines, phase_totals
 from et_sim.views.summary.queues import queue_lines

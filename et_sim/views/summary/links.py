@@ -16,7 +16,7 @@ import numpy as np
 from et_sim.basics.intervals import filled
 from et_sim.basics.units import format_ns, plural
 from et_sim.tables.kinds import SHARED_LINKS
-from et_sim.views.run.alike import alike
+from et_sim.views.run.columns import alike
 from et_sim.views.run.directory import RunDirectory
 from et_sim.views.run.link_table import NONE, LinkTable, link_table
 from et_sim.views.run.recorded_part import recorded_part

@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 
 from et_sim.basics.units import format_bytes, format_ns, plural
-from et_sim.views.run.alike import alike
-from et_sim.views.run.columns import coded, integers, numbers
+from et_sim.views.run.columns import alike, coded, integers, numbers
 from et_sim.views.run.directory import RunDirectory
 from et_sim.views.run.selection import EVERYTHING, Selection
 from et_sim.views.summary.rank_table import called

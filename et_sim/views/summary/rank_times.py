@@ -17,8 +17,7 @@ from et_sim.basics.intervals import COMPUTE, COPY, HOST, MEMORY, TRANSFER, WAITI
 from et_sim.basics.units import LONGEST_NS
 from et_sim.tables.kinds import COPY as COPY_KIND
 from et_sim.tables.kinds import MEMORY_KINDS, NOT_COMMUNICATION
-from et_sim.views.run.alike import alike
-from et_sim.views.run.columns import coded, integers, numbers
+from et_sim.views.run.columns import alike, coded, integers, numbers
 from et_sim.views.run.directory import RunDirectory
 from et_sim.views.run.selection import Selection
 

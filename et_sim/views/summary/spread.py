@@ -16,8 +16,7 @@ import numpy as np
 
 from et_sim.basics.units import format_ns, plural
 from et_sim.tables.kinds import NOT_COMMUNICATION
-from et_sim.views.run.alike import together
-from et_sim.views.run.columns import Words, coded, integers, numbers, words
+from et_sim.views.run.columns import Words, coded, integers, numbers, together, words
 from et_sim.views.run.directory import RunDirectory
 from et_sim.views.run.groups import GroupCounts
 from et_sim.views.run.recorded_part import recorded_part

@@ -18,8 +18,7 @@ import numpy as np
 
 from et_sim.basics.units import format_ns, plural
 from et_sim.tables.kinds import NOT_COMMUNICATION
-from et_sim.views.run.alike import alike
-from et_sim.views.run.columns import coded, integers, numbers, words
+from et_sim.views.run.columns import alike, coded, integers, numbers, words
 from et_sim.views.run.directory import RunDirectory
 from et_sim.views.run.groups import GroupCounts
 from et_sim.views.run.selection import EVERYTHING, Selection

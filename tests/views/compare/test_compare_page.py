@@ -16,9 +16,8 @@ from et_sim.basics.units import parse_ranks
 from et_sim.cli import main
 from et_sim.timeline import write_run
 from et_sim.views import open_run
-from et_sim.views.compare.changes import compare
+from et_sim.views.compare.changes import averages, compare, why
 from et_sim.views.compare.pairs import most_different
-from et_sim.views.compare.why import averages, why
 from et_sim.views.drawing.aligned import aligned_picture
 from et_sim.views.drawing.network import dimensions
 from et_sim.views.drawing.svg import LEFT, PIXELS

@@ -21,8 +21,7 @@ from et_sim.views import open_run
 from et_sim.views.critical.path import CriticalPath
 from et_sim.views.critical.record import PathRecord
 from et_sim.views.critical.sensitivity import Sensitivities, Sensitivity
-from et_sim.views.critical.slack import slack_of_nodes
-from et_sim.views.critical.text import critical_path_data, critical_path_text
+from et_sim.views.critical.text import critical_path_data, critical_path_text, slack_of_nodes
 
 pytestmark = pytest.mark.usefixtures("warm_engine")
 

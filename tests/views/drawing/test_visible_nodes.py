@@ -13,12 +13,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from runs_to_show import pipeline
 
-from et_sim.views.drawing import proportion
+from et_sim.views.drawing import blocks
+from et_sim.views.drawing.blocks import InProportion, share_out
 from et_sim.views.drawing.nodes import ALWAYS, shown_ranks
-from et_sim.views.drawing.proportion import InProportion, share_out
 from et_sim.views.drawing.visible_nodes import visible_nodes
 from et_sim.views.export.contents import Contents, contents_of
-from et_sim.views.report.exposed import exposed_by_group
+from et_sim.views.report.times import exposed_by_group
 from et_sim.views.run.directory import RunDirectory, open_run
 
 STEP = 1_000_000  # ns; the run takes 66 of them
@@ -112,7 +112,7 @@ def test_the_longest_of_each_stratum_are_kept_however_they_come(
     found: list[tuple[int, int]], quotas: list[int], each: int
 ) -> None:
     stratum, took = (np.array([one[at] for one in found], np.int64) for at in range(2))
-    with patch.object(proportion, "AT_ONCE", 3):
+    with patch.object(blocks, "AT_ONCE", 3):
         chosen = InProportion(np.array(quotas))
         for first in range(0, len(found), each):
             part = slice(first, first + each)

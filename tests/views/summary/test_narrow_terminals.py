@@ -12,8 +12,7 @@ from machines import RING_2
 import et_sim
 from et_sim.timeline import write_run
 from et_sim.views.summary import inspect
-from et_sim.views.summary.operation_table import operation_lines
-from et_sim.views.summary.operations import Operation
+from et_sim.views.summary.operations import Operation, operation_lines
 from et_sim.views.summary.parts import PARTS
 from et_sim.views.summary.rank_table import rank_lines
 
