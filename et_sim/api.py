@@ -15,7 +15,6 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from et_sim.basics.errors import UsageError
 from et_sim.basics.units import format_ranks
-from et_sim.engine.transport.network_seam import remarks_of
 from et_sim.machine import Notice
 from et_sim.machine.local_memory import CAPACITY, TRACKS
 from et_sim.machine.model import TimeFactors
@@ -151,7 +150,7 @@ def execute(
         stopped = recorder.run(outcome.plan, network, chosen, watch, until_ns=full.time_ns)
         assert stopped is not None  # it has been simulated beyond that
         outcome = stopped
-    notices = (*outcome.plan.notices, *remarks_of(chosen, machine.network))
+    notices = (*outcome.plan.notices, *chosen.remarks(machine.network))
     if layer_file is None:
         notices = (*notices, *unused_settings(machine))
     manifest = make_manifest(task, notices, lowering.inputs) | {"machine": options.machine_name}

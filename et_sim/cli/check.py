@@ -124,7 +124,6 @@ def _whole_machine(
 
 def _plan(workload: Workload, machine: Machine, options: argparse.Namespace, found: list[Problem]) -> None:
     """What a run would refuse, remark on, or end in."""
-    from et_sim.engine.transport.network_seam import remarks_of
     from et_sim.network.registry import choose_model, model_of
     from et_sim.plan.actors import Actors
     from et_sim.plan.lowering import Lowering, assemble
@@ -132,7 +131,7 @@ def _plan(workload: Workload, machine: Machine, options: argparse.Namespace, fou
 
     chosen = model_of(choose_model(options.model, machine, is_preset=options.machine is not None), machine)
     lowering = Lowering(workload, machine)
-    remarks = remarks_of(chosen, machine.network)
+    remarks = tuple(chosen.remarks(machine.network))
     plan = assemble(lowering, Actors.one_per_rank(workload.ranks))
     found += [_warning("machine", f"{n.place}: {n.text}") for n in (*plan.notices, *remarks)]
     found += find_renumbered(plan, lowering.workload)

@@ -38,7 +38,7 @@ from et_sim.engine.state.records import MESSAGE_FIELDS
 from et_sim.engine.state.resources import with_pool
 from et_sim.engine.state.run import Run, new_run
 from et_sim.engine.state.traffic_tables import new_traffic
-from et_sim.engine.transport.network_seam import NetworkModel, network_tables, packets_expected, packets_sent
+from et_sim.engine.transport.network_seam import NetworkModel, network_tables, packets_expected
 from et_sim.machine.model import Network
 from et_sim.plan.expected import expected_messages
 from et_sim.plan.fractions import in_fractions
@@ -170,7 +170,7 @@ def run_plan(
     None: some actors do not behave like all their ranks (`ties`), so a plan of ranks must be run instead.
     """
     _check(plan, network, model)
-    if (record or messages or links) and getattr(model, "RECORDS_NODES_ONLY", False):
+    if (record or messages or links) and model.RECORDS_NODES_ONLY:
         raise UsageError(
             "this network model records nodes, and neither messages, links nor what caused what",
             remedy="leave messages, links and path out of --detail, or choose another --model",
@@ -229,12 +229,12 @@ def run_plan(
             run = grow_pools(run, reserve, model, needs)
         elif report:
             clock = run.clock[0]
-            sent = packets_sent(model, run.network)
-            if sent is None:
+            if model.packets_sent is None:
                 report(
                     clock.now >> bits, clock.delivered, expected, clock.completed, len(run.nodes), "messages"
                 )
             else:
+                sent = int(model.packets_sent(run.network))
                 report(clock.now >> bits, sent, packets, clock.completed, len(run.nodes), "packets")
     clock = run.clock[0]
     queues = observe.queues_at_end(run, int(clock.now) >> bits, ports) if ports else None
@@ -304,7 +304,7 @@ def _check_streams(plan: Plan, network: Network, model: NetworkModel) -> None:
 def _check(plan: Plan, network: Network, model: NetworkModel) -> None:
     """Refuse what the network model cannot do."""
     model.check(network, plan.largest_message)
-    if len(plan.switches) and not getattr(model, "REACHES_SWITCHES", False):
+    if len(plan.switches) and not model.REACHES_SWITCHES:
         raise UsageError(
             "this network model does not know switches that reduce, and collectives are done inNetwork",
             remedy="choose another --model, or another algorithm",

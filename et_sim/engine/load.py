@@ -43,7 +43,7 @@ class Load:
 
 def ports_of(model: NetworkModel, network: Network, plan: Plan, run: Run) -> Ports | None:
     """What a model with packets counted at its ports; None: it has none."""
-    count, circle = getattr(model, "ports_counted", None), getattr(model, "ports_in_a_circle", None)
+    count, circle = model.ports_counted, model.ports_in_a_circle
     if count is None:
         return None
     resources = model.resources(network, plan)
@@ -57,7 +57,7 @@ def load_of(
     model: NetworkModel, network: Network, plan: Plan, run: Run, known: ResourceTable | None
 ) -> Load | None:
     """What a run's links had to carry; None if it was not counted. `known`: the resources, if they are."""
-    carried, slices = getattr(model, "carried", None), run.traffic.slices
+    carried, slices = model.carried, run.traffic.slices
     if carried is not None:
         resources = known or model.resources(network, plan)
         switches_ns = _of_switches(plan, run, network.fraction_bits)

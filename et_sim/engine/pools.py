@@ -19,7 +19,7 @@ from et_sim.engine.state.queue_tables import PAUSES_LOGGED
 from et_sim.engine.state.run import NONE, Run
 from et_sim.engine.state.traffic_tables import POOLS as TRAFFIC_POOLS
 from et_sim.engine.state.traffic_tables import Traffic
-from et_sim.engine.transport.network_seam import Needs, NetworkModel, grown
+from et_sim.engine.transport.network_seam import Needs, NetworkModel
 from et_sim.machine.corrections import Correction
 from et_sim.plan.tables import FIRST_FACTOR, LANES, UNLIMITED_LANES, Action, Plan, most_of_a_template
 
@@ -147,7 +147,7 @@ def grow_pools(run: Run, reserve: Reserve, model: NetworkModel, needs: Needs) ->
         changes["unexpected"] = grow_pool(
             run.unexpected, clock, "free_unexpected", "chain", reserve.rows, free_mark="member"
         )
-    changes["network"] = grown(model, run.network, reserve.rows)
+    changes["network"] = model.grown(run.network, reserve.rows)
     if needs.record is not None and clock.free_messages < reserve.rows:
         changes["messages"] = grow_pool(run.messages, clock, "free_message", "next", reserve.rows)
     if len(run.bus_sides) and clock.free_bus_requests < reserve.rows:

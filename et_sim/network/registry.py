@@ -107,10 +107,10 @@ def check_model(name: str | None) -> None:
 
 
 def model_named(name: str) -> NetworkModel:
-    """The module of a model."""
+    """A model, without what a machine makes of it."""
     check_model(name)
     try:
-        model = (
+        module = (
             _of_file(Path(name)) if name.endswith(".py") else importlib.import_module(MODELS.get(name, name))
         )
     except ModuleNotFoundError as error:
@@ -118,13 +118,19 @@ def model_named(name: str) -> NetworkModel:
             f"network model {name!r} cannot be imported: {error}",
             remedy=f"known: {', '.join(MODELS)}; another one is the name of a module that Python finds",
         ) from None
-    missing = [each for each in ASKED_FOR if not hasattr(model, each)]
+    missing = [each for each in ASKED_FOR if not hasattr(module, each)]
     if missing:
         raise UsageError(
             f"module {name!r} is not a network model: it has no {missing[0]}",
             remedy=f"known: {', '.join(MODELS)}; docs/extending.md says what one must offer",
         )
-    return model
+    return _model(module)
+
+
+def _model(module: Any) -> NetworkModel:
+    from et_sim.engine.transport.network_seam import NetworkModel
+
+    return NetworkModel(module)
 
 
 def _of_file(path: Path) -> Any:
@@ -155,22 +161,22 @@ def model_on(name: str, network: Network, behaviour: Behaviour | None = None) ->
 
     model = model_named(name)
     has_ports = behaviour is not None and behaviour.corrects(Correction.PORT_BANDWIDTH)
-    if has_ports and not network.levels and hasattr(model, "WITH_PORTS"):
-        model = importlib.import_module(model.WITH_PORTS)
-    if network.credits is not None and hasattr(model, "WITH_CREDITS"):
-        model = importlib.import_module(model.WITH_CREDITS)
-    if network.protocol is not None and not getattr(model, "HAS_PROTOCOLS", False):
+    if has_ports and not network.levels and model.WITH_PORTS:
+        model = _model(importlib.import_module(model.WITH_PORTS))
+    if network.credits is not None and model.WITH_CREDITS:
+        model = _model(importlib.import_module(model.WITH_CREDITS))
+    if network.protocol is not None and not model.HAS_PROTOCOLS:
         raise UsageError(
             f'key "protocol" of the network file means nothing to the {name} model',
             remedy="take --model flow or packet, or leave the key out",
         )
-    if network.loggops is not None and not getattr(model, "HAS_LOGGOPS", False):
+    if network.loggops is not None and not model.HAS_LOGGOPS:
         raise UsageError(
             "the network configuration gives the constants of LogGOPS, and says nothing of links",
             remedy="take --model loggops, or describe the network with topology, npus_count, bandwidth and"
             " latency",
         )
-    if network.credits is not None and not getattr(model, "HAS_CREDITS", False):
+    if network.credits is not None and not model.HAS_CREDITS:
         raise UsageError(
             f'key "credits" of the network file means nothing to the {name} model',
             remedy="take --model packet, or leave the key out",

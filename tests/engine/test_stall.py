@@ -28,7 +28,7 @@ from et_sim.machine.model import (
     Shape,
     System,
 )
-from et_sim.network import analytical
+from et_sim.network.registry import model_named
 from et_sim.plan import build_plan
 from et_sim.trace import write_workload
 from et_sim.trace.builder import TraceBuilder
@@ -48,7 +48,7 @@ def machine(*npus: int, groups: dict[int, tuple[int, ...]] | None = None, **syst
 
 def run(traces: list[Trace], on: Machine) -> tuple[Outcome, Workload]:
     workload = Workload.of(traces)
-    return run_plan(build_plan(workload, on), on.network, analytical), workload
+    return run_plan(build_plan(workload, on), on.network, model_named("analytical")), workload
 
 
 def stall_of(traces: list[Trace], on: Machine) -> Stall:

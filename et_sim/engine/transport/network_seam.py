@@ -1,27 +1,22 @@
 """The seam to network models: what the engine asks of one.
 
-A model is a module. Python asks it for what `NetworkModel` lists; compiled code calls the functions below,
-each of which stands for the function of that name in the module of the model's tables (`Run.network`), so
-that a run compiles one model only.
+A model is a module. Python asks it for what `NetworkModel` lists, which also says what holds where the module
+leaves something out. Compiled code calls the functions below, each of which stands for the function of that
+name in the module of the model's tables (`Run.network`), so that a run compiles one model only.
 
 A model gives every message an arrival: it schedules the event (kind, a, b, c) itself, or keeps the message in
 the pool (`message_pool`) and returns its row from `network_event` when it is there. What else it needs is its
 own: tables in its dataclass, of which `grown` makes longer ones between events while `rows_left` tells how
 many rows the shortest has, and events of kinds `NETWORK` + 0, 1, … . An event that may be overtaken by
-another one carries a version: the model compares it with its own and drops what is stale. A model that knows
-what a transport adds to messages (`Network.protocol`) says `HAS_PROTOCOLS`, one that knows the constants of
-LogGOPS `HAS_LOGGOPS`, one that knows flits (`Network.credits`) `HAS_CREDITS`, and one that tells only when
-nodes begin and end `RECORDS_NODES_ONLY`. A model whose packets wait at ports has
-`with_queues`: its tables with a record of that (`queue_tables`) as `queues`. `payload_of_packets` says how
-much of a message a packet carries, if there are packets, `packets_sent` how many were sent, and `remarks`
-what of a network changes nothing on the model. `WITH_CREDITS` names the module that stands for the model
-where the network file speaks of credits.
+another one carries a version: the model compares it with its own and drops what is stale.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from types import ModuleType
+from typing import Any
 
 from et_sim.basics.errors import UsageError
 from et_sim.compiled.tables_by_reference import Tables, chosen_by_tables, works_on_tables
@@ -50,31 +45,61 @@ class Needs:
     events: int = 0  # on the calendar, besides an arrival and what happens when it has left
 
 
-class NetworkModel(Protocol):
-    """Python's side of a model."""
+class NetworkModel:
+    """Python's side of a model: what its module must have, and what holds where it leaves something out."""
 
     HAS_CONTENTION: bool  # whether messages wait for, or slow, each other
+    HAS_PROTOCOLS = False  # whether it knows what a transport adds to messages (`Network.protocol`)
+    HAS_LOGGOPS = False  # whether it knows the constants of LogGOPS
+    HAS_CREDITS = False  # whether it knows flits (`Network.credits`)
+    REACHES_SWITCHES = False  # whether messages reach switches that reduce
+    RECORDS_NODES_ONLY = False  # whether a run tells no more than when nodes begin and end
+    WITH_PORTS = ""  # the module that stands for it where ports carry no more than they can
+    WITH_CREDITS = ""  # the module that stands for it where the network file speaks of credits
+
+    # None: there are no packets, or nothing of that kind is kept.
+    payload_of_packets: Callable[[Network], int] | None = None  # how much of a message a packet carries
+    packets_sent: Callable[[Any], int] | None = None  # with data, for the first time
+    ports_counted: Callable[[Any], Any] | None = None  # what packets met at ports
+    ports_in_a_circle: Callable[[Any], Any] | None = None  # that wait for each other
+    with_queues: Callable[[Any], Tables] | None = None  # the tables with a record of queues (`queue_tables`)
+    carried: Callable[[Any], Any] | None = None  # bytes by resource, where the model adds them up itself
+
+    def __init__(self, module: ModuleType) -> None:
+        vars(self).update(vars(module))
 
     def check(self, network: Network, most_bytes: int = 0, /) -> None:
         """Refuse what it cannot do; `most_bytes` are those of the largest message."""
 
     def tables(self, network: Network, plan: Plan, /) -> Tables:
         """What compiled code knows; its class is defined in the model's module."""
+        raise NotImplementedError
 
     def resources(self, network: Network, plan: Plan, /) -> ResourceTable:
         """What messages occupy."""
+        raise NotImplementedError
 
     def path_keys(self, network: Network, /, *, whole: bool) -> PathKeys | None:
         """What folding must tell apart; None: never fold. `whole`: as with the correction WHOLE_PATH."""
+        raise NotImplementedError
 
     def needs(self, network: Network, /) -> Needs:
         """What one message may use up."""
+        raise NotImplementedError
 
+    def remarks(self, network: Network, /) -> Iterable[Notice]:  # noqa: ARG002
+        """What of a network changes nothing on the model, and what else the user should know of it."""
+        return ()
 
-def remarks_of(model: NetworkModel, network: Network) -> tuple[Notice, ...]:
-    """What the user should know of a network on a model."""
-    tell = getattr(model, "remarks", None)
-    return () if tell is None else tuple(tell(network))
+    def with_figures(self, tables: Any, /) -> Tables:
+        """The tables with what is kept for a record of causes."""
+        kept: Tables = tables
+        return kept
+
+    def grown(self, tables: Any, rows: int, /) -> Tables:  # noqa: ARG002
+        """The tables with at least so many rows left in every pool."""
+        kept: Tables = tables
+        return kept
 
 
 @works_on_tables
@@ -161,8 +186,9 @@ def _plenty(_run: Run) -> int:
 
 def packets_expected(model: NetworkModel, network: Network, plan: Plan) -> int:
     """About how many packets with data a run sends; 0 on models without packets."""
-    payload = getattr(model, "payload_of_packets", None)
-    return 0 if payload is None else expected_packets(plan, payload(network))
+    return (
+        0 if model.payload_of_packets is None else expected_packets(plan, model.payload_of_packets(network))
+    )
 
 
 def network_tables(
@@ -170,31 +196,16 @@ def network_tables(
 ) -> Tables:
     """The model's tables, with records of what packets meet at ports, and what holds them up, if wanted."""
     tables = model.tables(network, plan)
-    with_figures = getattr(model, "with_figures", None)
-    if has_causes and with_figures is not None:
-        tables = with_figures(tables)
+    if has_causes:
+        tables = model.with_figures(tables)
     if not has_queues:
         return tables
-    with_queues = getattr(model, "with_queues", None)
-    if with_queues is None:
+    if model.with_queues is None:
         raise UsageError(
             "this network model has no packets that could wait at ports",
             remedy="leave ports out of --detail, or choose --model packet",
         )
-    found: Tables = with_queues(tables)
-    return found
-
-
-def packets_sent(model: NetworkModel, tables: Tables) -> int | None:
-    """How many packets with data a run has sent for the first time; None on models without packets."""
-    count = getattr(model, "packets_sent", None)
-    return None if count is None else int(count(tables))
-
-
-def grown(model: NetworkModel, tables: Tables, rows: int) -> Tables:
-    """The model's tables with at least `rows` rows left in every pool."""
-    grow = getattr(model, "grown", None)
-    return tables if grow is None else grow(tables, rows)
+    return model.with_queues(tables)
 
 
 # (run, source, target, size, kind, a, b, c, done): send a message between two ranks. (kind, a, b, c) happens

@@ -8,7 +8,7 @@ Dependencies are checked here: do a trace's dependencies ever let all of its nod
 every rank that runs it has the same answer. Dependencies on nodes that do not exist never get here; the
 reader refuses them.
 
-Not here: any check itself (`messages`, `message_cycles`, `collectives`).
+Not here: the other checks (`messages`, `message_cycles`, `collectives`).
 """
 
 from __future__ import annotations
