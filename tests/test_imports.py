@@ -27,7 +27,7 @@ ALLOWED: dict[str, set[str]] = {
     "trace": set(),
     "layerfile": {"trace"},
     "workloads": {"trace", "memory"},
-    "machine": set(),
+    "machine": {"collectives.names"},
     "collectives": set(),
     "compute": {"machine", "trace"},
     "memory": {"machine", "trace"},

@@ -13,6 +13,7 @@ from et_sim.basics.errors import MachineError
 from et_sim.collectives.direct import direct
 from et_sim.collectives.halving_doubling import halving_doubling
 from et_sim.collectives.in_network import OPERATIONS, InNetworkProgram, in_network
+from et_sim.collectives.names import parse_name, spellings
 from et_sim.collectives.program import AS_REFERENCE, OVER_A_TREE, CostFixes, Operation, StepProgram
 from et_sim.collectives.ring import ring
 from et_sim.collectives.tree import TreeProgram, double_binary_tree, rooted_tree
@@ -45,22 +46,12 @@ TREE, RING, IN_NETWORK = Algorithm("tree"), Algorithm("ring"), Algorithm("inNetw
 
 def parse_algorithm(name: str) -> Algorithm:
     """The algorithm that a configuration file calls `name`."""
-    spans = name.startswith("one")
-    bare = name[3:4].lower() + name[4:] if spans else name
-    if bare in ("ring", "halvingDoubling"):
-        return Algorithm(bare, spans)
-    if bare in ("doubleBinaryTree", "inNetwork") and not spans:
-        return Algorithm(bare)
-    if bare.startswith("direct"):
-        suffix = bare[len("direct") :]
-        if suffix in ("", "-1"):
-            return Algorithm("direct", spans)
-        if suffix.isdecimal() and int(suffix) >= 1:
-            return Algorithm("direct", spans, int(suffix))
-    raise MachineError(
-        f"collective algorithm {name!r} is not known",
-        remedy="ring, direct, direct<window>, halvingDoubling, doubleBinaryTree, inNetwork, or a one… form",
-    )
+    parsed = parse_name(name)
+    if parsed is None:
+        raise MachineError(
+            f"collective algorithm {name!r} is not known", remedy=f"known: {', '.join(spellings())}"
+        )
+    return Algorithm(parsed.family, parsed.spans_system, parsed.window)
 
 
 def lower(

@@ -14,7 +14,7 @@ from typing import Any
 
 from et_sim.basics.errors import MachineError, UsageError, did_you_mean
 from et_sim.basics.units import parse_bandwidth, parse_bytes, parse_time_ns
-from et_sim.machine.algorithms import normal_name
+from et_sim.collectives.names import parse_name
 from et_sim.machine.keys import ALGORITHMS, Key, Kind, Remarks
 from et_sim.machine.sources import Source
 from et_sim.machine.unused_keys import UNUSED_KEYS
@@ -309,10 +309,10 @@ def _algorithms(key: Key, value: Any, place: str) -> tuple[str, ...]:
         raise refusal(key, value, place, why="no dimension would take part", hint="leave the key out, or")
     names = []
     for index, name in enumerate(value):
-        normal = normal_name(name) if isinstance(name, str) else None
+        normal = parse_name(name) if isinstance(name, str) else None
         if normal is None:
             raise _unknown_algorithm(key, name, place, index)
-        names.append(normal)
+        names.append(str(normal))
     return tuple(names)
 
 

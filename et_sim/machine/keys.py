@@ -9,23 +9,13 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from et_sim.basics.errors import brief
+from et_sim.collectives.names import spellings
 from et_sim.machine.model import Notice
 
 # Times and sizes stay exact in a double up to here, and the reference reads its clock through one.
 LARGEST_INTEGER = 2**53
 
-ALGORITHMS = (
-    "ring",
-    "direct",
-    "direct<W>",
-    "halvingDoubling",
-    "doubleBinaryTree",
-    "inNetwork",
-    "oneRing",
-    "oneDirect",
-    "oneDirect<W>",
-    "oneHalvingDoubling",
-)
+ALGORITHMS = spellings()
 
 
 class Kind(StrEnum):

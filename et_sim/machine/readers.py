@@ -13,7 +13,7 @@ from typing import Any
 
 from et_sim.basics.errors import MachineError, UsageError
 from et_sim.basics.units import plural
-from et_sim.machine.algorithms import spans_all
+from et_sim.collectives.names import FAMILIES, spans_all
 from et_sim.machine.checks import nearest
 from et_sim.machine.corrections import Correction
 from et_sim.machine.groups_file import read_groups
@@ -43,7 +43,7 @@ from et_sim.machine.topology.graph_file import read_graph
 from et_sim.machine.version_1 import is_hierarchy, is_version_1, read_hierarchy, read_system_1
 
 NAME = "rings"
-TAKE_RINGS = ("ring", "doubleBinaryTree", "inNetwork")  # all or some collectives, or where nothing else can
+TAKE_RINGS = tuple(name for name, family in FAMILIES.items() if family.takes_rings)
 
 
 def check_rings(system: System, grid: LogicalGrid, place: str, remarks: Remarks) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 from et_sim.basics.errors import MachineError
 from et_sim.basics.units import LONGEST_NS, format_ns
-from et_sim.machine.algorithms import spans_all
+from et_sim.collectives.names import spans_all
 from et_sim.machine.checks import fill_defaults, nearest, read_keys, refusal
 from et_sim.machine.compute_object import read_compute
 from et_sim.machine.corrections import Correction

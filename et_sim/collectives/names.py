@@ -1,0 +1,82 @@
+"""Names of collective algorithms: which exist, and their one normal spelling.
+
+A new algorithm is an entry here and its steps in `algorithm`. Not here: what algorithms do, and which groups
+suit them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """Algorithms of one name."""
+
+    spans: bool = False  # its `one…` form takes all NPUs as one dimension, whatever the network's shape
+    is_windowed: bool = False  # a number behind the name says how many messages are under way at a time
+    takes_rings: bool = False  # in all or some collectives, or where nothing else can
+
+
+FAMILIES: Mapping[str, Family] = MappingProxyType(
+    {
+        "ring": Family(spans=True, takes_rings=True),
+        "direct": Family(spans=True, is_windowed=True),
+        "halvingDoubling": Family(spans=True),
+        "doubleBinaryTree": Family(takes_rings=True),
+        "inNetwork": Family(takes_rings=True),
+    }
+)
+_SPELLING = re.compile(r"(one(?=[A-Z]))?([A-Za-z]+)(-?[0-9]{1,9})?", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class Name:
+    """A name in its parts."""
+
+    family: str
+    spans_system: bool = False
+    window: int | None = None
+
+    def __str__(self) -> str:
+        family = f"one{self.family[0].upper()}{self.family[1:]}" if self.spans_system else self.family
+        return f"{family}{self.window or ''}"
+
+
+def parse_name(name: str) -> Name | None:
+    """The parts of an algorithm's name, or None if there is no such algorithm.
+
+    `direct04` is `direct4`; `direct-1` is `direct`, because the reference reads -1 as "no window".
+    Other windows below 1 never send anything there, so they are no algorithm here.
+    """
+    match = _SPELLING.fullmatch(name)
+    if match is None:
+        return None
+    spans = match[1] is not None
+    bare = match[2][0].lower() + match[2][1:] if spans else match[2]
+    family = FAMILIES.get(bare)
+    window = None if match[3] in (None, "-1") else int(match[3])
+    if family is None or (spans and not family.spans) or (match[3] is not None and not family.is_windowed):
+        return None
+    return None if window is not None and window < 1 else Name(bare, spans, window)
+
+
+def spans_all(name: str) -> bool:
+    """Whether the algorithm takes all NPUs as one dimension, whatever the network's shape."""
+    return name.startswith("one")
+
+
+def spellings() -> tuple[str, ...]:
+    """All names, as people are told them."""
+    names = [
+        (str(Name(family, spans)), one)
+        for spans in (False, True)
+        for family, one in FAMILIES.items()
+        if one.spans or not spans
+    ]
+    return tuple(
+        spelled for name, one in names for spelled in ((name, f"{name}<W>") if one.is_windowed else (name,))
+    )
