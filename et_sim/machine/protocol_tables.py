@@ -8,8 +8,7 @@ from __future__ import annotations
 from types import MappingProxyType
 
 from et_sim.machine.keys import Key, Kind
-from et_sim.machine.packet_keys import PACKET_KEYS
-from et_sim.machine.tcp_keys import TCP_KEYS
+from et_sim.machine.packet_keys import PACKET_KEYS, TCP_KEYS
 from et_sim.machine.transports import (
     Buffers,
     Completion,

@@ -26,11 +26,10 @@ from et_sim.machine.keys import Key, Kind
 from et_sim.machine.library_tables import LIBRARY_KEYS
 from et_sim.machine.loggops_file import LOGGOPS_KEYS
 from et_sim.machine.object_tables import ACCURACY_KEYS, COSTS_KEYS, OVERLAP_KEYS, STREAM_KEYS, TERM_KEYS
-from et_sim.machine.packet_keys import MARKING_KEYS, PACKET_KEYS
+from et_sim.machine.packet_keys import MARKING_KEYS, PACKET_KEYS, TCP_KEYS
 from et_sim.machine.pool_tables import STAGE_KEYS
 from et_sim.machine.protocol_tables import PROTOCOL_KEYS
 from et_sim.machine.tables import MEMORY_KEYS, NETWORK_KEYS, SYSTEM_KEYS
-from et_sim.machine.tcp_keys import TCP_KEYS
 from et_sim.machine.uneven_tables import IN_NETWORK_KEYS, LINK_KEYS, STRAGGLER_KEYS, TIME_FACTOR_KEYS
 from et_sim.machine.unused_keys import UNUSED_KEYS
 from et_sim.machine.version_1 import LEVEL_KEYS, SYSTEM_1_KEYS

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from et_sim.machine.costs import Costs
 from et_sim.machine.presets import preset
 from et_sim.run.options import RunOptions
-from et_sim.serving.load import Load, costs_of, load_of
 from et_sim.serving.requests import Request
+from et_sim.serving.results import Load, costs_of, load_of
 from et_sim.serving.serve import Setup, serve
 from et_sim.workloads import Plan, read_model
 

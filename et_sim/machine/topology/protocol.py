@@ -14,10 +14,9 @@ from et_sim.basics.errors import MachineError, UsageError
 from et_sim.basics.units import parse_bandwidth
 from et_sim.machine.checks import read_keys
 from et_sim.machine.keys import Key, Kind, Remarks
-from et_sim.machine.packet_keys import MARKING_KEYS, OF_PAUSES, OF_ROCE, PACKET_KEYS, WITHOUT_PAUSES
+from et_sim.machine.packet_keys import MARKING_KEYS, OF_PAUSES, OF_ROCE, PACKET_KEYS, TCP_KEYS, WITHOUT_PAUSES
 from et_sim.machine.protocol_tables import PRESETS, PROTOCOL_KEY, PROTOCOL_KEYS, TELEMETRY
 from et_sim.machine.sources import Source
-from et_sim.machine.tcp_keys import TCP_KEYS
 from et_sim.machine.topology.generators import place_of, read_inner
 from et_sim.machine.topology.ns3_keys import read_ns3_keys
 from et_sim.machine.transports import (
