@@ -52,6 +52,8 @@ def examine_model(
     name: str, network: Path | None = None, programs: int = 10, seed: int = 1
 ) -> Iterator[Verdict]:
     """One verdict for each network: that of a file, or some small ones."""
+    if programs < 1:
+        raise UsageError(f"--programs is {programs}", remedy="try one program or more")
     networks = [network] if network is not None else [_network(*shape) for shape in SHAPES]
     for each in networks:
         described = read_network_alone(each)

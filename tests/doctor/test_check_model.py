@@ -15,6 +15,8 @@ from et_sim.doctor.models import examine_model
 from et_sim.network.registry import MODELS
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "extending.md"
+PATHS = "from et_sim.network.custom import Paths"
+TOYS = Path(__file__).resolve().parents[1] / "conformance" / "toys"
 KEYS = "lambda source, target: source // POD != target // POD"
 WAY = "way = int(source // POD != target // POD)"
 Write = Callable[..., Path]
@@ -79,6 +81,23 @@ def test_a_model_that_folds_wrongly_is_found(
     assert any(complaint in problem for problem in problems(write(name, change)))
 
 
+def test_messages_that_meet_and_are_folded_as_if_they_did_not_are_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ET_SIM_COMPILE", "never")
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    text = (TOYS / "shared_medium.py").read_text(encoding="utf-8")
+    honest = "def path_keys(_network: Network, *, whole: bool) -> None:\n"
+    assert honest in text
+    hasty = honest.replace("None", "Any") + "    return Paths(lambda source, target: source * 0)\n"
+    text = text.replace(honest, hasty).replace("import numpy as np\n", f"import numpy as np\n{PATHS}\n")
+    path = tmp_path / "shared_wrongly.py"
+    path.write_text(text, encoding="utf-8")
+    found = [verdict.problem for verdict in examine_model(str(path))]
+    monkeypatch.delitem(sys.modules, "shared_wrongly")
+    assert any("folded, at" in problem for problem in found)
+
+
 def test_a_model_that_never_folds_promises_nothing(write: Write) -> None:
     path = write("pods_alone", (f"Paths({KEYS})", "None"), (" -> Paths:", " -> None:"))
     assert problems(path) == ["", "", ""]
@@ -100,6 +119,8 @@ def test_a_network_of_ones_own_is_tried_alone(
     model = str(write("pods_own"))
     assert main(["check-model", model, "--network", str(network), "--programs", "1"]) == 0
     assert capsys.readouterr().out == "8 NPUs: 56 paths and 1 programs agree\n"
+    assert main(["check-model", model, "--programs", "0"]) == 2
+    assert "--programs is 0 (try one program or more)" in capsys.readouterr().err
     network.write_text(json.dumps({**described, "npus_count": [65]}), encoding="utf-8")
     assert main(["check-model", model, "--network", str(network)]) == 2
     assert "has 65 ranks, and 64 are the most that are tried" in capsys.readouterr().err
