@@ -107,7 +107,7 @@ def _said_ns(name: str, kind: str, ranks: int, size: int) -> float:
     return library.choice(Call(kind, ranks, nodes, counted)).time_us * 1000
 
 
-@settings(max_examples=30)
+@settings(max_examples=settings.default.max_examples // 2)
 @given(
     name=st.sampled_from(["a100-dgx-80gb", "h100-dgx", "b200-dgx", "mi300x-node"]),
     kind=st.sampled_from(KINDS),
@@ -160,7 +160,7 @@ def _in_group_ns(name: str, members: list[int], kind: str, size: int) -> int:
     return found.makespan_ns
 
 
-@settings(max_examples=15)
+@settings(max_examples=settings.default.max_examples // 3)
 @given(
     members=st.lists(st.integers(0, 23), min_size=2, unique=True).map(sorted),
     kind=st.sampled_from(["all_reduce", "all_gather", "reduce_scatter", "broadcast"]),
@@ -246,7 +246,7 @@ def _jobs(draw: st.DrawFn) -> tuple[int, dict[str, list[int]], list[tuple[str, s
     return ranks, groups, draw(st.lists(one, min_size=1, max_size=4))
 
 
-@settings(max_examples=25)
+@settings(max_examples=settings.default.max_examples // 3)
 @given(
     job=_jobs(),
     name=st.sampled_from(["h100-dgx", "mi300x-node"]),

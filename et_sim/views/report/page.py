@@ -134,7 +134,8 @@ def run_in_brief(run: RunDirectory) -> str:
     found = f"{summary['status']} run, {plural(summary['ranks'], 'rank')}, {summary['model']} network"
     if "machine" not in known:
         return found
-    return f"{found}; machine: {known['machine']} ({plural(known['npus'], 'NPU')})"
+    npus = f" ({plural(known['npus'], 'NPU')})" if "npus" in known else ""
+    return f"{found}; machine: {known['machine']}{npus}"
 
 
 def asset(name: str) -> str:
