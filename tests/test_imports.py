@@ -78,7 +78,7 @@ ALLOWED: dict[str, set[str]] = {
         "views",
         "workloads",
     },
-    "doctor": {"api", "machine", "network.registry", "run", "trace"},
+    "doctor": {"api", "fold.path_keys", "machine", "network.registry", "run", "trace"},
     "explain": {"machine", "tables", "views.summary.parts"},
     "cli": {
         "api",

@@ -38,7 +38,8 @@ def run(options: argparse.Namespace) -> int:
     os.environ.setdefault("ET_SIM_COMPILE", "never")  # all runs are short, and the model may change
     status = 0
     for verdict in examine_model(options.model, options.network, options.programs, options.seed):
-        tried = f"{verdict.pairs} paths and {verdict.programs} programs agree"
+        paths = f"{verdict.pairs} paths" if verdict.pairs else "no paths to compare (it never folds)"
+        tried = f"{paths} and {verdict.programs} programs agree"
         print(f"{verdict.network} NPUs: {verdict.problem or tried}", flush=True)
         status = max(status, int(bool(verdict.problem)))
     return status

@@ -22,6 +22,7 @@ import numpy as np
 
 from et_sim.api import simulate
 from et_sim.basics.errors import UsageError
+from et_sim.fold.path_keys import PathKeys
 from et_sim.machine.model import Network, strides_of
 from et_sim.machine.readers import read_network_alone
 from et_sim.network.registry import model_named
@@ -43,7 +44,7 @@ class Verdict(NamedTuple):
     """What was tried, and what is wrong; empty: nothing."""
 
     network: str
-    pairs: int
+    pairs: int  # of ranks, whose paths were compared; 0: the model never folds
     programs: int
     problem: str
 
@@ -57,7 +58,7 @@ def examine_model(
     networks = [network] if network is not None else [_network(*shape) for shape in SHAPES]
     for each in networks:
         described = read_network_alone(each)
-        tried = _Trial(name, each, described, described.ranks, random.Random(seed))
+        tried = _Trial(name, each, described, random.Random(seed))
         yield tried.verdict(programs)
 
 
@@ -78,8 +79,12 @@ class _Trial:
     model: str
     network: Path | dict[str, Any]
     described: Network
-    ranks: int
     random: random.Random
+
+    @property
+    def ranks(self) -> int:
+        """How many there are."""
+        return self.described.ranks
 
     def verdict(self, programs: int) -> Verdict:
         """Paths first, and then programs until one is wrong."""
@@ -87,17 +92,16 @@ class _Trial:
         if self.ranks > MOST_RANKS:
             what = f"has {self.ranks} ranks, and {MOST_RANKS} are the most that are tried"
             raise UsageError(f"the network {what}", remedy="give a smaller one of the same kind")
-        problem, tried = self._unequal_paths(), 0
+        keys = model_named(self.model).path_keys(self.described, whole=True)
+        problem, tried = "" if keys is None else self._unequal_paths(keys), 0
         while not problem and tried < programs:
             problem = self._unequal_runs()
             tried += 1
-        return Verdict(sides, self.ranks * (self.ranks - 1), tried, problem)
+        pairs = 0 if keys is None else self.ranks * (self.ranks - 1)
+        return Verdict(sides, pairs, tried, problem)
 
-    def _unequal_paths(self) -> str:
+    def _unequal_paths(self, keys: PathKeys) -> str:
         """Two pairs with one number whose messages take different times."""
-        keys = model_named(self.model).path_keys(self.described, whole=True)
-        if keys is None:
-            return ""
         pairs = list(nx.eulerian_circuit(nx.complete_graph(self.ranks, create_using=nx.DiGraph)))
         codes = keys.codes(*np.array(pairs).T).tolist()
         if not keys.differ_along_axes and (problem := self._unlike_at_equal_distance(pairs, codes)):

@@ -1,10 +1,9 @@
 """Bring in one configuration, a file or a dict, as a plain object with its place and content hash.
 
-The text form of a system file of ASTRA-sim 1.0: `key: value` pairs of words. Line breaks mean nothing; a word
-that ends with a colon is a key, and the word after it its value. Not here: what keys mean
-(`version_1.system_file`).
+A system file of ASTRA-sim 1.0 is text: `key: value` pairs of words. Line breaks mean nothing; a word that
+ends with a colon is a key, and the word after it its value.
 
-Not here: the meaning of its keys.
+Not here: the meaning of keys.
 """
 
 from __future__ import annotations

@@ -2,9 +2,9 @@
 
 How many bytes rank 0 sends in the collectives of a run, by the dimension they cross. Of a network of ASTRA-
 sim 1.0, a message counts for the highest level in which its ends differ; else for the dimension of its phase.
-With rendezvous, requests for what it gets count, too. Not here: sends of traces.
+With rendezvous, requests for what it gets count, too.
 
-Not here: how they are counted (`et_sim.layerfile.statistics`).
+Not here: sends of traces, and how they are counted (`et_sim.layerfile.statistics`).
 """
 
 from __future__ import annotations

@@ -98,9 +98,11 @@ def test_messages_that_meet_and_are_folded_as_if_they_did_not_are_found(
     assert any("folded, at" in problem for problem in found)
 
 
-def test_a_model_that_never_folds_promises_nothing(write: Write) -> None:
+def test_a_model_that_never_folds_promises_nothing(write: Write, capsys: pytest.CaptureFixture[str]) -> None:
     path = write("pods_alone", (f"Paths({KEYS})", "None"), (" -> Paths:", " -> None:"))
     assert problems(path) == ["", "", ""]
+    assert main(["check-model", str(path), "--programs", "1"]) == 0
+    assert "16 NPUs: no paths to compare (it never folds) and 1 programs agree\n" in capsys.readouterr().out
 
 
 def test_the_command_fails_if_a_model_is_wrong(write: Write, capsys: pytest.CaptureFixture[str]) -> None:

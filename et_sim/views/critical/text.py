@@ -1,8 +1,7 @@
 """The critical path as text: what it is made of, what would change it, how far everything else is from it.
 
 Slack: how much later every node could complete without making the run any longer. As long as all things keep
-their order: it is exact for one node at a time, and a bound where its delay lets others overtake it. Not
-here: the critical path, all of whose nodes have none (`path`).
+their order: it is exact for one node at a time, and a bound where its delay lets others overtake it.
 
 Not here: any of the figures (`path`, `sensitivity`).
 """

@@ -1,7 +1,7 @@
 """The parts of the page about times: the headline, ranks, operations, and communication by group.
 
 How much of the transfers of each group is exposed: under way while no kernel or copy runs. Times of actors
-count once per rank. Not here: the exposed time of ranks, which the run's summary has.
+count once per rank.
 
 Not here: the timeline (`timeline`), and what the run was made from (`origins`).
 """
