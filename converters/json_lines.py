@@ -1,26 +1,40 @@
 """Our JSON lines: a header object, then one object per node; what `et-convert show --json` writes.
 
-The form keeps everything that a trace file says. Attributes with a meaning are keys of the node if
-they have the kind that other tools expect; all others stand in `attr` as [name, kind, value] or
-[name, kind, value, description]. A file whose attributes do not stand in the usual order (those that are
-keys first, in the order of `EXPECTED_MEMBER`) has the names of keys in `attr`, too, each at its place.
-Fields that a node lacks are left out. `docs/converting.md` has the table of keys.
+The form keeps everything that a trace file says, so that `et-convert json` makes the same bytes again.
+Attributes with a meaning are keys of the node if they have the kind that other tools expect; all others stand
+in `attr` as [name, kind, value] or [name, kind, value, description]. A file whose attributes do not stand in
+the usual order (those that are keys first, in the order of `EXPECTED_MEMBER`) has the names of keys in
+`attr`, too, each at its place. Fields that a node lacks are left out. `docs/converting.md` has the table of
+keys.
 """
 
 from __future__ import annotations
 
 import base64
+import json
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
-from converters.json_flat import Keys, flat_node
-from converters.json_remarks import Remarks, who
-from converters.json_values import UnfitError, about, add_attribute, from_base64, integer, shown, text
-from converters.records import EXPECTED_MEMBER
+from converters.files import watched
+from converters.json_values import (
+    Keys,
+    Remarks,
+    UnfitError,
+    about,
+    add_attribute,
+    flat_node,
+    from_base64,
+    integer,
+    shown,
+    text,
+    who,
+)
+from converters.records import EXPECTED_MEMBER, parse, split
+from et_sim.basics.units import plural
 from et_sim.trace.columns import CollectiveKind, kind_name
 from et_sim.trace.schema import messages
 
-NAME = "JSON lines"
 _MARK, _FORM = "et_sim_trace", 1
 _KEYS = Keys(
     "id",
@@ -189,3 +203,39 @@ def _set_tensors(tensors: Any, key: str, given: Any) -> None:
     tensors.SetInParent()
     for name, value in given.items():
         setattr(tensors, name, text(f"{key}.{name}", value))
+
+
+@dataclass(slots=True)
+class Spelling:
+    """Records that come back with other bytes, because theirs are not those that protobuf writes."""
+
+    unusual: int = 0  # the content is the same
+    unknown: int = 0  # fields that the schema lacks, which JSON lines cannot hold
+
+    def notes(self) -> Iterator[tuple[str, str]]:
+        """As (label, sentence)."""
+        if self.unusual:
+            yield (
+                "spelling",
+                f"{plural(self.unusual, 'record')} come back with the same content, in other bytes",
+            )
+        if self.unknown:
+            yield "lost", f"fields that the trace schema does not have, in {plural(self.unknown, 'record')}"
+
+
+def as_lines(content: bytes, source: str) -> tuple[bytes, Spelling]:
+    """The file as text; `content` has been read by the decoder."""
+    spelling = Spelling()
+    lines = []
+    records = list(split(content))
+    pairs = zip(records, parse(iter(records), source), strict=True)
+    for at, (record, message) in enumerate(watched(pairs, len(records), "records")):
+        lines.append(json.dumps(node_object(message) if at else header_object(message), ensure_ascii=False))
+        message.DiscardUnknownFields()
+        if message.SerializeToString(deterministic=True) == record:
+            continue
+        if message.ByteSize() < type(message).FromString(record).ByteSize():
+            spelling.unknown += 1
+        else:
+            spelling.unusual += 1
+    return ("\n".join(lines) + "\n").encode(), spelling

@@ -1,28 +1,47 @@
 """A JSON file to the bytes of a trace file: tell the flavours apart, read, and have the reader judge.
 
 Objects are decoded one at a time from wherever they stand: one after another, one per line, or in
-one array. Not here: the flavours (`json_protobuf`, `json_feeder`, `json_lines`).
+one array. Beside our own JSON lines there are two flavours:
+
+* the feeder's: one object with the nodes in `workload_graph`, attributes as keys of a node. Units are those
+  of the reader it was written for: `runtime` in microseconds, sizes in bytes. That reader ignores `ctrlDeps`;
+  here they are control dependencies, as everywhere else;
+* protobuf's own JSON, which is what `chakra_jsonizer` writes: a GlobalMetadata object and one object per
+  node, camelCase keys, 64-bit integers as text, enum names, defaults omitted. Protobuf's library reads the
+  objects; keys that the schema lacks are counted and left out.
+
+Not here: our lines (`json_lines`), and single values (`json_values`).
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from converters import json_feeder, json_lines, json_protobuf
-from converters.json_remarks import Remarks
-from converters.json_values import UnfitError
+from converters import json_lines
+from converters.json_values import (
+    Keys,
+    Remarks,
+    UnfitError,
+    about,
+    add_attribute,
+    flat_node,
+    node_kind,
+    shown,
+    who,
+)
 from converters.records import Dropped, frame, without_dangling
 from converters.report import Report, make_report
 from et_sim.basics.errors import TraceError
 from et_sim.trace import decode
 from et_sim.trace.disk import read_unpacked
+from et_sim.trace.schema import messages
 
-_FLAVOURS: tuple[Any, ...] = (json_feeder, json_lines, json_protobuf)
 _SPACE = re.compile(r"[ \t\r\n]*")
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 _SHOWN = 6
@@ -59,11 +78,11 @@ def convert(path: Path, *, drop_dangling: bool = False) -> JsonTrace:
         content, dropped = without_dangling(content, set(trace.node_id.tolist()), source)
         if not drop_dangling:
             raise _dangling(dropped, source)
-    return JsonTrace(flavour.NAME, content, make_report(trace, dropped, remarks.notes()))
+    return JsonTrace(flavour.name, content, make_report(trace, dropped, remarks.notes()))
 
 
 def _messages(
-    flavour: Any, first: dict[str, Any], rest: Iterator[dict[str, Any]], remarks: Remarks, source: str
+    flavour: _Flavour, first: dict[str, Any], rest: Iterator[dict[str, Any]], remarks: Remarks, source: str
 ) -> Iterator[Any]:
     """The messages of the file; what does not fit is an error of that file."""
     try:
@@ -139,7 +158,7 @@ def _not_a_trace(first: dict[str, Any], source: str) -> TraceError:
         what = "is PyTorch's execution trace, not a trace of the Chakra schema as JSON"
     else:
         what = f"is JSON of an unknown flavour: its first object has the keys {keys}"
-    flavours = ", ".join(flavour.NAME for flavour in _FLAVOURS)
+    flavours = ", ".join(flavour.name for flavour in _FLAVOURS)
     return TraceError(what, place=source, remedy=f"known flavours: {flavours}; see docs/converting.md")
 
 
@@ -151,3 +170,111 @@ def _dangling(dropped: Dropped, source: str) -> TraceError:
         remedy="the writer left that node out; write the file again, or drop such dependencies"
         " with --drop-dangling",
     )
+
+
+_GRAPH = "workload_graph"
+_GRAPH_KEYS = Keys("Id", "Name", "NodeType", "runtime", "data_deps", "ctrlDeps")
+# What describes the whole file goes to the trace's metadata.
+_DESCRIPTION = {"workload_name": "string_val", "ngpus": "int64_val", "soc": "string_val"}
+
+
+def _is_graph(first: dict[str, Any]) -> bool:
+    """Whether an input that starts with this object is of this flavour."""
+    return _GRAPH in first
+
+
+def _read_graph(first: dict[str, Any], rest: Iterator[dict[str, Any]], remarks: Remarks) -> Iterator[Any]:
+    """The metadata and the nodes."""
+    remarks.sentences.append(("units", "runtime taken as microseconds, sizes as bytes"))
+    remarks.note_unknown(first, {_GRAPH, *_DESCRIPTION}, "the file's own object")
+    header = messages().GlobalMetadata()
+    with about("the file's own object"):
+        for key, member in _DESCRIPTION.items():
+            if key in first:
+                add_attribute(header, key, member, first[key])
+    described = ", ".join(f"{key} {first[key]}" for key in _DESCRIPTION if key in first)
+    if described:
+        remarks.sentences.append(("describes", f"{described} (kept in the metadata)"))
+    yield header
+    if not isinstance(first[_GRAPH], list):
+        raise UnfitError(f"{_GRAPH} is not a list", "give a list of nodes")
+    known = _GRAPH_KEYS.known()
+    for given in first[_GRAPH]:
+        if not isinstance(given, dict):
+            raise UnfitError(f"{_GRAPH} holds {shown(given)}", "give nodes as objects")
+        with about(who(given.get("Id", "?"), given.get("Name"))):
+            node = flat_node(given, _GRAPH_KEYS, known, remarks)
+        yield node
+    if next(rest, None) is not None:
+        raise UnfitError("another object follows the graph", "give one file per rank")
+
+
+def _is_protobuf(first: dict[str, Any]) -> bool:
+    """Whether an input that starts with this object is of this flavour."""
+    keys = set(first)
+    return keys <= _keys(messages().GlobalMetadata) or {"name", "type"} <= keys <= _keys(messages().Node)
+
+
+def _read_protobuf(first: dict[str, Any], rest: Iterator[dict[str, Any]], remarks: Remarks) -> Iterator[Any]:
+    """The metadata and the nodes."""
+    schema = messages()
+    if set(first) <= _keys(schema.GlobalMetadata):
+        yield _parsed(first, schema.GlobalMetadata(), "the metadata", remarks)
+    else:
+        remarks.sentences.append(("added", "an empty GlobalMetadata record, which the file lacks"))
+        yield schema.GlobalMetadata()
+        rest = chain((first,), rest)
+    for given in rest:
+        caller = who(given.get("id", 0), given.get("name"))
+        with about(caller):
+            node_kind(given.get("type", 0))
+            node = _parsed(given, schema.Node(), caller, remarks)
+        yield node
+
+
+def _parsed(given: dict[str, Any], message: Any, caller: str, remarks: Remarks) -> Any:
+    from google.protobuf.json_format import ParseDict, ParseError
+
+    try:
+        return ParseDict(given, message)
+    except ParseError:
+        message.Clear()  # nearly always a key that the schema lacks
+    try:
+        return ParseDict(_pruned(given, message.DESCRIPTOR, caller, remarks), message)
+    except ParseError as error:
+        raise UnfitError(str(error), "write what protobuf's JSON form allows there") from None
+
+
+def _pruned(given: Any, kind: Any, caller: str, remarks: Remarks) -> Any:
+    """`given` without the keys that the message lacks, at any depth."""
+    if isinstance(given, list):
+        return [_pruned(item, kind, caller, remarks) for item in given]
+    if kind is None or not isinstance(given, dict):
+        return given
+    fields = {field.json_name: field for field in kind.fields} | {field.name: field for field in kind.fields}
+    remarks.note_unknown(given, fields, caller)
+    return {
+        key: _pruned(value, fields[key].message_type, caller, remarks)
+        for key, value in given.items()
+        if key in fields
+    }
+
+
+def _keys(message_class: Any) -> set[str]:
+    fields = message_class.DESCRIPTOR.fields
+    return {field.name for field in fields} | {field.json_name for field in fields}
+
+
+class _Flavour(NamedTuple):
+    """How traces are written as JSON; `recognises` judges an input by its first object."""
+
+    name: str
+    recognises: Callable[[dict[str, Any]], bool]
+    read: Callable[[dict[str, Any], Iterator[dict[str, Any]], Remarks], Iterator[Any]]  # metadata, nodes
+
+
+_FLAVOURS = (
+    _Flavour("JSON workload_graph", _is_graph, _read_graph),
+    _Flavour("JSON lines", json_lines.recognises, json_lines.read),
+    _Flavour("protobuf JSON", _is_protobuf, _read_protobuf),
+)

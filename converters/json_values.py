@@ -1,22 +1,27 @@
-"""Single values of a JSON trace into protobuf messages, checked; refusals say what was expected.
+"""Single values of a JSON trace into protobuf messages, checked, and nodes whose attributes are keys.
 
-A value that does not fit raises `UnfitError`; `about` adds the node, and whoever knows the file adds
-that. Not here: the keys under which a flavour keeps its values.
+A value that does not fit raises `UnfitError`; `about` adds the node, and whoever knows the file adds that.
+What a conversion says besides its figures (keys that nobody knows, numbers that were rounded) are `Remarks`.
+
+Not here: the keys under which a flavour keeps its values, which each gives as `Keys`.
 """
 
 from __future__ import annotations
 
 import base64
 import binascii
+import json
 import math
 import sys
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import Any
 
+from converters.records import EXPECTED_MEMBER
 from et_sim.basics.errors import did_you_mean
 from et_sim.trace.columns import LAST_KIND_NUMBER, CollectiveKind, NodeKind, kind_name
-from et_sim.trace.schema import ATTRIBUTE_KINDS, ENUMS
+from et_sim.trace.schema import ATTRIBUTE_KINDS, ENUMS, messages
 
 MEMBERS = tuple(f"{kind}_{form}" for kind in ATTRIBUTE_KINDS for form in ("val", "list"))
 _LONGEST_SHOWN = 60
@@ -157,3 +162,102 @@ def from_base64(name: str, value: Any) -> bytes:
         return base64.b64decode(value, validate=True)
     except (TypeError, ValueError, binascii.Error):
         raise UnfitError(f"{name} is {shown(value)}", "give bytes as base64 text") from None
+
+
+@dataclass(slots=True)
+class Seen:
+    """How often something occurred, and where first."""
+
+    count: int
+    first: str
+    hint: str = ""
+
+
+@dataclass(slots=True)
+class Remarks:
+    """Collected while one input is read."""
+
+    unknown: dict[str, Seen] = field(default_factory=dict)
+    rounded: dict[str, Seen] = field(default_factory=dict)
+    sentences: list[tuple[str, str]] = field(default_factory=list)
+
+    def note_unknown(self, given: Iterable[str], known: Collection[str], who: str) -> None:
+        """Count the keys that are not known."""
+        for key in given:
+            if key not in known:
+                seen = self.unknown.setdefault(key, Seen(0, who, did_you_mean(key, sorted(known))))
+                seen.count += 1
+
+    def note_rounded(self, key: str, who: str) -> None:
+        """Count a number that had to be rounded."""
+        self.rounded.setdefault(key, Seen(0, who)).count += 1
+
+    def notes(self) -> Iterator[tuple[str, str]]:
+        """Everything as (label, sentence)."""
+        yield from self.sentences
+        for key, seen in sorted(self.rounded.items()):
+            yield "rounded", f"{key} to whole microseconds, {_places(seen)}"
+        for key, seen in sorted(self.unknown.items()):
+            hint = f"; {seen.hint}" if seen.hint else ""
+            yield "ignored", f"unknown key {json.dumps(key, ensure_ascii=False)}, {_places(seen)}{hint}"
+
+
+def who(node_id: Any, name: Any) -> str:
+    """How messages call a node of a JSON file."""
+    called = f" {json.dumps(name, ensure_ascii=False)}" if isinstance(name, str) and name else ""
+    return f"node {node_id}{called}"
+
+
+def _places(seen: Seen) -> str:
+    return f"in {seen.first}" if seen.count == 1 else f"{seen.count:,} times, first in {seen.first}"
+
+
+_ATTRIBUTES = tuple(name for name, _ in EXPECTED_MEMBER)
+
+
+@dataclass(frozen=True, slots=True)
+class Keys:
+    """What a flavour calls the fields of a node."""
+
+    node_id: str
+    name: str
+    kind: str
+    duration_us: str
+    data_deps: str
+    ctrl_deps: str
+    others: tuple[str, ...] = ()
+
+    def known(self) -> frozenset[str]:
+        """Every key that a node may have."""
+        fields = (self.node_id, self.name, self.kind, self.duration_us, self.data_deps, self.ctrl_deps)
+        return frozenset((*fields, *self.others, *_ATTRIBUTES))
+
+
+def flat_node(given: dict[str, Any], keys: Keys, known: frozenset[str], remarks: Remarks) -> Any:
+    """The message of one node; keys in `keys.others` are left to the caller."""
+    for required in (keys.node_id, keys.kind):
+        if required not in given:
+            raise UnfitError(f"{required} is missing", f"give every node its {keys.node_id} and {keys.kind}")
+    caller = who(given[keys.node_id], given.get(keys.name))
+    remarks.note_unknown(given, known, caller)
+    node = messages().Node(
+        id=integer(keys.node_id, given[keys.node_id]),
+        name=text(keys.name, given.get(keys.name, "")),
+        type=node_kind(given[keys.kind]),
+        duration_micros=_micros(given, keys.duration_us, caller, remarks),
+        data_deps=integers(keys.data_deps, given.get(keys.data_deps, [])),
+        ctrl_deps=integers(keys.ctrl_deps, given.get(keys.ctrl_deps, [])),
+    )
+    for name, member in EXPECTED_MEMBER:
+        if name in given:
+            value = collective_number(given[name]) if name == "comm_type" else given[name]
+            add_attribute(node, name, member, value)
+    return node
+
+
+def _micros(given: dict[str, Any], key: str, caller: str, remarks: Remarks) -> int:
+    value = given.get(key, 0)
+    if isinstance(value, float) and math.isfinite(value) and not value.is_integer():
+        remarks.note_rounded(key, caller)
+        value = round(value)
+    return integer(key, value, 0, 2**63 - 1)

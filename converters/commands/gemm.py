@@ -69,9 +69,8 @@ def add_parser(commands: Any) -> None:
 def run(options: argparse.Namespace) -> Iterator[str]:
     """Read, share, time, write, report."""
     from converters.files import refuse_overwriting
-    from converters.layers.convolutions import parse_convolutions
     from converters.layers.gemm import STRATEGIES, Shape, layers_of, rounded_up
-    from converters.layers.gemm_csv import parse_products
+    from converters.layers.products import parse_convolutions, parse_products
     from et_sim.basics.errors import UsageError, did_you_mean
     from et_sim.layerfile.layer_file import layer_file_text
     from et_sim.layerfile.reading import parse_layer_file, read_text

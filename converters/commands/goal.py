@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from converters.goal.schedule import Totals
+    from converters.goal_schedule import Totals
 
 
 def add_parser(commands: Any) -> None:
@@ -32,8 +32,7 @@ def run(options: argparse.Namespace) -> Iterator[str]:
     import json
 
     from converters.files import refuse_overwriting, trace_path
-    from converters.goal.reading import schedules
-    from converters.goal.schedule import Totals
+    from converters.goal_schedule import Totals, schedules
     from converters.report import Converted, as_plain, as_text
     from et_sim.trace.disk import replace_all
     from et_sim.trace.encode import encode_trace
@@ -56,7 +55,7 @@ def run(options: argparse.Namespace) -> Iterator[str]:
 
 
 def _report(totals: Totals, prefix: str) -> Any:
-    from converters.goal.schedule import KINDS
+    from converters.goal_schedule import KINDS
     from converters.report import Report
     from et_sim.basics.units import format_ns
 

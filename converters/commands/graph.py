@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from et_sim.basics.errors import TraceError, UsageError
 
 if TYPE_CHECKING:
-    from converters.editing.inputs import Recorded
+    from converters.editing.files import Recorded
 
 MOST_NODES = 2000
 
@@ -44,7 +44,7 @@ def add_parser(commands: Any) -> None:
 def run(options: argparse.Namespace) -> Iterator[str]:
     """Choose nodes, draw them, write the file."""
     from converters.editing.drawing import as_dot, as_graphml, draw
-    from converters.editing.inputs import read_input
+    from converters.editing.files import read_input
     from et_sim.basics.units import plural
     from et_sim.trace.disk import replace_all
 
@@ -85,8 +85,8 @@ def _rows(options: argparse.Namespace, recorded: Recorded) -> Any:
     if options.nodes is not None:
         chosen &= _listed(options.nodes, ids)
     if options.window is not None:
-        from converters.editing.choosing import in_window, parse_window
-        from converters.editing.inputs import start_micros
+        from converters.editing.files import start_micros
+        from converters.editing.slicing import in_window, parse_window
 
         starts = start_micros(recorded)
         earliest = int(starts.min()) if len(starts) else 0

@@ -61,7 +61,7 @@ def run(options: argparse.Namespace) -> Iterator[str]:
     """Convert all ranks, then say what became of them."""
     import json
 
-    from converters.progress import Progress
+    from converters.files import Progress
     from converters.pytorch.folders import convert_all, processors
     from converters.pytorch.report import lines
     from et_sim.trace.disk import replace_all

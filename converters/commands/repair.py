@@ -36,7 +36,7 @@ def run(options: argparse.Namespace) -> Iterator[str]:
     import json
     from pathlib import Path
 
-    from converters.editing.equalise_sizes import SizeEqualiser, repaired
+    from converters.editing.partners import SizeEqualiser, repaired
     from converters.files import refuse_overwriting, trace_path
     from converters.records import Dropped
     from converters.report import Converted, as_plain, as_text, make_report

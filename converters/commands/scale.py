@@ -13,10 +13,10 @@ from converters.editing.options import add_output_options
 from et_sim.basics.errors import UsageError
 
 if TYPE_CHECKING:
+    from converters.editing.files import Input
     from converters.editing.gradients import Gradients
     from converters.editing.group_rules import GroupRules
     from converters.editing.growth import Growth
-    from converters.editing.inputs import Input
     from converters.editing.scaling import Scaled
     from converters.report import Converted
     from et_sim.trace import GroupRule
@@ -93,8 +93,7 @@ def add_parser(commands: Any) -> None:
 
 def run(options: argparse.Namespace) -> Iterator[str]:
     """Find the rules of groups, let them grow, write, report."""
-    from converters.editing.inputs import read_input
-    from converters.editing.outputs import report_lines
+    from converters.editing.files import read_input, report_lines
     from converters.editing.scaling import scale
 
     _refuse_both(options)
@@ -144,8 +143,7 @@ def _by_plan(options: argparse.Namespace, given: Input) -> _Plan:
     from converters.editing.group_rules import find_group_rules, uses_all_ranks
     from converters.editing.groups import Groups, read_groups_file
     from converters.editing.growth import Growth
-    from converters.editing.plans import ORDER, read_change
-    from converters.editing.role import read_role
+    from converters.editing.plans import ORDER, read_change, read_role
 
     new_plan = options.old_plan if options.new_plan is None else options.new_plan
     change = read_change(options.old_plan, new_plan, options.order or ORDER)
@@ -240,7 +238,7 @@ def _wanted(text: str) -> tuple[str, int]:
 def _write(options: argparse.Namespace, scaled: Scaled) -> tuple[list[Converted], str]:
     """Write all files; returns what to report, and what to give to a run."""
     from converters.editing.expanding import Files
-    from converters.editing.outputs import decoded
+    from converters.editing.files import decoded
     from converters.files import profile_option, refuse_overwriting, trace_path, watched
     from converters.records import Dropped
     from converters.report import Converted, make_report

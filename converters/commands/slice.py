@@ -46,11 +46,9 @@ def add_parser(commands: Any) -> None:
 
 def run(options: argparse.Namespace) -> Iterator[str]:
     """Choose, cut, write, report."""
-    from converters.editing.choosing import MARKER, parse_window
+    from converters.editing.files import read_input, report_lines, write_edited
     from converters.editing.groups import read_groups_file
-    from converters.editing.inputs import read_input
-    from converters.editing.outputs import report_lines, write_edited
-    from converters.editing.slicing import Wanted, cut
+    from converters.editing.slicing import MARKER, Wanted, cut, parse_window
 
     if options.iterations is None and options.window is None and options.ranks is None:
         raise UsageError(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from et_sim.basics.errors import UsageError
 
 if TYPE_CHECKING:
-    from converters.editing.inputs import Input
+    from converters.editing.files import Input
 
 
 def add_parser(commands: Any) -> None:
@@ -31,9 +31,8 @@ def run(options: argparse.Namespace) -> Iterator[str]:
     """Count trace by trace, then print all together or each."""
     import json
 
-    from converters.editing.figures_text import as_lines, as_plain
-    from converters.editing.inputs import read_input
-    from converters.editing.statistics import figures_of, merged
+    from converters.editing.figures import as_lines, as_plain, figures_of, merged
+    from converters.editing.files import read_input
     from converters.files import watched
     from et_sim.basics.units import format_ranks
 

@@ -28,8 +28,7 @@ def add_parser(commands: Any) -> None:
 
 def run(options: argparse.Namespace) -> Iterator[str]:
     """Strip every distinct trace, then write, then report."""
-    from converters.editing.inputs import read_input
-    from converters.editing.outputs import Edited, report_lines, sources_of, write_edited
+    from converters.editing.files import Edited, read_input, report_lines, sources_of, write_edited
     from converters.editing.stripping import strip
     from converters.files import watched
 

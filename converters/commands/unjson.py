@@ -31,12 +31,11 @@ def add_parser(commands: Any) -> None:
 
 def run(options: argparse.Namespace) -> Iterator[str]:
     """Have the reader judge every file, then write, then report."""
-    from converters.editing.inputs import read_input
-    from converters.editing.outputs import report_lines, sources_of
+    from converters.editing.files import read_input, report_lines, sources_of
     from converters.files import refuse_overwriting, watched
+    from converters.json_lines import as_lines
     from converters.records import Dropped, frame_bytes
     from converters.report import Converted, make_report
-    from converters.unjson import as_lines
     from et_sim.trace.disk import replace_all
 
     given = read_input(options.input, drop_dangling=True)

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from converters.editing.delays import durations_ns
 from converters.editing.remove_nodes import Lists
+from converters.editing.stripping import durations_ns
 from et_sim.basics.units import exact_bytes, format_ns
 from et_sim.trace import Trace
 from et_sim.trace.columns import CollectiveKind, kind_name

@@ -12,9 +12,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from converters.editing.files import recorded_as, set_attributes
 from converters.editing.groups import groups_text
-from converters.editing.inputs import recorded_as
-from converters.editing.writing import set_attributes
 from converters.files import trace_path
 from converters.records import frame_bytes
 from et_sim.trace import Trace, Workload

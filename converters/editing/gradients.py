@@ -17,11 +17,10 @@ from typing import Any
 
 import numpy as np
 
-from converters.editing.choosing import MARKER, iteration_of_rows
-from converters.editing.delays import durations_ns
-from converters.editing.inputs import Recorded, start_micros
-from converters.editing.remove_nodes import Lists, Rewiring, row_order
-from converters.editing.writing import set_attributes
+from converters.editing.files import Recorded, Rewiring, set_attributes, start_micros
+from converters.editing.remove_nodes import Lists, row_order
+from converters.editing.slicing import MARKER, iteration_of_rows
+from converters.editing.stripping import durations_ns
 from et_sim.basics.errors import TraceError
 from et_sim.basics.units import format_bytes, plural
 from et_sim.trace import Trace

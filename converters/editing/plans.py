@@ -3,9 +3,9 @@
 Axes have Megatron's names, and ranks are counted along them in Megatron's order unless another one is said.
 Experts are spread over the ranks of tensor, context and data anew: over `etp` x `ep` x the rest. A group lies
 along the axes in which its members differ. Where an axis grows, so do the groups that lie along it, and all
-others are copied.
+others are copied. One recorded rank may stand for all ranks of a plan.
 
-Not here: the records of traces (`scaling`).
+Not here: the records of traces (`scaling`), and groups as rules (`group_rules`).
 """
 
 from __future__ import annotations
@@ -17,9 +17,12 @@ from typing import Any
 
 import numpy as np
 
+from converters.editing.files import Input
 from converters.editing.growth import Step
 from et_sim.basics.errors import TraceError, UsageError, did_you_mean
 from et_sim.trace import GroupRule
+from et_sim.trace.columns import NodeKind
+from et_sim.trace.schema import messages
 
 ORDER = "tp-cp-ep-dp-pp"
 NAMES = ("tp", "cp", "ep", "dp", "pp")
@@ -255,3 +258,35 @@ def _rule(parts: Sequence[tuple[Axis, int]], apart: Mapping[str, int | None], *,
     sizes, strides = zip(*pieces(), strict=True)
     end = prod(place(parts[-1][0]))
     return GroupRule(sizes, strides, end if end < sizes[-1] * strides[-1] else 0)
+
+
+def read_role(given: Input, plan: PlanChange, rank: int | None) -> int:
+    """The number of the recorded rank among those of the plan; by default what the trace says of itself."""
+    (recorded,) = given.traces
+    header = messages().GlobalMetadata.FromString(recorded.header)
+    says = {one.name: one.string_val for one in header.attr}
+    if rank is None and says.get("rank", "").isdecimal():
+        rank = int(says["rank"])
+    world = says.get("world_size", "")
+    if world.isdecimal() and int(world) not in (1, plan.ranks):
+        raise UsageError(
+            f"is one of {int(world):,} ranks, and --from are {plan.ranks:,}",
+            place=recorded.source,
+            remedy="give every axis that has several places",
+        )
+    if rank is None or not 0 <= rank < plan.ranks:
+        cause = "does not say which rank it is" if rank is None else f"is rank {rank}"
+        raise UsageError(
+            f"{cause} of the {plan.ranks:,} of --from",
+            place=recorded.source,
+            remedy=f"give --rank R, from 0 to {plan.ranks - 1}",
+        )
+    sends = bool(np.isin(recorded.trace.kind, (NodeKind.SEND, NodeKind.RECV)).any())
+    if sends or any(axis.name == "pp" and axis.size > 1 for axis in plan.views[0]):
+        what = "sends or receives messages" if sends else "is of one stage of several"
+        raise UsageError(
+            f"{what}, so that other ranks do something else than it",
+            place=recorded.source,
+            remedy="convert one rank of each kind, and run what there is with --alone",
+        )
+    return rank

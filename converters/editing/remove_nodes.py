@@ -6,18 +6,17 @@ same list (data or control). Ancestors that another one of them is known to wait
 stay are strung into chains, each link of which is a dependency, and of a chain only the last ancestor counts;
 and what a parent that stays was given already is not given again.
 
-Not here: which nodes leave (`choosing`, `stripping`), and time that their leaving takes away (`delays`).
+Not here: which nodes leave (`slicing`), and delays in the place of their time (`stripping`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from converters.editing.inputs import Recorded, refuse_cycle
+from converters.editing.files import Recorded, Rewiring, refuse_cycle
 from converters.files import watched
 from et_sim.basics.errors import TraceError
 from et_sim.trace import Trace
@@ -25,17 +24,6 @@ from et_sim.trace.order import edges, fits_row_order, settle
 
 _MOST_STEPS = 400_000_000  # ancestors looked at: some minutes
 _NONE: dict[int, int] = {}
-
-
-@dataclass(slots=True)
-class Rewiring:
-    """New parents (rows) of the nodes whose dependencies change, and what became of the old ones."""
-
-    data: dict[int, list[int]] = field(default_factory=dict)
-    ctrl: dict[int, list[int]] = field(default_factory=dict)
-    bridged: int = 0  # dependencies on leaving nodes that lead to nodes that stay
-    dropped: int = 0  # those that lead to none
-    added: int = 0  # dependencies written instead
 
 
 def remove_nodes(recorded: Recorded, keep: Any) -> Rewiring:

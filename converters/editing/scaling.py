@@ -17,13 +17,11 @@ from typing import Any
 
 import numpy as np
 
+from converters.editing.files import Change, Input, Recorded, Rewiring, edited, set_attributes
 from converters.editing.gradients import Gradients, add_gradients
 from converters.editing.group_rules import GroupRules, Names
 from converters.editing.groups import rewritten_descriptions
 from converters.editing.growth import Growth
-from converters.editing.inputs import Input, Recorded
-from converters.editing.remove_nodes import Rewiring
-from converters.editing.writing import Change, edited, set_attributes
 from converters.files import watched
 from converters.records import frame_bytes
 from et_sim.basics.errors import TraceError

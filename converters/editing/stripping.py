@@ -1,27 +1,211 @@
 """A trace without the operators of the host: what the devices do, and in which order.
 
 Computation marked `is_cpu_op` leaves. Communication of the host stays, because partners wait for it; metadata
-and memory nodes stay. Without delays the time of the host is gone; with delays every other node can start
-when it could start before.
+and memory nodes stay. Without delays the time of the host is gone. With delays its time stays, in as few
+delays as keep every other node where it was.
 
-Not here: how dependencies are bridged (`remove_nodes`) and times kept (`delays`).
+Invariant of delays: if every node starts as soon as all that it waits for has ended, the nodes that stay
+start when they started, whatever those among them that are no delays last; and the trace ends when it ended.
+
+A leaving node that follows or precedes a node that stays becomes a delay and takes up the time of leaving
+nodes before it; time that is needed on one way to a node and not on another becomes a delay of its own.
+Times on all ways are carried along as {ancestor: longest time since it ended}; of the ancestors in one chain,
+those whose time is implied by a later one are left out.
+
+Not here: nodes that leave without a trace (`remove_nodes`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from converters.editing.delays import LONGEST_NS, Delays, delay, durations_ns
-from converters.editing.inputs import Recorded
-from converters.editing.remove_nodes import Rewiring, remove_nodes
-from converters.editing.writing import Change, edited
+import numpy as np
+
+from converters.editing.files import Change, Recorded, Rewiring, edited
+from converters.editing.remove_nodes import Chains, Lists, remove_nodes, row_order
+from converters.files import watched
 from et_sim.basics.errors import TraceError
 from et_sim.basics.units import format_ns, plural
-from et_sim.trace.columns import NodeKind
+from et_sim.trace import Trace
+from et_sim.trace.columns import IntColumn, NodeKind
+from et_sim.trace.order import edges
 from et_sim.trace.schema import messages
+
+LONGEST_NS = 2**63 - 1
+_BEGIN = -1  # in place of an ancestor: the beginning of the trace
+_TIDY = 8  # collections beyond this size are tidied up
+
+Times = dict[int, int]  # ancestor -> longest time of leaving nodes since it ended
+
+
+@dataclass(slots=True)
+class Delays:
+    """New parents, where numbers from `len(trace)` on are the `extra` delays; and times of delays."""
+
+    bridges: Rewiring = field(default_factory=Rewiring)
+    spans: dict[int, int] = field(default_factory=dict)  # rows that become delays -> nanoseconds
+    extra: list[tuple[int, int]] = field(default_factory=list)  # (parent or -1, nanoseconds)
+
+
+def durations_ns(trace: Trace) -> IntColumn:
+    """How long each row was recorded to last; what 64 bits cannot hold is cut off, and no run accepts it."""
+    exact = trace.has("duration_ns")
+    return np.where(exact, trace.duration_ns, 1000 * np.minimum(trace.duration_us, LONGEST_NS // 1000))
+
+
+def delay(recorded: Recorded, leaves: Any) -> Delays:
+    """The graph without the rows for which `leaves` holds, but with their time."""
+    trace = recorded.trace
+    order = row_order(recorded)
+    anchors = _beside_others(trace, leaves)
+    for _ in range(2):  # anchors without time of their own need not be there
+        walk = _Walk(trace, leaves, anchors)
+        for row in watched(order, len(trace), "nodes"):
+            walk.visit(row)
+        walk.end()
+        idle = [row for row, span in walk.found.spans.items() if span == 0]
+        if not idle:
+            break
+        anchors[idle] = False
+    return walk.found
+
+
+def _beside_others(trace: Trace, leaves: Any) -> Any:
+    """Leaving rows with a parent or a child that stays."""
+    parent, child = edges(trace)
+    found = np.zeros(len(trace), np.bool_)
+    found[parent[~leaves[child]]] = True
+    found[child[~leaves[parent]]] = True
+    return found & leaves
+
+
+class _Walk:
+    """Visits rows in order; `above[row]` is known of rows that leave for good."""
+
+    def __init__(self, trace: Trace, leaves: Any, anchors: Any) -> None:
+        count = len(trace)
+        self.count = count
+        self.found = Delays()
+        self.leaves = leaves.tolist()
+        self.gone = (leaves & ~anchors).tolist()
+        self.data = Lists(trace.data_start, trace.data_deps)
+        self.ctrl = Lists(trace.ctrl_start, trace.ctrl_deps)
+        self.span = np.where(leaves, durations_ns(trace), 0).tolist()
+        self.above: list[Times] = [{}] * count
+        # Of rows that stay: the time that surely passes from the beginning until they end, and from the end
+        # of the first node of their chain until they end.
+        self.since_begin = [0] * count
+        self.chains = Chains(trace, self.leaves)
+        self.since_first = [0] * count
+        self.number: dict[tuple[int, int], int] = {}  # of extra delays
+
+    def visit(self, row: int) -> None:
+        """Carry times past a row that leaves; settle them at one that stays."""
+        data, ctrl = self.data.of(row), self.ctrl.of(row)
+        if not self.leaves[row] and not any(map(self.gone.__getitem__, (*data, *ctrl))):
+            self.settle(row, dict.fromkeys((*data, *ctrl), 0))
+            return
+        times = self.times(data)
+        _merge(times, self.times(ctrl))
+        if not data and not ctrl:
+            times[_BEGIN] = 0
+        if self.gone[row]:
+            self.above[row] = self.carried(times, self.span[row])
+        else:
+            self.rewire(row, data, ctrl, self.tidied(times))
+
+    def end(self) -> None:
+        """Keep the time of leaving nodes after which nothing comes."""
+        times: Times = {}
+        for row, children in enumerate(self.chains.children):
+            if self.gone[row] and not children:
+                _merge(times, self.above[row])
+        for ancestor, time in self.tidied(times).items():
+            self.delayed(ancestor, time)
+
+    def times(self, parents: list[int]) -> Times:
+        """What a list of parents says."""
+        found: Times = {}
+        for parent in parents:
+            _merge(found, self.above[parent] if self.gone[parent] else {parent: 0})
+        return found
+
+    def carried(self, times: Times, span: int) -> Times:
+        if len(times) > _TIDY:
+            times = self.tidied(times)
+        return {ancestor: time + span for ancestor, time in times.items()}
+
+    def tidied(self, times: Times) -> Times:
+        """Without ancestors whose time is implied by a later one of their chain; the beginning, by any."""
+        if len(times) < 2:
+            return times
+        real = [ancestor for ancestor in times if ancestor != _BEGIN]
+        real.sort(key=lambda one: (self.chains.of[one], -self.chains.place[one]))
+        most: dict[int, int] = {}  # by chain: time since the end of its first node, by way of later ones
+        kept: Times = {}
+        for ancestor in real:
+            time = self.since_first[ancestor] + times[ancestor]
+            if time > most.get(self.chains.of[ancestor], -1):
+                most[self.chains.of[ancestor]] = time
+                kept[ancestor] = times[ancestor]
+        surely = max((self.since_begin[one] + time for one, time in kept.items()), default=-1)
+        if times.get(_BEGIN, -1) > surely:
+            kept[_BEGIN] = times[_BEGIN]
+        return kept
+
+    def rewire(self, row: int, data: list[int], ctrl: list[int], times: Times) -> None:
+        """Write the times as dependencies, as the row's own time, and as delays in between."""
+        own = 0
+        if self.leaves[row]:
+            own = min(times.values())
+            self.found.spans[row] = own + self.span[row]
+        lists = [[parent for parent in parents if not self.gone[parent]] for parents in (data, ctrl)]
+        for ancestor, time in times.items():
+            parent = self.delayed(ancestor, time - own)
+            is_data = any(self.reaches(one, ancestor, time) for one in data) or not ctrl
+            if parent >= 0 and parent not in lists[0] and parent not in lists[1]:
+                lists[0 if is_data else 1].append(parent)
+                self.found.bridges.added += 1
+        for parent in (*data, *ctrl):
+            if self.gone[parent]:
+                leads = any(ancestor != _BEGIN for ancestor in self.above[parent])
+                self.found.bridges.bridged += leads
+                self.found.bridges.dropped += not leads
+        self.found.bridges.data[row], self.found.bridges.ctrl[row] = lists
+        self.settle(row, times)
+
+    def reaches(self, parent: int, ancestor: int, time: int) -> bool:
+        return self.above[parent].get(ancestor) == time if self.gone[parent] else parent == ancestor
+
+    def delayed(self, ancestor: int, time: int) -> int:
+        """The ancestor itself, or a delay after it; -1 if there is nothing to wait for."""
+        if time == 0:
+            return ancestor
+        key = ancestor, time
+        if key not in self.number:
+            self.number[key] = self.count + len(self.found.extra)
+            self.found.extra.append(key)
+        return self.number[key]
+
+    def settle(self, row: int, times: Times) -> None:
+        """Note what surely passes, and continue the chain of the ancestor with the fewest children."""
+        own = self.span[row]
+        for ancestor, time in times.items():
+            begun = time if ancestor == _BEGIN else self.since_begin[ancestor] + time
+            self.since_begin[row] = max(self.since_begin[row], begun + own)
+        best = self.chains.link(row, (ancestor for ancestor in times if ancestor != _BEGIN))
+        if best >= 0:
+            self.since_first[row] = self.since_first[best] + times[best] + own
+
+
+def _merge(into: Times, other: Times) -> None:
+    for ancestor, time in other.items():
+        if into.get(ancestor, -1) < time:
+            into[ancestor] = time
+
 
 # What would make a model of the machine, or of memory, see more than a wait.
 _NOT_OF_A_DELAY = frozenset(("duration_ns", "num_ops", "tensor_size", "inputs", "outputs"))
@@ -78,8 +262,8 @@ def _dependencies(count: int) -> str:
 def _as_delay(node: Any, span: int) -> None:
     """Turn an operator into a wait; it keeps its place: thread, id and what else its attributes say."""
     node.name = f"delay: {node.name}" if node.name else "delay"
-    for field in ("inputs", "outputs"):
-        node.ClearField(field)
+    for name in ("inputs", "outputs"):
+        node.ClearField(name)
     kept = [attribute for attribute in node.attr if attribute.name not in _NOT_OF_A_DELAY]
     node.ClearField("attr")
     node.attr.extend(kept)

@@ -18,7 +18,7 @@ does not divide is rounded up: then some NPU has that much.
 COLUMN and ROW are the halves of a transformer's block with tensor parallelism, LOCAL is a product without
 weights. EMBEDDING is not a product: each of n columns of m rows is the sum of k looked-up values.
 
-Not here: reading lists (`gemm_csv`, `convolutions`), what a systolic array is (`et_sim.compute.systolic`).
+Not here: reading lists (`products`), what a systolic array is (`et_sim.compute.systolic`).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from converters.layers.gemm_csv import Product
+from converters.layers.products import Product
 from et_sim.basics.errors import InputError, TraceError, UsageError
 from et_sim.basics.units import MOST_BYTES
 from et_sim.compute import Roofline

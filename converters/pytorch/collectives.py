@@ -8,7 +8,7 @@ launched, on a stream of its own; or else the operator itself.
 A kernel's own arguments come first, then those of the calls around its launch, from the inside out. A kernel
 launched for several messages at once, whose calls have returned before, carries all of them.
 
-Not here: how arguments are understood (`communication`, `host_records`), who is in a group (`groups`).
+Not here: how arguments are understood (`communication`), who is in a group (`groups`).
 """
 
 from __future__ import annotations
@@ -21,9 +21,10 @@ from typing import Any
 import numpy as np
 
 from converters.pytorch.calls import Calls, Flags, Work
-from converters.pytorch.columns import ABSENT, DeviceTrace
+from converters.pytorch.columns import ABSENT, NONE, DeviceTrace
 from converters.pytorch.communication import (
     Communication,
+    HostRecords,
     Values,
     from_annotation,
     from_nccl,
@@ -32,8 +33,6 @@ from converters.pytorch.communication import (
 )
 from converters.pytorch.graph import Column, Rows
 from converters.pytorch.groups import Groups
-from converters.pytorch.host_records import HostRecords
-from converters.pytorch.nesting import NONE
 from converters.pytorch.rules import UNNAMED, UNNAMED_OPERATION, rules
 from et_sim.trace.columns import CollectiveKind
 

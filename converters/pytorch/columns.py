@@ -31,6 +31,7 @@ Indices = npt.NDArray[np.int32]
 Kinds = npt.NDArray[np.uint8]
 
 ABSENT = -1
+NONE = -1  # in a column of rows: none
 
 
 class NodeSort(IntEnum):

@@ -26,8 +26,8 @@ from converters.pytorch.graph import Link
 from converters.pytorch.meetings import Meetings, meetings_of
 from converters.pytorch.rank import ConvertedRank
 from converters.pytorch.reading import read_device, read_host, read_linked
+from converters.pytorch.report import report_on
 from converters.pytorch.timed import convert_timed
-from converters.pytorch.totals import report_on
 from converters.pytorch.untimed import convert_untimed
 from et_sim.basics.errors import TraceError
 

@@ -13,9 +13,8 @@ from typing import Any
 import numpy as np
 
 from converters.pytorch.calls import Calls, Work
-from converters.pytorch.columns import HostTrace, Tensors
+from converters.pytorch.columns import NONE, HostTrace, Tensors
 from converters.pytorch.graph import Column, Draft, Link, Rows
-from converters.pytorch.nesting import NONE
 from converters.pytorch.threads import Threads
 
 

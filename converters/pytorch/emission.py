@@ -4,7 +4,7 @@ Attributes have the names and kinds that readers of the format expect. Durations
 nanoseconds (`duration_ns`) and rounded to microseconds. Every node is `concurrent`: threads and streams run
 side by side, and dependencies order what is in one.
 
-Not here: the bytes of a record (`wire_rows`, `encoded_fields`).
+Not here: the bytes of a record (`wire_rows`).
 """
 
 from __future__ import annotations
@@ -17,12 +17,19 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from converters.pytorch.columns import NONE
 from converters.pytorch.communication import UNKNOWN, Communication
-from converters.pytorch.encoded_fields import (
+from converters.pytorch.graph import ON_HOST, Column, Link, Role
+from converters.pytorch.rank import EMPTY, ConvertedRank, Lookup, gap_names
+from converters.pytorch.rules import UNNAMED_OPERATION
+from converters.pytorch.wire_rows import (
     NAME_FIELD,
     SHAPES_FIELD,
+    TEXT_PIECES,
+    TOO_SMALL,
     TYPES_FIELD,
     VALUES_FIELD,
+    Block,
     EncodedFields,
     list_attribute,
     number_attribute,
@@ -30,13 +37,8 @@ from converters.pytorch.encoded_fields import (
     printed,
     text_attribute,
     text_field,
+    write_rows,
 )
-from converters.pytorch.gaps import EMPTY, gap_names
-from converters.pytorch.graph import ON_HOST, Column, Link, Role
-from converters.pytorch.nesting import NONE
-from converters.pytorch.rank import ConvertedRank, Lookup
-from converters.pytorch.rules import UNNAMED_OPERATION
-from converters.pytorch.wire_rows import TEXT_PIECES, TOO_SMALL, Block, write_rows
 from et_sim.basics.protobuf_fields import delimited, varint
 from et_sim.trace.columns import CollectiveKind, NodeKind
 from et_sim.trace.process_groups import process_group_text

@@ -27,10 +27,9 @@ import numpy as np
 from sortedcontainers import SortedKeyList
 
 from converters.pytorch.calls import Calls, Flags, Work, named
-from converters.pytorch.columns import DeviceTrace, EventSort
+from converters.pytorch.columns import NONE, DeviceTrace, EventSort
 from converters.pytorch.graph import Column
 from converters.pytorch.latencies import before_on_stream
-from converters.pytorch.nesting import NONE
 
 RETURN_NS = 10_000  # from the end of work to the return of a call that waited for it
 _MOST_KEPT = 256  # events that nobody has waited for

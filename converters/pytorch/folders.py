@@ -124,7 +124,7 @@ _REMEDY = "give recordings of one run and the same steps, or --force to convert 
 def refuse_unlike(reports: Sequence[dict[str, Any]]) -> None:
     """Raise if ranks are of different worlds, steps or times, or only some have times.
 
-    `reports` are those of `totals`.
+    `reports` are those of `report_on`.
     """
     for place, what in _differences(reports):
         raise TraceError(what, place=place, remedy=_REMEDY)

@@ -10,6 +10,7 @@ Not here: what the nodes are (`threads`, `streams`), and writing them (`emission
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any
@@ -17,9 +18,60 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from converters.pytorch.longest_path import replay_times
-from converters.pytorch.nesting import NONE
-from converters.pytorch.tally import Tally
+from converters.pytorch.columns import NONE
+from et_sim.compiled.entry_points import entry
+
+
+@entry(what="the longest path", seconds=lambda *arrays: len(arrays[2]) * 1e-6)
+def replay_times(duration: Any, first: Any, before: Any, ends: Any, decisive: Any) -> None:
+    """Fill `ends`: row r comes after the rows `before[first[r] : first[r + 1]]`.
+
+    `decisive` gets the index into `before` of the row that ends last, or -1 where there is none.
+    """
+    for row in range(len(duration)):
+        ready = 0
+        decisive[row] = -1
+        for at in range(first[row], first[row + 1]):
+            if decisive[row] < 0 or ends[before[at]] > ready:
+                ready = ends[before[at]]
+                decisive[row] = at
+        ends[row] = ready + duration[row]
+
+
+@entry(what="the longest path", seconds=lambda last, *_: last * 2e-7)
+def longest_path(last: int, decided_by: Any, path: Any) -> int:
+    """Put node `last` and all that decided before it into `path`; returns how many these are."""
+    node, count = last, 0
+    while node >= 0:
+        path[count] = node
+        count += 1
+        node = decided_by[node]
+    return count
+
+
+_NAMED = 3  # examples in a remark
+
+
+@dataclass(slots=True)
+class Tally:
+    """How often what was seen, with a few examples."""
+
+    counts: Counter[str] = field(default_factory=Counter)
+    examples: dict[str, list[str]] = field(default_factory=dict)
+
+    def count(self, what: str, number: int = 1, *, example: str = "") -> None:
+        """So many more; perhaps with a word about them."""
+        if number:
+            self.counts[what] += int(number)
+            self.examples.setdefault(what, []).extend([example] if example else [])
+
+    def remark(self, what: str, example: str) -> None:
+        """One more, and what it was, unless enough of them are named."""
+        self.counts[what] += 1
+        named = self.examples.setdefault(what, [])
+        if example not in named and len(named) < _NAMED:
+            named.append(example)
+
 
 Column = npt.NDArray[np.int64]
 Rows = npt.NDArray[np.signedinteger[Any]]  # numbers of rows or nodes: large graphs have many, so 32 bits do

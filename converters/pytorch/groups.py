@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 
 from converters.pytorch.columns import ABSENT, DeviceTrace, HostTrace, ProcessGroup
 from converters.pytorch.communication import UNKNOWN, Communication
-from converters.pytorch.tally import Tally
+from converters.pytorch.graph import Tally
 
 DEFAULT = "0"
 

@@ -24,10 +24,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from converters.pytorch.calls import Flags
+from converters.pytorch.columns import NONE
 from converters.pytorch.events import Launches
 from converters.pytorch.graph import Column
 from converters.pytorch.latencies import before_on_stream
-from converters.pytorch.nesting import NONE
 from et_sim.basics.units import format_ns
 
 SELDOM = 0.25  # accidents among what is taken for none

@@ -19,9 +19,8 @@ from typing import Any
 import numpy as np
 
 from converters.pytorch.calls import Calls, Flags, Work, named
-from converters.pytorch.columns import DeviceTrace, EventSort
+from converters.pytorch.columns import NONE, DeviceTrace, EventSort
 from converters.pytorch.graph import Column
-from converters.pytorch.nesting import NONE
 
 _ENOUGH = 5  # samples that say what is usual
 _LONGEST_NS, _LONGEST_OF_WORKERS_NS = 100_000, 1_000_000  # a latency that is longer has another reason

@@ -16,8 +16,8 @@ from typing import Any
 
 import numpy as np
 
+from converters.pytorch.columns import NONE
 from converters.pytorch.graph import Column, Role
-from converters.pytorch.nesting import NONE
 from converters.pytorch.rank import ConvertedRank
 from et_sim.basics.units import format_ns
 from et_sim.trace.columns import CollectiveKind, NodeKind

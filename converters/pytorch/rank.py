@@ -4,23 +4,25 @@ Columns of a graph that are looked up when they are wanted, not kept. What a nod
 described stands in the columns of its call or of its work; copying that to every node of a large graph would
 take more memory than the graph.
 
+A gap is of the thread or stream that has nothing to do in it, which is that of what follows. Threads are
+numbered in the order in which they begin, so that numbers mean the same in recordings of other ranks.
+
 Not here: making it (`timed`, `untimed`), writing it (`emission`), reporting on it (`report`).
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from converters.pytorch.columns import DeviceTrace, HostTrace
+from converters.pytorch.columns import ABSENT, NONE, DeviceTrace, HostTrace
 from converters.pytorch.communication import Communication
-from converters.pytorch.graph import Column, Graph
+from converters.pytorch.graph import Column, Graph, Link, Role, Rows, Tally
 from converters.pytorch.linking import Links
-from converters.pytorch.nesting import NONE
-from converters.pytorch.tally import Tally
 
 
 class Lookup:
@@ -88,3 +90,112 @@ class ConvertedRank:
     left_out_events: Mapping[str, int]  # events that are no nodes, by reason
     words: Mapping[str, Lookup] = field(default_factory=dict)  # attributes that are text: index into `texts`
     texts: tuple[str, ...] = ()
+
+
+EMPTY = (Role.GAP, Role.LAUNCH_GAP, Role.STREAM_GAP)
+_LONGEST = 5  # that are told one by one
+
+
+def row_lanes(graph: Graph, device: DeviceTrace, event: Lookup) -> Column:
+    """The thread or stream of every row, as an index into the lanes; NONE where nobody can tell."""
+    row_event = event[:]
+    lane = np.where(row_event != NONE, device.lane[row_event], NONE)
+    pairs = np.flatnonzero(np.isin(graph.role[graph.before], (Role.LAUNCH_GAP, Role.STREAM_GAP)))
+    lane[graph.before[pairs][::-1]] = lane[graph.after[pairs]][::-1]  # of several, the first
+    order = np.flatnonzero(graph.kind == Link.THREAD_ORDER)
+    before, after = graph.before[order], graph.after[order]
+    while len(before):  # what follows, or comes before, on a thread is of the same
+        some = (lane[before] == NONE) & (lane[after] != NONE)
+        others = (lane[after] == NONE) & (lane[before] != NONE)
+        lane[before[some]] = lane[after[some]]
+        lane[after[others]] = lane[before[others]]
+        if not (some.any() or others.any()):
+            break
+        open_ends = (lane[before] == NONE) | (lane[after] == NONE)
+        before, after = before[open_ends], after[open_ends]
+    return lane
+
+
+def gap_names(graph: Graph, device: DeviceTrace, event: Lookup) -> tuple[Column, tuple[str, ...]]:
+    """What the gaps of a graph are called: by row, an index into names; NONE for what is no gap."""
+    row_event = event[:]
+    lane = np.where(row_event != NONE, device.lane[row_event], NONE)
+    called = _lane_names(device, lane)
+    is_gap = np.isin(graph.role, [int(role) for role in EMPTY])
+    pairs = np.flatnonzero(is_gap[graph.before])
+    pairs = pairs[lane[graph.after[pairs]] != NONE]
+    of_gap = np.where(is_gap, len(called) - 1, lane)
+    _continue_threads(graph, of_gap, len(called) - 1)
+    of_gap[graph.before[pairs][::-1]] = lane[graph.after[pairs]][::-1]  # of several, the first
+    names = tuple(f"{_words(role)}{of}" for role in EMPTY for of in called)
+    place = np.zeros(len(Role), np.int64)
+    place[[int(role) for role in EMPTY]] = np.arange(len(EMPTY)) * len(called)
+    return np.where(is_gap, place[graph.role] + of_gap, NONE), names
+
+
+def _continue_threads(graph: Graph, lane: Column, unknown: int) -> None:
+    """Give gaps at the end of a thread the lane of what comes before them: a call, or what is left of one."""
+    order = np.flatnonzero(graph.kind == Link.THREAD_ORDER)
+    before, after = graph.before[order], graph.after[order]
+    for _ in range(2):
+        some = np.isin(lane[after], (NONE, unknown)) & ~np.isin(lane[before], (NONE, unknown))
+        lane[after[some]] = lane[before[some]]
+
+
+def explained(graph: Graph, device: DeviceTrace | None, event: Lookup, path: Rows) -> dict[str, Any]:
+    """How much of the longest path (its rows, the last first) is gaps, whose, and the longest of them."""
+    duration = (graph.end_ns - graph.start_ns)[path]
+    total = int(duration.sum())
+    if device is None:
+        return {"path_ns": total, "gaps_ns": 0, "gaps": [], "longest": []}
+    name, names = gap_names(graph, device, event)
+    places = np.flatnonzero((name[path] != NONE) & (duration > 0))
+    length: Counter[str] = Counter()
+    for place in places.tolist():
+        length[names[name[path[place]]]] += int(duration[place])
+    longest = places[np.argsort(-duration[places], kind="stable")][:_LONGEST]
+    return {
+        "path_ns": total,
+        "gaps_ns": int(duration[places].sum()),
+        "gaps": [
+            {"name": one, "ns": ns} for one, ns in sorted(length.items(), key=lambda it: (-it[1], it[0]))
+        ],
+        "longest": [
+            {
+                "name": names[name[path[place]]],
+                "ns": int(duration[place]),
+                "start_ns": int(graph.start_ns[path[place]]),
+                "before": _called(device, event, int(path[place - 1])) if place else "",
+            }
+            for place in longest.tolist()
+        ],
+    }
+
+
+def _called(device: DeviceTrace, event: Lookup, row: int) -> str:
+    found = int(event[row])
+    return device.names[device.name[found]] if found != NONE else ""
+
+
+def _words(role: Role) -> str:
+    return role.name.lower().replace("_", " ")
+
+
+def _lane_names(device: DeviceTrace, lane_of_row: Column) -> list[str]:
+    """` of thread 2` or ` of stream 7` for each lane; the last is for gaps that nothing follows."""
+    lanes, first = np.unique(lane_of_row[lane_of_row != NONE], return_index=True)
+    devices = {one.device for one in device.lanes if one.stream != ABSENT}
+    threads: Mapping[int, int] = {
+        lane: number
+        for number, lane in enumerate(
+            (lane for lane in lanes[np.argsort(first)].tolist() if device.lanes[lane].stream == ABSENT), 1
+        )
+    }
+    names = []
+    for number, lane in enumerate(device.lanes):
+        if lane.stream == ABSENT:
+            names.append(f" of thread {threads[number]}" if number in threads else "")
+        else:
+            where = f" of device {lane.device}" if len(devices) > 1 else ""
+            names.append(f" of stream {lane.stream}{where}")
+    return [*names, ""]

@@ -1,14 +1,235 @@
-"""What became of a rank's recordings, in lines for people.
+"""What became of a rank's recordings, in figures and in lines for people.
 
-Not here: the figures (`totals`).
+Not here: the conversion.
 """
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
+
+from converters.pytorch.columns import NONE, DeviceTrace, EventSort
+from converters.pytorch.graph import Column, Graph, Link, Role, Rows, longest_path
+from converters.pytorch.groups import DEFAULT
+from converters.pytorch.rank import ConvertedRank, Lookup, explained
 from et_sim.basics.units import format_bytes, format_ns, plural
+from et_sim.trace.columns import NodeKind
+
+_NAMED = 5
+_STEP = re.compile(r"ProfilerStep#(\d+)")
+_EPOCH_NS = 10**18  # of 2001; less is counted from something else
+_KINDS = (NodeKind.METADATA, NodeKind.COMP, NodeKind.COLL, NodeKind.SEND, NodeKind.RECV)
+
+
+def report_on(rank: ConvertedRank, inputs: list[str], output: str, size_bytes: int) -> dict[str, Any]:
+    """Everything there is to say about a converted rank."""
+    nodes, links = _nodes(rank), np.bincount(rank.graph.kind, minlength=len(Link)).tolist()
+    return {
+        "inputs": inputs,
+        "output": output,
+        "output_bytes": size_bytes,
+        "rank": rank.rank if rank.rank >= 0 else None,
+        "schema": rank.host.schema if rank.host is not None else None,
+        "timed": rank.is_timed,
+        "recorded": _recorded(rank),
+        "linkage": _linkage(rank),
+        "nodes": {kind.name: nodes[kind] for kind in _KINDS if nodes[kind]},
+        "roles": _roles(rank.graph),
+        "dependencies": {link.label: count for link, count in zip(Link, links, strict=True) if count},
+        "groups": {name: list(ranks) for name, ranks in rank.groups.items()},
+        "communication": _communication(rank),
+        "unsized": {"count": _unsized(rank), "estimated": 0, "of_other_ranks": 0},
+        "costs": _costs(rank),
+        "time": _time(rank) if rank.is_timed else None,
+        "remarks": {
+            what: {"count": count, "examples": rank.tally.examples.get(what, [])}
+            for what, count in sorted(rank.tally.counts.items())
+        },
+        "not_converted": {**_dropped(rank), **rank.left_out_events},
+    }
+
+
+def _recorded(rank: ConvertedRank) -> dict[str, Any]:
+    """Of which run and steps a rank was recorded, and when (of the epoch)."""
+    device, host = rank.device, rank.host
+    groups = host.groups if host is not None else ()
+    sizes = [device.world_size] if device is not None else []
+    sizes += [group.size for group in groups if group.name == DEFAULT]
+    names = np.unique(device.name[device.sort == EventSort.ANNOTATION]).tolist() if device is not None else []
+    found = (_STEP.fullmatch(device.names[name]) for name in names) if device is not None else ()
+    begin = rank.begin_ns if rank.begin_ns > _EPOCH_NS else None
+    return {
+        "world_size": next((size for size in sizes if size > 0), None),
+        "steps": sorted(int(step.group(1)) for step in found if step),
+        "begin_ns": begin,
+        "end_ns": None if begin is None else begin + rank.measured_ns,
+    }
+
+
+def _roles(graph: Graph) -> dict[str, dict[str, int]]:
+    duration = graph.end_ns - graph.start_ns
+    found = {}
+    for role in Role:
+        of_role = graph.role == role
+        if of_role.any():
+            found[_plain_name(role)] = {"nodes": int(of_role.sum()), "ns": int(duration[of_role].sum())}
+    return found
+
+
+def _communication(rank: ConvertedRank) -> list[dict[str, Any]]:
+    """By operation and group, in the order of their first."""
+    rows = np.flatnonzero(rank.communication != NONE)
+    duration = (rank.graph.end_ns - rank.graph.start_ns)[rows].tolist()
+    found: dict[tuple[str, str], dict[str, Any]] = {}
+    for which, took in zip(rank.communication[rows].tolist(), duration, strict=True):
+        one = rank.communications[which]
+        key = one.operation.label, one.group
+        entry = found.setdefault(
+            key,
+            {"operation": key[0], "group": key[1], "count": 0, "unsized": 0, "bytes": 0, "measured_ns": 0},
+        )
+        entry["count"] += 1
+        entry["unsized"] += one.is_unsized
+        entry["bytes"] += one.comm_bytes
+        entry["measured_ns"] += took
+    return list(found.values())
+
+
+def _unsized(rank: ConvertedRank) -> int:
+    """Collectives and messages whose size the recording does not give."""
+    is_unsized = np.array([one.is_unsized for one in rank.communications] or [False], np.bool_)
+    return int(is_unsized[rank.communication[rank.communication != NONE]].sum())
+
+
+def _linkage(rank: ConvertedRank) -> dict[str, Any] | None:
+    """How many operators of the two recordings found each other, and the first that did not."""
+    links, host, device = rank.links, rank.host, rank.device
+    if links is None or host is None or device is None:
+        return None
+    orphans = links.host_orphans
+    orphans = orphans[np.argsort(host.node_id[orphans], kind="stable")[:_NAMED]].tolist()
+    return {
+        "method": links.method if links.linked else "nothing fits",
+        "linked": links.linked,
+        "host_operators": links.host_operators,
+        "device_operators": links.device_operators,
+        "host_orphans": [f'node {int(host.node_id[row])} "{host.names[host.name[row]]}"' for row in orphans],
+        "device_orphans": _first_names(device, rank.device_orphans),
+    }
+
+
+def _time(rank: ConvertedRank) -> dict[str, Any]:
+    """Measured against replayed."""
+    graph = rank.graph
+    ends, decisive = graph.replayed()
+    replayed = int(ends.max(initial=0))
+    path = _path(graph, ends, decisive)
+    return {
+        "measured_ns": rank.measured_ns,
+        "replayed_ns": replayed,
+        "difference_ns": replayed - rank.measured_ns,
+        "late_nodes": int((ends > graph.end_ns).sum()),
+        "early_nodes": int((ends < graph.end_ns).sum()),
+        "devices_busy_ns": _busy(graph),
+        "longest_path_ns": _by_role(graph, path),
+        "explained": explained(graph, rank.device, rank.event, path),
+    }
+
+
+def _busy(graph: Graph) -> int:
+    """Time in which some device worked."""
+    rows = np.flatnonzero((graph.work != NONE) & (graph.role != Role.COMMUNICATION))
+    until = np.maximum.accumulate(graph.end_ns[rows])
+    before = np.insert(until[:-1], 0, 0) if len(rows) else until
+    return int(np.maximum(until - np.maximum(graph.start_ns[rows], before), 0).sum())
+
+
+def _path(graph: Graph, ends: Column, decisive: Rows) -> Rows:
+    """The nodes that decided when the last one ended, the last first."""
+    path = np.empty(len(graph), np.int32)
+    decided_by = np.where(decisive >= 0, graph.before[decisive] if len(graph.before) else decisive, NONE)
+    length = longest_path(int(np.argmax(ends)), decided_by, path) if len(ends) else 0
+    found: Rows = path[:length]
+    return found
+
+
+def _by_role(graph: Graph, path: Rows) -> dict[str, int]:
+    """Time by role along a path."""
+    times = np.zeros(len(Role), np.int64)
+    np.add.at(times, graph.role[path], (graph.end_ns - graph.start_ns)[path])
+    total = dict(zip(Role, times.tolist(), strict=True))
+    order = sorted(total, key=lambda role: (-total[role], role.name))
+    return {_plain_name(role): total[role] for role in order if total[role]}
+
+
+def _nodes(rank: ConvertedRank) -> Counter[NodeKind]:
+    is_metadata = rank.graph.role == Role.METADATA
+    communicates = rank.communication != NONE
+    found = Counter(
+        {
+            NodeKind.METADATA: int(is_metadata.sum()),
+            NodeKind.COMP: int((~is_metadata & ~communicates).sum()),
+        }
+    )
+    which = rank.communication[communicates]
+    of = np.array([int(one.operation.node) for one in rank.communications] or [0])[which]
+    found.update({kind: int((of == kind).sum()) for kind in (NodeKind.COLL, NodeKind.SEND, NodeKind.RECV)})
+    return found
+
+
+def _costs(rank: ConvertedRank) -> dict[str, int]:
+    is_kernel = np.isin(rank.graph.role, (Role.KERNEL, Role.COPY, Role.FILL)) & (rank.communication == NONE)
+    nothing = Lookup(rank.graph.role)
+    operations, size = (rank.numbers.get(name, nothing)[is_kernel] for name in ("num_ops", "tensor_size"))
+    took = (rank.graph.end_ns - rank.graph.start_ns)[is_kernel]
+    return {
+        "kernels": int(is_kernel.sum()),
+        "kernels_ns": int(took.sum()),
+        "with_operations": int((operations > 0).sum()),
+        "operations": sum(operations[operations > 0].tolist()),
+        "with_bytes": int((size >= 0).sum()),
+        "bytes": sum(size[size >= 0].tolist()),
+        "without_figures": int((size < 0).sum()),
+        "without_figures_ns": int(took[size < 0].sum()),
+    }
+
+
+def _first_names(device: DeviceTrace, rows: Column) -> list[str]:
+    """The first names of some events, each once, in the order of time."""
+    rows = rows[np.argsort(device.ts_ns[rows], kind="stable")]
+    names, first = np.unique(device.name[rows], return_index=True)
+    return [device.names[name] for name in names[np.argsort(first)][:_NAMED].tolist()]
+
+
+def _dropped(rank: ConvertedRank) -> dict[str, int]:
+    """What was left out in reading, by category."""
+    found: dict[str, int] = {}
+    for trace in (rank.device, rank.host):
+        for what, count in sorted(trace.dropped.items() if trace is not None else ()):
+            found[_plain(what)] = found.get(_plain(what), 0) + count
+        if trace is not None and trace.repaired:
+            found["blocks of a file that were corrected"] = (
+                found.get("blocks of a file that were corrected", 0) + trace.repaired
+            )
+    return found
+
+
+def _plain(what: str) -> str:
+    """What the readers call "phase/category" in words."""
+    phase, _, category = what.partition("/")
+    if phase in ("s", "f", "t"):
+        return f"ends of {category} arrows"
+    known = {"M": "events of metadata", "i": "instants", "I": "instants", "C": "counters"}
+    return known.get(phase, f"events of category {category}" if category else what)
+
+
+def _plain_name(role: Role) -> str:
+    return role.name.lower().replace("_", " ")
+
 
 _WIDTH = 16
 _GAPS_SHOWN = 3

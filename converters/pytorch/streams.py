@@ -18,10 +18,9 @@ from typing import Any
 import numpy as np
 
 from converters.pytorch.calls import Calls, Flags, Work
-from converters.pytorch.columns import DeviceTrace, EventSort
+from converters.pytorch.columns import NONE, DeviceTrace, EventSort
 from converters.pytorch.graph import Column, Draft, Link, Role
 from converters.pytorch.latencies import Latencies, Pairs
-from converters.pytorch.nesting import NONE
 from converters.pytorch.threads import STEP, Threads
 
 _ROLE_OF = {

@@ -21,8 +21,8 @@ from typing import Any
 import numpy as np
 
 from converters.pytorch.calls import Calls, Flags, Work
+from converters.pytorch.columns import NONE
 from converters.pytorch.graph import Column, Draft, Link, Role, Rows
-from converters.pytorch.nesting import NONE
 
 STEP = 5  # positions for each call: its node, its own rest, its caller's, the gap after it, the gap before it
 

@@ -9,25 +9,20 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from converters.pytorch.belonging import doubts, refuse_unrelated
 from converters.pytorch.calls import Calls, Work, device_work, host_calls
 from converters.pytorch.collectives import Carriers, find_carriers
-from converters.pytorch.columns import ABSENT, DeviceTrace, EventSort, HostTrace
+from converters.pytorch.columns import ABSENT, NONE, DeviceTrace, EventSort, HostTrace
+from converters.pytorch.communication import HostRecords
 from converters.pytorch.costs import Costs, find_costs
 from converters.pytorch.data_links import link_data
-from converters.pytorch.gaps import row_lanes
-from converters.pytorch.graph import Column, Draft, Graph, Link, Role, Rows
+from converters.pytorch.graph import Column, Draft, Graph, Link, Role, Rows, Tally
 from converters.pytorch.groups import Groups, collect_groups
-from converters.pytorch.handoffs import link_handoffs
-from converters.pytorch.host_records import HostRecords
-from converters.pytorch.linking import Links, link
-from converters.pytorch.nesting import NONE
-from converters.pytorch.rank import ConvertedRank, Lookup, taken
+from converters.pytorch.handoffs import link_groups, link_handoffs, link_workers
+from converters.pytorch.linking import Links, doubts, link, refuse_unrelated
+from converters.pytorch.rank import ConvertedRank, Lookup, row_lanes, taken
 from converters.pytorch.streams import add_streams
-from converters.pytorch.tally import Tally
 from converters.pytorch.threads import STEP, add_threads
 from converters.pytorch.waits import Waits, find_waits
-from converters.pytorch.workers import link_groups, link_workers
 from et_sim.basics.errors import TraceError
 
 WHOLE = 0.8  # of the timeline's operators that must be linked for all of it to be converted

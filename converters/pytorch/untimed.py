@@ -14,16 +14,13 @@ from typing import Any
 import numpy as np
 
 from converters.pytorch.collectives import ALONE
-from converters.pytorch.columns import HostTrace, NodeSort
-from converters.pytorch.communication import UNKNOWN, Communication
+from converters.pytorch.columns import NONE, HostTrace, NodeSort
+from converters.pytorch.communication import UNKNOWN, Communication, HostRecords
 from converters.pytorch.data_links import write_read_pairs
-from converters.pytorch.graph import Column, Draft, Graph, Link, Role
+from converters.pytorch.graph import Column, Draft, Graph, Link, Role, Tally
 from converters.pytorch.groups import Groups, collect_groups, learn_world
-from converters.pytorch.host_records import HostRecords
 from converters.pytorch.linking import operators_of
-from converters.pytorch.nesting import NONE
 from converters.pytorch.rank import ConvertedRank, Lookup
-from converters.pytorch.tally import Tally
 from et_sim.basics.errors import TraceError
 
 

@@ -18,13 +18,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from converters.pytorch.calls import WAITING, Calls, Work, named
-from converters.pytorch.columns import DeviceTrace, EventSort
+from converters.pytorch.columns import NONE, DeviceTrace, EventSort
 from converters.pytorch.events import RETURN_NS, Concluded, Launches, Pending, conclude
-from converters.pytorch.graph import Column
+from converters.pytorch.graph import Column, Tally
 from converters.pytorch.late_work import find_late_work
 from converters.pytorch.latencies import Latencies, Pairs, before_on_stream, find_latencies
-from converters.pytorch.nesting import NONE
-from converters.pytorch.tally import Tally
 
 _LONG_LAUNCH_NS = 50_000
 _PAGEABLE = "Pageable"  # in names of copies

@@ -18,7 +18,7 @@ if "rich" in sys.argv:
 progress.SILENT_SECONDS = progress.SECONDS_BETWEEN_UPDATES = progress.SECONDS_BETWEEN_LINES = 0.05
 now = [0.0]
 progress.time = SimpleNamespace(monotonic=lambda: now[0])
-with progress.Progress() as shown:
+with files.Progress() as shown:
     shown.stage("planning")
     time.sleep(0.3)
     shown.stage("simulating")
@@ -96,9 +96,9 @@ for tenth in range(0, 11):
 lines.compiled()
 """
 CONVERTING = """
-from converters import progress
-progress._SILENT_SECONDS = progress._BETWEEN_UPDATES = 0.0
-shown = progress.Progress("2 ranks", 100)
+from converters import files
+files._SILENT_SECONDS = files._BETWEEN_UPDATES = 0.0
+shown = files.Progress("2 ranks", 100)
 shown(40)
 shown.close()
 """

@@ -5,7 +5,7 @@ from __future__ import annotations
 import networkx
 from hypothesis import strategies as st
 
-from converters.editing.inputs import Recorded, recorded_as
+from converters.editing.files import Recorded, recorded_as
 from et_sim.trace import Trace, TraceBuilder, decode, encode_trace
 
 

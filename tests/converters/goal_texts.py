@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from converters.goal.schedule import Totals, traces
-from converters.goal.statements import statements
+from converters.goal_schedule import Totals, traces
+from converters.goal_statements import statements
 from et_sim.trace import Trace, Workload
 
 

@@ -22,7 +22,7 @@ from converters.pytorch.converting import convert_rank
 from converters.pytorch.emission import trace_bytes
 from converters.pytorch.rank import ConvertedRank
 from converters.pytorch.reading import identify, read_device, read_host, read_linked
-from converters.pytorch.totals import report_on
+from converters.pytorch.report import report_on
 
 LARGE_BYTES = 300_000
 REPORTS = Path(__file__).parent / "pytorch_reports.json"

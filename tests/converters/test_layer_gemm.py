@@ -11,9 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from converters.cli import main
-from converters.layers.convolutions import parse_convolutions
 from converters.layers.gemm import STRATEGIES, Kernel, Shape, layers_of, roofline_timer
-from converters.layers.gemm_csv import Product, parse_products
+from converters.layers.products import Product, parse_convolutions, parse_products
 from et_sim.basics.errors import TraceError
 from et_sim.layerfile import Keyword, Layer, LayerFile, Phase, read_layer_file
 from et_sim.layerfile.layer_file import layer_file_text

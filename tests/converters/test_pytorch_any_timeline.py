@@ -11,13 +11,12 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
+from converters.pytorch.columns import NONE
 from converters.pytorch.converting import convert_rank
 from converters.pytorch.emission import trace_bytes
 from converters.pytorch.graph import Link
-from converters.pytorch.nesting import NONE
 from converters.pytorch.reading import read_device
-from converters.pytorch.report import lines
-from converters.pytorch.totals import report_on
+from converters.pytorch.report import lines, report_on
 from et_sim.basics.errors import TraceError
 from et_sim.trace import decode
 

@@ -14,7 +14,7 @@ from recordings import FOLDER
 
 from converters.pytorch.columns import ABSENT, EventSort
 from converters.pytorch.reading import Identity, identify, read_device, read_host, read_linked
-from converters.pytorch.reading.names import rank_of_name
+from converters.pytorch.reading.values import rank_of_name
 from et_sim.basics.errors import TraceError
 
 HOST = FOLDER / "simple_add" / "et.json.gz"

@@ -9,14 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from converters.pytorch.columns import NONE
 from converters.pytorch.converting import convert_rank
 from converters.pytorch.emission import trace_bytes
 from converters.pytorch.graph import Link, Role
-from converters.pytorch.nesting import NONE
 from converters.pytorch.rank import ConvertedRank
 from converters.pytorch.reading import read_device, read_host
-from converters.pytorch.report import lines
-from converters.pytorch.totals import report_on
+from converters.pytorch.report import lines, report_on
 from et_sim.trace import decode
 from et_sim.trace.columns import NodeKind
 

@@ -16,9 +16,9 @@ from converters.pytorch.communication import (
     from_record,
     shape_bytes,
 )
+from converters.pytorch.graph import Tally
 from converters.pytorch.groups import Groups
 from converters.pytorch.rules import UNNAMED, rules
-from converters.pytorch.tally import Tally
 
 TENSOR = "GenericList[Tensor(float)]"
 SPLITS = "GenericList[Int,Int]"

@@ -15,8 +15,8 @@ from pytorch_cases import every as every_of
 from recordings import FOLDER, parsed
 
 import et_sim
+from converters.pytorch.columns import NONE
 from converters.pytorch.graph import Role
-from converters.pytorch.nesting import NONE
 from et_sim.trace import Trace, Workload, decode
 from et_sim.trace.columns import CollectiveKind, NodeKind
 from et_sim.trace.process_groups import read_process_groups

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from converters.pytorch.columns import NONE
 from converters.pytorch.converting import give_back_freed_arrays
-from converters.pytorch.nesting import NONE
 from converters.pytorch.rank import Lookup, taken
 
 

@@ -11,8 +11,8 @@ import pytest
 from recordings import FOLDER
 
 from converters.cli import main
+from converters.pytorch.columns import NONE
 from converters.pytorch.meetings import Meetings, Series, settle
-from converters.pytorch.nesting import NONE
 from et_sim.trace import CollectiveKind, read_trace, read_workload
 
 ALL_REDUCE, ALL_GATHER = int(CollectiveKind.ALL_REDUCE), int(CollectiveKind.ALL_GATHER)

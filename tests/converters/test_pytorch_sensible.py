@@ -11,9 +11,8 @@ from pytorch_cases import Case, cases, content, converted, some
 from test_pytorch_conversion import SYSTEM, named
 
 import et_sim
-from converters.pytorch.graph import ON_HOST, Role
-from converters.pytorch.longest_path import replay_times
-from converters.pytorch.nesting import NONE
+from converters.pytorch.columns import NONE
+from converters.pytorch.graph import ON_HOST, Role, replay_times
 from converters.pytorch.rank import ConvertedRank
 from et_sim.trace import Workload, decode
 

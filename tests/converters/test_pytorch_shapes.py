@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 from pytorch_cases import Case, cases, content
 
-from converters.pytorch.formulas import Given, operations
-from converters.pytorch.shapes import WRITERS, shape_of
+from converters.pytorch.formulas import WRITERS, Given, operations, shape_of
 from et_sim.compute.operations import read_shape
 from et_sim.compute.registry import compute_model
 from et_sim.machine.presets import preset

@@ -8,8 +8,8 @@ from edited_traces import mixed_traces, recorded, waits
 from hypothesis import given
 from hypothesis import strategies as st
 
+from converters.editing.files import edited
 from converters.editing.remove_nodes import remove_nodes
-from converters.editing.writing import edited
 from et_sim.basics.errors import TraceError
 from et_sim.trace import Trace, TraceBuilder, decode
 

@@ -13,9 +13,8 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from converters.cli import main
-from converters.editing.choosing import iteration_of_rows, parse_window
-from converters.editing.inputs import Input
-from converters.editing.slicing import Wanted, cut
+from converters.editing.files import Input
+from converters.editing.slicing import Wanted, cut, iteration_of_rows, parse_window
 from converters.records import frame, parse, split
 from et_sim.basics.errors import EtSimError
 from et_sim.trace import (
@@ -333,7 +332,7 @@ def test_whatever_is_chosen_what_is_left_fits_together(data: st.DataObject, rank
         sentence = str(error)
         assume("no node says" not in sentence)
         raise
-    from converters.editing.outputs import decoded
+    from converters.editing.files import decoded
 
     left = Workload.of(decoded([(content, str(at)) for at, content in enumerate(edit.contents)]))
     assert [one for one in find_problems(left) if one.severity == "error"] == []

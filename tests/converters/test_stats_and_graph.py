@@ -12,9 +12,9 @@ from hypothesis import given
 from others_files import PATHS, PYTORCH, content_of
 
 from converters.cli import main
-from converters.editing.delays import durations_ns
 from converters.editing.drawing import as_graphml, draw, near
-from converters.editing.statistics import figures_of, merged
+from converters.editing.figures import figures_of, merged
+from converters.editing.stripping import durations_ns
 from converters.records import parse, split
 from et_sim.trace import Trace, TraceBuilder, Workload, write_trace, write_workload
 

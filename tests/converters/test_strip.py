@@ -12,8 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from converters.cli import main
-from converters.editing.delays import durations_ns
-from converters.editing.stripping import strip
+from converters.editing.stripping import durations_ns, strip
 from et_sim.trace import (
     Trace,
     TraceBuilder,

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from others_files import PATHS, PYTORCH, REPOSITORY, content_of, without_dangling
 
 from converters.cli import main
+from converters.json_lines import as_lines
 from converters.json_traces import convert
 from converters.records import frame, frame_bytes
-from converters.unjson import as_lines
 from et_sim.trace import Workload, decode, write_workload
 from et_sim.trace.schema import messages
 

@@ -12,8 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from converters.goal.reading import schedules
-from converters.goal.schedule import Totals
+from converters.goal_schedule import Totals, schedules
 from et_sim.basics.errors import EtSimError, MachineError, TraceError
 from et_sim.compiled.orders import FAILED, failure
 from et_sim.documents import limits

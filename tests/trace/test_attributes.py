@@ -22,7 +22,7 @@ exec(compile(before + {LINE!r} + line + after, path, "exec"), vars(module))
 """
 USE_IT = """
 import numpy as np
-from converters.editing.writing import set_attributes
+from converters.editing.files import set_attributes
 from converters.records import frame, parse, split
 from et_sim.basics.errors import TraceError
 from et_sim.trace import TraceBuilder, decode, encode_trace

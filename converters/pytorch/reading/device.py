@@ -2,7 +2,7 @@
 
 Events are decoded a block at a time, those that say nothing new are dropped and counted, and the rest is
 appended to columns; no event outlives its block. Not here: which bytes are an event (`json_chunks`), what its
-keys are called (`device_records`), what only some events say (`device_details`).
+keys are called (`device_records`).
 
 Microseconds as files write them, to whole nanoseconds without an error of rounding. A timeline may write
 1706850123211542, 4384738595456.951 or 1712345678901234.567. A float holds the second one to within half a
@@ -22,29 +22,28 @@ import numpy as np
 import numpy.typing as npt
 
 from converters.pytorch.columns import ABSENT, DeviceTrace, EventSort, Numbers, Times
-from converters.pytorch.reading.blocks import BLOCK_BYTES, Progress
 from converters.pytorch.reading.decoding import Decoder, decoded
-from converters.pytorch.reading.device_details import Details
 from converters.pytorch.reading.device_records import (
     NO_ARGUMENTS,
     SORTS,
     Arguments,
+    Details,
     Event,
     EventTimes,
 )
-from converters.pytorch.reading.groups import process_groups
-from converters.pytorch.reading.growing import (
+from converters.pytorch.reading.json_chunks import BLOCK_BYTES, Batch, Member, Progress, json_chunks
+from converters.pytorch.reading.values import (
     Columns,
     Kinds,
+    Lanes,
     Memo,
     Table,
     numbers,
+    process_groups,
+    rank_of_name,
     texts_of,
     whole_number,
 )
-from converters.pytorch.reading.json_chunks import Batch, Member, json_chunks
-from converters.pytorch.reading.lanes import Lanes
-from converters.pytorch.reading.names import rank_of_name
 from et_sim.basics.errors import TraceError
 
 _FLOATS_TELL_BELOW = (

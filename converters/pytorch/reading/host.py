@@ -21,22 +21,25 @@ import msgspec
 import numpy as np
 
 from converters.pytorch.columns import ABSENT, HostTrace, NodeSort, ProcessGroup, Tensors
-from converters.pytorch.reading.blocks import BLOCK_BYTES, Progress
 from converters.pytorch.reading.decoding import Decoder, decoded, unreadable
-from converters.pytorch.reading.groups import process_groups
-from converters.pytorch.reading.growing import (
+from converters.pytorch.reading.host_records import Fields, FlatNode, Layout, Node, fields_of, fields_of_flat
+from converters.pytorch.reading.json_chunks import BLOCK_BYTES, Batch, Member, Progress, json_chunks
+from converters.pytorch.reading.values import (
+    C10D,
+    COMMUNICATION,
+    GROUPS,
     Columns,
     Kinds,
     Memo,
     Table,
     numbers,
+    process_groups,
+    rank_of_name,
     starts_of,
     texts_of,
+    values_matter,
     whole_number,
 )
-from converters.pytorch.reading.host_records import Fields, FlatNode, Layout, Node, fields_of, fields_of_flat
-from converters.pytorch.reading.json_chunks import Batch, Member, json_chunks
-from converters.pytorch.reading.names import C10D, COMMUNICATION, GROUPS, rank_of_name, values_matter
 from et_sim.basics.errors import TraceError
 
 _STORAGE, _ELEMENTS, _ELEMENT_BYTES, _DEVICE = 1, 3, 4, 5

@@ -11,13 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from converters.pytorch.columns import ABSENT
-from converters.pytorch.reading.blocks import Blocks
 from converters.pytorch.reading.decoding import Decoder, decoded
 from converters.pytorch.reading.device_records import Event
-from converters.pytorch.reading.growing import whole_number
 from converters.pytorch.reading.host_records import Layout
-from converters.pytorch.reading.json_chunks import Batch, json_chunks
-from converters.pytorch.reading.names import rank_of_name
+from converters.pytorch.reading.json_chunks import Batch, Blocks, json_chunks
+from converters.pytorch.reading.values import rank_of_name, whole_number
 from et_sim.basics.errors import TraceError
 
 HOST, DEVICE, LINKED, OTHER = "host", "device", "linked", "other"

@@ -11,13 +11,12 @@ from __future__ import annotations
 from pathlib import Path
 
 from converters.pytorch.columns import ABSENT, DeviceTrace, HostTrace, NodeSort
-from converters.pytorch.reading.blocks import BLOCK_BYTES, Progress
 from converters.pytorch.reading.device import DeviceReader
 from converters.pytorch.reading.device_records import Arguments, Event
-from converters.pytorch.reading.growing import Column
 from converters.pytorch.reading.host import AnyNodes, read_host, sort_of
 from converters.pytorch.reading.host_records import FlatNode, Node
-from converters.pytorch.reading.json_chunks import Batch
+from converters.pytorch.reading.json_chunks import BLOCK_BYTES, Batch, Progress
+from converters.pytorch.reading.values import Column
 
 _NO_EVENT = Event(phase="node", category="of the host, without times")
 _ROOTS = (NodeSort.PROCESS, NodeSort.THREAD)

@@ -1,4 +1,4 @@
-"""The schedules of a GOAL text as one trace per rank.
+"""The schedules of a GOAL file of LogGOPSim or ATLAHS, as one trace per rank.
 
 Operations become nodes of the same order: `calc` computes for so many ns, `send` and `recv` are messages. All
 are concurrent: nothing but their dependencies, and on the LogGOPS model processor and NIC, orders them.
@@ -6,19 +6,26 @@ are concurrent: nothing but their dependencies, and on the LogGOPS model process
 as what it depends on is done, so that whatever `irequires` it depends on the same. A send or a calculation
 begins when processor and NIC are free, for which traces have no word: this is refused.
 
-Not here: the grammar (`statements`), and simulation.
+A file is read line by line: no more of it is kept than the schedule of one rank.
+
+Not here: the grammar (`goal_statements`), and simulation.
 """
 
 from __future__ import annotations
 
+import gzip
+import io
+import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import accumulate
-from typing import Any
+from pathlib import Path
+from typing import Any, BinaryIO
 
 import numpy as np
 
-from converters.goal.statements import (
+from converters.files import Progress
+from converters.goal_statements import (
     CALC,
     IREQUIRES,
     RECEIVE,
@@ -29,8 +36,10 @@ from converters.goal.statements import (
     Operation,
     Statement,
     at,
+    statements,
 )
 from et_sim.basics.errors import TraceError, did_you_mean
+from et_sim.documents.limits import Ungzipped
 from et_sim.trace.columns import ATTRIBUTES, BIT, TAG_RANGE, NodeKind, Trace
 
 MOST_RANKS = 2**31 - 1
@@ -291,3 +300,39 @@ def _like(messages: _Messages, channel: Channel) -> str:
 
 def _allowed(totals: Totals) -> str:
     return f"there are ranks 0 to {totals.ranks - 1}"
+
+
+_LINES_BETWEEN_LOOKS = 10_000
+
+
+def schedules(path: Path, totals: Totals) -> Iterator[tuple[int, Trace]]:
+    """(rank, trace) of a file that may be gzipped, with progress on stderr."""
+    source = str(path)
+    try:
+        with path.open("rb") as file:
+            yield from traces(statements(_lines(file, path), source), source, totals)
+    except UnicodeDecodeError as error:
+        cause = f"byte {error.object[error.start]} is not UTF-8 text"
+        raise TraceError(cause, place=source, remedy="GOAL is text; binary schedules are not read") from None
+    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+        raise TraceError(
+            f"the gzip data is damaged: {error}", place=source, remedy="fetch or compress the file again"
+        ) from None
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise TraceError(f"cannot be read: {reason}", place=source, remedy="name a readable file") from None
+
+
+def _lines(file: BinaryIO, path: Path) -> Iterator[str]:
+    is_packed = file.read(2) == b"\x1f\x8b"
+    file.seek(0)
+    size = path.stat().st_size
+    progress = Progress(path.name, size)
+    content = Ungzipped(file, size, str(path), TraceError) if is_packed else file
+    try:
+        for number, line in enumerate(io.TextIOWrapper(content, encoding="utf-8-sig")):
+            if number % _LINES_BETWEEN_LOOKS == 0:
+                progress(file.tell())
+            yield line
+    finally:
+        progress.close()

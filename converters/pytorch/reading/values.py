@@ -1,20 +1,26 @@
-"""Columns and string tables while a file is being read: a block's values go in, compact arrays come out.
+"""Values as files write them, what names say, and columns that grow while a file is read.
 
-Not here: what the columns mean (`converters.pytorch.columns`).
+A block's values go in, compact arrays come out. Names of files tell the rank; names of operators, whether the
+values of their arguments matter.
+
+Not here: what the columns mean (`converters.pytorch.columns`), and which event is in which lane (`device`).
 """
 
 from __future__ import annotations
 
+import re
 from array import array
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from mmap import mmap
+from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from converters.pytorch.columns import ABSENT
+from converters.pytorch.columns import ABSENT, Lane, ProcessGroup
+from converters.pytorch.reading.device_records import Number
 
 _T = TypeVar("_T")
 _V = TypeVar("_V")
@@ -159,3 +165,78 @@ def narrow(values: npt.NDArray[np.int64]) -> npt.NDArray[np.signedinteger[Any]]:
     if len(values) and max(int(values.max()), -int(values.min())) > _LARGEST_32:
         return values
     return values.astype(np.int32)
+
+
+_RANK = re.compile(r"(?:rank|worker|gpu|npu)[-_. ]?(\d{1,7})(?!\d)", re.IGNORECASE)
+# A short number at the end; a long one is a process or a time.
+_NUMBER = re.compile(r"(?:^|[-_.])(\d{1,4})(?:_plus)?(?:\.(?:pt|trace|json|gz))+$")
+# Arguments that are no tensors decide about the cost, or tell which group and peer is meant.
+_VALUES_MATTER = re.compile(r"conv|attention|attn|mha_|^c10d::|^_?c10d_functional|^_dtensor::|^symm_mem::")
+C10D = re.compile(r"^(?:c10d::|_?c10d_functional|_dtensor::|symm_mem::)")
+GROUPS = "process_group:init"
+COMMUNICATION = "record_param_comms"
+
+
+def rank_of_name(path: Path) -> int:
+    """The rank that a file's name tells: "rank3", "worker3", or a short number at its end ("et_3.json")."""
+    found = _RANK.search(path.name) or _NUMBER.search(path.name)
+    return int(found.group(1)) if found else ABSENT
+
+
+def values_matter(name: str) -> bool:
+    """Whether the columns keep all input values of an operator of this name."""
+    return name == COMMUNICATION or GROUPS in name or _VALUES_MATTER.search(name) is not None
+
+
+def process_groups(listed: Any) -> Iterator[ProcessGroup]:
+    """The groups of a list of descriptions; what is no description is passed over."""
+    for entry in listed if isinstance(listed, list) else ():
+        if isinstance(entry, dict) and "pg_name" in entry:
+            ranks = entry.get("ranks")
+            yield ProcessGroup(
+                name=str(entry["pg_name"]),
+                description=str(entry.get("pg_desc", "")),
+                ranks=tuple(map(whole_number, ranks)) if isinstance(ranks, list) else (),
+                size=whole_number(entry.get("pg_size", entry.get("group_size"))),
+                backend=str(entry.get("backend_config", "")),
+            )
+
+
+_NO_STREAM = 2**32 - 1  # how 32 bits without a sign say -1
+
+
+def stream_number(stream: Number) -> int:
+    """The number of a stream; ABSENT if the file says that there is none."""
+    number = whole_number(stream)
+    return ABSENT if number >= _NO_STREAM else number
+
+
+class Lanes(Memo[tuple[Any, ...], int]):
+    """Numbers of lanes, by (process, thread) of the host and (process, thread, device, stream) of devices as
+    written; those written in two ways are one."""
+
+    def __init__(self) -> None:
+        super().__init__(lambda written: self.found[_lane(written, self._words)])
+        self._words: Table[str] = Table()
+        self.found: Table[Lane] = Table()
+
+
+def _lane(written: tuple[Any, ...], words: Table[str]) -> Lane:
+    process, thread = (_number(value, words) for value in written[:2])
+    if len(written) == 2:
+        return Lane(process, thread, ABSENT, ABSENT)
+    device, stream = whole_number(written[2]), stream_number(written[3])
+    return Lane(
+        process,
+        thread,
+        process if device == ABSENT else device,
+        stream_number(thread) if written[3] is None else stream,
+    )
+
+
+def _number(value: Number, words: Table[str]) -> int:
+    """Processes and threads with names instead of numbers get numbers below those of any other."""
+    number = whole_number(value)
+    if number == ABSENT and isinstance(value, str) and value.strip() != str(ABSENT):
+        return ABSENT - 1 - words[value]
+    return number

@@ -8,7 +8,8 @@
     }
 
 A statement ends with its line, or with `;`. `//` comments to the end of the line, `/* */` also over lines.
-Not here: what statements mean together (`schedule`).
+
+Not here: what statements mean together (`goal_schedule`).
 """
 
 from __future__ import annotations

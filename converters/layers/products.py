@@ -1,11 +1,18 @@
-"""A list of matrix products: `Layer,m,n,k[,strategy]`, a product a line, as ASTRA-sim 1.0 has it.
+"""Lists of matrix products, and lists of convolutions as the products that they are.
 
     Layer,m,n,k,strategy
     conv1,12544,64,147,DATA
 
-m x k times k x n. The header is compulsory, its names may have capitals; lines may end with a comma.
+is a product m x k times k x n, as ASTRA-sim 1.0 has it. The header is compulsory, its names may have
+capitals; lines may end with a comma.
 
-Not here: what the products become (`gemm`).
+    Layer name, IFMAP Height, IFMAP Width, Filter Height, Filter Width, Channels, Num Filter, Strides,
+    Conv1, 230, 230, 7, 7, 3, 64, 2,
+
+is a convolution in SCALE-Sim's columns. Its product has a row for each output pixel, a column for each
+filter, and sums up the values of a window.
+
+Not here: SCALE-Sim's rules (`et_sim.compute.systolic.topology_file`), and what products become (`gemm`).
 """
 
 from __future__ import annotations
@@ -14,14 +21,15 @@ import csv
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from et_sim.basics.errors import TraceError, did_you_mean
+from et_sim.basics.errors import TraceError, UsageError, did_you_mean
+from et_sim.compute.systolic.topology_file import Layout, parse_topology
 from et_sim.layerfile.tokens import shown
 
-COLUMNS = ("layer", "m", "n", "k", "strategy")
-_NEEDED = COLUMNS[:4]
+_COLUMNS = ("layer", "m", "n", "k", "strategy")
+_NEEDED = _COLUMNS[:4]
 _FORM = "the first line names the columns: Layer,m,n,k or Layer,m,n,k,strategy"
 _CONVOLUTION = 8  # columns
-MOST = 1 << 40  # of m, n and k
+_MOST = 1 << 40  # of m, n and k
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,8 +75,8 @@ def _order(header: list[str], place: str) -> list[str]:
     order = [name.lower() for name in header]
     for number, name in enumerate(order, start=1):
         where = f"{place}, column {number}"
-        if name not in COLUMNS:
-            remedy = f"{did_you_mean(name, COLUMNS)} {_FORM}".strip()
+        if name not in _COLUMNS:
+            remedy = f"{did_you_mean(name, _COLUMNS)} {_FORM}".strip()
             if len(header) >= _CONVOLUTION:
                 remedy += "; SCALE-Sim's list of convolutions is read with --images N"
             raise TraceError(f"there is no column {shown(header[number - 1])}", place=where, remedy=remedy)
@@ -109,8 +117,31 @@ def _product(
 
 
 def _size(text: str, column: str, place: str) -> int:
-    if not (text.isascii() and text.isdecimal()) or len(text) > 15 or not 1 <= int(text) <= MOST:
+    if not (text.isascii() and text.isdecimal()) or len(text) > 15 or not 1 <= int(text) <= _MOST:
         raise TraceError(
-            f"{column} is {shown(text)}", place=place, remedy=f"give a whole number from 1 to {MOST:,}"
+            f"{column} is {shown(text)}", place=place, remedy=f"give a whole number from 1 to {_MOST:,}"
         )
     return int(text)
+
+
+def parse_convolutions(text: str, source: str, images: int) -> list[Product]:
+    """All layers of a list, in order, each of so many images."""
+    if images < 1:
+        raise UsageError(f"--images is {images}", remedy="give how many images all NPUs process in a step")
+    found = []
+    for layer in parse_topology(text, source, Layout.CONVOLUTIONS):
+        if len(layer.name.split()) != 1:
+            raise TraceError(
+                f"{shown(layer.name)} cannot be the name of a layer",
+                place=layer.place,
+                remedy="give one word without blanks",
+            )
+        if layer.rows * images > _MOST:
+            raise TraceError(
+                f"layer {layer.name} has {layer.rows * images:,} output pixels",
+                place=layer.place,
+                remedy=f"give fewer images: {_MOST:,} pixels are the most",
+            )
+        line = int(layer.place.rpartition(" ")[2])
+        found.append(Product(layer.name, layer.rows * images, layer.columns, layer.inner, "", line))
+    return found

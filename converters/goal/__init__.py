@@ -1,1 +1,0 @@
-"""GOAL, the schedules of LogGOPSim and ATLAHS, as traces."""
