@@ -413,6 +413,6 @@ WRITERS: dict[str, Writer] = {
     "linear": _linear_words,
     **dict.fromkeys(("convolution", "_convolution"), _convolution_words),
     "cudnn_convolution": _library_convolution_words(2),
-    **{f"_scaled_dot_product_{one}_attention_words": _attention_words(0) for one in _SDPA},
+    **{f"_scaled_dot_product_{one}_attention": _attention_words(0) for one in _SDPA},
     **{f"_scaled_dot_product_{one}_attention_backward": _attention_words(1, backward=True) for one in _SDPA},
 }

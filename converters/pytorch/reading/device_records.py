@@ -5,17 +5,14 @@ Keys that are not named here are skipped while decoding. Not here: columns of al
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
+from typing import Any
 
 import msgspec
 import numpy as np
 
 from converters.pytorch.columns import ABSENT, Collectives, EventSort, Transfers, WaitColumns
 from converters.pytorch.reading.decoding import NO_TEXT
-from converters.pytorch.reading.values import Memo, Rows, Table, stream_number, values_matter
-
-# Files disagree about what is quoted; `growing.whole_number` reads all of it.
-Number: TypeAlias = int | float | str | None
+from converters.pytorch.reading.values import Memo, Number, Rows, Table, stream_number, values_matter
 
 _S = EventSort
 SORTS: dict[str, EventSort] = {

@@ -14,7 +14,8 @@ import msgspec
 
 from converters.pytorch.columns import ABSENT
 from converters.pytorch.reading.decoding import NO_TEXT
-from converters.pytorch.reading.device_records import Arguments, Number
+from converters.pytorch.reading.device_records import Arguments
+from converters.pytorch.reading.values import Number
 
 # Attributes that have a column, and some that are of no use here.
 _COMMON = frozenset(("rf_id", "fw_parent", "seq_id", "scope", "tid", "fw_tid", "op_schema", "tensor_range"))

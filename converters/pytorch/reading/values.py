@@ -14,14 +14,15 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from mmap import mmap
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from converters.pytorch.columns import ABSENT, Lane, ProcessGroup
-from converters.pytorch.reading.device_records import Number
 
+# Files disagree about what is quoted; `whole_number` reads all of it.
+Number: TypeAlias = int | float | str | None
 _T = TypeVar("_T")
 _V = TypeVar("_V")
 _LARGEST_32 = 2**31 - 1
