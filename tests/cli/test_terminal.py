@@ -18,7 +18,7 @@ if "rich" in sys.argv:
 progress.SILENT_SECONDS = progress.SECONDS_BETWEEN_UPDATES = progress.SECONDS_BETWEEN_LINES = 0.05
 now = [0.0]
 progress.time = SimpleNamespace(monotonic=lambda: now[0])
-with files.Progress() as shown:
+with progress.Progress() as shown:
     shown.stage("planning")
     time.sleep(0.3)
     shown.stage("simulating")
