@@ -8,17 +8,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from et_sim.basics.errors import UsageError, did_you_mean
-from et_sim.basics.units import plural
-from et_sim.cli import inference, replicated, training
+from et_sim.cli.jobs import JOBS, add_options, make_job, refuse_others
 from et_sim.cli.options import add_machine_option, ranks_of
 from et_sim.workloads.microbenchmarks import KINDS, make_microbenchmark
 
 if TYPE_CHECKING:
     from et_sim.trace import Workload
 
-LLM = "llm"
-LANGUAGE = (LLM, "transformer")  # the second is one whose numbers are given, not a known model
-JOBS = (*LANGUAGE, *replicated.KINDS, *inference.KINDS)
 MOST_NODES = 1_000_000  # of a rank
 MOST_FILES = 1_000_000
 FILES_UNASKED = 4096  # with more ranks than this, a manifest is written unless files are asked for
@@ -62,9 +58,7 @@ def add_parser(commands: Any) -> None:
     )
     form.add_argument("--files", action="store_true", help="write one trace file per rank")
     parser.add_argument("--json", action="store_true", help="print what was written as JSON")
-    training.add_options(parser)
-    replicated.add_options(parser)
-    inference.add_options(parser)
+    add_options(parser, has_passes=True)
     parser.set_defaults(run=run)
 
 
@@ -74,7 +68,7 @@ def run(options: argparse.Namespace) -> int:
 
     options.ranks = ranks_of(options)
     if options.kind in JOBS:
-        workload, what, facts = _make_job(options)
+        workload, what, facts = _made_job(options)
     else:
         size = parse_bytes(options.bytes) if options.bytes is not None else 0
         _check(options, size)
@@ -93,44 +87,21 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def _make_job(options: argparse.Namespace) -> tuple[Workload, str, dict[str, Any]]:
+def _made_job(options: argparse.Namespace) -> tuple[Workload, str, dict[str, Any]]:
     """(the job, what it is in words, its shape for programs)."""
     from dataclasses import asdict
-
-    from et_sim.workloads.training.step import make_training
 
     for option, usual in (("bytes", None), ("repeat", 1), ("compute_us", 0)):
         if vars(options)[option] != usual:
             name = option.replace("_", "-")
             raise UsageError(f"--{name} is not for {options.kind}", remedy="the model gives sizes and times")
-    if options.kind in replicated.KINDS:
-        inference.refuse_options(options)
-        job = replicated.make_job(options)
-        _check_ranks(options, job.workload.ranks, job.text)
-        return job.workload, job.text, {"model": job.model, "plan": asdict(job.plan)}
-    replicated.refuse_options(options)
-    if options.kind in inference.KINDS:
-        workload, what, facts = inference.make_job(options)
-        _check_ranks(options, workload.ranks, what)
-        return workload, what, facts
-    inference.refuse_options(options)
-    if options.kind == LLM and options.model is None:
-        remedy = "add --model, such as --model llama3-8b, or make transformer from numbers"
-        raise UsageError("llm needs a model", remedy=remedy)
-    if options.kind != LLM and options.model is not None:
-        raise UsageError(f"--model is not for {options.kind}", remedy=f"make llm --model {options.model}")
-    model, plan = training.read_options(options)
-    _check_ranks(options, plan.ranks, f"the plan ({plan.axes})")
-    what = f"{model.name}, {plan}, {plural(plan.micro_batches, 'micro-batch', 'micro-batches')}"
-    return make_training(model, plan), what, {"model": asdict(model), "plan": asdict(plan)}
-
-
-def _check_ranks(options: argparse.Namespace, ranks: int, what: str) -> None:
-    if options.ranks not in (None, ranks):
+    job = make_job(options)
+    if options.ranks not in (None, job.workload.ranks):
         raise UsageError(
-            f"--ranks is {options.ranks}, and {what} makes {ranks} ranks",
+            f"--ranks is {options.ranks}, and the plan ({job.plan.axes}) makes {job.workload.ranks} ranks",
             remedy="leave --ranks out, or correct one of them",
         )
+    return job.workload, job.text, {"model": job.model, "plan": asdict(job.plan), **job.more}
 
 
 def _write(options: argparse.Namespace, workload: Workload, what: str) -> tuple[dict[str, Any], str]:
@@ -200,11 +171,7 @@ def _check(options: argparse.Namespace, size: int) -> None:
         known = (*KINDS, *JOBS)
         remedy = did_you_mean(options.kind, known) or f"known: {', '.join(known)}"
         raise UsageError(f"there is nothing called {options.kind!r} to make", remedy=remedy)
-    replicated.refuse_options(options)
-    inference.refuse_options(options)
-    if given := training.given_options(options):
-        remedy = f"only {' and '.join(JOBS)} have it"
-        raise UsageError(f"{given[0]} is not for {options.kind}", remedy=remedy)
+    refuse_others(options, options.kind)
     if options.ranks is None:
         raise UsageError(f"{options.kind} needs a number of ranks", remedy="add --ranks, as in --ranks 8")
     if options.bytes is None and options.kind not in NO_SIZE:

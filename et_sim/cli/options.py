@@ -26,20 +26,22 @@ def parse_share(text: str, what: str) -> float:
 
 
 OF_COMMANDS = ("other_profile",)  # what commands decide themselves
+NETWORK_MODEL = "--model"  # the option of a run's network model, wherever a command has it
 
 
-def add_run_options(parser: argparse.ArgumentParser, *names: str) -> None:
-    """Add the options of these names, or all."""
+def add_run_options(parser: argparse._ActionsContainer, *names: str, model: str = NETWORK_MODEL) -> None:
+    """Add the options of these names, or all; `model` is what that of the network model is called here."""
     for name in names or tuple(name for name in HELP if name not in OF_COMMANDS):
         default: Any = DEFAULTS[name]
+        flag, text = model if name == "model" else f"--{name}", HELP[name]
         if default is True:
-            parser.add_argument(f"--no-{name}", dest=name, action="store_false", help=HELP[name])
+            parser.add_argument(f"--no-{name}", dest=name, action="store_false", help=text)
         elif default is False:
-            parser.add_argument(f"--{name}", action="store_true", help=HELP[name])
+            parser.add_argument(flag, action="store_true", help=text)
         elif name == "detail":
-            parser.add_argument(f"--{name}", action="append", help=HELP[name])
+            parser.add_argument(flag, action="append", help=text)
         else:
-            parser.add_argument(f"--{name}", default=default, help=HELP[name])
+            parser.add_argument(flag, default=default, help=text)
 
 
 def add_machine_option(parser: argparse.ArgumentParser) -> None:
@@ -65,8 +67,10 @@ def ranks_of(options: argparse.Namespace) -> int | None:
     return found.npus
 
 
-def run_options(options: argparse.Namespace) -> RunOptions:
-    """What was given on the command line."""
-    names = (field.name for field in fields(RunOptions) if field.name not in OF_COMMANDS)
-    given = {name: getattr(options, name) for name in names}
-    return RunOptions(**{name: value for name, value in given.items() if value is not None})
+def run_options(options: argparse.Namespace, **others: Any) -> RunOptions:
+    """What was given on the command line; `others` stand before what bears their names there."""
+    given = {**vars(options), **others}
+    known = {
+        field.name: given.get(field.name) for field in fields(RunOptions) if field.name not in OF_COMMANDS
+    }
+    return RunOptions(**{name: value for name, value in known.items() if value is not None})

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from et_sim.basics.errors import UsageError, did_you_mean
 from et_sim.basics.units import plural
-from et_sim.cli import replicated, training
+from et_sim.cli import jobs
 from et_sim.cli.options import parse_share
 from et_sim.cli.unread import printing
 
@@ -17,8 +17,7 @@ if TYPE_CHECKING:
     from et_sim.machine.model import System
     from et_sim.workloads.training.figures import Figures, Stage
 
-LLM = "llm"
-KINDS = (LLM, *replicated.KINDS)
+KINDS = (jobs.LLM, *jobs.REPLICATED)
 SHOWN = 16  # stages in the table
 TOKENS = "tokens"
 WEIGHTS = {"samples": "dense weights; how large tables are is not known, and not in it"}
@@ -42,7 +41,7 @@ def add_parser(commands: Any) -> None:
         " needs: memory, operations, traffic, and how long it has nothing to compute. Nothing is simulated.",
     )
     parser.add_argument(
-        "kind", metavar="KIND", nargs="?", default=LLM, help=f"{', '.join(KINDS)} (default: {LLM})"
+        "kind", metavar="KIND", nargs="?", default=jobs.LLM, help=f"{', '.join(KINDS)} (default: {jobs.LLM})"
     )
     limit = parser.add_mutually_exclusive_group()
     limit.add_argument("--capacity", help="memory of a NPU, such as 80GiB: exit 1 if a stage needs more")
@@ -60,8 +59,7 @@ def add_parser(commands: Any) -> None:
         " (default: 0, and said to be left out)",
     )
     parser.add_argument("--json", action="store_true", help="print data instead of text")
-    training.add_options(parser)
-    replicated.add_options(parser)
+    jobs.add_options(parser, has_passes=False)
     parser.set_defaults(run=run)
 
 
@@ -141,11 +139,12 @@ def _planned(options: argparse.Namespace, system: System | None) -> tuple[Figure
     from et_sim.workloads.training.figures import figures, figures_of_replicas
 
     times = None if system is None else kernel_times(compute_model(system))
-    if options.kind == LLM:
-        replicated.refuse_options(options)
-        model, plan = training.read_options(options)
+    if options.kind == jobs.LLM:
+        jobs.refuse_others(options, options.kind)
+        plan = jobs.read_plan(options)
+        model = jobs.read_model(options, plan)
         return figures(model, plan, times)[0], asdict(model)
-    job = replicated.make_job(options)
+    job = jobs.make_job(options)
     found = figures_of_replicas(job.workload, job.plan, job.name, job.layers, job.weights, job.unit, times)
     return found, job.model
 

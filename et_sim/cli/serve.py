@@ -5,22 +5,19 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from dataclasses import fields, replace
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from et_sim.basics.errors import UsageError
-from et_sim.cli import inference, training
+from et_sim.cli.jobs import CHANGES, SERVE, plan_options, read_model, read_plan
 from et_sim.cli.options import add_run_options, run_options
 
 if TYPE_CHECKING:
     from et_sim.run.options import RunOptions
     from et_sim.serving.results import Serving
     from et_sim.serving.serve import Setup
-
-_RUN_OPTIONS = ("system", "network", "machine", "model", "profile", "fold")
-_NETWORK_MODEL = "--network-model"
-_CHANGES = ("--layers", "--sequence", "--vocabulary")
 
 
 def add_parser(commands: Any) -> None:
@@ -41,33 +38,21 @@ def add_parser(commands: Any) -> None:
     _add_model(parser)
     _add_serving(parser)
     machine = parser.add_argument_group("the machine")
-    add_run_options(machine, "system", "network", "machine", "profile", "fold")
-    machine.add_argument(_NETWORK_MODEL, help="as --model of et-sim run")
+    names = ("system", "network", "machine", "profile", "fold", "model")
+    add_run_options(machine, *names, model="--network-model")
     parser.add_argument("--out", type=Path, help="directory to write (default: ./NAME.serve)")
     parser.add_argument("--json", action="store_true", help="print the content of summary.json")
     parser.set_defaults(run=run)
 
 
 def _add_model(parser: argparse.ArgumentParser) -> None:
-    from et_sim.workloads.training.plan import Plan
-
     group = parser.add_argument_group("the model, and a replica of it")
     group.add_argument(
         "--model", required=True, help="one that et-sim knows, such as llama3-8b, or a config.json"
     )
-    for option, text in (
-        ("--layers", "layers of the model"),
-        ("--sequence", "tokens of the longest sequence"),
-        ("--vocabulary", "words that the model knows"),
-    ):
-        group.add_argument(option, type=int, help=text)
-    for one in fields(Plan):
-        option = one.metadata["flag"]
-        if option not in inference.SPREAD:
-            continue
-        kind: Any = training.whole_numbers if isinstance(one.default, tuple) else type(one.default)
-        shown = f" (default: {one.default})" if one.default else ""
-        group.add_argument(option, type=kind, help=one.metadata["help"] + shown)
+    for option in (*CHANGES, *(option for _, option in plan_options())):
+        if SERVE in option.jobs:
+            option.add(group)
 
 
 def _add_serving(parser: argparse.ArgumentParser) -> None:
@@ -128,64 +113,29 @@ def _name(requests: str) -> str:
 
 def _read(options: argparse.Namespace) -> tuple[Any, Setup, RunOptions]:
     """The model, how it is served, and the machine."""
+    from et_sim.basics.units import parse_bytes, parse_time_ns
     from et_sim.serving.policy import Policy
     from et_sim.serving.results import Objectives
     from et_sim.serving.serve import Setup
-    from et_sim.workloads.training.plan import Plan
 
-    model, plan = _model(options), _plan(options)
+    plan = read_plan(options)
+    model = read_model(options, plan)
     policy = Policy(options.policy, options.max_batch, options.token_budget, options.block)
     replicas, prefill = _replicas(options)
-    decode_plan: Plan | None = None
-    if options.decode_tp is not None:
-        decode_plan = replace(plan, tensor=options.decode_tp)
+    limits = (_quantity(options, name, parse_time_ns, "a time such as 200ms") for name in ("ttft", "tpot"))
     setup = Setup(
         plan=plan,
         replicas=replicas,
         prefill_replicas=prefill,
-        decode_plan=decode_plan,
+        decode_plan=None if options.decode_tp is None else replace(plan, tensor=options.decode_tp),
         policy=policy,
         context_step=options.context_step,
         memory_share=options.memory_share,
-        capacity_bytes=_capacity(options),
+        capacity_bytes=_quantity(options, "capacity", parse_bytes, "a size such as 80GiB"),
         seed=options.seed,
-        objectives=Objectives(_limit(options, "ttft"), _limit(options, "tpot")),
+        objectives=Objectives(*limits),
     )
-    return model, setup, _machine(options)
-
-
-def _machine(options: argparse.Namespace) -> RunOptions:
-    given = {name: vars(options)[name] for name in _RUN_OPTIONS if name != "model"}
-    words = argparse.Namespace(**given, model=options.network_model)
-    for name in ("memory", "groups", "alone", "retime", "isolated", "detail"):
-        setattr(words, name, None)
-    return run_options(words)
-
-
-def _plan(options: argparse.Namespace) -> Any:
-    from et_sim.workloads.training.plan import Plan
-
-    chosen = {}
-    for one in fields(Plan):
-        if one.metadata["flag"] in inference.SPREAD:
-            value = training.value_of(options, one.metadata["flag"])
-            if value is not None:
-                chosen[one.name] = value
-    return Plan(**chosen)
-
-
-def _model(options: argparse.Namespace) -> Any:
-    from et_sim.workloads.models.configuration import read_model
-
-    changes = {}
-    for option in _CHANGES:
-        value = training.value_of(options, option)
-        if value is None:
-            continue
-        if value < 1:
-            raise UsageError(f"{option} is {value}", remedy="give a number from 1 up")
-        changes[option.lstrip("-")] = value
-    return replace(read_model(options.model), **changes)
+    return model, setup, run_options(options, model=options.network_model)
 
 
 def _replicas(options: argparse.Namespace) -> tuple[int, int]:
@@ -217,26 +167,14 @@ def _replicas(options: argparse.Namespace) -> tuple[int, int]:
     return decode, prefill
 
 
-def _capacity(options: argparse.Namespace) -> int:
-    from et_sim.basics.units import parse_bytes
-
-    if options.capacity is None:
-        return 0
-    found = parse_bytes(options.capacity)
-    if found < 1:
-        raise UsageError(f"--capacity is {options.capacity}", remedy="give a size such as 80GiB")
-    return found
-
-
-def _limit(options: argparse.Namespace, name: str) -> int:
-    from et_sim.basics.units import parse_time_ns
-
+def _quantity(options: argparse.Namespace, name: str, parse: Callable[[str], float], remedy: str) -> int:
+    """What an option says; 0: nothing."""
     text = vars(options)[name]
     if text is None:
         return 0
-    found = int(parse_time_ns(text))
+    found = int(parse(text))
     if found < 1:
-        raise UsageError(f"--{name} is {text}", remedy="give a time such as 200ms")
+        raise UsageError(f"--{name} is {text}", remedy=f"give {remedy}")
     return found
 
 
