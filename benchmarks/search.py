@@ -15,8 +15,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from et_sim.sweeps.search import plan_search, search
-from et_sim.sweeps.sweep import carry_out, plan_sweep
+from et_sim.sweeps.state import plan_sweep
+from et_sim.sweeps.sweep import carry_out
 
 SPEC: dict[str, Any] = {
     "base": {
@@ -43,7 +43,9 @@ SPEC: dict[str, Any] = {
 def main() -> None:
     """Print both."""
     with TemporaryDirectory() as folder:
-        report, told = _timed(lambda: search(plan_search(SPEC), Path(folder, "search"), workers=1))
+        report, told = _timed(
+            lambda: carry_out(plan_sweep(SPEC, searches=True), Path(folder, "search"), workers=1)
+        )
         found = report.found
         print(f"search      {found.evaluated:4d} of {_points()} plans evaluated, {told}")
         table, told = _timed(lambda: carry_out(plan_sweep(SPEC), Path(folder, "sweep"), workers=2).table)

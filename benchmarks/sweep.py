@@ -21,7 +21,8 @@ from typing import Any
 import pyarrow as pa
 
 import et_sim
-from et_sim.sweeps.sweep import carry_out, plan_sweep
+from et_sim.sweeps.state import plan_sweep
+from et_sim.sweeps.sweep import carry_out
 from et_sim.views.report.sweep_page import sweep_report
 from et_sim.views.sweep.directory import open_sweep
 from et_sim.views.sweep.picture import sweep_picture

@@ -28,51 +28,22 @@ def add_parser(commands: Any) -> None:
         " and write one table of all points. What a directory already holds is not simulated again, so an"
         " interrupted sweep goes on where it was. Exit status 1: no point could be completed.",
     )
-    parser.add_argument(
-        "spec", metavar="SPEC", type=Path, help="YAML file that describes the run and the axes"
-    )
-    parser.add_argument("--out", type=Path, metavar="DIR", help="directory to write (default: ./NAME.sweep)")
-    add_workers(parser)
-    parser.add_argument(
-        "--keep",
-        default="none",
-        metavar="WHICH",
-        help="write the whole run of these points, too: best:3, all, or their numbers, such as 0-3,6",
+    add_options(
+        parser,
+        "sweep",
+        "YAML file that describes the run and the axes",
+        "best:3, all, or their numbers, such as 0-3,6",
     )
     parser.add_argument("--yes", action="store_true", help="sweep even more than 10,000 points")
-    parser.add_argument("--json", action="store_true", help="print what inspect --json says of the sweep")
     parser.set_defaults(run=run)
 
 
-def run(options: argparse.Namespace) -> int:
-    """Evaluate, write the tables, and print what they say."""
-    from et_sim.sweeps.journal import check_folder
-    from et_sim.sweeps.progress import Progress
-    from et_sim.sweeps.sweep import carry_out, plan_sweep
-
-    check_workers(options)
-    plan = plan_sweep(options.spec, may_be_large=options.yes)
-    folder = options.out or Path(plan.name)
-    check_folder(folder)
-    if plan.sweep.search is not None:
-        print("et-sim: all points are evaluated; the section search is for et-sim search", file=sys.stderr)
-    with resumable(folder), Progress() as progress:
-        report = carry_out(
-            plan,
-            folder,
-            workers=options.workers,
-            dask=options.dask,
-            keep=options.keep,
-            watch=progress,
-        )
-    _tell(report, folder)
-    status = 0 if report.complete else 1
-    print_sweep(folder, status, as_json=options.json)
-    return status
-
-
-def add_workers(parser: argparse.ArgumentParser) -> None:
-    """The options that say who simulates."""
+def add_options(parser: argparse.ArgumentParser, noun: str, spec: str, kept: str) -> None:
+    """Those of sweeps and searches."""
+    parser.add_argument("spec", metavar="SPEC", type=Path, help=spec)
+    parser.add_argument(
+        "--out", type=Path, metavar="DIR", help=f"directory to write (default: ./NAME.{noun})"
+    )
     parser.add_argument(
         "--workers",
         type=int,
@@ -82,16 +53,45 @@ def add_workers(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--dask", metavar="WHERE", help="simulate on a Dask cluster: its scheduler's address, or its file"
     )
+    parser.add_argument(
+        "--keep", default="none", metavar="WHICH", help=f"write the whole run of these points, too: {kept}"
+    )
+    parser.add_argument("--json", action="store_true", help=f"print what inspect --json says of the {noun}")
 
 
-def check_workers(options: argparse.Namespace) -> None:
-    """Refuse two answers to that."""
+def run(options: argparse.Namespace, *, searches: bool = False) -> int:
+    """Evaluate, write the tables, and print what they say."""
+    from et_sim.cli.inspect import show
+    from et_sim.sweeps.journal import check_folder
+    from et_sim.sweeps.progress import Progress
+    from et_sim.sweeps.state import plan_sweep
+    from et_sim.sweeps.sweep import carry_out
+    from et_sim.views.sweep.directory import open_sweep
+    from et_sim.views.sweep.summary import sweep_json, sweep_text
+
     if options.dask is not None and options.workers is not None:
         raise UsageError("--dask and --workers both say who simulates", remedy="leave one of them out")
+    plan = plan_sweep(options.spec, may_be_large=searches or options.yes, searches=searches)
+    folder = options.out or Path(plan.name)
+    check_folder(folder)
+    if plan.sweep.search is not None and not searches:
+        print("et-sim: all points are evaluated; the section search is for et-sim search", file=sys.stderr)
+    with _resumable(folder), Progress() as progress:
+        given = {"workers": options.workers, "dask": options.dask, "keep": options.keep}
+        report = carry_out(plan, folder, **given, watch=progress)
+    _tell(report, folder)
+    is_success = report.complete if report.found is None else report.found.front
+    with printing(0 if is_success else 1):
+        if options.json:
+            print(sweep_json(open_sweep(folder)))
+        else:
+            show(sweep_text(open_sweep(folder)))
+            print(f"\nwritten to {folder}; look closer with: et-sim inspect {folder}")
+    return 0 if is_success else 1
 
 
 @contextmanager
-def resumable(folder: Path) -> Iterator[None]:
+def _resumable(folder: Path) -> Iterator[None]:
     """Around the work: whoever interrupts it is told what there is already."""
     from et_sim.sweeps.journal import holds_journal
 
@@ -104,31 +104,13 @@ def resumable(folder: Path) -> Iterator[None]:
         raise
 
 
-def print_sweep(folder: Path, status: int, *, as_json: bool) -> None:
-    """What the tables say; the exit status stands, even if nobody reads that."""
-    from et_sim.cli.inspect import show
-    from et_sim.views.sweep.directory import open_sweep
-    from et_sim.views.sweep.summary import sweep_json, sweep_text
-
-    with printing(status):
-        if as_json:
-            print(sweep_json(open_sweep(folder)))
-        else:
-            show(sweep_text(open_sweep(folder)))
-            print(f"\nwritten to {folder}; look closer with: et-sim inspect {folder}")
-
-
 def _tell(report: Report, folder: Path) -> None:
     """What was there already, and warnings, go to stderr."""
-    if report.known:
+    if report.known and report.found is None:
         was = "was" if report.known == 1 else "were"
         told = "all points were" if report.known == report.points else f"{report.known:,} of them {was}"
         print(f"et-sim: {report.points:,} points; {told} evaluated before, in {folder}", file=sys.stderr)
-    tell_warnings(report.table)
-
-
-def tell_warnings(table: Any) -> None:
-    """What runs warn of, most often first, on stderr."""
+    table = report.table
     counted = Counter(
         text for some in table["warnings"].to_pylist() for text in filter(None, some.split("; "))
     )

@@ -1,134 +1,53 @@
-"""A search from its description to its table: points of a sweep that may be best are evaluated, others not.
+"""What a search evaluates: of the points of a sweep those that may be best, on one network model or several.
 
-It keeps what it evaluates as a sweep does, so nothing is evaluated twice, and an interrupted search goes on:
-what is in the journal stands for an evaluation, and all choices are made again from the beginning.
-
-Not here: which points are chosen (`choosing`), and what is looked for (`goal`).
+What is in the journal stands for an evaluation, and all choices are made again from the beginning; so an
+interrupted search goes on. Not here: which points are chosen (`choosing`), and what is looked for (`goal`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from et_sim.basics.errors import EtSimError, InputError, UsageError
+from et_sim.basics.errors import EtSimError, InputError
 from et_sim.sweeps.bounds import Bound, bounds_of_points
 from et_sim.sweeps.choosing import ByBounds, ByOptuna, Chooser
-from et_sim.sweeps.goal import (
-    BOUNDS,
-    OPTUNA,
-    Found,
-    Goal,
-    Values,
-    bounded,
-    front_of,
-    goal_of,
-    least_dominated,
-)
+from et_sim.sweeps.goal import BOUNDS, OPTUNA, Found, Goal, Values, bounded, front_of, least_dominated
 from et_sim.sweeps.journal import Journal
-from et_sim.sweeps.progress import Nobody, Watcher
+from et_sim.sweeps.progress import Watcher
 from et_sim.sweeps.runners import Runner
-from et_sim.sweeps.spec import Given
-from et_sim.sweeps.sweep import NOTHING, Keep, State, SweepPlan, on_model, parse_keep, plan_sweep, runners
+from et_sim.sweeps.state import State, SweepPlan
 from et_sim.sweeps.table import Point
-from et_sim.tables.of_sweeps import FILES, TABLE
 
 RUNG = "rung-"  # folders of what was found on cheaper models
 
 
-@dataclass(frozen=True, slots=True)
-class SearchPlan:
-    """A search with its inputs read and its points counted."""
-
-    plan: SweepPlan
-    goal: Goal
-
-    @property
-    def name(self) -> str:
-        """What its directory is called if nobody says it."""
-        return f"{Path(self.plan.sweep.text.place).stem}.search"
-
-
-@dataclass(frozen=True, slots=True)
-class SearchReport:
-    """What a search did, and its table."""
-
-    table: Any
-    found: Found
-    known: int  # points that were evaluated before
-
-
-def plan_search(given: Given) -> SearchPlan:
-    """Read a search."""
-    plan = plan_sweep(given, may_be_large=True)
-    goal = goal_of(plan.sweep)
-    first = goal.ladder[0]
-    return SearchPlan(plan if first is None else on_model(plan, first, plan.points), goal)
-
-
 def search(
-    planned: SearchPlan,
-    folder: Path,
-    *,
-    workers: int | None = None,
-    dask: str | None = None,
-    keep: str = NOTHING,
-    watch: Watcher | None = None,
-) -> SearchReport:
-    """Evaluate what may be best, and write the tables; so they are, too, when something ends it early.
-
-    Of the points that `keep` names, the whole runs are written; the best ones are the first of the front.
-    """
-    plan, goal = planned.plan, planned.goal
-    watch = watch or Nobody()
-    kept = parse_keep(keep, len(plan.points))
-    with runners(plan.space, workers, dask) as (runner, local), Journal(folder) as journal:
-        before = len(journal.finished)
-        last = len(goal.ladder) - 1
-        found: Found | None = None
-        chosen: dict[int, Values] = {}
-        for place, model in enumerate(goal.ladder):
-            if place:
-                assert model is not None
-                survivors = set(least_dominated(chosen, goal.keep))
-                plan = on_model(plan, model, [one for one in plan.points if one.number in survivors])
-            at = folder if place == last else folder / f"{RUNG}{place + 1}"
-            rung = _Rung(goal, State(plan, journal, at, model), runner, watch)
-            try:
-                if found is None:
-                    found, chosen = rung.descend()
-                else:
-                    chosen = rung.evaluate(plan.points)
-                    found.front = front_of(chosen)
-            except BaseException:
-                with suppress(EtSimError):  # what ended the search is said, not what it brings about
-                    rung.state.write()
-                raise
-            at.mkdir(exist_ok=True)
-            table = rung.state.write(asdict(found))
-        assert found is not None
-        _keep(
-            replace(kept, best=0, numbers=kept.numbers | {*found.front[: kept.best]}),
-            rung.state,
-            local,
-            watch,
-        )
-        return SearchReport(table, found, before)
-
-
-def _keep(kept: Keep, state: State, local: Runner, watch: Watcher) -> None:
-    """Write whole runs of points that were evaluated."""
-    known = state.known()
-    missing = kept.numbers - {one.number for one in state.plan.points if one.digest in known}
-    if missing:
-        raise UsageError(
-            f"--keep names point {min(missing)}, which the search did not evaluate",
-            remedy=f"it evaluated those of {FILES[TABLE]}",
-        )
-    state.evaluate(local, state.tasks(state.to_keep(kept), saves=True), "keeping runs", watch)
+    plan: SweepPlan, goal: Goal, journal: Journal, folder: Path, runner: Runner, watch: Watcher
+) -> tuple[State, Found, Any]:
+    """Evaluate what may be best, and write the tables; the last state, what was found, the last table."""
+    found: Found | None = None
+    values: dict[int, Values] = {}
+    for place, model in enumerate(goal.ladder):
+        if found is not None:
+            survivors = set(least_dominated(values, goal.keep))
+            plan = plan.on_model(model, [point for point in plan.points if point.number in survivors])
+        is_last = place + 1 == len(goal.ladder)
+        at = folder if is_last else folder / f"{RUNG}{place + 1}"
+        rung = _Rung(goal, State(plan, journal, at, model), runner, watch)
+        with rung.state.written_at_worst():
+            if found is None:
+                found, values = rung.descend()
+            else:
+                watch.begin(f"searching on {model}", len(plan.points))
+                values = rung.evaluate(plan.points)
+                found.front = front_of(values)
+        at.mkdir(exist_ok=True)
+        table = rung.state.write(asdict(found))
+    assert found is not None
+    return rung.state, found, table
 
 
 @dataclass(slots=True)
@@ -165,7 +84,10 @@ class _Rung:
             batch = chooser.choose(min(goal.at_once, most - found.evaluated))
             if not batch:
                 break
-            values |= self._learn(batch, chooser)
+            learnt = self.evaluate(batch)
+            for point in batch:
+                chooser.learn(point, learnt.get(point.number))
+            values |= learnt
             found.evaluated += len(batch)
         found.left = chooser.left()
         found.ruled_out = len(possible) - found.evaluated - found.left
@@ -199,30 +121,14 @@ class _Rung:
             )
         return ByOptuna(goal, self.state.plan.sweep.axes, points), OPTUNA
 
-    def _learn(self, batch: Sequence[Point], chooser: Chooser) -> dict[int, Values]:
-        found = self._rows(batch)
-        for one in batch:
-            chooser.learn(one, found.get(one.number))
-        return found
-
     def evaluate(self, points: Sequence[Point]) -> dict[int, Values]:
         """All of some points; the objectives of those that are looked for."""
-        self.watch.begin(f"searching on {self.state.model}", len(points))
-        return self._rows(points)
-
-    def _rows(self, points: Sequence[Point]) -> dict[int, Values]:
         known = self.state.known()
-        new = list({one.digest: one for one in points if one.digest not in known}.values())
+        new = list({point.digest: point for point in points if point.digest not in known}.values())
         self.watch.add(len(points) - len(new), 0)
         if new:
             self.state.work(self.runner, self.state.tasks(new, saves=False), self.watch)
-            known = self.state.known()
-        found: dict[int, Values] = {}
-        for one in points:
-            values = self.goal.values(self.state.plan.named(one), known[one.digest].row)
-            if values is not None:
-                found[one.number] = values
-        return found
+        return self.state.values(self.goal, points)
 
 
 def _exceeds(goal: Goal, bound: Bound) -> bool:

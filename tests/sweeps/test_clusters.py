@@ -16,8 +16,8 @@ from small_sweeps import TEXT, table_of, write
 from et_sim.basics.errors import UsageError
 from et_sim.sweeps import cluster
 from et_sim.sweeps.evaluate import Task
-from et_sim.sweeps.search import plan_search, search
-from et_sim.sweeps.sweep import carry_out, plan_sweep
+from et_sim.sweeps.state import plan_sweep
+from et_sim.sweeps.sweep import carry_out
 from et_sim.tables.of_sweeps import JOURNAL
 from et_sim.version import __version__
 
@@ -193,7 +193,7 @@ constraints: [tp * pp * dp == 8]
 search: {{{goal}, at-once: 2, ladder: [analytical, link], keep: 3}}
 """
     (tmp_path / "plans.yml").write_text(text)
-    planned = plan_search(tmp_path / "plans.yml")
+    planned = plan_sweep(tmp_path / "plans.yml", searches=True)
 
     class Killer:
         done = 0
@@ -204,9 +204,9 @@ search: {{{goal}, at-once: 2, ladder: [analytical, link], keep: 3}}
             if self.done >= len(planned.plan.points) + 2:  # bounds are the first to be counted
                 processes[-1].kill()
 
-    report = search(planned, tmp_path / "dask", dask=str(file), watch=Killer())
+    report = carry_out(planned, tmp_path / "dask", dask=str(file), watch=Killer())
     assert processes[-1].wait() != 0
-    search(planned, tmp_path / "one", workers=1)
+    carry_out(planned, tmp_path / "one", workers=1)
     assert report.found.front
     for name in (".", "rung-1"):
         assert table_of(tmp_path / "dask" / name) == table_of(tmp_path / "one" / name)

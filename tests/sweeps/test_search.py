@@ -20,8 +20,8 @@ from et_sim.sweeps.choosing import ByBounds
 from et_sim.sweeps.evaluate import Task
 from et_sim.sweeps.goal import Goal, front_of, least_dominated
 from et_sim.sweeps.runners import Alone, Done
-from et_sim.sweeps.search import SearchReport, plan_search, search
-from et_sim.sweeps.sweep import carry_out, plan_sweep
+from et_sim.sweeps.state import plan_sweep
+from et_sim.sweeps.sweep import Report, carry_out
 from et_sim.sweeps.table import Point
 from et_sim.tables.of_sweeps import JOURNAL, OBJECTIVES, Best
 from et_sim.views.sweep.directory import open_sweep
@@ -68,8 +68,8 @@ def swept(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
     return list(rows)
 
 
-def _searched(given_: Any, out: Path) -> SearchReport:
-    return search(plan_search(given_), out, workers=1)
+def _searched(given_: Any, out: Path) -> Report:
+    return carry_out(plan_sweep(given_, searches=True), out, workers=1)
 
 
 def test_bounds_find_what_a_sweep_finds_with_fewer_evaluations(
@@ -242,7 +242,7 @@ def test_worker_processes_give_the_same_bytes(tmp_path: Path) -> None:
     for goal in ({"minimise": ["makespan_ns"]}, {"minimise": ["price"], "method": "optuna", "budget": 6}):
         given_ = plans(tmp_path, goal)
         for workers in (1, 2):
-            search(plan_search(given_), tmp_path / f"{len(goal)}-{workers}", workers=workers)
+            carry_out(plan_sweep(given_, searches=True), tmp_path / f"{len(goal)}-{workers}", workers=workers)
         assert table_of(tmp_path / f"{len(goal)}-1") == table_of(tmp_path / f"{len(goal)}-2")
 
 
@@ -330,13 +330,13 @@ def test_a_mistake_is_one_sentence(section: dict[str, Any], sentence: str, tmp_p
 
 def test_a_sweep_that_looks_for_nothing_is_no_search(tmp_path: Path) -> None:
     with pytest.raises(EtSimError, match=r"rings.yml: does not say what to look for \(add search, as in"):
-        plan_search(write(tmp_path))
+        plan_sweep(write(tmp_path), searches=True)
     path = write(tmp_path, TEXT + "search:\n  minimise: [makespan_ns]\n  budget: 0\n")
     with pytest.raises(EtSimError, match=r"rings\.yml: line 10: search: budget is 0"):
-        plan_search(path)
+        plan_sweep(path, searches=True)
     text = TEXT + "  model: [analytical, link]\nsearch: {minimise: [ranks], ladder: [analytical, link]}\n"
     with pytest.raises(EtSimError, match="the ladder names network models, and so does the run"):
-        plan_search(write(tmp_path, text))
+        plan_sweep(write(tmp_path, text), searches=True)
 
 
 def test_a_table_with_a_broken_search_is_refused(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from et_sim.basics.errors import EtSimError
 from et_sim.sweeps.fields import ROOTS
 from et_sim.sweeps.space import open_space
 from et_sim.sweeps.spec import BaseSpec, read_spec
-from et_sim.sweeps.sweep import plan_sweep
+from et_sim.sweeps.state import plan_sweep
 
 WRONG = [
     ("axes:", "axis:", "line 5: key 'axis' is not known (did you mean 'axes'?)"),

@@ -27,7 +27,8 @@ from et_sim.sweeps.evaluate import Evaluator, Task
 from et_sim.sweeps.journal import Journal
 from et_sim.sweeps.pool import ENDED, WorkerPool
 from et_sim.sweeps.runners import Alone, Done, Finished
-from et_sim.sweeps.sweep import SweepPlan, carry_out, parse_keep, plan_sweep
+from et_sim.sweeps.state import SweepPlan, parse_keep, plan_sweep
+from et_sim.sweeps.sweep import carry_out
 from et_sim.tables.of_sweeps import JOURNAL
 from et_sim.views.run.directory import open_run
 

@@ -1,0 +1,237 @@
+"""The points of a sweep, and what is known of them so far: rows in a journal, and whole runs that are kept.
+
+Not here: which points are evaluated (`sweep`, `search`), and what one evaluation is (`evaluate`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from et_sim.basics.errors import EtSimError, UsageError
+from et_sim.basics.files import exists
+from et_sim.basics.units import parse_ranks
+from et_sim.sweeps.digests import digest_of
+from et_sim.sweeps.evaluate import COMPLETE, REFUSED, Task, refused
+from et_sim.sweeps.goal import Goal, Values, goal_of
+from et_sim.sweeps.journal import Finished, Journal
+from et_sim.sweeps.progress import Watcher
+from et_sim.sweeps.runners import FAILED, Done, Lost, Runner
+from et_sim.sweeps.sampling import Values as OfAxes
+from et_sim.sweeps.space import Space, open_space
+from et_sim.sweeps.spec import NAMELESS, Given, Sweep, read_spec
+from et_sim.sweeps.table import Point, table_of, times_of, write_tables
+from et_sim.tables.of_sweeps import FILES, RUNS, TABLE
+
+MOST_UNASKED = 10_000  # points
+NOTHING, ALL, BEST = "none", "all", "best"
+NAME_LETTERS = 12  # of a digest, that name the directory of a run
+
+
+@dataclass(frozen=True, slots=True)
+class Keep:
+    """Of which points the whole run is written: all, some by their numbers, or the fastest ones."""
+
+    best: int = 0
+    every: bool = False
+    numbers: frozenset[int] = frozenset()
+
+
+def parse_keep(text: str, points: int) -> Keep:
+    """`none`, `all`, `best:3`, or numbers of points such as 0-3,6."""
+    if text in (NOTHING, ALL):
+        return Keep(every=text == ALL)
+    name, _, count = text.partition(":")
+    if name == BEST:
+        if not (count.isascii() and count.isdecimal() and 0 < int(count[:10]) <= MOST_UNASKED):
+            raise UsageError(f"--keep is {text!r}", remedy=f"give a number, as in {BEST}:3")
+        return Keep(best=int(count))
+    try:
+        spans = parse_ranks(text)
+    except EtSimError:
+        remedy = f"allowed: {NOTHING}, {ALL}, {BEST}:3, or numbers of points such as 0-3,6"
+        raise UsageError(f"--keep is {text!r}", remedy=remedy) from None
+    last = max(span[-1] for span in spans)
+    if last >= points:
+        raise UsageError(f"--keep names point {last}", remedy=f"points are numbered from 0 to {points - 1}")
+    return Keep(numbers=frozenset(number for span in spans for number in span))
+
+
+@dataclass(frozen=True, slots=True)
+class SweepPlan:
+    """A sweep with its inputs read and its points counted."""
+
+    sweep: Sweep
+    space: Space
+    points: tuple[Point, ...]
+    invalid: dict[str, Finished]  # points whose inputs cannot be put together
+    goal: Goal | None = None  # of a search; None: all points are evaluated
+
+    @property
+    def name(self) -> str:
+        """What its directory is called if nobody says it."""
+        return f"{Path(self.sweep.text.place).stem}.{'sweep' if self.goal is None else 'search'}"
+
+    def named(self, point: Point) -> dict[str, Any]:
+        """The values of the axes at a point."""
+        return dict(zip((axis.name for axis in self.sweep.axes), point.values, strict=True))
+
+    @property
+    def description(self) -> str | None:
+        """The name of its file, if it has one."""
+        place = self.sweep.text.place
+        return None if place == NAMELESS else Path(place).name
+
+    def on_model(self, model: str | None, points: Iterable[Point]) -> SweepPlan:
+        """Some of its points, simulated on another network model; None: that of the sweep."""
+        if model is None:
+            return self
+        numbered = ((point.number, point.values) for point in points)
+        return _counted(self.sweep, replace(self.space, model=model), numbered, self.goal)
+
+
+def plan_sweep(given: Given, *, may_be_large: bool = False, searches: bool = False) -> SweepPlan:
+    """Read a sweep, or a search; a sweep that is large is refused unless that is said to be right."""
+    sweep = read_spec(given)
+    values = sweep.points()
+    if len(values) > MOST_UNASKED and not may_be_large and not searches:
+        raise UsageError(
+            f"this sweep has {len(values):,} points",
+            place=sweep.text.place,
+            remedy=f"more than {MOST_UNASKED:,} are evaluated only with --yes",
+        )
+    space = open_space(sweep)
+    goal = goal_of(sweep) if searches else None
+    if goal is not None and goal.ladder[0] is not None:
+        space = replace(space, model=goal.ladder[0])
+    return _counted(sweep, space, enumerate(values), goal)
+
+
+def _counted(
+    sweep: Sweep, space: Space, numbered: Iterable[tuple[int, OfAxes]], goal: Goal | None
+) -> SweepPlan:
+    files = space.files()
+    points, invalid = [], {}
+    for number, some in numbered:
+        try:
+            digest = space.digest(space.inputs(some), files)
+        except EtSimError as error:
+            digest = digest_of([list(some), str(error)])
+            invalid[digest] = Finished(digest, refused(error), 0.0)
+        points.append(Point(number, some, digest))
+    return SweepPlan(sweep, space, tuple(points), invalid, goal)
+
+
+@dataclass(slots=True)
+class State:
+    """What is known so far."""
+
+    plan: SweepPlan
+    journal: Journal
+    folder: Path
+    model: str | None = None  # in place of the sweep's
+    lost: dict[str, Finished] = field(default_factory=dict)
+
+    def known(self) -> dict[str, Finished]:
+        """Rows by digest; those of lost points are not in the journal."""
+        return {**self.plan.invalid, **self.lost, **self.journal.finished}
+
+    def unknown(self) -> list[Point]:
+        """Points without a row, each digest once."""
+        known = self.known()
+        return _distinct(point for point in self.plan.points if point.digest not in known)
+
+    def values(self, goal: Goal, points: Iterable[Point]) -> dict[int, Values]:
+        """The objectives of those of the points, which are known, that are looked for; by their numbers."""
+        known = self.known()
+        found = {
+            point.number: goal.values(self.plan.named(point), known[point.digest].row) for point in points
+        }
+        return {number: values for number, values in found.items() if values is not None}
+
+    def fastest(self) -> list[Point]:
+        """Points that are complete, the one with the least makespan first."""
+        known = self.known()
+        rows = [(point, known[point.digest].row) for point in self.plan.points if point.digest in known]
+        done = [(row["makespan_ns"], point.number, point) for point, row in rows if row["status"] == COMPLETE]
+        return [point for _, _, point in sorted(done, key=lambda entry: entry[:2])]
+
+    def of_numbers(self, numbers: Iterable[int]) -> list[Point]:
+        """Points by their numbers."""
+        points = {point.number: point for point in self.plan.points}
+        return [points[number] for number in numbers]
+
+    def to_keep(self, keep: Keep, best: Sequence[Point]) -> list[Point]:
+        """Points whose whole runs are wanted and not there; `best`: the best one first."""
+        known = self.known()
+        points = [point for point in self.plan.points if point.digest in known]
+        if missing := keep.numbers - {point.number for point in points}:
+            raise UsageError(
+                f"--keep names point {min(missing)}, which the search did not evaluate",
+                remedy=f"it evaluated those of {FILES[TABLE]}",
+            )
+        chosen = [point for point in points if keep.every or point.number in keep.numbers]
+        able = [
+            point
+            for point in _distinct([*chosen, *_distinct(best)[: keep.best]])
+            if known[point.digest].row["status"] not in (REFUSED, FAILED)
+        ]
+        return [point for point in able if not exists(self._run_folder(point))]
+
+    def tasks(self, points: Sequence[Point], *, saves: bool) -> list[Task]:
+        """To evaluate them."""
+        return [
+            Task(one.digest, one.values, self.model, str(self._run_folder(one)) if saves else None)
+            for one in points
+        ]
+
+    def _run_folder(self, point: Point) -> Path:
+        return self.folder.absolute() / RUNS / point.digest[:NAME_LETTERS]
+
+    def evaluate(self, runner: Runner, tasks: Sequence[Task], what: str, watch: Watcher) -> None:
+        """Have tasks done, and write down what comes back."""
+        if not tasks:
+            return
+        watch.begin(what, len(tasks))
+        self.work(runner, tasks, watch)
+
+    def work(self, runner: Runner, tasks: Sequence[Task], watch: Watcher) -> None:
+        """The same as a part of what was begun."""
+        for done in runner.run(tasks):
+            self._take(done)
+            watch.add(len(done), sum(_is_incomplete(one) for one in done))
+
+    def _take(self, done: Sequence[Done]) -> None:
+        self.lost |= {one.digest: one.finished() for one in done if isinstance(one, Lost)}
+        new = [one for one in done if isinstance(one, Finished) and one.digest not in self.journal.finished]
+        if new:
+            self.journal.add(new)
+
+    @contextmanager
+    def written_at_worst(self, search: Callable[[], dict[str, Any] | None] = lambda: None) -> Iterator[None]:
+        """Around what may end early: then the tables are written all the same."""
+        try:
+            yield
+        except BaseException:
+            with suppress(EtSimError):  # what ended it is said, not what it brings about
+                self.write(search())
+            raise
+
+    def write(self, search: Mapping[str, Any] | None = None) -> Any:
+        """Write the tables; `search` is what one found."""
+        self.journal.sync()
+        table = table_of(self.plan.sweep.axes, self.plan.points, self.known(), search, self.plan.description)
+        write_tables(self.folder, table, times_of(self.journal.finished))
+        return table
+
+
+def _is_incomplete(one: Done) -> bool:
+    return isinstance(one, Lost) or one.row["status"] != COMPLETE
+
+
+def _distinct(points: Iterable[Point]) -> list[Point]:
+    """The first of each digest."""
+    return list({point.digest: point for point in reversed(list(points))}.values())[::-1]
