@@ -13,6 +13,7 @@ import io
 import sys
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
 from typing import Any
 
 from et_sim.basics.arguments import Parser
@@ -95,7 +96,25 @@ def _obey(arguments: Sequence[str] | None) -> int:
     except OSError as error:  # a full disk behind stdout, for one; files name their own errors
         print(f"et-sim: error: {brief(str(error))}", file=sys.stderr)
         return 2
+    except Exception as error:
+        place = _mistake_in_model(options, error)
+        if not place:
+            raise
+        print(f"et-sim: error: {place}: {type(error).__name__}: {brief(str(error))}", file=sys.stderr)
+        return 2
     return status
+
+
+def _mistake_in_model(options: argparse.Namespace, error: Exception) -> str:
+    """The place in a network model of the user's that an exception comes from; empty: it comes from none."""
+    from et_sim.network.registry import mistake_in
+
+    given = (vars(options).get(name) for name in ("model", "models", "network_model"))
+    for name in ",".join(filter(None, given)).split(","):
+        file = name if name.endswith(".py") else getattr(sys.modules.get(name), "__file__", None)
+        if file is not None and (place := mistake_in(Path(file), error)):
+            return place
+    return ""
 
 
 def _freeze() -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import sys
+import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -143,11 +144,22 @@ def _of_file(path: Path) -> Any:
     try:
         module = importlib.import_module(name)
     except Exception as error:
-        raise UsageError(f"{path} cannot be imported: {error}", remedy="correct it") from error
+        place = mistake_in(path, error) or str(path)
+        raise UsageError(f"{place} cannot be imported: {error}", remedy="correct it") from error
     where = getattr(module, "__file__", None)
     if where is None or Path(where).resolve() != path.resolve():
         raise UsageError(f"there is another Python module called {name}", remedy=f"rename {path}")
     return module
+
+
+def mistake_in(path: Path, error: BaseException) -> str:
+    """The file and line of a model of yours that an exception comes from; empty: it comes from elsewhere."""
+    lines = [
+        frame.lineno
+        for frame in traceback.extract_tb(error.__traceback__)
+        if Path(frame.filename).resolve() == path.resolve()
+    ]
+    return f"{path}, line {lines[-1]}" if lines else ""
 
 
 def model_of(choice: ModelChoice, machine: Machine) -> NetworkModel:

@@ -137,10 +137,24 @@ def test_what_is_no_model_is_refused_with_the_reason(
     taken.write_text("", encoding="utf-8")
     for path, complaint in (
         (tmp_path / "none.py", "there is no file"),
-        (broken, "cannot be imported: No module named 'nothing_of_that_name'"),
+        (broken, "broken_model.py, line 1 cannot be imported: No module named 'nothing_of_that_name'"),
         (empty, "it has no HAS_CONTENTION"),
         (taken, "there is another Python module called json"),
         (write("pods_lacking", ("def path_keys", "def keys")), "it has no path_keys"),
     ):
         assert main(["check-model", str(path)]) == 2
         assert complaint in capsys.readouterr().err
+
+
+def test_an_exception_in_a_model_is_one_sentence_with_its_line(
+    write: Write, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = write("pods_dividing", (WAY, f"{WAY} // (source * 0)"))
+    line = next(n for n, text in enumerate(path.read_text().splitlines(), 1) if "source * 0" in text)
+    said = f"et-sim: error: {path}, line {line}: ZeroDivisionError: integer division or modulo by zero\n"
+    assert main(["check-model", str(path), "--programs", "1"]) == 2
+    assert capsys.readouterr().err == said
+    assert main(["make", "all_reduce", "--ranks", "4", "--bytes", "8", "-o", str(tmp_path / "w")]) == 0
+    machine = ["--machine", "h100-dgx:4", "--model", str(path), "--out", str(tmp_path / "run")]
+    assert main(["run", str(tmp_path / "w"), *machine]) == 2
+    assert said in capsys.readouterr().err
