@@ -24,9 +24,8 @@ from et_sim.serving.batcher import Sequence as Served
 from et_sim.serving.cluster import Iteration
 from et_sim.serving.policy import Policy
 from et_sim.serving.pools import CachePool
-from et_sim.tables.declaration import Table
 from et_sim.tables.registry import MANIFEST, SERVING_TABLES, SUMMARY
-from et_sim.timeline.content import Content, Texts, not_negative
+from et_sim.timeline.content import Texts, unless, whole
 from et_sim.timeline.tables import FilledTable
 from et_sim.timeline.writer import new_folder, write_json, write_table
 
@@ -150,9 +149,9 @@ class Serving:
         found[TTFT] = found["first_token_ns"] - found["arrival_ns"]
         found[E2E] = found["finish_ns"] - found["arrival_ns"]
         each = (found["finish_ns"] - found["first_token_ns"]) // np.maximum(further, 1)
-        found[TPOT] = not_negative(np.where(further > 0, each, -1))
+        found[TPOT] = unless(each, further <= 0)
         for name in ("decode_replica", "transfer_ns"):
-            found[name] = not_negative(found[name])
+            found[name] = unless(found[name], found[name] < 0)
         return found
 
     def passes(self) -> dict[str, Any]:
@@ -241,16 +240,11 @@ class Serving:
         text = json.dumps(self.manifest, ensure_ascii=False)
         with new_folder(target) as (draft, _):
             for table in SERVING_TABLES:
-                filled = FilledTable(table, content(table, self), text)
+                columns = self.requests() if table.name == "requests" else self.passes()
+                filled = FilledTable(table, whole(columns), text)
                 write_table(draft / table.file, filled.schema, filled.batches())
             write_json(self.summary(), draft / SUMMARY)
             write_json(self.manifest, draft / MANIFEST)
-
-
-def content(table: Table, serving: Serving) -> Content:
-    """The rows of a table."""
-    columns = serving.requests() if table.name == "requests" else serving.passes()
-    return Content(iter([columns]))
 
 
 def _spread(values: Any) -> dict[str, int] | None:

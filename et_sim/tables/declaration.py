@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from et_sim.basics.units import LONGEST_NS
+
+MOST_BYTES = 2**62
 FIGURES = ("int32", "int64", "uint64", "float64", "bool")
 WORD, TEXT = "word", "text"  # texts in a dictionary: of at most 127 different ones, or of many
 STRING = "string"  # texts without a dictionary
@@ -11,13 +14,32 @@ STRING = "string"  # texts without a dictionary
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column; null stands for "there is none"."""
+    """A column. Who writes it, who reads it and who looks for damage go by this declaration."""
 
     name: str
-    kind: str  # one of FIGURES, or WORD, TEXT, STRING
+    declared: str  # one of FIGURES, or WORD, TEXT, STRING; with a "?" behind it if there may be none (null)
     meaning: str
     refers_to: str = ""  # the table whose rows its numbers name; of `actors`, each stands for all its ranks
     only_of: str = ""  # the runs that have this column, if not all do
+
+    @property
+    def kind(self) -> str:
+        """One of FIGURES, or WORD, TEXT, STRING."""
+        return self.declared.removesuffix("?")
+
+    @property
+    def may_be_null(self) -> bool:
+        """Whether rows may have none, which is written as a number below zero, or NaN."""
+        return self.declared.endswith("?")
+
+    @property
+    def range(self) -> tuple[int, int] | None:
+        """The least and the most that its figures can be, where anything is known of that."""
+        if self.unit == "ns" and self.kind == "int64":
+            return -LONGEST_NS, LONGEST_NS
+        if self.unit == "bytes":
+            return (-MOST_BYTES if self.name.startswith("delta_") else -1), MOST_BYTES
+        return None
 
     @property
     def unit(self) -> str:
@@ -33,7 +55,7 @@ class Table:
 
     name: str
     about: str  # what its rows are, and in which order they stand
-    writer: str  # module:function (result, filter) -> Content or None; loaded when a run is written
+    writer: str  # module:function (run) -> Content or None; loaded when a run is written
     columns: tuple[Column, ...]
     detail: str = ""  # asked for with --detail
     remedy: str = ""  # how else to get it

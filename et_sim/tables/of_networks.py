@@ -8,7 +8,7 @@ MESSAGES = Table(
     name="messages",
     about="one row for every message that an actor sends: on the analytical model in the order in which they "
     "set out, else in the order of arrival",
-    writer="et_sim.timeline.contents.messages:messages_content",
+    writer="et_sim.timeline.contents.events:messages_content",
     detail="messages",
     columns=(
         Column(
@@ -20,7 +20,7 @@ MESSAGES = Table(
         ),
         Column(
             "node",
-            "uint64",
+            "uint64?",
             "the send or collective; of a request, the receive or collective that it is made for; null where "
             "a switch sends",
         ),
@@ -31,19 +31,19 @@ MESSAGES = Table(
             "`request`: with rendezvous, the 8 KiB that ask for another message; where switches reduce, "
             "`to_switch`, `from_switch` and `between_switches`",
         ),
-        Column("peer", "int32", "the class of the rank that it goes to; null: a switch", refers_to="actors"),
-        Column("chunk", "int32", "number of the chunk within the collective; null for sends"),
-        Column("phase", "int32", "number of the phase of this chunk; null for sends"),
+        Column("peer", "int32?", "the class of the rank that it goes to; null: a switch", refers_to="actors"),
+        Column("chunk", "int32?", "number of the chunk within the collective; null for sends"),
+        Column("phase", "int32?", "number of the phase of this chunk; null for sends"),
         Column(
             "step",
-            "int32",
+            "int32?",
             "its number among those that the sender sends in the phase; in a tree, 0 or 1 towards the root, "
             "from the left or right child, 2 or 3 from it, to that child; in a custom collective, the row "
             "of the send in the program; null for sends",
         ),
         Column(
             "dimension",
-            "int32",
+            "int32?",
             "the lowest dimension in which its ends differ; with a network file of 1.0, the "
             "highest level; null for a message to oneself",
         ),
@@ -59,7 +59,7 @@ MESSAGES = Table(
         Column("arrived_ns", "int64", "when its last byte had arrived"),
         Column(
             "link_wait_ns",
-            "int64",
+            "int64?",
             "how long it waited for links that carried others, on all of its way, or took longer because it "
             "shared them; null on the analytical model",
         ),
@@ -70,17 +70,17 @@ LINKS = Table(
     name="links",
     about="one row for every link and slice of time in which anything happens on it, link by link; there are "
     "at most 128 slices, however long the run is: when it outlasts them, neighbours are merged",
-    writer="et_sim.timeline.contents.links:links_content",
+    writer="et_sim.timeline.contents.network:links_content",
     detail="links",
     columns=(
         Column(
             "actor",
-            "int32",
+            "int32?",
             "the class of identical ranks that has the link; each of them has one like it; null for links "
             "of a graph between devices that are no NPUs",
             refers_to="actors",
         ),
-        Column("dimension", "int32", "of the network; with a network file of 1.0, the level"),
+        Column("dimension", "int32?", "of the network; with a network file of 1.0, the level"),
         Column(
             "link",
             TEXT,
@@ -114,19 +114,19 @@ LINKS = Table(
         Column("messages", "int64", "how many began in it, requests included"),
         Column(
             "wait_ns",
-            "int64",
+            "int64?",
             "how long messages waited for the link in the slice, summed; of messages that share it, all but "
             "one count as waiting; null on the analytical model",
         ),
         Column(
             "longest_wait_ns",
-            "int64",
+            "int64?",
             "the longest that a message that began in the slice had waited, or that one that ended in it was "
             "held up by sharing the link; null on the analytical model",
         ),
         Column(
             "most_waiting",
-            "int64",
+            "int64?",
             "the most messages that waited for the link at a time; null on the analytical model",
         ),
         Column(
@@ -134,7 +134,7 @@ LINKS = Table(
             "float64",
             "how many messages were on the link or waited for it at a time, on average over the slice",
         ),
-        Column("most_at_once", "int64", "the most of them at a time; null on the analytical model"),
+        Column("most_at_once", "int64?", "the most of them at a time; null on the analytical model"),
     ),
 )
 
@@ -142,13 +142,13 @@ RESOURCES = Table(
     name="resources",
     about="one row for every link, in the order of their numbers; on the analytical model, for all that an "
     "actor sends along a dimension",
-    writer="et_sim.timeline.contents.links:resources_content",
+    writer="et_sim.timeline.contents.network:resources_content",
     remedy="simulate with --detail links, ports or path",
     columns=(
         Column("resource", "int32", "its number, which path.arrow refers to"),
         Column(
             "actor",
-            "int32",
+            "int32?",
             "the class of identical ranks that has it, or others like it; null for links of other devices",
             refers_to="actors",
         ),
@@ -156,18 +156,20 @@ RESOURCES = Table(
         Column("link", TEXT, "which of the rank's links, as in `links.arrow`"),
         Column("links", "int32", "how many there are like it, itself included: all tables show one of them"),
         Column("tier", TEXT, "links of one sort, as in `links.arrow`"),
-        Column("bytes_per_ns", "float64", "its bandwidth; null where there is no link, but all that is sent"),
-        Column("source", TEXT, "the device that it leaves; null: it is no link of a graph"),
-        Column("target", TEXT, "the device that it leads to"),
-        Column("source_row", "int32", "in which `source` is drawn; 0: it is an NPU"),
-        Column("target_row", "int32", "in which `target` is drawn"),
+        Column(
+            "bytes_per_ns", "float64?", "its bandwidth; null where there is no link, but all that is sent"
+        ),
+        Column("source", TEXT + "?", "the device that it leaves; null: it is no link of a graph"),
+        Column("target", TEXT + "?", "the device that it leads to"),
+        Column("source_row", "int32?", "in which `source` is drawn; 0: it is an NPU"),
+        Column("target_row", "int32?", "in which `target` is drawn"),
     ),
 )
 
 PORTS = Table(
     name="ports",
     about="one row for every link, in the order of their numbers: what packets met at its sending end",
-    writer="et_sim.timeline.contents.links:ports_content",
+    writer="et_sim.timeline.contents.network:ports_content",
     remedy="simulate with --model packet, on a network without credits",
     columns=(
         Column("link", TEXT, "its name, as in `links.arrow`"),
@@ -176,7 +178,7 @@ PORTS = Table(
         Column("bytes", "int64", "that it has sent, headers included"),
         Column("busy_ns", "int64", "how long it was sending"),
         Column("deepest_bytes", "int64", "most bytes of packets that waited for it in a device"),
-        Column("deepest_at_ns", "int64", "when that was first; null: none ever waited"),
+        Column("deepest_at_ns", "int64?", "when that was first; null: none ever waited"),
         Column("pauses", "int64", "how often the other end told it to pause"),
         Column("paused_ns", "int64", "how long it was to"),
         Column("marked", "int64", "packets that were marked when they left its queue (ECN)"),
@@ -188,7 +190,7 @@ QUEUES = Table(
     name="queues",
     about="one row for every link and slice of time in which anything happens at its sending end, link by "
     "link; at most 128 slices, however long the run is: when it outlasts them, neighbours are merged",
-    writer="et_sim.timeline.contents.queues:queues_content",
+    writer="et_sim.timeline.contents.network:queues_content",
     detail="ports",
     columns=(
         Column("resource", "int32", "the number of the link in `resources.arrow`", refers_to="resources"),
@@ -214,7 +216,7 @@ QUEUES = Table(
         ),
         Column(
             "most_messages",
-            "int64",
+            "int64?",
             "messages that had set out and not arrived, and whose way goes over the link: the most at a "
             "time; null on a network with credits",
         ),
@@ -228,7 +230,7 @@ QUEUES = Table(
 PAUSES = Table(
     name="pauses",
     about="one row for every pause of a port, in the order in which they ended; then those that never did",
-    writer="et_sim.timeline.contents.queues:pauses_content",
+    writer="et_sim.timeline.contents.network:pauses_content",
     detail="ports",
     columns=(
         Column(
@@ -236,21 +238,21 @@ PAUSES = Table(
         ),
         Column(
             "egress",
-            TEXT,
+            TEXT + "?",
             "the link of that device for which most of what had come over `link` waited then: the cause",
         ),
         Column("asked_ns", "int64", "when the device asked"),
         Column("begin_ns", "int64", "when the sending end heard of it, and waited"),
-        Column("end_ns", "int64", "when it heard that it may go on; null: never"),
-        Column("egress_bytes", "int64", "bytes that had come over `link` and waited for `egress` then"),
-        Column("egress_depth", "int64", "all bytes that waited for `egress` at `asked_ns`"),
+        Column("end_ns", "int64?", "when it heard that it may go on; null: never"),
+        Column("egress_bytes", "int64?", "bytes that had come over `link` and waited for `egress` then"),
+        Column("egress_depth", "int64?", "all bytes that waited for `egress` at `asked_ns`"),
     ),
 )
 
 FLOWS = Table(
     name="flows",
     about="one row for every message that packets carried, in the order in which they arrived",
-    writer="et_sim.timeline.contents.queues:flows_content",
+    writer="et_sim.timeline.contents.network:flows_content",
     detail="ports",
     columns=(
         Column("source", "int32", "the rank that sends it"),

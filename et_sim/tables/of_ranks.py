@@ -36,10 +36,10 @@ TIMELINE = Table(
             "correction `concurrent-communication`, also `send`, `memory` or `collective`; on a stream, "
             "what it would occupy without",
         ),
-        Column("stream", TEXT, "the stream that it ran on", only_of="machines with streams"),
+        Column("stream", TEXT + "?", "the stream that it ran on", only_of="machines with streams"),
         Column(
             "recorded_on",
-            TEXT,
+            TEXT + "?",
             "the stream or thread that it was recorded on, such as `stream 7`, by the actor's first rank",
             only_of="traces with the attributes `stream` or `tid`",
         ),
@@ -51,74 +51,81 @@ TIMELINE = Table(
         ),
         Column("ready_ns", "int64", "when its last dependency completed"),
         Column("start_ns", "int64", "when it was issued"),
-        Column("end_ns", "int64", "when it completed; null if it never did"),
+        Column("end_ns", "int64?", "when it completed; null if it never did"),
         Column("bytes", "int64", "payload as the trace gives it"),
         Column(
             "group",
-            TEXT,
+            TEXT + "?",
             "communicator group of a collective, as the actor's first rank calls it (others may mean another "
             "one: `groups.arrow`); `all` is every rank",
         ),
-        Column("sequence", "int64", "number of a collective's first chunk within its group"),
-        Column("peer", "int32", "actor at the other end of a send or receive", refers_to="actors"),
-        Column("tag", "int64", "tag of a send or receive"),
+        Column("sequence", "int64?", "number of a collective's first chunk within its group"),
+        Column("peer", "int32?", "actor at the other end of a send or receive", refers_to="actors"),
+        Column("tag", "int64?", "tag of a send or receive"),
         Column(
             "queued_ns",
-            "int64",
+            "int64?",
             "from the start of a collective until a queue let it in: other communication of the same rank "
             "was before it",
         ),
         Column(
             "waiting_ns",
-            "int64",
+            "int64?",
             "after that, how long a send, receive or collective waited for another rank to begin; in the "
             "rest of its time bytes moved, or queued for a link; null where nobody can tell, because it is "
             "replayed",
         ),
-        Column("waits_for", "int32", "an actor that came last, if it waited", refers_to="actors"),
+        Column("waits_for", "int32?", "an actor that came last, if it waited", refers_to="actors"),
         Column(
             "start_cause",
             WORD,
             "what let it start: `begin` (nothing to wait for), `dependency`, or `lane` (what it "
             "occupies became free)",
         ),
-        Column("start_cause_node", "uint64", "the node of the same actor that was waited for last"),
-        Column("end_cause", WORD, "what completed it: its `own` duration, or a `message`"),
-        Column("end_cause_actor", "int32", "the actor whose message completed it", refers_to="actors"),
-        Column("end_cause_node", "uint64", "the send that completed a receive"),
+        Column("start_cause_node", "uint64?", "the node of the same actor that was waited for last"),
+        Column("end_cause", WORD + "?", "what completed it: its `own` duration, or a `message`"),
+        Column("end_cause_actor", "int32?", "the actor whose message completed it", refers_to="actors"),
+        Column("end_cause_node", "uint64?", "the send that completed a receive"),
         Column(
             "compute_utilisation",
-            "float64",
+            "float64?",
             "share of the machine's peak rate that a kernel reaches (roofline)",
         ),
-        Column("memory_utilisation", "float64", "share of the local memory's bandwidth that a kernel uses"),
-        Column("operational_intensity", "float64", "operations of a kernel per byte"),
-        Column("memory_bound", "bool", "whether memory limits a kernel, and not its arithmetic"),
+        Column("memory_utilisation", "float64?", "share of the local memory's bandwidth that a kernel uses"),
+        Column("operational_intensity", "float64?", "operations of a kernel per byte"),
+        Column("memory_bound", "bool?", "whether memory limits a kernel, and not its arithmetic"),
         Column(
             "timed_by",
-            TEXT,
+            TEXT + "?",
             "what its time comes from: `replay` from the trace, or the [model](compute.md) of a kernel, "
             "such as `roofline`, or the label of its rule",
         ),
         Column(
             "bound",
-            TEXT,
+            TEXT + "?",
             "what a kernel's time is mostly: `compute`, a level of memory, `launch`, `tiles` (work that "
             "whole waves of tiles waste), `memory`, or `measured`",
         ),
-        Column("launch_ns", "float64", "what its launch takes", only_of=OF_COMPUTE),
+        Column("launch_ns", "float64?", "what its launch takes", only_of=OF_COMPUTE),
         Column(
             "arithmetic_ns",
-            "float64",
+            "float64?",
             "what its arithmetic takes; after its launch, it takes the longer of this and `traffic_ns`",
             only_of=OF_COMPUTE,
         ),
-        Column("traffic_ns", "float64", "what its memory traffic takes", only_of=OF_COMPUTE),
-        Column("peak", TEXT, "the figure that sets its arithmetic: `peak of bf16`", only_of=OF_COMPUTE),
-        Column("efficiency", TEXT, "and the one that says how much of it is reached", only_of=OF_COMPUTE),
-        Column("level", TEXT, "the figure that sets its traffic: `bandwidth of HBM`", only_of=OF_COMPUTE),
+        Column("traffic_ns", "float64?", "what its memory traffic takes", only_of=OF_COMPUTE),
+        Column("peak", TEXT + "?", "the figure that sets its arithmetic: `peak of bf16`", only_of=OF_COMPUTE),
         Column(
-            "memory_efficiency", TEXT, "and the one that says how much of it is reached", only_of=OF_COMPUTE
+            "efficiency", TEXT + "?", "and the one that says how much of it is reached", only_of=OF_COMPUTE
+        ),
+        Column(
+            "level", TEXT + "?", "the figure that sets its traffic: `bandwidth of HBM`", only_of=OF_COMPUTE
+        ),
+        Column(
+            "memory_efficiency",
+            TEXT + "?",
+            "and the one that says how much of it is reached",
+            only_of=OF_COMPUTE,
         ),
     ),
 )
@@ -131,7 +138,7 @@ ACTORS = Table(
         Column("actor", "int32", "number of the actor"),
         Column("ranks", STRING, "its ranks, such as `0-3,6`"),
         Column("rank_count", "int64", "how many they are"),
-        Column("finish_ns", "int64", "when its last node completed; null if that never happened"),
+        Column("finish_ns", "int64?", "when its last node completed; null if that never happened"),
         Column("compute_ns", "int64", "time with a kernel running on the device, or a copy"),
         Column(
             "exposed_comm_ns",
@@ -168,15 +175,15 @@ ACTORS = Table(
         ),
         Column(
             "compute_bound_share",
-            "float64",
+            "float64?",
             "of the time of the kernels that the roofline timed, how much arithmetic limits, from 0 to 1",
         ),
-        Column("compute_utilisation", "float64", "their average use of peak compute"),
-        Column("memory_utilisation", "float64", "their average use of the local memory's bandwidth"),
-        Column("operational_intensity", "float64", "their average operations per byte"),
+        Column("compute_utilisation", "float64?", "their average use of peak compute"),
+        Column("memory_utilisation", "float64?", "their average use of the local memory's bandwidth"),
+        Column("operational_intensity", "float64?", "their average operations per byte"),
         Column(
             "peak_memory_bytes",
-            "int64",
+            "int64?",
             "the most local memory in use at any time; null if it is not tracked, or no node names a tensor",
         ),
     ),
@@ -194,15 +201,15 @@ JOBS = Table(
         Column("ranks", "int32", "how many it has"),
         Column("npus", STRING, "those that its ranks run on, rank 0 first, such as `0-14/2`"),
         Column("placed", WORD, "how these were found: `given`, `packed`, `spread` or `random`"),
-        Column("seed", "int64", "of a random placement; null of others"),
+        Column("seed", "int64?", "of a random placement; null of others"),
         Column("start_ns", "int64", "when its ranks begin"),
-        Column("finish_ns", "int64", "when its last rank finished; null if one never did"),
-        Column("duration_ns", "int64", "from start to finish; null if it never finished"),
+        Column("finish_ns", "int64?", "when its last rank finished; null if one never did"),
+        Column("duration_ns", "int64?", "from start to finish; null if it never finished"),
         Column(
-            "alone_ns", "int64", "its duration when nobody else uses the machine; null without --isolated"
+            "alone_ns", "int64?", "its duration when nobody else uses the machine; null without --isolated"
         ),
         Column(
-            "slowdown", "float64", "`duration_ns / alone_ns`: 1 if the other jobs cost it nothing; or null"
+            "slowdown", "float64?", "`duration_ns / alone_ns`: 1 if the other jobs cost it nothing; or null"
         ),
     ),
 )
@@ -215,19 +222,19 @@ GROUPS = Table(
     columns=(
         Column("actor", "int32", "the actor", refers_to="actors"),
         Column("group", TEXT, "what the actor's first rank calls it, and the timeline"),
-        Column("ranks", TEXT, "the ranks of the actor that mean this group; null: all of them"),
+        Column("ranks", TEXT + "?", "the ranks of the actor that mean this group; null: all of them"),
         Column("name", TEXT, "what these ranks call it"),
-        Column("members", TEXT, "its ranks, such as `0-3,6` or `0-14/2`; null if another column says"),
+        Column("members", TEXT + "?", "its ranks, such as `0-3,6` or `0-14/2`; null if another column says"),
         Column("size", "int64", "how many ranks are in it"),
         Column(
             "stride",
-            "int64",
+            "int64?",
             "distance of its ranks, where every rank is in a group of this size: that of rank r begins at "
             "r - (r // stride % size) * stride; null if another column says",
         ),
         Column(
             "rule",
-            TEXT,
+            TEXT + "?",
             "the rule as in a workload manifest, where it has several axes or leaves ranks out: "
             '`{"size": [2, 4], "stride": [8, 64]}`; null if another column says',
         ),
@@ -255,7 +262,7 @@ MEMORY = Table(
             "what it is for, as its name says: `weights`, `gradients`, `optimizer`, `activations`, "
             "`temporary` or `unknown`",
         ),
-        Column("node", "uint64", "the node that writes it, or reads it last; null if it is given"),
+        Column("node", "uint64?", "the node that writes it, or reads it last; null if it is given"),
         Column("delta_bytes", "int64", "its size; negative when it is released"),
         Column("alive_bytes", "int64", "memory in use once everything at this time has changed"),
     ),

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from et_sim.tables.declaration import WORD, Column, Table
 
-_WRITER = "et_sim.serving.results:content"  # by the name of the table
-
 REQUESTS = Table(
     name="requests",
     about="one row for every request, in the order of the file",
-    writer=_WRITER,
+    writer="",
     remedy="et-sim serve writes it",
     columns=(
         Column("request", "int64", "its number, counted from 0"),
@@ -22,13 +20,13 @@ REQUESTS = Table(
         Column("ttft_ns", "int64", "time to first token: from arrival to the first token"),
         Column(
             "tpot_ns",
-            "int64",
+            "int64?",
             "time per output token after the first: their mean, cut to whole ns; null if there is one token",
         ),
         Column("e2e_ns", "int64", "from arrival to the last token"),
         Column("replica", "int32", "the replica that worked on its prompt"),
-        Column("decode_replica", "int32", "the replica that its cache went to; null if it stayed"),
-        Column("transfer_ns", "int64", "how long its cache was on its way; null if it stayed"),
+        Column("decode_replica", "int32?", "the replica that its cache went to; null if it stayed"),
+        Column("transfer_ns", "int64?", "how long its cache was on its way; null if it stayed"),
         Column("preemptions", "int32", "how often it lost its cache, and was worked on anew"),
     ),
 )
@@ -36,7 +34,7 @@ REQUESTS = Table(
 ITERATIONS = Table(
     name="iterations",
     about="one row for every pass of a replica, in the order in which they began",
-    writer=_WRITER,
+    writer="",
     remedy="et-sim serve writes it",
     columns=(
         Column("replica", "int32", "the replica"),

@@ -19,20 +19,41 @@ class Texts(NamedTuple):
     texts: tuple[str, ...]
 
 
+class Block(NamedTuple):
+    """Rows of a table by the names of its columns: numpy arrays, or `Texts`.
+
+    An output filter keeps those of its ranks and window; where nobody says whose rows are and when they were
+    under way, all of them.
+    """
+
+    columns: Mapping[str, Any]
+    actor: Any = None
+    since_ns: Any = None
+    until_ns: Any = None  # negative: for ever
+
+    def where(self, mask: Any) -> Block:
+        """Some of the rows."""
+        columns = {
+            name: Texts(column.codes[mask], column.texts) if isinstance(column, Texts) else column[mask]
+            for name, column in self.columns.items()
+        }
+        return Block(columns, *(None if column is None else column[mask] for column in self[1:]))
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Content:
-    """Blocks of columns: numpy arrays, masked where a value is null, or `Texts`; by the declared names."""
+    """What becomes a table."""
 
-    blocks: Iterator[Mapping[str, Any]]
+    blocks: Iterator[Block]
     metadata: Mapping[str, str] = field(default_factory=dict)  # of the file, besides that of every table
     without: tuple[str, ...] = ()  # columns that only some runs have, and this one has not
 
 
+def whole(columns: Mapping[str, Any], metadata: Mapping[str, str] | None = None) -> Content:
+    """A table that is always written as a whole."""
+    return Content(iter([Block(columns)]), metadata or {})
+
+
 def unless(values: Any, missing: Any) -> Any:
-    """A column with nulls where a mask says so."""
+    """A column with nulls where a mask says so, whatever its values."""
     return np.ma.masked_array(values, missing)
-
-
-def not_negative(values: Any) -> Any:
-    """A column whose negative values stand for null."""
-    return unless(values, values < 0)

@@ -6,7 +6,7 @@ Rows come actor by actor, in ascending node id. Not here: statistics.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -74,13 +74,6 @@ class Rows:
     end_cause_node: Any  # node id; valid where has_end_node
     has_end_node: Any
     utilisation: Utilisation | None  # NaN: not a kernel timed by the roofline; None: no row is
-
-    def where(self, mask: Any) -> Rows:
-        """Those rows that a mask selects."""
-        which = np.flatnonzero(mask)
-        columns = {one.name: getattr(self, one.name) for one in fields(self)}
-        used = columns.pop("utilisation")
-        return Rows(**{n: c[which] for n, c in columns.items()}, utilisation=used and used.take(which))
 
 
 class TimelineSource:
@@ -184,7 +177,7 @@ class TimelineSource:
         sent = np.flatnonzero(sender_row != NONE)
         sender_node = np.zeros(len(actor), np.uint64)
         if len(sent):
-            sender_node[sent] = self._node_ids(sender[sent], sender_row[sent])
+            sender_node[sent] = self.node_ids(sender[sent], sender_row[sent])
         return Rows(
             actor=actor,
             at=at,
@@ -310,9 +303,13 @@ class TimelineSource:
     def _ids(self) -> Any:
         return self._of_template("node_id", np.uint64)
 
-    def _node_ids(self, actor: Any, row: Any) -> Any:
-        template = self._plan.actors["template"][actor]
-        return self._ids[self._plan.templates["node_first"][template] + row]
+    def rows_of_plan(self, actor: Any, row: Any) -> Any:
+        """Where the plan's table of nodes has these of actors."""
+        return self._plan.templates["node_first"][self._plan.actors["template"][actor]] + row
+
+    def node_ids(self, actor: Any, row: Any) -> Any:
+        """The ids that traces give to nodes of actors."""
+        return self._ids[self.rows_of_plan(actor, row)]
 
     def _start_cause(self, state: Any) -> tuple[Any, Any]:
         """What let a node start: its last parent, or the node that freed its lane."""

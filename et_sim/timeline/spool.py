@@ -108,10 +108,6 @@ class MessageSpool(Spool):
 
     def add(self, records: Any) -> None:
         """Take a block of them."""
-        mask = kept_messages(records, self._filter, self._actors)
+        times = records["ready_ns"], records["arrived_ns"]
+        mask = self._filter.mask(self._actors, records["actor"], *times)
         super().add(records if mask is None else records[mask])
-
-
-def kept_messages(log: Any, output_filter: OutputFilter, actors: Any) -> Any:
-    """Which messages are kept, as a mask: those of these actors that were under way then. None: all."""
-    return output_filter.mask(actors, log["actor"], log["ready_ns"], log["arrived_ns"])

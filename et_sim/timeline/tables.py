@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from importlib import import_module
 from typing import Any
 
@@ -10,34 +10,43 @@ import numpy as np
 import pyarrow as pa
 
 from et_sim.tables.arrow import INDEX_KIND, TYPES, schema_of
-from et_sim.tables.declaration import STRING, Table
-from et_sim.timeline.content import Content, Texts
+from et_sim.tables.declaration import STRING, Column, Table
+from et_sim.timeline.content import Block, Content, Texts
 from et_sim.timeline.output_filter import EVERYTHING, OutputFilter
 from et_sim.timeline.recorded import RecordedRun
+
+Kept = Callable[[Block], Any]  # which rows of a block are written, as a mask; None: all
 
 
 class FilledTable:
     """A table of a run: its schema, and its rows as record batches, all of which share their dictionaries."""
 
-    def __init__(self, table: Table, content: Content, manifest: str) -> None:
+    def __init__(self, table: Table, content: Content, manifest: str, kept: Kept | None = None) -> None:
         self.schema = schema_of(table, manifest, content.metadata, content.without)
-        self._kinds = {column.name: column.kind for column in table.columns}
-        self._blocks = content.blocks
+        self._columns = [column for column in table.columns if column.name not in content.without]
+        self._blocks, self._kept = content.blocks, kept
         self._dictionaries: dict[str, _Dictionary] = {}
 
     def batches(self) -> Iterator[Any]:
         """The rows, block by block; only once."""
-        for columns in self._blocks:
-            arrays = [self._array(columns[field.name], field) for field in self.schema]
+        for block in self._blocks:
+            mask = None if self._kept is None or block.actor is None else self._kept(block)
+            if mask is not None and not mask.any():
+                continue
+            columns = (block if mask is None else block.where(mask)).columns
+            arrays = [self._array(columns[column.name], column) for column in self._columns]
             yield pa.RecordBatch.from_arrays(arrays, schema=self.schema)
 
-    def _array(self, values: Any, field: Any) -> Any:
-        kind = self._kinds[field.name]
+    def _array(self, values: Any, column: Column) -> Any:
         if isinstance(values, Texts):
-            if field.name not in self._dictionaries:
-                self._dictionaries[field.name] = _Dictionary(values.texts, INDEX_KIND[kind])
-            return self._dictionaries[field.name].array(values.codes)
-        return _strings(values) if kind == STRING else _numbers(values, kind)
+            if column.name not in self._dictionaries:
+                self._dictionaries[column.name] = _Dictionary(values.texts, INDEX_KIND[column.kind])
+            return self._dictionaries[column.name].array(values.codes)
+        if column.kind == STRING:
+            return _strings(values)
+        if column.may_be_null and not isinstance(values, np.ma.MaskedArray):
+            values = np.ma.masked_array(values, np.isnan(values) if column.kind == "float64" else values < 0)
+        return _numbers(values, column.kind)
 
 
 class _Dictionary:
@@ -82,8 +91,15 @@ def _strings(texts: Iterable[str]) -> Any:
 def filled(table: Table, run: RecordedRun, output_filter: OutputFilter = EVERYTHING) -> FilledTable | None:
     """A table of a run, or the rows of it that a filter keeps; None if the run does not have it."""
     module, _, function = table.writer.partition(":")
-    content: Content | None = getattr(import_module(module), function)(run, output_filter)
-    return None if content is None else FilledTable(table, content, run.manifest_text)
+    content: Content | None = getattr(import_module(module), function)(run)
+    if content is None:
+        return None
+    actors = output_filter.actors(run.measurement.actor_of_rank)
+
+    def kept(block: Block) -> Any:
+        return output_filter.mask(actors, block.actor, block.since_ns, block.until_ns)
+
+    return FilledTable(table, content, run.manifest_text, kept)
 
 
 def whole(table: Table, run: RecordedRun) -> Any:

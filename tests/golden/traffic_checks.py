@@ -14,7 +14,7 @@ from et_sim.engine.state.resources import ResourceTable
 from et_sim.engine.state.traffic_tables import BITS
 from et_sim.machine.corrections import Correction
 from et_sim.run.result import Result
-from et_sim.timeline.contents.messages import SENT_NAMES
+from et_sim.timeline.contents.events import SENT_NAMES
 
 DETAIL = "phases,messages,links"
 REQUEST = SENT_NAMES.index("request")

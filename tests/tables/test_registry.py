@@ -18,7 +18,7 @@ from et_sim.cli import main
 from et_sim.tables import registry
 from et_sim.tables.declaration import FIGURES, STRING, TEXT, WORD, Column, Table
 from et_sim.timeline import check_target, write_run
-from et_sim.timeline.content import Content, Texts, not_negative
+from et_sim.timeline.content import Content, Texts, whole
 from et_sim.views import open_run
 
 TOY = Table(
@@ -28,21 +28,21 @@ TOY = Table(
     detail="toys",
     columns=(
         Column("actor", "int32", "whose it is", refers_to="actors"),
-        Column("toy", WORD, "what it is"),
-        Column("found_ns", "int64", "when it was found; null: never"),
+        Column("toy", WORD + "?", "what it is"),
+        Column("found_ns", "int64?", "when it was found; null: never"),
     ),
 )
 
 
-def toys_content(run: Any, _: Any) -> Content | None:
+def toys_content(run: Any) -> Content | None:
     if "toys" not in run.manifest["detail"]:
         return None
     columns = {
         "actor": np.zeros(2, np.int32),
         "toy": Texts(np.array([1, -1]), ("ball", "kite")),
-        "found_ns": not_negative(np.array([-1, 7])),
+        "found_ns": np.array([-1, 7]),
     }
-    return Content(iter([columns]))
+    return whole(columns)
 
 
 def _run(**options: Any) -> et_sim.Result:

@@ -1,4 +1,4 @@
-"""What ranks are and did: the columns of actors.arrow, jobs.arrow, groups.arrow and memory.arrow.
+"""What ranks are and did: the columns of actors, jobs, groups, peers, layers and memory.
 
 Not here: their nodes (`timeline`).
 """
@@ -14,20 +14,21 @@ import numpy as np
 from et_sim.basics.group_names import shown_group
 from et_sim.basics.units import format_ranks, strided_ranks
 from et_sim.memory import CLASSES
+from et_sim.plan.peers import Endpoints, find_endpoints
 from et_sim.plan.tables import Plan
 from et_sim.tables.kinds import CAPACITY
-from et_sim.timeline.content import Content, Texts, not_negative, unless
+from et_sim.tables.of_collectives import PHASES_OF_LAYERS
+from et_sim.timeline.content import Block, Content, Texts, unless, whole
 from et_sim.timeline.memory import EVENTS, MemorySource, events_of, until_next
-from et_sim.timeline.output_filter import OutputFilter
 from et_sim.timeline.recorded import RecordedRun
 from et_sim.trace.group_rule import GroupRule
 
 NONE = -1
 
 
-def groups_content(run: RecordedRun, _: OutputFilter) -> Content:
+def groups_content(run: RecordedRun) -> Content:
     """groups.arrow; always all of them."""
-    return Content(iter([_Meanings(run.outcome.plan, run.workload.template_of_rank).columns()]))
+    return whole(_Meanings(run.outcome.plan, run.workload.template_of_rank).columns())
 
 
 class _Who(NamedTuple):
@@ -87,7 +88,7 @@ class _Meanings:
             "name": Texts(meant, names),
             "members": _texts([who.listed for who in said], meant),
             "size": sizes,
-            "stride": not_negative(strides),
+            "stride": strides,
             "rule": _texts([who.rule for who in said], meant),
         }
 
@@ -122,23 +123,89 @@ class _Meanings:
         return len(self._ranks) - 1
 
 
-def memory_content(run: RecordedRun, output_filter: OutputFilter) -> Content | None:
+def layers_content(run: RecordedRun) -> Content | None:
+    """layers.arrow; its metadata have figures of the whole run."""
+    if run.layers is None:
+        return None
+    layers = run.layers
+    figures = {"compute": layers.compute_ns, "exposed": layers.exposed_ns, "total": layers.total_ns}
+    columns: dict[str, Any] = {"layer": Texts(np.arange(len(layers.names)), layers.names)}
+    for figure, values in figures.items():
+        for number, phase in enumerate(PHASES_OF_LAYERS):
+            columns[f"{phase.replace(' ', '_')}_{figure}_ns"] = values[:, number]
+    return whole(columns, {"figures": layers.figures()})
+
+
+def peers_content(run: RecordedRun) -> Content | None:
+    """peers.arrow; always all of them, of folded runs in which anything is sent."""
+    workload, is_folded = run.workload, run.outcome.plan.is_folded
+    endpoints = [
+        find_endpoints(trace, workload.has_relative_peers(number), workload.ranks)
+        for number, trace in enumerate(workload.templates if is_folded else ())
+    ]
+    if not any(len(one.rows) for one in endpoints):
+        return None
+    texts: dict[str, int] = {}
+    blocks = list(_blocks_of_peers(run, endpoints, texts))
+    columns = {name: np.concatenate([block[name] for block in blocks]) for name in blocks[0]}
+    return whole({**columns, "ranks": Texts(columns["ranks"], tuple(texts))})
+
+
+def _blocks_of_peers(
+    run: RecordedRun, endpoints: list[Endpoints], texts: dict[str, int]
+) -> Iterator[dict[str, Any]]:
+    """Rows of each actor, in the order of its sends and receives; `texts` collects those of ranks."""
+    template_of_rank, count = run.workload.template_of_rank, run.workload.ranks
+    templates = run.outcome.plan.actors["template"].tolist()
+    for actor, ranks in enumerate(run.measurement.ranks_of_actors()):
+        own = endpoints[templates[actor]]
+        if not len(own.rows):
+            continue
+        runs = template_of_rank[ranks]
+        meanings = [
+            _peers_meant(slot, ranks, runs, endpoints, count, texts) for slot in range(len(own.peers))
+        ]
+        places = [place for place, slot in enumerate(own.slot.tolist()) for _ in meanings[slot]]
+        pairs = np.array([pair for slot in own.slot.tolist() for pair in meanings[slot]], np.int64)
+        ids = run.workload.templates[templates[actor]].node_id[own.rows]
+        yield {
+            "actor": np.full(len(pairs), actor, np.int32),
+            "node": ids[places].astype(np.uint64),
+            "ranks": pairs[:, 0],
+            "distance": pairs[:, 1],
+        }
+
+
+def _peers_meant(
+    slot: int, ranks: Any, runs: Any, endpoints: list[Endpoints], count: int, texts: dict[str, int]
+) -> list[tuple[int, int]]:
+    """(number of a text of ranks, or NONE; distance of the peer), by the ranks' templates."""
+    templates, of_rank = np.unique(runs, return_inverse=True)
+    every = [endpoints[template] for template in templates.tolist()]
+    peer = np.array([int(one.peers[slot]) for one in every])[of_rank.reshape(-1)]
+    is_distance = np.array([one.relative for one in every])[of_rank.reshape(-1)]
+    distance = np.where(is_distance, peer, peer - ranks) % count
+    order = np.argsort(distance, kind="stable")
+    parts = np.split(ranks[order], np.flatnonzero(np.diff(distance[order])) + 1)
+    found = np.unique(distance).tolist()
+    if len(found) == 1:
+        return [(NONE, found[0])]
+    named = (format_ranks(part) for part in parts)
+    return [(texts.setdefault(text, len(texts)), one) for text, one in zip(named, found, strict=True)]
+
+
+def memory_content(run: RecordedRun) -> Content | None:
     """memory.arrow; of a window also the last change before it, which says what is in use then."""
     source = run.measurement.memory
     if source is None:
         return None
     there = {} if run.capacity_bytes is None else {CAPACITY: str(run.capacity_bytes)}
-    return Content(_memory_blocks(run, source, output_filter), there)
+    return Content(_memory_blocks(run, source), there)
 
 
-def _memory_blocks(
-    run: RecordedRun, source: MemorySource, output_filter: OutputFilter
-) -> Iterator[dict[str, Any]]:
-    actors = output_filter.actors(run.measurement.actor_of_rank)
+def _memory_blocks(run: RecordedRun, source: MemorySource) -> Iterator[Block]:
     for rows, found in run.measurement.changes_of_memory():
-        mask = output_filter.mask(actors, found.owner, found.time_ns, until_next(found))
-        found = found if mask is None else found.where(mask)
-        yield {
+        columns = {
             "actor": found.owner,
             "time_ns": found.time_ns,
             "event": Texts(events_of(found), EVENTS),
@@ -148,13 +215,14 @@ def _memory_blocks(
             "delta_bytes": found.delta_bytes,
             "alive_bytes": found.alive_bytes,
         }
+        yield Block(columns, found.owner, found.time_ns, until_next(found))
 
 
 KINDS: dict[str, type] = {"ranks": np.int32, "slowdown": np.float64}
 FIGURES = ("ranks", "seed", "start_ns", "finish_ns", "duration_ns", "alone_ns", "slowdown")
 
 
-def jobs_content(run: RecordedRun, _: OutputFilter) -> Content | None:
+def jobs_content(run: RecordedRun) -> Content | None:
     """jobs.arrow; always all of them."""
     jobs: list[dict[str, Any]] = run.manifest["jobs"]
     if not jobs:
@@ -165,7 +233,7 @@ def jobs_content(run: RecordedRun, _: OutputFilter) -> Content | None:
     ways = tuple(dict.fromkeys(placed))
     columns["job"] = Texts(np.arange(len(jobs)), names)
     columns["placed"] = Texts(np.array([ways.index(way) for way in placed]), ways)
-    return Content(iter([columns]))
+    return whole(columns)
 
 
 def _figures(name: str, values: list[Any]) -> Any:
@@ -175,7 +243,7 @@ def _figures(name: str, values: list[Any]) -> Any:
     return unless(np.array(known, KINDS.get(name, np.int64)), missing)
 
 
-def actors_content(run: RecordedRun, _: OutputFilter) -> Content:
+def actors_content(run: RecordedRun) -> Content:
     """actors.arrow: who the actors are, with their figures; always all of them."""
     measurement = run.measurement
     columns = {
@@ -183,4 +251,4 @@ def actors_content(run: RecordedRun, _: OutputFilter) -> Content:
         "ranks": [format_ranks(ranks) for ranks in measurement.ranks_of_actors()],
         "rank_count": measurement.ranks_per_actor,
     }
-    return Content(iter([columns | measurement.statistics.columns()]))
+    return whole(columns | measurement.statistics.columns())

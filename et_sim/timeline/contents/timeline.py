@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
 from et_sim.engine.state.run import NONE
-from et_sim.timeline.content import Content, Texts, not_negative, unless
-from et_sim.timeline.output_filter import OutputFilter
+from et_sim.timeline.content import Block, Content, Texts, unless
 from et_sim.timeline.recorded import RecordedRun
 from et_sim.timeline.rows import (
     BEGIN,
@@ -34,30 +32,20 @@ KERNEL_FIGURES = ("compute_utilisation", "memory_utilisation", "operational_inte
 PARTS = (*PART_FIGURES, *PART_WORDS[1:])
 
 
-def timeline_content(run: RecordedRun, output_filter: OutputFilter) -> Content:
-    """timeline.arrow: the rows that are kept, measured on their way."""
+def timeline_content(run: RecordedRun) -> Content:
+    """timeline.arrow: the rows, measured on their way."""
     streams = () if run.measurement.source.stream_names else ("stream",)
     parts = () if run.measurement.has_rules else PARTS
     recorded = () if run.measurement.source.recorded_names else ("recorded_on",)
-    return Content(_timeline_blocks(run, output_filter), without=(*streams, *recorded, *parts))
+    blocks = (_block(rows, run.measurement.source) for rows in run.measurement.blocks())
+    return Content(blocks, without=(*streams, *recorded, *parts))
 
 
-def _timeline_blocks(run: RecordedRun, output_filter: OutputFilter) -> Iterator[dict[str, Any]]:
-    measurement = run.measurement
-    actors = output_filter.actors(measurement.actor_of_rank)
-    source = measurement.source
-    for rows in measurement.blocks():
-        mask = output_filter.mask(actors, rows.actor, rows.start_ns, rows.end_ns)
-        if mask is None or mask.any():
-            kept = rows if mask is None else rows.where(mask)
-            yield _columns(kept, source)
-
-
-def _columns(rows: Rows, source: TimelineSource) -> dict[str, Any]:
+def _block(rows: Rows, source: TimelineSource) -> Block:
     streams, recorded = source.stream_names, source.recorded_names
     never_ended = rows.end_ns < 0
     end_cause = np.where(never_ended, np.int8(NONE), rows.end_cause) if never_ended.any() else rows.end_cause
-    return {
+    columns = {
         "actor": rows.actor,
         "node": rows.node_id,
         "name": Texts(rows.name, source.names),
@@ -68,15 +56,15 @@ def _columns(rows: Rows, source: TimelineSource) -> dict[str, Any]:
         "treatment": Texts(rows.treatment.astype(np.int8), TREATMENT_NAMES),
         "ready_ns": rows.ready_ns,
         "start_ns": rows.start_ns,
-        "end_ns": unless(rows.end_ns, never_ended),
+        "end_ns": rows.end_ns,
         "bytes": rows.bytes,
         "group": Texts(rows.group, source.group_names),
-        "sequence": not_negative(rows.sequence),
-        "peer": not_negative(rows.peer),
-        "tag": not_negative(rows.tag),
-        "queued_ns": not_negative(rows.queued_ns),
-        "waiting_ns": not_negative(rows.waiting_ns),
-        "waits_for": not_negative(rows.waits_for),
+        "sequence": rows.sequence,
+        "peer": rows.peer,
+        "tag": rows.tag,
+        "queued_ns": rows.queued_ns,
+        "waiting_ns": rows.waiting_ns,
+        "waits_for": rows.waits_for,
         "start_cause": Texts(rows.start_cause, START_CAUSES),
         "start_cause_node": unless(rows.start_cause_node, rows.start_cause == BEGIN),
         "end_cause": Texts(end_cause, END_CAUSES),
@@ -86,6 +74,7 @@ def _columns(rows: Rows, source: TimelineSource) -> dict[str, Any]:
         "timed_by": _timed_by(rows, source),
         **_parts(rows),
     }
+    return Block(columns, rows.actor, rows.start_ns, rows.end_ns)
 
 
 def _timed_by(rows: Rows, source: TimelineSource) -> Texts:
@@ -110,10 +99,9 @@ def _parts(rows: Rows) -> dict[str, Any]:
         nothing = np.ma.masked_array(np.zeros(len(rows.actor)), np.True_)
         nobody = Texts(np.full(len(rows.actor), NONE, np.int32), ())
         return {**dict.fromkeys(PART_FIGURES, nothing), **dict.fromkeys(PART_WORDS, nobody)}
-    figures = {name: getattr(used, name) for name in PART_FIGURES}
     words = {name: getattr(used, name) for name in PART_WORDS}
     return {
-        **{name: unless(values, np.isnan(values)) for name, values in figures.items()},
+        **{name: getattr(used, name) for name in PART_FIGURES},
         **{name: Texts(one.codes.astype(np.int32) - 1, one.texts[1:]) for name, one in words.items()},
     }
 
@@ -125,9 +113,6 @@ def _utilisation(rows: Rows) -> dict[str, Any]:
         nothing = np.ma.masked_array(np.zeros(len(rows.actor)), np.True_)
         return {**dict.fromkeys(KERNEL_FIGURES, nothing), "memory_bound": nothing.astype(np.bool_)}
     is_none = np.isnan(used.compute)
-    return {
-        "compute_utilisation": unless(used.compute, is_none),
-        "memory_utilisation": unless(used.memory, is_none),
-        "operational_intensity": unless(used.intensity, is_none),
-        "memory_bound": unless(used.is_memory_bound, is_none),
-    }
+    columns = zip(KERNEL_FIGURES, (used.compute, used.memory, used.intensity), strict=True)
+    found = {name: unless(values, is_none) for name, values in columns}
+    return {**found, "memory_bound": unless(used.is_memory_bound, is_none)}

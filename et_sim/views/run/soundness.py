@@ -13,30 +13,13 @@ from typing import Any
 import numpy as np
 
 from et_sim.basics.errors import EtSimError, UsageError
-from et_sim.basics.units import LONGEST_NS, parse_ranks
+from et_sim.basics.units import parse_ranks
 from et_sim.tables.declaration import Column
 from et_sim.tables.registry import all_tables
 from et_sim.views.run.columns import extent, integers, numbers
 from et_sim.views.run.directory import AGAIN, RunDirectory, open_run
 
-_MOST_BYTES = 2**62
 _MOST = 1e100  # of what has no unit or is an average: so that products of two are numbers
-DELTA = "delta_bytes"  # of memory, which is freed too
-NEVER_NULL = frozenset(
-    (
-        "actor",
-        "start_ns",
-        "ready_ns",
-        "time_ns",
-        "bytes",
-        DELTA,
-        "alive_bytes",
-        "links",
-        "tier",
-        "rank_count",
-        "class",
-    )
-)
 
 
 def explain_damage(path: Any) -> EtSimError | None:
@@ -101,25 +84,16 @@ def _of_actors(run: RunDirectory) -> Iterator[tuple[str, str]]:
 
 
 def _of_column(column: Column, values: Any) -> Iterator[str]:
-    if values.null_count and column.name in NEVER_NULL and "null" not in column.meaning:
+    if values.null_count and not column.may_be_null:
         yield f"column {column.name!r} lacks a value"
     if column.kind == "float64" and (np.abs(numbers(values)) > _MOST).any():
         yield f"column {column.name!r} has a figure above {_MOST:.0e}"
-    if column.kind not in ("int32", "int64", "uint64"):
+    if column.range is None or column.kind == "float64" or (found := extent(values)) is None:
         return
-    if (found := extent(values)) is None:
-        return
-    low, high = found
-    if (
-        column.name.endswith("_ns")
-        and column.kind == "int64"
-        and not -LONGEST_NS <= low <= high <= LONGEST_NS
-    ):
-        yield f"column {column.name!r} has a time of {high if high > LONGEST_NS else low} ns"
-    elif column.name == DELTA and not -_MOST_BYTES <= low <= high <= _MOST_BYTES:
-        yield f"column {column.name!r} has a change of {high if high > _MOST_BYTES else low} bytes"
-    elif column.unit == "bytes" and column.name != DELTA and not -1 <= low <= high <= _MOST_BYTES:
-        yield f"column {column.name!r} has a size of {high if high > _MOST_BYTES else low} bytes"
+    (least, most), (low, high) = column.range, found
+    if not least <= low <= high <= most:
+        what = "time" if column.unit == "ns" else "size"
+        yield f"column {column.name!r} has a {what} of {high if high > most else low} {column.unit}"
 
 
 def _is_in_order(content: Any, name: str, least: int) -> bool:
