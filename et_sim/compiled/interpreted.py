@@ -30,6 +30,17 @@ def interpret(function: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
 class _Record:
     """One record; its fields are attributes, in their order."""
 
+    def __init__(self, names: tuple[str, ...], inner: dict[str, Any], values: tuple[Any, ...]) -> None:
+        self.__dict__ = dict(zip(names, values, strict=True))
+        for name, names_there in inner.items():
+            self.__dict__[name] = _Record(names_there, {}, self.__dict__[name])
+
+
+def _values_of(record: _Record, inner: dict[str, Any]) -> tuple[Any, ...]:
+    """Those of its fields, of which some are records."""
+    held = record.__dict__
+    return tuple((held | {name: _values_of(held[name], {}) for name in inner} if inner else held).values())
+
 
 class _Records(dict[int, _Record]):
     """Records by row."""
@@ -38,19 +49,19 @@ class _Records(dict[int, _Record]):
         super().__init__()
         self._array = array.view(np.ndarray)
         self._names = array.dtype.names
+        fields = {name: array.dtype[name].names for name in self._names}
+        self._inner = {name: names for name, names in fields.items() if names}  # of fields that are records
         self._rows = len(array)
 
     def __missing__(self, row: int) -> _Record:
-        made = _Record()
-        made.__dict__ = dict(zip(self._names, self._array[row].item(), strict=True))
-        self[row] = made
+        self[row] = made = _Record(self._names, self._inner, self._array[row].item())
         return made
 
     def __len__(self) -> int:
         return self._rows
 
     def write_back(self) -> None:
-        values = [tuple(record.__dict__.values()) for record in self.values()]
+        values = [_values_of(record, self._inner) for record in self.values()]
         self._array[list(self)] = np.array(values, self._array.dtype)
 
 

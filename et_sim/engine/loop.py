@@ -98,16 +98,16 @@ def simulate(run: Run, reserve: int, collectives: int, block_reserve: int, budge
 def _events_that_fit(run: Run, reserve: int, collectives: int, block_reserve: int) -> int:
     """How many events can take place before a pool may run short."""
     clock = run.clock[0]
-    rows = min(clock.free_events, clock.free_slots, clock.free_unexpecteds, rows_left(run))
+    rows = min(clock.free_events.rows, clock.free_slots.rows, clock.free_unexpecteds.rows, rows_left(run))
     rows = min(rows, observe.rows_left(run, reserve))
     if len(run.bus_sides) > 0:
-        rows = min(rows, clock.free_bus_requests)
+        rows = min(rows, clock.free_bus_requests.rows)
     if len(run.switches) > 0:
-        rows = min(rows, clock.free_joins)
+        rows = min(rows, clock.free_joins.rows)
     if collectives == 0:
         return rows // reserve
     blocks = (len(run.chunks) - clock.chunks_top) // block_reserve
-    return min(rows // reserve, clock.free_runnings // collectives, blocks)
+    return min(rows // reserve, clock.free_runnings.rows // collectives, blocks)
 
 
 @works_on_tables

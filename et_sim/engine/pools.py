@@ -14,6 +14,7 @@ import numpy as np
 from et_sim.engine.calendar.clock import bucket_home, slot_home
 from et_sim.engine.collectives.matching import chunk_home
 from et_sim.engine.collectives.unexpected import unexpected_home
+from et_sim.engine.containers import SMALLEST_POOL, chain_rows, empty_index, grow_pool, longer, spare
 from et_sim.engine.state.cause_tables import POOLS, Causes
 from et_sim.engine.state.queue_tables import PAUSES_LOGGED
 from et_sim.engine.state.run import NONE, Run
@@ -23,12 +24,10 @@ from et_sim.engine.transport.network_seam import Needs, NetworkModel
 from et_sim.machine.corrections import Correction
 from et_sim.plan.tables import FIRST_FACTOR, LANES, UNLIMITED_LANES, Action, Plan, most_of_a_template
 
-SMALLEST_POOL = 256
 ROWS_PER_THING = 4
 COMPLETIONS_PER_EVENT = 2  # an arrival may complete a node at either end
 TRANSFERS_OF_A_TREE = 4  # a tree that starts posts up to two receives, each perhaps in an event of its own
 CAUSAL_EVENTS_OF_A_NODE, CAUSAL_EVENTS_OF_A_THING = 8, 6
-LARGEST_POOL = 2**31 - 1
 MESSAGE_TIMES = ("ready_ns", "sent_ns", "start_ns", "left_ns", "arrived_ns", "waited_ns")
 Beside = TypeVar("Beside", Causes, Traffic)
 
@@ -133,37 +132,37 @@ def grow_pools(run: Run, reserve: Reserve, model: NetworkModel, needs: Needs) ->
     clock = run.clock[0]
     _check_pools(clock)
     changes: dict[str, Any] = {}
-    if clock.free_events < reserve.rows:
-        changes["events"] = grow_pool(run.events, clock, "free_event", "next", reserve.rows)
-        changes["buckets"] = _extend(run.buckets, len(changes["events"]))
+    if clock.free_events.rows < reserve.rows:
+        changes["events"] = grow_pool(run.events, clock.free_events, reserve.rows)
+        changes["buckets"] = longer(run.buckets, len(changes["events"]))
         changes["buckets"]["time"][len(run.buckets) :] = NONE
         if len(run.turns) > 0:
-            changes["stamps"] = _extend(run.stamps, len(changes["events"]))
-    if clock.free_slots < reserve.rows:
-        changes["slots"] = grow_pool(run.slots, clock, "free_slot", "chain", reserve.rows, free_mark="time")
-        changes["heap_time"] = _extend(run.heap_time, len(changes["slots"]))
-        changes["heap_slot"] = _extend(run.heap_slot, len(changes["slots"]))
-    if clock.free_unexpecteds < reserve.rows:
+            changes["stamps"] = longer(run.stamps, len(changes["events"]))
+    if clock.free_slots.rows < reserve.rows:
+        changes["slots"] = grow_pool(run.slots, clock.free_slots, reserve.rows, free_mark="time")
+        changes["heap_time"] = longer(run.heap_time, len(changes["slots"]))
+        changes["heap_slot"] = longer(run.heap_slot, len(changes["slots"]))
+    if clock.free_unexpecteds.rows < reserve.rows:
         changes["unexpected"] = grow_pool(
-            run.unexpected, clock, "free_unexpected", "chain", reserve.rows, free_mark="member"
+            run.unexpected, clock.free_unexpecteds, reserve.rows, free_mark="member"
         )
     changes["network"] = model.grown(run.network, reserve.rows)
-    if needs.record is not None and clock.free_messages < reserve.rows:
-        changes["messages"] = grow_pool(run.messages, clock, "free_message", "next", reserve.rows)
-    if len(run.bus_sides) and clock.free_bus_requests < reserve.rows:
-        requests = grow_pool(run.bus_requests, clock, "free_bus_request", "next", reserve.rows)
+    if needs.record is not None and clock.free_messages.rows < reserve.rows:
+        changes["messages"] = grow_pool(run.messages, clock.free_messages, reserve.rows)
+    if len(run.bus_sides) and clock.free_bus_requests.rows < reserve.rows:
+        requests = grow_pool(run.bus_requests, clock.free_bus_requests, reserve.rows)
         changes["bus_requests"] = requests
-    if len(run.switches) and clock.free_joins < reserve.rows:
-        changes["joins"] = grow_pool(run.joins, clock, "free_join", "next", reserve.rows)
-    if clock.free_runnings < reserve.collectives:
+    if len(run.switches) and clock.free_joins.rows < reserve.rows:
+        changes["joins"] = grow_pool(run.joins, clock.free_joins, reserve.rows)
+    if clock.free_runnings.rows < reserve.collectives:
         changes["running"] = grow_pool(
-            run.running, clock, "free_running", "next", reserve.collectives, free_mark="member"
+            run.running, clock.free_runnings, reserve.collectives, free_mark="member"
         )
     if clock.chunks_top + reserve.chunks > len(run.chunks):
-        rows = max(2 * len(run.chunks), clock.chunks_top + _spare(reserve.chunks), SMALLEST_POOL)
-        changes["chunks"] = _extend(run.chunks, rows)
-        changes["chunk_queue"] = _extend(run.chunk_queue, rows)
-        changes["custom_waiting"] = _extend(run.custom_waiting, rows)
+        rows = max(2 * len(run.chunks), clock.chunks_top + spare(reserve.chunks), SMALLEST_POOL)
+        changes["chunks"] = longer(run.chunks, rows)
+        changes["chunk_queue"] = longer(run.chunk_queue, rows)
+        changes["custom_waiting"] = longer(run.custom_waiting, rows)
     if run.causes.on[0]:
         changes["causes"] = _grown_with(run.causes, POOLS, changes)
     if run.traffic.on[0]:
@@ -173,8 +172,8 @@ def grow_pools(run: Run, reserve: Reserve, model: NetworkModel, needs: Needs) ->
 
 def _grown_with(tables: Beside, pools: dict[str, str], changes: dict[str, Any]) -> Beside:
     """Tables that lie beside pools, as long as these have become."""
-    longer = {name: len(changes[pool]) for name, pool in pools.items() if pool in changes}
-    return replace(tables, **{name: _extend(getattr(tables, name), rows) for name, rows in longer.items()})
+    rows_of = {name: len(changes[pool]) for name, pool in pools.items() if pool in changes}
+    return replace(tables, **{name: longer(getattr(tables, name), rows) for name, rows in rows_of.items()})
 
 
 def drain(run: Run, record: Callable[[Any], None], bits: int) -> None:
@@ -214,39 +213,12 @@ def drain_ports(run: Run, record: Callable[[Any, Any], None]) -> None:
     queues.logged[:] = 0
 
 
-def _spare(reserve: int) -> int:
-    """Rows to add: enough for many events before anybody has to look again, if that is not too many."""
-    return max(2 * reserve, min(64 * reserve, 1 << 16))
-
-
 def _check_pools(clock: Any) -> None:
     """A pool that ran out within one event has been written beyond its end: the reserve is wrong."""
-    pools = [name for name in clock.dtype.names if name.startswith("free_") and name.endswith("s")]
-    empty = [name for name in pools if clock[name] < 0]
+    pools = [name for name in clock.dtype.names if name.startswith("free_")]
+    empty = [name for name in pools if clock[name].rows < 0]
     if empty:
         raise RuntimeError(f"internal error: {', '.join(empty)} ran out within one event")
-
-
-def _extend(array: Any, rows: int) -> Any:
-    larger = np.zeros((rows, *array.shape[1:]), array.dtype)
-    larger[: len(array)] = array
-    return larger.view(np.recarray) if array.dtype.names else larger
-
-
-def grow_pool(pool: Any, clock: Any, head: str, link: str, reserve: int, free_mark: str | None = None) -> Any:
-    """A larger pool, whose new rows are on the free list that `head` in `clock` begins."""
-    old = len(pool)
-    new = max(2 * old, old + _spare(reserve), SMALLEST_POOL)
-    if new > LARGEST_POOL:
-        raise MemoryError(f"the simulation needs a pool of {new} rows")
-    larger = _extend(pool, new)
-    larger[link][old:] = np.arange(old + 1, new + 1)
-    larger[link][new - 1] = clock[head]
-    if free_mark:
-        larger[free_mark][old:] = NONE
-    clock[head] = old
-    clock[f"{head}s"] += new - old
-    return larger
 
 
 def _reindex(run: Run, changed: dict[str, Any]) -> Run:
@@ -286,18 +258,3 @@ def _ranges(first: Any, count: Any) -> Any:
     """The numbers of several ranges, one after the other."""
     before = np.cumsum(count) - count
     return np.arange(count.sum()) + np.repeat(first - before, count)
-
-
-def empty_index(rows: int) -> Any:
-    """A hash index for a pool of so many rows."""
-    return np.full(1 << (2 * rows - 1).bit_length(), NONE, np.int32)
-
-
-def chain_rows(pool: Any, index: Any, rows: Any, homes: Any) -> None:
-    """Put rows of a pool into an empty index, in which their chains begin at these homes."""
-    order = np.argsort(homes, kind="stable")
-    rows, homes = rows[order], homes[order]
-    same_home = np.concatenate((homes[1:] == homes[:-1], [False]))[: len(rows)]
-    pool["chain"][rows] = np.where(same_home, np.concatenate((rows[1:], [NONE]))[: len(rows)], NONE)
-    first = np.concatenate(([True], homes[1:] != homes[:-1]))[: len(rows)]
-    index[homes[first]] = rows[first]

@@ -19,9 +19,9 @@ from typing import Any
 
 from et_sim.compiled.tables_by_reference import chosen_by_tables, works_on_tables
 from et_sim.engine.calendar.clock import schedule
+from et_sim.engine.containers import join, leave
 from et_sim.engine.observe import facade as observe
 from et_sim.engine.state.kinds import NETWORK
-from et_sim.engine.state.lists import join, leave
 from et_sim.engine.state.records import MARK_FIELDS
 from et_sim.engine.state.run import NONE, Run, setting_of
 from et_sim.engine.transport.message_pool import LOWEST_31_BITS, new_message
@@ -62,7 +62,7 @@ is_wired_to_itself = chosen_by_tables("is_wired_to_itself")  # (network): for me
 @works_on_tables
 def rows_left(run: Run) -> int:
     """Messages are kept in their pool."""
-    return run.clock[0].free_messages
+    return run.clock[0].free_messages.rows
 
 
 @works_on_tables

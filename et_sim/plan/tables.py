@@ -84,8 +84,8 @@ class WaitingOrder(IntEnum):
     SMALLEST_INPUT_FIRST = 4  # as SMALLEST_FIRST in ASTRA-sim 1.0: whatever it grows to, and whatever is left
 
 
-def record(*fields: tuple[str, str]) -> np.dtype[Any]:
-    """An aligned record type."""
+def record(*fields: tuple[str, str | np.dtype[Any]]) -> np.dtype[Any]:
+    """An aligned record type; a field may be a record in turn."""
     return np.dtype(list(fields), align=True)
 
 

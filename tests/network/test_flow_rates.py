@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from machines import ring, simulate, system
 
+from et_sim.engine.containers import first_of, heap_for, put, take_out
 from et_sim.engine.state.traffic_tables import LINK_QUEUE, SLICE
 from et_sim.network.flow import model, shares
-from et_sim.network.flow.heap import first_of, heap_for, put, take_out
 from et_sim.network.flow.records import SHARED, USE
 from et_sim.trace import TraceBuilder
 
@@ -58,7 +58,7 @@ def kept_after_check(network: Any) -> int:
     links: dict[int, list[int]] = {}
     for at in range(network.ends.size[0]):
         row = network.ends.entries[at].row
-        route, use = network.routes[row], network.routes[row].first_use
+        route, use = network.routes[row], network.routes[row].uses.head
         links[row] = []
         while use >= 0:
             link = network.uses[use].link

@@ -63,7 +63,8 @@ def figures(result: Result) -> dict[str, Any]:
         "timeline": result.timeline.to_pylist(),
         "ports": {name: column.tolist() for name, column in columns.items()},
         "totals": totals,
-        "kernel": [int(state[name]) for name in ("now_ps", "order", "random", "free_packets")],
+        "kernel": [int(state[name]) for name in ("now_ps", "order", "random")]
+        + [int(state.free_packets.rows)],
     }
 
 

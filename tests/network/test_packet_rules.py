@@ -62,7 +62,7 @@ def assert_nothing_stays(result: Result) -> None:
     assert result.is_complete
     tables = result.outcome.run.network
     state = tables.state[0]
-    assert state.free_packets == len(tables.packets)
+    assert state.free_packets.rows == len(tables.packets)
     for name in ("held", "in_headroom", "waiting", "queued", "packets", "is_paused", "pauses"):
         assert not tables.ports[name].any(), name
     assert not tables.devices["used"].any()

@@ -16,10 +16,10 @@ Not here: what events do (`loop` dispatches them).
 from __future__ import annotations
 
 from et_sim.compiled.tables_by_reference import works_on_tables
+from et_sim.engine.containers import give_row, join, join_after, leave, take_row, unchain
 from et_sim.engine.observe import facade as observe
 from et_sim.engine.state.event_pool import new_event_row, release_event
 from et_sim.engine.state.kinds import OPENS_BUCKET
-from et_sim.engine.state.lists import join, join_after, leave, unchain
 from et_sim.engine.state.run import NONE, Run
 
 
@@ -157,11 +157,8 @@ def _slot_at(run: Run, time: int) -> int:
         if run.slots[row].time == time:
             return row
         row = run.slots[row].chain
-    clock = run.clock[0]
-    row = clock.free_slot
+    row = take_row(run.slots, run.clock[0].free_slots)
     slot = run.slots[row]
-    clock.free_slot = slot.chain
-    clock.free_slots -= 1
     slot.time = time
     slot.head = slot.tail = NONE
     slot.chain = run.slot_index[home]
@@ -174,11 +171,8 @@ def _slot_at(run: Run, time: int) -> int:
 def _close_slot(run: Run, row: int) -> None:
     slot = run.slots[row]
     unchain(run.slots, run.slot_index, slot_home(run, slot.time), row)
-    clock = run.clock[0]
     slot.time = NONE
-    slot.chain = clock.free_slot
-    clock.free_slot = row
-    clock.free_slots += 1
+    give_row(run.slots, run.clock[0].free_slots, row)
 
 
 @works_on_tables

@@ -14,9 +14,9 @@ from typing import Any
 
 from et_sim.compiled.tables_by_reference import works_on_tables
 from et_sim.engine.calendar.clock import schedule_own
+from et_sim.engine.containers import give_row, join, leave, take_row
 from et_sim.engine.observe import facade as observe
 from et_sim.engine.state.kinds import BUS_PROCESSED, BUS_RECEIVED, BUS_SENT
-from et_sim.engine.state.lists import join, leave
 from et_sim.engine.state.records import BUS_FIFOS, BUS_SIDES
 from et_sim.engine.state.run import NONE, Run
 
@@ -52,11 +52,8 @@ def enter_bus(
 
 @works_on_tables
 def _new_request(run: Run, size: int) -> int:
-    clock = run.clock[0]
-    row = clock.free_bus_request
+    row = take_row(run.bus_requests, run.clock[0].free_bus_requests)
     request = run.bus_requests[row]
-    clock.free_bus_request = request.next
-    clock.free_bus_requests -= 1
     request.next = NONE
     request.bytes = size
     return row
@@ -65,10 +62,7 @@ def _new_request(run: Run, size: int) -> int:
 @works_on_tables
 def release_request(run: Run, row: int) -> None:
     """Give back a request that has ended."""
-    clock = run.clock[0]
-    run.bus_requests[row].next = clock.free_bus_request
-    clock.free_bus_request = row
-    clock.free_bus_requests += 1
+    give_row(run.bus_requests, run.clock[0].free_bus_requests, row)
 
 
 @works_on_tables

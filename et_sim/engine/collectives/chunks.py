@@ -14,6 +14,7 @@ from typing import Any
 from et_sim.compiled.tables_by_reference import works_on_tables
 from et_sim.engine.collectives.matching import chunk_of, forget, make_known
 from et_sim.engine.collectives.queues import insert, pump, remove
+from et_sim.engine.containers import give_row, take_row
 from et_sim.engine.observe import facade as observe
 from et_sim.engine.state.run import (
     NONE,
@@ -101,11 +102,8 @@ def _new_running(run: Run, actor_row: int, node: int) -> int:
     actor = run.plan.actors[actor_row]
     template = run.plan.templates[actor.template]
     plan_node = run.plan.nodes[template.node_first + node]
-    clock = run.clock[0]
-    row = clock.free_running
+    row = take_row(run.running, run.clock[0].free_runnings)
     running = run.running[row]
-    clock.free_running = running.next
-    clock.free_runnings -= 1
     running.actor = actor_row
     running.node = node
     running.collective = plan_node.detail
@@ -140,11 +138,8 @@ def release_running(run: Run, running_row: int) -> None:
     size = _block_size(running.chunks)
     run.chunks[running.chunks_first].next = run.free_blocks[size]
     run.free_blocks[size] = running.chunks_first
-    clock = run.clock[0]
     running.member = NONE
-    running.next = clock.free_running
-    clock.free_running = running_row
-    clock.free_runnings += 1
+    give_row(run.running, run.clock[0].free_runnings, running_row)
 
 
 @works_on_tables

@@ -19,10 +19,10 @@ from et_sim.engine.calendar.clock import new_event, schedule
 from et_sim.engine.collectives.endpoint import cross_endpoint
 from et_sim.engine.collectives.members import phase_key_of
 from et_sim.engine.collectives.trees import START, TO_LEFT, post_receive
+from et_sim.engine.containers import give_row, join, leave, take_row
 from et_sim.engine.observe import facade as observe
 from et_sim.engine.state.event_pool import release_event
 from et_sim.engine.state.kinds import AT_SWITCH, BRANCH_FREE, STEP, SWITCH_DONE
-from et_sim.engine.state.lists import join, leave
 from et_sim.engine.state.phase_key import PHASE_BITS, PROGRAM_MASK
 from et_sim.engine.state.run import NONE, Run
 from et_sim.engine.transport.network_seam import DOWN, UP, pass_branch, switch_done_ns
@@ -175,9 +175,7 @@ def _is_whole(run: Run, switch_row: int, group: int, phase_key: int) -> bool:
     while row != NONE and not (run.joins[row].phase_key == phase_key and run.joins[row].group == group):
         before, row = row, run.joins[row].next
     if row == NONE:
-        row = clock.free_join
-        clock.free_join = run.joins[row].next
-        clock.free_joins -= 1
+        row = take_row(run.joins, clock.free_joins)
         made = run.joins[row]
         made.phase_key, made.group, made.heard, made.next = phase_key, group, 0, state.head
         state.head = row
@@ -191,9 +189,7 @@ def _is_whole(run: Run, switch_row: int, group: int, phase_key: int) -> bool:
         state.head = found.next
     else:
         run.joins[before].next = found.next
-    found.next = clock.free_join
-    clock.free_join = row
-    clock.free_joins += 1
+    give_row(run.joins, clock.free_joins, row)
     return True
 
 

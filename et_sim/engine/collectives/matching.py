@@ -12,9 +12,9 @@ from et_sim.compiled.tables_by_reference import works_on_tables
 from et_sim.engine.calendar.clock import new_event, schedule, slot_at
 from et_sim.engine.collectives.members import expects, phase_key_of
 from et_sim.engine.collectives.unexpected import keep_unexpected, seen_from_other_direction
+from et_sim.engine.containers import join_after, unchain
 from et_sim.engine.observe import facade as observe
 from et_sim.engine.state.kinds import STEP
-from et_sim.engine.state.lists import join_after, unchain
 from et_sim.engine.state.phase_key import PHASE_BITS, PHASE_KEY_BITS, PROGRAM_MASK
 from et_sim.engine.state.run import ARRIVALS_BY_SENDER, NONE, Run
 

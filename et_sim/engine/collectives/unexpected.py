@@ -9,8 +9,8 @@ at a time: ranks that run in step have none.
 from __future__ import annotations
 
 from et_sim.compiled.tables_by_reference import works_on_tables
+from et_sim.engine.containers import give_row, take_row, unchain
 from et_sim.engine.observe import facade as observe
-from et_sim.engine.state.lists import unchain
 from et_sim.engine.state.phase_key import PHASE_BITS, PHASE_KEY_BITS, PROGRAM_MASK
 from et_sim.engine.state.run import NONE, Run
 
@@ -35,10 +35,8 @@ def keep_unexpected(
     Returns its row, where the time of a message that is still on its way may be noted.
     """
     clock = run.clock[0]
-    row = clock.free_unexpected
+    row = take_row(run.unexpected, clock.free_unexpecteds)
     message = run.unexpected[row]
-    clock.free_unexpected = message.chain
-    clock.free_unexpecteds -= 1
     home = unexpected_home(run, member, step_key, phase_key)
     message.member = member
     message.step_key = step_key
@@ -68,12 +66,9 @@ def take_unexpected(run: Run, member: int, step_key: int, phase_key: int) -> int
         return NONE
     message = run.unexpected[row]
     unchain(run.unexpected, run.unexpected_index, home, row)
-    clock = run.clock[0]
     observe.unexpected_taken(run, row)
     message.member = NONE
-    message.chain = clock.free_unexpected
-    clock.free_unexpected = row
-    clock.free_unexpecteds += 1
+    give_row(run.unexpected, run.clock[0].free_unexpecteds, row)
     run.members[member].unexpected -= 1
     return row
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 from et_sim.compiled.tables_by_reference import works_on_tables
 from et_sim.engine.calendar.clock import new_event, schedule, schedule_own
 from et_sim.engine.collectives.chunks import start_collective
+from et_sim.engine.containers import join, leave
 from et_sim.engine.nodes.pool import request_pool
 from et_sim.engine.nodes.ready import lowest_free_lane, pop_ready, push_ready
 from et_sim.engine.nodes.slowing import (
@@ -26,7 +27,6 @@ from et_sim.engine.observe import facade as observe
 from et_sim.engine.state.event_pool import release_event
 from et_sim.engine.state.kinds import LATE_RECEIVE, MESSAGE, NODE_DONE, SERVER_FREE, START
 from et_sim.engine.state.lanes import is_unlimited, lane_row
-from et_sim.engine.state.lists import join, leave
 from et_sim.engine.state.run import NONE, Run, setting_of
 from et_sim.engine.transport.network_seam import take_time
 from et_sim.engine.transport.point_to_point import post_receive, send

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from et_sim.compiled.tables_by_reference import works_on_tables
+from et_sim.engine.containers import join, leave
 from et_sim.engine.observe.causes import (
     BOUND,
     LATENCY,
@@ -29,7 +30,6 @@ from et_sim.engine.observe.causes import (
 )
 from et_sim.engine.state.event_pool import new_event_row, release_event
 from et_sim.engine.state.kinds import STEP
-from et_sim.engine.state.lists import join, leave
 from et_sim.engine.state.run import NONE, Run
 
 

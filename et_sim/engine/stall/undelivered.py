@@ -53,7 +53,7 @@ def undelivered(outcome: Outcome) -> Undelivered:
 def _messages_left(run: Run) -> list[int]:
     """Rows of the pool of messages that are not free."""
     in_use: Any = np.ones(len(run.messages), bool)
-    row = int(run.clock[0].free_message)
+    row = int(run.clock[0].free_messages.head)
     while row != NONE:
         in_use[row] = False
         row = int(run.messages["next"][row])

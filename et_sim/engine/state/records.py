@@ -5,6 +5,7 @@ A number of -1 in a field that names a row stands for none. Not here: how many r
 
 from __future__ import annotations
 
+from et_sim.engine.containers import FREE
 from et_sim.plan.tables import record
 
 CLOCK = record(
@@ -28,24 +29,17 @@ CLOCK = record(
     ("tail", "i4"),
     ("last_slot", "i4"),  # the slot that something was put into last, and the one before
     ("other_slot", "i4"),
-    ("free_event", "i4"),
-    ("free_events", "i4"),
-    ("free_slot", "i4"),
-    ("free_slots", "i4"),
-    ("free_unexpected", "i4"),
-    ("free_unexpecteds", "i4"),
-    ("free_message", "i4"),
-    ("free_messages", "i4"),
-    ("free_bus_request", "i4"),
-    ("free_bus_requests", "i4"),
-    ("free_join", "i4"),
-    ("free_joins", "i4"),
-    ("free_running", "i4"),
-    ("free_runnings", "i4"),
+    ("free_events", FREE),
+    ("free_slots", FREE),
+    ("free_unexpecteds", FREE),
+    ("free_messages", FREE),
+    ("free_bus_requests", FREE),
+    ("free_joins", FREE),
+    ("free_runnings", FREE),
     ("chunks_top", "i4"),
     ("phases_logged", "i4"),  # and not yet handed over
 )
-SLOT = record(("time", "i8"), ("head", "i4"), ("tail", "i4"), ("chain", "i4"))
+SLOT = record(("time", "i8"), ("head", "i4"), ("tail", "i4"), ("chain", "i4"), ("next", "i4"))
 BUCKET = record(  # of an event that opens one: its row is the event's
     ("time", "i8"),
     ("actor", "i4"),
@@ -67,6 +61,7 @@ UNEXPECTED = record(
     ("peer", "i4"),  # the group member an offered message is for
     ("rank", "i4"),  # and the rank
     ("chain", "i4"),
+    ("next", "i4"),
     *MARK_FIELDS,
 )
 NODE_STATE = record(

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from et_sim.compiled.tables_by_reference import Tables
+from et_sim.engine.containers import NONE as NONE
 from et_sim.engine.state.cause_tables import Causes, new_causes
 from et_sim.engine.state.records import (
     ACTOR_STATE,
@@ -54,7 +55,6 @@ from et_sim.engine.state.traffic_tables import Traffic
 from et_sim.machine.corrections import Correction
 from et_sim.plan.tables import Plan, table
 
-NONE = -1
 FEWEST_TURNS = 1 << 12
 PHASES_KEPT = 1 << 16
 BLOCK_SIZES = 32  # chunks come in blocks of a power of two
@@ -218,9 +218,8 @@ def new_run(
     servers["head"] = servers["tail"] = NONE
     clock = table(CLOCK, 1)
     clock["slot"] = clock["bucket"] = clock["head"] = clock["tail"] = NONE
-    clock["free_event"] = clock["free_slot"] = NONE
-    clock["free_unexpected"] = clock["free_running"] = clock["free_message"] = NONE
-    clock["free_bus_request"] = clock["free_join"] = NONE
+    for pool in (name for name in CLOCK.names or () if name.startswith("free_")):
+        clock[pool]["head"] = NONE
     node_states = _node_states(plan)
     issuers = np.zeros(plan.most_collectives if plan.version_1.starts_together else 0, np.int32)
     requests = table(REQUEST, len(node_states) if len(plan.memory_hops) else 0)

@@ -6,6 +6,7 @@ Not here: where they are (the network model).
 from __future__ import annotations
 
 from et_sim.compiled.tables_by_reference import works_on_tables
+from et_sim.engine.containers import give_row, take_row
 from et_sim.engine.observe import facade as observe
 from et_sim.engine.state.run import Run
 
@@ -15,11 +16,8 @@ LOWEST_31_BITS = (1 << 31) - 1
 @works_on_tables
 def new_message(run: Run, target: int, size: int, kind: int, a: int, b: int, c: int, done: int) -> int:
     """A message that sets out; the model's own fields are not yet set."""
-    clock = run.clock[0]
-    row = clock.free_message
+    row = take_row(run.messages, run.clock[0].free_messages)
     message = run.messages[row]
-    clock.free_message = message.next
-    clock.free_messages -= 1
     message.target, message.bytes = target, size
     message.kind, message.a, message.b, message.c = kind, a, b, c
     message.done = done
@@ -30,7 +28,4 @@ def new_message(run: Run, target: int, size: int, kind: int, a: int, b: int, c: 
 @works_on_tables
 def release_message(run: Run, row: int) -> None:
     """Give back a message that has arrived."""
-    clock = run.clock[0]
-    run.messages[row].next = clock.free_message
-    clock.free_message = row
-    clock.free_messages += 1
+    give_row(run.messages, run.clock[0].free_messages, row)

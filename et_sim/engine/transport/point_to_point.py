@@ -15,6 +15,7 @@ from typing import Any
 
 from et_sim.compiled.tables_by_reference import works_on_tables
 from et_sim.engine.calendar.clock import new_event, schedule
+from et_sim.engine.containers import join, leave
 from et_sim.engine.observe import facade as observe
 from et_sim.engine.state.event_pool import release_event
 from et_sim.engine.state.kinds import (
@@ -27,7 +28,6 @@ from et_sim.engine.state.kinds import (
     MESSAGE,
     NODE_DONE,
 )
-from et_sim.engine.state.lists import join, leave
 from et_sim.engine.state.run import NONE, RENDEZVOUS, Run
 from et_sim.engine.transport.network_seam import inject, is_eager, receive_posted
 from et_sim.plan.tables import REQUEST_BYTES

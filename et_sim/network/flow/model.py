@@ -28,10 +28,18 @@ import numpy as np
 from et_sim.basics.units import LONGEST_NS
 from et_sim.compiled.tables_by_reference import Tables, works_on_tables
 from et_sim.engine.calendar.clock import schedule, schedule_at_end
+from et_sim.engine.containers import (
+    Heap,
+    chain_rows,
+    empty_index,
+    first_of,
+    grow_pool,
+    heap_for,
+    join,
+    leave,
+)
 from et_sim.engine.observe import facade as observe
-from et_sim.engine.pools import chain_rows, empty_index, grow_pool
 from et_sim.engine.state.kinds import NETWORK
-from et_sim.engine.state.lists import join, leave
 from et_sim.engine.state.resources import NOBODY, ResourceTable
 from et_sim.engine.state.run import NONE, Run
 from et_sim.engine.transport.message_pool import LOWEST_31_BITS, new_message
@@ -40,7 +48,6 @@ from et_sim.machine.model import GraphFabric, GridFabric, Network, Notice
 from et_sim.network import link
 from et_sim.network.fabrics import fabric_of
 from et_sim.network.flow import protocols
-from et_sim.network.flow.heap import Heap, first_of, heap_for
 from et_sim.network.flow.paths import FlowPaths
 from et_sim.network.flow.records import MESSAGE, ROUTE, SHARED, STATE, USE
 from et_sim.network.flow.routes import (
@@ -104,7 +111,8 @@ def tables(network: Network, plan: Plan) -> FlowTables:
     class_of, first = _classes_of_links(plan, len(hops.links))
     state, shared = table(STATE, 1), table(SHARED, len(first))
     state["head"] = state["tail"] = NONE
-    state["longer"] = state["free_route"] = state["free_use"] = state["changed"] = state["planned_ns"] = NONE
+    state["longer"] = state["changed"] = state["planned_ns"] = NONE
+    state["free_routes"]["head"] = state["free_uses"]["head"] = NONE
     shared["speed"] = hops.links["speed"][first]
     shared["capacity"] = hops.fabric.speeds["bytes_per_ns"][shared["speed"]]
     shared["links"] = np.bincount(class_of)
@@ -142,8 +150,8 @@ def grown(tables: FlowTables, rows: int) -> FlowTables:
     state = tables.state[0]
     rows += int(state.to_begin)
     uses = rows * int(tables.longest[0])
-    if state.free_routes < rows:
-        routes = grow_pool(tables.routes, state, "free_route", "next", rows)
+    if state.free_routes.rows < rows:
+        routes = grow_pool(tables.routes, state.free_routes, rows)
         tables = replace(
             tables,
             routes=routes,
@@ -151,8 +159,8 @@ def grown(tables: FlowTables, rows: int) -> FlowTables:
             ends=heap_for(len(routes), tables.ends),
             part_routes=np.resize(tables.part_routes, len(routes)),
         )
-    if state.free_uses < uses:
-        tables = replace(tables, uses=grow_pool(tables.uses, state, "free_use", "next", uses))
+    if state.free_uses.rows < uses:
+        tables = replace(tables, uses=grow_pool(tables.uses, state.free_uses, uses))
     return tables
 
 
@@ -213,8 +221,8 @@ def needs(_network: Network) -> Needs:
 def rows_left(run: Run) -> int:
     """Messages, and routes with their links."""
     state = run.network.state[0]
-    routes = min(state.free_routes, state.free_uses // run.network.longest[0])
-    return min(run.clock[0].free_messages, routes - state.to_begin)
+    routes = min(state.free_routes.rows, state.free_uses.rows // run.network.longest[0])
+    return min(run.clock[0].free_messages.rows, routes - state.to_begin)
 
 
 @works_on_tables

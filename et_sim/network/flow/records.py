@@ -10,6 +10,7 @@ times messages of each, more than 31 bits hold.
 
 from __future__ import annotations
 
+from et_sim.engine.containers import FREE, QUEUE
 from et_sim.engine.state.records import MESSAGE_FIELDS
 from et_sim.plan.tables import record
 
@@ -19,10 +20,8 @@ STATE = record(
     ("to_begin", "i4"),  # how many they are
     ("batch", "i8"),  # how often messages have begun
     ("longer", "i4"),  # routes to which some were sent just now
-    ("free_route", "i4"),
-    ("free_routes", "i4"),
-    ("free_use", "i4"),
-    ("free_uses", "i4"),
+    ("free_routes", FREE),
+    ("free_uses", FREE),
     ("changed", "i4"),  # links on which flows began or ended since rates were set
     ("opened", "i4"),  # how many routes were opened since then
     ("routes", "i8"),  # and in all
@@ -48,8 +47,7 @@ ROUTE = record(
     ("number", "i8"),  # of those opened until now
     ("chain", "i4"),
     ("next", "i4"),  # on the free list
-    ("first_use", "i4"),
-    ("last_use", "i4"),
+    ("uses", QUEUE),  # of links
     ("messages", "i4"),  # under way, and in line behind these
     ("batch", "i8"),  # when some were sent last, and how many; and the message ahead of them
     ("batch_size", "i4"),

@@ -10,12 +10,11 @@ from typing import Any
 import numpy as np
 
 from et_sim.compiled.tables_by_reference import works_on_tables
+from et_sim.engine.containers import NONE, give_row, join, join_after, leave, take_out, take_row, unchain
 from et_sim.engine.observe import facade as observe
 from et_sim.engine.state.kinds import ASKED_STEP, STEP
-from et_sim.engine.state.lists import join, join_after, leave, unchain
 from et_sim.engine.state.phase_key import PHASE_BITS, PROGRAM_MASK
-from et_sim.engine.state.run import NONE, Run
-from et_sim.network.flow.heap import take_out
+from et_sim.engine.state.run import Run
 from et_sim.network.link_queues import next_ports, set_out, take_hop
 from et_sim.network.routes import ports_back
 
@@ -45,10 +44,8 @@ def route_between(run: Run, source: int, target: int, message_row: int) -> int:
             return row
         row = route.chain
     state = network.state[0]
-    row = state.free_route
+    row = take_row(network.routes, state.free_routes)
     route = network.routes[row]
-    state.free_route = route.next
-    state.free_routes -= 1
     route.source, route.target, route.ports = source, target, ports
     route.kind, route.member, route.chain = kind, member, network.index[first]
     network.index[first] = row
@@ -75,7 +72,7 @@ def close_route(run: Run, row: int) -> None:
     unchain(network.routes, network.index, first, row)
     take_out(network.ends, row)
     network.shared[route.bottleneck].bound -= 1
-    at = route.first_use
+    at = route.uses.head
     while at != NONE:
         use = network.uses[at]
         after = use.next
@@ -85,13 +82,9 @@ def close_route(run: Run, row: int) -> None:
             network.uses[use.before].after = use.after
         if use.after != NONE:
             network.uses[use.after].before = use.before
-        use.next = state.free_use
-        state.free_use = at
-        state.free_uses += 1
+        give_row(network.uses, state.free_uses, at)
         at = after
-    route.next = state.free_route
-    state.free_route = row
-    state.free_routes += 1
+    give_row(network.routes, state.free_routes, row)
 
 
 @works_on_tables
@@ -115,7 +108,7 @@ def join_route(run: Run, row: int, message_row: int) -> None:
         join_after(messages, route, before, message_row)
     route.batch_size += 1
     route.messages += 1
-    at = route.first_use
+    at = route.uses.head
     while at != NONE:
         use = network.uses[at]
         link = network.shared[use.link]
@@ -158,7 +151,7 @@ def leave_route(run: Run, row: int) -> int:
     message_row = leave(run.messages, route)
     size = bytes_on_wire(network, run.messages[message_row].bytes)
     route.messages -= 1
-    at = route.first_use
+    at = route.uses.head
     while at != NONE:
         use = network.uses[at]
         link = network.shared[use.link]
@@ -178,7 +171,7 @@ def leave_route(run: Run, row: int) -> int:
 @works_on_tables
 def flight_class(network: Any, route: Any) -> int:
     """The class of links that sets all of a message's latency; NONE: there is no single one."""
-    at, found = route.first_use, network.shared[network.uses[route.first_use].link].speed
+    at, found = route.uses.head, network.shared[network.uses[route.uses.head].link].speed
     while at != NONE:
         use = network.uses[at]
         at = use.next
@@ -244,12 +237,13 @@ def _take_links(run: Run, row: int, message: Any) -> None:
     network = run.network
     route = network.routes[row]
     set_out(network.hops, message, route.source, route.ports)
-    route.first_use, route.dimension, route.latency_ns = NONE, NONE, 0.0
+    route.uses.head = route.uses.tail = route.dimension = NONE
+    route.latency_ns = 0.0
     route.narrowest, route.stored_ns = np.inf, 0.0
-    while route.first_use == NONE or message.at != route.target or message.via_switch:
+    while route.uses.head == NONE or message.at != route.target or message.via_switch:
         link_row = network.class_of[take_hop(network.hops, message)]
         link = network.shared[link_row]
-        if route.first_use == NONE:
+        if route.uses.head == NONE:
             route.dimension = message.dimension
         elif network.protocol[0].stores_packets:
             route.stored_ns += 1 / max(link.capacity, route.narrowest)
@@ -280,7 +274,7 @@ def _take_links_back(run: Run, row: int, message: Any) -> None:
 @works_on_tables
 def _weigh_uses(run: Run, row: int) -> None:
     """How many messages on a link a route's message stands for: so far, uses count links that are alike."""
-    network, at = run.network, run.network.routes[row].first_use
+    network, at = run.network, run.network.routes[row].uses.head
     source = network.routes[row].source
     is_rank = source < len(run.plan.actor_of_rank)  # otherwise, it is a switch that reduces
     ranks = network.ranks_of[run.plan.actor_of_rank[source]] if is_rank else 1
@@ -297,23 +291,17 @@ def _weigh_uses(run: Run, row: int) -> None:
 def _use_link(network: Any, row: int, link_row: int, is_back: int) -> None:
     """Note that a route takes a link; it may take several that are alike."""
     state, route, link = network.state[0], network.routes[row], network.shared[link_row]
-    at = route.first_use if link.links > 1 else NONE
+    at = route.uses.head if link.links > 1 else NONE
     while at != NONE:
         use = network.uses[at]
         if use.link == link_row and use.is_back == is_back:
             use.weight += 1
             return
         at = use.next
-    at = state.free_use
+    at = take_row(network.uses, state.free_uses)
     use = network.uses[at]
-    state.free_use = use.next
-    state.free_uses -= 1
-    use.route, use.link, use.weight, use.is_back, use.next = row, link_row, 1, is_back, NONE
-    if route.first_use == NONE:
-        route.first_use = at
-    else:
-        network.uses[route.last_use].next = at
-    route.last_use = at
+    use.route, use.link, use.weight, use.is_back = row, link_row, 1, is_back
+    join(network.uses, route.uses, at)
     use.before, use.after = NONE, link.head
     if link.head != NONE:
         network.uses[link.head].before = at

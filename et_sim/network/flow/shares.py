@@ -24,9 +24,9 @@ from __future__ import annotations
 from typing import Any
 
 from et_sim.compiled.tables_by_reference import works_on_tables
+from et_sim.engine.containers import first_of, put, take_out
 from et_sim.engine.observe import facade as observe
 from et_sim.engine.state.run import NONE, Run
-from et_sim.network.flow.heap import first_of, put, take_out
 from et_sim.network.flow.routes import carry, serve
 
 EQUAL = 1 - 2.0**-40  # rates and loads that differ by no more are equal: they are sums of rounded numbers
@@ -97,7 +97,7 @@ def _take_from(run: Run, link_row: int, limit: float, routes: int, links: int) -
 @works_on_tables
 def _look_at_links(run: Run, route_row: int, links: int) -> int:
     """What is on the links of a route is to be counted."""
-    at = run.network.routes[route_row].first_use
+    at = run.network.routes[route_row].uses.head
     while at != NONE:
         use = run.network.uses[at]
         links = _look_at(run, use.link, links)
@@ -200,7 +200,7 @@ def _freeze(network: Any, link_row: int) -> None:
 @works_on_tables
 def _subtract(network: Any, route: Any) -> None:
     """A route's flows take their rate from all of its links."""
-    at = route.first_use
+    at = route.uses.head
     while at != NONE:
         use = network.uses[at]
         link = network.shared[use.link]

@@ -24,8 +24,8 @@ from et_sim.basics.errors import MachineError, UsageError
 from et_sim.basics.units import LONGEST_NS, format_bytes, format_ns
 from et_sim.compiled.tables_by_reference import Tables, works_on_tables
 from et_sim.engine.calendar.clock import is_last, schedule, schedule_at_end, schedule_own
+from et_sim.engine.containers import join
 from et_sim.engine.state.kinds import LATE_RECEIVE, MESSAGE, NETWORK, NODE_DONE
-from et_sim.engine.state.lists import join
 from et_sim.engine.state.records import MESSAGE_FIELDS
 from et_sim.engine.state.resources import ResourceTable
 from et_sim.engine.state.run import NONE, Run
@@ -171,7 +171,7 @@ def needs(_network: Network) -> Needs:
 @works_on_tables
 def rows_left(run: Run) -> int:
     """Operations are kept in the pool of messages, and in the heap while they wait."""
-    return min(run.clock[0].free_messages, len(run.network.heap) - run.network.state[0].waiting)
+    return min(run.clock[0].free_messages.rows, len(run.network.heap) - run.network.state[0].waiting)
 
 
 @works_on_tables

@@ -11,9 +11,9 @@ from __future__ import annotations
 
 from et_sim.compiled.tables_by_reference import works_on_tables
 from et_sim.engine.calendar.clock import schedule
+from et_sim.engine.containers import join, leave
 from et_sim.engine.state.kinds import CUSTOM_MESSAGE, MESSAGE, NETWORK, NODE_DONE
 from et_sim.engine.state.lanes import is_unlimited
-from et_sim.engine.state.lists import join, leave
 from et_sim.engine.state.run import NONE, Run
 from et_sim.engine.transport.message_pool import LOWEST_31_BITS, new_message, release_message
 from et_sim.network.loggops.heap import put

@@ -8,7 +8,8 @@ from __future__ import annotations
 from typing import Any
 
 from et_sim.compiled.tables_by_reference import works_on_tables
-from et_sim.engine.state.run import NONE, Run
+from et_sim.engine.containers import NONE, give_row, join, take_row
+from et_sim.engine.state.run import Run
 from et_sim.network.graph_links import next_ports, set_out, take_hop
 from et_sim.network.packet.figures import clear_figures
 from et_sim.network.routes import ports_back
@@ -19,10 +20,8 @@ def new_flow(run: Run, source: int, target: int, message_row: int) -> int:
     """A flow that has not begun."""
     network, message = run.network, run.messages[message_row]
     state = network.state[0]
-    row = state.free_flow
+    row = take_row(network.flows, state.free_flows)
     flow = network.flows[row]
-    state.free_flow = flow.next
-    state.free_flows -= 1
     flow.source, flow.target, flow.message = source, target, message_row
     flow.size = max(message.bytes, 1)
     flow.padding = flow.size - message.bytes
@@ -30,12 +29,7 @@ def new_flow(run: Run, source: int, target: int, message_row: int) -> int:
     clear_figures(flow)
     flow.begin_ps = flow.left_ps = flow.arrived_ps = NONE
     _find_ways(run, row, message)
-    flow.next = NONE
-    if state.tail == NONE:
-        state.head = row
-    else:
-        network.flows[state.tail].next = row
-    state.tail = row
+    join(network.flows, state, row)
     return row
 
 
@@ -65,24 +59,9 @@ def _find_ways(run: Run, row: int, message: Any) -> None:
 
 
 @works_on_tables
-def flow_to_begin(network: Any) -> int:
-    """The next flow that begins; NONE if there is none."""
-    state = network.state[0]
-    row = state.head
-    if row != NONE:
-        state.head = network.flows[row].next
-        if state.head == NONE:
-            state.tail = NONE
-    return row
-
-
-@works_on_tables
 def release_flow(network: Any, row: int) -> None:
     """Nothing is left of a flow."""
-    state = network.state[0]
-    network.flows[row].next = state.free_flow
-    state.free_flow = row
-    state.free_flows += 1
+    give_row(network.flows, network.state[0].free_flows, row)
 
 
 @works_on_tables

@@ -16,8 +16,8 @@ from __future__ import annotations
 from typing import Any
 
 from et_sim.compiled.tables_by_reference import chosen_by_tables, works_on_tables
+from et_sim.engine.containers import NONE, leave
 from et_sim.engine.observe import facade as observe
-from et_sim.engine.state.run import NONE
 from et_sim.network.packet.ports import (
     arm,
     dequeue,
@@ -25,7 +25,6 @@ from et_sim.network.packet.ports import (
     enqueue,
     enqueue_urgent,
     is_sending,
-    land,
     new_packet,
     release_packet,
     transmit,
@@ -155,7 +154,7 @@ passes = chosen_by_tables("passes", "transport", _notes_nothing)
 def packet_lands(network: Any, port_row: int) -> None:
     """A packet is at the far end of a link."""
     port = network.ports[port_row]
-    row = land(network, port)
+    row = leave(network.packets, port.flying)
     packet = network.packets[row]
     if packet.kind >= PAUSE:
         _obey(network, port.back, int(packet.kind == PAUSE))
@@ -232,7 +231,7 @@ def send_next(network: Any, port_row: int) -> None:
         if port.is_armed == 0 and _is_wanted(network, port_row):
             arm(network, port_row)
         return
-    if port.urgent != NONE:
+    if port.urgent.head != NONE:
         row = dequeue_urgent(network, port)
     elif port.is_host == 0:
         row = _next_in_queue(network, port_row)
@@ -253,7 +252,7 @@ def _arm_if_wanted(network: Any, port_row: int) -> None:
 def _is_wanted(network: Any, port_row: int) -> bool:
     """Whether something waits for a port."""
     port = network.ports[port_row]
-    if port.urgent != NONE or port.head != NONE:
+    if port.urgent.head != NONE or port.head != NONE:
         return True
     return bool(port.is_host and wants_port(network, port_row))
 

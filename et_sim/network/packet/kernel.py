@@ -27,14 +27,14 @@ def go_on(network: Any, until_ps: int) -> None:
     state = network.state[0]
     ports = len(network.ports)
     for _ in range(EVENTS_AT_ONCE):
-        if state.moving == 0 or state.free_packets < network.spare[0]:
+        if state.moving == 0 or state.free_packets.rows < network.spare[0]:
             return
         if observe.queue_rows_left(network) == 0:
             return
-        first = network.heap[0]
-        if first.time > until_ps:
+        first = network.calendar.entries[0]
+        if first.key > until_ps:
             return
-        state.now_ps, state.now_order, source = first.time, first.order, first.source
+        state.now_ps, state.now_order, source = first.key, first.tie, first.row
         if source < ports:
             state.current = source
             _port_event(network, source)
@@ -66,4 +66,4 @@ def _port_event(network: Any, port_row: int) -> None:
 @works_on_tables
 def next_ps(network: Any) -> int:
     """When the next event is; NONE: never."""
-    return network.heap[0].time if network.state[0].moving > 0 else NONE
+    return network.calendar.entries[0].key if network.state[0].moving > 0 else NONE

@@ -19,8 +19,8 @@ import numpy as np
 
 from et_sim.compiled.tables_by_reference import Tables, chosen_by_tables, works_on_tables
 from et_sim.engine.calendar.clock import is_last, schedule, schedule_first
+from et_sim.engine.containers import Heap, grow_pool, heap_for, leave, longer
 from et_sim.engine.observe import facade as observe
-from et_sim.engine.pools import grow_pool
 from et_sim.engine.state.kinds import NETWORK
 from et_sim.engine.state.queue_tables import Queues, new_queues, no_queues
 from et_sim.engine.state.resources import ResourceTable
@@ -37,11 +37,11 @@ from et_sim.network.link_queues import arrive_at_once
 from et_sim.network.packet import circles, setup
 from et_sim.network.packet.checks import check_protocol
 from et_sim.network.packet.figures import flow_begins, flow_ends
-from et_sim.network.packet.flows import flow_to_begin, new_flow
+from et_sim.network.packet.flows import new_flow
 from et_sim.network.packet.kernel import EVENTS_AT_ONCE, PACKETS_PER_EVENT, go_on, next_ps
 from et_sim.network.packet.message_parts import until_arrived, until_left
 from et_sim.network.packet.randomness import streams_of_ns3
-from et_sim.network.packet.records import ENTRY, FLOW, MESSAGE, NEVER, PACKET, SENDING, STATE
+from et_sim.network.packet.records import FLOW, MESSAGE, NEVER, PACKET, SENDING, STATE
 from et_sim.network.packet.repeats import looks_anew, pictures
 from et_sim.network.packet.roce.records import HPCC, MOST_HOPS, PAIR, TIMERS
 from et_sim.network.packet.roce.tables import RoceTables
@@ -81,7 +81,7 @@ def _ends_its_own(_network: Any, _run: Run, row: int) -> int:
 @works_on_tables
 def _flows_left(network: Any) -> int:
     """A flow for each message."""
-    return int(network.state[0].free_flows)
+    return int(network.state[0].free_flows.rows)
 
 
 joins = chosen_by_tables("joins", "transport", _joins_nothing)  # (network, flow): a message has a connection
@@ -108,8 +108,7 @@ class PacketTables(Tables):
     flows: Any
     ways: Any  # by flow: the links there, NONE, the links back, NONE
     stride: Any  # how many entries a flow has there
-    heap: Any
-    places: Any  # in it, by source of events
+    calendar: Heap  # sources of events, each by the time and order of its next one: ports, and then timers
     units: Any  # so many of the engine's units of time are so many picoseconds
     picture: Any  # of what may repeat itself, the present to be compared with it, and what was counted then
     present: Any
@@ -143,8 +142,6 @@ def tables(network: Network, _plan: Plan) -> PacketTables:
     for name in (
         "current",
         "anchor",
-        "free_packet",
-        "free_flow",
         "head",
         "tail",
         "arrived",
@@ -152,6 +149,7 @@ def tables(network: Network, _plan: Plan) -> PacketTables:
         "planned_ns",
     ):
         state[name] = NONE
+    state["free_packets"]["head"] = state["free_flows"]["head"] = NONE
     transport: RoceTables | TcpTables
     if protocol.packets.tcp is not None:
         transport = tcp.new_tables(protocol, len(ports), network.ranks)
@@ -176,8 +174,7 @@ def tables(network: Network, _plan: Plan) -> PacketTables:
         flows=table(FLOW, 0),
         ways=np.zeros(0, np.int32),
         stride=np.array([2 * (graph.most_links(wired) + 1)]),
-        heap=table(ENTRY, len(ports)),
-        places=np.full(len(ports), NONE, np.int32),
+        calendar=heap_for(len(ports), key="i8"),
         units=_units(1 << network.fraction_bits),
         **pictures(len(ports)),
         log=table(SENDING, spare),
@@ -209,8 +206,8 @@ def _units(per_ns: int) -> Any:
 def grown(tables: PacketTables, rows: int) -> PacketTables:
     """The same with so many flows left, and packets for many events."""
     state, transport = tables.state[0], tables.transport
-    if state.free_packets < tables.spare[0]:
-        packets = grow_pool(tables.packets, state, "free_packet", "next", int(tables.spare[0]))
+    if state.free_packets.rows < tables.spare[0]:
+        packets = grow_pool(tables.packets, state.free_packets, int(tables.spare[0]))
         if isinstance(transport, TcpTables):
             transport = tcp.with_packets(transport, len(packets))
         else:
@@ -220,13 +217,12 @@ def grown(tables: PacketTables, rows: int) -> PacketTables:
         rows *= tcp.FLOWS_PER_MESSAGE
         transport = tcp.with_ranges(transport, int(tables.spare[0]))
         tables = replace(tables, transport=transport)
-    if state.free_flows < rows:
-        flows = grow_pool(tables.flows, state, "free_flow", "next", rows)
+    if state.free_flows.rows < rows:
+        flows = grow_pool(tables.flows, state.free_flows, rows)
         if isinstance(transport, TcpTables):
             transport, timers = tcp.with_flows(transport, flows), TCP_TIMERS
         else:
-            pairs = table(PAIR, len(flows))
-            pairs[: len(transport.pairs)] = transport.pairs
+            pairs = longer(transport.pairs, len(flows))
             transport = replace(transport, pairs=pairs, known=_figures(transport, transport.known, flows))
             timers = TIMERS
         sources = len(tables.ports) + len(flows) * timers
@@ -234,9 +230,8 @@ def grown(tables: PacketTables, rows: int) -> PacketTables:
             tables,
             flows=flows,
             transport=transport,
-            ways=_longer(tables.ways, len(flows) * int(tables.stride[0]), NONE),
-            heap=_longer(tables.heap, sources, 0),
-            places=_longer(tables.places, sources, NONE),
+            ways=longer(tables.ways, len(flows) * int(tables.stride[0]), NONE),
+            calendar=heap_for(sources, tables.calendar),
         )
     return tables
 
@@ -244,13 +239,7 @@ def grown(tables: PacketTables, rows: int) -> PacketTables:
 def _figures(transport: RoceTables, old: Any, rows: Any) -> Any:
     """What HPCC's headers say, by packet or flow."""
     has_figures = bool(transport.rules[0].control == HPCC)
-    return _longer(old, len(rows) * MOST_HOPS * has_figures, 0)
-
-
-def _longer(array: Any, rows: int, empty: int) -> Any:
-    longer = np.full(rows, empty, array.dtype) if not array.dtype.names else np.zeros(rows, array.dtype)
-    longer[: len(array)] = array
-    return longer.view(np.recarray) if array.dtype.names else longer
+    return longer(old, len(rows) * MOST_HOPS * has_figures)
 
 
 def resources(network: Network, _plan: Plan) -> ResourceTable:
@@ -321,9 +310,9 @@ def needs(network: Network) -> Needs:
 def rows_left(run: Run) -> int:
     """Messages, and flows; none if there are too few packets."""
     state = run.network.state[0]
-    if state.free_packets < run.network.spare[0] or observe.queue_rows_left(run.network) == 0:
+    if state.free_packets.rows < run.network.spare[0] or observe.queue_rows_left(run.network) == 0:
         return 0
-    return min(run.clock[0].free_messages, flows_left(run.network))
+    return min(run.clock[0].free_messages.rows, flows_left(run.network))
 
 
 @works_on_tables
@@ -380,12 +369,12 @@ def _begin_all(run: Run) -> None:
     state.is_due = 0
     state.now_ps = max(state.now_ps, _ps(network, run.clock[0].now))
     state.now_order = state.order
-    row = flow_to_begin(network)
+    row = leave(network.flows, state)
     while row != NONE:
         network.flows[row].begin_ps = state.now_ps
         flow_begins(network, row)
         begin_flow(network, row)
-        row = flow_to_begin(network)
+        row = leave(network.flows, state)
     looks_anew(network)
 
 

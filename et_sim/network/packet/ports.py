@@ -11,20 +11,71 @@ from __future__ import annotations
 
 from typing import Any
 
-from et_sim.compiled.tables_by_reference import works_on_tables
-from et_sim.engine.state.run import NONE
-from et_sim.network.packet.heap import put, take_out
+from et_sim.compiled.tables_by_reference import chosen_by_tables, works_on_tables
+from et_sim.engine.containers import NONE, give_row, join, leave, put, take_out, take_row
 from et_sim.network.packet.records import NEVER
+
+
+@works_on_tables
+def _never(_network: Any, _timer: int) -> bool:
+    """A transport whose timers all let packets go."""
+    return False
+
+
+# (network, timer): whether nothing sets out when a timer rings. While a timer is set, its transport counts it
+# in `moving` when that changes.
+sends_nothing = chosen_by_tables("sends_nothing", "transport", _never)
+
+
+@works_on_tables
+def _moves(network: Any, source: int) -> int:
+    """Whether an event may move packets: of ports, and of timers that may send."""
+    ports = len(network.ports)
+    return int(source < ports or not sends_nothing(network, source - ports))
+
+
+@works_on_tables
+def plan_event(network: Any, source: int, time: int, order: int) -> None:
+    """A source has its next event at this time."""
+    if network.calendar.place[source] == NONE:
+        network.state[0].moving += _moves(network, source)
+    put(network.calendar, source, time, order)
+
+
+@works_on_tables
+def drop_event(network: Any, source: int) -> None:
+    """A source, which need not have one, has no next event."""
+    if network.calendar.place[source] != NONE:
+        take_out(network.calendar, source)
+        network.state[0].moving -= _moves(network, source)
+
+
+@works_on_tables
+def ring_at(network: Any, timer: int, time: int) -> None:
+    """A timer of a transport rings then, and not when it would have rung."""
+    state = network.state[0]
+    plan_event(network, len(network.ports) + timer, time, state.order)
+    state.order += 1
+
+
+@works_on_tables
+def stop(network: Any, timer: int) -> None:
+    """A timer, which need not be set, does not ring."""
+    drop_event(network, len(network.ports) + timer)
+
+
+@works_on_tables
+def is_set(network: Any, timer: int) -> bool:
+    """Whether a timer is to ring."""
+    return bool(network.calendar.place[len(network.ports) + timer] != NONE)
 
 
 @works_on_tables
 def new_packet(network: Any, kind: int, flow: int, size: int) -> int:
     """A packet that is nowhere yet."""
     state = network.state[0]
-    row = state.free_packet
+    row = take_row(network.packets, state.free_packets)
     packet = network.packets[row]
-    state.free_packet = packet.next
-    state.free_packets -= 1
     packet.kind, packet.flow, packet.bytes = kind, flow, size
     packet.is_marked = packet.payload = packet.hop = 0
     packet.sequence = 0
@@ -38,12 +89,10 @@ def new_packet(network: Any, kind: int, flow: int, size: int) -> int:
 @works_on_tables
 def release_packet(network: Any, row: int) -> None:
     """A packet is gone."""
-    state, packet = network.state[0], network.packets[row]
-    if packet.flow != NONE:
-        network.flows[packet.flow].packets -= 1
-    packet.next = state.free_packet
-    state.free_packet = row
-    state.free_packets += 1
+    flow = network.packets[row].flow
+    if flow != NONE:
+        network.flows[flow].packets -= 1
+    give_row(network.packets, network.state[0].free_packets, row)
 
 
 @works_on_tables
@@ -73,12 +122,7 @@ def transmit(network: Any, port_row: int, packet_row: int) -> None:
     packet.arrives_ps = port.free_ps + port.delay_ps
     packet.order = state.order + 1
     state.order += 2
-    packet.next = NONE
-    if port.flying_tail == NONE:
-        port.flying = packet_row
-    else:
-        network.packets[port.flying_tail].next = packet_row
-    port.flying_tail = packet_row
+    join(network.packets, port.flying, packet_row)
     port.sending = packet.bytes
     port.bytes += packet.bytes
     port.busy_ps += length
@@ -122,39 +166,24 @@ def set_plan(network: Any, port_row: int) -> None:
     """The same, at once."""
     port = network.ports[port_row]
     time, order = NEVER, 0
-    if port.flying != NONE:
-        packet = network.packets[port.flying]
+    if port.flying.head != NONE:
+        packet = network.packets[port.flying.head]
         time, order = packet.arrives_ps, packet.order
     if port.is_armed and (port.free_ps < time or (port.free_ps == time and port.free_order < order)):
         time, order = port.free_ps, port.free_order
     if port.wakes and (port.wakes_ps < time or (port.wakes_ps == time and port.wakes_order < order)):
         time, order = port.wakes_ps, port.wakes_order
     if time == NEVER:
-        take_out(network, port_row)
+        drop_event(network, port_row)
     else:
-        put(network, port_row, time, order)
-
-
-@works_on_tables
-def land(network: Any, port: Any) -> int:
-    """The packet that has arrived at the far end of a link."""
-    row = port.flying
-    port.flying = network.packets[row].next
-    if port.flying == NONE:
-        port.flying_tail = NONE
-    return row
+        plan_event(network, port_row, time, order)
 
 
 @works_on_tables
 def enqueue(network: Any, port: Any, packet_row: int) -> None:
     """A packet waits for a port."""
     packet = network.packets[packet_row]
-    packet.next = NONE
-    if port.tail == NONE:
-        port.head = packet_row
-    else:
-        network.packets[port.tail].next = packet_row
-    port.tail = packet_row
+    join(network.packets, port, packet_row)
     port.packets += 1
     port.queued += packet.bytes
     port.waiting += packet.bytes
@@ -165,11 +194,8 @@ def enqueue(network: Any, port: Any, packet_row: int) -> None:
 @works_on_tables
 def dequeue(network: Any, port: Any) -> int:
     """The packet that waited longest."""
-    row = port.head
+    row = leave(network.packets, port)
     packet = network.packets[row]
-    port.head = packet.next
-    if port.head == NONE:
-        port.tail = NONE
     port.packets -= 1
     port.queued -= packet.bytes
     port.waiting -= packet.bytes
@@ -179,23 +205,13 @@ def dequeue(network: Any, port: Any) -> int:
 @works_on_tables
 def enqueue_urgent(network: Any, port: Any, packet_row: int) -> None:
     """A pause, or resumption, waits for a port."""
-    packet = network.packets[packet_row]
-    packet.next = NONE
-    if port.urgent_tail == NONE:
-        port.urgent = packet_row
-    else:
-        network.packets[port.urgent_tail].next = packet_row
-    port.urgent_tail = packet_row
-    port.queued += packet.bytes
+    join(network.packets, port.urgent, packet_row)
+    port.queued += network.packets[packet_row].bytes
 
 
 @works_on_tables
 def dequeue_urgent(network: Any, port: Any) -> int:
     """The one that waited longest."""
-    row = port.urgent
-    packet = network.packets[row]
-    port.urgent = packet.next
-    if port.urgent == NONE:
-        port.urgent_tail = NONE
-    port.queued -= packet.bytes
+    row = leave(network.packets, port.urgent)
+    port.queued -= network.packets[row].bytes
     return row

@@ -6,6 +6,7 @@ picoseconds. Events have an order besides their time: the number of events that 
 
 from __future__ import annotations
 
+from et_sim.engine.containers import FREE, QUEUE
 from et_sim.engine.state.records import MESSAGE_FIELDS
 from et_sim.plan.tables import record
 
@@ -17,12 +18,9 @@ STATE = record(
     ("now_order", "i8"),  # of the event under way
     ("order", "i8"),  # of the next one that is planned
     ("current", "i4"),  # the source of the event under way, whose place on the calendar is set afterwards
-    ("waiting", "i4"),  # entries of the kernel's calendar
-    ("moving", "i4"),  # those that may move packets
-    ("free_packet", "i4"),
-    ("free_packets", "i4"),
-    ("free_flow", "i4"),
-    ("free_flows", "i4"),
+    ("moving", "i4"),  # entries of the kernel's calendar that may move packets
+    ("free_packets", FREE),
+    ("free_flows", FREE),
     ("head", "i4"),  # flows that begin when all else of this instant has happened
     ("tail", "i4"),
     ("is_due", "i4"),  # they are about to
@@ -78,12 +76,10 @@ PORT = record(
     ("back", "i4"),  # the port in the other direction; NONE: there is none
     ("device", "i4"),  # at its sending end
     ("to", "i4"),  # at its receiving end
-    ("flying", "i4"),  # packets under way on the link
-    ("flying_tail", "i4"),
+    ("flying", QUEUE),  # packets under way on the link
     ("head", "i4"),  # packets that wait
     ("tail", "i4"),
-    ("urgent", "i4"),  # pauses and resumptions that wait
-    ("urgent_tail", "i4"),
+    ("urgent", QUEUE),  # pauses and resumptions that wait
     ("queued", "i8"),  # bytes that wait, pauses included
     ("waiting", "i8"),  # without them
     ("packets", "i4"),  # that wait
@@ -142,7 +138,6 @@ FLOW = record(
     ("arrived_ps", "i8"),
 )
 SENDING = record(("begin_ps", "i8"), ("end_ps", "i8"), ("port", "i4"), ("bytes", "i4"))
-ENTRY = record(("time", "i8"), ("order", "i8"), ("source", "i8"))
 MESSAGE = record(
     ("at", "i4"),  # while its way is looked up
     ("via_switch", "i4"),

@@ -89,7 +89,7 @@ def look(network: Any, source: int, until_ps: int) -> None:
     state = network.state[0]
     state.until_picture -= 1
     if state.until_picture == 0:
-        live = 4 * (len(network.packets) - state.free_packets)
+        live = 4 * (len(network.packets) - state.free_packets.rows)
         if state.patience < live:
             state.until_picture = state.patience = live
             return
@@ -121,7 +121,7 @@ def _describe(network: Any, anchor: int, compares: bool) -> bool:
             return False
         begin = at
         port = network.ports[row]
-        for first in (port.flying, port.head, port.urgent):
+        for first in (port.flying.head, port.head, port.urgent.head):
             at = describe_packets(network, picture, at, first)
         if port.is_host and at != NONE:
             at = describe_host(network, picture, at, row)
@@ -141,8 +141,8 @@ def _differs(network: Any, begin: int, end: int) -> bool:
 @works_on_tables
 def _describe_state(network: Any, picture: Any) -> int:
     state = network.state[0]
-    picture[0], picture[1] = state.free_packets, state.waiting
-    picture[2], picture[3] = state.moving, state.free_flows
+    picture[0], picture[1] = state.free_packets.rows, network.calendar.size[0]
+    picture[2], picture[3] = state.moving, state.free_flows.rows
     picture[4], picture[5], picture[6] = state.random, state.lost, state.resent
     picture[7], picture[8] = state.head, state.current
     return STATE_ENTRIES
@@ -224,9 +224,9 @@ def _pass_periods(network: Any, until_ps: int) -> None:
     for row in range(len(network.ports)):
         if network.ports[row].is_host:
             pass_host(network, row, count, time, events)
-    for at in range(state.waiting):
-        network.heap[at].time += time
-        network.heap[at].order += events
+    for at in range(network.calendar.size[0]):
+        network.calendar.entries[at].key += time
+        network.calendar.entries[at].tie += events
     state.now_ps += time
     state.now_order += events
     state.order += events
@@ -252,7 +252,7 @@ def _pass_port(network: Any, row: int, count: int, time: int, events: int) -> No
     port.marks += count * (port.marks - counted[at + 3])
     port.paused += count * (port.paused - counted[at + 4])
     port.paused_ps += count * (port.paused_ps - counted[at + 5])
-    for first in (port.flying, port.head, port.urgent):
+    for first in (port.flying.head, port.head, port.urgent.head):
         pass_packets(network, first, count, time, events)
 
 

@@ -155,8 +155,10 @@ def ports_of(network: Network, protocol: Protocol) -> Any:
     assert isinstance(network.fabric, GraphFabric)
     wires = network.fabric.graph
     ports = table(PORT, len(wires.sources))
-    for name in ("back", "flying", "flying_tail", "head", "tail", "urgent", "urgent_tail"):
+    for name in ("back", "head", "tail"):
         ports[name] = NONE
+    for name in ("flying", "urgent"):
+        ports[name]["head"] = ports[name]["tail"] = NONE
     ports["free_ps"], ports["free_order"] = NONE, NONE
     ports["delay_ps"] = np.rint(wires.latency_ns * PS_PER_NS)
     ports["bits_per_s"] = np.rint(wires.bytes_per_ns * 8e9)
@@ -233,6 +235,6 @@ def devices_of(network: Network, ports: Any, buffers: Buffers) -> Any:
 def nics_of(ports: Any) -> Any:
     """By port, no pairs."""
     nics = table(NIC, len(ports))
-    for name in ("head", "tail", "last_row", "answers", "answers_tail"):
-        nics[name] = NONE
+    nics["head"] = nics["tail"] = nics["last_row"] = NONE
+    nics["answers"]["head"] = nics["answers"]["tail"] = NONE
     return nics

@@ -13,8 +13,8 @@ import numpy as np
 
 from et_sim.compiled.tables_by_reference import Tables, works_on_tables
 from et_sim.engine.calendar.clock import schedule
+from et_sim.engine.containers import FREE, give_row, grow_pool, take_row
 from et_sim.engine.observe import facade as observe
-from et_sim.engine.pools import grow_pool
 from et_sim.engine.state.kinds import NETWORK
 from et_sim.engine.state.records import MESSAGE_FIELDS
 from et_sim.engine.state.resources import ResourceTable, sendings
@@ -32,8 +32,7 @@ STATE = record(
     ("since_ns", "i8"),  # flows are as they were then
     ("active", "i8"),
     ("head", "i4"),
-    ("free_flow", "i4"),
-    ("free_flows", "i4"),
+    ("free_flows", FREE),
 )
 FLOW = record(("left", "f8"), ("message", "i4"), ("next", "i4"))
 
@@ -51,15 +50,15 @@ def check(_network: Network, _most_bytes: int = 0) -> None:
 
 def tables(network: Network, _plan: Plan) -> MediumTables:
     state = table(STATE, 1)
-    state["head"] = state["free_flow"] = NONE
+    state["head"] = state["free_flows"]["head"] = NONE
     return MediumTables(state, table(FLOW, 0), np.array([BYTES_PER_NS / (1 << network.fraction_bits)]))
 
 
 def grown(tables: MediumTables, rows: int) -> MediumTables:
     state = tables.state[0]
-    if state.free_flows >= rows:
+    if state.free_flows.rows >= rows:
         return tables
-    return replace(tables, flows=grow_pool(tables.flows, state, "free_flow", "next", rows))
+    return replace(tables, flows=grow_pool(tables.flows, state.free_flows, rows))
 
 
 def resources(_network: Network, plan: Plan) -> ResourceTable:
@@ -76,7 +75,7 @@ def needs(_network: Network) -> Needs:
 
 @works_on_tables
 def rows_left(run: Run) -> int:
-    return min(run.clock[0].free_messages, run.network.state[0].free_flows)
+    return min(run.clock[0].free_messages.rows, run.network.state[0].free_flows.rows)
 
 
 @works_on_tables
@@ -87,10 +86,8 @@ def inject(
     message = new_message(run, target, size, kind, a, b, c, done)
     observe.message_takes_link(run, message, source, 0, 0)
     _catch_up(run)
-    row = medium.free_flow
+    row = take_row(run.network.flows, medium.free_flows)
     flow = run.network.flows[row]
-    medium.free_flow = flow.next
-    medium.free_flows -= 1
     medium.active += 1
     flow.left, flow.message, flow.next = size, message, medium.head
     medium.head = row
@@ -110,9 +107,7 @@ def network_event(run: Run, _kind: int, row: int, version: int) -> int:
         medium.head = flow.next
     else:
         run.network.flows[before].next = flow.next
-    flow.next = medium.free_flow
-    medium.free_flow = row
-    medium.free_flows += 1
+    give_row(run.network.flows, medium.free_flows, row)
     medium.active -= 1
     if medium.active > 0:
         _plan_next(run)

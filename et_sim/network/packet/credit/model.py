@@ -21,8 +21,8 @@ import numpy as np
 from et_sim.basics.errors import MachineError
 from et_sim.compiled.tables_by_reference import Tables, works_on_tables
 from et_sim.engine.calendar.clock import is_last, schedule, schedule_at_end
+from et_sim.engine.containers import QUEUE, Heap, first_of, grow_pool, heap_for, take_out
 from et_sim.engine.observe import facade as observe
-from et_sim.engine.pools import grow_pool
 from et_sim.engine.state.kinds import NETWORK
 from et_sim.engine.state.queue_tables import Queues, new_queues, no_queues
 from et_sim.engine.state.resources import ResourceTable
@@ -33,7 +33,6 @@ from et_sim.machine import flits
 from et_sim.machine.model import Network
 from et_sim.machine.transports import Credits
 from et_sim.network import graph, graph_links
-from et_sim.network.flow.heap import Heap, first_of, heap_for, take_out
 from et_sim.network.graph_of_grid import as_graph
 from et_sim.network.link_queues import arrive_at_once
 from et_sim.network.packet.credit.classes import check_pairs, order_of_links
@@ -47,7 +46,7 @@ from et_sim.network.packet.credit.packets import (
     start_packet,
     time_of,
 )
-from et_sim.network.packet.credit.records import CHANNEL, FIFO, FLIT, MESSAGE, PORT, SETTINGS
+from et_sim.network.packet.credit.records import CHANNEL, FLIT, MESSAGE, PORT, SETTINGS
 from et_sim.network.packet.credit.router import route, wake
 from et_sim.plan.tables import Plan, table
 
@@ -111,7 +110,7 @@ def tables(network: Network, _plan: Plan) -> CreditTables:
     order, classes = order_of_links(hops.fabric, network.ranks)
     links, devices = len(hops.links), len(hops.fabric.routes.rank_of)
     settings = table(SETTINGS, 1)
-    settings["free_flit"] = settings["asked"] = NONE
+    settings["free_flits"]["head"] = settings["asked"] = NONE
     settings["classes"] = classes
     settings["buffer"] = credits.buffer
     settings["flit"], settings["packet"], settings["pads"] = credits.flit, credits.packet, credits.pads
@@ -154,7 +153,7 @@ def _credits(on_graph: Network) -> Credits:
 
 
 def _fifos(rows: int) -> Any:
-    fifos = table(FIFO, rows)
+    fifos = table(QUEUE, rows)
     fifos["head"] = fifos["tail"] = NONE
     return fifos
 
@@ -205,9 +204,9 @@ def grown(tables: CreditTables, rows: int) -> CreditTables:
     """The same with room for so many flits more, besides what a router may send in one cycle."""
     settings = tables.settings[0]
     wanted = rows + int(settings.most_ports)
-    if settings.free_flits >= wanted:
+    if settings.free_flits.rows >= wanted:
         return tables
-    return replace(tables, flits=grow_pool(tables.flits, settings, "free_flit", "next", wanted))
+    return replace(tables, flits=grow_pool(tables.flits, settings.free_flits, wanted))
 
 
 def resources(network: Network, _plan: Plan) -> ResourceTable:
@@ -236,7 +235,7 @@ def needs(_network: Network) -> Needs:
 def rows_left(run: Run) -> int:
     """Messages, and flits besides those that one cycle may need."""
     settings = run.network.settings[0]
-    return min(run.clock[0].free_messages, max(settings.free_flits - settings.most_ports, 0))
+    return min(run.clock[0].free_messages.rows, max(settings.free_flits.rows - settings.most_ports, 0))
 
 
 @works_on_tables
@@ -314,7 +313,7 @@ def _work(run: Run) -> None:
     while device != NONE:
         cycle = network.wakes_at[device]
         time = time_of(run, cycle)
-        if time >= horizon or work == 0 or settings.free_flits < settings.most_ports:
+        if time >= horizon or work == 0 or settings.free_flits.rows < settings.most_ports:
             break
         work -= 1
         take_out(network.routers, device)

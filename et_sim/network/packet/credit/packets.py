@@ -9,9 +9,9 @@ from typing import Any
 
 from et_sim.compiled.tables_by_reference import works_on_tables
 from et_sim.engine.calendar.clock import schedule
+from et_sim.engine.containers import join, leave
 from et_sim.engine.observe import facade as observe
 from et_sim.engine.state.kinds import NETWORK
-from et_sim.engine.state.lists import join, leave
 from et_sim.engine.state.run import NONE, Run
 from et_sim.network.routes import FIRST_PORTS, next_link, next_stop
 

@@ -6,12 +6,12 @@ of the network. Every port but the last ones has channels at its end, in the rou
 
 from __future__ import annotations
 
+from et_sim.engine.containers import FREE
 from et_sim.engine.state.records import MESSAGE_FIELDS
 from et_sim.plan.tables import record
 
 SETTINGS = record(
-    ("free_flit", "i4"),
-    ("free_flits", "i8"),
+    ("free_flits", FREE),
     ("plans", "i8"),  # made so far: older ones are stale
     ("is_due", "i4"),  # the plan is to be made anew
     ("classes", "i4"),  # of channels: one more than ways cross datelines
@@ -59,7 +59,6 @@ CHANNEL = record(
     ("begins_at", "i8"),  # when a packet that comes from its NPU is there; NONE: flits come over a link
     ("next", "i4"),
 )
-FIFO = record(("head", "i4"), ("tail", "i4"))
 FLIT = record(("at", "i8"), ("next", "i4"))  # when a flit may go on, and then, when its place is known free
 MESSAGE = record(
     ("source", "i4"),

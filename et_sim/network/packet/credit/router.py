@@ -15,10 +15,9 @@ from __future__ import annotations
 from typing import Any
 
 from et_sim.compiled.tables_by_reference import works_on_tables
+from et_sim.engine.containers import give_row, join, leave, leave_from, put, take_row
 from et_sim.engine.observe import facade as observe
-from et_sim.engine.state.lists import join, leave
 from et_sim.engine.state.run import NONE, Run
-from et_sim.network.flow.heap import put
 from et_sim.network.packet.credit.packets import (
     NEVER,
     cycle_length,
@@ -185,10 +184,8 @@ def _give_credit(run: Run, row: int, cycle: int) -> None:
 def _put_flit(run: Run, port: Any, row: int, cycle: int) -> None:
     """A flit is on its way to a channel; it may go on there when it has passed the pipeline."""
     network, settings = run.network, run.network.settings[0]
-    flit_row = settings.free_flit
+    flit_row = take_row(network.flits, settings.free_flits)
     flit = network.flits[flit_row]
-    settings.free_flit = flit.next
-    settings.free_flits -= 1
     flit.at = cycle + port.cycles + port.latency + settings.router_cycles
     join(network.flits, network.flits_here[row], flit_row)
     network.channels[row].credits -= 1
@@ -215,7 +212,7 @@ def _release(run: Run, row: int, before: int, cycle: int) -> bool:
     network = run.network
     channel = network.channels[row]
     port, links = network.ports[channel.port], len(network.waiting)
-    _take_out(network, port, row, before)
+    leave_from(network.channels, port, before, row)
     if channel.begins_at == NONE:
         channel.free_at = cycle + 1 + port.latency
         free = channel.port * network.settings[0].classes + channel.datelines
@@ -240,28 +237,12 @@ def _forget_credit(network: Any, row: int) -> None:
 @works_on_tables
 def _free_first(network: Any, fifo: Any) -> None:
     """The first flit of a list is history."""
-    settings = network.settings[0]
-    flit_row = leave(network.flits, fifo)
-    network.flits[flit_row].next = settings.free_flit
-    settings.free_flit = flit_row
-    settings.free_flits += 1
-
-
-@works_on_tables
-def _take_out(network: Any, port: Any, row: int, before: int) -> None:
-    """A channel holds no packet any more."""
-    after = network.channels[row].next
-    if before == NONE:
-        port.head = after
-    else:
-        network.channels[before].next = after
-    if after == NONE:
-        port.tail = before
+    give_row(network.flits, network.settings[0].free_flits, leave(network.flits, fifo))
 
 
 @works_on_tables
 def _take_next_turn(network: Any, port: Any, row: int, before: int) -> None:
     """A channel had its turn: those that share its port come first."""
     if port.tail != row:
-        _take_out(network, port, row, before)
+        leave_from(network.channels, port, before, row)
         join(network.channels, port, row)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from et_sim.compiled.tables_by_reference import works_on_tables
-from et_sim.network.packet.heap import put, take_out
+from et_sim.network.packet.ports import ring_at, stop
 from et_sim.network.packet.roce.records import ALPHA, DECREASE, INCREASE, TIMERS
 
 ONE_NS = 1000  # rates are reduced after alpha was brought up to date
@@ -27,15 +27,15 @@ def congested(network: Any, row: int) -> None:
     pair.alpha = 1.0
     pair.heard_for_alpha = 0
     pair.target_rate = pair.rate
-    _set(network, row, ALPHA, state.now_ps + rules.alpha_ps)
-    _set(network, row, DECREASE, state.now_ps + rules.decrease_ps + ONE_NS)
+    ring_at(network, row * TIMERS + ALPHA, state.now_ps + rules.alpha_ps)
+    ring_at(network, row * TIMERS + DECREASE, state.now_ps + rules.decrease_ps + ONE_NS)
 
 
 @works_on_tables
 def stops(network: Any, row: int) -> None:
     """No timer rings any more."""
     for timer in (ALPHA, DECREASE, INCREASE):
-        take_out(network, len(network.ports) + row * TIMERS + timer)
+        stop(network, row * TIMERS + timer)
 
 
 @works_on_tables
@@ -51,38 +51,31 @@ def timer_rings(network: Any, timer: int) -> None:
 
 
 @works_on_tables
-def _set(network: Any, row: int, timer: int, time: int) -> None:
-    state = network.state[0]
-    put(network, len(network.ports) + row * TIMERS + timer, time, state.order)
-    state.order += 1
-
-
-@works_on_tables
 def _measure(network: Any, row: int) -> None:
     pair, rules = network.transport.pairs[row], network.transport.rules[0]
     alpha = (1 - rules.gain) * pair.alpha
     pair.alpha = alpha + rules.gain if pair.heard_for_alpha else alpha
     pair.heard_for_alpha = 0
-    _set(network, row, ALPHA, network.state[0].now_ps + rules.alpha_ps)
+    ring_at(network, row * TIMERS + ALPHA, network.state[0].now_ps + rules.alpha_ps)
 
 
 @works_on_tables
 def _reduce(network: Any, row: int) -> None:
     pair, rules, now = network.transport.pairs[row], network.transport.rules[0], network.state[0].now_ps
-    _set(network, row, DECREASE, now + rules.decrease_ps)
+    ring_at(network, row * TIMERS + DECREASE, now + rules.decrease_ps)
     if pair.heard_for_rate == 0:
         return
     if rules.clamps_target or pair.stage > 0:
         pair.target_rate = pair.rate
     pair.rate = max(rules.least_rate, int(pair.rate * (1 - pair.alpha / 2)))
     pair.stage = pair.heard_for_rate = 0
-    _set(network, row, INCREASE, now + rules.increase_ps)
+    ring_at(network, row * TIMERS + INCREASE, now + rules.increase_ps)
 
 
 @works_on_tables
 def _raise(network: Any, row: int) -> None:
     pair, rules = network.transport.pairs[row], network.transport.rules[0]
-    _set(network, row, INCREASE, network.state[0].now_ps + rules.increase_ps)
+    ring_at(network, row * TIMERS + INCREASE, network.state[0].now_ps + rules.increase_ps)
     if pair.stage >= rules.recoveries:
         step = rules.step if pair.stage == rules.recoveries else rules.large_step
         pair.target_rate = min(pair.target_rate + step, pair.line_rate)

@@ -8,11 +8,10 @@ from __future__ import annotations
 from typing import Any
 
 from et_sim.compiled.tables_by_reference import works_on_tables
-from et_sim.engine.state.run import NONE
+from et_sim.engine.containers import NONE, join, leave, leave_from
 from et_sim.network.packet.figures import has_figures, rate_held, window_held, window_is_full, window_may_open
 from et_sim.network.packet.flows import message_leaves, release_flow
-from et_sim.network.packet.heap import put
-from et_sim.network.packet.ports import new_packet, sending_ps, wake_at
+from et_sim.network.packet.ports import is_set, new_packet, ring_at, sending_ps, wake_at
 from et_sim.network.packet.records import DATA, NEVER
 from et_sim.network.packet.roce.records import AGAIN, TIMERS
 
@@ -21,7 +20,7 @@ from et_sim.network.packet.roce.records import AGAIN, TIMERS
 def wants_port(network: Any, port_row: int) -> bool:
     """Whether something may be to be sent when a port is free."""
     nic = network.transport.nics[port_row]
-    return bool(nic.count > 0 or nic.answers != NONE)
+    return bool(nic.count > 0 or nic.answers.head != NONE)
 
 
 @works_on_tables
@@ -29,26 +28,15 @@ def join_pairs(network: Any, port_row: int, row: int) -> None:
     """A pair begins: it comes last among those of its port."""
     transport = network.transport
     nic, pair = transport.nics[port_row], transport.pairs[row]
-    pair.next = NONE
     pair.is_listed = 1
-    if nic.tail == NONE:
-        nic.head = row
-    else:
-        transport.pairs[nic.tail].next = row
-    nic.tail = row
+    join(transport.pairs, nic, row)
     nic.count += 1
 
 
 @works_on_tables
 def queue_answer(network: Any, port_row: int, packet_row: int) -> None:
     """An acknowledgement waits for a port."""
-    nic, packets = network.transport.nics[port_row], network.packets
-    packets[packet_row].next = NONE
-    if nic.answers_tail == NONE:
-        nic.answers = packet_row
-    else:
-        packets[nic.answers_tail].next = packet_row
-    nic.answers_tail = packet_row
+    join(network.packets, network.transport.nics[port_row].answers, packet_row)
 
 
 @works_on_tables
@@ -56,12 +44,8 @@ def next_packet(network: Any, port_row: int) -> int:
     """The packet that a host sends next over a port, which is free; NONE: none."""
     transport, port = network.transport, network.ports[port_row]
     nic, rules = transport.nics[port_row], transport.rules[0]
-    if nic.answers != NONE and (port.is_paused == 0 or rules.answers_pass):
-        row = nic.answers
-        nic.answers = network.packets[row].next
-        if nic.answers == NONE:
-            nic.answers_tail = NONE
-        return row
+    if nic.answers.head != NONE and (port.is_paused == 0 or rules.answers_pass):
+        return leave(network.packets, nic.answers)
     row = _pair_in_turn(network, port_row)
     if row == NONE:
         _wake_later(network, port_row)
@@ -125,10 +109,7 @@ def _forget_done(network: Any, nic: Any, first_done: int, found: int) -> None:
         after = pair.next
         if pair.acknowledged >= network.flows[row].size:
             pair.is_listed = 0
-            if before == NONE:
-                nic.head = after
-            else:
-                pairs[before].next = after
+            leave_from(pairs, nic, before, row)
             nic.count -= 1
             release_if_done(network, row)
         else:
@@ -137,7 +118,6 @@ def _forget_done(network: Any, nic: Any, first_done: int, found: int) -> None:
             before = row
             kept += 1
         row = after
-    nic.tail = before
 
 
 @works_on_tables
@@ -219,7 +199,7 @@ def _packet_of(network: Any, port_row: int, row: int) -> int:
     pair.free_ps = state.now_ps + sending_ps(network, network.ports[port_row], packet.bytes)
     if pair.sent < flow.size and is_window_full(pair):
         window_is_full(network, row, row, pair.free_ps)
-    if rules.timeout_ps > 0 and network.places[timer_of(network, row)] == NONE:
+    if rules.timeout_ps > 0 and not is_set(network, timer_of(row)):
         wait_again(network, row)
     if pair.sent == flow.size:
         message_leaves(network, row, pair.free_ps, rules.ends_acknowledged == 0)
@@ -227,17 +207,15 @@ def _packet_of(network: Any, port_row: int, row: int) -> int:
 
 
 @works_on_tables
-def timer_of(network: Any, row: int) -> int:
-    """The source of the event that a pair has waited too long."""
-    return len(network.ports) + row * TIMERS + AGAIN
+def timer_of(row: int) -> int:
+    """The one that rings when a pair has waited too long."""
+    return row * TIMERS + AGAIN
 
 
 @works_on_tables
 def wait_again(network: Any, row: int) -> None:
     """A pair waits for an acknowledgement from now on."""
-    state = network.state[0]
-    put(network, timer_of(network, row), state.now_ps + network.transport.rules[0].timeout_ps, state.order)
-    state.order += 1
+    ring_at(network, timer_of(row), network.state[0].now_ps + network.transport.rules[0].timeout_ps)
 
 
 @works_on_tables

@@ -9,8 +9,7 @@ from et_sim.engine.state.run import NONE
 from et_sim.network.packet.figures import packet_is_there
 from et_sim.network.packet.flows import message_arrives
 from et_sim.network.packet.forwarding import send_next
-from et_sim.network.packet.heap import take_out
-from et_sim.network.packet.ports import release_packet
+from et_sim.network.packet.ports import release_packet, stop
 from et_sim.network.packet.records import ACKNOWLEDGEMENT, DATA, NEGATIVE
 from et_sim.network.packet.roce import dcqcn
 from et_sim.network.packet.roce.control import acknowledged, begins, ends
@@ -136,7 +135,7 @@ def _answer_received(network: Any, packet_row: int) -> None:
             wait_again(network, row)
     if pair.acknowledged >= flow.size:
         ends(network, row)
-        take_out(network, timer_of(network, row))
+        stop(network, timer_of(row))
         if transport.rules[0].ends_acknowledged:
             message_arrives(network, row)
     if packet.kind == NEGATIVE:
@@ -167,7 +166,7 @@ def timer_rings(network: Any, timer: int) -> None:
     pair = network.transport.pairs[row]
     network.state[0].timeouts += 1
     network.flows[row].timeouts += 1
-    take_out(network, timer_of(network, row))
+    stop(network, timer_of(row))
     pair.sent = pair.acknowledged
     pair.next_ps = network.state[0].now_ps
     if network.ports[network.flows[row].port].is_paused == 0:

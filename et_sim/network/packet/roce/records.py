@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from et_sim.engine.containers import QUEUE
 from et_sim.plan.tables import record
 
 NO_CONTROL, DCQCN, HPCC, TIMELY, DCTCP = range(5)
@@ -49,6 +50,5 @@ NIC = record(
     ("count", "i4"),
     ("last", "i4"),  # which of them sent last, by its number, and where it stands; NONE: to be looked up
     ("last_row", "i4"),
-    ("answers", "i4"),  # acknowledgements that wait
-    ("answers_tail", "i4"),
+    ("answers", QUEUE),  # acknowledgements that wait
 )

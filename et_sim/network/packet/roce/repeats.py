@@ -53,14 +53,14 @@ def describe_host(network: Any, picture: Any, at: int, port_row: int) -> int:
         at += PER_PAIR
         row = transport.pairs[row].next
     picture[at] = NONE
-    return describe_packets(network, picture, at + 1, nic.answers)
+    return describe_packets(network, picture, at + 1, nic.answers.head)
 
 
 @works_on_tables
 def _describe_pair(network: Any, picture: Any, at: int, row: int) -> None:
     """How far the ends of a message are apart; what was in the past has no effect."""
     state, pair, flow = network.state[0], network.transport.pairs[row], network.flows[row]
-    now, place = state.now_ps, network.places[timer_of(network, row)]
+    now, place = state.now_ps, network.calendar.place[len(network.ports) + timer_of(row)]
     picture[at], picture[at + 1] = row, pair.sent - pair.acknowledged
     picture[at + 2], picture[at + 3] = pair.highest - pair.sent, pair.expected - pair.sent
     picture[at + 4] = max(pair.next_ps - now, 0)
@@ -68,8 +68,8 @@ def _describe_pair(network: Any, picture: Any, at: int, row: int) -> None:
     picture[at + 8] = max(pair.refused_ps - now, 0) if pair.refused == pair.expected else 0
     picture[at + 9], picture[at + 10] = flow.packets, flow.retransmitted
     picture[at + 11] = 2 * (pair.sent < flow.size) + flow.told
-    picture[at + 12] = network.heap[place].time - now if place != NONE else -1
-    picture[at + 13] = network.heap[place].order - state.order if place != NONE else 0
+    picture[at + 12] = network.calendar.entries[place].key - now if place != NONE else -1
+    picture[at + 13] = network.calendar.entries[place].tie - state.order if place != NONE else 0
 
 
 @works_on_tables
@@ -101,7 +101,7 @@ def periods_left(network: Any, port_row: int) -> int:
 def pass_host(network: Any, port_row: int, count: int, time: int, events: int) -> None:
     """Periods pass at a host."""
     nic, pairs = network.transport.nics[port_row], network.transport.pairs
-    pass_packets(network, nic.answers, count, time, events)
+    pass_packets(network, nic.answers.head, count, time, events)
     row = nic.head
     while row != NONE:
         pair = pairs[row]

@@ -7,12 +7,11 @@ from __future__ import annotations
 from typing import Any
 
 from et_sim.compiled.tables_by_reference import works_on_tables
-from et_sim.engine.state.run import NONE
+from et_sim.engine.containers import NONE, take_row
 from et_sim.network.packet.figures import clear_figures
 from et_sim.network.packet.flows import message_arrives, release_flow
 from et_sim.network.packet.forwarding import send_next
-from et_sim.network.packet.heap import put, take_out
-from et_sim.network.packet.ports import new_packet, sending_ps
+from et_sim.network.packet.ports import new_packet, ring_at, sending_ps, stop
 from et_sim.network.packet.records import DATA, NEVER
 from et_sim.network.packet.tcp import control
 from et_sim.network.packet.tcp.nic import messages_leave, queue_packet, tell_later
@@ -50,10 +49,9 @@ def joins(network: Any, row: int) -> None:
 @works_on_tables
 def flows_left(network: Any) -> int:
     """For how many messages there are flows, and pools are large enough."""
-    state, pools = network.state[0], network.transport.pools[0]
-    if pools.free_ranges < network.spare[0]:
+    if network.transport.free_ranges[0].rows < network.spare[0]:
         return 0
-    return int(state.free_flows // 2)
+    return int(network.state[0].free_flows.rows // 2)
 
 
 @works_on_tables
@@ -65,11 +63,9 @@ def bucket_of(transport: Any, source: int, target: int) -> int:
 @works_on_tables
 def _flow_of_connection(network: Any, like: int) -> int:
     """A flow without a message that takes the way of another one."""
-    state, flows, ways, stride = network.state[0], network.flows, network.ways, network.stride[0]
-    row = state.free_flow
+    flows, ways, stride = network.flows, network.ways, network.stride[0]
+    row = take_row(flows, network.state[0].free_flows)
     flow, other = flows[row], flows[like]
-    state.free_flow = flow.next
-    state.free_flows -= 1
     flow.source, flow.target, flow.message = other.source, other.target, NONE
     flow.size = flow.padding = flow.packets = flow.told = 0
     clear_figures(flow)
@@ -166,9 +162,7 @@ def begin_flow(network: Any, row: int) -> None:
 
 @works_on_tables
 def _wait(network: Any, row: int, time: int) -> None:
-    state = network.state[0]
-    put(network, len(network.ports) + row * TIMERS + DUE, time, state.order)
-    state.order += 1
+    ring_at(network, row * TIMERS + DUE, time)
 
 
 @works_on_tables
@@ -269,6 +263,6 @@ def release_if_done(network: Any, row: int) -> None:
     if connection.acknowledged < connection.end:
         return
     for timer in range(TIMERS):
-        take_out(network, len(network.ports) + row * TIMERS + timer)
+        stop(network, row * TIMERS + timer)
     connection.is_owned = 0
     release_flow(network, row)

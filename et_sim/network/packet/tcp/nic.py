@@ -8,9 +8,8 @@ from __future__ import annotations
 from typing import Any
 
 from et_sim.compiled.tables_by_reference import works_on_tables
-from et_sim.engine.state.run import NONE
-from et_sim.network.packet.heap import put
-from et_sim.network.packet.ports import new_packet, sending_ps
+from et_sim.engine.containers import NONE, join, leave
+from et_sim.network.packet.ports import new_packet, ring_at, sending_ps
 from et_sim.network.packet.records import DATA
 from et_sim.network.packet.tcp.records import TELL, TIMERS
 
@@ -19,7 +18,7 @@ from et_sim.network.packet.tcp.records import TELL, TIMERS
 def wants_port(network: Any, port_row: int) -> bool:
     """Whether something is to be sent when a port is free."""
     nic = network.transport.nics[port_row]
-    return bool(nic.head != NONE or nic.answers != NONE)
+    return bool(nic.head != NONE or nic.answers.head != NONE)
 
 
 @works_on_tables
@@ -27,21 +26,12 @@ def queue_packet(network: Any, port_row: int, packet_row: int) -> None:
     """A packet waits for a port."""
     transport, packet = network.transport, network.packets[packet_row]
     nic = transport.nics[port_row]
-    packet.next = NONE
     if transport.rules[0].takes_turns == 0:
-        if nic.tail == NONE:
-            nic.head = packet_row
-        else:
-            network.packets[nic.tail].next = packet_row
-        nic.tail = packet_row
+        join(network.packets, nic, packet_row)
     elif packet.kind == DATA:
         _queue_in_turn(network, port_row, packet_row)
     else:
-        if nic.answers_tail == NONE:
-            nic.answers = packet_row
-        else:
-            network.packets[nic.answers_tail].next = packet_row
-        nic.answers_tail = packet_row
+        join(network.packets, nic.answers, packet_row)
 
 
 @works_on_tables
@@ -49,71 +39,40 @@ def _queue_in_turn(network: Any, port_row: int, packet_row: int) -> None:
     """Behind the other packets of its connection, which comes last if it was not in the round."""
     connections, row = network.transport.connections, network.packets[packet_row].flow
     nic, connection = network.transport.nics[port_row], connections[row]
-    if connection.tail == NONE:
-        connection.head = packet_row
-    else:
-        network.packets[connection.tail].next = packet_row
-    connection.tail = packet_row
+    join(network.packets, connection, packet_row)
     if connection.is_queued == 0:
         connection.is_queued = 1
-        _join_round(network, nic, row)
-
-
-@works_on_tables
-def _join_round(network: Any, nic: Any, row: int) -> None:
-    connections = network.transport.connections
-    connections[row].next = NONE
-    if nic.tail == NONE:
-        nic.head = row
-    else:
-        connections[nic.tail].next = row
-    nic.tail = row
+        join(connections, nic, row)
 
 
 @works_on_tables
 def next_packet(network: Any, port_row: int) -> int:
     """The packet that a host sends next over a port, which is free; NONE: none."""
     transport, port = network.transport, network.ports[port_row]
-    nic, packets = transport.nics[port_row], network.packets
+    nic = transport.nics[port_row]
     if port.is_paused:
         return NONE
-    if nic.answers != NONE:
-        row = nic.answers
-        nic.answers = packets[row].next
-        if nic.answers == NONE:
-            nic.answers_tail = NONE
-        return row
+    if nic.answers.head != NONE:
+        return leave(network.packets, nic.answers)
     if nic.head == NONE:
         return NONE
     if transport.rules[0].takes_turns == 0:
-        return _first_of_queue(network, port_row)
-    connection_row = nic.head
+        return _first_of_queue(network, port_row, nic)
+    connection_row = leave(transport.connections, nic)
     connection = transport.connections[connection_row]
-    nic.head = connection.next
-    if nic.head == NONE:
-        nic.tail = NONE
-    row = connection.head
-    cut = _cut(network, port_row, row)
-    if cut == row:
-        connection.head = packets[row].next
-        if connection.head == NONE:
-            connection.tail = NONE
+    cut = _first_of_queue(network, port_row, connection)
     if connection.head == NONE:
         connection.is_queued = 0
     else:
-        _join_round(network, nic, connection_row)
+        join(transport.connections, nic, connection_row)
     return cut
 
 
 @works_on_tables
-def _first_of_queue(network: Any, port_row: int) -> int:
-    nic = network.transport.nics[port_row]
-    row = nic.head
-    cut = _cut(network, port_row, row)
-    if cut == row:
-        nic.head = network.packets[row].next
-        if nic.head == NONE:
-            nic.tail = NONE
+def _first_of_queue(network: Any, port_row: int, queue: Any) -> int:
+    cut = _cut(network, port_row, queue.head)
+    if cut == queue.head:
+        leave(network.packets, queue)
     return cut
 
 
@@ -176,6 +135,4 @@ def messages_leave(network: Any, row: int, position: int, time: int) -> None:
 @works_on_tables
 def tell_later(network: Any, row: int) -> None:
     """The engine hears more in an event of the same instant."""
-    state = network.state[0]
-    put(network, len(network.ports) + row * TIMERS + TELL, state.now_ps, state.order)
-    state.order += 1
+    ring_at(network, row * TIMERS + TELL, network.state[0].now_ps)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from et_sim.compiled.tables_by_reference import works_on_tables
-from et_sim.engine.state.run import NONE
+from et_sim.engine.containers import NONE, give_row, take_row
 
 
 @works_on_tables
@@ -27,7 +27,7 @@ def with_range(network: Any, first: int, begin: int, end: int) -> tuple[int, int
     while after != NONE and ranges[after].begin <= found.end:
         found.end = max(found.end, ranges[after].end)
         found.next = ranges[after].next
-        _release(network, after)
+        give_row(ranges, network.transport.free_ranges[0], after)
         after = found.next
     return first, row
 
@@ -39,7 +39,7 @@ def without_below(network: Any, first: int, position: int) -> int:
     row = first
     while row != NONE and ranges[row].end <= position:
         after = ranges[row].next
-        _release(network, row)
+        give_row(ranges, network.transport.free_ranges[0], row)
         row = after
     if row != NONE:
         ranges[row].begin = max(ranges[row].begin, position)
@@ -59,17 +59,7 @@ def bytes_below(network: Any, first: int, position: int) -> int:
 
 @works_on_tables
 def _new_range(network: Any, begin: int, end: int, after: int) -> int:
-    pools, ranges = network.transport.pools[0], network.transport.ranges
-    row = pools.free_range
-    pools.free_range = ranges[row].next
-    pools.free_ranges -= 1
+    ranges = network.transport.ranges
+    row = take_row(ranges, network.transport.free_ranges[0])
     ranges[row].begin, ranges[row].end, ranges[row].next = begin, end, after
     return int(row)
-
-
-@works_on_tables
-def _release(network: Any, row: int) -> None:
-    pools = network.transport.pools[0]
-    network.transport.ranges[row].next = pools.free_range
-    pools.free_range = row
-    pools.free_ranges += 1

@@ -12,8 +12,7 @@ from et_sim.compiled.tables_by_reference import works_on_tables
 from et_sim.engine.state.run import NONE
 from et_sim.network.packet.figures import packet_is_there
 from et_sim.network.packet.forwarding import send_next
-from et_sim.network.packet.heap import put, take_out
-from et_sim.network.packet.ports import new_packet, release_packet
+from et_sim.network.packet.ports import is_set, new_packet, release_packet, ring_at, stop
 from et_sim.network.packet.records import ACKNOWLEDGEMENT, DATA
 from et_sim.network.packet.tcp.acknowledgements import acknowledged
 from et_sim.network.packet.tcp.connections import messages_arrive, release_if_done
@@ -71,10 +70,8 @@ def _data_received(network: Any, packet_row: int) -> None:
         _answer(network, packet_row, connection.expected, size, block_begin, block_end)
         return
     release_packet(network, packet_row)
-    source = len(network.ports) + row * TIMERS + DELAYED
-    if network.places[source] == NONE:
-        put(network, source, network.state[0].now_ps + rules.delays_ps, network.state[0].order)
-        network.state[0].order += 1
+    if not is_set(network, row * TIMERS + DELAYED):
+        ring_at(network, row * TIMERS + DELAYED, network.state[0].now_ps + rules.delays_ps)
 
 
 @works_on_tables
@@ -111,7 +108,7 @@ def _answer(network: Any, packet_row: int, position: int, size: int, begin: int,
     connection, flow = transport.connections[row], network.flows[row]
     if connection.unanswered > 0:
         connection.unanswered = 0
-        take_out(network, len(network.ports) + row * TIMERS + DELAYED)
+        stop(network, row * TIMERS + DELAYED)
     network.state[0].returned += 1
     if transport.rules[0].bypass:
         sent_ps, is_marked = packet.sent_ps, packet.is_marked

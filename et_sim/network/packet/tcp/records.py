@@ -6,6 +6,7 @@ which each message is a part. Positions are counted in bytes from its beginning.
 
 from __future__ import annotations
 
+from et_sim.engine.containers import QUEUE
 from et_sim.plan.tables import record
 
 NEWRENO, RENO, CUBIC, DCTCP = range(4)
@@ -94,9 +95,7 @@ RANGE = record(("begin", "i8"), ("end", "i8"), ("next", "i4"))
 NIC = record(
     ("head", "i4"),  # packets that wait, or connections that take turns
     ("tail", "i4"),
-    ("answers", "i4"),  # acknowledgements, if connections take turns
-    ("answers_tail", "i4"),
+    ("answers", QUEUE),  # acknowledgements, if connections take turns
 )
 HOST = record(("copied_ps", "i8"), ("received_ps", "i8"))  # until when a rank copies what it sends, and gets
-POOLS = record(("free_range", "i4"), ("free_ranges", "i4"))
 BLOCK = record(("begin", "i8"), ("end", "i8"))  # what an acknowledgement says has arrived beyond

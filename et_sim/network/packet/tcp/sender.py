@@ -14,8 +14,7 @@ from typing import Any
 from et_sim.compiled.tables_by_reference import works_on_tables
 from et_sim.engine.state.run import NONE
 from et_sim.network.packet.figures import has_figures, window_held, window_is_full
-from et_sim.network.packet.heap import put
-from et_sim.network.packet.ports import new_packet
+from et_sim.network.packet.ports import new_packet, ring_at
 from et_sim.network.packet.records import DATA, NEVER
 from et_sim.network.packet.tcp.nic import message_at, queue_packet
 from et_sim.network.packet.tcp.ranges import bytes_below
@@ -193,8 +192,8 @@ def set_deadline(network: Any, row: int, deadline: int) -> None:
     """When bytes that are not acknowledged are sent again; a timer that rings earlier is set again then."""
     transport, state = network.transport, network.state[0]
     connection, rules = transport.connections[row], transport.rules[0]
-    source = len(network.ports) + row * TIMERS + RESEND
-    at = network.places[source]
+    timer = row * TIMERS + RESEND
+    at = network.calendar.place[len(network.ports) + timer]
     if at != NONE:
         state.moving += int(deadline != NEVER) - int(connection.deadline_ps != NEVER)
     connection.deadline_ps = deadline
@@ -203,9 +202,8 @@ def set_deadline(network: Any, row: int, deadline: int) -> None:
     rings = deadline
     if rules.scan_ps > 0:
         rings = _seen_ps(rules.scan_ps, deadline)
-    if at == NONE or network.heap[at].time > rings:
-        put(network, source, rings, state.order)
-        state.order += 1
+    if at == NONE or network.calendar.entries[at].key > rings:
+        ring_at(network, timer, rings)
 
 
 @works_on_tables
@@ -221,6 +219,4 @@ def _seen_ps(scan: int, deadline: int) -> int:
 @works_on_tables
 def _send_more_later(network: Any, row: int) -> None:
     """There is more than may be sent at one event."""
-    state = network.state[0]
-    put(network, len(network.ports) + row * TIMERS + MORE, state.now_ps, state.order)
-    state.order += 1
+    ring_at(network, row * TIMERS + MORE, network.state[0].now_ps)

@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 
 from et_sim.compiled.tables_by_reference import Tables
-from et_sim.engine.pools import grow_pool
-from et_sim.engine.state.run import NONE
+from et_sim.engine.containers import FREE, NONE, grow_pool, longer
 from et_sim.machine.transports import Completion, Protocol, TcpControl
 from et_sim.network.packet.setup import PS_PER_NS
 from et_sim.network.packet.tcp import connections, counting, nic, receiver, timers
@@ -22,7 +21,6 @@ from et_sim.network.packet.tcp.records import (
     NEWRENO,
     NIC,
     PIECE,
-    POOLS,
     RANGE,
     RENO,
 )
@@ -81,15 +79,14 @@ class TcpTables(Tables):
     hosts: Any  # by rank
     blocks: Any  # by packet
     ranges: Any
-    pools: Any  # one row
+    free_ranges: Any  # one row
 
 
 def new_tables(protocol: Protocol, ports: int, ranks: int) -> TcpTables:
     """Nobody has sent anything."""
-    nics, pools = table(NIC, ports), table(POOLS, 1)
-    for name in ("head", "tail", "answers", "answers_tail"):
-        nics[name] = NONE
-    pools.free_range = NONE
+    nics, free_ranges = table(NIC, ports), table(FREE, 1)
+    nics["head"] = nics["tail"] = nics["answers"]["head"] = nics["answers"]["tail"] = NONE
+    free_ranges["head"] = NONE
     return TcpTables(
         rules=_rules_of(protocol),
         connections=table(CONNECTION, 0),
@@ -99,7 +96,7 @@ def new_tables(protocol: Protocol, ports: int, ranks: int) -> TcpTables:
         hosts=table(HOST, ranks),
         blocks=table(BLOCK, 0),
         ranges=table(RANGE, 0),
-        pools=pools,
+        free_ranges=free_ranges,
     )
 
 
@@ -122,25 +119,20 @@ def _rules_of(protocol: Protocol) -> Any:
 
 def with_packets(tables: TcpTables, packets: int) -> TcpTables:
     """The same for so many packets."""
-    blocks = table(BLOCK, packets)
-    blocks[: len(tables.blocks)] = tables.blocks
-    return replace(tables, blocks=blocks)
+    return replace(tables, blocks=longer(tables.blocks, packets))
 
 
 def with_ranges(tables: TcpTables, wanted: int) -> TcpTables:
     """The same with so many ranges left."""
-    pools = tables.pools[0]
-    if pools.free_ranges >= wanted:
+    free = tables.free_ranges[0]
+    if free.rows >= wanted:
         return tables
-    return replace(tables, ranges=grow_pool(tables.ranges, pools, "free_range", "next", wanted))
+    return replace(tables, ranges=grow_pool(tables.ranges, free, wanted))
 
 
 def with_flows(tables: TcpTables, flows: Any) -> TcpTables:
     """The same for so many flows; connections are put into more buckets."""
-    larger = {}
-    for name, kind in (("connections", CONNECTION), ("pieces", PIECE)):
-        larger[name] = table(kind, len(flows))
-        larger[name][: len(getattr(tables, name))] = getattr(tables, name)
+    larger = {name: longer(getattr(tables, name), len(flows)) for name in ("connections", "pieces")}
     buckets = np.full(1 << max(len(flows) - 1, 1).bit_length(), NONE, np.int32)
     grown = replace(tables, buckets=buckets, **larger)
     for first in tables.buckets.tolist():

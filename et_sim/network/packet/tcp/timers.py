@@ -7,7 +7,7 @@ from typing import Any
 from et_sim.compiled.tables_by_reference import works_on_tables
 from et_sim.engine.state.run import NONE
 from et_sim.network.packet.forwarding import send_next
-from et_sim.network.packet.heap import take_out
+from et_sim.network.packet.ports import stop
 from et_sim.network.packet.records import NEVER
 from et_sim.network.packet.tcp import control
 from et_sim.network.packet.tcp.connections import messages_are_due, release_if_done, send_opening, tell_more
@@ -23,7 +23,7 @@ LONGEST_PS = 60_000_000_000_000
 def timer_rings(network: Any, timer: int) -> None:
     """One of a connection's timers."""
     row, which = timer // TIMERS, timer % TIMERS
-    take_out(network, len(network.ports) + timer)
+    stop(network, timer)
     if which == DUE:
         messages_are_due(network, row)
     elif which == DELAYED:

@@ -1,0 +1,224 @@
+"""Containers that compiled code fills, and how they grow between events: pools, queues, heaps, hash indexes.
+
+A pool is an array of records; rows that are not in use are threaded by their field `next` behind a FREE. So
+are queues (first in, first out), which are any records with `head` and `tail`. A hash index holds the first
+row of every chain, which is threaded by the field `chain`. A heap holds rows of a pool by their keys, and
+knows where each of them is, so that keys may change.
+
+Not here: which of them there are (`state`, and the tables of network models).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from et_sim.compiled.tables_by_reference import Tables, works_on_tables
+from et_sim.plan.tables import record, table
+
+NONE = -1  # no row
+SMALLEST_POOL = 256
+LARGEST_POOL = 2**31 - 1
+QUEUE = record(("head", "i4"), ("tail", "i4"))
+FREE = record(("head", "i4"), ("rows", "i4"))  # rows of a pool that are not in use, and how many
+
+
+@works_on_tables
+def join(pool: Any, queue: Any, row: int) -> None:
+    """Append a row."""
+    pool[row].next = NONE
+    if queue.tail == NONE:
+        queue.head = row
+    else:
+        pool[queue.tail].next = row
+    queue.tail = row
+
+
+@works_on_tables
+def join_after(pool: Any, queue: Any, before: int, row: int) -> None:
+    """Put a row behind another one; NONE: in front of all."""
+    pool[row].next = queue.head if before == NONE else pool[before].next
+    if before == NONE:
+        queue.head = row
+    else:
+        pool[before].next = row
+    if pool[row].next == NONE:
+        queue.tail = row
+
+
+@works_on_tables
+def leave(pool: Any, queue: Any) -> int:
+    """Take the first row out; NONE if there is none."""
+    row = queue.head
+    if row != NONE:
+        queue.head = pool[row].next
+        if queue.head == NONE:
+            queue.tail = NONE
+    return row
+
+
+@works_on_tables
+def leave_from(pool: Any, queue: Any, before: int, row: int) -> None:
+    """Take out a row that is behind another one; NONE: it is the first."""
+    after = pool[row].next
+    if before == NONE:
+        queue.head = after
+    else:
+        pool[before].next = after
+    if after == NONE:
+        queue.tail = before
+
+
+@works_on_tables
+def unchain(pool: Any, index: Any, home: int, row: int) -> None:
+    """Take a row, which must be in it, out of the chain that begins at `home`."""
+    at = index[home]
+    if at == row:
+        index[home] = pool[row].chain
+        return
+    while pool[at].chain != row:
+        at = pool[at].chain
+    pool[at].chain = pool[row].chain
+
+
+@works_on_tables
+def take_row(pool: Any, free: Any) -> int:
+    """A row that is in use from now on."""
+    row = free.head
+    free.head = pool[row].next
+    free.rows -= 1
+    return row
+
+
+@works_on_tables
+def give_row(pool: Any, free: Any, row: int) -> None:
+    """A row is not in use any more."""
+    pool[row].next = free.head
+    free.head = row
+    free.rows += 1
+
+
+@dataclass(frozen=True, slots=True)
+class Heap(Tables):
+    """Rows by their keys; of equal keys, the one with the smaller `tie` comes first."""
+
+    entries: Any  # key, tie, row
+    place: Any  # among them, by row; NONE: not there
+    size: Any  # one number
+
+
+def heap_for(rows: int, before: Heap | None = None, key: str = "f8") -> Heap:
+    """A heap for a pool of so many rows, with what was in the one for its shorter predecessor."""
+    if before is None:
+        entries = table(record(("key", key), ("tie", "i8"), ("row", "i4")), rows)
+        return Heap(entries, np.full(rows, NONE, np.int32), np.zeros(1, np.int64))
+    return Heap(longer(before.entries, rows), longer(before.place, rows, NONE), before.size)
+
+
+@works_on_tables
+def first_of(heap: Heap) -> int:
+    """The row with the smallest key; NONE if there is none."""
+    return heap.entries[0].row if heap.size[0] > 0 else NONE
+
+
+@works_on_tables
+def put(heap: Heap, row: int, key: float, tie: int) -> None:
+    """A row has this key from now on."""
+    at = heap.place[row]
+    if at == NONE:
+        at = heap.size[0]
+        heap.size[0] += 1
+    _settle(heap, at, row, key, tie)
+
+
+@works_on_tables
+def take_out(heap: Heap, row: int) -> None:
+    """A row, which need not be there, is not there any more."""
+    at = heap.place[row]
+    if at == NONE:
+        return
+    heap.place[row] = NONE
+    heap.size[0] -= 1
+    last = heap.entries[heap.size[0]]
+    if last.row != row:
+        _settle(heap, at, last.row, last.key, last.tie)
+
+
+@works_on_tables
+def _settle(heap: Heap, at: int, row: int, key: float, tie: int) -> None:
+    """Find the place of an entry, from a place that is to be filled."""
+    begin, size = at, heap.size[0]
+    while at > 0:
+        above = heap.entries[(at - 1) >> 1]
+        if above.key < key or (above.key == key and above.tie < tie):
+            break
+        _move(heap, above, at)
+        at = (at - 1) >> 1
+    while at == begin and 2 * at + 1 < size:
+        child = 2 * at + 1
+        below = heap.entries[child]
+        if child + 1 < size:
+            other = heap.entries[child + 1]
+            if other.key < below.key or (other.key == below.key and other.tie < below.tie):
+                child, below = child + 1, other
+        if key < below.key or (key == below.key and tie < below.tie):
+            break
+        _move(heap, below, at)
+        begin = at = child
+    entry = heap.entries[at]
+    entry.row, entry.key, entry.tie = row, key, tie
+    heap.place[row] = at
+
+
+@works_on_tables
+def _move(heap: Heap, entry: Any, at: int) -> None:
+    to = heap.entries[at]
+    to.row, to.key, to.tie = entry.row, entry.key, entry.tie
+    heap.place[entry.row] = at
+
+
+def longer(array: Any, rows: int, empty: int = 0) -> Any:
+    """The same with more rows."""
+    larger = np.zeros((rows, *array.shape[1:]), array.dtype)
+    if empty:
+        larger[...] = empty
+    larger[: len(array)] = array
+    return larger.view(np.recarray) if array.dtype.names else larger
+
+
+def spare(reserve: int) -> int:
+    """Rows to add: enough for many events before anybody has to look again, if that is not too many."""
+    return max(2 * reserve, min(64 * reserve, 1 << 16))
+
+
+def grow_pool(pool: Any, free: Any, reserve: int, free_mark: str | None = None) -> Any:
+    """A larger pool, whose new rows are free; `free_mark` is a field in which that is to be seen."""
+    old = len(pool)
+    new = max(2 * old, old + spare(reserve), SMALLEST_POOL)
+    if new > LARGEST_POOL:
+        raise MemoryError(f"the simulation needs a pool of {new} rows")
+    larger = longer(pool, new)
+    larger["next"][old:] = np.arange(old + 1, new + 1)
+    larger["next"][new - 1] = free.head
+    if free_mark:
+        larger[free_mark][old:] = NONE
+    free.head = old
+    free.rows += new - old
+    return larger
+
+
+def empty_index(rows: int) -> Any:
+    """A hash index for a pool of so many rows."""
+    return np.full(1 << (2 * rows - 1).bit_length(), NONE, np.int32)
+
+
+def chain_rows(pool: Any, index: Any, rows: Any, homes: Any) -> None:
+    """Put rows of a pool into an empty index, in which their chains begin at these homes."""
+    order = np.argsort(homes, kind="stable")
+    rows, homes = rows[order], homes[order]
+    same_home = np.concatenate((homes[1:] == homes[:-1], [False]))[: len(rows)]
+    pool["chain"][rows] = np.where(same_home, np.concatenate((rows[1:], [NONE]))[: len(rows)], NONE)
+    first = np.concatenate(([True], homes[1:] != homes[:-1]))[: len(rows)]
+    index[homes[first]] = rows[first]
