@@ -5,82 +5,18 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from et_sim.basics.errors import UsageError
 from et_sim.basics.terminal import is_live
+from et_sim.views.view import DRAWN, VIEWS, View
 
 if TYPE_CHECKING:
+    from et_sim.views.run.directory import RunDirectory
     from et_sim.views.run.selection import Selection
     from et_sim.views.sweep.directory import SweepDirectory
-
-VIEWS = {
-    "summary": "one screen: times, ranks, top operations, coverage (the default)",
-    "ranks": "what every rank did with its time",
-    "groups": "collectives by communicator group",
-    "ops": "all operations, by total time",
-    "activity": "what every rank does over time: which part of its time is spent when",
-    "waits": "waiting against transfer by rank, group and operation, and who is waited for",
-    "bandwidth": "bandwidth against message size of collectives and sends, and what links carry",
-    "schedule": "pipelines: which micro-batch a stage works on when, and the bubble beside the ideal one",
-    "spread": "how far ranks differ in each operation: how long it takes them, and when they begin",
-    "idle": "what devices, streams and threads do, and what they wait for while they are idle",
-    "layers": "a layer file's layers: computation and communication of each (also --csv)",
-    "phases": "phases of chunks by dimension, of runs with --detail phases",
-    "critical-path": "what decided how long it took, and what would change that",
-    "topology": "the network, and how much of its links is used, of runs with --detail links",
-    "links": "how busy links are over time, of runs with --detail links",
-    "queues": "what waited at ports over time, of runs with --detail ports",
-    "pauses": "which queues made which ports pause, of runs with --detail ports",
-    "flows": "messages as packets, and what held them up, of runs with --detail ports",
-    "roofline": "kernels below the roofs of their machine: operations per byte and per second",
-    "memory": "local memory at its fullest, and the largest tensors alive then",
-    "stalls": "who waits for whom in a run that could not finish",
-    "notices": "every warning and every default taken",
-    "picture": "the timeline as a picture, into the file given with --svg or --png",
-}
-# Which of them can be drawn.
-DRAWN = (
-    "picture",
-    "ranks",
-    "activity",
-    "waits",
-    "bandwidth",
-    "spread",
-    "idle",
-    "schedule",
-    "phases",
-    "critical-path",
-    "topology",
-    "links",
-    "queues",
-    "roofline",
-    "memory",
-)
-# Which views can be cut to some ranks, a window of time, or a number of lines.
-CUTS = {
-    "summary": ("ranks", "window", "top"),
-    "ranks": ("ranks", "window", "top"),
-    "groups": ("ranks", "window", "top"),
-    "ops": ("ranks", "window", "top"),
-    "activity": ("ranks", "window", "top"),
-    "waits": ("ranks", "window", "top"),
-    "bandwidth": ("ranks", "window", "top"),
-    "spread": ("ranks", "window", "top"),
-    "idle": ("ranks", "window", "top"),
-    "picture": ("ranks", "window"),
-    "phases": ("ranks", "window"),
-    "critical-path": ("top",),
-    "topology": ("window", "top"),
-    "links": ("ranks", "window", "top"),
-    "queues": ("window", "top"),
-    "pauses": ("window", "top"),
-    "flows": ("ranks", "window", "top"),
-    "roofline": ("ranks", "window", "top"),
-    "memory": ("ranks", "top"),
-}
 
 OF_RUNS = ("csv", "ranks", "job", "window", "verify", "vary")  # options that a sweep has no use for
 SERVING_TOO = ("svg", "png", "top")  # and serving neither
@@ -88,7 +24,7 @@ SERVING_TOO = ("svg", "png", "top")  # and serving neither
 
 def add_parser(commands: Any) -> None:
     """Register the command."""
-    views = "\n".join(f"  {name:<13} {meaning}" for name, meaning in VIEWS.items())
+    views = "\n".join(f"  {name:<13} {view.about}" for name, view in VIEWS.items())
     parser = commands.add_parser(
         "inspect",
         help="look at a run or a sweep",
@@ -132,16 +68,18 @@ def run(options: argparse.Namespace) -> int:
     if is_serving(options.directory):
         return _show_serving(options)
     options.view = options.view or "summary"
+    view = VIEWS[options.view]
     is_drawn = options.svg is not None or options.png is not None
     if options.view == "picture" and not is_drawn:
         raise UsageError(
             "the picture view needs --svg FILE or --png FILE",
             remedy=f"et-sim inspect {options.directory} picture --svg timeline.svg",
         )
-    if is_drawn and options.view not in DRAWN:
-        raise UsageError(
-            f"the view {options.view} cannot be drawn", remedy=f"views that can: {', '.join(DRAWN)}"
-        )
+    if is_drawn and not view.picture:
+        remedy = f"views that can: {', '.join(DRAWN)}"
+        raise UsageError(f"the view {view.name} cannot be drawn", remedy=remedy)
+    if is_drawn and options.json:
+        raise UsageError("a picture cannot be printed as JSON", remedy="leave out --json")
     if options.csv is not None and options.view != "layers":
         raise UsageError("--csv belongs to the layers view", remedy="et-sim inspect RUN layers --csv DIR")
     if options.verify and options.view != "critical-path":
@@ -166,42 +104,31 @@ def run(options: argparse.Namespace) -> int:
 
         print(verify_text(options.directory, options.top, as_json=options.json))
         return 0
-    if is_drawn:
-        return _draw(options)
-    if options.csv is not None:
+    if options.csv is not None and not is_drawn:
         return _write_csv(options)
-    if options.json:
-        print(_data(options))
-        return 0
+    from et_sim.views import open_run
     from et_sim.views.run.selection import selection
-    from et_sim.views.summary import inspect
 
-    views: dict[str, Callable[[str, Selection], str]] = {
-        "summary": inspect.summary_text,
-        "ranks": inspect.ranks_text,
-        "groups": inspect.groups_text,
-        "ops": inspect.operations_text,
-        "activity": inspect.activity_text,
-        "waits": inspect.waits_text,
-        "bandwidth": inspect.bandwidth_text,
-        "schedule": inspect.schedule_of_run,
-        "spread": inspect.spread_text,
-        "idle": inspect.idle_text,
-        "layers": inspect.layers_of,
-        "phases": inspect.phases_text,
-        "critical-path": inspect.critical_path_of,
-        "topology": inspect.topology_text,
-        "links": inspect.links_text,
-        "queues": inspect.queues_text,
-        "pauses": inspect.pauses_text,
-        "flows": inspect.flows_text,
-        "roofline": inspect.roofline_text,
-        "memory": inspect.memory_text,
-        "stalls": inspect.stalls_text,
-        "notices": inspect.notices_text,
-    }
-    show(views[options.view](options.directory, selection(options.ranks, options.window, options.top)))
+    part = selection(options.ranks, options.window, options.top)
+    present(view, open_run(options.directory), part, options)
     return 0
+
+
+def present(view: View, run: RunDirectory, part: Selection, options: argparse.Namespace) -> None:
+    """A view in the form that is asked for: drawn into files, as data, or as text."""
+    is_drawn = options.svg is not None or options.png is not None
+    if is_drawn:
+        from et_sim.views.drawing.pictures import write_picture
+
+        write_picture(view.drawn(run, part), options.svg, options.png)
+    if view.name == "summary" and options.json:
+        print(run.summary_text().removesuffix("\n"))
+    elif options.json:
+        print(json.dumps(view.data(run, part), indent=2, ensure_ascii=False))
+    elif not is_drawn:
+        from et_sim.views.text import terminal_width
+
+        show(view.text(run, part, terminal_width()))
 
 
 def _show_serving(options: argparse.Namespace) -> int:
@@ -281,7 +208,7 @@ def _check_cuts(options: argparse.Namespace) -> None:
     for name in ("ranks", "window", "top"):
         if getattr(options, name) is None:
             continue
-        able = [view for view, cuts in CUTS.items() if name in cuts]
+        able = [view.name for view in VIEWS.values() if name in view.cuts]
         said = "job" if name == "ranks" and options.job is not None else name
         if options.view not in able:
             raise UsageError(
@@ -299,18 +226,6 @@ def _check_cuts(options: argparse.Namespace) -> None:
         selection(window=options.window).check_window(open_run(options.directory))
 
 
-def _data(options: argparse.Namespace) -> str:
-    from et_sim.views import open_run
-    from et_sim.views.run.selection import selection
-    from et_sim.views.summary.inspect_data import DATA
-
-    run = open_run(options.directory)
-    if options.view == "summary":
-        return run.summary_text().removesuffix("\n")
-    part = selection(options.ranks, options.window, options.top)
-    return json.dumps(DATA[options.view](run, part), indent=2, ensure_ascii=False)
-
-
 def _write_csv(options: argparse.Namespace) -> int:
     if options.json:
         raise UsageError("--csv and --json are two forms of one answer", remedy="leave one of them out")
@@ -320,16 +235,4 @@ def _write_csv(options: argparse.Namespace) -> int:
 
     for path in write_csv(Layers(open_run(options.directory)), options.csv):
         print(f"written: {path}")
-    return 0
-
-
-def _draw(options: argparse.Namespace) -> int:
-    if options.json:
-        raise UsageError("a picture cannot be printed as JSON", remedy="leave out --json")
-    from et_sim.views import open_run
-    from et_sim.views.drawing.pictures import write_pictures
-    from et_sim.views.run.selection import selection
-
-    part = selection(options.ranks, options.window, options.top)
-    write_pictures(open_run(options.directory), options.view, part, options.svg, options.png)
     return 0

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import json
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from et_sim.basics.errors import UsageError
 from et_sim.documents.recognise import Kind, kind_of
+from et_sim.views.view import VIEWS
 
 if TYPE_CHECKING:
     from et_sim.views.run.directory import RunDirectory
@@ -77,30 +77,22 @@ def _simulate(workload: str, groups: str | None, target: Path) -> None:
 
 
 def _draw(options: argparse.Namespace, opened: RunDirectory, said: str) -> int:
+    """As `et-sim inspect RUN schedule` does."""
+    from et_sim.cli.inspect import present
+    from et_sim.views.run.selection import EVERYTHING
     from et_sim.views.schedule.schedule import schedule_of
-    from et_sim.views.schedule.text import schedule_data, schedule_text
-    from et_sim.views.text import terminal_width
 
-    found = schedule_of(opened)
-    if found is None:
+    if schedule_of(opened) is None:
         raise UsageError(
             "has no kernel of a pass",
             place=options.schedule_of,
             remedy='names of kernels in passes begin like "forward 3" or "backward 3"; '
             "et-sim report draws runs of any form",
         )
+    present(VIEWS["schedule"], opened, EVERYTHING, options)
     files = [str(file) for file in (options.svg, options.png) if file is not None]
     if files:
-        from et_sim.views.drawing.pictures import write_picture
-        from et_sim.views.drawing.schedule import schedule_picture
-
-        write_picture(schedule_picture(found), options.svg, options.png)
-    if options.json:
-        print(json.dumps(schedule_data(found), indent=2, ensure_ascii=False))
-    elif files:
         print(f"drawn into {' and '.join(files)}")
-    else:
-        print(schedule_text(found, terminal_width()))
-        if said:
-            print(said)
+    elif said and not options.json:
+        print(said)
     return 0

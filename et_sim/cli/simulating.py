@@ -32,9 +32,9 @@ def simulate_into(
             print(json.dumps(result.summary(), indent=2, ensure_ascii=False))
         elif not status:
             from et_sim.cli.inspect import show
-            from et_sim.views.summary.inspect import summary_text
+            from et_sim.views.view import view_text
 
-            show(summary_text(target))
+            show(view_text("summary", target))
             print(f"\nwritten to {target}; look closer with: et-sim inspect {target}")
     return status
 

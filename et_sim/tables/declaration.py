@@ -58,6 +58,7 @@ class Table:
     writer: str  # module:function (run) -> Content or None; loaded when a run is written
     columns: tuple[Column, ...]
     detail: str = ""  # asked for with --detail
+    model: str = ""  # the only network model that has this detail
     remedy: str = ""  # how else to get it
 
     @property
@@ -73,7 +74,13 @@ class Table:
     @property
     def how_to_get_it(self) -> str:
         """What to do in order to get it, as a remedy."""
-        return self.remedy or f"simulate with --detail {self.detail}"
+        model = f"--model {self.model} " if self.model else ""
+        return self.remedy or f"simulate with {model}--detail {self.detail}"
+
+    @property
+    def not_recorded(self) -> str:
+        """What a view says that is about it, of a run without it."""
+        return f"{self.detail or self.name} were not recorded: {self.how_to_get_it}"
 
     @property
     def column_names(self) -> tuple[str, ...]:

@@ -192,6 +192,7 @@ QUEUES = Table(
     "link; at most 128 slices, however long the run is: when it outlasts them, neighbours are merged",
     writer="et_sim.timeline.contents.network:queues_content",
     detail="ports",
+    model="packet",
     columns=(
         Column("resource", "int32", "the number of the link in `resources.arrow`", refers_to="resources"),
         Column("link", TEXT, "its name, as in `links.arrow`"),
@@ -232,6 +233,7 @@ PAUSES = Table(
     about="one row for every pause of a port, in the order in which they ended; then those that never did",
     writer="et_sim.timeline.contents.network:pauses_content",
     detail="ports",
+    model="packet",
     columns=(
         Column(
             "link", TEXT, "the link whose sending end was to wait: the device that it leads to asked for it"
@@ -254,6 +256,7 @@ FLOWS = Table(
     about="one row for every message that packets carried, in the order in which they arrived",
     writer="et_sim.timeline.contents.network:flows_content",
     detail="ports",
+    model="packet",
     columns=(
         Column("source", "int32", "the rank that sends it"),
         Column("target", "int32", "the rank that it goes to"),

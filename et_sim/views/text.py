@@ -154,6 +154,15 @@ def percent(before: int, after: int) -> str:
     return f"{percent:+.1f} %" if abs(percent) >= 0.05 else f"{percent:+.1g} %"
 
 
+def prose(lines: Sequence[str], width: int, indent: int = 0) -> list[str]:
+    """Lines of at most `width` characters; what is cut off goes on below. Commands stay whole."""
+    cut = []
+    for line in lines:
+        is_whole = len(line) <= width or "et-sim inspect " in line
+        cut += [line] if is_whole else wrapped(line, width, indent)
+    return cut
+
+
 def wrapped(line: str, width: int, indent: int) -> list[str]:
     """A line as several of at most `width` characters; a unit stays with its number."""
     several = textwrap.wrap(

@@ -23,8 +23,8 @@ from et_sim.trace import TraceBuilder
 from et_sim.views import open_run
 from et_sim.views.critical.sensitivity import parameters
 from et_sim.views.run.selection import EVERYTHING, selection
-from et_sim.views.summary.inspect import summary_text
 from et_sim.views.summary.links import link_uses
+from et_sim.views.view import view_text
 
 S = 80_000
 
@@ -181,7 +181,7 @@ def test_a_switch_at_its_rate_is_the_bottleneck_folded_or_not(model: str, tmp_pa
     assert (
         f"reduction in spine: the busiest switch passes data on at its rate for {percent} % of the run, more "
         "than any link"
-    ) in " ".join(summary_text(tmp_path / "run", width=200).split())
+    ) in " ".join(view_text("summary", tmp_path / "run", width=200).split())
 
 
 @pytest.mark.parametrize("rate", [None, "45GB/s"])

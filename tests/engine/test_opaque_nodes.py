@@ -14,7 +14,7 @@ import et_sim
 from et_sim.trace import TraceBuilder, Workload, decode, encode_trace
 from et_sim.trace.columns import NodeKind, Trace
 from et_sim.views.run.directory import open_run
-from et_sim.views.summary.inspect import summary_text
+from et_sim.views.view import view_text
 
 
 def of_types(*types: int) -> Trace:
@@ -47,7 +47,7 @@ def test_a_run_counts_them_by_type_and_its_summary_says_that_nobody_models_them(
     coverage = open_run(tmp_path / "out.run").summary["coverage"]
     assert coverage["nodes_by_kind"] == {"compute": 4, "storage": 4, "checkpoint": 2, "unknown": 4}
     assert coverage["replayed"] == 14
-    text = summary_text(tmp_path / "out.run")
+    text = view_text("summary", tmp_path / "out.run")
     assert "not modelled, as recorded: 4 storage, 2 checkpoint, 4 unknown" in text
 
 

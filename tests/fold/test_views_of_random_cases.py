@@ -19,8 +19,8 @@ from et_sim.views.compare.changes import compare
 from et_sim.views.report.times import exposed_by_group
 from et_sim.views.run.selection import Selection, selection
 from et_sim.views.sql.database import Database
-from et_sim.views.summary.inspect_data import DATA
 from et_sim.views.summary.rank_table import rank_count
+from et_sim.views.view import VIEWS
 
 A_FEW = 12
 NAMES_OF_LINKS = ("ranks", "link", "source", "target")
@@ -62,7 +62,7 @@ def parts(draw: Random, found: RunDirectory) -> list[Selection]:
 
 def answers(found: RunDirectory, part: Selection) -> dict[str, Any]:
     """Every view, as data; or why there is none."""
-    every = {view: _answer(view, found, part) for view in DATA}
+    every = {view: _answer(view, found, part) for view in VIEWS if view not in ("summary", "picture")}
     topology = every["topology"]
     topology = topology and {**topology, "links": _unnamed(topology["links"] or [])}
     return every | {"links": _unnamed(every["links"]), "topology": topology}
@@ -70,7 +70,7 @@ def answers(found: RunDirectory, part: Selection) -> dict[str, Any]:
 
 def _answer(view: str, found: RunDirectory, part: Selection) -> Any:
     try:
-        return json.loads(json.dumps(DATA[view](found, part)))
+        return json.loads(json.dumps(VIEWS[view].data(found, part)))
     except EtSimError as error:
         return str(error).replace(str(found.path), "RUN")
 

@@ -19,7 +19,7 @@ from et_sim.engine.observe import queues as observed
 from et_sim.engine.state.queue_tables import PER_PORT, WIDTH, Queues, new_queues
 from et_sim.plan.tables import table
 from et_sim.run.result import Result
-from et_sim.views.summary.inspect import flows_text
+from et_sim.views.view import view_text
 
 NOTED = ("deepest_bytes", "pauses", "paused_ns", "marked", "lost")
 EXACT = {"preset": "roce", "header": 0, "payload": 1000, "congestion-control": "none"}
@@ -119,7 +119,7 @@ def test_flits_hold_their_place_until_they_go_on(tmp_path: Path) -> None:
     assert {row["most_messages"] for row in rows(result, "queues")} == {None}
     assert result.makespan_ns == run(net, [(0, 2, 1024)], "nodes").makespan_ns
     assert rows(result, "pauses") == []
-    assert "--detail messages" in flows_text(result.save(tmp_path / "run"))
+    assert "--detail messages" in view_text("flows", result.save(tmp_path / "run"))
 
 
 def test_models_without_packets_refuse_to_record_ports() -> None:

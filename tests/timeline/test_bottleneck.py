@@ -10,7 +10,7 @@ from machines import ring
 
 import et_sim
 from et_sim.timeline import write_run
-from et_sim.views.summary.inspect import summary_text
+from et_sim.views.view import view_text
 
 pytestmark = pytest.mark.usefixtures("warm_engine")
 
@@ -33,7 +33,7 @@ def _sent(pairs: dict[tuple[int, int], int], ranks: int) -> et_sim.Workload:
 
 def _line(result: Any, folder: Path) -> str:
     write_run(result, folder)
-    lines = summary_text(folder, width=200).splitlines()
+    lines = view_text("summary", folder, width=200).splitlines()
     return next((line.split(maxsplit=1)[1] for line in lines if line.startswith("bottleneck")), "")
 
 

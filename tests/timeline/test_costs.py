@@ -10,7 +10,7 @@ from machines import ring
 
 import et_sim
 from et_sim.basics.errors import MachineError
-from et_sim.views.summary import inspect
+from et_sim.views.view import view_text
 
 NETWORK = ring(4, "50GB/s")
 SYSTEM = {"all-reduce-implementation": ["ring"]}
@@ -65,7 +65,7 @@ def test_a_machine_may_say_only_one_of_them_or_nothing() -> None:
 
 def test_the_summary_says_both_in_a_line_each(tmp_path: Path) -> None:
     et_sim.simulate(UNEVEN, system=SYSTEM | {"costs": RATES}, network=NETWORK).save(tmp_path / "run")
-    lines = {line.split()[0]: line for line in inspect.summary_text(tmp_path / "run").splitlines() if line}
+    lines = {line.split()[0]: line for line in view_text("summary", tmp_path / "run").splitlines() if line}
     found = costs(RATES)
     share = round(100 * found["computing_joules"] / found["joules"])
     assert f"{found['joules']:.2f} J: computing {share} %, not computing " in lines["energy"]

@@ -17,9 +17,8 @@ from et_sim.views.run.directory import open_run
 from et_sim.views.run.selection import EVERYTHING, selection
 from et_sim.views.summary.exposure import without_kernel
 from et_sim.views.summary.groups import group_totals
-from et_sim.views.summary.inspect import operations_text, summary_text
-from et_sim.views.summary.inspect_data import DATA
 from et_sim.views.summary.rank_times import rank_entries
+from et_sim.views.view import VIEWS, view_text
 
 SYSTEM = {
     "profile": "corrected",
@@ -98,9 +97,9 @@ def test_operations_and_groups_have_their_own_figures(tmp_path: Path, replay: in
     assert [(one.group, one.without_kernel_ns) for one in group_totals(saved)] == (
         [] if replay else [("all", sum_ns)]
     )
-    listed = {one["name"]: one["without_kernel_ns"] for one in DATA["ops"](saved, EVERYTHING)}
+    listed = {one["name"]: one["without_kernel_ns"] for one in VIEWS["ops"].data(saved, EVERYTHING)}
     assert listed == {**dict.fromkeys(("kernel", "launch", "wait", "host"), 0), **by_name}
-    assert "without kernel: transfer or waiting" in operations_text(folder)
+    assert "without kernel: transfer or waiting" in view_text("ops", folder)
 
 
 def test_a_part_of_a_run_has_its_part(tmp_path: Path) -> None:
@@ -112,7 +111,7 @@ def test_a_part_of_a_run_has_its_part(tmp_path: Path) -> None:
 def test_the_summary_of_a_recording_tells_the_figures_apart(tmp_path: Path) -> None:
     build = overlapping()
     build.compute("gap of thread 1", nanos=100, cpu=True, concurrent=True, attributes={"gap": 1})
-    text = " ".join(summary_text(ran(build).save(tmp_path / "run"), width=300).split())
+    text = " ".join(view_text("summary", ran(build).save(tmp_path / "run"), width=300).split())
     assert (
         "exposed 30 % as HTA counts it (transfer or waiting, and no kernel), 17 % as ASTRA-sim does "
         "(finish less the time of all kernels)" in text

@@ -12,8 +12,8 @@ import et_sim
 from et_sim.api import run
 from et_sim.timeline import write_run
 from et_sim.views import open_run
-from et_sim.views.summary import inspect
 from et_sim.views.summary.operations import operations
+from et_sim.views.view import view_text
 
 NETWORK = ring(4, "50GB/s")
 # 1 TFLOPS and 100 GB/s: kernels of fewer than 10 operations per byte are memory bound.
@@ -74,8 +74,8 @@ def test_without_a_roofline_there_are_no_figures(changes: dict[str, Any], tmp_pa
     [figures] = result.summary()["per_rank"]
     assert {figures[name] for name in ("compute_bound_share", *COLUMNS[:3])} == {None}
     write_run(result, tmp_path / "run")
-    assert "\nkernels " not in inspect.summary_text(tmp_path / "run")
-    assert "ops/byte" not in inspect.ranks_text(tmp_path / "run") + inspect.operations_text(tmp_path / "run")
+    assert "\nkernels " not in view_text("summary", tmp_path / "run")
+    assert "ops/byte" not in view_text("ranks", tmp_path / "run") + view_text("ops", tmp_path / "run")
     assert {one.averages()["compute_utilisation"] for one in operations(open_run(tmp_path / "run"))} == {None}
 
 
@@ -91,6 +91,6 @@ def test_the_views_show_the_same_figures(tmp_path: Path) -> None:
     whole = sum(one["total_ns"] for one in kernels)
     average = sum(one["total_ns"] * one["memory_utilisation"] for one in kernels) / whole
     assert average == pytest.approx(figures["memory_utilisation"])
-    assert "15 % of their time compute bound; they use 23 % of peak" in inspect.summary_text(tmp_path / "run")
-    assert inspect.ranks_text(tmp_path / "run").splitlines()[-2].split()[:3] == ["0-3", "15", "%"]
-    assert "traffic" in inspect.operations_text(tmp_path / "run").split("ops/byte")[1]
+    assert "15 % of their time compute bound; they use 23 % of peak" in view_text("summary", tmp_path / "run")
+    assert view_text("ranks", tmp_path / "run").splitlines()[-2].split()[:3] == ["0-3", "15", "%"]
+    assert "traffic" in view_text("ops", tmp_path / "run").split("ops/byte")[1]

@@ -18,8 +18,8 @@ from et_sim.timeline import OutputFilter, write_run
 from et_sim.trace import decode
 from et_sim.trace.schema import messages
 from et_sim.views import open_run
-from et_sim.views.summary import inspect
 from et_sim.views.summary.memory import memory_peaks
+from et_sim.views.view import view_text
 
 NETWORK = ring(4, "50GB/s")
 TRACKING = {**FIFO_RING, "track-local-mem": 1}
@@ -90,7 +90,7 @@ def test_a_workload_without_any_tensors_says_so(tmp_path: Path) -> None:
     assert "there is no memory to track" in result.manifest["warnings"][-1]["text"]
     assert result.manifest["warnings"][-1]["key"] == "track-local-mem"
     write_run(result, tmp_path / "run")
-    assert inspect.memory_text(tmp_path / "run") == "no tensor is ever alive"
+    assert view_text("memory", tmp_path / "run") == "no tensor is ever alive"
 
 
 @pytest.mark.parametrize(
@@ -192,12 +192,12 @@ def test_the_view_names_what_is_alive_at_the_peak(tmp_path: Path) -> None:
     ]
     named = [(one.tensor, one.bytes, one.since_ns, one.node) for one in found[2].largest]
     assert named == [("y", 1000, 0, 0), ("x", 10, 0, None), ("unread", 1, 0, 0)]
-    lines = inspect.memory_text(tmp_path / "run").splitlines()
+    lines = view_text("memory", tmp_path / "run").splitlines()
     assert lines[1].split() == ["3", "2.94", "KiB", "0", "ns", "3"]
     assert lines[5:8] == ["at the peak of rank 3:", "class        size", "unknown  2.94 KiB  100 %"]
     assert lines[9] == "largest tensors then:"
     assert "nobody: there from the start" in lines[12]
-    assert "peak 2.94 KiB on rank 3; the lowest is 1011 B" in inspect.summary_text(tmp_path / "run")
+    assert "peak 2.94 KiB on rank 3; the lowest is 1011 B" in view_text("summary", tmp_path / "run")
 
 
 def test_a_tensor_released_before_the_peak_is_not_alive_at_it(tmp_path: Path) -> None:

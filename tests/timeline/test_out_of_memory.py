@@ -18,8 +18,8 @@ from et_sim.cli import main
 from et_sim.memory import CLASSES, classes_of
 from et_sim.views import open_run
 from et_sim.views.drawing.memory import memory_picture
-from et_sim.views.summary import inspect
 from et_sim.views.summary.memory import memory_peaks
+from et_sim.views.view import view_text
 
 NETWORK = ring(4, "50GB/s")
 SYSTEM = {"all-reduce-implementation": ["ring"], "local-mem-bw": 50}
@@ -100,8 +100,8 @@ def test_python_raises_what_the_command_prints_and_ends_with_one(
     assert f"out of memory: {caught.value.cause}" in said
     assert "alive then: weights 3.91 KiB, activations 11.72 KiB" in said
     assert 'activations:0: 2.93 KiB, node 0 "forward 0"' in said
-    assert inspect.summary_text(tmp_path / "run").startswith("OUT OF MEMORY at 3 µs: 16000 B on rank 3, of")
-    assert "ends where memory was full" in inspect.stalls_text(tmp_path / "run")
+    assert view_text("summary", tmp_path / "run").startswith("OUT OF MEMORY at 3 µs: 16000 B on rank 3, of")
+    assert "ends where memory was full" in view_text("stalls", tmp_path / "run")
     peaks = memory_peaks(open_run(tmp_path / "run"))
     assert peaks is not None
     assert peaks[0].as_dict()["by_class"] == {"activations": 12_000, "weights": 4000}

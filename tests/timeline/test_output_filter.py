@@ -15,7 +15,7 @@ from et_sim.basics.errors import UsageError
 from et_sim.cli import main
 from et_sim.timeline import OutputFilter, rows, write_run
 from et_sim.views import open_run
-from et_sim.views.summary.inspect import summary_text
+from et_sim.views.view import view_text
 
 MACHINE: dict[str, Any] = {"system": FIFO_RING, "network": ring(5, "50GB/s")}
 
@@ -62,7 +62,9 @@ def test_a_part_holds_the_rows_that_touch_it_and_the_whole_summary(
         assert (tmp_path / "part" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
     kept = open_run(tmp_path / "part").manifest.get("recorded_part", {})
     assert kept == {**({"ranks": "1,3"} if ranks else {}), **({"window_ns": list(window)} if window else {})}
-    assert ("operations are of what was written" in summary_text(tmp_path / "part", width=200)) == bool(kept)
+    assert (
+        "operations are of what was written" in view_text("summary", tmp_path / "part", width=200)
+    ) == bool(kept)
 
 
 @pytest.mark.parametrize("compression", ["lz4", "zstd", "none"])

@@ -16,7 +16,7 @@ from et_sim.api import run
 from et_sim.basics.errors import MachineError, OutOfMemoryError, TraceError
 from et_sim.cli import main
 from et_sim.views import open_run
-from et_sim.views.summary import inspect
+from et_sim.views.view import view_text
 
 NETWORK = ring(4, "50GB/s")
 SYSTEM = {"all-reduce-implementation": ["ring"], "local-mem-bw": 50}
@@ -146,11 +146,11 @@ def test_a_node_that_alone_needs_too_much_is_out_of_memory(
 
 def test_the_summary_says_what_moved(tmp_path: Path) -> None:
     ran(FOUR, 6500).save(tmp_path / "run")
-    assert "spilled      15.62 KiB stored in 4 moves, 15.62 KiB loaded in 4, on all" in inspect.summary_text(
-        tmp_path / "run"
+    assert "spilled      15.62 KiB stored in 4 moves, 15.62 KiB loaded in 4, on all" in view_text(
+        "summary", tmp_path / "run"
     )
     ran(FOUR, 64_000).save(tmp_path / "fits")
-    assert "spilled      nothing: local memory suffices" in inspect.summary_text(tmp_path / "fits")
+    assert "spilled      nothing: local memory suffices" in view_text("summary", tmp_path / "fits")
 
 
 @pytest.mark.parametrize(

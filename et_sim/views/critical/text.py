@@ -21,7 +21,9 @@ from et_sim.views.critical.record import PathRecord
 from et_sim.views.critical.sensitivity import Sensitivities
 from et_sim.views.run.columns import together
 from et_sim.views.run.directory import RunDirectory, open_run
+from et_sim.views.run.selection import Selection
 from et_sim.views.text import aligned, bar, fitted, share, shortened, terminal_width
+from et_sim.views.view import Forms
 
 
 @dataclass(frozen=True, slots=True)
@@ -298,3 +300,14 @@ def _cut(lines: list[str], of: Sequence[Any], most: int) -> list[str]:
     """Say how many lines are missing."""
     hidden = len(of) - most
     return [*lines, f"… and {plural(hidden, 'shorter line')}: --top {len(of)}"] if hidden > 0 else lines
+
+
+def _lines(run: RunDirectory, part: Selection, width: int) -> list[str]:
+    return critical_path_text(run.path, part.top, width).split("\n")
+
+
+def _data(run: RunDirectory, part: Selection) -> Any:
+    return critical_path_data(run.path, part.top)
+
+
+CRITICAL_PATH = Forms(_lines, _data)

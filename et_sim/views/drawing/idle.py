@@ -19,8 +19,7 @@ from et_sim.views.drawing.svg import (
 )
 from et_sim.views.run.directory import RunDirectory
 from et_sim.views.run.selection import EVERYTHING, Selection
-from et_sim.views.summary.idle import DEVICE, FIGURES, Idle, idle_of
-from et_sim.views.summary.idle_text import MEANINGS, ORDER, SHORT
+from et_sim.views.summary.idle import DEVICE, FIGURES, MEANINGS, ORDER, SHORT, Idle, idle_of
 from et_sim.views.text import share, shortened
 
 ROW, BAR_HEIGHT, MOST_ROWS, CAUSES = 15, 11, 32, 8

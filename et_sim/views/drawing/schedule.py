@@ -19,11 +19,14 @@ from et_sim.views.drawing.svg import (
     label,
     label_of_ranks,
     legend,
+    nothing_to_draw,
     sentences,
 )
+from et_sim.views.run.directory import RunDirectory
+from et_sim.views.run.selection import Selection
 from et_sim.views.schedule.passes import BACKWARD, FORWARD, INPUTS, WEIGHTS
-from et_sim.views.schedule.schedule import Block, Exchange, Row, Schedule
-from et_sim.views.schedule.text import MEANING, closing
+from et_sim.views.schedule.schedule import Block, Exchange, Row, Schedule, schedule_of
+from et_sim.views.schedule.text import MEANING, NO_PASSES, closing
 
 MOST_ROWS = 128
 WORK, EXCHANGE, GAP = 18, 6, 3
@@ -38,6 +41,14 @@ COLOURS = {
 }
 OTHER = "#8d99a6"
 COLLECTIVE, SENT = "#d55e00", "#8f6bc2"
+
+
+def schedule_of_run_picture(run: RunDirectory, part: Selection) -> str:
+    """The schedule of a run, or a refusal."""
+    found = schedule_of(run)
+    if found is None:
+        raise nothing_to_draw(NO_PASSES, run, part)
+    return schedule_picture(found)
 
 
 def schedule_picture(schedule: Schedule) -> str:

@@ -6,14 +6,18 @@ from collections.abc import Iterable
 from typing import Any
 
 from et_sim.basics.units import format_ns, plural
+from et_sim.views.run.directory import RunDirectory
+from et_sim.views.run.selection import Selection
 from et_sim.views.schedule.passes import BACKWARD, FORWARD, INPUTS, WEIGHTS
-from et_sim.views.schedule.schedule import Block, Row, Schedule
-from et_sim.views.text import shortened
+from et_sim.views.schedule.schedule import Block, Row, Schedule, schedule_of
+from et_sim.views.text import prose, shortened
+from et_sim.views.view import Forms
 
 NO_PASSES = (
     'no kernel belongs to a pass: the names of those that do begin like "forward 3", "backward 3", '
     '"backward-inputs 3" or "backward-weights 3"'
 )
+
 MOST_ROWS = 64
 LABEL = 20
 FILL = {FORWARD: ">", BACKWARD: "<", INPUTS: "i", WEIGHTS: "w"}
@@ -26,7 +30,22 @@ MEANING = {
 }
 
 
-def schedule_text(schedule: Schedule, width: int) -> str:
+def schedule_of_run(run: RunDirectory, _: Selection, width: int) -> list[str]:
+    """All rows, or that there are none."""
+    found = schedule_of(run)
+    return prose([NO_PASSES], width) if found is None else schedule_lines(found, width)
+
+
+def schedule_data(run: RunDirectory, _: Selection) -> Any:
+    """For `--json`."""
+    found = schedule_of(run)
+    return None if found is None else _data(found)
+
+
+SCHEDULE = Forms(schedule_of_run, schedule_data)
+
+
+def schedule_lines(schedule: Schedule, width: int) -> list[str]:
     """All rows in a given width, and what the characters mean."""
     label = min(max(len("ranks"), *(len(row.ranks) for row in schedule.rows)), LABEL)
     columns = max(width - label - 9, 20)
@@ -43,7 +62,7 @@ def schedule_text(schedule: Schedule, width: int) -> str:
             seen |= set(beside)
     if len(schedule.rows) > MOST_ROWS:
         lines.append(f"… and {plural(len(schedule.rows) - MOST_ROWS, 'row')} more")
-    return "\n".join([*lines, "", *_legend(schedule, columns, seen), *closing(schedule)])
+    return [*lines, "", *_legend(schedule, columns, seen), *closing(schedule)]
 
 
 def closing(schedule: Schedule) -> list[str]:
@@ -58,8 +77,7 @@ def closing(schedule: Schedule) -> list[str]:
     return [found, *schedule.notes]
 
 
-def schedule_data(schedule: Schedule) -> dict[str, Any]:
-    """The same for programs."""
+def _data(schedule: Schedule) -> dict[str, Any]:
     return {
         "makespan_ns": schedule.makespan_ns,
         "stages": schedule.stages or None,

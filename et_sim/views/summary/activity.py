@@ -36,7 +36,8 @@ from et_sim.views.run.recorded_part import recorded_actors, recorded_part
 from et_sim.views.run.selection import EVERYTHING, Selection, Window
 from et_sim.views.summary.parts import PARTS
 from et_sim.views.summary.rank_times import spans_of
-from et_sim.views.text import shortened
+from et_sim.views.text import prose, shortened
+from et_sim.views.view import Forms
 
 # The part of each sort, by its figure.
 OF_SORT = {
@@ -183,8 +184,9 @@ def shown_parts(shares: Any) -> Any:
     return found
 
 
-def activity_lines(found: Activity) -> list[str]:
+def activity_lines(run: RunDirectory, part: Selection, width: int) -> list[str]:
     """In each column, the mark of what took most of it, and was not shown before."""
+    found = activity_of(run, part, width - LABEL - 1, part.top or MOST_LINES)
     shown = found.ranks
     label = min(max(map(len, ("ranks", *shown))), LABEL)
     most = np.array([part.mark for part in PARTS])[shown_parts(found.shares)]
@@ -195,13 +197,8 @@ def activity_lines(found: Activity) -> list[str]:
     column = format_ns((last - first) / found.shares.shape[2])
     used = [part for row, part in enumerate(PARTS) if found.shares[row].any()]
     legend = "   ".join(f"{part.mark.strip() or '(blank)'} {part.text}" for part in used)
-    return [
-        *lines,
-        "",
-        legend,
-        f"a column is {column}; a row has as many marks of a part as that takes time",
-        *found.notes,
-    ]
+    scale = f"a column is {column}; a row has as many marks of a part as that takes time"
+    return prose([*lines, "", legend, scale, *found.notes], width)
 
 
 def activity_data(run: RunDirectory, part: Selection = EVERYTHING) -> dict[str, Any]:
@@ -221,3 +218,6 @@ def activity_data(run: RunDirectory, part: Selection = EVERYTHING) -> dict[str, 
         "rows": rows,
         "notes": list(found.notes),
     }
+
+
+ACTIVITY = Forms(activity_lines, activity_data)

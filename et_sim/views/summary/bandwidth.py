@@ -21,12 +21,14 @@ from et_sim.views.run.columns import coded, integers, numbers
 from et_sim.views.run.directory import RunDirectory
 from et_sim.views.run.groups import GroupCounts
 from et_sim.views.run.selection import EVERYTHING, Selection
-from et_sim.views.text import fitted
+from et_sim.views.text import fitted, prose
+from et_sim.views.view import Forms
 
 COLUMNS = ("actor", "kind", "group", "start_ns", "end_ns", "queued_ns", "waiting_ns", "bytes")
 NO_LINKS = (
     "links have no bandwidth in this run: simulate with --model link (or flow, packet) and --detail links"
 )
+
 LEGEND = f"{BOTH}; slowest and fastest: bandwidth of a single one"
 
 
@@ -139,7 +141,7 @@ def bandwidth_lines(run: RunDirectory, part: Selection, width: int) -> list[str]
     """A line for each kind, group and size."""
     every = rates(run, part)
     if not every:
-        return ["no collective or send with a payload was simulated from begin to end"]
+        return prose(["no collective or send with a payload was simulated from begin to end"], width)
     shown = part.cut(every)
     rows = [
         (
@@ -156,7 +158,7 @@ def bandwidth_lines(run: RunDirectory, part: Selection, width: int) -> list[str]
     lines = fitted([head, *rows], "<<>>>>>>>", width, shrink={1: 8, 0: 10}, drop=(3, 4), names=(1,))
     if len(shown) < len(every):
         lines.append(f"… and {plural(len(every) - len(shown), 'more line')}: --top")
-    return [*lines, LEGEND, ceiling_text(run)]
+    return prose([*lines, LEGEND, ceiling_text(run)], width)
 
 
 def _speeds(one: Rate) -> tuple[float | None, ...]:
@@ -169,3 +171,6 @@ def ceiling_text(run: RunDirectory) -> str:
     found = link_ceilings(run)
     said = ", ".join(f"{tier} {format_bandwidth(rate / 1e9)}" for tier, rate in found.items())
     return f"a link carries: {said}" if found else NO_LINKS
+
+
+BANDWIDTH = Forms(bandwidth_lines, bandwidth_data)

@@ -12,26 +12,21 @@ Not here: the same of whole ranks, which the run's summary has (`comm_without_ke
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
 from et_sim.basics.intervals import Intervals, Unions, together
-from et_sim.basics.units import format_ns
 from et_sim.tables.kinds import NOT_COMMUNICATION
 from et_sim.views.run.columns import Words, coded, integers, numbers, words
 from et_sim.views.run.directory import RunDirectory
 from et_sim.views.run.groups import GroupCounts
 from et_sim.views.run.selection import Selection
-from et_sim.views.summary.operations import Operation
-from et_sim.views.summary.rank_table import rank_count
-from et_sim.views.text import fitted, share
 
 Key = tuple[str, str, str | None]  # kind, name and group of an operation
 COLUMNS = ("actor", "kind", "name", "group", "start_ns", "end_ns", "queued_ns")
 KERNELS, NEITHER, FIRST = 0, 1, 2
-LEGEND = "without kernel: transfer or waiting while no kernel of the rank ran (HTA)"
 
 
 def without_kernel(run: RunDirectory, part: Selection) -> Counter[Key]:
@@ -50,44 +45,6 @@ def without_kernel(run: RunDirectory, part: Selection) -> Counter[Key]:
         unions.add(numbers(rows["actor"]), sort, *part.clipped(np.minimum(admitted, end), end))
     unions.close()
     return found
-
-
-def exposure_text(run: RunDirectory) -> str:
-    """Both figures that others call exposed communication, of a recording's mean rank."""
-    summary = run.summary
-    whole = summary["makespan_ns"] * summary["ranks"]
-    if summary["explained"] is None or not whole:
-        return ""
-    alone, others = (
-        sum(rank_count(entry["ranks"]) * _signed(entry[name]) for entry in summary["per_rank"])
-        for name in ("comm_without_kernel_ns", "reference_exposed_ns")
-    )
-    if not alone:
-        return ""
-    theirs = share(others, whole) if others >= 0 else "below zero"
-    return (
-        f"{share(alone, whole)} as HTA counts it (transfer or waiting, and no kernel), {theirs} as ASTRA-sim "
-        "does (finish less the time of all kernels)"
-    )
-
-
-def _signed(figure: int) -> int:
-    """What wraps below zero, as it was meant."""
-    return figure - (1 << 64) if figure >> 63 else figure
-
-
-def exposure_lines(found: Sequence[Operation], alone: Counter[Key], width: int) -> list[str]:
-    """One line per operation that communicates."""
-    rows = [
-        (one.name, one.group or "", format_ns(one.total_ns), format_ns(ns), share(ns, one.total_ns))
-        for one in found
-        if one.kind not in NOT_COMMUNICATION
-        for ns in [alone[one.kind, one.name, one.group]]
-    ]
-    if not rows:
-        return []
-    head = ("communication", "group", "total", "without kernel", "")
-    return [*fitted([head, *rows], "<<>>>", width, shrink={0: 10, 1: 6}, names=(0, 1)), LEGEND]
 
 
 class _Keys:

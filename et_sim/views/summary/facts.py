@@ -1,33 +1,94 @@
-"""What stands around the tables of a run's summary: whether it completed, its facts in a line each, what of
-its traces was simulated, and what is to be noticed.
+"""A run on one screen: whether it completed, its facts in a line each, the slowest ranks, the operations that
+took most, what of its traces was simulated, and what is to be noticed.
 
-Not here: the tables, and how wide lines are (`inspect`).
+Not here: the tables in full (`rank_table`, `operation_table`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from et_sim.basics.units import exact_bytes, format_joules, format_ns, plural
+from et_sim.basics.units import exact_bytes, format_bytes, format_joules, format_ns, plural
 from et_sim.tables.kinds import OPAQUE_KINDS
+from et_sim.views.run.bus_bandwidth import LEGEND
 from et_sim.views.run.directory import RunDirectory
 from et_sim.views.run.recorded_part import recorded_part
+from et_sim.views.run.selection import Selection
 from et_sim.views.summary.bottleneck import bottleneck_text
-from et_sim.views.summary.exposure import exposure_text
 from et_sim.views.summary.in_short import in_short, small_path
-from et_sim.views.summary.jobs import counts_with_jobs, jobs_text
-from et_sim.views.summary.machine_use import (
-    kernel_sentence,
-    memory_sentence,
-    spilled_sentence,
-)
+from et_sim.views.summary.jobs import counts_with_jobs, job_lines, jobs_text
+from et_sim.views.summary.operation_table import AVERAGES, operation_lines
+from et_sim.views.summary.operations import operations
 from et_sim.views.summary.parts import PARTS
 from et_sim.views.summary.profile_facts import makespan_text, model_text, scope_text
-from et_sim.views.summary.rank_table import called, rank_count
+from et_sim.views.summary.rank_table import called, rank_count, rank_lines, slowest_first
+from et_sim.views.summary.rank_times import rank_entries
 from et_sim.views.summary.throughput import per_million_tokens, throughput_text, utilisation_text
 from et_sim.views.summary.uncertainty import uncertainty_text
-from et_sim.views.text import share, shortened
+from et_sim.views.text import prose, share, shortened
+from et_sim.views.view import Forms
+
+RANK_ROWS, OPERATION_ROWS = 12, 8
+Entry = Mapping[str, Any]
+
+
+def summary_lines(run: RunDirectory, part: Selection, width: int) -> list[str]:
+    """The one-screen summary; of a part of the run, ranks and operations are that part's."""
+    sections = (
+        prose(status_lines(run), width),
+        prose(facts(run), width, FACT_INDENT),
+        job_lines(run, width),
+        part.heading()[:1],
+        prose(_ranks(run, part, width), width),
+        prose(_operations(run, part, width), width),
+        prose(coverage_lines(run), width, FACT_INDENT),
+        prose(notice_lines(run), width, FACT_INDENT),
+    )
+    return "\n\n".join("\n".join(lines) for lines in sections if lines).split("\n")
+
+
+def summary_data(run: RunDirectory, _: Selection) -> Any:
+    """For `--json`: as summary.json has it."""
+    return run.summary
+
+
+SUMMARY = Forms(summary_lines, summary_data)
+
+
+def notices_lines(run: RunDirectory, _: Selection, width: int) -> list[str]:
+    """Every warning and every default taken."""
+    lines = [f"warning: {notice(one)}" for one in run.summary["warnings"]]
+    lines += [f"default: {notice(one)}" for one in run.summary["defaults"]]
+    return prose(lines, width, 9) or ["no warnings, and no default was taken"]
+
+
+def notices_data(run: RunDirectory, _: Selection) -> Any:
+    """For `--json`."""
+    return {name: run.summary[name] for name in ("warnings", "defaults")}
+
+
+NOTICES = Forms(notices_lines, notices_data)
+
+
+def _ranks(run: RunDirectory, part: Selection, width: int) -> list[str]:
+    entries, makespan = slowest_first(rank_entries(run, part)), run.summary["makespan_ns"]
+    shown = part.cut(entries, RANK_ROWS)
+    hidden = len(entries) - len(shown)
+    more = [f"… and {plural(hidden, 'faster line')}: et-sim inspect {run.path} ranks"] if hidden else []
+    return rank_lines(shown, makespan, width, part.length_ns(makespan), more)
+
+
+def _operations(run: RunDirectory, part: Selection, width: int) -> list[str]:
+    found = operations(run, part)
+    if not found:
+        return []
+    shown = part.cut(found, OPERATION_ROWS)
+    lines = operation_lines(shown, width)
+    if hidden := len(found) - len(shown):
+        lines.append(f"… and {plural(hidden, 'more line')}: et-sim inspect {run.path} ops")
+    lines.append(f"totals are over all ranks; waiting: for others to begin; {LEGEND}")
+    return lines
 
 
 def factors_text(run: RunDirectory) -> str:
@@ -117,6 +178,73 @@ def price_text(summary: dict[str, Any]) -> str:
         return ""
     per_tokens = per_million_tokens(summary, "price")
     return f"{found['price']:,.4g} {found['currency']}{'; ' * bool(per_tokens)}{per_tokens}"
+
+
+def exposure_text(run: RunDirectory) -> str:
+    """Both figures that others call exposed communication, of a recording's mean rank."""
+    summary = run.summary
+    whole = summary["makespan_ns"] * summary["ranks"]
+    if summary["explained"] is None or not whole:
+        return ""
+    alone, others = (
+        sum(rank_count(entry["ranks"]) * _signed(entry[name]) for entry in summary["per_rank"])
+        for name in ("comm_without_kernel_ns", "reference_exposed_ns")
+    )
+    if not alone:
+        return ""
+    theirs = share(others, whole) if others >= 0 else "below zero"
+    return (
+        f"{share(alone, whole)} as HTA counts it (transfer or waiting, and no kernel), {theirs} as ASTRA-sim "
+        "does (finish less the time of all kernels)"
+    )
+
+
+def _signed(figure: int) -> int:
+    """What wraps below zero, as it was meant."""
+    return figure - (1 << 64) if figure >> 63 else figure
+
+
+def kernel_sentence(entries: Sequence[Entry]) -> str:
+    """The averages over the kernels of all ranks; empty if the roofline timed none."""
+    used = [entry for entry in entries if entry["compute_utilisation"] is not None]
+    weights = [rank_count(entry["ranks"]) * entry["compute_ns"] for entry in used]
+    if not sum(weights):
+        return ""
+    bound, compute, memory = (
+        sum(entry[name] * weight for entry, weight in zip(used, weights, strict=True)) / sum(weights)
+        for name in AVERAGES[:3]
+    )
+    return (
+        f"{share(bound, 1)} of their time compute bound; they use {share(compute, 1)} of peak compute, "
+        f"{share(memory, 1)} of bandwidth"
+    )
+
+
+def memory_sentence(entries: Sequence[Entry]) -> str:
+    """The highest peak, and the range of all; empty if memory was not tracked."""
+    tracked = [entry for entry in entries if entry["peak_memory_bytes"] is not None]
+    if not tracked:
+        return ""
+    highest = max(tracked, key=lambda entry: int(entry["peak_memory_bytes"]))
+    lowest = min(int(entry["peak_memory_bytes"]) for entry in tracked)
+    text = f"peak {format_bytes(highest['peak_memory_bytes'])}"
+    if lowest == highest["peak_memory_bytes"]:
+        return f"{text} on every rank"
+    return f"{text} on {called(highest['ranks'], 24)}; the lowest is {format_bytes(lowest)}"
+
+
+def spilled_sentence(summary: Mapping[str, Any]) -> str:
+    """What moved to remote memory and back on all ranks; empty where tensors never do."""
+    moved = summary.get("spilled")
+    if moved is None:
+        return ""
+    if not moved["stores"] and not moved["loads"]:
+        return "nothing: local memory suffices"
+    stores = plural(moved["stores"], "move")
+    return (
+        f"{format_bytes(moved['stored_bytes'])} stored in {stores}, "
+        f"{format_bytes(moved['loaded_bytes'])} loaded in {moved['loads']:,}, on all ranks together"
+    )
 
 
 MARGIN = 12

@@ -14,7 +14,8 @@ from et_sim.basics.units import format_bytes, format_ns, plural
 from et_sim.views.run.directory import RunDirectory
 from et_sim.views.run.port_table import FLOW_FIGURES, FlowTable, flow_table
 from et_sim.views.run.selection import EVERYTHING, Selection
-from et_sim.views.text import fitted, share
+from et_sim.views.text import fitted, prose, share
+from et_sim.views.view import Forms
 
 SHOWN = 20
 FLITS_ONLY = "with credits, messages are not recorded as packets: --detail messages has their times"
@@ -56,10 +57,11 @@ def flows_of(run: RunDirectory, part: Selection = EVERYTHING) -> Flows | None:
     return Flows(table, rows[np.lexsort((rows, -taken))])
 
 
-def flow_lines(found: Flows, part: Selection, width: int) -> list[str]:
+def flow_lines(run: RunDirectory, part: Selection, width: int) -> list[str]:
     """One line for each message, and what held all of them."""
-    if not len(found.rows):
-        return ["packets carried no message"]
+    found = flows_of(run, part)
+    if found is None or not len(found.rows):
+        return prose([FLITS_ONLY if found is None else "packets carried no message"], width)
     shown = found.as_dicts(part.top or SHOWN)
     rows: list[tuple[str, ...]] = [HEAD]
     for one in shown:
@@ -77,7 +79,17 @@ def flow_lines(found: Flows, part: Selection, width: int) -> list[str]:
     if len(shown) < len(found.rows):
         lines.append(f"… and {plural(len(found.rows) - len(shown), 'faster message')}: --top, or --json")
     lines += ["", _in_all(found)]
-    return [*lines, "queue: how long the last packet that came had waited on its way; again: packets"]
+    note = "queue: how long the last packet that came had waited on its way; again: packets"
+    return prose([*lines, note], width)
+
+
+def flow_data(run: RunDirectory, part: Selection) -> Any:
+    """For `--json`."""
+    found = flows_of(run, part)
+    return None if found is None else found.as_dicts(part.top)
+
+
+FLOWS = Forms(flow_lines, flow_data)
 
 
 def _in_all(found: Flows) -> str:

@@ -17,7 +17,8 @@ from et_sim.views.run.groups import GroupCounts
 from et_sim.views.run.selection import EVERYTHING, Selection
 from et_sim.views.summary.exposure import without_kernel
 from et_sim.views.summary.operations import operations
-from et_sim.views.text import fitted, share
+from et_sim.views.text import fitted, prose, share
+from et_sim.views.view import Forms
 
 
 @dataclass(slots=True)
@@ -81,10 +82,17 @@ def _members(run: RunDirectory, part: Selection) -> dict[str, int]:
     return members
 
 
-def group_lines(found: list[GroupTotal], part: Selection, width: int) -> list[str]:
+def group_data(run: RunDirectory, part: Selection) -> Any:
+    """For `--json`."""
+    return [one.as_dict() for one in part.cut(group_totals(run, part))]
+
+
+def group_lines(run: RunDirectory, part: Selection, width: int) -> list[str]:
     """One line for each kind of collective of each group."""
+    found = group_totals(run, part)
     if not found:
-        return ["no rank took part in a collective that was simulated (ops shows what was replayed)"]
+        none = "no rank took part in a collective that was simulated (ops shows what was replayed)"
+        return prose([none], width)
     head = (
         "group",
         "kind",
@@ -123,8 +131,11 @@ def group_lines(found: list[GroupTotal], part: Selection, width: int) -> list[st
     lines = fitted(rows, "<<>>>>>>>>>>", width, shrink={0: 8, 1: 10}, drop=(6, 9, 10, 5, 8), names=(0,))
     if len(shown) < len(found):
         lines.append(f"… and {plural(len(found) - len(shown), 'more line')}: --top")
-    return [
-        *lines,
+    note = (
         "count, total and bytes are over all ranks; waiting: for others to begin, as a share of the total; "
-        "no kernel: while none of the rank ran (as HTA counts); " + LEGEND,
-    ]
+        f"no kernel: while none of the rank ran (as HTA counts); {LEGEND}"
+    )
+    return prose([*lines, note], width)
+
+
+GROUPS = Forms(group_lines, group_data)

@@ -17,7 +17,9 @@ from et_sim.basics.intervals import Intervals, union
 from et_sim.basics.units import format_bytes, format_ns, plural
 from et_sim.views.run.columns import integers
 from et_sim.views.run.directory import RunDirectory
+from et_sim.views.run.selection import Selection
 from et_sim.views.text import aligned, share, shortened
+from et_sim.views.view import Forms
 
 PHASES = ("forward", "input_gradient", "weight_gradient")
 FIGURES = ("compute", "exposed", "total")
@@ -100,8 +102,14 @@ class Layers:
         return {**self.figures, "dimensions": self.dimensions, "layers": self.rows}
 
 
-def layers_text(layers: Layers) -> str:
+def layers_data(run: RunDirectory, _: Selection) -> Any:
+    """For `--json`."""
+    return Layers(run).as_dict()
+
+
+def layers_lines(run: RunDirectory, _: Selection, __: int) -> list[str]:
     """One screen."""
+    layers = Layers(run)
     figures = layers.figures
     finish, sent = figures["finish_ns"], figures["sent_bytes"]
     lines = [
@@ -120,7 +128,10 @@ def layers_text(layers: Layers) -> str:
     passes = figures["pass_end_ns"]
     if len(passes) > 1:
         lines.append(f"{plural(len(passes), 'pass', 'passes')}, computed by {_some_times(passes)}")
-    return "\n".join(lines)
+    return lines
+
+
+LAYERS = Forms(layers_lines, layers_data)
 
 
 def _table_lines(rows: list[dict[str, Any]]) -> list[str]:

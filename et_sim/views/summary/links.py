@@ -16,20 +16,22 @@ import numpy as np
 from et_sim.basics.intervals import filled
 from et_sim.basics.units import format_ns, plural
 from et_sim.tables.kinds import SHARED_LINKS
+from et_sim.tables.registry import table_named
 from et_sim.views.run.columns import alike
 from et_sim.views.run.directory import RunDirectory
 from et_sim.views.run.link_table import NONE, LinkTable, link_table
 from et_sim.views.run.recorded_part import recorded_part
 from et_sim.views.run.selection import EVERYTHING, Selection
 from et_sim.views.run.tiers import tier_uses
-from et_sim.views.text import fitted, share
+from et_sim.views.text import fitted, prose, share
+from et_sim.views.view import Forms
 
 SLICES = 20
 SHOWN = 20
 HEAD = ("dimension", "ranks", "link", "messages", "busy", "", "waiting", "over time")
 TIER_HEAD = ("tier", "links", "used", "most", "at once", "waiting", "over time")
 LEVELS = " ▁▂▃▄▅▆▇█"
-NOT_RECORDED = "links were not recorded: simulate with --detail links"
+NOT_RECORDED = table_named("links").not_recorded
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,11 +126,13 @@ def _tier_lines(run: RunDirectory, part: Selection, width: int) -> list[str]:
     return ["", *lines, meaning]
 
 
-def link_lines(run: RunDirectory, found: list[LinkUse], part: Selection, width: int) -> list[str]:
+def link_lines(run: RunDirectory, part: Selection, width: int) -> list[str]:
     """One line for each link, with how busy it was over time."""
+    found, kept = link_uses(run, part) or [], recorded_part(run)
+    heading = [f"of what was written: {kept}", ""] if kept else []
     if not found:
-        kept = recorded_part(run)
-        return ["no link carried a message" + (f", of {kept}: no other was written" if kept else "")]
+        none = "no link carried a message" + (f", of {kept}: no other was written" if kept else "")
+        return prose([*heading, none], width)
     length = part.length_ns(run.summary["makespan_ns"])
     shown = part.cut(found, SHOWN)
     rows: list[tuple[str, ...]] = [HEAD]
@@ -156,4 +160,12 @@ def link_lines(run: RunDirectory, found: list[LinkUse], part: Selection, width: 
         notes.append("on the analytical model, messages overlap: more than 100 % is possible")
     if run.summary["folded"]["actors"] < run.summary["ranks"]:
         notes.append("links are named as the first rank has them: in pairs, others may have the opposite one")
-    return [*lines, *notes]
+    return prose([*heading, *lines, *notes], width)
+
+
+def link_data(run: RunDirectory, part: Selection) -> Any:
+    """For `--json`."""
+    return [one.as_dict() for one in part.cut(link_uses(run, part) or [])]
+
+
+LINKS = Forms(link_lines, link_data)

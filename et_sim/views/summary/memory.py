@@ -14,9 +14,11 @@ import numpy as np
 from et_sim.basics.units import format_bytes, format_ns, plural
 from et_sim.views.run.columns import alike, coded, integers, numbers
 from et_sim.views.run.directory import RunDirectory
+from et_sim.views.run.recorded_part import recorded_part
 from et_sim.views.run.selection import EVERYTHING, Selection
 from et_sim.views.summary.rank_table import called
-from et_sim.views.text import fitted, share, shortened
+from et_sim.views.text import fitted, prose, share, shortened
+from et_sim.views.view import Forms
 
 COLUMNS = ("actor", "time_ns", "tensor", "class", "node", "delta_bytes", "alive_bytes")
 
@@ -191,10 +193,27 @@ def _alive(rows: _Rows) -> _Rows:
     return rows.take(np.lexsort((rows.time, -rows.delta, rows.actor)))
 
 
-def memory_lines(found: Sequence[Peak], part: Selection, width: int) -> list[str]:
-    """The peaks, and what was alive at the highest."""
-    if not found:
-        return ["no tensor is ever alive"]
+def memory_data(run: RunDirectory, part: Selection) -> Any:
+    """For `--json`."""
+    found = memory_peaks(run, part)
+    return None if found is None else [one.as_dict() for one in part.cut(found)]
+
+
+def memory_lines(run: RunDirectory, part: Selection, width: int) -> list[str]:
+    """What of it was written, the peaks, and what was alive at the highest."""
+    found, kept = memory_peaks(run, part), recorded_part(run)
+    if found is None:
+        return prose([NOT_TRACKED], width)
+    if "window_ns" in run.manifest.get("recorded_part", {}):
+        kept += "; tensors that were alive before then are counted, but not named"
+    heading = prose([f"of what was written: {kept}", ""] if kept else [], width)
+    return [*heading, *(_peak_lines(found, part, width) if found else ["no tensor is ever alive"])]
+
+
+MEMORY = Forms(memory_lines, memory_data)
+
+
+def _peak_lines(found: Sequence[Peak], part: Selection, width: int) -> list[str]:
     head = ("ranks", "peak", "at", "tensors alive then")
     peaks = part.cut(found, SHOWN_PEAKS)
     rows = [

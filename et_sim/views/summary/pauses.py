@@ -18,7 +18,8 @@ from et_sim.basics.units import format_bytes, format_ns, plural
 from et_sim.views.run.columns import integers, words
 from et_sim.views.run.directory import RunDirectory
 from et_sim.views.run.selection import EVERYTHING, Selection
-from et_sim.views.text import cut
+from et_sim.views.text import cut, prose
+from et_sim.views.view import Forms
 
 SHOWN, NEVER = 30, np.iinfo(np.int64).max
 NONE = -1
@@ -101,6 +102,14 @@ def _as_dict(root: Spread) -> dict[str, Any]:
         below = sorted(one.caused.values(), key=lambda child: (-child.paused_ns, child.link))
         made[id(one)]["caused"] = [made[id(child)] for child in below]
     return made[id(root)]
+
+
+def pause_view(run: RunDirectory, part: Selection, width: int) -> list[str]:
+    """As text."""
+    return prose(pause_lines(pause_roots(run, part) or [], part, width), width)
+
+
+PAUSES = Forms(pause_view, pauses_data)
 
 
 def pause_lines(found: list[Spread], part: Selection, width: int) -> list[str]:

@@ -15,11 +15,11 @@ from et_sim.basics.units import format_bytes, format_ns
 from et_sim.views.run.columns import coded, integers, numbers, words
 from et_sim.views.run.directory import RunDirectory
 from et_sim.views.run.selection import EVERYTHING, Selection
-from et_sim.views.text import fitted, share
+from et_sim.views.text import fitted, prose, share
+from et_sim.views.view import Forms
 
 COLUMNS = ("actor", "dimension", "operation", "bytes", "queued_ns", "start_ns", "end_ns")
 NONE, SEVERAL = -1, "several"
-NOT_WRITTEN = "phases were not recorded: simulate with --detail phases"
 
 
 @dataclass(slots=True)
@@ -87,10 +87,16 @@ def _figures(rows: Any, of_row: Any, keys: int, weights: Any, part: Selection) -
     return [list(row) for row in zip(*(column.tolist() for column in (*columns, longest)), strict=True)]
 
 
-def phase_lines(found: list[PhaseTotal], width: int) -> list[str]:
+def phase_data(run: RunDirectory, part: Selection) -> Any:
+    """For `--json`."""
+    return [one.as_dict() for one in phase_totals(run, part) or []]
+
+
+def phase_lines(run: RunDirectory, part: Selection, width: int) -> list[str]:
     """One line for each dimension and operation."""
+    found = phase_totals(run, part)
     if not found:
-        return ["no collective had a phase"]
+        return prose(["no collective had a phase"], width)
     whole = sum(one.running_ns for one in found)
     rows = [("dimension", "operation", "phases", "bytes", "queueing", "running", "", "mean", "longest")]
     rows += [
@@ -110,4 +116,7 @@ def phase_lines(found: list[PhaseTotal], width: int) -> list[str]:
     legend = "sums over all ranks and chunks; chunks run side by side, so these are no parts of the makespan"
     if any(one.dimension is None for one in found):
         legend += f"; {SEVERAL}: of groups whose members differ in several dimensions"
-    return [*fitted(rows, "<<>>>>>>>", width, shrink={1: 8}, drop=(7, 8)), legend]
+    return prose([*fitted(rows, "<<>>>>>>>", width, shrink={1: 8}, drop=(7, 8)), legend], width)
+
+
+PHASES = Forms(phase_lines, phase_data)

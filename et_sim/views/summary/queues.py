@@ -15,7 +15,8 @@ from et_sim.basics.units import format_bytes, format_ns, format_ranks, plural
 from et_sim.views.run.directory import RunDirectory
 from et_sim.views.run.port_table import COUNTED, FlowTable, PortTable, flow_table, port_table
 from et_sim.views.run.selection import EVERYTHING, Selection
-from et_sim.views.text import fitted, share
+from et_sim.views.text import fitted, prose, share
+from et_sim.views.view import Forms
 
 COLUMNS, SHOWN, SHOWN_INCASTS = 20, 20, 10
 LEVELS = " ▁▂▃▄▅▆▇█"
@@ -120,10 +121,8 @@ def _of_port(table: PortTable, at: int, rows: slice, flows: FlowTable, own: Any,
     return found
 
 
-def queues_data(run: RunDirectory, part: Selection = EVERYTHING) -> dict[str, Any] | None:
+def queues_data(run: RunDirectory, part: Selection = EVERYTHING) -> dict[str, Any]:
     """For `--json`."""
-    if not run.holds("queues"):
-        return None
     ports, met = part.cut(queue_uses(run, part)), part.cut(incasts(run, part))
     return {"ports": [asdict(one) for one in ports], "incasts": [asdict(one) for one in met]}
 
@@ -132,7 +131,7 @@ def queue_lines(run: RunDirectory, part: Selection, width: int) -> list[str]:
     """One line for each port, then for each incast."""
     found = queue_uses(run, part)
     if not found:
-        return ["nothing waited at any port"]
+        return prose(["nothing waited at any port"], width)
     shown, length = part.cut(found, SHOWN), part.length_ns(run.summary["makespan_ns"])
     deepest = max(one.deepest_bytes for one in found)
     rows: list[tuple[str, ...]] = [HEAD]
@@ -155,7 +154,7 @@ def queue_lines(run: RunDirectory, part: Selection, width: int) -> list[str]:
         lines.append("bytes are those on the link and in the buffer at its end, which credits keep free")
     else:
         lines.append("messages: that had set out over the link and not arrived, at most at a time")
-    return lines + _incast_lines(incasts(run, part), part, width)
+    return prose(lines + _incast_lines(incasts(run, part), part, width), width)
 
 
 def _track(depths: Sequence[int], deepest: int) -> str:
@@ -186,3 +185,6 @@ def _numbers(ranks: str) -> list[int]:
     from et_sim.basics.units import parse_ranks
 
     return [rank for piece in parse_ranks(ranks) for rank in piece]
+
+
+QUEUES = Forms(queue_lines, queues_data)

@@ -10,15 +10,39 @@ from typing import Any
 
 import numpy as np
 
-from et_sim.basics.units import format_ns
+from et_sim.basics.units import format_bytes, format_ns, plural
+from et_sim.views.run.directory import RunDirectory
+from et_sim.views.run.selection import Selection
+from et_sim.views.summary.operation_table import USE_HEAD, USE_LEGEND, use_cells
 from et_sim.views.summary.parts import PARTS, TimePart, used
+from et_sim.views.summary.rank_times import rank_entries
 from et_sim.views.text import aligned, bar, fitted, no_room, share, shortened
+from et_sim.views.view import Forms
 
 ALWAYS = ("compute_ns", "exposed_comm_ns", "waiting_ns")
 BAR_WIDTH = 24
 LEAST_BAR = 8
 
 Entry = dict[str, Any]
+
+
+def ranks_text(run: RunDirectory, part: Selection, width: int) -> list[str]:
+    """Every rank, in rank order; in a window, only times in it count."""
+    every, makespan = rank_entries(run, part), run.summary["makespan_ns"]
+    entries = part.cut(every)
+    lines = rank_lines(entries, makespan, width, part.length_ns(makespan))
+    if len(entries) < len(every):
+        lines.append(f"… and {plural(len(every) - len(entries), 'more line')}: --top")
+    use = _use_lines(entries, width) if part.window is None else []
+    return [*lines, *(["", *use] if use else [])]
+
+
+def ranks_data(run: RunDirectory, part: Selection) -> Any:
+    """For `--json`."""
+    return list(part.cut(rank_entries(run, part)))
+
+
+RANKS = Forms(ranks_text, ranks_data)
 
 
 def rank_lines(
@@ -47,6 +71,29 @@ def rank_lines(
             with_bars = [(*row, piece) for row, piece in zip(rows, drawn, strict=True)]
             return [*aligned(with_bars, alignment + "<", gap=" "), *more, *_legend(found, width), *lacking]
     return [*fitted(rows, alignment, width, shrink={0: 6}, drop=(2, 8, 6, 4), gap=" "), *lacking, *more]
+
+
+def _use_lines(entries: Sequence[Entry], width: int) -> list[str]:
+    """One line per entry, with what was measured; nothing if nothing was."""
+    kernels = any(entry["compute_utilisation"] is not None for entry in entries)
+    memory = any(entry["peak_memory_bytes"] is not None for entry in entries)
+    if not kernels and not memory:
+        return []
+    head = ("ranks", *(USE_HEAD if kernels else ()), *(("peak memory",) if memory else ()))
+    rows = [
+        (
+            shortened(entry["ranks"], 16),
+            *(use_cells(entry) if kernels else ()),
+            *((_size(entry["peak_memory_bytes"]),) if memory else ()),
+        )
+        for entry in entries
+    ]
+    table = fitted([head, *rows], "<" + ">" * (len(head) - 1), width, shrink={0: 6})
+    return [*table, *([USE_LEGEND] if kernels else [])]
+
+
+def _size(size: int | None) -> str:
+    return "-" if size is None else format_bytes(size)
 
 
 def _largest(parts: Sequence[TimePart], entries: Sequence[Entry]) -> list[TimePart]:

@@ -18,7 +18,8 @@ from et_sim.basics.units import format_bandwidth, format_ns, plural
 from et_sim.views.run.columns import Words, coded, integers, numbers, words
 from et_sim.views.run.directory import RunDirectory
 from et_sim.views.run.selection import EVERYTHING, Selection
-from et_sim.views.text import fitted, share
+from et_sim.views.text import fitted, prose, share
+from et_sim.views.view import Forms
 
 FIGURES = ("actor", "name", "start_ns", "end_ns", "bytes", "memory_bound")
 SHARES = ("compute_utilisation", "memory_utilisation", "operational_intensity")
@@ -30,6 +31,7 @@ NO_KERNELS = (
     "no kernel's operations and bytes are known: only kernels have them that a roofline or another model of "
     "their arithmetic timed (the key roofline-enabled, or compute), and no replayed or measured ones"
 )
+
 PREFIXES = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, ""))
 
 
@@ -167,7 +169,7 @@ def roofline_lines(run: RunDirectory, part: Selection, width: int) -> list[str]:
     """A line for each operation, and the roofs."""
     found = roofline_of(run, part)
     if not found.kernels:
-        return [NO_KERNELS]
+        return prose([NO_KERNELS], width)
     shown = part.cut(found.kernels, SHOWN)
     rows: list[tuple[str, ...]] = [
         ("kernel", "total", "ops/byte", "achieved", "of roof", "bandwidth", "bound")
@@ -183,14 +185,13 @@ def roofline_lines(run: RunDirectory, part: Selection, width: int) -> list[str]:
         lines.append(f"… and {plural(len(found.kernels) - len(shown), 'more line')}: --top, or --json")
     roofs = [f"{label} {per_second(rate)}" for label, rate in found.peaks.items()]
     roofs += [f"{label} {format_bandwidth(rate / 1e9)}" for label, rate in found.bandwidths.items()]
-    return [
-        *lines,
-        "",
-        f"roofs: {', '.join(roofs)}",
-        "as the times of kernels tell them; times are summed over ranks",
-    ]
+    note = "as the times of kernels tell them; times are summed over ranks"
+    return prose([*lines, "", f"roofs: {', '.join(roofs)}", note], width)
 
 
 def roofline_data(run: RunDirectory, part: Selection = EVERYTHING) -> Any:
     """For `--json`."""
     return roofline_of(run, part).as_dict(part.top)
+
+
+ROOFLINE = Forms(roofline_lines, roofline_data)

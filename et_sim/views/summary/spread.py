@@ -22,7 +22,8 @@ from et_sim.views.run.groups import GroupCounts
 from et_sim.views.run.recorded_part import recorded_part
 from et_sim.views.run.selection import EVERYTHING, Selection
 from et_sim.views.summary.rank_table import called
-from et_sim.views.text import fitted
+from et_sim.views.text import fitted, prose
+from et_sim.views.view import Forms
 
 COLUMNS = ("actor", "kind", "name", "group", "start_ns", "end_ns", "queued_ns", "waiting_ns")
 ROWS = 20
@@ -32,6 +33,7 @@ LEGEND = (
     "cost: of computation, how much longer the slowest rank takes than the average one; of communication, "
     "how long the average rank waits for others to begin",
 )
+
 NOTHING = "no operation has completed on several ranks"
 
 
@@ -215,7 +217,7 @@ def spread_lines(run: RunDirectory, part: Selection, width: int) -> list[str]:
     """A line for each operation."""
     every = spreads(run, part)
     if not every:
-        return [NOTHING]
+        return prose([NOTHING], width)
     shown = part.cut(every, ROWS)
     rows = [
         (
@@ -233,4 +235,7 @@ def spread_lines(run: RunDirectory, part: Selection, width: int) -> list[str]:
     lines = fitted([head, *rows], "<>>>>><><", width, shrink={0: 20}, drop=(2, 3, 8, 7), names=(0,))
     if len(shown) < len(every):
         lines.append(f"… and {plural(len(every) - len(shown), 'line')} of less cost: --top")
-    return [*lines, *LEGEND, *notes_of(run)]
+    return prose([*lines, *LEGEND, *notes_of(run)], width)
+
+
+SPREAD = Forms(spread_lines, spread_data)

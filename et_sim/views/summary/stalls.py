@@ -6,14 +6,31 @@ from collections.abc import Sequence
 from typing import Any
 
 from et_sim.basics.units import format_ns
+from et_sim.views.run.directory import RunDirectory
+from et_sim.views.run.selection import Selection
+from et_sim.views.text import prose
+from et_sim.views.view import Forms
 
 
-def stall_lines(stall: dict[str, Any]) -> list[str]:
+def stall_lines(run: RunDirectory, _: Selection, width: int) -> list[str]:
     """The cause, who waits for what, the circle if there is one, near misses, and what to do."""
+    stall = run.stall
+    if stall is None:
+        if run.summary["status"] == "out of memory":
+            return ["no rank is stuck: the run ends where memory was full"]
+        return ["no rank is stuck: every node of every rank completed"]
     lines = [stall["cause"], *stall_remarks(stall)]
     for title, entries in stall_sections(stall):
         lines += [f"{title}:", *(f"  {entry}" for entry in entries)]
-    return lines
+    return prose(lines, width)
+
+
+def stall_data(run: RunDirectory, _: Selection) -> Any:
+    """For `--json`: as stall.json has it."""
+    return run.stall
+
+
+STALLS = Forms(stall_lines, stall_data)
 
 
 def stall_remarks(stall: dict[str, Any]) -> list[str]:

@@ -18,8 +18,8 @@ from et_sim.views.run.recorded_part import recorded_part
 from et_sim.views.run.selection import EVERYTHING, Selection
 from et_sim.views.run.tiers import TierUse, tier_uses
 from et_sim.views.run.topology import Topology, topology_of
-from et_sim.views.summary.links import NOT_RECORDED
-from et_sim.views.text import fitted, share
+from et_sim.views.text import fitted, prose, share
+from et_sim.views.view import Forms
 
 SCALE = (0.0, 0.01, 0.03, 0.1, 0.3, 0.6, 0.9)  # of use: up to each of them, and more
 SHOWN = 10
@@ -28,6 +28,7 @@ NOT_ONE_BY_ONE = (
     "links are not known one by one, so that there are only tiers: ranks are folded, the model has no links, "
     "or there are too many"
 )
+
 DEMAND = "on the analytical model, messages wait for no links: more than 100 % is what they ask for"
 TIER_HEAD = ("tier", "links", "used", "most")
 
@@ -50,11 +51,9 @@ def tier_totals(run: RunDirectory, part: Selection) -> list[TierUse]:
 
 def topology_lines(run: RunDirectory, part: Selection, width: int) -> list[str]:
     """Devices, tiers, and the links that are used most."""
-    if not run.holds("links"):
-        return [NOT_RECORDED]
     tiers, found = tier_totals(run, part), topology_of(run, part)
     if not tiers:
-        return [NOTHING_CARRIED]
+        return prose([NOTHING_CARRIED], width)
     lines = [] if found is None else [_devices(found), ""]
     rows: list[tuple[str, ...]] = [TIER_HEAD]
     rows += [
@@ -64,7 +63,7 @@ def topology_lines(run: RunDirectory, part: Selection, width: int) -> list[str]:
     lines += fitted(rows, "<>>>", width, shrink={0: 12})
     if found is not None:
         lines += ["", *_steps(found, width), "", *_most_used(found, part, width)]
-    return [*lines, "", *topology_notes(run, found)]
+    return prose([*lines, "", *topology_notes(run, found)], width)
 
 
 def _devices(found: Topology) -> str:
@@ -145,8 +144,6 @@ def topology_notes(run: RunDirectory, found: Topology | None) -> list[str]:
 
 def topology_data(run: RunDirectory, part: Selection = EVERYTHING) -> Any:
     """For `--json`."""
-    if not run.holds("links"):
-        return None
     found = topology_of(run, part)
     tiers = [
         {
@@ -173,3 +170,6 @@ def topology_data(run: RunDirectory, part: Selection = EVERYTHING) -> Any:
         for at in part.cut(_order(found))
     ]
     return {"devices": devices, "tiers": tiers, "links": links}
+
+
+TOPOLOGY = Forms(topology_lines, topology_data)

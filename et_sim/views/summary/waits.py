@@ -24,7 +24,8 @@ from et_sim.views.run.groups import GroupCounts
 from et_sim.views.run.selection import EVERYTHING, Selection
 from et_sim.views.summary.operations import operations
 from et_sim.views.summary.rank_times import rank_entries
-from et_sim.views.text import bar, fitted, share
+from et_sim.views.text import bar, fitted, prose, share
+from et_sim.views.view import Forms
 
 COLUMNS = ("actor", "kind", "name", "group", "start_ns", "end_ns", "queued_ns", "waiting_ns", "waits_for")
 ALONE = "sends and receives"
@@ -34,6 +35,7 @@ LEGEND = (
     "for: who nodes waited for longest, as a share of all that they waited; ranks: their own time, in which "
     "what a kernel hides is no waiting; groups and operations: summed over nodes and ranks",
 )
+
 UNENDED = "groups and operations leave out nodes that never ended"
 Pairs = dict[Any, Counter[int]]  # what waits -> the entries of `per_rank` that it waits for, and how long
 
@@ -182,14 +184,24 @@ def _sums(columns: Sequence[Any], values: Any) -> list[tuple[tuple[int, ...], in
     return list(zip(map(tuple, distinct.tolist()), sums.tolist(), strict=True))
 
 
-def waits_lines(found: WaitTables, part: Selection, width: int) -> list[str]:
+def waits_data(run: RunDirectory, part: Selection) -> Any:
+    """For `--json`."""
+    return waits_of(run, part).as_dict(part.top)
+
+
+def waits_lines(run: RunDirectory, part: Selection, width: int) -> list[str]:
     """Three tables."""
+    found = waits_of(run, part)
+    unended = [UNENDED] if run.summary["status"] != "complete" else []
     if not found.operations:
-        return ["there is no communication"]
+        return prose(["there is no communication", *unended], width)
     lines: list[str] = []
     for head, table in (("ranks", found.ranks), ("group", found.groups), ("operation", found.operations)):
         lines += [*_table(head, table, part, width), ""]
-    return [*lines, *LEGEND]
+    return prose([*lines, *LEGEND, *unended], width)
+
+
+WAITS = Forms(waits_lines, waits_data)
 
 
 def _table(head: str, table: Sequence[WaitTable], part: Selection, width: int) -> list[str]:

@@ -19,10 +19,10 @@ from et_sim.views.drawing.activity import PART_COLOURS
 from et_sim.views.drawing.colours import COLOURS, NEVER
 from et_sim.views.drawing.idle import COLOURS as OF_IDLE
 from et_sim.views.drawing.picture import picture
-from et_sim.views.drawing.pictures import PICTURES
 from et_sim.views.drawing.spread import ALIKE, spread_picture
 from et_sim.views.drawing.svg import NothingToDrawError, nothing_to_draw
 from et_sim.views.run.selection import EVERYTHING, selection
+from et_sim.views.view import DRAWN, VIEWS
 
 pytestmark = pytest.mark.usefixtures("warm_engine")
 
@@ -75,7 +75,7 @@ def test_a_run_in_which_nothing_happens_has_an_empty_critical_path(tmp_path: Pat
     assert CriticalPath(PathRecord(run)).by_cause() == {}
 
 
-@pytest.mark.parametrize("view", sorted(PICTURES))
+@pytest.mark.parametrize("view", sorted(DRAWN))
 @pytest.mark.parametrize("detail", [None, "links", "phases", "path"])
 def test_a_run_in_which_nothing_happens_is_drawn_or_refused_in_a_sentence(
     tmp_path: Path, view: str, detail: str | None, capsys: pytest.CaptureFixture[str]
@@ -112,7 +112,7 @@ def test_what_was_not_recorded_is_refused_with_how_to_record_it(tmp_path: Path, 
     one.compute("alone", micros=5)
     run = open_run(_run(tmp_path / "run", [one]))
     with pytest.raises(NothingToDrawError) as told:
-        PICTURES[view](run, EVERYTHING)
+        VIEWS[view].drawn(run, EVERYTHING)
     assert how in told.value.remedy
     with pytest.raises(NothingToDrawError, match="of rank 0 from 1 µs to 2 µs"):
         raise nothing_to_draw(told.value.cause, run, selection("0", "1us:2us"))

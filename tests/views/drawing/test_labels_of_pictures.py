@@ -15,16 +15,15 @@ from training_jobs import transformer
 
 import et_sim
 from et_sim.basics.units import format_ns
-from et_sim.cli.inspect import DRAWN
 from et_sim.views import open_run
 from et_sim.views.critical.path import CAUSES, CriticalPath
 from et_sim.views.critical.record import PathRecord
 from et_sim.views.drawing.critical import COLOURS, path_picture, shares_of
-from et_sim.views.drawing.pictures import PICTURES
 from et_sim.views.drawing.ranks import WIDTH, ranks_picture
 from et_sim.views.drawing.svg import CUT, ENDING, MOST_LETTERS, label_of_ranks
 from et_sim.views.run.selection import EVERYTHING, Selection
 from et_sim.views.text import share
+from et_sim.views.view import DRAWN, VIEWS
 
 pytestmark = pytest.mark.usefixtures("warm_engine")
 NARROW, WIDE = "iljtfrI.,:;'|!()[]- ", "mwMW%"
@@ -84,13 +83,9 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return {**found, "ports": congested(folder / "ports"), "plain": plain}
 
 
-def test_every_picture_has_a_view() -> None:
-    assert set(PICTURES) == set(DRAWN)
-
-
-@pytest.mark.parametrize("view", sorted(PICTURES))
+@pytest.mark.parametrize("view", sorted(DRAWN))
 def test_labels_are_inside_of_the_picture_and_apart(runs: dict[str, Path], view: str) -> None:
-    _assert_inside_and_apart(PICTURES[view](open_run(runs[NEEDS.get(view, "plain")]), EVERYTHING))
+    _assert_inside_and_apart(VIEWS[view].drawn(open_run(runs[NEEDS.get(view, "plain")]), EVERYTHING))
 
 
 def _assert_inside_and_apart(drawn: str) -> None:
@@ -133,7 +128,7 @@ def lengthy(tmp_path_factory: pytest.TempPathFactory) -> Callable[[int], Path]:
 def test_a_picture_is_as_wide_as_its_labels_and_says_where_those_that_are_cut_are_whole(
     lengthy: Callable[[int], Path], view: str, letters: int
 ) -> None:
-    drawn = PICTURES[view](open_run(lengthy(letters)), EVERYTHING)
+    drawn = VIEWS[view].drawn(open_run(lengthy(letters)), EVERYTHING)
     _assert_inside_and_apart(drawn)
     begin, width = map(float, re.findall(r'viewBox="(\S+) 0 (\S+) ', drawn)[0])
     assert -begin < width / 2
@@ -157,7 +152,7 @@ def test_ranks_are_said_in_their_shortest_form(ranks: str, said: str) -> None:
 
 @pytest.mark.parametrize("view", sorted(NEEDS))
 def test_what_needs_a_record_is_drawn_and_not_a_sentence_alone(runs: dict[str, Path], view: str) -> None:
-    drawn = PICTURES[view](open_run(runs[NEEDS[view]]), EVERYTHING)
+    drawn = VIEWS[view].drawn(open_run(runs[NEEDS[view]]), EVERYTHING)
     assert "not recorded" not in drawn
     assert "<path" in drawn
 

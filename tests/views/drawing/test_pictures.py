@@ -24,14 +24,12 @@ import et_sim
 from et_sim.api import run as simulate
 from et_sim.basics.units import format_ns, parse_ranks
 from et_sim.cli import main
-from et_sim.cli.inspect import CUTS
 from et_sim.engine.stall import explain_stall
 from et_sim.timeline import write_run
 from et_sim.views import open_run
 from et_sim.views.drawing.activity import PART_COLOURS, activity_picture
 from et_sim.views.drawing.bandwidth import bandwidth_picture
 from et_sim.views.drawing.picture import picture
-from et_sim.views.drawing.pictures import PICTURES
 from et_sim.views.drawing.svg import LEFT, PIXELS, NothingToDrawError, axis
 from et_sim.views.drawing.waits import waits_picture
 from et_sim.views.run.selection import EVERYTHING, selection
@@ -41,6 +39,7 @@ from et_sim.views.summary.parts import PARTS
 from et_sim.views.summary.rank_times import rank_entries
 from et_sim.views.summary.waits import UNENDED, waits_of
 from et_sim.views.text import share
+from et_sim.views.view import VIEWS
 
 pytestmark = pytest.mark.usefixtures("warm_engine")
 OF_ANY_RUN = {"picture", "ranks", "activity", "waits", "bandwidth", "schedule", "spread", "idle"}
@@ -202,7 +201,7 @@ def test_a_lane_that_is_seldom_busy_is_pale(tmp_path: Path) -> None:
         (view, cut)
         for view in sorted(OF_ANY_RUN)
         for cut in ((), ("--ranks", "0-4"), ("--window", "10us:40us"))
-        if not cut or cut[0][2:] in CUTS.get(view, ())
+        if not cut or cut[0][2:] in VIEWS[view].cuts
     ],
 )
 def test_every_picture_is_well_formed_and_cut_as_asked(
@@ -225,7 +224,7 @@ def test_every_picture_becomes_a_png_with_its_texts(folded: Path, tmp_path: Path
     assert main(["inspect", str(folded), view, "--png", str(target)]) == 0
     content = target.read_bytes()
     assert content.startswith(b"\x89PNG")
-    drawn = PICTURES[view](open_run(folded), EVERYTHING)
+    drawn = VIEWS[view].drawn(open_run(folded), EVERYTHING)
     without = re.sub(r"<text.*?</text>", "", drawn)
     assert bytes(resvg.svg_to_bytes(svg_string=without, zoom=2)) != content
 

@@ -16,8 +16,7 @@ from et_sim.views import open_run
 from et_sim.views.drawing.idle import idle_picture
 from et_sim.views.run.selection import EVERYTHING, selection
 from et_sim.views.summary import idle
-from et_sim.views.summary.idle import DEVICE, FIGURES, idle_data, idle_of
-from et_sim.views.summary.idle_text import idle_lines
+from et_sim.views.summary.idle import DEVICE, FIGURES, idle_data, idle_lines, idle_of
 
 pytestmark = pytest.mark.usefixtures("warm_engine")
 COMMUNICATION = ("send", "receive", "all_reduce", "all_gather", "reduce_scatter", "all_to_all")

@@ -19,9 +19,9 @@ from et_sim.views import open_run
 from et_sim.views.critical.path import CriticalPath
 from et_sim.views.critical.record import PathRecord
 from et_sim.views.summary.in_short import NETWORK, in_short, small_path
-from et_sim.views.summary.inspect import summary_text
 from et_sim.views.summary.lever import Lever, best_lever
 from et_sim.views.text import share
+from et_sim.views.view import view_text
 
 pytestmark = pytest.mark.usefixtures("warm_engine")
 
@@ -45,7 +45,7 @@ def test_of_a_recorded_path_the_sentence_says_whose_it_is_and_what_it_is_mostly(
     assert f"{ranks} " in said
     assert f"on {share(on[most], whole)} of the critical path" in said
     assert f"which is {share(max(causes.values()), whole)} " in said
-    assert said in " ".join(summary_text(run.path, width=500).split())
+    assert said in " ".join(view_text("summary", run.path, width=500).split())
 
 
 def test_no_faster_network_saves_more_than_the_sentence_says(tmp_path: Path) -> None:

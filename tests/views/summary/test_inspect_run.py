@@ -18,10 +18,10 @@ from et_sim.basics.errors import UsageError
 from et_sim.timeline import write_run
 from et_sim.views import open_run
 from et_sim.views.drawing.picture import MOST_ACTORS, PIXELS, picture
-from et_sim.views.summary import inspect
 from et_sim.views.summary.operations import operations
 from et_sim.views.summary.rank_table import rank_count, slowest_first
 from et_sim.views.text import aligned, bar, share
+from et_sim.views.view import view_text
 
 pytestmark = pytest.mark.usefixtures("warm_engine")
 
@@ -107,22 +107,22 @@ def test_a_stalled_run_says_so_first_and_counts_what_never_ended(tmp_path: Path)
     workload = et_sim.Workload.of(traces)
     result = simulate(workload, system=FIFO_RING, network=ring(2, "50GB/s"))
     write_run(result, tmp_path / "run", explain_stall(result.outcome, workload).as_dict())
-    lines = inspect.summary_text(tmp_path / "run", width=200).splitlines()
+    lines = view_text("summary", tmp_path / "run", width=200).splitlines()
     assert lines[0].startswith("STALLED: 1 of 2 ranks never finished")
     assert "rank 1 waits for 64 B with tag 7 from rank 0" in lines[1]
-    assert "1 (1 never ended)" in inspect.operations_text(tmp_path / "run")
-    assert "rank 1 waits for 64 B" in inspect.stalls_text(tmp_path / "run")
+    assert "1 (1 never ended)" in view_text("ops", tmp_path / "run")
+    assert "rank 1 waits for 64 B" in view_text("stalls", tmp_path / "run")
     assert "never completed" in picture(open_run(tmp_path / "run"))
 
 
 def test_a_complete_run_has_no_stall(tmp_path: Path) -> None:
-    assert inspect.stalls_text(_written([_trace(1)] * 2, tmp_path / "run")).startswith("no rank is stuck")
+    assert view_text("stalls", _written([_trace(1)] * 2, tmp_path / "run")).startswith("no rank is stuck")
 
 
 def test_many_different_ranks_are_cut_to_the_slowest_with_a_word_about_the_rest(tmp_path: Path) -> None:
     path = _written([_trace(10 + rank) for rank in range(40)], tmp_path / "run")
     summary = json.loads((path / "summary.json").read_text())
-    lines = inspect.summary_text(path).splitlines()
+    lines = view_text("summary", path).splitlines()
     head = next(
         number for number, line in enumerate(lines) if line.startswith("ranks  ") and "finish" in line
     )
@@ -130,14 +130,14 @@ def test_many_different_ranks_are_cut_to_the_slowest_with_a_word_about_the_rest(
     assert [line.split()[0] for line in lines[head + 1 : head + 13]] == [e["ranks"] for e in slowest[:12]]
     hidden = len(summary["per_rank"]) - 12
     assert lines[head + 13].startswith(f"… and {hidden} faster lines: et-sim inspect")
-    assert len(inspect.ranks_text(path).splitlines()) == len(summary["per_rank"]) + 2
+    assert len(view_text("ranks", path).splitlines()) == len(summary["per_rank"]) + 2
 
 
 def test_a_run_without_any_time_is_no_division_by_zero(tmp_path: Path) -> None:
     build = et_sim.TraceBuilder()
     build.invalid("nothing")
     path = _written([build.build()] * 2, tmp_path / "run")
-    assert "nothing: no time passes" in inspect.summary_text(path)
+    assert "nothing: no time passes" in view_text("summary", path)
     ElementTree.fromstring(picture(open_run(path)))
 
 
@@ -227,7 +227,7 @@ def test_a_summary_that_is_not_one_is_refused_with_what_is_wrong(
     path = _written([_trace(10)] * 2, tmp_path / "run")
     _changed(path, "summary.json", **changes)
     with pytest.raises(UsageError) as caught:
-        inspect.summary_text(path)
+        view_text("summary", path)
     assert caught.value.cause == f"is not as et-sim run writes it: {said}"
     assert caught.value.place == str(path / "summary.json")
 
@@ -237,7 +237,7 @@ def test_an_empty_object_in_place_of_a_file_is_refused(tmp_path: Path, name: str
     path = _written([_trace(10)] * 2, tmp_path / "run")
     (path / name).write_text("{}")
     with pytest.raises(UsageError, match=f"{name}: is not as et-sim run writes it: .* is missing"):
-        inspect.stalls_text(path)
+        view_text("stalls", path)
 
 
 @pytest.mark.parametrize(("name", "column"), [("timeline.arrow", "bytes"), ("actors.arrow", "rank_count")])
@@ -255,4 +255,4 @@ def test_a_table_without_a_column_or_with_another_type_is_refused(
         with pa.OSFile(str(path / name), "wb") as sink, pa.ipc.new_file(sink, other.schema) as out:
             out.write_table(other)
         with pytest.raises(UsageError, match=f"{name}: .*: column '{column}' {said}"):
-            inspect.operations_text(path)
+            view_text("ops", path)

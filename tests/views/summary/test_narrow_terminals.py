@@ -11,10 +11,11 @@ from machines import RING_2
 
 import et_sim
 from et_sim.timeline import write_run
-from et_sim.views.summary import inspect
-from et_sim.views.summary.operations import Operation, operation_lines
+from et_sim.views.summary.operation_table import operation_lines
+from et_sim.views.summary.operations import Operation
 from et_sim.views.summary.parts import PARTS
 from et_sim.views.summary.rank_table import rank_lines
+from et_sim.views.view import view_text
 
 pytestmark = pytest.mark.usefixtures("warm_engine")
 
@@ -56,5 +57,5 @@ def test_a_number_and_its_unit_stay_on_one_line(tmp_path: Path) -> None:
     workload = et_sim.Workload.of([build.build(), late.build()])
     write_run(et_sim.simulate(workload, system=SYSTEM, network=RING_2), tmp_path / "run")
     for width in range(40, 100):
-        text = inspect.summary_text(tmp_path / "run", width=width)
+        text = view_text("summary", tmp_path / "run", width=width)
         assert not re.search(r"\d\n *(%|ns|µs|ms|s)\b|\d\n *%", text), text

@@ -14,7 +14,7 @@ from runs_to_show import congested, pipeline
 
 from et_sim.basics.units import format_bytes, format_ns, parse_ranks
 from et_sim.cli import main
-from et_sim.cli.inspect import CUTS, VIEWS
+from et_sim.views.view import VIEWS
 
 LAYERS = "DATA 2 a -1 5 NONE 0 5 NONE 0 5 ALLREDUCE 65536 1 b -1 7 NONE 0 3 NONE 0 5 ALLREDUCE 1024 1"
 View = Callable[[str], tuple[str, Any]]
@@ -54,7 +54,7 @@ def viewer(run: Path, capsys: pytest.CaptureFixture[str]) -> View:
 
     def show(view: str) -> tuple[str, Any]:
         words = ["inspect", str(run), view]
-        words += ["--top", "9999"] if "top" in CUTS.get(view, ()) else []
+        words += ["--top", "9999"] if "top" in VIEWS[view].cuts else []
         assert main(words) == 0
         text = capsys.readouterr().out
         assert main([*words, "--json"]) == 0

@@ -1,0 +1,223 @@
+"""Every view of a run, each as one value: its name, what it is about, what it can be cut to, and its forms.
+
+A new view is one entry here, and a module with its `Forms`; the command line, text, data and pictures follow.
+Not here: what any view shows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+from et_sim.tables.registry import table_named
+
+if TYPE_CHECKING:
+    from et_sim.views.run.directory import RunDirectory
+    from et_sim.views.run.selection import Selection
+
+RANKS, WINDOW, TOP = "ranks", "window", "top"
+ALL = (RANKS, WINDOW, TOP)
+
+
+@dataclass(frozen=True, slots=True)
+class Forms:
+    """A view as lines of at most a width, and as data for `--json`."""
+
+    lines: Callable[[RunDirectory, Selection, int], list[str]]
+    data: Callable[[RunDirectory, Selection], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """`forms` and `picture` are `module:name` below `et_sim.views`, loaded when they are wanted."""
+
+    name: str
+    about: str
+    forms: str
+    cuts: tuple[str, ...] = ()  # of ALL, what it can be cut to
+    picture: str = ""  # a function of a run and a selection that draws it; empty: it cannot be drawn
+    needs: str = ""  # a table without which there is nothing to show, as a run may lack it
+    has_heading: bool = True  # before everything else; otherwise the view says what it is cut to
+
+    def text(self, run: RunDirectory, part: Selection, width: int) -> str:
+        """As lines."""
+        part.check_ranks(run)
+        if self.needs and not run.holds(self.needs):
+            return table_named(self.needs).not_recorded
+        forms: Forms = _loaded(self.forms)
+        heading = part.heading() if self.has_heading else []
+        return "\n".join([*heading, *forms.lines(run, part, width)])
+
+    def data(self, run: RunDirectory, part: Selection) -> Any:
+        """For `--json`; None if there is nothing to show."""
+        part.check_ranks(run)
+        forms: Forms = _loaded(self.forms)
+        return None if self.needs and not run.holds(self.needs) else forms.data(run, part)
+
+    def drawn(self, run: RunDirectory, part: Selection) -> str:
+        """As an SVG document."""
+        picture: str = _loaded(self.picture)(run, part)
+        return picture
+
+
+def _loaded(place: str) -> Any:
+    module, _, name = place.partition(":")
+    return getattr(import_module(f"et_sim.views.{module}"), name)
+
+
+_EVERY = (
+    View(
+        "summary",
+        "one screen: times, ranks, top operations, coverage (the default)",
+        "summary.facts:SUMMARY",
+        ALL,
+        has_heading=False,
+    ),
+    View(
+        "ranks",
+        "what every rank did with its time",
+        "summary.rank_table:RANKS",
+        ALL,
+        "drawing.ranks:ranks_picture",
+    ),
+    View("groups", "collectives by communicator group", "summary.groups:GROUPS", ALL),
+    View("ops", "all operations, by total time", "summary.operation_table:OPERATIONS", ALL),
+    View(
+        "activity",
+        "what every rank does over time: which part of its time is spent when",
+        "summary.activity:ACTIVITY",
+        ALL,
+        "drawing.activity:activity_picture",
+    ),
+    View(
+        "waits",
+        "waiting against transfer by rank, group and operation, and who is waited for",
+        "summary.waits:WAITS",
+        ALL,
+        "drawing.waits:waits_picture",
+    ),
+    View(
+        "bandwidth",
+        "bandwidth against message size of collectives and sends, and what links carry",
+        "summary.bandwidth:BANDWIDTH",
+        ALL,
+        "drawing.bandwidth:bandwidth_picture",
+    ),
+    View(
+        "schedule",
+        "pipelines: which micro-batch a stage works on when, and the bubble beside the ideal one",
+        "schedule.text:SCHEDULE",
+        picture="drawing.schedule:schedule_of_run_picture",
+    ),
+    View(
+        "spread",
+        "how far ranks differ in each operation: how long it takes them, and when they begin",
+        "summary.spread:SPREAD",
+        ALL,
+        "drawing.spread:spread_picture",
+    ),
+    View(
+        "idle",
+        "what devices, streams and threads do, and what they wait for while they are idle",
+        "summary.idle:IDLE",
+        ALL,
+        "drawing.idle:idle_picture",
+    ),
+    View(
+        "layers",
+        "a layer file's layers: computation and communication of each (also --csv)",
+        "summary.layers:LAYERS",
+    ),
+    View(
+        "phases",
+        "phases of chunks by dimension, of runs with --detail phases",
+        "summary.phase_totals:PHASES",
+        (RANKS, WINDOW),
+        "drawing.network:phases_picture",
+        needs="phases",
+    ),
+    View(
+        "critical-path",
+        "what decided how long it took, and what would change that",
+        "critical.text:CRITICAL_PATH",
+        (TOP,),
+        "drawing.critical:critical_path_picture",
+    ),
+    View(
+        "topology",
+        "the network, and how much of its links is used, of runs with --detail links",
+        "summary.topology:TOPOLOGY",
+        (WINDOW, TOP),
+        "drawing.topology:topology_picture",
+        needs="links",
+    ),
+    View(
+        "links",
+        "how busy links are over time, of runs with --detail links",
+        "summary.links:LINKS",
+        ALL,
+        "drawing.network:links_picture",
+        needs="links",
+    ),
+    View(
+        "queues",
+        "what waited at ports over time, of runs with --detail ports",
+        "summary.queues:QUEUES",
+        (WINDOW, TOP),
+        "drawing.network:queues_picture",
+        needs="queues",
+    ),
+    View(
+        "pauses",
+        "which queues made which ports pause, of runs with --detail ports",
+        "summary.pauses:PAUSES",
+        (WINDOW, TOP),
+        needs="pauses",
+    ),
+    View(
+        "flows",
+        "messages as packets, and what held them up, of runs with --detail ports",
+        "summary.flows:FLOWS",
+        ALL,
+        needs="queues",
+    ),
+    View(
+        "roofline",
+        "kernels below the roofs of their machine: operations per byte and per second",
+        "summary.roofline:ROOFLINE",
+        ALL,
+        "drawing.roofline:roofline_picture",
+    ),
+    View(
+        "memory",
+        "local memory at its fullest, and the largest tensors alive then",
+        "summary.memory:MEMORY",
+        (RANKS, TOP),
+        "drawing.memory:memory_picture",
+    ),
+    View("stalls", "who waits for whom in a run that could not finish", "summary.stalls:STALLS"),
+    View("notices", "every warning and every default taken", "summary.facts:NOTICES"),
+    View(
+        "picture",
+        "the timeline as a picture, into the file given with --svg or --png",
+        "",
+        (RANKS, WINDOW),
+        "drawing.picture:picture",
+    ),
+)
+VIEWS: Mapping[str, View] = MappingProxyType({view.name: view for view in _EVERY})
+
+
+DRAWN = tuple(view.name for view in _EVERY if view.picture)
+
+
+def view_text(name: str, path: Any, part: Selection | None = None, width: int | None = None) -> str:
+    """A view of the run in a directory, as wide as the terminal unless a width is given."""
+    from et_sim.views.run.directory import open_run
+    from et_sim.views.run.selection import EVERYTHING
+    from et_sim.views.text import terminal_width
+
+    return VIEWS[name].text(open_run(path), part or EVERYTHING, width or terminal_width())
