@@ -57,7 +57,7 @@ def spend_transfer_to_switch(run: Run, chunk_row: int, step_key: int) -> bool:
         return True
     branch_row = _own_branch(run, run.chunks[chunk_row])
     state = run.branches[branch_row]
-    observe.part_queued(run, state)
+    observe.joins_fifo(run, state)
     if state.busy:
         held = new_event(run, AT_SWITCH, chunk_row, branch_row, 0)
         observe.send_held(run, held)

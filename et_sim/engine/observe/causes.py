@@ -76,7 +76,7 @@ def _comes(run: Run, other: int, kind: int, resource: int) -> None:
 
 
 @works_on_tables
-def actor_starts(run: Run) -> None:
+def actor_starts(run: Run, _actor_row: int) -> None:
     """An actor starts."""
     if is_recorded(run):
         run.causes.now[0].cause, run.causes.now[0].node = BEGINNING, NONE
@@ -176,15 +176,15 @@ def parent_done(run: Run, node: int) -> None:
 
 
 @works_on_tables
-def node_starts(run: Run, node: int, actor_row: int, lane: int, is_limited: int) -> None:
+def node_starts(run: Run, actor_row: int, node: int, lane: int, is_limited: int) -> None:
     """A node is issued: it needs its parents and, if that holds few nodes at a time, a place in its lane."""
     if not is_recorded(run):
         return
-    resource = lane_row(run, actor_row, lane)
-    run.causes.now[0].node = node
+    resource, row = lane_row(run, actor_row, lane), run.plan.actors[actor_row].node_first + node
+    run.causes.now[0].node = row
     if is_limited:
         _needs_place(run, resource, lane)
-    _comes(run, run.causes.nodes[node], NODE_START, resource if is_limited else NONE)
+    _comes(run, run.causes.nodes[row], NODE_START, resource if is_limited else NONE)
 
 
 @works_on_tables
@@ -199,11 +199,11 @@ def _needs_place(run: Run, resource: int, lane: int) -> None:
 
 
 @works_on_tables
-def node_ends(run: Run, node: int, actor_row: int, lane: int) -> None:
+def node_ends(run: Run, actor_row: int, node: int, lane: int) -> None:
     """A node is done, and its place in its lane is free."""
     if is_recorded(run):
         resource = lane_row(run, actor_row, lane)
-        run.causes.now[0].node = node
+        run.causes.now[0].node = run.plan.actors[actor_row].node_first + node
         _comes(run, NONE, NODE_END, resource)
         uses, places = run.causes.lane_uses[resource], run.causes.lanes
         places[resource, uses.leaves % places.shape[1]] = current_cause(run)

@@ -4,12 +4,13 @@ Observers are causes (`causes` and its siblings), the network's traffic (`traffi
 ports (`queues`), the log of phases (`phases`) and ties (`ties` and its siblings). All that they note is empty
 in a run that does not want it, and then the functions here do nothing; none of them changes what happens.
 
-What only one observer hears of is that observer's own function.
+What one observer hears of is that observer's own function; what several do, they hear of one after the other.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, ParamSpec
 
 from et_sim.compiled.tables_by_reference import works_on_tables
 from et_sim.engine.observe import (
@@ -28,6 +29,25 @@ from et_sim.engine.state.run import NONE, Run
 
 Thread = tuple[int, int]  # the cause and the origin of what happens
 PLENTY = 1 << 40
+
+Place = ParamSpec("Place")
+
+
+def together(*heard: Callable[Place, None]) -> Callable[Place, None]:
+    """What several observers hear of, one after the other."""
+    first: Any = heard[0]
+    if len(heard) == 1:
+        return first
+    rest: Any = together(*heard[1:])
+
+    @works_on_tables
+    def both(run: Run, *about: Any) -> None:
+        first(run, *about)
+        rest(run, *about)
+
+    all_of_them: Any = both
+    return all_of_them
+
 
 # Events
 event_scheduled = causes.event_scheduled
@@ -63,7 +83,8 @@ sent_to_switch = traffic.sent_to_switch
 sent_by_switch = traffic.sent_by_switch
 sent_between_switches = traffic.sent_between_switches
 part_joined = causes.part_joined
-part_queued = tie_rules.joins_fifo
+joins_fifo = tie_rules.joins_fifo
+counterpart_comes = tie_rules.met
 branch_was_free = causes.branch_was_free
 library_paces = causes.library_paces
 switch_taken = message_causes.switch_taken
@@ -142,6 +163,28 @@ next_event_follows = message_causes.next_event_follows
 next_event_flies = message_causes.next_event_flies
 next_event_ends_transfer = bus_causes.next_event_ends_transfer
 
+# What several observers hear of
+actor_starts = together(ties.actor_starts, causes.actor_starts)
+event_made = together(ties.event_made, causes.event_made)
+event_taken = together(ties.event_taken, causes.event_taken)
+node_starts = together(causes.node_starts, tie_rules.node_starts)
+node_ends = together(causes.node_ends, tie_rules.node_ends)
+collective_starts = together(tie_rules.collective_starts, causes.collective_starts)
+chunk_queued = together(phases.chunk_queued, tie_rules.chunk_queued, causes.chunk_queued)
+chunk_starts = together(tie_rules.chunk_starts, causes.chunk_starts, phases.chunk_starts)
+receive_posted = together(tie_rules.receive_posted, phases.receive_posted, causes.receive_posted)
+receive_met = together(tie_rules.receive_met, causes.receive_met)
+second_half_tried = together(tie_rules.second_half_tried, causes.second_half_tried)
+transfer_done = together(causes.transfer_done, tie_rules.transfer_done)
+chunk_done = together(tie_rules.chunk_done, causes.chunk_done)
+offer_sent = together(message_causes.offer_sent, traffic.offer_sent)
+held_send_starts = together(tie_rules.met_waiting, message_causes.held_send_starts, traffic.held_send_starts)
+held_part_starts = together(tie_rules.met_waiting, causes.held_part_starts)
+message_met = together(tie_rules.met_waiting, message_causes.message_met)
+message_queues = together(message_causes.message_queues, traffic.message_queues)
+message_dequeued = together(message_causes.message_dequeued, traffic.message_dequeued)
+link_freed = together(tie_rules.link_freed, message_causes.link_freed)
+
 
 @works_on_tables
 def is_recording(run: Run) -> bool:
@@ -183,27 +226,6 @@ def resume(run: Run, thread: Thread) -> None:
 
 
 @works_on_tables
-def actor_starts(run: Run, actor_row: int) -> None:
-    """An actor starts, or will do so late."""
-    ties.actor_starts(run, actor_row)
-    causes.actor_starts(run)
-
-
-@works_on_tables
-def event_made(run: Run, event_row: int) -> None:
-    """An event is made, to be put on the calendar or to wait for something."""
-    ties.event_made(run, event_row)
-    causes.event_made(run, event_row)
-
-
-@works_on_tables
-def event_taken(run: Run, event_row: int) -> None:
-    """An event is taken off the calendar."""
-    ties.event_taken(run, event_row)
-    causes.event_taken(run, event_row)
-
-
-@works_on_tables
 def parent_done(run: Run, node_row: int, is_deferred: int) -> None:
     """A parent of a node is done; `is_deferred`: while nodes are issued, so that the node has to wait."""
     causes.parent_done(run, node_row)
@@ -220,78 +242,12 @@ def unit_taken(
 
 
 @works_on_tables
-def node_starts(run: Run, actor_row: int, node: int, lane: int, is_limited: int) -> None:
-    """A node is issued on its lane, which may hold one node at a time."""
-    causes.node_starts(run, run.plan.actors[actor_row].node_first + node, actor_row, lane, is_limited)
-    tie_rules.node_starts(run, actor_row, node, lane, is_limited)
-
-
-@works_on_tables
-def node_ends(run: Run, actor_row: int, node: int, lane: int) -> None:
-    """A node is done, and its lane is free."""
-    causes.node_ends(run, run.plan.actors[actor_row].node_first + node, actor_row, lane)
-    tie_rules.node_ends(run, actor_row, lane)
-
-
-@works_on_tables
-def collective_starts(run: Run, running_row: int) -> None:
-    """A collective is issued; none of its chunks is done."""
-    tie_rules.collective_starts(run, running_row)
-    causes.collective_starts(run, running_row)
-
-
-@works_on_tables
-def chunk_queued(run: Run, chunk_row: int) -> None:
-    """A chunk is about to join the queue of its next phase."""
-    phases.chunk_queued(run, chunk_row)
-    tie_rules.chunk_queued(run, chunk_row)
-    causes.chunk_queued(run, chunk_row)
-
-
-@works_on_tables
-def chunk_starts(run: Run, chunk_row: int) -> None:
-    """The first waiting chunk of a queue starts."""
-    tie_rules.chunk_starts(run, chunk_row)
-    causes.chunk_starts(run, chunk_row)
-    phases.chunk_starts(run, chunk_row)
-
-
-@works_on_tables
-def receive_posted(run: Run, chunk_row: int, step_key: int) -> None:
-    """A chunk posts a receive."""
-    tie_rules.receive_posted(run, chunk_row)
-    phases.receive_posted(run, chunk_row)
-    causes.receive_posted(run, chunk_row, step_key)
-
-
-@works_on_tables
-def receive_met(run: Run, chunk_row: int, step_key: int) -> None:
-    """A step's message arrives, and its receive is posted."""
-    tie_rules.receive_met(run, chunk_row, step_key >> 1)
-    causes.receive_met(run, chunk_row, step_key)
-
-
-@works_on_tables
 def step_received(run: Run, chunk_row: int) -> None:
     """A chunk has received a message, and counted it."""
     phases.step_received(run, chunk_row)
     if run.plan.programs[run.chunks[chunk_row].program].tree_first == NONE:
         tie_rules.step_received(run, chunk_row)
         causes.step_received(run, chunk_row)
-
-
-@works_on_tables
-def second_half_tried(run: Run, chunk_row: int) -> None:
-    """The second half of a direct exchange may begin if all messages of the first have arrived."""
-    tie_rules.second_half_tried(run, chunk_row)
-    causes.second_half_tried(run, chunk_row)
-
-
-@works_on_tables
-def transfer_done(run: Run, chunk_row: int) -> None:
-    """A transfer of a chunk is through."""
-    causes.transfer_done(run, chunk_row)
-    tie_rules.transfer_done(run, chunk_row)
 
 
 @works_on_tables
@@ -302,36 +258,10 @@ def phase_ends_for(run: Run, chunk_row: int, thread: Thread) -> None:
 
 
 @works_on_tables
-def chunk_done(run: Run, running_row: int) -> None:
-    """A chunk of a collective is through its last phase."""
-    tie_rules.chunk_done(run, running_row)
-    causes.chunk_done(run, running_row)
-
-
-@works_on_tables
 def message_unexpected(run: Run, row: int) -> None:
     """A step's message, the offer of one or the request for one waits for its counterpart."""
     message_causes.message_unexpected(run, row)
     tie_rules.came_first(run, run.unexpected[row])
-
-
-@works_on_tables
-def unexpected_taken(run: Run, row: int) -> None:
-    """The counterpart came."""
-    tie_rules.met(run, run.unexpected[row])
-
-
-@works_on_tables
-def offer_sent(run: Run, row: int) -> None:
-    """A step's message that was offered is sent."""
-    message_causes.offer_sent(run, row)
-    traffic.offer_sent(run, row)
-
-
-@works_on_tables
-def send_queued(run: Run, handshake_row: int) -> None:
-    """A message waits to be asked for, if it is not already."""
-    tie_rules.joins_fifo(run, run.handshakes[handshake_row])
 
 
 @works_on_tables
@@ -350,31 +280,10 @@ def request_at_source(run: Run, channel_row: int, handshake_row: int) -> None:
 
 
 @works_on_tables
-def held_send_starts(run: Run, event_row: int) -> None:
-    """A message that was held back has been asked for."""
-    tie_rules.met_waiting(run, event_row)
-    message_causes.held_send_starts(run, event_row)
-    traffic.held_send_starts(run, event_row)
-
-
-@works_on_tables
 def branch_freed(run: Run, branch_row: int) -> None:
     """A member's part has left for its switch."""
     ties.begin_own(run, run.plan.branches[branch_row].actor)
     causes.branch_freed(run, branch_row)
-
-
-@works_on_tables
-def held_part_starts(run: Run, event_row: int) -> None:
-    """A part that waited for the one before sets out."""
-    tie_rules.met_waiting(run, event_row)
-    causes.held_part_starts(run, event_row)
-
-
-@works_on_tables
-def receive_queued(run: Run, channel_row: int) -> None:
-    """A receive waits for its message, if that has not come before."""
-    tie_rules.joins_fifo(run, run.channels[channel_row])
 
 
 @works_on_tables
@@ -393,38 +302,10 @@ def message_at_target(run: Run, channel_row: int) -> None:
 
 
 @works_on_tables
-def message_met(run: Run, event_row: int) -> None:
-    """A message completes a receive that waited for it."""
-    tie_rules.met_waiting(run, event_row)
-    message_causes.message_met(run, event_row)
-
-
-@works_on_tables
-def message_queues(run: Run, row: int, link_row: int) -> None:
-    """A message waits for a link from now on."""
-    message_causes.message_queues(run, row)
-    traffic.message_queues(run, row, link_row)
-
-
-@works_on_tables
-def message_dequeued(run: Run, row: int, link_row: int) -> None:
-    """A message has waited for a link, and takes it."""
-    message_causes.message_dequeued(run, row, link_row)
-    traffic.message_dequeued(run, row, link_row)
-
-
-@works_on_tables
 def link_taken(run: Run, row: int, link_row: int, link_class: int, dimension: int, serial_ns: int) -> int:
     """A link serialises a message from now on; returns what the message's end is caused by."""
     traffic.message_takes_link(run, row, link_row, dimension, serial_ns)
     return message_causes.link_taken(run, link_row, link_class, serial_ns)
-
-
-@works_on_tables
-def link_freed(run: Run, link: Any, link_row: int, actor_row: int) -> None:
-    """A link of an actor is free again."""
-    tie_rules.link_freed(run, link, link_row, actor_row)
-    message_causes.link_freed(run, link_row)
 
 
 @works_on_tables

@@ -154,7 +154,7 @@ def describe_bound(run: Run, cause: int, cause_ns: int) -> None:
 
 
 @works_on_tables
-def message_queues(run: Run, row: int) -> None:
+def message_queues(run: Run, row: int, _link_row: int) -> None:
     """A message waits for a link from now on."""
     if is_recorded(run):
         kept = run.causes.messages[row]
@@ -164,7 +164,7 @@ def message_queues(run: Run, row: int) -> None:
 @works_on_tables
 def message_shares(run: Run, row: int) -> None:
     """A message is under way with others from now on."""
-    message_queues(run, row)
+    message_queues(run, row, NONE)
 
 
 @works_on_tables
@@ -209,7 +209,7 @@ def message_dequeued(run: Run, row: int, link_row: int) -> None:
 
 
 @works_on_tables
-def link_freed(run: Run, link_row: int) -> None:
+def link_freed(run: Run, _link: Any, link_row: int, _actor_row: int) -> None:
     """A link is free."""
     if is_recorded(run):
         run.causes.links[link_row] = current_cause(run)

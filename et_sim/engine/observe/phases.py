@@ -27,7 +27,7 @@ def chunk_starts(run: Run, chunk_row: int) -> None:
 
 
 @works_on_tables
-def receive_posted(run: Run, chunk_row: int) -> None:
+def receive_posted(run: Run, chunk_row: int, _step_key: int) -> None:
     """A chunk waits for a message from now on."""
     run.chunks[chunk_row].waited_ns -= run.clock[0].now
 

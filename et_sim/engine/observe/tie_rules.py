@@ -72,7 +72,7 @@ def met_waiting(run: Run, event_row: int) -> None:
 
 
 @works_on_tables
-def receive_posted(run: Run, chunk_row: int) -> None:
+def receive_posted(run: Run, chunk_row: int, _step_key: int) -> None:
     """A chunk posts a receive."""
     if not is_watched(run):
         return
@@ -87,11 +87,11 @@ def receive_posted(run: Run, chunk_row: int) -> None:
 
 
 @works_on_tables
-def receive_met(run: Run, chunk_row: int, step: int) -> None:
+def receive_met(run: Run, chunk_row: int, step_key: int) -> None:
     """A message meets its posted receive."""
     if is_watched(run):
         clock, chunk = run.clock[0], run.chunks[chunk_row]
-        clock.ties += step >= chunk.posted_from and may_change_places(
+        clock.ties += (step_key >> 1) >= chunk.posted_from and may_change_places(
             clock, chunk.posted_ns, chunk.posted_group, chunk.posted_origin
         )
 
@@ -174,7 +174,7 @@ def _note_beside(run: Run, lane: Any) -> None:
 
 
 @works_on_tables
-def node_ends(run: Run, actor_row: int, lane: int) -> None:
+def node_ends(run: Run, actor_row: int, _node: int, lane: int) -> None:
     """A node is done: its lane has room, and another part of the event begins."""
     if is_watched(run):
         clock, freed = run.clock[0], run.lanes[lane_row(run, actor_row, lane)]

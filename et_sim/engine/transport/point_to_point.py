@@ -41,7 +41,7 @@ def send(run: Run, channel_row: int, kind: int, b: int, c: int) -> None:
         return
     handshake_row = run.plan.channels[channel_row].handshake
     handshake = run.handshakes[handshake_row]
-    observe.send_queued(run, handshake_row)
+    observe.joins_fifo(run, handshake)
     if handshake.arrived > 0:
         handshake.arrived -= 1
         thread = observe.pause(run)
@@ -110,7 +110,7 @@ def message_asked(run: Run, channel_row: int, kind: int, a: int, b: int) -> None
 def _await_message(run: Run, channel_row: int, kind: int, a: int, b: int) -> None:
     """From now on, a message on a channel meets this receive; one that came before does so in an event."""
     state = run.channels[channel_row]
-    observe.receive_queued(run, channel_row)
+    observe.joins_fifo(run, state)
     if state.arrived > 0:
         state.arrived -= 1
         thread = observe.pause(run)
