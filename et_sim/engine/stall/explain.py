@@ -8,26 +8,16 @@ whose length does not depend on the number of ranks. Not here: finding such trou
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 
-from et_sim.basics.errors import StallError
-from et_sim.basics.units import exact_bytes, format_ranks
+from et_sim.basics.units import exact_bytes
 from et_sim.engine.outcome import Outcome
 from et_sim.engine.stall.collectives import Lag
 from et_sim.engine.stall.graph import WaitGraph
-from et_sim.engine.stall.report import (
-    chain_lines,
-    dead_end_lines,
-    grouped_waits,
-    job_lines,
-    remedies,
-    report,
-    told_together,
-    wait_lines,
-)
+from et_sim.engine.stall.report import Stall, dead_end_lines, job_lines, remedies, told_together
 from et_sim.engine.stall.state import Chunk, NodeAt, StalledState, Vertex, operation, ranks_text
 from et_sim.engine.stall.waits import Hop, Wait, WaitDescriber
 from et_sim.trace.workload import Job, Workload
@@ -129,57 +119,6 @@ def _next_differs(graph: WaitGraph, pending: NodeAt, collective: int) -> Iterato
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Stall:
-    """Why a run could not complete."""
-
-    ranks: int
-    alike: str  # what to know about ranks that were simulated together, if any were
-    jobs: tuple[str, ...]  # of several workloads side by side, which ranks of which cannot finish
-    end_ns: int
-    unfinished: tuple[int, ...]
-    waits: tuple[Wait, ...]
-    knot: tuple[Hop, ...]  # the wait-for cycle, rank by rank; empty: nobody waits in a circle
-    knots: int  # how many such cycles there are
-    dead_ends: tuple[str, ...]  # what nobody will ever provide
-    nearest: tuple[str, ...]  # near misses
-    remedies: tuple[str, ...]
-    cause: str  # the stall in one sentence
-    text: str
-
-    def as_error(self) -> StallError:
-        """The stall as the exception that ends a run."""
-        return StallError(self.cause, report=self.text, remedy=self.remedies[0] if self.remedies else "")
-
-    def as_dict(self) -> dict[str, Any]:
-        """The stall as plain values: like waits are one entry, ranks are texts such as 0-3,6."""
-        return {
-            "ranks": self.ranks,
-            "alike": self.alike,
-            "jobs": list(self.jobs),
-            "end_ns": self.end_ns,
-            "unfinished": format_ranks(self.unfinished),
-            "cause": self.cause,
-            "waits": [
-                {
-                    "ranks": format_ranks(group.ranks),
-                    "kind": group.kind,
-                    "operation": group.operation,
-                    "node_name": group.node_name,
-                    "node_ids": list(group.node_ids),
-                    "waits_for": group.what,
-                    "provider": format_ranks(group.provider),
-                    "since_ns": group.since_ns,
-                }
-                for group in grouped_waits(self.waits)
-            ],
-            "knot": [hop._asdict() for hop in self.knot],
-            "dead_ends": list(self.dead_ends),
-            "nearest": list(self.nearest),
-            "remedies": list(self.remedies),
-        }
-
-
 def explain_stall(outcome: Outcome, workload: Workload, cures: Sequence[str] = ()) -> Stall:
     """Say why a run is not complete. Never raises: a failure to explain becomes part of the report.
 
@@ -187,82 +126,46 @@ def explain_stall(outcome: Outcome, workload: Workload, cures: Sequence[str] = (
     """
     rank_finish = outcome.finish_ns[outcome.plan.actor_of_rank]
     unfinished = tuple(np.flatnonzero(rank_finish < 0).tolist())
-    alike = told_together(len(outcome.plan.actors), outcome.plan.ranks)
+    stall = Stall(
+        ranks=outcome.plan.ranks,
+        alike=told_together(len(outcome.plan.actors), outcome.plan.ranks),
+        end_ns=outcome.end_ns,
+        unfinished=unfinished,
+        cause=f"{len(unfinished):,} of {outcome.plan.ranks:,} ranks cannot finish",
+        remedies=tuple(cures),
+    )
     try:
-        return _explain(outcome, workload, unfinished, alike, cures)
+        return _explained(stall, outcome, workload)
     except Exception as error:  # a broken explanation must not hide the stall itself
-        note = f"the explanation itself failed: {type(error).__name__}: {error}"
-        head = _cause(outcome.plan.ranks, unfinished, (), (), ())
-        return Stall(
-            ranks=outcome.plan.ranks,
-            alike=alike,
-            jobs=(),
-            end_ns=outcome.end_ns,
-            unfinished=unfinished,
-            waits=(),
-            knot=(),
-            knots=0,
-            dead_ends=(),
-            nearest=(),
-            remedies=tuple(cures),
-            cause=head,
-            text=f"{head}\n{note}",
-        )
+        return replace(stall, failure=f"the explanation itself failed: {type(error).__name__}: {error}")
 
 
-def _explain(
-    outcome: Outcome, workload: Workload, unfinished: tuple[int, ...], alike: str, cures: Sequence[str]
-) -> Stall:
+def _explained(stall: Stall, outcome: Outcome, workload: Workload) -> Stall:
     graph = WaitGraph(StalledState(outcome, workload))
     describer = WaitDescriber(graph)
     waits = tuple(describer.waits())
-    jobs = tuple(job_lines(workload.jobs, unfinished))
     cycles = graph.knots()
     hops = tuple(describer.hops(cycles[0])) if cycles else ()
-    dead_ends = tuple(dead_end_lines(describer.dead_ends()))
     nearest = nearest_mismatches(graph)
-    queue_in_knot = any(_is_queued(graph, vertex) for cycle in cycles for vertex in cycle)
     lost = graph.still.undelivered
-    help_texts = (
-        *((lost.remedy,) if lost.remedy else ()),
-        *cures,
-        *remedies(
-            {wait.kind for wait in waits},
-            nearest,
-            hops,
-            queue_in_knot=queue_in_knot,
-            misplaced=outcome.plan.misplaced_programs and any(wait.is_within_collective for wait in waits),
-        ),
+    found = remedies(
+        {wait.kind for wait in waits},
+        nearest,
+        hops,
+        queue_in_knot=any(_is_queued(graph, vertex) for cycle in cycles for vertex in cycle),
+        misplaced=outcome.plan.misplaced_programs and any(wait.is_within_collective for wait in waits),
     )
-    cause = _cause(outcome.plan.ranks, unfinished, waits, hops, workload.jobs)
-    if lost.cause:
-        cause = f"{_cause(outcome.plan.ranks, unfinished, (), (), ())}: {lost.cause}"
-    text = report(
-        head=cause,
-        end_ns=outcome.end_ns,
-        alike=alike,
-        jobs=jobs,
-        waits=wait_lines(grouped_waits(waits)),
-        chain=chain_lines(hops),
-        knots=len(cycles),
-        dead_ends=list(dead_ends),
-        nearest=list(nearest),
-        remedies=list(help_texts),
-    )
-    return Stall(
-        ranks=outcome.plan.ranks,
-        alike=alike,
-        jobs=jobs,
-        end_ns=outcome.end_ns,
-        unfinished=unfinished,
+    reason = f": {lost.cause}" if lost.cause else _reason(waits, hops, workload.jobs)
+    return replace(
+        stall,
+        jobs=tuple(job_lines(workload.jobs, stall.unfinished)),
         waits=waits,
         knot=hops,
         knots=len(cycles),
-        dead_ends=dead_ends,
+        dead_ends=tuple(dead_end_lines(describer.dead_ends())),
         nearest=nearest,
-        remedies=help_texts,
-        cause=cause,
-        text=text,
+        remedies=(*((lost.remedy,) if lost.remedy else ()), *stall.remedies, *found),
+        cause=stall.cause + reason,
     )
 
 
@@ -270,21 +173,14 @@ def _is_queued(graph: WaitGraph, vertex: Vertex) -> bool:
     return isinstance(vertex, Chunk) and not graph.collectives.is_started(vertex)
 
 
-def _cause(
-    ranks: int,
-    unfinished: tuple[int, ...],
-    waits: tuple[Wait, ...],
-    knot: tuple[Hop, ...],
-    jobs: tuple[Job, ...],
-) -> str:
-    """`4 of 8 ranks cannot finish: rank 3 waits for …`; of several jobs, which rank of which it is."""
-    head = f"{len(unfinished):,} of {ranks:,} ranks cannot finish"
+def _reason(waits: tuple[Wait, ...], knot: tuple[Hop, ...], jobs: tuple[Job, ...]) -> str:
+    """`: rank 3 waits for …`; of several jobs, which rank of which it is."""
     wait = _telling_wait(waits, knot)
     if wait is None:
-        return head
+        return ""
     node = f' ({wait.operation} "{wait.node_name}", node {wait.node_id})' if wait.operation else ""
-    own = next((f" ({one})" for one in (job.named(wait.rank) for job in jobs) if one), "")
-    return f"{head}: rank {wait.rank}{own} waits for {wait.what}{node}"
+    own = next((f" ({name})" for name in (job.named(wait.rank) for job in jobs) if name), "")
+    return f": rank {wait.rank}{own} waits for {wait.what}{node}"
 
 
 def _telling_wait(waits: tuple[Wait, ...], knot: tuple[Hop, ...]) -> Wait | None:

@@ -34,8 +34,8 @@ class OpenMessages:
         self.in_network = self._kept_by_network(receives, sends)
         self.waiting = [node for node in receives if node not in self.in_network]
         self.held = [node for node in sends if node not in self.in_network]  # by rendezvous
-        self._held_within = _held_within_collectives(still)
-        self._awaited_within = _awaited_within_collectives(still)
+        self._held_within = _within_collectives(still, still.run.handshakes, CUSTOM_MESSAGE, "c")
+        self._awaited_within = _within_collectives(still, still.run.channels, CUSTOM_DONE, "a")
         self._send_of: dict[NodeAt, NodeAt] = {}
         self._receive_of: dict[NodeAt, NodeAt] = {}
         if not self.waiting and not self.held:
@@ -75,7 +75,7 @@ class OpenMessages:
             by_channel[self.channel(node)].append(node)
         for channel, receives in by_channel.items():
             receives.sort(key=self._when_issued)
-            pending = [node for node in self._sends(channel) if self._is_to_come(node)]
+            pending = [node for node in self._ends_of(channel, sends=True) if self._is_to_come(node)]
             self._send_of.update(zip(receives, pending, strict=False))
 
     def _pair_held(self) -> None:
@@ -95,9 +95,6 @@ class OpenMessages:
 
     def _is_to_come(self, send: NodeAt) -> bool:
         return send not in self.in_network and not self._still.is_done(send)
-
-    def _sends(self, channel: int) -> list[NodeAt]:
-        return self._ends_of(channel, sends=True)
 
     def _ends_of(self, channel: int, *, sends: bool) -> list[NodeAt]:
         first, last = np.searchsorted(self._channel, (channel, channel + 1))
@@ -170,7 +167,7 @@ class OpenMessages:
         return f"{sent}; rank {target} expects {words} (node {int(trace.node_id[receive.row])})"
 
     def _sender(self, channel: int) -> str:
-        sends = self._sends(channel)
+        sends = self._ends_of(channel, sends=True)
         if not sends:
             return ""
         trace = self._still.trace(sends[-1].actor)
@@ -191,21 +188,12 @@ def _under_way(still: StalledState, action: Action) -> list[NodeAt]:
     ]
 
 
-def _held_within_collectives(still: StalledState) -> dict[int, list[int]]:
-    """Channels of held messages, by the chunk of the custom collective that sends them."""
+def _within_collectives(still: StalledState, fifos: Any, kind: int, whose: str) -> dict[int, list[int]]:
+    """Channels of what waits in fifos for custom collectives, by the chunk that an event of a kind names."""
     found: dict[int, list[int]] = defaultdict(list)
-    for _, event in _waiting_events(still, still.run.handshakes):
-        if event["kind"] == CUSTOM_MESSAGE:
-            found[int(event["c"])].append(int(event["a"]))
-    return found
-
-
-def _awaited_within_collectives(still: StalledState) -> dict[int, list[int]]:
-    """Channels of posted receives, by the chunk of the custom collective that posted them."""
-    found: dict[int, list[int]] = defaultdict(list)
-    for channel, event in _waiting_events(still, still.run.channels):
-        if event["kind"] == CUSTOM_DONE:
-            found[int(event["a"])].append(channel)
+    for row, event in _waiting_events(still, fifos):
+        if event["kind"] == kind:
+            found[int(event[whose])].append(row if kind == CUSTOM_DONE else int(event["a"]))
     return found
 
 

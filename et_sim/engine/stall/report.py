@@ -6,11 +6,13 @@ Not here: what is true (`graph`) and single statements (`waits`).
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from et_sim.basics.units import format_ns
+from et_sim.basics.errors import StallError
+from et_sim.basics.units import format_ns, format_ranks
 from et_sim.engine.stall.state import ranks_text, short
 from et_sim.engine.stall.waits import WHO, DeadEnd, Hop, Wait
 from et_sim.trace.workload import Job
@@ -45,6 +47,78 @@ class WaitGroup(NamedTuple):
         each_other = len(self.ranks) > 1 and self.ranks == self.provider
         return self.sentence.replace(WHO, "each other" if each_other else ranks_text(self.provider))
 
+    def as_dict(self) -> dict[str, Any]:
+        """As plain values."""
+        return {
+            "ranks": format_ranks(self.ranks),
+            "kind": self.kind,
+            "operation": self.operation,
+            "node_name": self.node_name,
+            "node_ids": list(self.node_ids),
+            "waits_for": self.what,
+            "provider": format_ranks(self.provider),
+            "since_ns": self.since_ns,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stall:
+    """Why a run could not complete."""
+
+    ranks: int
+    alike: str  # what to know about ranks that were simulated together, if any were
+    end_ns: int
+    unfinished: tuple[int, ...]
+    cause: str  # the stall in one sentence
+    remedies: tuple[str, ...]
+    jobs: tuple[str, ...] = ()  # of several workloads side by side, which ranks of which cannot finish
+    waits: tuple[Wait, ...] = ()
+    knot: tuple[Hop, ...] = ()  # the wait-for cycle, rank by rank; empty: nobody waits in a circle
+    knots: int = 0  # how many such cycles there are
+    dead_ends: tuple[str, ...] = ()  # what nobody will ever provide
+    nearest: tuple[str, ...] = ()  # near misses
+    failure: str = ""  # why there is no more than that to say
+
+    def as_error(self) -> StallError:
+        """The stall as the exception that ends a run."""
+        return StallError(self.cause, report=self.text, remedy=self.remedies[0] if self.remedies else "")
+
+    def as_dict(self) -> dict[str, Any]:
+        """The stall as plain values: like waits are one entry, ranks are texts such as 0-3,6."""
+        return {
+            "ranks": self.ranks,
+            "alike": self.alike,
+            "jobs": list(self.jobs),
+            "end_ns": self.end_ns,
+            "unfinished": format_ranks(self.unfinished),
+            "cause": self.cause,
+            "waits": [group.as_dict() for group in grouped_waits(self.waits)],
+            "knot": [hop._asdict() for hop in self.knot],
+            "dead_ends": list(self.dead_ends),
+            "nearest": list(self.nearest),
+            "remedies": list(self.remedies),
+        }
+
+    @property
+    def text(self) -> str:
+        """The whole report."""
+        if self.failure:
+            return f"{self.cause}\n{self.failure}"
+        more = f" (one of {self.knots})" if self.knots > 1 else ""
+        lists = (
+            ("Unfinished jobs:", _cut(self.jobs, MOST_JOBS)),
+            ("Waiting:", _cut([_wait_line(group) for group in grouped_waits(self.waits)], MOST_WAITS)),
+            (f"The knot{more}:", _middle_cut(_chain_lines(self.knot), MOST_HOPS)),
+            ("What nobody will provide:", _cut(self.dead_ends, MOST_DEAD_ENDS)),
+            ("Nearest mismatch:", _cut(self.nearest, MOST_NEAREST)),
+            ("What to do:", _cut(self.remedies, MOST_REMEDIES)),
+        )
+        lines = [self.cause, f"The last thing happened at {format_ns(self.end_ns)}."]
+        lines += [self.alike] if self.alike else []
+        for title, shown in lists:
+            lines += [title, *shown] if shown or title == "Waiting:" else []
+        return "\n".join(lines)
+
 
 def grouped_waits(waits: Iterable[Wait]) -> list[WaitGroup]:
     """Waits that differ in nothing but their ranks, node ids and providers, as one."""
@@ -76,11 +150,6 @@ def _group(key: tuple[str, str, str, str], waits: list[Wait]) -> WaitGroup:
     )
 
 
-def wait_lines(groups: Sequence[WaitGroup]) -> list[str]:
-    """One line per group of waits."""
-    return [_wait_line(group) for group in groups]
-
-
 def _wait_line(group: WaitGroup) -> str:
     verb = "waits" if len(group.ranks) == 1 else "wait"
     since = f"since {format_ns(group.since_ns)}"
@@ -107,7 +176,7 @@ def dead_end_lines(dead_ends: Iterable[DeadEnd]) -> list[str]:
     ]
 
 
-def chain_lines(hops: Sequence[Hop]) -> list[str]:
+def _chain_lines(hops: Sequence[Hop]) -> list[str]:
     """The knot, one hop per line."""
     lines = []
     for index, hop in enumerate(hops):
@@ -158,40 +227,6 @@ def remedies(
         yield "change the order of communication on one of the ranks of the knot"
 
 
-def report(
-    *,
-    head: str,
-    end_ns: int,
-    alike: str,
-    jobs: Sequence[str],
-    waits: list[str],
-    chain: list[str],
-    knots: int,
-    dead_ends: list[str],
-    nearest: list[str],
-    remedies: list[str],
-) -> str:
-    """The whole report."""
-    lines = [
-        head,
-        f"The last thing happened at {format_ns(end_ns)}.",
-        *([alike] if alike else []),
-        *(["Unfinished jobs:", *_cut(list(jobs), MOST_JOBS)] if jobs else []),
-        "Waiting:",
-    ]
-    lines += _cut(waits, MOST_WAITS)
-    if chain:
-        more = f" (one of {knots})" if knots > 1 else ""
-        lines += [f"The knot{more}:", *_middle_cut(chain, MOST_HOPS)]
-    if dead_ends:
-        lines += ["What nobody will provide:", *_cut(dead_ends, MOST_DEAD_ENDS)]
-    if nearest:
-        lines += ["Nearest mismatch:", *_cut(nearest, MOST_NEAREST)]
-    if remedies:
-        lines += ["What to do:", *_cut(remedies, MOST_REMEDIES)]
-    return "\n".join(lines)
-
-
 def told_together(actors: int, ranks: int) -> str:
     """What to know about the ranks of a report if not every rank was simulated by itself."""
     if actors == ranks:
@@ -215,7 +250,7 @@ def job_lines(jobs: Iterable[Job], unfinished: Sequence[int]) -> list[str]:
     return found
 
 
-def _cut(lines: list[str], most: int) -> list[str]:
+def _cut(lines: Sequence[str], most: int) -> list[str]:
     shown = [f"  {line}" for line in lines[:most]]
     return shown if len(lines) <= most else [*shown, f"  … and {len(lines) - most} more"]
 

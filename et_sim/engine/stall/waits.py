@@ -85,6 +85,7 @@ class WaitDescriber:
 
     def __init__(self, graph: WaitGraph) -> None:
         self._graph, self._still = graph, graph.still
+        self._messages, self._collectives = graph.messages, graph.collectives
         self._ranks: dict[tuple[SharedPhase, Lag], tuple[int, ...]] = {}
         for shared, laggards in graph.laggards.items():
             for lag in {laggard.lag for laggard in laggards}:
@@ -150,22 +151,22 @@ class WaitDescriber:
         return self._wait(node, "memory", sentence, missing)
 
     def _receive_wait(self, node: NodeAt) -> Wait:
-        source, _, tag, size = self._graph.messages.ends(self._graph.messages.channel(node))
+        source, _, tag, size = self._messages.ends(self._messages.channel(node))
         message = f"{exact_bytes(size)} with tag {tag} from {WHO}"
-        if node in self._graph.messages.in_network:
+        if node in self._messages.in_network:
             return self._wait(node, "undelivered", f"{message}, {self._still.undelivered.fate}", (source,))
-        if self._graph.messages.send_for(node) is None:
+        if self._messages.send_for(node) is None:
             return self._wait(node, "send-missing", f"{message}, which never sent it", (source,))
         return self._wait(node, "send-pending", f"{message}, which has yet to send it", (source,))
 
     def _held_wait(self, node: NodeAt) -> Wait:
         """A send that rendezvous holds, or whose packets do not get through."""
-        _, target, tag, size = self._graph.messages.ends(self._graph.messages.channel(node))
-        if node in self._graph.messages.in_network:
+        _, target, tag, size = self._messages.ends(self._messages.channel(node))
+        if node in self._messages.in_network:
             message = f"{WHO} to get {exact_bytes(size)} with tag {tag}"
             return self._wait(node, "undelivered", f"{message}, {self._still.undelivered.fate}", (target,))
         receive = f"{WHO} to post the receive of {exact_bytes(size)} with tag {tag} (rendezvous)"
-        if self._graph.messages.receive_for(node) is None:
+        if self._messages.receive_for(node) is None:
             return self._wait(
                 node, "receive-missing", f"{receive}, which is not in the trace there", (target,)
             )
@@ -173,7 +174,7 @@ class WaitDescriber:
 
     def _within_wait(self, node: NodeAt, chunks: list[Vertex]) -> Wait | None:
         """The first message within a custom collective that rendezvous holds, or that has not come."""
-        messages, rows = self._graph.messages, [c.row for c in chunks if isinstance(c, Chunk)]
+        messages, rows = self._messages, [c.row for c in chunks if isinstance(c, Chunk)]
         held = [channel for chunk_row in rows for channel in messages.held_within(chunk_row)]
         if held:
             _, target, tag, size = messages.ends(held[0])
@@ -239,37 +240,27 @@ class WaitDescriber:
 
     def dead_ends(self) -> list[DeadEnd]:
         """What nobody will ever provide."""
-        found = [self._missing_send(node) for node in self._graph.messages.waiting if self._is_orphan(node)]
-        found += [
-            self._missing_receive(node) for node in self._graph.messages.held if self._is_unwanted(node)
-        ]
+        messages = self._messages
+        found = [self._unmet(node) for node in messages.waiting if messages.send_for(node) is None]
+        found += [self._unmet(node) for node in messages.held if messages.receive_for(node) is None]
         for shared, laggards in self._graph.laggards.items():
             waiting = [c for c in self._graph.graph.predecessors(shared) if isinstance(c, Chunk)]
             needed_by = self._still.ranks_of({self._graph.actor(chunk) for chunk in waiting})
-            found += self._phase_ends(
-                shared, self._graph.collectives.node_of(waiting[0]), laggards, needed_by
-            )
+            found += self._phase_ends(shared, self._collectives.node_of(waiting[0]), laggards, needed_by)
         return found
 
-    def _is_orphan(self, node: NodeAt) -> bool:
-        return self._graph.messages.send_for(node) is None
-
-    def _missing_send(self, node: NodeAt) -> DeadEnd:
-        source, target, tag, size = self._graph.messages.ends(self._graph.messages.channel(node))
-        finished = self._still.is_finished(int(self._still.plan.actor_of_rank[source]))
-        verb = "finished without sending" if finished else "never sent"
-        sentence = f"{verb} the {exact_bytes(size)} with tag {tag} that {WHO} expected"
-        return DeadEnd((source,), "send-missing", sentence, (target,))
-
-    def _is_unwanted(self, node: NodeAt) -> bool:
-        return self._graph.messages.receive_for(node) is None
-
-    def _missing_receive(self, node: NodeAt) -> DeadEnd:
-        source, target, tag, size = self._graph.messages.ends(self._graph.messages.channel(node))
-        finished = self._still.is_finished(int(self._still.plan.actor_of_rank[target]))
+    def _unmet(self, node: NodeAt) -> DeadEnd:
+        """A receive whose message nobody sent, or a send whose receive nobody posted."""
+        source, target, tag, size = self._messages.ends(self._messages.channel(node))
+        size_and_tag = f"the {exact_bytes(size)} with tag {tag} that {WHO}"
+        lacks_send = self._still.action(node) is Action.RECEIVE
+        other, own = (source, target) if lacks_send else (target, source)
+        finished = self._still.is_finished(int(self._still.plan.actor_of_rank[other]))
+        if lacks_send:
+            verb = "finished without sending" if finished else "never sent"
+            return DeadEnd((other,), "send-missing", f"{verb} {size_and_tag} expected", (own,))
         verb = "finished without posting" if finished else "never posted"
-        sentence = f"{verb} a receive for the {exact_bytes(size)} with tag {tag} that {WHO} offered"
-        return DeadEnd((target,), "receive-missing", sentence, (source,))
+        return DeadEnd((other,), "receive-missing", f"{verb} a receive for {size_and_tag} offered", (own,))
 
     def _phase_ends(
         self, shared: SharedPhase, node: NodeAt, laggards: list[Laggard], needed_by: tuple[int, ...]
@@ -293,7 +284,7 @@ class WaitDescriber:
     def collective(self, node: NodeAt) -> str:
         """`all_reduce of 1 MiB over group 3`."""
         trace = self._still.trace(node.actor)
-        name = self._graph.collectives.group_name(node)
+        name = self._collectives.group_name(node)
         over = f" over group {name}" if name else ""
         return f"{operation(trace, node.row)} of {exact_bytes(int(trace.comm_bytes[node.row]))}{over}"
 
@@ -325,7 +316,7 @@ class WaitDescriber:
         here, there = (int(self._still.rank[self._graph.actor(v)]) for v in (leg[-1], following[0]))
         reason = self.vertex(leg[-1])
         if isinstance(leg[-1], Chunk) and isinstance(following[0], Chunk):
-            reason += f", {self._chunk(leg[-1])} on dimension {self._graph.collectives.dimension(leg[-1])}"
+            reason += f", {self._chunk(leg[-1])} on dimension {self._collectives.dimension(leg[-1])}"
         if len(following) > 1:
             reason += f"; there {self._obstacle(following[0], following[1])}"
         return Hop(here, there, reason)
@@ -333,7 +324,7 @@ class WaitDescriber:
     def _obstacle(self, wanted: Vertex, first: Vertex) -> str:
         """Why the rank that is waited for does not get to what it should do."""
         if isinstance(wanted, Chunk) and isinstance(first, Chunk):
-            dimension = self._graph.collectives.dimension(wanted)
+            dimension = self._collectives.dimension(wanted)
             return (
                 f"{self._chunk(wanted)} waits behind {self._chunk(first)} in a queue of dimension {dimension}"
             )
@@ -341,7 +332,7 @@ class WaitDescriber:
 
     def _chunk(self, chunk: Chunk) -> str:
         """`chunk 1 (all_gather)`: with the operation of its phase."""
-        collectives = self._graph.collectives
+        collectives = self._collectives
         operation_word = CollectiveKind(collectives.operation(chunk)).name.lower()
         return f"chunk {collectives.number_of(chunk)} ({operation_word})"
 
@@ -349,8 +340,8 @@ class WaitDescriber:
         """A node, or the collective of a chunk, in words."""
         if isinstance(vertex, SharedPhase):
             return "a phase"
-        node = self._graph.collectives.node_of(vertex) if isinstance(vertex, Chunk) else vertex
+        node = self._collectives.node_of(vertex) if isinstance(vertex, Chunk) else vertex
         if self._still.action(node) is not Action.COLLECTIVE:
             return self.node(node)
-        name = self._graph.collectives.group_name(node)
+        name = self._collectives.group_name(node)
         return self.node(node) + (f" of group {name}" if name else "")
