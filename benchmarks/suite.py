@@ -126,7 +126,7 @@ def run_once(row: Row, folder: Path) -> dict[str, Any]:
     for name, content in MACHINES[row.workload](row.shape, row.chunks).items():
         (folder / name).write_text(json.dumps(content))
     command = [*ET_SIM, "run", workload, "--system", "system.json", "--network", "network.yml"]
-    command += ["--model", row.model, "--json", "--out", "out", *([] if row.fold else ["--no-fold"])]
+    command += ["--network-model", row.model, "--json", "--out", "out", *([] if row.fold else ["--no-fold"])]
     command += ["--groups", "groups.json"] if row.workload == "distinct" else []
     with (folder / "stdout").open("wb") as stdout, (folder / "stderr").open("wb") as stderr:
         begin = time.perf_counter()

@@ -16,8 +16,8 @@ def add_parser(commands: Any) -> None:
     parser = commands.add_parser(
         "goal",
         help="a GOAL text (LogGOPSim, ATLAHS) to traces",
-        description="Convert the schedules of a GOAL text into PREFIX.<rank>.et, for `et-sim run --model"
-        " loggops` or any other model.",
+        description="Convert the schedules of a GOAL text into PREFIX.<rank>.et, for `et-sim run"
+        " --network-model loggops` or any other model.",
     )
     parser.add_argument("input", metavar="FILE.goal", type=Path, help="the schedules; may be gzipped")
     parser.add_argument(
@@ -71,5 +71,5 @@ def _report(totals: Totals, prefix: str) -> Any:
     if totals.irequires:
         begun = f"{totals.irequires:,} times, of a receive: comes after whatever the receive comes after"
         notes.append(("irequires", begun))
-    notes.append(("run with", f"et-sim run {prefix} --model loggops --network FILE --system FILE"))
+    notes.append(("run with", f"et-sim run {prefix} --network-model loggops --network FILE --system FILE"))
     return Report(nodes, operations, tuple(notes), is_total=True)

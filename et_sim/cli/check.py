@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from et_sim.basics.errors import EtSimError, UsageError
-from et_sim.cli.options import add_run_options
+from et_sim.cli.options import add_run_options, add_short_names
 from et_sim.cli.run import WORKLOAD_HELP
 from et_sim.cli.unread import printing
 from et_sim.run.options import MACHINE
@@ -36,6 +36,7 @@ def add_parser(commands: Any) -> None:
     )
     parser.add_argument("workload", help=WORKLOAD_HELP)
     add_run_options(parser, *MACHINE, "machine", "model", "profile", "alone")
+    add_short_names(parser, "model")
     parser.add_argument("--json", action="store_true", help="print the findings as JSON")
     parser.set_defaults(run=run)
 
@@ -45,7 +46,7 @@ def run(options: argparse.Namespace) -> int:
     from et_sim.network.registry import check_model
     from et_sim.trace.preflight import find_problems
 
-    check_model(options.model)
+    check_model(options.network_model)
     found: list[Problem] = []
     machine = _whole_machine(options, found)
     ranks = machine.network.ranks if machine else _ranks_of_network(options, found)
@@ -129,7 +130,9 @@ def _plan(workload: Workload, machine: Machine, options: argparse.Namespace, fou
     from et_sim.plan.lowering import Lowering, assemble
     from et_sim.plan.mismatches import find_renumbered
 
-    chosen = model_of(choose_model(options.model, machine, is_preset=options.machine is not None), machine)
+    chosen = model_of(
+        choose_model(options.network_model, machine, is_preset=options.machine is not None), machine
+    )
     lowering = Lowering(workload, machine)
     remarks = tuple(chosen.remarks(machine.network))
     plan = assemble(lowering, Actors.one_per_rank(workload.ranks))

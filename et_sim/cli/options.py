@@ -26,14 +26,14 @@ def parse_share(text: str, what: str) -> float:
 
 
 OF_COMMANDS = ("other_profile",)  # what commands decide themselves
-NETWORK_MODEL = "--model"  # the option of a run's network model, wherever a command has it
+NETWORK_MODEL = "--network-model"  # of a run; --model is the neural network's wherever a command has it
 
 
-def add_run_options(parser: argparse._ActionsContainer, *names: str, model: str = NETWORK_MODEL) -> None:
-    """Add the options of these names, or all; `model` is what that of the network model is called here."""
+def add_run_options(parser: argparse._ActionsContainer, *names: str) -> None:
+    """Add the options of these names, or all."""
     for name in names or tuple(name for name in HELP if name not in OF_COMMANDS):
         default: Any = DEFAULTS[name]
-        flag, text = model if name == "model" else f"--{name}", HELP[name]
+        flag, text = NETWORK_MODEL if name == "model" else f"--{name}", HELP[name]
         if default is True:
             parser.add_argument(f"--no-{name}", dest=name, action="store_false", help=text)
         elif default is False:
@@ -42,6 +42,13 @@ def add_run_options(parser: argparse._ActionsContainer, *names: str, model: str 
             parser.add_argument(flag, action="append", help=text)
         else:
             parser.add_argument(flag, default=default, help=text)
+
+
+def add_short_names(parser: argparse.ArgumentParser, *names: str) -> None:
+    """Accept --model for --network-model, too, where no other model is meant; help shows one name."""
+    for name in names:
+        short, long = f"--{name}", f"network_{name}"
+        parser.add_argument(short, dest=long, default=argparse.SUPPRESS, help=argparse.SUPPRESS)
 
 
 def add_machine_option(parser: argparse.ArgumentParser) -> None:
@@ -69,7 +76,7 @@ def ranks_of(options: argparse.Namespace) -> int | None:
 
 def run_options(options: argparse.Namespace, **others: Any) -> RunOptions:
     """What was given on the command line; `others` stand before what bears their names there."""
-    given = {**vars(options), **others}
+    given = {**vars(options), "model": getattr(options, "network_model", None), **others}
     known = {
         field.name: given.get(field.name) for field in fields(RunOptions) if field.name not in OF_COMMANDS
     }

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from et_sim.cli.options import add_run_options, run_options
+from et_sim.cli.options import add_run_options, add_short_names, run_options
 
 WORKLOAD_HELP = (
     "trace prefix: PREFIX for PREFIX.0.et, PREFIX.1.et, …; a workload manifest; "
@@ -23,10 +23,11 @@ def add_parser(commands: Any) -> None:
     parser.add_argument("workload", help=WORKLOAD_HELP)
     add_run_options(parser)
     parser.add_argument(
-        "--models",
+        "--network-models",
         metavar="LIST",
         help="simulate on each of these network models in turn, and compare them: analytical,link",
     )
+    add_short_names(parser, "model", "models")
     parser.add_argument(
         "--out",
         type=Path,
@@ -75,12 +76,14 @@ def _name(workload: str) -> str:
 
 
 def _models(options: argparse.Namespace) -> list[str]:
-    """The models of `--models`, or none."""
-    if options.models is None:
+    """The models of `--network-models`, or none."""
+    if options.network_models is None:
         return []
     from et_sim.basics.errors import UsageError
     from et_sim.cli.run_models import models_named
 
-    if options.model is not None:
-        raise UsageError("--model and --models are both given", remedy="leave one of them out")
-    return models_named(options.models)
+    if options.network_model is not None:
+        raise UsageError(
+            "--network-model and --network-models are both given", remedy="leave one of them out"
+        )
+    return models_named(options.network_models)

@@ -39,7 +39,7 @@ def add_parser(commands: Any) -> None:
     _add_serving(parser)
     machine = parser.add_argument_group("the machine")
     names = ("system", "network", "machine", "profile", "fold", "model")
-    add_run_options(machine, *names, model="--network-model")
+    add_run_options(machine, *names)
     parser.add_argument("--out", type=Path, help="directory to write (default: ./NAME.serve)")
     parser.add_argument("--json", action="store_true", help="print the content of summary.json")
     parser.set_defaults(run=run)
@@ -135,7 +135,7 @@ def _read(options: argparse.Namespace) -> tuple[Any, Setup, RunOptions]:
         seed=options.seed,
         objectives=Objectives(*limits),
     )
-    return model, setup, run_options(options, model=options.network_model)
+    return model, setup, run_options(options)
 
 
 def _replicas(options: argparse.Namespace) -> tuple[int, int]:

@@ -173,7 +173,7 @@ def run_plan(
     if (record or messages or links) and model.RECORDS_NODES_ONLY:
         raise UsageError(
             "this network model records nodes, and neither messages, links nor what caused what",
-            remedy="leave messages, links and path out of --detail, or choose another --model",
+            remedy="leave messages, links and path out of --detail, or choose another --network-model",
         )
     bits, needs = network.fraction_bits, model.needs(network)
     in_units = in_fractions(plan, bits)
@@ -292,7 +292,7 @@ def _check_streams(plan: Plan, network: Network, model: NetworkModel) -> None:
         raise UsageError(
             "this network model has a processor per rank, on which work takes turns by rules of its own, and "
             f'the system file has "{key}"',
-            remedy="leave it out, or choose another --model",
+            remedy="leave it out, or choose another --network-model",
         )
     if len(plan.slowing) and network.fraction_bits:
         raise UsageError(
@@ -307,12 +307,12 @@ def _check(plan: Plan, network: Network, model: NetworkModel) -> None:
     if len(plan.switches) and not model.REACHES_SWITCHES:
         raise UsageError(
             "this network model does not know switches that reduce, and collectives are done inNetwork",
-            remedy="choose another --model, or another algorithm",
+            remedy="choose another --network-model, or another algorithm",
         )
     _check_streams(plan, network, model)
     if plan.version_1.pairs_early and not hasattr(model, "flight_ns"):
         raise UsageError(
             "on a network of 1.0, messages meet their receives when they are sent, and this network model "
             "does not know then when they will arrive",
-            remedy="leave out --model, or describe the network in the form of 2.x",
+            remedy="leave out --network-model, or describe the network in the form of 2.x",
         )

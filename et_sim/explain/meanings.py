@@ -215,7 +215,7 @@ def _of_lines() -> Iterator[Meaning]:
         "line of the summary",
         "summary, summary.json",
         "How many packets the run sent, whether any were lost, marked or paused, and which link most.",
-        {"to get it": "--model packet"},
+        {"to get it": "--network-model packet"},
         ("ports.arrow", "lost_at", "paused_at"),
     )
     yield Meaning(

@@ -118,7 +118,7 @@ _LOGGOPS = """
 loggops: { npus: 8, L: 2500, o: 1500, g: 1000, G: 6, O: 0, S: 65535 }
 ```
 
-A network file with the one key `loggops` is for `--model loggops`, and for no other; see
+A network file with the one key `loggops` is for `--network-model loggops`, and for no other; see
 [networks](networks.md#loggops):
 """
 

@@ -69,7 +69,7 @@ class Paths:
 def check(network: Network, most_bytes: int = 0) -> None:  # noqa: ARG001
     """Whole nanoseconds suffice."""
     if network.fraction_bits:
-        raise UsageError("this network model counts whole nanoseconds", remedy="choose another --model")
+        raise UsageError("this network model counts whole nanoseconds", remedy="choose another network model")
 
 
 def resources(network: Network, plan: Plan) -> ResourceTable:  # noqa: ARG001

@@ -72,7 +72,7 @@ def check(network: Network, most_bytes: int = 0) -> None:
     if not isinstance(network.fabric, GridFabric):
         raise UsageError(
             "only the analytical model can do with a network file of 1.0, which has bundles of links",
-            remedy="leave out --model, or describe the network in the form of 2.x",
+            remedy="leave out --network-model, or describe the network in the form of 2.x",
         )
     grid.check_reach(network, most_bytes)
 

@@ -180,18 +180,18 @@ def model_on(name: str, network: Network, behaviour: Behaviour | None = None) ->
     if network.protocol is not None and not model.HAS_PROTOCOLS:
         raise UsageError(
             f'key "protocol" of the network file means nothing to the {name} model',
-            remedy="take --model flow or packet, or leave the key out",
+            remedy="take --network-model flow or packet, or leave the key out",
         )
     if network.loggops is not None and not model.HAS_LOGGOPS:
         raise UsageError(
             "the network configuration gives the constants of LogGOPS, and says nothing of links",
-            remedy="take --model loggops, or describe the network with topology, npus_count, bandwidth and"
-            " latency",
+            remedy="take --network-model loggops, or describe the network with topology, npus_count,"
+            " bandwidth and latency",
         )
     if network.credits is not None and not model.HAS_CREDITS:
         raise UsageError(
             f'key "credits" of the network file means nothing to the {name} model',
-            remedy="take --model packet, or leave the key out",
+            remedy="take --network-model packet, or leave the key out",
         )
     model.check(network)
     return model

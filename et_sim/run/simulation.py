@@ -286,7 +286,7 @@ def announced(packets: int) -> str:
     if seconds < SECONDS_WORTH_SAYING:
         return f"simulating about {packets:,} packets"
     time = f"{seconds / 60:,.0f} min" if seconds < HOURS_FROM else f"{seconds / 3600:,.1f} hours"
-    hint = "; --model flow takes less" if seconds >= HOURS_FROM else ""
+    hint = "; --network-model flow takes less" if seconds >= HOURS_FROM else ""
     speed = f"{time} at half a million in a second, less if they repeat themselves"
     return f"simulating about {packets:,} packets ({speed}{hint})"
 

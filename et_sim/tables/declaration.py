@@ -74,7 +74,7 @@ class Table:
     @property
     def how_to_get_it(self) -> str:
         """What to do in order to get it, as a remedy."""
-        model = f"--model {self.model} " if self.model else ""
+        model = f"--network-model {self.model} " if self.model else ""
         return self.remedy or f"simulate with {model}--detail {self.detail}"
 
     @property

@@ -170,7 +170,7 @@ PORTS = Table(
     name="ports",
     about="one row for every link, in the order of their numbers: what packets met at its sending end",
     writer="et_sim.timeline.contents.network:ports_content",
-    remedy="simulate with --model packet, on a network without credits",
+    remedy="simulate with --network-model packet, on a network without credits",
     columns=(
         Column("link", TEXT, "its name, as in `links.arrow`"),
         Column("tier", TEXT, "links of one sort, as in `links.arrow`"),

@@ -25,7 +25,7 @@ from et_sim.timeline.own_bytes import Phases, Way, by_members, differs_by_member
 
 MOST_LETTERS = 40  # of a list of ranks
 TOLERANCE = 1.01  # messages are cut to whole nanoseconds, each of them
-REMEDY = "--profile corrected, or --model flow,"
+REMEDY = "--profile corrected, or --network-model flow,"
 ALL_PORTS = (-1, 0)
 Port = tuple[int, int]  # a dimension, and the distance among fully connected NPUs; else 0
 

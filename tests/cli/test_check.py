@@ -159,7 +159,7 @@ def test_an_unsound_memory_file_is_an_error(
 def test_a_network_model_that_a_run_would_refuse_is_refused(
     sound: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["check", sound, "--model", "link"]) == 0
+    assert main(["check", sound, "--network-model", "link"]) == 0
     capsys.readouterr()
-    assert main(["check", sound, "--model", "lnk"]) == 2
+    assert main(["check", sound, "--network-model", "lnk"]) == 2
     assert "network model 'lnk' is not known (did you mean 'link'?)" in capsys.readouterr().err

@@ -114,14 +114,14 @@ def test_each_correction_that_is_named_takes_what_a_run_with_it_alone_takes(
     _write("mixed", fill)
     uneven = {**FIFO_RING, "preferred-dataset-splits": 4}
     (folder / "system.json").write_text(json.dumps(uneven))
-    found = _summary(capsys, "mixed", "--model", model)
+    found = _summary(capsys, "mixed", "--network-model", model)
     named = found["other_profile"]["corrections"]
     assert {"concurrent-communication", "exact-chunks"} <= {one["correction"] for one in named}
     for one in named:
         (folder / "system.json").write_text(
             json.dumps({**uneven, "corrections": {one["correction"]: True}, "profile": "reference"})
         )
-        alone = _summary(capsys, "mixed", "--model", model)
+        alone = _summary(capsys, "mixed", "--network-model", model)
         assert alone["makespan_ns"] == one["makespan_ns"] != found["makespan_ns"]
 
 

@@ -89,7 +89,7 @@ def test_a_run_of_packets_counts_them(keys: dict[str, Any], monkeypatch: pytest.
             9_000_000_000,
             "simulating about 9,000,000,000 packets ("
             "5.0 hours at half a million in a second, less if they repeat themselves; "
-            "--model flow takes less)",
+            "--network-model flow takes less)",
         ),
     ],
 )

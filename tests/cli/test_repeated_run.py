@@ -95,7 +95,7 @@ def test_a_run_of_files_of_1_is_repeated(model: str, network: dict[str, Any]) ->
     text = SYSTEM_1 if network is NETWORK_1 else SYSTEM_1.replace("ring_direct", "ring")
     Path("system.txt").write_text(text)
     Path("network.json").write_text(json.dumps(network))
-    options = ["--system=system.txt", "--network=network.json", f"--model={model}", "--detail=links"]
+    options = ["--system=system.txt", "--network=network.json", f"--network-model={model}", "--detail=links"]
     assert main(["run", "layers.txt", *options]) == 0
     check("layers.txt.run", "layers.txt", ["system.txt", "network.json"])
 

@@ -169,7 +169,7 @@ def test_a_damaged_trace_is_one_sentence_and_leaves_nothing(
         ([*MACHINE, "--memory=nope.json"], "nope.json"),
         ([*MACHINE, "--groups=nope.json"], "nope.json"),
         ([f"--system={DEMO / 'network.yml'}", f"--network={DEMO / 'system.json'}"], "system.json"),
-        ([*MACHINE, "--model=analitical"], "did you mean 'analytical'"),
+        ([*MACHINE, "--network-model=analitical"], "did you mean 'analytical'"),
     ],
 )
 def test_an_unusable_machine_is_one_sentence_and_leaves_nothing(

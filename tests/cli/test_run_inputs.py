@@ -73,7 +73,7 @@ def of_ns3() -> list[str]:
     Path("config.txt").write_text(NS3_KEYS)
     Path("network.yml").write_text("graph: {import: topology.txt}\nprotocol: {file: config.txt}\n")
     Path("system.json").write_text(json.dumps(RING))
-    return ["work", "--system=system.json", "--network=network.yml", "--model=packet"]
+    return ["work", "--system=system.json", "--network=network.yml", "--network-model=packet"]
 
 
 def of_garnet() -> list[str]:
@@ -90,7 +90,7 @@ def of_garnet() -> list[str]:
     Path("garnet.txt").write_text("".join(f"{key}: {value}\n" for key, value in keys.items()))
     Path("network.yml").write_text("graph: {import: garnet.txt}\n")
     Path("system.json").write_text("{}")
-    return ["work", "--system=system.json", "--network=network.yml", "--model=packet"]
+    return ["work", "--system=system.json", "--network=network.yml", "--network-model=packet"]
 
 
 def of_the_system() -> list[str]:

@@ -1,4 +1,4 @@
-"""`et-sim run --models`: every rung is the run that --model gives, and steps are told by what differs."""
+"""`et-sim run --network-models`: every rung is the run that --network-model gives; steps say what differs."""
 
 from __future__ import annotations
 
@@ -47,12 +47,11 @@ def ladder(capsys: pytest.CaptureFixture[str], *arguments: str) -> list[dict[str
 def test_every_model_of_the_registry_is_a_rung_and_writes_the_run_it_gives_alone(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    rungs = ladder(capsys, "--models", ",".join(MODELS))
+    rungs = ladder(capsys, "--network-models", ",".join(MODELS))
     assert [rung["model"] for rung in rungs] == list(MODELS)
     for rung in rungs:
-        assert (
-            main(["run", "gifts", *MACHINE, "--model", rung["model"], "--out", f"alone/{rung['model']}"]) == 0
-        )
+        out = f"alone/{rung['model']}"
+        assert main(["run", "gifts", *MACHINE, "--network-model", rung["model"], "--out", out]) == 0
         one, other = folder / "gifts.run" / rung["model"], folder / "alone" / rung["model"]
         assert rung["directory"] == f"gifts.run/{rung['model']}"
         assert (one / "timeline.arrow").read_bytes() == (other / "timeline.arrow").read_bytes()
@@ -60,7 +59,7 @@ def test_every_model_of_the_registry_is_a_rung_and_writes_the_run_it_gives_alone
 
 
 def test_a_step_says_what_differs_and_where_it_begins(capsys: pytest.CaptureFixture[str]) -> None:
-    below, above = ladder(capsys, "--models=analytical,link")
+    below, above = ladder(capsys, "--network-models=analytical,link")
     assert below["difference_ns"] is None
     assert above["difference_ns"] == above["makespan_ns"] - below["makespan_ns"] > 0
     assert (above["most"]["kind"], above["most"]["name"]) == ("receive", "gift")
@@ -78,7 +77,7 @@ def test_a_step_says_what_differs_and_where_it_begins(capsys: pytest.CaptureFixt
         rows[0][actor, node],
         rows[1][actor, node],
     )
-    assert main(["run", "gifts", *MACHINE, "--models=analytical,link"]) == 0
+    assert main(["run", "gifts", *MACHINE, "--network-models=analytical,link"]) == 0
     text = capsys.readouterr().out
     assert "all in the corrected profile\n" in text
     assert f'gift" (node {node}) of rank {first["rank"]} ends at ' in " ".join(text.split())
@@ -90,7 +89,7 @@ def test_models_that_agree_are_said_to(folder: Path, capsys: pytest.CaptureFixtu
     for build in builders:
         build.compute("work", micros=5)
     write_workload(Workload.of([build.build() for build in builders]), folder / "work")
-    assert main(["run", "work", *MACHINE, "--models=analytical,link"]) == 0
+    assert main(["run", "work", *MACHINE, "--network-models=analytical,link"]) == 0
     said = capsys.readouterr().out
     assert "analytical to link: every operation, group and rank takes as long" in said
 
@@ -99,22 +98,22 @@ def test_the_corrected_figure_of_every_model_stands_beside_what_nobody_named(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (folder / "system.json").write_text(json.dumps({**SYSTEM, "profile": "corrected"}))
-    corrected = ladder(capsys, "--models=analytical,link")
+    corrected = ladder(capsys, "--network-models=analytical,link")
     plain = {key: value for key, value in SYSTEM.items() if key != "profile"}
     (folder / "system.json").write_text(json.dumps(plain))
-    both = ladder(capsys, "--models=analytical,link")
+    both = ladder(capsys, "--network-models=analytical,link")
     assert [one["other_profile"]["makespan_ns"] for one in both] == [one["makespan_ns"] for one in corrected]
-    assert main(["run", "gifts", *MACHINE, "--models=analytical,link"]) == 0
+    assert main(["run", "gifts", *MACHINE, "--network-models=analytical,link"]) == 0
     assert "all in the reference profile, as none is named" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["--models=analytical"], "name two or more different models"),
-        (["--models=link,link"], "name two or more different models"),
-        (["--models=analytical,lnik"], "did you mean 'link'?"),
-        (["--models=analytical,link", "--model=link"], "--model and --models are both given"),
+        (["--network-models=analytical"], "name two or more different models"),
+        (["--network-models=link,link"], "name two or more different models"),
+        (["--network-models=analytical,lnik"], "did you mean 'link'?"),
+        (["--models=analytical,link", "--model=link"], "--network-model and --network-models are both given"),
     ],
 )
 def test_wrong_lists_are_refused(capsys: pytest.CaptureFixture[str], arguments: list[str], said: str) -> None:
@@ -126,7 +125,7 @@ def test_a_directory_with_something_else_is_not_overwritten(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["run", "gifts", *MACHINE]) == 0
-    assert main(["run", "gifts", *MACHINE, "--models=analytical,link"]) == 2
+    assert main(["run", "gifts", *MACHINE, "--network-models=analytical,link"]) == 2
     assert "gifts.run holds 'actors.arrow', and a directory for every model" in capsys.readouterr().err
     assert not (folder / "gifts.run" / "link").exists()
 
@@ -139,7 +138,7 @@ def test_a_stall_on_any_model_is_status_1_and_still_a_rung(
         build.compute("work", micros=5)
     builders[0].receive(1, 8)
     write_workload(Workload.of([build.build() for build in builders]), folder / "waits")
-    assert main(["run", "waits", *MACHINE, "--models=analytical,link"]) == 1
+    assert main(["run", "waits", *MACHINE, "--network-models=analytical,link"]) == 1
     printed = capsys.readouterr()
     assert "(5,000 ns, stalled)" in printed.out
     assert "rank 0 waits for 8 B with tag 0" in printed.err

@@ -37,7 +37,7 @@ def test_what_the_command_line_leaves_out_has_the_defaults_of_python() -> None:
 
 
 def test_the_command_line_sets_every_field() -> None:
-    given = ["--system=s", "--network=n", "--memory=m", "--groups=g", "--model=link", "--no-fold"]
+    given = ["--system=s", "--network=n", "--memory=m", "--groups=g", "--network-model=link", "--no-fold"]
     expected = RunOptions(
         system="s", network="n", memory="m", groups="g", model="link", fold=False, detail=["links", "path"]
     )

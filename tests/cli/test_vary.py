@@ -35,7 +35,7 @@ def _run(folder: Path, model: str, *more: str) -> Path:
         (folder / name).write_text(json.dumps(content))
     machine = [f"--system={folder / 'system.json'}", f"--network={folder / 'network.yml'}"]
     written = f"--out={folder / 'run'}"
-    assert main(["run", str(folder / "job"), *machine, f"--model={model}", written, *more]) == 0
+    assert main(["run", str(folder / "job"), *machine, f"--network-model={model}", written, *more]) == 0
     return folder / "run"
 
 

@@ -155,6 +155,6 @@ def test_an_exception_in_a_model_is_one_sentence_with_its_line(
     assert main(["check-model", str(path), "--programs", "1"]) == 2
     assert capsys.readouterr().err == said
     assert main(["make", "all_reduce", "--ranks", "4", "--bytes", "8", "-o", str(tmp_path / "w")]) == 0
-    machine = ["--machine", "h100-dgx:4", "--model", str(path), "--out", str(tmp_path / "run")]
+    machine = ["--machine", "h100-dgx:4", "--network-model", str(path), "--out", str(tmp_path / "run")]
     assert main(["run", str(tmp_path / "w"), *machine]) == 2
     assert said in capsys.readouterr().err

@@ -144,7 +144,7 @@ class Case:
         self.write_programs(folder)
         for rank, encoded in self.encoded_traces():
             (folder / f"trace.{rank}.et").write_bytes(encoded)
-        arguments = [str(folder / "trace"), "--model", self.model]
+        arguments = [str(folder / "trace"), "--network-model", self.model]
         for part, content in self.machine.items():
             if content is not None:
                 (folder / part).write_text(json.dumps(content))

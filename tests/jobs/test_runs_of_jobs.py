@@ -339,7 +339,7 @@ MACHINE = ("--system=system.json", "--network=network.yml")
 
 
 def test_a_run_of_files_tells_of_its_jobs(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["run", "jobs/both.yaml", *MACHINE, "--model=link", "--isolated"]) == 0
+    assert main(["run", "jobs/both.yaml", *MACHINE, "--network-model=link", "--isolated"]) == 0
     text = capsys.readouterr().out
     assert "jobs         2 on 8 of 9 NPUs; 1 idle" in text
     summary = json.loads((folder / "both.run" / "summary.json").read_text())
@@ -375,8 +375,8 @@ def test_a_run_of_files_tells_of_its_jobs(folder: Path, capsys: pytest.CaptureFi
 
 
 def test_runs_of_jobs_are_verified_and_compared(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["run", "jobs/both.yaml", *MACHINE, "--model=analytical", "--detail=path"]) == 0
-    assert main(["run", "jobs/both.yaml", *MACHINE, "--model=link", "--out=linked"]) == 0
+    assert main(["run", "jobs/both.yaml", *MACHINE, "--network-model=analytical", "--detail=path"]) == 0
+    assert main(["run", "jobs/both.yaml", *MACHINE, "--network-model=link", "--out=linked"]) == 0
     capsys.readouterr()
     assert main(["inspect", "both.run", "critical-path", "--verify", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
@@ -391,7 +391,8 @@ def test_runs_of_jobs_are_verified_and_compared(folder: Path, capsys: pytest.Cap
 
 def test_the_same_job_file_gives_the_same_bytes(folder: Path) -> None:
     for out in ("first", "second"):
-        assert main(["run", "jobs/both.yaml", *MACHINE, "--model=link", "--isolated", "--out", out]) == 0
+        options = ["--network-model=link", "--isolated", "--out", out]
+        assert main(["run", "jobs/both.yaml", *MACHINE, *options]) == 0
     for path in sorted((folder / "first").iterdir()):
         assert path.read_bytes() == (folder / "second" / path.name).read_bytes()
 

@@ -179,7 +179,7 @@ def test_what_is_wrong_with_credits_is_said(given: dict[str, Any], wanted: str) 
 def test_other_models_refuse_credits(model: str) -> None:
     with pytest.raises(EtSimError) as caught:
         simulate(one_message(1, 16, 1), torus(), system(dimensions=2), model=model)
-    assert "take --model packet" in str(caught.value)
+    assert "take --network-model packet" in str(caught.value)
 
 
 def test_the_default_cycle_lets_fast_links_carry_what_they_can() -> None:

@@ -220,7 +220,7 @@ def test_constants_and_models_that_do_not_belong_together_are_refused() -> None:
     with pytest.raises(UsageError, match="needs a network file that gives its constants"):
         simulate(workload, system={}, network=RING_2, model="loggops")
     for model in ("analytical", "link", "flow"):
-        with pytest.raises(UsageError, match="take --model loggops"):
+        with pytest.raises(UsageError, match="take --network-model loggops"):
             simulate(workload, system={}, network=network(2, ATLAHS), model=model)
     with pytest.raises(MachineError, match='"topology" stands beside "loggops"'):
         read_network_alone(RING_2 | network(2, ATLAHS))

@@ -122,7 +122,7 @@ def _million(folder: Path) -> Path:
     _done(
         "make",
         "llm",
-        "--model",
+        "--network-model",
         "gpt3-175b",
         "--tp",
         8,

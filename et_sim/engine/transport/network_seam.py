@@ -203,7 +203,7 @@ def network_tables(
     if model.with_queues is None:
         raise UsageError(
             "this network model has no packets that could wait at ports",
-            remedy="leave ports out of --detail, or choose --model packet",
+            remedy="leave ports out of --detail, or choose --network-model packet",
         )
     return model.with_queues(tables)
 

@@ -109,7 +109,7 @@ def check(network: Network, most_bytes: int = 0) -> None:
         raise UsageError(
             "the LogGOPS model needs a network file that gives its constants",
             remedy="write loggops: {npus: 8, L: 1000, o: 200, g: 5, G: 0.04, O: 0, S: 65535}, or take another"
-            " --model",
+            " --network-model",
         )
     per_byte = constants.gap_per_byte + 2 * constants.overhead_per_byte
     fixed = constants.latency + 2 * (constants.overhead + constants.gap)
@@ -128,7 +128,7 @@ def tables(network: Network, plan: Plan) -> LogGopsTables:
     if plan.rendezvous:
         raise UsageError(
             "the LogGOPS model has a rendezvous of its own, for messages of more than S bytes",
-            remedy="leave rendezvous-protocol out of the system file, or take another --model",
+            remedy="leave rendezvous-protocol out of the system file, or take another --network-model",
         )
     constants, state, ranks = table(CONSTANTS, 1), table(STATE, 1), table(RANK, plan.ranks)
     constants["latency"], constants["overhead"], constants["gap"] = given.latency, given.overhead, given.gap

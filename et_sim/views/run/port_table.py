@@ -14,7 +14,7 @@ from et_sim.views.run.columns import coded, integers, numbers
 from et_sim.views.run.directory import RunDirectory
 
 NONE = -1
-NOT_RECORDED = "ports were not recorded: simulate with --model packet --detail ports"
+NOT_RECORDED = "ports were not recorded: simulate with --network-model packet --detail ports"
 COUNTED = ("lost", "marked", "pauses", "paused_ns")
 FIGURES = ("start_ns", "end_ns", "deepest_bytes", "most_messages", *COUNTED)
 ENDS = ("source", "target", "bytes", "begin_ns", "left_ns", "arrived_ns", "packets")

@@ -26,7 +26,8 @@ from et_sim.views.view import Forms
 
 COLUMNS = ("actor", "kind", "group", "start_ns", "end_ns", "queued_ns", "waiting_ns", "bytes")
 NO_LINKS = (
-    "links have no bandwidth in this run: simulate with --model link (or flow, packet) and --detail links"
+    "links have no bandwidth in this run: simulate with --network-model link (or flow, packet)"
+    " and --detail links"
 )
 
 LEGEND = f"{BOTH}; slowest and fastest: bandwidth of a single one"

@@ -100,7 +100,7 @@ NEEDS = {
     "topology": "simulate with --detail links",
     "phases": "simulate with --detail phases",
     "critical-path": "simulate with --detail path",
-    "queues": "simulate with --model packet --detail ports",
+    "queues": "simulate with --network-model packet --detail ports",
     "memory": "'outputs'",
     "roofline": "roofline-enabled",
 }

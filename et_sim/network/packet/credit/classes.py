@@ -39,7 +39,7 @@ def check_pairs(network: Network) -> None:
             f"with credits, the ways of all pairs of ranks are looked at, and {network.ranks} ranks have too "
             f"many: {MOST_RANKS} are the most",
             place="network configuration",
-            remedy="take --model flow, or fewer NPUs",
+            remedy="take --network-model flow, or fewer NPUs",
         )
 
 
