@@ -1,20 +1,32 @@
-"""Simulating the inputs of a run again, with the machine changed: for `--verify` and `--vary`.
+"""Simulating a run's inputs again with figures of the machine changed: `--vary` and `--verify` of inspect.
 
-Not here: what is changed, and what is said of it (`verify`, `vary`).
+`--vary` prints differences between whole simulations, so it holds on every network model; `--verify` compares
+them with what the critical path predicts. Not here: how figures are changed (`et_sim.machine.scaling`), which
+changes are verified, and how far they go (`et_sim.views.critical.verification`).
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from textwrap import wrap
+from typing import TYPE_CHECKING
 
-from et_sim.basics.errors import EtSimError, UsageError
+from et_sim.basics.errors import EtSimError, UsageError, did_you_mean
+from et_sim.basics.units import format_ns, plural
 
 if TYPE_CHECKING:
     from et_sim.machine import Machine
     from et_sim.run.result import Result
+    from et_sim.views.critical.sensitivity import Parameter
     from et_sim.views.run.directory import RunDirectory
 
 AGAIN = "simulate again with et-sim run"
+FACTORS = (1.1, 0.9)  # where none is given
+MOST_FIGURES = 10
+KERNELS = "time of all kernels"
+NOTE = "Finite differences: each line is a simulation with one figure changed."
 
 
 class Again:
@@ -22,7 +34,8 @@ class Again:
 
     def __init__(self, run: RunDirectory) -> None:
         from et_sim.machine import read_machine
-        from et_sim.run.options import MACHINE, machine_parts
+        from et_sim.machine.scaling import figures
+        from et_sim.run.options import RunOptions
 
         command = run.manifest.get("command")
         if command is None:
@@ -31,43 +44,158 @@ class Again:
                 place=str(run.path),
                 remedy="simulate files with et-sim run",
             )
-        self._run, self._fold = run, bool(command["fold"])
-        self._alone, self._retime = bool(command.get("alone", False)), bool(command.get("retime", False))
-        self._files: dict[str, Any] = {name: str(run.path / path) for name, path in command["files"].items()}
-        self._workload, self._profile = self._files.pop("workload"), command["profile"]
-        self._preset: str | None = command.get("machine")
+        self._run = run
+        files = {name: str(run.path / path) for name, path in command["files"].items()}
+        self._workload = files.pop("workload")
+        switches = {name: bool(command.get(name, False)) for name in ("fold", "alone", "retime")}
+        others = {"machine": command.get("machine"), "profile": command["profile"]}
+        self._options = RunOptions(**files, **others, **switches, model=run.manifest["model"])
         try:
-            parts = machine_parts({name: self._files.get(name) for name in MACHINE}, self._preset)
-            self.machine = read_machine(**parts, profile=self._profile)
+            self.machine = read_machine(**self._options.parts, profile=command["profile"])
         except EtSimError as error:
-            raise self._moved(error) from None
+            raise self._refused(f"its inputs cannot be read where they were: {error}") from None
+        self.figures = figures(self.machine)
+
+    def scaled(self, figure: str, factor: float) -> tuple[Machine, float] | None:
+        """The machine with a figure multiplied, and by what in the end; None: there is no such figure, or it
+        is a whole number, and too coarse for that."""
+        scaled = self.figures[figure](factor) if figure in self.figures else None
+        return None if scaled is None or abs(scaled[1] - 1) < abs(factor - 1) / 2 else scaled
 
     def simulate(self, machine: Machine) -> Result:
         """The run on this machine."""
         from et_sim import api
-        from et_sim.run.options import RunOptions
 
-        options = RunOptions(
-            **self._files,
-            machine=self._preset,
-            model=self._run.manifest["model"],
-            profile=self._profile,
-            fold=self._fold,
-            alone=self._alone,
-            retime=self._retime,
-        )
         try:
-            result = api.execute(self._workload, options, change=lambda _: machine)
+            result = api.execute(self._workload, self._options, change=lambda _: machine)
         except EtSimError as error:
-            reason = f"cannot be simulated again: {error}"
-            raise UsageError(reason, place=str(self._run.path), remedy=AGAIN) from None
+            raise self._refused(f"cannot be simulated again: {error}") from None
         known = {(entry["file"], entry["sha256"]) for entry in self._run.manifest["inputs"]}
         for entry in result.manifest["inputs"]:
             if (entry["file"], entry["sha256"]) not in known:
-                reason = f"{entry['file']} has changed since the run, so it cannot be simulated again"
-                raise UsageError(reason, place=str(self._run.path), remedy=AGAIN)
+                raise self._refused(
+                    f"{entry['file']} has changed since the run, so it cannot be simulated again"
+                )
         return result
 
-    def _moved(self, error: EtSimError) -> UsageError:
-        reason = f"its inputs cannot be read where they were: {error}"
+    def _refused(self, reason: str) -> UsageError:
         return UsageError(reason, place=str(self._run.path), remedy=AGAIN)
+
+
+def verify_text(directory: str, top: int | None, *, as_json: bool) -> str:
+    """What simulating again says of the critical path's predictions, as text or JSON."""
+    from et_sim.views.critical.path import CriticalPath
+    from et_sim.views.critical.record import PathRecord
+    from et_sim.views.critical.sensitivity import Sensitivities
+    from et_sim.views.critical.verification import verification_lines, verify
+    from et_sim.views.run.directory import open_run
+
+    run = open_run(directory)
+    path = CriticalPath(PathRecord(run))
+    if not path.record.is_complete:
+        raise UsageError(
+            "did not complete, so nothing is predicted that could be verified", place=str(run.path)
+        )
+    again = Again(run)
+    again.figures.pop(KERNELS, None)  # the path predicts it of kernels that it knows by their operations
+
+    def makespan(parameter: Parameter, multiple: float) -> tuple[int, float] | None:
+        scaled = again.scaled(parameter.name, multiple)
+        return None if scaled is None else (again.simulate(scaled[0]).makespan_ns, scaled[1])
+
+    verified = verify(Sensitivities(path), makespan, top)
+    if as_json:
+        return json.dumps([entry.as_dict() for entry in verified], indent=2, ensure_ascii=False)
+    has_library = again.machine.system.library is not None
+    return "\n".join(verification_lines(verified, is_exact=path.record.is_exact, has_library=has_library))
+
+
+@dataclass(frozen=True, slots=True)
+class Varied:
+    """A figure of the machine that was changed, and what the makespan was then."""
+
+    figure: str
+    multiple: float
+    makespan_ns: int
+    change_ns: int
+
+
+def vary_text(directory: str, wanted: Sequence[str], top: int | None, *, as_json: bool) -> str:
+    """What simulating with changes says: "FIGURE=FACTOR", or with none, all figures a tenth more and less."""
+    from et_sim.views.run.directory import open_run
+
+    run = open_run(directory)
+    before = run.summary["makespan_ns"]
+    if run.summary["status"] != "complete":
+        raise UsageError("did not complete, so there is no makespan to compare with", place=str(run.path))
+    again = Again(run)
+    if not any(entry["compute_ns"] for entry in run.summary["per_rank"]):
+        again.figures.pop(KERNELS, None)
+    known = tuple(again.figures)
+    most = MOST_FIGURES if top is None else top
+    changes = [_asked_for(text, known) for text in wanted]
+    varied = []
+    for name, factor in changes or [(name, factor) for name in known[:most] for factor in FACTORS]:
+        scaled = again.scaled(name, factor)
+        if scaled is not None:
+            varied.append(_varied(again, name, *scaled, before))
+        elif wanted:
+            raise UsageError(
+                f"{name} is a whole number, and cannot be multiplied by {factor:g}: it is too small, or"
+                " at its limit",
+                remedy="give a factor that is farther from 1",
+            )
+    if as_json:
+        return json.dumps([asdict(entry) for entry in varied], indent=2, ensure_ascii=False)
+    return "\n".join(_lines(varied, before, 0 if wanted else len(known) - most, len(known)))
+
+
+def _asked_for(text: str, known: tuple[str, ...]) -> tuple[str, float]:
+    """The figure and the factor of "FIGURE=FACTOR"."""
+    name, _, number = (part.strip() for part in text.rpartition("="))
+    try:
+        factor = float(number)
+    except ValueError:
+        factor = 0.0
+    if not name or not 0 < factor < float("inf"):
+        raise UsageError(
+            f"--vary takes FIGURE=FACTOR with a factor above 0, and {text!r} is not that",
+            remedy=f'for example --vary "{next(iter(known), "endpoint delay")}=1.1"',
+        )
+    if name not in known:
+        remedy = did_you_mean(name, known) or f"figures: {', '.join(known)}"
+        raise UsageError(f"the machine of this run has no figure {name!r} to change", remedy=remedy)
+    return name, factor
+
+
+def _varied(again: Again, name: str, machine: Machine, multiple: float, before: int) -> Varied:
+    result = again.simulate(machine)
+    if not result.is_complete:
+        raise UsageError(
+            f"with {name} multiplied by {multiple:g}, the run does not complete",
+            remedy="give another factor",
+        )
+    return Varied(name, multiple, result.makespan_ns, result.makespan_ns - before)
+
+
+def _lines(varied: Sequence[Varied], before: int, hidden: int, known: int) -> list[str]:
+    from et_sim.views.text import fitted, share, terminal_width
+
+    rows = [
+        (
+            entry.figure,
+            f"{entry.multiple:.3g}",
+            format_ns(entry.makespan_ns),
+            _signed(entry.change_ns),
+            share(abs(entry.change_ns), before) if entry.change_ns else "",
+        )
+        for entry in varied
+    ]
+    width = terminal_width()
+    head = ("simulated again with", "times", "makespan", "change", "")
+    more = [f"… and {plural(hidden, 'more figure')}: --top {known}"] if hidden > 0 else []
+    return [*fitted([head, *rows], "<>>>>", width, shrink={0: 16}, names=(0,)), *more, *wrap(NOTE, width)]
+
+
+def _signed(ns: int) -> str:
+    return "0 ns" if ns == 0 else f"{'-' if ns < 0 else '+'}{format_ns(abs(ns))}"

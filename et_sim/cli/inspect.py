@@ -95,12 +95,12 @@ def run(options: argparse.Namespace) -> int:
         options.ranks = _ranks_of_job(options)
     _check_cuts(options)
     if options.vary is not None:
-        from et_sim.cli.vary import vary_text
+        from et_sim.cli.again import vary_text
 
         print(vary_text(options.directory, options.vary, options.top, as_json=options.json))
         return 0
     if options.verify:
-        from et_sim.cli.verify import verify_text
+        from et_sim.cli.again import verify_text
 
         print(verify_text(options.directory, options.top, as_json=options.json))
         return 0
