@@ -11,7 +11,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from textwrap import wrap
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from et_sim.basics.errors import EtSimError, UsageError, did_you_mean
 from et_sim.basics.units import format_ns, plural
@@ -45,11 +45,11 @@ class Again:
                 remedy="simulate files with et-sim run",
             )
         self._run = run
-        files = {name: str(run.path / path) for name, path in command["files"].items()}
+        files: dict[str, Any] = {name: str(run.path / path) for name, path in command["files"].items()}
         self._workload = files.pop("workload")
-        switches = {name: bool(command.get(name, False)) for name in ("fold", "alone", "retime")}
-        others = {"machine": command.get("machine"), "profile": command["profile"]}
-        self._options = RunOptions(**files, **others, **switches, model=run.manifest["model"])
+        given: dict[str, Any] = {name: command.get(name) for name in ("machine", "profile")}
+        given |= {name: bool(command.get(name, False)) for name in ("fold", "alone", "retime")}
+        self._options = RunOptions(**files, **given, model=run.manifest["model"])
         try:
             self.machine = read_machine(**self._options.parts, profile=command["profile"])
         except EtSimError as error:

@@ -1,18 +1,17 @@
 """`et-sim calibrate kernels`: fit what a machine's device makes of kernels to measured ones.
 
-Not here: the fit (`et_sim.calibrate.kernels`), and how errors are shown (`calibrate_report`).
+Not here: the fit (`et_sim.calibrate.kernels`), and how errors are shown (`calibrate`).
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from et_sim.cli.calibrate_report import ALL, all_errors, by_class, error_data, error_lines
+from et_sim.cli.calibrate import ALL, FitErrors, add_fit_options, by_class, conclude
 
 if TYPE_CHECKING:
     from et_sim.calibrate.kernels import Fit, Measured
@@ -36,28 +35,16 @@ def add_parser(commands: Any) -> None:
     parser.set_defaults(run=run)
 
 
-def add_fit_options(parser: argparse.ArgumentParser) -> None:
-    """What every fit of kernels has."""
-    parser.add_argument("--machine", required=True, metavar="NAME", help="the machine that was measured")
-    parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="write the machine here")
-    parser.add_argument("--json", action="store_true", help="print the fit and its errors as JSON")
-
-
 def run(options: argparse.Namespace) -> int:
     """Read, and fit."""
     from et_sim.calibrate.kernels_written import read_kernels
 
     machine = options.machine.partition(":")[0]
     rows, left = read_kernels(options.file, machine, options.table)
-    found = KernelFit.of(machine, rows)
-    notes = [f"left out: {one}" for one in left]
-    if options.json:
-        print(json.dumps({**found.data, "notes": notes}, indent=2))
-    else:
-        print("\n".join((*found.text, *notes)))
-    if options.output:
-        found.write(options.output, [options.file])
-    return 0
+    fit = KernelFit.of(machine, rows)
+    notes = [f"left out: {table}" for table in left]
+    data, text = {**fit.data, "notes": notes}, (*fit.text, *notes)
+    return conclude(options, data, text, lambda: fit.written([options.file]))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -84,40 +71,36 @@ class KernelFit:
         return KernelFit(machine, before, found, fitted, held_out)
 
     @property
+    def errors(self) -> FitErrors:
+        """How far off it is."""
+        return FitErrors(_classes(self.fitted), _classes(self.held_out), self.found.unknown)
+
+    @property
     def data(self) -> dict[str, Any]:
         """As JSON."""
-        return {
-            "fitted_figures": self.found.fitted,
-            "unknown": list(self.found.unknown),
-            "fitted": all_errors(_classes(self.fitted)),
-            "left_out": all_errors(_classes(self.held_out)),
-        }
+        return {"fitted_figures": self.found.fitted, **self.errors.data()}
 
     @property
     def text(self) -> Iterator[str]:
         """As people read it."""
-        figures = len(self.found.fitted)
-        yield f"{len(self.fitted)} rows, {figures} {'figure' if figures == 1 else 'figures'}:"
+        from et_sim.basics.units import plural
+
+        yield f"{len(self.fitted)} rows, {plural(len(self.found.fitted), 'figure')}:"
         for name, value in self.found.fitted.items():
             unit = " ns" if name in ("launch-overhead", "split-time") else ""
             yield f"  {name}: {value:g}{unit}"
-        if self.fitted:
-            yield from error_lines("kernels", _classes(self.fitted), _classes(self.held_out))
-        for one in self.found.unknown:
-            yield f"unknown: {one}"
+        yield from self.errors.lines("kernels")
 
-    def write(self, output: Path, files: Sequence[Path]) -> None:
+    def written(self, files: Sequence[Path]) -> dict[str, Any]:
         """The machine, with what was fitted to files."""
-        from et_sim.basics.files import write_json
         from et_sim.calibrate.kernels_written import NAME, accuracy_of, device_changes
         from et_sim.calibrate.machine_file import calibrated_machine, files_text
 
         device = device_changes(self.machine, self.before, self.found.device, accuracy_of(self.held_out))
-        errors = error_data(_classes(self.fitted), _classes(self.held_out))
         types = " and ".join(sorted({row.datatype for row, _ in self.fitted if row.datatype}))
         source = f"{len(self.fitted)} kernels{f' in {types}' if types else ''} of {files_text(files)}"
-        changes = {"device": device}
-        write_json(calibrated_machine(self.machine, changes, source, NAME, errors, adds=True), output)
+        errors = self.errors.of_machine()
+        return calibrated_machine(self.machine, {"device": device}, source, NAME, errors, adds=True)
 
 
 def _classes(rows: Ratios) -> dict[str, list[float]]:

@@ -9,13 +9,13 @@ from __future__ import annotations
 import argparse
 import csv
 import io
-import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from et_sim.basics.errors import UsageError
-from et_sim.cli.calibrate_kernels import KernelFit, add_fit_options
+from et_sim.cli.calibrate_kernels import KernelFit
+from et_sim.cli.calibrate import add_fit_options, conclude
 
 if TYPE_CHECKING:
     from et_sim.calibrate.kernels import Measured
@@ -53,18 +53,17 @@ def run(options: argparse.Namespace) -> int:
     if options.collectives:
         _write_collectives(options.collectives, found)
     fit = KernelFit.of(machine, rows, takes_few=True)
-    if options.json:
-        print(json.dumps({**_data(found), **fit.data, "notes": notes}, indent=2))
-    else:
-        print("\n".join((*_text(found), *fit.text, *notes)))
-    if options.output:
+
+    def written() -> dict[str, Any]:
         if not fit.found.fitted:
             raise UsageError(
                 "nothing was fitted, so there is no machine to write",
                 remedy="merge recordings: write their kernels with --kernels, and fit the tables together",
             )
-        fit.write(options.output, found.files)
-    return 0
+        return fit.written(found.files)
+
+    data = {**_data(found), **fit.data, "notes": notes}
+    return conclude(options, data, (*_text(found), *fit.text, *notes), written)
 
 
 def _of_one_datatype(found: Recording, wanted: str | None) -> tuple[list[Measured], list[str]]:
@@ -91,12 +90,12 @@ def _of_one_datatype(found: Recording, wanted: str | None) -> tuple[list[Measure
 
 
 def _text(found: Recording) -> Iterator[str]:
-    from et_sim.basics.units import format_ns
+    from et_sim.basics.units import format_ns, plural
     from et_sim.calibrate.recording import SHAPED
 
     whole = sum(part.us for part in found.parts.values())
     kernels = sum(part.kernels for part in found.parts.values())
-    yield f"{_traces(len(found.files))}: {kernels:,} kernels, {format_ns(int(whole * 1000))}"
+    yield f"{plural(len(found.files), 'trace')}: {kernels:,} kernels, {format_ns(int(whole * 1000))}"
     for name, part in found.parts.items():
         line = f"  {name}: {part.kernels:,} ({100 * part.us / whole:.0f} % of the time)"
         yield f"{line}, {len(found.kernels)} shapes" if name == SHAPED else line
@@ -114,10 +113,6 @@ def _text(found: Recording) -> Iterator[str]:
         yield "not all members were recorded: of these, the least time is taken, and waits may be in it"
     for why, count in found.left.items():
         yield f"left out: {count:,} collectives {why}"
-
-
-def _traces(count: int) -> str:
-    return f"{count} traces" if count > 1 else "1 trace"
 
 
 def _data(found: Recording) -> dict[str, Any]:

@@ -6,10 +6,10 @@ Not here: the search (`et_sim.calibrate.step`).
 from __future__ import annotations
 
 import argparse
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from et_sim.cli.calibrate import add_fit_options, conclude
 from et_sim.cli.run import WORKLOAD_HELP
 
 if TYPE_CHECKING:
@@ -29,19 +29,16 @@ def add_parser(commands: Any) -> None:
     )
     parser.add_argument("workload", metavar="JOB", help=WORKLOAD_HELP)
     parser.add_argument("--measured", required=True, metavar="TIME", help="how long it took: 1.42s")
-    parser.add_argument("--machine", required=True, metavar="NAME:NPUS", help="the machine it ran on")
+    add_fit_options(parser, "NAME:NPUS")
     figure = parser.add_mutually_exclusive_group()
     figure.add_argument("--host-time", action="store_true", help="find the host's time (default)")
     figure.add_argument("--software-factor", action="store_true", help="find a factor on kernels")
-    parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="write the machine here")
-    parser.add_argument("--json", action="store_true", help="print what was found as JSON")
     parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> int:
     """Search, say what was found, and write the machine."""
     from et_sim.basics.errors import UsageError
-    from et_sim.basics.files import write_json
     from et_sim.basics.units import format_ns, parse_time_ns
     from et_sim.calibrate.machine_file import calibrated_machine, files_text
     from et_sim.calibrate.step import HOST_TIME, find_host_time, find_software_factor
@@ -60,12 +57,8 @@ def run(options: argparse.Namespace) -> int:
         "simulated_ns": found.after_ns,
         found.figure: found.value,
     }
-    if options.json:
-        print(json.dumps(facts, indent=2))
-    else:
-        print("\n".join(_text(found, measured_ns)))
-    if options.output:
-        machine = options.machine.partition(":")[0]
+
+    def machine() -> dict[str, Any]:
         changes: dict[str, Any] = (
             {"host-time": f"{found.value:g}ns"}
             if found.figure == HOST_TIME
@@ -76,41 +69,30 @@ def run(options: argparse.Namespace) -> int:
             f"one time, {format_ns(measured_ns)} of {files} on {options.machine}; this job says nothing of "
             "how far off the machine is"
         )
-        write_json(calibrated_machine(machine, changes, source, found.figure, facts), options.output)
-    return 0
+        return calibrated_machine(options.machine, changes, source, found.figure, facts)
+
+    return conclude(options, facts, _text(found, measured_ns), machine)
 
 
 def _text(found: Step, measured_ns: float) -> list[str]:
     from et_sim.basics.units import format_ns
     from et_sim.calibrate.step import HOST_TIME
 
+    value = format_ns(found.value) if found.figure == HOST_TIME else f"{found.value:g}"
     ratio = 100 * (found.after_ns / measured_ns - 1)
     lines = [
         f"measured {format_ns(measured_ns)}, simulated {format_ns(found.before_ns)} without",
-        f"with {found.figure} {_value(found)}: {format_ns(found.after_ns)} ({ratio:+.2f} %), "
-        f"after {found.runs} runs",
+        f"with {found.figure} {value}: {format_ns(found.after_ns)} ({ratio:+.2f} %), after {found.runs} runs",
         f"{found.figure} is fitted to this one time: whatever else the machine lacks is in it, and this job "
         "says nothing any more of how far off the machine is",
     ]
-    if found.figure == HOST_TIME and found.value and not _is_common(found.value):
-        low, high = map(format_ns, COMMON_HOST_NS)
+    least, most = COMMON_HOST_NS
+    if found.figure == HOST_TIME and found.value and not least <= found.value <= most:
         lines.append(
-            f"hosts commonly take {low} to {high} for a launch: look whether something else is missing, "
-            "such as waits for data, or collectives that are slower"
+            f"hosts commonly take {format_ns(least)} to {format_ns(most)} for a launch: look whether something "
+            "else is missing, such as waits for data, or collectives that are slower"
         )
     return lines
-
-
-def _is_common(value: float) -> bool:
-    """Whether hosts are known to take about so long."""
-    return COMMON_HOST_NS[0] <= value <= COMMON_HOST_NS[1]
-
-
-def _value(found: Step) -> str:
-    from et_sim.basics.units import format_ns
-    from et_sim.calibrate.step import HOST_TIME
-
-    return format_ns(found.value) if found.figure == HOST_TIME else f"{found.value:g}"
 
 
 def _files(workload: str) -> list[Path]:

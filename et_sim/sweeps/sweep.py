@@ -162,7 +162,7 @@ class SweepResult:
 
     def to_pandas(self) -> Any:
         """The table as a pandas.DataFrame; whole numbers stay whole where some are missing."""
-        from et_sim.run.result.frames import as_frame
+        from et_sim.run.screens import as_frame
 
         return as_frame(self.table)
 

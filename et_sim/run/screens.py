@@ -1,4 +1,4 @@
-"""A result on one screen, as text and as HTML for notebooks; and the libraries that make frames of tables.
+"""A result on one screen, as text and as HTML for notebooks; and Arrow tables as frames of other libraries.
 
 Neither library is needed by et-sim; who asks for a frame has one of them. Not here: views of files
 (`et_sim.views`).
@@ -33,6 +33,25 @@ def library(name: str) -> ModuleType:
         return import_module(name)
     except ImportError:
         raise UsageError(f"{name} is not installed", remedy=f"pip install {name}") from None
+
+
+def as_frame(table: Any) -> Any:
+    """As pandas has it, but for whole numbers and truth values with gaps, which become floats there."""
+    import pyarrow as pa
+
+    pandas = library("pandas")
+    missing = {
+        pa.int32(): pandas.Int32Dtype(),
+        pa.int64(): pandas.Int64Dtype(),
+        pa.uint64(): pandas.UInt64Dtype(),
+        pa.bool_(): pandas.BooleanDtype(),
+    }
+    frame = table.to_pandas()
+    for name in table.column_names:
+        column = table.column(name)
+        if column.null_count and column.type in missing:
+            frame[name] = column.to_pandas(types_mapper=missing.get)
+    return frame
 
 
 def plain(summary: dict[str, Any]) -> str:

@@ -14,8 +14,6 @@ from typing import TYPE_CHECKING, Any
 
 from et_sim.basics.errors import OutOfMemoryError, UsageError
 from et_sim.basics.units import format_ns
-from et_sim.run.result.frames import as_frame
-from et_sim.run.result.screens import html, library, plain
 from et_sim.tables.registry import table_named
 from et_sim.timeline.recorded import RecordedRun
 from et_sim.timeline.writer import write_run
@@ -46,6 +44,19 @@ def known_cures(manifest: Mapping[str, Any], *, has_moves: bool) -> list[str]:
     ]
 
 
+class PerRank:
+    """A figure of the run's statistics, of every rank."""
+
+    def __init__(self, text: str) -> None:
+        self.__doc__ = text
+
+    def __set_name__(self, _owner: type, name: str) -> None:
+        self._name = name
+
+    def __get__(self, result: Result | None, _owner: type | None = None) -> Any:
+        return self if result is None else result._of_ranks(getattr(result.statistics, self._name))
+
+
 @dataclass(eq=False, repr=False)
 class Result(RecordedRun):
     """What `et_sim.simulate` returns; all times are integer nanoseconds."""
@@ -55,75 +66,30 @@ class Result(RecordedRun):
         """Finish time of every rank (int64); -1 for a rank that never finished."""
         return self.outcome.finish_ns[self.measurement.actor_of_rank]
 
-    @property
-    def compute_ns(self) -> Any:
-        """Time with a kernel running on the device, per rank."""
-        return self._of_ranks(self.statistics.compute_ns)
-
-    @property
-    def transfer_ns(self) -> Any:
-        """Time in which bytes of a send, receive or collective moved or queued for a link, per rank."""
-        return self._of_ranks(self.statistics.transfer_ns)
-
-    @property
-    def exposed_comm_ns(self) -> Any:
-        """Of `transfer_ns`, the time that no kernel or copy hides, per rank."""
-        return self._of_ranks(self.statistics.exposed_comm_ns)
-
-    @property
-    def waiting_ns(self) -> Any:
-        """Time in which the device waited for another rank to begin, and did nothing else, per rank."""
-        return self._of_ranks(self.statistics.waiting_ns)
-
-    @property
-    def host_ns(self) -> Any:
-        """Time in which the device did nothing while the host worked, per rank."""
-        return self._of_ranks(self.statistics.host_ns)
-
-    @property
-    def idle_ns(self) -> Any:
-        """Time before the finish with nothing under way, per rank."""
-        return self._of_ranks(self.statistics.idle_ns)
-
-    @property
-    def early_ns(self) -> Any:
-        """Time from the finish to the makespan, per rank."""
-        return self._of_ranks(self.statistics.early_ns)
-
-    @property
-    def exposed_memory_ns(self) -> Any:
-        """Time of requests to remote memory with no kernel and no transfer under way, per rank."""
-        return self._of_ranks(self.statistics.exposed_memory_ns)
-
-    @property
-    def hidden_comm_ns(self) -> Any:
-        """Time of transfers that a kernel hides, per rank."""
-        return self._of_ranks(self.statistics.hidden_comm_ns)
-
-    @property
-    def communication_ns(self) -> Any:
-        """Time with a send, receive or collective under way, per rank."""
-        return self._of_ranks(self.statistics.communication_ns)
-
-    @property
-    def comm_without_kernel_ns(self) -> Any:
-        """Time with communication under way, moving or waiting, and no kernel, per rank (HTA's figure)."""
-        return self._of_ranks(self.statistics.comm_without_kernel_ns)
-
-    @property
-    def memory_ns(self) -> Any:
-        """Time with a request to remote memory under way, per rank."""
-        return self._of_ranks(self.statistics.memory_ns)
-
-    @property
-    def cpu_ns(self) -> Any:
-        """Time with an operator of the host or a gap under way, per rank."""
-        return self._of_ranks(self.statistics.cpu_ns)
-
-    @property
-    def reference_exposed_ns(self) -> Any:
-        """The reference's exposed communication per rank: finish less all kernel times (uint64: it wraps)."""
-        return self._of_ranks(self.statistics.reference_exposed_ns)
+    compute_ns = PerRank("Time with a kernel running on the device, per rank.")
+    transfer_ns = PerRank(
+        "Time in which bytes of a send, receive or collective moved or queued for a link, per rank."
+    )
+    exposed_comm_ns = PerRank("Of `transfer_ns`, the time that no kernel or copy hides, per rank.")
+    waiting_ns = PerRank(
+        "Time in which the device waited for another rank to begin, and did nothing else, per rank."
+    )
+    host_ns = PerRank("Time in which the device did nothing while the host worked, per rank.")
+    idle_ns = PerRank("Time before the finish with nothing under way, per rank.")
+    early_ns = PerRank("Time from the finish to the makespan, per rank.")
+    exposed_memory_ns = PerRank(
+        "Time of requests to remote memory with no kernel and no transfer under way, per rank."
+    )
+    hidden_comm_ns = PerRank("Time of transfers that a kernel hides, per rank.")
+    communication_ns = PerRank("Time with a send, receive or collective under way, per rank.")
+    comm_without_kernel_ns = PerRank(
+        "Time with communication under way, moving or waiting, and no kernel, per rank (HTA's figure)."
+    )
+    memory_ns = PerRank("Time with a request to remote memory under way, per rank.")
+    cpu_ns = PerRank("Time with an operator of the host or a gap under way, per rank.")
+    reference_exposed_ns = PerRank(
+        "The reference's exposed communication per rank: finish less all kernel times (uint64: it wraps)."
+    )
 
     @property
     def peak_memory_bytes(self) -> Any:
@@ -162,10 +128,14 @@ class Result(RecordedRun):
 
     def to_pandas(self, table: str = "timeline") -> Any:
         """A table as a pandas.DataFrame; whole numbers stay whole where some are missing."""
+        from et_sim.run.screens import as_frame
+
         return as_frame(self.table(table))
 
     def to_polars(self, table: str = "timeline") -> Any:
         """The same as a polars.DataFrame."""
+        from et_sim.run.screens import library
+
         return library("polars").from_arrow(self.table(table))
 
     def save(self, folder: str | Path) -> Path:
@@ -181,7 +151,6 @@ class Result(RecordedRun):
         if self.is_complete or self.is_stopped:
             return None
         from et_sim.engine.stall import explain_stall
-        from et_sim.run.result.result import known_cures
 
         has_moves = self.moved is not None and self.moved.is_any
         return explain_stall(self.outcome, self.workload, known_cures(self.manifest, has_moves=has_moves))
@@ -205,7 +174,11 @@ class Result(RecordedRun):
             return critical_path_data(self.save(Path(folder) / "run"), top)
 
     def __repr__(self) -> str:
+        from et_sim.run.screens import plain
+
         return plain(self.summary())
 
     def _repr_html_(self) -> str:
+        from et_sim.run.screens import html
+
         return html(self.summary())
