@@ -88,8 +88,9 @@ def _text(found: Step, measured_ns: float) -> list[str]:
     ]
     least, most = COMMON_HOST_NS
     if found.figure == HOST_TIME and found.value and not least <= found.value <= most:
+        usual = f"{format_ns(least)} to {format_ns(most)}"
         lines.append(
-            f"hosts commonly take {format_ns(least)} to {format_ns(most)} for a launch: look whether something "
+            f"hosts commonly take {usual} for a launch: look whether something "
             "else is missing, such as waits for data, or collectives that are slower"
         )
     return lines
