@@ -1,23 +1,13 @@
 """`et-sim calibrate`: fit a machine to measurements, and write it as a machine that can be named.
 
-What all fits share is here: options, what is printed and written, and errors by class. Not here: the fits
-(`et_sim.calibrate`).
+Not here: the fits (`et_sim.calibrate`).
 """
 
 from __future__ import annotations
 
-import argparse
-import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
-TRUSTED = 10.0  # percent of E on rows that were left out
-FITTED, LEFT_OUT = "rows that were fitted", "rows that were left out"
-ALL = "all"
-
-Classes = Mapping[str, Sequence[float]]  # predicted by measured
+from et_sim.cli import calibrate_kernels, calibrate_nccl, calibrate_recording, calibrate_step
 
 
 def add_parser(commands: Any) -> None:
@@ -29,82 +19,6 @@ def add_parser(commands: Any) -> None:
         " fitted and on what was left out. What is written is a machine that can be named:"
         " --machine machine.json:128.",
     )
-    from et_sim.cli import calibrate_kernels, calibrate_nccl, calibrate_recording, calibrate_step
-
     fits = parser.add_subparsers(metavar="WHAT", required=True)
     for fit in (calibrate_kernels, calibrate_recording, calibrate_nccl, calibrate_step):
         fit.add_parser(fits)
-
-
-def add_fit_options(parser: argparse.ArgumentParser, metavar: str = "NAME") -> None:
-    """What every fit has."""
-    parser.add_argument("--machine", required=True, metavar=metavar, help="the machine that was measured")
-    parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="write the machine here")
-    parser.add_argument("--json", action="store_true", help="print the fit and its errors as JSON")
-
-
-def conclude(
-    options: argparse.Namespace, data: Any, text: Iterable[str], machine: Callable[[], dict[str, Any]]
-) -> int:
-    """Print what was found, and write the machine if that is asked for."""
-    from et_sim.basics.files import write_json
-
-    print(json.dumps(data, indent=2) if options.json else "\n".join(text))
-    if options.output:
-        write_json(machine(), options.output)
-    return 0
-
-
-def by_class(rows: Iterable[tuple[str, float]]) -> dict[str, list[float]]:
-    """Ratios by the name of their class, in the order of these."""
-    found: dict[str, list[float]] = {}
-    for name, ratio in sorted(rows, key=lambda row: row[0]):
-        found.setdefault(name, []).append(ratio)
-    return found
-
-
-@dataclass(frozen=True, slots=True)
-class FitErrors:
-    """By class, of rows that were fitted and of rows that were left out; what no row says."""
-
-    fitted: Classes
-    left_out: Classes
-    unknown: Sequence[str]
-
-    def lines(self, noun: str) -> Iterator[str]:
-        """A table; a class is trusted where rows that were left out are near."""
-        from et_sim.validation.errors import Errors
-
-        width = max(len(noun), *map(len, self.fitted), 0)
-        if self.fitted:
-            yield f"{noun:{width}}  rows   fitted E %   left out: rows  E %  bias %"
-        for name, inside in self.fitted.items():
-            line = f"{name:{width}}  {len(inside):4}  {Errors.of(inside).e:11.1f}"
-            if self.left_out.get(name):
-                errors = Errors.of(self.left_out[name])
-                line += f"  {errors.rows:14}  {errors.e:4.1f}  {errors.bias:+6.1f}"
-                line += "  trusted" if errors.e <= TRUSTED else "  not trusted"
-            else:
-                line += "  nothing could be left out"
-            yield line
-        yield from (f"unknown: {text}" for text in self.unknown)
-
-    def of_machine(self) -> dict[str, Any]:
-        """Of each class, of rows that were left out if there are any, and which they are."""
-        from et_sim.validation.errors import Errors
-
-        return {
-            name: {"of": LEFT_OUT, **asdict(Errors.of(self.left_out[name]))}
-            if self.left_out.get(name)
-            else {"of": FITTED, **asdict(Errors.of(inside))}
-            for name, inside in self.fitted.items()
-        }
-
-    def data(self) -> dict[str, Any]:
-        """As JSON."""
-        from et_sim.validation.errors import Errors
-
-        return {"unknown": list(self.unknown)} | {
-            key: {name: asdict(Errors.of(inside)) for name, inside in classes.items()}
-            for key, classes in (("fitted", self.fitted), ("left_out", self.left_out))
-        }

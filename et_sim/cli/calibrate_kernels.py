@@ -1,6 +1,6 @@
 """`et-sim calibrate kernels`: fit what a machine's device makes of kernels to measured ones.
 
-Not here: the fit (`et_sim.calibrate.kernels`), and how errors are shown (`calibrate`).
+Not here: the fit (`et_sim.calibrate.kernels`), and how errors are shown (`calibrate_report`).
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from et_sim.cli.calibrate import ALL, FitErrors, add_fit_options, by_class, conclude
+from et_sim.cli.calibrate_report import ALL, FitErrors, add_fit_options, by_class, conclude
 
 if TYPE_CHECKING:
     from et_sim.calibrate.kernels import Fit, Measured

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from et_sim.basics.errors import UsageError
-from et_sim.cli.calibrate import ALL, FitErrors, add_fit_options, conclude
+from et_sim.cli.calibrate_report import ALL, FitErrors, add_fit_options, conclude
 
 if TYPE_CHECKING:
     from et_sim.calibrate.collectives import Measured

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from et_sim.basics.errors import UsageError
-from et_sim.cli.calibrate import add_fit_options, conclude
 from et_sim.cli.calibrate_kernels import KernelFit
+from et_sim.cli.calibrate_report import add_fit_options, conclude
 
 if TYPE_CHECKING:
     from et_sim.calibrate.kernels import Measured

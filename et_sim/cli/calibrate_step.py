@@ -9,7 +9,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from et_sim.cli.calibrate import add_fit_options, conclude
+from et_sim.cli.calibrate_report import add_fit_options, conclude
 from et_sim.cli.run import WORKLOAD_HELP
 
 if TYPE_CHECKING:
