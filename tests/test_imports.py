@@ -103,6 +103,7 @@ ALLOWED: dict[str, set[str]] = {
         "workloads",
     },
     "converters": {"compute", "layerfile", "trace"},
+    "recorder": {"compute", "trace", "workloads"},
 }
 FACADE = {"api", "run", "sweeps", "trace"}  # et_sim/__init__.py offers names of these rooms
 
@@ -110,7 +111,7 @@ Import = tuple[str, str]  # module that imports, dotted name that it imports
 
 
 def _modules() -> Iterator[tuple[str, Path]]:
-    for package in ("et_sim", "converters"):
+    for package in ("et_sim", "converters", "recorder"):
         for path in sorted((REPOSITORY / package).rglob("*.py")):
             parts = path.relative_to(REPOSITORY).with_suffix("").parts
             yield ".".join(part for part in parts if part != "__init__"), path
@@ -132,13 +133,13 @@ def _imports(module: str, path: Path) -> Iterator[Import]:
 def _room(dotted: str) -> str:
     """`et_sim.plan.tables.NODE` is of room `plan`; `converters.…` is one room; "" is the facade."""
     parts = dotted.split(".")
-    if parts[0] == "converters":
-        return "converters"
+    if parts[0] in ("converters", "recorder"):
+        return parts[0]
     return parts[1] if len(parts) > 1 else ""
 
 
 def _is_ours(dotted: str) -> bool:
-    return dotted.split(".")[0] in ("et_sim", "converters")
+    return dotted.split(".")[0] in ("et_sim", "converters", "recorder")
 
 
 def _may_import(room: str, imported: str) -> bool:
@@ -235,9 +236,11 @@ def test_nobody_but_observers_knows_more_of_them_than_their_facade() -> None:
     assert {told for told in known if not told.startswith(f"{observers}.")} == set()
 
 
-def test_the_simulator_never_imports_the_converters() -> None:
+def test_the_simulator_never_imports_the_converters_or_the_recorder() -> None:
     assert [
-        edge for edge in every_import() if edge[0].startswith("et_sim") and edge[1].startswith("converters")
+        edge
+        for edge in every_import()
+        if edge[0].startswith("et_sim") and edge[1].startswith(("converters", "recorder"))
     ] == []
 
 

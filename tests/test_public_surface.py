@@ -37,6 +37,7 @@ TOP_LEVEL = {
     "hatch_build.py",
     "mkdocs.yml",
     "pyproject.toml",
+    "recorder",
     "tests",
     "traces",
 }
@@ -65,6 +66,7 @@ def test_the_version_is_that_of_the_project_file() -> None:
 def test_the_package_is_typed() -> None:
     assert (REPOSITORY / "et_sim" / "py.typed").exists()
     assert (REPOSITORY / "converters" / "py.typed").exists()
+    assert (REPOSITORY / "recorder" / "py.typed").exists()
 
 
 def test_the_top_level_of_the_repository_is_exactly_this() -> None:

@@ -1,0 +1,7 @@
+"""`python -m recorder`."""
+
+import sys
+
+from recorder.cli import main
+
+sys.exit(main())

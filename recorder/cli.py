@@ -1,0 +1,122 @@
+"""`et-record`: run a training script as some ranks of many, without devices, and write the workload of all.
+
+Results go to stdout, everything else to stderr. Exit status: 0 success, 1 the program failed, 2 bad usage.
+PyTorch is imported only by the processes that record. Not here: those (`launching`).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from et_sim.basics.arguments import Parser
+from et_sim.basics.errors import EtSimError, UsageError
+from et_sim.basics.interruption import interruptible
+from et_sim.basics.terminal import visible_streams
+from et_sim.basics.units import parse_ranks, parse_time_ns
+from et_sim.version import __version__
+
+if TYPE_CHECKING:
+    from recorder.launching import Program
+    from recorder.recorded import Recorded
+
+AUTO = "auto"
+MOST_PROCESSES = 64
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Record; returns the process's exit status."""
+    with visible_streams():
+        options = _parser().parse_args(arguments)
+        try:
+            with interruptible():
+                for line in _record(options):
+                    print(line)
+            sys.stdout.flush()
+        except EtSimError as error:
+            sys.stdout.flush()
+            print(f"et-record: error: {error}", file=sys.stderr)
+            return error.exit_status
+        except KeyboardInterrupt:
+            print("et-record: interrupted", file=sys.stderr)
+            return 130
+        return 0
+
+
+def _parser() -> Parser:
+    parser = Parser(
+        prog="et-record",
+        description="Record a distributed PyTorch program without its devices: it runs on shapes alone, as"
+        " some of its ranks, and what comes out is a workload of all of them.",
+    )
+    add = parser.add_argument
+    add("--version", action="version", version=f"et-record {__version__}")
+    add("--world", type=int, required=True, metavar="N", help="ranks of the job")
+    add(
+        "--ranks",
+        default=AUTO,
+        metavar="LIST",
+        help="ranks to record, as 0-3,8 (default: auto, one per role)",
+    )
+    add("-o", "--output", required=True, metavar="FILE", help="the workload, NAME.workload.json")
+    add("--local-world", type=int, metavar="N", help="ranks of a machine (default: 8, or all if fewer)")
+    add("--step", type=int, metavar="N", help="only this training step, counted from 0 (default: everything)")
+    add("--host-time", metavar="TIME", help="of the host for each operator, as 5us (default: none)")
+    add("--keep-roots", action="store_true", help="broadcasts from their root, which tells ranks apart")
+    add("--report", metavar="FILE", help="write all that the report says as JSON")
+    add("--force", action="store_true", help="try versions of PyTorch that are not supported")
+    add("script", help="the training script")
+    add("arguments", nargs=argparse.REMAINDER, help="its arguments")
+    return parser
+
+
+def _record(options: argparse.Namespace) -> list[str]:
+    from recorder import report
+    from recorder.launching import Program
+    from recorder.roles import fold
+    from recorder.versions import check_torch
+
+    if options.world < 1:
+        raise UsageError(f"--world is {options.world}", remedy="give the number of ranks")
+    check_torch(force=options.force)
+    host_ns = round(parse_time_ns(options.host_time)) if options.host_time else 0
+    local = options.local_world or min(8, options.world)
+    program = Program(options.script, tuple(options.arguments), options.world, local, host_ns)
+    with tempfile.TemporaryDirectory(prefix="et-record-") as folder:
+        recordings = _recordings(program, options.ranks, Path(folder))
+    workload, stands_for = fold(recordings, step=options.step, keep_roots=options.keep_roots)
+    from et_sim.trace.manifest import write_manifest
+
+    files = write_manifest(workload, options.output)
+    if options.report:
+        text = json.dumps(report.as_json(recordings, stands_for), indent=1)
+        Path(options.report).write_text(f"{text}\n", encoding="utf-8")
+    return [
+        *report.lines(recordings, stands_for, options.step),
+        f"written to {files[0]}, {workload.nodes:,} nodes on {workload.ranks:,} ranks",
+    ]
+
+
+def _recordings(program: Program, ranks: str, folder: Path) -> list[Recorded]:
+    from recorder.launching import record_ranks
+    from recorder.roles import missing_ranks
+
+    chosen = [0] if ranks == AUTO else sorted({one for piece in parse_ranks(ranks) for one in piece})
+    if chosen[-1] >= program.world:
+        raise UsageError(f"rank {chosen[-1]} is to be recorded", remedy=f"ranks are 0 to {program.world - 1}")
+    while True:
+        if len(chosen) > MOST_PROCESSES:
+            raise UsageError(
+                f"{len(chosen)} ranks would be recorded side by side",
+                remedy=f"choose at most {MOST_PROCESSES} with --ranks",
+            )
+        recordings = record_ranks(program, chosen, folder)
+        missing = missing_ranks(recordings, program.world) if ranks == AUTO else []
+        if not missing:
+            return recordings
+        chosen = sorted({*chosen, *missing})

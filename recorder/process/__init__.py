@@ -1,0 +1,1 @@
+"""What runs inside a recorded process, beside the user's program: needs PyTorch, and touches its inside."""

@@ -1,0 +1,381 @@
+"""Communication: c10d operators and functional collectives become nodes with their groups, bytes and waits.
+
+What is asked for with `async_op` goes to a stream of its group (messages: of group and peer) that waits for
+the current one; all else runs on the current stream. Whoever first touches what an asynchronous collective
+still writes, waits for it: PyTorch's C++ does so without telling anybody, and the recording counts it.
+
+Not here: objects that processes send each other (`objects`).
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch._subclasses.fake_tensor import FakeTensor, unset_fake_temporarily
+from torch.distributed import ProcessGroup
+from torch.utils._pytree import tree_iter
+
+from recorder.process.costs import DTYPES, size_of
+from recorder.process.places import user_place
+from recorder.process.storages import Storage, Storages
+from recorder.process.streams import NAME
+from recorder.process.tape import Tape
+from recorder.process.values import set_value, value_of
+from recorder.recorded import Node, Work
+
+Given = dict[str, Any]  # arguments by their names in the schema
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """Where the schema of an operator has what."""
+
+    kind: str
+    inputs: str
+    outputs: str  # the same as inputs: in place
+    gives: str  # what is returned: "pair", "work", "result"
+    group: str = "process_group"
+    root: str = ""
+    is_asynchronous: bool | None = None  # None: as the call says
+
+
+_C10D = {
+    "allreduce_": Form("all_reduce", "tensors", "tensors", "pair"),
+    "allreduce_coalesced_": Form("all_reduce", "tensors", "tensors", "work"),
+    "broadcast_": Form("broadcast", "tensors", "tensors", "pair", root="root_rank"),
+    "reduce_": Form("reduce", "tensors", "tensors", "work", root="root_rank"),
+    "allgather_": Form("all_gather", "input_tensors", "output_tensors", "pair"),
+    "_allgather_base_": Form("all_gather", "input_tensor", "output_tensor", "pair"),
+    "allgather_into_tensor_coalesced_": Form("all_gather", "inputs", "outputs", "work"),
+    "allgather_coalesced_": Form("all_gather", "input_list", "output_lists", "work"),
+    "reduce_scatter_": Form("reduce_scatter", "input_tensors", "output_tensors", "pair"),
+    "_reduce_scatter_base_": Form("reduce_scatter", "input_tensor", "output_tensor", "pair"),
+    "reduce_scatter_tensor_coalesced_": Form("reduce_scatter", "inputs", "outputs", "work"),
+    "alltoall_base_": Form("all_to_all", "input", "output", "work"),
+    "alltoall_": Form("all_to_all", "input_tensors", "output_tensors", "pair"),
+    "gather_": Form("gather", "input_tensors", "output_tensors", "work", root="root_rank"),
+    "scatter_": Form("scatter", "input_tensors", "output_tensors", "pair", root="root_rank"),
+    "barrier": Form("barrier", "", "", "work"),
+    "send": Form("send", "tensors", "", "work", root="dst", is_asynchronous=True),
+    "recv_": Form("receive", "", "tensors", "work", root="src", is_asynchronous=True),
+}
+
+
+def _functional(kind: str, inputs: str = "input", root: str = "") -> Form:
+    return Form(kind, inputs, "", "result", "group_name", root, is_asynchronous=True)
+
+
+_FUNCTIONAL = {
+    "all_reduce": _functional("all_reduce"),
+    "all_reduce_": _functional("all_reduce"),
+    "all_reduce_coalesced": _functional("all_reduce", "inputs"),
+    "all_reduce_coalesced_": _functional("all_reduce", "inputs"),
+    "all_gather_into_tensor": _functional("all_gather"),
+    "all_gather_into_tensor_out": _functional("all_gather"),
+    "all_gather_into_tensor_coalesced": _functional("all_gather", "inputs"),
+    "reduce_scatter_tensor": _functional("reduce_scatter"),
+    "reduce_scatter_tensor_out": _functional("reduce_scatter"),
+    "reduce_scatter_tensor_coalesced": _functional("reduce_scatter", "inputs"),
+    "all_to_all_single": _functional("all_to_all"),
+    "broadcast": _functional("broadcast", root="src"),
+    "broadcast_": _functional("broadcast", root="src"),
+    "shard_dim_alltoall": _functional("all_to_all"),
+}
+
+
+class FinishedWork(dist._Work):
+    """What c10d returns for an operation; waiting for it is told to the tape."""
+
+    def __init__(self, wait: Callable[[], None], results: list[torch.Tensor]) -> None:
+        super().__init__()
+        self._wait = wait
+        self._held = [weakref.ref(one) for one in results]  # a work that is kept must not keep its tensors
+
+    @property
+    def _results(self) -> list[torch.Tensor]:
+        return [one for reference in self._held if (one := reference()) is not None]
+
+    def wait(self, timeout: Any = None) -> bool:  # noqa: ARG002
+        self._wait()
+        return True
+
+    synchronize = wait
+
+    def is_completed(self) -> bool:
+        return True
+
+    def is_success(self) -> bool:
+        return True
+
+    def exception(self) -> None:
+        return None
+
+    def result(self) -> list[torch.Tensor]:
+        return self._results
+
+    def get_future(self) -> torch.futures.Future[Any]:
+        future: torch.futures.Future[Any] = torch.futures.Future()
+        future.set_result(self._results)
+        return future
+
+
+@dataclass(slots=True)
+class _Group:
+    """A process group as the tape knows it."""
+
+    number: int
+    members: list[int]
+    rank: int
+    stream: int
+    peers: dict[int, int] = field(default_factory=dict)  # stream by peer
+
+
+class Collectives:
+    """Communication of one rank."""
+
+    def __init__(self, tape: Tape, storages: Storages) -> None:
+        self._tape, self._storages = tape, storages
+        self._groups: dict[str, _Group] = {}
+        self._works: list[FinishedWork] = []
+        self._writing: dict[int, Storage] = {}  # storages that asynchronous collectives still write, by id
+
+    def knows(self, func: Any) -> bool:
+        """Whether an operator of c10d is communication or a wait; an unknown one is said to be so."""
+        name = func._schema.name.partition("::")[2]
+        known = name in (_C10D if func.namespace == "c10d" else _FUNCTIONAL) or name == "wait_tensor"
+        if not known and name not in ("monitored_barrier_", "check_for_nan"):
+            self._tape.remark("unknown communication", f"{func._schema.name} is not recorded", user_place())
+        return known
+
+    def call(self, func: Any, args: Any, kwargs: Any) -> Any:
+        """Record one operator, and give what it gives."""
+        name = func._schema.name.partition("::")[2]
+        given = _bound(func, args, kwargs)
+        if name == "wait_tensor":
+            self._wait_for([given["tensor"]])
+            return given["tensor"]
+        form = (_C10D if func.namespace == "c10d" else _FUNCTIONAL)[name]
+        group = self._group(given[form.group])
+        inputs = _tensors(given.get(form.inputs))
+        if form.gives == "result":
+            result = func(*args, **kwargs) if _is_fake(inputs) else self._on_host(func, args, kwargs)
+            outputs = _tensors(result)
+            self._exchange(form, given, group, inputs, outputs)
+            return result
+        outputs = _tensors(given.get(form.outputs))
+        node = self._exchange(form, given, group, inputs, outputs)
+        work = FinishedWork(self._waiter(form, node, outputs or inputs), outputs or inputs)
+        self._works.append(work)  # C++ would wait for ever for one whose Python half is gone
+        return (given[form.outputs], work.boxed()) if form.gives == "pair" else work.boxed()
+
+    def _on_host(self, func: Any, args: Any, kwargs: Any) -> Any:
+        with unset_fake_temporarily():
+            return func(*args, **kwargs)
+
+    # Nodes.
+
+    def _exchange(
+        self, form: Form, given: Given, group: _Group, inputs: list[torch.Tensor], outputs: list[torch.Tensor]
+    ) -> int | None:
+        """The node of one operation; None: the group is the rank alone, and nothing moves."""
+        self._move_values(form, group, inputs, outputs)
+        if len(group.members) == 1:
+            self._tape.remark("nothing moved", f"{form.kind} in a group of one rank")
+            return None
+        tape = self._tape
+        is_async = given.get("async_op", True) if form.is_asynchronous is None else form.is_asynchronous
+        stream = tape.current
+        if is_async:
+            stream = self._stream(form, given, group)
+            tape.wait(stream, tape.last(tape.current))
+        self.implied_waits((*inputs, *outputs), stream)
+        node = self._add(form, given, group, stream, inputs, outputs)
+        at = len(tape.nodes) - 1
+        self._storages.uses(node, _on_device(inputs), _on_device(outputs))
+        if is_async:
+            for one in _on_device(outputs):
+                storage = self._storages.of(one)
+                storage.writer = at
+                self._writing[id(storage)] = storage
+        return at
+
+    def _stream(self, form: Form, given: Given, group: _Group) -> int:
+        if form.kind not in ("send", "receive"):
+            return group.stream
+        peer = given[form.root] * 2 + (form.kind == "receive")
+        if peer not in group.peers:
+            group.peers[peer] = self._tape.new_stream()
+        return group.peers[peer]
+
+    def _add(
+        self,
+        form: Form,
+        given: Given,
+        group: _Group,
+        stream: int,
+        inputs: list[torch.Tensor],
+        outputs: list[torch.Tensor],
+    ) -> Node:
+        first = next(iter((*inputs, *outputs)), None)
+        dtype = "" if first is None else DTYPES.get(first.dtype, "")
+        if form.kind in ("send", "receive"):
+            work = Work.SEND if form.kind == "send" else Work.RECEIVE
+            return self._tape.add(
+                work,
+                form.kind,
+                stream,
+                bytes=size_of(inputs or outputs),
+                group=group.number,
+                peer=group.members[given[form.root]],
+                tag=given.get("tag", 0),
+                dtype=dtype,
+            )
+        size = size_of(outputs if form.kind == "scatter" else inputs)
+        root = given[form.root] if form.root else -1
+        if form.root == "root_rank":
+            root = group.members[root]
+        return self._tape.add(
+            Work.COLLECTIVE,
+            form.kind,
+            stream,
+            bytes=size,
+            collective=form.kind,
+            group=group.number,
+            root=root,
+            splits=_splits(form, given, inputs, len(group.members)),
+            dtype=dtype,
+        )
+
+    def _group(self, handle: Any) -> _Group:
+        if isinstance(handle, str):
+            group = dist.distributed_c10d._resolve_process_group(handle)
+        else:
+            group = handle if isinstance(handle, ProcessGroup) else ProcessGroup.unbox(handle)
+        name = group.group_name
+        found = self._groups.get(name)
+        if found is None:
+            members = dist.get_process_group_ranks(group)
+            number = self._tape.add_group(list(members), group.group_desc)
+            found = _Group(number, list(members), group.rank(), self._tape.new_stream())
+            self._groups[name] = found
+        return found
+
+    # Waits.
+
+    def _waiter(self, form: Form, node: int | None, results: list[torch.Tensor]) -> Callable[[], None]:
+        held = [weakref.ref(one) for one in results]
+
+        def wait() -> None:
+            if node is None:
+                return
+            self._tape.wait(self._tape.current, [node])
+            for reference in held:
+                if (tensor := reference()) is not None and tensor.device.type == NAME:
+                    self._done(self._storages.of(tensor))
+            if form.kind == "barrier" or any(
+                (one := reference()) is not None and one.device.type != NAME for reference in held
+            ):
+                self._tape.host_waits([node])
+
+        return wait
+
+    def _done(self, storage: Storage) -> None:
+        storage.writer = None
+        self._writing.pop(id(storage), None)
+
+    def _wait_for(self, tensors: Iterable[torch.Tensor]) -> None:
+        for one in _on_device(tensors):
+            storage = self._storages.of(one)
+            if storage.writer is not None:
+                self._tape.wait(self._tape.current, [storage.writer])
+                self._done(storage)
+
+    def implied_waits(self, tensors: Iterable[torch.Tensor], stream: int | None = None) -> None:
+        """Wait for asynchronous collectives that still write what is about to be used."""
+        if not self._writing:
+            return
+        stream = self._tape.current if stream is None else stream
+        for one in _on_device(tensors):
+            storage = self._storages.of(one)
+            if storage.writer is not None and self._tape.nodes[storage.writer].stream != stream:
+                kind = self._tape.nodes[storage.writer].operator
+                self._tape.wait(stream, [storage.writer])
+                self._tape.remark("implied wait", f"for {kind}, whose result was used without a wait")
+                self._done(storage)
+
+    # Values, of which every member is taken to have the same.
+
+    def _move_values(
+        self, form: Form, group: _Group, inputs: list[torch.Tensor], outputs: list[torch.Tensor]
+    ) -> None:
+        values = [value_of(one) if isinstance(one, FakeTensor) else one for one in inputs]
+        known = bool(values) and all(one is not None for one in values)
+        with unset_fake_temporarily():
+            results = _result(form.kind, values, outputs, group) if known else None
+            for at, one in enumerate(outputs):
+                value = None if results is None else results[at]
+                if isinstance(one, FakeTensor):
+                    set_value(one, value)
+                elif value is not None and value is not one:
+                    one.copy_(value.reshape(one.shape))
+
+
+def _result(kind: str, values: Sequence[Any], outputs: list[torch.Tensor], group: _Group) -> list[Any] | None:
+    """What each output holds if all members put in the same; None: not told."""
+    members = len(group.members)
+    if kind == "all_reduce":
+        return [one * members for one in values]  # sums; averages and extremes would be equal
+    if kind == "broadcast":
+        return list(values)
+    if kind == "all_gather":
+        if len(values) == len(outputs):
+            return [
+                torch.cat([one.reshape(-1)] * members)[: out.numel()].reshape(out.shape)
+                for one, out in zip(values, outputs, strict=True)
+            ]
+        return [values[at // members] for at in range(len(outputs))]
+    if kind == "all_to_all" and len(values) == len(outputs) == 1:
+        pieces = values[0].reshape(-1)
+        if pieces.numel() % members or pieces.numel() != outputs[0].numel():
+            return None
+        own = pieces.reshape(members, -1)[group.rank]
+        return [own.repeat(members).reshape(outputs[0].shape)]
+    return None
+
+
+def _splits(form: Form, given: Given, inputs: list[torch.Tensor], members: int) -> list[int]:
+    """Bytes for each member, of an all-to-all that does not share evenly."""
+    if form.kind != "all_to_all":
+        return []
+    if len(inputs) > 1:
+        sizes = [size_of([one]) for one in inputs]
+    else:
+        rows = given.get("input_split_sizes") or []
+        each = size_of(inputs) // max(inputs[0].shape[0], 1) if rows else 0
+        sizes = [int(row) * each for row in rows]
+    return sizes if len(set(sizes)) > 1 and len(sizes) == members else []
+
+
+def _bound(func: Any, args: Any, kwargs: Any) -> Given:
+    """Arguments by name; dispatch leaves out those that equal their defaults."""
+    given = {one.name: one.default_value for one in func._schema.arguments if one.has_default_value()}
+    given.update(zip((one.name for one in func._schema.arguments), args, strict=False))
+    given.update(kwargs)
+    return given
+
+
+def _tensors(given: Any) -> list[torch.Tensor]:
+    return [one for one in tree_iter(given) if isinstance(one, torch.Tensor)]
+
+
+def _on_device(tensors: Iterable[torch.Tensor]) -> list[torch.Tensor]:
+    return [one for one in tensors if one.device.type == NAME]
+
+
+def _is_fake(tensors: Iterable[torch.Tensor]) -> bool:
+    return any(isinstance(one, FakeTensor) for one in tensors)

@@ -1,0 +1,82 @@
+"""One recorded process: runs the program under the modes, and writes what it recorded.
+
+    python -m recorder.process.main OUTPUT HOST_NS SCRIPT ARGUMENTS…
+
+The environment is torchrun's. Exit status: 0, or 1 after the program's own traceback.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import runpy
+import sys
+import traceback
+from pathlib import Path
+
+import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
+
+from recorder.process.collectives import Collectives
+from recorder.process.device import register_device
+from recorder.process.libraries import tell_libraries
+from recorder.process.operators import RecordingMode
+from recorder.process.phases import Phases
+from recorder.process.redirect import Redirect, patch
+from recorder.process.storages import Storages
+from recorder.process.streams import DeviceModule
+from recorder.process.tape import Tape
+from recorder.recorded import write_recorded
+
+
+def main(arguments: list[str]) -> int:
+    """Record one rank."""
+    output, host_ns, script, *rest = arguments
+    tape = Tape(int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"]), host_ns=int(host_ns))
+    tape.recorded.torch = str(torch.__version__)
+    storages = Storages(tape)
+    module = DeviceModule(tape, int(os.environ["LOCAL_WORLD_SIZE"]))
+    registrations = register_device(module)
+    phases, collectives = Phases(tape, storages), Collectives(tape, storages)
+    phases.install()
+    storages.install()
+    fake = FakeTensorMode(allow_non_fake_inputs=True)
+    mode = RecordingMode(fake, tape, storages, phases, collectives)
+    patch(module, tape, phases, fake, mode.pausing)
+    tell_libraries()
+    torch.manual_seed(0)
+    random.seed(0)
+    status = 0
+    with (
+        torch.autograd.set_multithreading_enabled(False),
+        fake,
+        mode,
+        Redirect(),
+    ):
+        status = _run(script, rest)
+        storages.finish()
+        tape.recorded.weights = phases.weights
+    del registrations
+    if status == 0:
+        write_recorded(tape.recorded, Path(output))
+    return status
+
+
+def _run(script: str, arguments: list[str]) -> int:
+    sys.argv = [script, *arguments]
+    sys.path[0] = str(Path(script).resolve().parent)
+    try:
+        runpy.run_path(script, run_name="__main__")
+    except SystemExit as end:
+        return end.code if isinstance(end.code, int) else int(end.code is not None)
+    except BaseException:
+        traceback.print_exc()
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    status = main(sys.argv[1:])
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(status)  # what the program left behind needs no order to end in

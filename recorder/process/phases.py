@@ -1,0 +1,116 @@
+"""Which module and which part of a step an operator belongs to.
+
+Modules are told by their forward calls. An operator of a backward pass belongs to the module whose forward
+call made the node of the autograd graph that runs. Steps end with that of the first optimizer.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch.nn.modules import module as modules
+from torch.optim import optimizer as optimizers
+
+from recorder.process.storages import Storages
+from recorder.process.tape import Tape
+from recorder.recorded import Phase
+
+
+class Phases:
+    """Keeps module, phase and step of the tape."""
+
+    def __init__(self, tape: Tape, storages: Storages) -> None:
+        self._tape, self._storages = tape, storages
+        self._names: dict[int, str] = {}
+        self._stack: list[str] = []
+        self._of_node: dict[int, str] = {}  # module by number of the node of autograd
+        self._in_optimizer = 0
+        self._in_backward = 0  # also where no node of autograd runs: in what comes after the last one
+        self._leader: int | None = None  # the optimizer whose steps count
+        self._step = 0
+        self.weights = 0  # elements of the first root module
+
+    def install(self) -> None:
+        """Hear of modules and optimizers, for good: the process is the program's."""
+        modules.register_module_forward_pre_hook(self._enter)
+        modules.register_module_forward_hook(self._leave, always_call=True)
+        optimizers.register_optimizer_step_pre_hook(self._begin_update)
+        optimizers.register_optimizer_step_post_hook(self._end_update)
+
+    @contextlib.contextmanager
+    def backward(self) -> Iterator[None]:
+        """While a backward pass runs, which may begin inside a forward call."""
+        outer, self._stack = self._stack, []
+        self._in_backward += 1
+        try:
+            yield
+        finally:
+            self._in_backward -= 1
+            self._stack = outer
+
+    def look(self) -> None:
+        """Before an operator: say where it belongs."""
+        tape = self._tape
+        node = torch._C._current_autograd_node()
+        if self._in_optimizer:
+            tape.phase, tape.module = Phase.OPTIMIZER, ""
+        elif self._in_backward and not self._stack:
+            tape.phase = Phase.BACKWARD
+            tape.module = "" if node is None else self._of_node.get(node._sequence_nr(), "")
+        elif self._stack:
+            tape.phase = Phase.RECOMPUTE if self._in_backward else Phase.FORWARD
+            tape.module = self._stack[-1]
+            self._of_node[torch._C._autograd._get_sequence_nr() - 1] = tape.module
+        else:
+            tape.phase = Phase.SETUP if tape.step < 0 else Phase.FORWARD
+            tape.module = ""
+
+    def _enter(self, module: torch.nn.Module, _: Any) -> None:
+        if not self._stack:
+            if id(module) not in self._names:
+                self._learn(module)
+            if not self._in_backward:
+                self._tape.step = self._step
+        self._stack.append(self._names.get(id(module), type(module).__name__))
+
+    def _leave(self, *_: Any) -> None:
+        if self._stack:
+            self._stack.pop()
+
+    def _learn(self, root: torch.nn.Module) -> None:
+        for name, module in root.named_modules():
+            self._names.setdefault(id(module), name.removeprefix("module."))
+        weights = list(root.parameters())
+        for weight in weights:
+            self._storages.label(_local(weight), "weights")
+        if not self.weights:
+            self.weights = sum(one.numel() for one in weights)
+
+    def _begin_update(self, optimizer: Any, *_: Any) -> None:
+        if self._leader is None:
+            self._leader = id(optimizer)
+        self._in_optimizer += 1
+        for group in optimizer.param_groups:
+            for weight in group["params"]:
+                self._storages.label(_local(weight), "weights")
+                if weight.grad is not None:
+                    self._storages.label(_local(weight.grad), "gradients")
+
+    def _end_update(self, optimizer: Any, *_: Any) -> None:
+        self._in_optimizer -= 1
+        if id(optimizer) == self._leader:
+            self._step += 1
+            self._tape.recorded.steps = self._step
+            gc.collect()  # cycles would keep storages alive that are gone on a device with memory of its own
+            self._tape.step = self._step
+            self._of_node.clear()
+
+
+def _local(tensor: Any) -> torch.Tensor:
+    """The part of a DTensor that the rank has."""
+    found = getattr(tensor, "_local_tensor", tensor)
+    return found if isinstance(found, torch.Tensor) else tensor

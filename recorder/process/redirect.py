@@ -1,0 +1,303 @@
+"""What a program says of "cuda" and "nccl", said of the device and the group that are here.
+
+A function mode rewrites the devices of calls; what takes devices outside of it is patched, for good: the
+process is the program's. Not here: the device (`device`), operators (`operators`).
+"""
+
+from __future__ import annotations
+
+import copyreg
+import functools
+import os
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.distributed as dist
+import torch.nn.functional as F  # noqa: N812
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from torch.overrides import TorchFunctionMode
+
+from recorder.process.phases import Phases
+from recorder.process.streams import NAME, DeviceModule
+from recorder.process.tape import Tape
+
+BACKEND = "etsim"
+_CUDA = "cuda"
+
+
+def here(value: Any) -> Any:
+    """A device of CUDA as the one that is here; anything else as it is."""
+    if isinstance(value, torch.device):
+        return torch.device(NAME, 0) if value.type in (_CUDA, NAME) else value
+    if isinstance(value, str) and value.partition(":")[0] in (_CUDA, NAME):
+        return f"{NAME}:0"  # whatever LOCAL_RANK is: the device guard knows of one device
+    return value
+
+
+class Redirect(TorchFunctionMode):
+    """Devices in the arguments of PyTorch's functions."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        special = _SPECIAL.get(func)
+        if special is not None:
+            return special(*args, **kwargs)
+        if args:
+            args = tuple(here(one) if isinstance(one, str | torch.device) else one for one in args)
+        if "device" in kwargs:
+            device = kwargs["device"]
+            kwargs = {**kwargs, "device": torch.device(NAME, 0) if isinstance(device, int) else here(device)}
+        return func(*args, **kwargs)
+
+
+def _to_device(tensor: torch.Tensor, *_: Any, non_blocking: bool = False, **__: Any) -> torch.Tensor:
+    return tensor.to(torch.device(NAME, 0), non_blocking=non_blocking)
+
+
+def _attention(
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    attn_mask: torch.Tensor | None = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+) -> torch.Tensor:
+    """The kernel that CUDA would choose; PyTorch takes attention apart on other devices."""
+    plain = functools.partial(F.scaled_dot_product_attention, dropout_p=dropout_p, is_causal=is_causal)
+    if query.device.type != NAME or query.dim() != 4:
+        return plain(query, key, value, attn_mask=attn_mask, scale=scale, enable_gqa=enable_gqa)
+    if torch.is_autocast_enabled(NAME):
+        wanted = torch.get_autocast_dtype(NAME)
+        query, key, value = (one.to(wanted) for one in (query, key, value))
+    if attn_mask is None and query.dtype in (torch.float16, torch.bfloat16):
+        flash = torch.ops.aten._scaled_dot_product_flash_attention
+        found = flash(query, key, value, dropout_p, is_causal, scale=scale)
+        return found[0]
+    if enable_gqa and key.shape[1] != query.shape[1]:
+        times = query.shape[1] // key.shape[1]
+        key, value = (one.repeat_interleave(times, 1) for one in (key, value))
+    if attn_mask is not None and attn_mask.dtype is torch.bool:
+        attn_mask = torch.zeros_like(attn_mask, dtype=query.dtype).masked_fill_(~attn_mask, float("-inf"))
+    if attn_mask is not None:
+        sizes = (query.shape[0], query.shape[1], query.shape[2], key.shape[2])
+        attn_mask = attn_mask.to(query.dtype).expand(sizes)
+    efficient = torch.ops.aten._scaled_dot_product_efficient_attention
+    log_sum = query.requires_grad or key.requires_grad or value.requires_grad
+    found = efficient(query, key, value, attn_mask, log_sum, dropout_p, is_causal, scale=scale)
+    return found[0]
+
+
+_SPECIAL: dict[Any, Callable[..., Any]] = {
+    torch.device: torch.device,  # stays "cuda", as programs compare it with; it is rewritten where it is used
+    torch.Tensor.cuda: _to_device,
+    torch.Tensor.is_cuda.__get__: lambda tensor: tensor.device.type in (NAME, _CUDA),
+    torch.Tensor.record_stream: lambda *_: None,
+    torch.Tensor.pin_memory: lambda tensor, *_, **__: tensor,
+    torch.Tensor.is_pinned: lambda *_, **__: True,
+    F.scaled_dot_product_attention: _attention,
+}
+
+
+# Patches.
+
+
+def patch(
+    module: DeviceModule,
+    tape: Tape,
+    phases: Phases,
+    mode: FakeTensorMode,
+    pausing: Callable[[Callable[..., Any]], Callable[..., Any]],
+) -> None:
+    """Everything that takes devices, or looks for CUDA, outside of functions of PyTorch."""
+    _patch_cuda(module)
+    _patch_first_argument()
+    _patch_distributed()
+    _patch_backward(phases)
+    _patch_modules(mode)
+    _patch_optimizers()
+    _patch_loaders(tape)
+    from torch.distributed.tensor._sharding_prop import ShardingPropagator
+
+    name = "_propagate_tensor_meta_non_cached"
+    setattr(ShardingPropagator, name, pausing(getattr(ShardingPropagator, name)))
+
+
+def _patch_cuda(module: DeviceModule) -> None:
+    for name in dir(module):
+        if not name.startswith("__") and hasattr(torch.cuda, name):
+            setattr(torch.cuda, name, getattr(module, name))
+    torch.cuda.is_available = module.is_available
+    torch.backends.cuda.is_built = lambda: True
+    torch.accelerator.current_accelerator = lambda *_, **__: torch.device(NAME)
+
+
+def _patch_first_argument() -> None:
+    """Classes and functions that take a device, or its type, outside of the function mode."""
+    from torch.distributed import device_mesh
+    from torch.utils import _device
+
+    def wrap(function: Callable[..., Any], at: int, *names: str) -> Callable[..., Any]:
+        @functools.wraps(function)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            args = tuple(_type(one) if place == at else one for place, one in enumerate(args))
+            kwargs = {key: _type(one) if key in names else one for key, one in kwargs.items()}
+            return function(*args, **kwargs)
+
+        return call
+
+    torch.autocast.__init__ = wrap(torch.autocast.__init__, 1, "device_type")
+    torch.amp.GradScaler.__init__ = wrap(torch.amp.GradScaler.__init__, 1, "device")
+    _device.DeviceContext.__init__ = wrap(_device.DeviceContext.__init__, 1, "device")
+    device_mesh.DeviceMesh.__init__ = wrap(device_mesh.DeviceMesh.__init__, 1, "device_type")
+    device_mesh.init_device_mesh = wrap(device_mesh.init_device_mesh, 0, "device_type")
+    dist.init_device_mesh = device_mesh.init_device_mesh
+    for name in ("is_autocast_enabled", "get_autocast_dtype", "set_autocast_enabled", "set_autocast_dtype"):
+        setattr(torch, name, wrap(getattr(torch, name), 0, "device_type"))
+
+    class Autocast(torch.autocast):  # torch.cuda.amp.autocast has a signature of its own
+        def __init__(
+            self, enabled: bool = True, dtype: torch.dtype = torch.float16, cache_enabled: bool = True
+        ) -> None:
+            super().__init__(NAME, dtype, enabled, cache_enabled)
+
+    def scaler(*args: Any, **kwargs: Any) -> torch.amp.GradScaler:
+        return torch.amp.GradScaler(NAME, *args, **kwargs)
+
+    torch.cuda.amp.autocast, torch.cuda.amp.GradScaler = Autocast, scaler
+
+
+def _type(value: Any) -> Any:
+    """A device, or the type of one."""
+    found = here(value)
+    return NAME if isinstance(found, str) and found == f"{NAME}:0" else found
+
+
+def _patch_distributed() -> None:
+    from torch._C._distributed_c10d import FakeProcessGroup
+    from torch.testing._internal.distributed.fake_pg import FakeStore
+
+    def create(common: Any, options: Any) -> Any:
+        return FakeProcessGroup._create_internal(common.group_rank, common.group_size, options)
+
+    dist.Backend.register_backend(BACKEND, create, extended_api=True, devices=["cpu", NAME])
+    begin = dist.init_process_group
+
+    @functools.wraps(begin)
+    def initialise(*_: Any, **kwargs: Any) -> None:
+        begin(
+            backend=BACKEND,
+            store=FakeStore(),
+            rank=int(os.environ["RANK"]),
+            world_size=int(os.environ["WORLD_SIZE"]),
+            timeout=kwargs.get("timeout"),
+        )
+
+    make = dist.distributed_c10d.new_group
+
+    @functools.wraps(make)
+    def group(ranks: Any = None, timeout: Any = None, backend: Any = None, *args: Any, **kwargs: Any) -> Any:  # noqa: ARG001
+        kwargs.pop("pg_options", None)
+        kwargs.pop("device_id", None)
+        return make(ranks, timeout, BACKEND, **kwargs)
+
+    for place in (dist, dist.distributed_c10d):
+        place.init_process_group, place.new_group = initialise, group
+        place.is_nccl_available = lambda: True
+    from torch.distributed import utils as shared
+    from torch.nn.parallel import distributed as parallel
+
+    for where in (dist, shared, parallel):
+        # Compares shapes across processes by their values: all processes run the same program here.
+        if hasattr(where, "_verify_param_shape_across_processes"):
+            where._verify_param_shape_across_processes = lambda *_, **__: None
+
+
+def _patch_backward(phases: Phases) -> None:
+    """`Tensor.backward` is a function of PyTorch itself, during which function modes are off."""
+    from torch.autograd import graph
+    from torch.utils import checkpoint
+
+    run = graph._engine_run_backward
+
+    def backward(*args: Any, **kwargs: Any) -> Any:
+        with Redirect(), phases.backward():
+            return run(*args, **kwargs)
+
+    for place in (graph, torch.autograd, checkpoint):
+        if hasattr(place, "_engine_run_backward"):
+            place._engine_run_backward = backward
+
+
+def _patch_modules(mode: FakeTensorMode) -> None:
+    """Weights are fake from the start, and are moved to the device although others refer to them weakly."""
+    make = torch.nn.Parameter.__new__
+
+    def parameter(cls: Any, data: Any = None, requires_grad: bool = True) -> Any:
+        if type(data) is torch.Tensor and data.device.type == "cpu":
+            with torch.no_grad():
+                data = mode.fake_tensor_converter.from_real_tensor(mode, data)
+        return make(cls, data, requires_grad)
+
+    torch.nn.Parameter.__new__ = staticmethod(parameter)
+    torch.utils.swap_tensors = _swap
+
+
+def _swap(first: torch.Tensor, second: torch.Tensor) -> None:
+    """As `torch.utils.swap_tensors`, which refuses tensors with weak references, as all fake ones are."""
+    if first.device == second.device and first.dtype == second.dtype:
+        return
+    slots = copyreg._slotnames(type(first))  # type: ignore[attr-defined]
+    for name in ("__class__", "__dict__", *slots):
+        one, other = getattr(first, name, None), getattr(second, name, None)
+        setattr(first, name, other)
+        setattr(second, name, one)
+    torch._C._swap_tensor_impl(first, second)
+
+
+def _patch_optimizers() -> None:
+    """Libraries ask for the exact type of weights before they take the kernels for many tensors."""
+    from torch.optim import optimizer
+    from torch.utils import _foreach_utils
+
+    for place in (optimizer, _foreach_utils):
+        known = getattr(place, "_foreach_supported_types", None)
+        if known is not None and FakeTensor not in known:
+            known.append(FakeTensor)
+    # In C++ a fake tensor is on another device than in Python, and differs from what wraps one.
+    torch._C._group_tensors_by_device_and_dtype = _grouped
+
+
+def _grouped(lists: list[list[Any]], with_indices: bool = False) -> dict[Any, Any]:
+    """Lists of tensors, taken apart by device and dtype of the first list's."""
+    found: dict[Any, tuple[list[list[Any]], list[int]]] = {}
+    for at, first in enumerate(lists[0]):
+        if first is None:
+            continue
+        parts, indices = found.setdefault((first.device, first.dtype), ([[] for _ in lists], []))
+        for part, one in zip(parts, lists, strict=True):
+            if one:
+                part.append(one[at])
+        if with_indices:
+            indices.append(at)
+    return found
+
+
+def _patch_loaders(tape: Tape) -> None:
+    """Workers of loaders would be processes that hand over tensors nobody has."""
+    from torch.utils.data import DataLoader
+
+    begin = DataLoader.__init__
+
+    @functools.wraps(begin)
+    def loader(self: Any, *args: Any, **kwargs: Any) -> None:
+        if kwargs.get("num_workers"):
+            tape.remark("changed", "DataLoader runs without workers")
+            kwargs["num_workers"] = 0
+            for key in ("prefetch_factor", "persistent_workers", "multiprocessing_context", "worker_init_fn"):
+                kwargs.pop(key, None)
+        begin(self, *args, **kwargs)
+
+    DataLoader.__init__ = loader

@@ -1,0 +1,122 @@
+"""Storages of tensors on the device: which nodes make and use them, and which is the last before they go.
+
+A storage lives as long as Python or the autograd graph holds it. A run of et-sim frees a tensor after its
+last use; so the node that is issued last before a storage goes names it as read. A storage that was resized
+is a new tensor. Not here: values (`values`).
+"""
+
+from __future__ import annotations
+
+import weakref
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from recorder.process.streams import NAME
+from recorder.process.tape import Tape
+from recorder.recorded import Node, Phase
+
+_LABEL = {
+    Phase.SETUP: "unknown",
+    Phase.FORWARD: "activations",
+    Phase.BACKWARD: "temporary",
+    Phase.RECOMPUTE: "activations",
+    Phase.OPTIMIZER: "optimizer",
+}
+
+
+@dataclass(slots=True)
+class Storage:
+    """A storage, and the tensor that it is at present."""
+
+    number: int
+    bytes: int
+    last_use: int = -1  # node
+    writer: int | None = None  # an asynchronous collective that still writes it
+    freed: bool = False
+    finalizer: Any = field(default=None, repr=False)
+
+
+class Storages:
+    """All storages of the device that the program has made."""
+
+    def __init__(self, tape: Tape) -> None:
+        self._tape = tape
+        self._of: dict[int, Storage] = {}  # by address of the C++ object
+        self._labels: list[str] = []
+        self.alive_bytes = 0
+        self.peak_bytes = 0
+
+    def of(self, tensor: torch.Tensor) -> Storage:
+        """The storage of a tensor, which may be a new one."""
+        untyped = tensor.untyped_storage()
+        address, size = untyped._cdata, untyped.nbytes()
+        found = self._of.get(address)
+        if found is None or found.freed:
+            found = self._of[address] = self._new(size)
+            weakref.finalize(untyped, self._gone, address, found).atexit = False
+        elif found.bytes != size:
+            self._replace(found, size)
+        return found
+
+    def install(self) -> None:
+        """Hear of storages that change their size, as those of FSDP's gathered weights do."""
+        resize = torch.UntypedStorage.resize_
+
+        def resized(untyped: Any, size: int) -> Any:
+            result = resize(untyped, size)
+            found = self._of.get(untyped._cdata)
+            if found is not None and found.bytes != size:
+                self._replace(found, size)
+            return result
+
+        torch.UntypedStorage.resize_ = resized
+
+    def _replace(self, storage: Storage, size: int) -> None:
+        self._free(storage)
+        replaced = self._new(size)
+        storage.number, storage.bytes, storage.last_use = replaced.number, size, -1
+
+    def _new(self, size: int) -> Storage:
+        self._labels.append(_LABEL[self._tape.phase])
+        self._tape.recorded.tensors.append(("", size))
+        self.alive_bytes += size
+        self.peak_bytes = max(self.peak_bytes, self.alive_bytes)
+        return Storage(len(self._labels) - 1, size)
+
+    def label(self, tensor: torch.Tensor, label: str) -> None:
+        """Say what a tensor is for."""
+        if tensor.device.type == NAME:
+            self._labels[self.of(tensor).number] = label
+
+    def uses(self, node: Node, reads: list[torch.Tensor], writes: list[torch.Tensor]) -> None:
+        """A node reads and writes tensors."""
+        at = len(self._tape.nodes) - 1
+        for tensors, named in ((reads, node.reads), (writes, node.writes)):
+            for tensor in tensors:
+                storage = self.of(tensor)
+                if storage.bytes and storage.number not in named:
+                    named.append(storage.number)
+                storage.last_use = at
+
+    def _gone(self, address: int, storage: Storage) -> None:
+        if self._of.get(address) is storage:
+            del self._of[address]
+        storage.freed = True
+        self._free(storage)
+
+    def _free(self, storage: Storage) -> None:
+        self.alive_bytes -= storage.bytes
+        last = len(self._tape.nodes) - 1
+        if storage.bytes and 0 <= storage.last_use < last:
+            self._tape.nodes[last].reads.append(storage.number)
+
+    def finish(self) -> None:
+        """Name the tensors, once nothing more can be learnt of them."""
+        sizes = self._tape.recorded.tensors
+        self._tape.recorded.tensors = [
+            (f"{label}:{number}", size)
+            for number, (label, (_, size)) in enumerate(zip(self._labels, sizes, strict=True))
+        ]
+        self._tape.recorded.peak_bytes = self.peak_bytes

@@ -1,0 +1,232 @@
+"""Streams, events and the rest of a device module, as `torch.cuda` has them, on the tape.
+
+PyTorch takes streams from the module that is registered for a device, so FSDP, DTensor and checkpointing use
+these. Nothing has a time: an event says only what came before it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+
+from recorder.process.tape import COMPUTE, Tape
+
+NAME = "rec"
+MEMORY = 1 << 37  # bytes that the device says it has; an assumption that programs rarely ask for
+
+
+class Stream:
+    """A queue of work."""
+
+    def __init__(self, tape: Tape, number: int) -> None:
+        self._tape, self.number = tape, number
+        self.device_type, self.device_index, self.stream_id = 20, 0, number
+        self.cuda_stream = number
+
+    @property
+    def device(self) -> torch.device:
+        return torch.device(NAME, 0)
+
+    def wait_stream(self, other: Stream) -> None:
+        self._tape.wait(self.number, self._tape.last(other.number))
+
+    def wait_event(self, event: Event) -> None:
+        self._tape.wait(self.number, event.nodes)
+
+    def record_event(self, event: Event | None = None) -> Event:
+        found = event if event is not None else Event(self._tape)
+        found.record(self)
+        return found
+
+    def synchronize(self) -> None:
+        self._tape.host_waits(self._tape.last(self.number))
+
+    def query(self) -> bool:
+        return True
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Stream) and other.number == self.number
+
+    def __hash__(self) -> int:
+        return hash(self.number)
+
+    def __enter__(self) -> Stream:
+        self._before = self._tape.current
+        self._tape.current = self.number
+        return self
+
+    def __exit__(self, *unused: object) -> None:
+        self._tape.current = self._before
+
+
+class Event:
+    """What a stream had been given when the event was recorded."""
+
+    def __init__(self, tape: Tape) -> None:
+        self._tape = tape
+        self.nodes: frozenset[int] = frozenset()
+
+    def record(self, stream: Stream | None = None) -> None:
+        number = self._tape.current if stream is None else stream.number
+        self.nodes = self._tape.last(number)
+
+    def wait(self, stream: Stream | None = None) -> None:
+        number = self._tape.current if stream is None else stream.number
+        self._tape.wait(number, self.nodes)
+
+    def synchronize(self) -> None:
+        self._tape.host_waits(self.nodes)
+
+    def query(self) -> bool:
+        return True
+
+    def elapsed_time(self, _: Event) -> float:
+        self._tape.remark("assumed", "1 ms between two events, whose times nobody knows")
+        return 1.0
+
+
+class DeviceModule:
+    """Registered as `torch.rec`, and put in the place of the functions of `torch.cuda`."""
+
+    def __init__(self, tape: Tape, devices: int) -> None:
+        self._tape, self._devices = tape, devices
+        self._default = Stream(tape, COMPUTE)
+        self._known = known = {COMPUTE: self._default}
+
+        class NewStream(Stream):  # classes, because programs ask what is one
+            def __init__(self, *_: Any, **__: Any) -> None:
+                super().__init__(tape, tape.new_stream())
+                known[self.number] = self
+
+        class NewEvent(Event):
+            def __init__(self, *_: Any, **__: Any) -> None:
+                super().__init__(tape)
+
+        self.Stream, self.Event = NewStream, NewEvent
+
+    # Streams.
+
+    def current_stream(self, _: Any = None) -> Stream:
+        return self._known[self._tape.current]
+
+    def default_stream(self, _: Any = None) -> Stream:
+        return self._default
+
+    def set_stream(self, stream: Stream) -> None:
+        self._tape.current = stream.number
+
+    @contextlib.contextmanager
+    def stream(self, stream: Stream | None) -> Iterator[None]:
+        before = self._tape.current
+        self._tape.current = before if stream is None else stream.number
+        try:
+            yield
+        finally:
+            self._tape.current = before
+
+    StreamContext = stream
+
+    def synchronize(self, _: Any = None) -> None:
+        self._tape.remark("synchronised", "the host waits for the whole device")
+        self._tape.host_waits_for_all()
+
+    # The device.
+
+    def is_available(self) -> bool:
+        return True
+
+    def is_initialized(self) -> bool:
+        return True
+
+    def init(self) -> None:
+        pass
+
+    _lazy_init = init
+
+    def _is_in_bad_fork(self) -> bool:
+        return False
+
+    def current_device(self) -> int:
+        return 0
+
+    def set_device(self, _: Any) -> None:
+        pass
+
+    def device_count(self) -> int:
+        return self._devices
+
+    @contextlib.contextmanager
+    def device(self, _: Any) -> Iterator[None]:
+        yield
+
+    def get_device_name(self, _: Any = None) -> str:
+        return "NVIDIA H100 80GB HBM3"
+
+    def get_device_capability(self, _: Any = None) -> tuple[int, int]:
+        return (9, 0)
+
+    def get_amp_supported_dtype(self) -> list[torch.dtype]:
+        return [torch.float16, torch.bfloat16, torch.float32]
+
+    def is_bf16_supported(self, *_: Any, **__: Any) -> bool:
+        return True
+
+    def get_autocast_dtype(self) -> torch.dtype:
+        return torch.bfloat16
+
+    # Random numbers, of which no values are drawn.
+
+    def manual_seed(self, _: int) -> None:
+        pass
+
+    manual_seed_all = seed_all = manual_seed
+
+    def get_rng_state(self, _: Any = None) -> torch.Tensor:
+        return torch.zeros(16, dtype=torch.uint8, device="cpu")
+
+    def set_rng_state(self, *_: Any, **__: Any) -> None:
+        pass
+
+    def get_rng_state_all(self) -> list[torch.Tensor]:
+        return [self.get_rng_state()]
+
+    def set_rng_state_all(self, _: Any) -> None:
+        pass
+
+    def initial_seed(self) -> int:
+        return 0
+
+    # Memory, of which programs print figures.
+
+    def empty_cache(self) -> None:
+        pass
+
+    reset_peak_memory_stats = reset_max_memory_allocated = reset_accumulated_memory_stats = lambda *_, **__: (
+        None
+    )
+    ipc_collect = empty_cache
+
+    def memory_allocated(self, _: Any = None) -> int:
+        self._tape.remark("assumed", "0 bytes of memory in use, for a program that asked")
+        return 0
+
+    max_memory_allocated = memory_reserved = max_memory_reserved = memory_allocated
+
+    def memory_stats(self, _: Any = None) -> dict[str, int]:
+        from collections import defaultdict
+
+        self.memory_allocated()
+        return defaultdict(int)
+
+    def mem_get_info(self, _: Any = None) -> tuple[int, int]:
+        return MEMORY, MEMORY
+
+    def get_device_properties(self, _: Any = None) -> Any:
+        from types import SimpleNamespace
+
+        return SimpleNamespace(
+            name=self.get_device_name(), total_memory=MEMORY, major=9, minor=0, multi_processor_count=132
+        )

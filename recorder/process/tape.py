@@ -1,0 +1,109 @@
+"""The nodes of a rank in the order in which they are issued, and what each of them waits for.
+
+A stream works in its own order. What a stream, or the host, has been told to wait for is kept until the next
+node is issued there. Not here: streams and events as PyTorch sees them (`streams`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from recorder.recorded import Group, Node, Phase, Recorded, Remark, Work
+
+COMPUTE = 0  # the stream that is current in the beginning
+HOST = -1
+
+
+class Tape:
+    """Recording of one rank."""
+
+    def __init__(self, rank: int, world: int, *, host_ns: int = 0) -> None:
+        self.recorded = Recorded(rank, world)
+        self.nodes = self.recorded.nodes
+        self.host_ns = host_ns
+        self.current = COMPUTE
+        self.phase = Phase.SETUP
+        self.step = -1
+        self.module = ""
+        self._last: dict[int, int] = {}
+        self._pending: dict[int, set[int]] = {}
+        self._streams = COMPUTE + 1
+        self._host: frozenset[int] = frozenset()  # that the host has waited for
+        self._heard: dict[int, frozenset[int]] = {}  # of it, by stream
+        self._remarks: dict[tuple[str, str, str], Remark] = {}
+
+    def new_stream(self) -> int:
+        """The number of one more stream."""
+        self._streams += 1
+        return self._streams - 1
+
+    def add(self, work: Work, operator: str, stream: int, **figures: Any) -> Node:
+        """Issue a node on a stream."""
+        after = self._pending.pop(stream, set())
+        if (last := self._last.get(stream)) is not None:
+            after.add(last)
+        if self.host_ns and work is not Work.HOST:
+            after.add(self._launch(operator))
+        if self._heard.get(stream, frozenset()) is not self._host:
+            after |= self._host
+            self._heard[stream] = self._host
+        node = Node(
+            work, operator, self.module, self.phase, self.step, stream, self._bare(after, last), **figures
+        )
+        self._last[stream] = len(self.nodes)
+        self.nodes.append(node)
+        return node
+
+    def _bare(self, after: set[int], last: int | None) -> list[int]:
+        """Without what earlier nodes of the same streams, or what those waited for, imply."""
+        if len(after) > 1:
+            newest: dict[int, int] = {}
+            for one in sorted(after):
+                newest[self.nodes[one].stream] = one
+            after = set(newest.values())
+            if last is not None and len(after) > 1:
+                after -= set(self.nodes[last].after)
+        return sorted(after)
+
+    def _launch(self, operator: str) -> int:
+        """The host's part of a node."""
+        self.add(Work.HOST, f"launch of {operator}", HOST, operations=self.host_ns)
+        return len(self.nodes) - 1
+
+    def last(self, stream: int) -> frozenset[int]:
+        """What a stream has to finish until all that was issued on it is done."""
+        waits = self._pending.get(stream, set())
+        last = self._last.get(stream)
+        return frozenset(waits if last is None else waits | {last})
+
+    def wait(self, stream: int, nodes: Iterable[int]) -> None:
+        """The next node of a stream comes after these."""
+        new = {one for one in nodes if self.nodes[one].stream != stream}
+        if new:
+            self._pending.setdefault(stream, set()).update(new)
+
+    def host_waits(self, nodes: Iterable[int]) -> None:
+        """Everything that is issued later comes after these."""
+        latest: dict[int, int] = {}
+        for one in sorted(self._host | frozenset(nodes)):
+            latest[self.nodes[one].stream] = one
+        self._host = frozenset(latest.values())
+        self.wait(HOST, self._host)
+
+    def host_waits_for_all(self) -> None:
+        """As a device that is synchronised."""
+        self.host_waits(one for stream in list(self._last) for one in self.last(stream))
+
+    def remark(self, kind: str, text: str, place: str = "") -> None:
+        """Say something once, and count how often it would have been said."""
+        found = self._remarks.get((kind, text, place))
+        if found is None:
+            found = self._remarks[kind, text, place] = Remark(kind, text, place, 0)
+            self.recorded.remarks.append(found)
+        found.count += 1
+
+    def add_group(self, members: list[int], name: str) -> int:
+        """The index of one more process group."""
+        self.recorded.groups.append(Group(members, name))
+        return len(self.recorded.groups) - 1

@@ -1,0 +1,122 @@
+"""Which ranks do the same: the role of a rank is its places in the groups in which messages are sent.
+
+A recorded rank stands for all of its role. Two recorded ranks of one role that differ are refused with the
+first difference. Not here: templates (`workload`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from et_sim.basics.errors import TraceError, UsageError
+from et_sim.basics.units import format_ranks
+from et_sim.trace.group_rule import GroupRule
+from et_sim.trace.workload import Workload
+from recorder.groups import rule_of
+from recorder.recorded import Node, Recorded, Work
+from recorder.workload import Groups, template
+
+Places = tuple[int, ...]
+
+
+def message_rules(recordings: Sequence[Recorded]) -> list[GroupRule]:
+    """Rules of the groups in which any recorded rank sends or receives."""
+    found: list[GroupRule] = []
+    for recorded in recordings:
+        used = {node.group for node in recorded.nodes if node.work in (Work.SEND, Work.RECEIVE)}
+        for number in sorted(used):
+            rule = rule_of(recorded.groups[number].members, recorded.rank, recorded.world)
+            if rule is not None and rule not in found:
+                found.append(rule)
+    return found
+
+
+def role_of_ranks(rules: Sequence[GroupRule], world: int) -> list[Places]:
+    """The role of each rank."""
+    ranks = np.arange(world)
+    places = [np.broadcast_to(rule.position(ranks), (world,)).tolist() for rule in rules]
+    return list(zip(*places, strict=True)) if places else [()] * world
+
+
+def missing_ranks(recordings: Sequence[Recorded], world: int) -> list[int]:
+    """The first rank of each role that no recorded rank has."""
+    roles = role_of_ranks(message_rules(recordings), world)
+    known = {roles[one.rank] for one in recordings}
+    first: dict[Places, int] = {}
+    for rank, role in enumerate(roles):
+        if role not in known:
+            first.setdefault(role, rank)
+    return list(first.values())
+
+
+def fold(
+    recordings: Sequence[Recorded], *, step: int | None = None, keep_roots: bool = False
+) -> tuple[Workload, Mapping[int, str]]:
+    """The workload of all ranks, and the ranks that each recorded rank stands for."""
+    world = recordings[0].world
+    missing = missing_ranks(recordings, world)
+    if missing:
+        ranks = sorted({*missing, *(one.rank for one in recordings)})
+        raise UsageError(
+            f"rank {missing[0]} has a place among its peers that no recorded rank has",
+            remedy=f"record more ranks: --ranks {format_ranks(ranks)}, or --ranks auto",
+        )
+    groups = Groups(world)
+    names = [groups.names(one) for one in recordings]
+    templates = [
+        template(one, named, step=step, keep_roots=keep_roots)
+        for one, named in zip(recordings, names, strict=True)
+    ]
+    roles = role_of_ranks(message_rules(recordings), world)
+    chosen: dict[Places, int] = {}
+    for at, one in enumerate(recordings):
+        first = chosen.setdefault(roles[one.rank], at)
+        if first != at and templates[first].content != templates[at].content:
+            _refuse(recordings[first], names[first], one, names[at])
+    of_rank = np.array([chosen[role] for role in roles], np.int32)
+    traces = tuple(one.trace() for one in templates)
+    if not any(len(trace) for trace in traces):
+        raise TraceError(
+            "no work was recorded" if step is None else f"no work of step {step} was recorded",
+            place="recording",
+            remedy="say which step is meant with --step, counted from 0, or leave it out",
+        )
+    workload = Workload(
+        traces,
+        of_rank,
+        "<recording>",
+        relative_peers=(True,) * len(traces),
+        group_rules=groups.rules,
+        profile="corrected",
+    )
+    stands_for = {
+        recordings[at].rank: format_ranks(np.flatnonzero(of_rank == at))
+        for at in sorted(set(of_rank.tolist()))
+    }
+    return workload, stands_for
+
+
+def _refuse(first: Recorded, names: list[str], other: Recorded, other_names: list[str]) -> None:
+    """Say where two ranks that should do the same begin to differ."""
+    for at, (one, two) in enumerate(zip(first.nodes, other.nodes, strict=False)):
+        said = _said(one, names), _said(two, other_names)
+        if said[0] != said[1]:
+            differ = f"node {at} of rank {first.rank} is {said[0]}, and of rank {other.rank} {said[1]}"
+            break
+    else:
+        counts = f"{len(first.nodes)} and {len(other.nodes)} nodes"
+        differ = f"they have {counts}" if len(first.nodes) != len(other.nodes) else "their tensors differ"
+    raise TraceError(
+        f"ranks {first.rank} and {other.rank} have one role and differ: {differ}",
+        place="recording",
+        remedy="make them do the same, or record one of them only, which then stands for both",
+    )
+
+
+def _said(node: Node, names: list[str]) -> str:
+    group = f" in group {names[node.group] or 'of all ranks'!r}" if node.group >= 0 else ""
+    size = f" of {node.bytes:,} bytes" if node.bytes >= 0 else ""
+    waits = ", ".join(map(str, node.after)) or "nothing"
+    return f"{node.title()!r} {node.shape}{size}{group} after {waits}"

@@ -1,0 +1,140 @@
+"""Recorded ranks as a workload of all ranks: templates, and rules of their groups.
+
+What a rank does is a template with distances to its peers, so that all ranks of its role share it. Not here:
+which ranks have one role (`roles`), and the report (`report`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from et_sim.basics.errors import UsageError
+from et_sim.trace.builder import TraceBuilder
+from et_sim.trace.columns import Trace
+from et_sim.trace.group_rule import GroupRule
+from et_sim.workloads.recording import Recording
+from recorder.groups import EVERYBODY, name_of, rule_of
+from recorder.recorded import Node, Recorded, Work
+
+_PRODUCTS = ("gemm", "conv", "attention")
+
+
+class Groups:
+    """Names of the groups of recorded ranks; the same for ranks whose groups follow the same rule."""
+
+    def __init__(self, world: int) -> None:
+        self._world = world
+        self.rules: dict[str, GroupRule] = {}
+
+    def names(self, recorded: Recorded) -> list[str]:
+        """Of the groups of a rank, in their order."""
+        found: list[str] = []
+        seen: dict[str, int] = {}
+        for group in recorded.groups:
+            if len(group.members) == self._world:
+                name = EVERYBODY
+            else:
+                rule = rule_of(group.members, recorded.rank, self._world)
+                if rule is None:
+                    raise UsageError(
+                        f"the ranks of group {group.name!r} follow no rule: {_short(group.members)}",
+                        place=f"rank {recorded.rank}",
+                        remedy="groups that are not evenly spaced cannot be recorded yet",
+                    )
+                name = name_of(rule, group.name, self.rules)
+            # Groups with the same members communicate apart from each other.
+            seen[name] = seen.get(name, -1) + 1
+            if seen[name] and name:
+                again = f"{name} #{seen[name] + 1}"
+                self.rules[again] = self.rules[name]
+                name = again
+            found.append(name)
+        return found
+
+
+def _short(members: Iterable[int]) -> str:
+    text = ", ".join(map(str, members))
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def template(
+    recorded: Recorded, names: list[str], *, step: int | None = None, keep_roots: bool = False
+) -> Recording:
+    """The nodes of a rank, of one step if that is asked for, as they go into a trace."""
+    recording = Recording(f"<rank {recorded.rank}>")
+    number: dict[int, int] = {}
+    for at, node in enumerate(recorded.nodes):
+        if step is not None and node.step != step:
+            continue
+        after = tuple(number[one] for one in node.after if one in number)
+        number[at] = _add(recording, recorded, node, names, after, keep_roots)
+    return recording
+
+
+def _add(
+    recording: Recording,
+    recorded: Recorded,
+    node: Node,
+    names: list[str],
+    after: tuple[int, ...],
+    keep_roots: bool,
+) -> int:
+    make, options = _call(recorded, node, names, keep_roots)
+    key = (make.__name__, *((name, repr(value)) for name, value in options.items()))
+    tensors = _sizes(recorded, node.reads), _sizes(recorded, node.writes)
+    return recording.add(make, key, options, node.title(), after, (), tensors)
+
+
+def _sizes(recorded: Recorded, numbers: list[int]) -> Mapping[str, int]:
+    return dict(recorded.tensors[one] for one in numbers)
+
+
+def _call(recorded: Recorded, node: Node, names: list[str], keep_roots: bool) -> tuple[Any, dict[str, Any]]:
+    """The builder's method for a node, and what it is given."""
+    attributes: dict[str, int | str] = {"stream": node.stream} if node.stream >= 0 else {}
+    if node.work in (Work.SEND, Work.RECEIVE):
+        end = "to" if node.work is Work.SEND else "source"
+        make = TraceBuilder.send if node.work is Work.SEND else TraceBuilder.receive
+        distance = node.peer - recorded.rank
+        return make, {
+            end: distance,
+            "bytes": node.bytes,
+            "tag": node.tag,
+            "attributes": attributes,
+        }
+    if node.work is Work.COLLECTIVE:
+        return TraceBuilder.collective, _collective(recorded, node, names, keep_roots) | {
+            "attributes": attributes
+        }
+    if node.work is Work.HOST:
+        return TraceBuilder.compute, {"nanos": node.operations, "cpu": True, "concurrent": True}
+    figures = {
+        "num_ops": max(node.operations, 0),
+        "tensor_bytes": max(node.bytes, 0),
+        "layer_shape": node.shape or None,
+        "dtype": node.dtype or None,
+    }
+    if node.work is Work.COPY:
+        figures |= {"concurrent": True}
+        attributes["copy"] = 1
+    return TraceBuilder.compute, figures | {"attributes": attributes}
+
+
+def _collective(recorded: Recorded, node: Node, names: list[str], keep_roots: bool) -> dict[str, Any]:
+    """A broadcast is an all-gather of equal parts unless its root is to be kept (docs/recording.md)."""
+    members = recorded.groups[node.group].members
+    kind, size = node.collective, max(node.bytes, 0)
+    options: dict[str, Any] = {"group": names[node.group], "concurrent": True, "dtype": node.dtype or None}
+    if kind == "broadcast" and not keep_roots:
+        kind, size = "all_gather", -(-size // len(members))
+    elif node.root >= 0 and node.root != min(members):
+        options["root"] = node.root - recorded.rank
+    if node.splits:
+        options["splits"] = tuple(node.splits)
+    return options | {"kind": kind, "bytes": size}
+
+
+def trace_of(recording: Recording) -> Trace:
+    """The finished template."""
+    return recording.trace()

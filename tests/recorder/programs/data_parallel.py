@@ -1,0 +1,25 @@
+"""Two steps of a data-parallel training, written for GPUs."""
+
+import os
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+dist.init_process_group("nccl")
+local = int(os.environ["LOCAL_RANK"])
+torch.cuda.set_device(local)
+device = torch.device("cuda", local)
+model = nn.Sequential(nn.Linear(64, 256), nn.ReLU(), nn.Linear(256, 64), nn.BatchNorm1d(64)).to(device)
+model = DistributedDataParallel(model, device_ids=[local])
+optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+for _ in range(2):
+    data, target = torch.randn(32, 64, device=device), torch.randn(32, 64).to(device)
+    loss = nn.functional.mse_loss(model(data), target)
+    loss.backward()
+    optimizer.step()
+    optimizer.zero_grad()
+    if not loss.item() >= 0:
+        raise SystemExit("loss is not a number")
+dist.destroy_process_group()

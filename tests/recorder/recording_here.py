@@ -1,0 +1,51 @@
+"""Records programs of this folder, where PyTorch is installed."""
+
+from __future__ import annotations
+
+import json
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from et_sim.trace import Workload, read_workload
+from recorder.cli import main
+
+PROGRAMS = Path(__file__).parent / "programs"
+
+
+def needs_torch() -> None:
+    """Skip the module that calls this where PyTorch is not installed."""
+    if find_spec("torch") is None:
+        pytest.skip("PyTorch is not installed (extra: record)", allow_module_level=True)
+
+
+class Recording(NamedTuple):
+    """What the command wrote."""
+
+    workload: Workload
+    report: dict[str, Any]
+    manifest: Path
+
+    def counted(self, rank: int = 0) -> list[tuple[str, str, str, int, int]]:
+        """Phase, group, kind, number and bytes of the communication of a recorded rank."""
+        of_rank = next(one for one in self.report["ranks"] if one["rank"] == rank)
+        return [
+            (one["phase"], one["group"], one["kind"], one["count"], one["bytes"])
+            for one in of_rank["collectives"]
+        ]
+
+    def remarks(self, kind: str) -> list[dict[str, Any]]:
+        """Of one kind, of the first recorded rank."""
+        return [one for one in self.report["ranks"][0]["remarks"] if one["kind"] == kind]
+
+
+def record(
+    folder: Path, program: str, *arguments: str, world: int, options: tuple[str, ...] = ()
+) -> Recording:
+    """Run `et-record` on a program."""
+    manifest, report = folder / "job.workload.json", folder / "report.json"
+    command = ("--world", str(world), "-o", str(manifest), "--report", str(report), *options)
+    assert main([*command, str(PROGRAMS / program), *arguments]) == 0
+    return Recording(read_workload(manifest), json.loads(report.read_text()), manifest)

@@ -1,0 +1,115 @@
+"""Programs for GPUs are recorded on the processor, and simulated."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from recording_here import PROGRAMS, Recording, needs_torch, record
+
+from et_sim.cli import main as simulate
+from et_sim.trace import NodeKind
+from recorder.cli import main
+
+needs_torch()
+
+WIDTH, BLOCKS = 256, 3
+
+
+@pytest.fixture(scope="module")
+def data_parallel(tmp_path_factory: pytest.TempPathFactory) -> Recording:
+    return record(tmp_path_factory.mktemp("ddp"), "data_parallel.py", world=16)
+
+
+@pytest.fixture(scope="module")
+def sharded(tmp_path_factory: pytest.TempPathFactory) -> Recording:
+    return record(tmp_path_factory.mktemp("sharded"), "sharded.py", "2", world=16)
+
+
+def test_one_rank_stands_for_all_where_nobody_sends(data_parallel: Recording) -> None:
+    assert data_parallel.report["roles"] == {"0": "0-15"}
+    assert data_parallel.workload.ranks == 16
+
+
+def test_gradients_of_all_weights_are_reduced_in_buckets(data_parallel: Recording) -> None:
+    weights = 64 * 256 + 256 + 256 * 64 + 64 + 2 * 64
+    assert data_parallel.report["ranks"][0]["weights"] == weights
+    reduced = [row for row in data_parallel.counted() if row[2] == "all_reduce"]
+    assert sum(row[4] for row in reduced) == 2 * 4 * weights
+
+
+def test_buffers_are_broadcast_without_telling_ranks_apart(data_parallel: Recording) -> None:
+    assert {row[2] for row in data_parallel.counted()} == {"all_reduce", "broadcast"}
+    trace = data_parallel.workload.templates[0]
+    assert set(trace.comm_type[trace.kind == NodeKind.COLL].tolist()) == {0, 2}
+
+
+def test_what_is_assumed_is_said_with_its_place(data_parallel: Recording) -> None:
+    (assumed,) = data_parallel.remarks("assumed")
+    assert assumed["place"].startswith("data_parallel.py:")
+    assert (assumed["text"], assumed["count"]) == ("0.0 for a value that nobody knows", 2)
+    assert data_parallel.remarks("implied wait")
+
+
+def test_weights_are_gathered_and_gradients_scattered_shard_by_shard(sharded: Recording) -> None:
+    shard = WIDTH * 4 * WIDTH // 8 // 2 * 2  # of the two weights of a block, on 8 x 2 ranks
+    assert [row for row in sharded.counted() if row[1] == "mesh_dp"] == [
+        ("backward", "mesh_dp", "all_gather", 2, 2 * 2 * shard),
+        ("backward", "mesh_dp", "reduce_scatter", 3, 3 * 4 * shard * 8),
+        ("forward", "mesh_dp", "all_gather", 3, 3 * 2 * shard),
+    ]
+
+
+def test_activations_are_reduced_over_tensor_parallel_ranks(sharded: Recording) -> None:
+    reduced = {row[0]: row[3:] for row in sharded.counted() if row[1] == "mesh_tp"}
+    assert reduced["forward"] == (BLOCKS, BLOCKS * 128 * WIDTH * 2)
+
+
+def test_products_have_the_operations_of_the_mathematics(sharded: Recording) -> None:
+    trace = sharded.workload.templates[0]
+    words = np.array(trace.layer_shapes)[trace.layer_shape]
+    products = trace.num_ops[[word.startswith("gemm") for word in words]]
+    assert len(products) == 6 * BLOCKS - 1  # the first input needs no gradient
+    assert int(products.sum()) == (6 * BLOCKS - 1) * 2 * 128 * WIDTH * 4 * WIDTH // 2
+
+
+def test_gathers_run_on_a_stream_beside_the_kernels(sharded: Recording) -> None:
+    trace = sharded.workload.templates[0]
+    kernels = set(trace.stream[trace.kind == NodeKind.COMP].tolist())
+    gathers = set(trace.stream[trace.kind == NodeKind.COLL].tolist())
+    assert len(kernels) >= 2
+    assert gathers - {0}
+
+
+def test_two_recordings_are_the_same_bytes(sharded: Recording, tmp_path: Path) -> None:
+    again = record(tmp_path, "sharded.py", "2", world=16)
+    for name in ("job.workload.json", "job.template0.et"):
+        assert (again.manifest.parent / name).read_bytes() == (sharded.manifest.parent / name).read_bytes()
+
+
+def test_the_number_of_ranks_changes_groups_and_shards_only(sharded: Recording, tmp_path: Path) -> None:
+    more = record(tmp_path, "sharded.py", "2", world=1024)
+    assert len(more.workload.templates[0]) == len(sharded.workload.templates[0])
+    assert [row[:4] for row in more.counted()] == [row[:4] for row in sharded.counted()]
+
+
+@pytest.mark.parametrize("name", ["data_parallel", "sharded"])
+def test_a_recording_is_simulated_without_problems(
+    name: str, request: pytest.FixtureRequest, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    manifest = str(request.getfixturevalue(name).manifest)
+    assert simulate(["check", manifest, "--machine", "h100-dgx:16"]) == 0
+    assert "no problems found" in capsys.readouterr().out
+    assert simulate(["run", manifest, "--machine", "h100-dgx:16", "--out", str(tmp_path / "run")]) == 0
+    assert "simulated as 1 actor" in capsys.readouterr().out
+
+
+def test_an_exception_inside_backward_gives_its_traceback(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    command = ["--world", "8", "-o", str(tmp_path / "job.workload.json"), str(PROGRAMS / "broken.py")]
+    assert main(command) == 1
+    said = capfd.readouterr().err
+    assert "ValueError: wrong in the middle" in said
+    assert "broken.py: the program ended with status 1 on rank 0" in said
