@@ -53,9 +53,9 @@ def test_what_is_assumed_is_said_with_its_place(data_parallel: Recording) -> Non
 
 
 def test_weights_are_gathered_and_gradients_scattered_shard_by_shard(sharded: Recording) -> None:
-    shard = WIDTH * 4 * WIDTH // 8 // 2 * 2  # of the two weights of a block, on 8 x 2 ranks
+    shard = WIDTH * 4 * WIDTH // 8 // 2 * 2  # bytes aside, of the two weights of a block on 8 x 2 ranks
     assert [row for row in sharded.counted() if row[1] == "mesh_dp"] == [
-        ("backward", "mesh_dp", "all_gather", 2, 2 * 2 * shard),
+        ("backward", "mesh_dp", "all_gather", 3, 3 * 2 * shard),
         ("backward", "mesh_dp", "reduce_scatter", 3, 3 * 4 * shard * 8),
         ("forward", "mesh_dp", "all_gather", 3, 3 * 2 * shard),
     ]
