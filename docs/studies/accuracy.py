@@ -17,7 +17,7 @@ from study_page import table, write_study
 from et_sim.validation.errors import Errors
 from et_sim.validation.predictions import Prediction, predictions
 from et_sim.validation.rows import Collective, Row, read_rows, shipped
-from et_sim.views.drawing.measured import Kind, measured_picture
+from et_sim.views.drawing.planes import Kind, measured_picture
 
 FOLDER = Path(__file__).parents[1]
 PAGE, KEPT, PICTURE = FOLDER / "accuracy.md", FOLDER / "accuracy.json", "accuracy.svg"

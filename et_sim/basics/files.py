@@ -55,6 +55,13 @@ def new_file(target: Path) -> Iterator[Any]:
         ) from None
 
 
+def write_file(target: Path, content: bytes) -> int:
+    """Write all of it, or nothing; how many bytes it has."""
+    with new_file(target) as sink:
+        sink.write(content)
+    return len(content)
+
+
 def write_json(content: Any, target: Path) -> None:
     """As text that people read."""
     with new_file(target) as sink:

@@ -177,7 +177,7 @@ def _draw_sweep(sweep: SweepDirectory, options: argparse.Namespace) -> int:
         if getattr(options, name):
             raise UsageError(f"a picture does not know --{name}", remedy=f"leave out --{name}")
     from et_sim.views.drawing.pictures import write_picture
-    from et_sim.views.sweep.picture import sweep_picture
+    from et_sim.views.sweep.charts import sweep_picture
 
     write_picture(sweep_picture(sweep), options.svg, options.png)
     return 0

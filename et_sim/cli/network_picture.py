@@ -8,8 +8,8 @@ from et_sim.basics.units import format_bandwidth, plural
 from et_sim.machine.graph import NIC, NPU, Graph
 from et_sim.machine.model import GraphFabric, GridFabric, Network
 from et_sim.network.graph_of_grid import as_graph
-from et_sim.views.drawing.devices import Devices, Line, drawn_devices, drawn_lines, joined_lines, placed
-from et_sim.views.drawing.svg import document
+from et_sim.views.drawing.devices import Devices, Line, draw_network, joined_lines, placed
+from et_sim.views.drawing.scene import Scene
 
 WIDEST, THINNEST = 3.0, 0.6
 COLOUR = "#98a1ab"
@@ -42,7 +42,9 @@ def topology_picture(network: Network) -> str:
         said += f", one of {plural(int(count[at]), 'link')}" if count[at] > 1 else ""
         wide = max(THINNEST, WIDEST * float(widest[at] / graph.bytes_per_ns.max()))
         lines.append(Line(one, other, COLOUR, wide, said))
-    return document([*drawn_lines(lines, places), *drawn_devices(devices, places)], round(places.bottom) + 12)
+    scene = Scene()
+    draw_network(scene, devices, places, lines)
+    return scene.svg(round(places.bottom) + 12)
 
 
 def _npus_first(graph: Graph) -> tuple[np.ndarray, np.ndarray]:

@@ -81,7 +81,7 @@ _EVERY = (
         "what every rank did with its time",
         "summary.rank_table:RANKS",
         ALL,
-        "drawing.ranks:ranks_picture",
+        "drawing.bars:ranks_picture",
     ),
     View("groups", "collectives by communicator group", "summary.groups:GROUPS", ALL),
     View("ops", "all operations, by total time", "summary.operation_table:OPERATIONS", ALL),
@@ -97,14 +97,14 @@ _EVERY = (
         "waiting against transfer by rank, group and operation, and who is waited for",
         "summary.waits:WAITS",
         ALL,
-        "drawing.waits:waits_picture",
+        "drawing.bars:waits_picture",
     ),
     View(
         "bandwidth",
         "bandwidth against message size of collectives and sends, and what links carry",
         "summary.bandwidth:BANDWIDTH",
         ALL,
-        "drawing.bandwidth:bandwidth_picture",
+        "drawing.planes:bandwidth_picture",
     ),
     View(
         "schedule",
@@ -117,14 +117,14 @@ _EVERY = (
         "how far ranks differ in each operation: how long it takes them, and when they begin",
         "summary.spread:SPREAD",
         ALL,
-        "drawing.spread:spread_picture",
+        "drawing.bars:spread_picture",
     ),
     View(
         "idle",
         "what devices, streams and threads do, and what they wait for while they are idle",
         "summary.idle:IDLE",
         ALL,
-        "drawing.idle:idle_picture",
+        "drawing.bars:idle_picture",
     ),
     View(
         "layers",
@@ -189,7 +189,7 @@ _EVERY = (
         "kernels below the roofs of their machine: operations per byte and per second",
         "summary.roofline:ROOFLINE",
         ALL,
-        "drawing.roofline:roofline_picture",
+        "drawing.planes:roofline_picture",
     ),
     View(
         "memory",
@@ -205,7 +205,7 @@ _EVERY = (
         "the timeline as a picture, into the file given with --svg or --png",
         "",
         (RANKS, WINDOW),
-        "drawing.picture:picture",
+        "drawing.timeline:picture",
     ),
 )
 VIEWS: Mapping[str, View] = MappingProxyType({view.name: view for view in _EVERY})

@@ -11,44 +11,21 @@ from __future__ import annotations
 import base64
 import struct
 import zlib
-from collections.abc import Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from et_sim.views.drawing.colours import EARLY
-from et_sim.views.drawing.svg import (
-    LEFT,
-    PIXELS,
-    TOP,
-    axis,
-    document,
-    label,
-    label_of_ranks,
-    legend,
-    sentences,
-)
+from et_sim.views.drawing.colours import PART_COLOURS
+from et_sim.views.drawing.scene import LEFT, PIXELS, TOP, Scene, label_of_ranks
 from et_sim.views.run.directory import RunDirectory
 from et_sim.views.run.selection import EVERYTHING, Selection
-from et_sim.views.summary.activity import Activity, activity_of
+from et_sim.views.summary.activity import activity_of
 from et_sim.views.summary.parts import PARTS
 
 MOST_ROWS = 256
 FULL_HEIGHT, LEAST_HEIGHT, ROW_HEIGHT = 512, 2, 18
 LABEL_DISTANCE = 13
-# Transfer is solid and waiting pale; both are told from the rest by their lightness, too.
-PART_COLOURS: Mapping[str, str] = MappingProxyType(
-    {
-        "compute_ns": "#0072b2",
-        "exposed_comm_ns": "#e69f00",
-        "exposed_memory_ns": "#117733",
-        "waiting_ns": "#f4cfe2",
-        "host_ns": "#8d99a6",
-        "idle_ns": "#bfc4c9",
-        "early_ns": EARLY,
-    }
-)
 RGB = np.array(
     [[int(PART_COLOURS[one.figure][at : at + 2], 16) for at in (1, 3, 5)] for one in PARTS], np.uint8
 )
@@ -59,15 +36,25 @@ MEANING = "a column of a row is filled from below, by the shares of its time"
 
 def activity_picture(run: RunDirectory, part: Selection = EVERYTHING) -> str:
     """The SVG text."""
-    found = activity_of(run, part, PIXELS, min(part.top or MOST_ROWS, MOST_ROWS))
+    found, scene = activity_of(run, part, PIXELS, min(part.top or MOST_ROWS, MOST_ROWS)), Scene()
     heights = _heights(found.counts)
     tops = np.append(0, np.cumsum(heights)).tolist()
     bottom = TOP + max(tops[-1], 1)
-    texts = [MEANING, *found.notes]
-    parts = [*axis(found.window, bottom + 4), _image(found, heights), *_labels(found, tops)]
+    scene.axis(found.window, bottom + 4)
+    if heights:
+        content = base64.b64encode(_png(RGB[parts_of_pixels(found.shares, heights)])).decode()
+        style = {"preserveAspectRatio": "none", "image_rendering": "optimizeSpeed"}
+        data = f"data:image/png;base64,{content}"
+        scene.add("image", x=LEFT, y=TOP, width=PIXELS, height=tops[-1], **style, href=data)
+    reached = -1.0 * LABEL_DISTANCE
+    for row, ranks in enumerate(found.ranks):  # as many as there is room for
+        middle = (tops[row] + tops[row + 1]) / 2
+        if middle - reached >= LABEL_DISTANCE:
+            scene.label(label_of_ranks(ranks), TOP + middle + 4)
+            reached = middle
     used = [one for row, one in enumerate(PARTS) if found.shares[row].any()]
-    parts += legend([(PART_COLOURS[one.figure], one.text) for one in used], bottom + 24)
-    return document([*parts, *sentences(texts, bottom + 42)], bottom + 38 + 15 * len(texts))
+    scene.legend([(PART_COLOURS[one.figure], one.text) for one in used], bottom + 24)
+    return scene.finish([MEANING, *found.notes], bottom + 42)
 
 
 def parts_of_pixels(shares: Any, heights: Sequence[int]) -> Any:
@@ -87,16 +74,6 @@ def _heights(counts: tuple[int, ...]) -> list[int]:
     return [max(round(whole * count / total), LEAST_HEIGHT) for count in counts]
 
 
-def _image(found: Activity, heights: list[int]) -> str:
-    if not heights:
-        return ""
-    pixels = RGB[parts_of_pixels(found.shares, heights)]
-    content = base64.b64encode(_png(pixels)).decode()
-    place = f'x="{LEFT}" y="{TOP}" width="{PIXELS}" height="{len(pixels)}"'
-    style = 'preserveAspectRatio="none" image-rendering="optimizeSpeed"'
-    return f'<image {place} {style} href="data:image/png;base64,{content}"/>'
-
-
 def _png(pixels: Any) -> bytes:
     """Rows of red, green and blue as a PNG file."""
 
@@ -109,14 +86,3 @@ def _png(pixels: Any) -> bytes:
     head = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
     body = zlib.compress(lines.tobytes(), 9)
     return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + chunk(b"IDAT", body) + chunk(b"IEND", b"")
-
-
-def _labels(found: Activity, tops: list[int]) -> list[str]:
-    """The ranks of rows, as many as there is room for."""
-    parts, reached = [], -1.0 * LABEL_DISTANCE
-    for row, ranks in enumerate(found.ranks):
-        middle = (tops[row] + tops[row + 1]) / 2
-        if middle - reached >= LABEL_DISTANCE:
-            parts.append(label(label_of_ranks(ranks), TOP + middle + 4))
-            reached = middle
-    return parts

@@ -59,6 +59,20 @@ COLOURS: Mapping[str, str] = MappingProxyType(
     }
 )
 OTHER = "#7d7d7d"
+IDLE = "#bfc4c9"
+# Of the parts of the time of ranks. Transfer is solid and waiting pale; both are told from the rest by their
+# lightness, too.
+PART_COLOURS: Mapping[str, str] = MappingProxyType(
+    {
+        "compute_ns": "#0072b2",
+        "exposed_comm_ns": "#e69f00",
+        "exposed_memory_ns": "#117733",
+        "waiting_ns": "#f4cfe2",
+        "host_ns": "#8d99a6",
+        "idle_ns": IDLE,
+        "early_ns": EARLY,
+    }
+)
 # What is too dark for a dark background.
 LIGHTER: Mapping[str, str] = MappingProxyType(
     {

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
-from xml.sax.saxutils import escape
 
 import numpy as np
 
@@ -17,17 +16,7 @@ from et_sim.basics.intervals import filled
 from et_sim.basics.units import format_ns, plural
 from et_sim.views.critical.path import CAUSES, NOBODYS, CriticalPath, codes_at, operation_of
 from et_sim.views.critical.record import PathRecord
-from et_sim.views.drawing.svg import (
-    LEFT,
-    MOST_LETTERS,
-    TOP,
-    axis,
-    document,
-    label,
-    legend,
-    nothing_to_draw,
-    sentences,
-)
+from et_sim.views.drawing.scene import LEFT, MOST_LETTERS, TRACK, Scene, nothing_to_draw, runs_of
 from et_sim.views.run.directory import RunDirectory
 from et_sim.views.run.selection import EVERYTHING, Selection
 from et_sim.views.text import distinct, share
@@ -56,7 +45,7 @@ COLOURS: Mapping[str, str] = MappingProxyType(
 )
 COLUMNS, MOST_ROWS = 720, 16
 BEGIN = LEFT + 124
-ROW, BAR_HEIGHT, EACH, TRACK = 17, 14, 4, "#eef1f5"
+ROW, BAR_HEIGHT = 17, 14
 NOT_RECORDED = "the critical path was not recorded: simulate with --detail path"
 MEANING = (
     "right of an operation stands how long the path is on it; of a time that several share, each has its part"
@@ -76,44 +65,26 @@ def critical_path_picture(run: RunDirectory, part: Selection = EVERYTHING) -> st
 def path_picture(found: CriticalPath, top: int | None = None) -> str:
     """The same of a path that is known."""
     causes = sorted(found.by_cause().items(), key=lambda one: -one[1])
-    whole, y = max(found.makespan_ns, 1), 14
-    parts = [label("causes", y + 11, x=BEGIN - 8), *_bar(causes, whole, y)]
-    said = [(COLOURS[name], f"{name} {share(spent, whole)} {format_ns(spent)}") for name, spent in causes]
-    for at in range(0, len(said), EACH):
-        y += 30 if at == 0 else 16
-        parts += legend(said[at : at + EACH], y)
+    whole, scene = max(found.makespan_ns, 1), Scene()
+    scene.label("causes", 25, x=BEGIN - 8)
+    scene.stack(BEGIN, 14, BAR_HEIGHT, ((COLUMNS * ns / whole, COLOURS[name]) for name, ns in causes))
+    entries = [(COLOURS[name], f"{name} {share(ns, whole)} {format_ns(ns)}") for name, ns in causes]
+    y = scene.legend(entries, 44, each=4) + 36
     operations = found.by_operation()
     shown = operations[: top or MOST_ROWS]
     others = operations[len(shown) :]
-    names = [name for _, name, *_ in shown]
-    spent = [ns for *_, ns in shown]
+    rows = [(name, ns) for _, name, _, ns in shown]
     if others:
-        names.append(plural(len(others), "other operation"))
-        spent.append(sum(ns for *_, ns in others))
-    y += 36
-    bottom = y + ROW * len(names)
-    parts += [
-        f'<g transform="translate(0 {y - TOP})">',
-        *axis((0, whole), bottom - y + TOP, BEGIN, COLUMNS),
-        "</g>",
-    ]
-    for row, (name, text, ns) in enumerate(zip(names, distinct(names, MOST_LETTERS), spent, strict=True)):
-        at = y + ROW * row
-        parts.append(label(text, at + 11, name, BEGIN - 8))
-        parts.append(f'<rect x="{BEGIN}" y="{at}" width="{COLUMNS}" height="{BAR_HEIGHT}" fill="{TRACK}"/>')
-        parts.append(f'<text x="{BEGIN + COLUMNS + 8}" y="{at + 11}">{escape(format_ns(ns))}</text>')
-    parts += _areas(shares_of(found, [one[:3] for one in shown], len(names)), y)
-    return document([*parts, *sentences([MEANING], bottom + 18)], bottom + 29)
-
-
-def _bar(causes: Sequence[tuple[str, int]], whole: int, y: int) -> list[str]:
-    parts, reached = [], 0
-    for name, spent in causes:
-        x, width = BEGIN + COLUMNS * reached / whole, COLUMNS * spent / whole
-        reached += spent
-        place = f'x="{x:.2f}" y="{y}" width="{width:.2f}" height="{BAR_HEIGHT}"'
-        parts.append(f'<rect {place} fill="{COLOURS[name]}"/>')
-    return parts
+        rows.append((plural(len(others), "other operation"), sum(ns for *_, ns in others)))
+    bottom = y + ROW * len(rows)
+    scene.axis((0, whole), bottom, BEGIN, COLUMNS, y)
+    shortened = distinct([name for name, _ in rows], MOST_LETTERS)
+    for at, ((name, ns), text) in enumerate(zip(rows, shortened, strict=True)):
+        scene.label(text, y + ROW * at + 11, name, BEGIN - 8)
+        scene.rect(BEGIN, y + ROW * at, COLUMNS, BAR_HEIGHT, TRACK)
+        scene.text(BEGIN + COLUMNS + 8, y + ROW * at + 11, format_ns(ns))
+    _areas(scene, shares_of(found, [one[:3] for one in shown], len(rows)), y)
+    return scene.finish([MEANING], bottom + 18)
 
 
 def shares_of(found: CriticalPath, shown: Sequence[tuple[str, str, str | None]], rows: int) -> Any:
@@ -134,24 +105,19 @@ def shares_of(found: CriticalPath, shown: Sequence[tuple[str, str, str | None]],
     return shares.reshape(rows, len(CAUSES), COLUMNS)
 
 
-def _areas(shares: Any, y: int) -> list[str]:
+def _areas(scene: Scene, shares: Any, y: int) -> None:
     """A path for each cause; columns of one height that stand together are one rectangle."""
     reached = np.rint(2 * BAR_HEIGHT * np.cumsum(shares, axis=1).clip(max=1)).astype(np.int64)
     heights = np.diff(reached, axis=1, prepend=0)
-    parts = []
+    span = 2 * BAR_HEIGHT + 1
     for number, cause in enumerate(CAUSES):
-        pieces = []
+        shape = ""
         for row in range(len(shares)):
-            high, up_to = heights[row, number], reached[row, number]
-            changes = (np.diff(high, prepend=-1) != 0) | (np.diff(up_to, prepend=-1) != 0)
-            firsts = np.flatnonzero(changes)
-            lengths = np.diff(firsts, append=COLUMNS)
             bottom = y + ROW * row + BAR_HEIGHT
-            pieces += [
-                f"M{BEGIN + first} {bottom - up_to[first] / 2:g}h{length}v{high[first] / 2:g}h-{length}z"
-                for first, length in zip(firsts.tolist(), lengths.tolist(), strict=True)
-                if high[first]
-            ]
-        if pieces:
-            parts.append(f'<path fill="{COLOURS[cause]}" d="{"".join(pieces)}"/>')
-    return ['<g shape-rendering="crispEdges">', *parts, "</g>"]
+            for first, length, code in runs_of(reached[row, number] * span + heights[row, number]):
+                up_to, high = divmod(code, span)
+                if high:
+                    place = f"M{BEGIN + first} {bottom - up_to / 2:g}"
+                    shape += f"{place}h{length}v{high / 2:g}h-{length}z"
+        if shape:
+            scene.path(shape, fill=COLOURS[cause], shape_rendering="crispEdges")

@@ -8,24 +8,21 @@ Not here: what lines look like (`topology`, and `et_sim.cli.network_picture`).
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
-from xml.sax.saxutils import escape
 
 import numpy as np
 
 from et_sim.basics.units import plural
-from et_sim.views.drawing.svg import LEFT, LETTER, PIXELS
+from et_sim.views.drawing.scene import LEFT, LETTER, PIXELS, Scene
 from et_sim.views.text import shortened
 
 MOST_IN_A_ROW, MOST_IN_A_CIRCLE, MOST_ON_A_SIDE, MOST_BLOCKS = 32, 64, 16, 8
 BEGIN, ROW, FIRST_ROW = LEFT + 34, 110.0, 44.0
 WIDTH = PIXELS - 34
 RADIUS, SPACE, LEAST_SPACE = 170.0, 80.0, 26.0
-HALO = (
-    'stroke="#fff" stroke-width="3" stroke-linejoin="round" paint-order="stroke"'  # keeps lines off letters
-)
+HALO = {"stroke": "#fff", "stroke_width": "3", "stroke_linejoin": "round", "paint_order": "stroke"}
 NPU_COLOUR, NIC_COLOUR, SWITCH_COLOUR = "#5b6b7a", "#a9852f", "#2f3a45"
 
 
@@ -52,7 +49,7 @@ class Places:
     has_bends: bool  # lines that are longer than from a mark to the next one go round
     bottom: float
     arcs: float  # how far lines between NPUs reach below them
-    labels: tuple[str, ...]  # drawn already: what stands left of rows
+    labels: tuple[tuple[float, str], ...]  # what stands left of rows, and how far down
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +60,7 @@ class Line:
     other: int
     colour: str
     width: float
-    said: str
+    meaning: str
 
 
 def joined_lines(places: Places, source: Any, target: Any) -> tuple[Any, Any]:
@@ -97,7 +94,7 @@ def _in_rows(devices: Devices, source: Any, target: Any) -> Places:
     ys: list[float] = []
     counts: list[int] = []
     of_rows: list[int] = []
-    labels: list[str] = []
+    labels: list[tuple[float, str]] = []
     lines = np.unique(rows)[::-1].tolist()
     ends = np.concatenate((source, target)), np.concatenate((target, source))
     for tier in reversed(lines):
@@ -131,7 +128,7 @@ def _arc(width: Any) -> Any:
     return 14 + width / 12
 
 
-def _row_label(devices: Devices, row: Any, marks: int, y: float) -> list[str]:
+def _row_label(devices: Devices, row: Any, marks: int, y: float) -> list[tuple[float, str]]:
     """What a row has, left of it."""
     names = dict.fromkeys(
         devices.names[at].rsplit(".", 1)[-1].rstrip("0123456789").rstrip("-") for at in row.tolist()
@@ -141,7 +138,7 @@ def _row_label(devices: Devices, row: Any, marks: int, y: float) -> list[str]:
     if marks < len(row):
         most = -(-len(row) // marks)
         lines.append(f"{most:,} in a mark" if len(row) % marks == 0 else f"≤ {most:,} in a mark")
-    return [f'<text x="8" y="{y + 4 + 14 * at:g}">{escape(line)}</text>' for at, line in enumerate(lines)]
+    return [(y + 4 + 14 * at, line) for at, line in enumerate(lines)]
 
 
 def _in_a_grid(count: int, sizes: list[int]) -> Places:
@@ -180,22 +177,35 @@ def _in_a_circle(count: int) -> Places:
     return Places(mark_of, xs, ys, counts, row, True, False, bottom, 0.0, _flat_label(count, counts))
 
 
-def _flat_label(count: int, counts: Any) -> tuple[str, ...]:
+def _flat_label(count: int, counts: Any) -> tuple[tuple[float, str], ...]:
     lines = [plural(count, "NPU")]
     if counts.max() > 1:
         lines.append(f"{'≤ ' if counts.min() < counts.max() else ''}{int(counts.max()):,} in a mark")
-    return tuple(
-        f'<text x="8" y="{FIRST_ROW + 4 + 14 * at:g}">{line}</text>' for at, line in enumerate(lines)
-    )
+    return tuple((FIRST_ROW + 4 + 14 * at, line) for at, line in enumerate(lines))
 
 
-def drawn_lines(lines: Sequence[Line], places: Places) -> Iterator[str]:
-    """In the order given: the last one is on top."""
+def draw_network(scene: Scene, devices: Devices, places: Places, lines: Sequence[Line]) -> None:
+    """Lines in the order given, the last one on top; then a mark for each device, or for neighbours."""
     step = float(np.min(np.abs(np.diff(np.unique(places.x))), initial=SPACE)) if places.has_bends else 0.0
     for line in lines:
         shape = _shape(places, line.one, line.other, step)
-        style = f'fill="none" stroke="{line.colour}" stroke-width="{line.width:.1f}"'
-        yield f'<path d="{shape}" {style}><title>{escape(line.said)}</title></path>'
+        scene.path(shape, line.meaning, fill="none", stroke=line.colour, stroke_width=f"{line.width:.1f}")
+    for y, text in places.labels:
+        scene.text(8, y, text)
+    first = np.full(len(places.x), len(devices.names))
+    np.minimum.at(first, places.mark_of, np.arange(len(devices.names)))
+    fits = _rows_with_names(devices, places)
+    for mark, at in enumerate(first.tolist()):
+        x, y, count = float(places.x[mark]), float(places.y[mark]), int(places.count[mark])
+        name = devices.names[at]
+        title = name if count == 1 else f"{name} and {count - 1:,} more"
+        if places.row[mark] == 0:
+            scene.circle(x, y, 6, NPU_COLOUR, title)
+        else:
+            colour = NIC_COLOUR if at in devices.nics else SWITCH_COLOUR
+            scene.rect(x - 8, y - 6, 16, 12, colour, title, rx=2)
+        if y in fits:
+            _name(scene, places, name, x, y, int(places.row[mark]))
 
 
 def _shape(places: Places, one: int, other: int, step: float) -> str:
@@ -211,27 +221,6 @@ def _shape(places: Places, one: int, other: int, step: float) -> str:
         off_x, off_y = (to_y - y) / length * aside, (x - to_x) / length * aside
         return f"{begin}Q{(x + to_x) / 2 + off_x:.1f} {(y + to_y) / 2 + off_y:.1f} {end}"
     return f"{begin}L{end}"
-
-
-def drawn_devices(devices: Devices, places: Places) -> Iterator[str]:
-    """A mark for each device, or for neighbours."""
-    yield from places.labels
-    first = np.full(len(places.x), len(devices.names))
-    np.minimum.at(first, places.mark_of, np.arange(len(devices.names)))
-    fits = _rows_with_names(devices, places)
-    for mark, at in enumerate(first.tolist()):
-        x, y, count = float(places.x[mark]), float(places.y[mark]), int(places.count[mark])
-        name = devices.names[at]
-        said = escape(name if count == 1 else f"{name} and {count - 1:,} more")
-        title = f"<title>{said}</title>"
-        if places.row[mark] == 0:
-            yield f'<circle cx="{x:.1f}" cy="{y:.1f}" r="6" fill="{NPU_COLOUR}">{title}</circle>'
-        else:
-            colour = NIC_COLOUR if at in devices.nics else SWITCH_COLOUR
-            box = f'x="{x - 8:.1f}" y="{y - 6:.1f}" width="16" height="12" rx="2"'
-            yield f'<rect {box} fill="{colour}">{title}</rect>'
-        if float(y) in fits:
-            yield _name(places, name, x, y, int(places.row[mark]))
 
 
 def _rows_with_names(devices: Devices, places: Places) -> set[float]:
@@ -251,7 +240,7 @@ def _rows_with_names(devices: Devices, places: Places) -> set[float]:
     return found
 
 
-def _name(places: Places, name: str, x: float, y: float, row: int) -> str:
+def _name(scene: Scene, places: Places, name: str, x: float, y: float, row: int) -> None:
     anchor = "middle"
     if places.is_flat and not places.has_bends:
         middle_x, middle_y = BEGIN + WIDTH / 2, FIRST_ROW + 20 + RADIUS
@@ -261,5 +250,4 @@ def _name(places: Places, name: str, x: float, y: float, row: int) -> str:
         x, y, anchor = x + 5, y + 15, "start"
     else:
         y += 20 + places.arcs if row == 0 else -11
-    place = f'x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}"'
-    return f"<text {place} {HALO}>{escape(name)}</text>"
+    scene.text(x, y, name, anchor, **HALO)  # the halo keeps lines off letters

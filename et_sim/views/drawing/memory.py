@@ -11,24 +11,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
-from xml.sax.saxutils import escape
 
 import numpy as np
 
 from et_sim.basics.units import format_bytes, format_ns
 from et_sim.tables.kinds import CAPACITY
-from et_sim.views.drawing.svg import (
-    LEFT,
-    LETTER,
-    PIXELS,
-    TOP,
-    axis,
-    document,
-    label,
-    legend,
-    nothing_to_draw,
-    sentences,
-)
+from et_sim.views.drawing.scene import LEFT, LETTER, LIMIT, PIXELS, TOP, Scene, nothing_to_draw, number
 from et_sim.views.run.columns import coded, numbers
 from et_sim.views.run.directory import RunDirectory
 from et_sim.views.run.recorded_part import recorded_part
@@ -49,7 +37,8 @@ COLOURS: Mapping[str, str] = MappingProxyType(
 )
 HEADROOM = 1.08
 NEAR = 1.5  # times the peak: up to here, the capacity decides how high the picture is
-LIMIT, PEAK = "#c00000", "#333"
+PEAK = "#333"
+LEGIBLE: dict[str, Any] = {"stroke": "#fff", "stroke_width": "3", "paint_order": "stroke"}  # on any colour
 OF_FULLEST = "of these ranks, the fullest; --ranks chooses others"
 
 
@@ -77,27 +66,40 @@ def memory_picture(run: RunDirectory, part: Selection = EVERYTHING) -> str:
     peak, at_ns = int(found.alive_bytes.max()), int(found.time_ns[int(np.argmax(found.alive_bytes))])
     has_line = capacity is not None and capacity <= NEAR * peak
     most = round(HEADROOM * max(peak, capacity if has_line and capacity else 0, 1))
-    bottom = TOP + HEIGHT
     columns = (found.time_ns, found.delta_bytes, found.alive_bytes, found.code)
     stacked = stacked_levels(*columns, len(found.classes), makespan)
-    parts = [*axis((0, makespan), bottom), *_sizes(most)]
-    entries = []
-    for number, name in enumerate(found.classes):
-        if stacked[:, number].any():
-            upper, lower = stacked[:, : number + 1].sum(axis=1), stacked[:, :number].sum(axis=1)
-            parts.append(f'<path fill="{COLOURS.get(name, PEAK)}" d="{_area(upper, lower, most)}"/>')
+    scene, bottom, entries = Scene(), TOP + HEIGHT, []
+    scene.axis((0, makespan), bottom)
+    for size in round_sizes(most):
+        scene.level(_y(size, most), format_bytes(size))
+    for at, name in enumerate(found.classes):
+        if stacked[:, at].any():
+            lower, upper = stacked[:, :at].sum(axis=1), stacked[:, : at + 1].sum(axis=1)
+            scene.path(_area(upper, lower, most), fill=COLOURS.get(name, PEAK))
             entries.append((COLOURS.get(name, PEAK), name))
     if has_line and capacity is not None:
-        parts += _limit(capacity, most, is_left=2 * at_ns > makespan)
-    parts += _peak(at_ns, peak, makespan, most)
-    parts += legend(entries, bottom + 24)
+        y = _y(capacity, most)
+        scene.line(LEFT, y, LEFT + PIXELS, y, LIMIT, stroke_dasharray="6 4")
+        x, anchor = (LEFT + 6, "start") if 2 * at_ns > makespan else (LEFT + PIXELS, "end")
+        scene.text(x, y + 14, f"capacity: {format_bytes(capacity)}", anchor, fill=LIMIT, **LEGIBLE)
+    x, y = LEFT + PIXELS * at_ns / makespan, _y(peak, most)
+    text = f"peak: {format_bytes(peak)} at {format_ns(at_ns)}"
+    scene.circle(x, y, 4, "#fff", stroke=PEAK, stroke_width=1.5)
+    is_left = x + 10 + LETTER * len(text) < LEFT + PIXELS
+    aside, anchor = (8, "start") if is_left else (-8, "end")
+    scene.text(x + aside, y - 6, text, anchor, fill=PEAK, **LEGIBLE)
+    scene.legend(entries, bottom + 24)
     named = f"rank{'' if found.ranks.isdigit() else 's'} {shortened(found.ranks, 60)}"
     texts = [f"{named}{f': {OF_FULLEST}' if actors > 1 else ''}"]
-    texts += (
-        [f"the capacity, {format_bytes(capacity)}, is above the picture"] if capacity and not has_line else []
-    )
+    if capacity and not has_line:
+        texts.append(f"the capacity, {format_bytes(capacity)}, is above the picture")
     texts += [f"of what was written: {kept}"] if (kept := recorded_part(run)) else []
-    return document([*parts, *sentences(texts, bottom + 42)], bottom + 38 + 15 * len(texts))
+    return scene.finish(texts, bottom + 42)
+
+
+def round_sizes(most: int) -> range:
+    """Powers of two, or a few of them, up to a size."""
+    return range(0, most + 1, 1 << max(most // GRID - 1, 0).bit_length())
 
 
 def capacity_of(run: RunDirectory) -> int | None:
@@ -151,38 +153,6 @@ def _area(upper: Any, lower: Any, most: int) -> str:
     """The outline of what lies between two levels."""
     changed = np.flatnonzero((np.diff(upper, prepend=-1) != 0) | (np.diff(lower, prepend=-1) != 0)).tolist()
     spans = list(zip(changed, [*changed[1:], COLUMNS], strict=True))
-    there = "".join(f"L{LEFT + a} {_y(upper[a], most):.1f}H{LEFT + b}" for a, b in spans)
-    back = "".join(f"L{LEFT + b} {_y(lower[a], most):.1f}H{LEFT + a}" for a, b in reversed(spans))
+    there = "".join(f"L{LEFT + a} {number(_y(upper[a], most))}H{LEFT + b}" for a, b in spans)
+    back = "".join(f"L{LEFT + b} {number(_y(lower[a], most))}H{LEFT + a}" for a, b in reversed(spans))
     return f"M{there[1:]}{back}Z"
-
-
-def _sizes(most: int) -> list[str]:
-    """Lines at round sizes."""
-    parts = []
-    step = 1 << max(most // GRID - 1, 0).bit_length()
-    for size in range(0, most + 1, step):
-        y = _y(size, most)
-        parts.append(f'<path stroke="#d5d9de" d="M{LEFT} {y:.1f}H{LEFT + PIXELS}"/>')
-        parts.append(label(format_bytes(size), y + 4))
-    return parts
-
-
-def _limit(capacity: int, most: int, *, is_left: bool) -> list[str]:
-    y = _y(capacity, most)
-    line = f'<path stroke="{LIMIT}" stroke-dasharray="6 4" d="M{LEFT} {y:.1f}H{LEFT + PIXELS}"/>'
-    x, anchor = (LEFT + 6, "start") if is_left else (LEFT + PIXELS, "end")
-    return [line, _text(f"capacity: {format_bytes(capacity)}", x, y + 14, LIMIT, anchor)]
-
-
-def _peak(at_ns: int, peak: int, makespan: int, most: int) -> list[str]:
-    x, y = LEFT + PIXELS * at_ns / makespan, _y(peak, most)
-    text = f"peak: {format_bytes(peak)} at {format_ns(at_ns)}"
-    is_left = x + 10 + LETTER * len(text) < LEFT + PIXELS
-    mark = f'<circle cx="{x:.1f}" cy="{y:.1f}" r="4" fill="#fff" stroke="{PEAK}" stroke-width="1.5"/>'
-    return [mark, _text(text, x + 8 if is_left else x - 8, y - 6, PEAK, "start" if is_left else "end")]
-
-
-def _text(text: str, x: float, y: float, colour: str, anchor: str) -> str:
-    """A text that is legible on any colour."""
-    place = f'x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" fill="{colour}"'
-    return f'<text {place} stroke="#fff" stroke-width="3" paint-order="stroke">{escape(text)}</text>'

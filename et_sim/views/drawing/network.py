@@ -12,22 +12,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
-from xml.sax.saxutils import escape
 
 import numpy as np
 
 from et_sim.basics.intervals import filled, union
 from et_sim.basics.units import format_bytes, plural
-from et_sim.views.drawing.svg import (
+from et_sim.views.drawing.scene import (
     LEFT,
     LETTER,
     MOST_LETTERS,
     TOP,
-    axis,
-    document,
-    label,
+    TRACK,
+    Scene,
     nothing_to_draw,
-    sentences,
+    runs_of,
 )
 from et_sim.views.run.columns import integers
 from et_sim.views.run.directory import RunDirectory
@@ -43,9 +41,10 @@ from et_sim.views.text import distinct, share
 COLUMNS = 240
 UP_TO = (0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 0.9, 1.0)  # of the steps of colour: 1 % is not lost
 OPACITIES = (0.14, 0.22, 0.31, 0.40, 0.50, 0.60, 0.70, 0.80, 0.90, 1.0)
-COLOUR, TRACK = "#0072b2", "#eef1f5"
+COLOUR = "#0072b2"
 NAMES, PIXEL, ROW = 124, 3, 14  # pixels of names right of LEFT, of a column, and from row to row
 BEGIN, WIDTH = LEFT + NAMES, PIXEL * COLUMNS
+HEAT = {"class_": "heat"}  # pages draw them lighter on a dark background
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -60,16 +59,34 @@ class Heat:
 
 def heat_picture(heats: Sequence[Heat], window: Window, texts: Sequence[str]) -> str:
     """The SVG text: the maps below each other, on one axis of time."""
-    parts, levels, y = [], [], TOP + 10
-    for heat in heats:
-        parts.append(f'<text x="8" y="{y}">{escape(heat.note)}</text>')
-        y += 8
-        parts += _names(heat, y)
-        levels.append((steps_of(heat.shares), y))
-        y += ROW * len(heat.names) + 20
-    lines = axis(window, y - 20, BEGIN, WIDTH)
-    parts = [*lines, *parts, *_cells(levels), *_scale(y)]
-    return document([*parts, *sentences(texts, y + 18)], y + 14 + 15 * len(texts))
+    scene = Scene()
+    heights = [
+        TOP + 10 + sum(ROW * len(heat.names) + 28 for heat in heats[:at]) for at in range(len(heats) + 1)
+    ]
+    bottom = heights[-1]
+    scene.axis(window, bottom - 20, BEGIN, WIDTH)
+    for heat, y in zip(heats, heights, strict=False):
+        scene.text(8, y, heat.note)
+        _names(scene, heat, y + 8)
+    # A path for each step of colour; columns of one step that stand together are one rectangle.
+    shapes = dict.fromkeys(OPACITIES, "")
+    for heat, y in zip(heats, heights, strict=False):
+        for row, steps in enumerate(steps_of(heat.shares)):
+            for first, length, step in runs_of(steps):
+                if step:
+                    place = f"M{BEGIN + PIXEL * first} {y + 8 + ROW * row}"
+                    wide = PIXEL * length
+                    shapes[OPACITIES[step - 1]] += f"{place}h{wide}v{ROW - 2}h-{wide}z"
+    for opacity, shape in shapes.items():
+        if shape:
+            scene.path(shape, fill=COLOUR, fill_opacity=str(opacity), shape_rendering="crispEdges", **HEAT)
+    scene.label("nothing, or up to", bottom, x=BEGIN - 8)
+    for at, (up_to, opacity) in enumerate(zip(UP_TO, OPACITIES, strict=True)):
+        x = BEGIN + at * (24 + 6 * LETTER)
+        scene.rect(x, bottom - 9, 14, 10, TRACK)
+        scene.rect(x, bottom - 9, 14, 10, COLOUR, fill_opacity=str(opacity), **HEAT)
+        scene.text(x + 18, bottom, share(up_to, 1.0))
+    return scene.finish(texts, bottom + 18)
 
 
 def steps_of(shares: Any) -> Any:
@@ -77,49 +94,14 @@ def steps_of(shares: Any) -> Any:
     return np.where(shares > 1e-6, 1 + np.searchsorted(UP_TO, shares - 1e-6).clip(max=len(UP_TO) - 1), 0)
 
 
-def _names(heat: Heat, y: int) -> list[str]:
+def _names(scene: Scene, heat: Heat, y: int) -> None:
     """What stands left and right of rows, and their tracks."""
     beside = heat.beside or [share(float(shares.mean()), 1.0) for shares in heat.shares]
-    parts = []
-    for name, whole, said in zip(distinct(heat.names, MOST_LETTERS), heat.names, beside, strict=True):
-        parts.append(label(name, y + 10, whole, BEGIN - 8))
-        parts.append(f'<rect x="{BEGIN}" y="{y}" width="{WIDTH}" height="{ROW - 2}" fill="{TRACK}"/>')
-        parts.append(f'<text x="{BEGIN + WIDTH + 8}" y="{y + 10}">{escape(said)}</text>')
+    for name, whole, text in zip(distinct(heat.names, MOST_LETTERS), heat.names, beside, strict=True):
+        scene.label(name, y + 10, whole, BEGIN - 8)
+        scene.rect(BEGIN, y, WIDTH, ROW - 2, TRACK)
+        scene.text(BEGIN + WIDTH + 8, y + 10, text)
         y += ROW
-    return parts
-
-
-def _cells(maps: Sequence[tuple[Any, int]]) -> list[str]:
-    """A path for each step of colour; columns of one step that stand together are one rectangle."""
-    pieces: list[list[str]] = [[] for _ in UP_TO]
-    for levels, top in maps:
-        for row, of in enumerate(levels):
-            firsts = np.flatnonzero(np.diff(of, prepend=-1))
-            lengths = np.diff(firsts, append=len(of))
-            for first, length, level in zip(
-                firsts.tolist(), lengths.tolist(), of[firsts].tolist(), strict=True
-            ):
-                if level:
-                    place = f"M{BEGIN + PIXEL * first} {top + ROW * row}"
-                    pieces[level - 1].append(f"{place}h{PIXEL * length}v{ROW - 2}h-{PIXEL * length}z")
-    drawn = [
-        f'<path fill-opacity="{opacity}" d="{"".join(paths)}"/>'
-        for opacity, paths in zip(OPACITIES, pieces, strict=True)
-        if paths
-    ]
-    return [f'<g fill="{COLOUR}" shape-rendering="crispEdges">', *drawn, "</g>"]
-
-
-def _scale(y: int) -> list[str]:
-    """What the steps of colour mean."""
-    parts = [label("nothing, or up to", y, x=BEGIN - 8)]
-    for number, (up_to, opacity) in enumerate(zip(UP_TO, OPACITIES, strict=True)):
-        x = BEGIN + number * (24 + 6 * LETTER)
-        place = f'x="{x}" y="{y - 9}" width="14" height="10"'
-        parts.append(f'<rect {place} fill="{TRACK}"/>')
-        parts.append(f'<g fill="{COLOUR}"><rect {place} fill-opacity="{opacity}"/></g>')
-        parts.append(f'<text x="{x + 18}" y="{y}">{share(up_to, 1.0)}</text>')
-    return parts
 
 
 MOST_ROWS = 40

@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from et_sim.basics.errors import UsageError
-from et_sim.basics.files import new_file
+from et_sim.basics.files import write_file
+from et_sim.views.drawing.scene import png_of
 
 
 def write_picture(drawn: str, svg: Path | None, png: Path | None) -> None:
@@ -13,13 +14,6 @@ def write_picture(drawn: str, svg: Path | None, png: Path | None) -> None:
     if png is not None and png == svg:
         raise UsageError("--svg and --png name one file", place=str(png), remedy="name two")
     if png is not None:
-        from et_sim.views.drawing.png import png_of
-
-        _write(png, png_of(drawn))
+        write_file(png, png_of(drawn))
     if svg is not None:
-        _write(svg, drawn.encode("utf-8", "replace"))
-
-
-def _write(target: Path, content: bytes) -> None:
-    with new_file(target) as sink:
-        sink.write(content)
+        write_file(svg, drawn.encode("utf-8", "replace"))

@@ -9,18 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from et_sim.basics.units import format_ns, plural
-from et_sim.views.drawing.svg import (
+from et_sim.basics.units import format_ns
+from et_sim.views.drawing.scene import (
     LEFT,
     PIXELS,
     TOP,
-    axis,
-    document,
-    label,
+    Entry,
+    Scene,
     label_of_ranks,
-    legend,
+    left_out,
     nothing_to_draw,
-    sentences,
 )
 from et_sim.views.run.directory import RunDirectory
 from et_sim.views.run.selection import Selection
@@ -53,44 +51,38 @@ def schedule_of_run_picture(run: RunDirectory, part: Selection) -> str:
 
 def schedule_picture(schedule: Schedule) -> str:
     """The SVG text."""
-    rows = schedule.rows[:MOST_ROWS]
-    parts, y = [], TOP
-    for row in rows:
-        parts.append(label(label_of_ranks(row.ranks), y + 13))
-        parts += _work(row, schedule, y)
-        y += WORK
-        if row.exchanges:
-            parts += _exchanges(row, schedule.makespan_ns, y)
-            y += EXCHANGE
-        y += GAP
-    texts = closing(schedule)
-    if len(schedule.rows) > MOST_ROWS:
-        texts.append(f"{plural(len(schedule.rows) - MOST_ROWS, 'row')} more are not drawn")
-    parts += _legend(schedule, y + 16)
-    parts += sentences(texts, y + 34)
-    return document([*axis((0, max(schedule.makespan_ns, 1)), y), *parts], y + 30 + 15 * len(texts))
+    rows, scene = schedule.rows[:MOST_ROWS], Scene()
+    heights = [WORK + GAP + EXCHANGE * bool(row.exchanges) for row in rows]
+    scene.axis((0, max(schedule.makespan_ns, 1)), TOP + sum(heights))
+    y, scale = TOP, PIXELS / max(schedule.makespan_ns, 1)
+    for row, height in zip(rows, heights, strict=True):
+        scene.label(label_of_ranks(row.ranks), y + 13)
+        _work(scene, row, schedule, y, scale)
+        spans = ((one.start_ns, one.end_ns, _colour_of(one)) for one in row.exchanges)
+        _spans(scene, spans, scale, y + WORK, EXCHANGE - 1)
+        y += height
+    scene.legend(_entries(schedule), y + 16)
+    rest = left_out(rows, schedule.rows, "row", " more are not drawn")
+    return scene.finish([*closing(schedule), *rest], y + 34)
 
 
-def _work(row: Row, schedule: Schedule, y: int) -> Iterator[str]:
-    scale = PIXELS / max(schedule.makespan_ns, 1)
+def _work(scene: Scene, row: Row, schedule: Schedule, y: int, scale: float) -> None:
     numbers = []
     for block in _merged(row.blocks, scale):
-        x, width = block.start_ns * scale, (block.end_ns - block.start_ns) * scale
-        said = "other work"
+        x, width = LEFT + block.start_ns * scale, (block.end_ns - block.start_ns) * scale
+        meaning, colour = "other work", OTHER
         if block.work:
             part = f", part {block.work.chunk + 1}" if schedule.chunks > 1 else ""
-            said = f"{MEANING[block.work.direction]} {block.work.micro_batch}{part}"
-        said += f": {format_ns(block.end_ns - block.start_ns)} from {format_ns(block.start_ns)}"
-        shape = f'x="{LEFT + x:.2f}" y="{y}" width="{width:.2f}" height="{WORK - 1}"'
-        style = f'fill="{_colour(block)}" stroke="#fff" stroke-width=".4"'
-        yield f"<rect {shape} {style}><title>{said}</title></rect>"
-        if block.work and len(block.work.label) * LETTER + 2 <= width:
-            middle = LEFT + x + width / 2
-            text = f'x="{middle:.2f}" y="{y + 13}" text-anchor="middle" pointer-events="none"'
-            numbers.append(f"<text {text}>{block.work.label}</text>")
+            meaning = f"{MEANING[block.work.direction]} {block.work.micro_batch}{part}"
+            colour = COLOURS[block.work.direction][block.work.micro_batch % SHADES]
+            if len(block.work.label) * LETTER + 2 <= width:
+                numbers.append((x + width / 2, y + 13, block.work.label, "middle"))
+        title = f"{meaning}: {format_ns(block.end_ns - block.start_ns)} from {format_ns(block.start_ns)}"
+        scene.rect(x, y, width, WORK - 1, colour, title, stroke="#fff", stroke_width=".4")
     exposed = ((start, end, COLLECTIVE) for start, end in row.exposed)
-    yield from _paths(exposed, scale, y, WORK - 1, opacity=0.6)  # passes are seen below
-    yield from numbers
+    _spans(scene, exposed, scale, y, WORK - 1, opacity=0.6)  # passes are seen below
+    for place in numbers:
+        scene.text(*place, pointer_events="none")
 
 
 def _merged(blocks: tuple[Block, ...], scale: float) -> Iterator[Block]:
@@ -112,21 +104,15 @@ def _direction(block: Block) -> str:
     return block.work.direction if block.work else ""
 
 
-def _colour(block: Block) -> str:
-    if block.work is None:
-        return OTHER
-    return COLOURS[block.work.direction][block.work.micro_batch % SHADES]
-
-
-def _exchanges(row: Row, makespan: int, y: int) -> list[str]:
-    found = ((start, end, _colour_of(one)) for one in row.exchanges for start, end in [one[:2]])
-    return _paths(found, PIXELS / max(makespan, 1), y, EXCHANGE - 1)
-
-
-def _paths(
-    spans: Iterable[tuple[int, int, str]], scale: float, y: int, height: int, opacity: float = 1
-) -> list[str]:
-    """One for each colour; what would be seen at all is half a pixel wide at least."""
+def _spans(
+    scene: Scene,
+    spans: Iterable[tuple[int, int, str]],
+    scale: float,
+    y: int,
+    height: int,
+    opacity: float = 1,
+) -> None:
+    """A shape for each colour; what would be seen at all is half a pixel wide at least."""
     reached: dict[str, float] = {}
     shapes: dict[str, str] = {}
     for start, end, colour in spans:
@@ -138,15 +124,15 @@ def _paths(
             reached[colour] = until
             shape = f"M{LEFT + x:.1f} {y}h{until - x:.1f}v{height}h{x - until:.1f}z"
             shapes[colour] = shapes.get(colour, "") + shape
-    style = f'fill-opacity="{opacity:g}" pointer-events="none"'
-    return [f'<path fill="{colour}" {style} d="{shape}"/>' for colour, shape in shapes.items()]
+    for colour, shape in shapes.items():
+        scene.path(shape, fill=colour, fill_opacity=f"{opacity:g}", pointer_events="none")
 
 
 def _colour_of(one: Exchange) -> str:
     return COLLECTIVE if one.is_collective else SENT
 
 
-def _legend(schedule: Schedule, y: int) -> list[str]:
+def _entries(schedule: Schedule) -> list[Entry]:
     entries = [(COLOURS[way][0], MEANING[way]) for way in schedule.directions]
     if any(block.work is None for row in schedule.rows for block in row.blocks):
         entries.append((OTHER, "other work"))
@@ -157,6 +143,5 @@ def _legend(schedule: Schedule, y: int) -> list[str]:
         for one in row.exchanges
         if one.end_ns - one.start_ns >= least_ns
     }
-    said = ((COLLECTIVE, "collectives"), (SENT, "sends and receives"))
-    entries += [one for one in said if one[0] in seen]
-    return legend(entries, y)
+    exchanges = ((COLLECTIVE, "collectives"), (SENT, "sends and receives"))
+    return [*entries, *(entry for entry in exchanges if entry[0] in seen)]

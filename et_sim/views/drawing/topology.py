@@ -7,21 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import log10
-from xml.sax.saxutils import escape
 
 import numpy as np
 
 from et_sim.basics.units import format_bytes, plural
-from et_sim.views.drawing.devices import (
-    Devices,
-    Line,
-    Places,
-    drawn_devices,
-    drawn_lines,
-    joined_lines,
-    placed,
-)
-from et_sim.views.drawing.svg import LEFT, TOP, document, label, nothing_to_draw, sentences
+from et_sim.views.drawing.devices import Devices, Line, Places, draw_network, joined_lines, placed
+from et_sim.views.drawing.scene import LEFT, TOP, Scene, nothing_to_draw
 from et_sim.views.run.directory import RunDirectory
 from et_sim.views.run.selection import EVERYTHING, Selection
 from et_sim.views.run.tiers import TierUse
@@ -42,6 +33,7 @@ WIDTHS = (0.8, 1.2, 1.6, 2.0, 2.6, 3.2, 3.8, 4.4)
 JOINED = "neighbours are one mark, and what leads between two marks is one line, of the mean use"
 BUSIER = "a line is both directions between two devices, coloured by the one that is used more"
 BAR, BAR_HEIGHT, TIER_ROW = 520, 12, 30
+OF_TIERS = "a bar is the mean of a tier's links, the mark behind it the most used one"
 LEAST = 0.001  # where the scale of tiers begins
 
 
@@ -56,15 +48,18 @@ def topology_picture(run: RunDirectory, part: Selection = EVERYTHING) -> str:
 
 
 def _network(run: RunDirectory, found: Topology, part: Selection) -> str:
-    devices = Devices(found.names, found.rows, found.sizes)
+    devices, scene = Devices(found.names, found.rows, found.sizes), Scene()
     places = placed(devices, found.source, found.target)
-    parts = [*drawn_lines(use_lines(found, places), places), *drawn_devices(devices, places)]
-    bottom = round(places.bottom) + 12
+    draw_network(scene, devices, places, use_lines(found, places))
+    y = round(places.bottom) + 22
+    scene.text(LEFT - 8, y + 4, "used", "end")
+    for level, name in enumerate(level_names()):  # each step as wide as the others, so that 1 % shows
+        x = LEFT + level * 92
+        scene.line(x, y, x + 82, y, COLOURS[level], stroke_width=WIDTHS[level])
+        scene.text(x, y + 18, name)
     texts = [*part.heading()[:1], BUSIER]
     texts += [JOINED] if places.count.max() > 1 else []
-    texts += [most_used_text(found), *topology_notes(run, found)]
-    parts += [*_scale(bottom + 10), *sentences(texts, bottom + 50)]
-    return document(parts, bottom + 46 + 15 * len(texts))
+    return scene.finish([*texts, most_used_text(found), *topology_notes(run, found)], y + 40)
 
 
 def use_lines(found: Topology, places: Places) -> list[Line]:
@@ -83,32 +78,19 @@ def use_lines(found: Topology, places: Places) -> list[Line]:
     lines = []
     for at in np.argsort(used.reshape(-1, 2).max(axis=1, initial=0), kind="stable").tolist():
         both = [one for one in (2 * at, 2 * at + 1) if count[one]]
-        said = [_said(found, int(first[one]), int(count[one]), used[one], most[one]) for one in both]
+        meanings = [_meaning(found, int(first[one]), int(count[one]), used[one], most[one]) for one in both]
         level = level_of(max(float(used[one]) for one in both))
         one, other = pairs[at].tolist()
-        lines.append(Line(one, other, COLOURS[level], WIDTHS[level], "; ".join(said)))
+        lines.append(Line(one, other, COLOURS[level], WIDTHS[level], "; ".join(meanings)))
     return lines
 
 
-def _said(found: Topology, link: int, count: int, used: float, most: float) -> str:
+def _meaning(found: Topology, link: int, count: int, used: float, most: float) -> str:
     """What one direction of a line stands for."""
     ends = f"{found.names[found.source[link]]} to {found.names[found.target[link]]}: {share(used, 1)}"
     if count > 1:
         return f"{ends}, and {plural(count - 1, 'more link')}, at most {share(most, 1)}"
     return f"{ends}, {format_bytes(float(found.bytes[link]))}"
-
-
-def _scale(y: int) -> list[str]:
-    """Colours and widths of use; each step as wide as the others, so that 1 % shows."""
-    parts = [f'<text x="{LEFT - 8}" y="{y + 4}" text-anchor="end">used</text>']
-    wide = 92
-    for level, name in enumerate(level_names()):
-        x = LEFT + level * wide
-        parts.append(
-            f'<path d="M{x} {y}h{wide - 10}" stroke="{COLOURS[level]}" stroke-width="{WIDTHS[level]:.1f}"/>'
-        )
-        parts.append(f'<text x="{x}" y="{y + 18}">{escape(name)}</text>')
-    return parts
 
 
 def _tiers(run: RunDirectory, found: Sequence[TierUse], part: Selection) -> str:
@@ -121,26 +103,17 @@ def _tiers(run: RunDirectory, found: Sequence[TierUse], part: Selection) -> str:
     def x(used: float) -> float:
         return begin + BAR * (1 - log10(min(max(used, LEAST), 1.0)) / log10(LEAST))
 
-    parts = []
+    scene = Scene()
     for power in (0.001, 0.01, 0.1, 1.0):
-        parts.append(f'<path stroke="#d5d9de" d="M{x(power):.1f} {top - 8}V{bottom}"/>')
-        parts.append(f'<text x="{x(power):.1f}" y="{top - 12}" text-anchor="middle">{100 * power:g} %</text>')
+        scene.upright(x(power), top - 8, bottom, f"{100 * power:g} %", top - 12)
     for at, one in enumerate(found):
-        y = top + at * TIER_ROW + 4
-        level, peak = level_of(one.used), x(one.most_used)
-        parts.append(label(one.tier, y + 10, x=begin - 8))
-        width = max(x(one.used) - begin, 1)
-        parts.append(
-            f'<rect x="{begin}" y="{y}" width="{width:.1f}" height="{BAR_HEIGHT}" fill="{COLOURS[level]}"/>'
-        )
+        y, colour = top + at * TIER_ROW + 4, COLOURS[level_of(one.used)]
+        scene.label(one.tier, y + 10, x=begin - 8)
+        scene.rect(begin, y, max(x(one.used) - begin, 1), BAR_HEIGHT, colour)
         if one.most_used > one.used:
-            parts.append(f'<path stroke="#333" stroke-width="2" d="M{peak:.1f} {y - 3}v{BAR_HEIGHT + 6}"/>')
+            peak = x(one.most_used)
+            scene.line(peak, y - 3, peak, y + BAR_HEIGHT + 3, "#333", stroke_width=2)
         links = "" if one.links is None else f"{plural(one.links, 'link')}: "
-        said = f"{links}{share(one.used, 1)} used on average, the busiest {share(one.most_used, 1)}"
-        parts.append(f'<text x="{begin + BAR + 12}" y="{y + 10}">{escape(said)}</text>')
-    texts = [
-        *part.heading()[:1],
-        "a bar is the mean of a tier's links, the mark behind it the most used one",
-        *topology_notes(run, None),
-    ]
-    return document([*parts, *sentences(texts, bottom + 20)], bottom + 16 + 15 * len(texts))
+        text = f"{links}{share(one.used, 1)} used on average, the busiest {share(one.most_used, 1)}"
+        scene.text(begin + BAR + 12, y + 10, text)
+    return scene.finish([*part.heading()[:1], OF_TIERS, *topology_notes(run, None)], bottom + 20)

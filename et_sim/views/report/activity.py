@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from et_sim.views.drawing.activity import activity_picture
-from et_sim.views.drawing.idle import idle_picture
-from et_sim.views.drawing.roofline import roofline_picture
+from et_sim.views.drawing.bars import idle_picture, spread_picture, waits_picture
+from et_sim.views.drawing.planes import roofline_picture
+from et_sim.views.drawing.scene import NothingToDrawError
 from et_sim.views.drawing.schedule import schedule_picture
-from et_sim.views.drawing.spread import spread_picture
-from et_sim.views.drawing.svg import NothingToDrawError
-from et_sim.views.drawing.waits import waits_picture
 from et_sim.views.report.markup import section, tag
 from et_sim.views.run.directory import RunDirectory
 from et_sim.views.schedule.schedule import schedule_of

@@ -13,7 +13,7 @@ import numpy as np
 
 from et_sim.basics.units import format_bytes, format_ns
 from et_sim.views.drawing.memory import memory_picture
-from et_sim.views.drawing.svg import TICKS, round_step
+from et_sim.views.drawing.scene import TICKS, round_step
 from et_sim.views.report.markup import section, tag, text
 from et_sim.views.run.columns import numbers
 from et_sim.views.run.directory import RunDirectory

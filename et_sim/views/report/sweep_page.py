@@ -14,13 +14,12 @@ from typing import Any
 
 from et_sim.basics.units import format_bytes, format_ns, plural
 from et_sim.tables.of_sweeps import NUMBER, RUNS
-from et_sim.views.drawing.svg import LETTER
+from et_sim.views.drawing.scene import LETTER, Scene
 from et_sim.views.report.markup import section, table, tag, text
 from et_sim.views.report.page import PAGE, POLICY, asset
-from et_sim.views.sweep.charts import COLOURS, FRONT, OTHER, Box, lines
+from et_sim.views.sweep.charts import Box, draw_chart, found_name, legend_of, lines
 from et_sim.views.sweep.content import Chart, Content
 from et_sim.views.sweep.directory import COMPLETE, SweepDirectory
-from et_sim.views.sweep.picture import drawn, found_name
 from et_sim.views.sweep.scales import EXPOSED, MAKESPAN, Quantity, Scale, shown
 from et_sim.views.sweep.searched import meaning, searched
 from et_sim.views.sweep.summary import counted, is_kept, run_name
@@ -86,12 +85,9 @@ def _chosen() -> str:
 
 
 def _charts(content: Content) -> str:
-    used = dict.fromkeys(content.bottlenecks)
-    entries = [(COLOURS.get(name, OTHER), f"most time goes to {name}") for name in used]
-    entries += [("currentColor", "best of each value")] * any(one.has_line for one in content.charts())
-    entries += [(FRONT, found_name(content))] if content.found else []
     legend = "".join(
-        f'<li><i style="background:{colour}"></i>{text(meaning)}</li>' for colour, meaning in entries
+        f'<li><i style="background:{colour}"></i>{text(meaning)}</li>'
+        for colour, meaning in legend_of(content, "currentColor")
     )
     charts = content.charts()[: len(content.axes)]
     drawings = [_svg(chart, content, number) for number, chart in enumerate(charts)]
@@ -107,8 +103,9 @@ def _svg(chart: Chart, content: Content, number: int) -> str:
     said = f"makespan over {chart.x.title}"
     box = f"{BOX.left} {BOX.top} {BOX.width} {BOX.height}"
     head = f'viewBox="0 0 {AROUND[0]} {AROUND[1]}" role="img" aria-label="{text(said)}"'
-    inner = "".join(drawn(BOX, chart, content))
-    return f'<svg class="chart" {head} data-scale="{number + 1}" data-box="{box}">{inner}</svg>'
+    scene = Scene()
+    draw_chart(scene, BOX, chart, content)
+    return f'<svg class="chart" {head} data-scale="{number + 1}" data-box="{box}">{scene.markup}</svg>'
 
 
 def _parallel(content: Content) -> str:
@@ -118,17 +115,18 @@ def _parallel(content: Content) -> str:
     rows = range(len(content.rows))
     few = rows if len(rows) <= MOST_LINES else range(0, len(rows), -(-len(rows) // MOST_LINES))
     tenth = set(content.found or range(-(-len(rows) // 10)))
-    parts = [lines(box, scales, [row for row in few if row not in tenth], "others")]
-    parts.append(lines(box, scales, [row for row in rows if row in tenth], "tenth"))
+    scene = Scene()
+    scene.path(lines(box, scales, [row for row in few if row not in tenth]), class_="others")
+    scene.path(lines(box, scales, [row for row in rows if row in tenth]), class_="tenth")
     for place, scale in enumerate(scales):
-        parts += _upright(box.left + APART * place, box, scale)
+        _upright(scene, box.left + APART * place, box, scale)
     across = box.left + box.width + 80
     head = f'viewBox="0 0 {across} {TALL + 44}" role="img" aria-label="parallel coordinates"'
     order = [*range(1, len(scales)), 0]
     svg = (
         f'<svg class="chart parallel" {head} style="width:{across}px; min-width:{across}px" '
         f'data-parallel="{" ".join(map(str, order))}" '
-        f'data-box="{box.left} {box.top} {box.width} {box.height}">{"".join(parts)}</svg>'
+        f'data-box="{box.left} {box.top} {box.width} {box.height}">{scene.markup}</svg>'
     )
     blue = found_name(content) if content.found else "fastest tenth of the points"
     note = f"The {blue} is drawn in blue."
@@ -139,18 +137,15 @@ def _parallel(content: Content) -> str:
     )
 
 
-def _upright(x: int, box: Box, scale: Scale) -> list[str]:
-    parts = [f'<path class="grid" d="M{x} {box.top}v{box.height}"/>']
-    parts.append(
-        f'<text x="{x}" y="16" text-anchor="middle" font-weight="bold">{text(scale.title[:20])}</text>'
-    )
+def _upright(scene: Scene, x: int, box: Box, scale: Scale) -> None:
+    scene.path(f"M{x} {box.top}v{box.height}", class_="grid")
+    scene.text(x, 16, scale.title[:20], "middle", font_weight="bold")
     written = float("inf")
     for place, words in scale.marks:
         y = box.y(place)
         if y <= written - 12:
             written = y
-            parts.append(f'<text x="{x + 5}" y="{y + 4:.1f}">{text(words[: APART // LETTER])}</text>')
-    return parts
+            scene.text(x + 5, y + 4, words[: APART // LETTER])
 
 
 def _fronts(content: Content) -> str:

@@ -22,7 +22,7 @@ from et_sim.views.critical.path import CriticalPath
 from et_sim.views.drawing.colours import BACKWARD, NEVER, colour_of, drawn_kinds, is_backward, lighter
 from et_sim.views.drawing.flows import collectives, find, messages
 from et_sim.views.drawing.nodes import NONE, Nodes, Shown, shown_ranks
-from et_sim.views.drawing.picture import picture
+from et_sim.views.drawing.timeline import picture
 from et_sim.views.drawing.tracks import GAPS, Tracks, tracks_of
 from et_sim.views.drawing.visible_nodes import Slices, visible_nodes
 from et_sim.views.report.markup import section, tag, text

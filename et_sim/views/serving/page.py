@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from et_sim.basics.units import plural
-from et_sim.views.drawing.svg import LEFT, PIXELS, TOP, axis, document, label, legend
+from et_sim.views.drawing.scene import LEFT, PIXELS, TOP, Scene
 from et_sim.views.report.markup import section, table, tag, text
 from et_sim.views.report.page import PAGE, POLICY, asset
 from et_sim.views.run.directory import RunDirectory
@@ -66,19 +66,19 @@ def load_picture(slices: Sequence[Slice]) -> str:
         ("done", DONE, [one.done for one in slices]),
         ("under way", LEFT_OVER, [one.under_way for one in slices]),
     )
-    parts, y = [], TOP
-    for name, colour, counts in lanes:
-        most = max(*counts, 1)
-        parts.append(label(f"{name}, up to {most:,}", y + HEIGHT))
+    scene, bottom = Scene(), TOP + (HEIGHT + GAP) * len(lanes)
+    scene.axis((0, whole), bottom - GAP)
+    for at, (name, colour, counts) in enumerate(lanes):
+        most, y = max(*counts, 1), TOP + (HEIGHT + GAP) * at + HEIGHT
+        scene.label(f"{name}, up to {most:,}", y)
         shape = ""
         for one, count in zip(slices, counts, strict=True):
             x, width = (PIXELS * of / whole for of in (one.start_ns, one.end_ns - one.start_ns))
             high = HEIGHT * count / most
-            shape += f"M{LEFT + x:.1f} {y + HEIGHT - high:.1f}h{width:.1f}v{high:.1f}h{-width:.1f}z"
-        parts.append(f'<path fill="{colour}" d="{shape}"/>')
-        y += HEIGHT + GAP
-    parts += legend([(colour, name) for name, colour, _ in lanes], y + 4)
-    return document([*axis((0, whole), y - GAP), *parts], y + 20)
+            shape += f"M{LEFT + x:.1f} {y - high:.1f}h{width:.1f}v{high:.1f}h{-width:.1f}z"
+        scene.path(shape, fill=colour)
+    scene.legend([(colour, name) for name, colour, _ in lanes], bottom + 4)
+    return scene.svg(bottom + 20)
 
 
 def _table(rows: Sequence[Sequence[str]]) -> str:

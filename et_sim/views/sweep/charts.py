@@ -1,17 +1,23 @@
-"""Charts of a sweep's points, as SVG: colours are attributes, which style sheets of a page may override.
+"""Charts of a sweep's points as marks, and all of them as an SVG picture.
 
-Not here: which charts there are (`picture`, `page`).
+Makespans over every axis, and over every figure that costs something. Colours are attributes, which style
+sheets of a page may override. Not here: which charts there are (`content`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from xml.sax.saxutils import escape
+from typing import Any
 
-from et_sim.views.drawing.svg import LETTER
-from et_sim.views.sweep.scales import LAST, Scale
+from et_sim.basics.errors import UsageError
+from et_sim.basics.units import format_ns, plural
+from et_sim.tables.of_sweeps import NUMBER, OBJECTIVES
+from et_sim.views.drawing.scene import GRID, INK, LEFT, LETTER, PIXELS, Entry, Scene
+from et_sim.views.sweep.content import Chart, Content
+from et_sim.views.sweep.directory import SweepDirectory
+from et_sim.views.sweep.scales import LAST, Scale, shown
 from et_sim.views.text import cut
 
 # What most time goes to; the colours are those of the parts of ranks' time.
@@ -27,7 +33,7 @@ COLOURS: Mapping[str, str] = MappingProxyType(
     }
 )
 OTHER = "#7d7d7d"
-GRID, LINE, FRONT = "#d5d9de", "#333", "#c00000"
+FRONT = "#c00000"
 SIZES = ((200, 7.0), (2000, 5.0))  # up to so many points, dots are so wide
 LEAST_SIZE = 3.0
 RING = 5  # radius, in pixels
@@ -52,76 +58,69 @@ class Box:
         return self.top + self.height - INSET - (self.height - 2 * INSET) * place / LAST
 
 
-def frame(box: Box, x: Scale, y: Scale) -> list[str]:
+def draw_chart(scene: Scene, box: Box, chart: Chart, content: Content) -> None:
+    """Makespans over an axis or another figure."""
+    x, y = chart.x, chart.y
+    _frame(scene, box, x, y)
+    size = next((size for most, size in SIZES if len(content.bottlenecks) <= most), LEAST_SIZE)
+    dots: dict[str, dict[str, None]] = {}  # rows of a group share a colour
+    for (across, up), group in zip(_places(box, x, y), content.bottlenecks, strict=True):
+        if across is not None:
+            dots.setdefault(group, {})[f"M{across:.1f} {up:.1f}h.01"] = None
+    for group, places in dots.items():
+        style = {"stroke_linecap": "round", "stroke_width": f"{size:g}", "stroke_opacity": ".75"}
+        _outline(scene, "dots", "".join(places), COLOURS.get(group, OTHER), **style)
+    if chart.has_line:  # through the least of every value
+        least: dict[int, int] = {}
+        for across, up in zip(x.places, y.places, strict=True):
+            if across is not None and up is not None:
+                least[across] = min(up, least.get(across, up))
+        corners = "L".join(f"{box.x(across):.1f} {box.y(least[across]):.1f}" for across in sorted(least))
+        _outline(scene, "best", f"M{corners}", INK)
+    if chart.front:  # steps: between two rows, nothing is known to be better than the first
+        corners_of = [(box.x(x.places[row] or 0), box.y(y.places[row] or 0)) for row in chart.front]
+        steps = "".join(f"H{across:.1f}V{up:.1f}" for across, up in corners_of[1:])
+        begin = f"M{corners_of[0][0]:.1f} {corners_of[0][1]:.1f}"
+        _outline(scene, "front", f"{begin}{steps}H{box.left + box.width}", FRONT)
+    if content.found:  # rings around what a search found
+        ring = f"a{RING} {RING} 0 1 0 {2 * RING} 0a{RING} {RING} 0 1 0 {-2 * RING} 0"
+        every = list(_places(box, x, y))
+        found = dict.fromkeys(every[row] for row in content.found)
+        rings = (f"M{across - RING:.1f} {up:.1f}{ring}" for across, up in found if across is not None)
+        _outline(scene, "found", "".join(rings), FRONT)
+
+
+def _outline(scene: Scene, name: str, shape: str, stroke: str, **style: str) -> None:
+    """A shape of lines, which style sheets know by its name."""
+    scene.path(shape, class_=name, fill="none", **{"stroke_width": "1.5", **style}, stroke=stroke)
+
+
+def _places(box: Box, x: Scale, y: Scale) -> Iterator[tuple[Any, Any]]:
+    """Where every row stands; None: it has no place."""
+    for across, up in zip(x.places, y.places, strict=True):
+        yield (None, None) if across is None or up is None else (box.x(across), box.y(up))
+
+
+def _frame(scene: Scene, box: Box, x: Scale, y: Scale) -> None:
     """The marks of both axes, and what they are."""
     right, bottom = box.left + box.width, box.top + box.height
-    parts = []
     for place, text in y.marks:
         at = box.y(place)
-        parts.append(f'<path class="grid" stroke="{GRID}" d="M{box.left} {at:.1f}H{right}"/>')
-        parts.append(f'<text x="{box.left - 6}" y="{at + 4:.1f}" text-anchor="end">{escape(text)}</text>')
+        scene.line(box.left, at, right, at, class_="grid")
+        scene.text(box.left - 6, at + 4, text, "end")
     written = 0.0
     for place, text in x.marks:
         at, half = box.x(place), LETTER * len(text) / 2
-        if written and at - half < written + LETTER:
-            continue
-        written = at + half
-        parts.append(f'<path class="grid" stroke="{GRID}" d="M{at:.1f} {bottom}v4"/>')
-        parts.append(f'<text x="{at:.1f}" y="{bottom + 16}" text-anchor="middle">{escape(text)}</text>')
-    parts.append(
-        f'<path class="grid" fill="none" stroke="{GRID}" d="M{box.left} {box.top}V{bottom}H{right}"/>'
-    )
-    middle = box.left + box.width / 2
-    title = f'x="{middle:.1f}" y="{bottom + 32}" text-anchor="middle" font-weight="bold"'
-    return [*parts, f"<text {title}>{escape(cut(x.title, box.width // LETTER))}</text>"]
+        if not written or at - half >= written + LETTER:
+            written = at + half
+            scene.upright(at, bottom, bottom + 4, text, bottom + 16, class_="grid")
+    scene.path(f"M{box.left} {box.top}V{bottom}H{right}", class_="grid", fill="none", stroke=GRID)
+    title = cut(x.title, box.width // LETTER)
+    scene.text(box.left + box.width / 2, bottom + 32, title, "middle", font_weight="bold")
 
 
-def dots(box: Box, x: Scale, y: Scale, groups: Sequence[str]) -> list[str]:
-    """A dot for every row that has a place in both; rows of a group share a colour."""
-    size = next((size for most, size in SIZES if len(groups) <= most), LEAST_SIZE)
-    found: dict[str, dict[str, None]] = {}
-    for across, up, group in zip(x.places, y.places, groups, strict=True):
-        if across is not None and up is not None:
-            found.setdefault(group, {})[f"M{box.x(across):.1f} {box.y(up):.1f}h.01"] = None
-    style = f'fill="none" stroke-linecap="round" stroke-width="{size:g}" stroke-opacity=".75"'
-    return [
-        f'<path class="dots" {style} stroke="{COLOURS.get(group, OTHER)}" d="{"".join(places)}"/>'
-        for group, places in found.items()
-    ]
-
-
-def best_line(box: Box, x: Scale, y: Scale) -> str:
-    """Through the least of every value."""
-    least: dict[int, int] = {}
-    for across, up in zip(x.places, y.places, strict=True):
-        if across is not None and up is not None:
-            least[across] = min(up, least.get(across, up))
-    corners = "L".join(f"{box.x(across):.1f} {box.y(least[across]):.1f}" for across in sorted(least))
-    return f'<path class="best" fill="none" stroke="{LINE}" stroke-width="1.5" d="M{corners}"/>'
-
-
-def front_line(box: Box, x: Scale, y: Scale, front: Sequence[int]) -> str:
-    """Steps along rows in order: between two of them, nothing is known to be better than the first."""
-    places = [(box.x(x.places[row] or 0), box.y(y.places[row] or 0)) for row in front]
-    steps = "".join(f"H{across:.1f}V{up:.1f}" for across, up in places[1:])
-    shape = f"M{places[0][0]:.1f} {places[0][1]:.1f}{steps}H{box.left + box.width}"
-    return f'<path class="front" fill="none" stroke="{FRONT}" stroke-width="1.5" d="{shape}"/>'
-
-
-def rings(box: Box, x: Scale, y: Scale, rows: Sequence[int]) -> str:
-    """Around the dots of some rows."""
-    round_ = f"a{RING} {RING} 0 1 0 {2 * RING} 0a{RING} {RING} 0 1 0 {-2 * RING} 0"
-    places = dict.fromkeys((x.places[row], y.places[row]) for row in rows)
-    shape = "".join(
-        f"M{box.x(across) - RING:.1f} {box.y(up):.1f}{round_}"
-        for across, up in places
-        if across is not None and up is not None
-    )
-    return f'<path class="found" fill="none" stroke="{FRONT}" stroke-width="1.5" d="{shape}"/>'
-
-
-def lines(box: Box, scales: Sequence[Scale], rows: Sequence[int], name: str) -> str:
-    """Rows across upright scales, equally far apart; what has no place on one is left out."""
+def lines(box: Box, scales: Sequence[Scale], rows: Sequence[int]) -> str:
+    """The shape of rows across upright scales, equally far apart; what has no place on one is left out."""
     found: dict[str, None] = {}
     for row in rows:
         corners = [
@@ -130,4 +129,60 @@ def lines(box: Box, scales: Sequence[Scale], rows: Sequence[int], name: str) -> 
             if (place := scale.places[row]) is not None
         ]
         found["M" + "L".join(corners)] = None
-    return f'<path class="{name}" d="{"".join(found)}"/>'
+    return "".join(found)
+
+
+MOST_ACROSS = 3
+HEIGHT, GAP, BELOW, ABOVE = 200, 84, 56, 24
+
+
+def sweep_picture(sweep: SweepDirectory) -> str:
+    """The SVG text."""
+    content = Content(sweep)
+    if not content.rows:
+        raise UsageError(
+            "nothing can be drawn: no point of the sweep is complete",
+            place=str(sweep.path),
+            remedy=f"et-sim inspect {sweep.path} says why",
+        )
+    scene, charts = Scene(), content.charts()
+    across = min(len(charts), MOST_ACROSS)
+    width = (PIXELS - GAP * (across - 1)) // across
+    for number, chart in enumerate(charts):
+        row, column = divmod(number, across)
+        box = Box(LEFT + column * (width + GAP), ABOVE + row * (HEIGHT + BELOW), width, HEIGHT)
+        draw_chart(scene, box, chart, content)
+    bottom = ABOVE + (HEIGHT + BELOW) * -(-len(charts) // across)
+    fronts = [(FRONT, "Pareto front")] * any(chart.front for chart in charts)
+    scene.legend(legend_of(content, INK) + fronts, bottom + 10)
+    return scene.finish(_texts(content), bottom + 28)
+
+
+def legend_of(content: Content, ink: str) -> list[Entry]:
+    """What colours mean, where lines have this one."""
+    entries = [
+        (COLOURS.get(name, OTHER), f"most time goes to {name}") for name in dict.fromkeys(content.bottlenecks)
+    ]
+    entries += [(ink, "best of each value")] * any(chart.has_line for chart in content.charts())
+    return [*entries, *([(FRONT, found_name(content))] if content.found else [])]
+
+
+def found_name(content: Content) -> str:
+    """What the points are that a search found."""
+    titles = [one.title for one in content.objectives]
+    if len(titles) == 1:
+        return f"point with the {OBJECTIVES[content.objectives[0].column]} {titles[0]}"
+    return f"Pareto front of {', '.join(titles[:-1])} and {titles[-1]}"
+
+
+def _texts(content: Content) -> list[str]:
+    sweep, best = content.sweep, content.rows[0]
+    values = ", ".join(f"{axis} {shown(best[axis])}" for axis in sweep.axes)
+    missing = sweep.points - len(content.rows)
+    why = "not complete" if sweep.search is None else "not evaluated, or not complete"
+    more = f"; {missing:,} not drawn, because {why}" if missing else ""
+    points = plural(sweep.points, "point")
+    return [
+        f"makespan at {points}{more}",
+        f"best: {format_ns(best['makespan_ns'])} at point {best[NUMBER]}, {values}",
+    ]

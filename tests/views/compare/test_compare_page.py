@@ -18,9 +18,9 @@ from et_sim.timeline import write_run
 from et_sim.views import open_run
 from et_sim.views.compare.changes import averages, compare, why
 from et_sim.views.compare.pairs import most_different
-from et_sim.views.drawing.aligned import aligned_picture
 from et_sim.views.drawing.network import dimensions
-from et_sim.views.drawing.svg import LEFT, PIXELS
+from et_sim.views.drawing.scene import LEFT, PIXELS
+from et_sim.views.drawing.timeline import aligned_picture
 from et_sim.views.report.compare_page import compare_report
 from et_sim.views.summary.parts import PARTS
 from et_sim.views.summary.phase_totals import phase_totals
@@ -78,7 +78,7 @@ def test_marks_stand_where_ranks_begin_to_differ_and_lines_where_runs_end(runs: 
         expected.append(round(LEFT + PIXELS * first / whole, 1))
     assert marks == expected
     dashed = [float(one.attrib["d"][1:].split()[0]) for one in paths if one.get("stroke-dasharray")]
-    assert dashed == [round(LEFT + PIXELS * end / whole, 1) for end in found.makespans_ns]
+    assert dashed == [round(LEFT + PIXELS * end / whole, 2) for end in found.makespans_ns]
 
 
 @pytest.mark.parametrize("other", ["fast", "wide", "slow"])

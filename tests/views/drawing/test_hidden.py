@@ -15,12 +15,11 @@ from et_sim.cli import main
 from et_sim.views import open_run
 from et_sim.views.critical.path import CriticalPath
 from et_sim.views.critical.record import PathRecord
-from et_sim.views.drawing.activity import PART_COLOURS
-from et_sim.views.drawing.colours import COLOURS, NEVER
-from et_sim.views.drawing.idle import COLOURS as OF_IDLE
-from et_sim.views.drawing.picture import picture
-from et_sim.views.drawing.spread import ALIKE, spread_picture
-from et_sim.views.drawing.svg import NothingToDrawError, nothing_to_draw
+from et_sim.views.drawing.bars import ALIKE, spread_picture
+from et_sim.views.drawing.bars import IDLE_COLOURS as OF_IDLE
+from et_sim.views.drawing.colours import COLOURS, NEVER, PART_COLOURS
+from et_sim.views.drawing.scene import NothingToDrawError, nothing_to_draw
+from et_sim.views.drawing.timeline import picture
 from et_sim.views.run.selection import EVERYTHING, selection
 from et_sim.views.view import DRAWN, VIEWS
 

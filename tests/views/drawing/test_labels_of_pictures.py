@@ -18,14 +18,15 @@ from et_sim.basics.units import format_ns
 from et_sim.views import open_run
 from et_sim.views.critical.path import CAUSES, CriticalPath
 from et_sim.views.critical.record import PathRecord
+from et_sim.views.drawing.bars import RANK_WIDTH, ranks_picture
 from et_sim.views.drawing.critical import COLOURS, path_picture, shares_of
-from et_sim.views.drawing.ranks import WIDTH, ranks_picture
-from et_sim.views.drawing.svg import CUT, ENDING, MOST_LETTERS, label_of_ranks
+from et_sim.views.drawing.scene import CUT, MOST_LETTERS, label_of_ranks
 from et_sim.views.run.selection import EVERYTHING, Selection
 from et_sim.views.text import share
 from et_sim.views.view import DRAWN, VIEWS
 
 pytestmark = pytest.mark.usefixtures("warm_engine")
+ENDING = re.compile(r'<text [^>]* text-anchor="end"[^>]*>(?:<title>[^<]*</title>)?([^<]*)</text>')
 NARROW, WIDE = "iljtfrI.,:;'|!()[]- ", "mwMW%"
 Box = tuple[float, float, float, float]
 NEEDS = {
@@ -48,16 +49,11 @@ def _boxes(drawn: str) -> list[tuple[Box, str]]:
     """Of all texts that stand upright where they say."""
     found = []
     root, svg = ElementTree.fromstring(drawn), "{http://www.w3.org/2000/svg}"
-    moved: dict[ElementTree.Element, float] = {}
-    for group in root.iter(f"{svg}g"):
-        down = re.fullmatch(r"translate\(0 ([\d.]+)\)", group.get("transform", ""))
-        moved |= dict.fromkeys(group.iter(f"{svg}text"), float(down[1])) if down else {}
     for one in root.iter(f"{svg}text"):
         if one.get("transform"):
             continue
         text = (one.text or "") + "".join(child.tail or "" for child in one)
         x, y, size = float(one.get("x", 0)), float(one.get("y", 0)), float(one.get("font-size", 11))
-        y += moved.get(one, 0)
         wide = _width(text, size)
         begin = x - {"start": 0, "middle": wide / 2, "end": wide}[one.get("text-anchor", "start")]
         found.append(((begin, y - 0.72 * size, begin + wide, y), text))
@@ -132,7 +128,7 @@ def test_a_picture_is_as_wide_as_its_labels_and_says_where_those_that_are_cut_ar
     _assert_inside_and_apart(drawn)
     begin, width = map(float, re.findall(r'viewBox="(\S+) 0 (\S+) ', drawn)[0])
     assert -begin < width / 2
-    cut = [text for _, _, text in ENDING.findall(drawn) if "…" in text]
+    cut = [text for text in ENDING.findall(drawn) if "…" in text]
     assert (CUT in drawn) == bool(cut) == (letters > MOST_LETTERS and view in CALL_OPERATIONS)
     titles = ElementTree.fromstring(drawn).iter("{http://www.w3.org/2000/svg}title")
     if cut:
@@ -166,7 +162,7 @@ def test_bars_of_ranks_are_as_wide_as_the_scale(
     for y, width in re.findall(r'y="(\d+)" width="([\d.]+)" height="12"', drawn):
         sums[y] = sums.get(y, 0) + float(width)
     assert sums
-    assert all(total == pytest.approx(WIDTH, abs=0.05) for total in sums.values())
+    assert all(total == pytest.approx(RANK_WIDTH, abs=0.05) for total in sums.values())
 
 
 def test_the_picture_of_the_critical_path_has_its_causes_and_operations(runs: dict[str, Path]) -> None:

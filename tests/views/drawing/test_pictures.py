@@ -27,11 +27,12 @@ from et_sim.cli import main
 from et_sim.engine.stall import explain_stall
 from et_sim.timeline import write_run
 from et_sim.views import open_run
-from et_sim.views.drawing.activity import PART_COLOURS, activity_picture
-from et_sim.views.drawing.bandwidth import bandwidth_picture
-from et_sim.views.drawing.picture import picture
-from et_sim.views.drawing.svg import LEFT, PIXELS, NothingToDrawError, axis
-from et_sim.views.drawing.waits import waits_picture
+from et_sim.views.drawing.activity import activity_picture
+from et_sim.views.drawing.bars import waits_picture
+from et_sim.views.drawing.colours import PART_COLOURS
+from et_sim.views.drawing.planes import bandwidth_picture
+from et_sim.views.drawing.scene import LEFT, PIXELS, NothingToDrawError, Scene
+from et_sim.views.drawing.timeline import picture
 from et_sim.views.run.selection import EVERYTHING, selection
 from et_sim.views.summary.activity import FIGURES, activity_data, activity_of, shown_parts
 from et_sim.views.summary.bandwidth import link_ceilings, rates
@@ -323,7 +324,9 @@ def test_no_circle_stands_at_an_edge(tmp_path: Path) -> None:
 
 
 def test_times_of_a_short_window_differ_in_their_texts() -> None:
-    texts = re.findall(r">([^<]+)</text>", "".join(axis((40_000_100, 40_000_400), 100)))
+    scene = Scene()
+    scene.axis((40_000_100, 40_000_400), 100)
+    texts = re.findall(r">([^<]+)</text>", scene.markup)
     assert texts[:2] == ["40.0001 ms", "40.00015 ms"]
     assert len(set(texts)) == len(texts)
 

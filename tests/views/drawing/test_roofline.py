@@ -15,8 +15,8 @@ from et_sim.cli import main
 from et_sim.timeline import write_run
 from et_sim.views import open_run
 from et_sim.views.drawing.memory import capacity_of, memory_picture
-from et_sim.views.drawing.roofline import roofline_picture
-from et_sim.views.drawing.svg import NothingToDrawError
+from et_sim.views.drawing.planes import roofline_picture
+from et_sim.views.drawing.scene import NothingToDrawError
 from et_sim.views.run.selection import selection
 from et_sim.views.summary.memory import memory_peaks
 from et_sim.views.summary.roofline import NO_KERNELS, roofline_data, roofline_of

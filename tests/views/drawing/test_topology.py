@@ -20,7 +20,7 @@ from et_sim.cli import main
 from et_sim.timeline import write_run
 from et_sim.views import open_run
 from et_sim.views.drawing.devices import MOST_IN_A_ROW, Devices, joined_lines, placed
-from et_sim.views.drawing.svg import NothingToDrawError
+from et_sim.views.drawing.scene import NothingToDrawError
 from et_sim.views.drawing.topology import COLOURS, topology_picture
 from et_sim.views.run.selection import EVERYTHING, selection
 from et_sim.views.run.topology import topology_of
@@ -104,7 +104,9 @@ def test_lines_have_the_colours_of_their_use(graph: Path) -> None:
     for one, other, share_used in zip(found.source, found.target, found.used.tolist(), strict=True):
         pair = frozenset((found.names[one], found.names[other]))
         used[pair] = max(used.get(pair, 0.0), share_used)
-    lines = re.findall(r'stroke="(#\w+)" stroke-width="[\d.]+"><title>(\S+) to (\S+): [^,]+,', drawn)
+    lines = re.findall(
+        r'stroke="(#\w+)" stroke-width="[\d.]+" d="[^"]+"><title>(\S+) to (\S+): [^,]+,', drawn
+    )
     assert {frozenset((a, b)): colour for colour, a, b in lines} == {
         pair: COLOURS[level_of(most)] for pair, most in used.items()
     }

@@ -13,7 +13,7 @@ from runs_to_show import pipeline, written
 import et_sim
 from et_sim.basics.units import parse_ranks
 from et_sim.views import open_run
-from et_sim.views.drawing.idle import idle_picture
+from et_sim.views.drawing.bars import idle_picture
 from et_sim.views.run.selection import EVERYTHING, selection
 from et_sim.views.summary import idle
 from et_sim.views.summary.idle import DEVICE, FIGURES, idle_data, idle_lines, idle_of

@@ -14,8 +14,8 @@ from runs_to_show import pipeline, written
 import et_sim
 from et_sim.basics.units import parse_ranks
 from et_sim.views import open_run
-from et_sim.views.drawing.spread import spread_picture
-from et_sim.views.drawing.svg import NothingToDrawError
+from et_sim.views.drawing.bars import spread_picture
+from et_sim.views.drawing.scene import NothingToDrawError
 from et_sim.views.run.names import stems
 from et_sim.views.run.selection import EVERYTHING, Selection, selection
 from et_sim.views.summary.spread import spread_data, spread_lines, spreads

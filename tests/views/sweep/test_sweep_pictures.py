@@ -16,10 +16,9 @@ from hypothesis import strategies as st
 from et_sim.basics.units import parse_time_ns
 from et_sim.cli import main
 from et_sim.tables.of_sweeps import ABOUT, FIGURES
-from et_sim.views.sweep.charts import INSET
+from et_sim.views.sweep.charts import INSET, sweep_picture
 from et_sim.views.sweep.content import front_of
 from et_sim.views.sweep.directory import open_sweep
-from et_sim.views.sweep.picture import sweep_picture
 from et_sim.views.sweep.scales import LAST, MAKESPAN, axis_scale, quantity_scale
 
 DOT = re.compile(r"M([\d.]+) ([\d.]+)h\.01")

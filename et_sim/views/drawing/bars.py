@@ -1,0 +1,232 @@
+"""Pictures with a row of bars for each thing: what ranks, devices and operations spend their time on.
+
+Ranks: the parts of the time of each, which add up to all of it. Waits: waiting against transfer of each rank,
+group and operation, with who is waited for; transfer is solid, and waiting pale. Idle: what devices, streams
+and threads do and wait for. Spread: how far ranks differ, of each operation two strips, one of its durations,
+one of its begins, measured from the average rank: a line from the least to the most, a box of the middle half
+of ranks, and a mark at the median.
+
+Not here: the figures (`summary`), and when ranks spend their time (`activity`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from et_sim.basics.units import format_ns, plural
+from et_sim.views.drawing.colours import EARLY, IDLE, PART_COLOURS, colour_of
+from et_sim.views.drawing.scene import (
+    GRID,
+    LEFT,
+    MOST_LETTERS,
+    PIXELS,
+    TOP,
+    Scene,
+    label_of_ranks,
+    left_out,
+    nothing_to_draw,
+    round_step,
+)
+from et_sim.views.run.directory import RunDirectory
+from et_sim.views.run.selection import EVERYTHING, Selection
+from et_sim.views.summary.idle import DEVICE, FIGURES, MEANINGS, ORDER, SHORT, Idle, idle_of
+from et_sim.views.summary.parts import NAMES, OVERLAP, PARTS, parts_of
+from et_sim.views.summary.rank_table import called, rank_count, slowest_first
+from et_sim.views.summary.rank_times import rank_entries
+from et_sim.views.summary.spread import NOTHING, Distribution, Spread, notes_of, spreads
+from et_sim.views.summary.waits import UNENDED, WaitTable, waits_of
+from et_sim.views.text import distinct, share, shortened
+
+ROW = 17
+RANK_BEGIN, RANK_WIDTH, MOST_RANKS = LEFT + 84, 700, 40
+OVERLAP_COLOUR = "#56b4e9"
+OF_RANKS = "a bar is all of a rank's time; the slowest ranks first, and right of each when it finishes"
+
+
+def ranks_picture(run: RunDirectory, part: Selection = EVERYTHING) -> str:
+    """The SVG text: a bar for each rank."""
+    scene, entries = Scene(), slowest_first(rank_entries(run, part))
+    shown, y = part.cut(entries, MOST_RANKS), TOP + 8
+    bottom = y + ROW * len(shown)
+    for tenths in range(0, 11, 2):
+        x = RANK_BEGIN + RANK_WIDTH * tenths // 10
+        scene.upright(x, TOP - 6, bottom, f"{10 * tenths} %", TOP - 12)
+    colours = {OVERLAP: OVERLAP_COLOUR, **{one.short: PART_COLOURS[one.figure] for one in PARTS}}
+    names = [label_of_ranks(entry["ranks"]) for entry in shown]
+    for entry, name, whole in zip(shown, distinct(names, MOST_LETTERS), names, strict=True):
+        amounts = parts_of(entry)
+        scale = RANK_WIDTH / max(sum(amounts.values()), 1)
+        scene.label(name, y + 10, whole, RANK_BEGIN - 8)
+        scene.stack(RANK_BEGIN, y, 12, ((amounts[key] * scale, colours[key]) for key, _ in NAMES))
+        finish = "never" if entry["finish_ns"] is None else format_ns(entry["finish_ns"])
+        scene.text(RANK_BEGIN + RANK_WIDTH + 8, y + 10, finish)
+        y += ROW
+    sums = sums_of_parts(entries)
+    whole_ns = sum(sums.values())
+    there = [(colours[key], f"{name} {share(sums[key], whole_ns)}") for key, name in NAMES if sums[key]]
+    scene.legend(there, bottom + 18, each=4)
+    texts = [*part.heading()[:1], OF_RANKS, "shares are of all ranks' time together"]
+    return scene.finish([*texts, *left_out(shown, entries, "line", " more, of faster ranks")], bottom + 54)
+
+
+def sums_of_parts(entries: Sequence[Mapping[str, Any]]) -> dict[str, int]:
+    """The parts of the time of all these ranks together."""
+    parts = [(parts_of(entry), rank_count(entry["ranks"])) for entry in entries]
+    return {key: sum(amounts[key] * ranks for amounts, ranks in parts) for key, _ in NAMES}
+
+
+WAIT_BEGIN, WAIT_BARS, MOST_WAITS = LEFT + 180, 310, 24  # where bars begin, and the longest
+TITLES = (
+    "Ranks: of their own time",
+    "Groups: summed over nodes and ranks",
+    "Operations: summed over nodes and ranks",
+)
+
+
+def waits_picture(run: RunDirectory, part: Selection = EVERYTHING) -> str:
+    """The SVG text: waiting and transfer."""
+    found, scene, y, texts = waits_of(run, part), Scene(), TOP, list[str]()
+    for title, table in zip(TITLES, (found.ranks, found.groups, found.operations), strict=True):
+        shown = part.cut(table, MOST_WAITS)
+        if shown:
+            scene.text(8, y, title, font_weight="bold")
+            _waits(scene, shown, y + 8)
+            y += 8 + ROW * len(shown) + 26
+            texts += [
+                f"{title.partition(':')[0]}: {text}"
+                for text in left_out(shown, table, "line", " more, that wait less")
+            ]
+    if y == TOP:
+        raise nothing_to_draw("there is no communication", run, part)
+    transfer, waiting = PART_COLOURS["exposed_comm_ns"], PART_COLOURS["waiting_ns"]
+    scene.legend([(transfer, "transfer"), (waiting, "waiting for another rank")], y)
+    return scene.finish(texts + [UNENDED] * (run.summary["status"] != "complete"), y + 18)
+
+
+def _waits(scene: Scene, shown: Sequence[WaitTable], y: int) -> None:
+    scale = WAIT_BARS / max(max(one.transfer_ns + one.waiting_ns for one in shown), 1)
+    for one, name in zip(shown, distinct([one.name for one in shown], MOST_LETTERS), strict=True):
+        scene.label(name, y + 10, one.name, WAIT_BEGIN - 8)
+        x: float = WAIT_BEGIN
+        for figure, ns in (("exposed_comm_ns", one.transfer_ns), ("waiting_ns", one.waiting_ns)):
+            scene.rect(x, y, ns * scale, 11, PART_COLOURS[figure])
+            x += ns * scale
+        for_whom = ""
+        if one.waits_for is not None:
+            whom = called(shortened(one.waits_for, 20), 20)
+            for_whom = f", {share(one.waits_for_ns, one.nodes_waiting_ns)} for {whom}"
+        text = f"{format_ns(one.transfer_ns)} + {format_ns(one.waiting_ns)} waiting{for_whom}"
+        scene.text(x + 6, y + 10, text)
+        y += ROW
+
+
+IDLE_BEGIN, MOST_IDLE, CAUSES = LEFT + 160, 32, 8
+IDLE_COLOURS = ("#0072b2", "#9cc7e4", "#f4cfe2", "#d55e00", "#e9a06a", "#f0e442", IDLE, EARLY)
+LEAST_TEXT = 40  # pixels of a part that says its share
+
+
+def idle_picture(run: RunDirectory, part: Selection = EVERYTHING) -> str:
+    """The SVG text: what devices, streams and threads wait for."""
+    found = idle_of(run, part)
+    if not found.rows:
+        raise nothing_to_draw("nothing is ever busy", run, part)
+    scene, shown, y, before = Scene(), part.cut(found.rows, MOST_IDLE), TOP, ""
+    for one in shown:
+        if one.ranks != before:
+            y += 6
+            scene.label(label_of_ranks(one.ranks), y + 10)
+        before = one.ranks
+        scene.text(LEFT, y + 10, shortened(one.row, 26), font_weight="bold" if one.row == DEVICE else "")
+        _idle(scene, one.figures, y)
+        y += 15
+    used = [at for at in range(len(FIGURES)) if any(one.figures[at] for one in shown)]
+    scene.legend([(IDLE_COLOURS[at], MEANINGS[at]) for at in used], y + 18, each=4)
+    order = [ORDER] if len({one.ranks for one in shown}) > 1 else []
+    rest = left_out(shown, found.rows, "more row", ": --top, --ranks")
+    return scene.finish([*_causes(found), *order, *rest], y + 56)
+
+
+def _idle(scene: Scene, figures: tuple[int, ...], y: int) -> None:
+    scale = (PIXELS + LEFT - IDLE_BEGIN) / max(sum(figures), 1)
+    titles = [f"{meaning}: {format_ns(ns)}" for meaning, ns in zip(MEANINGS, figures, strict=True)]
+    widths = [ns * scale for ns in figures]
+    scene.stack(IDLE_BEGIN, y, 11, zip(widths, IDLE_COLOURS, strict=True), titles)
+    for at, (ns, width) in enumerate(zip(figures, widths, strict=True)):
+        if width >= LEAST_TEXT:
+            middle = IDLE_BEGIN + sum(widths[:at]) + width / 2
+            colour = "#fff" if at == 0 else "#333"
+            scene.text(middle, y + 9, share(ns, sum(figures)), "middle", font_size=9, fill=colour)
+
+
+def _causes(found: Idle) -> list[str]:
+    whole = sum(found.causes.values())
+    return [
+        f"idle devices wait for {SHORT[what]}: {shortened(name, 60)}, {format_ns(ns / found.ranks)} "
+        f"per rank, {share(ns, whole)}"
+        for (what, _, name), ns in found.causes.most_common(CAUSES)
+    ]
+
+
+SPREAD_ROW, MOST_SPREADS = 19, 24
+SPREAD_NAMES, STRIP, GAP = 180, 250, 96  # pixels right of LEFT, and of what stands right of a strip
+TICKS = 5  # at most; so there are two at least
+ALIKE = "ranks do not differ in any operation"
+OF_SPREAD = (
+    "line: all ranks; box: half of them; mark: the median; beside, how far the last rank is, and which"
+)
+Of = Callable[[Spread], Distribution]
+PANELS: tuple[tuple[str, Of], ...] = (
+    ("duration, from the average rank", lambda one: one.duration_ns),
+    ("begin, from the average rank", lambda one: one.begin_ns),
+)
+
+
+def spread_picture(
+    run: RunDirectory, part: Selection = EVERYTHING, found: Sequence[Spread] | None = None
+) -> str:
+    """The SVG text: how far ranks differ; of what was `found` already."""
+    every, scene = spreads(run, part) if found is None else found, Scene()
+    differing = [one for one in every if any(of(one).most > of(one).least for _, of in PANELS)]
+    shown = part.cut(differing, MOST_SPREADS)
+    if not shown:
+        raise nothing_to_draw(ALIKE if every else NOTHING, run, part)
+    bottom = TOP + 16 + SPREAD_ROW * len(shown)
+    for row, name in enumerate(distinct([one.called for one in shown], MOST_LETTERS)):
+        scene.label(name, TOP + 28 + SPREAD_ROW * row, shown[row].called, LEFT + SPREAD_NAMES - 8)
+    for panel, (title, of) in enumerate(PANELS):
+        _panel(scene, shown, of, title, LEFT + SPREAD_NAMES + panel * (STRIP + GAP), bottom)
+    texts = [OF_SPREAD, *left_out(shown, differing, "operation", " of less cost left out: --top")]
+    if alike := len(every) - len(differing):
+        texts.append(f"in {plural(alike, 'other operation')}, ranks do not differ")
+    return scene.finish([*texts, *notes_of(run)], bottom + 36)
+
+
+def _panel(scene: Scene, shown: Sequence[Spread], of: Of, title: str, left: int, bottom: int) -> None:
+    """The strips of durations, or of begins, to one scale."""
+    least = min(of(one).least - of(one).mean for one in shown)
+    most = max(of(one).most - of(one).mean for one in shown)
+    scene.text(left, TOP, title if most > least else f"{title}: all alike", font_weight="bold")
+    if most <= least:
+        return
+
+    def x(value: float) -> float:
+        return left + STRIP * (value - least) / (most - least)
+
+    step = round_step((most - least) / TICKS)
+    for at in range(-int(-least // step) * step, int(most) + 1, step):
+        text = f"{'+' if at > 0 else '-' if at < 0 else ''}{format_ns(abs(at))}"
+        scene.upright(x(at), TOP + 10, bottom, text, bottom + 14, stroke="#8d99a6" if at == 0 else GRID)
+    for row, one in enumerate(shown):
+        _strip(scene, of(one), x, TOP + 16 + SPREAD_ROW * row, colour_of(one.kind))
+
+
+def _strip(scene: Scene, found: Distribution, x: Callable[[float], float], y: int, colour: str) -> None:
+    figures = (found.least, found.quarter, found.median, found.three_quarters, found.most)
+    first, low, middle, high, last = (x(value - found.mean) for value in figures)
+    scene.line(first, y + 7.5, max(last, first + 1), y + 7.5, colour, stroke_width=2)
+    scene.rect(low, y + 3, max(high - low, 1), 9, colour)
+    scene.line(middle, y + 1, middle, y + 14, "#111", stroke_width=1.5)
+    if found.most > found.least:
+        text = f"+{format_ns(found.most - found.mean)} {called(found.most_ranks, 9)}"
+        scene.text(last + 4, y + 11, text, font_size=9)

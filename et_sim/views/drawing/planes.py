@@ -1,0 +1,282 @@
+"""Pictures of pairs of figures, on axes where equal factors are equally far apart.
+
+Bandwidth against message size: a circle for each kind, group and size, and what links carry. Roofline:
+operations per second against operations per byte, below the roofs of the machine, a circle for each name.
+Choices: times of ways by bytes, as lines, and the way that is taken as points. Measured: how far predictions
+are off, by measured times, a panel for each kind with lines at a tenth and a half.
+
+Not here: the figures.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import atan2, ceil, degrees, floor, log2, log10
+from typing import Any, NamedTuple
+
+from et_sim.basics.errors import UsageError
+from et_sim.basics.units import format_bandwidth, format_bytes, format_ns, plural
+from et_sim.views.drawing.colours import colour_of
+from et_sim.views.drawing.scene import (
+    LEFT,
+    LETTER,
+    LIMIT,
+    PIXELS,
+    TOP,
+    Plane,
+    Scene,
+    left_out,
+    nothing_to_draw,
+    number,
+    powers_around,
+)
+from et_sim.views.run.directory import RunDirectory
+from et_sim.views.run.selection import EVERYTHING, Selection
+from et_sim.views.summary.bandwidth import NO_LINKS, Rate, link_ceilings, rates
+from et_sim.views.summary.roofline import NO_KERNELS, Kernel, Roofline, by_byte, per_second, roofline_of
+from et_sim.views.text import shortened
+
+LESS_TIME = " that stand for less time are left out"
+INSIDE: dict[str, Any] = {"fill_opacity": ".75", "stroke": "#333", "stroke_width": ".5"}
+
+
+def _radius(ns: float, longest: float, small: float, large: float) -> float:
+    """Areas of circles are in proportion to time."""
+    return float(small + (large - small) * (ns / max(longest, 1)) ** 0.5)
+
+
+MOST_CIRCLES, MOST_TICKS = 2000, 9
+MARGIN = 0.1  # powers of two between a circle and an edge
+
+
+def bandwidth_picture(run: RunDirectory, part: Selection = EVERYTHING) -> str:
+    """The SVG text: bandwidth against message size."""
+    every = rates(run, part)
+    shown = sorted(every, key=lambda one: -one.moving_ns)[: part.top or MOST_CIRCLES]
+    if not shown:
+        raise nothing_to_draw("no collective or send with a payload was simulated", run, part)
+    ceilings, scene = link_ceilings(run), Scene()
+    sizes = _powers_of_two([one.bytes for one in shown])
+    speeds = _powers_of_two([*(one.bytes_per_second for one in shown), *ceilings.values()])
+    across, up = ((low * log10(2), high * log10(2)) for low, high in (sizes, speeds))
+    plane = Plane(across, up, 320)
+    step = max(ceil((sizes[1] - sizes[0]) / MOST_TICKS), 1)
+    for power in range(sizes[0], sizes[1] + 1, step):
+        x = plane.x(2.0**power)
+        scene.upright(x, TOP, plane.bottom, format_bytes(2**power), plane.bottom + 16)
+    for speed in _round_speeds(2.0 ** speeds[0], 2.0 ** speeds[1]):
+        scene.level(plane.y(speed), format_bandwidth(speed / 1e9))
+    tiers: dict[float, list[str]] = {}
+    for tier, speed in ceilings.items():
+        tiers.setdefault(speed, []).append(tier)
+    for speed, names in tiers.items():
+        text = f"one link of {', '.join(names[:4])}: {format_bandwidth(speed / 1e9)}"
+        _ceiling(scene, LEFT, plane.y(speed), text, stroke_dasharray="6 4")
+    for one in shown:
+        radius = _radius(one.moving_ns, shown[0].moving_ns, 3.0, 9.0)
+        place = plane.x(one.bytes), plane.y(one.bytes_per_second)
+        scene.circle(*place, radius, colour_of(one.kind), _meaning_of_rate(one), **INSIDE)
+    kinds = sorted({one.kind for one in shown})
+    scene.legend([(colour_of(kind), kind.replace("_", " ")) for kind in kinds], plane.bottom + 44)
+    texts = ["size by transfer time against payload; a circle is the larger, the more time it stands for"]
+    texts += [] if ceilings else [NO_LINKS]
+    return scene.finish([*texts, *left_out(shown, every, "circle", LESS_TIME)], plane.bottom + 62)
+
+
+def _powers_of_two(values: Sequence[float]) -> tuple[int, int]:
+    """Around all of them, and none of them at an edge."""
+    return floor(log2(min(values)) - MARGIN), ceil(log2(max(values)) + MARGIN)
+
+
+def _round_speeds(least: float, most: float) -> list[float]:
+    """Some of 1, 2, 5, 10, 20, ... between two numbers."""
+    low, high = powers_around((least, most))
+    every = (digit * 10.0**power for power in range(low, high + 1) for digit in (1, 2, 5))
+    found = [speed for speed in every if least <= speed <= most]
+    return found[:: 1 if len(found) <= MOST_TICKS else 3]
+
+
+def _ceiling(scene: Scene, begin: float, y: float, text: str, **style: Any) -> None:
+    """A limit of the machine, from a place to the right edge."""
+    scene.line(begin, y, LEFT + PIXELS, y, LIMIT, **style)
+    scene.text(LEFT + PIXELS - 4, y - 5, text, "end", fill=LIMIT)
+
+
+def _meaning_of_rate(one: Rate) -> str:
+    where = f" in {one.group}" if one.group else ""
+    rate, each = format_bandwidth(one.bytes_per_second / 1e9), format_ns(one.moving_ns / one.count)
+    return f"{plural(one.count, one.kind)} of {format_bytes(one.bytes)}{where}: {rate}, {each} each"
+
+
+MOST_POINTS, MOST_NAMES = 500, 12
+NEAR = 14.0  # pixels between circles that share a name
+BOUNDS = {False: ("#0072b2", "bound by compute"), True: ("#e69f00", "bound by memory")}
+OF_ROOFS = "FLOP/s achieved against FLOP per byte of traffic; larger circles stand for more time"
+Box = tuple[float, float, float, float]  # left, top, right, bottom
+
+
+def roofline_picture(run: RunDirectory, part: Selection = EVERYTHING) -> str:
+    """The SVG text: kernels below the roofs."""
+    found, scene = roofline_of(run, part), Scene()
+    if not found.kernels:
+        raise nothing_to_draw(NO_KERNELS, run, part)
+    ridges = [peak / width for peak in found.peaks.values() for width in found.bandwidths.values()]
+    across = powers_around([*(one.intensity for one in found.kernels), *ridges], 0.15)
+    speeds = (one.operations_per_second for one in found.kernels)
+    plane = Plane(across, powers_around([*speeds, *found.peaks.values()], 0.15), 340)
+    shown = found.kernels[: part.top or MOST_POINTS]
+    for power in range(across[0], across[1] + 1, max((across[1] - across[0]) // 10, 1)):
+        x = plane.x(10.0**power)
+        scene.upright(x, TOP, plane.bottom, by_byte(10.0**power), plane.bottom + 16)
+    low, high = (round(end) for end in plane.up)
+    for power in range(low, high + 1, max((high - low) // 10, 1)):
+        scene.level(plane.y(10.0**power), per_second(10.0**power))
+    scene.text(LEFT + PIXELS // 2, plane.bottom + 32, "FLOP per byte", "middle")
+    _roofs(scene, found, plane)
+    places = []
+    for one in shown:
+        x, y = plane.x(one.intensity), plane.y(one.operations_per_second)
+        radius = _radius(one.total_ns, shown[0].total_ns, 3.0, 11.0)
+        places.append((x, y, radius))
+        colour, _ = BOUNDS[one.memory_bound_share > 0.5]
+        scene.circle(x, y, radius, colour, _meaning_of_kernel(one, found), **INSIDE)
+    _names(scene, shown, places, plane.bottom)
+    bounds = {one.memory_bound_share > 0.5 for one in shown}
+    scene.legend([entry for which, entry in BOUNDS.items() if which in bounds], plane.bottom + 50)
+    texts = [*part.heading()[:1], OF_ROOFS, *left_out(shown, found.kernels, "circle", LESS_TIME)]
+    return scene.finish(texts, plane.bottom + 68)
+
+
+def _roofs(scene: Scene, found: Roofline, plane: Plane) -> None:
+    """Each peak from where the widest memory reaches it, and each bandwidth up to the highest peak."""
+    top, widest = max(found.peaks.values()), max(found.bandwidths.values())
+    for name, peak in found.peaks.items():
+        begin = max(plane.x(peak / widest), LEFT)
+        text = f"{name}: {per_second(peak)}"
+        _ceiling(scene, begin, plane.y(peak), text, stroke_width=1.5, fill="none")
+    for name, bandwidth in found.bandwidths.items():
+        high = min(top / bandwidth, 10.0 ** plane.across[1])
+        low = max(10.0 ** plane.across[0], 10.0 ** plane.up[0] / bandwidth)
+        (x, y), (to_x, to_y) = ((plane.x(size), plane.y(size * bandwidth)) for size in (low, high))
+        scene.line(x, y, to_x, to_y, LIMIT, stroke_width=1.5, fill="none")
+        # Its name stands above it, up to its end.
+        turn = f"rotate({degrees(atan2(to_y - y, to_x - x)):.1f})"
+        at = f"translate({x + 0.97 * (to_x - x):.1f} {y + 0.97 * (to_y - y):.1f})"
+        text = f"{name}: {format_bandwidth(bandwidth / 1e9)}"
+        scene.add("text", text, transform=f"{at} {turn}", y=-6, text_anchor="end", fill=LIMIT)
+
+
+def _meaning_of_kernel(one: Kernel, found: Roofline) -> str:
+    return (
+        f"{one.name}, {one.count:,} of {format_ns(one.total_ns)} in all: {by_byte(one.intensity)} FLOP/byte, "
+        f"{per_second(one.operations_per_second)} of {per_second(found.roof(one))}"
+    )
+
+
+def _names(
+    scene: Scene, shown: Sequence[Kernel], places: Sequence[tuple[float, float, float]], bottom: int
+) -> None:
+    """Of circles that lie on each other, that with the most time; where there is room below them."""
+    counts: dict[int, int] = {}
+    for own, (x, y, _) in enumerate(places):
+        near = (at for at in counts if abs(places[at][0] - x) < NEAR and abs(places[at][1] - y) < NEAR)
+        first = next(near, own)
+        counts[first] = counts.get(first, 0) + 1
+    taken: list[Box] = [(x - reach, y - reach, x + reach, y + reach) for x, y, reach in places]
+    for own, count in [*counts.items()][:MOST_NAMES]:
+        text = shortened(shown[own].name, 30) + (f", {count - 1} more" if count > 1 else "")
+        x, y, reach = places[own]
+        wide, at = LETTER * len(text), y + reach + 12
+        for begin, place, anchor in ((x - 4, x - 4, "start"), (x + 4 - wide, x + 4, "end")):
+            box = (begin, at - 10, begin + wide, at + 2)
+            inside = box[0] >= LEFT and box[2] <= LEFT + PIXELS and box[3] <= bottom
+            if inside and not any(_overlap(box, other) for other in taken):
+                taken.append(box)
+                scene.text(place, at, text, anchor)
+                break
+
+
+def _overlap(one: Box, other: Box) -> bool:
+    return one[0] < other[2] and other[0] < one[2] and one[1] < other[3] and other[1] < one[3]
+
+
+LINE_COLOURS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#b8a400", "#888888")
+INK = "#333333"
+
+
+class Line(NamedTuple):
+    """A way, with (bytes, microseconds) in ascending order."""
+
+    name: str
+    points: Sequence[tuple[int, float]]
+
+
+def choices_picture(title: str, lines: Sequence[Line], chosen: Sequence[tuple[int, float]]) -> str:
+    """The SVG text: times of ways by bytes."""
+    scene, sizes = Scene(), sorted({size for line in lines for size, _ in line.points})
+    low, high = powers_around(us for line in lines for _, us in line.points)
+    plane = Plane((log10(sizes[0]), log10(sizes[-1])), (low, max(high, low + 1)), 340)
+    for power in range(low, max(high, low + 1) + 1):
+        scene.level(plane.y(10.0**power), format_ns(round(10.0 ** (power + 3))))
+    for size in sizes:
+        scene.upright(plane.x(size), TOP, plane.bottom, format_bytes(size), plane.bottom + 16)
+    colours = [LINE_COLOURS[at % len(LINE_COLOURS)] for at in range(len(lines))]
+    for line, colour in zip(lines, colours, strict=True):
+        way = "L".join(f"{number(plane.x(size))} {number(plane.y(us))}" for size, us in line.points)
+        scene.path(f"M{way}", line.name, fill="none", stroke=colour, stroke_width=1.8)
+    for size, us in chosen:
+        scene.circle(plane.x(size), plane.y(us), 4, INK)
+    names = [(colour, line.name) for line, colour in zip(lines, colours, strict=True)]
+    scene.legend([*names, (INK, "chosen")], plane.bottom + 42)
+    return scene.finish([f"{title}: time by bytes that each rank puts in"], plane.bottom + 62)
+
+
+PANEL, GAP, ACROSS, EDGE, ABOVE = 190, 50, 4, 60, 30
+ACCURATE, FAR = "#98a1ab", "#d5d9de"
+OFF = ((1.0, INK), (1.1, ACCURATE), (0.9, ACCURATE), (1.5, FAR), (0.5, FAR))
+MOST = 2.5  # times as long, or as short: what is further off is at the edge
+MOST_DOTS = 400  # of a kind: evenly taken, those in between look the same
+OF_MEASURED = (
+    "predicted against measured (up) by measured time (right); mean errors; the kind furthest off first"
+)
+
+
+class Kind(NamedTuple):
+    """What was measured: its name, its mean error in percent, and (measured, predicted) microseconds."""
+
+    name: str
+    mape: float
+    points: Sequence[tuple[float, float]]
+
+
+def measured_picture(kinds: Sequence[Kind]) -> str:
+    """The SVG text: how far predictions are off."""
+    if not kinds:
+        raise UsageError("nothing to draw: no row was predicted", remedy="name a machine by --machine")
+    scene, down = Scene(), PANEL + GAP + ABOVE
+    for at, kind in enumerate(kinds):
+        _panel(scene, kind, EDGE + (PANEL + GAP) * (at % ACROSS), ABOVE + down * (at // ACROSS))
+    return scene.finish([OF_MEASURED], ABOVE + down * (1 + (len(kinds) - 1) // ACROSS))
+
+
+def _panel(scene: Scene, kind: Kind, x: int, y: int) -> None:
+    low, high = powers_around(measured for measured, _ in kind.points)
+    high = max(high, low + 1)
+
+    def up(ratio: float) -> float:
+        off = log10(min(max(ratio, 1 / MOST), MOST)) / log10(MOST)
+        return y + PANEL / 2 * (1 - off)
+
+    title = f"{kind.name}: {len(kind.points):,} rows, {kind.mape:.1f} %"
+    scene.text(x, y - 8, title, font_weight="bold")
+    scene.rect(x, y, PANEL, PANEL, "none", stroke=FAR)
+    for ratio, colour in OFF:
+        scene.line(x, up(ratio), x + PANEL, up(ratio), colour)
+        text = "equal" if ratio == 1 else f"{100 * (ratio - 1):+.0f} %"
+        scene.text(x - 4, up(ratio) + 4, text, "end", font_size=9)
+    for power, at, anchor in ((low, x, "start"), (high, x + PANEL, "end")):
+        scene.text(at, y + PANEL + 14, format_ns(round(10.0 ** (power + 3))), anchor)
+    every = -(-len(kind.points) // MOST_DOTS)
+    for measured, predicted in kind.points[::every]:
+        at_x = x + PANEL * (log10(measured) - low) / (high - low)
+        scene.circle(at_x, up(predicted / measured), 1.8, "#0072b2", fill_opacity=".5")

@@ -1,0 +1,259 @@
+"""What pictures are made of: one list of marks, whose texts are measured as they are put, and the frame.
+
+The list becomes an SVG text, which is a file, a part of a page, or a PNG (by resvg, an extra). Colours are
+attributes and no variables of style sheets, so that whatever reads SVG shows them.
+
+Not here: what pictures show.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from math import ceil, floor, log10
+from typing import Any
+from xml.sax.saxutils import escape, quoteattr
+
+import numpy as np
+
+from et_sim.basics.errors import UsageError
+from et_sim.basics.units import format_ns, parse_ranks, plural, strided_ranks
+from et_sim.views.drawing.colours import OUTLINE
+from et_sim.views.run.directory import RunDirectory
+from et_sim.views.run.selection import EXACT, Selection, Window
+from et_sim.views.text import cut
+
+PIXELS = 900
+LEFT, TOP, RIGHT = 96, 34, 24
+TICKS = 6
+LETTER, EDGE, LINE = 7, 4, 15  # pixels of most letters, left of the longest label, and from line to line
+NARROW = "iljtfrI.,:;'|!()[]- "
+MOST_LETTERS = 80  # of a label: it is less than half of the picture
+CUT = "labels with … are whole in titles: point at them in the SVG form"
+FONTS = "Helvetica, Arial, 'Liberation Sans', 'DejaVu Sans', sans-serif"  # not all programs know the last
+GRID, INK, TRACK, LIMIT = "#d5d9de", "#333", "#eef1f5", "#c00000"
+ZOOM = 2  # pixels of the PNG for one of the SVG
+Entry = tuple[str, str]  # of a legend: a colour, and what it means
+
+
+def number(value: float) -> str:
+    """A number of pixels, to a hundredth."""
+    return f"{value:.2f}".rstrip("0").rstrip(".") if isinstance(value, float) else str(value)
+
+
+class Scene:
+    """Marks in the order in which they are drawn: the last one is on top."""
+
+    def __init__(self) -> None:
+        self._marks: list[str] = []
+        self._reach = 0  # how far labels go to the left of the picture
+        self._is_cut = False  # whether a label's whole text is in its title
+
+    def add(self, name: str, text: str = "", title: str = "", **attributes: float | str) -> None:
+        """A mark with these attributes; those without a value are left out."""
+        given = "".join(
+            f" {key.rstrip('_').replace('_', '-')}={quoteattr(v if isinstance(v, str) else number(v))}"
+            for key, v in attributes.items()
+            if v != ""
+        )
+        inner = f"<title>{escape(title)}</title>" if title else ""
+        inner += escape(text)
+        self._marks.append(f"<{name}{given}>{inner}</{name}>" if inner else f"<{name}{given}/>")
+
+    def rect(
+        self, x: float, y: float, width: float, height: float, fill: str, title: str = "", **style: Any
+    ) -> None:
+        """A rectangle."""
+        self.add("rect", "", title, x=x, y=y, width=width, height=height, fill=fill, **style)
+
+    def circle(self, x: float, y: float, radius: float, fill: str, title: str = "", **style: Any) -> None:
+        """A circle around a place."""
+        self.add("circle", "", title, cx=x, cy=y, r=radius, fill=fill, **style)
+
+    def line(self, x: float, y: float, to_x: float, to_y: float, stroke: str = GRID, **style: Any) -> None:
+        """A line from one place to another."""
+        begin = f"M{number(x)} {number(y)}"
+        end = f"V{number(to_y)}" if x == to_x else f"H{number(to_x)}" if y == to_y else ""
+        self.path(begin + (end or f"L{number(to_x)} {number(to_y)}"), stroke=stroke, **style)
+
+    def path(self, shape: str, title: str = "", **style: Any) -> None:
+        """Any shape."""
+        self.add("path", "", title, **style, d=shape)
+
+    def text(self, x: float, y: float, text: str, anchor: str = "", title: str = "", **style: Any) -> None:
+        """A text, which begins at a place; or ends there (`end`), or has its middle there (`middle`)."""
+        self.add("text", text, title, x=x, y=y, text_anchor=anchor, **style)
+        if anchor == "end":
+            self._reach = max(self._reach, round(wide(text) + EDGE - x))
+            self._is_cut |= bool(title) and "…" in text
+
+    def label(self, text: str, y: float, whole: str = "", x: int = LEFT - 8) -> None:
+        """What stands left of a row, however long; the whole of it is its title, if it was cut."""
+        shown, whole = cut(text, MOST_LETTERS), whole or text
+        self.text(x, y, shown, "end", whole if shown != whole else "")
+
+    def sentences(self, texts: Sequence[str], y: int) -> None:
+        """Lines of text below a picture, the first one at `y`."""
+        for at, text in enumerate(texts):
+            self.text(LEFT, y + LINE * at, text)
+
+    def legend(self, entries: Sequence[Entry], y: int, each: int = 0) -> int:
+        """Colours and what they mean, in one line or `each` of them in a line; where the last one is."""
+        lines = [entries[at : at + each] for at in range(0, len(entries), each)] if each else [entries]
+        for at, some in enumerate(lines):
+            x = LEFT
+            for colour, text in some:
+                self.rect(x, y + 16 * at - 9, 10, 10, colour, stroke=OUTLINE, stroke_width="0.5")
+                self.text(x + 14, y + 16 * at, text)
+                x += 34 + LETTER * len(text)
+        return y + 16 * max(len(lines) - 1, 0)
+
+    def axis(
+        self, window: Window, bottom: int, left: int = LEFT, width: int = PIXELS, top: int = TOP
+    ) -> None:
+        """Vertical lines at round times of a window that is not empty."""
+        first, last = window
+        step = round_step((last - first) / TICKS)
+        for moment in range(-(-first // step) * step, last + 1, step):
+            x = left + round(width * (moment - first) / (last - first))
+            text = format_ns(moment, EXACT)
+            reach = x + LETTER * len(text) // 2
+            anchor = "start" if moment == 0 else "end" if reach > LEFT + PIXELS + RIGHT else "middle"
+            self.upright(x, top - 6, bottom, text, top - 12, anchor)
+
+    def upright(
+        self, x: float, top: float, bottom: float, text: str, y: float, anchor: str = "middle", **style: Any
+    ) -> None:
+        """A line of a grid from above to below, with its value."""
+        self.line(x, top, x, bottom, **style)
+        self.text(x, y, text, anchor)
+
+    def level(self, y: float, text: str) -> None:
+        """A line of a grid from left to right, with its value."""
+        self.line(LEFT, y, LEFT + PIXELS, y)
+        self.label(text, y + 4)
+
+    def stack(
+        self, x: float, y: int, height: int, parts: Iterable[tuple[float, str]], titles: Sequence[str] = ()
+    ) -> float:
+        """Parts of a bar, by how wide they are and their colours; where it ends."""
+        for at, (width, colour) in enumerate(parts):
+            if width > 0:
+                self.rect(x, y, width, height, colour, titles[at] if titles else "")
+            x += width
+        return x
+
+    def finish(self, texts: Sequence[str], y: int) -> str:
+        """The SVG text, with sentences below the picture, the first one at `y`."""
+        self.sentences(texts, y)
+        return self.svg(y - 4 + LINE * len(texts))
+
+    def svg(self, height: int) -> str:
+        """The whole picture, on white paper: as far to the left as its longest label reaches."""
+        if self._is_cut:
+            self.sentences([CUT], height + 4)
+            height += LINE
+        width = self._reach + LEFT + PIXELS + RIGHT
+        head = (
+            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="{-self._reach} 0 {width} {height}" '
+            f'width="{width}" height="{height}" font-family="{FONTS}" font-size="11" fill="{INK}">'
+        )
+        place = f' x="{-self._reach}"' if self._reach else ""
+        paper = f'<rect{place} width="100%" height="100%" fill="#fff"/>'
+        return "\n".join([head, paper, *self._marks, "</svg>", ""])
+
+    @property
+    def markup(self) -> str:
+        """The marks alone, for a drawing that a page frames."""
+        return "".join(self._marks)
+
+
+class Plane:
+    """Where pairs of figures stand whose factors are equally far apart on both axes."""
+
+    def __init__(self, across: tuple[float, float], up: tuple[float, float], height: int) -> None:
+        """Of the figures between these powers of ten, in a field that is so high."""
+        self.across, self.up, self.height, self.bottom = across, up, height, TOP + height
+
+    def x(self, value: float) -> float:
+        """From the left."""
+        return LEFT + PIXELS * self._share(value, self.across)
+
+    def y(self, value: float) -> float:
+        """From above."""
+        return self.bottom - self.height * self._share(value, self.up)
+
+    def _share(self, value: float, ends: tuple[float, float]) -> float:
+        low, high = ends
+        return (log10(value) - low) / (high - low) if high > low else 0.5
+
+
+def powers_around(values: Iterable[float], margin: float = 0.0) -> tuple[int, int]:
+    """Whole powers of ten around all of them, and none of them at an edge."""
+    known = [log10(value) for value in values]
+    return floor(min(known) - margin), ceil(max(known) + margin)
+
+
+def runs_of(row: Any) -> Iterator[tuple[int, int, int]]:
+    """Where equal whole numbers stand together: (the first place, how many places, the number)."""
+    firsts = np.flatnonzero(np.diff(row, prepend=row[:1] - 1))
+    lengths = np.diff(firsts, append=len(row))
+    return zip(firsts.tolist(), lengths.tolist(), row[firsts].tolist(), strict=True)
+
+
+def round_step(span: float) -> int:
+    """The least of 1, 2, 5, 10, 20, 50, … that is not below `span`."""
+    power = 1
+    while True:
+        for digit in (1, 2, 5):
+            if digit * power >= span:
+                return digit * power
+        power *= 10
+
+
+def label_of_ranks(ranks: str) -> str:
+    """`rank 3`, `ranks 0-3,6`, or, if that is shorter, `ranks 0-14/2`: every second one."""
+    if ranks.isdecimal():
+        return f"rank {ranks}"
+    strided = strided_ranks(rank for some in parse_ranks(ranks) for rank in some)
+    return f"ranks {min(ranks, strided, key=len)}"
+
+
+def wide(text: str) -> int:
+    """About how many pixels a text is wide: rather more than less."""
+    return sum(
+        4 if one in NARROW else 11 if one in "mwMW%@" or not one.isascii() else 8 if one.isupper() else LETTER
+        for one in text
+    )
+
+
+def left_out(shown: Sequence[Any], every: Sequence[Any], of: str, why: str) -> list[str]:
+    """A sentence about what a picture has no room for, if there is any: so many of them, and which."""
+    return [f"{plural(len(every) - len(shown), of)}{why}"] if len(shown) < len(every) else []
+
+
+class NothingToDrawError(UsageError):
+    """A view of a run, or of a part of it, has no data."""
+
+
+def nothing_to_draw(why: str, run: RunDirectory, part: Selection) -> NothingToDrawError:
+    """The refusal, for a reason in the form "what is missing: what to do"."""
+    missing, _, remedy = why.partition(": ")
+    of = "".join(part.heading()[:1]).replace("only ", " of ", 1)
+    return NothingToDrawError(f"nothing to draw{of}: {missing}", place=str(run.path), remedy=remedy)
+
+
+def png_of(svg: str) -> bytes:
+    """The picture, twice as large as the SVG; refused where resvg, or every font, is missing."""
+    try:
+        from resvg_py import svg_to_bytes
+    except ImportError:
+        raise UsageError(
+            "--png needs resvg, which is not installed", remedy="pip install 'et-sim[png]', or use --svg"
+        ) from None
+    letter, nothing = Scene(), Scene()
+    letter.text(LEFT, TOP, "A")
+    if svg_to_bytes(svg_string=letter.svg(TOP)) == svg_to_bytes(svg_string=nothing.svg(TOP)):
+        raise UsageError(
+            "--png finds no font for texts", remedy="install one, such as DejaVu Sans, or use --svg"
+        )
+    return bytes(svg_to_bytes(svg_string=svg, zoom=ZOOM))
