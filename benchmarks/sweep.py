@@ -24,8 +24,8 @@ import et_sim
 from et_sim.sweeps.state import plan_sweep
 from et_sim.sweeps.sweep import carry_out
 from et_sim.views.report.sweep_page import sweep_report
+from et_sim.views.sweep.charts import sweep_picture
 from et_sim.views.sweep.directory import open_sweep
-from et_sim.views.sweep.picture import sweep_picture
 from et_sim.views.sweep.summary import sweep_text
 from et_sim.workloads.microbenchmarks import make_microbenchmark
 
