@@ -31,7 +31,7 @@ from et_sim.machine.library.rules import (
     RING,
     TREE,
 )
-from et_sim.machine.library_tables import LOGGED_KINDS
+from et_sim.machine.library_object import LOGGED_KINDS
 from et_sim.validation.rows import NAMES, Collective, read_rows
 
 COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter", ALL_TO_ALL, "broadcast", "reduce")

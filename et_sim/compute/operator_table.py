@@ -2,7 +2,7 @@
 
 Between two sizes, the logarithm of the time is a line over the logarithm of the size. The timeline says of
 each kernel whether it was measured, lies between what was, or outside. Not here: the file
-(`et_sim.machine.operator_times_file`).
+(`et_sim.machine.operator_times`).
 """
 
 from __future__ import annotations

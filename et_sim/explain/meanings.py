@@ -7,19 +7,20 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from et_sim.basics.errors import UsageError, did_you_mean
+from et_sim.documents.keys import Key, keys_of, show
+from et_sim.documents.kinds import CHOICE, TEXT
+from et_sim.documents.unused_keys import UNUSED_KEYS
 from et_sim.explain.meaning import Meaning
-from et_sim.machine.checks import show
 from et_sim.machine.corrections import CORRECTION_NOTES, Correction
-from et_sim.machine.credit_tables import CREDIT_KEYS
-from et_sim.machine.keys import Key, Kind
-from et_sim.machine.loggops_file import LOGGOPS_KEYS
-from et_sim.machine.pool_tables import STAGE_KEYS
+from et_sim.machine.memory import PoolStage
+from et_sim.machine.memory_file import MEMORY_KEYS
+from et_sim.machine.network_file import IN_NETWORK_KEYS, LINK_KEYS, NETWORK_KEYS
 from et_sim.machine.profiles import Profile, behaviour_of
-from et_sim.machine.protocol_tables import PROTOCOL_KEYS
+from et_sim.machine.protocol_presets import PROTOCOL_KEYS
 from et_sim.machine.reference_page import EXAMPLES, GROUPS
-from et_sim.machine.tables import MEMORY_KEYS, NETWORK_KEYS, SYSTEM_KEYS
-from et_sim.machine.uneven_tables import IN_NETWORK_KEYS, LINK_KEYS, STRAGGLER_KEYS, TIME_FACTOR_KEYS
-from et_sim.machine.unused_keys import UNUSED_KEYS
+from et_sim.machine.system import Straggler, TimeFactors
+from et_sim.machine.system_file import SYSTEM_KEYS
+from et_sim.machine.transports import Credits, LogGops
 from et_sim.machine.version_1 import LEVEL_KEYS, SYSTEM_1_KEYS
 from et_sim.tables.of_ranks import ACTORS
 from et_sim.tables.of_sweeps import OF_STEPS
@@ -41,16 +42,16 @@ class KeyFile:
 
 FILES = (
     KeyFile(SYSTEM, SYSTEM_KEYS, EXAMPLES["system"]),
-    KeyFile("entry of stragglers, in the system file", STRAGGLER_KEYS),
-    KeyFile("entry of time-factors, in the system file", TIME_FACTOR_KEYS),
+    KeyFile("entry of stragglers, in the system file", keys_of(Straggler)),
+    KeyFile("entry of time-factors, in the system file", keys_of(TimeFactors)),
     KeyFile(NETWORK, NETWORK_KEYS, EXAMPLES["network"]),
     KeyFile("entry of links, in the network file", LINK_KEYS),
     KeyFile("protocol, in the network file", PROTOCOL_KEYS),
-    KeyFile("credits, in the network file", CREDIT_KEYS),
+    KeyFile("credits, in the network file", keys_of(Credits)),
     KeyFile("entry of in-network, in the network file", IN_NETWORK_KEYS),
-    KeyFile("loggops, in the network file", LOGGOPS_KEYS),
+    KeyFile("loggops, in the network file", keys_of(LogGops)),
     KeyFile(MEMORY, MEMORY_KEYS, EXAMPLES["memory"]),
-    KeyFile("entry of stages, in the memory file", STAGE_KEYS),
+    KeyFile("entry of stages, in the memory file", keys_of(PoolStage)),
     KeyFile("system file of ASTRA-sim 1.0", SYSTEM_1_KEYS),
     KeyFile("network file of ASTRA-sim 1.0", LEVEL_KEYS),
 )
@@ -67,8 +68,8 @@ def of_keys() -> Iterator[Meaning]:
         yield Meaning(name, "key without effect", "any other input file", f"Accepted with a warning: {why}.")
     for file in FILES:
         for key in file.keys:
-            if key.kind in (Kind.CHOICE, Kind.TEXT):
-                for value in key.choices:
+            if key.kind in (CHOICE, TEXT):
+                for value in key.words:
                     facts = {"one of": key.allowed}
                     yield Meaning(value, f"value of {key.name}", file.name, plain(key.meaning), facts)
 

@@ -20,9 +20,10 @@ from typing import Any
 
 from et_sim.basics.errors import EtSimError, TraceError, UsageError
 from et_sim.basics.units import LONGEST_NS, format_ns, parse_ranks, parse_time_ns
-from et_sim.machine.checks import nearest, show
+from et_sim.documents.keys import nearest, show
+from et_sim.documents.lines import line_of
 from et_sim.machine.texts import parse_yaml
-from et_sim.machine.topology.fields import MOST, FieldError, Fields, line_of
+from et_sim.machine.topology.fields import MOST, FieldError, Fields
 from et_sim.trace.disk import read_bytes
 from et_sim.trace.workload import Workload
 

@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 
 from et_sim.basics.units import plural
+from et_sim.documents.keys import show
 from et_sim.jobs.job_file import GIVEN, PACKED, SPREAD, JobEntry
-from et_sim.machine.checks import show
 from et_sim.plan.splitmix import splitmix64
 
 LEAST_STRIDED = 3  # NPUs that are worth a range with a step

@@ -1,13 +1,20 @@
 """Which kernels a compute model is for, and with what it times them.
 
-Not here: reading them (`compute_object`), and applying them (`et_sim.compute.rules`).
+Not here: the models (`compute_object`), and applying rules (`et_sim.compute.rules`).
 """
 
+# ruff: noqa: RUF009 - the calls declare fields, like dataclasses.field
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Protocol, Self
+from typing import Any, ClassVar, Protocol, Self
+
+from et_sim.documents.keys import Key, Kind, Remarks, Section, Slot, key, show
+from et_sim.documents.kinds import TEXT, choice, ranks, text
+from et_sim.machine.datatypes import DATATYPE
 
 
 class WorkOf(StrEnum):
@@ -41,17 +48,66 @@ class Settings(Protocol):
         """The same with one of them multiplied, and by what in the end; None: it has no such figure."""
 
 
+def _text_or_number(slot: Slot, value: Any) -> str | int:
+    if isinstance(value, str) or type(value) in (int, bool):
+        return value  # type: ignore[no-any-return]
+    raise slot.refusal(value)
+
+
+TEXT_OR_NUMBER = Kind(
+    "text or whole number", lambda _: "a text in quotes, or a whole number", _text_or_number
+)
+
+
+def _words(text: str) -> tuple[str, ...]:
+    return tuple(word.strip() for word in text.split(",") if word.strip())
+
+
 @dataclass(frozen=True, slots=True)
 class Where:
     """Nodes of which all that is given holds."""
 
-    name: str | None = None  # a regular expression that the whole name matches
-    kind: WorkOf | None = None
-    operations: tuple[str, ...] = ()
-    datatype: str | None = None
-    attribute: str | None = None  # that the node carries
-    value: str | int | None = None  # of the attribute
-    ranks: tuple[range, ...] | None = None  # None: all
+    more_keys: ClassVar[tuple[Key, ...]] = (
+        Key("name-regex", TEXT, "Nodes whose whole name matches this regular expression."),
+    )
+    name: str | None = text(  # a regular expression that the whole name matches
+        'Nodes with this name; `*` stands for any text: `"*gemm*"`.', None
+    )
+    kind: WorkOf | None = choice(
+        "`copy`: nodes marked as copies of the device's memory; `kernel`: all others.", None, choices=WorkOf
+    )
+    operations: tuple[str, ...] = text(
+        "Nodes whose `layer_shape` begins with this word; several with commas between.",
+        (),
+        name="operation",
+        becomes=_words,
+    )
+    datatype: str | None = key(DATATYPE, "Nodes whose attribute `dtype` is this one.", None, name="dtype")
+    attribute: str | None = text("Nodes that carry this attribute.", None)
+    value: str | int | None = key(
+        TEXT_OR_NUMBER, "The attribute's value. Without the key: any.", None, needs="attribute"
+    )
+    ranks: tuple[range, ...] | None = ranks(  # None: all
+        'Which ranks: `"0-3,8"`, `"0-14/2"` for every second one, or `"all"`.', None
+    )
+
+    @staticmethod
+    def complete(given: Mapping[str, Any], section: Section, _: Remarks) -> dict[str, Any]:
+        """One pattern of names, of two forms."""
+        if not given:
+            raise section.fault("nothing is said of the kernels", 'leave "where" out for all')
+        if "name" in given and "name-regex" in given:
+            raise section.fault('keys "name" and "name-regex" are both given', "leave one out")
+        name = given.get("name-regex")
+        if "name" in given:
+            name = ".*".join(map(re.escape, given["name"].split("*")))
+        try:
+            re.compile(name or "")
+        except re.error as error:
+            raise section.fault(
+                f'key "name-regex" is {show(name)}: {error}', "give a regular expression"
+            ) from None
+        return {"name": name}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -62,4 +118,3 @@ class ComputeRule:
     label: str  # what the timeline calls the model
     where: Where | None = None  # None: all that are left
     place: str = ""
-    files: tuple[tuple[str, str], ...] = ()  # (path, content hash) of what its settings were read from

@@ -7,6 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
+from typing import Any
+
+from et_sim.documents.keys import Kind, Slot, nearest, show
+from et_sim.documents.kinds import TEXT
 
 # Bits of a number, by name.
 BITS: Mapping[str, int] = MappingProxyType(
@@ -58,3 +62,14 @@ def datatype_named(word: str) -> str | None:
     short = word.strip().rpartition(":")[2].lower()
     short = _ALSO.get(short, short)
     return short if short in BITS else None
+
+
+def _datatype(slot: Slot, value: Any) -> str:
+    known = datatype_named(TEXT.read(slot, value))
+    if known is None:
+        remedy = f"{nearest(value, BITS)} known: {', '.join(BITS)}".strip()
+        raise slot.section.fault(f'key "{slot.key.name}" is {show(value)}', remedy)
+    return known
+
+
+DATATYPE = Kind("datatype", TEXT.allowed, _datatype)  # by any of its names

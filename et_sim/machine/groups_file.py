@@ -11,7 +11,7 @@ from typing import Any
 
 from et_sim.basics.errors import MachineError
 from et_sim.basics.group_names import group_key
-from et_sim.machine.checks import show
+from et_sim.documents.keys import show
 from et_sim.machine.sources import Source
 from et_sim.machine.texts import parse_yaml
 

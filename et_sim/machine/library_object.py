@@ -6,22 +6,102 @@ Not here: what a library does (`machine.library`).
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import fields, replace
+from dataclasses import replace
 from typing import Any
 
-from et_sim.basics.errors import MachineError
-from et_sim.machine.checks import fill_defaults, read_keys
+from et_sim.documents.keys import Key, Kind, Remarks, Section, Slot, keys_of, made, note_defaults, read_keys
+from et_sim.documents.kinds import CHOICE, COUNT, OBJECT, RATE
 from et_sim.machine.corrections import Correction
-from et_sim.machine.keys import Key, Kind, Remarks
-from et_sim.machine.library.calibration import CALIBRATION_KEYS, Calibration
-from et_sim.machine.library.candidates import Group
+from et_sim.machine.library.calibration import MOST
+from et_sim.machine.library.candidates import (
+    ALL_GATHER,
+    ALL_REDUCE,
+    BROADCAST,
+    REDUCE,
+    REDUCE_SCATTER,
+    Group,
+)
 from et_sim.machine.library.channels import CARD_EFFICIENCY, Channels, Wires, speed_between
 from et_sim.machine.library.model import Library, Logged
 from et_sim.machine.library.rules import ALGORITHMS, LIBRARIES, PROTOCOL_NAMES
-from et_sim.machine.library_tables import LIBRARY_KEYS, LOGGED_KINDS, MOST, NAME, NO_LIBRARY
-from et_sim.machine.model import Dimension, Implementations, Network, Shape, System
+from et_sim.machine.networks import Dimension, Network, Shape
 from et_sim.machine.profiles import Profile
-from et_sim.machine.sources import Source
+from et_sim.machine.system import Implementations, System
+
+NAME, NO_LIBRARY = "library", "none"
+LOGGED_KINDS = (ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER, BROADCAST, REDUCE)
+GPUS = tuple(dict.fromkeys(gpu for rules in LIBRARIES.values() for gpu in rules.gpus))
+LIBRARY_KEYS = (
+    Key(
+        "name",
+        CHOICE,
+        "Which library chooses; `none`: the `...-implementation` keys do.",
+        choices=(*LIBRARIES, NO_LIBRARY),
+        required=True,
+    ),
+    Key(
+        "gpu",
+        CHOICE,
+        "The generation of the GPUs. Without it, it follows from the bandwidth of dimension 0, if that is "
+        "the NVLink of one of them.",
+        choices=GPUS,
+    ),
+    Key("link", CHOICE, "What joins the GPUs of a node.", default="NVLink", choices=("NVLink", "PCI")),
+    Key(
+        "link-speed",
+        RATE,
+        "What the library takes all links of a GPU to its node for; as a rule, it counts four fifths of the "
+        "bandwidth on a data sheet.",
+        unit="GB/s",
+        above_minimum=True,
+        maximum=MOST,
+    ),
+    Key(
+        "cards",
+        COUNT,
+        "Network cards of a node; without it, one for each NPU, or as many as they share (`npus-per-nic`).",
+        minimum=1,
+        maximum=MOST,
+    ),
+    Key(
+        "rings",
+        OBJECT,
+        "Channels as the library itself says them (NCCL_DEBUG_SUBSYS=GRAPH): how many on one node and "
+        "between nodes, and the GB/s of each.",
+        choices=("on-a-node", "between-nodes"),
+    ),
+    Key(
+        "choices",
+        OBJECT,
+        "What the library was seen to choose (NCCL_DEBUG_SUBSYS=TUNING), by collective: lists of the number "
+        "of nodes, the bytes, the algorithm and the protocol. Between the sizes that are listed for a number "
+        "of nodes, the next one below holds; outside, the library's own constants do.",
+        choices=LOGGED_KINDS,
+    ),
+    *keys_of(Library),
+)
+
+
+def _name_or_object(slot: Slot, value: Any) -> dict[str, Any]:
+    if isinstance(value, str | dict) and value:
+        return {"name": value} if isinstance(value, str) else value
+    raise slot.refusal(value)
+
+
+NAME_OR_OBJECT = Kind(
+    "text or object",
+    lambda key: f"a name, or an object with some of the keys {', '.join(key.words)}",
+    _name_or_object,
+)
+LIBRARY_KEY = Key(
+    NAME,
+    NAME_OR_OBJECT,
+    "The collective library, which then chooses algorithm, protocol and channels of every collective, and "
+    "says what it takes ([collective libraries](collectives.md#collective-libraries)). A "
+    "`...-implementation` key stands before it for its collective.",
+    "Not known there.",
+    choices=tuple(key.name for key in LIBRARY_KEYS),
+)
 
 # GB/s of all NVLinks of a GPU, as a data sheet has it one way, and as NCCL counts it.
 NVLINK = {
@@ -36,29 +116,29 @@ OTHER_EFFICIENCY = 0.75  # RCCL counts a link of 64 GB/s as 48
 
 
 def read_library(
-    given: Any, system: System, network: Network, place: str, remarks: Remarks
+    given: dict[str, Any] | None, system: System, network: Network, source: Section, remarks: Remarks
 ) -> Library | None:
     """The library on this network; None where the system file names none."""
     if given is None:
         return None
-    source = Source(f'{place}: "{NAME}"', {"name": given} if isinstance(given, str) else given, "")
-    values = fill_defaults(read_keys(source, LIBRARY_KEYS, remarks), LIBRARY_KEYS, source.place, Remarks())
-    if values["name"] == NO_LIBRARY:
+    section = source.entry(NAME, given)
+    read = read_keys(section, LIBRARY_KEYS, remarks)
+    values = note_defaults(read, LIBRARY_KEYS, section.place, Remarks())
+    name = values["name"]
+    if name == NO_LIBRARY:
         return None
     why = _why_not(system, network)
     if why:
         instead = "rings run in every dimension, and all-to-alls send directly"
-        remarks.warn(source.place, "name", f"not used: a library {why}; {instead}")
+        remarks.warn(section.place, "name", f"not used: a library {why}; {instead}")
         return None
     inner = network.wiring[0]
-    outer = next((one for one in network.wiring[1:] if one.npus > 1), None)
+    outer = next((dimension for dimension in network.wiring[1:] if dimension.npus > 1), None)
     each_way = inner.bytes_per_ns
-    gpu = values.get("gpu") or _generation(each_way, values["name"], source.place, remarks)
-    if gpu not in LIBRARIES[values["name"]].gpus:
-        known = ", ".join(LIBRARIES[values["name"]].gpus)
-        raise MachineError(
-            f'{values["name"]} knows nothing of "gpu" {gpu!r}', place=source.place, remedy=f"it knows {known}"
-        )
+    gpu = values.get("gpu") or _generation(each_way, name, section, remarks)
+    if gpu not in LIBRARIES[name].gpus:
+        known = ", ".join(LIBRARIES[name].gpus)
+        raise section.fault(f'{name} knows nothing of "gpu" {gpu!r}', f"it knows {known}")
     ports = inner.npus // (network.rails.sharers if network.rails else 1)
     cards = values.get("cards", ports)
     wires = Wires(
@@ -70,23 +150,17 @@ def read_library(
         inner.shape is Shape.FULLY_CONNECTED and inner.npus > 2,
     )
     rings = values.get("rings", {})
-    library = Library(
-        values["name"],
-        gpu,
-        wires,
-        inner.npus,
-        values["cpu"],
-        values["switch"],
-        values["collnet"],
-        tuple(values.get("algorithms", ())),
-        tuple(one for one, name in PROTOCOL_NAMES.items() if name in values.get("protocols", ())),
-        _channels(rings, "on-a-node", source.place),
-        _channels(rings, "between-nodes", source.place),
-        _calibration(values.get("calibration", {}), source.place),
-        values["occupies"],
-        tuple(_logged(values.get("choices", {}), source.place)),
-    )
-    _mention_unused(library, source.place, remarks)
+    more = {
+        "name": name,
+        "gpu": gpu,
+        "wires": wires,
+        "node": inner.npus,
+        "rings_within": _channels(rings, "on-a-node", section),
+        "rings_between": _channels(rings, "between-nodes", section),
+        "logged": tuple(_logged(values.get("choices", {}), section)),
+    }
+    library = made(Library, read | more)
+    _mention_unused(library, section.place, remarks)
     return library
 
 
@@ -116,9 +190,9 @@ def _mention_unused(library: Library, place: str, remarks: Remarks) -> None:
         )
 
 
-def names_library(given: Any) -> bool:
+def names_library(given: dict[str, Any] | None) -> bool:
     """Whether the value of the key names a library."""
-    return given is not None and (given if isinstance(given, str) else given.get("name")) != NO_LIBRARY
+    return given is not None and given.get("name") != NO_LIBRARY
 
 
 def without_library(given: Implementations, dimensions: int) -> Implementations:
@@ -148,15 +222,16 @@ def _is_known(dimension: Dimension) -> bool:
     return dimension.shape is not Shape.RING or dimension.npus <= 2
 
 
-def _generation(each_way: float, name: str, place: str, remarks: Remarks) -> str:
+def _generation(each_way: float, name: str, section: Section, remarks: Remarks) -> str:
     for gpu, (bandwidth, _) in NVLINK.items():
         if abs(each_way / bandwidth - 1) < 0.01 and gpu in LIBRARIES[name].gpus:
-            remarks.default(place, "gpu", f"not given; {gpu} is taken, by the bandwidth of dimension 0")
+            remarks.default(
+                section.place, "gpu", f"not given; {gpu} is taken, by the bandwidth of dimension 0"
+            )
             return gpu
-    raise MachineError(
+    raise section.fault(
         f'key "gpu" is missing, and {each_way:g} GB/s is the NVLink of no generation',
-        place=place,
-        remedy=f"name one of {', '.join(LIBRARIES[name].gpus)}",
+        f"name one of {', '.join(LIBRARIES[name].gpus)}",
     )
 
 
@@ -170,27 +245,24 @@ def _counted(each_way: float, gpu: str, *, is_nvlink: bool) -> float:
     return each_way * OTHER_EFFICIENCY
 
 
-def _channels(given: dict[str, Any], which: str, place: str) -> Channels | None:
+def _channels(given: dict[str, Any], which: str, section: Section) -> Channels | None:
     pair = given.get(which)
     if pair is None:
         return None
-    numbers = isinstance(pair, list) and len(pair) == 2 and all(type(one) in (int, float) for one in pair)
-    if not numbers or pair[0] != int(pair[0]) or not all(0 < one <= MOST for one in pair):
-        raise MachineError(
+    numbers = isinstance(pair, list) and len(pair) == 2 and all(type(part) in (int, float) for part in pair)
+    if not numbers or pair[0] != int(pair[0]) or not all(0 < part <= MOST for part in pair):
+        raise section.fault(
             f'"rings": "{which}" is {pair!r}',
-            place=place,
-            remedy="give the number of channels and the GB/s of each, as in [12, 30]",
+            "give the number of channels and the GB/s of each, as in [12, 30]",
         )
     return Channels(int(pair[0]), float(pair[1]), float(pair[1]))
 
 
-def _logged(given: dict[str, Any], place: str) -> Iterator[Logged]:
-    protocols = {name: one for one, name in PROTOCOL_NAMES.items()}
+def _logged(given: dict[str, Any], section: Section) -> Iterator[Logged]:
+    protocols = {name: protocol for protocol, name in PROTOCOL_NAMES.items()}
     for kind, entries in given.items():
         if kind not in LOGGED_KINDS or not isinstance(entries, list):
-            raise MachineError(
-                f'"choices": {kind!r} is not known', place=place, remedy=f"known: {', '.join(LOGGED_KINDS)}"
-            )
+            raise section.fault(f'"choices": {kind!r} is not known', f"known: {', '.join(LOGGED_KINDS)}")
         for entry in entries:
             match entry:
                 case [int(nodes), int(size), str(algorithm), str(protocol)] if (
@@ -198,27 +270,7 @@ def _logged(given: dict[str, Any], place: str) -> Iterator[Logged]:
                 ):
                     yield Logged(kind, nodes, size, algorithm, protocols[protocol])
                 case _:
-                    raise MachineError(
+                    raise section.fault(
                         f'"choices": "{kind}" holds {entry!r}',
-                        place=place,
-                        remedy='give nodes, bytes, algorithm and protocol, as in [1, 1048576, "ring", "LL"]',
+                        'give nodes, bytes, algorithm and protocol, as in [1, 1048576, "ring", "LL"]',
                     )
-
-
-def _calibration(given: dict[str, Any], place: str) -> Calibration:
-    table = tuple(
-        Key(name, Kind.NUMBER, "", field=field.name, maximum=MOST)
-        for name, field in zip(CALIBRATION_KEYS, fields(Calibration), strict=True)
-    )
-    inner = Source(f'{place}: "calibration"', given, "")
-    values = read_keys(inner, table, Remarks())
-    for name in (
-        "bandwidth-ll",
-        "bandwidth-ll128",
-        "bandwidth-simple",
-        "nvls-bandwidth",
-        "between-bandwidth",
-    ):
-        if values.get(name) == 0:
-            raise MachineError(f'"{name}" is 0', place=inner.place, remedy="a factor above 0 is meant")
-    return Calibration(**{key.field: float(values[key.name]) for key in table if key.name in values})

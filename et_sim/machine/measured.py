@@ -1,6 +1,6 @@
 """Tables of measurements that a system file names: CSV with a header, or Arrow files.
 
-Not here: what is measured (`compute_object`).
+Not here: what is measured (`operator_times`, `roofline`).
 """
 
 from __future__ import annotations
@@ -9,12 +9,13 @@ import csv
 import hashlib
 import io
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from et_sim.basics.errors import MachineError, did_you_mean
+from et_sim.documents.keys import Remarks
 
 ARROW_ENDINGS = (".arrow", ".feather")
 
@@ -24,7 +25,6 @@ class Measured:
     """Rows by column name, and where each stands."""
 
     place: str
-    digest: str
     columns: tuple[str, ...]
     rows: tuple[dict[str, Any], ...]
     first_line: int  # of a CSV: 2, behind the header; of Arrow: 0
@@ -49,13 +49,31 @@ class Measured:
             )
         return number
 
+    def add_point(self, points: dict[float, float], row: int, value: float) -> None:
+        """The value of a row, by its size."""
+        size = self.number(row, "size")
+        if size in points:
+            raise MachineError(f"size {size:g} stands twice", place=self.at(row), remedy="leave one out")
+        points[size] = value
+
+    def curve(
+        self, points: Mapping[float, float], of: str, instead: str = ""
+    ) -> tuple[tuple[float, ...], tuple[float, ...]]:
+        """(sizes in ascending order, their values); one alone makes no curve."""
+        if len(points) < 2:
+            cause = f"the table has only one size{' of ' + of if of else ''}"
+            remedy = f"give two sizes at least{instead}"
+            raise MachineError(cause, place=self.place, remedy=remedy)
+        sizes = tuple(sorted(points))
+        return sizes, tuple(points[size] for size in sizes)
+
     def word(self, row: int, column: str) -> str:
         """A text; empty where there is no such column, or nothing in it."""
         value = self.rows[row].get(column)
         return "" if value is None else str(value).strip()
 
 
-def read_measured(path: Path, required: Sequence[str], optional: Sequence[str]) -> Measured:
+def read_measured(path: Path, required: Sequence[str], optional: Sequence[str], remarks: Remarks) -> Measured:
     """The table at a path, which has the required columns, and no others but the optional ones."""
     try:
         raw = path.read_bytes()
@@ -73,7 +91,8 @@ def read_measured(path: Path, required: Sequence[str], optional: Sequence[str]) 
             raise MachineError(
                 f"column {column!r} is missing", place=str(path), remedy=f"columns: {', '.join(known)}"
             )
-    return Measured(str(path), hashlib.sha256(raw).hexdigest(), tuple(columns), tuple(rows), first)
+    remarks.inputs.append((str(path), hashlib.sha256(raw).hexdigest()))
+    return Measured(str(path), tuple(columns), tuple(rows), first)
 
 
 def _csv(raw: bytes, path: Path) -> tuple[list[str], list[dict[str, Any]], int]:

@@ -1,14 +1,26 @@
-"""Measured durations of operations, as a file of the system gives them.
+"""Measured durations of operations: the model `table` of the key `compute`, and the file that it names.
 
-Not here: which node takes which (`et_sim.compute.operator_table`).
+Columns: `operation` and `dtype` (empty or missing: any), `ns` or `us`, and `shape` (a whole `layer_shape`) or
+`size`. Not here: which node takes which (`et_sim.compute.operator_table`).
 """
 
+# ruff: noqa: RUF009 - the calls declare fields, like dataclasses.field
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from types import MappingProxyType
+from typing import Any, ClassVar
 
+from et_sim.basics.errors import MachineError
+from et_sim.basics.units import LONGEST_NS
+from et_sim.documents.keys import Key, Remarks, Section, nearest
+from et_sim.documents.kinds import TEXT, choice
+from et_sim.machine.datatypes import BITS, datatype_named
+from et_sim.machine.measured import Measured, read_measured
+
+NS_OF = MappingProxyType({"ns": 1.0, "us": 1000.0})
 MEASURED = "time of measured operations"
 
 
@@ -31,16 +43,57 @@ class Measure(StrEnum):
 class OperatorTimes:
     """Durations in ns: of whole shapes, and by size."""
 
-    place: str
-    datatype: str  # of nodes that say none
-    size_is: Measure
-    outside: Outside
+    more_keys: ClassVar[tuple[Key, ...]] = (
+        Key("file", TEXT, "The table, CSV or Arrow; a path relative to the system file.", required=True),
+    )
+    place: str = ""  # of the file
+    datatype: str = choice(
+        "The datatype of nodes that have no attribute `dtype`.", "", name="dtype", choices=BITS
+    )
+    size_is: Measure = choice(
+        "What the column `size` counts of an operation.",
+        Measure.OPERATIONS,
+        stated=True,
+        name="size",
+        choices=Measure,
+    )
+    outside: Outside = choice(
+        "Kernels that the table has not: refused, left to the rules behind, or, of sizes beyond the table, "
+        "in proportion to the largest above it, and the time of the smallest below it.",
+        Outside.REFUSE,
+        stated=True,
+        choices=Outside,
+    )
     of_shapes: Mapping[tuple[str, str], float] = field(default_factory=dict)  # (shape, datatype)
     # Kind of operation and datatype ("": any) -> sizes in ascending order, and their durations.
     of_sizes: Mapping[tuple[str, str], tuple[tuple[float, ...], tuple[float, ...]]] = field(
         default_factory=dict
     )
     multiple: float = 1.0  # of all of them
+
+    @staticmethod
+    def complete(given: Mapping[str, Any], section: Section, remarks: Remarks) -> dict[str, Any]:
+        """The durations that the file gives."""
+        columns = ("operation", "dtype", "shape", "size", *NS_OF)
+        table = read_measured(section.beside(given["file"]), (), columns, remarks)
+        units = [unit for unit in NS_OF if unit in table.columns]
+        if len(units) != 1 or not {"shape", "size"} & set(table.columns):
+            raise MachineError(
+                "the table needs a column 'ns' or 'us', and one of 'shape' and 'size'",
+                place=table.place,
+                remedy="columns: operation, dtype, shape, size, ns or us",
+            )
+        of_shapes, points = _rows(table, units[0])
+        of_sizes = {
+            (kind, datatype): table.curve(
+                found, " ".join(filter(None, (kind, datatype))), ", or the whole shape"
+            )
+            for (kind, datatype), found in points.items()
+        }
+        if not of_shapes and not of_sizes:
+            raise MachineError("the table has no rows", place=table.place, remedy="give durations")
+        maps = {"of_shapes": MappingProxyType(of_shapes), "of_sizes": MappingProxyType(of_sizes)}
+        return {"place": table.place, **maps}
 
     @property
     def figures(self) -> tuple[str, ...]:
@@ -50,3 +103,42 @@ class OperatorTimes:
     def scaled(self, name: str, multiple: float) -> tuple[OperatorTimes, float] | None:
         """With all durations multiplied."""
         return (replace(self, multiple=self.multiple * multiple), multiple) if name == MEASURED else None
+
+
+def _rows(
+    table: Measured, unit: str
+) -> tuple[dict[tuple[str, str], float], dict[tuple[str, str], dict[float, float]]]:
+    of_shapes: dict[tuple[str, str], float] = {}
+    of_sizes: dict[tuple[str, str], dict[float, float]] = {}
+    for row in range(len(table.rows)):
+        duration = table.number(row, unit) * NS_OF[unit]
+        if duration > LONGEST_NS:
+            raise MachineError("the time is too long", place=table.at(row), remedy=f"at most {LONGEST_NS} ns")
+        datatype = _datatype(table, row)
+        shape = " ".join(table.word(row, "shape").split())
+        if bool(shape) == bool(table.word(row, "size")):
+            raise MachineError("the row needs a shape or a size, and not both", place=table.at(row))
+        if shape:
+            operation = table.word(row, "operation")
+            if operation not in ("", shape.partition(" ")[0]):
+                raise MachineError(
+                    f"operation {operation!r} is not that of {shape!r}",
+                    place=table.at(row),
+                    remedy="correct one of them, or leave the operation out",
+                )
+            if (shape, datatype) in of_shapes:
+                raise MachineError(f"{shape!r} stands twice", place=table.at(row), remedy="leave one out")
+            of_shapes[shape, datatype] = duration
+            continue
+        points = of_sizes.setdefault((table.word(row, "operation"), datatype), {})
+        table.add_point(points, row, duration)
+    return of_shapes, of_sizes
+
+
+def _datatype(table: Measured, row: int) -> str:
+    word = table.word(row, "dtype")
+    known = datatype_named(word) if word else ""
+    if known is None:
+        remedy = f"{nearest(word, tuple(BITS))} known: {', '.join(BITS)}".strip()
+        raise MachineError(f"dtype {word!r} is not known", place=table.at(row), remedy=remedy)
+    return known

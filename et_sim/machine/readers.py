@@ -6,7 +6,7 @@ custom collectives name (`et_sim.plan` reads those).
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,13 +14,11 @@ from typing import Any
 from et_sim.basics.errors import MachineError, UsageError
 from et_sim.basics.units import plural
 from et_sim.collectives.names import FAMILIES, spans_all
-from et_sim.machine.checks import nearest
+from et_sim.documents.keys import Remarks, entry_place, nearest
 from et_sim.machine.corrections import Correction
 from et_sim.machine.groups_file import read_groups
-from et_sim.machine.keys import Remarks
+from et_sim.machine.library_object import NAME as LIBRARY
 from et_sim.machine.library_object import names_library, read_library, without_library
-from et_sim.machine.library_tables import NAME as LIBRARY
-from et_sim.machine.local_memory import refuse_spilling_nowhere
 from et_sim.machine.loggops_file import is_loggops, read_loggops
 from et_sim.machine.memory_file import read_memory
 from et_sim.machine.model import (
@@ -32,12 +30,12 @@ from et_sim.machine.model import (
     Network,
     RemoteMemory,
     System,
+    WhenFull,
 )
 from et_sim.machine.network_file import read_network
 from et_sim.machine.profiles import DEFAULT, Profile
 from et_sim.machine.recognise import Role, is_graph
 from et_sim.machine.sources import Given, Source, as_given, load
-from et_sim.machine.stragglers import check_ranks_exist
 from et_sim.machine.system_file import read_system
 from et_sim.machine.topology.graph_file import read_graph
 from et_sim.machine.version_1 import is_hierarchy, is_version_1, read_hierarchy, read_system_1
@@ -114,11 +112,11 @@ def read_machine(
         system_source = _with_corrections(system_source, corrections)
     sources = [network_source, system_source]
     network_value, system_value, layers = _read_network_and_system(network_source, system_source, remarks)
-    library = read_library(
-        system_source.content.get(LIBRARY), system_value, network_value, system_source.place, remarks
-    )
+    wanted = system_source.content.get(LIBRARY)
+    wanted = {"name": wanted} if isinstance(wanted, str) else wanted
+    library = read_library(wanted, system_value, network_value, system_source, remarks)
     system_value = replace(system_value, library=library)
-    if library is None and names_library(system_source.content.get(LIBRARY)):
+    if library is None and names_library(wanted):
         dimensions = len(network_value.grid.dimensions)
         instead = without_library(system_value.implementations, dimensions)
         system_value = replace(system_value, implementations=instead)
@@ -130,7 +128,7 @@ def read_machine(
         ("time-factors", [entry.ranks for entry in system_value.time_factors]),
         ("compute", [rule.where.ranks if rule.where else None for rule in system_value.compute]),
     ):
-        check_ranks_exist(key, named, ranks, system_source.place)
+        _check_ranks_exist(key, named, ranks, system_source.place)
     memory_value = RemoteMemory()
     if memory is None:
         remarks.default("<memory>", "memory-type", f'no memory file; "{MemoryKind.NONE}" is taken')
@@ -138,7 +136,7 @@ def read_machine(
         sources.append(load(memory, Role.MEMORY))
         configuration["memory"] = as_given(sources[-1])
         memory_value = read_memory(sources[-1], ranks, remarks)
-    refuse_spilling_nowhere(system_value, memory_value, system_source.place)
+    _refuse_spilling_nowhere(system_value, memory_value, system_source)
     groups_value: dict[str, tuple[int, ...]] = {}
     if groups is not None and not _means_no_groups(groups):
         sources.append(load(groups, Role.GROUPS))
@@ -154,12 +152,40 @@ def read_machine(
         defaults=tuple(remarks.defaults),
         inputs=(
             *(one for source in sources for one in ((source.place, source.digest), *source.imports)),
-            *dict.fromkeys(file for rule in system_value.compute for file in rule.files),
-            *remarks.inputs,
+            *dict.fromkeys(remarks.inputs),
         ),
         names_profile=system_value.behaviour.profile is not DEFAULT or "profile" in system_source.content,
         configuration=configuration,
     )
+
+
+def _check_ranks_exist(key: str, named: Sequence[tuple[range, ...] | None], ranks: int, place: str) -> None:
+    """Refuse entries of a key about ranks that the network does not have."""
+    for index, pieces in enumerate(named):
+        highest = max((piece[-1] for piece in pieces or ()), default=0)
+        if highest >= ranks:
+            raise MachineError(
+                f'key "ranks" names rank {highest}, and the network has {ranks} NPUs',
+                place=entry_place(place, key, index),
+                remedy=f"allowed: ranks from 0 to {ranks - 1}",
+            )
+
+
+def _refuse_spilling_nowhere(system: System, memory: RemoteMemory, source: Source) -> None:
+    """Refuse to spill tensors where no remote memory takes them, or where moving them has no time."""
+    if system.local_memory is None or system.local_memory.when_full is not WhenFull.SPILL:
+        return
+    if memory.kind is MemoryKind.NONE:
+        raise source.fault(
+            'key "when-full" is "spill", and the machine has no remote memory',
+            'describe one with --memory ("memory-type": "MEMORY_POOL", …), or choose another value',
+        )
+    if system.replay_only:
+        raise source.fault(
+            'key "when-full" is "spill", and with "replay-only" nodes take recorded times: '
+            "stores and loads that are not in the traces have none",
+            'leave out "replay-only", or choose another value',
+        )
 
 
 def read_network_alone(given: Given) -> Network:

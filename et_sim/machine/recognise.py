@@ -10,7 +10,9 @@ from enum import StrEnum
 from typing import Any
 
 from et_sim.basics.errors import MachineError
-from et_sim.machine.tables import MEMORY_KEYS, NETWORK_KEYS, SYSTEM_KEYS
+from et_sim.machine.memory_file import MEMORY_KEYS
+from et_sim.machine.network_file import NETWORK_KEYS
+from et_sim.machine.system_file import SYSTEM_KEYS
 
 
 class Role(StrEnum):

@@ -1,8 +1,8 @@
-"""Generate the users' page on configuration files, `docs/configuration.md`, from the key tables.
+"""Generate the users' page on configuration files, `docs/configuration.md`, from the declared keys.
 
     python -m et_sim.machine.reference_page docs/configuration.md
 
-Not here: the tables themselves (`tables`); a test keeps the committed page equal to this one's output.
+Not here: the keys themselves; a test keeps the committed page equal to this one's output.
 """
 
 from __future__ import annotations
@@ -11,27 +11,23 @@ import sys
 from pathlib import Path
 from textwrap import fill
 
+from et_sim.documents.keys import Key, keys_of, show
+from et_sim.documents.unused_keys import UNUSED_KEYS
 from et_sim.machine.accuracy import DEFAULTS, EXCHANGES, OPERATIONS
-from et_sim.machine.checks import show
-from et_sim.machine.compute_tables import (
-    LEVEL_OF_MEMORY_KEYS,
-    OPERATOR_TABLE_KEYS,
-    ROOFLINE_KEYS,
-    RULE_KEYS,
-    SYSTOLIC_KEYS,
-    WHERE_KEYS,
-)
-from et_sim.machine.credit_tables import CREDIT_KEYS
-from et_sim.machine.keys import Key, Kind
-from et_sim.machine.library_tables import LIBRARY_KEYS
-from et_sim.machine.loggops_file import LOGGOPS_KEYS
-from et_sim.machine.object_tables import ACCURACY_KEYS, COSTS_KEYS, OVERLAP_KEYS, STREAM_KEYS, TERM_KEYS
-from et_sim.machine.packet_keys import MARKING_KEYS, PACKET_KEYS, TCP_KEYS
-from et_sim.machine.pool_tables import STAGE_KEYS
-from et_sim.machine.protocol_tables import PROTOCOL_KEYS
-from et_sim.machine.tables import MEMORY_KEYS, NETWORK_KEYS, SYSTEM_KEYS
-from et_sim.machine.uneven_tables import IN_NETWORK_KEYS, LINK_KEYS, STRAGGLER_KEYS, TIME_FACTOR_KEYS
-from et_sim.machine.unused_keys import UNUSED_KEYS
+from et_sim.machine.accuracy_object import ACCURACY_KEYS, TERM_KEYS
+from et_sim.machine.compute_object import RULE_KEYS
+from et_sim.machine.compute_rules import Where
+from et_sim.machine.library_object import LIBRARY_KEYS
+from et_sim.machine.memory import PoolStage
+from et_sim.machine.memory_file import MEMORY_KEYS
+from et_sim.machine.network_file import IN_NETWORK_KEYS, LINK_KEYS, NETWORK_KEYS
+from et_sim.machine.operator_times import OperatorTimes
+from et_sim.machine.protocol_presets import PACKET_KEYS, PROTOCOL_KEYS, TCP_KEYS
+from et_sim.machine.roofline import MemoryLevel, RooflineDevice
+from et_sim.machine.system import ALGORITHM_LIST, Costs, Overlap, Straggler, Stream, TimeFactors
+from et_sim.machine.system_file import SYSTEM_KEYS
+from et_sim.machine.systolic import ClockedArray
+from et_sim.machine.transports import Credits, LogGops, Marking
 from et_sim.machine.version_1 import LEVEL_KEYS, SYSTEM_1_KEYS
 
 WIDTH = 110  # of lines of text
@@ -287,80 +283,85 @@ The last keys were options of the command line; `units-count`, `links-count`, `l
 EXAMPLES = {"network": _NETWORK, "system": _SYSTEM, "memory": _MEMORY}
 
 
+WHOLE = ("unit", "default", "allowed", "meaning", "in the reference")
+DEFAULTED = WHOLE[:-1]  # of keys that no other version is compared with
+ENTRY = ("unit", "allowed", "meaning")
+
+
 def configuration_page() -> str:
     """The whole page as Markdown."""
-    effective = tuple(key for key in SYSTEM_KEYS if not key.ignored)
+    in_effect = {file: tuple(key for key in file if not key.ignored) for file in (SYSTEM_KEYS, MEMORY_KEYS)}
     ignored = tuple(key for key in (*SYSTEM_KEYS, *MEMORY_KEYS) if key.ignored)
-    memory = tuple(key for key in MEMORY_KEYS if not key.ignored)
-    parts = [_OPENING, _NETWORK, _table(NETWORK_KEYS), _LINKS, _entry_table(LINK_KEYS)]
-    parts += [_PROTOCOL, _entry_table(PROTOCOL_KEYS), _PACKETS, _entry_table(PACKET_KEYS)]
-    parts += [_MARKING, _entry_table(MARKING_KEYS)]
-    parts += [_CREDITS, _entry_table(CREDIT_KEYS)]
-    parts += [_REDUCERS, _entry_table(IN_NETWORK_KEYS), _TCP, _entry_table(TCP_KEYS)]
-    parts += [_LOGGOPS, _defaults_table(LOGGOPS_KEYS)]
-    parts += [_SYSTEM, _table(effective), _COMPUTE, _entry_table(RULE_KEYS)]
-    parts += [_WHERE, _entry_table(WHERE_KEYS), _ROOFLINE, _defaults_table(ROOFLINE_KEYS)]
-    parts += [_LEVELS_OF_MEMORY, _entry_table(LEVEL_OF_MEMORY_KEYS)]
-    parts += [_OPERATOR_TABLE, _defaults_table(OPERATOR_TABLE_KEYS)]
-    parts += [_SYSTOLIC, _defaults_table(SYSTOLIC_KEYS)]
-    parts += [_STRAGGLERS, _entry_table(STRAGGLER_KEYS)]
-    parts += [_TIME_FACTORS, _entry_table(TIME_FACTOR_KEYS)]
-    parts += [_STREAMS, _defaults_table(STREAM_KEYS), _OVERLAP, _entry_table(OVERLAP_KEYS)]
-    parts += [_LIBRARY, _defaults_table(LIBRARY_KEYS)]
-    parts += [_COSTS, _defaults_table(COSTS_KEYS)]
-    parts += [_accuracy(), _accuracy_table(), _TERMS, _entry_table(TERM_KEYS)]
-    parts += [_MEMORY, _table(memory), _STAGES, _entry_table(STAGE_KEYS), GROUPS, _ignored_table(ignored)]
-    parts += [_VERSION_1, _entry_table(LEVEL_KEYS), _SYSTEM_1, _defaults_table(SYSTEM_1_KEYS)]
+    tables: tuple[tuple[str, tuple[Key, ...], tuple[str, ...]], ...] = (
+        (_NETWORK, NETWORK_KEYS, WHOLE),
+        (_LINKS, LINK_KEYS, ENTRY),
+        (_PROTOCOL, PROTOCOL_KEYS, ENTRY),
+        (_PACKETS, PACKET_KEYS, ENTRY),
+        (_MARKING, keys_of(Marking), ENTRY),
+        (_CREDITS, keys_of(Credits), ENTRY),
+        (_REDUCERS, IN_NETWORK_KEYS, ENTRY),
+        (_TCP, TCP_KEYS, ENTRY),
+        (_LOGGOPS, keys_of(LogGops), DEFAULTED),
+        (_SYSTEM, in_effect[SYSTEM_KEYS], WHOLE),
+        (_COMPUTE, RULE_KEYS, ENTRY),
+        (_WHERE, keys_of(Where), ENTRY),
+        (_ROOFLINE, keys_of(RooflineDevice), DEFAULTED),
+        (_LEVELS_OF_MEMORY, keys_of(MemoryLevel), ENTRY),
+        (_OPERATOR_TABLE, keys_of(OperatorTimes), DEFAULTED),
+        (_SYSTOLIC, keys_of(ClockedArray), DEFAULTED),
+        (_STRAGGLERS, keys_of(Straggler), ENTRY),
+        (_TIME_FACTORS, keys_of(TimeFactors), ENTRY),
+        (_STREAMS, keys_of(Stream), DEFAULTED),
+        (_OVERLAP, keys_of(Overlap), ENTRY),
+        (_LIBRARY, LIBRARY_KEYS, DEFAULTED),
+        (_COSTS, keys_of(Costs), DEFAULTED),
+        (_accuracy(), ACCURACY_KEYS, ("basis", "random", "common", "what it is of")),
+        (_TERMS, TERM_KEYS, ENTRY),
+        (_MEMORY, in_effect[MEMORY_KEYS], WHOLE),
+        (_STAGES, keys_of(PoolStage), ENTRY),
+        (f"{GROUPS}\n{_ignored_table(ignored)}\n{_VERSION_1}", LEVEL_KEYS, ENTRY),
+        (_SYSTEM_1, SYSTEM_1_KEYS, DEFAULTED),
+    )
+    parts = [_OPENING]
+    for text, keys, columns in tables:
+        parts += [text, _table(keys, columns)]
     return "\n".join(part.strip("\n") + "\n" for part in parts)
 
 
-def _table(keys: tuple[Key, ...]) -> str:
-    rows = [
-        _row("key", "unit", "default", "allowed", "meaning", "in the reference"),
-        "|---|---|---|---|---|---|",
-    ]
+def _table(keys: tuple[Key, ...], columns: tuple[str, ...]) -> str:
+    rows = [_row("key", *columns), "|" + "---|" * (len(columns) + 1)]
     for key in keys:
-        needs = f" Only with `{key.needs}`." if key.needs else ""
-        if key.correction:
-            needs = f" Only with the correction `{key.correction}`."
-        cells = (f"`{key.name}`", key.unit or "-", _default(key), _allowed(key), key.meaning + needs)
-        rows.append(_row(*cells, key.reference or "the same"))
+        cells = _cells(key, is_entry=columns == ENTRY)
+        rows.append(_row(f"`{key.name}`", *(cells[column] for column in columns)))
     return "\n".join(rows)
 
 
-def _defaults_table(keys: tuple[Key, ...]) -> str:
-    """Keys that no other version is compared with."""
-    rows = [_row("key", "unit", "default", "allowed", "meaning"), "|---|---|---|---|---|"]
-    for key in keys:
-        needs = f" Only with `{key.needs}`." if key.needs else ""
-        cells = (key.unit or "-", _default(key), _allowed(key), key.meaning + needs)
-        rows.append(_row(f"`{key.name}`", *cells))
-    return "\n".join(rows)
-
-
-def _entry_table(keys: tuple[Key, ...]) -> str:
-    """Keys of the entries of a list, which the reference does not know."""
-    rows = [_row("key", "unit", "allowed", "meaning"), "|---|---|---|---|"]
-    for key in keys:
-        needs = f" Only with `{key.needs}`." if key.needs else ""
-        needs += " Required." if key.required else ""
-        rows.append(_row(f"`{key.name}`", key.unit or "-", _allowed(key), key.meaning + needs))
-    return "\n".join(rows)
+def _cells(key: Key, *, is_entry: bool) -> dict[str, str]:
+    """What columns say of a key; where none has defaults, the meaning says what is required."""
+    needs = f" Only with `{key.needs}`." if key.needs else ""
+    if key.correction:
+        needs = f" Only with the correction `{key.correction}`."
+    default = "none" if key.default is None else f"`{show(key.default)}`"
+    # The allowed values without what stands elsewhere: the unit in its column, the names above the table.
+    allowed = key.allowed.replace(f", in {key.unit}", "") if key.unit else key.allowed
+    known = DEFAULTS.get(key.name)
+    return {
+        "unit": key.unit or "-",
+        "default": "required" if key.required else default,
+        "allowed": "a list of algorithm names" if key.kind is ALGORITHM_LIST else allowed,
+        "meaning": key.meaning + needs + (" Required." if key.required and is_entry else ""),
+        "in the reference": key.reference or "the same",
+        "what it is of": key.meaning,
+        "basis": known.basis if known else "-",
+        "random": f"{known.random:g}" if known else "-",
+        "common": f"{known.common:g}" if known else "-",
+    }
 
 
 def _accuracy() -> str:
     names = {"operations": OPERATIONS, "exchanges": EXCHANGES}
     said = {what: ", ".join(f"`{name}`" for name in some) for what, some in names.items()}
     return "\n" + fill(_ACCURACY.format(**said).strip(), WIDTH) + "\n"
-
-
-def _accuracy_table() -> str:
-    rows = [_row("key", "basis", "random", "common", "what it is of"), "|---|---|---|---|---|"]
-    for key in ACCURACY_KEYS:
-        known = DEFAULTS.get(key.name)
-        figures = ("-",) * 3 if known is None else (known.basis, f"{known.random:g}", f"{known.common:g}")
-        rows.append(_row(f"`{key.name}`", *figures, key.meaning))
-    return "\n".join(rows)
 
 
 def _ignored_table(keys: tuple[Key, ...]) -> str:
@@ -372,19 +373,6 @@ def _ignored_table(keys: tuple[Key, ...]) -> str:
         "\n\nSo are keys of other versions, and keys in the wrong file, each with a warning that it:\n\n"
     )
     return heading + "\n" + "\n".join(rows) + between + "\n".join(others)
-
-
-def _default(key: Key) -> str:
-    if key.required:
-        return "required"
-    return "none" if key.default is None else f"`{show(key.default)}`"
-
-
-def _allowed(key: Key) -> str:
-    """The allowed values without what stands elsewhere: the unit in its column, the names above the table."""
-    if key.kind is Kind.ALGORITHMS:
-        return "a list of algorithm names"
-    return key.allowed.replace(f", in {key.unit}", "") if key.unit else key.allowed
 
 
 def _row(*cells: str) -> str:

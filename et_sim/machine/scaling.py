@@ -15,8 +15,8 @@ from functools import partial
 from typing import Any
 
 from et_sim.machine.graph import Figures, link_classes
+from et_sim.machine.memory import stage_name
 from et_sim.machine.model import GraphFabric, LevelFabric, Machine, Network, TimeFactors, WorkKind
-from et_sim.machine.pool import stage_name
 from et_sim.machine.switch_trees import switch_sorts
 
 Scaled = tuple[Machine, float] | None

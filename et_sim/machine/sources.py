@@ -21,6 +21,7 @@ from typing import Any, TypeAlias
 from et_sim.basics.errors import MachineError, UsageError, did_you_mean
 from et_sim.basics.files import is_folder
 from et_sim.documents.json_text import TOO_MANY_DIGITS
+from et_sim.documents.keys import Section
 from et_sim.documents.limits import MOST_DIGITS, read_bounded
 from et_sim.machine.imported import Imported
 from et_sim.machine.other_topologies import (
@@ -74,12 +75,10 @@ _MOST_BITS = int(MOST_DIGITS * math.log2(10))
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
-    """The content of one configuration, and where it came from."""
+class Source(Section):
+    """The content of one configuration, and where it came from: a path, or "<system>" and the like."""
 
-    place: str  # the path as given, or "<system>" and the like for a dict
-    content: dict[str, Any]
-    digest: str  # sha256 of the file, or of the dict's canonical JSON
+    digest: str = ""  # sha256 of the file, or of the dict's canonical JSON
     is_text: bool = False  # a system file in the text form of ASTRA-sim 1.0
     imported: Imported | None = None  # a topology of another tool
     imports: tuple[tuple[str, str], ...] = ()  # (path, content hash) of its file, if that is another one

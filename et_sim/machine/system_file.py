@@ -1,94 +1,227 @@
-"""The system file: how an NPU computes, reduces, sends, and which collective algorithms it runs.
+"""The system file: all its keys, and rules that need several of them.
 
-Not here: rules that also need the network (`readers`).
+Not here: single keys (`system`), and rules that also need the network (`readers`).
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from et_sim.basics.errors import MachineError
 from et_sim.basics.units import LONGEST_NS, format_ns
 from et_sim.collectives.names import spans_all
-from et_sim.machine.checks import fill_defaults, nearest, read_keys, refusal
-from et_sim.machine.compute_object import read_compute
+from et_sim.documents.keys import Key, Remarks, Section, Slot, keys_of, made, note_defaults, read_keys
+from et_sim.documents.kinds import CHOICE, FLAG, NUMBER, SWITCH, TEXT
+from et_sim.machine.accuracy_object import read_accuracy
+from et_sim.machine.compute_object import NAME as COMPUTE
 from et_sim.machine.corrections import Correction
-from et_sim.machine.keys import Remarks
-from et_sim.machine.local_memory import read_local_memory
-from et_sim.machine.model import (
-    AllReducePlan,
+from et_sim.machine.library_object import LIBRARY_KEY
+from et_sim.machine.profiles import DEFAULT, Profile, behaviour_of
+from et_sim.machine.system import (
+    CAPACITY,
+    COLLECTIVES,
+    CUSTOM_KEYS,
+    NAMED_SWITCHES,
+    TRACKS,
     DimensionOrder,
     Implementations,
     LayerSettings,
+    LocalMemory,
     QueueOrder,
     SharedBus,
-    StreamPolicy,
     System,
 )
-from et_sim.machine.objects import read_accuracy, read_costs, read_overlap, read_streams, read_time_factors
-from et_sim.machine.profiles import DEFAULT, Profile, behaviour_of
-from et_sim.machine.sources import Source
-from et_sim.machine.stragglers import read_stragglers
-from et_sim.machine.tables import COLLECTIVES, SYSTEM_KEYS
-from et_sim.machine.unused_keys import layer_settings
 
-INTER_DIMENSION, INTRA_DIMENSION = "inter-dimension-scheduling", "intra-dimension-scheduling"
 UNREAD_ORDER = (
     "the reference accepts this key and does not read it; it has an effect only with the correction "
     f'"{Correction.DIMENSION_SCHEDULERS}"'
 )
+_UNREAD = "the reference accepts this key and does not read it, and neither does et-sim in this version"
+_TAKEN = "the reference takes this option without any effect, and so does et-sim in this version"
+_NO_LOGS = "et-sim writes no log files, so this key changes nothing"
+
+PROFILE_KEYS = (
+    Key(
+        "profile",
+        CHOICE,
+        "`reference` gives the reference's times, defects included; `corrected` mends them "
+        "(see [profiles](profiles.md)). Without the key: that of the workload, if its manifest names one, "
+        "else `reference`.",
+        "Not known there.",
+        choices=Profile,
+    ),
+    Key(
+        "corrections",
+        NAMED_SWITCHES,
+        "Switches single corrections on or off, whatever the profile.",
+        "Not known there.",
+        choices=tuple(Correction),
+    ),
+)
+ORDER_KEYS = (
+    Key(
+        "inter-dimension-scheduling",
+        TEXT,
+        "In which order chunks visit the dimensions: `ascending` (also called `baseline`); `roundRobin`, "
+        "turned by one place from chunk to chunk; `offlineGreedy` (Themis), the least loaded dimension "
+        "first; `offlineGreedyFlex`, which also chooses the size of chunks; `onlineGreedy`, ascending, but "
+        "an all-reduce scatters and gathers in the last dimension, too. Groups that are a part of the system "
+        "go by the same order with the correction `groups-by-dimension`.",
+        "Not read in 2.x; a setting of 1.x.",
+        choices=(*(order.value for order in DimensionOrder), "baseline"),
+        correction=Correction.DIMENSION_SCHEDULERS.value,
+    ),
+    Key(
+        "intra-dimension-scheduling",
+        TEXT,
+        "In which order chunks wait for a reduce-scatter or all-gather in a dimension: `FIFO`, by "
+        "`scheduling-policy` and then as they come; `RG`, the two kinds in turn; `smallestFirst`; "
+        "`lessRemainingPhaseFirst`.",
+        "Not read in 2.x; a setting of 1.x.",
+        choices=tuple(order.value for order in QueueOrder),
+        correction=Correction.DIMENSION_SCHEDULERS.value,
+    ),
+)
+_ENDPOINT_KEYS = (
+    Key(
+        "injection-scale",
+        NUMBER,
+        "Multiplies `endpoint-delay`, if that key is given.",
+        "A command-line option there (`--injection-scale`).",
+        default=1.0,
+        above_minimum=True,
+    ),
+    Key(
+        "model-shared-bus",
+        FLAG,
+        "Replace the endpoint delay by a LogGP model of the bus between NPU and memory.",
+        "On only for exactly 1 or true.",
+        default=False,
+    ),
+)
+_IGNORED_KEYS = tuple(
+    Key(name, kind, meaning, reference, ignored=why)
+    for name, kind, meaning, reference, why in (
+        (
+            "local-mem-trace-filename",
+            TEXT,
+            "No effect: what `track-local-mem` finds is in `memory.arrow`, in the run's directory.",
+            "Start of the names of the memory trace files.",
+            "names nothing here: what is tracked is in memory.arrow, in the run's directory",
+        ),
+        (
+            "trace-enabled",
+            SWITCH,
+            "No effect: a timeline is always written.",
+            "Adds issue and completion lines to the log.",
+            "a timeline is always written, so this key changes nothing",
+        ),
+        ("boost-mode", FLAG, "No effect.", "Not read in 2.x; a setting of 1.x.", _UNREAD),
+        ("seprate-log", FLAG, "No effect (the spelling is 1.x's).", "Not read in 2.x.", _UNREAD),
+        ("gap-denominator", NUMBER, "No effect.", "Not read in 2.x; tuned Themis in 1.x.", _UNREAD),
+        (
+            "direct-collective-window",
+            NUMBER,
+            "No effect: write the window behind the name, as in `direct4`.",
+            "Not read in 2.x, refused by 1.x.",
+            f'{_UNREAD}; write the window behind the algorithm name, as in "direct4"',
+        ),
+        ("comm-scale", NUMBER, "No effect.", "A command-line option there, without effect.", _TAKEN),
+        ("compute-scale", NUMBER, "No effect.", "A command-line option there, never read.", _TAKEN),
+        (
+            "logging-configuration",
+            TEXT,
+            "No effect: et-sim writes no log files.",
+            "A command-line option there.",
+            _NO_LOGS,
+        ),
+        (
+            "logging-folder",
+            TEXT,
+            "No effect: et-sim writes no log files.",
+            "A command-line option there.",
+            _NO_LOGS,
+        ),
+    )
+)
+SYSTEM_KEYS = (
+    *PROFILE_KEYS,
+    *keys_of(System),
+    *CUSTOM_KEYS,
+    *ORDER_KEYS,
+    *_ENDPOINT_KEYS,
+    *keys_of(SharedBus),
+    *keys_of(LocalMemory),
+    LIBRARY_KEY,
+    *keys_of(LayerSettings),
+    *_IGNORED_KEYS,
+)
 
 
-def read_system(source: Source, remarks: Remarks) -> tuple[System, LayerSettings]:
+def read_system(source: Section, remarks: Remarks) -> tuple[System, LayerSettings]:
     """The system that the source describes, and how to run layer files."""
     given = read_keys(source, SYSTEM_KEYS, remarks)
-    values = fill_defaults(given, SYSTEM_KEYS, source.place, remarks)
-    fields = {key.field: values[key.name] for key in SYSTEM_KEYS if key.field and key.name in values}
-    fields["policy"] = StreamPolicy(fields["policy"])
-    fields["all_reduce_plan"] = AllReducePlan(fields["all_reduce_plan"])
-    fields["endpoint_delay_ns"] = _endpoint_delay(given, values, source.place, remarks)
-    fields["shared_bus"] = _shared_bus(values)
-    fields["implementations"] = _implementations(given, source.place, remarks)
-    fields["custom_implementations"] = _custom_implementations(given)
-    fields["rings"] = given.get("rings", ())
-    fields["replay_recorded"] = given.get("replay-recorded-kernels", False)
-    fields["host_ns"] = given.get("host-time", 0.0)
-    profile = Profile(given.get("profile", DEFAULT))
-    fields["behaviour"] = behaviour = behaviour_of(profile, given.get("corrections"))
-    fields["stragglers"] = read_stragglers(given.get("stragglers", []), source.place, remarks)
-    fields["time_factors"] = read_time_factors(given.get("time-factors", []), source.place, remarks)
-    fields["streams"] = read_streams(given.get("streams", []), source.place, remarks)
-    fields["overlap"] = read_overlap(given.get("overlap", {}), source.place, remarks)
-    fields["local_memory"] = read_local_memory(given, source.place)
-    fields["costs"] = read_costs(given.get("costs", {}), source.place, remarks)
-    fields["accuracy"] = read_accuracy(given, source.place, remarks)
-    fields["track_local_mem"] |= fields["local_memory"] is not None
-    fields |= _orders(given, behaviour.corrections, source.place, remarks)
-    fields["compute"] = read_compute(given, source.place, remarks)
-    _remark_on_roofline(values, source.place, remarks)
-    return System(**fields), layer_settings(given)
+    values = note_defaults(given, SYSTEM_KEYS, source.place, remarks)
+    behaviour = behaviour_of(given.get("profile", DEFAULT), given.get("corrections"))
+    _refuse_two_timers(given, source)
+    memory = _local_memory(given, source)
+    system = replace(
+        made(System, given),
+        endpoint_delay_ns=_endpoint_delay(given, values, source.place, remarks),
+        shared_bus=made(SharedBus, given) if values["model-shared-bus"] else None,
+        custom_implementations={
+            name.replace("-", "_"): given[key.name]
+            for name, key in zip(COLLECTIVES, CUSTOM_KEYS, strict=True)
+            if key.name in given
+        },
+        local_memory=memory,
+        accuracy=read_accuracy(given.get("accuracy"), source, remarks),
+        behaviour=behaviour,
+        **_orders(given, behaviour.corrections, source, remarks),
+    )
+    _remark_on_unused(system.implementations, source.place, remarks)
+    _remark_on_roofline(system, source.place, remarks)
+    is_tracked = system.track_local_mem or memory is not None
+    return replace(system, track_local_mem=is_tracked), made(LayerSettings, given)
+
+
+def _refuse_two_timers(given: dict[str, Any], source: Section) -> None:
+    if given.get("roofline-enabled") and any(rule.where is None for rule in given.get(COMPUTE, ())):
+        raise source.fault(
+            f'keys "{COMPUTE}" and "roofline-enabled" both say what times kernels',
+            'leave one of them out, or say with "where" which kernels "compute" is for',
+        )
+
+
+def _local_memory(given: dict[str, Any], source: Section) -> LocalMemory | None:
+    """What the keys about capacity say; None: nothing."""
+    if CAPACITY not in given:
+        return None
+    if not given.get(TRACKS, True):
+        raise source.fault(
+            f'key "{CAPACITY}" needs to know what tensors are alive, and "{TRACKS}" is off',
+            f'leave one of them out: "{CAPACITY}" tracks them',
+        )
+    return made(LocalMemory, {**given, "place": source.place})
 
 
 def _orders(
-    given: dict[str, Any], corrections: frozenset[Correction], place: str, remarks: Remarks
-) -> dict[str, DimensionOrder | QueueOrder]:
+    given: dict[str, Any], corrections: frozenset[Correction], source: Section, remarks: Remarks
+) -> dict[str, Any]:
     """The orders of dimensions and within them, where the correction lets the keys speak."""
-    named = {key.name: given[key.name] for key in SYSTEM_KEYS if key.name in given and key.correction}
-    if Correction.DIMENSION_SCHEDULERS not in corrections:
-        for name in named:
-            remarks.warn(place, name, UNREAD_ORDER)
-        return {}
-    for key in SYSTEM_KEYS:
-        if key.name in named and named[key.name] not in key.choices:
-            hint = nearest(named[key.name], key.choices)
-            raise refusal(key, named[key.name], place, hint=hint)
-    dimensions = named.get(INTER_DIMENSION, DimensionOrder.ASCENDING)
-    return {
-        "dimension_order": DimensionOrder.ASCENDING
-        if dimensions == "baseline"
-        else DimensionOrder(dimensions),
-        "queue_order": QueueOrder(named.get(INTRA_DIMENSION, QueueOrder.FIFO)),
-    }
+    found: dict[str, Any] = {}
+    for key, field, order in zip(
+        ORDER_KEYS, ("dimension_order", "queue_order"), (DimensionOrder, QueueOrder), strict=True
+    ):
+        if key.name not in given:
+            continue
+        if Correction.DIMENSION_SCHEDULERS not in corrections:
+            remarks.warn(source.place, key.name, UNREAD_ORDER)
+            continue
+        word = Slot(replace(key, kind=CHOICE), source, remarks).value(given[key.name])
+        found[field] = DimensionOrder.ASCENDING if word == "baseline" else order(word)
+    return found
 
 
 def _endpoint_delay(given: dict[str, Any], values: dict[str, Any], place: str, remarks: Remarks) -> int:
@@ -117,38 +250,19 @@ def scaled_delay(delay: int, scale: float, place: str) -> int:
     return int(delay * float(scale))
 
 
-def _shared_bus(values: dict[str, Any]) -> SharedBus | None:
-    if not values["model-shared-bus"]:
-        return None
-    return SharedBus(latency=values["L"], overhead=values["o"], gap=values["g"], gap_per_byte=values["G"])
-
-
-def _implementations(given: dict[str, Any], place: str, remarks: Remarks) -> Implementations:
-    lists: dict[str, tuple[str, ...] | None] = {}
+def _remark_on_unused(implementations: Implementations, place: str, remarks: Remarks) -> None:
+    """Entries behind an algorithm that takes all dimensions."""
     for collective in COLLECTIVES:
-        name = f"{collective}-implementation"
-        names: tuple[str, ...] | None = given.get(name)
-        lists[collective.replace("-", "_")] = names
-        first = next((index for index, entry in enumerate(names or ()) if spans_all(entry)), None)
-        if names and first is not None and first + 1 < len(names):
+        names = getattr(implementations, collective.replace("-", "_")) or ()
+        first = next((index for index, entry in enumerate(names) if spans_all(entry)), None)
+        if first is not None and first + 1 < len(names):
             text = f"{names[first]} at index {first} spans all NPUs, so the entries behind it are not used"
-            remarks.warn(place, name, text)
-    if "broadcast-implementation" in given:
-        lists["broadcast"] = (given["broadcast-implementation"],)
-    return Implementations(**lists)
+            remarks.warn(place, f"{collective}-implementation", text)
 
 
-def _custom_implementations(given: dict[str, Any]) -> dict[str, str]:
-    """Trace prefix by collective type, named as in `Implementations`."""
-    names = {
-        collective.replace("-", "_"): f"{collective}-implementation-custom" for collective in COLLECTIVES
-    }
-    return {collective: given[name] for collective, name in names.items() if name in given}
-
-
-def _remark_on_roofline(values: dict[str, Any], place: str, remarks: Remarks) -> None:
-    if values["roofline-enabled"]:
-        for name in ("peak-perf", "local-mem-bw"):
-            if not values[name]:
+def _remark_on_roofline(system: System, place: str, remarks: Remarks) -> None:
+    if system.roofline:
+        for name, figure in (("peak-perf", system.peak_perf), ("local-mem-bw", system.local_mem_bw)):
+            if not figure:
                 text = "0 while roofline-enabled is on: computation takes 0 ns, as in the reference"
                 remarks.warn(place, name, text)

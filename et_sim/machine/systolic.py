@@ -1,16 +1,22 @@
 """A systolic array and its three memories, and whose rules are applied.
 
-Not here: files that describe one (`config_file`).
+Its fields are the keys of the model `systolic`, of `compute` in the system file. Not here: SCALE-Sim's files,
+which describe one too (`config_file`).
 """
 
+# ruff: noqa: RUF009 - the calls declare fields, like dataclasses.field
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from functools import partial
 from types import MappingProxyType
 from typing import Any
 
 from et_sim.basics.units import LONGEST_NS
+from et_sim.documents.keys import Remarks, Section, inline
+from et_sim.documents.kinds import choice, count, number
 
 
 class Dataflow(StrEnum):
@@ -39,20 +45,41 @@ LARGEST_SIDE = 1 << 16
 LARGEST_MEMORY_KB = 1 << 30
 GREATEST_BANDWIDTH = 1 << 40
 
+side = partial(count, unit="processing elements", minimum=1, maximum=LARGEST_SIDE, required=True)
+memory = partial(count, unit="KiB", minimum=1, maximum=LARGEST_MEMORY_KB, required=True)
+
 
 @dataclass(frozen=True, slots=True)
 class Array:
     """Sizes in processing elements and KiB; words are bytes; bandwidth in words per cycle."""
 
-    height: int
-    width: int
-    ifmap_kb: int
-    filter_kb: int
-    ofmap_kb: int
-    dataflow: Dataflow = Dataflow.WEIGHT
+    height: int = side("Rows of the array.", name="array-height")
+    width: int = side("Columns of the array.", name="array-width")
+    ifmap_kb: int = memory("Memory for the first operand.", name="ifmap-sram-kb")
+    filter_kb: int = memory("Memory for the second operand.", name="filter-sram-kb")
+    ofmap_kb: int = memory("Memory for the result.", name="ofmap-sram-kb")
+    dataflow: Dataflow = choice(
+        "What stays in the array: the output, the weights or the input.",
+        Dataflow.WEIGHT,
+        choices=Dataflow,
+        required=True,
+    )
     mode: Bandwidth = Bandwidth.CALCULATED
-    bandwidths: tuple[int, ...] = (10,)  # of ifmap, filter and ofmap, or of each
-    rules: Rules = Rules.SCALE_SIM
+    bandwidths: tuple[int, ...] = count(  # of ifmap, filter and ofmap, or of each
+        "Words that each operand moves per cycle to or from DRAM. Without the key: as many as it needs.",
+        (10,),
+        name="bandwidth",
+        unit="words per cycle",
+        minimum=1,
+        maximum=GREATEST_BANDWIDTH,
+        becomes=lambda words: (words,),
+    )
+    rules: Rules = choice(
+        "Whose rules are applied: those of SCALE-Sim, or [corrected ones](systolic.md#corrected-rules).",
+        Rules.SCALE_SIM,
+        stated=True,
+        choices=Rules,
+    )
 
     @property
     def elements(self) -> int:
@@ -97,8 +124,20 @@ _SIZES = MappingProxyType(
 class ClockedArray:
     """An array, and its cycles per nanosecond."""
 
-    array: Array
-    clock_ghz: float = 1.0
+    array: Array = inline(Array)
+    clock_ghz: float = number(
+        "Cycles per nanosecond; times are cut to whole nanoseconds.",
+        1.0,
+        stated=True,
+        unit="GHz",
+        above_minimum=True,
+        maximum=1000,
+    )
+
+    @staticmethod
+    def complete(given: Mapping[str, Any], _: Section, __: Remarks) -> dict[str, Any]:
+        """A bandwidth that is given limits the array."""
+        return {"mode": Bandwidth.GIVEN if "bandwidth" in given else Bandwidth.CALCULATED}
 
     def duration_ns(self, cycles: int) -> int:
         """How long so many cycles last, cut to whole nanoseconds."""

@@ -1,12 +1,50 @@
 """What carries messages over links: packets of a transport, flits with credits, or the constants of LogGOPS.
 
-Not here: the networks themselves (`model`), and what models make of it (`et_sim.network`).
+Each field is the key of the network file that sets it (`protocol`, `credits`, `loggops`). A new constant of
+the packet model is one field here, and what uses it: the tables of compiled code follow from these classes
+(`et_sim.network.packet.rules`).
+
+Not here: the networks themselves (`model`), presets (`protocol_presets`), and what models make of it
+(`et_sim.network`).
 """
 
+# ruff: noqa: RUF009 - the calls declare fields, like dataclasses.field
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from fractions import Fraction
+from functools import partial
+from typing import Any
+
+from et_sim.documents.keys import Remarks, Section, inline, key
+from et_sim.documents.kinds import (
+    BITS_PER_S,
+    choice,
+    count,
+    flag,
+    number,
+    picoseconds,
+    sections,
+    time,
+)
+
+MOST_BYTES = 1 << 20  # of a packet
+MOST_CHANNELS = 1 << 12
+MOST_NPUS = 1 << 24
+LONGEST = 1 << 40  # ns, of a constant of LogGOPS
+PS_PER_NS = 1000
+RATE = "A bandwidth with its unit."
+
+in_bytes = partial(count, unit="bytes")
+packet_size = partial(in_bytes, maximum=MOST_BYTES)
+span = partial(picoseconds, above_minimum=True)  # above zero
+
+
+def rate(meaning: str, default: int = 0, **more: Any) -> Any:
+    """A field in bits per second."""
+    return key(BITS_PER_S, f"{meaning} {RATE}", default, **more)
 
 
 class Completion(StrEnum):
@@ -34,61 +72,6 @@ class CongestionControl(StrEnum):
     DCTCP = "dctcp"
 
 
-@dataclass(frozen=True, slots=True)
-class Marking:
-    """When packets that leave a queue are marked (ECN), for ports up to a bandwidth."""
-
-    bits_per_s: int
-    least_bytes: int
-    most_bytes: int
-    probability: float  # at the most
-
-
-@dataclass(frozen=True, slots=True)
-class Control:
-    """The constants of congestion control; times in ns, rates in bits per second."""
-
-    algorithm: CongestionControl = CongestionControl.NONE
-    least_rate: int = 100_000_000
-    step: int = 50_000_000
-    large_step: int = 100_000_000
-    gain: float = 1 / 256
-    alpha_ns: float = 1000.0
-    decrease_ns: float = 4000.0
-    increase_ns: float = 900_000.0
-    recoveries: int = 1
-    clamps_target: bool = False
-    wanted_use: float = 0.95
-    most_steps: int = 0
-    reacts_fast: bool = True
-    samples: bool = False
-    units: int = 1
-    dctcp_step: int = 1_000_000_000
-    timely_alpha: float = 0.875
-    timely_beta: float = 0.8
-    low_ns: float = 50_000.0
-    high_ns: float = 500_000.0
-    least_rtt_ns: float = 20_000.0
-
-
-@dataclass(frozen=True, slots=True)
-class Buffers:
-    """What switches keep of packets that wait; sizes in bytes."""
-
-    size: int = 32 << 20  # of a switch
-    pauses: bool = True  # priority flow control
-    reserve: int = 4096  # of each port, before what all share is used
-    resume_below: int = 3072  # the threshold
-    threshold_shift: int = 3  # a port may use 2^-shift of what is free
-    queue_packets: int = 1 << 30  # of a port, without pauses; this and the next two
-    queue_bytes: int = 1 << 60
-    share: float = 1.0  # of what is free
-    counts_sending: bool = False  # a packet is in its queue until it has been sent
-    random_from: int = 1 << 60  # bytes in a queue above which packets are dropped at random
-    random_drop: float = 0.0  # with this probability
-    marking: tuple[Marking, ...] = ()
-
-
 class TcpControl(StrEnum):
     """How TCP's congestion window grows and shrinks."""
 
@@ -99,46 +82,204 @@ class TcpControl(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class Marking:
+    """When packets that leave a queue are marked (ECN), for ports up to a bandwidth."""
+
+    bits_per_s: int = rate("Of ports up to it.", name="bandwidth", required=True)
+    least_bytes: int = in_bytes(
+        "Bytes in a queue from which on packets are marked.", name="from", required=True
+    )
+    most_bytes: int = in_bytes("Bytes from which on all are.", name="to", required=True)
+    probability: float = number(
+        "The probability with which packets are marked just below `to`; it is 0 at `from`, and grows evenly.",
+        maximum=1,
+        required=True,
+    )
+
+    def check(self, _: Mapping[str, Any], section: Section, __: Remarks) -> None:
+        """Refuse what ends before it begins."""
+        if self.most_bytes < self.least_bytes:
+            raise section.fault('"to" is less than "from"', "give the larger number as to")
+
+
+@dataclass(frozen=True, slots=True)
+class Control:
+    """The constants of congestion control; times in ns, rates in bits per second."""
+
+    algorithm: CongestionControl = choice(
+        "How senders react to marks, queues or round-trip times; see [packets](packet.md). HPCC's packets "
+        "have 42 bytes more, its acknowledgements 28, TIMELY's packets 8, unless sizes are given.",
+        CongestionControl.NONE,
+        name="congestion-control",
+        choices=CongestionControl,
+    )
+    least_rate: int = rate("No sender becomes slower.", 100_000_000)
+    step: int = rate("By which rates rise (DCQCN's target, HPCC, TIMELY).", 50_000_000, name="rate-step")
+    large_step: int = rate(
+        "The same when they have risen for a while (DCQCN, TIMELY).", 100_000_000, name="large-rate-step"
+    )
+    dctcp_step: int = rate("By which DCTCP's rates rise.", 1_000_000_000)
+    gain: float = number("How fast alpha follows marks (DCQCN, DCTCP).", 1 / 256, maximum=1)
+    alpha_ns: float = span("Until alpha follows (DCQCN).", 1000.0, name="alpha-interval")
+    decrease_ns: float = span("Until rates may fall again (DCQCN).", 4000.0, name="decrease-interval")
+    increase_ns: float = span("Until rates rise (DCQCN).", 900_000.0, name="increase-interval")
+    recoveries: int = count("Rises before the target rises (DCQCN).", 1)
+    clamps_target: bool = flag("The target falls at every decrease (DCQCN).", False, name="clamp-target")
+    wanted_use: float = number(
+        "How full links are to be, as a part of 1 (HPCC).", 0.95, above_minimum=True, maximum=1
+    )
+    most_steps: int = count("Rises in a row (HPCC).", 0)
+    reacts_fast: bool = flag("Every acknowledgement counts (HPCC).", True, name="fast-reaction")
+    samples: bool = flag("Between rounds, empty queues do not count (HPCC).", False, name="sampled")
+    units: int = count(
+        "Of 128 bytes sent and 80 queued, in which ports are described (HPCC).",
+        1,
+        name="telemetry-units",
+        minimum=1,
+    )
+    timely_alpha: float = 0.875
+    timely_beta: float = 0.8
+    low_ns: float = span("Below it, rates rise (TIMELY).", 50_000.0, name="low-rtt")
+    high_ns: float = span("Above it, rates fall (TIMELY).", 500_000.0, name="high-rtt")
+    least_rtt_ns: float = span("Of which gradients are a part (TIMELY).", 20_000.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Buffers:
+    """What switches keep of packets that wait; sizes in bytes."""
+
+    size: int = in_bytes("Of each switch, shared by its ports.", 32 << 20, name="buffer", minimum=1)
+    pauses: bool = flag(
+        "Priority flow control: switches tell those before them to pause, and lose nothing.", True
+    )
+    reserve: int = in_bytes("Of the buffer, for each port, before it uses what is shared.", 4096)
+    resume_below: int = in_bytes("So much below the threshold, a pause ends.", 3072)
+    threshold_shift: int = count(
+        "A port pauses those before it when it uses 2^-shift of what is free.", 3, maximum=30
+    )
+    queue_packets: int = count("Without pauses: how many wait at most at a port.", 1 << 30, minimum=1)
+    queue_bytes: int = in_bytes("The same in bytes.", 1 << 60, minimum=1)
+    share: float = number(
+        "Without pauses: a queue may be so many times as large as what is free of the buffer.",
+        1.0,
+        name="queue-share",
+        above_minimum=True,
+    )
+    counts_sending: bool = flag(
+        "Without pauses: a packet is in its queue until it has been sent, of those in bytes.",
+        False,
+        name="queue-counts-sending",
+    )
+    random_from: int = in_bytes(
+        "Without pauses: of a queue that is longer, packets are dropped at random.",
+        1 << 60,
+        name="random-drop-from",
+    )
+    random_drop: float = number("The probability with which such a packet is dropped.", 0.0, maximum=1)
+    marking: tuple[Marking, ...] = sections(
+        "ECN: what is marked when it leaves a queue, by the bandwidth of the port.", (), of=Marking
+    )
+
+
+@dataclass(frozen=True, slots=True)
 class Tcp:
     """What TCP needs besides; times in ns, windows in packets unless they say bytes."""
 
-    control: TcpControl = TcpControl.NEWRENO
-    sack: bool = True
-    first_window: int = 10
-    first_threshold: int = 0  # of slow start; 0: none
-    keeps: int = 1 << 20  # bytes, at either end
-    opening: int = 58  # bytes of a packet that opens a connection, and of its answer
-    per_message: bool = False  # a connection for each message, else for each ordered pair of ranks
-    handshake: bool = False  # connections are not open from the beginning
-    answers_after: int = 1  # packets
-    delays_ns: float = 40e6  # before a packet is acknowledged
-    least_timeout_ns: float = 10e6
-    first_timeout_ns: float = 1e9  # before anything was acknowledged
-    scan_ns: float = 0.0  # timeouts are looked for this often; 0: always
-    clock_ns: float = 0.0  # of which round-trip times are multiples; 0: they are exact
-    bypass: bool = False  # acknowledgements take no time
-    pads: bool = False  # messages are full packets
-    takes_turns: bool = False  # connections at a host's port, else first come, first served
-    injection_ns: float = 0.0  # until a message is with its NIC
-    copying_ns_per_byte: float = 0.0  # at both ends
-    gain: float = 1 / 16  # of DCTCP
+    control: TcpControl = choice(
+        "How windows grow and shrink: `newreno` (RFC 5681), `reno` as in Linux, `cubic` (RFC 8312, with "
+        "hybrid slow start), `dctcp` (RFC 8257).",
+        TcpControl.NEWRENO,
+        name="congestion-control",
+        choices=TcpControl,
+    )
+    sack: bool = flag("Selective acknowledgements (RFC 2018, 6675, 6937).", True)
+    first_window: int = count("The congestion window at first, in packets.", 10, minimum=1)
+    first_threshold: int = count("Where slow start ends at first, in packets; 0: only at a loss.", 0)
+    keeps: int = in_bytes(
+        "What sender and receiver keep of a connection: no more is under way.",
+        1 << 20,
+        name="window",
+        minimum=1,
+    )
+    per_message: bool = flag(
+        "Each message has a connection of its own, with a handshake; otherwise, each ordered pair of NPUs "
+        "has one from the beginning.",
+        False,
+    )
+    opening: int = in_bytes("A packet that opens a connection, and its answer.", 58, minimum=1)
+    handshake: bool = flag("The connection of a pair is opened by its first message.", False)
+    answers_after: int = count(
+        "Packets that are acknowledged together.", 1, name="acknowledge-after", minimum=1
+    )
+    delays_ns: float = picoseconds(
+        "How long a packet waits for others at most.", 40e6, name="acknowledge-within"
+    )
+    least_timeout_ns: float = span("Before packets are sent again.", 10e6)
+    first_timeout_ns: float = span("The same before anything came back.", 1e9)
+    scan_ns: float = picoseconds(
+        "How often timeouts are looked for; 0: always.", 0.0, name="timeout-interval"
+    )
+    clock_ns: float = picoseconds(
+        "Of which round-trip times are multiples, at least 1 us; 0: they are exact.", 0.0
+    )
+    bypass: bool = flag(
+        "Acknowledgements take no time, and no links.", False, name="instant-acknowledgements"
+    )
+    pads: bool = flag(
+        "Packets are full, and a message has as many as if it were a packet longer, less a byte (htsim).",
+        False,
+        name="full-packets",
+    )
+    takes_turns: bool = flag(
+        "At an NPU's port, connections take turns; otherwise, packets leave in the order in which they came.",
+        False,
+        name="turns",
+    )
+    injection_ns: float = picoseconds(
+        "Until a message that is sent is at the NIC.", 0.0, name="injection-latency"
+    )
+    copying_ns_per_byte: float = number(
+        "How long NPUs copy a byte, message by message, at both ends.", 0.0, name="copying", unit="ns"
+    )
+    gain: float = number("How fast alpha follows marks (DCTCP).", 1 / 16, maximum=1)
 
 
 @dataclass(frozen=True, slots=True)
 class Packets:
     """What the packet model needs of a transport besides."""
 
-    window: Window = Window.PAIR
-    window_shrinks: bool = True  # with the rate
-    paced: bool = True  # by the rate; else by the line
-    answers_pass: bool = False  # acknowledgements leave a host that is paused
+    window: Window = choice(
+        "How many bytes may be under way without being acknowledged: what fits on the way there and back "
+        "of the `pair`, what fits on the `largest` such way in the network, or no limit (`none`).",
+        Window.PAIR,
+        choices=Window,
+    )
+    window_shrinks: bool = flag("The window falls and rises with the rate.", True)
+    paced: bool = flag("Packets leave at the rate that congestion control sets.", True)
+    answers_pass: bool = flag(
+        "Acknowledgements leave NPUs that were told to pause.", False, name="acknowledgements-pass"
+    )
     refuses_ns: float = 500_000.0  # between two requests for the same packet
-    timeout_ns: float = 0.0  # without an acknowledgement, until packets are sent again; 0: never
-    seed: int = 1
-    as_ns3: bool = False  # random numbers, what wakes a port, and TIMELY's packets are as in ns-3
-    skips_repeats: bool = True  # what repeats itself is not simulated packet by packet
-    control: Control = Control()
-    buffers: Buffers = Buffers()
+    timeout_ns: float = picoseconds(
+        "So long after the last acknowledgement, all that was not acknowledged is sent again; 0: never, as "
+        "in ns-3, `roce` and without a preset.",
+        0.0,
+        name="retransmission-timeout",
+    )
+    seed: int = count("Of random numbers.", 1)
+    control: Control = inline(Control)
+    buffers: Buffers = inline(Buffers)
+    skips_repeats: bool = flag(
+        "What repeats itself while long messages are sent is skipped, and not simulated packet by packet; "
+        "results are the same.",
+        True,
+        name="skip-repeats",
+    )
+    as_ns3: bool = flag(
+        "Details of ns-3: its random numbers; a rate wakes a port only if no other pair could send as far as "
+        "its rate goes; TIMELY's packets do not say when they were sent.",
+        False,
+    )
     tcp: Tcp | None = None  # None: RoCE
 
 
@@ -146,12 +287,29 @@ class Packets:
 class Protocol:
     """What a transport makes of messages; sizes in bytes. This one leaves them as they are."""
 
-    payload: int = 0  # of a packet; 0: messages are not cut into packets
-    header: int = 0  # of a packet
-    acknowledgement: int = 0  # of each packet, on the way back; 0: none
-    store_and_forward: bool = False  # devices pass on packets when they have all of them
-    completion: Completion = Completion.RECEIPT
-    whole_ns: bool = False  # the time of a packet on a link is rounded to whole ns
+    payload: int = packet_size(  # 0: messages are not cut into packets
+        "Bytes of a message in a packet. Required without a preset.", 0, minimum=1
+    )
+    header: int = packet_size("Bytes that a packet has besides.", 0)
+    acknowledgement: int = packet_size(
+        "Bytes that go back for each packet; 0: acknowledgements take no part of the links.", 0
+    )
+    store_and_forward: bool = flag(
+        "Switches and NICs pass on packets when they have all of them: a message takes one packet's time "
+        "longer on every link but the narrowest.",
+        False,
+    )
+    completion: Completion = choice(
+        "`receipt`: a message is there with its last packet, and has left when that is on the way. "
+        "`acknowledgement`: both when the last acknowledgement is back.",
+        Completion.RECEIPT,
+        choices=Completion,
+    )
+    whole_ns: bool = flag(
+        "A full packet, and an acknowledgement, takes whole nanoseconds on each link, rounded, as in ns-3.",
+        False,
+        name="whole-ns",
+    )
     packets: Packets = Packets()
     of_packets_only: tuple[str, ...] = field(default=(), compare=False)  # keys that were given
 
@@ -160,28 +318,107 @@ class Protocol:
 class LogGops:
     """Constants of the LogGOPS model, in ns, and in ns per byte after the first."""
 
-    latency: int  # L
-    overhead: int  # o, of a processor for a message
-    gap: int  # g, of a NIC between messages
-    gap_per_byte: float  # G
-    overhead_per_byte: int  # O
-    most_eager: int  # S: the bytes of the largest message that nobody has to be ready for
+    npus: int = count("How many NPUs there are.", minimum=1, maximum=MOST_NPUS, required=True)
+    latency: int = count("Latency.", name="L", unit="ns", maximum=LONGEST, required=True)
+    overhead: int = count(
+        "Overhead: processor time of a message.", name="o", unit="ns", maximum=LONGEST, required=True
+    )
+    gap: int = count("Gap: NIC time of a message.", name="g", unit="ns", maximum=LONGEST, required=True)
+    gap_per_byte: float = number(
+        "Gap per byte: NIC time of each byte after the first, which is also how much later it arrives.",
+        name="G",
+        unit="ns per byte",
+        maximum=1 << 20,
+        required=True,
+    )
+    overhead_per_byte: int = count(
+        "Overhead per byte: processor time of each byte after the first.",
+        0,
+        stated=True,
+        name="O",
+        unit="ns per byte",
+        maximum=1 << 20,
+    )
+    most_eager: int = in_bytes(
+        "The largest eager message. A send of more is done when its message has been received; with 0, so is "
+        "every send.",
+        name="S",
+        required=True,
+    )
+
+
+PACKET, FLIT = "packet", "flit"
+
+
+def _whole_ps(cycle_ns: float) -> int | None:
+    """A cycle in picoseconds; None: they are not whole."""
+    exact = Fraction(str(cycle_ns)) * PS_PER_NS
+    return int(exact) if exact.denominator == 1 else None
 
 
 @dataclass(frozen=True, slots=True)
 class Credits:
     """Links that carry flits for which there is a place at the other end."""
 
-    flit: int = 256  # bytes
-    packet: int = 4096  # bytes; messages are cut into packets, and these into flits
-    channels: int | None = None  # of each class of a link; None: enough for a link that is never idle
-    buffer: int | None = None  # flits in each; None: a packet
-    router_cycles: int = 1
-    cycle_ps: int | None = None  # None: at most 1 ns, for whole cycles on the fastest link
-    pads: bool = False  # the last packet of a message is as long as the others
-    turns_of_flits: bool = False  # ports turn to another packet after each flit, not after a packet
+    flit: int = packet_size("Bytes that move at a time; 256 unless given.", 256, minimum=1)
+    packet: int = packet_size(
+        "Bytes of a message in a packet, which takes one channel of each link; 4096 unless given.",
+        4096,
+        minimum=1,
+    )
+    channels: int | None = count(
+        "Virtual channels of each class of a link; a packet holds one until it is known at the link's "
+        "beginning that it has left it. Unless given, as many as keep the longest link busy.",
+        None,
+        minimum=1,
+        maximum=MOST_CHANNELS,
+    )
+    buffer: int | None = count(
+        "Flits for which a channel has places; those of a packet unless given.",
+        None,
+        unit="flits",
+        minimum=1,
+        maximum=MOST_BYTES,
+    )
+    router_cycles: int = count(
+        "Cycles of a router's pipeline; 1 unless given.", 1, unit="cycles", minimum=1, maximum=MOST_BYTES
+    )
+    cycle_ps: int | None = time(
+        "How long a cycle takes, in whole picoseconds; unless given, at most 1 ns, so that a flit takes "
+        "whole cycles on the fastest link.",
+        None,
+        name="cycle",
+        above_minimum=True,
+        maximum=MOST_BYTES,
+        becomes=_whole_ps,
+    )
+    pads: bool = flag(
+        "The last packet of a message is as long as the others; unless given, it is as long as what is left.",
+        False,
+        name="padding",
+    )
+    turns_of_flits: bool = choice(
+        "When a port turns to another packet that waits for it: after each `packet` (unless given), or after "
+        "each `flit`.",
+        False,
+        name="turns",
+        choices=(PACKET, FLIT),
+        becomes=FLIT.__eq__,
+    )
 
     @property
     def flits(self) -> int:
         """Of a full packet."""
         return -(-self.packet // self.flit)
+
+    def check(self, given: Mapping[str, Any], section: Section, _: Remarks) -> None:
+        """Refuse what no link can carry."""
+        if "cycle" in given and self.cycle_ps is None:
+            cause = f"a cycle of {section.content['cycle']} is not a whole number of picoseconds"
+            raise section.fault(cause, 'such as "0.5ns"', key="cycle")
+        if self.flit > self.packet:
+            raise section.fault(
+                f"a flit of {self.flit} bytes is longer than a packet, which has {self.packet}",
+                "make packets longer, or flits shorter",
+                key="flit" if "flit" in given else "packet",
+            )

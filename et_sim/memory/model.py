@@ -1,8 +1,8 @@
 """The seam of memory models: what a request to remote memory costs, and who waits for whom.
 
 A model is one module in this folder and one line in `registry`. Requests of one server are served one after
-the other, in the order in which they come; the engine does that. A model with a `pool` (`machine.pool`) says
-instead which stages requests pass. Not here: local memory (`footprint`).
+the other, in the order in which they come; the engine does that. A model with a `pool` (`machine.memory`)
+says instead which stages requests pass. Not here: local memory (`footprint`).
 """
 
 from __future__ import annotations

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from et_sim.basics.units import LONGEST_NS
+from et_sim.machine.memory import MemoryPool, PoolStage
 from et_sim.machine.model import Machine
-from et_sim.machine.pool import MemoryPool, PoolStage
 from et_sim.memory.model import NO_SERVER
 from et_sim.trace.columns import IntColumn, NodeKind, RowColumn, Trace
 

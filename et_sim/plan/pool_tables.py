@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from et_sim.basics.errors import TraceError
-from et_sim.machine.pool import MemoryPool
+from et_sim.machine.memory import MemoryPool
 from et_sim.memory.pool import per_npu, tiers_of
 from et_sim.plan.groups import GroupTable
 from et_sim.plan.tables import Action, record, table

@@ -4,7 +4,7 @@ Ranks of one template that have different paces get templates of their own here,
 there is jitter, every rank has a pace of its own. Late starts need no template: they are a column of the
 actors.
 
-Not here: how stragglers are described (`et_sim.machine.stragglers`).
+Not here: how stragglers are described (`et_sim.machine.system`).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Streams of the machine -> lanes of nodes: which node runs on which stream.
 
 Receives take no turns, nor do gaps and nodes that nobody models. Not here: how streams are described
-(`et_sim.machine.objects`).
+(`et_sim.machine.system`).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What the time factors of a system make of nodes: which they concern, and by how much their time changes.
 
 What a node stands for is told by what its trace records of it, never by its name. Not here: how factors are
-described (`et_sim.machine.objects`), and rounding (`straggler_variants`).
+described (`et_sim.machine.system`), and rounding (`straggler_variants`).
 """
 
 from __future__ import annotations

@@ -20,10 +20,10 @@ from et_sim.fold import fold as fold_ranks
 from et_sim.jobs import read_jobs
 from et_sim.machine import Machine, Network, read_machine
 from et_sim.machine.corrections import Correction
-from et_sim.machine.local_memory import CAPACITY, TRACKS
 from et_sim.machine.model import WhenFull
 from et_sim.machine.profiles import Profile
 from et_sim.machine.sources import Source
+from et_sim.machine.system import CAPACITY, TRACKS
 from et_sim.network.registry import ModelChoice, choose_model, model_of
 from et_sim.plan.actors import Actors
 from et_sim.plan.host import with_host

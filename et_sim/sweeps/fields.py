@@ -12,8 +12,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from et_sim.basics.errors import InputError, did_you_mean
-from et_sim.machine.keys import Key, Kind
-from et_sim.machine.tables import MEMORY_KEYS, NETWORK_KEYS, SYSTEM_KEYS
+from et_sim.documents.keys import Key
+from et_sim.documents.kinds import OBJECT
+from et_sim.machine.memory_file import MEMORY_KEYS
+from et_sim.machine.network_file import NETWORK_KEYS
+from et_sim.machine.system import NAMED_SWITCHES
+from et_sim.machine.system_file import SYSTEM_KEYS
 from et_sim.machine.version_1 import LEVEL_KEYS, SYSTEM_1_KEYS
 
 FILES = ("workload", "system", "network", "memory", "groups")
@@ -26,7 +30,7 @@ _KEYS: dict[str, tuple[Key, ...]] = {
     "network": (*NETWORK_KEYS, *LEVEL_KEYS),
     "memory": MEMORY_KEYS,
 }
-_WITH_NAMED_PARTS = (Kind.OBJECT, Kind.SWITCHES)
+_WITH_NAMED_PARTS = (OBJECT, NAMED_SWITCHES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +119,7 @@ def _parts_of(field: Field, number: int) -> tuple[str, ...]:
     if number != 1:
         return ()
     keys = (key for key in _KEYS.get(field.root, ()) if key.name == field.path[0])
-    return next((key.choices for key in keys if key.kind in _WITH_NAMED_PARTS), ())
+    return next((key.words for key in keys if key.kind in _WITH_NAMED_PARTS), ())
 
 
 def with_value(content: Any, path: tuple[str | int, ...], value: Any) -> Any:

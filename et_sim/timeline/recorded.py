@@ -2,7 +2,7 @@
 
 Energy and price: what NPUs draw and are let for, times how long. Times are added up
 as whole nanoseconds over all ranks first, so that folding changes no digit. Not here: what an NPU draws
-(`et_sim.machine.objects`).
+(`et_sim.machine.system`).
 """
 
 from __future__ import annotations

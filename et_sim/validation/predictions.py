@@ -21,7 +21,7 @@ from et_sim.compute.registry import compute_model
 from et_sim.machine.datatypes import datatype_named
 from et_sim.machine.presets import preset
 from et_sim.machine.readers import read_system_alone
-from et_sim.machine.roofline_object import SUSTAINED
+from et_sim.machine.roofline import SUSTAINED
 from et_sim.trace import TraceBuilder
 from et_sim.validation.iterations import Iteration
 from et_sim.validation.machines import machine_named, network_between

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from et_sim.cli import main
+from et_sim.documents.unused_keys import UNUSED_KEYS
 from et_sim.explain.meanings import FILES
 from et_sim.machine.corrections import Correction
-from et_sim.machine.unused_keys import UNUSED_KEYS
 from et_sim.tables.registry import all_tables
 from et_sim.views.summary.parts import PARTS
 

@@ -16,8 +16,8 @@ from converters.goal_schedule import Totals, schedules
 from et_sim.basics.errors import EtSimError, MachineError, TraceError
 from et_sim.compiled.orders import FAILED, failure
 from et_sim.documents import limits
+from et_sim.documents.keys import show
 from et_sim.documents.limits import MOST_DEVICES, MOST_DIGITS, MOST_LINKS
-from et_sim.machine.checks import show
 from et_sim.machine.readers import read_network_alone, read_system_alone
 from et_sim.machine.texts import parse_json, parse_yaml
 from et_sim.trace.disk import unpacked

@@ -9,8 +9,10 @@ from pathlib import Path
 import pytest
 
 from et_sim.machine import read_machine, read_network_alone
+from et_sim.machine.memory_file import MEMORY_KEYS
+from et_sim.machine.network_file import NETWORK_KEYS
 from et_sim.machine.reference_page import configuration_page
-from et_sim.machine.tables import MEMORY_KEYS, NETWORK_KEYS, SYSTEM_KEYS
+from et_sim.machine.system_file import SYSTEM_KEYS
 
 PAGE = Path(__file__).parents[2] / "docs" / "configuration.md"
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from et_sim.compiled.tables_by_reference import works_on_tables
 from et_sim.engine.state.run import NONE, Run
-from et_sim.machine.pool_tables import MOST_STAGES
+from et_sim.machine.memory import MOST_STAGES
 from et_sim.plan.pool_tables import STORES
 
 

@@ -11,8 +11,11 @@ Not here: fitting (`et_sim.calibrate`).
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
+from et_sim.documents.kinds import number
 from et_sim.machine.library.candidates import Candidate, Group
 from et_sim.machine.library.rules import NVLS, NVLS_TREE, Protocol
 
@@ -20,32 +23,43 @@ NO_COPY = 0.0  # GB/s: the stage is left out
 RING_LL_US, RING_SIMPLE_US = 6.6, 8.4  # launches, of which short and long sends take a multiple
 
 
+MOST = 1_000_000
+
+
+def factor(default: float, **more: Any) -> Any:
+    """A field that a file may set."""
+    return number("", default, maximum=MOST, **more)
+
+
+positive = partial(factor, above_minimum=True)
+
+
 @dataclass(frozen=True, slots=True)
 class Calibration:
     """Factors of the library's cost model, but where a unit is named."""
 
-    base_ll: float = 1.0  # launch and entry
-    base: float = 1.0  # of LL128 and Simple
-    step_ll: float = 1.0
-    step_ll128: float = 1.0
-    step_simple: float = 1.0
-    bandwidth_ll: float = 1.0
-    bandwidth_ll128: float = 1.0
-    bandwidth_simple: float = 1.0
-    copy: float = NO_COPY  # GB/s
-    start_simple: float = 0.0  # us
-    nvls_step: float = 1.0
-    nvls_bandwidth: float = 1.0
-    nvls_copy: float = NO_COPY  # GB/s
-    pairs_base: float = 1.25  # of short sends: of a ring's launch with LL
-    pairs_step: float = 0.2  # us, for each other rank
-    pairs_bandwidth_short: float = 0.25  # of the rings' bus bandwidth
-    pairs_start: float = 1.0  # of long sends: of a ring's launch with Simple
-    pairs_bandwidth: float = 0.83  # of that of rings with Simple
-    pairs_copy: float = 1.0  # of that of rings
-    between_base: float = 1.0  # of groups on several nodes, in place of `base`
-    between_step: float = 1.0
-    between_bandwidth: float = 1.0
+    base_ll: float = factor(1.0)  # launch and entry
+    base: float = factor(1.0)  # of LL128 and Simple
+    step_ll: float = factor(1.0)
+    step_ll128: float = factor(1.0)
+    step_simple: float = factor(1.0)
+    bandwidth_ll: float = positive(1.0)
+    bandwidth_ll128: float = positive(1.0)
+    bandwidth_simple: float = positive(1.0)
+    copy: float = factor(NO_COPY)  # GB/s
+    start_simple: float = factor(0.0)  # us
+    nvls_step: float = factor(1.0)
+    nvls_bandwidth: float = positive(1.0)
+    nvls_copy: float = factor(NO_COPY)  # GB/s
+    pairs_base: float = factor(1.25)  # of short sends: of a ring's launch with LL
+    pairs_step: float = factor(0.2)  # us, for each other rank
+    pairs_bandwidth_short: float = factor(0.25)  # of the rings' bus bandwidth
+    pairs_start: float = factor(1.0)  # of long sends: of a ring's launch with Simple
+    pairs_bandwidth: float = factor(0.83)  # of that of rings with Simple
+    pairs_copy: float = factor(1.0)  # of that of rings
+    between_base: float = factor(1.0)  # of groups on several nodes, in place of `base`
+    between_step: float = factor(1.0)
+    between_bandwidth: float = positive(1.0)
 
     def time_us(self, way: Candidate, group: Group, size: int) -> float:
         """Of a collective that takes this way."""
@@ -103,6 +117,3 @@ class Calibration:
         if self.copy and self.pairs_copy:
             long += size / n / 1000 / (self.pairs_copy * self.copy)
         return min(short, long)
-
-
-CALIBRATION_KEYS = tuple(field.name.replace("_", "-") for field in fields(Calibration))

@@ -6,11 +6,13 @@ calibrated times would be further from what libraries do.
 Not here: formulas (`candidates`), constants (`rules`) and the messages of a choice (`plan.library_phases`).
 """
 
+# ruff: noqa: RUF009 - the calls declare fields, like dataclasses.field
 from __future__ import annotations
 
 from bisect import bisect_right
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
+from et_sim.documents.kinds import choice, choices, flag, section
 from et_sim.machine.library.calibration import Calibration
 from et_sim.machine.library.candidates import (
     ALL_REDUCE,
@@ -21,9 +23,11 @@ from et_sim.machine.library.candidates import (
 )
 from et_sim.machine.library.channels import CARD_EFFICIENCY, Channels, Wires, rings_of
 from et_sim.machine.library.rules import (
+    ALGORITHMS,
     FEWEST_BYTES,
     LIBRARIES,
     MOST_CHANNELS,
+    NETWORK_US,
     PROTOCOL_NAMES,
     RING,
     Protocol,
@@ -82,6 +86,10 @@ class Choice:
         return f"{self.algorithm} {PROTOCOL_NAMES[self.protocol]}, {self.channels} channels"
 
 
+def _protocols(names: tuple[str, ...]) -> tuple[Protocol, ...]:
+    return tuple(protocol for protocol, name in PROTOCOL_NAMES.items() if name in names)
+
+
 @dataclass(frozen=True, slots=True)
 class Library:
     """A collective library on a machine."""
@@ -90,15 +98,37 @@ class Library:
     gpu: str  # generation
     wires: Wires
     node: int  # ranks of a whole node
-    cpu: str = "intel"
-    has_switch: bool = True
-    has_collnet: bool = False
-    algorithms: tuple[str, ...] = ()  # (): all, as without NCCL_ALGO
-    protocols: tuple[Protocol, ...] = ()
+    cpu: str = choice("Of the host.", "intel", stated=True, choices=tuple(NETWORK_US))
+    has_switch: bool = flag(
+        "Whether a switch joins them that can reduce (NVSwitch).", True, stated=True, name="switch"
+    )
+    has_collnet: bool = flag(
+        "Whether the network's switches reduce (SHARP, by its plugin).", False, stated=True, name="collnet"
+    )
+    algorithms: tuple[str, ...] = choices(
+        "Only these are chosen from, as with NCCL_ALGO; all, where none of them can do what is asked.",
+        (),
+        choices=ALGORITHMS,
+    )
+    protocols: tuple[Protocol, ...] = choices(
+        "Only these are chosen from, as with NCCL_PROTO.",
+        (),
+        choices=tuple(PROTOCOL_NAMES.values()),
+        becomes=_protocols,
+    )
     rings_within: Channels | None = None  # as the library says itself, in place of what is looked for
     rings_between: Channels | None = None
-    calibration: Calibration = field(default_factory=Calibration)
-    occupies: bool = True  # processors, beside kernels
+    calibration: Calibration = section(
+        "Factors that were fitted to measured collectives; without, the library's own model says the time.",
+        Calibration(),
+        of=Calibration,
+    )
+    occupies: bool = flag(  # processors, beside kernels
+        "Whether a collective of NCCL takes a processor (SM) for each of its channels from kernels that run "
+        "beside it, where the machine says how many `processors` it has. `overlap` stands before it.",
+        True,
+        stated=True,
+    )
     logged: tuple[Logged, ...] = ()  # which stand before its constants, between the sizes that were seen
 
     def choice(self, call: Call) -> Choice:

@@ -10,7 +10,8 @@ from typing import Any
 
 from et_sim.basics.errors import MachineError, UsageError
 from et_sim.basics.units import parse_bandwidth, parse_time_ns
-from et_sim.machine.checks import nearest, show
+from et_sim.documents.keys import nearest, show
+from et_sim.documents.lines import line_of
 from et_sim.machine.graph import Figures
 
 MOST = 1 << 24  # of any whole number in a graph's description
@@ -176,29 +177,6 @@ class Fields:
                 known = list(self._asked)
                 remedy = nearest(key, known) or f"known here: {', '.join(known)}"
                 raise self.fault(key, f"key {show(key)} is not known", remedy)
-
-
-def line_of(text: str, path: Path) -> int:
-    """The line of a YAML or JSON text on which something stands, from 1; 0: it is another sort of text."""
-    import yaml
-
-    try:
-        node = yaml.compose(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
-    except yaml.YAMLError:
-        return 0
-    line = 1
-    for step in path:
-        if isinstance(node, yaml.MappingNode):
-            found = [(key, value) for key, value in node.value if key.value == step]
-            if not found:
-                break
-            line, node = found[0][0].start_mark.line + 1, found[0][1]
-        elif isinstance(node, yaml.SequenceNode) and isinstance(step, int) and step < len(node.value):
-            node = node.value[step]
-            line = node.start_mark.line + 1
-        else:
-            break
-    return line
 
 
 def as_machine_error(fault: FieldError, place: str, text: str) -> MachineError:

@@ -13,10 +13,9 @@ from itertools import pairwise
 from pathlib import Path
 
 from et_sim.basics.errors import MachineError
-from et_sim.machine.checks import show
+from et_sim.documents.keys import Remarks, show
 from et_sim.machine.graph import KINDS, NPU, SWITCH, Figures, Graph, GraphBuilder
 from et_sim.machine.imported import Imported
-from et_sim.machine.keys import Remarks
 from et_sim.machine.model import GIB, GraphFabric, LogicalDimension, Network, Rails, Reducer, Routing, Shape
 from et_sim.machine.other_topologies import FORMATS
 from et_sim.machine.sources import Source

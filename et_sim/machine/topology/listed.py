@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable
 
 from et_sim.basics.errors import did_you_mean
-from et_sim.machine.checks import show
+from et_sim.documents.keys import show
 from et_sim.machine.graph import KINDS, NIC, NPU, SWITCH, GraphBuilder
 from et_sim.machine.topology.fields import FieldError, Fields
 

@@ -14,8 +14,8 @@ from typing import Any
 
 from et_sim.basics.errors import EtSimError, MachineError
 from et_sim.basics.units import parse_bandwidth
-from et_sim.machine.keys import Remarks
-from et_sim.machine.protocol_tables import PRESETS, TELEMETRY
+from et_sim.documents.keys import Remarks
+from et_sim.machine.protocol_presets import PRESETS, TELEMETRY
 from et_sim.machine.transports import Buffers, CongestionControl, Control, Marking, Packets, Protocol, Window
 
 ALGORITHMS = {

@@ -5,81 +5,77 @@ Not here: what that means for messages (`et_sim.network.flow`).
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from et_sim.basics.errors import MachineError, UsageError
-from et_sim.basics.units import parse_bandwidth
-from et_sim.machine.checks import read_keys
-from et_sim.machine.keys import Key, Kind, Remarks
-from et_sim.machine.packet_keys import MARKING_KEYS, OF_PAUSES, OF_ROCE, PACKET_KEYS, TCP_KEYS, WITHOUT_PAUSES
-from et_sim.machine.protocol_tables import PRESETS, PROTOCOL_KEY, PROTOCOL_KEYS, TELEMETRY
-from et_sim.machine.sources import Source
-from et_sim.machine.topology.generators import place_of, read_inner
+from et_sim.documents.keys import Remarks, Section, inner_section, keys_of, made, read, read_keys
+from et_sim.machine.protocol_presets import PACKET_KEYS, PRESETS, PROTOCOL_KEY, PROTOCOL_KEYS, TELEMETRY
 from et_sim.machine.topology.ns3_keys import read_ns3_keys
-from et_sim.machine.transports import (
-    Completion,
-    CongestionControl,
-    Marking,
-    Protocol,
-    Tcp,
-    TcpControl,
-    Window,
+from et_sim.machine.transports import Control, Packets, Protocol, Tcp
+
+OF_CONTROL = tuple(key.name for key in keys_of(Control))
+OF_ROCE = (
+    *("window", "window-shrinks", "paced", "acknowledgements-pass", "skip-repeats", "as-ns3"),
+    *OF_CONTROL,
+)
+OF_PAUSES = ("reserve", "resume-below", "threshold-shift")
+WITHOUT_PAUSES = (
+    *("queue-packets", "queue-bytes", "queue-share", "queue-counts-sending"),
+    *("random-drop-from", "random-drop"),
 )
 
-NS_PER_PS = 0.001
-Where = Callable[[str], str]  # where a key stands
 
-
-def read_protocol(source: Source, remarks: Remarks) -> Protocol | None:
+def read_protocol(source: Section, remarks: Remarks) -> Protocol | None:
     """The one that the source describes, if any."""
-    values = read_inner(source, PROTOCOL_KEY, (*PROTOCOL_KEYS, *PACKET_KEYS), remarks)
-    if values is None:
+    section = inner_section(source, PROTOCOL_KEY, remarks)
+    if section is None:
         return None
-    preset, file = values.pop("preset", None), values.pop("file", None)
-    if preset is not None and file is not None:
-        raise MachineError(
-            'key "protocol" has both a preset and a file',
-            place=place_of(source, PROTOCOL_KEY),
-            remedy="leave out one of them",
-        )
-    if preset is None and file is None and "payload" not in values:
-        raise MachineError(
+    given = read_keys(section, (*PROTOCOL_KEYS, *PACKET_KEYS), remarks)
+    if "preset" in given and "file" in given:
+        raise section.fault('key "protocol" has both a preset and a file', "leave out one of them")
+    if not {"preset", "file", "payload"} & given.keys():
+        raise section.fault(
             'key "protocol" does not say how large packets are',
-            place=place_of(source, PROTOCOL_KEY),
-            remedy=f"give a payload in bytes, or a preset: {', '.join(PRESETS)}",
+            f"give a payload in bytes, or a preset: {', '.join(PRESETS)}",
         )
-    base = Protocol() if preset is None else PRESETS[preset]
-    if file is not None:
-        base = read_ns3_keys(_folder(source) / file, remarks)
-    tcp, place = values.pop("tcp", None), place_of(source, PROTOCOL_KEY)
-    base = _changed(base, values, place)
-    of_packets = tuple(key.name for key in PACKET_KEYS if key.name in values)
-    if tcp is not None:
-        base = _with_tcp(base, tcp, place_of(source, PROTOCOL_KEY, "tcp"), remarks)
-        of_packets = (*of_packets, "tcp")
-    for refuse in (_check_use, _check_times, _check_together):
-        refuse(base, values, lambda name: place_of(source, PROTOCOL_KEY, name))
-    _warn_of_losses(base, place, remarks)
-    return replace(base, of_packets_only=of_packets)
+    base = PRESETS[given["preset"]] if "preset" in given else Protocol()
+    if "file" in given:
+        folder = Path() if source.place.startswith("<") else Path(source.place).parent
+        base = read_ns3_keys(folder / given["file"], remarks)
+    packets = made(Packets, given, base.packets)
+    protocol = made(Protocol, {**_with_telemetry(base, given), "packets": packets}, base)
+    if "tcp" in given:
+        protocol = _with_tcp(protocol, section.entry("tcp", given["tcp"]), remarks)
+    _check_use(protocol, given, section)
+    _check_together(protocol, given, section)
+    _warn_of_losses(protocol, section.at(), remarks)
+    of_packets = tuple(key.name for key in PACKET_KEYS if key.name in given)
+    return replace(protocol, of_packets_only=(*of_packets, *(["tcp"] if "tcp" in given else [])))
 
 
-def _with_tcp(base: Protocol, given: dict[str, Any], place: str, remarks: Remarks) -> Protocol:
+def _with_telemetry(base: Protocol, given: Mapping[str, Any]) -> dict[str, Any]:
+    """The values with sizes as another congestion control than that of `base` makes them."""
+    before = TELEMETRY.get(base.packets.control.algorithm, (0, 0))
+    after = TELEMETRY.get(given.get("congestion-control", base.packets.control.algorithm), (0, 0))
+    sizes = {"header": base.header, "acknowledgement": base.acknowledgement}
+    more = {
+        name: size + new - old for (name, size), old, new in zip(sizes.items(), before, after, strict=True)
+    }
+    return more | dict(given)
+
+
+def _with_tcp(protocol: Protocol, section: Section, remarks: Remarks) -> Protocol:
     """TCP in place of RoCE, or with other values for single keys."""
-    values = read_keys(Source(f"{place}: tcp", given, ""), TCP_KEYS, remarks)
-    _check_picoseconds(TCP_KEYS, values, lambda _: f"{place}: tcp")
-    change: dict[str, Any] = {key.field: values[key.name] for key in TCP_KEYS if key.name in values}
-    if "control" in change:
-        change["control"] = TcpControl(change["control"])
-    packets = base.packets
+    packets = protocol.packets
     if packets.tcp is None:
         packets = replace(packets, buffers=replace(packets.buffers, pauses=False))
-    return replace(base, packets=replace(packets, tcp=replace(packets.tcp or Tcp(), **change)))
+    tcp = read(Tcp, section, remarks, packets.tcp)
+    return replace(protocol, packets=replace(packets, tcp=tcp))
 
 
-def _check_use(protocol: Protocol, values: dict[str, Any], where: Where) -> None:
+def _check_use(protocol: Protocol, given: Mapping[str, Any], section: Section) -> None:
     """Refuse keys that would have no effect."""
     packets = protocol.packets
     unused = (
@@ -89,39 +85,24 @@ def _check_use(protocol: Protocol, values: dict[str, Any], where: Where) -> None
     )
     for holds, names, why, remedy in unused:
         for name in names:
-            if holds and name in values:
-                raise MachineError(f'key "{name}" {why}', place=where(name), remedy=remedy)
+            if holds and name in given:
+                raise section.fault(f'key "{name}" {why}', remedy, key=name)
 
 
-def _check_times(_protocol: Protocol, values: dict[str, Any], where: Where) -> None:
-    _check_picoseconds(PACKET_KEYS, values, where)
-
-
-def _check_picoseconds(keys: tuple[Key, ...], values: dict[str, Any], where: Where) -> None:
-    """Refuse times that are too short to be any."""
-    for key in keys:
-        if key.kind is Kind.TIME and 0 < values.get(key.name, 0) < NS_PER_PS:
-            raise MachineError(
-                f'key "{key.name}" is less than a picosecond',
-                place=where(key.name),
-                remedy="give a longer time; a number without a unit is in ns",
-            )
-
-
-def _check_together(protocol: Protocol, values: dict[str, Any], where: Where) -> None:
+def _check_together(protocol: Protocol, given: Mapping[str, Any], section: Section) -> None:
     """Refuse values that contradict each other."""
     control, buffers = protocol.packets.control, protocol.packets.buffers
     if control.low_ns > control.high_ns:
-        raise MachineError(
+        raise section.fault(
             f"low-rtt is {control.low_ns:g} ns, and high-rtt is less, {control.high_ns:g} ns",
-            place=where("low-rtt" if "low-rtt" in values else "high-rtt"),
-            remedy="give the longer time as high-rtt",
+            "give the longer time as high-rtt",
+            key="low-rtt" if "low-rtt" in given else "high-rtt",
         )
-    if "resume-below" in values and buffers.resume_below > buffers.size:
-        raise MachineError(
+    if "resume-below" in given and buffers.resume_below > buffers.size:
+        raise section.fault(
             f"resume-below is {buffers.resume_below:,} bytes, and the buffer has {buffers.size:,}",
-            place=where("resume-below"),
-            remedy="give a smaller resume-below, or a larger buffer",
+            "give a smaller resume-below, or a larger buffer",
+            key="resume-below",
         )
 
 
@@ -134,62 +115,3 @@ def _warn_of_losses(protocol: Protocol, place: str, remarks: Remarks) -> None:
             "sends a lost last packet of a message again, and the run does not end: give one such as 1ms"
         )
         remarks.warn(place, PROTOCOL_KEY.name, text)
-
-
-def _changed(base: Protocol, values: dict[str, Any], place: str) -> Protocol:
-    """A protocol with other values for single keys."""
-    packets, control, buffers = base.packets, base.packets.control, base.packets.buffers
-    fields = {key.name: key for key in PACKET_KEYS}
-    for name, value in values.items():
-        if name not in fields:
-            own: dict[str, Any] = {name.replace("-", "_"): value}
-            if name == "completion":
-                own = {name: Completion(value)}
-            base = replace(base, **own)
-            continue
-        group, _, field = fields[name].field.rpartition(".")
-        change = {field: _in_units(fields[name], value, place)}
-        if group == "control":
-            control = replace(control, **change)
-        elif group == "buffers":
-            buffers = replace(buffers, **change)
-        else:
-            packets = replace(packets, **change)
-    before, after = (TELEMETRY.get(one.algorithm, (0, 0)) for one in (base.packets.control, control))
-    for name, old, new in zip(("header", "acknowledgement"), before, after, strict=True):
-        if name not in values:
-            base = replace(base, **{name: getattr(base, name) + new - old})
-    return replace(base, packets=replace(packets, control=control, buffers=buffers))
-
-
-def _in_units(key: Key, value: Any, place: str) -> Any:
-    """A checked value as the model has it."""
-    if key.name == "window":
-        return Window(value)
-    if key.name == "congestion-control":
-        return CongestionControl(value)
-    if key.kind is Kind.TEXT:
-        return _rate(value, f"{place}: {key.name}")
-    if key.kind is Kind.OBJECTS:
-        return tuple(_marking(entry, f"{place}: {key.name}") for entry in value)
-    return value
-
-
-def _marking(entry: dict[str, Any], place: str) -> Marking:
-    found = read_keys(Source(place, entry, ""), MARKING_KEYS, Remarks())
-    if found["to"] < found["from"]:
-        raise MachineError('"to" is less than "from"', place=place, remedy="give the larger number as to")
-    return Marking(_rate(found["bandwidth"], place), found["from"], found["to"], found["probability"])
-
-
-def _rate(text: str, place: str) -> int:
-    """A bandwidth in bits per second."""
-    try:
-        return round(parse_bandwidth(text) * 8e9)
-    except UsageError as error:
-        raise MachineError(str(error), place=place) from None
-
-
-def _folder(source: Source) -> Path:
-    """Where relative paths begin."""
-    return Path() if source.place.startswith("<") else Path(source.place).parent

@@ -7,25 +7,23 @@ Values are those of the text file, or of a dict with the same keys. Not here: th
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
-from et_sim.machine.checks import fill_defaults, read_keys
-from et_sim.machine.keys import Key, Kind, Remarks
-from et_sim.machine.model import (
-    AllReducePlan,
+from et_sim.documents.keys import Key, Remarks, Section, keys_of, made, note_defaults, read_keys
+from et_sim.documents.kinds import CHOICE, COUNT, FLAG, INTEGER, NUMBER, TEXT
+from et_sim.machine.profiles import Profile, behaviour_of
+from et_sim.machine.system import (
+    ALGORITHM_LIST,
+    COLLECTIVES,
     DimensionOrder,
-    Implementations,
     LayerSettings,
     QueueOrder,
     SharedBus,
     StreamPolicy,
     System,
 )
-from et_sim.machine.profiles import Profile, behaviour_of
-from et_sim.machine.sources import Source
-from et_sim.machine.system_file import scaled_delay
-from et_sim.machine.tables import COLLECTIVES, SYSTEM_KEYS
-from et_sim.machine.unused_keys import LAYER_KEYS, layer_settings
+from et_sim.machine.system_file import SYSTEM_KEYS, scaled_delay
 
 # The local memory of 1.0, which is no setting there: it paces reductions.
 LOCAL_MEMORY_BANDWIDTH = 500_000.0  # GB/s
@@ -36,7 +34,11 @@ DIMENSION_ORDERS = {
     "themisFlex": DimensionOrder.OFFLINE_GREEDY_FLEX,
 }
 QUEUE_ORDERS = {**{order.value: order for order in QueueOrder}, "SCF": QueueOrder.SMALLEST_FIRST}
-_SHARED = {key.name: key for key in SYSTEM_KEYS}
+_SHARED = {key.name: key for key in SYSTEM_KEYS if not key.ignored}
+_LAYER_KEYS = tuple(
+    replace(key, reference="", default=default)
+    for key, default in zip(keys_of(LayerSettings), (1, 1.0, 1.0), strict=True)
+)
 _SAME_AS_LATER = (
     *("corrections", "preferred-dataset-splits", "active-chunks-per-dimension", "collective-optimization"),
     *("endpoint-delay", "injection-scale", "rendezvous-protocol", "num-queues-per-dim"),
@@ -44,48 +46,49 @@ _SAME_AS_LATER = (
     *(f"{collective}-implementation" for collective in COLLECTIVES),
 )
 SYSTEM_1_KEYS = (
-    Key("profile", Kind.CHOICE, "Always `astra-1.0`.", choices=(Profile.ASTRA_1.value,)),
+    Key("profile", CHOICE, "Always `astra-1.0`.", choices=(Profile.ASTRA_1.value,)),
     Key(
         "scheduling-policy",
-        Kind.CHOICE,
+        CHOICE,
         "Which collective goes first when several wait for the same queue.",
         choices=(StreamPolicy.LIFO.value, StreamPolicy.FIFO.value),
+        becomes=StreamPolicy,
         required=True,
     ),
     *(_SHARED[name] for name in _SAME_AS_LATER),
     Key(
         "inter-dimension-scheduling",
-        Kind.CHOICE,
+        CHOICE,
         "In which order chunks visit the dimensions.",
         choices=tuple(DIMENSION_ORDERS),
         default=DimensionOrder.ASCENDING.value,
     ),
     Key(
         "intra-dimension-scheduling",
-        Kind.CHOICE,
+        CHOICE,
         "In which order chunks wait for a reduce-scatter or all-gather in a dimension.",
         choices=tuple(QUEUE_ORDERS),
         default=QueueOrder.FIFO.value,
     ),
     Key(
         "gap-denominator",
-        Kind.NUMBER,
+        NUMBER,
         "Themis keeps the usual order of dimensions while loads differ by less than a chunk divided by this.",
         default=16.0,
         above_minimum=True,
     ),
-    *LAYER_KEYS,
+    *_LAYER_KEYS,
     Key(
         "boost-mode",
-        Kind.FLAG,
+        FLAG,
         "Made 1.0 simulate fewer NPUs, which changed the order of messages that arrive in one nanosecond. "
         "Here only that order is kept: ranks that behave alike are always simulated once.",
         default=False,
     ),
-    Key("seprate-log", Kind.INTEGER, "Switched the files of 1.0 on (the spelling is its own). No effect."),
-    Key("total-stat-rows", Kind.INTEGER, "Rows in the files of 1.0, which runs could share. No effect."),
-    Key("stat-row", Kind.INTEGER, "The row of a run in them. No effect."),
-    Key("run-name", Kind.TEXT, "The row's name. No effect."),
+    Key("seprate-log", INTEGER, "Switched the files of 1.0 on (the spelling is its own). No effect."),
+    Key("total-stat-rows", INTEGER, "Rows in the files of 1.0, which runs could share. No effect."),
+    Key("stat-row", INTEGER, "The row of a run in them. No effect."),
+    Key("run-name", TEXT, "The row's name. No effect."),
 )
 NETWORK_OVERRIDES = {
     "units-count": int,
@@ -103,36 +106,24 @@ def is_version_1(content: Mapping[str, Any], *, beside_version_1: bool) -> bool:
     return beside_version_1 and any(texts)
 
 
-def read_system_1(source: Source, remarks: Remarks) -> tuple[System, LayerSettings, dict[str, list[Any]]]:
+def read_system_1(source: Section, remarks: Remarks) -> tuple[System, LayerSettings, dict[str, list[Any]]]:
     """The system, how to run layer files, and lists that override the network's."""
     content = {name: _typed(name, value) for name, value in source.content.items()}
     overrides = {name: content.pop(name) for name in NETWORK_OVERRIDES if name in content}
-    source = Source(source.place, content, source.digest)
-    given = read_keys(source, SYSTEM_1_KEYS, remarks)
-    values = fill_defaults(given, SYSTEM_1_KEYS, source.place, remarks)
-    bus = (
-        SharedBus(values["L"], values["o"], values["g"], values["G"]) if values["model-shared-bus"] else None
-    )
-    lists = {name.replace("-", "_"): given.get(f"{name}-implementation") for name in COLLECTIVES}
-    system = System(
-        splits=values["preferred-dataset-splits"],
-        implementations=Implementations(**lists),
-        policy=StreamPolicy(values["scheduling-policy"]),
-        all_reduce_plan=AllReducePlan(values["collective-optimization"]),
+    given = read_keys(replace(source, content=content), SYSTEM_1_KEYS, remarks)
+    values = note_defaults(given, SYSTEM_1_KEYS, source.place, remarks)
+    system = replace(
+        made(System, given),
         dimension_order=DIMENSION_ORDERS[values["inter-dimension-scheduling"]],
         queue_order=QUEUE_ORDERS[values["intra-dimension-scheduling"]],
         endpoint_delay_ns=scaled_delay(values["endpoint-delay"], values["injection-scale"], source.place),
-        active_chunks=values["active-chunks-per-dimension"],
-        queues_per_dim=values["num-queues-per-dim"],
-        rendezvous=values["rendezvous-protocol"],
         local_mem_bw=LOCAL_MEMORY_BANDWIDTH,
-        local_reduction_delay=values["local-reduction-delay"],
-        shared_bus=bus,
+        shared_bus=made(SharedBus, given) if values["model-shared-bus"] else None,
         boost_mode=values["boost-mode"],
         gap_denominator=values["gap-denominator"],
         behaviour=behaviour_of(Profile.ASTRA_1, given.get("corrections")),
     )
-    return system, layer_settings(values), overrides
+    return system, made(LayerSettings, given), overrides
 
 
 def _typed(name: str, value: Any) -> Any:
@@ -143,11 +134,11 @@ def _typed(name: str, value: Any) -> Any:
         return [_number(word) for word in words] if isinstance(words, list) else [words]
     if key is None or not isinstance(value, str):
         return value
-    if key.kind is Kind.ALGORITHMS:
+    if key.kind is ALGORITHM_LIST:
         return value.split("_")
-    if key.kind is Kind.FLAG:
+    if key.kind is FLAG:
         return {"true": True, "false": False}.get(value.lower(), _number(value))
-    return _number(value) if key.kind in (Kind.INTEGER, Kind.COUNT, Kind.NUMBER) else value
+    return _number(value) if key.kind in (INTEGER, COUNT, NUMBER) else value
 
 
 def _number(word: Any) -> Any:

@@ -28,7 +28,7 @@ from et_sim.engine.state.run import NONE, Run
 from et_sim.engine.transport.message_pool import LOWEST_31_BITS, new_message
 from et_sim.engine.transport.network_seam import Needs
 from et_sim.machine.model import GridFabric, Network
-from et_sim.machine.protocol_tables import DEFAULT_PRESET, PRESETS
+from et_sim.machine.protocol_presets import DEFAULT_PRESET, PRESETS
 from et_sim.machine.transports import Protocol
 from et_sim.network import graph, graph_links, link
 from et_sim.network.flow import protocols

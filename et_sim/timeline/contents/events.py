@@ -15,7 +15,7 @@ import numpy as np
 from et_sim.engine.state.cause_tables import CauseKind
 from et_sim.engine.state.run import NONE
 from et_sim.engine.state.traffic_tables import Sent
-from et_sim.machine.pool import stage_name
+from et_sim.machine.memory import stage_name
 from et_sim.plan.tables import IN_GROUP, NO_AXIS, Plan
 from et_sim.tables.grouping import groups_of
 from et_sim.tables.kinds import SHARED_LINKS

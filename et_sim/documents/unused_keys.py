@@ -1,32 +1,13 @@
 """Keys that files for ASTRA-sim carry, and that change nothing here: accepted, with a warning that says why.
 
-Names that stand neither here nor in a table of keys are refused: they are slips of the pen, or ask for what
-et-sim does not do. Not here: keys without effect that a table declares with the others (`Key.ignored`).
+Names that stand neither here nor among the keys of a document are refused: they are slips of the pen, or ask
+for what et-sim does not do. Not here: keys without effect that a document declares (`Key.ignored`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from types import MappingProxyType
-from typing import Any
-
-from et_sim.machine.keys import Key, Kind
-from et_sim.machine.model import LayerSettings
-
-LAYER_KEYS = (
-    Key("num-passes", Kind.INTEGER, "How often a layer file is run through.", default=1, minimum=1),
-    Key("compute-scale", Kind.NUMBER, "Multiplies the computations of a layer file.", default=1.0),
-    Key("comm-scale", Kind.NUMBER, "Multiplies the bytes of a layer file.", default=1.0),
-)
-OPTIONAL_LAYER_KEYS = tuple(replace(key, default=None, reference="Not known there.") for key in LAYER_KEYS)
-
-
-def layer_settings(values: dict[str, Any]) -> LayerSettings:
-    """What the keys say; those that are missing have their defaults."""
-    full: dict[str, Any] = {key.name: values.get(key.name, key.default) for key in LAYER_KEYS}
-    return LayerSettings(full["num-passes"], full["compute-scale"], full["comm-scale"])
-
 
 _OF_MEMORY = "describes remote memory: it has an effect only in the memory file (--memory)"
 _OF_LEVELS = "belongs to network files of ASTRA-sim 1.0, and has no effect in one of 2.x"

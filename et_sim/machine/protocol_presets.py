@@ -1,14 +1,14 @@
-"""Keys and presets of the network file's `protocol`.
+"""Presets of the network file's `protocol`, and all its keys.
 
-Not here: how they are read (`topology.protocol`).
+Not here: single constants (`transports`), and how the object is read (`topology.protocol`).
 """
 
 from __future__ import annotations
 
 from types import MappingProxyType
 
-from et_sim.machine.keys import Key, Kind
-from et_sim.machine.packet_keys import PACKET_KEYS, TCP_KEYS
+from et_sim.documents.keys import Key, keys_of
+from et_sim.documents.kinds import CHOICE, OBJECT, TEXT
 from et_sim.machine.transports import (
     Buffers,
     Completion,
@@ -19,8 +19,6 @@ from et_sim.machine.transports import (
     Protocol,
     Tcp,
 )
-
-MOST_BYTES = 1 << 20  # of a packet
 
 # ECN by bandwidth, as HPCC's authors chose it: Gb/s, and from how many kB and to how many it takes effect.
 MARKING = tuple(
@@ -102,10 +100,12 @@ PRESETS = MappingProxyType(
     }
 )
 
+PACKET_KEYS = keys_of(Packets)
+TCP_KEYS = keys_of(Tcp)
 PROTOCOL_KEYS = (
     Key(
         "preset",
-        Kind.CHOICE,
+        CHOICE,
         "What the other keys are unless they are given: `roce` as ns-3 models it (1000, 36, 48, true, "
         "`acknowledgement`), `tcp` over IPv4 with timestamps (1448, 54, 54, true, `receipt`), `datacenter` "
         "for RoCE as it is run (4096, 62, 66, true, `receipt`; DCQCN), `ns3-parity` as `roce` with all that "
@@ -114,54 +114,21 @@ PROTOCOL_KEYS = (
     ),
     Key(
         "file",
-        Kind.TEXT,
+        TEXT,
         "ns-3's key file (`CC_MODE`, `KMAX_MAP`, …), relative to the network file: what the other keys are "
         "unless they are given, in place of a preset.",
     ),
-    Key(
-        "payload",
-        Kind.COUNT,
-        "Bytes of a message in a packet. Required without a preset.",
-        unit="bytes",
-        minimum=1,
-        maximum=MOST_BYTES,
-    ),
-    Key("header", Kind.COUNT, "Bytes that a packet has besides.", unit="bytes", maximum=MOST_BYTES),
-    Key(
-        "acknowledgement",
-        Kind.COUNT,
-        "Bytes that go back for each packet; 0: acknowledgements take no part of the links.",
-        unit="bytes",
-        maximum=MOST_BYTES,
-    ),
-    Key(
-        "store-and-forward",
-        Kind.FLAG,
-        "Switches and NICs pass on packets when they have all of them: a message takes one packet's time "
-        "longer on every link but the narrowest.",
-    ),
-    Key(
-        "completion",
-        Kind.CHOICE,
-        "`receipt`: a message is there with its last packet, and has left when that is on the way. "
-        "`acknowledgement`: both when the last acknowledgement is back.",
-        choices=tuple(one.value for one in Completion),
-    ),
+    *keys_of(Protocol),
     Key(
         "tcp",
-        Kind.OBJECT,
+        OBJECT,
         "TCP in place of RoCE, on the packet model; see [below](#tcp).",
         choices=tuple(key.name for key in TCP_KEYS),
-    ),
-    Key(
-        "whole-ns",
-        Kind.FLAG,
-        "A full packet, and an acknowledgement, takes whole nanoseconds on each link, rounded, as in ns-3.",
     ),
 )
 PROTOCOL_KEY = Key(
     "protocol",
-    Kind.OBJECT,
+    OBJECT,
     "What a transport adds to messages, on the flow and packet models; see [networks](networks.md#packets).",
     "Not known there.",
     choices=tuple(key.name for key in (*PROTOCOL_KEYS, *PACKET_KEYS)),

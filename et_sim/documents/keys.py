@@ -1,0 +1,358 @@
+"""One declared document: a field of a class is a key of a file, with its unit, meaning, check and default.
+
+    @dataclass(frozen=True)
+    class Stage:
+        name: str = text("What the stage is called.", required=True)
+        latency_ns: float = time("From a unit to the next stage.", 0.0)
+
+`keys_of` has the keys of such a class, `read` makes one of an object of a file, with one form of sentence for
+every refusal:
+
+    system.json: key "endpoint-delay" is "ten" (allowed: an integer >= 0, in ns)
+
+A rule about several keys is the method `check` of the class. The kinds of values are in `kinds`. Not here:
+file formats, and what any key means.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, replace
+from enum import EnumType
+from functools import cache
+from itertools import islice
+from pathlib import Path
+from typing import Any, TypeVar
+
+from et_sim.basics.errors import MachineError, brief, did_you_mean
+from et_sim.documents.lines import line_of
+from et_sim.documents.unused_keys import UNUSED_KEYS
+
+# Times and sizes stay exact in a double up to here, and the reference reads its clock through one.
+LARGEST_INTEGER = 2**53
+_LONGEST_SHOWN = 60
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """Something about accepted input that the user should see: a warning or a default taken."""
+
+    place: str  # file (or "<system>")
+    key: str
+    text: str
+
+
+@dataclass(slots=True)
+class Remarks:
+    """What the readers want the user to know about input that they accepted."""
+
+    warnings: list[Notice] = dataclasses.field(default_factory=list)
+    defaults: list[Notice] = dataclasses.field(default_factory=list)
+    inputs: list[tuple[str, str]] = dataclasses.field(default_factory=list)  # named files: path, content hash
+
+    def warn(self, place: str, key: str, text: str) -> None:
+        """Record something the user should see."""
+        self.warnings.append(Notice(place, brief(key), brief(text)))
+
+    def default(self, place: str, key: str, text: str) -> None:
+        """Record a value that was taken because the input gave none."""
+        self.defaults.append(Notice(place, key, text))
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """An object of a file, and where it stands."""
+
+    place: str  # as it is named: 'system.json: "costs"', or the file where lines are named
+    content: dict[str, Any]
+    file: str = dataclasses.field(default="", kw_only=True)  # the file that it is in
+
+    def at(self, key: str = "") -> str:  # noqa: ARG002
+        """Where one of its keys stands."""
+        return self.place
+
+    @property
+    def lined(self) -> Section:
+        """The same, in which keys of a file are found by their lines; a dict has none."""
+        return self if self.place.startswith("<") else LinedSection(self.place, self.content)
+
+    def fault(self, cause: str, remedy: str = "", *, key: str = "") -> MachineError:
+        """An error about the section, or one of its keys."""
+        return MachineError(cause, place=self.at(key), remedy=remedy)
+
+    def entry(self, key: str, content: dict[str, Any], index: int | None = None) -> Section:
+        """An object that one of its keys holds."""
+        return Section(entry_place(self.at(key), key, index), content, file=self.file or self.place)
+
+    def beside(self, name: str) -> Path:
+        """A file that the section names, relative to its own file."""
+        return Path(self.file or self.place).parent / name
+
+
+@dataclass(frozen=True, slots=True)
+class LinedSection(Section):
+    """An object of a file in which keys are found by their lines."""
+
+    path: tuple[str | int, ...] = ()
+
+    def at(self, key: str = "") -> str:
+        """The line of the key."""
+        text = Path(self.place).read_text(encoding="utf-8-sig")
+        return f"{self.place}: line {line_of(text, (*self.path, key))}"
+
+    def entry(self, key: str, content: dict[str, Any], index: int | None = None) -> Section:
+        """An object that one of its keys holds."""
+        path = (*self.path, key, *(() if index is None else (index,)))
+        return LinedSection(self.place, content, path, file=self.file)
+
+
+def inner_section(section: Section, key: Key, remarks: Remarks) -> Section | None:
+    """The object under a key of a file, whose lines are named."""
+    if key.name not in section.content:
+        return None
+    outer = section.lined
+    return outer.entry(key.name, Slot(key, outer, remarks).value(section.content[key.name]))
+
+
+def entry_place(place: str, key: str, index: int | None = None) -> str:
+    """Where a key, or an entry of its list, is."""
+    return f'{place}: "{key}"' + ("" if index is None else f" index {index}")
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A type of value."""
+
+    name: str
+    allowed: Callable[[Key], str]  # the allowed values as one phrase
+    read: Callable[[Slot, Any], Any]  # the value in the type that the program wants, or a refusal
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """One key of a document."""
+
+    name: str
+    kind: Kind
+    meaning: str
+    reference: str = ""  # what the reference does with it, where that is worth knowing
+    default: Any = None  # that is stated where it is taken; None: the key stays unset
+    default_reason: str = ""
+    unit: str = ""
+    minimum: float = 0
+    maximum: float = LARGEST_INTEGER
+    above_minimum: bool = False  # the minimum itself is refused
+    below: int | None = None  # this and more is refused
+    minimum_reason: str = ""
+    choices: Any = ()  # words, or an enumeration of them, which the value then is of
+    correction: str = ""  # the correction without which this one has no effect
+    needs: str = ""  # without this key, or with this switch off, it has no effect
+    ignored: str = ""  # why the value changes nothing; shown as a warning
+    required: bool = False
+    of: Any = None  # the class of the object, or of each entry, that the key holds
+    most: int | None = None  # entries
+    records_defaults: bool = True  # of the object that it holds
+    becomes: Callable[[Any], Any] | None = None  # what is made of the checked value
+
+    @property
+    def allowed(self) -> str:
+        """The allowed values as one phrase."""
+        return self.kind.allowed(self)
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """The choices, or the keys of the object that it holds."""
+        if self.of is not None:
+            return tuple(key.name for key in keys_of(self.of))
+        return tuple(map(str, self.choices))
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """A key in a section, while its value is read."""
+
+    key: Key
+    section: Section
+    remarks: Remarks
+    index: int | None = None  # in the list that the key has per dimension
+
+    def refusal(self, value: Any, *, why: str = "", hint: str = "", index: int | None = None) -> MachineError:
+        """The error for a value that the key cannot take."""
+        at = self.index if index is None else index
+        where = "" if at is None else f" index {at}"
+        cause = f'key "{self.key.name}"{where} is {show(value)}' + (f": {why}" if why else "")
+        allowed = f"allowed: {self.key.allowed}"
+        return self.section.fault(cause, f"{hint} {allowed}" if hint else allowed, key=self.key.name)
+
+    def value(self, value: Any) -> Any:
+        """The checked value as the program wants it."""
+        checked = self.kind_value(value)
+        return checked if self.key.becomes is None else self.key.becomes(checked)
+
+    def kind_value(self, value: Any) -> Any:
+        """The value, checked by its kind alone."""
+        checked = self.key.kind.read(self, value)
+        words = self.key.choices
+        if not isinstance(words, EnumType):
+            return checked
+        return words(checked) if isinstance(checked, str) else tuple(map(words, checked))
+
+
+def key(
+    kind: Kind, meaning: str, default: Any = dataclasses.MISSING, *, stated: Any = None, **more: Any
+) -> Any:
+    """A field that is a key; its name is the field's with hyphens, without `_ns`, unless another is given.
+
+    `stated`: what a file would say for the default, which is then recorded where it is taken, and stands in
+    the page of keys; True: the default itself.
+    """
+    if more.get("required") and default is dataclasses.MISSING:
+        default = None  # whoever reads it refuses a file without it
+    own = Key(more.pop("name", ""), kind, meaning, default=default if stated is True else stated, **more)
+    if type(default).__hash__ is None:
+        return dataclasses.field(default_factory=lambda: default, metadata={"key": own})
+    return dataclasses.field(default=default, metadata={"key": own})
+
+
+def inline(of: Any) -> Any:
+    """A field whose own fields are keys of the same object."""
+    return dataclasses.field(default_factory=of, metadata={"inline": of})
+
+
+@cache
+def _declared(of: Any) -> tuple[tuple[str, Key | None, Any], ...]:
+    """(field, its key, the class of what is inline) of each field."""
+    found: list[tuple[str, Key | None, Any]] = []
+    for field in dataclasses.fields(of):
+        own = field.metadata.get("key")
+        if own is not None:
+            name = own.name or field.name.removesuffix("_ns").replace("_", "-")
+            own = replace(own, name=name)
+        found.append((field.name, own, field.metadata.get("inline")))
+    return tuple(found)
+
+
+@cache
+def keys_of(of: Any) -> tuple[Key, ...]:
+    """The keys that a class declares, in its order; those that are no fields come last."""
+    found: list[Key] = []
+    for _, own, inner in _declared(of):
+        found += keys_of(inner) if inner is not None else [] if own is None else [own]
+    return (*found, *getattr(of, "more_keys", ()))
+
+
+def made(of: Callable[..., T], values: Mapping[str, Any], base: T | None = None) -> T:
+    """One of checked values by key, or by field; the rest is as in `base`, or as the class has it."""
+    found: dict[str, Any] = {}
+    for field, own, inner in _declared(of):
+        name = field if own is None else own.name
+        if name in values:
+            found[field] = values[name]
+        elif inner is not None:
+            found[field] = made(inner, values, None if base is None else getattr(base, field))
+    return of(**found) if base is None else replace(base, **found)  # type: ignore[type-var]
+
+
+def read(of: Callable[..., T], section: Section, remarks: Remarks, base: T | None = None) -> T:
+    """What a section describes."""
+    return build(of, read_keys(section, keys_of(of), remarks), section, remarks, base)
+
+
+def build(
+    of: Callable[..., T], given: Mapping[str, Any], section: Section, remarks: Remarks, base: T | None = None
+) -> T:
+    """What checked values describe.
+
+    A class may have `more_keys` that are no fields, `complete(given, section, remarks)`, which gives values
+    for fields that follow from several keys, and `check(given, section, remarks)`.
+    """
+    note_defaults(given, keys_of(of), section.place, remarks)
+    values = {"place": section.place, **given}
+    if hasattr(of, "complete"):
+        values |= of.complete(given, section, remarks)
+    found = made(of, values, base)
+    if hasattr(found, "check"):
+        found.check(given, section, remarks)
+    return found
+
+
+def read_keys(section: Section, table: tuple[Key, ...], remarks: Remarks) -> dict[str, Any]:
+    """The checked value of every key that the section gives; the order is the table's."""
+    check_names(section, table, remarks)
+    values = {
+        key.name: Slot(key, section, remarks).value(section.content[key.name])
+        for key in table
+        if key.name in section.content
+    }
+    switches = {key.name for key in table if key.kind.name in ("on/off", "yes/no")}
+    for key in table:
+        if key.required and key.name not in values:
+            raise section.fault(f'key "{key.name}" is missing', f"allowed: {key.allowed}")
+        if key.name not in values:
+            continue
+        if key.ignored and (key.kind.name != "on/off" or values[key.name]):
+            remarks.warn(section.at(key.name), key.name, key.ignored)
+        if key.needs and key.needs not in switches and key.needs not in values:
+            raise section.fault(
+                f'key "{key.name}" has no effect without "{key.needs}"', "give both, or neither", key=key.name
+            )
+    return values
+
+
+def note_defaults(
+    given: Mapping[str, Any], table: tuple[Key, ...], place: str, remarks: Remarks
+) -> dict[str, Any]:
+    """Record the stated defaults that take effect; the values with them."""
+    full = {key.name: key.default for key in table if key.default is not None and not key.ignored}
+    taken = [key for key in table if key.name in full and key.name not in given]
+    full |= given
+    for key in taken:
+        if not key.needs or full.get(key.needs):
+            reason = f" ({key.default_reason})" if key.default_reason else ""
+            remarks.default(place, key.name, f"not given; {show(key.default)} is taken{reason}")
+    return full
+
+
+def check_names(section: Section, table: tuple[Key, ...], remarks: Remarks) -> None:
+    """Raise for the first key that is not known; warn of those that files carry and that have no effect."""
+    known = [key.name for key in table]
+    for name in section.content:
+        if name in known:
+            continue
+        if name in UNUSED_KEYS:
+            remarks.warn(section.at(name), name, f"no effect: it {UNUSED_KEYS[name]}")
+        else:
+            useful = ", ".join(key.name for key in table if not key.ignored)
+            remedy = nearest(name, known) or f"known keys: {useful}"
+            raise section.fault(f"key {show(name)} is not known", remedy, key=name)
+
+
+def show(value: Any) -> str:
+    """A value as it would stand in the file, cut when long."""
+    text = json.dumps(_beginning(value), ensure_ascii=False, default=str)
+    return text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}..."
+
+
+def _beginning(value: Any, room: int = _LONGEST_SHOWN) -> Any:
+    """As much of a value as can be shown: what is long, or deep, is not walked over."""
+    if isinstance(value, str):
+        return value if len(value) <= room + 1 else value[: room + 1] + "…"
+    if room <= 0 and isinstance(value, dict | list | tuple):
+        return "…"
+    if isinstance(value, dict):
+        few = islice(value.items(), room + 1)
+        return {str(key)[: room + 1]: _beginning(entry, room // 2) for key, entry in few}
+    if isinstance(value, list | tuple):
+        return [_beginning(entry, room // 2) for entry in value[: room + 1]]
+    return value
+
+
+def nearest(word: str, choices: Collection[str]) -> str:
+    """`did you mean 'x'?`, also across upper and lower case."""
+    by_lower_case = {choice.lower(): str(choice) for choice in choices}
+    if word.lower() in by_lower_case:
+        return f"did you mean {by_lower_case[word.lower()]!r}?"
+    return did_you_mean(word, tuple(choices))

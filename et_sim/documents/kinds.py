@@ -1,0 +1,234 @@
+"""The kinds of values that keys of documents take, and fields of each kind.
+
+A kind that one document alone needs is declared beside it. Not here: rules about several keys.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from et_sim.basics.errors import UsageError
+from et_sim.basics.units import parse_bandwidth, parse_bytes, parse_ranks, parse_time_ns
+from et_sim.documents.keys import Key, Kind, Remarks, Slot, key, keys_of, nearest, read, show
+
+ALL_RANKS = "all"
+
+
+def one_of(words: tuple[str, ...]) -> str:
+    """Words as a phrase."""
+    return " or ".join(filter(None, (", ".join(words[:-1]), words[-1])))
+
+
+def _range(noun: str, forms: str = "") -> Callable[[Key], str]:
+    def allowed(key: Key) -> str:
+        relation = ">" if key.above_minimum else ">="
+        below = "" if key.below is None else f" and < {key.below}"
+        unit = f", in {key.unit}" if key.unit else ""
+        return f"{noun} {relation} {key.minimum}{below}{unit}{forms}"
+
+    return allowed
+
+
+def _with_words(phrase: str) -> Callable[[Key], str]:
+    return lambda key: f"{phrase} {', '.join(key.words)}"
+
+
+def _word_or_text(key: Key) -> str:
+    return one_of(key.words) if key.words else "a text in quotes"
+
+
+def _integer(slot: Slot, value: Any) -> int:
+    key = slot.key
+    is_number = isinstance(value, int) or (isinstance(value, float) and math.isfinite(value))
+    if isinstance(value, bool) or not is_number:
+        raise slot.refusal(value)
+    whole = int(value)
+    if whole != value and key.kind is COUNT:
+        raise slot.refusal(value)
+    # -0.5 would be cut to an allowed 0, so the sign is judged before the fraction goes.
+    if whole < key.minimum or value < 0:
+        raise slot.refusal(value, why=key.minimum_reason)
+    if whole > key.maximum:
+        raise slot.refusal(value, why=f"more than {key.maximum}")
+    if whole != value:
+        # The reference converts such JSON numbers with a C++ cast, and its results depend on it.
+        text = f"{show(value)} is cut to {whole}, as the reference does"
+        slot.remarks.warn(slot.section.at(key.name), key.name, text)
+    return whole
+
+
+def _number(slot: Slot, value: Any) -> float:
+    key = slot.key
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise slot.refusal(value)
+    try:
+        number = float(value)
+    except OverflowError:
+        number = math.nan
+    too_low = number <= key.minimum if key.above_minimum else number < key.minimum
+    too_high = key.below is not None and number >= key.below
+    if not math.isfinite(number) or too_low or too_high:
+        raise slot.refusal(value)
+    if number > key.maximum:
+        raise slot.refusal(value, why=f"more than {key.maximum}")
+    return number
+
+
+def _quantity(parse: Callable[[str], float], in_unit: float = 1.0) -> Callable[[Slot, Any], float]:
+    """A number, or a text with a unit that becomes one."""
+
+    def read(slot: Slot, value: Any) -> float:
+        if not isinstance(value, str):
+            return _number(slot, value)
+        try:
+            number = parse(value)
+        except UsageError:
+            raise slot.refusal(value) from None
+        return _number(slot, number * 1_000_000_000 / in_unit if in_unit != 1.0 else number)
+
+    return read
+
+
+def _size(slot: Slot, value: Any) -> int:
+    try:
+        size = 0 if isinstance(value, bool) else parse_bytes(value)
+    except (UsageError, TypeError):
+        size = 0
+    if not max(slot.key.minimum, 1) <= size <= slot.key.maximum:
+        raise slot.refusal(value)
+    return size
+
+
+def _bits_per_s(slot: Slot, value: Any) -> int:
+    text = _text(slot, value)
+    try:
+        return round(parse_bandwidth(text) * 8e9)
+    except UsageError as error:
+        raise slot.section.fault(f'key "{slot.key.name}": {error}', key=slot.key.name) from None
+
+
+def _picoseconds(slot: Slot, value: Any) -> float:
+    time: float = TIME.read(slot, value)
+    if 0 < time < 0.001:
+        cause = f'key "{slot.key.name}" is less than a picosecond'
+        remedy = "give a longer time; a number without a unit is in ns"
+        raise slot.section.fault(cause, remedy, key=slot.key.name)
+    return time
+
+
+def _switch(slot: Slot, value: Any) -> bool:
+    if value is False:
+        # The reference tests "not the number 0" and so takes false for on. Whoever writes false wants
+        # off; the results then differ from the reference's, hence the warning.
+        text = "false is taken as off; the reference would switch it on (write 0 to agree)"
+        slot.remarks.warn(slot.section.at(slot.key.name), slot.key.name, text)
+        return False
+    if isinstance(value, int) or (isinstance(value, float) and math.isfinite(value)):
+        return bool(value != 0)
+    raise slot.refusal(value)
+
+
+def _flag(slot: Slot, value: Any) -> bool:
+    if isinstance(value, bool | int | float) and value in (0, 1):
+        return bool(value)
+    raise slot.refusal(value)
+
+
+def _choice(slot: Slot, value: Any) -> str:
+    words = slot.key.words
+    if isinstance(value, str) and value in words:
+        return value
+    raise slot.refusal(value, hint=nearest(value, words) if isinstance(value, str) else "")
+
+
+def _choices(slot: Slot, value: Any) -> tuple[str, ...]:
+    if not isinstance(value, list) or not value:
+        raise slot.refusal(value)
+    words = slot.key.words
+    for index, word in enumerate(value):
+        if not isinstance(word, str) or word not in words:
+            hint = nearest(word, words) if isinstance(word, str) else ""
+            raise slot.refusal(word, index=index, hint=hint)
+    return tuple(value)
+
+
+def _text(slot: Slot, value: Any) -> str:
+    if isinstance(value, str) and value:
+        return value
+    raise slot.refusal(value)
+
+
+def _ranks(slot: Slot, value: Any) -> tuple[range, ...] | None:
+    """None: all."""
+    if _text(slot, value) == ALL_RANKS:
+        return None
+    try:
+        return tuple(parse_ranks(value))
+    except UsageError as error:
+        remedy = f'{error.remedy}, or "{ALL_RANKS}"'
+        raise slot.section.fault(f'key "ranks": {error.cause}', remedy) from None
+
+
+def _object(slot: Slot, value: Any) -> Any:
+    if not isinstance(value, dict):
+        raise slot.refusal(value)
+    if slot.key.of is None:
+        return value
+    remarks = slot.remarks if slot.key.records_defaults else Remarks(slot.remarks.warnings)
+    return read(slot.key.of, slot.section.entry(slot.key.name, value), remarks)
+
+
+def _objects(slot: Slot, value: Any) -> Any:
+    """A tuple of what the entries describe; no two may have one name."""
+    key, section = slot.key, slot.section
+    if value == []:
+        raise slot.refusal(value, why="it has no entry; leave the key out, or give one")
+    if not isinstance(value, list) or not all(isinstance(entry, dict) for entry in value):
+        raise slot.refusal(value)
+    if key.most is not None and len(value) > key.most:
+        cause = f'key "{key.name}" has {len(value)} entries'
+        raise section.fault(cause, f"allowed: at most {key.most}", key=key.name)
+    if key.of is None:
+        return value
+    is_named = any(own.name == "name" and own.required for own in keys_of(key.of))
+    found: dict[Any, Any] = {}
+    for index, entry in enumerate(value):
+        inner = section.entry(key.name, entry, index)
+        made = read(key.of, inner, slot.remarks)
+        name = getattr(made, "name", None) if is_named else index
+        if name in found:
+            raise inner.fault(f'an entry before is called "{name}", too', "give each its own name")
+        found[name] = made
+    return tuple(found.values())
+
+
+INTEGER = Kind("integer", _range("an integer"), _integer)  # a fraction is cut off with a warning
+COUNT = Kind("whole number", _range("an integer"), _integer)  # a fraction is refused
+NUMBER = Kind("number", _range("a number"), _number)
+_BANDWIDTH = _range("a number", ', or a text with a unit such as "400Gbps" or "50GB/s"')
+BANDWIDTH = Kind("bandwidth", _BANDWIDTH, _quantity(parse_bandwidth, 1073741824))  # a bare number: GiB/s
+RATE = Kind("bandwidth in GB/s", _BANDWIDTH, _quantity(parse_bandwidth))
+TIME = Kind("time", _range("a number", ', or a text with a unit such as "1.5us"'), _quantity(parse_time_ns))
+PICOSECONDS = replace(TIME, read=_picoseconds)  # so many at least, or none
+SIZE = Kind("size", _range("a number of bytes", ', or a text with a unit such as "64KiB"'), _size)
+BITS_PER_S = Kind("bandwidth with its unit", _word_or_text, _bits_per_s)
+_ON_OFF = "1 or true for on, 0 or false for off"
+SWITCH = Kind("on/off", lambda _: _ON_OFF, _switch)  # of the reference, which takes `false` for on
+FLAG = Kind("yes/no", lambda _: _ON_OFF, _flag)
+CHOICE = Kind("choice", _word_or_text, _choice)
+CHOICES = Kind("list of words", _with_words("a list with some of"), _choices)
+TEXT = Kind("text", _word_or_text, _text)
+RANKS = Kind("ranks", _word_or_text, _ranks)
+OBJECT = Kind("object", _with_words("an object with some of the keys"), _object)
+OBJECTS = Kind("list of objects", _with_words("a list of objects, each with some of the keys"), _objects)
+
+integer, count, number = partial(key, INTEGER), partial(key, COUNT), partial(key, NUMBER)
+bandwidth, rate, size = partial(key, BANDWIDTH), partial(key, RATE), partial(key, SIZE, unit="bytes")
+time, picoseconds = partial(key, TIME, unit="ns"), partial(key, PICOSECONDS, unit="ns")
+switch, flag, text, ranks = partial(key, SWITCH), partial(key, FLAG), partial(key, TEXT), partial(key, RANKS)
+choice, choices = partial(key, CHOICE), partial(key, CHOICES)
+section, sections = partial(key, OBJECT), partial(key, OBJECTS)
