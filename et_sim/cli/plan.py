@@ -96,7 +96,7 @@ def _rates(found: Figures, system: System | None) -> dict[str, Any] | None:
     """What a step would come to if the network took no time; None: no machine says how fast kernels are."""
     if system is None:
         return None
-    from et_sim.machine.roofline import peaks_of
+    from et_sim.machine.system import peaks_of
     from et_sim.timeline.throughput import throughput
 
     return throughput(found.step, peaks_of(system), found.ranks, found.ideal_ns, None)

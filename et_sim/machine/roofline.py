@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -22,27 +22,12 @@ from et_sim.documents.kinds import NUMBER, OBJECT, choice, count, number, rate, 
 from et_sim.machine.datatypes import BITS
 from et_sim.machine.measured import Measured, read_measured
 
-if TYPE_CHECKING:
-    from et_sim.machine.system import System
-
 LARGEST_RATE = 1 << 40
 LARGEST_TILE = 65536
 LARGEST = 1 << 20  # count of processors, or steps
 SUSTAINED = "sustained-peaks"
 CURVE_KEYS = ("peak", "half", "table")
 ANY = ""  # the datatype of a peak that holds for all of them
-
-
-def peaks_of(system: System) -> dict[str, float]:
-    """In 10^12 operations per second; no datatype that rules for different kernels differ about."""
-    found: dict[str, set[float]] = {}
-    for rule in system.compute:
-        if isinstance(rule.settings, RooflineDevice):
-            for datatype, peak in rule.settings.peaks.items():
-                found.setdefault(datatype, set()).add(peak)
-    if system.roofline and system.peak_perf and not found:
-        found[ANY] = {system.peak_perf}
-    return {datatype: peaks.pop() for datatype, peaks in sorted(found.items()) if len(peaks) == 1}
 
 
 FloatColumn = npt.NDArray[np.float64]

@@ -38,6 +38,7 @@ from et_sim.machine.compute_object import COMPUTE
 from et_sim.machine.compute_rules import ComputeRule
 from et_sim.machine.library import Library
 from et_sim.machine.profiles import DEFAULT, Behaviour, behaviour_of
+from et_sim.machine.roofline import ANY, RooflineDevice
 
 COLLECTIVES = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all")
 MOST = 2**31 - 1  # of what the engine counts in 32 bits
@@ -690,3 +691,15 @@ class LayerSettings:
     )
     compute_scale: float = number("Multiplies the computations of a layer file.", 1.0, reference=_NOT_KNOWN)
     comm_scale: float = number("Multiplies the bytes of a layer file.", 1.0, reference=_NOT_KNOWN)
+
+
+def peaks_of(system: System) -> dict[str, float]:
+    """In 10^12 operations per second; no datatype that rules for different kernels differ about."""
+    found: dict[str, set[float]] = {}
+    for rule in system.compute:
+        if isinstance(rule.settings, RooflineDevice):
+            for datatype, peak in rule.settings.peaks.items():
+                found.setdefault(datatype, set()).add(peak)
+    if system.roofline and system.peak_perf and not found:
+        found[ANY] = {system.peak_perf}
+    return {datatype: peaks.pop() for datatype, peaks in sorted(found.items()) if len(peaks) == 1}

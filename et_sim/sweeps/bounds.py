@@ -17,7 +17,7 @@ from et_sim.basics.units import format_bytes
 from et_sim.compute import compute_model, kernel_times
 from et_sim.machine import read_machine
 from et_sim.machine.model import System, WhenFull
-from et_sim.machine.roofline import peaks_of
+from et_sim.machine.system import peaks_of
 from et_sim.run.options import RunOptions
 from et_sim.sweeps.recipes import is_language_model, model_and_plan
 from et_sim.sweeps.sampling import Values

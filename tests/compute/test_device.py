@@ -198,7 +198,7 @@ def test_a_device_that_means_nothing_is_refused_in_one_sentence(
 def test_a_table_with_one_point_is_refused(tmp_path: Path) -> None:
     table = tmp_path / "one.csv"
     table.write_text("size,efficiency\n1000,0.5\n")
-    with pytest.raises(EtSimError, match=r"one\.csv: the table has only one point"):
+    with pytest.raises(EtSimError, match=r"one\.csv: the table has only one size"):
         rows(program(GEMM), system(efficiency={"table": str(table)}))
     table.write_text("size,efficiency\n1000,0.5\n2000,x\n")
     with pytest.raises(EtSimError, match=r"one\.csv: line 3: column 'efficiency' is 'x'"):
