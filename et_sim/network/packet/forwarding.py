@@ -38,7 +38,7 @@ def admits(network: Any, packet: Any, port: Any) -> bool:
     """Whether a device keeps a packet that is to leave over a port; if so, it is counted."""
     rules = network.rules[0]
     device = network.devices[port.device]
-    if rules.has_pauses == 0:
+    if rules.pauses == 0:
         return _fits(network, packet, port, device)
     came = network.ports[packet.port]
     size = packet.bytes
@@ -77,7 +77,7 @@ def releases(network: Any, packet: Any, port: Any) -> None:
     """A packet leaves a device over a port."""
     rules = network.rules[0]
     device = network.devices[port.device]
-    if rules.has_pauses == 0:
+    if rules.pauses == 0:
         device.used -= packet.bytes
         return
     came = network.ports[packet.port]
@@ -198,7 +198,7 @@ def _forward(network: Any, packet_row: int, out: int) -> None:
         release_packet(network, packet_row)
         return
     observe.bytes_wait(network, packet.port, out, packet.bytes, network.state[0].now_ps)
-    if network.rules[0].has_pauses:
+    if network.rules[0].pauses:
         came = network.ports[packet.port]
         if must_pause(network, came):
             came.pauses = 1
@@ -213,7 +213,7 @@ def _ask(network: Any, port_row: int, kind: int) -> None:
     """Send a pause, or a resumption, back over a link."""
     port = network.ports[port_row]
     row = new_packet(network, kind, NONE, PAUSE_BYTES)
-    if network.rules[0].ns3_streams:
+    if network.rules[0].as_ns3:
         drawn(network)  # for an identification
     if is_sending(network, port):
         enqueue_urgent(network, port, row)
@@ -271,7 +271,7 @@ def _next_in_queue(network: Any, port_row: int) -> int:
         packet.is_marked = 1
         port.marks += 1
         observe.packet_marked(network, port_row, network.state[0].now_ps)
-    if rules.has_pauses:
+    if rules.pauses:
         came = network.ports[packet.port]
         if may_resume(network, came):
             came.pauses = 0

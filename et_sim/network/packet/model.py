@@ -34,7 +34,7 @@ from et_sim.network import graph, graph_links, link
 from et_sim.network.flow import protocols
 from et_sim.network.graph_of_grid import as_graph
 from et_sim.network.link_queues import arrive_at_once
-from et_sim.network.packet import circles, setup
+from et_sim.network.packet import circles, rules, setup
 from et_sim.network.packet.checks import check_protocol
 from et_sim.network.packet.figures import flow_begins, flow_ends
 from et_sim.network.packet.flows import new_flow
@@ -56,7 +56,7 @@ HAS_PROTOCOLS = True
 WITH_CREDITS = "et_sim.network.packet.credit.model"
 GO_ON, BEGIN, ARRIVAL = 0, 1, 2  # the kernel goes on; messages set out; one is at its target
 MOST_PLANS = (1 << 30) - 1  # told apart
-PS_PER_NS = setup.PS_PER_NS
+PS_PER_NS = rules.PS_PER_NS
 
 ports_in_a_circle = circles.ports_in_a_circle
 begin_flow = chosen_by_tables("begin_flow", "transport")  # (network, flow): a message sets out
@@ -155,7 +155,7 @@ def tables(network: Network, _plan: Plan) -> PacketTables:
         transport = tcp.new_tables(protocol, len(ports), network.ranks)
     else:
         transport = RoceTables(
-            setup.roce_rules_of(protocol, *setup.largest_window(wired, ports, protocol)),
+            rules.roce_rules_of(protocol, *setup.largest_window(wired, ports, protocol)),
             table(PAIR, 0),
             setup.nics_of(ports),
             np.zeros(0, np.int64),
@@ -164,7 +164,7 @@ def tables(network: Network, _plan: Plan) -> PacketTables:
     return PacketTables(
         hops=graph_links.link_tables(replace(wired, fraction_bits=network.fraction_bits)),
         transport=transport,
-        rules=setup.rules_of(protocol),
+        rules=rules.rules_of(protocol),
         streams=streams,
         stream_step=step,
         state=state,
@@ -191,7 +191,7 @@ def with_figures(tables: PacketTables) -> PacketTables:
 
 def with_queues(tables: PacketTables) -> PacketTables:
     """The same, with a record of what happens at ports."""
-    ports, has_pauses = tables.ports, bool(tables.rules[0].has_pauses)
+    ports, has_pauses = tables.ports, bool(tables.rules[0].pauses)
     links = int(tables.stride[0]) // 2 - 1
     queues = new_queues(ports["device"], ports["to"], pauses=has_pauses, way=links)
     return replace(with_figures(tables), queues=queues)
@@ -238,7 +238,7 @@ def grown(tables: PacketTables, rows: int) -> PacketTables:
 
 def _figures(transport: RoceTables, old: Any, rows: Any) -> Any:
     """What HPCC's headers say, by packet or flow."""
-    has_figures = bool(transport.rules[0].control == HPCC)
+    has_figures = bool(transport.rules[0].algorithm == HPCC)
     return longer(old, len(rows) * MOST_HOPS * has_figures)
 
 

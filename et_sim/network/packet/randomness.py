@@ -24,7 +24,7 @@ def drawn(network: Any) -> float:
     """A number from 0 to below 1."""
     state = network.state[0]
     state.random += 1
-    if network.rules[0].ns3_streams:
+    if network.rules[0].as_ns3:
         return _of_next_stream(network)
     low, high = state.random & MASK, (state.random >> 32) ^ network.rules[0].seed
     for _ in range(4):  # rounds of a Feistel network over two halves

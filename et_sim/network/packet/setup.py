@@ -14,119 +14,16 @@ from et_sim.basics.errors import MachineError
 from et_sim.basics.units import format_bytes
 from et_sim.machine.graph import NPU
 from et_sim.machine.model import GraphFabric, Network
-from et_sim.machine.transports import Buffers, Completion, CongestionControl, Protocol, Window
+from et_sim.machine.transports import Buffers, Protocol, Window
 from et_sim.network import graph
 from et_sim.network.packet.records import DEVICE, NEVER, PORT
-from et_sim.network.packet.roce.records import DCQCN, DCTCP, HPCC, NIC, NO_CONTROL, TIMELY
+from et_sim.network.packet.roce.records import NIC
+from et_sim.network.packet.rules import PS_PER_NS
 from et_sim.network.route_tables import NONE, route_tables
 from et_sim.network.routes import routes_of
-from et_sim.plan.tables import record, table
+from et_sim.plan.tables import table
 
-PS_PER_NS = 1000
-CODES = {
-    CongestionControl.NONE: NO_CONTROL,
-    CongestionControl.DCQCN: DCQCN,
-    CongestionControl.HPCC: HPCC,
-    CongestionControl.TIMELY: TIMELY,
-    CongestionControl.DCTCP: DCTCP,
-}
 NS3_HEADROOM, PACKETS_IN_HEADROOM = 3, 5
-RULES = record(
-    ("whole_ns", "u1"),
-    ("has_pauses", "u1"),
-    ("marks", "u1"),
-    ("reserve", "i8"),
-    ("resume_below", "i8"),
-    ("queue_packets", "i8"),
-    ("queue_bytes", "i8"),
-    ("share", "f8"),
-    ("counts_sending", "u1"),
-    ("random_from", "i8"),
-    ("random_drop", "f8"),
-    ("seed", "i8"),
-    ("ns3_streams", "u1"),
-    ("skips_repeats", "u1"),
-)
-ROCE_RULES = record(
-    ("payload", "i8"),
-    ("header", "i8"),
-    ("answer", "i8"),
-    ("ends_acknowledged", "u1"),
-    ("has_window", "u1"),  # 2: the same for all
-    ("window_shrinks", "u1"),
-    ("has_rates", "u1"),
-    ("answers_pass", "u1"),
-    ("answers_again", "u1"),
-    ("wakes_any", "u1"),
-    ("counts_bytes", "u1"),
-    ("control", "u1"),
-    ("clamps_target", "u1"),
-    ("reacts_fast", "u1"),
-    ("samples", "u1"),
-    ("stamps", "u1"),
-    ("longest_ps", "i8"),
-    ("most_bytes", "i8"),
-    ("refuses_ps", "i8"),
-    ("timeout_ps", "i8"),
-    ("least_rate", "i8"),
-    ("step", "i8"),
-    ("large_step", "i8"),
-    ("dctcp_step", "i8"),
-    ("gain", "f8"),
-    ("alpha_ps", "i8"),
-    ("decrease_ps", "i8"),
-    ("increase_ps", "i8"),
-    ("recoveries", "i8"),
-    ("wanted_use", "f8"),
-    ("most_steps", "i8"),
-    ("units", "i8"),
-    ("timely_alpha", "f8"),
-    ("timely_beta", "f8"),
-    ("low_ps", "i8"),
-    ("high_ps", "i8"),
-    ("least_rtt_ps", "i8"),
-)
-
-
-def rules_of(protocol: Protocol) -> Any:
-    """What holds for all transports."""
-    row, buffers = table(RULES, 1), protocol.packets.buffers
-    row.whole_ns, row.has_pauses, row.marks = protocol.whole_ns, buffers.pauses, bool(buffers.marking)
-    for name in ("reserve", "resume_below", "queue_packets", "queue_bytes", "share"):
-        row[name] = getattr(buffers, name)
-    for name in ("counts_sending", "random_from", "random_drop"):
-        row[name] = getattr(buffers, name)
-    row.seed = protocol.packets.seed & 0xFFFFFFFF
-    row.ns3_streams = protocol.packets.as_ns3
-    row.skips_repeats = protocol.packets.skips_repeats
-    return row
-
-
-def roce_rules_of(protocol: Protocol, longest_ps: int, most_bytes: int) -> Any:
-    """What holds for RoCE; the last two are for a window that all have."""
-    row, packets = table(ROCE_RULES, 1), protocol.packets
-    control = packets.control
-    row.payload, row.header, row.answer = protocol.payload, protocol.header, protocol.acknowledgement
-    row.ends_acknowledged = protocol.completion is Completion.ACKNOWLEDGEMENT
-    row.has_window = list(Window).index(packets.window)
-    row.window_shrinks, row.has_rates = packets.window_shrinks, packets.paced
-    row.answers_pass = packets.answers_pass
-    row.wakes_any = row.counts_bytes = packets.as_ns3
-    row.stamps = not packets.as_ns3
-    row.longest_ps, row.most_bytes = longest_ps, most_bytes
-    row.refuses_ps = int(packets.refuses_ns * PS_PER_NS)
-    row.timeout_ps = int(packets.timeout_ns * PS_PER_NS)
-    row.answers_again = row.timeout_ps > 0
-    row.control = CODES[control.algorithm]
-    for name in ("least_rate", "step", "large_step", "dctcp_step", "gain", "recoveries", "wanted_use"):
-        row[name] = getattr(control, name)
-    for name in ("most_steps", "units", "timely_alpha", "timely_beta"):
-        row[name] = getattr(control, name)
-    for name in ("clamps_target", "reacts_fast", "samples"):
-        row[name] = getattr(control, name)
-    for name in ("alpha", "decrease", "increase", "low", "high", "least_rtt"):
-        row[f"{name}_ps"] = int(getattr(control, f"{name}_ns") * PS_PER_NS)
-    return row
 
 
 def largest_window(network: Network, ports: Any, protocol: Protocol) -> tuple[int, int]:

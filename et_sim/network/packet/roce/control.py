@@ -26,14 +26,14 @@ def begins(network: Any, row: int) -> None:
 @works_on_tables
 def ends(network: Any, row: int) -> None:
     """All of a pair's bytes are acknowledged."""
-    if network.transport.rules[0].control == DCQCN:
+    if network.transport.rules[0].algorithm == DCQCN:
         dcqcn.stops(network, row)
 
 
 @works_on_tables
 def acknowledged(network: Any, row: int, packet_row: int) -> None:
     """An acknowledgement is back."""
-    control = network.transport.rules[0].control
+    control = network.transport.rules[0].algorithm
     if control == DCQCN:
         if network.packets[packet_row].is_marked:
             dcqcn.congested(network, row)
@@ -48,5 +48,5 @@ def acknowledged(network: Any, row: int, packet_row: int) -> None:
 @works_on_tables
 def passes(network: Any, packet_row: int, port: Any) -> None:
     """A packet with data leaves a queue."""
-    if network.transport.rules[0].control == HPCC:
+    if network.transport.rules[0].algorithm == HPCC:
         hpcc.notes_port(network, packet_row, port)

@@ -20,7 +20,7 @@ def counts_as(network: Any, messages: Any, row: int) -> None:
     """A flow whose message is there takes that of the first flow which is counted with it."""
     flows, pairs = network.flows, network.transport.pairs
     flow = flows[row]
-    if network.transport.rules[0].counts_bytes == 0 or messages[flow.message].kind != STEP:
+    if network.transport.rules[0].as_ns3 == 0 or messages[flow.message].kind != STEP:
         return
     other = network.transport.nics[flow.port].head
     while other != NONE and flows[other].begin_ps < flow.begin_ps:

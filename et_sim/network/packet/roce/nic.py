@@ -158,14 +158,14 @@ def current_window(pair: Any) -> int:
 def _wake_later(network: Any, port_row: int) -> None:
     """Nothing may be sent now: have the port look again when a rate lets a pair send.
 
-    As in ns-3, nothing is planned if any pair could send as far as its rate goes, though its window be full:
-    with `wakes_any`; otherwise only pairs matter that have something to send, and may.
+    In ns-3, nothing is planned if any pair could send as far as its rate goes, though its window be full:
+    so it is with `as_ns3`; otherwise only pairs matter that have something to send, and may.
     """
     transport, port = network.transport, network.ports[port_row]
     nic, now = transport.nics[port_row], network.state[0].now_ps
     if port.wakes:
         return
-    first, row, any_pair = NEVER, nic.head, transport.rules[0].wakes_any
+    first, row, any_pair = NEVER, nic.head, transport.rules[0].as_ns3
     while row != NONE:
         pair = transport.pairs[row]
         if any_pair or (pair.sent < network.flows[row].size and not is_window_full(pair)):
@@ -193,7 +193,7 @@ def _packet_of(network: Any, port_row: int, row: int) -> int:
         state.resent += 1
     else:
         pair.highest = pair.sent
-    rate = pair.rate if rules.has_rates else pair.line_rate
+    rate = pair.rate if rules.paced else pair.line_rate
     pair.last_bytes = packet.bytes
     pair.next_ps = state.now_ps + rate_ps(network, rate, packet.bytes)
     pair.free_ps = state.now_ps + sending_ps(network, network.ports[port_row], packet.bytes)

@@ -60,9 +60,9 @@ def _set_window(network: Any, row: int) -> None:
         at += 1
     pair.base_ps = 2 * delay + stored
     pair.window = 0
-    if rules.has_window == 1:
+    if rules.window == 1:
         pair.window = (pair.base_ps // 1000) * (slowest // 1000) // 8000000
-    elif rules.has_window > 1:
+    elif rules.window > 1:
         pair.base_ps, pair.window = rules.longest_ps, rules.most_bytes
 
 

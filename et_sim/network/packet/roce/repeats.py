@@ -20,7 +20,7 @@ PER_NIC, PER_PAIR = 4, 14
 @works_on_tables
 def may_repeat(network: Any) -> bool:
     """Whether rates do not follow how long packets take; DCQCN's do not as long as nothing is marked."""
-    control = network.transport.rules[0].control
+    control = network.transport.rules[0].algorithm
     return bool(control in (NO_CONTROL, DCQCN))
 
 

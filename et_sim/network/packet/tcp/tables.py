@@ -9,22 +9,11 @@ import numpy as np
 
 from et_sim.compiled.tables_by_reference import Tables
 from et_sim.engine.containers import FREE, NONE, grow_pool, longer
-from et_sim.machine.transports import Completion, Protocol, TcpControl
-from et_sim.network.packet.setup import PS_PER_NS
+from et_sim.machine.transports import Protocol
+from et_sim.network.packet.rules import tcp_rules_of
 from et_sim.network.packet.tcp import connections, counting, nic, receiver, timers
-from et_sim.network.packet.tcp.records import (
-    BLOCK,
-    CONNECTION,
-    CUBIC,
-    DCTCP,
-    HOST,
-    NEWRENO,
-    NIC,
-    PIECE,
-    RANGE,
-    RENO,
-)
-from et_sim.plan.tables import record, table
+from et_sim.network.packet.tcp.records import BLOCK, CONNECTION, HOST, NIC, PIECE, RANGE
+from et_sim.plan.tables import table
 
 begin_flow, joins, flows_left = connections.begin_flow, connections.joins, connections.flows_left
 received = receiver.received
@@ -32,39 +21,7 @@ next_packet, wants_port = nic.next_packet, nic.wants_port
 timer_rings, sends_nothing = timers.timer_rings, timers.sends_nothing
 ends_receives = counting.ends_receives
 
-CODES = {
-    TcpControl.NEWRENO: NEWRENO,
-    TcpControl.RENO: RENO,
-    TcpControl.CUBIC: CUBIC,
-    TcpControl.DCTCP: DCTCP,
-}
 FLOWS_PER_MESSAGE = 2  # it may have a new connection besides
-RULES = record(
-    ("payload", "i8"),
-    ("header", "i8"),
-    ("answer", "i8"),
-    ("opening", "i8"),
-    ("control", "u1"),
-    ("sack", "u1"),
-    ("per_message", "u1"),
-    ("handshake", "u1"),
-    ("ends_acknowledged", "u1"),
-    ("bypass", "u1"),
-    ("pads", "u1"),
-    ("takes_turns", "u1"),
-    ("first_window", "i8"),
-    ("first_threshold", "i8"),
-    ("keeps", "i8"),
-    ("answers_after", "i8"),
-    ("delays_ps", "i8"),
-    ("least_timeout_ps", "i8"),
-    ("first_timeout_ps", "i8"),
-    ("scan_ps", "i8"),
-    ("clock_ps", "i8"),
-    ("injection_ps", "i8"),
-    ("copying", "f8"),  # picoseconds per byte
-    ("gain", "f8"),
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +45,7 @@ def new_tables(protocol: Protocol, ports: int, ranks: int) -> TcpTables:
     nics["head"] = nics["tail"] = nics["answers"]["head"] = nics["answers"]["tail"] = NONE
     free_ranges["head"] = NONE
     return TcpTables(
-        rules=_rules_of(protocol),
+        rules=tcp_rules_of(protocol),
         connections=table(CONNECTION, 0),
         pieces=table(PIECE, 0),
         buckets=np.full(1, NONE, np.int32),
@@ -98,23 +55,6 @@ def new_tables(protocol: Protocol, ports: int, ranks: int) -> TcpTables:
         ranges=table(RANGE, 0),
         free_ranges=free_ranges,
     )
-
-
-def _rules_of(protocol: Protocol) -> Any:
-    tcp = protocol.packets.tcp
-    assert tcp is not None
-    row = table(RULES, 1)
-    row.payload, row.header, row.answer = protocol.payload, protocol.header, protocol.acknowledgement
-    row.ends_acknowledged = protocol.completion is Completion.ACKNOWLEDGEMENT
-    row.control = CODES[tcp.control]
-    for name in ("opening", "sack", "per_message", "handshake", "bypass", "pads", "takes_turns"):
-        row[name] = getattr(tcp, name)
-    for name in ("first_window", "first_threshold", "keeps", "answers_after", "gain"):
-        row[name] = getattr(tcp, name)
-    for name in ("delays", "least_timeout", "first_timeout", "scan", "clock", "injection"):
-        row[f"{name}_ps"] = round(getattr(tcp, f"{name}_ns") * PS_PER_NS)
-    row.copying = tcp.copying_ns_per_byte * PS_PER_NS
-    return row
 
 
 def with_packets(tables: TcpTables, packets: int) -> TcpTables:
