@@ -26,7 +26,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar
 
-from et_sim.basics.errors import MachineError, brief, did_you_mean
+from et_sim.basics.errors import InputError, MachineError, brief, did_you_mean
 from et_sim.documents.lines import line_of
 from et_sim.documents.unused_keys import UNUSED_KEYS
 
@@ -68,7 +68,9 @@ class Section:
 
     place: str  # as it is named: 'system.json: "costs"', or the file where lines are named
     content: dict[str, Any]
-    file: str = dataclasses.field(default="", kw_only=True)  # the file that it is in
+    _: dataclasses.KW_ONLY
+    file: str = ""  # the file that it is in
+    error_type: type[InputError] = MachineError  # what a refusal raises
 
     def at(self, key: str = "") -> str:  # noqa: ARG002
         """Where one of its keys stands."""
@@ -77,15 +79,18 @@ class Section:
     @property
     def lined(self) -> Section:
         """The same, in which keys of a file are found by their lines; a dict has none."""
-        return self if self.place.startswith("<") else LinedSection(self.place, self.content)
+        if self.place.startswith("<"):
+            return self
+        return LinedSection(self.place, self.content, error_type=self.error_type)
 
-    def fault(self, cause: str, remedy: str = "", *, key: str = "") -> MachineError:
+    def fault(self, cause: str, remedy: str = "", *, key: str = "") -> InputError:
         """An error about the section, or one of its keys."""
-        return MachineError(cause, place=self.at(key), remedy=remedy)
+        return self.error_type(cause, place=self.at(key), remedy=remedy)
 
     def entry(self, key: str, content: dict[str, Any], index: int | None = None) -> Section:
         """An object that one of its keys holds."""
-        return Section(entry_place(self.at(key), key, index), content, file=self.file or self.place)
+        place, file = entry_place(self.at(key), key, index), self.file or self.place
+        return Section(place, content, file=file, error_type=self.error_type)
 
     def beside(self, name: str) -> Path:
         """A file that the section names, relative to its own file."""
@@ -106,7 +111,7 @@ class LinedSection(Section):
     def entry(self, key: str, content: dict[str, Any], index: int | None = None) -> Section:
         """An object that one of its keys holds."""
         path = (*self.path, key, *(() if index is None else (index,)))
-        return LinedSection(self.place, content, path, file=self.file)
+        return LinedSection(self.place, content, path, file=self.file, error_type=self.error_type)
 
 
 def inner_section(section: Section, key: Key, remarks: Remarks) -> Section | None:
@@ -179,7 +184,7 @@ class Slot:
     remarks: Remarks
     index: int | None = None  # in the list that the key has per dimension
 
-    def refusal(self, value: Any, *, why: str = "", hint: str = "", index: int | None = None) -> MachineError:
+    def refusal(self, value: Any, *, why: str = "", hint: str = "", index: int | None = None) -> InputError:
         """The error for a value that the key cannot take."""
         at = self.index if index is None else index
         where = "" if at is None else f" index {at}"

@@ -3,18 +3,19 @@
 Not here: the inputs that it names (`space`).
 """
 
+# ruff: noqa: RUF009 - the calls declare fields, like dataclasses.field
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
-
-import msgspec
+from typing import Any
 
 from et_sim.basics.errors import InputError, UsageError, did_you_mean
 from et_sim.basics.files import is_folder
+from et_sim.documents.keys import Kind, Remarks, Section, Slot, key, read, show
+from et_sim.documents.kinds import choice, count, section, text
+from et_sim.documents.lines import line_of
 from et_sim.machine.texts import parse_yaml
 from et_sim.sweeps.axes import SCALES, Axis, Range
 from et_sim.sweeps.expressions import Condition, parse_condition
@@ -24,76 +25,116 @@ from et_sim.tables.of_sweeps import FIGURES, NUMBER
 
 Given = str | Path | Mapping[str, Any]
 NAMELESS = "<sweep>"
-Shape = TypeVar("Shape", bound=msgspec.Struct)
-_PLACE = re.compile(r"^(.*?)(?: - at `\$(.*)`)?$", re.DOTALL)
-_TICKS = re.compile(r"`([^`]*)`")
-_NAMES = {"str": "a text", "int": "a whole number", "float": "a number", "object": "an object"}
-_NAMES |= {"array": "a list", "null": "nothing", "bool": "true or false"}
 _COLUMNS = (NUMBER, *(figure.name for figure in FIGURES))
 _ALWAYS_READ = ("workload", "system", "network")
 
 
-class BaseSpec(msgspec.Struct, forbid_unknown_fields=True):
+def _of_type(name: str, allowed: str, *types: type) -> Kind:
+    """Values of some types, as they stand; true and false are no numbers."""
+
+    def read(slot: Slot, value: Any) -> Any:
+        if type(value) in types:
+            return value
+        raise slot.refusal(value)
+
+    return Kind(name, lambda _: allowed, read)
+
+
+def _names(slot: Slot, value: Any) -> list[str]:
+    if isinstance(value, list) and all(isinstance(name, str) for name in value):
+        return value
+    raise slot.refusal(value)
+
+
+def _lists(slot: Slot, value: Any) -> list[list[str]]:
+    if isinstance(value, list):
+        return [_names(slot, names) for names in value]
+    raise slot.refusal(value)
+
+
+INPUT = _of_type("file or object", "the path of a file, or an object with its keys", str, dict)
+ANY_NUMBER = _of_type("number", "a number", int, float)
+LIST = _of_type("list", "a list", list)
+OBJECT_OF_ANY = _of_type("object", "an object", dict)
+NAMES = Kind("list of texts", lambda _: "a list of texts", _names)
+LISTS = Kind("list of lists", lambda _: "a list of lists of texts", _lists)
+
+
+def _input(meaning: str) -> Any:
+    return key(INPUT, meaning, None)
+
+
+def _texts(meaning: str, **more: Any) -> Any:
+    return key(NAMES, meaning, (), becomes=list, **more)
+
+
+@dataclass(frozen=True, slots=True)
+class BaseSpec:
     """The run that axes change."""
 
-    workload: str | dict[str, Any] | None = None
-    system: str | dict[str, Any] | None = None
-    network: str | dict[str, Any] | None = None
-    memory: str | dict[str, Any] | None = None
-    groups: str | dict[str, Any] | None = None
-    machine: str | None = None
-    model: str | None = None
-    profile: str | None = None
+    workload: str | dict[str, Any] | None = _input("What runs.")
+    system: str | dict[str, Any] | None = _input("The system file.")
+    network: str | dict[str, Any] | None = _input("The network file.")
+    memory: str | dict[str, Any] | None = _input("The memory file.")
+    groups: str | dict[str, Any] | None = _input("The groups file.")
+    machine: str | None = text("A machine by its name, in place of files.", None)
+    model: str | None = text("The network model.", None)
+    profile: str | None = text("The profile.", None)
 
 
-class RangeSpec(msgspec.Struct, forbid_unknown_fields=True):
+@dataclass(frozen=True, slots=True)
+class RangeSpec:
     """Numbers from one to another."""
 
-    first: int | float = msgspec.field(name="from")
-    last: int | float = msgspec.field(name="to")
-    count: int | None = None
-    scale: str = SCALES[0]
+    first: int | float = key(ANY_NUMBER, "The first number.", name="from", required=True)
+    last: int | float = key(ANY_NUMBER, "The last number.", name="to", required=True)
+    count: int | None = key(_of_type("whole number", "a whole number", int), "How many.", None)
+    scale: str = choice("How they are spread.", SCALES[0], choices=SCALES)
 
 
-class AxisSpec(msgspec.Struct, forbid_unknown_fields=True):
+@dataclass(frozen=True, slots=True)
+class AxisSpec:
     """An axis; one that is just a list is short for `values`."""
 
-    field: str | None = None
-    values: list[Any] | None = None
-    range: RangeSpec | None = None
+    field: str | None = text("The field that changes; without it, the axis has its name.", None)
+    values: list[Any] | None = key(LIST, "Its values.", None)
+    range: RangeSpec | None = section("Its values, as a range.", None, of=RangeSpec)
 
 
-class SampleSpec(msgspec.Struct, forbid_unknown_fields=True):
+@dataclass(frozen=True, slots=True)
+class SampleSpec:
     """Some points of the whole."""
 
-    points: int
-    method: str = METHODS[0]
-    seed: int = 0
+    points: int = count("How many.", minimum=1, maximum=MOST_CANDIDATES, required=True)
+    method: str = choice("How they are chosen.", METHODS[0], choices=METHODS)
+    seed: int = count("Of random numbers.", 0)
 
 
-class SearchSpec(msgspec.Struct, forbid_unknown_fields=True):
+@dataclass(frozen=True, slots=True)
+class SearchSpec:
     """What `et-sim search` looks for, and how much it may evaluate."""
 
-    minimise: list[str] = []
-    maximise: list[str] = []
-    constraints: list[str] = []
-    budget: int | None = None
-    method: str | None = None
-    seed: int = 0
-    ladder: list[str] = []
-    keep: int | None = None
-    at_once: int = msgspec.field(name="at-once", default=8)
+    minimise: list[str] = _texts("Figures that are to be small.")
+    maximise: list[str] = _texts("Figures that are to be large.")
+    constraints: list[str] = _texts("Conditions on figures and axes.")
+    budget: int | None = count("Points that may be evaluated.", None)
+    method: str | None = text("How points are chosen.", None)
+    seed: int = count("Of random numbers.", 0)
+    ladder: list[str] = _texts("Network models, the cheapest first.")
+    keep: int | None = count("Points that a model of the ladder hands on.", None)
+    at_once: int = count("Points that are evaluated at once.", 8)
 
 
-class SweepSpec(msgspec.Struct, forbid_unknown_fields=True):
+@dataclass(frozen=True, slots=True)
+class SweepSpec:
     """The whole file."""
 
-    base: BaseSpec
-    axes: dict[str, Any]  # lists, or of the shape of AxisSpec
-    zip: list[list[str]] = []
-    sample: SampleSpec | None = None
-    constraints: list[str] = []
-    search: SearchSpec | None = None
+    base: BaseSpec = section("The run that axes change.", None, of=BaseSpec, required=True)
+    axes: dict[str, Any] = key(OBJECT_OF_ANY, "Lists, or of the shape of an axis.", None, required=True)
+    zip: list[list[str]] = key(LISTS, "Axes that advance together.", (), becomes=list)
+    sample: SampleSpec | None = section("Some points of the whole.", None, of=SampleSpec)
+    constraints: list[str] = _texts("Conditions that points must meet.")
+    search: SearchSpec | None = section("What a search looks for.", None, of=SearchSpec)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,8 +146,21 @@ class Text:
 
     def at(self, *path: str | int) -> str:
         """The place of what a path of keys leads to, with its line if there are lines."""
-        line = None if self.content is None else _line(self.content, path)
-        return self.place if line is None else f"{self.place}: line {line}"
+        return self.place if self.content is None else f"{self.place}: line {line_of(self.content, path)}"
+
+    def section(self, content: dict[str, Any]) -> Section:
+        """The whole, to be read; keys without a value are not there."""
+        whole = {
+            key: _without_nothing(value) if key in ("base", "sample", "search") else value
+            for key, value in content.items()
+            if value is not None
+        }
+        return Section(self.place, whole, error_type=InputError).lined
+
+
+def _without_nothing(value: Any) -> Any:
+    is_object = isinstance(value, dict)
+    return {key: entry for key, entry in value.items() if entry is not None} if is_object else value
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,15 +219,18 @@ def _reason(error: Exception) -> str:
 
 
 def _sweep(content: dict[str, Any], text: Text, folder: Path) -> Sweep:
-    _refuse_unknown(content, text)
-    spec = _converted(content, SweepSpec, text, ())
+    section = text.section(content)
+    spec = read(SweepSpec, section, Remarks())
     if not spec.axes:
         raise InputError("has no axes", place=text.at("axes"), remedy="name a field and its values")
-    axes = tuple(_axis(name, given, text) for name, given in spec.axes.items())
+    axes = tuple(_axis(name, given, text, section) for name, given in spec.axes.items())
     _refuse_twice(axes, text)
     _check_base(spec.base, axes, text)
     _check_zip(spec, text)
-    _check_sample(spec, text)
+    if spec.sample is not None and spec.zip:
+        raise InputError(
+            "a sample takes every axis by itself", place=text.at("zip"), remedy="leave zip or sample out"
+        )
     return Sweep(
         text,
         folder,
@@ -196,55 +253,15 @@ def _conditions(spec: SweepSpec, axes: tuple[Axis, ...], text: Text) -> tuple[Co
     return tuple(found)
 
 
-def _refuse_unknown(content: dict[str, Any], text: Text) -> None:
-    """Refuse keys that are not known, with the nearest one that is."""
-    axes = content.get("axes")
-    shapes: list[tuple[tuple[str, ...], Any, type[msgspec.Struct]]] = [((), content, SweepSpec)]
-    shapes += [
-        ((key,), content.get(key), shape)
-        for key, shape in (("base", BaseSpec), ("sample", SampleSpec), ("search", SearchSpec))
-    ]
-    for name, axis in axes.items() if isinstance(axes, dict) else ():
-        shapes.append((("axes", name), axis, AxisSpec))
-        if isinstance(axis, dict):
-            shapes.append((("axes", name, "range"), axis.get("range"), RangeSpec))
-    for path, value, shape in shapes:
-        known = [field.encode_name for field in msgspec.structs.fields(shape)]
-        for key in value if isinstance(value, dict) else ():
-            if key not in known:
-                remedy = did_you_mean(str(key), known) or f"known: {', '.join(known)}"
-                where = f" in {'.'.join(path)}" if path else ""
-                raise InputError(
-                    f"key {str(key)!r} is not known{where}", place=text.at(*path, key), remedy=remedy
-                )
-
-
-def _converted(content: Any, shape: type[Shape], text: Text, above: tuple[str, ...]) -> Shape:
-    """The content in its shape; what does not fit is refused with its place, which lies in `above`."""
-    try:
-        return msgspec.convert(content, shape)
-    except msgspec.ValidationError as error:
-        raise _invalid(str(error), text, above) from None
-
-
-def _invalid(message: str, text: Text, above: tuple[str, ...]) -> InputError:
-    """What msgspec says, as a sentence with a place."""
-    match = _PLACE.match(message)
-    assert match is not None
-    steps = re.findall(r"\.([^.\[]+)|\[(\d+|\.\.\.)\]", match[2] or "")
-    path = [*above, *(key or (int(place) if place.isdigit() else place) for key, place in steps)]
-    words = _TICKS.sub(
-        lambda tick: " or ".join(_NAMES.get(w, f'"{w}"') for w in tick[1].split(" | ")), match[1]
-    )
-    where = f"{'.'.join(map(str, path))}: " if path else ""
-    return InputError(f"{where}{words[0].lower()}{words[1:]}", place=text.at(*path))
-
-
-def _axis(name: str, given: Any, text: Text) -> Axis:
+def _axis(name: str, given: Any, text: Text, section: Section) -> Axis:
     if isinstance(given, list):
         spec = AxisSpec(values=given)
+    elif isinstance(given, dict):
+        inner = section.entry("axes", section.content["axes"]).entry(name, _without_nothing(given))
+        spec = read(AxisSpec, inner, Remarks())
     else:
-        spec = _converted(given, AxisSpec, text, ("axes", name))
+        cause = f"axis {name!r} is {show(given)}"
+        raise InputError(cause, place=text.at("axes", name), remedy="give a list of values, or an object")
     place = text.at("axes", name)
     try:
         if name.lower() in _COLUMNS:  # SQL does not tell capital letters from small ones
@@ -264,9 +281,6 @@ def _axis(name: str, given: Any, text: Text) -> Axis:
         one = spec.range
         if not field.path:
             raise InputError(f"axis {name!r} has a range, and {field} is no number", remedy="list its values")
-        if one.scale not in SCALES:
-            remedy = did_you_mean(one.scale, SCALES) or f"known: {', '.join(SCALES)}"
-            raise InputError(f"scale is {one.scale!r}", remedy=remedy)
         return Axis(name, field, range=Range(one.first, one.last, one.count, one.scale == SCALES[1]))
     except InputError as error:
         raise _placed(error, place) from None
@@ -328,47 +342,6 @@ def _check_zip(spec: SweepSpec, text: Text) -> None:
             seen.add(name)
 
 
-def _check_sample(spec: SweepSpec, text: Text) -> None:
-    one = spec.sample
-    if one is None:
-        return
-    if one.method not in METHODS:
-        remedy = did_you_mean(one.method, METHODS) or f"known: {', '.join(METHODS)}"
-        raise InputError(
-            f"the method of the sample is {one.method!r}", place=text.at("sample", "method"), remedy=remedy
-        )
-    if not 1 <= one.points <= MOST_CANDIDATES:
-        raise InputError(
-            f"the sample has {one.points} points",
-            place=text.at("sample", "points"),
-            remedy=f"give 1 to {MOST_CANDIDATES:,}",
-        )
-    if spec.zip:
-        raise InputError(
-            "a sample takes every axis by itself", place=text.at("zip"), remedy="leave zip or sample out"
-        )
-
-
 def _placed(error: InputError, place: str) -> InputError:
     """The same refusal, with its place."""
     return InputError(error.cause, place=error.place or place, remedy=error.remedy)
-
-
-def _line(content: str, path: tuple[str | int, ...]) -> int | None:
-    """The line of the last thing that a path of keys leads to."""
-    import yaml
-
-    node = yaml.compose(content, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
-    line = None
-    for step in path:
-        if isinstance(node, yaml.MappingNode):
-            found = next((pair for pair in node.value if pair[0].value == str(step)), None)
-            if found is None:
-                break
-            line, node = found[0].start_mark.line + 1, found[1]
-        elif isinstance(node, yaml.SequenceNode) and isinstance(step, int) and step < len(node.value):
-            node = node.value[step]
-            line = node.start_mark.line + 1
-        else:
-            break
-    return line

@@ -313,8 +313,8 @@ WRONG = [
         "peak_memory_bytes is not known of these runs",
     ),
     ({"minimise": ["price"], "budget": 3}, "price is not known of these runs (leave it out, or have"),
-    ({"minimize": ["price"]}, "key 'minimize' is not known in search (did you mean 'minimise'?)"),
-    ({"budget": "many"}, "search.budget: expected a whole number or nothing"),
+    ({"minimize": ["price"]}, "key \"minimize\" is not known (did you mean 'minimise'?)"),
+    ({"budget": "many"}, 'key "budget" is "many" (allowed: an integer >= 0)'),
     ({"budget": None}, "nothing says when it may end (add a budget, such as budget: 50)"),
 ]
 

@@ -44,15 +44,16 @@ def read_protocol(source: Section, remarks: Remarks) -> Protocol | None:
     if "file" in given:
         folder = Path() if source.place.startswith("<") else Path(source.place).parent
         base = read_ns3_keys(folder / given["file"], remarks)
+    tcp = given.pop("tcp", None)
     packets = made(Packets, given, base.packets)
     protocol = made(Protocol, {**_with_telemetry(base, given), "packets": packets}, base)
-    if "tcp" in given:
-        protocol = _with_tcp(protocol, section.entry("tcp", given["tcp"]), remarks)
+    if tcp is not None:
+        protocol = _with_tcp(protocol, section.entry("tcp", tcp), remarks)
     _check_use(protocol, given, section)
     _check_together(protocol, given, section)
     _warn_of_losses(protocol, section.at(), remarks)
     of_packets = tuple(key.name for key in PACKET_KEYS if key.name in given)
-    return replace(protocol, of_packets_only=(*of_packets, *(["tcp"] if "tcp" in given else [])))
+    return replace(protocol, of_packets_only=(*of_packets, "tcp") if tcp is not None else of_packets)
 
 
 def _with_telemetry(base: Protocol, given: Mapping[str, Any]) -> dict[str, Any]:
