@@ -72,20 +72,20 @@ class Section:
     file: str = ""  # the file that it is in
     error_type: type[InputError] = MachineError  # what a refusal raises
 
-    def at(self, key: str = "") -> str:  # noqa: ARG002
-        """Where one of its keys stands."""
+    def at(self, *path: str | int) -> str:  # noqa: ARG002
+        """Where one of its keys, or what is below it, stands."""
         return self.place
 
     @property
     def lined(self) -> Section:
-        """The same, in which keys of a file are found by their lines; a dict has none."""
-        if self.place.startswith("<"):
-            return self
+        """The same, in which keys are found by their lines."""
         return LinedSection(self.place, self.content, error_type=self.error_type)
 
-    def fault(self, cause: str, remedy: str = "", *, key: str = "") -> InputError:
-        """An error about the section, or one of its keys."""
-        return self.error_type(cause, place=self.at(key), remedy=remedy)
+    def fault(self, cause: str, remedy: str = "", *, key: str = "", index: int | None = None) -> InputError:
+        """An error about the section, one of its keys, or an entry of the list that the key has."""
+        steps: tuple[str | int, ...] = (key,) if key else ()
+        place = self.at(*steps) if index is None else self.at(*steps, index)
+        return self.error_type(cause, place=place, remedy=remedy)
 
     def entry(self, key: str, content: dict[str, Any], index: int | None = None) -> Section:
         """An object that one of its keys holds."""
@@ -99,19 +99,22 @@ class Section:
 
 @dataclass(frozen=True, slots=True)
 class LinedSection(Section):
-    """An object of a file in which keys are found by their lines."""
+    """An object in which keys are found by their lines; in what comes from Python, by their path."""
 
     path: tuple[str | int, ...] = ()
 
-    def at(self, key: str = "") -> str:
-        """The line of the key."""
-        text = Path(self.place).read_text(encoding="utf-8-sig")
-        return f"{self.place}: line {line_of(text, (*self.path, key))}"
+    def at(self, *path: str | int) -> str:
+        """The line of the key, or the path to it."""
+        path = (*self.path, *path)
+        is_file = not self.place.startswith("<")
+        line = line_of(Path(self.place).read_text(encoding="utf-8-sig"), path) if is_file else 0
+        where = f"line {line}" if line else ".".join(map(str, path))
+        return f"{self.place}: {where}" if where else self.place
 
     def entry(self, key: str, content: dict[str, Any], index: int | None = None) -> Section:
         """An object that one of its keys holds."""
         path = (*self.path, key, *(() if index is None else (index,)))
-        return LinedSection(self.place, content, path, file=self.file, error_type=self.error_type)
+        return replace(self, content=content, path=path)
 
 
 def inner_section(section: Section, key: Key, remarks: Remarks) -> Section | None:

@@ -18,12 +18,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from et_sim.basics.errors import EtSimError, TraceError, UsageError
+from et_sim.basics.errors import EtSimError, InputError, TraceError, UsageError
 from et_sim.basics.units import LONGEST_NS, format_ns, parse_ranks, parse_time_ns
-from et_sim.documents.keys import nearest, show
-from et_sim.documents.lines import line_of
+from et_sim.documents.keys import Section, nearest, show
 from et_sim.machine.texts import parse_yaml
-from et_sim.machine.topology.fields import MOST, FieldError, Fields
+from et_sim.machine.topology.fields import MOST, Fields
 from et_sim.trace.disk import read_bytes
 from et_sim.trace.workload import Workload
 
@@ -34,14 +33,12 @@ _NAME = re.compile(r"[A-Za-z_][\w.-]{0,63}", re.ASCII)
 _NPUS_FORMS = 'allowed: NPUs such as 0-7 or "0-14/2", a list of them, or packed, spread or random'
 _MOST_SEED = (1 << 63) - 1
 
-Path_ = tuple[str | int, ...]
-
 
 @dataclass(frozen=True, slots=True)
 class JobEntry:
     """A job as the file has it."""
 
-    path: Path_  # where it stands in the file
+    section: Section  # where it stands
     name: str
     workload: str | Workload
     groups: str | Mapping[str, Any] | None
@@ -50,9 +47,9 @@ class JobEntry:
     seed: int | None
     start_ns: int
 
-    def fault(self, key: str, cause: str, remedy: str, *index: int) -> FieldError:
+    def fault(self, key: str, cause: str, remedy: str, index: int | None = None) -> InputError:
         """An error about one of its keys, or an entry of the list that stands there."""
-        return FieldError((*self.path, key, *index), f"job {show(self.name)} {cause}", remedy)
+        return self.section.fault(f"job {show(self.name)} {cause}", remedy, key=key, index=index)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,10 +60,6 @@ class JobFile:
     text: str  # empty: it is no file
     digest: str  # sha256 of the file
     entries: tuple[JobEntry, ...]
-
-    def error(self, fault: FieldError) -> TraceError:
-        """What is wrong there, with the line."""
-        return _error(fault, self.place, self.text)
 
     def beside(self, name: str) -> Path:
         """A file that the job file names, which is looked for in its folder."""
@@ -84,46 +77,34 @@ def read_job_file(given: str | Path | Mapping[str, Any]) -> JobFile:
         except UnicodeDecodeError as error:
             raise TraceError(f"byte {error.start} is not UTF-8 text", place=place) from None
         content, digest = parse_yaml(text, place), hashlib.sha256(raw).hexdigest()
-    try:
-        if isinstance(content, dict):
-            _refuse_odd_keys(content, ())
-        return JobFile(place, text, digest, _entries(Fields(content), text))
-    except FieldError as fault:
-        raise _error(fault, place, text) from None
+    section = Section(place, content, error_type=TraceError).lined
+    _refuse_odd_keys(section)
+    return JobFile(place, text, digest, _entries(Fields(section)))
 
 
-def _error(fault: FieldError, place: str, text: str) -> TraceError:
-    if text:
-        place = f"{place}: line {line_of(text, fault.path)}"
-    elif fault.path:
-        place = f"{place}: {'.'.join(map(str, fault.path))}"
-    return TraceError(fault.cause, place=place, remedy=fault.remedy)
-
-
-def _entries(fields: Fields, text: str) -> tuple[JobEntry, ...]:
+def _entries(fields: Fields) -> tuple[JobEntry, ...]:
     for place, entry in enumerate(fields.entries("jobs")):
-        if isinstance(entry, dict):
-            _refuse_odd_keys(entry, ("jobs", place))
+        _refuse_odd_keys(fields.section.entry("jobs", entry, place))
     parts = fields.parts("jobs")
     fields.done()
     if not parts:
         remedy = "list them: jobs: [ { name: training, workload: step, npus: 0-7 }, … ]"
-        raise FieldError(("jobs",), "there are no jobs", remedy)
+        raise fields.fault("jobs", "there are no jobs", remedy)
     entries = tuple(_entry(part) for part in parts)
     known: dict[str, int] = {}
     for row, entry in enumerate(entries):
         if entry.name in known:
-            first = entries[known[entry.name]].path
-            where = f"on line {line_of(text, (*first, 'name'))}" if text else f"at index {known[entry.name]}"
+            first = entries[known[entry.name]].section.at("name")
+            where = f"at {first.rpartition(': ')[2]}"
             raise entry.fault("name", f"is named like the one {where}", "give every job a name of its own")
         known[entry.name] = row
     return entries
 
 
-def _refuse_odd_keys(content: dict[Any, Any], path: Path_) -> None:
-    for key in content:
+def _refuse_odd_keys(section: Section) -> None:
+    for key in section.content if isinstance(section.content, dict) else ():
         if not isinstance(key, str):
-            raise FieldError(path, f"key {show(key)} is not known", "keys are texts, such as name")
+            raise section.fault(f"key {show(key)} is not known", "keys are texts, such as name")
 
 
 def _entry(part: Fields) -> JobEntry:
@@ -145,7 +126,7 @@ def _entry(part: Fields) -> JobEntry:
         raise part.fault("groups", cause, "give a groups file, in which ranks are those of the job")
     placed, npus = _npus(part, name)
     entry = JobEntry(
-        path=part.path,
+        section=part.section,
         name=name,
         workload=workload if isinstance(workload, Workload) else str(workload),
         groups=str(groups) if isinstance(groups, Path) else groups,
@@ -181,7 +162,7 @@ def _npus(part: Fields, name: str) -> tuple[str, tuple[int, ...]]:
     for place, npu in enumerate(listed):
         if not _is_whole(npu):
             cause = f"job {show(name)} is placed on {show(npu)}"
-            raise FieldError((*part.path, "npus", place), cause, _NPUS_FORMS)
+            raise part.section.fault(cause, _NPUS_FORMS, key="npus", index=place)
     return GIVEN, tuple(int(npu) for npu in listed)
 
 

@@ -24,7 +24,6 @@ from et_sim.jobs.placement import place_jobs
 from et_sim.machine.groups_file import read_groups
 from et_sim.machine.recognise import Role
 from et_sim.machine.sources import load
-from et_sim.machine.topology.fields import FieldError
 from et_sim.trace import TraceBuilder, Workload, read_workload
 from et_sim.trace.builder_nodes import ROOT_COLUMN
 from et_sim.trace.columns import NodeKind, RowColumn, Trace
@@ -143,11 +142,8 @@ def read_jobs(given: str | Path | Mapping[str, Any], npus: int, *, profile_is_op
     """
     file = read_job_file(given)
     parts = [_part(file, entry) for entry in file.entries]
-    try:
-        placed = place_jobs(file.entries, [part.workload.ranks for part in parts], npus)
-        profile = _profile(parts, profile_is_open=profile_is_open)
-    except FieldError as fault:
-        raise file.error(fault) from None
+    placed = place_jobs(file.entries, [part.workload.ranks for part in parts], npus)
+    profile = _profile(parts, profile_is_open=profile_is_open)
     jobs = tuple(_job(part.entry, chosen) for part, chosen in zip(parts, placed, strict=True))
     inputs = dict.fromkeys(one for part in parts for one in (*part.workload.inputs, *part.inputs))
     merger = _Merger(npus)
@@ -183,34 +179,34 @@ def only(workload: Workload, job: Job) -> Workload:
 
 def _part(file: JobFile, entry: JobEntry) -> _Part:
     """Read a job's files; what is wrong with them is told with the line that names them."""
+    _refuse_others(file, entry)
     key = "workload"
     try:
-        workload = _workload(file, entry)
-        if not workload.ranks:
-            raise entry.fault("workload", "has a workload of no ranks", "give one with traces")
-        if entry.groups is None:
-            return _Part(entry, workload, {}, ())
-        key = "groups"
-        path = file.beside(entry.groups) if isinstance(entry.groups, str) else entry.groups
-        source = load(path, Role.GROUPS)
-        inputs = ((source.place, source.digest),)
-        return _Part(entry, workload, read_groups(source, workload.ranks), inputs)
-    except FieldError as fault:
-        raise file.error(fault) from None
+        given = entry.workload
+        workload = given if isinstance(given, Workload) else read_workload(file.beside(given))
+        groups: Mapping[str, tuple[int, ...]] = {}
+        inputs: tuple[tuple[str, str], ...] = ()
+        if entry.groups is not None and workload.ranks:
+            key = "groups"
+            path = file.beside(entry.groups) if isinstance(entry.groups, str) else entry.groups
+            source = load(path, Role.GROUPS)
+            groups, inputs = read_groups(source, workload.ranks), ((source.place, source.digest),)
     except EtSimError as error:
         what = "a workload" if key == "workload" else "a groups file"
         cause = f"has {what} that cannot be used: {error.place}: {error.cause}"
-        raise file.error(entry.fault(key, cause, error.remedy)) from None
+        raise entry.fault(key, cause, error.remedy) from None
+    if not workload.ranks:
+        raise entry.fault("workload", "has a workload of no ranks", "give one with traces")
+    return _Part(entry, workload, groups, inputs)
 
 
-def _workload(file: JobFile, entry: JobEntry) -> Workload:
-    if isinstance(entry.workload, Workload):
-        return entry.workload
-    path = file.beside(entry.workload)
-    kind = kind_of(path)
-    if kind in _INSTEAD:
-        raise entry.fault("workload", f"has as its workload {kind}, {path}", _INSTEAD[kind])
-    return read_workload(path)
+def _refuse_others(file: JobFile, entry: JobEntry) -> None:
+    """Refuse what is plainly no workload of a job."""
+    if not isinstance(entry.workload, Workload):
+        path = file.beside(entry.workload)
+        kind = kind_of(path)
+        if kind in _INSTEAD:
+            raise entry.fault("workload", f"has as its workload {kind}, {path}", _INSTEAD[kind])
 
 
 def _profile(parts: list[_Part], *, profile_is_open: bool) -> str:

@@ -28,7 +28,6 @@ METHODS = (BOUNDS, OPTUNA)
 KEYS = {Best.LEAST: "minimise", Best.MOST: "maximise"}
 LIMITING = {Best.LEAST: (ast.LtE, ast.Lt), Best.MOST: (ast.GtE, ast.Gt)}
 USUAL_KEEP = 8
-MOST_AT_ONCE, MOST_SEED = 10_000, 2**32 - 1
 _QUANTITY = re.compile(
     r"(?<![\w.])(\d+(?:\.\d+)?(?:[eE][+-]?\d+)?) ?([kKMGTP]i?B|B|ns|us|ms|s)(?!\w)", re.ASCII
 )
@@ -143,13 +142,6 @@ def goal_of(sweep: Sweep) -> Goal:
         if spec.method is not None and spec.method not in METHODS:
             remedy = did_you_mean(spec.method, METHODS) or f"known: {', '.join(METHODS)}"
             raise InputError(f"there is no method {spec.method!r}", remedy=remedy)
-        for at, value, least, most in (
-            ("budget", spec.budget, 1, None),
-            ("keep", spec.keep, 1, None),
-            ("seed", spec.seed, 0, MOST_SEED),
-            ("at-once", spec.at_once, 1, MOST_AT_ONCE),
-        ):
-            _check_number(at, value, least, most)
         at = "keep"
         if spec.keep is not None and len(ladder) == 1:
             raise InputError("keep says what a ladder hands on, and there is none", remedy="leave it out")
@@ -205,12 +197,6 @@ def _ladder(spec: SearchSpec, sweep: Sweep) -> tuple[str | None, ...]:
             "the ladder names network models, and so does the run", remedy="leave one of them out"
         )
     return tuple(spec.ladder)
-
-
-def _check_number(name: str, value: int | None, least: int, most: int | None) -> None:
-    if value is not None and (value < least or (most is not None and value > most)):
-        allowed = f"{least} or more" if most is None else f"{least} to {most:,}"
-        raise InputError(f"{name} is {value}", remedy=f"give {allowed}")
 
 
 def _limits(conditions: Sequence[Condition]) -> dict[str, float]:

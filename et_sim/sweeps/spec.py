@@ -117,12 +117,12 @@ class SearchSpec:
     minimise: list[str] = _texts("Figures that are to be small.")
     maximise: list[str] = _texts("Figures that are to be large.")
     constraints: list[str] = _texts("Conditions on figures and axes.")
-    budget: int | None = count("Points that may be evaluated.", None)
+    budget: int | None = count("Points that may be evaluated.", None, minimum=1)
     method: str | None = text("How points are chosen.", None)
-    seed: int = count("Of random numbers.", 0)
+    seed: int = count("Of random numbers.", 0, maximum=2**32 - 1)
     ladder: list[str] = _texts("Network models, the cheapest first.")
-    keep: int | None = count("Points that a model of the ladder hands on.", None)
-    at_once: int = count("Points that are evaluated at once.", 8)
+    keep: int | None = count("Points that a model of the ladder hands on.", None, minimum=1)
+    at_once: int = count("Points that are evaluated at once.", 8, minimum=1, maximum=10_000)
 
 
 @dataclass(frozen=True, slots=True)

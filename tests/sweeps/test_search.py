@@ -293,10 +293,10 @@ WRONG = [
     ({"minimise": ["price", "price"]}, "'price' is to be minimised twice"),
     ({"minimise": ["mfu"]}, "'mfu' is to be large (name it in maximise)"),
     ({"maximise": ["ranks"]}, "'ranks' is to be small (name it in minimise)"),
-    ({"budget": 0}, "search: budget is 0 (give 1 or more)"),
+    ({"budget": 0}, 'key "budget" is 0 (allowed: an integer >= 1)'),
     ({"keep": 3}, "keep says what a ladder hands on, and there is none"),
-    ({"at-once": 0}, "at-once is 0 (give 1 to 10,000)"),
-    ({"seed": -1}, "seed is -1 (give 0 to 4,294,967,295)"),
+    ({"at-once": 0}, 'key "at-once" is 0 (allowed: an integer >= 1)'),
+    ({"seed": -1}, 'key "seed" is -1 (allowed: an integer >= 0)'),
     ({"method": "bound"}, "there is no method 'bound' (did you mean 'bounds'?)"),
     ({"method": "bounds"}, "no bounds are known of these points (they are of workloads of kind llm"),
     ({"ladder": ["analytic", "link"]}, "network model 'analytic'"),
@@ -314,7 +314,7 @@ WRONG = [
     ),
     ({"minimise": ["price"], "budget": 3}, "price is not known of these runs (leave it out, or have"),
     ({"minimize": ["price"]}, "key \"minimize\" is not known (did you mean 'minimise'?)"),
-    ({"budget": "many"}, 'key "budget" is "many" (allowed: an integer >= 0)'),
+    ({"budget": "many"}, 'key "budget" is "many" (allowed: an integer >= 1)'),
     ({"budget": None}, "nothing says when it may end (add a budget, such as budget: 50)"),
 ]
 
@@ -332,7 +332,7 @@ def test_a_sweep_that_looks_for_nothing_is_no_search(tmp_path: Path) -> None:
     with pytest.raises(EtSimError, match=r"rings.yml: does not say what to look for \(add search, as in"):
         plan_sweep(write(tmp_path), searches=True)
     path = write(tmp_path, TEXT + "search:\n  minimise: [makespan_ns]\n  budget: 0\n")
-    with pytest.raises(EtSimError, match=r"rings\.yml: line 10: search: budget is 0"):
+    with pytest.raises(EtSimError, match=r'rings\.yml: line 10: key "budget" is 0'):
         plan_sweep(path, searches=True)
     text = TEXT + "  model: [analytical, link]\nsearch: {minimise: [ranks], ladder: [analytical, link]}\n"
     with pytest.raises(EtSimError, match="the ladder names network models, and so does the run"):

@@ -8,52 +8,42 @@ from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any
 
-from et_sim.basics.errors import MachineError, UsageError
+from et_sim.basics.errors import InputError, UsageError
 from et_sim.basics.units import parse_bandwidth, parse_time_ns
-from et_sim.documents.keys import nearest, show
-from et_sim.documents.lines import line_of
+from et_sim.documents.keys import Section, nearest, show
 from et_sim.machine.graph import Figures
 
 MOST = 1 << 24  # of any whole number in a graph's description
 BANDWIDTH_FORMS = "allowed: a bandwidth with its unit, such as 400Gbps, 50 GB/s or 1.8TB/s"
 LATENCY_FORMS = "allowed: a time such as 500ns or 0.5us; a bare number is in ns"
-Path = tuple[str | int, ...]
-
-
-class FieldError(Exception):
-    """Something wrong at a place of the description; `graph_file` finds its line."""
-
-    def __init__(self, path: Path, cause: str, remedy: str) -> None:
-        super().__init__(cause)
-        self.path, self.cause, self.remedy = path, cause, remedy
 
 
 class Fields:
     """One object of the description; each key is asked for once, and what nobody asked for is refused."""
 
-    def __init__(self, content: Any, path: Path = ()) -> None:
-        self.path = path
-        if not isinstance(content, dict):
-            raise FieldError(
-                path, f"{show(content)} stands where an object belongs", "write keys with values"
+    def __init__(self, section: Section) -> None:
+        self.section = section
+        if not isinstance(section.content, dict):
+            raise section.fault(
+                f"{show(section.content)} stands where an object belongs", "write keys with values"
             )
-        self._content = content
+        self._content = section.content
         self._asked: dict[str, None] = {}
 
     def __contains__(self, key: str) -> bool:
         self._asked[key] = None
         return key in self._content
 
-    def fault(self, key: str, cause: str, remedy: str) -> FieldError:
-        """An error about one of the keys."""
-        return FieldError((*self.path, key), cause, remedy)
+    def fault(self, key: str, cause: str, remedy: str) -> InputError:
+        """An error about one of the keys; about the whole, without one."""
+        return self.section.fault(cause, remedy, key=key)
 
-    def missing(self, key: str, remedy: str) -> FieldError:
+    def missing(self, key: str, remedy: str) -> InputError:
         """An error about a key that is not there, or is misspelt."""
         near = next((one for one in self._content if nearest(one, (key,)) and one not in self._asked), None)
         if near is not None:
             return self.fault(near, f"key {show(near)} is not known", nearest(near, (key,)))
-        return FieldError(self.path, f'key "{key}" is missing', remedy)
+        return self.section.fault(f'key "{key}" is missing', remedy)
 
     def value(self, key: str, default: Any = None) -> Any:
         """Whatever stands there."""
@@ -124,11 +114,11 @@ class Fields:
         """An object inside."""
         if key not in self:
             raise self.missing(key, "give an object there")
-        return Fields(self._content[key], (*self.path, key))
+        return Fields(self.section.entry(key, self._content[key]))
 
     def parts(self, key: str) -> list[Fields]:
         """A list of objects; empty if it is not there."""
-        return [Fields(entry, (*self.path, key, row)) for row, entry in enumerate(self.entries(key))]
+        return [Fields(self.section.entry(key, entry, row)) for row, entry in enumerate(self.entries(key))]
 
     def bandwidth(self, default: float | None = None) -> float:
         """The bandwidth in bytes per ns."""
@@ -177,12 +167,3 @@ class Fields:
                 known = list(self._asked)
                 remedy = nearest(key, known) or f"known here: {', '.join(known)}"
                 raise self.fault(key, f"key {show(key)} is not known", remedy)
-
-
-def as_machine_error(fault: FieldError, place: str, text: str) -> MachineError:
-    """The error that names the file and, where there is a text, the line."""
-    if text and (line := line_of(text, fault.path)):
-        place = f"{place}: line {line}"
-    elif fault.path:
-        place = f"{place}: {'.'.join(map(str, fault.path))}"
-    return MachineError(fault.cause, place=place, remedy=fault.remedy)

@@ -8,19 +8,18 @@ from __future__ import annotations
 import fnmatch
 import math
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from pathlib import Path
 
 from et_sim.basics.errors import MachineError
-from et_sim.documents.keys import Remarks, show
+from et_sim.documents.keys import LinedSection, Remarks, Section, show
 from et_sim.machine.graph import KINDS, NPU, SWITCH, Figures, Graph, GraphBuilder
-from et_sim.machine.imported import Imported
 from et_sim.machine.model import GIB, GraphFabric, LogicalDimension, Network, Rails, Reducer, Routing, Shape
 from et_sim.machine.other_topologies import FORMATS
 from et_sim.machine.sources import Source
 from et_sim.machine.topology.credits import read_credits
-from et_sim.machine.topology.fields import FieldError, Fields, as_machine_error
+from et_sim.machine.topology.fields import Fields
 from et_sim.machine.topology.generators import generate
 from et_sim.machine.topology.listed import add_devices, add_links, devices_named, set_tiers
 from et_sim.machine.topology.part import Place
@@ -47,27 +46,20 @@ def read_graph(source: Source, remarks: Remarks) -> Network:
         remarks.warn(source.place, key, text)
     try:
         return _read(source, build, remarks)
-    except FieldError as fault:
-        raise as_machine_error(fault, source.place, _text_of(source)) from None
     except MachineError as error:
         if error.place:
             raise
         raise MachineError(error.cause, place=source.place, remedy=error.remedy) from None  # too large
 
 
-def _text_of(source: Source) -> str:
-    if source.place.startswith("<") or (source.imported is not None and not source.imports):
-        return ""
-    return Path(source.place).read_text(encoding="utf-8-sig")
-
-
 def _read(source: Source, build: GraphBuilder, remarks: Remarks) -> Network:
-    fields = Fields(source.content)
+    is_import = source.imported is not None and not source.imports  # then the file has other keys
+    fields = Fields(Section(source.place, source.content) if is_import else source.lined)
     made = _make(source, build, fields)
     kept = _overridden(build, fields)
     ranks = _placed(build, fields)
     graph = build.built(kept, ranks)
-    _refuse_nothing(graph)
+    _refuse_nothing(fields, graph)
     is_whole = len(kept) == len(build.sources) and ranks is None and not fields.entries("links")
     grid = made.grid if is_whole else ()
     default = Routing.DIMENSION_ORDER if made.grid else Routing.SHORTEST
@@ -118,31 +110,34 @@ def _imported(source: Source, build: GraphBuilder, part: Fields) -> _Made:
     part.done()
     assert source.imported is not None
     found, place = source.imported, source.imports[0][0] if source.imports else source.place
-    inner = Fields(found.content)
-    try:
-        add_devices(build, inner)
-        add_links(build, inner)
-    except FieldError as fault:
-        raise _in_import(fault, found, place) from None
+    inner = Fields(_ImportedSection(place, found.content, link_lines=found.link_lines))
+    add_devices(build, inner)
+    add_links(build, inner)
     return _Made(found.dimensions)
 
 
-def _in_import(fault: FieldError, found: Imported, place: str) -> MachineError:
-    path = fault.path
-    if len(path) > 1 and path[0] == "links" and isinstance(path[1], int) and path[1] < len(found.link_lines):
-        place = f"{place}: line {found.link_lines[path[1]]}"
-    elif path:
-        place = f"{place}: {'.'.join(map(str, path))}"
-    return MachineError(fault.cause, place=place, remedy=fault.remedy)
+@dataclass(frozen=True, slots=True)
+class _ImportedSection(LinedSection):
+    """What an importer made of a file, of which it knows the lines of links."""
+
+    link_lines: Sequence[int] = ()
+
+    def at(self, *path: str | int) -> str:
+        """The line of the link, or the path to the key."""
+        path = (*self.path, *path)
+        match path:
+            case ("links", int(row), *_) if row < len(self.link_lines):
+                return f"{self.place}: line {self.link_lines[row]}"
+        return f"{self.place}: {'.'.join(map(str, path))}" if path else self.place
 
 
-def _refuse_nothing(graph: Graph) -> None:
+def _refuse_nothing(fields: Fields, graph: Graph) -> None:
     if len(graph.npus) < 2:
-        raise FieldError(
-            (), f"the graph has {len(graph.npus)} NPUs", "describe two or more, and what links them"
+        raise fields.fault(
+            "", f"the graph has {len(graph.npus)} NPUs", "describe two or more, and what links them"
         )
     if not len(graph.sources):
-        raise FieldError((), "the graph has no links", 'list them under "links", or name a generator')
+        raise fields.fault("", "the graph has no links", 'list them under "links", or name a generator')
 
 
 def _overridden(build: GraphBuilder, fields: Fields) -> list[int]:
@@ -151,14 +146,12 @@ def _overridden(build: GraphBuilder, fields: Fields) -> list[int]:
     for entry in fields.parts("overrides"):
         chosen = _chosen(build, entry)
         if not chosen:
-            raise FieldError(
-                entry.path, "no link is meant by this", "et-sim network FILE --json has all names"
-            )
+            raise entry.fault("", "no link is meant by this", "et-sim network FILE --json has all names")
         if entry.switch("failed"):
             failed.update(chosen)
         elif "bandwidth" not in entry and "latency" not in entry:
             cause = "the entry does not say how its links differ"
-            raise FieldError(entry.path, cause, "give a bandwidth, a latency, or failed: true")
+            raise entry.fault("", cause, "give a bandwidth, a latency, or failed: true")
         for link in chosen:
             build.figures[link] = _changed(entry, build.figures[link])
         entry.done()
@@ -183,9 +176,7 @@ def _chosen(build: GraphBuilder, entry: Fields) -> list[int]:
     given = entry.entries("between") if is_both else [entry.value("from"), entry.value("to")]
     if len(given) != 2 or None in given:
         cause = "the entry does not say which links it is about"
-        raise FieldError(
-            entry.path, cause, 'give "link", "device", "between" with two names, or "from" and "to"'
-        )
+        raise entry.fault("", cause, 'give "link", "device", "between" with two names, or "from" and "to"')
     first, second = (set(devices_named(build, entry, "between", str(name))) for name in given)
     found = []
     for row, (one, other) in enumerate(zip(build.sources, build.targets, strict=True)):
@@ -231,7 +222,7 @@ def _forwarding(fields: Fields, graph: Graph) -> bool:
         one, other = pair
         names = [f"rank {rank} ({graph.names[graph.npus[rank]]})" for rank in (one, other)]
         remedy = "link them" if forwards else "link them through switches, or give forwarding: all"
-        raise FieldError((), f"no way leads from {names[0]} to {names[1]}", remedy)
+        raise fields.fault("", f"no way leads from {names[0]} to {names[1]}", remedy)
     return forwards
 
 
@@ -251,7 +242,7 @@ def _routes(build: GraphBuilder, fields: Fields, graph: Graph) -> tuple[tuple[in
             or any(build.kinds[at] != NPU for at in (way[0], way[-1]))
         ):
             cause = f"{show(names)} is no way from an NPU to another"
-            raise FieldError(entry.path, cause, "list each device on it once, the two NPUs first and last")
+            raise entry.fault("", cause, "list each device on it once, the two NPUs first and last")
         links = []
         for one, other in pairwise(way):
             if (one, other) not in link_of:
@@ -259,8 +250,8 @@ def _routes(build: GraphBuilder, fields: Fields, graph: Graph) -> tuple[tuple[in
                 raise entry.fault("path", cause, "list every device on the way")
             links.append(link_of[one, other])
         if (way[0], way[-1]) in found:
-            raise FieldError(
-                entry.path, f"a way from {names[0]} to {names[-1]} is already given", "keep one of them"
+            raise entry.fault(
+                "", f"a way from {names[0]} to {names[-1]} is already given", "keep one of them"
             )
         found[way[0], way[-1]] = tuple(links)
     return tuple(found.values())
@@ -273,7 +264,7 @@ def _reducers(build: GraphBuilder, fields: Fields) -> tuple[tuple[int, Reducer],
         for device in _switches_meant(build, entry):
             if device in found:
                 cause = f"{build.names[device]} is meant by two entries"
-                raise FieldError(entry.path, cause, "let each switch be meant by one")
+                raise entry.fault("", cause, "let each switch be meant by one")
             found[device] = Reducer(entry.rate("rate", math.inf), entry.latency(0.0))
         entry.done()
     return tuple(sorted(found.items()))
@@ -294,7 +285,7 @@ def _switches_meant(build: GraphBuilder, entry: Fields) -> list[int]:
         return found
     if "switches" not in entry:
         remedy = 'give "switches", a name or pattern, or "tier", counted from 1'
-        raise FieldError(entry.path, "the entry does not say which switches reduce", remedy)
+        raise entry.fault("", "the entry does not say which switches reduce", remedy)
     name = entry.text("switches")
     means = devices_named(build, entry, "switches", name)
     found = [row for row in means if build.kinds[row] == SWITCH]

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from et_sim.basics.errors import did_you_mean
 from et_sim.documents.keys import show
 from et_sim.machine.graph import KINDS, NIC, NPU, SWITCH, GraphBuilder
-from et_sim.machine.topology.fields import FieldError, Fields
+from et_sim.machine.topology.fields import Fields
 
 LISTS = (("npus", NPU), ("switches", SWITCH), ("nics", NIC))
 ONE_NAME = {"npus": "npu", "switches": "switch", "nics": "nic"}
@@ -67,8 +67,8 @@ def _link(build: GraphBuilder, entry: Fields, one: int, other: int, name: str) -
             build.link(one, other, figures, name)  # type: ignore[arg-type]
         except KeyError as taken:
             cause = f"a link named {show(taken.args[0])} is already there"
-            raise FieldError(
-                entry.path, cause, 'give this one a "name", or raise the "count" of the other'
+            raise entry.fault(
+                "", cause, 'give this one a "name", or raise the "count" of the other'
             ) from None
 
     return add
@@ -78,7 +78,7 @@ def _matching(build: GraphBuilder, entry: Fields, key: str) -> list[int]:
     """The devices that a name or pattern means."""
     given = entry.value(key)
     if given is None:
-        raise FieldError(entry.path, f'key "{key}" is missing', "name a device, or several with a pattern")
+        raise entry.fault("", f'key "{key}" is missing', "name a device, or several with a pattern")
     found = []
     for name in given if isinstance(given, list) else [given]:
         found += devices_named(build, entry, key, str(name))

@@ -8,7 +8,7 @@ from fractions import Fraction
 
 from et_sim.machine.graph import Figures, GraphBuilder
 from et_sim.machine.model import Rails, Shape
-from et_sim.machine.topology.fields import FieldError, Fields
+from et_sim.machine.topology.fields import Fields
 from et_sim.machine.topology.part import NetworkPart, Place, behind_nics, devices_of, endpoints
 
 # NVLinks of a DGX-1 with V100: pairs of NPUs, and how many links stand side by side.
@@ -302,4 +302,4 @@ def dragonfly(build: GraphBuilder, fields: Fields, place: Place) -> NetworkPart:
 def refuse_empty(fields: Fields, part: NetworkPart) -> None:
     """A network of one NPU connects nothing."""
     if len(part.devices) < 2:
-        raise FieldError(fields.path, "the network has a single NPU", "give it two or more")
+        raise fields.fault("", "the network has a single NPU", "give it two or more")
