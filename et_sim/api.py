@@ -17,7 +17,8 @@ from et_sim.basics.errors import UsageError
 from et_sim.basics.units import format_ranks
 from et_sim.machine import Notice
 from et_sim.machine.model import TimeFactors
-from et_sim.machine.system import CAPACITY, TRACKS, peaks_of
+from et_sim.machine.system import peaks_of
+from et_sim.machine.system_parts import CAPACITY, TRACKS
 from et_sim.network.registry import check_model
 from et_sim.plan.lowering import Lowering
 from et_sim.plan.mismatches import refuse_mismatches, rules_of

@@ -18,8 +18,8 @@ from et_sim.machine.network_file import IN_NETWORK_KEYS, LINK_KEYS, NETWORK_KEYS
 from et_sim.machine.profiles import Profile, behaviour_of
 from et_sim.machine.protocol_presets import PROTOCOL_KEYS
 from et_sim.machine.reference_page import EXAMPLES, GROUPS
-from et_sim.machine.system import Straggler, TimeFactors
 from et_sim.machine.system_file import SYSTEM_KEYS
+from et_sim.machine.system_parts import Straggler, TimeFactors
 from et_sim.machine.transports import Credits, LogGops
 from et_sim.machine.version_1 import LEVEL_KEYS, SYSTEM_1_KEYS
 from et_sim.tables.of_ranks import ACTORS

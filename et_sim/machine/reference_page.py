@@ -24,8 +24,9 @@ from et_sim.machine.network_file import IN_NETWORK_KEYS, LINK_KEYS, NETWORK_KEYS
 from et_sim.machine.operator_times import OperatorTimes
 from et_sim.machine.protocol_presets import PACKET_KEYS, PROTOCOL_KEYS, TCP_KEYS
 from et_sim.machine.roofline import MemoryLevel, RooflineDevice
-from et_sim.machine.system import ALGORITHM_LIST, Costs, Overlap, Straggler, Stream, TimeFactors
+from et_sim.machine.system import ALGORITHM_LIST
 from et_sim.machine.system_file import SYSTEM_KEYS
+from et_sim.machine.system_parts import Costs, Overlap, Straggler, Stream, TimeFactors
 from et_sim.machine.systolic import ClockedArray
 from et_sim.machine.transports import Credits, LogGops, Marking
 from et_sim.machine.version_1 import LEVEL_KEYS, SYSTEM_1_KEYS

@@ -7,27 +7,19 @@ Each field with a key is that key of the system file. Not here: rules that need 
 # ruff: noqa: RUF009 - the calls declare fields, like dataclasses.field
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from enum import StrEnum
-from fractions import Fraction
-from functools import partial
-from typing import Any, ClassVar
+from typing import Any
 
 from et_sim.collectives.names import parse_name, spellings
-from et_sim.documents.keys import Key, Kind, Remarks, Section, Slot, inline, key, nearest, show
+from et_sim.documents.keys import Key, Kind, Slot, inline, key, nearest, show
 from et_sim.documents.kinds import (
-    NUMBER,
     choice,
-    choices,
-    count,
     flag,
     integer,
     number,
-    ranks,
     section,
     sections,
-    size,
     switch,
     text,
     time,
@@ -39,23 +31,25 @@ from et_sim.machine.compute_rules import ComputeRule
 from et_sim.machine.library import Library
 from et_sim.machine.profiles import DEFAULT, Behaviour, behaviour_of
 from et_sim.machine.roofline import ANY, RooflineDevice
+from et_sim.machine.system_parts import (
+    NOT_KNOWN,
+    Costs,
+    LocalMemory,
+    Overlap,
+    SharedBus,
+    SlowedWork,
+    Straggler,
+    Stream,
+    TimeFactors,
+    on_the_bus,
+)
 
 COLLECTIVES = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all")
 MOST = 2**31 - 1  # of what the engine counts in 32 bits
 MOST_CHUNKS = 1_000_000
 MOST_STREAMS = 64
-MOST_SLOWED = 10
-MOST_COST = 1_000_000_000
-DECIMALS = 1000
 ALGORITHMS = spellings()
 _UNINITIALISED = "the reference would read uninitialised memory"
-_NOT_KNOWN = "Not known there."
-_BUS = "model-shared-bus"
-_RANKS = 'Which ranks: `"3,8-11"`, `"0-14/2"` for every second one, or `"all"`.'
-_NAME = '`*` stands for any text: `"*gemm*"`.'
-
-on_the_bus = partial(integer, stated=True, unit="ns", needs=_BUS)
-cost = partial(number, maximum=MOST_COST)
 
 
 class StreamPolicy(StrEnum):
@@ -175,274 +169,6 @@ NAMED_SWITCHES = Kind(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class SharedBus:
-    """LogGP parameters of the shared memory bus."""
-
-    latency: int = on_the_bus("Bus latency.", 0, name="L")
-    overhead: int = on_the_bus("Bus overhead per transfer.", 0, name="o")
-    gap: int = on_the_bus("Bus gap between transfers.", 0, name="g")
-    gap_per_byte: float = number(
-        "Bus gap per byte.",
-        0.0,
-        name="G",
-        reference="Held in single precision.",
-        stated=True,
-        unit="ns per byte",
-        needs=_BUS,
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class Straggler:
-    """Ranks that are slower than their traces and the machine would have them, and by how much."""
-
-    ranks: tuple[range, ...] | None = ranks(_RANKS, required=True)  # None: all
-    compute: float = number(
-        "Multiplies the durations of compute nodes, replayed or modelled.", 1.0, above_minimum=True
-    )
-    delay_ns: int = time(
-        "By how much the ranks start late; with `node`, by how much that node takes longer.", 0
-    )
-    node: int | None = count("The id of the node that `delay` is for.", None, needs="delay")
-    jitter: float = number(
-        "Multiplies the duration of every compute node by a factor of its own, drawn uniformly from 1 minus "
-        "this to 1 plus this.",
-        0.0,
-        below=1,
-    )
-    seed: int = count("Another seed draws other factors. Without the key: 0.", 0, needs="jitter")
-
-    @staticmethod
-    def complete(given: Mapping[str, Any], section: Section, _: Remarks) -> dict[str, Any]:
-        """Delays are whole."""
-        delay = given.get("delay", 0)
-        if delay != int(delay):
-            raise section.fault(
-                f'key "delay" is {delay} ns, which is no whole number of nanoseconds',
-                "delays are in whole nanoseconds",
-            )
-        return {"delay": int(delay)}
-
-    def check(self, given: Mapping[str, Any], section: Section, _: Remarks) -> None:
-        """Refuse an entry without effect."""
-        if not {"compute", "delay", "jitter"} & given.keys():
-            raise section.fault(
-                "the entry says nothing about its ranks", "give at least one of compute, delay, jitter"
-            )
-
-
-class WorkKind(StrEnum):
-    """What a node of a trace stands for, as time factors tell it."""
-
-    KERNELS = "kernels"
-    COPIES = "copies"
-    OPERATORS = "operators"
-    LAUNCHES = "launches"
-    GAPS = "gaps"
-    COMMUNICATION = "communication"
-
-
-@dataclass(frozen=True, slots=True)
-class TimeFactors:
-    """What the durations of nodes are multiplied by, by kind of work."""
-
-    more_keys: ClassVar[tuple[Key, ...]] = tuple(
-        Key(kind.value, NUMBER, f"Multiplies the time of {work}.")
-        for kind, work in (
-            (WorkKind.KERNELS, "kernels of devices, recorded or modelled"),
-            (WorkKind.COPIES, "copies to, from and between devices, and fills of their memory"),
-            (WorkKind.OPERATORS, "what the host does, but for launches: operators, and what is left of them"),
-            (WorkKind.LAUNCHES, "calls of the device's runtime that launch work or wait for it"),
-            (
-                WorkKind.GAPS,
-                "time between two things of a thread or stream that a recording does not explain",
-            ),
-            (
-                WorkKind.COMMUNICATION,
-                "sends, receives and collectives that take their recorded time, as with `replay-only`; what "
-                "is simulated takes what the network takes",
-            ),
-        )
-    )
-    ranks: tuple[range, ...] | None = ranks(f"{_RANKS} Without the key: all.", None)  # None: all
-    name: str | None = text(f"Only nodes with this name; {_NAME} Without the key: any name.", None)
-    factors: Mapping[WorkKind, float] = field(default_factory=dict)
-    place: str = ""  # of the entry, for messages
-
-    @staticmethod
-    def complete(given: Mapping[str, Any], section: Section, _: Remarks) -> dict[str, Any]:
-        """The factors by kind of work."""
-        factors = {kind: given[kind.value] for kind in WorkKind if kind.value in given}
-        if not factors:
-            raise section.fault("the entry gives no factor", f"give at least one of {', '.join(WorkKind)}")
-        return {"factors": factors}
-
-
-class StreamWork(StrEnum):
-    """What streams take."""
-
-    KERNELS = "kernels"
-    COPIES = "copies"
-    HOST = "host"
-    SENDS = "sends"
-    COLLECTIVES = "collectives"
-    LOADS = "loads"
-    STORES = "stores"
-
-
-@dataclass(frozen=True, slots=True)
-class Stream:
-    """Work of an NPU that takes turns among itself, so many at a time."""
-
-    name: str = text("What the stream is called.", required=True)
-    takes: frozenset[StreamWork] = choices(
-        "Which work it takes: `kernels` and `copies` of the device, `host` work, `sends`, `collectives`, "
-        "`loads` from and `stores` to remote memory.",
-        choices=StreamWork,
-        becomes=frozenset,
-        required=True,
-    )
-    at_a_time: int = count(
-        "How much of it is under way at a time.",
-        1,
-        stated=True,
-        minimum=1,
-        minimum_reason="nothing on the stream would ever start",
-        maximum=1_000_000,
-    )
-    nodes: str | None = text(f"Only nodes with this name; {_NAME}", None)
-    group: str | None = text("Only collectives of this communicator group; `all` is every rank.", None)
-    recorded: int | None = count(
-        "Only nodes whose trace records this number in the attribute `stream`.", None, name="stream"
-    )
-    place: str = ""  # of the entry, for messages
-
-    def check(self, _: Mapping[str, Any], section: Section, __: Remarks) -> None:
-        """Refuse a group without collectives."""
-        if self.group is not None and StreamWork.COLLECTIVES not in self.takes:
-            raise section.fault(
-                'key "group" has no effect: the entry takes no collectives',
-                'add "collectives" to "takes", or leave "group" out',
-            )
-
-
-@dataclass(frozen=True, slots=True)
-class SlowedWork:
-    """Work of an NPU that takes longer while it sends, or is in a collective."""
-
-    work: StreamWork
-    factor: Fraction  # above 1
-    place: str = ""  # for messages
-
-
-_slowed = partial(number, default=1.0, minimum=1, maximum=MOST_SLOWED)
-_WHILE = (
-    "take while a send or collective of the same NPU is under way, and as long as it is; at most three "
-    "decimals. Without the key: no longer."
-)
-
-
-@dataclass(frozen=True, slots=True)
-class Overlap:
-    """How many times longer work takes beside communication."""
-
-    kernels: float = _slowed(f"How many times longer kernels {_WHILE}")
-    copies: float = _slowed(f"How many times longer copies to, from and between devices {_WHILE}")
-    place: str = ""
-
-    def check(self, given: Mapping[str, Any], section: Section, _: Remarks) -> None:
-        """Refuse what cannot be counted exactly."""
-        for name, factor in given.items():
-            if (Fraction(str(factor)) * DECIMALS).denominator != 1:
-                cause = f'key "{name}" is {factor}, with more than three decimals'
-                raise section.fault(cause, "round it: work is counted exactly")
-
-    def slowed(self) -> tuple[SlowedWork, ...]:
-        """The work that takes longer; factors of 1 change nothing."""
-        both = ((StreamWork.KERNELS, self.kernels), (StreamWork.COPIES, self.copies))
-        return tuple(
-            SlowedWork(work, Fraction(str(factor)), self.place) for work, factor in both if factor > 1
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class Costs:
-    """What one NPU costs while a run goes on; None: not known."""
-
-    busy_watts: float | None = cost(
-        "What an NPU draws while it computes: while a kernel or copy runs.", None, unit="watts"
-    )
-    idle_watts: float | None = cost(
-        "What it draws the rest of the time: while it communicates or waits, and until the last rank is "
-        "done. Given together with `busy-watts`.",
-        None,
-        unit="watts",
-    )
-    network_watts: float = cost(
-        "What an NPU's links, and its share of switches, draw all the time, whether bytes move or not.",
-        0,
-        stated=True,
-        unit="watts",
-    )
-    price_per_hour: float | None = cost(
-        "The price of an NPU for an hour, with all that is charged with it.", None
-    )
-    currency: str = text("What the price is in.", "USD", stated=True, needs="price-per-hour")
-
-    def check(self, given: Mapping[str, Any], section: Section, _: Remarks) -> None:
-        """Refuse energies that would leave a part out."""
-        named = [name for name in ("busy-watts", "idle-watts", "network-watts") if name in given]
-        missing = next((name for name in ("busy-watts", "idle-watts") if name not in given), "")
-        if named and missing:
-            raise section.fault(
-                f'key "{named[0]}" without "{missing}": the energy of a run would leave a part out',
-                'give "busy-watts" and "idle-watts", or neither',
-            )
-        if (self.busy_watts or 0) < (self.idle_watts or 0):
-            raise section.fault(
-                f'"busy-watts" {self.busy_watts:g} is below "idle-watts" {self.idle_watts:g}', "exchange them"
-            )
-
-    def as_dict(self) -> dict[str, Any]:
-        """As a run's manifest has it."""
-        return asdict(self)
-
-
-class WhenFull(StrEnum):
-    """What becomes of a run in which tensors need more local memory than there is."""
-
-    STOP = "stop"
-    REPORT = "report"
-    SPILL = "spill"
-
-
-CAPACITY, TRACKS = "local-mem-capacity", "track-local-mem"
-
-
-@dataclass(frozen=True, slots=True)
-class LocalMemory:
-    """What an NPU has of its own."""
-
-    capacity_bytes: int = size(
-        "How much memory of its own an NPU has; then what its tensors need is tracked, and held against it "
-        "([local memory](memory.md#local-memory)).",
-        None,
-        name=CAPACITY,
-        reference=_NOT_KNOWN,
-        minimum=1,
-    )
-    when_full: WhenFull = choice(
-        "What becomes of a run that needs more: `stop` ends it there, `report` says it, and goes on; with "
-        "`spill`, tensors wait in [remote memory](memory.md#spilling). Without the key: `stop`.",
-        WhenFull.STOP,
-        reference=_NOT_KNOWN,
-        choices=WhenFull,
-        needs=CAPACITY,
-    )
-    place: str = ""  # for messages
-
-
 def _implementation(collective: str) -> Any:
     """The list of algorithms of a type of collective."""
     return key(
@@ -539,7 +265,7 @@ class System:
         "dimension ([several rings](collectives.md#several-rings)). Without the key, or with an empty list "
         "for a dimension, there is one ring, in ascending order.",
         (),
-        reference=_NOT_KNOWN,
+        reference=NOT_KNOWN,
     )
     per_node_implementation: str | None = text(
         "A YAML file that maps node ids of the workload to custom-collective trace prefixes.",
@@ -606,7 +332,7 @@ class System:
         "of their own. Without the key: none.",
         0.0,
         name="host-time",
-        reference=_NOT_KNOWN,
+        reference=NOT_KNOWN,
     )
     replay_recorded: bool = switch(
         "Kernels that a profiler recorded on a stream of a device (attribute `stream`, and a duration) take "
@@ -614,7 +340,7 @@ class System:
         "and `--retime` switches it off.",
         False,
         name="replay-recorded-kernels",
-        reference=_NOT_KNOWN,
+        reference=NOT_KNOWN,
     )
     track_local_mem: bool = switch(
         "Track which tensors are alive, and the peak memory of each NPU.", False, stated=True
@@ -624,25 +350,25 @@ class System:
         "What times kernels: a model, or [rules](compute.md) of which the first that a kernel matches holds; "
         "the rest is timed by the keys above.",
         (),
-        reference=_NOT_KNOWN,
+        reference=NOT_KNOWN,
     )
     stragglers: tuple[Straggler, ...] = sections(
         "Ranks that are slower than the others; see [uneven machines](uneven-machines.md).",
         (),
-        reference=_NOT_KNOWN,
+        reference=NOT_KNOWN,
         of=Straggler,
     )
     time_factors: tuple[TimeFactors, ...] = sections(
         "How much longer or shorter kinds of work take than recorded or modelled; see [what if](what-if.md).",
         (),
-        reference=_NOT_KNOWN,
+        reference=NOT_KNOWN,
         of=TimeFactors,
     )
     streams: tuple[Stream, ...] = sections(
         "What runs side by side on an NPU; see [streams](streams.md). Of the entries, the first that fits a "
         "node takes it; what none takes runs as without the key.",
         (),
-        reference=_NOT_KNOWN,
+        reference=NOT_KNOWN,
         of=Stream,
         most=MOST_STREAMS,
     )
@@ -650,7 +376,7 @@ class System:
         "What computing loses to communication of the same NPU, with which it shares memory and cores; see "
         "[streams](streams.md#what-runs-side-by-side-slows-down).",
         (),
-        reference=_NOT_KNOWN,
+        reference=NOT_KNOWN,
         of=Overlap,
         becomes=Overlap.slowed,
     )
@@ -658,7 +384,7 @@ class System:
         "What an NPU draws and what it is let for; then the summary says what the run takes of both "
         "([energy and price](machines.md#energy-and-price)).",
         None,
-        reference=_NOT_KNOWN,
+        reference=NOT_KNOWN,
         of=Costs,
         records_defaults=False,
         becomes=lambda costs: None if costs == Costs() else costs,
@@ -667,7 +393,7 @@ class System:
         "How far times may be off, of a machine that stands for a real one; then the summary has "
         "[a band](output.md#how-far-it-may-be-off).",
         None,
-        reference=_NOT_KNOWN,
+        reference=NOT_KNOWN,
         choices=tuple(key.name for key in ACCURACY_KEYS),
     )
     dimension_order: DimensionOrder = DimensionOrder.ASCENDING
@@ -687,10 +413,10 @@ class LayerSettings:
     """How layer files are run: options of ASTRA-sim 1.0, without effect on traces."""
 
     passes: int = integer(
-        "How often a layer file is run through.", 1, name="num-passes", reference=_NOT_KNOWN, minimum=1
+        "How often a layer file is run through.", 1, name="num-passes", reference=NOT_KNOWN, minimum=1
     )
-    compute_scale: float = number("Multiplies the computations of a layer file.", 1.0, reference=_NOT_KNOWN)
-    comm_scale: float = number("Multiplies the bytes of a layer file.", 1.0, reference=_NOT_KNOWN)
+    compute_scale: float = number("Multiplies the computations of a layer file.", 1.0, reference=NOT_KNOWN)
+    comm_scale: float = number("Multiplies the bytes of a layer file.", 1.0, reference=NOT_KNOWN)
 
 
 def peaks_of(system: System) -> dict[str, float]:

@@ -19,19 +19,16 @@ from et_sim.machine.corrections import Correction
 from et_sim.machine.library_object import LIBRARY_KEY
 from et_sim.machine.profiles import DEFAULT, Profile, behaviour_of
 from et_sim.machine.system import (
-    CAPACITY,
     COLLECTIVES,
     CUSTOM_KEYS,
     NAMED_SWITCHES,
-    TRACKS,
     DimensionOrder,
     Implementations,
     LayerSettings,
-    LocalMemory,
     QueueOrder,
-    SharedBus,
     System,
 )
+from et_sim.machine.system_parts import CAPACITY, TRACKS, LocalMemory, SharedBus
 
 UNREAD_ORDER = (
     "the reference accepts this key and does not read it; it has an effect only with the correction "

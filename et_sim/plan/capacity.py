@@ -12,7 +12,7 @@ import numpy as np
 from et_sim.basics.errors import MachineError
 from et_sim.basics.units import exact_bytes
 from et_sim.machine.model import LocalMemory, WhenFull
-from et_sim.machine.system import CAPACITY
+from et_sim.machine.system_parts import CAPACITY
 from et_sim.trace.tensors import TensorUses
 
 MOST_NAMED = 3

@@ -23,7 +23,7 @@ from et_sim.machine.corrections import Correction
 from et_sim.machine.model import WhenFull
 from et_sim.machine.profiles import Profile
 from et_sim.machine.sources import Source
-from et_sim.machine.system import CAPACITY, TRACKS
+from et_sim.machine.system_parts import CAPACITY, TRACKS
 from et_sim.network.registry import ModelChoice, choose_model, model_of
 from et_sim.plan.actors import Actors
 from et_sim.plan.host import with_host

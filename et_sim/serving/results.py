@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from et_sim.machine.system import Costs
+from et_sim.machine.system_parts import Costs
 from et_sim.serving.batcher import Sequence as Served
 from et_sim.serving.cluster import Iteration
 from et_sim.serving.policy import Policy

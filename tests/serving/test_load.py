@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from et_sim.machine.presets import preset
-from et_sim.machine.system import Costs
+from et_sim.machine.system_parts import Costs
 from et_sim.run.options import RunOptions
 from et_sim.serving.requests import Request
 from et_sim.serving.results import Load, costs_of, load_of

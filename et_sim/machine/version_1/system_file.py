@@ -19,11 +19,11 @@ from et_sim.machine.system import (
     DimensionOrder,
     LayerSettings,
     QueueOrder,
-    SharedBus,
     StreamPolicy,
     System,
 )
 from et_sim.machine.system_file import SYSTEM_KEYS, scaled_delay
+from et_sim.machine.system_parts import SharedBus
 
 # The local memory of 1.0, which is no setting there: it paces reductions.
 LOCAL_MEMORY_BANDWIDTH = 500_000.0  # GB/s
