@@ -1,0 +1,151 @@
+"""Every key of every declared document refuses what its kind cannot be, and says what is allowed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from et_sim.basics.errors import InputError, MachineError
+from et_sim.documents.keys import Key, Remarks, Section, Slot, inline, keys_of, made, read
+from et_sim.documents.kinds import (
+    BANDWIDTH,
+    CHOICE,
+    COUNT,
+    FLAG,
+    INTEGER,
+    NUMBER,
+    OBJECT,
+    OBJECTS,
+    PICOSECONDS,
+    RANKS,
+    RATE,
+    SIZE,
+    SWITCH,
+    TEXT,
+    TIME,
+    count,
+    flag,
+    sections,
+    text,
+    time,
+)
+from et_sim.machine.library_object import LIBRARY_KEYS
+from et_sim.machine.memory import PoolStage
+from et_sim.machine.memory_file import MEMORY_KEYS
+from et_sim.machine.network_file import IN_NETWORK_KEYS, LINK_KEYS, NETWORK_KEYS
+from et_sim.machine.protocol_presets import PACKET_KEYS, PROTOCOL_KEYS, TCP_KEYS
+from et_sim.machine.roofline import RooflineDevice
+from et_sim.machine.system import PREFIX
+from et_sim.machine.system_file import SYSTEM_KEYS
+from et_sim.machine.system_parts import Costs, Overlap, Straggler, Stream, TimeFactors
+from et_sim.machine.systolic import ClockedArray
+from et_sim.machine.transports import Credits, LogGops, Marking
+from et_sim.machine.version_1 import LEVEL_KEYS, SYSTEM_1_KEYS
+
+TABLES = (SYSTEM_KEYS, NETWORK_KEYS, MEMORY_KEYS, LIBRARY_KEYS, LINK_KEYS, IN_NETWORK_KEYS)
+TABLES += (PROTOCOL_KEYS, PACKET_KEYS, TCP_KEYS, LEVEL_KEYS, SYSTEM_1_KEYS)
+CLASSES = (Costs, Credits, LogGops, Marking, Overlap, PoolStage, Straggler, Stream, TimeFactors)
+KEYS = [key for table in TABLES for key in table]
+KEYS += [key for of in (*CLASSES, ClockedArray, RooflineDevice) for key in keys_of(of)]
+HUGE = 10**400
+NUMBERS: list[Any] = [True, None, [1], -4, float("inf"), float("nan"), HUGE, "ten", {}]
+TEXTS: list[Any] = [1, True, None, [], "", ["a", "b"], {}]
+WRONG = {
+    **{kind.name: [*NUMBERS, "10", -0.5, 2**60] for kind in (INTEGER, COUNT)},
+    NUMBER.name: [*NUMBERS, "10"],
+    **{kind.name: NUMBERS for kind in (TIME, PICOSECONDS, RATE, BANDWIDTH)},
+    SIZE.name: [*NUMBERS, 0],
+    SWITCH.name: ["1", "false", None, [1], float("nan")],
+    FLAG.name: ["true", 2, None, []],
+    **{kind.name: TEXTS for kind in (CHOICE, TEXT, RANKS)},
+    PREFIX.name: [*TEXTS, "a"],
+    OBJECT.name: [1, "a", None, [{}]],
+    OBJECTS.name: [{}, "3", [3], None, []],
+}
+
+
+@pytest.mark.parametrize("key", KEYS, ids=lambda key: key.name)
+def test_what_a_key_cannot_be_is_refused_with_what_is_allowed(key: Key) -> None:
+    for value in WRONG.get(key.kind.name, ()):
+        with pytest.raises(MachineError) as caught:
+            Slot(key, Section("<file>", {}), Remarks()).value(value)
+        assert str(caught.value).startswith(f'<file>: key "{key.name}" is '), value
+        assert f"(allowed: {key.allowed}" in str(caught.value) or "did you mean" in str(caught.value)
+
+
+@pytest.mark.parametrize("key", KEYS, ids=lambda key: key.name)
+def test_every_default_is_what_the_key_may_be(key: Key) -> None:
+    if key.default is not None:
+        Slot(key, Section("<file>", {}), Remarks()).value(key.default)
+
+
+@dataclass(frozen=True)
+class Inner:
+    """Keys of the same object."""
+
+    is_fast: bool = flag("Fast.", False, name="fast")
+
+
+@dataclass(frozen=True)
+class Entry:
+    """An entry of a list."""
+
+    name: str = text("A name.", required=True)
+    delay_ns: float = time("A delay.", 2.0, stated=True)
+
+
+@dataclass(frozen=True)
+class Whole:
+    """A document."""
+
+    size: int = count("A size.", 1, minimum=1)
+    more: int = count("More.", 0, needs="size")
+    inner: Inner = inline(Inner)  # noqa: RUF009
+    entries: tuple[Entry, ...] = sections("Entries.", (), of=Entry, most=2)
+
+
+def whole(content: dict[str, Any]) -> tuple[Whole, Remarks]:
+    remarks = Remarks()
+    return read(Whole, Section("<file>", content), remarks), remarks
+
+
+def test_a_class_is_made_of_its_keys_and_stated_defaults_are_recorded() -> None:
+    found, remarks = whole({"size": 3, "fast": True, "entries": [{"name": "a"}]})
+    assert found == Whole(3, 0, Inner(True), (Entry("a", 2.0),))
+    (notice,) = remarks.defaults
+    assert (notice.place, notice.key) == ('<file>: "entries" index 0', "delay")
+    assert notice.text == "not given; 2.0 is taken"
+    assert made(Whole, {"fast": False}, found) == Whole(3, 0, Inner(False), (Entry("a", 2.0),))
+
+
+@pytest.mark.parametrize(
+    ("content", "sentence"),
+    [
+        ({"sise": 3}, "<file>: key \"sise\" is not known (did you mean 'size'?)"),
+        ({"x": 3}, '<file>: key "x" is not known (known keys: size, more, fast, entries)'),
+        ({"more": 1}, '<file>: key "more" has no effect without "size" (give both, or neither)'),
+        ({"entries": [{}]}, '<file>: "entries" index 0: key "name" is missing (allowed: a text in quotes)'),
+        ({"entries": [{"name": "a"}] * 3}, '<file>: key "entries" has 3 entries (allowed: at most 2)'),
+        (
+            {"entries": [{"name": "a"}] * 2},
+            '<file>: "entries" index 1: an entry before is called "a", too (give each its own name)',
+        ),
+    ],
+)
+def test_what_is_wrong_with_an_object_is_one_sentence(content: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(InputError) as caught:
+        whole(content)
+    assert str(caught.value) == sentence
+
+
+def test_lines_and_paths_say_where_something_is_wrong(tmp_path: Path) -> None:
+    file = tmp_path / "file.yml"
+    file.write_text("size: 3\nentries:\n  - name: a\n  - name: b\n    delay: soon\n")
+    content = {"size": 3, "entries": [{"name": "a"}, {"name": "b", "delay": "soon"}]}
+    for place, where in ((str(file), "line 5"), ("<file>", "entries.1.delay")):
+        with pytest.raises(InputError) as caught:
+            read(Whole, Section(place, content).lined, Remarks())
+        assert str(caught.value).startswith(f'{place}: {where}: key "delay" is "soon" (allowed: ')
