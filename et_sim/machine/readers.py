@@ -44,33 +44,30 @@ NAME = "rings"
 TAKE_RINGS = tuple(name for name, family in FAMILIES.items() if family.takes_rings)
 
 
-def check_rings(system: System, grid: LogicalGrid, place: str, remarks: Remarks) -> None:
+def _check_rings(system: System, grid: LogicalGrid, source: Source, remarks: Remarks) -> None:
     """Refuse rings of other lengths than the dimensions', or that no collective takes."""
     if not system.rings:
         return
     if len(system.rings) != len(grid.dimensions):
-        raise MachineError(
+        raise source.fault(
             f'key "{NAME}" has {plural(len(system.rings), "entry", "entries")}, and the network has '
             + plural(len(grid.dimensions), "dimension"),
-            place=place,
-            remedy="give one list of rings per dimension; an empty one leaves it at one ring",
+            "give one list of rings per dimension; an empty one leaves it at one ring",
         )
     for number, (rings, dimension) in enumerate(zip(system.rings, grid.dimensions, strict=True)):
         for ring in rings:
             if len(ring) != dimension.npus:
-                raise MachineError(
+                raise source.fault(
                     f'key "{NAME}" index {number} has a ring of {len(ring)} NPUs, and the dimension has '
                     f"{dimension.npus}",
-                    place=place,
-                    remedy=f"name each from 0 to {dimension.npus - 1} once",
+                    f"name each from 0 to {dimension.npus - 1} once",
                 )
         if rings and not _are_taken(system.implementations, number):
-            raise MachineError(
+            raise source.fault(
                 f'key "{NAME}" has rings for dimension {number}, where no collective takes a ring',
-                place=place,
-                remedy=f'give "ring" for it, or an empty list in "{NAME}"',
+                f'give "ring" for it, or an empty list in "{NAME}"',
             )
-    _remark_on_chunks(system, place, remarks)
+    _remark_on_chunks(system, source.place, remarks)
 
 
 def _are_taken(implementations: Implementations, number: int) -> bool:
@@ -120,8 +117,8 @@ def read_machine(
         dimensions = len(network_value.grid.dimensions)
         instead = without_library(system_value.implementations, dimensions)
         system_value = replace(system_value, implementations=instead)
-    _check_dimensions(system_value, network_value, system_source.place, remarks)
-    check_rings(system_value, network_value.grid, system_source.place, remarks)
+    _check_dimensions(system_value, network_value, system_source, remarks)
+    _check_rings(system_value, network_value.grid, system_source, remarks)
     ranks = network_value.ranks
     for key, named in (
         ("stragglers", [entry.ranks for entry in system_value.stragglers]),
@@ -193,11 +190,16 @@ def read_network_alone(given: Given) -> Network:
     source = load(given, Role.NETWORK)
     if is_hierarchy(source.content):
         return read_hierarchy(source, {}, Remarks())
+    return _read_network(source, Remarks(), may_be_plain=True)
+
+
+def _read_network(source: Source, remarks: Remarks, *, may_be_plain: bool) -> Network:
+    """The network of a file that is not of ASTRA-sim 1.0."""
     if is_loggops(source.content):
-        return read_loggops(source, Remarks())
+        return read_loggops(source, remarks)
     if is_graph(source.content):
-        return read_graph(source, Remarks())
-    return read_network(source, Remarks(), may_be_plain=True)
+        return read_graph(source, remarks)
+    return read_network(source, remarks, may_be_plain=may_be_plain)
 
 
 def read_system_alone(given: Given) -> System:
@@ -254,15 +256,11 @@ def _read_network_and_system(
             place=system.place,
             remedy="change the network file instead",
         )
-    if is_loggops(network.content):
-        return read_loggops(network, remarks), system_value, layers
-    if is_graph(network.content):
-        return read_graph(network, remarks), system_value, layers
     may_be_plain = system_value.behaviour.profile is Profile.ASTRA_1
-    return read_network(network, remarks, may_be_plain=may_be_plain), system_value, layers
+    return _read_network(network, remarks, may_be_plain=may_be_plain), system_value, layers
 
 
-def _check_dimensions(system: System, network: Network, place: str, remarks: Remarks) -> None:
+def _check_dimensions(system: System, network: Network, source: Source, remarks: Remarks) -> None:
     """Compare the algorithm lists with the network's dimensions."""
     dimensions = len(network.grid.dimensions)
     for field in Implementations.__dataclass_fields__:
@@ -271,18 +269,16 @@ def _check_dimensions(system: System, network: Network, place: str, remarks: Rem
         if names is None or field == "broadcast" or len(names) == dimensions:
             continue
         if len(names) > dimensions:
-            raise MachineError(
-                f'key "{key}" has {len(names)} entries, the network has {dimensions} '
-                + ("dimension" if dimensions == 1 else "dimensions"),
-                place=place,
-                remedy="allowed: one entry per dimension, or fewer",
+            raise source.fault(
+                f'key "{key}" has {len(names)} entries, the network has {plural(dimensions, "dimension")}',
+                "allowed: one entry per dimension, or fewer",
             )
         if field not in system.custom_implementations and not any(spans_all(name) for name in names):
             text = (
                 f"{len(names)} of {dimensions} dimensions have an algorithm: the others are not used "
                 f"by {field.replace('_', '-')}"
             )
-            remarks.warn(place, key, text)
+            remarks.warn(source.place, key, text)
 
 
 def _means_no_groups(groups: Given) -> bool:
