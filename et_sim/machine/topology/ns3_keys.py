@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,61 +25,62 @@ ALGORITHMS = {
     8: CongestionControl.DCTCP,
 }
 PINT = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Ns3Key:
+    """A key that is used: its value in the frontend where a file has none, and the field that it fills."""
+
+    usual: str
+    field: str = ""  # of `Control`
+    of: str = "whole"  # how its value is read
+    algorithms: tuple[int, ...] = ()  # that read it; (): all
+
+
 DEFAULTS = {  # of the frontend
-    "CC_MODE": "1",
-    "PACKET_PAYLOAD_SIZE": "1000",
-    "ENABLE_QCN": "1",
-    "HAS_WIN": "1",
-    "GLOBAL_T": "1",
-    "VAR_WIN": "0",
-    "FAST_REACT": "1",
-    "MI_THRESH": "5",
-    "MULTI_RATE": "1",
-    "SAMPLE_FEEDBACK": "0",
-    "U_TARGET": "0.95",
-    "INT_MULTI": "1",
-    "RATE_BOUND": "1",
-    "ACK_HIGH_PRIO": "0",
-    "BUFFER_SIZE": "16",
-    "ALPHA_RESUME_INTERVAL": "55",
-    "RATE_DECREASE_INTERVAL": "4",
-    "CLAMP_TARGET_RATE": "0",
-    "FAST_RECOVERY_TIMES": "5",
-    "EWMA_GAIN": "0",
-    "MIN_RATE": "100Mb/s",
-    "DCTCP_RATE_AI": "1000Mb/s",
+    "CC_MODE": Ns3Key("1"),
+    "PACKET_PAYLOAD_SIZE": Ns3Key("1000"),
+    "ENABLE_QCN": Ns3Key("1"),
+    "HAS_WIN": Ns3Key("1"),
+    "GLOBAL_T": Ns3Key("1"),
+    "VAR_WIN": Ns3Key("0"),
+    "FAST_REACT": Ns3Key("1", "reacts_fast", "flag", (3,)),
+    "MI_THRESH": Ns3Key("5", "most_steps", "whole", (3,)),
+    "MULTI_RATE": Ns3Key("1", algorithms=(3,)),
+    "SAMPLE_FEEDBACK": Ns3Key("0", "samples", "flag", (3,)),
+    "U_TARGET": Ns3Key("0.95", "wanted_use", "number", (3,)),
+    "INT_MULTI": Ns3Key("1", "units", "count", (3,)),
+    "RATE_BOUND": Ns3Key("1"),
+    "ACK_HIGH_PRIO": Ns3Key("0"),
+    "BUFFER_SIZE": Ns3Key("16"),
+    "ALPHA_RESUME_INTERVAL": Ns3Key("55", "alpha_ns", "interval", (1,)),
+    "RATE_DECREASE_INTERVAL": Ns3Key("4", "decrease_ns", "interval", (1,)),
+    "CLAMP_TARGET_RATE": Ns3Key("0", "clamps_target", "flag", (1,)),
+    "FAST_RECOVERY_TIMES": Ns3Key("5", "recoveries", "whole", (1,)),
+    "EWMA_GAIN": Ns3Key("0", "gain", "number", (1, 8)),
+    "MIN_RATE": Ns3Key("100Mb/s", "least_rate", "rate", (1, 3, 7, 8)),
+    "DCTCP_RATE_AI": Ns3Key("1000Mb/s", "dctcp_step", "rate", (8,)),
 }
-REQUIRED = {  # key: its value in the file that comes with the frontend
-    "L2_ACK_INTERVAL": "1",
-    "RP_TIMER": "900",
-    "RATE_AI": "50Mb/s",
-    "RATE_HAI": "100Mb/s",
-    "KMAX_MAP": "6 25000000000 400 40000000000 800 100000000000 1600 200000000000 2400 400000000000 3200 "
-    "2400000000000 3200",
-    "KMIN_MAP": "6 25000000000 100 40000000000 200 100000000000 400 200000000000 600 400000000000 800 "
-    "2400000000000 800",
-    "PMAX_MAP": "6 25000000000 0.2 40000000000 0.2 100000000000 0.2 200000000000 0.2 400000000000 0.2 "
-    "2400000000000 0.2",
+REQUIRED = {  # with values in the file that comes with the frontend
+    "L2_ACK_INTERVAL": Ns3Key("1"),
+    "RP_TIMER": Ns3Key("900", "increase_ns", "interval", (1,)),
+    "RATE_AI": Ns3Key("50Mb/s", "step", "rate", (1, 3, 7)),
+    "RATE_HAI": Ns3Key("100Mb/s", "large_step", "rate", (1, 7)),
+    "KMAX_MAP": Ns3Key(
+        "6 25000000000 400 40000000000 800 100000000000 1600 200000000000 2400 400000000000 3200 "
+        "2400000000000 3200"
+    ),
+    "KMIN_MAP": Ns3Key(
+        "6 25000000000 100 40000000000 200 100000000000 400 200000000000 600 400000000000 800 "
+        "2400000000000 800"
+    ),
+    "PMAX_MAP": Ns3Key(
+        "6 25000000000 0.2 40000000000 0.2 100000000000 0.2 200000000000 0.2 400000000000 0.2 "
+        "2400000000000 0.2"
+    ),
 }
+USED = {**DEFAULTS, **REQUIRED}
 MAPS = ("KMAX_MAP", "KMIN_MAP", "PMAX_MAP")
-READ_BY = {  # key: the algorithms that read it
-    "ALPHA_RESUME_INTERVAL": (1,),
-    "RATE_DECREASE_INTERVAL": (1,),
-    "RP_TIMER": (1,),
-    "CLAMP_TARGET_RATE": (1,),
-    "FAST_RECOVERY_TIMES": (1,),
-    "EWMA_GAIN": (1, 8),
-    "RATE_AI": (1, 3, 7),
-    "RATE_HAI": (1, 7),
-    "MIN_RATE": (1, 3, 7, 8),
-    "DCTCP_RATE_AI": (8,),
-    "FAST_REACT": (3,),
-    "U_TARGET": (3,),
-    "MI_THRESH": (3,),
-    "INT_MULTI": (3,),
-    "MULTI_RATE": (3,),
-    "SAMPLE_FEEDBACK": (3,),
-}
 NEUTRAL = {  # key: the value that is simulated, and what another one would mean
     "L2_ACK_INTERVAL": ("1", "there, with larger intervals, small messages are never acknowledged"),
     "L2_BACK_TO_ZERO": ("0", "there, messages that are no multiple of L2_CHUNK_SIZE never end"),
@@ -168,28 +169,20 @@ class _Reader:
         return found
 
     def _control(self, algorithm: CongestionControl) -> Control:
-        return Control(
-            algorithm,
-            least_rate=self._rate("MIN_RATE"),
-            step=self._rate("RATE_AI"),
-            large_step=self._rate("RATE_HAI"),
-            gain=self._number("EWMA_GAIN"),
-            alpha_ns=self._interval_ns("ALPHA_RESUME_INTERVAL"),
-            decrease_ns=self._interval_ns("RATE_DECREASE_INTERVAL"),
-            increase_ns=self._interval_ns("RP_TIMER"),
-            recoveries=self._whole("FAST_RECOVERY_TIMES"),
-            clamps_target=bool(self._whole("CLAMP_TARGET_RATE")),
-            wanted_use=self._number("U_TARGET"),
-            most_steps=self._whole("MI_THRESH"),
-            reacts_fast=bool(self._whole("FAST_REACT")),
-            samples=bool(self._whole("SAMPLE_FEEDBACK")),
-            units=self._whole("INT_MULTI", least=1),
-            dctcp_step=self._rate("DCTCP_RATE_AI"),
-        )
+        readers: dict[str, Callable[[str], Any]] = {
+            "flag": lambda key: bool(self._whole(key)),
+            "whole": self._whole,
+            "count": lambda key: self._whole(key, least=1),
+            "number": self._number,
+            "interval": self._interval_ns,
+            "rate": self._rate,
+        }
+        constants = {key.field: readers[key.of](name) for name, key in USED.items() if key.field}
+        return Control(algorithm, **constants)
 
     def _judge_keys(self) -> None:
         """Refuse what is unknown, missing or not simulated; say what changes nothing, and what is taken."""
-        known = {*DEFAULTS, *REQUIRED, *NEUTRAL, *WITHOUT_EFFECT, *OUTPUTS, "LINK_DOWN"}
+        known = {*USED, *NEUTRAL, *WITHOUT_EFFECT, *OUTPUTS, "LINK_DOWN"}
         for key in self._values:
             if key not in known:
                 raise self._refused(key, "not a key of ns-3's file", "correct its name, or leave it out")
@@ -203,23 +196,23 @@ class _Reader:
                 why = WITHOUT_EFFECT.get(key, "et-sim writes its own tables")
                 self._remarks.warn(str(self._path), key, f"no effect: {why}")
         self._say_what_is_for_nothing()
-        for key, value in DEFAULTS.items():
-            if key not in self._values:
-                self._values[key], self._lines[key] = [value], 0
-                self._remarks.default(str(self._path), key, f"not given; {value} is taken, as there")
+        for name, used in DEFAULTS.items():
+            if name not in self._values:
+                self._values[name], self._lines[name] = [used.usual], 0
+                self._remarks.default(str(self._path), name, f"not given; {used.usual} is taken, as there")
         if any(key not in self._values for key in MAPS):  # those of the others have nothing to agree with
             for key in filter(self._values.__contains__, MAPS):
                 self._map(key, float)
-            self._values |= {key: REQUIRED[key].split() for key in MAPS}
-        for key, value in REQUIRED.items():
-            self._values.setdefault(key, value.split())
+            self._values |= {key: REQUIRED[key].usual.split() for key in MAPS}
+        for name, used in REQUIRED.items():
+            self._values.setdefault(name, used.usual.split())
 
     def _say_what_is_for_nothing(self) -> None:
         """One warning for all keys that were given for another algorithm, or for no reason."""
-        mode = self._whole("CC_MODE") if "CC_MODE" in self._values else int(DEFAULTS["CC_MODE"])
+        mode = self._whole("CC_MODE") if "CC_MODE" in self._values else int(USED["CC_MODE"].usual)
         found = [key for key in self._values if key in QUIET]
         parts = [f"no effect: {', '.join(found)}"] if found else []
-        found = [key for key in self._values if mode not in READ_BY.get(key, (mode,))]
+        found = [key for key in self._values if key in USED and mode not in (USED[key].algorithms or (mode,))]
         parts += [f"no effect with CC_MODE {mode}: {', '.join(found)}"] if found else []
         if parts:
             self._remarks.warn(str(self._path), "", "; ".join(parts))
@@ -278,7 +271,7 @@ class _Reader:
 
     def _incomplete(self, missing: list[str]) -> MachineError:
         told = "key" if len(missing) == 1 else "keys"
-        lines = "; ".join(f"{key} {REQUIRED[key]}" for key in missing)
+        lines = "; ".join(f"{key} {REQUIRED[key].usual}" for key in missing)
         return MachineError(
             f"{told} {', '.join(missing)} {'is' if len(missing) == 1 else 'are'} missing",
             place=str(self._path),
