@@ -1,6 +1,6 @@
 """How long flits take on links, in whole cycles, and what links carry for that.
 
-Not here: keys (`credit_tables`), and what routers do (`et_sim.network.packet.credit`).
+Not here: keys (`transports`), and what routers do (`et_sim.network.packet.credit`).
 """
 
 from __future__ import annotations

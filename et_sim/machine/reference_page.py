@@ -35,7 +35,7 @@ WIDTH = 110  # of lines of text
 _OPENING = """\
 # Configuration files
 
-<!-- Generated from the key tables: python -m et_sim.machine.reference_page docs/configuration.md -->
+<!-- Generated from the declared keys: python -m et_sim.machine.reference_page docs/configuration.md -->
 
 A machine is described by two files, and by two more where they are needed. They are the files of
 ASTRA-sim 2.x and can be used unchanged, as can [those of ASTRA-sim 1.0](#files-of-astra-sim-10).
