@@ -277,7 +277,7 @@ def build(
     A class may have `more_keys` that are no fields, `complete(given, section, remarks)`, which gives values
     for fields that follow from several keys, and `check(given, section, remarks)`.
     """
-    note_defaults(given, keys_of(of), section.place, remarks)
+    note_defaults(given, keys_of(of), section.at(), remarks)
     values = {"place": section.place, **given}
     if hasattr(of, "complete"):
         values |= of.complete(given, section, remarks)

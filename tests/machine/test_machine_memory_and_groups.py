@@ -62,10 +62,6 @@ def test_the_memory_type_is_required_and_checked() -> None:
     assert 'key "memory-type" is "CXL"' in memory_refusal({"memory-type": "CXL"})
 
 
-def test_an_unknown_memory_key_is_refused_with_the_nearest_known_one() -> None:
-    assert "did you mean 'remote-mem-bw'?" in memory_refusal(NODES | {"remote-mem-bws": 1})
-
-
 def test_memory_figures_are_cut_to_integers_with_a_warning() -> None:
     machine = with_memory({"memory-type": "MEMORY_POOL", "remote-mem-bw": 3.7, "remote-mem-latency": 1.9})
     assert (machine.memory.bandwidth, machine.memory.latency_ns) == (3, 1)
@@ -83,14 +79,6 @@ def test_without_remote_memory_its_figures_do_not_matter() -> None:
     machine = with_memory({"memory-type": "NO_MEMORY_EXPANSION"})
     assert not machine.warnings
     assert "remote-mem-bw" not in [notice.key for notice in machine.defaults]
-
-
-@pytest.mark.parametrize(
-    ("key", "value"),
-    [("remote-mem-bw", -1), ("remote-mem-latency", "1"), ("num-nodes", True), ("num-nodes", None)],
-)
-def test_a_wrong_memory_figure_is_refused(key: str, value: Any) -> None:
-    assert f'<memory>: key "{key}" is ' in memory_refusal({"memory-type": "MEMORY_POOL", key: value})
 
 
 def test_memory_per_node_needs_room_for_all_ranks() -> None:

@@ -1,4 +1,4 @@
-"""The network file: four lists of equal length, each entry within its range."""
+"""The network file: four lists of equal length, each entry within its range; and single links that differ."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import pytest
 
 from et_sim.basics.errors import MachineError
 from et_sim.machine import Dimension, Network, Shape, read_machine
+from et_sim.machine.model import AT_SWITCH, UnevenLink
 
 GRID: dict[str, Any] = {
     "topology": ["Ring", "Switch"],
@@ -147,3 +148,60 @@ def test_the_pure_python_yaml_parser_reads_the_same(tmp_path: Path, monkeypatch:
     assert from_text(text, tmp_path) == expected == network()
     with pytest.raises(MachineError, match="line 2, column"):
         from_text("topology: [Ring\n", tmp_path)
+
+
+THREE: dict[str, Any] = {
+    "topology": ["Ring", "FullyConnected", "Switch"],
+    "npus_count": [4, 3, 2],
+    "bandwidth": [50.0, 40.0, 30.0],
+    "latency": [500, 600, 700],
+}
+
+
+def links(*entries: Any) -> tuple[UnevenLink, ...]:
+    return read_machine(system={}, network=THREE | {"links": list(entries)}).network.links
+
+
+def test_what_a_link_is_not_given_is_as_in_the_dimension() -> None:
+    assert links(
+        {"dimension": 0, "from": 3, "to": 0, "bandwidth": "50GiB/s", "latency": "1us"},
+        {"dimension": 1, "from": 9, "to": 1, "bandwidth": 20},
+        {"dimension": 2, "from": 5, "to": "switch", "latency": 7},
+        {"dimension": 2, "from": "switch", "to": 5, "latency": 8},
+    ) == (
+        UnevenLink(0, 3, 0, 50.0, 1000.0),
+        UnevenLink(1, 9, 1, 20.0, 600.0),
+        UnevenLink(2, 5, AT_SWITCH, 30.0, 7.0),
+        UnevenLink(2, AT_SWITCH, 5, 30.0, 8.0),
+    )
+
+
+@pytest.mark.parametrize(
+    ("entry", "text"),
+    [
+        ({"dimension": 0, "from": 0, "to": 1}, "does not say how the link differs"),
+        ({"from": 0, "to": 1, "latency": 1}, 'key "dimension" is missing'),
+        ({"dimension": 0, "to": 1, "latency": 1}, 'key "from" is missing'),
+        ({"dimension": 0, "from": 1, "latency": 1}, 'key "to" is missing'),
+        ({"dimension": 0, "from": 0, "to": 1, "latencyy": 1}, "did you mean 'latency'?"),
+        ({"dimension": 3, "from": 0, "to": 1, "latency": 1}, 'key "dimension" is 3, and the network has 3'),
+        ({"dimension": 0, "from": 0, "to": 2, "latency": 1}, "no link leads from 0 to 2 in dimension 0"),
+        ({"dimension": 0, "from": 3, "to": 4, "latency": 1}, "no link leads from 3 to 4 in dimension 0"),
+        ({"dimension": 0, "from": 1, "to": 1, "latency": 1}, "no link leads from 1 to 1"),
+        ({"dimension": 0, "from": 0, "to": "switch", "latency": 1}, "which is a Ring"),
+        ({"dimension": 1, "from": 0, "to": 1, "latency": 1}, "which is a FullyConnected"),
+        ({"dimension": 2, "from": 0, "to": 12, "latency": 1}, 'the other one "switch"'),
+        ({"dimension": 2, "from": "switch", "to": "switch", "latency": 1}, "no link leads"),
+        ({"dimension": 0, "from": 24, "to": 1, "latency": 1}, 'key "from" is 24, and the network has 24'),
+        ({"dimension": 0, "from": 0, "to": -1, "latency": 1}, 'key "to" is -1'),
+        ({"dimension": 0, "from": 0, "to": True, "latency": 1}, 'key "to" is true'),
+        ({"dimension": 0, "from": 0, "to": "hub", "latency": 1}, 'key "to" is "hub"'),
+        ({"dimension": 0, "from": 3, "to": 0, "bandwidth": 1}, "the same link stands there twice"),
+    ],
+)
+def test_a_wrong_link_is_refused_with_its_index(entry: Any, text: str) -> None:
+    with pytest.raises(MachineError) as caught:
+        links({"dimension": 0, "from": 3, "to": 0, "latency": 1}, entry)
+    said = str(caught.value)
+    assert said.startswith('<network>: "links" index 1: ')
+    assert text in said
