@@ -1,1 +1,1 @@
-"""Files that people write: how large they may be, what kind they are, their JSON."""
+"""Files that people write: their keys as fields of classes, how large they may be, what kind they are, JSON."""

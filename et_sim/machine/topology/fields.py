@@ -10,7 +10,8 @@ from typing import Any
 
 from et_sim.basics.errors import InputError, UsageError
 from et_sim.basics.units import parse_bandwidth, parse_time_ns
-from et_sim.documents.keys import Section, nearest, show
+from et_sim.documents.keys import Key, Kind, Remarks, Section, Slot, nearest, show
+from et_sim.documents.kinds import CHOICE, COUNT, FLAG, TEXT
 from et_sim.machine.graph import Figures
 
 MOST = 1 << 24  # of any whole number in a graph's description
@@ -50,14 +51,19 @@ class Fields:
         self._asked[key] = None
         return self._content.get(key, default)
 
+    def read(self, key: str, kind: Kind, default: Any = None, **more: Any) -> Any:
+        """The checked value of a key, or its default; without one, it must be there."""
+        declared = Key(key, kind, "", **more)
+        if key in self:
+            return Slot(declared, self.section, Remarks()).value(self._content[key])
+        if default is None:
+            raise self.missing(key, f"allowed: {declared.allowed}")
+        return default
+
     def whole(self, key: str, default: int | None = None, *, least: int = 1) -> int:
         """A whole number."""
-        value = self.value(key, default)
-        if value is None:
-            raise self.missing(key, f"give a whole number >= {least}")
-        if type(value) is not int or not least <= value <= MOST:
-            raise self.fault(key, f'key "{key}" is {show(value)}', f"allowed: {least} to {MOST}")
-        return value
+        found: int = self.read(key, COUNT, default, minimum=least, maximum=MOST)
+        return found
 
     def wholes(self, key: str, *, least: int = 1) -> tuple[int, ...]:
         """A list of whole numbers."""
@@ -81,27 +87,16 @@ class Fields:
 
     def choice(self, key: str, choices: Sequence[str], default: str | None = None) -> str:
         """One of some words."""
-        value = self.value(key, default)
-        if value not in choices:
-            cause = f'key "{key}" is missing' if value is None else f'key "{key}" is {show(value)}'
-            hint = nearest(value, tuple(choices)) if isinstance(value, str) else ""
-            raise self.fault(key, cause, f"{hint} allowed: {', '.join(choices)}".strip())
-        return str(value)
+        return str(self.read(key, CHOICE, default, choices=tuple(choices)))
 
     def switch(self, key: str) -> bool:
         """True or false; false if it is not there."""
-        value = self.value(key, False)
-        if not isinstance(value, bool):
-            raise self.fault(key, f'key "{key}" is {show(value)}', "allowed: true or false")
-        return value
+        return bool(self.read(key, FLAG, False))
 
     def text(self, key: str, default: str | None = None) -> str:
-        """A text."""
-        value = self.value(key, default)
-        if not isinstance(value, str) or (not value and default is None):
-            cause = f'key "{key}" is missing' if value is None else f'key "{key}" is {show(value)}'
-            raise self.fault(key, cause, "allowed: a text")
-        return value
+        """A text; an empty one is its default."""
+        is_empty = default is not None and self.value(key) == ""
+        return str(default if is_empty else self.read(key, TEXT, default))
 
     def entries(self, key: str) -> list[Any]:
         """A list; empty if it is not there."""
