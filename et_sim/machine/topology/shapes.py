@@ -297,9 +297,3 @@ def dragonfly(build: GraphBuilder, fields: Fields, place: Place) -> NetworkPart:
         of_group[number // (each * routers)].update(both)
     members = tuple(tuple(sorted(devices)) for devices in of_group)
     return NetworkPart(ends.devices, (each, routers, groups), rows[0], groups=members)
-
-
-def refuse_empty(fields: Fields, part: NetworkPart) -> None:
-    """A network of one NPU connects nothing."""
-    if len(part.devices) < 2:
-        raise fields.fault("", "the network has a single NPU", "give it two or more")
