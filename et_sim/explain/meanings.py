@@ -7,66 +7,31 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from et_sim.basics.errors import UsageError, did_you_mean
-from et_sim.documents.keys import Key, keys_of, show
+from et_sim.documents.keys import Key, show
 from et_sim.documents.kinds import CHOICE, TEXT
 from et_sim.documents.unused_keys import UNUSED_KEYS
 from et_sim.explain.meaning import Meaning
 from et_sim.machine.corrections import CORRECTION_NOTES, Correction
-from et_sim.machine.memory import PoolStage
-from et_sim.machine.memory_file import MEMORY_KEYS
-from et_sim.machine.network_file import IN_NETWORK_KEYS, LINK_KEYS, NETWORK_KEYS
 from et_sim.machine.profiles import Profile, behaviour_of
-from et_sim.machine.protocol_presets import PROTOCOL_KEYS
-from et_sim.machine.reference_page import EXAMPLES, GROUPS
-from et_sim.machine.system_file import SYSTEM_KEYS
-from et_sim.machine.system_parts import Straggler, TimeFactors
-from et_sim.machine.transports import Credits, LogGops
-from et_sim.machine.version_1 import LEVEL_KEYS, SYSTEM_1_KEYS
+from et_sim.machine.reference_page import GROUPS, SYSTEM, TABLES
 from et_sim.tables.of_ranks import ACTORS
 from et_sim.tables.of_sweeps import OF_STEPS
 from et_sim.tables.registry import all_tables
 from et_sim.views.summary.parts import PARTS
 
-SYSTEM, NETWORK, MEMORY = "system file", "network file", "memory file"
 _LINK = re.compile(r"\[([^]]*)\]\([^)]*\)")
-
-
-@dataclass(frozen=True, slots=True)
-class KeyFile:
-    """An input file and its keys; `example` is one such file."""
-
-    name: str
-    keys: tuple[Key, ...]
-    example: str = ""
-
-
-FILES = (
-    KeyFile(SYSTEM, SYSTEM_KEYS, EXAMPLES["system"]),
-    KeyFile("entry of stragglers, in the system file", keys_of(Straggler)),
-    KeyFile("entry of time-factors, in the system file", keys_of(TimeFactors)),
-    KeyFile(NETWORK, NETWORK_KEYS, EXAMPLES["network"]),
-    KeyFile("entry of links, in the network file", LINK_KEYS),
-    KeyFile("protocol, in the network file", PROTOCOL_KEYS),
-    KeyFile("credits, in the network file", keys_of(Credits)),
-    KeyFile("entry of in-network, in the network file", IN_NETWORK_KEYS),
-    KeyFile("loggops, in the network file", keys_of(LogGops)),
-    KeyFile(MEMORY, MEMORY_KEYS, EXAMPLES["memory"]),
-    KeyFile("entry of stages, in the memory file", keys_of(PoolStage)),
-    KeyFile("system file of ASTRA-sim 1.0", SYSTEM_1_KEYS),
-    KeyFile("network file of ASTRA-sim 1.0", LEVEL_KEYS),
-)
 
 
 def of_keys() -> Iterator[Meaning]:
     """Every key of every file, those without effect too, and the values that have names."""
-    for file in FILES:
+    for file in TABLES:
         for key in file.keys:
-            example = _example(key, file.example)
+            example = _example(key, file.text)
             yield Meaning(key.name, "key", file.name, plain(key.meaning), _facts(key) | example)
     yield Meaning("groups", "file", "groups file", plain(GROUPS.partition("```\n\n")[2]), also=("group",))
     for name, why in UNUSED_KEYS.items():
         yield Meaning(name, "key without effect", "any other input file", f"Accepted with a warning: {why}.")
-    for file in FILES:
+    for file in TABLES:
         for key in file.keys:
             if key.kind in (CHOICE, TEXT):
                 for value in key.words:

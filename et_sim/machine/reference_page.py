@@ -8,6 +8,7 @@ Not here: the keys themselves; a test keeps the committed page equal to this one
 from __future__ import annotations
 
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from textwrap import fill
 
@@ -280,52 +281,28 @@ The last keys were options of the command line; `units-count`, `links-count`, `l
 """
 
 
-# An example of each file, for whoever explains its keys elsewhere.
-EXAMPLES = {"network": _NETWORK, "system": _SYSTEM, "memory": _MEMORY}
-
-
 WHOLE = ("unit", "default", "allowed", "meaning", "in the reference")
 DEFAULTED = WHOLE[:-1]  # of keys that no other version is compared with
 ENTRY = ("unit", "allowed", "meaning")
+ERRORS = ("basis", "random", "common", "what it is of")
+
+
+@dataclass(frozen=True, slots=True)
+class KeyTable:
+    """The keys of a file, or of an object in it, below what the page says of them."""
+
+    name: str
+    text: str  # of a file: with an example
+    keys: tuple[Key, ...]
+    columns: tuple[str, ...] = ENTRY
 
 
 def configuration_page() -> str:
     """The whole page as Markdown."""
-    in_effect = {file: tuple(key for key in file if not key.ignored) for file in (SYSTEM_KEYS, MEMORY_KEYS)}
-    ignored = tuple(key for key in (*SYSTEM_KEYS, *MEMORY_KEYS) if key.ignored)
-    tables: tuple[tuple[str, tuple[Key, ...], tuple[str, ...]], ...] = (
-        (_NETWORK, NETWORK_KEYS, WHOLE),
-        (_LINKS, LINK_KEYS, ENTRY),
-        (_PROTOCOL, PROTOCOL_KEYS, ENTRY),
-        (_PACKETS, PACKET_KEYS, ENTRY),
-        (_MARKING, keys_of(Marking), ENTRY),
-        (_CREDITS, keys_of(Credits), ENTRY),
-        (_REDUCERS, IN_NETWORK_KEYS, ENTRY),
-        (_TCP, TCP_KEYS, ENTRY),
-        (_LOGGOPS, keys_of(LogGops), DEFAULTED),
-        (_SYSTEM, in_effect[SYSTEM_KEYS], WHOLE),
-        (_COMPUTE, RULE_KEYS, ENTRY),
-        (_WHERE, keys_of(Where), ENTRY),
-        (_ROOFLINE, keys_of(RooflineDevice), DEFAULTED),
-        (_LEVELS_OF_MEMORY, keys_of(MemoryLevel), ENTRY),
-        (_OPERATOR_TABLE, keys_of(OperatorTimes), DEFAULTED),
-        (_SYSTOLIC, keys_of(ClockedArray), DEFAULTED),
-        (_STRAGGLERS, keys_of(Straggler), ENTRY),
-        (_TIME_FACTORS, keys_of(TimeFactors), ENTRY),
-        (_STREAMS, keys_of(Stream), DEFAULTED),
-        (_OVERLAP, keys_of(Overlap), ENTRY),
-        (_LIBRARY, LIBRARY_KEYS, DEFAULTED),
-        (_COSTS, keys_of(Costs), DEFAULTED),
-        (_accuracy(), ACCURACY_KEYS, ("basis", "random", "common", "what it is of")),
-        (_TERMS, TERM_KEYS, ENTRY),
-        (_MEMORY, in_effect[MEMORY_KEYS], WHOLE),
-        (_STAGES, keys_of(PoolStage), ENTRY),
-        (f"{GROUPS}\n{_ignored_table(ignored)}\n{_VERSION_1}", LEVEL_KEYS, ENTRY),
-        (_SYSTEM_1, SYSTEM_1_KEYS, DEFAULTED),
-    )
     parts = [_OPENING]
-    for text, keys, columns in tables:
-        parts += [text, _table(keys, columns)]
+    for table in TABLES:
+        in_effect = tuple(key for key in table.keys if not key.ignored)
+        parts += [table.text, _table(in_effect, table.columns)]
     return "\n".join(part.strip("\n") + "\n" for part in parts)
 
 
@@ -365,7 +342,8 @@ def _accuracy() -> str:
     return "\n" + fill(_ACCURACY.format(**said).strip(), WIDTH) + "\n"
 
 
-def _ignored_table(keys: tuple[Key, ...]) -> str:
+def _ignored_table() -> str:
+    keys = [key for key in (*SYSTEM_KEYS, *MEMORY_KEYS) if key.ignored]
     heading = "## Keys without effect\n\nAccepted so that existing files can be used, each with a warning.\n"
     rows = [_row("key", "meaning", "in the reference"), "|---|---|---|"]
     rows += [_row(f"`{key.name}`", key.meaning, key.reference) for key in keys]
@@ -378,6 +356,40 @@ def _ignored_table(keys: tuple[Key, ...]) -> str:
 
 def _row(*cells: str) -> str:
     return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+
+
+SYSTEM, NETWORK, MEMORY = "system file", "network file", "memory file"
+_IN_SYSTEM, _IN_NETWORK, _IN_MEMORY = (f", in the {file}" for file in (SYSTEM, NETWORK, MEMORY))
+TABLES = (
+    KeyTable(NETWORK, _NETWORK, NETWORK_KEYS, WHOLE),
+    KeyTable(f"entry of links{_IN_NETWORK}", _LINKS, LINK_KEYS),
+    KeyTable(f"protocol{_IN_NETWORK}", _PROTOCOL, PROTOCOL_KEYS),
+    KeyTable(f"protocol{_IN_NETWORK}", _PACKETS, PACKET_KEYS),
+    KeyTable(f"entry of marking{_IN_NETWORK}", _MARKING, keys_of(Marking)),
+    KeyTable(f"credits{_IN_NETWORK}", _CREDITS, keys_of(Credits)),
+    KeyTable(f"entry of in-network{_IN_NETWORK}", _REDUCERS, IN_NETWORK_KEYS),
+    KeyTable(f"tcp of the protocol{_IN_NETWORK}", _TCP, TCP_KEYS),
+    KeyTable(f"loggops{_IN_NETWORK}", _LOGGOPS, keys_of(LogGops), DEFAULTED),
+    KeyTable(SYSTEM, _SYSTEM, SYSTEM_KEYS, WHOLE),
+    KeyTable(f"compute{_IN_SYSTEM}", _COMPUTE, RULE_KEYS),
+    KeyTable(f"where of compute{_IN_SYSTEM}", _WHERE, keys_of(Where)),
+    KeyTable(f"model roofline{_IN_SYSTEM}", _ROOFLINE, keys_of(RooflineDevice), DEFAULTED),
+    KeyTable(f"entry of memory, of roofline{_IN_SYSTEM}", _LEVELS_OF_MEMORY, keys_of(MemoryLevel)),
+    KeyTable(f"model table{_IN_SYSTEM}", _OPERATOR_TABLE, keys_of(OperatorTimes), DEFAULTED),
+    KeyTable(f"model systolic{_IN_SYSTEM}", _SYSTOLIC, keys_of(ClockedArray), DEFAULTED),
+    KeyTable(f"entry of stragglers{_IN_SYSTEM}", _STRAGGLERS, keys_of(Straggler)),
+    KeyTable(f"entry of time-factors{_IN_SYSTEM}", _TIME_FACTORS, keys_of(TimeFactors)),
+    KeyTable(f"entry of streams{_IN_SYSTEM}", _STREAMS, keys_of(Stream), DEFAULTED),
+    KeyTable(f"overlap{_IN_SYSTEM}", _OVERLAP, keys_of(Overlap)),
+    KeyTable(f"library{_IN_SYSTEM}", _LIBRARY, LIBRARY_KEYS, DEFAULTED),
+    KeyTable(f"costs{_IN_SYSTEM}", _COSTS, keys_of(Costs), DEFAULTED),
+    KeyTable(f"accuracy{_IN_SYSTEM}", _accuracy(), ACCURACY_KEYS, ERRORS),
+    KeyTable(f"entry of accuracy{_IN_SYSTEM}", _TERMS, TERM_KEYS),
+    KeyTable(MEMORY, _MEMORY, MEMORY_KEYS, WHOLE),
+    KeyTable(f"entry of stages{_IN_MEMORY}", _STAGES, keys_of(PoolStage)),
+    KeyTable("network file of ASTRA-sim 1.0", f"{GROUPS}\n{_ignored_table()}\n{_VERSION_1}", LEVEL_KEYS),
+    KeyTable("system file of ASTRA-sim 1.0", _SYSTEM_1, SYSTEM_1_KEYS, DEFAULTED),
+)
 
 
 if __name__ == "__main__":

@@ -9,8 +9,8 @@ import pytest
 
 from et_sim.cli import main
 from et_sim.documents.unused_keys import UNUSED_KEYS
-from et_sim.explain.meanings import FILES
 from et_sim.machine.corrections import Correction
+from et_sim.machine.reference_page import TABLES
 from et_sim.tables.registry import all_tables
 from et_sim.views.summary.parts import PARTS
 
@@ -28,7 +28,7 @@ def told(capsys: pytest.CaptureFixture[str]) -> Any:
 
 def test_every_declared_word_is_found(told: Any) -> None:
     names = {meaning["name"] for meaning in told()}
-    assert {key.name for file in FILES for key in file.keys} <= names
+    assert {key.name for file in TABLES for key in file.keys} <= names
     assert set(UNUSED_KEYS) | {one.value for one in Correction} <= names
     assert {table.name for table in all_tables()} <= names
     assert {column.name for table in all_tables() for column in table.columns} <= names
