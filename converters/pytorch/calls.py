@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from converters.pytorch.columns import NONE, ON_DEVICE, DeviceTrace, EventSort
+from converters.pytorch.columns import NONE, ON_DEVICE, DeviceTrace, EventSort, HostTrace
 from converters.pytorch.rules import rules
 from et_sim.compiled.entry_points import entry
 
@@ -63,6 +63,16 @@ class Calls:
         inner = np.flatnonzero(self.parent != NONE)
         return int((self.end_ns[inner] > self.end_ns[self.parent[inner]]).sum())
 
+    def around(self, call: Rows, wanted: Flags) -> Rows:
+        """The innermost wanted call around (or at) each of some calls, or NONE."""
+        found = call.copy()
+        while True:
+            on = np.flatnonzero(found != NONE)
+            on = on[~wanted[found[on]]]
+            if not len(on):
+                return found
+            found[on] = self.parent[found[on]]
+
     def of_row(self, events: int) -> Rows:
         """The call of each event of the device trace, or NONE."""
         found = np.full(events, NONE, np.int32)
@@ -85,12 +95,31 @@ class Work:
         return len(self.row)
 
 
-def device_work(device: DeviceTrace, origin_ns: int) -> Work:
-    """Everything that ran on a device, with the event that started it; times count from `origin_ns`."""
+@dataclass(frozen=True, slots=True, eq=False)
+class Recording:
+    """What is to be converted; all times count from its beginning."""
+
+    device: DeviceTrace
+    host: HostTrace | None
+    calls: Calls
+    work: Work
+    host_of_call: Rows  # row of the execution trace, or NONE
+
+
+def running_most(lane: Rows, values: Times) -> Times:
+    """The largest value so far, lane by lane."""
+    beyond = int(values.max(initial=0)) + 1
+    shift = lane.astype(np.int64) * beyond  # times start at 0, so a lane's all lie above those before
+    most: Times = np.maximum.accumulate(values + shift) - shift
+    return most
+
+
+def device_work(device: DeviceTrace) -> Work:
+    """Everything that ran on a device, with the event that started it."""
     rows = np.flatnonzero(np.isin(device.sort, [int(sort) for sort in ON_DEVICE]))
     start = device.ts_ns[rows]
     rows = rows[np.lexsort((rows, start + device.dur_ns[rows], start, device.lane[rows]))]
-    start = device.ts_ns[rows] - origin_ns
+    start = device.ts_ns[rows]
     return Work(
         rows,
         device.lane[rows].astype(np.int64),
@@ -101,7 +130,7 @@ def device_work(device: DeviceTrace, origin_ns: int) -> Work:
     )
 
 
-def host_calls(device: DeviceTrace, work: Work, origin_ns: int) -> tuple[Calls, Work]:
+def host_calls(device: DeviceTrace, work: Work) -> tuple[Calls, Work]:
     """The calls of all threads, and the work with its calls."""
     is_call = np.isin(device.sort, [int(sort) for sort in _HOST])
     is_call[work.launch[work.launch != NONE]] = True
@@ -121,7 +150,7 @@ def host_calls(device: DeviceTrace, work: Work, origin_ns: int) -> tuple[Calls, 
     )
     rows = rows[np.lexsort(order)].astype(np.int32)
     lane = device.lane[rows]
-    start = begin[rows] - origin_ns
+    start = begin[rows]
     end = start + lasts[rows]
     parent = np.empty(len(rows), np.int32)
     nest(lane, start, end, parent, np.empty(len(rows), np.int32))

@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from converters.pytorch.calls import Calls, Flags, Work
+from converters.pytorch.calls import Calls, Flags, Recording, Work
 from converters.pytorch.columns import ABSENT, NONE, DeviceTrace
 from converters.pytorch.communication import (
     Communication,
@@ -150,17 +150,11 @@ class _Records:
         return found.get("dims") or [], found.get("types") or [], found.get("values") or []
 
 
-def find_carriers(
-    device: DeviceTrace,
-    calls: Calls,
-    work: Work,
-    host_of_call: Rows,
-    host: HostRecords | None,
-    groups: Groups,
-) -> Carriers:
+def find_carriers(given: Recording, groups: Groups) -> Carriers:
     """Everything that a rank communicates."""
-    records = _Records(device, calls, host_of_call, host)
-    search = _Search(records, work, groups)
+    host = HostRecords(given.host) if given.host is not None else None
+    records = _Records(given.device, given.calls, given.host_of_call, host)
+    search = _Search(records, given.work, groups)
     search.kernels()
     search.host()
     return search.result()

@@ -25,11 +25,11 @@ from typing import Any
 
 import numpy as np
 
-from converters.pytorch.calls import Calls, Work
+from converters.pytorch.calls import Recording, Work
 from converters.pytorch.columns import ABSENT, NONE, DeviceTrace, EventSort, HostTrace, Tensors
 from converters.pytorch.communication import shape_bytes
 from converters.pytorch.formulas import Given, is_known, operations, output_elements, shape_of
-from converters.pytorch.graph import Column, Rows, Tally
+from converters.pytorch.graph import Column, Tally
 from converters.pytorch.rules import rules
 from et_sim.compute import datatype_named
 
@@ -138,107 +138,86 @@ class Costs:
     texts: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
 class _Operators:
     """Calls with their shapes, from the execution trace where it has them."""
 
-    device: DeviceTrace
-    calls: Calls
-    host: HostTrace | None
-    host_of_call: Rows
+    def __init__(self, given: Recording) -> None:
+        self.given = given
+        self.texts: dict[str, int] = {}  # what kernels compute, and with which numbers
 
     def operations(self, calls: Column) -> Column:
         """Operations of each of some calls; NONE where they are not known."""
-        event, row = self.calls.row[calls], self.host_of_call[calls]
-        name, found = self.device.name[event], np.full(len(calls), NONE, np.int64)
-        bare = np.flatnonzero(row == NONE)
-        found[bare] = _once_each((name[bare], self.device.arguments[event[bare]]), self._by_timeline)
-        if self.host is not None:
-            some, host = np.flatnonzero(row != NONE), self.host
-            texts = (one[row[some]] for one in (host.input_shapes, host.input_values, host.output_shapes))
-            found[some] = _once_each((name[some], *texts), self._by_execution_trace)
-        return found
+
+        def count(name: str, given: Given) -> int:
+            found = operations(name, given)
+            return NONE if found is None or found > _MOST else found
+
+        return self._figures(calls, count)
 
     def moved(self, calls: Column) -> Column:
         """Bytes of the tensors of each of some calls; NONE where they do not tell."""
-        event, row = self.calls.row[calls], self.host_of_call[calls]
+        device, host = self.given.device, self.given.host
+        event, row = self.given.calls.row[calls], self.given.host_of_call[calls]
         found = np.full(len(calls), NONE, np.int64)
-        if self.host is not None:
-            found[row != NONE] = bytes_by_row(self.host)[row[row != NONE]]
+        if host is not None:
+            found[row != NONE] = bytes_by_row(host)[row[row != NONE]]
         bare = np.flatnonzero(row == NONE)
-        columns = self.device.name[event[bare]], self.device.arguments[event[bare]]
-        found[bare] = _once_each(columns, self._moved_by_timeline)
+        columns = device.name[event[bare]], device.arguments[event[bare]]
+        found[bare] = _once_each(
+            columns, lambda name, at: bytes_of_call(device.names[name], _json(device.texts, at))
+        )
         return found
 
-    def shapes(self, calls: Column, texts: dict[str, int]) -> Column:
+    def shapes(self, calls: Column) -> Column:
         """What each of some calls computes, as a number of a text; NONE where there are no words for it."""
-        return self._texts(calls, texts, self._shape, ("dims", "values"))
+        return self._figures(calls, lambda name, given: self._number(shape_of(name, given)))
 
-    def datatypes(self, calls: Column, texts: dict[str, int]) -> Column:
+    def datatypes(self, calls: Column) -> Column:
         """With which numbers each of some calls computes: the first of its tensors that are numbers."""
 
-        def first(name: int, given: Given) -> str:  # noqa: ARG001
+        def first(_: str, given: Given) -> int:
             known = (
-                datatype_named(str(one).removeprefix("Tensor(").removesuffix(")")) for one in given.values
+                datatype_named(str(kind).removeprefix("Tensor(").removesuffix(")")) for kind in given.values
             )
-            return next((one for one in known if one), "")
+            return self._number(next((text for text in known if text), ""))
 
-        return self._texts(calls, texts, first, ("dims", "types"))
+        return self._figures(calls, first, "types")
 
-    def _shape(self, name: int, given: Given) -> str:
-        return shape_of(self.device.names[name], given)
+    def _number(self, text: str) -> int:
+        return self.texts.setdefault(text, len(self.texts)) if text else NONE
 
-    def _texts(
-        self, calls: Column, texts: dict[str, int], of: Callable[[int, Given], str], keys: tuple[str, str]
-    ) -> Column:
-        """A text of each call, from shapes and one more list of its arguments."""
-
-        def number(text: str) -> int:
-            return texts.setdefault(text, len(texts)) if text else NONE
+    def _figures(self, calls: Column, figure: Callable[[str, Given], int], second: str = "values") -> Column:
+        """The figure of each of some calls, from its name, its shapes and one more list of its arguments."""
+        device, host = self.given.device, self.given.host
 
         def by_timeline(name: int, arguments: int) -> int:
-            given = _json(self.device.texts, arguments) or {}
-            return number(of(name, Given(*(given.get(key) or [] for key in keys))))
+            lists = _json(device.texts, arguments) or {}
+            return figure(device.names[name], Given(*(lists.get(key) or [] for key in ("dims", second))))
 
-        def by_execution_trace(name: int, *lists: int) -> int:
-            assert self.host is not None
-            return number(of(name, Given(*(_json(self.host.texts, text) or [] for text in lists))))
-
-        event, row = self.calls.row[calls], self.host_of_call[calls]
-        name, found = self.device.name[event], np.full(len(calls), NONE, np.int64)
+        event, row = self.given.calls.row[calls], self.given.host_of_call[calls]
+        name, found = device.name[event], np.full(len(calls), NONE, np.int64)
         bare = np.flatnonzero(row == NONE)
-        found[bare] = _once_each((name[bare], self.device.arguments[event[bare]]), by_timeline)
-        if self.host is not None:
-            some, host = np.flatnonzero(row != NONE), self.host
-            second = host.input_values if keys[1] == "values" else host.input_types
-            lists = (one[row[some]] for one in (host.input_shapes, second, host.output_shapes))
-            found[some] = _once_each((name[some], *lists), by_execution_trace)
+        found[bare] = _once_each((name[bare], device.arguments[event[bare]]), by_timeline)
+        if host is not None:
+            recorded = host
+
+            def by_execution_trace(name: int, *lists: int) -> int:
+                return figure(device.names[name], Given(*(_json(recorded.texts, at) or [] for at in lists)))
+
+            some = np.flatnonzero(row != NONE)
+            column = host.input_values if second == "values" else host.input_types
+            texts = (one[row[some]] for one in (host.input_shapes, column, host.output_shapes))
+            found[some] = _once_each((name[some], *texts), by_execution_trace)
         return found
 
-    def _by_timeline(self, name: int, arguments: int) -> int:
-        given = _json(self.device.texts, arguments) or {}
-        return self._count(name, Given(given.get("dims") or [], given.get("values") or []))
 
-    def _by_execution_trace(self, name: int, *texts: int) -> int:
-        assert self.host is not None
-        return self._count(name, Given(*(_json(self.host.texts, text) or [] for text in texts)))
-
-    def _count(self, name: int, given: Given) -> int:
-        count = operations(self.device.names[name], given)
-        return NONE if count is None or count > _MOST else count
-
-    def _moved_by_timeline(self, name: int, arguments: int) -> int:
-        return bytes_of_call(self.device.names[name], _json(self.device.texts, arguments))
-
-
-def find_costs(
-    device: DeviceTrace, calls: Calls, work: Work, host: HostTrace | None, host_of_call: Rows, tally: Tally
-) -> Costs:
+def find_costs(given: Recording, tally: Tally) -> Costs:
     """The costs of all work."""
-    operators = _Operators(device, calls, host, host_of_call)
-    operator = _around(calls, work.call, calls.is_operator)
+    device, calls, work = given.device, given.calls, given.work
+    operators = _Operators(given)
+    operator = calls.around(work.call, calls.is_operator)
     own = _own_bytes(device)[work.row]
-    formula = _formulas(operators, work)
+    formula = _formulas(given)
     flops = _operations(operators, work, formula)
     size = _bytes(operators, operator, own, work)
     duration = work.end_ns - work.start_ns
@@ -247,38 +226,37 @@ def find_costs(
     what = "kernels whose operators do more than a device can in their time: without figures"
     tally.count(what, int(is_wrong.sum()))
     size[is_wrong] = flops[is_wrong] = NONE
-    texts: dict[str, int] = {}
-    shape = _of_lone_kernels(operators, formula, texts)
+    shape = _of_lone_kernels(operators, formula)
     shape[is_wrong] = NONE
     datatype = np.full(len(work), NONE, np.int64)
     some = np.flatnonzero((operator != NONE) & (flops >= 0))
     groups, which = np.unique(operator[some], return_inverse=True)
-    datatype[some] = operators.datatypes(groups, texts)[which.reshape(-1)] if len(some) else NONE
-    return Costs(flops, np.where(own >= 0, own, size), operator, shape, datatype, tuple(texts))
+    datatype[some] = operators.datatypes(groups)[which.reshape(-1)] if len(some) else NONE
+    return Costs(flops, np.where(own >= 0, own, size), operator, shape, datatype, tuple(operators.texts))
 
 
-def _of_lone_kernels(operators: _Operators, formula: Column, texts: dict[str, int]) -> Column:
+def _of_lone_kernels(operators: _Operators, formula: Column) -> Column:
     """What kernels compute that do all the work of their operator."""
     found = np.full(len(formula), NONE, np.int64)
     groups, first, kernels = np.unique(formula, return_index=True, return_counts=True)
     lone = (groups != NONE) & (kernels == 1)
     if lone.any():
-        found[first[lone]] = operators.shapes(groups[lone], texts)
+        found[first[lone]] = operators.shapes(groups[lone])
     return found
 
 
-def _formulas(operators: _Operators, work: Work) -> Column:
+def _formulas(given: Recording) -> Column:
     """The innermost operator with a formula around each kernel, or NONE."""
-    device, calls = operators.device, operators.calls
+    device, calls, work = given.device, given.calls, given.work
     with_formula = np.array([is_known(name) for name in device.names], np.bool_)
     wanted = calls.is_operator & with_formula[device.name[calls.row]]
-    formula = _around(calls, work.call, wanted)
+    formula = calls.around(work.call, wanted)
     used = np.unique(formula[formula != NONE])
-    outer = _around(calls, calls.parent[used], wanted)
+    outer = calls.around(calls.parent[used], wanted)
     while (outer != NONE).any():
         formula[np.isin(formula, outer)] = NONE  # an operator within it counts
         outer = np.unique(outer[outer != NONE])
-        outer = _around(calls, calls.parent[outer], wanted)
+        outer = calls.around(calls.parent[outer], wanted)
     formula[np.isin(device.sort[work.row], (EventSort.MEMCPY, EventSort.MEMSET))] = NONE
     return formula
 
@@ -298,7 +276,7 @@ def _bytes(operators: _Operators, operator: Column, own: Column, work: Work) -> 
 
     An operator that is not PyTorch's own tells of one kernel only: of several, nobody knows which takes what.
     """
-    device, calls = operators.device, operators.calls
+    device, calls = operators.given.device, operators.given.calls
     found = np.full(len(work), NONE, np.int64)
     some = np.flatnonzero((operator != NONE) & (own < 0))
     if not len(some):
@@ -325,17 +303,6 @@ def _once_each(columns: tuple[Any, ...], figure: Callable[..., int]) -> Column:
     figures = np.array([figure(*row) for row in distinct.tolist()], np.int64)
     found: Column = figures[of_row.reshape(-1)] if len(rows) else np.zeros(0, np.int64)
     return found
-
-
-def _around(calls: Calls, call: Column, wanted: Any) -> Column:
-    """The innermost wanted call around (or at) each call, or NONE."""
-    found = call.copy()
-    while True:
-        on = np.flatnonzero(found != NONE)
-        on = on[~wanted[found[on]]]
-        if not len(on):
-            return found
-        found[on] = calls.parent[found[on]]
 
 
 def _shared(work: Work, some: Column, group: Column, totals: Column) -> Column:

@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from converters.pytorch.calls import Calls, Work
+from converters.pytorch.calls import Recording
 from converters.pytorch.columns import NONE, HostTrace, Tensors
-from converters.pytorch.graph import Column, Draft, Link, Rows
+from converters.pytorch.graph import Column, Draft, Link
 from converters.pytorch.threads import Threads
 
 
@@ -49,17 +49,12 @@ def _uses(tensors: Tensors, rows: Column) -> tuple[Any, Any]:
     return tensors.storage_id[first + np.arange(len(of))].astype(np.int64), of
 
 
-def link_data(
-    draft: Draft,
-    host: HostTrace,
-    calls: Calls,
-    work: Work,
-    host_of_call: Rows,
-    work_node: Column,
-    threads: Threads,
-) -> None:
+def link_data(draft: Draft, given: Recording, work_node: Column, threads: Threads) -> None:
     """Add the dependencies of both sorts."""
-    operator = _described(calls, host_of_call, work.call)
+    calls, work, host, host_of_call = given.calls, given.work, given.host, given.host_of_call
+    if host is None:
+        return
+    operator = calls.around(work.call, host_of_call != NONE)
     items = np.flatnonzero(operator != NONE)
     moment = calls.start_ns[work.call[items]]
     before, after = write_read_pairs(host, host_of_call[operator[items]], moment, work.lane[items])
@@ -72,14 +67,3 @@ def link_data(
     ended = calls.end_ns[before] <= calls.start_ns[after]
     last = threads.last_before(calls.lane[before[ended]], calls.end_ns[before[ended]])
     draft.link(Link.DATA, last, after[ended])
-
-
-def _described(calls: Calls, host_of_call: Rows, call: Column) -> Column:
-    """The innermost call around each call that the execution trace knows."""
-    found = call.copy()
-    while True:
-        on = np.flatnonzero(found != NONE)
-        on = on[host_of_call[found[on]] == NONE]
-        if not len(on):
-            return found
-        found[on] = calls.parent[found[on]]

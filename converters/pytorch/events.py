@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 from sortedcontainers import SortedKeyList
 
-from converters.pytorch.calls import Calls, Flags, Work, named
+from converters.pytorch.calls import Calls, Flags, Recording, Work, named
 from converters.pytorch.columns import NONE, DeviceTrace, EventSort
 from converters.pytorch.graph import Column
 from converters.pytorch.latencies import before_on_stream
@@ -53,7 +53,7 @@ class Launches:
             self.by_lane[lane] = self.launched_ns[rows].tolist(), rows.tolist()
 
     @classmethod
-    def of(cls, device: DeviceTrace, work: Work, origin_ns: int) -> Launches:
+    def of(cls, device: DeviceTrace, work: Work) -> Launches:
         """The launches of a recording. Work without one that began before all of its stream that have one
         was launched before the recording; of other work without one, the beginning is taken."""
         on_device = device.sort[work.row] != EventSort.ANNOTATION
@@ -62,7 +62,7 @@ class Launches:
         so_far = np.cumsum(known)
         before_lane = np.repeat((so_far - known)[of_lane], np.diff(of_lane, append=len(work)))
         is_early = on_device & (so_far == before_lane) & bool((known & on_device).any())
-        launched = np.where(known, device.ts_ns[np.maximum(work.launch, 0)] - origin_ns, work.start_ns)
+        launched = np.where(known, device.ts_ns[np.maximum(work.launch, 0)], work.start_ns)
         launched[is_early] -= int(work.start_ns.max(initial=0)) + 1
         return cls(work, launched, on_device, is_early)
 
@@ -136,33 +136,19 @@ class _Event:
     within: int  # call in which it was recorded
 
 
-def conclude(
-    device: DeviceTrace,
-    calls: Calls,
-    launches: Launches,
-    host_waits: dict[int, int],
-    reach_ns: int,
-    origin_ns: int,
-) -> Concluded:
+def conclude(given: Recording, launches: Launches, host_waits: dict[int, int], reach_ns: int) -> Concluded:
     """Go through all calls; `host_waits` are rows of calls of the host that wait for events, and when these
     had not happened yet; `reach_ns` is how soon work begins after what it awaited."""
-    return _Search(device, calls, launches, host_waits, reach_ns, origin_ns).result()
+    return _Search(given, launches, host_waits, reach_ns).result()
 
 
 class _Search:
     def __init__(
-        self,
-        device: DeviceTrace,
-        calls: Calls,
-        launches: Launches,
-        host_waits: dict[int, int],
-        reach_ns: int,
-        origin_ns: int,
+        self, given: Recording, launches: Launches, host_waits: dict[int, int], reach_ns: int
     ) -> None:
-        self._device, self._launches, self._work = device, launches, launches.work
-        self._calls = calls
+        self._device, self._launches, self._work = given.device, launches, launches.work
+        self._calls = given.calls
         self._reach = reach_ns
-        self._origin = origin_ns
         self._held = before_on_stream(launches.work)
         self._threads: dict[int, _Thread] = {}
         self._events: list[_Event] = []
@@ -208,7 +194,7 @@ class _Search:
         groups = work.launch[some], records, waits, host_waits, streams
         rows = np.concatenate(groups)
         kind = np.repeat((_LAUNCH, _RECORD, _WAIT, _HOST_WAIT, _STREAM), [len(one) for one in groups])
-        times = device.ts_ns[rows] - self._origin
+        times = device.ts_ns[rows]
         what = np.where(kind == _HOST_WAIT, times + device.dur_ns[rows], NONE)
         what[: len(some)] = work.lane[some]
         within = _innermost(self._calls, device.lane[rows], times)

@@ -18,8 +18,8 @@ from typing import Any
 
 import numpy as np
 
-from converters.pytorch.calls import Calls, Flags, Work, named
-from converters.pytorch.columns import NONE, DeviceTrace, EventSort
+from converters.pytorch.calls import Calls, Flags, Recording, Work, named, running_most
+from converters.pytorch.columns import NONE, EventSort
 from converters.pytorch.graph import Column
 
 _ENOUGH = 5  # samples that say what is usual
@@ -37,8 +37,9 @@ class Latencies:
     event_ns: int  # from the end of work to the beginning of work that awaits it
 
 
-def find_latencies(device: DeviceTrace, calls: Calls, work: Work, awaited: Pairs) -> Latencies:
+def find_latencies(given: Recording, awaited: Pairs) -> Latencies:
     """Estimate them."""
+    device, calls, work = given.device, given.calls, given.work
     start, call = work.start_ns, np.maximum(work.call, 0)
     ended, happened = before_on_stream(work), np.full(len(work), _LONG_AGO)
     np.maximum.at(happened, awaited[1], work.end_ns[awaited[0]])
@@ -78,9 +79,7 @@ def before_on_stream(work: Work) -> Column:
     """When everything that began earlier on its stream had ended, by work."""
     found = np.full(len(work), _LONG_AGO)
     if len(work):
-        beyond = int(work.end_ns.max()) + 1
-        shift = work.lane * beyond
-        most = np.maximum.accumulate(work.end_ns + shift) - shift
+        most = running_most(work.lane, work.end_ns)
         found[1:] = np.where(work.lane[1:] == work.lane[:-1], most[:-1], _LONG_AGO)
     return found
 

@@ -17,8 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from converters.pytorch.calls import Calls, Flags, Work
-from converters.pytorch.columns import NONE, DeviceTrace, EventSort
+from converters.pytorch.calls import Calls, Flags, Recording, Work
+from converters.pytorch.columns import NONE, EventSort
 from converters.pytorch.graph import Column, Draft, Link, Role
 from converters.pytorch.latencies import Latencies, Pairs
 from converters.pytorch.threads import STEP, Threads
@@ -46,9 +46,7 @@ _MOST = 256  # pieces of work that may overlap with one of their stream and stil
 
 def add_streams(
     draft: Draft,
-    device: DeviceTrace,
-    calls: Calls,
-    work: Work,
+    given: Recording,
     threads: Threads,
     awaited: Pairs,
     latencies: Latencies,
@@ -60,6 +58,7 @@ def add_streams(
     `communicates` marks work whose order on its stream matters to other ranks; `base` is the first position
     of this work among nodes of no duration.
     """
+    device, calls, work = given.device, given.calls, given.work
     role = np.array([_ROLE_OF.get(EventSort(sort), Role.KERNEL) for sort in range(len(EventSort))])
     node = draft.add(role[device.sort[work.row]], work.start_ns, work.end_ns, work=np.arange(len(work)))
     own = base + np.arange(len(work)) * STEP

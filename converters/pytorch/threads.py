@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from converters.pytorch.calls import Calls, Flags, Work
+from converters.pytorch.calls import Calls, Flags, Work, running_most
 from converters.pytorch.columns import NONE
 from converters.pytorch.graph import Column, Draft, Link, Role, Rows
 
@@ -85,10 +85,10 @@ def add_threads(draft: Draft, calls: Calls, work: Work, arrival_ns: Column, wait
     waiting call waits for has ended, else NONE.
     """
     is_mark = calls.is_annotation
-    covered = _running_most(calls.lane, np.where(is_mark, calls.start_ns, calls.end_ns))
+    covered = running_most(calls.lane, np.where(is_mark, calls.start_ns, calls.end_ns))
     is_last = np.append(calls.lane[1:] != calls.lane[:-1], True)
     ends = np.append(calls.start_ns[1:], 0)
-    until = np.where(is_last, _running_most(calls.lane, calls.end_ns), ends)
+    until = np.where(is_last, running_most(calls.lane, calls.end_ns), ends)
     start, end = _own_time(calls, work, arrival_ns, until, waited_until, is_mark)
     role = np.full(len(calls), Role.LAUNCH, np.uint8)
     role[calls.is_operator] = Role.OPERATOR
@@ -142,11 +142,3 @@ def _own_time(
     end[waits] = own[waits]
     start[waits] = np.maximum(waited_until[waits], start[waits])
     return start, end
-
-
-def _running_most(lane: Rows, values: Column) -> Column:
-    """The largest value so far, lane by lane."""
-    beyond = int(values.max(initial=0)) + 1
-    shift = lane.astype(np.int64) * beyond  # times start at 0, so a lane's all lie above those before
-    most: Column = np.maximum.accumulate(values + shift) - shift
-    return most

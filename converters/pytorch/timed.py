@@ -5,17 +5,17 @@ Not here: the steps themselves.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import TypeVar
 
 import numpy as np
 
-from converters.pytorch.calls import Calls, Work, device_work, host_calls
+from converters.pytorch.calls import Calls, Recording, Work, device_work, host_calls
 from converters.pytorch.collectives import Carriers, find_carriers
 from converters.pytorch.columns import ABSENT, NONE, DeviceTrace, EventSort, HostTrace
-from converters.pytorch.communication import HostRecords
 from converters.pytorch.costs import Costs, find_costs
 from converters.pytorch.data_links import link_data
-from converters.pytorch.graph import Column, Draft, Graph, Link, Role, Rows, Tally
+from converters.pytorch.graph import Column, Draft, Graph, Link, Role, Tally
 from converters.pytorch.groups import Groups, collect_groups
 from converters.pytorch.handoffs import link_groups, link_handoffs, link_workers
 from converters.pytorch.linking import Links, doubts, link, refuse_unrelated
@@ -25,19 +25,8 @@ from converters.pytorch.threads import STEP, add_threads
 from converters.pytorch.waits import Waits, find_waits
 from et_sim.basics.errors import TraceError
 
+_Spans = TypeVar("_Spans", Calls, Work)
 WHOLE = 0.8  # of the timeline's operators that must be linked for all of it to be converted
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _LinkedRecording:
-    """What is to be converted; times count from `origin_ns`."""
-
-    device: DeviceTrace
-    host: HostTrace | None
-    calls: Calls
-    work: Work
-    links: Links | None
-    origin_ns: int
 
 
 def convert_timed(
@@ -48,7 +37,7 @@ def convert_timed(
     force: bool = False,
 ) -> ConvertedRank:
     """Link, order, connect; recordings that do not belong together are refused, unless forced."""
-    calls, work, origin = _all(device)
+    device, calls, work = _from_its_beginning(device)
     links = link(host, device, calls) if host is not None else None
     tally = Tally()
     if host is not None and links is not None:
@@ -57,33 +46,25 @@ def convert_timed(
             refuse_unrelated(host, device, links, found)
         for doubt in found:
             tally.count(f"converted though the recordings seem not to belong together: {doubt}")
-    recording = _LinkedRecording(device, host, calls, work, links, origin)
-    if links is not None and links.linked and links.device_rate < WHOLE:
-        linked = links.host_of_call != NONE
-        recording = _within(
-            recording, int(calls.start_ns[linked].min()), int(calls.end_ns[linked].max()), tally
-        )
-    return _connected(recording, collect_groups(host, device, tally), without)
-
-
-def _connected(recording: _LinkedRecording, groups: Groups, without: frozenset[Link]) -> ConvertedRank:
-    """Find out what depends on what, and what everything is."""
-    device, host, calls, links = recording.device, recording.host, recording.calls, recording.links
-    tally = groups.tally
     host_of_call = links.host_of_call if links is not None else np.full(len(calls), NONE, np.int32)
-    records = HostRecords(host) if host is not None else None
-    carriers = find_carriers(device, calls, recording.work, host_of_call, records, groups)
-    work = carriers.work
-    waits = find_waits(device, calls, work, recording.origin_ns, tally)
-    graph, described = _graph(device, host, calls, work, carriers, waits, groups, host_of_call, without)
-    tally.count("calls that end after the call they begin in", calls.outlasting)
-    costs = find_costs(device, calls, work, host, host_of_call, tally)
-    return replace(
-        _columns(device, host, calls, work, carriers, costs, graph, host_of_call, groups),
-        links=links,
-        groups=described,
-        begin_ns=device.base_ns + recording.origin_ns,
-    )
+    given = Recording(device, host, calls, work, host_of_call)
+    if links is not None and links.linked and links.device_rate < WHOLE:
+        given, links = _within(given, links, tally)
+    return _connected(given, links, collect_groups(host, device, tally), without)
+
+
+def _connected(
+    given: Recording, links: Links | None, groups: Groups, without: frozenset[Link]
+) -> ConvertedRank:
+    """Find out what depends on what, and what everything is."""
+    tally = groups.tally
+    carriers = find_carriers(given, groups)
+    given = replace(given, work=carriers.work)
+    waits = find_waits(given, tally)
+    graph, described = _graph(given, carriers, waits, groups, without)
+    tally.count("calls that end after the call they begin in", given.calls.outlasting)
+    converted = _columns(given, carriers, find_costs(given, tally), graph, groups)
+    return replace(converted, links=links, groups=described, begin_ns=given.device.base_ns)
 
 
 def _nothing_timed(device: DeviceTrace) -> TraceError:
@@ -95,27 +76,33 @@ def _nothing_timed(device: DeviceTrace) -> TraceError:
     )
 
 
-def _all(device: DeviceTrace) -> tuple[Calls, Work, int]:
-    """Calls and work from the first of them on."""
+def _from_its_beginning(device: DeviceTrace) -> tuple[DeviceTrace, Calls, Work]:
+    """The timeline with times from its first call or work on, and these."""
     timed = [int(sort) for sort in EventSort if sort not in (EventSort.DEVICE_ANNOTATION, EventSort.OVERHEAD)]
     rows = np.isin(device.sort, timed)
     if not rows.any():
         raise _nothing_timed(device)
-    origin = int(device.ts_ns[rows].min())
-    calls, work = host_calls(device, device_work(device, origin), origin)
+    device = _shifted(device, int(device.ts_ns[rows].min()))
+    calls, work = host_calls(device, device_work(device))
     if not len(calls) and not len(work):
         raise _nothing_timed(device)
     shift = min((int(one.start_ns.min()) for one in (calls, work) if len(one)), default=0)
-    if shift:
-        calls = replace(calls, start_ns=calls.start_ns - shift, end_ns=calls.end_ns - shift)
-        work = replace(work, start_ns=work.start_ns - shift, end_ns=work.end_ns - shift)
-    return calls, work, origin + shift
+    return _shifted(device, shift), _shifted_spans(calls, shift), _shifted_spans(work, shift)
 
 
-def _within(recording: _LinkedRecording, low: int, high: int, tally: Tally) -> _LinkedRecording:
+def _shifted(device: DeviceTrace, by_ns: int) -> DeviceTrace:
+    """The timeline with times from later on."""
+    return replace(device, ts_ns=device.ts_ns - by_ns, base_ns=device.base_ns + by_ns) if by_ns else device
+
+
+def _shifted_spans(spans: _Spans, by_ns: int) -> _Spans:
+    return replace(spans, start_ns=spans.start_ns - by_ns, end_ns=spans.end_ns - by_ns)
+
+
+def _within(given: Recording, links: Links, tally: Tally) -> tuple[Recording, Links]:
     """Only what the execution trace covers, where the timeline goes on for much longer."""
-    calls, work, links = recording.calls, recording.work, recording.links
-    assert links is not None
+    calls, work, linked = given.calls, given.work, links.host_of_call != NONE
+    low, high = int(calls.start_ns[linked].min()), int(calls.end_ns[linked].max())
     keep = (calls.start_ns >= low) & (calls.end_ns <= high)
     launched = (work.call != NONE) & keep[work.call]
     what = "calls of the timeline outside of what the execution trace covers"
@@ -123,52 +110,31 @@ def _within(recording: _LinkedRecording, low: int, high: int, tally: Tally) -> _
     tally.count("work of devices that calls outside of it launched", int((~launched).sum()))
     number = np.append(np.cumsum(keep) - 1, NONE)  # the last entry is NONE's
     number[:-1][~keep] = NONE
-    kept = replace(
-        calls,
-        **{name: getattr(calls, name)[keep] for name in ("row", "lane", "is_operator", "is_annotation")},
-        start_ns=calls.start_ns[keep] - low,
-        end_ns=calls.end_ns[keep] - low,
-        parent=number[calls.parent[keep]],
-    )
-    rest = Work(
-        work.row[launched],
-        work.lane[launched],
-        work.start_ns[launched] - low,
-        work.end_ns[launched] - low,
-        work.launch[launched],
-        number[work.call[launched]],
-    )
+    kept = Calls(**{name: getattr(calls, name)[keep] for name in Calls.__slots__})
+    kept = replace(_shifted_spans(kept, low), parent=number[kept.parent])
+    rest = Work(**{name: getattr(work, name)[launched] for name in Work.__slots__})
+    rest = replace(_shifted_spans(rest, low), call=number[rest.call])
     operators = int((kept.is_operator | kept.is_annotation).sum())
     inside = replace(links, host_of_call=links.host_of_call[keep], device_operators=operators)
-    return _LinkedRecording(recording.device, recording.host, kept, rest, inside, recording.origin_ns + low)
+    return Recording(_shifted(given.device, low), given.host, kept, rest, inside.host_of_call), inside
 
 
 def _graph(
-    device: DeviceTrace,
-    host: HostTrace | None,
-    calls: Calls,
-    work: Work,
-    carriers: Carriers,
-    waits: Waits,
-    groups: Groups,
-    host_of_call: Rows,
-    without: frozenset[Link],
+    given: Recording, carriers: Carriers, waits: Waits, groups: Groups, without: frozenset[Link]
 ) -> tuple[Graph, dict[str, tuple[int, ...]]]:
+    calls, work = given.calls, given.work
     draft = Draft(groups.tally)
     threads = add_threads(draft, calls, work, waits.latencies.arrival_ns, waits.until_ns)
     on_host = draft.size
-    link_handoffs(draft, device, calls, threads)
+    link_handoffs(draft, given.device, calls, threads)
     base = (len(calls) + 1) * STEP
     communicates = carriers.of_work != NONE
     communicates[carriers.by_worker] = False  # workers do several things at once
-    streams = add_streams(
-        draft, device, calls, work, threads, waits.awaited, waits.latencies, communicates, base
-    )
+    streams = add_streams(draft, given, threads, waits.awaited, waits.latencies, communicates, base)
     link_workers(draft, threads, calls, work, carriers.by_worker, streams.node)
     link_groups(draft, work, carriers.by_worker, carriers.group_of_work, streams.node)
     draft.link(Link.SYNC, streams.node[waits.host_after[0]], waits.host_after[1])
-    if host is not None:
-        link_data(draft, host, calls, work, host_of_call, streams.node, threads)
+    link_data(draft, given, streams.node, threads)
     position = np.empty(on_host + len(streams.position), np.int32)
     position[threads.node] = threads.position
     position[on_host:] = streams.position
@@ -181,16 +147,10 @@ def _graph(
 
 
 def _columns(
-    device: DeviceTrace,
-    host: HostTrace | None,
-    calls: Calls,
-    work: Work,
-    carriers: Carriers,
-    costs: Costs,
-    graph: Graph,
-    host_of_call: Rows,
-    groups: Groups,
+    given: Recording, carriers: Carriers, costs: Costs, graph: Graph, groups: Groups
 ) -> ConvertedRank:
+    device, host, calls, work = given.device, given.host, given.calls, given.work
+    host_of_call = given.host_of_call
     orphans = (host_of_call == NONE) & (calls.is_operator | calls.is_annotation)
     call, of_work = graph.call, graph.work
     operator = costs.operator
@@ -209,7 +169,7 @@ def _columns(
         event=Lookup(graph.role, (call, calls.row), (of_work, work.row)),
         operator_event=Lookup(graph.role, (call, calls.row), (of_work, taken(calls.row, operator))),
         described_by=Lookup(graph.role, (call, host_of_call), (of_work, taken(host_of_call, operator))),
-        numbers=_numbers(device, host, calls, work, costs, graph, host_of_call),
+        numbers=_numbers(given, costs, graph),
         tally=groups.tally,
         measured_ns=int(graph.end_ns.max(initial=0)),
         begin_ns=0,
@@ -224,21 +184,14 @@ def _columns(
     )
 
 
-def _numbers(
-    device: DeviceTrace,
-    host: HostTrace | None,
-    calls: Calls,
-    work: Work,
-    costs: Costs,
-    graph: Graph,
-    host_of_call: Rows,
-) -> dict[str, Lookup]:
+def _numbers(given: Recording, costs: Costs, graph: Graph) -> dict[str, Lookup]:
     """Attributes that are numbers."""
+    device, host, calls, work = given.device, given.host, given.calls, given.work
     role, call, of_work = graph.role, graph.call, graph.work
     held = calls.is_annotation.copy()
     held[calls.parent[calls.parent != NONE]] = True
     if host is not None:
-        record_function = Lookup(role, (call, host_of_call)).then(host.record_function)
+        record_function = Lookup(role, (call, given.host_of_call)).then(host.record_function)
     else:
         record_function = Lookup(role, (call, calls.row), (of_work, work.row)).then(device.record_function)
     event = Lookup(role, (call, calls.row), (of_work, work.row))

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from converters.pytorch.calls import WAITING, Calls, Work, named
+from converters.pytorch.calls import WAITING, Calls, Recording, Work, named
 from converters.pytorch.columns import NONE, DeviceTrace, EventSort
 from converters.pytorch.events import RETURN_NS, Concluded, Launches, Pending, conclude
 from converters.pytorch.graph import Column, Tally
@@ -39,33 +39,32 @@ class Waits:
     latencies: Latencies
 
 
-def find_waits(device: DeviceTrace, calls: Calls, work: Work, origin_ns: int, tally: Tally) -> Waits:
+def find_waits(given: Recording, tally: Tally) -> Waits:
     """All waiting of the timeline."""
-    launches = Launches.of(device, work, origin_ns)
+    device, calls, work = given.device, given.calls, given.work
+    launches = Launches.of(device, work)
     pending = Pending()
-    found = _recorded(device, launches, pending, tally, origin_ns)
-    not_yet = _waits_for_events(device, calls, origin_ns)
-    arrival = find_latencies(device, calls, work, _pairs(found)).arrival_ns
+    found = _recorded(device, launches, pending, tally)
+    not_yet = _waits_for_events(device, calls)
+    arrival = find_latencies(given, _pairs(found)).arrival_ns
     reach = find_late_work(launches, arrival, found).reach()
-    concluded = conclude(device, calls, launches, not_yet, reach.ns, origin_ns)
+    concluded = conclude(given, launches, not_yet, reach.ns)
     if not found:
         found, pending = concluded.awaited, concluded.pending
         what = "waits of streams for events, concluded from the order of calls"
         tally.count(what, len(found))
-    arrival = find_latencies(device, calls, work, _pairs(found)).arrival_ns
+    arrival = find_latencies(given, _pairs(found)).arrival_ns
     is_wait = (device.sort == EventSort.LAUNCH) & np.isin(device.name, named(device, "stream_wait"))
-    late = find_late_work(launches, arrival, found).causes(
-        reach.ns, np.sort(device.ts_ns[is_wait] - origin_ns)
-    )
+    late = find_late_work(launches, arrival, found).causes(reach.ns, np.sort(device.ts_ns[is_wait]))
     tally.count("waits of streams, concluded from when work began", len(late), example=str(reach))
     awaited = _pairs(found + late)
-    until, host_after = _host_waits(device, calls, launches, concluded, pending, not_yet, tally, origin_ns)
+    until, host_after = _host_waits(device, calls, launches, concluded, pending, not_yet, tally)
     held = _held_launches(device, calls, launches, until, tally)
     both = tuple(np.concatenate(side) for side in zip(host_after, held, strict=True))
-    return Waits(awaited, (both[0], both[1]), until, find_latencies(device, calls, work, awaited))
+    return Waits(awaited, (both[0], both[1]), until, find_latencies(given, awaited))
 
 
-def _waits_for_events(device: DeviceTrace, calls: Calls, origin_ns: int) -> dict[int, int]:
+def _waits_for_events(device: DeviceTrace, calls: Calls) -> dict[int, int]:
     """Rows of calls of the host that wait for an event, and when it had not happened yet: of queries in a
     row, at the last but one."""
     waits = calls.row[np.isin(device.name[calls.row], named(device, "wait_event"))]
@@ -74,16 +73,16 @@ def _waits_for_events(device: DeviceTrace, calls: Calls, origin_ns: int) -> dict
     asked = asked[np.lexsort((device.ts_ns[asked], device.lane[asked]))]
     is_call = np.isin(asked, calls.row)
     for before, row in zip(asked[:-1][is_call[1:]].tolist(), asked[1:][is_call[1:]].tolist(), strict=True):
-        found[row] = int(device.ts_ns[before]) - origin_ns
+        found[row] = int(device.ts_ns[before])
     return found
 
 
 def _recorded(
-    device: DeviceTrace, launches: Launches, pending: Pending, tally: Tally, origin_ns: int
+    device: DeviceTrace, launches: Launches, pending: Pending, tally: Tally
 ) -> list[tuple[int, int]]:
     """Waits of streams that the timeline describes."""
     waits, texts = device.waits, device.texts
-    call_at = _moments(device, origin_ns)
+    call_at = _moments(device)
     lane_of = _lane_of_stream(device)
     found: list[tuple[int, int]] = []
     for at, row in enumerate(waits.row.tolist()):
@@ -116,14 +115,13 @@ def _host_waits(
     pending: Pending,
     not_yet: dict[int, int],
     tally: Tally,
-    origin_ns: int,
 ) -> tuple[Column, Pairs]:
     """Calls that returned when work had ended: which work, and when."""
     until = np.full(len(calls), NONE, np.int64)
     found: list[tuple[int, int]] = []
     names = {which: set(named(device, which).tolist()) for which in ("wait_device", "wait_own", "query")}
     waiting = set(named(device, *WAITING, "query").tolist())
-    recorded = _recorded_targets(device, launches, pending, origin_ns)
+    recorded = _recorded_targets(device, launches, pending)
     is_call = ~(calls.is_operator | calls.is_annotation)
     launched_by = _work_of_calls(launches.work)
     for call in np.flatnonzero(is_call & np.isin(device.name[calls.row], sorted(waiting))).tolist():
@@ -210,12 +208,10 @@ def _held_launches(
     return _pairs(found)
 
 
-def _recorded_targets(
-    device: DeviceTrace, launches: Launches, pending: Pending, origin_ns: int
-) -> dict[int, list[int]]:
+def _recorded_targets(device: DeviceTrace, launches: Launches, pending: Pending) -> dict[int, list[int]]:
     """By correlation of the waiting call: what the timeline says that the host waited for."""
     waits, found = device.waits, dict[int, list[int]]()
-    call_at = _moments(device, origin_ns)
+    call_at = _moments(device)
     lane_of = _lane_of_stream(device)
     for at, row in enumerate(waits.row.tolist()):
         kind, correlation = device.texts[waits.sort[at]], int(device.correlation[row])
@@ -239,11 +235,11 @@ def _recorded_targets(
     return found
 
 
-def _moments(device: DeviceTrace, origin_ns: int) -> dict[int, int]:
+def _moments(device: DeviceTrace) -> dict[int, int]:
     """When the call of a correlation began; only of calls that waits can mean."""
     which = named(device, "record", "stream_wait", "wait_stream", "wait_event", "wait_device")
     rows = np.flatnonzero((device.sort == EventSort.LAUNCH) & np.isin(device.name, which))
-    times = (device.ts_ns[rows] - origin_ns).tolist()
+    times = device.ts_ns[rows].tolist()
     return dict(zip(device.correlation[rows].tolist(), times, strict=True))
 
 
