@@ -18,6 +18,7 @@ import io
 import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from graphlib import CycleError, TopologicalSorter
 from itertools import accumulate
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -238,26 +239,20 @@ def _resolve_beginnings(rank: _Rank, source: str) -> None:
     waiting: dict[int, list[int]] = {}
     for later, receive in rank.begins_with:
         waiting.setdefault(later, []).append(receive)
-    for start in list(waiting):
-        way = dict.fromkeys([start])
-        while way:
-            later = next(reversed(way))
-            receives = waiting.get(later, [])
-            if not receives:
-                waiting.pop(later, None)
-                del way[later]
-            elif receives[-1] in way:
-                labels = " and ".join(f'"{rank.operations[row].label}"' for row in (later, receives[-1]))
-                raise TraceError(
-                    f"{labels} wait for each other to begin",
-                    place=at(source, rank.operations[later].line),
-                    remedy="leave one irequires out",
-                )
-            elif receives[-1] in waiting:
-                way[receives[-1]] = None
-            else:
-                rank.after[later].extend(rank.after[receives.pop()])
-    for row in {row for row, _ in rank.begins_with}:
+    try:
+        order = [*TopologicalSorter(waiting).static_order()]
+    except CycleError as error:
+        receive, later = error.args[1][:2]
+        labels = " and ".join(f'"{rank.operations[row].label}"' for row in (later, receive))
+        raise TraceError(
+            f"{labels} wait for each other to begin",
+            place=at(source, rank.operations[later].line),
+            remedy="leave one irequires out",
+        ) from None
+    for later in order:
+        for receive in waiting.get(later, ()):
+            rank.after[later].extend(rank.after[receive])
+    for row in waiting:
         rank.after[row] = sorted(set(rank.after[row]))
 
 

@@ -10,9 +10,10 @@ Not here: reading (`msccl_xml`) and writing.
 
 from __future__ import annotations
 
-from collections import defaultdict, deque
+from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
+from graphlib import CycleError, TopologicalSorter
 
 from converters.msccl_xml import Algorithm, Step
 from et_sim.basics.errors import TraceError
@@ -125,23 +126,10 @@ def _order(steps: dict[Place, Step], pairs: list[tuple[Place, Place]], source: s
     waiting = {place: list(_predecessors(place, step)) for place, step in steps.items()}
     for sender, receiver in pairs:
         waiting[receiver].append(sender)
-    followers: dict[Place, list[Place]] = defaultdict(list)
-    for place, awaited in waiting.items():
-        for other in awaited:
-            followers[other].append(place)
-    left = {place: len(awaited) for place, awaited in waiting.items()}
-    ready = deque(place for place, count in left.items() if count == 0)
-    order: list[Place] = []
-    while ready:
-        place = ready.popleft()
-        order.append(place)
-        for follower in followers[place]:
-            left[follower] -= 1
-            if left[follower] == 0:
-                ready.append(follower)
-    if len(order) < len(steps):
-        raise _circle(waiting, set(steps) - set(order), source)
-    return order
+    try:
+        return [*TopologicalSorter(waiting).static_order()]
+    except CycleError as error:
+        raise _circle(error.args[1][:0:-1], source) from None
 
 
 def _predecessors(place: Place, step: Step) -> Iterator[Place]:
@@ -152,15 +140,11 @@ def _predecessors(place: Place, step: Step) -> Iterator[Place]:
         yield gpu, *step.waits_for
 
 
-def _circle(waiting: dict[Place, list[Place]], stuck: set[Place], source: str) -> TraceError:
-    """Go back from step to step until one comes again."""
-    place = min(stuck)
-    path: list[Place] = []
-    while place not in path:
-        path.append(place)
-        place = next(other for other in waiting[place] if other in stuck)
-    knot = path[path.index(place) :]
-    words = [f"gpu {gpu} threadblock {block} step {step}" for gpu, block, step in [*knot, place]]
+def _circle(knot: list[Place], source: str) -> TraceError:
+    """Steps of which each waits for the next, and the last for the first."""
+    first = knot.index(min(knot))
+    knot = knot[first:] + knot[:first]
+    words = [f"gpu {gpu} threadblock {block} step {step}" for gpu, block, step in [*knot, knot[0]]]
     shown = words if len(words) <= 5 else [*words[:4], f"… ({len(knot) - 4} more) …", words[-1]]
     return TraceError(
         f"these steps wait for each other and can never run: {', which waits for '.join(shown)}",

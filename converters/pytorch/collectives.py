@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from converters.pytorch.calls import Calls, Flags, Recording, Work
-from converters.pytorch.columns import ABSENT, NONE, DeviceTrace
+from converters.pytorch.columns import ABSENT, COLLECTIVE_TEXTS, NONE, Collectives, DeviceTrace
 from converters.pytorch.communication import (
     Communication,
     HostRecords,
@@ -40,9 +40,6 @@ _ANNOTATIONS = ("nccl:", "gloo:", "mpi:", "ucc:")
 _OPERATORS = ("c10d::", "_c10d_functional::", "c10d_functional::", "symm_mem::")
 _RECORD = "record_param_comms"
 ALONE = "collectives of a group of one rank, which move nothing"
-_TEXTS = ("operation", "dtype", "group_name", "group_description", "group_ranks", "in_splits", "out_splits")
-_SIZES = ("in_elements", "out_elements", "group_size", "rank_start", "rank_stride")
-_NUMBERS = (*_SIZES, "source", "destination", "number")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -103,10 +100,9 @@ class _Records:
         if at is None:
             return None
         table, texts = self.device.collectives, self.device.texts
-        given: dict[str, Any] = {name: int(getattr(table, name)[at]) for name in _NUMBERS}
-        for name in _TEXTS:
-            text = int(getattr(table, name)[at])
-            given[name] = texts[text].decode(errors="replace") if text != ABSENT else ""
+        given: dict[str, Any] = {name: int(getattr(table, name)[at]) for name in Collectives.__slots__}
+        for name in COLLECTIVE_TEXTS:
+            given[name] = texts[given[name]].decode(errors="replace") if given[name] != ABSENT else ""
         return from_nccl(given)
 
     def name_of(self, call: int) -> str:

@@ -192,6 +192,18 @@ class Collectives:
     number: Numbers  # "Seq", of newer files
 
 
+# The columns of `Collectives` that are texts.
+COLLECTIVE_TEXTS = (
+    "operation",
+    "dtype",
+    "group_name",
+    "group_description",
+    "group_ranks",
+    "in_splits",
+    "out_splits",
+)
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class DeviceTrace:
     """A Kineto timeline: one row per kept event, in the order of the file.

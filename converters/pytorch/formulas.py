@@ -93,7 +93,7 @@ def _convolution(given: Given) -> int:
     data, weight = given.shapes[:2]
     transposed = len(given.values) > 6 and str(given.values[6]).lower() == "true"
     if transposed:
-        return int(2 * prod(data) * prod(weight[1:]))
+        return _filtered(0)(given)
     output = recorded_output(given) or output_of(data, weight, given.values[3:6])
     return int(2 * prod(output) * prod(weight[1:]))
 
@@ -130,21 +130,19 @@ def _library_convolution(first: int, order: str = "psd") -> Formula:
     return count
 
 
-def _transposed_convolution(given: Given) -> int:
-    """Each element of the input meets a filter."""
-    data, weight = given.shapes[:2]
-    return int(2 * prod(data) * prod(weight[1:]))
+def _filtered(first: int) -> Formula:
+    """Each element of argument `first`, an input or a gradient, meets a filter, which is the next one."""
+
+    def count(given: Given) -> int:
+        data, weight = given.shapes[first : first + 2]
+        return int(2 * prod(data) * prod(weight[1:]))
+
+    return count
 
 
 def _library_backward(given: Given) -> int:
     """Input, gradient of the output, weight; which gradients are asked for is the last argument."""
-    gradient, weight = given.shapes[1:3]
-    return int(2 * prod(gradient) * prod(weight[1:]) * _asked_for(given.values[-1] if given.values else None))
-
-
-def _library_backward_input(given: Given) -> int:
-    gradient, weight = given.shapes[1:3]
-    return int(2 * prod(gradient) * prod(weight[1:]))
+    return _filtered(1)(given) * _asked_for(given.values[-1] if given.values else None)
 
 
 def _library_backward_weight(given: Given) -> int:
@@ -227,80 +225,58 @@ def extents(value: Any, count: int) -> list[int]:
     return numbers * count if len(numbers) == 1 else numbers
 
 
-_ADAM = _optimizer(15)  # 2 for the decay of weights, 3 and 4 for the moments, 6 for the step
-_SGD = _optimizer(7)
-_ADAGRAD = _optimizer(9)
-
+_LIBRARIES = ("cudnn", "miopen")
+_SCALED = (
+    "scaled_dot_product_attention",
+    *(f"_scaled_dot_product_{kind}_attention" for kind in ("flash", "efficient", "cudnn")),
+    "_scaled_dot_product_flash_attention_for_cpu",
+    "_scaled_dot_product_fused_attention_overrideable",
+)
+_ADAM = 15  # 2 for the decay of weights, 3 and 4 for the moments, 6 for the step
 # By name, without `aten::`.
 FORMULAS: dict[str, Formula] = {
-    "mm": _product(0),
-    "bmm": _product(0),
-    "mv": _product(0),
-    "addmm": _product(1),
-    "addmv": _product(1),
-    "baddbmm": _product(1),
-    "addbmm": _product(1),
-    "_addmm_activation": _product(1),
+    **dict.fromkeys(
+        ("mm", "bmm", "mv", "_scaled_mm", "_int_mm", "_grouped_mm", "_scaled_grouped_mm"), _product(0)
+    ),
+    **dict.fromkeys(("addmm", "addmv", "baddbmm", "addbmm", "_addmm_activation"), _product(1)),
     "linear": _linear,
-    "_scaled_mm": _product(0),
-    "_int_mm": _product(0),
-    "_grouped_mm": _product(0),
-    "_scaled_grouped_mm": _product(0),
-    "convolution": _convolution,
-    "_convolution": _convolution,
-    "convolution_overrideable": _convolution,
+    **dict.fromkeys(("convolution", "_convolution", "convolution_overrideable"), _convolution),
     "cudnn_convolution": _library_convolution(2),
-    "cudnn_convolution_relu": _library_convolution(3, "spd"),
-    "cudnn_convolution_add_relu": _library_convolution(5, "spd"),
-    "cudnn_convolution_transpose": _transposed_convolution,
     "miopen_convolution": _library_convolution(3),
     "miopen_depthwise_convolution": _library_convolution(3),
-    "miopen_convolution_relu": _library_convolution(3, "spd"),
-    "miopen_convolution_add_relu": _library_convolution(5, "spd"),
-    "miopen_convolution_transpose": _transposed_convolution,
     "mkldnn_convolution": _library_convolution(3),
     "_conv_depthwise2d": _library_convolution(4, "spd"),
-    "convolution_backward": _convolution_backward,
-    "convolution_backward_overrideable": _convolution_backward,
-    "cudnn_convolution_backward": _library_backward,
-    "cudnn_convolution_backward_input": _library_backward_input,
-    "cudnn_convolution_backward_weight": _library_backward_weight,
-    "miopen_convolution_backward": _library_backward,
-    "miopen_convolution_backward_input": _library_backward_input,
-    "miopen_convolution_backward_weight": _library_backward_weight,
+    **{f"{library}_convolution_relu": _library_convolution(3, "spd") for library in _LIBRARIES},
+    **{f"{library}_convolution_add_relu": _library_convolution(5, "spd") for library in _LIBRARIES},
+    **{f"{library}_convolution_transpose": _filtered(0) for library in _LIBRARIES},
+    **dict.fromkeys(("convolution_backward", "convolution_backward_overrideable"), _convolution_backward),
+    **{f"{library}_convolution_backward": _library_backward for library in _LIBRARIES},
     "miopen_depthwise_convolution_backward": _library_backward,
-    "scaled_dot_product_attention": _attention(0),
-    "_scaled_dot_product_flash_attention": _attention(0),
-    "_scaled_dot_product_efficient_attention": _attention(0),
-    "_scaled_dot_product_cudnn_attention": _attention(0),
-    "_scaled_dot_product_flash_attention_for_cpu": _attention(0),
-    "_scaled_dot_product_fused_attention_overrideable": _attention(0),
-    "_cudnn_attention_forward": _attention(0),
-    "_scaled_dot_product_flash_attention_backward": _attention_backward,
-    "_scaled_dot_product_efficient_attention_backward": _attention_backward,
-    "_scaled_dot_product_cudnn_attention_backward": _attention_backward,
-    "_scaled_dot_product_flash_attention_for_cpu_backward": _attention_backward,
-    "_scaled_dot_product_fused_attention_overrideable_backward": _attention_backward,
-    "_cudnn_attention_backward": _attention_backward,
-    "_flash_attention_forward": _flash_attention(0),
-    "_efficient_attention_forward": _flash_attention(0),
-    "flash_attn::_flash_attn_forward": _flash_attention(0),
-    "flash_attn::_flash_attn_varlen_forward": _flash_attention(0),
-    "flash_attn_3::fwd": _flash_attention(0),
-    "FlashAttnFunc": _flash_attention(0),
-    "_flash_attention_backward": _flash_attention(1, backward=True),
-    "_efficient_attention_backward": _flash_attention(1, backward=True),
-    "flash_attn::_flash_attn_backward": _flash_attention(1, backward=True),
-    "_fused_adam": _ADAM,
-    "_fused_adam_": _ADAM,
-    "_fused_adamw": _ADAM,
-    "_fused_adamw_": _ADAM,
-    "_fused_sgd": _SGD,
-    "_fused_sgd_": _SGD,
-    "_fused_adagrad": _ADAGRAD,
-    "_fused_adagrad_": _ADAGRAD,
+    **{f"{library}_convolution_backward_input": _filtered(1) for library in _LIBRARIES},
+    **{f"{library}_convolution_backward_weight": _library_backward_weight for library in _LIBRARIES},
+    **dict.fromkeys((*_SCALED, "_cudnn_attention_forward"), _attention(0)),
+    **{f"{name}_backward": _attention_backward for name in (*_SCALED[1:], "_cudnn_attention")},
+    **dict.fromkeys(
+        (
+            "_flash_attention_forward",
+            "_efficient_attention_forward",
+            "flash_attn::_flash_attn_forward",
+            "flash_attn::_flash_attn_varlen_forward",
+            "flash_attn_3::fwd",
+            "FlashAttnFunc",
+        ),
+        _flash_attention(0),
+    ),
+    **dict.fromkeys(
+        ("_flash_attention_backward", "_efficient_attention_backward", "flash_attn::_flash_attn_backward"),
+        _flash_attention(1, backward=True),
+    ),
+    **{
+        f"_fused_{name}{in_place}": _optimizer(each)
+        for name, each in (("adam", _ADAM), ("adamw", _ADAM), ("sgd", 7), ("adagrad", 9))
+        for in_place in ("", "_")
+    },
 }
-
 _FILTERED = ("convolution", "_convolution", "cudnn_convolution", "miopen_convolution", "mkldnn_convolution")
 # Of operators whose outputs are all of one kind: operations for an element of the output.
 _OPERATIONS_EACH: dict[str, Formula] = {

@@ -10,38 +10,40 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from converters.pytorch.columns import ABSENT, Collectives, EventSort, Transfers, WaitColumns
+from converters.pytorch.columns import (
+    ABSENT,
+    COLLECTIVE_TEXTS,
+    Collectives,
+    EventSort,
+    Transfers,
+    WaitColumns,
+)
 from converters.pytorch.reading.decoding import NO_TEXT
 from converters.pytorch.reading.values import Memo, Number, Rows, Table, stream_number, values_matter
 
-_S = EventSort
-SORTS: dict[str, EventSort] = {
-    "cpu_op": _S.OPERATOR,
-    "operator": _S.OPERATOR,
-    "user_annotation": _S.ANNOTATION,
-    "cuda_runtime": _S.LAUNCH,
-    "cuda_driver": _S.LAUNCH,
-    "runtime": _S.LAUNCH,
-    "mtia_runtime": _S.LAUNCH,
-    "xpu_runtime": _S.LAUNCH,
-    "xpu_driver": _S.LAUNCH,
-    "glow_runtime": _S.LAUNCH,
-    "privateuse1_runtime": _S.LAUNCH,
-    "privateuse1_driver": _S.LAUNCH,
-    "kernel": _S.KERNEL,
-    "concurrent_kernel": _S.KERNEL,
-    "gpu_memcpy": _S.MEMCPY,
-    "memcpy": _S.MEMCPY,
-    "gpu_memset": _S.MEMSET,
-    "memset": _S.MEMSET,
-    "cuda_sync": _S.SYNC,
-    "xpu_sync": _S.SYNC,
-    "gpu_user_annotation": _S.DEVICE_ANNOTATION,
-    "overhead": _S.OVERHEAD,
-    "mtia_ccp_events": _S.ACCELERATOR,
-    "mtia_workloadd": _S.ACCELERATOR,
-    "hpu_op": _S.ACCELERATOR,
+_CATEGORIES = {
+    EventSort.OPERATOR: ("cpu_op", "operator"),
+    EventSort.ANNOTATION: ("user_annotation",),
+    EventSort.LAUNCH: (
+        "cuda_runtime",
+        "cuda_driver",
+        "runtime",
+        "mtia_runtime",
+        "xpu_runtime",
+        "xpu_driver",
+        "glow_runtime",
+        "privateuse1_runtime",
+        "privateuse1_driver",
+    ),
+    EventSort.KERNEL: ("kernel", "concurrent_kernel"),
+    EventSort.MEMCPY: ("gpu_memcpy", "memcpy"),
+    EventSort.MEMSET: ("gpu_memset", "memset"),
+    EventSort.SYNC: ("cuda_sync", "xpu_sync"),
+    EventSort.DEVICE_ANNOTATION: ("gpu_user_annotation",),
+    EventSort.OVERHEAD: ("overhead",),
+    EventSort.ACCELERATOR: ("mtia_ccp_events", "mtia_workloadd", "hpu_op"),
 }
+SORTS = {name: sort for sort, names in _CATEGORIES.items() for name in names}
 
 
 class Arguments(
@@ -200,28 +202,14 @@ class Details:
         self._waits.append(row, self.texts[sort], stream, own.waited_event, own.waited_record)
 
     def _collective(self, row: int, own: Arguments) -> None:
-        texts = self.texts
-        self._collectives.append(
-            row,
-            texts[own.operation or ""],
-            texts[own.dtype],
-            own.in_elements,
-            own.out_elements,
-            own.group_size,
-            texts[str(own.group_name)],
-            texts[own.group_description],
-            texts[_plain(own.group_ranks)],
-            own.rank_start,
-            own.rank_stride,
-            texts[_plain(own.in_splits)],
-            texts[_plain(own.out_splits)],
-            own.source,
-            own.destination,
-            own.number,
-        )
+        given = {name: getattr(own, name) for name in self._collectives.columns if name != "row"}
+        texts = {name: self.texts[_plain(given[name])] for name in COLLECTIVE_TEXTS}
+        self._collectives.append(row, *{**given, **texts}.values())
 
 
-def _plain(value: msgspec.Raw) -> str:
-    """A list that some files write as a list and others as a string of one."""
+def _plain(value: msgspec.Raw | str | int) -> str:
+    """Text; a list, which some files write as a list and others as a string of one, as a list."""
+    if not isinstance(value, msgspec.Raw):
+        return str(value)
     text = bytes(value)
     return str(msgspec.json.decode(text)) if text.startswith(b'"') else text.decode()

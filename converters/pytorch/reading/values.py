@@ -115,6 +115,7 @@ class Rows:
     """The columns of a table with few rows, filled row by row."""
 
     def __init__(self, *columns: str) -> None:
+        self.columns = columns
         self._columns = {name: array("q") for name in columns}
 
     def append(self, *values: object) -> None:
