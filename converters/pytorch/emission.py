@@ -26,7 +26,6 @@ from converters.pytorch.wire_rows import (
     NAME_FIELD,
     SHAPES_FIELD,
     TEXT_PIECES,
-    TOO_SMALL,
     TYPES_FIELD,
     VALUES_FIELD,
     Block,
@@ -35,6 +34,7 @@ from converters.pytorch.wire_rows import (
     number_attribute,
     number_head,
     printed,
+    room,
     text_attribute,
     text_field,
     write_rows,
@@ -45,7 +45,6 @@ from et_sim.trace.process_groups import process_group_text
 from et_sim.trace.splits import split_text
 
 _ROWS = 1 << 14  # written at a time
-_BYTES = 1 << 22  # room for them to begin with
 _NUMBERS = (
     ("is_cpu_op", "bool"),
     ("concurrent", "bool"),
@@ -88,14 +87,12 @@ def trace_bytes(rank: ConvertedRank) -> Iterator[bytes]:
     yield _header(rank)
     writer = _Writer(rank)
     pieces = writer.book.packed()
-    out = np.empty(_BYTES, np.uint8)
+    out = np.empty(0, np.uint8)
     for first in range(0, len(rank.graph), _ROWS):
         block = writer.block(first, min(first + _ROWS, len(rank.graph)))
-        size = write_rows(block, pieces, out)
-        while size == TOO_SMALL:
-            out = np.empty(2 * len(out), np.uint8)
-            size = write_rows(block, pieces, out)
-        yield out[:size].tobytes()
+        if room(block, pieces) > len(out):
+            out = np.empty(room(block, pieces), np.uint8)
+        yield out[: write_rows(block, pieces, out)].tobytes()
 
 
 def _header(rank: ConvertedRank) -> bytes:

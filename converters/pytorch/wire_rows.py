@@ -1,8 +1,8 @@
 """Records of a trace file from columns, in compiled code: one record per row, fields in ascending order.
 
 What is the same for many rows (names, shapes, types, groups) comes as pieces, fields already encoded, tag and
-length included, in one long text: a row names pieces by number. Numbers are encoded here. A record is written
-twice: first only counted, for its length stands before it.
+length included, in one long text: a row names pieces by number. Numbers are encoded here. A length stands
+before what it is of, which is moved on when it is known.
 
 Not here: which columns and pieces a row has (`emission`).
 """
@@ -28,7 +28,7 @@ ATTRIBUTE_TAG = 10 << 3 | 2
 NAME_PIECE = 0
 IO_PIECES = 3  # values, shapes, types of the inputs; then those of the outputs
 TEXT_PIECES = 7  # from here on: attributes
-TOO_SMALL = -1
+_MOST_OF_NUMBER = 10  # bytes
 Numbers = npt.NDArray[np.int64]
 
 
@@ -53,18 +53,6 @@ class Block(NamedTuple):
 
 
 @compiled
-def _size(value: Any) -> int:
-    """Bytes of a number; negative ones have ten."""
-    if value < 0:
-        return 10
-    size = 1
-    while value >= 128:
-        value >>= 7
-        size += 1
-    return size
-
-
-@compiled
 def _put(out: Any, at: int, value: Any) -> int:
     rest = np.uint64(value)
     while rest >= np.uint64(128):
@@ -85,63 +73,24 @@ def _copy(out: Any, at: int, pieces: Pieces, number: int) -> int:
 
 
 @compiled
-def _length(pieces: Pieces, number: int) -> int:
-    return pieces.start[number + 1] - pieces.start[number] if number >= 0 else 0
-
-
-@compiled
-def _dependencies_size(block: Block, row: int, control: int) -> int:
-    size = 0
-    for at in range(block.first[row], block.first[row + 1]):
-        if block.is_control[at] == control:
-            size += _size(block.before[at])
-    return size
+def _close(out: Any, begin: int, end: int) -> int:
+    """Put the length of what stands between two places before it; gives where it ends then."""
+    size, room = end - begin, 1
+    while size >> (7 * room):
+        room += 1
+    for index in range(end - 1, begin - 1, -1):
+        out[index + room] = out[index]
+    _put(out, begin, size)
+    return end + room
 
 
 @compiled
 def _put_dependencies(out: Any, at: int, block: Block, row: int, control: int) -> int:
-    size = _dependencies_size(block, row, control)
-    if size == 0:
-        return at
-    at = _put(out, at, (CONTROL if control else DATA) << 3 | 2)
-    at = _put(out, at, size)
+    begin = end = _put(out, at, (CONTROL if control else DATA) << 3 | 2)
     for index in range(block.first[row], block.first[row + 1]):
         if block.is_control[index] == control:
-            at = _put(out, at, block.before[index])
-    return at
-
-
-@compiled
-def _delimited_size(size: int) -> int:
-    """A field of one byte's tag with its length before it; nothing if it is empty."""
-    return 1 + _size(size) + size if size > 0 else 0
-
-
-@compiled
-def _io_size(block: Block, row: int, pieces: Pieces, side: int) -> int:
-    size = 0
-    for part in range(IO_PIECES):
-        size += _length(pieces, block.piece[row, 1 + side * IO_PIECES + part])
-    return size
-
-
-@compiled
-def _record_size(block: Block, row: int, pieces: Pieces) -> int:
-    size = 1 + _size(block.plain[row, 0])
-    for field in range(1, 4):
-        if block.plain[row, field] != 0:
-            size += 1 + _size(block.plain[row, field])
-    size += _length(pieces, block.piece[row, NAME_PIECE])
-    for control in range(2):
-        size += _delimited_size(_dependencies_size(block, row, control))
-        size += _delimited_size(_io_size(block, row, pieces, control))
-    for number in range(block.value.shape[1]):
-        if block.has_value[row, number]:
-            inner = _length(pieces, block.head[number]) + _size(block.value[row, number])
-            size += _delimited_size(inner)
-    for part in range(TEXT_PIECES, block.piece.shape[1]):
-        size += _length(pieces, block.piece[row, part])
-    return size
+            end = _put(out, end, block.before[index])
+    return _close(out, begin, end) if end > begin else at
 
 
 @compiled
@@ -154,16 +103,12 @@ def _put_number(out: Any, at: int, field: int, value: Any) -> int:
 
 @compiled
 def _put_io(out: Any, at: int, block: Block, row: int, pieces: Pieces, side: int) -> int:
-    size = _io_size(block, row, pieces, side)
-    if size == 0:
-        return at
-    at = _put(out, at, (INPUTS + side) << 3 | 2)
-    at = _put(out, at, size)
+    begin = end = _put(out, at, (INPUTS + side) << 3 | 2)
     for part in range(IO_PIECES):
         number = block.piece[row, 1 + side * IO_PIECES + part]
         if number >= 0:
-            at = _copy(out, at, pieces, number)
-    return at
+            end = _copy(out, end, pieces, number)
+    return _close(out, begin, end) if end > begin else at
 
 
 @compiled
@@ -181,11 +126,9 @@ def _put_record(out: Any, at: int, block: Block, row: int, pieces: Pieces) -> in
     at = _put_io(out, at, block, row, pieces, 1)
     for number in range(block.value.shape[1]):
         if block.has_value[row, number]:
-            head = block.head[number]
-            at = _put(out, at, ATTRIBUTE_TAG)
-            at = _put(out, at, _length(pieces, head) + _size(block.value[row, number]))
-            at = _copy(out, at, pieces, head)
-            at = _put(out, at, block.value[row, number])
+            begin = _put(out, at, ATTRIBUTE_TAG)
+            at = _copy(out, begin, pieces, block.head[number])
+            at = _close(out, begin, _put(out, at, block.value[row, number]))
     for part in range(TEXT_PIECES, block.piece.shape[1]):
         if block.piece[row, part] >= 0:
             at = _copy(out, at, pieces, block.piece[row, part])
@@ -194,15 +137,20 @@ def _put_record(out: Any, at: int, block: Block, row: int, pieces: Pieces) -> in
 
 @entry(what="the writer of traces", seconds=lambda block, *_: len(block.plain) * 2e-4)
 def write_rows(block: Block, pieces: Pieces, out: Any) -> int:
-    """Write all rows, each after its length; the number of bytes, or TOO_SMALL if `out` is."""
+    """Write all rows, each after its length; `out` has `room` for them. Gives the number of bytes."""
     at = 0
     for row in range(len(block.plain)):
-        size = _record_size(block, row, pieces)
-        if at + size + 10 > len(out):
-            return TOO_SMALL
-        at = _put(out, at, size)
-        at = _put_record(out, at, block, row, pieces)
+        at = _close(out, at, _put_record(out, at, block, row, pieces))
     return at
+
+
+def room(block: Block, pieces: Pieces) -> int:
+    """More bytes than the rows take."""
+    size = np.append(np.diff(pieces.start), 0)  # the last entry is that of no piece
+    numbers = int((size[block.head] + 2 * _MOST_OF_NUMBER).sum())
+    plain = (block.plain.shape[1] + 2 * IO_PIECES) * 2 * _MOST_OF_NUMBER
+    most: int = size[block.piece].sum() + len(block.plain) * (numbers + plain)
+    return most + len(block.before) * _MOST_OF_NUMBER
 
 
 NAME_FIELD, ATTRIBUTE_FIELD = 2, 10
