@@ -5,8 +5,9 @@ Files about which the same is to be said share one report. Not here: the convers
 
 from __future__ import annotations
 
+import json
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -69,7 +70,7 @@ def make_report(trace: Trace, dropped: Dropped, notes: Iterable[tuple[str, str]]
     return Report(trace.kind_counts, _operations(trace), tuple(remarks))
 
 
-def as_text(conversions: list[Converted]) -> Iterable[str]:
+def _as_text(conversions: list[Converted]) -> Iterable[str]:
     """A short table per input; inputs with equal reports share one."""
     alike: dict[str, list[Converted]] = {}
     for conversion in conversions:
@@ -83,7 +84,7 @@ def as_text(conversions: list[Converted]) -> Iterable[str]:
         yield from _table(group[0].report, each)
 
 
-def as_plain(conversions: list[Converted], notices: Iterable[str]) -> dict[str, Any]:
+def _as_plain(conversions: list[Converted], notices: Iterable[str]) -> dict[str, Any]:
     """The same for programs; `notices` are about all files together."""
     files = [
         {
@@ -100,6 +101,18 @@ def as_plain(conversions: list[Converted], notices: Iterable[str]) -> dict[str, 
         for conversion in conversions
     ]
     return {"files": files, "notices": list(notices)}
+
+
+def report_lines(
+    conversions: list[Converted], notices: Iterable[str] = (), *, as_json: bool, **figures: Any
+) -> Iterator[str]:
+    """The report as text or JSON; `figures` are further keys of the JSON form."""
+    if as_json:
+        content = {**_as_plain(conversions, notices), **figures}
+        yield json.dumps(content, indent=2, ensure_ascii=False)
+        return
+    yield from _as_text(conversions)
+    yield from (f"note: {notice}" for notice in notices)
 
 
 def _table(report: Report, each: str) -> Iterable[str]:

@@ -7,12 +7,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from converters.commands import MOST_FILES, add_output, add_report
 from et_sim.basics.errors import UsageError
 
 if TYPE_CHECKING:
     from et_sim.trace import Workload
-
-MOST_FILES = 4096
 
 
 def add_parser(commands: Any) -> None:
@@ -24,12 +23,9 @@ def add_parser(commands: Any) -> None:
         " and numbered groups, which PREFIX.groups.json lists: files that other readers understand too.",
     )
     parser.add_argument("manifest", metavar="MANIFEST", type=Path, help="a .workload.json file")
-    parser.add_argument(
-        "-o", "--output", metavar="PREFIX", required=True, help="write PREFIX.0.et, PREFIX.1.et, …"
-    )
+    add_output(parser)
     parser.add_argument("--ranks", help=f'only these: "0-63,128"; at most {MOST_FILES:,} (default: all)')
-    parser.add_argument("--json", action="store_true", help="print the report as JSON")
-    parser.set_defaults(run=run)
+    add_report(parser, run)
 
 
 def run(options: argparse.Namespace) -> Iterator[str]:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from converters.commands import add_output, add_report
 from et_sim.basics.errors import UsageError
 
 
@@ -20,27 +21,22 @@ def add_parser(commands: Any) -> None:
         " JSON lines of et-convert show; each may be compressed with gzip.",
     )
     parser.add_argument("inputs", metavar="INPUT", nargs="+", type=Path, help="a trace as JSON")
-    parser.add_argument(
-        "-o", "--output", metavar="PREFIX", required=True, help="write PREFIX.0.et, PREFIX.1.et, …"
-    )
+    add_output(parser)
     parser.add_argument("--ranks", type=int, help="how many ranks share a single INPUT (default: one)")
     parser.add_argument(
         "--drop-dangling",
         action="store_true",
         help="leave out dependencies on nodes that are not in the file",
     )
-    parser.add_argument("--json", action="store_true", help="print the report as JSON")
-    parser.set_defaults(run=run)
+    add_report(parser, run)
 
 
 def run(options: argparse.Namespace) -> Iterator[str]:
     """Convert everything, then write, then report."""
     _check_ranks(options)
-    import json
-
     from converters.files import refuse_overwriting, trace_path
     from converters.json_traces import convert
-    from converters.report import Converted, as_plain, as_text
+    from converters.report import Converted, report_lines
     from et_sim.trace import write_trace
 
     ranks = len(options.inputs) if options.ranks is None else options.ranks
@@ -57,10 +53,7 @@ def run(options: argparse.Namespace) -> Iterator[str]:
         )
     for path, content in zip(paths, contents, strict=True):
         write_trace(content, path)
-    if options.json:
-        yield json.dumps(as_plain(converted, []), indent=2, ensure_ascii=False)
-    else:
-        yield from as_text(converted)
+    yield from report_lines(converted, as_json=options.json)
 
 
 def _check_ranks(options: argparse.Namespace) -> None:

@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from converters.commands import add_report
+
 if TYPE_CHECKING:
     from converters.layers.gemm import Shape, Timer
     from et_sim.layerfile import LayerFile
@@ -62,8 +64,7 @@ def add_parser(commands: Any) -> None:
         type=float,
         help=f"with roofline: memory bandwidth of an NPU, 10^9 bytes/s (default: {_BANDWIDTH:g})",
     )
-    parser.add_argument("--json", action="store_true", help="print the report as JSON")
-    parser.set_defaults(run=run)
+    add_report(parser, run)
 
 
 def run(options: argparse.Namespace) -> Iterator[str]:

@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from converters.commands import add_output, add_report
+
 if TYPE_CHECKING:
     from converters.goal_schedule import Totals
 
@@ -20,20 +22,15 @@ def add_parser(commands: Any) -> None:
         " --network-model loggops` or any other model.",
     )
     parser.add_argument("input", metavar="FILE.goal", type=Path, help="the schedules; may be gzipped")
-    parser.add_argument(
-        "-o", "--output", metavar="PREFIX", required=True, help="write PREFIX.0.et, PREFIX.1.et, …"
-    )
-    parser.add_argument("--json", action="store_true", help="print the report as JSON")
-    parser.set_defaults(run=run)
+    add_output(parser)
+    add_report(parser, run)
 
 
 def run(options: argparse.Namespace) -> Iterator[str]:
     """Read and write rank by rank, then report."""
-    import json
-
     from converters.files import refuse_overwriting, trace_path
     from converters.goal_schedule import Totals, schedules
-    from converters.report import Converted, as_plain, as_text
+    from converters.report import Converted, report_lines
     from et_sim.trace.disk import replace_all
     from et_sim.trace.encode import encode_trace
 
@@ -48,10 +45,7 @@ def run(options: argparse.Namespace) -> Iterator[str]:
     replace_all(files(), options.output)
     paths = tuple(str(trace_path(options.output, rank)) for rank in range(totals.ranks))
     converted = Converted(str(options.input), "GOAL", paths, _report(totals, options.output))
-    if options.json:
-        yield json.dumps(as_plain([converted], []), indent=2, ensure_ascii=False)
-    else:
-        yield from as_text([converted])
+    yield from report_lines([converted], as_json=options.json)
 
 
 def _report(totals: Totals, prefix: str) -> Any:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from converters.commands import add_input, number_ranges
 from et_sim.basics.errors import TraceError, UsageError
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ def add_parser(commands: Any) -> None:
         help="some nodes of a trace for GraphViz, or as GraphML",
         description="Write some nodes of one rank's trace, and the dependencies among them, as a graph.",
     )
-    parser.add_argument("input", metavar="INPUT", help="PREFIX for PREFIX.<rank>.et, a manifest, or a file")
+    add_input(parser)
     parser.add_argument(
         "-o", "--output", metavar="FILE", type=Path, required=True, help="FILE.dot or FILE.graphml"
     )
@@ -109,8 +110,6 @@ def _rows(options: argparse.Namespace, recorded: Recorded) -> Any:
 def _listed(text: str, ids: Any) -> Any:
     """Whether each id is in a list such as "0-49,70"; every number or range must name some node."""
     import numpy as np
-
-    from converters.editing.options import number_ranges
 
     chosen = np.zeros(len(ids), np.bool_)
     for piece in number_ranges("--nodes", text):

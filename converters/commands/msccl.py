@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from converters.commands import add_output, add_report
 from et_sim.basics.errors import UsageError
 
 if TYPE_CHECKING:
@@ -31,9 +32,7 @@ def add_parser(commands: Any) -> None:
         ' names under "all-reduce-implementation-custom" or the like.',
     )
     parser.add_argument("input", metavar="ALGO.xml", type=Path, help="the algorithm; may be gzipped")
-    parser.add_argument(
-        "-o", "--output", metavar="PREFIX", required=True, help="write PREFIX.0.et, PREFIX.1.et, …"
-    )
+    add_output(parser)
     parser.add_argument(
         "--bytes",
         default="1MiB",
@@ -46,18 +45,15 @@ def add_parser(commands: Any) -> None:
         metavar="US",
         help="microseconds of one reduction (default: 0, which a simulation takes as 1 ns)",
     )
-    parser.add_argument("--json", action="store_true", help="print the report as JSON")
-    parser.set_defaults(run=run)
+    add_report(parser, run)
 
 
 def run(options: argparse.Namespace) -> Iterator[str]:
     """Convert all ranks, then write, then report."""
-    import json
-
     from converters.files import refuse_overwriting, trace_path
     from converters.msccl_programs import Costs, chunk_bytes, programs
     from converters.msccl_xml import parse_algorithm
-    from converters.report import as_plain, as_text
+    from converters.report import report_lines
     from et_sim.basics.units import parse_bytes
     from et_sim.trace import write_trace
     from et_sim.trace.disk import read_unpacked
@@ -77,10 +73,7 @@ def run(options: argparse.Namespace) -> Iterator[str]:
         write_trace(trace, path)
     notes = list(_notes(algorithm, size, costs.chunk_bytes, options.output))
     converted = _converted(source, traces, [str(path) for path in paths], notes)
-    if options.json:
-        yield json.dumps(as_plain(converted, []), indent=2, ensure_ascii=False)
-    else:
-        yield from as_text(converted)
+    yield from report_lines(converted, as_json=options.json)
 
 
 def _notes(algorithm: Algorithm, size: int, chunk: int, prefix: str) -> Iterator[tuple[str, str]]:

@@ -6,6 +6,7 @@ import argparse
 from collections.abc import Iterator
 from typing import Any
 
+from converters.commands import add_output, add_report
 from et_sim.basics.errors import UsageError
 
 
@@ -19,27 +20,23 @@ def add_parser(commands: Any) -> None:
         " --even-sizes asks for it.",
     )
     parser.add_argument("prefix", metavar="PREFIX", help="traces to repair: PREFIX.0.et, PREFIX.1.et, …")
-    parser.add_argument(
-        "-o", "--output", metavar="PREFIX", required=True, help="write PREFIX.0.et, PREFIX.1.et, …"
-    )
+    add_output(parser)
     parser.add_argument(
         "--even-sizes",
         action="store_true",
         help="where members of a group give different sizes to a collective, let all give the largest",
     )
-    parser.add_argument("--json", action="store_true", help="print the report as JSON")
-    parser.set_defaults(run=run)
+    add_report(parser, run)
 
 
 def run(options: argparse.Namespace) -> Iterator[str]:
     """Read every rank's trace, then write every one, then report."""
-    import json
     from pathlib import Path
 
     from converters.editing.partners import SizeEqualiser, repaired
     from converters.files import refuse_overwriting, trace_path
     from converters.records import Dropped
-    from converters.report import Converted, as_plain, as_text, make_report
+    from converters.report import Converted, make_report, report_lines
     from et_sim.basics.units import plural
     from et_sim.trace import decode, read_workload, write_trace
 
@@ -63,11 +60,7 @@ def run(options: argparse.Namespace) -> Iterator[str]:
         report = make_report(decode(content, str(outputs[rank])) if evened else trace, dropped, notes)
         converted.append(Converted(str(inputs[rank]), status, (str(outputs[rank]),), report))
     notices = [*workload.notices, *([evening.remark()] if evening and evening.uneven else [])]
-    if options.json:
-        yield json.dumps(as_plain(converted, notices), indent=2, ensure_ascii=False)
-        return
-    yield from as_text(converted)
-    yield from (f"note: {notice}" for notice in notices)
+    yield from report_lines(converted, notices, as_json=options.json)
 
 
 def _refuse_manifest(named: str) -> None:

@@ -8,8 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from converters.commands.expand import MOST_FILES
-from converters.editing.options import add_output_options
+from converters.commands import MOST_FILES, add_input, add_output, add_report
 from et_sim.basics.errors import UsageError
 
 if TYPE_CHECKING:
@@ -34,7 +33,8 @@ def add_parser(commands: Any) -> None:
         description="Let many ranks do what few were recorded to do: as replicas, or members of groups."
         " Writes PREFIX.workload.json and its templates, which stay few and small.",
     )
-    add_output_options(parser)
+    add_input(parser)
+    add_output(parser, "write PREFIX.0.et, … (or PREFIX.workload.json)")
     parser.add_argument(
         "--from",
         dest="old_plan",
@@ -88,13 +88,14 @@ def add_parser(commands: Any) -> None:
     parser.add_argument(
         "--expand", action="store_true", help="write PREFIX.0.et, PREFIX.1.et, … instead of a manifest"
     )
-    parser.set_defaults(run=run)
+    add_report(parser, run)
 
 
 def run(options: argparse.Namespace) -> Iterator[str]:
     """Find the rules of groups, let them grow, write, report."""
-    from converters.editing.files import read_input, report_lines
+    from converters.editing.files import read_input
     from converters.editing.scaling import scale
+    from converters.report import report_lines
 
     _refuse_both(options)
     given = read_input(options.input)

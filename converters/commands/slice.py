@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from converters.editing.options import add_output_options, number_ranges
+from converters.commands import add_input, add_output, add_report, number_ranges
 from et_sim.basics.errors import UsageError
 
 
@@ -19,7 +19,8 @@ def add_parser(commands: Any) -> None:
         description="Write a part of a workload. Dependencies that lead out of it are bridged; communication"
         " whose partners are not in it is refused, or left out with --drop-open.",
     )
-    add_output_options(parser)
+    add_input(parser)
+    add_output(parser, "write PREFIX.0.et, … (or PREFIX.workload.json)")
     parser.add_argument("--iterations", metavar="LIST", help='keep these iterations: "2" or "1-3,7"')
     parser.add_argument(
         "--marker",
@@ -41,14 +42,15 @@ def add_parser(commands: Any) -> None:
     parser.add_argument(
         "--groups", metavar="FILE", type=Path, help="the groups file; PREFIX.groups.json is written"
     )
-    parser.set_defaults(run=run)
+    add_report(parser, run)
 
 
 def run(options: argparse.Namespace) -> Iterator[str]:
     """Choose, cut, write, report."""
-    from converters.editing.files import read_input, report_lines, write_edited
+    from converters.editing.files import read_input, write_edited
     from converters.editing.groups import read_groups_file
     from converters.editing.slicing import MARKER, Wanted, cut, parse_window
+    from converters.report import report_lines
 
     if options.iterations is None and options.window is None and options.ranks is None:
         raise UsageError(

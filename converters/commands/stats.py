@@ -6,6 +6,7 @@ import argparse
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from converters.commands import add_input
 from et_sim.basics.errors import UsageError
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ def add_parser(commands: Any) -> None:
         help="figures of a workload: nodes, depth, durations, communication",
         description="Count what is in the traces of all ranks together, or of each distinct trace.",
     )
-    parser.add_argument("input", metavar="INPUT", help="PREFIX for PREFIX.<rank>.et, a manifest, or a file")
+    add_input(parser)
     parser.add_argument("--per-rank", action="store_true", help="the figures of each distinct trace")
     parser.add_argument("--ranks", metavar="LIST", help='only these ranks: "0-3,6"')
     parser.add_argument("--top", type=int, default=10, metavar="N", help="rows of each table (default: 10)")

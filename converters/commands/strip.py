@@ -6,31 +6,33 @@ import argparse
 from collections.abc import Iterator
 from typing import Any
 
+from converters.commands import add_input, add_output, add_report
+
 
 def add_parser(commands: Any) -> None:
     """Register the command."""
-    from converters.editing.options import add_output_options
-
     parser = commands.add_parser(
         "strip",
         help="traces without the operators of the host",
         description="Remove computation that is marked is_cpu_op. What came after it comes after what it came"
         " after; its time is lost, or kept in delays.",
     )
-    add_output_options(parser)
+    add_input(parser)
+    add_output(parser, "write PREFIX.0.et, … (or PREFIX.workload.json)")
     parser.add_argument(
         "--keep-delays",
         action="store_true",
         help="keep the host's time: as few delay nodes as start everything when it started",
     )
-    parser.set_defaults(run=run)
+    add_report(parser, run)
 
 
 def run(options: argparse.Namespace) -> Iterator[str]:
     """Strip every distinct trace, then write, then report."""
-    from converters.editing.files import Edited, read_input, report_lines, sources_of, write_edited
+    from converters.editing.files import Edited, read_input, sources_of, write_edited
     from converters.editing.stripping import strip
     from converters.files import watched
+    from converters.report import report_lines
 
     given = read_input(options.input)
     stripped = [

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from converters.commands.expand import MOST_FILES
+from converters.commands import MOST_FILES, add_output, add_report
 from et_sim.basics.errors import UsageError
 
 if TYPE_CHECKING:
@@ -27,9 +27,7 @@ def add_parser(commands: Any) -> None:
         " trace that all ranks run, and write a workload manifest, or one trace file per rank.",
     )
     parser.add_argument("input", metavar="LAYERFILE", type=Path, help="the layers; may be gzipped")
-    parser.add_argument(
-        "-o", "--output", metavar="PREFIX", required=True, help="write PREFIX.workload.json and its template"
-    )
+    add_output(parser, "write PREFIX.workload.json and its template")
     parser.add_argument("--ranks", type=int, required=True, help="how many ranks run it")
     parser.add_argument("--passes", type=int, default=1, help="passes of the training loop (default: 1)")
     parser.add_argument(
@@ -42,15 +40,12 @@ def add_parser(commands: Any) -> None:
         help="et-sim: the loop of ASTRA-sim 1.0; chakra: what the text converter of Chakra writes, one file"
         " per rank (default: et-sim)",
     )
-    parser.add_argument("--json", action="store_true", help="print the report as JSON")
-    parser.set_defaults(run=run)
+    add_report(parser, run)
 
 
 def run(options: argparse.Namespace) -> Iterator[str]:
     """Read, unroll, write, report."""
-    import json
-
-    from converters.report import as_plain, as_text
+    from converters.report import report_lines
     from et_sim.layerfile.reading import parse_layer_file, read_text
 
     _check(options)
@@ -62,10 +57,7 @@ def run(options: argparse.Namespace) -> Iterator[str]:
         converted = _write_files(options, layer_file)
     else:
         converted = _write_manifest(options, layer_file)
-    if options.json:
-        yield json.dumps(as_plain([converted], []), indent=2, ensure_ascii=False)
-    else:
-        yield from as_text([converted])
+    yield from report_lines([converted], as_json=options.json)
 
 
 def _check(options: argparse.Namespace) -> None:

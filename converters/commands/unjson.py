@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from converters.commands import add_output, add_report
 from et_sim.basics.errors import UsageError
 
 if TYPE_CHECKING:
@@ -22,20 +23,17 @@ def add_parser(commands: Any) -> None:
         " et-convert json makes the same files again, byte for byte.",
     )
     parser.add_argument("input", metavar="INPUT", help="PREFIX for PREFIX.<rank>.et, or a file")
-    parser.add_argument(
-        "-o", "--output", metavar="PREFIX", required=True, help="write PREFIX.0.jsonl, PREFIX.1.jsonl, …"
-    )
-    parser.add_argument("--json", action="store_true", help="print the report as JSON")
-    parser.set_defaults(run=run)
+    add_output(parser, "write PREFIX.0.jsonl, PREFIX.1.jsonl, …")
+    add_report(parser, run)
 
 
 def run(options: argparse.Namespace) -> Iterator[str]:
     """Have the reader judge every file, then write, then report."""
-    from converters.editing.files import read_input, report_lines, sources_of
+    from converters.editing.files import read_input, sources_of
     from converters.files import refuse_overwriting, watched
     from converters.json_lines import as_lines
     from converters.records import Dropped, frame_bytes
-    from converters.report import Converted, make_report
+    from converters.report import Converted, make_report, report_lines
     from et_sim.trace.disk import replace_all
 
     given = read_input(options.input, drop_dangling=True)

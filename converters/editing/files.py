@@ -8,7 +8,6 @@ Not here: what is edited.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -19,7 +18,7 @@ import numpy.typing as npt
 
 from converters.files import refuse_overwriting, trace_path, watched
 from converters.records import EXPECTED_MEMBER, Dropped, frame_bytes, parse, split
-from converters.report import Converted, as_plain, as_text, make_report
+from converters.report import Converted, make_report
 from et_sim.basics.errors import TraceError
 from et_sim.basics.files import is_file
 from et_sim.trace import Trace, Workload, decode, read_workload
@@ -236,15 +235,3 @@ def decoded(contents: Iterable[tuple[bytes, str]]) -> list[Trace]:
             held[content] = decode(content, source)
         found.append(held[content])
     return found
-
-
-def report_lines(
-    conversions: list[Converted], notices: Iterable[str], *, as_json: bool, **figures: Any
-) -> Iterator[str]:
-    """The report as text or JSON; `figures` are further keys of the JSON form."""
-    if as_json:
-        content = {**as_plain(conversions, notices), **figures}
-        yield json.dumps(content, indent=2, ensure_ascii=False)
-        return
-    yield from as_text(conversions)
-    yield from (f"note: {notice}" for notice in notices)
