@@ -23,7 +23,7 @@ from dataclasses import dataclass
 
 from et_sim.basics.errors import TraceError, UsageError, did_you_mean
 from et_sim.compute.systolic.topology_file import Layout, parse_topology
-from et_sim.layerfile.tokens import shown
+from et_sim.layerfile.reading import shown
 
 _COLUMNS = ("layer", "m", "n", "k", "strategy")
 _NEEDED = _COLUMNS[:4]

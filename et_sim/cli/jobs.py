@@ -198,8 +198,12 @@ def _training(options: argparse.Namespace) -> Job:
 
 
 def _convolution(options: argparse.Namespace) -> Job:
-    from et_sim.workloads.convolution.network import layers_of, network_names, read_network
-    from et_sim.workloads.convolution.step import make_convolution_training
+    from et_sim.workloads.convolution.network import (
+        layers_of,
+        make_convolution_training,
+        network_names,
+        read_network,
+    )
 
     if options.model is None:
         known = ", ".join(network_names())
@@ -218,8 +222,7 @@ def _convolution(options: argparse.Namespace) -> Job:
 
 def _recommendation(options: argparse.Namespace) -> Job:
     from et_sim.workloads.recommendation.model import USUAL as USUAL_MODEL
-    from et_sim.workloads.recommendation.model import changed, read_dlrm
-    from et_sim.workloads.recommendation.step import make_dlrm_training
+    from et_sim.workloads.recommendation.model import changed, make_dlrm_training, read_dlrm
 
     known, model = read_dlrm(options.model or USUAL_MODEL)
     given = {option.name: option.of(options) for option in RECOMMENDATION}
@@ -258,7 +261,7 @@ def _inference(options: argparse.Namespace) -> Job:
 
 
 def _lengths(options: argparse.Namespace, option: Option, model: Model, more: int) -> tuple[int, ...]:
-    from et_sim.workloads.inference.checks import check_length
+    from et_sim.workloads.inference.batch import check_length
 
     lengths: tuple[int, ...] | None = option.of(options)
     if lengths is None:

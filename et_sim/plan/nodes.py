@@ -21,7 +21,7 @@ from et_sim.memory import MemoryModel
 from et_sim.plan import tables
 from et_sim.plan.tables import Action, Lane
 from et_sim.trace.columns import CollectiveKind, NodeKind, Trace
-from et_sim.trace.preflight.nodes import Fault, attribute_faults, communication_faults, value_faults
+from et_sim.trace.preflight.check import Fault, attribute_faults, communication_faults, value_faults
 from et_sim.trace.splits import bytes_put_in
 
 

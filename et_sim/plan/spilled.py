@@ -20,9 +20,8 @@ from et_sim.machine.model import LocalMemory, System, WhenFull
 from et_sim.memory.spilling import Spills, spills
 from et_sim.plan.lowering import Lowering
 from et_sim.plan.tables import UNLIMITED, Action
-from et_sim.trace.appending import appended
 from et_sim.trace.builder import TraceBuilder
-from et_sim.trace.builder_nodes import ID
+from et_sim.trace.builder_nodes import ID, appended
 from et_sim.trace.columns import IntColumn, Trace
 from et_sim.trace.order import program_order
 from et_sim.trace.tensors import tensor_uses

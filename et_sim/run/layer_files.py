@@ -29,7 +29,7 @@ class LayerFileRun:
 
     def __init__(self, path: str | Path, machine: Machine) -> None:
         from et_sim.layerfile import layer_program, read_layer_file
-        from et_sim.layerfile.left_out import left_out
+        from et_sim.layerfile.statistics import left_out
 
         settings, sizes = machine.layers, tuple(d.npus for d in machine.network.grid.dimensions)
         layer_file = read_layer_file(path)

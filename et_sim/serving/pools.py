@@ -10,9 +10,8 @@ from dataclasses import dataclass
 from et_sim.basics.errors import UsageError
 from et_sim.basics.units import format_bytes, plural
 from et_sim.serving.policy import Policy
-from et_sim.workloads.inference.batch import cache_bytes_of_stage
-from et_sim.workloads.inference.checks import check, weight_bytes_of_stage
-from et_sim.workloads.inference.transfer import Place
+from et_sim.workloads.inference.batch import cache_bytes_of_stage, check, weight_bytes_of_stage
+from et_sim.workloads.inference.forward import Place
 from et_sim.workloads.models.model import Model
 from et_sim.workloads.training.plan import Plan
 

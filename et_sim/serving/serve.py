@@ -22,7 +22,7 @@ from et_sim.serving.results import Objectives, Serving
 from et_sim.serving.timing import SimulatedTimes
 from et_sim.timeline.scope import MEMORY_UNKNOWN
 from et_sim.version import __version__
-from et_sim.workloads.inference.checks import check, check_length
+from et_sim.workloads.inference.batch import check, check_length
 from et_sim.workloads.models.model import Model
 from et_sim.workloads.training.plan import Plan
 

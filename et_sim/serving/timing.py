@@ -18,8 +18,7 @@ from et_sim.run.simulation import Nobody, Recorder, Task, prepare, simulated
 from et_sim.serving.pools import CachePool
 from et_sim.trace import Workload
 from et_sim.workloads.inference.batch import Batch
-from et_sim.workloads.inference.forward import make_replica
-from et_sim.workloads.inference.transfer import make_transfer
+from et_sim.workloads.inference.forward import make_replica, make_transfer
 from et_sim.workloads.models.model import Model
 
 

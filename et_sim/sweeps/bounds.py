@@ -24,10 +24,9 @@ from et_sim.sweeps.sampling import Values
 from et_sim.sweeps.space import Inputs, Space
 from et_sim.tables.of_sweeps import OF_STEPS
 from et_sim.timeline.throughput import throughput
-from et_sim.trace.step import Step
-from et_sim.workloads.profile import PROFILE
-from et_sim.workloads.training.bounds import bounds_of
-from et_sim.workloads.training.ideal import KernelTimes
+from et_sim.trace.workload import Step
+from et_sim.workloads.job import PROFILE
+from et_sim.workloads.training.bounds import KernelTimes, bounds_of
 from et_sim.workloads.training.operations import datatype_of, model_operations, tokens_of
 
 Bound = Mapping[str, float]  # of columns: no row is better

@@ -35,7 +35,7 @@ class Figure:
 DESCRIPTION = "description"  # in the metadata: the name of the sweep's file
 MADE_OF = "made_of"
 SEARCH = "search"  # in the metadata: what was searched for, and which points are best
-# Of runs whose workload says its tokens and model operations (`et_sim.trace.step`).
+# Of runs whose workload says its tokens and model operations (`et_sim.trace.workload`).
 OF_STEPS = (
     Figure("tokens_per_s", "float64", "tokens of the step by its makespan", Best.MOST),
     Figure(

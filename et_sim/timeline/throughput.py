@@ -1,7 +1,7 @@
 """What a step of training comes to: tokens per second, MFU and HFU, and the cost of a million tokens.
 
-The makespan of the run is the time of the step. Not here: what the step consists of (`et_sim.trace.step`),
-and what the figures mean in words (`et_sim.tables.of_sweeps`).
+The makespan of the run is the time of the step. Not here: what the step consists of
+(`et_sim.trace.workload`), and what the figures mean in words (`et_sim.tables.of_sweeps`).
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from et_sim.machine.roofline import ANY
-from et_sim.trace.step import Step
+from et_sim.trace.workload import Step
 
 DIGITS = 9
 MILLION = 1_000_000

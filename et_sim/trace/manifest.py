@@ -28,8 +28,7 @@ from et_sim.documents.json_text import parse_json
 from et_sim.trace.columns import RowColumn, Trace
 from et_sim.trace.disk import read_bytes, replace_all, unpacked
 from et_sim.trace.group_rule import GroupRule
-from et_sim.trace.step import KEYS, Step, read_step
-from et_sim.trace.workload import Workload
+from et_sim.trace.workload import KEYS, Step, Workload, read_step
 
 ENDING = ".workload.json"
 MARK = "et_sim_workload"

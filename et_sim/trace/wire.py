@@ -34,8 +34,7 @@ from et_sim.trace.columns import (
     no_tensor_lists,
 )
 from et_sim.trace.wire_errors import explain, old_format, old_format_error
-from et_sim.trace.wire_layout import DecodeBuffers
-from et_sim.trace.wire_names import NameTable, intern_spans, join_spans, name_table
+from et_sim.trace.wire_layout import DecodeBuffers, NameTable, intern_spans, join_spans, name_table
 from et_sim.trace.wire_nodes import decode_records
 
 Ids = npt.NDArray[np.uint64]

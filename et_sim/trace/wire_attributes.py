@@ -27,8 +27,7 @@ from et_sim.trace.wire_fields import (
     read_varint,
     unzigzag,
 )
-from et_sim.trace.wire_layout import DecodeBuffers, Vocabulary
-from et_sim.trace.wire_names import NameTable, Text, intern, same_bytes
+from et_sim.trace.wire_layout import DecodeBuffers, NameTable, Text, Vocabulary, intern, same_bytes
 
 _KNOWN_TEXT = np.frombuffer("".join(at.KNOWN_ATTRIBUTES).encode(), np.uint8)
 _KNOWN_END = np.cumsum([len(name) for name in at.KNOWN_ATTRIBUTES])

@@ -20,8 +20,7 @@ from et_sim.compiled.entry_points import entry
 from et_sim.trace import wire_layout as at
 from et_sim.trace.wire_attributes import decode_attribute, fail
 from et_sim.trace.wire_fields import BYTES, VARINT, as_signed_32, read_cold_field, read_field, read_varint
-from et_sim.trace.wire_layout import DecodeBuffers
-from et_sim.trace.wire_names import intern
+from et_sim.trace.wire_layout import DecodeBuffers, intern
 
 Integers = npt.NDArray[np.int64]
 

@@ -11,16 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from et_sim.workloads.axes import Axes
-    from et_sim.workloads.convolution.network import read_network
-    from et_sim.workloads.convolution.step import make_convolution_training
+    from et_sim.workloads.convolution.network import make_convolution_training, read_network
     from et_sim.workloads.inference.batch import Batch, Segment
     from et_sim.workloads.inference.forward import make_inference
     from et_sim.workloads.job import make_workload
     from et_sim.workloads.models.configuration import read_model
     from et_sim.workloads.models.model import Model
     from et_sim.workloads.rank import Rank
-    from et_sim.workloads.recommendation.model import read_dlrm
-    from et_sim.workloads.recommendation.step import make_dlrm_training
+    from et_sim.workloads.recommendation.model import make_dlrm_training, read_dlrm
     from et_sim.workloads.training.plan import Plan
     from et_sim.workloads.training.step import make_training
 
@@ -43,16 +41,14 @@ __all__ = [
 
 _HOME = {
     "axes": ("Axes",),
-    "convolution.network": ("read_network",),
-    "convolution.step": ("make_convolution_training",),
+    "convolution.network": ("make_convolution_training", "read_network"),
     "inference.batch": ("Batch", "Segment"),
     "inference.forward": ("make_inference",),
     "job": ("make_workload",),
     "models.configuration": ("read_model",),
     "models.model": ("Model",),
     "rank": ("Rank",),
-    "recommendation.model": ("read_dlrm",),
-    "recommendation.step": ("make_dlrm_training",),
+    "recommendation.model": ("make_dlrm_training", "read_dlrm"),
     "training.plan": ("Plan",),
     "training.step": ("make_training",),
 }

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from et_sim.basics.errors import UsageError, did_you_mean
-from et_sim.workloads.profile import PROFILE
+from et_sim.workloads.job import PROFILE
 
 if TYPE_CHECKING:
     from collections.abc import Callable

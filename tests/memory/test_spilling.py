@@ -196,7 +196,7 @@ def test_many_readers_and_many_takers_do_not_multiply() -> None:
 
 
 def test_columns_of_both_traces_are_kept() -> None:
-    from et_sim.trace.appending import appended
+    from et_sim.trace.builder_nodes import appended
 
     build = et_sim.TraceBuilder()
     first = build.compute("load x", nanos=5, inputs={"x": 3}, layer_shape="gemm 1 2 3", dtype="bf16")

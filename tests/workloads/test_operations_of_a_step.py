@@ -14,7 +14,7 @@ import et_sim
 from et_sim.basics.errors import TraceError
 from et_sim.cli import main
 from et_sim.trace.manifest import read_manifest, write_manifest
-from et_sim.trace.step import Step
+from et_sim.trace.workload import Step
 from et_sim.workloads import Plan, make_training, read_model
 from et_sim.workloads.training.operations import model_operations, tokens_of
 

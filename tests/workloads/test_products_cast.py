@@ -10,8 +10,7 @@ from training_jobs import decoder, memory, moved, rows_named, transformer
 
 from et_sim.basics.errors import UsageError
 from et_sim.trace.columns import Trace
-from et_sim.workloads.inference.batch import Batch, Segment
-from et_sim.workloads.inference.checks import weight_bytes_of_stage
+from et_sim.workloads.inference.batch import Batch, Segment, weight_bytes_of_stage
 from et_sim.workloads.inference.forward import make_inference
 from et_sim.workloads.kernels import stored_bytes
 from et_sim.workloads.training.layers import Layers

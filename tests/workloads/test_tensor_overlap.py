@@ -9,7 +9,7 @@ from training_jobs import decoder, transformer
 from et_sim.api import run
 from et_sim.workloads import Axes, Plan, Rank, make_workload
 from et_sim.workloads.training.layers import Layers
-from et_sim.workloads.training.overlap import GatheredProduct, ReducedProduct
+from et_sim.workloads.training.parts import GatheredProduct, ReducedProduct
 from et_sim.workloads.training.work import Work
 
 PLAN = {"tensor": 4, "sequence_parallel": True, "micro_batches": 1}

@@ -29,8 +29,15 @@ from et_sim.trace.preflight.differences import (
 )
 from et_sim.trace.preflight.interleaving import check_interleaving
 from et_sim.trace.preflight.problem import SPELLED_OUT, Problem, TemplateIndex
-from et_sim.trace.preflight.streams import FROM_ROOT, SPLIT, TO_ROOT, Sequence, Stream, follows_rule
-from et_sim.trace.preflight.waiting import check_waiting
+from et_sim.trace.preflight.streams import (
+    FROM_ROOT,
+    SPLIT,
+    TO_ROOT,
+    Sequence,
+    Stream,
+    check_waiting,
+    follows_rule,
+)
 from et_sim.trace.process_groups import ALL_RANKS, read_process_groups
 from et_sim.trace.splits import ATTRIBUTE, has_splits, sizes_of_texts
 

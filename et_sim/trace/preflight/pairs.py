@@ -4,7 +4,7 @@ What a template sends to one peer, or receives from it, is a bundle: tags, sizes
 understand each other if the bundle that one sends is the bundle that the other receives, so bundles get
 numbers, and only these are laid out over ranks.
 
-Not here: what to say about ranks that do not (`messages`, `nearest`).
+Not here: what to say about ranks that do not (`messages`).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""A convolutional network: its layers as a JSON file has them, and what each computes.
+"""A convolutional network: its layers as a JSON file has them, what each computes, and a step of training it.
 
 Images and windows are squares. A convolution may have a bias, a normalisation over the batch, and an
-activation behind it; "add" is the sum of two branches.
+activation behind it; "add" is the sum of two branches. Replicas train on images of their own.
 """
 
 from __future__ import annotations
@@ -13,10 +13,16 @@ import msgspec
 
 from et_sim.basics.errors import UsageError
 from et_sim.trace import shapes
+from et_sim.trace.workload import Workload
+from et_sim.workloads.job import make_workload
 from et_sim.workloads.kernels import Kernel, element_wise, product
+from et_sim.workloads.pipeline import Direction, Pass, pass_label
 from et_sim.workloads.presets import preset_names, read_preset
-from et_sim.workloads.training.chain import ChainLayer, dense_layer
+from et_sim.workloads.rank import Rank
+from et_sim.workloads.training.chain import ChainLayer, dense_layer, run_backward, run_forward
 from et_sim.workloads.training.plan import Plan
+from et_sim.workloads.training.replicas import Replicas
+from et_sim.workloads.training.work import Work
 
 PRESETS = Path(__file__).parent / "presets"
 Size = Annotated[int, msgspec.Meta(ge=1, le=1_000_000)]
@@ -156,3 +162,21 @@ def _convolution(one: Convolution, plan: Plan, *, is_first: bool) -> ChainLayer:
 def _moving(kernel: Kernel, moved: int) -> Kernel:
     """Windows overlap: their values are read once, not once for each window."""
     return kernel._replace(bytes=moved)
+
+
+def make_convolution_training(network: Network, plan: Plan, name: str = "cnn") -> Workload:
+    """The workload of one step."""
+    layers = layers_of(network, plan)
+
+    def step(rank: Rank) -> None:
+        work = Work(rank, plan)
+        replicas = Replicas(work)
+        for number in range(plan.micro_batches):
+            work.during = pass_label(Pass(Direction.FORWARD, number), 1)
+            run_forward(work, layers, number)
+            work.during = pass_label(Pass(Direction.BACKWARD, number), 1)
+            run_backward(work, replicas, layers, number, is_last=number == plan.micro_batches - 1)
+            replicas.flush()
+        replicas.update()
+
+    return make_workload(plan.axes, step, source=f"<{name}>")

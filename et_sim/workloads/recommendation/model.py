@@ -1,7 +1,9 @@
-"""A DLRM: a bottom network for dense features, tables for sparse ones, their products, and a top network.
+"""A DLRM, and one step of training it: tables are spread over the ranks, networks are replicas.
 
-How many rows a table has changes nothing here: what a step reads and writes of it are the rows that its
-samples name.
+There is a bottom network for dense features, tables for sparse ones, their products, and a top network. How
+many rows a table has changes nothing here: what a step reads and writes of it are the rows that its samples
+name. Vectors of the tables come by all-to-all while the bottom network computes, and their gradients go back
+while it computes those of its weights.
 """
 
 from __future__ import annotations
@@ -13,11 +15,18 @@ from typing import Annotated, Any
 
 import msgspec
 
+from et_sim.basics.errors import UsageError
 from et_sim.trace import shapes
+from et_sim.trace.workload import Workload
+from et_sim.workloads.job import make_workload
 from et_sim.workloads.kernels import Kernel, product
+from et_sim.workloads.pipeline import Direction, Pass, pass_label
 from et_sim.workloads.presets import converted, preset_names, read_preset
-from et_sim.workloads.training.chain import ChainLayer, dense_layer
-from et_sim.workloads.training.plan import Plan
+from et_sim.workloads.rank import Rank
+from et_sim.workloads.training.chain import ChainLayer, dense_layer, run_backward, run_forward
+from et_sim.workloads.training.plan import DATA, Plan
+from et_sim.workloads.training.replicas import Replicas
+from et_sim.workloads.training.work import Work
 
 PRESETS = Path(__file__).parent / "presets"
 USUAL = "hoti-2020"
@@ -110,3 +119,57 @@ def lookup(model: Dlrm, plan: Plan, *, is_update: bool) -> Kernel:
         values * (1 + model.pooling * factor) * plan.value_bytes,
         shapes.embedding(vectors * model.pooling, model.dimension),
     )
+
+
+TABLE_STREAM = "tables"
+
+
+def make_dlrm_training(model: Dlrm, plan: Plan, name: str = "dlrm") -> Workload:
+    """The workload of one step."""
+    _check(model, plan)
+    bottom = mlp("bottom", model.bottom_widths, plan, needs_inputs=False)
+    top = mlp("top", model.top_widths, plan, needs_inputs=True)
+    size = plan.batch * model.tables * model.dimension * plan.value_bytes
+    left_bytes = size + plan.batch * model.interactions * plan.value_bytes  # vectors, and their products
+
+    def step(rank: Rank) -> None:
+        work = Work(rank, plan)
+        replicas = Replicas(work)
+        for number in range(plan.micro_batches):
+            is_last = number == plan.micro_batches - 1
+            work.during = pass_label(Pass(Direction.FORWARD, number), 1)
+            found = work.compute(lookup(model, plan, is_update=False))
+            vectors = _exchange(work, size, "vectors all-to-all", found)
+            run_forward(work, bottom, number)
+            work.at += tuple(node for node in vectors if node not in work.at)
+            work.then(interaction(model, plan, is_backward=False))
+            left = {f"activations:interaction, micro-batch {number}": left_bytes}
+            work.begin(len(work.kernels) - 1, writes=left)
+            run_forward(work, top, number)
+            work.during = pass_label(Pass(Direction.BACKWARD, number), 1)
+            run_backward(work, replicas, top, number, is_last=is_last)
+            work.then(interaction(model, plan, is_backward=True))
+            work.end(left)
+            gradients = _exchange(work, size, "gradients all-to-all", work.at)
+            run_backward(work, replicas, bottom, number, is_last=is_last)
+            replicas.flush()
+            work.at = work.compute(lookup(model, plan, is_update=True), gradients)
+        replicas.update()
+
+    return make_workload(plan.axes, step, source=f"<{name}>")
+
+
+def _exchange(work: Work, size: int, name: str, after: tuple[int, ...]) -> tuple[int, ...]:
+    return work.rank.collective(
+        "all_to_all", size, DATA, name=work.name(name), after=after, stream=TABLE_STREAM
+    )
+
+
+def _check(model: Dlrm, plan: Plan) -> None:
+    """Tables are whole, or cut into equal columns, so that ranks have equal shares."""
+    ranks, tables = plan.data, model.tables
+    if tables % ranks and (ranks % tables or model.dimension % (ranks // tables)):
+        raise UsageError(
+            f"{tables} tables of dimension {model.dimension} cannot be spread evenly over {ranks} ranks",
+            remedy=f"choose a divisor of {tables}, or {tables} times a divisor of {model.dimension}",
+        )

@@ -20,12 +20,11 @@ import numpy as np
 
 from et_sim.memory import CLASSES, Accesses, changes, classes_of, lifetimes
 from et_sim.trace.columns import CollectiveKind, NodeKind, Trace
-from et_sim.trace.step import Step
 from et_sim.trace.tensors import tensor_uses
-from et_sim.trace.workload import Workload
+from et_sim.trace.workload import Step, Workload
 from et_sim.workloads.models.model import Model
 from et_sim.workloads.pipeline import Pass, pass_label
-from et_sim.workloads.training.ideal import KernelTimes, ends_of_passes, passes_by_place
+from et_sim.workloads.training.bounds import KernelTimes, ends_of_passes, passes_by_place
 from et_sim.workloads.training.layers import Layers
 from et_sim.workloads.training.operations import tokens_of
 from et_sim.workloads.training.plan import PIPELINE, Plan

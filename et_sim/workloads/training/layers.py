@@ -11,10 +11,8 @@ from dataclasses import dataclass, field
 from et_sim.workloads.kernels import MASK_BYTES, norm, passing
 from et_sim.workloads.models.model import Experts, FeedForward, Model
 from et_sim.workloads.training.attention import Core
-from et_sim.workloads.training.overlap import overlapped
-from et_sim.workloads.training.parts import Enter, Leave, ModelPart, Passing, Product, ToExperts
-from et_sim.workloads.training.plan import Plan
-from et_sim.workloads.training.skew import tokens_of_experts
+from et_sim.workloads.training.parts import Enter, Leave, ModelPart, Passing, Product, ToExperts, overlapped
+from et_sim.workloads.training.plan import Plan, tokens_of_experts
 
 LOGIT_BYTES = 4  # of the score of a word
 ROUTER, HEAD = "router", "head"

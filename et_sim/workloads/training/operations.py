@@ -13,8 +13,7 @@ They are never fewer, so that HFU and MFU may be compared.
 from __future__ import annotations
 
 from et_sim.trace.columns import NodeKind
-from et_sim.trace.step import Step
-from et_sim.trace.workload import Workload
+from et_sim.trace.workload import Step, Workload
 from et_sim.workloads.models.model import Model
 from et_sim.workloads.training.attention import pairs, products
 from et_sim.workloads.training.plan import Plan

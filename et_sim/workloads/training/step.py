@@ -1,4 +1,7 @@
-"""One step of training a transformer: what every rank does, from the first micro-batch to the optimizer."""
+"""One step of training a transformer: what every rank does, from the first micro-batch to the optimizer.
+
+Whether a model can be spread as a plan says is checked first: what is divided among ranks must divide.
+"""
 
 from __future__ import annotations
 
@@ -6,13 +9,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
+from et_sim.basics.errors import UsageError
+from et_sim.basics.units import plural
 from et_sim.trace.workload import Workload
 from et_sim.workloads.job import Program, make_workload
 from et_sim.workloads.models.model import Model
 from et_sim.workloads.pipeline import Direction, Pass, Shape, pass_label, schedule
 from et_sim.workloads.rank import MAIN, Rank
-from et_sim.workloads.recording import Nodes
-from et_sim.workloads.training.checks import check
+from et_sim.workloads.recording import MOST_NODES, Nodes
 from et_sim.workloads.training.layers import Layers
 from et_sim.workloads.training.operations import step_of
 from et_sim.workloads.training.parts import Enter, ModelPart
@@ -20,6 +24,89 @@ from et_sim.workloads.training.plan import CONTEXT, DATA, EXPERT, PIPELINE, TENS
 from et_sim.workloads.training.replicas import LOSS_BYTES, Replicas
 from et_sim.workloads.training.units import Unit, units_of
 from et_sim.workloads.training.work import NOTHING, Work
+
+
+def check_plan(model: Model, plan: Plan) -> None:
+    """Refuse a plan that does not fit the model."""
+    plan.check_values()
+    _check_stages(model, plan)
+    _check_length(model, plan)
+    attention, experts = model.attention, model.experts
+    sequence = model.sequence
+    for what, total, share, by in (
+        ("heads", attention.heads, plan.tensor, "tensor-parallel ranks"),
+        (
+            "the width of the feed-forward part",
+            model.feed_forward.width,
+            plan.tensor,
+            "tensor-parallel ranks",
+        ),
+        ("tokens of a sequence", sequence, plan.context, "context-parallel ranks"),
+        ("experts", experts.count if experts else plan.expert, plan.expert, "expert-parallel ranks"),
+    ):
+        _check_share(what, total, share, by)
+    if plan.sequence_parallel:
+        tokens = plan.batch * sequence // plan.context
+        _check_share("tokens of a micro-batch", tokens, plan.tensor, "tensor-parallel ranks")
+        _check_share("tokens of a rank", tokens // plan.tensor, plan.tensor_overlap, "chunks")
+    windows = [model.window(layer) for layer in range(model.layers)] if model.windows else []
+    if plan.context > 1 and plan.context_attention == "ring" and any(windows):
+        raise UsageError(
+            f"{model.name} has layers that see {max(windows)} tokens only, and a ring passes all keys on",
+            remedy="choose the context attention all-to-all",
+        )
+    if plan.context > 1 and plan.context_attention == "all-to-all":
+        heads = attention.heads // plan.tensor
+        _check_share("heads of a tensor-parallel rank", heads, plan.context, "context-parallel ranks")
+    if plan.expert_skew and experts is None:
+        raise UsageError(f"{model.name} has no experts", remedy="leave expert_skew out")
+    if plan.expert > 1 and experts is None:
+        raise UsageError(f"{model.name} has no experts", remedy="leave expert out")
+    if experts is not None and plan.tensor > 1 and not plan.sequence_parallel:
+        raise UsageError(
+            "experts with tensor parallelism need sequence parallelism, so that no two ranks have a token",
+            remedy="add sequence_parallel",
+        )
+    if plan.expert_skew and experts is not None:
+        Layers(model, plan).tokens_sent(experts)  # refuses loads that it cannot share out
+
+
+def _check_share(what: str, total: int, share: int, by: str) -> None:
+    if total % share:
+        near = max(total // share, 1) * share
+        raise UsageError(
+            f"{what}: {total}, which {share} {by} do not divide",
+            remedy=f"choose another number, or a multiple of {share} such as {near}",
+        )
+
+
+def _check_length(model: Model, plan: Plan) -> None:
+    """Refuse what could not be kept, before it is made: a layer is at least a node forward, and one back."""
+    layers, stages = plan.layers_of_parts(model), plan.pipeline
+    most = max(sum(layers[place::stages]) for place in range(min(stages, len(layers))))
+    nodes = 2 * plan.micro_batches * (most + plan.chunks)
+    if nodes > MOST_NODES:
+        raise UsageError(
+            f"{plural(plan.micro_batches, 'micro-batch', 'micro-batches')} of {plural(most, 'layer')}"
+            f" are more than {MOST_NODES:,} nodes on a rank",
+            remedy="use fewer layers or micro-batches",
+        )
+
+
+def _check_stages(model: Model, plan: Plan) -> None:
+    parts, given = plan.parts, plan.stage_layers
+    if not given:
+        if model.layers % parts:
+            raise UsageError(
+                f"{model.name} has {model.layers} layers, which {parts} parts of the pipeline do not divide",
+                remedy="choose another number, or say with stage_layers how many each part has",
+            )
+        return
+    if len(given) != parts or sum(given) != model.layers or min(given) < 0:
+        raise UsageError(
+            f"stage_layers are {len(given)} numbers with the sum {sum(given)}",
+            remedy=f"give {parts} numbers whose sum is {model.layers}",
+        )
 
 
 def make_training(model: Model, plan: Plan) -> Workload:
@@ -30,7 +117,7 @@ def make_training(model: Model, plan: Plan) -> Workload:
 
 def training_program(model: Model, plan: Plan) -> Program:
     """What each rank does in the step."""
-    check(model, plan)
+    check_plan(model, plan)
     layers = Layers(model, plan)
     if plan.expert_skew and plan.expert > 1:
         return lambda rank: _Step(Layers(model, plan, rank.place(EXPERT)), rank).run()
