@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from et_sim.trace.columns import Trace
     from et_sim.trace.workload import Workload
 
+    _Turn = Callable[[TraceBuilder, int, int, list[int]], list[int]]
+
 # Spelled out, so that the command line can list them without loading numpy.
 COLLECTIVES = (
     "all_reduce",
@@ -51,12 +53,8 @@ def make_microbenchmark(
 
     from et_sim.trace.workload import Workload
 
-    if kind == "send_receive":
-        templates = [_even(size, repeat, compute_us), _odd(size, repeat, compute_us)]
-    elif kind == "ring_send_receive":
-        templates = [_ring(size, repeat, compute_us)]
-    else:
-        templates = [_alike(kind, size, repeat, compute_us, dtype)]
+    turns = _TURNS.get(kind, (_collective(kind, dtype),) if kind != "compute" else (_nothing,))
+    templates = [_chain(repeat, compute_us, size, turn) for turn in turns]
     return Workload(
         tuple(templates),
         np.arange(ranks, dtype=np.int32) % len(templates),
@@ -87,49 +85,34 @@ def _check(kind: str, ranks: int, size: int, repeat: int, compute_us: int) -> No
         raise UsageError("a ring of one rank has nobody to send to", remedy="give at least 2 ranks")
 
 
-def _alike(kind: str, size: int, repeat: int, compute_us: int, dtype: str) -> Trace:
-    """A chain of collectives, of computations, or of both."""
-    if kind == "compute":
-        return _chain(repeat, compute_us, lambda _build, _turn, _after: [])
-    return _chain(
-        repeat,
-        compute_us,
-        lambda build, turn, after: [
-            build.collective(kind, size, name=f"{kind}.{turn}", dtype=dtype or None, after=after)
-        ],
-    )
+def _nothing(_build: TraceBuilder, _size: int, _turn: int, _after: list[int]) -> list[int]:
+    return []
 
 
-def _even(size: int, repeat: int, compute_us: int) -> Trace:
-    """Send to the next rank."""
-    return _chain(repeat, compute_us, lambda build, turn, after: [_send(build, size, turn, after)])
+def _collective(kind: str, dtype: str) -> _Turn:
+    def operate(build: TraceBuilder, size: int, turn: int, after: list[int]) -> list[int]:
+        return [build.collective(kind, size, name=f"{kind}.{turn}", dtype=dtype or None, after=after)]
+
+    return operate
 
 
-def _odd(size: int, repeat: int, compute_us: int) -> Trace:
-    """Receive from the previous rank."""
-    return _chain(repeat, compute_us, lambda build, turn, after: [_receive(build, size, turn, after)])
+def _send(build: TraceBuilder, size: int, turn: int, after: list[int]) -> list[int]:
+    return [build.send(1, size, turn, name=f"send.{turn}", after=after)]
 
 
-def _ring(size: int, repeat: int, compute_us: int) -> Trace:
-    """Send to the next rank and receive from the previous one at once; then the next turn."""
-    return _chain(
-        repeat,
-        compute_us,
-        lambda build, turn, after: [_send(build, size, turn, after), _receive(build, size, turn, after)],
-    )
+def _receive(build: TraceBuilder, size: int, turn: int, after: list[int]) -> list[int]:
+    return [build.receive(-1, size, turn, name=f"receive.{turn}", after=after)]
 
 
-def _send(build: TraceBuilder, size: int, turn: int, after: list[int]) -> int:
-    return build.send(1, size, turn, name=f"send.{turn}", after=after)
+def _both(build: TraceBuilder, size: int, turn: int, after: list[int]) -> list[int]:
+    return _send(build, size, turn, after) + _receive(build, size, turn, after)
 
 
-def _receive(build: TraceBuilder, size: int, turn: int, after: list[int]) -> int:
-    return build.receive(-1, size, turn, name=f"receive.{turn}", after=after)
+# What each template does in a turn, where it is no collective.
+_TURNS: dict[str, tuple[_Turn, ...]] = {"send_receive": (_send, _receive), "ring_send_receive": (_both,)}
 
 
-def _chain(
-    repeat: int, compute_us: int, operate: Callable[[TraceBuilder, int, list[int]], list[int]]
-) -> Trace:
+def _chain(repeat: int, compute_us: int, size: int, operate: _Turn) -> Trace:
     """A chain of turns; what `operate` makes in one comes after what it made in the one before."""
     from et_sim.trace.builder import TraceBuilder
 
@@ -139,5 +122,5 @@ def _chain(
     for turn in range(repeat):
         if compute_us:
             computed = [build.compute(f"compute.{turn}", micros=compute_us, after=computed)]
-        done = operate(build, turn, [*done, *computed])
+        done = operate(build, size, turn, [*done, *computed])
     return build.build()

@@ -19,18 +19,25 @@ def preset_names(folder: Path) -> tuple[str, ...]:
     return tuple(sorted(path.stem for path in folder.glob("*.json")))
 
 
-def read_preset(folder: Path, name: str, form: type[Found]) -> tuple[str, Found]:
-    """A model's name and dimensions."""
+def content_of(folder: Path, name: str, form: str = "JSON file") -> tuple[str, Path, Any]:
+    """A model's name, its file, and what stands in it."""
     known = preset_names(folder)
     path = folder / f"{name}.json" if name in known else Path(name)
+    a_file = f"give a {form}"
     if not is_file(path):
-        remedy = did_you_mean(name, known) or f"give a JSON file, or one of: {', '.join(known)}"
+        remedy = did_you_mean(name, known) or f"{a_file}, or one of: {', '.join(known)}"
         raise UsageError(f"there is no model {name!r}", remedy=remedy)
     try:
         text = path.read_text("utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"cannot be read: {error}", place=str(path), remedy="give a JSON file") from None
-    return path.stem, converted(parse_json(text, str(path), InputError), str(path), form)
+        raise UsageError(f"cannot be read: {error}", place=str(path), remedy=a_file) from None
+    return path.stem, path, parse_json(text, str(path), InputError)
+
+
+def read_preset(folder: Path, name: str, form: type[Found]) -> tuple[str, Found]:
+    """A model's name and dimensions."""
+    stem, path, content = content_of(folder, name)
+    return stem, converted(content, str(path), form)
 
 
 def converted(content: Any, place: str, form: type[Found]) -> Found:

@@ -165,19 +165,8 @@ class Rank:
             "tensor_bytes": tensor_bytes,
             "layer_shape": layer_shape,
             "dtype": dtype,
-            "attributes": attributes,
         }
-        key = (
-            "compute",
-            micros,
-            nanos,
-            num_ops,
-            tensor_bytes,
-            layer_shape,
-            dtype,
-            *sorted(attributes.items()),
-        )
-        return self._add(TraceBuilder.compute, key, options, name, after, stream, (inputs, outputs))
+        return self._add(TraceBuilder.compute, options, name, after, stream, (inputs, outputs), attributes)
 
     def collective(
         self,
@@ -252,9 +241,8 @@ class Rank:
         splits: tuple[int, ...] | None = None,
     ) -> Nodes:
         options = {"kind": kind, "bytes": bytes, "group": group, "priority": priority, "splits": splits}
-        key = ("collective", kind, bytes, group, priority, splits)
         name = name or f"{kind} {group}"
-        return self._add(TraceBuilder.collective, key, options, name, after, stream, tensors)
+        return self._add(TraceBuilder.collective, options, name, after, stream, tensors)
 
     def send(
         self,
@@ -269,8 +257,8 @@ class Rank:
         """A message to the rank at a distance, from `next` or `at`."""
         after = self.last() if after is None else after
         check_distance("to", to, self.axes.ranks)
-        options, key = {"to": to, "bytes": bytes, "tag": tag}, ("send", to, bytes, tag)
-        return self._add(TraceBuilder.send, key, options, name, after, stream)
+        options = {"to": to, "bytes": bytes, "tag": tag}
+        return self._add(TraceBuilder.send, options, name, after, stream)
 
     def receive(
         self,
@@ -285,35 +273,35 @@ class Rank:
         """A message from the rank at a distance; it is asked for after `after`."""
         after = self.last() if after is None else after
         check_distance("source", source, self.axes.ranks)
-        options, key = {"source": source, "bytes": bytes, "tag": tag}, ("receive", source, bytes, tag)
-        return self._add(TraceBuilder.receive, key, options, name, after, stream)
+        options = {"source": source, "bytes": bytes, "tag": tag}
+        return self._add(TraceBuilder.receive, options, name, after, stream)
 
     def load(self, bytes: int, *, name: str = "load", after: Nodes = (), stream: str | None = MAIN) -> Nodes:
         """Read from remote memory."""
-        return self._add(TraceBuilder.load, ("load", bytes), {"bytes": bytes}, name, after, stream)
+        return self._add(TraceBuilder.load, {"bytes": bytes}, name, after, stream)
 
     def store(
         self, bytes: int, *, name: str = "store", after: Nodes = (), stream: str | None = MAIN
     ) -> Nodes:
         """Write to remote memory."""
-        return self._add(TraceBuilder.store, ("store", bytes), {"bytes": bytes}, name, after, stream)
+        return self._add(TraceBuilder.store, {"bytes": bytes}, name, after, stream)
 
     def _add(
         self,
         make: Callable[..., int],
-        key: tuple[Any, ...],
         options: Mapping[str, Any],
         name: str,
         after: Nodes,
         stream: str | None,
         tensors: tuple[Tensors | None, Tensors | None] = (None, None),
+        attributes: Mapping[str, int] = _NOTHING,
     ) -> Nodes:
         check_nodes(after, len(self.recording))
         data = tuple(dict.fromkeys(after))
         ctrl: Nodes = ()
         if stream is not None:
             ctrl = tuple(node for node in self._last.get(stream, ()) if node not in data)
-        found = (self.recording.add(make, key, options, name, data, ctrl, tensors),)
+        found = (self.recording.add(make, options, name, data, ctrl, tensors, attributes),)
         if stream is not None:
             self._last[stream] = found
         return found

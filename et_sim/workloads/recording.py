@@ -50,23 +50,25 @@ class Recording:
     def add(
         self,
         make: Callable[..., int],
-        key: tuple[Any, ...],
         options: Mapping[str, Any],
         name: str,
         data: Nodes,
         ctrl: Nodes,
-        tensors: tuple[Mapping[str, int] | None, Mapping[str, int] | None] = (None, None),
+        tensors: tuple[Mapping[str, int] | None, Mapping[str, int] | None],
+        attributes: Mapping[str, int],
     ) -> int:
-        """One more node; `make` of a builder makes what `key` stands for, checked when it is new."""
+        """One more node; `make` of a builder makes it with these options, checked when they are new."""
         if len(self._kind) >= MOST_NODES:
             raise UsageError(
                 f"a rank has more than {MOST_NODES:,} nodes",
                 place=self.source,
                 remedy="use fewer layers or micro-batches",
             )
+        key = (make.__name__, *options.values(), *sorted(attributes.items()))
         number = self._number.get(key)
         if number is None:
-            number = self._number[key] = make(self._kinds, **options)
+            more = {"attributes": attributes} if attributes else {}
+            number = self._number[key] = make(self._kinds, **options, **more)
         self._kind.append(number)
         self._name.append(self._names.setdefault(name, len(self._names)))
         self._data.append(data)

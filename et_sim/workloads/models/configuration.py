@@ -11,9 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from et_sim.basics.errors import InputError, UsageError, brief, did_you_mean
-from et_sim.basics.files import is_file
-from et_sim.documents.json_text import parse_json
+from et_sim.basics.errors import UsageError, brief, did_you_mean
+from et_sim.workloads import presets
 from et_sim.workloads.models.model import Attention, Experts, FeedForward, Latent, Model
 
 PRESETS = Path(__file__).parent / "presets"
@@ -115,27 +114,13 @@ def _refuse_windows(keys: _Keys) -> None:
 
 def preset_names() -> tuple[str, ...]:
     """The models whose dimensions come with et-sim."""
-    return tuple(sorted(path.stem for path in PRESETS.glob("*.json")))
+    return presets.preset_names(PRESETS)
 
 
 def read_model(name: str) -> Model:
     """A preset by its name, or the model that a file describes."""
-    known = preset_names()
-    if name in known:
-        return _read(PRESETS / f"{name}.json", name)
-    path = Path(name)
-    if is_file(path):
-        return _read(path, path.stem)
-    remedy = did_you_mean(name, known) or f"give a config.json, or one of: {', '.join(known)}"
-    raise UsageError(f"there is no model {name!r}", remedy=remedy)
-
-
-def _read(path: Path, name: str) -> Model:
-    try:
-        text = path.read_text("utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"cannot be read: {error}", place=str(path), remedy="give a config.json") from None
-    return model_of(parse_json(text, str(path), InputError), str(path), name)
+    stem, path, content = presets.content_of(PRESETS, name, "config.json")
+    return model_of(content, str(path), stem)
 
 
 def model_of(content: Any, place: str, name: str) -> Model:
@@ -179,6 +164,11 @@ def _head_size(keys: _Keys, hidden: int, heads: int) -> int:
     return keys.number("head_dim", default=hidden // heads)
 
 
+def _common(keys: _Keys, name: str) -> dict[str, Any]:
+    """What all files call the same."""
+    return {"name": name, "source": keys.text("source"), "vocabulary": keys.number("vocab_size")}
+
+
 def _llama(keys: _Keys, name: str) -> Model:
     """Llama, and what has its layers: Mistral, Qwen; with experts, Mixtral."""
     hidden, heads = keys.number("hidden_size"), keys.number("num_attention_heads")
@@ -193,11 +183,9 @@ def _llama(keys: _Keys, name: str) -> Model:
         )
     layers = keys.number("num_hidden_layers")
     return Model(
-        name=name,
-        source=keys.text("source"),
+        **_common(keys, name),
         hidden=hidden,
         layers=layers,
-        vocabulary=keys.number("vocab_size"),
         sequence=keys.number("max_position_embeddings"),
         attention=Attention(
             heads,
@@ -218,11 +206,9 @@ def _gpt2(keys: _Keys, name: str) -> Model:
     hidden = keys.number("n_embd", "hidden_size")
     heads, positions = keys.number("n_head", "num_attention_heads"), keys.number("n_positions")
     return Model(
-        name=name,
-        source=keys.text("source"),
+        **_common(keys, name),
         hidden=hidden,
         layers=keys.number("n_layer", "num_hidden_layers"),
-        vocabulary=keys.number("vocab_size"),
         sequence=positions,
         attention=Attention(
             heads, heads, _head_size(keys, hidden, heads), has_bias=True, has_output_bias=True
@@ -240,11 +226,9 @@ def _bert(keys: _Keys, name: str) -> Model:
     hidden, heads = keys.number("hidden_size"), keys.number("num_attention_heads")
     positions = keys.number("max_position_embeddings")
     return Model(
-        name=name,
-        source=keys.text("source"),
+        **_common(keys, name),
         hidden=hidden,
         layers=keys.number("num_hidden_layers"),
-        vocabulary=keys.number("vocab_size"),
         sequence=positions,
         attention=Attention(
             heads, heads, _head_size(keys, hidden, heads), has_bias=True, has_output_bias=True
@@ -271,11 +255,9 @@ def _deepseek(keys: _Keys, name: str) -> Model:
         value_size=keys.number("v_head_dim"),
     )
     return Model(
-        name=name,
-        source=keys.text("source"),
+        **_common(keys, name),
         hidden=keys.number("hidden_size"),
         layers=keys.number("num_hidden_layers"),
-        vocabulary=keys.number("vocab_size"),
         sequence=keys.number("max_position_embeddings"),
         attention=Attention(heads, heads, keys.number("qk_nope_head_dim"), latent=latent),
         feed_forward=FeedForward(keys.number("intermediate_size"), is_gated=True),
