@@ -1,13 +1,13 @@
 """Files that commands write: their names, the check that none replaces an input, progress, how to run them.
 
-Not here: writing, which is `et_sim.trace.write_trace`.
+Not here: how a set of files is replaced as a whole, which is `et_sim.trace.disk`.
 """
 
 from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -41,6 +41,19 @@ def refuse_overwriting(inputs: Iterable[Path], outputs: Iterable[Path]) -> None:
             raise UsageError(
                 "would be overwritten, and it is an input", place=str(path), remedy="choose another -o PREFIX"
             )
+
+
+def write_files(
+    inputs: Iterable[Path],
+    paths: Sequence[Path],
+    files: Iterable[tuple[Path, bytes]],
+    whole: str | None = None,
+) -> None:
+    """Write all or nothing at `paths`, none of which is an input; with `whole`, the set of that prefix."""
+    from et_sim.trace.disk import replace_all
+
+    refuse_overwriting(inputs, paths)
+    replace_all(watched(files, len(paths)), whole)
 
 
 def watched(items: Iterable[Item], count: int, noun: str = "files") -> Iterator[Item]:

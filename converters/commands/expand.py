@@ -33,28 +33,25 @@ def run(options: argparse.Namespace) -> Iterator[str]:
     import json
 
     from converters.editing.expanding import Files
-    from converters.files import profile_option, refuse_overwriting, trace_path, watched
+    from converters.files import profile_option, write_files
     from et_sim.basics.units import format_ranks
     from et_sim.trace import read_manifest
-    from et_sim.trace.disk import read_unpacked, replace_all
+    from et_sim.trace.disk import read_unpacked
 
     workload = read_manifest(options.manifest)
     ranks = _chosen(options.ranks, workload.ranks)
     files = Files(workload, [read_unpacked(Path(one.source)) for one in workload.templates], options.output)
-    groups_file = files.groups()
-    groups = groups_file[0][0] if groups_file else None
-    outputs = [trace_path(options.output, rank) for rank in ranks]
-    refuse_overwriting([Path(path) for path, _ in workload.inputs], [*outputs, groups] if groups else outputs)
-    contents = (one for part in (files.of_ranks(ranks), groups_file) for one in part)
     whole = options.output if len(ranks) == workload.ranks else None
-    replace_all(watched(contents, len(outputs) + len(groups_file)), whole)
+    paths, contents = files.of_ranks(ranks)
+    outputs, groups = paths[: len(ranks)], "".join(map(str, paths[len(ranks) :]))
+    write_files([Path(path) for path, _ in workload.inputs], paths, contents, whole)
     if options.json:
         content = {
             "manifest": str(options.manifest),
             "prefix": options.output,
             "ranks": format_ranks(ranks),
             "files": len(outputs),
-            "groups": str(groups) if groups else None,
+            "groups": groups or None,
         }
         yield json.dumps(content, indent=2, ensure_ascii=False)
         return

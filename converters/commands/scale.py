@@ -240,43 +240,33 @@ def _write(options: argparse.Namespace, scaled: Scaled) -> tuple[list[Converted]
     """Write all files; returns what to report, and what to give to a run."""
     from converters.editing.expanding import Files
     from converters.editing.files import decoded
-    from converters.files import profile_option, refuse_overwriting, trace_path, watched
+    from converters.files import profile_option, write_files
     from converters.records import Dropped
     from converters.report import Converted, make_report
-    from et_sim.trace.disk import replace_all
     from et_sim.trace.manifest import ENDING, manifest_files
 
     workload, prefix = scaled.workload, options.output.removesuffix(ENDING)
     inputs = [Path(path) for path, _ in workload.inputs]
-    groups: list[tuple[Path, bytes]] = []
+    machine = ""
     if options.expand:
         traces = decoded(zip(scaled.contents, map(str, range(len(scaled.contents))), strict=True))
         files = Files(replace(workload, templates=tuple(traces)), scaled.contents, prefix)
-        groups = files.groups()
-        of_rank = workload.template_of_rank.tolist()
-        entries = [(template, str(trace_path(prefix, rank))) for rank, template in enumerate(of_rank)]
-        paths = [*(Path(path) for _, path in entries), *(path for path, _ in groups)]
-        refuse_overwriting(inputs, paths)
-        replace_all(
-            watched(
-                (one for part in (files.of_ranks(range(len(of_rank))), groups) for one in part), len(paths)
-            ),
-            prefix,
-        )
+        paths, written = files.of_ranks(range(workload.ranks))
+        entries = list(zip(workload.template_of_rank.tolist(), map(str, paths), strict=False))
+        write_files(inputs, paths, written, prefix)
+        machine = "".join(f" --groups {path}" for path in paths[workload.ranks :])
     else:
         listed = manifest_files(workload, scaled.contents, f"{prefix}{ENDING}")
-        refuse_overwriting(inputs, [path for path, _ in listed])
         place_of = {content: str(path) for path, content in listed[1:]}
         entries = [(number, place_of[content]) for number, content in enumerate(scaled.contents)]
         traces = decoded((scaled.contents[number], path) for number, path in entries)
-        replace_all(watched([*listed[1:], listed[0]], len(listed)))
+        write_files(inputs, [path for path, _ in listed], [*listed[1:], listed[0]])
     reports = [make_report(one, Dropped(), notes) for one, notes in zip(traces, scaled.notes, strict=True)]
     conversions = []
     for number, report in enumerate(reports):
         outputs = tuple(dict.fromkeys(path for template, path in entries if template == number))
         conversions.append(Converted(workload.templates[number].source, "scaled", outputs, report))
     named = prefix if options.expand else f"{prefix}{ENDING}"
-    machine = f" --groups {groups[0][0]}" if groups else ""
     machine += " --system FILE --network FILE" + (profile_option(workload) if options.expand else "")
     return conversions, f"{named}{machine}"
 

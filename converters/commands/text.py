@@ -103,16 +103,15 @@ def _groups(layer_file: LayerFile, workload: Workload) -> Iterator[tuple[str, st
 
 
 def _write_files(options: argparse.Namespace, layer_file: LayerFile) -> Converted:
-    from converters.files import refuse_overwriting, trace_path, watched
+    from converters.files import trace_path, write_files
     from et_sim.layerfile.program import layer_workload
-    from et_sim.trace.disk import replace_all
     from et_sim.trace.files import files_of_ranks, groups_path
 
     workload, program = layer_workload(layer_file, options.ranks, options.passes)
     paths = [trace_path(options.output, rank) for rank in range(options.ranks)]
     groups = [groups_path(options.output)] if workload.group_rules else []
-    refuse_overwriting([options.input], [*paths, *groups])
-    replace_all(watched(files_of_ranks(workload, options.output), len(paths) + len(groups)), options.output)
+    files = files_of_ranks(workload, options.output)
+    write_files([options.input], [*paths, *groups], files, options.output)
     notes = [*_groups(layer_file, workload), *(("groups file", str(path)) for path in groups)]
     with_groups = "".join(f" --groups {path}" for path in groups)
     notes.append(("run with", f"et-sim run {options.output}{with_groups} --system FILE --network FILE"))
@@ -132,21 +131,19 @@ def _converted(
 
 
 def _write_chakra(options: argparse.Namespace, layer_file: LayerFile, text: str) -> Converted:
-    from converters.files import refuse_overwriting, trace_path, watched
+    from converters.files import trace_path, write_files
     from converters.layers.chakra import chakra_file, chakra_graph
     from converters.layers.summary import chakra_notes
     from converters.records import Dropped
     from converters.report import Converted, make_report
     from et_sim.trace import decode
-    from et_sim.trace.disk import replace_all
 
     graph = chakra_graph(layer_file, options.passes)
     plain = text.replace("\r\n", "\n")
     paths = [trace_path(options.output, rank) for rank in range(options.ranks)]
-    refuse_overwriting([options.input], paths)
     trace = decode(chakra_file(graph.nodes, 0, plain), str(paths[0]))
     files = ((path, chakra_file(graph.nodes, rank, plain)) for rank, path in enumerate(paths))
-    replace_all(watched(files, len(paths)))
+    write_files([options.input], paths, files)
     report = make_report(trace, Dropped(), chakra_notes(layer_file, graph, options.passes))
     return Converted(str(options.input), _format(layer_file), tuple(str(path) for path in paths), report)
 

@@ -11,12 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from converters.editing.remove_nodes import Lists
 from converters.editing.stripping import durations_ns
 from et_sim.basics.units import exact_bytes, format_ns
 from et_sim.trace import Trace
 from et_sim.trace.columns import CollectiveKind, kind_name
-from et_sim.trace.order import edges
+from et_sim.trace.order import dependency_lists, edges
 
 _LONGEST_LABEL = 40
 _COLOURS = {  # of colour-blind friendly tables: computation blue, communication orange, memory green
@@ -45,10 +44,7 @@ def draw(trace: Trace, rows: Any) -> Drawing:
     shown = set(rows.tolist())
     found: list[tuple[int, int, str]] = []
     outside: dict[int, int] = {}
-    lists = (
-        ("data", Lists(trace.data_start, trace.data_deps)),
-        ("control", Lists(trace.ctrl_start, trace.ctrl_deps)),
-    )
+    lists = list(zip(("data", "control"), dependency_lists(trace), strict=True))
     for row in rows.tolist():
         for sort, parents in lists:
             for parent in dict.fromkeys(parents.of(row)):

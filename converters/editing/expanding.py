@@ -9,6 +9,7 @@ Not here: which rank is where in which group (`et_sim.trace.expansion`).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -36,8 +37,13 @@ class Files:
             _Template(workload, template, content) for template, content in enumerate(contents)
         ]
 
-    def of_ranks(self, ranks: Iterable[int]) -> Iterator[tuple[Path, bytes]]:
-        """One file after the other."""
+    def of_ranks(self, ranks: Sequence[int]) -> tuple[list[Path], Iterator[tuple[Path, bytes]]]:
+        """The paths of all files, the groups file last, and one file after the other."""
+        groups = self._groups()
+        paths = [*(trace_path(self._prefix, rank) for rank in ranks), *(path for path, _ in groups)]
+        return paths, chain(self._traces(ranks), groups)
+
+    def _traces(self, ranks: Iterable[int]) -> Iterator[tuple[Path, bytes]]:
         last: dict[int, tuple[tuple[int, ...], bytes]] = {}  # by template, what was written last
         for rank in ranks:
             template = int(self._workload.template_of_rank[rank])
@@ -47,7 +53,7 @@ class Files:
                 last[template] = variant, content
             yield trace_path(self._prefix, rank), last[template][1]
 
-    def groups(self) -> list[tuple[Path, bytes]]:
+    def _groups(self) -> list[tuple[Path, bytes]]:
         """The groups file, if there are groups by rule."""
         if not self._workload.group_rules:
             return []

@@ -16,14 +16,13 @@ from typing import Any
 import numpy as np
 
 from converters.editing.files import Recorded, start_micros
-from converters.editing.remove_nodes import Lists
 from converters.editing.stripping import durations_ns
 from et_sim.basics.errors import TraceError
 from et_sim.basics.group_names import group_key
 from et_sim.basics.units import exact_bytes, format_bytes, format_ns, plural
 from et_sim.trace import Trace
 from et_sim.trace.columns import CollectiveKind, NodeKind, kind_name
-from et_sim.trace.order import edges, fits_row_order, settle
+from et_sim.trace.order import dependency_lists, edges, fits_row_order, settle
 from et_sim.trace.tensors import tensor_uses
 
 # A number that is a word of a name, as in "layer 3 forward" or "all_reduce.7"; not a part, as in "conv2d".
@@ -136,7 +135,7 @@ def _depth_and_path(trace: Trace, spans: Any) -> tuple[int, int]:
     if len(order) < len(trace):
         return 0, 0
     rows = range(len(trace)) if fits_row_order(parent, child) else order.tolist()
-    data, ctrl = Lists(trace.data_start, trace.data_deps), Lists(trace.ctrl_start, trace.ctrl_deps)
+    data, ctrl = dependency_lists(trace)
     end: list[int] = spans.tolist()
     for row in rows:
         parents = (*data.of(row), *ctrl.of(row))

@@ -16,14 +16,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from converters.files import refuse_overwriting, trace_path, watched
+from converters.files import trace_path, write_files
 from converters.records import EXPECTED_MEMBER, Dropped, frame_bytes, parse, split
 from converters.report import Converted, make_report
 from et_sim.basics.errors import TraceError
 from et_sim.basics.files import is_file
 from et_sim.trace import Trace, Workload, decode, read_workload
 from et_sim.trace.columns import IntColumn, RowColumn
-from et_sim.trace.disk import read_unpacked, replace_all
+from et_sim.trace.disk import read_unpacked
 from et_sim.trace.manifest import ENDING, is_manifest, manifest_files
 from et_sim.trace.schema import messages
 
@@ -214,12 +214,11 @@ def write_edited(given: Input, edit: Edited, prefix: str) -> list[Converted]:
     else:
         entries = [(template, str(trace_path(prefix, rank))) for rank, template in enumerate(of_rank)]
         files = [*((Path(path), edit.contents[template]) for template, path in entries), *edit.more]
-    refuse_overwriting(given.files, [path for path, _ in files])
     first_path = dict(reversed(entries))
     traces = decoded([(edit.contents[template], first_path[template]) for template in templates])
     edit.workload = replace(edit.workload, templates=tuple(traces))
     reports = [make_report(trace, Dropped(), notes) for trace, notes in zip(traces, edit.notes, strict=True)]
-    replace_all(watched(files, len(files), "files"))
+    write_files(given.files, [path for path, _ in files], files)
     return [
         Converted(source, edit.word, (path,), reports[template])
         for source, (template, path) in zip(edit.sources, entries, strict=True)

@@ -18,13 +18,14 @@ from typing import Any
 import numpy as np
 
 from converters.editing.files import Recorded, Rewiring, set_attributes, start_micros
-from converters.editing.remove_nodes import Lists, row_order
+from converters.editing.remove_nodes import row_order
 from converters.editing.slicing import MARKER, iteration_of_rows
 from converters.editing.stripping import durations_ns
 from et_sim.basics.errors import TraceError
 from et_sim.basics.units import format_bytes, plural
 from et_sim.trace import Trace
 from et_sim.trace.columns import CollectiveKind, NodeKind
+from et_sim.trace.order import dependency_lists
 from et_sim.trace.schema import messages
 
 _BACKWARD = re.compile("backward|^autograd::engine::evaluate_function", re.IGNORECASE)
@@ -52,7 +53,7 @@ def backward_rows(recorded: Recorded) -> Any:
     if not says_so.any():
         return np.zeros(len(trace), np.bool_)
     found = says_so[trace.name].tolist()
-    data, ctrl = Lists(trace.data_start, trace.data_deps), Lists(trace.ctrl_start, trace.ctrl_deps)
+    data, ctrl = dependency_lists(trace)
     on_host, is_gap, is_launch = trace.is_cpu.tolist(), trace.is_gap.tolist(), trace.is_launch.tolist()
     for row in row_order(recorded):
         if found[row]:
@@ -83,7 +84,7 @@ def add_gradients(recorded: Recorded, gradients: Gradients) -> tuple[Rewiring, l
     iteration = _iterations(recorded)[backward]
     children = _children(trace)
     rewiring, nodes = Rewiring(), list[Any]()
-    data, ctrl = Lists(trace.data_start, trace.data_deps), Lists(trace.ctrl_start, trace.ctrl_deps)
+    data, ctrl = dependency_lists(trace)
     next_id = int(trace.node_id.max(initial=0)) + 1
     for number in np.unique(iteration).tolist():
         rows = backward[iteration == number]
@@ -127,7 +128,7 @@ def _sizes(gradients: Gradients) -> list[int]:
 
 def _children(trace: Trace) -> dict[int, list[int]]:
     found: dict[int, list[int]] = {}
-    data = Lists(trace.data_start, trace.data_deps)
+    data, _ = dependency_lists(trace)
     for row in range(len(trace)):
         for parent in data.of(row):
             found.setdefault(parent, []).append(row)

@@ -20,7 +20,7 @@ from converters.editing.files import Recorded, Rewiring, refuse_cycle
 from converters.files import watched
 from et_sim.basics.errors import TraceError
 from et_sim.trace import Trace
-from et_sim.trace.order import edges, fits_row_order, settle
+from et_sim.trace.order import dependency_lists, edges, fits_row_order, settle
 
 _MOST_STEPS = 400_000_000  # ancestors looked at: some minutes
 _NONE: dict[int, int] = {}
@@ -62,8 +62,7 @@ class _Walk:
         count = len(trace)
         self.bridges = Rewiring()
         self.stays = keep.tolist()
-        self.data = Lists(trace.data_start, trace.data_deps)
-        self.ctrl = Lists(trace.ctrl_start, trace.ctrl_deps)
+        self.data, self.ctrl = dependency_lists(trace)
         self.above: list[dict[int, int]] = [_NONE] * count
         self.given = [_NONE] * count  # per row that stays: a collection that it is known to wait for
         self.chains = Chains(trace, trace.is_cpu.tolist())
@@ -179,15 +178,3 @@ class Chains:
             self.place[row] = self.place[best] + 1
             self._last[self.of[row]] = row
         return best
-
-
-class Lists:
-    """Dependencies by row, as lists of Python's numbers."""
-
-    def __init__(self, start: Any, rows: Any) -> None:
-        self._start = start.tolist()
-        self._rows: list[int] = rows.tolist()
-
-    def of(self, row: int) -> list[int]:
-        """The parents of a row."""
-        return self._rows[self._start[row] : self._start[row + 1]]

@@ -35,7 +35,7 @@ from converters.editing.files import (
 )
 from converters.editing.groups import Groups, GroupsFile, groups_text, rewritten_descriptions
 from converters.editing.partners import Partners, open_error
-from converters.editing.remove_nodes import Lists, remove_nodes, row_order
+from converters.editing.remove_nodes import remove_nodes, row_order
 from converters.editing.stripping import dependency_notes
 from converters.files import watched
 from et_sim.basics.errors import TraceError, UsageError
@@ -44,6 +44,7 @@ from et_sim.trace import Trace, Workload
 from et_sim.trace.builder_nodes import ROOT_COLUMN
 from et_sim.trace.columns import IntColumn, NodeKind
 from et_sim.trace.files import groups_path
+from et_sim.trace.order import dependency_lists
 
 MARKER = "ProfilerStep"
 _OUTSIDE = -1
@@ -63,7 +64,7 @@ def iteration_of_rows(recorded: Recorded, markers: Sequence[str]) -> IntColumn:
             remedy=f"name the nodes with which iterations begin: --marker TEXT{_candidates(trace)}",
         )
     iteration = found.tolist()
-    data, ctrl = Lists(trace.data_start, trace.data_deps), Lists(trace.ctrl_start, trace.ctrl_deps)
+    data, ctrl = dependency_lists(trace)
     for row in row_order(recorded):
         for parent in (*data.of(row), *ctrl.of(row)):
             if iteration[parent] > iteration[row]:

@@ -25,13 +25,13 @@ from typing import Any
 import numpy as np
 
 from converters.editing.files import Change, Recorded, Rewiring, edited
-from converters.editing.remove_nodes import Chains, Lists, remove_nodes, row_order
+from converters.editing.remove_nodes import Chains, remove_nodes, row_order
 from converters.files import watched
 from et_sim.basics.errors import TraceError
 from et_sim.basics.units import format_ns, plural
 from et_sim.trace import Trace
 from et_sim.trace.columns import IntColumn, NodeKind
-from et_sim.trace.order import edges
+from et_sim.trace.order import dependency_lists, edges
 from et_sim.trace.schema import messages
 
 LONGEST_NS = 2**63 - 1
@@ -91,8 +91,7 @@ class _Walk:
         self.found = Delays()
         self.leaves = leaves.tolist()
         self.gone = (leaves & ~anchors).tolist()
-        self.data = Lists(trace.data_start, trace.data_deps)
-        self.ctrl = Lists(trace.ctrl_start, trace.ctrl_deps)
+        self.data, self.ctrl = dependency_lists(trace)
         self.span = np.where(leaves, durations_ns(trace), 0).tolist()
         self.above: list[Times] = [{}] * count
         # Of rows that stay: the time that surely passes from the beginning until they end, and from the end

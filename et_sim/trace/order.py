@@ -26,6 +26,23 @@ def edges(trace: Trace) -> tuple[RowColumn, RowColumn]:
     return parent[real], child[real]
 
 
+class Lists:
+    """Dependencies of one sort by row, as lists of Python's numbers."""
+
+    def __init__(self, start: Any, rows: Any) -> None:
+        self._start = start.tolist()
+        self._rows: list[int] = rows.tolist()
+
+    def of(self, row: int) -> list[int]:
+        """The parents of a row."""
+        return self._rows[self._start[row] : self._start[row + 1]]
+
+
+def dependency_lists(trace: Trace) -> tuple[Lists, Lists]:
+    """Of data, and of control."""
+    return Lists(trace.data_start, trace.data_deps), Lists(trace.ctrl_start, trace.ctrl_deps)
+
+
 def fits_row_order(parent: RowColumn, child: RowColumn) -> bool:
     """Whether every parent is a lower row, so that nodes can run in the order of their rows."""
     return bool((parent < child).all())

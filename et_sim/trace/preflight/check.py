@@ -33,7 +33,7 @@ from et_sim.trace.preflight.collectives import PLAIN_RULES, Rules, check_collect
 from et_sim.trace.preflight.cycles import find_knots
 from et_sim.trace.preflight.message_cycles import check_message_cycles
 from et_sim.trace.preflight.messages import check_messages
-from et_sim.trace.preflight.problem import Problem, TemplateIndex, of_ranks
+from et_sim.trace.preflight.problem import REPAIR_FIRST, Problem, TemplateIndex, of_ranks
 from et_sim.trace.splits import has_splits, split_faults
 from et_sim.trace.workload import Workload
 
@@ -161,7 +161,7 @@ def _cycles(trace: Trace) -> list[tuple[str, str, str]]:
         found.append(("dependency-cycle", text, remedy))
     if len(knots) > _CYCLES:
         text = f"{plural(len(knots) - _CYCLES, 'more dependency cycle')} in other parts of the trace"
-        found.append(("dependency-cycle", text, "repair the first ones and check again"))
+        found.append(("dependency-cycle", text, REPAIR_FIRST))
     return found
 
 

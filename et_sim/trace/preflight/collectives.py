@@ -28,7 +28,7 @@ from et_sim.trace.preflight.differences import (
     explain_more,
 )
 from et_sim.trace.preflight.interleaving import check_interleaving
-from et_sim.trace.preflight.problem import SPELLED_OUT, Problem, TemplateIndex
+from et_sim.trace.preflight.problem import SPELLED_OUT, Problem, TemplateIndex, not_spelled_out
 from et_sim.trace.preflight.streams import (
     FROM_ROOT,
     SPLIT,
@@ -389,8 +389,6 @@ def _compare_by_rule(index: TemplateIndex, stream: Stream, sequences: _Sequences
         problems += _compare(index, stream, np.array(rule.members(one), np.int64), sequences)
     left = first_members[SPELLED_OUT:]
     if len(left):
-        text = f"{plural(len(left), 'more group')} of rule {stream.group} whose members differ"
-        remedy = "repair the first ones and check again"
-        who = format_ranks(left)
-        problems.append(Problem(problems[0].severity, "collectives-differ", who, text, remedy))
+        rest, severity = f"of rule {stream.group} whose members differ", problems[0].severity
+        problems.append(not_spelled_out(severity, "collectives-differ", len(left), "group", rest, left))
     return problems

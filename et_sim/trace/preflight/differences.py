@@ -14,7 +14,15 @@ import numpy as np
 
 from et_sim.basics.units import format_ranks, plural
 from et_sim.trace.order import issue_order
-from et_sim.trace.preflight.problem import Problem, Severity, TemplateIndex, have, of_ranks, ordinal
+from et_sim.trace.preflight.problem import (
+    Problem,
+    Severity,
+    TemplateIndex,
+    have,
+    not_spelled_out,
+    of_ranks,
+    ordinal,
+)
 from et_sim.trace.preflight.streams import SPLIT, Sequence, Stream, Streams, collective_text
 
 
@@ -41,9 +49,8 @@ def explain_missing(
 
 def explain_more(stream: Stream, ranks: Any) -> Problem:
     """Ranks whose differences are not spelled out."""
-    text = f"{plural(len(ranks), 'more rank')} with other {stream.noun}s in {stream.name}"
-    remedy = "repair the first ones and check again"
-    return Problem(_severity(stream), "collectives-differ", format_ranks(ranks), text, remedy)
+    rest = f"with other {stream.noun}s in {stream.name}"
+    return not_spelled_out(_severity(stream), "collectives-differ", len(ranks), "rank", rest, ranks)
 
 
 def explain_difference(

@@ -15,12 +15,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from et_sim.basics.units import format_ranks, plural
+from et_sim.basics.units import format_ranks
 from et_sim.trace.columns import RowColumn
 from et_sim.trace.group_rule import NO_GROUP
 from et_sim.trace.order import certainly_in_order
 from et_sim.trace.preflight.cycles import find_knots
-from et_sim.trace.preflight.problem import Problem, Severity, TemplateIndex
+from et_sim.trace.preflight.problem import Problem, Severity, TemplateIndex, not_checked, not_spelled_out
 from et_sim.trace.preflight.streams import (
     ONE_WAY,
     Sequence,
@@ -97,7 +97,10 @@ def check_interleaving(
     board = _board(index, streams, sequences, started, single)
     collectives = sum(len(started.get(template, ())) for template in board.agents.template.tolist())
     size = max(collectives, int(board.base[-1]))
-    return _circles(board) if size <= _MOST_COLLECTIVES else [_not_checked(collectives)]
+    if size <= _MOST_COLLECTIVES:
+        return _circles(board)
+    question = "collectives of different groups wait for each other"
+    return [not_checked(question, f"{collectives:,} collectives")]
 
 
 def _all_ranks(index: TemplateIndex) -> Any:
@@ -143,20 +146,9 @@ def _circles(board: _Board) -> list[Problem]:
     knots = find_knots(edges.first, edges.second, int(board.base[-1]))
     problems = [_circle(board, _waits(edges, cycle)) for cycle, _ in knots[:_KNOTS]]
     if len(knots) > _KNOTS:
-        text = f"{plural(len(knots) - _KNOTS, 'more circle')} of collectives of different groups"
-        problems.append(
-            Problem("warning", "collective-circle", "", text, "repair the first ones and check again")
-        )
+        rest = "of collectives of different groups"
+        problems.append(not_spelled_out("warning", "collective-circle", len(knots) - _KNOTS, "circle", rest))
     return problems
-
-
-def _not_checked(collectives: int) -> Problem:
-    text = (
-        "whether collectives of different groups wait for each other was not checked: the templates do not"
-        f" show it, and all ranks together have {collectives:,} collectives"
-    )
-    remedy = "check the same job on fewer ranks; a run finds out, too"
-    return Problem("warning", "not-checked", "", text, remedy)
 
 
 def _edges(board: _Board) -> _Edges:

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from et_sim.basics.units import format_ranks, plural
+from et_sim.basics.units import format_ranks
 from et_sim.trace.order import edges, fits_row_order, issue_order
 from et_sim.trace.preflight.cycles import Knot, find_knots
 from et_sim.trace.preflight.pairs import Ends as DistinctEnds
@@ -29,7 +29,7 @@ from et_sim.trace.preflight.pairs import (
     peers_of,
     sorted_groups,
 )
-from et_sim.trace.preflight.problem import Problem, TemplateIndex
+from et_sim.trace.preflight.problem import Problem, TemplateIndex, not_checked, not_spelled_out
 
 _KNOTS = 3  # so many are spelled out
 _MOST_VERTICES = 5_000_000  # nodes of all ranks that are looked at
@@ -68,7 +68,7 @@ def check_message_cycles(index: TemplateIndex) -> list[Problem]:
         return []
     board = _board(index)
     if board.vertices > _MOST_VERTICES:
-        return [_not_checked(board)]
+        return [not_checked("ranks wait for each other's messages in a circle", f"{board.vertices:,} nodes")]
     parent, child = _dependencies(board)
     pairs = _pairs(board, thorough=False)
     if not _knots(board, parent, child, pairs):
@@ -79,9 +79,8 @@ def check_message_cycles(index: TemplateIndex) -> list[Problem]:
     knots = _knots(board, parent, child, sure)
     problems = [_circle(board, cycle, mate) for cycle, _ in knots[:_KNOTS]]
     if len(knots) > _KNOTS:
-        text = f"{plural(len(knots) - _KNOTS, 'more circle')} of messages"
-        remedy = "repair the first ones and check again"
-        problems.append(Problem("error", "message-circle", "", text, remedy))
+        more = len(knots) - _KNOTS
+        problems.append(not_spelled_out("error", "message-circle", more, "circle", "of messages"))
     return problems
 
 
@@ -109,15 +108,6 @@ def _is_settled_by_templates(index: TemplateIndex) -> bool:
     row: Any = np.int32 if base < 2**31 else np.int64  # the first is compiled already
     parent, child = (np.concatenate(column).astype(row) for column in columns)
     return not find_knots(parent, child, base)
-
-
-def _not_checked(board: _Board) -> Problem:
-    text = (
-        f"whether ranks wait for each other's messages in a circle was not checked: the templates do not"
-        f" show it, and all ranks together have {board.vertices:,} nodes"
-    )
-    remedy = "check the same job on fewer ranks; a run finds out, too"
-    return Problem("warning", "not-checked", "", text, remedy)
 
 
 def _templates_with_messages(index: TemplateIndex) -> list[int]:

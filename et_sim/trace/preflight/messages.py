@@ -28,9 +28,10 @@ from et_sim.trace.preflight.pairs import (
     sorted_groups,
     split_key,
 )
-from et_sim.trace.preflight.problem import SPELLED_OUT, Problem, TemplateIndex
+from et_sim.trace.preflight.problem import SPELLED_OUT, Problem, TemplateIndex, not_spelled_out
 
 _EXPLAINED = 10_000  # so many pairs of ranks that do not understand each other are looked into
+_NO_MATCH = "with sends and receives that do not match"
 
 
 def check_messages(index: TemplateIndex, ranks: int) -> list[Problem]:
@@ -65,10 +66,8 @@ def _unmatched(index: TemplateIndex, sound: dict[int, Ends]) -> list[Problem]:
     problems = explain_unmatched(index, _channels(index, sound, differing[:_EXPLAINED]))
     left = differing[_EXPLAINED:]
     if len(left):
-        text = f"{plural(len(left), 'more pair')} of ranks with sends and receives that do not match"
-        who = format_ranks(np.concatenate(split_key(left)))
-        remedy = "repair the first ones and check again"
-        problems.append(Problem("error", "unmatched-message", who, text, remedy))
+        rest, who = f"of ranks {_NO_MATCH}", np.concatenate(split_key(left))
+        problems.append(not_spelled_out("error", "unmatched-message", len(left), "pair", rest, who))
     return problems
 
 
@@ -246,10 +245,8 @@ def explain_unmatched(index: TemplateIndex, channels: Channels) -> list[Problem]
     problems = [found[at] for at in sorted(found)]
     left = unmatched[spare]
     if len(left):
-        text = f"{plural(len(left), 'more channel')} with sends and receives that do not match"
-        who = format_ranks(np.concatenate((channels.source[left], channels.target[left])))
-        remedy = "repair the first ones and check again"
-        problems.append(Problem("error", "unmatched-message", who, text, remedy))
+        who = np.concatenate((channels.source[left], channels.target[left]))
+        problems.append(not_spelled_out("error", "unmatched-message", len(left), "channel", _NO_MATCH, who))
     return problems
 
 

@@ -11,13 +11,14 @@ from typing import Any, Literal
 
 import numpy as np
 
-from et_sim.basics.units import plural, rank_ranges
+from et_sim.basics.units import format_ranks, plural, rank_ranges
 from et_sim.trace.workload import Workload
 
 Severity = Literal["error", "warning"]
 
 # So many problems of one kind are spelled out; the others are counted.
 SPELLED_OUT = 20
+REPAIR_FIRST = "repair the first ones and check again"
 _RANGES = 20  # of ranks, in a sentence
 
 
@@ -34,6 +35,23 @@ class Problem:
     text: str
     remedy: str
     like: int = 0
+
+
+def not_spelled_out(
+    severity: Severity, kind: str, number: int, noun: str, rest: str, who: Any = ()
+) -> Problem:
+    """The finding that counts those left after the ones that are spelled out."""
+    text = f"{plural(number, f'more {noun}')} {rest}"
+    return Problem(severity, kind, format_ranks(who), text, REPAIR_FIRST)
+
+
+def not_checked(question: str, size: str) -> Problem:
+    """A question that the templates leave open, of a job with too many ranks to answer it for each."""
+    reason = f"the templates do not show it, and all ranks together have {size}"
+    text = f"whether {question} was not checked: {reason}"
+    return Problem(
+        "warning", "not-checked", "", text, "check the same job on fewer ranks; a run finds out, too"
+    )
 
 
 class TemplateIndex:

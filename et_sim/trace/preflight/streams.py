@@ -15,11 +15,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from et_sim.basics.units import exact_bytes, format_ranks, plural
+from et_sim.basics.units import exact_bytes, format_ranks
 from et_sim.trace.columns import CollectiveKind
 from et_sim.trace.order import edges
 from et_sim.trace.preflight.cycles import find_knots
-from et_sim.trace.preflight.problem import Problem, TemplateIndex
+from et_sim.trace.preflight.problem import Problem, TemplateIndex, not_spelled_out
 
 # Collectives in which data goes to a root or comes from it.
 TO_ROOT = (CollectiveKind.REDUCE, CollectiveKind.GATHER)
@@ -95,10 +95,8 @@ def check_waiting(index: TemplateIndex, sequences: Streams) -> list[Problem]:
     knots = [knot for knot in knots if min(knot.cycle) < graph.base[-1]]  # others are told by `check`
     problems = [_circle(index, sequences, graph, cycle) for cycle, _ in knots[:_KNOTS]]
     if len(knots) > _KNOTS:
-        text = f"{plural(len(knots) - _KNOTS, 'more circle')} of collectives"
-        problems.append(
-            Problem("error", "collective-circle", "", text, "repair the first ones and check again")
-        )
+        more = len(knots) - _KNOTS
+        problems.append(not_spelled_out("error", "collective-circle", more, "circle", "of collectives"))
     return problems
 
 

@@ -133,17 +133,7 @@ def check(model: Model, plan: Plan) -> None:
             f"{model.name} has layers that see {max(model.windows)} tokens only, and these passes see all",
             remedy='train it, or say "sliding_window": null in a copy of its config.json',
         )
-    if not plan.stage_layers and model.layers % plan.pipeline:
-        raise UsageError(
-            f"{model.name} has {model.layers} layers, which {plan.pipeline} stages do not divide",
-            remedy="choose another number, or say with stage_layers how many each has",
-        )
-    given = plan.stage_layers
-    if given and (len(given) != plan.pipeline or sum(given) != model.layers or min(given) < 0):
-        raise UsageError(
-            f"stage_layers are {len(given)} numbers with the sum {sum(given)}",
-            remedy=f"give {plan.pipeline} numbers whose sum is {model.layers}",
-        )
+    plan.check_stages(model)
     _check_shares(model, plan)
 
 

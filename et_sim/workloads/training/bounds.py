@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from et_sim.trace.columns import NodeKind, Trace
+from et_sim.trace.order import dependency_lists
 from et_sim.workloads.models.model import Model
 from et_sim.workloads.pipeline import Direction, Pass, Shape, pass_label, schedule
 from et_sim.workloads.rank import Rank
@@ -158,15 +159,11 @@ def _label(trace: Trace, row: int) -> str:
 def _kernels_needed(trace: Trace) -> list[int]:
     """Of each node, the last kernel that it waits for; all kernels before that one come before it."""
     is_kernel = (trace.kind == NodeKind.COMP).tolist()
-    lists = [
-        (start.tolist(), rows.tolist())
-        for start, rows in ((trace.data_start, trace.data_deps), (trace.ctrl_start, trace.ctrl_deps))
-    ]
+    data, ctrl = dependency_lists(trace)
     found = [-1] * len(trace)
     for row in range(len(trace)):
-        for start, rows in lists:
-            for other in rows[start[row] : start[row + 1]]:
-                found[row] = max(found[row], other if is_kernel[other] else found[other])
+        for other in (*data.of(row), *ctrl.of(row)):
+            found[row] = max(found[row], other if is_kernel[other] else found[other])
     return found
 
 

@@ -20,6 +20,7 @@ import numpy as np
 
 from et_sim.memory import CLASSES, Accesses, changes, classes_of, lifetimes
 from et_sim.trace.columns import CollectiveKind, NodeKind, Trace
+from et_sim.trace.order import dependency_lists
 from et_sim.trace.tensors import tensor_uses
 from et_sim.trace.workload import Step, Workload
 from et_sim.workloads.models.model import Model
@@ -81,17 +82,10 @@ def _turns(trace: Trace) -> tuple[Any, Any]:
     lengths = np.zeros(len(trace), np.int64)
     lengths[trace.tensors.row[np.diff(trace.tensors.start) > 0]] = 1
     lengths[trace.kind == NodeKind.COMP] = len(trace) + 1
-    lists = [
-        (start.tolist(), rows.tolist())
-        for start, rows in ((trace.data_start, trace.data_deps), (trace.ctrl_start, trace.ctrl_deps))
-    ]
+    data, ctrl = dependency_lists(trace)
     end = [0] * len(trace)
     for row, length in enumerate(lengths.tolist()):
-        ready = 0
-        for start, rows in lists:
-            for other in rows[start[row] : start[row + 1]]:
-                ready = max(ready, end[other])
-        end[row] = ready + length
+        end[row] = max((end[other] for other in (*data.of(row), *ctrl.of(row))), default=0) + length
     ends = np.array(end, np.int64)
     return ends - lengths, ends
 

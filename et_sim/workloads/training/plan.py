@@ -387,6 +387,20 @@ class Plan:
             return self.stage_layers
         return (model.layers // self.parts,) * self.parts
 
+    def check_stages(self, model: Model) -> None:
+        """Refuse layers that the parts of the pipeline cannot share."""
+        parts, given = self.parts, self.stage_layers
+        if not given and model.layers % parts:
+            raise UsageError(
+                f"{model.name} has {model.layers} layers, which {parts} parts of the pipeline do not divide",
+                remedy="choose another number, or say with stage_layers how many each part has",
+            )
+        if given and (len(given) != parts or sum(given) != model.layers or min(given) < 0):
+            raise UsageError(
+                f"stage_layers are {len(given)} numbers with the sum {sum(given)}",
+                remedy=f"give {parts} numbers whose sum is {model.layers}",
+            )
+
     def part(self, model: Model, place: int, chunk: int) -> Piece:
         """What a chunk of a place along the pipeline has."""
         number, layers = chunk * self.pipeline + place, self.layers_of_parts(model)

@@ -29,7 +29,7 @@ from et_sim.workloads.training.work import NOTHING, Work
 def check_plan(model: Model, plan: Plan) -> None:
     """Refuse a plan that does not fit the model."""
     plan.check_values()
-    _check_stages(model, plan)
+    plan.check_stages(model)
     _check_length(model, plan)
     attention, experts = model.attention, model.experts
     sequence = model.sequence
@@ -90,22 +90,6 @@ def _check_length(model: Model, plan: Plan) -> None:
             f"{plural(plan.micro_batches, 'micro-batch', 'micro-batches')} of {plural(most, 'layer')}"
             f" are more than {MOST_NODES:,} nodes on a rank",
             remedy="use fewer layers or micro-batches",
-        )
-
-
-def _check_stages(model: Model, plan: Plan) -> None:
-    parts, given = plan.parts, plan.stage_layers
-    if not given:
-        if model.layers % parts:
-            raise UsageError(
-                f"{model.name} has {model.layers} layers, which {parts} parts of the pipeline do not divide",
-                remedy="choose another number, or say with stage_layers how many each part has",
-            )
-        return
-    if len(given) != parts or sum(given) != model.layers or min(given) < 0:
-        raise UsageError(
-            f"stage_layers are {len(given)} numbers with the sum {sum(given)}",
-            remedy=f"give {parts} numbers whose sum is {model.layers}",
         )
 
 
