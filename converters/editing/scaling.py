@@ -64,7 +64,6 @@ class Scaled:
     workload: Workload
     contents: list[bytes]
     notes: list[tuple[tuple[str, str], ...]]
-    template_of: list[int]  # the old template of each new one
 
 
 def scale(given: Input, families: GroupRules, growth: Growth, gradients: Gradients | None = None) -> Scaled:
@@ -72,7 +71,7 @@ def scale(given: Input, families: GroupRules, growth: Growth, gradients: Gradien
     workload = given.workload
     if not growth.is_bigger:
         contents = [frame_bytes((one.header, *one.records)) for one in given.traces]
-        return Scaled(workload, contents, [()] * len(contents), list(range(len(contents))))
+        return Scaled(workload, contents, [()] * len(contents))
     variants, of_old = _variants(workload, families, growth)
     contents, notes = [], []
     for variant in watched(variants, len(variants), "templates"):
@@ -88,7 +87,7 @@ def scale(given: Input, families: GroupRules, growth: Growth, gradients: Gradien
         group_rules=growth.rules,
         profile=workload.profile,
     )
-    return Scaled(bigger, contents, notes, [variant.template for variant in variants])
+    return Scaled(bigger, contents, notes)
 
 
 def _variants(workload: Workload, families: GroupRules, growth: Growth) -> tuple[list[Variant], Any]:

@@ -92,11 +92,6 @@ class LayerTable:
         """All computation."""
         return int(self.compute_ns.sum())
 
-    @property
-    def total_exposed_ns(self) -> int:
-        """All time without computation, the ticks between steps included."""
-        return self.finish_ns - self.total_compute_ns
-
 
 def layer_table(program: LayerProgram, start_ns: IntColumn, end_ns: IntColumn) -> LayerTable:
     """The table of a run in which row r of the trace began at start_ns[r] and ended at end_ns[r]."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from et_sim.basics.errors import UsageError, did_you_mean
-from et_sim.workloads.job import PROFILE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -52,6 +51,7 @@ def make_microbenchmark(
     import numpy as np
 
     from et_sim.trace.workload import Workload
+    from et_sim.workloads.job import PROFILE
 
     turns = _TURNS.get(kind, (_collective(kind, dtype),) if kind != "compute" else (_nothing,))
     templates = [_chain(repeat, compute_us, size, turn) for turn in turns]

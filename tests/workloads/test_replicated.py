@@ -207,7 +207,7 @@ def test_shares_of_tables_that_differ_are_refused(ranks: int) -> None:
         (["cnn", "--model", "resnet5"], "there is no model 'resnet5' (did you mean 'resnet50'?)"),
         (["cnn", "--model", "vgg16", "--tp", "2"], "--tp is not for cnn"),
         (["cnn", "--model", "vgg16", "--tables", "2"], "--tables is not for cnn (only dlrm has it)"),
-        (["cnn", "--model", "vgg16", "--dp", "2", "--ranks", "4"], "--ranks is 4, and vgg16"),
+        (["cnn", "--model", "vgg16", "--dp", "2", "--ranks", "4"], "--ranks is 4, and the plan (data 2)"),
         (["cnn", "--model", "vgg16", "--bytes", "4"], "--bytes is not for cnn"),
         (["dlrm", "--zero", "3"], "--zero 3 is not for dlrm"),
         (["dlrm", "--tables", "0"], "`int` >= 1 - at `$.tables`"),
