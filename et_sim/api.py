@@ -23,8 +23,6 @@ from et_sim.network.registry import check_model
 from et_sim.plan.lowering import Lowering
 from et_sim.plan.mismatches import refuse_mismatches, rules_of
 from et_sim.plan.spilled import moved_in
-from et_sim.run.isolated import jobs_as_dicts, times_alone
-from et_sim.run.layer_files import unused_settings
 from et_sim.run.options import MACHINE, RunOptions
 from et_sim.run.result import Result
 from et_sim.run.simulation import (
@@ -38,6 +36,7 @@ from et_sim.run.simulation import (
     prepare,
     profile_facts,
     simulated_in_memory,
+    unused_settings,
 )
 from et_sim.timeline import CausalEvents, MessageSpool, OutputFilter, Phases, PortRecord
 from et_sim.timeline.explained import doubt, is_changed
@@ -155,8 +154,11 @@ def execute(
         notices = (*notices, *unused_settings(machine))
     manifest = make_manifest(task, notices, lowering.inputs) | {"machine": options.machine_name}
     manifest["npus"] = machine.network.ranks
-    alone = times_alone(task, chosen, options.fold, watch, outcome) if options.isolated else []
-    manifest["jobs"] = jobs_as_dicts(outcome, task.workload, alone)
+    manifest["jobs"] = []
+    if task.workload.jobs:
+        from et_sim.run.isolated import jobs_as_dicts
+
+        manifest["jobs"] = jobs_as_dicts(task, chosen, options, watch, outcome)
     manifest["other_profile"] = None
     if options.other_profile and until_end is None and is_worth_a_look(task, outcome):
         from et_sim.run.other_profile import other_profile

@@ -82,8 +82,8 @@ def _workload(
 ) -> tuple[Workload, Machine | None]:
     """The workload; a layer file may divide dimensions of the machine."""
     from et_sim.run.alone import machine_alone, read_alone, refuse_without_times
-    from et_sim.run.layer_files import LayerFileRun, is_layer_file, workload_without_machine
-    from et_sim.run.simulation import merged
+    from et_sim.run.layer_files import LayerFileRun, workload_without_machine
+    from et_sim.run.simulation import is_layer_file, merged
     from et_sim.trace import Workload, read_workload
 
     path = options.workload

@@ -12,7 +12,6 @@ from et_sim.compute.operator_table import OperatorTable
 from et_sim.compute.replay import Replay
 from et_sim.compute.roofline import Roofline
 from et_sim.compute.rules import Rules
-from et_sim.compute.systolic import Systolic
 from et_sim.machine.compute_rules import Recorded
 from et_sim.machine.model import System
 from et_sim.machine.operator_times import OperatorTimes
@@ -30,10 +29,18 @@ SCOPES: Mapping[type, tuple[str, str]] = MappingProxyType(
         OperatorTimes: ("kernels as measured", ""),
     }
 )
+
+
+def _systolic(array: Any, label: str, place: str) -> TimingModel:
+    from et_sim.compute.systolic import Systolic  # a third of this room, for few systems
+
+    return Systolic(array, label, place)
+
+
 # What makes a model of the settings, the label and the place of a rule.
 OF_RULES: Mapping[type, Callable[[Any, str, str], TimingModel]] = MappingProxyType(
     {
-        ClockedArray: Systolic,
+        ClockedArray: _systolic,
         RooflineDevice: Device,
         OperatorTimes: OperatorTable,
         Recorded: lambda *_: Replay(),

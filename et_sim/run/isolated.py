@@ -18,6 +18,7 @@ from et_sim.jobs.placement import npus_text
 from et_sim.machine import Machine
 from et_sim.machine.model import Straggler
 from et_sim.plan.lowering import Lowering
+from et_sim.run.options import RunOptions
 from et_sim.run.simulation import Recorder, Task, Watcher, simulated_in_memory
 from et_sim.trace import Workload
 from et_sim.trace.workload import Job
@@ -46,10 +47,13 @@ def duration_ns(outcome: Outcome, job: Job) -> int | None:
     return None if (finish < 0).any() else max(int(finish.max()) - job.start_ns, 0)
 
 
-def jobs_as_dicts(outcome: Outcome, workload: Workload, alone: list[int | None]) -> list[dict[str, Any]]:
-    """What became of every job; `alone` is empty if nobody asked for that."""
+def jobs_as_dicts(
+    task: Task, model: NetworkModel, options: RunOptions, watch: Watcher, outcome: Outcome
+) -> list[dict[str, Any]]:
+    """What became of every job, and if that is asked for, how long it takes alone."""
+    alone = times_alone(task, model, options.fold, watch, outcome) if options.isolated else []
     found = []
-    for place, job in enumerate(workload.jobs):
+    for place, job in enumerate(task.workload.jobs):
         duration, by_itself = duration_ns(outcome, job), alone[place] if alone else None
         found.append(
             {

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from et_sim.basics.errors import MachineError, UsageError
 from et_sim.engine.outcome import Outcome
-from et_sim.machine import Machine, Notice
-from et_sim.machine.model import Implementations, LayerSettings, Network
+from et_sim.machine import Machine
+from et_sim.machine.model import Implementations, Network
 from et_sim.machine.version_1.price import price_of
 from et_sim.timeline import Phases
 from et_sim.timeline.layers import LayerOfNode, LayerRun, bytes_sent
@@ -72,15 +71,6 @@ class LayerFileRun:
         )
 
 
-def is_layer_file(workload: Any) -> bool:
-    """Whether a workload is given as a layer file."""
-    if not isinstance(workload, str | Path):
-        return False
-    from et_sim.layerfile import looks_like_layer_file
-
-    return looks_like_layer_file(workload)
-
-
 def workload_without_machine(path: str | Path, ranks: int | None) -> Workload:
     """A layer file for so many ranks, to be looked at only."""
     from et_sim.layerfile import layer_workload, read_layer_file
@@ -93,18 +83,6 @@ def workload_without_machine(path: str | Path, ranks: int | None) -> Workload:
             remedy="give the machine, too: --system and --network",
         )
     return layer_workload(layer_file, ranks, 1)[0]
-
-
-def unused_settings(machine: Machine) -> tuple[Notice, ...]:
-    """What the system file says about layer files, to a run of traces."""
-    default = LayerSettings()
-    given = {
-        "num-passes": machine.layers.passes != default.passes,
-        "compute-scale": machine.layers.compute_scale != default.compute_scale,
-        "comm-scale": machine.layers.comm_scale != default.comm_scale,
-    }
-    text = "no effect on traces, only on layer files"
-    return tuple(Notice("", key, text) for key, is_given in given.items() if is_given)
 
 
 def _cut(machine: Machine, sizes: tuple[int, ...], level_of: tuple[int, ...]) -> Machine:

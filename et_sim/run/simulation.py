@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from et_sim.basics.errors import UsageError
 from et_sim.documents.recognise import Kind, kind_of
@@ -17,10 +17,9 @@ from et_sim.engine.driver import run_plan
 from et_sim.engine.outcome import Outcome
 from et_sim.engine.transport.network_seam import NetworkModel, packets_expected
 from et_sim.fold import fold as fold_ranks
-from et_sim.jobs import read_jobs
-from et_sim.machine import Machine, Network, read_machine
+from et_sim.machine import Machine, Network, Notice, read_machine
 from et_sim.machine.corrections import Correction
-from et_sim.machine.model import WhenFull
+from et_sim.machine.model import LayerSettings, WhenFull
 from et_sim.machine.profiles import Profile
 from et_sim.machine.sources import Source
 from et_sim.machine.system_parts import CAPACITY, TRACKS
@@ -31,12 +30,14 @@ from et_sim.plan.lowering import Lowering, assemble
 from et_sim.plan.spilled import Spilled, spilled
 from et_sim.plan.tables import Plan
 from et_sim.run.alone import machine_alone, read_alone, refuse_without_times
-from et_sim.run.layer_files import LayerFileRun, is_layer_file
 from et_sim.run.options import RunOptions
 from et_sim.timeline import CausalEvents, MessageSpool, Phases, PortRecord
 from et_sim.timeline.out_of_memory import out_of_memory
 from et_sim.trace import Workload, read_workload
 from et_sim.trace.tensors import names_tensors
+
+if TYPE_CHECKING:
+    from et_sim.run.layer_files import LayerFileRun
 
 ALONE = "simulating every rank by itself"
 PACKETS_IN_A_SECOND = 500_000  # on trees, compiled; on stars, more
@@ -116,6 +117,8 @@ def prepare(
                     place=str(workload),
                     remedy="leave out --alone",
                 )
+            from et_sim.run.layer_files import LayerFileRun
+
             layer_file = LayerFileRun(workload, change(_named(machine, options, tracks=False)))
             machine = layer_file.machine
             model = choose_model(options.model, machine, is_preset=options.machine is not None)
@@ -168,6 +171,15 @@ def _retiming(machine: Machine) -> Machine:
     )
 
 
+def is_layer_file(workload: Any) -> bool:
+    """Whether a workload is given as a layer file."""
+    if not isinstance(workload, str | Path):
+        return False
+    from et_sim.layerfile import looks_like_layer_file
+
+    return looks_like_layer_file(workload)
+
+
 def is_several(workload: Given) -> bool:
     """Whether several jobs are given, whatever the form."""
     if isinstance(workload, Workload):
@@ -192,6 +204,8 @@ def merged(workload: Given, npus: int | None, *, alone: bool, groups: object, is
         )
     if npus is None:
         raise UsageError("jobs are placed on the NPUs of a machine", remedy="give --network, too")
+    from et_sim.jobs import read_jobs
+
     return read_jobs(workload, npus, profile_is_open=is_open)
 
 
@@ -306,6 +320,18 @@ def fewest_actors(lowering: Lowering, model: NetworkModel, may_fold: bool) -> Ac
 def _can_tell_apart(workload: Workload) -> bool:
     """Whether a stalled run is small enough to repeat it rank by rank, so that it can be explained."""
     return workload.ranks <= MOST_RANKS_EXPLAINED
+
+
+def unused_settings(machine: Machine) -> tuple[Notice, ...]:
+    """What the system file says about layer files, to a run of traces."""
+    default = LayerSettings()
+    given = {
+        "num-passes": machine.layers.passes != default.passes,
+        "compute-scale": machine.layers.compute_scale != default.compute_scale,
+        "comm-scale": machine.layers.comm_scale != default.comm_scale,
+    }
+    text = "no effect on traces, only on layer files"
+    return tuple(Notice("", key, text) for key, is_given in given.items() if is_given)
 
 
 def profile_facts(task: Task) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from et_sim.machine.readers import check_profile
 from et_sim.machine.recognise import Role
 from et_sim.machine.sources import Source, load
 from et_sim.network.registry import model_named
-from et_sim.run.layer_files import is_layer_file
+from et_sim.run.simulation import is_layer_file
 from et_sim.sweeps.axes import Axis
 from et_sim.sweeps.digests import NamedFiles, digest_of, program_digest
 from et_sim.sweeps.fields import Field, check_field, with_value

@@ -11,7 +11,7 @@ import json
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -22,7 +22,6 @@ from et_sim.machine.accuracy import Accuracy
 from et_sim.plan.spilled import Moved
 from et_sim.timeline.bottleneck import bottleneck, why_unknown
 from et_sim.timeline.explained import explained
-from et_sim.timeline.layers import LayerRun
 from et_sim.timeline.measurement import Measurement
 from et_sim.timeline.out_of_memory import OutOfMemory
 from et_sim.timeline.scope import scope
@@ -31,6 +30,9 @@ from et_sim.timeline.statistics import Statistics
 from et_sim.timeline.throughput import throughput
 from et_sim.timeline.waiting.nodes import slowest, waited_for_most
 from et_sim.trace.workload import Workload
+
+if TYPE_CHECKING:
+    from et_sim.timeline.layers import LayerRun
 
 
 def figures_of_ranks(measurement: Measurement) -> dict[str, Any]:
