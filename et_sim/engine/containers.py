@@ -193,8 +193,8 @@ def spare(reserve: int) -> int:
     return max(2 * reserve, min(64 * reserve, 1 << 16))
 
 
-def grow_pool(pool: Any, free: Any, reserve: int, free_mark: str | None = None) -> Any:
-    """A larger pool, whose new rows are free; `free_mark` is a field in which that is to be seen."""
+def grow_pool(pool: Any, free: Any, reserve: int) -> Any:
+    """A larger pool, whose new rows are free."""
     old = len(pool)
     new = max(2 * old, old + spare(reserve), SMALLEST_POOL)
     if new > LARGEST_POOL:
@@ -202,8 +202,6 @@ def grow_pool(pool: Any, free: Any, reserve: int, free_mark: str | None = None) 
     larger = longer(pool, new)
     larger["next"][old:] = np.arange(old + 1, new + 1)
     larger["next"][new - 1] = free.head
-    if free_mark:
-        larger[free_mark][old:] = NONE
     free.head = old
     free.rows += new - old
     return larger

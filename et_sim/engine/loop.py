@@ -17,6 +17,7 @@ from et_sim.engine.calendar.clock import (
 from et_sim.engine.collectives.in_network import part_at_switch, switch_done
 from et_sim.engine.collectives.queues import admit_over_limit, break_queue_deadlock
 from et_sim.engine.collectives.rendezvous import inject_step, step_asked
+from et_sim.engine.containers import give_row
 from et_sim.engine.nodes.issue import complete, free_server, slowed_done, start_later, start_rank
 from et_sim.engine.nodes.pool import reach_stage
 from et_sim.engine.nodes.pool_shares import end_transfer, share
@@ -35,26 +36,12 @@ from et_sim.engine.nodes.progress import (
 )
 from et_sim.engine.observe import facade as observe
 from et_sim.engine.state import kinds
-from et_sim.engine.state.event_pool import release_event
 from et_sim.engine.state.run import LATEST, NONE, Run
 from et_sim.engine.transport.message_pool import release_message
 from et_sim.engine.transport.network_seam import network_event, rows_left
 from et_sim.engine.transport.point_to_point import message_asked, send_now
 
 FINISHED, PAUSED, NEEDS_POOLS, TOO_LATE, TIED = range(5)
-
-OPENS_BUCKET, MESSAGE, STEP, NETWORK = kinds.OPENS_BUCKET, kinds.MESSAGE, kinds.STEP, kinds.NETWORK
-LATE_STEP = kinds.LATE_STEP
-BUS_SENT, BUS_RECEIVED, BUS_PROCESSED = kinds.BUS_SENT, kinds.BUS_RECEIVED, kinds.BUS_PROCESSED
-CUSTOM_MESSAGE, CUSTOM_DONE = kinds.CUSTOM_MESSAGE, kinds.CUSTOM_DONE
-ASKED_MESSAGE, INJECT_MESSAGE = kinds.ASKED_MESSAGE, kinds.INJECT_MESSAGE
-ASKED_CUSTOM, INJECT_CUSTOM = kinds.ASKED_CUSTOM, kinds.INJECT_CUSTOM
-LATE_RECEIVE, SLOWED_DONE = kinds.LATE_RECEIVE, kinds.SLOWED_DONE
-ASKED_STEP, INJECT_STEP = kinds.ASKED_STEP, kinds.INJECT_STEP
-AT_SWITCH, SWITCH_DONE, BRANCH_FREE = kinds.AT_SWITCH, kinds.SWITCH_DONE, kinds.BRANCH_FREE
-SERVER_FREE, ADMIT, START = kinds.SERVER_FREE, kinds.ADMIT, kinds.START
-POOL_STAGE, POOL_SHARE, POOL_END = kinds.POOL_STAGE, kinds.POOL_SHARE, kinds.POOL_END
-TRANSFER_AT_ENDPOINT, TRANSFER_READY = kinds.TRANSFER_AT_ENDPOINT, kinds.TRANSFER_READY
 
 
 @entry(what="the engine")
@@ -99,11 +86,7 @@ def _events_that_fit(run: Run, reserve: int, collectives: int, block_reserve: in
     """How many events can take place before a pool may run short."""
     clock = run.clock[0]
     rows = min(clock.free_events.rows, clock.free_slots.rows, clock.free_unexpecteds.rows, rows_left(run))
-    rows = min(rows, observe.rows_left(run, reserve))
-    if len(run.bus_sides) > 0:
-        rows = min(rows, clock.free_bus_requests.rows)
-    if len(run.switches) > 0:
-        rows = min(rows, clock.free_joins.rows)
+    rows = min(rows, observe.rows_left(run, reserve), clock.free_bus_requests.rows, clock.free_joins.rows)
     if collectives == 0:
         return rows // reserve
     blocks = (len(run.chunks) - clock.chunks_top) // block_reserve
@@ -116,14 +99,14 @@ def _happen(run: Run, event_row: int) -> None:
     event = run.events[event_row]
     kind, a, b, c = event.kind, event.a, event.b, event.c
     observe.event_taken(run, event_row)
-    if kind >= OPENS_BUCKET:
-        kind -= OPENS_BUCKET
+    if kind >= kinds.OPENS_BUCKET:
+        kind -= kinds.OPENS_BUCKET
         run.clock[0].bucket = event_row  # it is given back when the bucket is closed
         observe.bucket_taken(run, run.buckets[event_row].actor)
     else:
-        release_event(run, event_row)
-    if kind >= NETWORK:
-        row = network_event(run, kind - NETWORK, a, b)
+        give_row(run.events, run.clock[0].free_events, event_row)
+    if kind >= kinds.NETWORK:
+        row = network_event(run, kind - kinds.NETWORK, a, b)
         if row == NONE:
             return
         message = run.messages[row]
@@ -131,11 +114,11 @@ def _happen(run: Run, event_row: int) -> None:
         observe.message_arrives(run, row)
         release_message(run, row)
     observe.event_happens(run, kind, a, b, c)
-    if kind == TRANSFER_AT_ENDPOINT:
+    if kind == kinds.TRANSFER_AT_ENDPOINT:
         transfer_at_endpoint(run, a, b, c)
-    elif kind == TRANSFER_READY:
+    elif kind == kinds.TRANSFER_READY:
         transfer_ready(run, a, b)
-    elif kind == STEP:
+    elif kind == kinds.STEP:
         step_arrived(run, a, b, c)
     else:
         _happen_to_node(run, kind, a, b, c)
@@ -144,51 +127,51 @@ def _happen(run: Run, event_row: int) -> None:
 @works_on_tables
 def _happen_to_node(run: Run, kind: int, a: int, b: int, c: int) -> None:
     """The rarer events."""
-    if kind == MESSAGE:
+    if kind == kinds.MESSAGE:
         deliver(run, a, b, c)
-    elif kind == CUSTOM_MESSAGE:
+    elif kind == kinds.CUSTOM_MESSAGE:
         deliver_custom(run, a, b, c)
-    elif kind == CUSTOM_DONE:
+    elif kind == kinds.CUSTOM_DONE:
         custom_done(run, a, b)
-    elif kind == AT_SWITCH:
+    elif kind == kinds.AT_SWITCH:
         part_at_switch(run, a, b, c)
-    elif kind == SWITCH_DONE:
+    elif kind == kinds.SWITCH_DONE:
         switch_done(run, a, b, c)
-    elif kind == BRANCH_FREE:
+    elif kind == kinds.BRANCH_FREE:
         part_left(run, b)
-    elif kind == LATE_STEP:
+    elif kind == kinds.LATE_STEP:
         receive_step(run, a, b)
-    elif kind == ASKED_MESSAGE:
-        message_asked(run, a, LATE_RECEIVE, b, c)
-    elif kind == ASKED_CUSTOM:
-        message_asked(run, a, CUSTOM_DONE, b, c)
-    elif kind == INJECT_MESSAGE:
-        send_now(run, a, MESSAGE, b, c)
-    elif kind == INJECT_CUSTOM:
-        send_now(run, a, CUSTOM_MESSAGE, b, c)
-    elif kind == ASKED_STEP:
+    elif kind == kinds.ASKED_MESSAGE:
+        message_asked(run, a, kinds.LATE_RECEIVE, b, c)
+    elif kind == kinds.ASKED_CUSTOM:
+        message_asked(run, a, kinds.CUSTOM_DONE, b, c)
+    elif kind == kinds.INJECT_MESSAGE:
+        send_now(run, a, kinds.MESSAGE, b, c)
+    elif kind == kinds.INJECT_CUSTOM:
+        send_now(run, a, kinds.CUSTOM_MESSAGE, b, c)
+    elif kind == kinds.ASKED_STEP:
         step_asked(run, a, b, c)
-    elif kind == INJECT_STEP:
+    elif kind == kinds.INJECT_STEP:
         inject_step(run, a, b, c)
-    elif kind == BUS_SENT:
+    elif kind == kinds.BUS_SENT:
         bus_sent(run, a)
-    elif kind == BUS_RECEIVED:
+    elif kind == kinds.BUS_RECEIVED:
         bus_received(run, a)
-    elif kind == BUS_PROCESSED:
+    elif kind == kinds.BUS_PROCESSED:
         bus_processed(run, a)
-    elif kind == SLOWED_DONE:
+    elif kind == kinds.SLOWED_DONE:
         slowed_done(run, a, b, c)
-    elif kind == SERVER_FREE:
+    elif kind == kinds.SERVER_FREE:
         free_server(run, a)
-    elif kind == POOL_STAGE:
+    elif kind == kinds.POOL_STAGE:
         reach_stage(run, a, b)
-    elif kind == POOL_SHARE:
+    elif kind == kinds.POOL_SHARE:
         share(run)
-    elif kind == POOL_END:
+    elif kind == kinds.POOL_END:
         end_transfer(run, a)
-    elif kind == ADMIT:
+    elif kind == kinds.ADMIT:
         admit_over_limit(run, a)
-    elif kind == START:
+    elif kind == kinds.START:
         start_rank(run, a)
     else:  # NODE_DONE, LATE_RECEIVE
         complete(run, a, b)

@@ -1,15 +1,45 @@
-"""What a run leaves behind, for those who make tables of it or explain why it stalled."""
+"""What a run leaves behind, for those who make tables of it or explain why it stalled.
+
+How much each link had to carry: bytes and, where nothing has a capacity, the time they take. Network models
+that count what their links carry say so in `carried`; otherwise it is known if links were recorded.
+
+Not here: what was carried when (`observe.link_slices`).
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any
 
-from et_sim.engine.load import Load, Ports
+import numpy as np
+
 from et_sim.engine.state.queue_tables import Queues
 from et_sim.engine.state.resources import ResourceTable
 from et_sim.engine.state.run import Run
+from et_sim.engine.state.traffic_tables import PER_LINK
+from et_sim.engine.transport.network_seam import NetworkModel
+from et_sim.machine.model import Network
 from et_sim.plan.tables import Plan
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Ports:
+    """What packets met at the ports of a network: a row for each link, at its sending end."""
+
+    resources: ResourceTable
+    columns: dict[str, Any]  # by their names in ports.arrow
+    totals: dict[str, int]  # of the run
+    circle: tuple[str, ...] = ()  # ports that pause and wait for each other at its end
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Load:
+    """What was carried, per resource of the network."""
+
+    resources: ResourceTable
+    bytes: Any
+    busy_ns: Any  # of messages one after the other
+    switches_ns: dict[str, float]  # how long the busiest of each sort that reduce worked at its rate
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -33,3 +63,40 @@ class Outcome:
     def is_complete(self) -> bool:
         """Whether every actor finished."""
         return bool((self.finish_ns >= 0).all())
+
+
+def ports_of(model: NetworkModel, network: Network, plan: Plan, run: Run) -> Ports | None:
+    """What a model with packets counted at its ports; None: it has none."""
+    count, circle = model.ports_counted, model.ports_in_a_circle
+    if count is None:
+        return None
+    resources = model.resources(network, plan)
+    rows = [] if circle is None else circle(run.network)
+    names = tuple(resources.port_names[resources.port[row]] for row in rows)
+    columns, totals = count(run.network)
+    return Ports(resources, columns, totals, names)
+
+
+def load_of(
+    model: NetworkModel, network: Network, plan: Plan, run: Run, known: ResourceTable | None
+) -> Load | None:
+    """What a run's links had to carry; None if it was not counted. `known`: the resources, if they are."""
+    carried, slices = model.carried, run.traffic.slices
+    if carried is not None:
+        resources = known or model.resources(network, plan)
+        switches_ns = _of_switches(plan, run, network.fraction_bits)
+        return Load(resources, carried(run.network), np.zeros(len(resources), np.int64), switches_ns)
+    if known is None or not len(slices):
+        return None
+    per_link = slices.reshape(-1, int(run.traffic.grid[PER_LINK]))
+    per_link = per_link[: len(known)]  # behind them come the units of a memory pool
+    busy_ns = per_link["busy_ns"].sum(axis=1) >> network.fraction_bits
+    switches_ns = _of_switches(plan, run, network.fraction_bits)
+    return Load(known, per_link["bytes"].sum(axis=1), busy_ns, switches_ns)
+
+
+def _of_switches(plan: Plan, run: Run, bits: int) -> dict[str, float]:
+    switches, longest = plan.switches, np.zeros(len(plan.switch_sorts))
+    work = run.switches["bytes"][switches["server"]] / switches["bytes_per_ns"] / (1 << bits)
+    np.maximum.at(longest, switches["sort"], work)
+    return dict(zip(plan.switch_sorts, longest.tolist(), strict=True))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -15,11 +15,10 @@ from et_sim.engine.calendar.clock import bucket_home, slot_home
 from et_sim.engine.collectives.matching import chunk_home
 from et_sim.engine.collectives.unexpected import unexpected_home
 from et_sim.engine.containers import SMALLEST_POOL, chain_rows, empty_index, grow_pool, longer, spare
-from et_sim.engine.state.cause_tables import POOLS, Causes
+from et_sim.engine.state.cause_tables import POOLS
 from et_sim.engine.state.queue_tables import PAUSES_LOGGED
 from et_sim.engine.state.run import NONE, Run
 from et_sim.engine.state.traffic_tables import POOLS as TRAFFIC_POOLS
-from et_sim.engine.state.traffic_tables import Traffic
 from et_sim.engine.transport.network_seam import Needs, NetworkModel
 from et_sim.machine.corrections import Correction
 from et_sim.plan.tables import FIRST_FACTOR, LANES, UNLIMITED_LANES, Action, Plan, most_of_a_template
@@ -29,7 +28,34 @@ COMPLETIONS_PER_EVENT = 2  # an arrival may complete a node at either end
 TRANSFERS_OF_A_TREE = 4  # a tree that starts posts up to two receives, each perhaps in an event of its own
 CAUSAL_EVENTS_OF_A_NODE, CAUSAL_EVENTS_OF_A_THING = 8, 6
 MESSAGE_TIMES = ("ready_ns", "sent_ns", "start_ns", "left_ns", "arrived_ns", "waited_ns")
-Beside = TypeVar("Beside", Causes, Traffic)
+POOL_OF = {  # by the list of its free rows
+    "free_events": "events",
+    "free_slots": "slots",
+    "free_unexpecteds": "unexpected",
+    "free_messages": "messages",
+    "free_bus_requests": "bus_requests",
+    "free_joins": "joins",
+    "free_runnings": "running",
+}
+BESIDE = {  # tables of the run that are as long as others
+    "buckets": "events",
+    "heap_time": "slots",
+    "heap_slot": "slots",
+    "chunk_queue": "chunks",
+    "custom_waiting": "chunks",
+}
+MARKS = {"slots": "time", "buckets": "time", "unexpected": "member", "running": "member"}  # NONE: a free row
+INDEXES: dict[str, tuple[str, Callable[[Run, Any], Any]]] = {  # of which table, and where its chains begin
+    "slot_index": ("slots", lambda run, rows: slot_home(run, rows["time"])),
+    "bucket_index": ("buckets", lambda run, rows: bucket_home(run, _wide(rows, "actor"), rows["time"])),
+    "chunk_index": ("chunks", lambda run, rows: chunk_home(run, _wide(rows, "member"), rows["sequence"])),
+    "unexpected_index": (
+        "unexpected",
+        lambda run, rows: unexpected_home(
+            run, _wide(rows, "member"), _wide(rows, "step_key"), rows["phase_key"]
+        ),
+    ),
+}
 
 
 class Reserve(NamedTuple):
@@ -127,53 +153,54 @@ def _most_groups(plan: Plan) -> int:
     return int(np.diff(plan.actors["first_member"], append=len(plan.actor_members)).max(initial=1))
 
 
-def grow_pools(run: Run, reserve: Reserve, model: NetworkModel, needs: Needs) -> Run:
+def grow_pools(run: Run, reserve: Reserve, model: NetworkModel) -> Run:
     """The same run with larger pools wherever less than the reserve is left."""
     clock = run.clock[0]
-    _check_pools(clock)
+    empty = [name for free, name in POOL_OF.items() if clock[free].rows < 0]
+    if empty:  # it has been written beyond its end: the reserve is wrong
+        raise RuntimeError(f"internal error: {', '.join(empty)} ran out within one event")
     changes: dict[str, Any] = {}
-    if clock.free_events.rows < reserve.rows:
-        changes["events"] = grow_pool(run.events, clock.free_events, reserve.rows)
-        changes["buckets"] = longer(run.buckets, len(changes["events"]))
-        changes["buckets"]["time"][len(run.buckets) :] = NONE
-        if len(run.turns) > 0:
-            changes["stamps"] = longer(run.stamps, len(changes["events"]))
-    if clock.free_slots.rows < reserve.rows:
-        changes["slots"] = grow_pool(run.slots, clock.free_slots, reserve.rows, free_mark="time")
-        changes["heap_time"] = longer(run.heap_time, len(changes["slots"]))
-        changes["heap_slot"] = longer(run.heap_slot, len(changes["slots"]))
-    if clock.free_unexpecteds.rows < reserve.rows:
-        changes["unexpected"] = grow_pool(
-            run.unexpected, clock.free_unexpecteds, reserve.rows, free_mark="member"
-        )
-    changes["network"] = model.grown(run.network, reserve.rows)
-    if needs.record is not None and clock.free_messages.rows < reserve.rows:
-        changes["messages"] = grow_pool(run.messages, clock.free_messages, reserve.rows)
-    if len(run.bus_sides) and clock.free_bus_requests.rows < reserve.rows:
-        requests = grow_pool(run.bus_requests, clock.free_bus_requests, reserve.rows)
-        changes["bus_requests"] = requests
-    if len(run.switches) and clock.free_joins.rows < reserve.rows:
-        changes["joins"] = grow_pool(run.joins, clock.free_joins, reserve.rows)
-    if clock.free_runnings.rows < reserve.collectives:
-        changes["running"] = grow_pool(
-            run.running, clock.free_runnings, reserve.collectives, free_mark="member"
-        )
+    for free, name in POOL_OF.items():
+        rows = reserve.collectives if name == "running" else reserve.rows
+        if clock[free].rows < rows:
+            changes[name] = grow_pool(getattr(run, name), clock[free], rows)
     if clock.chunks_top + reserve.chunks > len(run.chunks):
         rows = max(2 * len(run.chunks), clock.chunks_top + spare(reserve.chunks), SMALLEST_POOL)
         changes["chunks"] = longer(run.chunks, rows)
-        changes["chunk_queue"] = longer(run.chunk_queue, rows)
-        changes["custom_waiting"] = longer(run.custom_waiting, rows)
+    beside = {"stamps": "events", **BESIDE} if len(run.turns) else BESIDE
+    changes |= _beside(run, beside, changes)
+    for name in MARKS.keys() & changes.keys():
+        changes[name][MARKS[name]][len(getattr(run, name)) :] = NONE
     if run.causes.on[0]:
-        changes["causes"] = _grown_with(run.causes, POOLS, changes)
+        changes["causes"] = replace(run.causes, **_beside(run.causes, POOLS, changes))
     if run.traffic.on[0]:
-        changes["traffic"] = _grown_with(run.traffic, TRAFFIC_POOLS, changes)
-    return _reindex(replace(run, **changes), changes)
+        changes["traffic"] = replace(run.traffic, **_beside(run.traffic, TRAFFIC_POOLS, changes))
+    stale = {name: of for name, of in INDEXES.items() if of[0] in changes}
+    changes |= {name: empty_index(len(changes[table])) for name, (table, _) in stale.items()}
+    run = replace(run, network=model.grown(run.network, reserve.rows), **changes)
+    for name, (table, home) in stale.items():
+        pool, rows = getattr(run, table), _rows_in_use(run, table)
+        chain_rows(pool, getattr(run, name), rows, home(run, pool[rows]))
+    return run
 
 
-def _grown_with(tables: Beside, pools: dict[str, str], changes: dict[str, Any]) -> Beside:
+def _beside(tables: Any, pools: dict[str, str], changes: dict[str, Any]) -> dict[str, Any]:
     """Tables that lie beside pools, as long as these have become."""
     rows_of = {name: len(changes[pool]) for name, pool in pools.items() if pool in changes}
-    return replace(tables, **{name: longer(getattr(tables, name), rows) for name, rows in rows_of.items()})
+    return {name: longer(getattr(tables, name), rows) for name, rows in rows_of.items()}
+
+
+def _rows_in_use(run: Run, table: str) -> Any:
+    if table != "chunks":
+        return np.flatnonzero(getattr(run, table)[MARKS[table]] != NONE)
+    running = run.running[run.running["member"] != NONE]
+    first, count = running["chunks_first"], running["chunks"]
+    before = np.cumsum(count) - count
+    return np.arange(count.sum()) + np.repeat(first - before, count)
+
+
+def _wide(rows: Any, column: str) -> Any:
+    return rows[column].astype(np.int64)
 
 
 def drain(run: Run, record: Callable[[Any], None], bits: int) -> None:
@@ -181,28 +208,20 @@ def drain(run: Run, record: Callable[[Any], None], bits: int) -> None:
     now = run.causes.now[0]
     if now.made - now.flushed > len(run.causes.causal_events):  # it has been written beyond its end
         raise RuntimeError("internal error: the buffer of causal events ran out within one event")
-    made = run.causes.causal_events[: now.made - now.flushed]
-    for column in ("start_ns", "end_ns") if bits else ():
-        made[column] >>= bits
-    record(made)
+    record(in_ns(run.causes.causal_events[: now.made - now.flushed], ("start_ns", "end_ns"), bits))
     now.flushed = now.made
 
 
 def drain_phases(run: Run, record: Callable[[Any], None], bits: int) -> None:
     """Empty the log of phases, in nanoseconds."""
     logged = run.phase_log[: run.clock[0].phases_logged].copy()
-    for column in ("queued_ns", "start_ns", "end_ns", "waited_ns") if bits else ():
-        logged[column] >>= bits
-    record(logged)
+    record(in_ns(logged, ("queued_ns", "start_ns", "end_ns", "waited_ns"), bits))
     run.clock[0].phases_logged = 0
 
 
 def drain_messages(run: Run, record: Callable[[Any], None], bits: int) -> None:
     """Empty the log of messages, in nanoseconds."""
-    logged = run.traffic.log[: run.traffic.logged[0]].copy()
-    for column in MESSAGE_TIMES if bits else ():
-        logged[column] >>= bits
-    record(logged)
+    record(in_ns(run.traffic.log[: run.traffic.logged[0]].copy(), MESSAGE_TIMES, bits))
     run.traffic.logged[0] = 0
 
 
@@ -213,48 +232,8 @@ def drain_ports(run: Run, record: Callable[[Any, Any], None]) -> None:
     queues.logged[:] = 0
 
 
-def _check_pools(clock: Any) -> None:
-    """A pool that ran out within one event has been written beyond its end: the reserve is wrong."""
-    pools = [name for name in clock.dtype.names if name.startswith("free_")]
-    empty = [name for name in pools if clock[name].rows < 0]
-    if empty:
-        raise RuntimeError(f"internal error: {', '.join(empty)} ran out within one event")
-
-
-def _reindex(run: Run, changed: dict[str, Any]) -> Run:
-    """Rebuild the hash index of every pool that grew."""
-    if "slots" in changed:
-        rows = np.flatnonzero(run.slots["time"] != NONE)
-        run = replace(run, slot_index=empty_index(len(run.slots)))
-        chain_rows(run.slots, run.slot_index, rows, slot_home(run, run.slots["time"][rows]))
-    if "buckets" in changed:
-        rows = np.flatnonzero(run.buckets["time"] != NONE)
-        run = replace(run, bucket_index=empty_index(len(run.buckets)))
-        live = run.buckets[rows]
-        homes = bucket_home(run, live["actor"].astype(np.int64), live["time"])
-        chain_rows(run.buckets, run.bucket_index, rows, homes)
-    if "chunks" in changed:
-        running = run.running[run.running["member"] != NONE]
-        rows = _ranges(running["chunks_first"], running["chunks"])
-        run = replace(run, chunk_index=empty_index(len(run.chunks)))
-        live = run.chunks[rows]
-        homes = chunk_home(run, live["member"].astype(np.int64), live["sequence"])
-        chain_rows(run.chunks, run.chunk_index, rows, homes)
-    if "unexpected" in changed:
-        rows = np.flatnonzero(run.unexpected["member"] != NONE)
-        run = replace(run, unexpected_index=empty_index(len(run.unexpected)))
-        live = run.unexpected[rows]
-        member, step_key = live["member"].astype(np.int64), live["step_key"].astype(np.int64)
-        chain_rows(
-            run.unexpected,
-            run.unexpected_index,
-            rows,
-            unexpected_home(run, member, step_key, live["phase_key"]),
-        )
-    return run
-
-
-def _ranges(first: Any, count: Any) -> Any:
-    """The numbers of several ranges, one after the other."""
-    before = np.cumsum(count) - count
-    return np.arange(count.sum()) + np.repeat(first - before, count)
+def in_ns(rows: Any, columns: tuple[str, ...], bits: int) -> Any:
+    """The same rows, with times in nanoseconds; NONE stays what it is."""
+    for column in columns if bits else ():
+        rows[column] >>= bits
+    return rows

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from et_sim.basics.units import format_ranks
-from et_sim.engine.load import Load
+from et_sim.engine.outcome import Load
 
 AS_LOADED = 0.99  # of the most loaded link: links from here on are as loaded
 SAME = 1 - 1e-9  # of it: fractions that differ by less are equal, but for rounding

@@ -5,7 +5,7 @@ along a dimension has to fit through its ports there in this time, and all it se
 ports. That follows from the plan and the times of nodes: what a rank sends in a collective is under way until
 all members are through, and what it gets, from the first member's start on.
 
-Not here: what links carry on models that know it (`engine.load`), and what members send each by itself
+Not here: what links carry on models that know it (`engine.outcome`), and what members send each by itself
 (`own_bytes`).
 """
 

@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from et_sim.basics.units import format_ranks
-from et_sim.engine.load import Ports
-from et_sim.engine.outcome import Outcome
+from et_sim.engine.outcome import Outcome, Ports
 from et_sim.machine.accuracy import Accuracy
 from et_sim.plan.spilled import Moved
 from et_sim.timeline.bottleneck import bottleneck, why_unknown

@@ -7,16 +7,16 @@ from machines import RING_2
 
 import et_sim
 from et_sim.basics.errors import UsageError
-from et_sim.engine import driver
+from et_sim.engine import guards
 from et_sim.trace import TraceBuilder, Workload
 
 
 def test_there_is_some_memory() -> None:
-    assert driver.available_bytes() > 1 << 20
+    assert guards.available_bytes() > 1 << 20
 
 
 def test_a_record_that_does_not_fit_is_refused_before_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(driver, "available_bytes", lambda: 1000)
+    monkeypatch.setattr(guards, "available_bytes", lambda: 1000)
     monkeypatch.setenv("ET_SIM_COMPILE", "never")
     build = TraceBuilder()
     build.collective("all_reduce", 1024)

@@ -18,7 +18,6 @@ from __future__ import annotations
 from et_sim.compiled.tables_by_reference import works_on_tables
 from et_sim.engine.containers import give_row, join, join_after, leave, take_row, unchain
 from et_sim.engine.observe import facade as observe
-from et_sim.engine.state.event_pool import new_event_row, release_event
 from et_sim.engine.state.kinds import OPENS_BUCKET
 from et_sim.engine.state.run import NONE, Run
 
@@ -132,9 +131,9 @@ def advance(run: Run) -> bool:
 @works_on_tables
 def new_event(run: Run, kind: int, a: int, b: int, c: int) -> int:
     """An event that stands nowhere yet: in a slot, a bucket, or a fifo of what waits for something."""
-    row = new_event_row(run)
+    row = take_row(run.events, run.clock[0].free_events)
     event = run.events[row]
-    event.kind = kind
+    event.next, event.kind = NONE, kind
     event.a = a
     event.b = b
     event.c = c
@@ -196,7 +195,7 @@ def _close_bucket(run: Run, row: int) -> None:
     bucket = run.buckets[row]
     unchain(run.buckets, run.bucket_index, bucket_home(run, bucket.actor, bucket.time), row)
     bucket.time = NONE
-    release_event(run, row)
+    give_row(run.events, run.clock[0].free_events, row)
 
 
 @works_on_tables

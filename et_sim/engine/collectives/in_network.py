@@ -21,7 +21,6 @@ from et_sim.engine.collectives.members import phase_key_of
 from et_sim.engine.collectives.trees import START, TO_LEFT, post_receive
 from et_sim.engine.containers import give_row, join, leave, take_row
 from et_sim.engine.observe import facade as observe
-from et_sim.engine.state.event_pool import release_event
 from et_sim.engine.state.kinds import AT_SWITCH, BRANCH_FREE, STEP, SWITCH_DONE
 from et_sim.engine.state.phase_key import PHASE_BITS, PROGRAM_MASK
 from et_sim.engine.state.run import NONE, Run
@@ -94,7 +93,7 @@ def branch_free(run: Run, branch_row: int) -> int:
     if held != NONE:
         thread = observe.pause(run)
         observe.held_part_starts(run, held)
-        release_event(run, held)
+        give_row(run.events, run.clock[0].free_events, held)
         _send_up(run, run.events[held].a, branch_row)
         observe.resume(run, thread)
     return NONE if run.plan.programs[run.chunks[chunk_row].program].joins else chunk_row

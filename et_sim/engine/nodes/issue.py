@@ -12,7 +12,7 @@ from __future__ import annotations
 from et_sim.compiled.tables_by_reference import works_on_tables
 from et_sim.engine.calendar.clock import new_event, schedule, schedule_own
 from et_sim.engine.collectives.chunks import start_collective
-from et_sim.engine.containers import join, leave
+from et_sim.engine.containers import give_row, join, leave
 from et_sim.engine.nodes.pool import request_pool
 from et_sim.engine.nodes.ready import lowest_free_lane, pop_ready, push_ready
 from et_sim.engine.nodes.slowing import (
@@ -24,7 +24,6 @@ from et_sim.engine.nodes.slowing import (
     take_slowed_time,
 )
 from et_sim.engine.observe import facade as observe
-from et_sim.engine.state.event_pool import release_event
 from et_sim.engine.state.kinds import LATE_RECEIVE, MESSAGE, NODE_DONE, SERVER_FREE, START
 from et_sim.engine.state.lanes import is_unlimited, lane_row
 from et_sim.engine.state.run import NONE, Run, setting_of
@@ -174,7 +173,7 @@ def free_server(run: Run, server_row: int) -> None:
         return
     observe.request_served(run, row, server_row)
     actor_row, node = run.events[row].a, run.events[row].b
-    release_event(run, row)
+    give_row(run.events, run.clock[0].free_events, row)
     _serve(run, server_row, actor_row, node)
 
 

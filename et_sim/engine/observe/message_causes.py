@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from et_sim.compiled.tables_by_reference import works_on_tables
-from et_sim.engine.containers import join, leave
+from et_sim.engine.containers import give_row, join, leave, take_row
 from et_sim.engine.observe.causes import (
     BOUND,
     LATENCY,
@@ -28,7 +28,6 @@ from et_sim.engine.observe.causes import (
     needs_waiting,
     new_causal_event,
 )
-from et_sim.engine.state.event_pool import new_event_row, release_event
 from et_sim.engine.state.kinds import STEP
 from et_sim.engine.state.run import NONE, Run
 
@@ -331,7 +330,7 @@ def send_meets_early(run: Run, handshake_row: int) -> None:
 @works_on_tables
 def _keep_early(run: Run, fifo: Any) -> None:
     """An event without a time stands for what came early."""
-    row = new_event_row(run)
+    row = take_row(run.events, run.clock[0].free_events)
     event_made(run, row)
     join(run.events, fifo, row)
 
@@ -341,7 +340,7 @@ def _needs_early(run: Run, fifo: Any, kind: int) -> None:
     """What happens next needs the first of those that came early."""
     row = leave(run.events, fifo)
     needs_waiting(run, row, kind, NONE)
-    release_event(run, row)
+    give_row(run.events, run.clock[0].free_events, row)
 
 
 @works_on_tables

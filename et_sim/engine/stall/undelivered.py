@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 
 from et_sim.basics.units import plural
-from et_sim.engine.load import Ports
-from et_sim.engine.outcome import Outcome
+from et_sim.engine.outcome import Outcome, Ports
 from et_sim.engine.state.kinds import ASKED_MESSAGE, MESSAGE
 from et_sim.engine.state.run import NONE, Run
 from et_sim.engine.transport.message_pool import LOWEST_31_BITS

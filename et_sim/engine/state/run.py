@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from et_sim.compiled.tables_by_reference import Tables
+from et_sim.engine.containers import LARGEST_POOL
 from et_sim.engine.containers import NONE as NONE
 from et_sim.engine.state.cause_tables import Causes, new_causes
 from et_sim.engine.state.records import (
@@ -32,6 +33,7 @@ from et_sim.engine.state.records import (
     JOINT_STATE,
     LANE_STATE,
     MEMBER_STATE,
+    MESSAGE_FIELDS,
     NODE_MARK,
     NODE_STATE,
     PHASE_LOG,
@@ -53,7 +55,7 @@ from et_sim.engine.state.records import (
 )
 from et_sim.engine.state.traffic_tables import Traffic
 from et_sim.machine.corrections import Correction
-from et_sim.plan.tables import Plan, table
+from et_sim.plan.tables import Plan, record, table
 
 FEWEST_TURNS = 1 << 12
 PHASES_KEPT = 1 << 16
@@ -194,8 +196,8 @@ def new_run(
     causal_events_per_event: int = 0,
     phases_per_event: int = 0,
 ) -> Run:
-    """A run that has not begun. `message` is the record of a message under way, `resources` says how many the
-    network and a memory pool have, of which the last `units` are the pool's.
+    """A run that has not begun. `message` is the record of a message under way, if the network model keeps
+    these. `resources` says how many the network and a memory pool have; the last `units` are the pool's.
 
     With `causal_events_per_event`, the run records what causes what (`causes`). With `phases_per_event`, it
     logs what became of every chunk in every phase; `traffic` says whether it records messages and links.
@@ -220,6 +222,10 @@ def new_run(
     clock["slot"] = clock["bucket"] = clock["head"] = clock["tail"] = NONE
     for pool in (name for name in CLOCK.names or () if name.startswith("free_")):
         clock[pool]["head"] = NONE
+    unused = {"free_bus_requests": not len(plan.bus), "free_joins": not len(plan.switches)}
+    unused["free_messages"] = message is None
+    for pool in (name for name, is_unused in unused.items() if is_unused):
+        clock[pool]["rows"] = LARGEST_POOL  # so that it never grows
     node_states = _node_states(plan)
     issuers = np.zeros(plan.most_collectives if plan.version_1.starts_together else 0, np.int32)
     requests = table(REQUEST, len(node_states) if len(plan.memory_hops) else 0)
@@ -291,7 +297,7 @@ def new_run(
         pool_state=pool_state,
         pool_flows=np.zeros(sharing, np.int32),
         unit_uses=table(USE, sharing * most_hops),
-        messages=table(message, 0),
+        messages=table(record(*MESSAGE_FIELDS) if message is None else message, 0),
         bus_sides=table(BUS_SIDE, len(plan.bus) * actors * BUS_SIDES),
         causes=new_causes(plan, causal_events_per_event, sizes),
         bus_fifos=_bus_fifos(len(plan.bus) * actors),

@@ -15,9 +15,8 @@ from typing import Any
 
 from et_sim.compiled.tables_by_reference import works_on_tables
 from et_sim.engine.calendar.clock import new_event, schedule
-from et_sim.engine.containers import join, leave
+from et_sim.engine.containers import give_row, join, leave
 from et_sim.engine.observe import facade as observe
-from et_sim.engine.state.event_pool import release_event
 from et_sim.engine.state.kinds import (
     ASKED_CUSTOM,
     ASKED_MESSAGE,
@@ -139,5 +138,5 @@ def match(run: Run, channel_row: int) -> int:
 def _leave(run: Run, fifo: Any) -> int:
     """Take the first event out of a fifo; it may be read until the next event is made."""
     event = leave(run.events, fifo)
-    release_event(run, event)
+    give_row(run.events, run.clock[0].free_events, event)
     return event
