@@ -56,7 +56,7 @@ def link_tables(network: Network) -> GraphLinkTables:
     """All links, idle."""
     fabric = graph.tables(network)
     links = table(link_queues.LINK, len(fabric.speed_of))
-    links["head"] = links["tail"] = links["joined_ns"] = links["mark_ns"] = NONE
+    links["head"] = links["tail"] = links["joined"]["ns"] = links["mark"]["ns"] = NONE
     links["speed"] = fabric.speed_of
     links["home"] = np.maximum(_owners(network), 0)
     stores = np.zeros(1, np.int8)

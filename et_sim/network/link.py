@@ -96,7 +96,7 @@ def _tables_of(network: Network, home: Any) -> LinkTables:
     homes = int(home.max()) + 1
     counts = np.array([homes * ports_of(dimension) for dimension in wired.dimensions])
     links, first = table(link_queues.LINK, int(counts.sum())), np.cumsum(counts) - counts
-    links["head"] = links["tail"] = links["joined_ns"] = links["mark_ns"] = NONE
+    links["head"] = links["tail"] = links["joined"]["ns"] = links["mark"]["ns"] = NONE
     links["speed"] = np.repeat(np.arange(len(counts)), counts)
     for link in wired.links:
         npu, port = npu_and_port(wired, link)

@@ -22,7 +22,7 @@ from et_sim.engine.calendar.clock import schedule
 from et_sim.engine.containers import join, leave
 from et_sim.engine.observe import facade as observe
 from et_sim.engine.state.kinds import NETWORK
-from et_sim.engine.state.records import MARK_FIELDS
+from et_sim.engine.state.records import MARK, MOMENT
 from et_sim.engine.state.run import NONE, Run, setting_of
 from et_sim.engine.transport.message_pool import LOWEST_31_BITS, new_message
 from et_sim.machine.corrections import Correction
@@ -46,10 +46,8 @@ LINK = record(
     ("bytes", "i8"),  # that it has carried
     ("free_ns", "i8"),  # when it is through with its last message
     ("free_rest", "f8"),  # and the fraction of a nanosecond besides
-    ("joined_ns", "i8"),  # this and what follows: to notice ties
-    ("joined_group", "i8"),
-    ("joined_origin", "i8"),
-    *MARK_FIELDS,
+    ("joined", MOMENT),  # this and what follows: to notice ties
+    ("mark", MARK),
 )
 
 # (network, source, target): the ports of a new message between two ranks, if its way depends on them.

@@ -66,7 +66,7 @@ def take_unexpected(run: Run, member: int, step_key: int, phase_key: int) -> int
         return NONE
     message = run.unexpected[row]
     unchain(run.unexpected, run.unexpected_index, home, row)
-    observe.counterpart_comes(run, message)
+    observe.counterpart_comes(run, message.mark)
     message.member = NONE
     give_row(run.unexpected, run.clock[0].free_unexpecteds, row)
     run.members[member].unexpected -= 1

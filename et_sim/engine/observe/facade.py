@@ -261,13 +261,13 @@ def phase_ends_for(run: Run, chunk_row: int, thread: Thread) -> None:
 def message_unexpected(run: Run, row: int) -> None:
     """A step's message, the offer of one or the request for one waits for its counterpart."""
     message_causes.message_unexpected(run, row)
-    tie_rules.came_first(run, run.unexpected[row])
+    tie_rules.came_first(run, run.unexpected[row].mark)
 
 
 @works_on_tables
 def send_meets_early(run: Run, handshake_row: int) -> None:
     """A message is to be sent that was asked for before."""
-    tie_rules.met(run, run.handshakes[handshake_row])
+    tie_rules.met(run, run.handshakes[handshake_row].mark)
     message_causes.send_meets_early(run, handshake_row)
 
 
@@ -275,8 +275,8 @@ def send_meets_early(run: Run, handshake_row: int) -> None:
 def request_at_source(run: Run, channel_row: int, handshake_row: int) -> None:
     """The request for a message reached the message's source."""
     event_actor.request_at_source(run, channel_row)
-    tie_rules.met(run, run.handshakes[handshake_row])
-    tie_rules.came_first(run, run.handshakes[handshake_row])
+    tie_rules.met(run, run.handshakes[handshake_row].mark)
+    tie_rules.came_first(run, run.handshakes[handshake_row].mark)
 
 
 @works_on_tables
@@ -289,7 +289,7 @@ def branch_freed(run: Run, branch_row: int) -> None:
 @works_on_tables
 def receive_meets_early(run: Run, channel_row: int) -> None:
     """A receive is posted whose message came before."""
-    tie_rules.met(run, run.channels[channel_row])
+    tie_rules.met(run, run.channels[channel_row].mark)
     message_causes.receive_meets_early(run, channel_row)
 
 
@@ -297,8 +297,8 @@ def receive_meets_early(run: Run, channel_row: int) -> None:
 def message_at_target(run: Run, channel_row: int) -> None:
     """A message reached its target."""
     event_actor.message_at_target(run, channel_row)
-    tie_rules.met(run, run.channels[channel_row])
-    tie_rules.came_first(run, run.channels[channel_row])
+    tie_rules.met(run, run.channels[channel_row].mark)
+    tie_rules.came_first(run, run.channels[channel_row].mark)
 
 
 @works_on_tables

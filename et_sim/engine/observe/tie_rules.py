@@ -19,10 +19,12 @@ from et_sim.engine.observe.ties import (
     OF_TRANSFER,
     begin_own,
     contribute,
+    in_group,
     is_watched,
     mark_now,
     may_change_places,
     mixed,
+    note_moment,
     note_turn,
     take_turn,
 )
@@ -39,11 +41,11 @@ def parent_done(run: Run, node_row: int, is_deferred: int) -> None:
     if not is_watched(run):
         return
     clock, mark = run.clock[0], run.node_marks[node_row]
-    if mark.mark_ns != clock.now or mark.mark_group != clock.group:
+    if not in_group(clock, mark.mark):
         mark.deferred = 0
     mark.deferred |= int(is_deferred)  # whether the last parent is among these depends on the order
-    clock.ties += mark.deferred and may_change_places(clock, mark.mark_ns, mark.mark_group, mark.mark_origin)
-    contribute(run, mark, OF_NODE)
+    clock.ties += mark.deferred and may_change_places(clock, mark.mark)
+    contribute(run, mark.mark, OF_NODE)
 
 
 @works_on_tables
@@ -58,17 +60,14 @@ def met(run: Run, mark: Any) -> None:
     """The other half came; if it comes first, the meeting may be an event of its own."""
     if is_watched(run):
         clock = run.clock[0]
-        clock.ties += may_change_places(clock, mark.mark_ns, mark.mark_group, mark.mark_origin)
+        clock.ties += may_change_places(clock, mark)
 
 
 @works_on_tables
 def met_waiting(run: Run, event_row: int) -> None:
     """The same where the first half is an event that waits."""
     if is_watched(run):
-        stamp_of = run.stamps[event_row]
-        run.clock[0].ties += may_change_places(
-            run.clock[0], stamp_of.posted_ns, stamp_of.group, stamp_of.origin
-        )
+        run.clock[0].ties += may_change_places(run.clock[0], run.stamps[event_row])
 
 
 @works_on_tables
@@ -77,13 +76,11 @@ def receive_posted(run: Run, chunk_row: int, _step_key: int) -> None:
     if not is_watched(run):
         return
     clock, chunk = run.clock[0], run.chunks[chunk_row]
-    if chunk.posted_ns != clock.now or chunk.posted_group != clock.group:
-        chunk.posted_ns = clock.now
-        chunk.posted_group = clock.group
+    if not in_group(clock, chunk.posted):
+        note_moment(clock, chunk.posted)
         chunk.posted_from = chunk.sent
-        chunk.posted_origin = clock.origin
-    elif chunk.posted_origin != clock.origin:
-        chunk.posted_origin = NONE  # of several origins, and so different from any
+    elif chunk.posted.origin != clock.origin:
+        chunk.posted.origin = NONE  # of several origins, and so different from any
 
 
 @works_on_tables
@@ -91,9 +88,7 @@ def receive_met(run: Run, chunk_row: int, step_key: int) -> None:
     """A message meets its posted receive."""
     if is_watched(run):
         clock, chunk = run.clock[0], run.chunks[chunk_row]
-        clock.ties += (step_key >> 1) >= chunk.posted_from and may_change_places(
-            clock, chunk.posted_ns, chunk.posted_group, chunk.posted_origin
-        )
+        clock.ties += (step_key >> 1) >= chunk.posted_from and may_change_places(clock, chunk.posted)
 
 
 @works_on_tables
@@ -102,16 +97,14 @@ def node_ready(run: Run, row: int, lane_number: int, node: int) -> None:
     if not is_watched(run):
         return
     clock, lane = run.clock[0], run.lanes[row]
-    if may_change_places(clock, lane.issued_ns, lane.issued_group, lane.issued_origin):
+    if may_change_places(clock, lane.issued):
         holds_one = run.plan.lane_limits[lane_number] == 1
         came_later_anyway = holds_one and lane.issued_freed and lane.busy and node > lane.issued_node
         clock.ties += not came_later_anyway
-    if lane.readied_ns != clock.now or lane.readied_group != clock.group:
-        lane.readied_ns = clock.now
-        lane.readied_group = clock.group
-        lane.readied_origin = clock.origin
+    if not in_group(clock, lane.readied):
+        note_moment(clock, lane.readied)
         lane.readied_apart = 0
-    elif lane.readied_origin != clock.origin:
+    elif lane.readied.origin != clock.origin:
         lane.readied_apart = 1
 
 
@@ -134,43 +127,36 @@ def node_starts(run: Run, actor_row: int, node: int, lane: int, is_limited: int)
 def _note_others(run: Run, lane: Any) -> None:
     """Of several places in a lane, who gets which follows from the order in which they become free."""
     clock = run.clock[0]
-    clock.ties += may_change_places(clock, lane.issued_ns, lane.issued_group, lane.issued_origin)
+    clock.ties += may_change_places(clock, lane.issued)
 
 
 @works_on_tables
 def _note_issue(run: Run, lane: Any, node: int, ready_ns: int) -> None:
     """A node is issued on a lane that holds few nodes at a time."""
     clock = run.clock[0]
-    in_group = lane.readied_ns == clock.now and lane.readied_group == clock.group
-    apart = in_group and (lane.readied_apart or lane.readied_origin != clock.origin)
+    apart = in_group(clock, lane.readied) and (lane.readied_apart or lane.readied.origin != clock.origin)
     clock.ties += apart and ready_ns == clock.now and lane.ready > 0
-    lane.issued_ns = clock.now
-    lane.issued_group = clock.group
-    lane.issued_origin = clock.origin
+    note_moment(clock, lane.issued)
     lane.issued_node = node
-    lane.issued_freed = lane.freed_ns == clock.now and not may_change_places(
-        clock, lane.freed_ns, lane.freed_group, lane.freed_origin
-    )
+    lane.issued_freed = lane.freed.ns == clock.now and not may_change_places(clock, lane.freed)
 
 
 @works_on_tables
 def _needs_lane(run: Run, row: int, mark: Any) -> None:
     """A node that was ready is issued on a lane that has room: what it does needs both."""
     clock, lane, kind = run.clock[0], run.lanes[row], KINDS * row + OF_LANE
-    if may_change_places(clock, lane.freed_ns, lane.freed_group, lane.freed_origin):
-        clock.origin = mixed(mixed(lane.freed_origin, clock.origin), kind)
-    if may_change_places(clock, mark.mark_ns, mark.mark_group, mark.mark_origin):
-        clock.origin = mixed(mixed(mark.mark_origin, clock.origin), kind)
+    if may_change_places(clock, lane.freed):
+        clock.origin = mixed(mixed(lane.freed.origin, clock.origin), kind)
+    if may_change_places(clock, mark.mark):
+        clock.origin = mixed(mixed(mark.mark.origin, clock.origin), kind)
 
 
 @works_on_tables
 def _note_beside(run: Run, lane: Any) -> None:
     """A collective is issued: its number, queues and priority follow from the order of issue."""
     clock = run.clock[0]
-    clock.ties += may_change_places(clock, lane.issued_ns, lane.issued_group, lane.issued_origin)
-    lane.issued_ns = clock.now
-    lane.issued_group = clock.group
-    lane.issued_origin = clock.origin
+    clock.ties += may_change_places(clock, lane.issued)
+    note_moment(clock, lane.issued)
 
 
 @works_on_tables
@@ -179,10 +165,8 @@ def node_ends(run: Run, actor_row: int, _node: int, lane: int) -> None:
     if is_watched(run):
         clock, freed = run.clock[0], run.lanes[lane_row(run, actor_row, lane)]
         if run.plan.lane_limits[lane] > 1:  # which of its places is free follows from the order
-            clock.ties += may_change_places(clock, freed.freed_ns, freed.freed_group, freed.freed_origin)
-        freed.freed_ns = clock.now
-        freed.freed_group = clock.group
-        freed.freed_origin = clock.origin
+            clock.ties += may_change_places(clock, freed.freed)
+        note_moment(clock, freed.freed)
         clock.part += 1
 
 
@@ -197,14 +181,12 @@ def issue_pass_ends(run: Run, actor_row: int) -> None:
     clock, actor, leaves = run.clock[0], run.actors[actor_row], 0
     for lane in range(run.plan.settings[LANES_IN_USE]):
         leaves |= int(can_issue(run, actor_row, lane))
-    if actor.passed_ns != clock.now or actor.passed_group != clock.group:
-        actor.passed_ns = clock.now
-        actor.passed_group = clock.group
+    if not in_group(clock, actor.passed):
         actor.passed_apart = 0
         actor.passed_leaving = actor.passed_left
-    elif actor.passed_origin != clock.origin:
+    elif actor.passed.origin != clock.origin:
         actor.passed_apart = 1
-    actor.passed_origin = clock.origin
+    note_moment(clock, actor.passed)
     actor.passed_left = leaves
     actor.passed_leaving |= leaves
     clock.ties += actor.passed_apart and actor.passed_leaving
@@ -214,8 +196,8 @@ def issue_pass_ends(run: Run, actor_row: int) -> None:
 def slowing_changes(run: Run, actor_row: int) -> None:
     """Something begins or ends that slows others, or something begins that is slowed."""
     if is_watched(run):
-        clock, mark = run.clock[0], run.slowed_actors[actor_row]
-        clock.ties += may_change_places(clock, mark.mark_ns, mark.mark_group, mark.mark_origin)
+        clock, mark = run.clock[0], run.slowed_actors[actor_row].mark
+        clock.ties += may_change_places(clock, mark)
         mark_now(clock, mark)
 
 
@@ -227,24 +209,22 @@ def chunk_queued(run: Run, chunk_row: int) -> None:
     clock, chunk = run.clock[0], run.chunks[chunk_row]
     queue, limit = run.queues[chunk.queue], run.plan.settings[RUNNING_LIMIT]
     chunk.half_tried_ns = chunk.half_done_ns = NONE
-    chunk.mark_ns = chunk.turn_ns = chunk.posted_ns = NONE
-    second = may_change_places(clock, queue.joined_ns, queue.joined_group, queue.joined_origin)
-    if queue.joined_ns != clock.now or queue.joined_group != clock.group:
+    chunk.mark.ns = chunk.turn_ns = chunk.posted.ns = NONE
+    second = may_change_places(clock, queue.joined)
+    if not in_group(clock, queue.joined):
         queue.joined_apart = 0
     queue.joined_apart |= second
-    overtakes = may_change_places(clock, queue.started_ns, queue.started_group, queue.started_origin) and (
+    overtakes = may_change_places(clock, queue.started) and (
         queue.started_priority < chunk.priority or run.plan.settings[QUEUE_ORDER] != 0
     )
     clock.ties += (queue.joined_apart and queue.running >= limit) or overtakes
-    queue.joined_ns = clock.now
-    queue.joined_group = clock.group
-    queue.joined_origin = clock.origin
+    note_moment(clock, queue.joined)
 
 
 @works_on_tables
 def queue_considered(run: Run, queue_row: int) -> None:
     """A queue may start chunks: which ones needs all that has happened to it."""
-    contribute(run, run.queues[queue_row], KINDS * queue_row + OF_QUEUE)
+    contribute(run, run.queues[queue_row].mark, KINDS * queue_row + OF_QUEUE)
 
 
 @works_on_tables
@@ -255,13 +235,11 @@ def chunk_starts(run: Run, chunk_row: int) -> None:
     clock, chunk = run.clock[0], run.chunks[chunk_row]
     queue, priority = run.queues[chunk.queue], chunk.priority
     next_priority = priority if chunk.next == NONE else run.chunks[chunk.next].priority
-    second = may_change_places(clock, queue.started_ns, queue.started_group, queue.started_origin)
+    second = may_change_places(clock, queue.started)
     clock.ties += second and chunk.queued_ns < clock.now
-    apart = may_change_places(clock, queue.joined_ns, queue.joined_group, queue.joined_origin)
+    apart = may_change_places(clock, queue.joined)
     clock.ties += apart and (next_priority != priority or run.plan.settings[QUEUE_ORDER] != 0)
-    queue.started_ns = clock.now
-    queue.started_group = clock.group
-    queue.started_origin = clock.origin
+    note_moment(clock, queue.started)
     queue.started_priority = priority
 
 
@@ -303,20 +281,20 @@ def transfer_done(run: Run, chunk_row: int) -> None:
     if run.plan.programs[chunk.program].start_transfers > 1:
         note_turn(run, chunk_row)
     else:
-        contribute(run, chunk, OF_TRANSFER)
+        contribute(run, chunk.mark, OF_TRANSFER)
 
 
 @works_on_tables
 def collective_starts(run: Run, running_row: int) -> None:
     """A collective is issued; none of its chunks is done."""
     if is_watched(run):
-        run.running[running_row].mark_ns = NONE
+        run.running[running_row].mark.ns = NONE
 
 
 @works_on_tables
 def chunk_done(run: Run, running_row: int) -> None:
     """A chunk of a collective is done."""
-    contribute(run, run.running[running_row], OF_CHUNK)
+    contribute(run, run.running[running_row].mark, OF_CHUNK)
 
 
 @works_on_tables
@@ -325,21 +303,19 @@ def joins_fifo(run: Run, fifo: Any) -> None:
     if not is_watched(run):
         return
     clock = run.clock[0]
-    clock.ties += may_change_places(clock, fifo.joined_ns, fifo.joined_group, fifo.joined_origin)
-    fifo.joined_ns = clock.now
-    fifo.joined_group = clock.group
-    fifo.joined_origin = clock.origin
+    clock.ties += may_change_places(clock, fifo.joined)
+    note_moment(clock, fifo.joined)
 
 
 @works_on_tables
 def link_reached(run: Run, link: Any, link_row: int) -> None:
     """A message is at a link, which it takes or queues for."""
     joins_fifo(run, link)
-    contribute(run, link, KINDS * link_row + OF_LINK)
+    contribute(run, link.mark, KINDS * link_row + OF_LINK)
 
 
 @works_on_tables
 def link_freed(run: Run, link: Any, link_row: int, actor_row: int) -> None:
     """A link of an actor is free."""
     begin_own(run, actor_row)
-    contribute(run, link, KINDS * link_row + OF_LINK)
+    contribute(run, link.mark, KINDS * link_row + OF_LINK)

@@ -46,22 +46,15 @@ def is_watched(run: Run) -> bool:
 def event_made(run: Run, event_row: int) -> None:
     """Note on an event when, and as part of what, it is put on the calendar."""
     if is_watched(run):
-        clock = run.clock[0]
-        mark = run.stamps[event_row]
-        mark.posted_ns = clock.now
-        mark.group = clock.group
-        mark.origin = clock.origin
+        note_moment(run.clock[0], run.stamps[event_row])
 
 
 @works_on_tables
 def event_taken(run: Run, event_row: int) -> None:
     """An event is taken off the calendar."""
     if is_watched(run):
-        clock = run.clock[0]
-        mark = run.stamps[event_row]
-        clock.posted_ns = mark.posted_ns
-        clock.posted_group = mark.group
-        clock.posted_origin = mark.origin
+        posted, stamp = run.clock[0].posted, run.stamps[event_row]
+        posted.ns, posted.group, posted.origin = stamp.ns, stamp.group, stamp.origin
 
 
 @works_on_tables
@@ -76,8 +69,8 @@ def message_delivered(run: Run, actor_row: int) -> None:
 def actor_starts(run: Run, actor_row: int) -> None:
     """An actor starts."""
     if is_watched(run):
-        run.clock[0].posted_ns = NONE
-        run.clock[0].posted_origin = ANYBODY
+        run.clock[0].posted.ns = NONE
+        run.clock[0].posted.origin = ANYBODY
         _begin(run, actor_row, False)
 
 
@@ -86,7 +79,7 @@ def begin_own(run: Run, actor_row: int) -> None:
     """The event is a single one that an actor had put on the calendar for itself."""
     if is_watched(run):
         _begin(run, actor_row, False)
-        run.clock[0].origin = mixed(run.clock[0].posted_origin, OWN)
+        run.clock[0].origin = mixed(run.clock[0].posted.origin, OWN)
 
 
 @works_on_tables
@@ -102,12 +95,12 @@ def begin_entry(run: Run, actor_row: int, which: int) -> None:
     if not is_watched(run):
         return
     clock, actor = run.clock[0], run.actors[actor_row]
-    if actor.entry_ns != clock.posted_ns or actor.entry_group != clock.posted_group:
-        actor.entry_ns = clock.posted_ns
-        actor.entry_group = clock.posted_group
+    if actor.entry_ns != clock.posted.ns or actor.entry_group != clock.posted.group:
+        actor.entry_ns = clock.posted.ns
+        actor.entry_group = clock.posted.group
         actor.group += 1
     clock.group = actor.group
-    clock.origin = clock.posted_origin
+    clock.origin = clock.posted.origin
     clock.part += 1
     if which == NOT_A_CHUNK:
         clock.not_chunks += 1
@@ -122,7 +115,7 @@ def begin_arrival(run: Run, actor_row: int, peer: int) -> None:
         return
     clock = run.clock[0]
     _begin(run, actor_row, False)
-    clock.origin = mixed(mixed(clock.posted_origin, peer), clock.posted_ns + 1)
+    clock.origin = mixed(mixed(clock.posted.origin, peer), clock.posted.ns + 1)
 
 
 @works_on_tables
@@ -162,15 +155,15 @@ def _begin(run: Run, actor_row: int, is_bucket: bool) -> None:
         actor.group_ns = clock.now
         actor.group = 0
         actor.cluster_ns = NONE - 1
-    if actor.cluster_ns != clock.posted_ns:
-        actor.cluster_ns = clock.posted_ns
+    if actor.cluster_ns != clock.posted.ns:
+        actor.cluster_ns = clock.posted.ns
         actor.group += 1
     else:  # entries are told apart among themselves, but not from what else was put there at that time
         clock.ties += is_bucket or actor.cluster_is_bucket
     actor.cluster_is_bucket = is_bucket
     actor.entry_ns = NONE - 1
     clock.group = actor.group
-    clock.origin = clock.posted_origin
+    clock.origin = clock.posted.origin
     clock.part += 1
 
 
@@ -192,18 +185,17 @@ def contribute(run: Run, mark: Any, kind: int) -> None:
     if not is_watched(run):
         return
     clock = run.clock[0]
-    if may_change_places(clock, mark.mark_ns, mark.mark_group, mark.mark_origin):
-        before = mixed(mark.mark_origin, mark.mark_part)
+    if may_change_places(clock, mark):
+        before = mixed(mark.origin, mark.part)
         clock.origin = mixed(mixed(before, mixed(clock.origin, clock.part)), kind)
     mark_now(clock, mark)
 
 
 @works_on_tables
 def mark_now(clock: Any, mark: Any) -> None:
-    mark.mark_ns = clock.now
-    mark.mark_group = clock.group
-    mark.mark_origin = clock.origin
-    mark.mark_part = clock.part
+    """The same, with the part of the event that it is."""
+    note_moment(clock, mark)
+    mark.part = clock.part
 
 
 @works_on_tables
@@ -235,9 +227,9 @@ def note_turn(run: Run, chunk_row: int) -> None:
         chunk.turn_before = clock.before
     else:
         clock.ties += clock.before != chunk_row and clock.before != chunk.turn_before
-    if may_change_places(clock, chunk.mark_ns, chunk.mark_group, chunk.mark_origin):
-        clock.origin = mixed(mixed(chunk.mark_origin, clock.origin), OF_TRANSFER)
-    mark_now(clock, chunk)
+    if may_change_places(clock, chunk.mark):
+        clock.origin = mixed(mixed(chunk.mark.origin, clock.origin), OF_TRANSFER)
+    mark_now(clock, chunk.mark)
 
 
 @works_on_tables
@@ -262,6 +254,18 @@ def take_turn(run: Run, actor_row: int, which: int) -> None:
 
 
 @works_on_tables
-def may_change_places(clock: Any, ns: int, group: int, origin: int) -> bool:
+def note_moment(clock: Any, moment: Any) -> None:
+    """Something happens now."""
+    moment.ns, moment.group, moment.origin = clock.now, clock.group, clock.origin
+
+
+@works_on_tables
+def in_group(clock: Any, moment: Any) -> bool:
+    """Whether what was noted is of the group of what happens now."""
+    return moment.ns == clock.now and moment.group == clock.group
+
+
+@works_on_tables
+def may_change_places(clock: Any, moment: Any) -> bool:
     """Whether what was noted may come later than what happens now, for other ranks."""
-    return ns == clock.now and group == clock.group and origin != clock.origin
+    return in_group(clock, moment) and moment.origin != clock.origin

@@ -8,6 +8,9 @@ from __future__ import annotations
 from et_sim.engine.containers import FREE
 from et_sim.plan.tables import record
 
+# To notice ties: when something was noted, with the group and origin of what happened then, and its part.
+MOMENT = record(("ns", "i8"), ("group", "i8"), ("origin", "i8"))
+MARK = record(("ns", "i8"), ("group", "i8"), ("origin", "i8"), ("part", "i8"))
 CLOCK = record(
     ("now", "i8"),
     ("slot", "i4"),  # the time slot being worked off
@@ -21,9 +24,7 @@ CLOCK = record(
     ("origin", "i8"),
     ("part", "i8"),
     ("before", "i8"),  # the chunk before the present one among the things of one origin
-    ("posted_ns", "i8"),  # when it was put on the calendar, and as part of what
-    ("posted_group", "i8"),
-    ("posted_origin", "i8"),
+    ("posted", MOMENT),  # when it was put on the calendar, and as part of what
     ("not_chunks", "i8"),
     ("head", "i4"),  # events that happen when all else at this time has
     ("tail", "i4"),
@@ -48,9 +49,7 @@ BUCKET = record(  # of an event that opens one: its row is the event's
     ("chain", "i4"),
 )
 EVENT = record(("next", "i4"), ("kind", "i4"), ("a", "i4"), ("b", "i4"), ("c", "i8"))
-STAMP = record(("posted_ns", "i8"), ("group", "i8"), ("origin", "i8"))
-MARK_FIELDS = (("mark_ns", "i8"), ("mark_group", "i8"), ("mark_origin", "i8"), ("mark_part", "i8"))
-NODE_MARK = record(*MARK_FIELDS, ("deferred", "i4"))
+NODE_MARK = record(("mark", MARK), ("deferred", "i4"))
 TURN = record(("tag", "i8"), ("origin", "i8"), ("last", "i8"))
 UNEXPECTED = record(
     ("phase_key", "i8"),
@@ -62,7 +61,7 @@ UNEXPECTED = record(
     ("rank", "i4"),  # and the rank
     ("chain", "i4"),
     ("next", "i4"),
-    *MARK_FIELDS,
+    ("mark", MARK),
 )
 NODE_STATE = record(
     ("waiting", "i4"),  # parents not yet completed
@@ -82,15 +81,9 @@ LANE_STATE = record(
     ("busy", "i4"),
     ("last", "i4"),
     ("issued_node", "i4"),
-    ("issued_ns", "i8"),  # this and what follows: to notice ties
-    ("issued_group", "i8"),
-    ("issued_origin", "i8"),
-    ("readied_ns", "i8"),
-    ("readied_group", "i8"),
-    ("readied_origin", "i8"),
-    ("freed_ns", "i8"),
-    ("freed_group", "i8"),
-    ("freed_origin", "i8"),
+    ("issued", MOMENT),  # this and what follows: to notice ties
+    ("readied", MOMENT),
+    ("freed", MOMENT),
     ("issued_freed", "i4"),
     ("readied_apart", "i4"),
 )
@@ -109,9 +102,7 @@ ACTOR_STATE = record(
     ("cluster_ns", "i8"),
     ("entry_ns", "i8"),
     ("entry_group", "i8"),
-    ("passed_ns", "i8"),
-    ("passed_group", "i8"),
-    ("passed_origin", "i8"),
+    ("passed", MOMENT),
     ("passed_apart", "i4"),
     ("passed_leaving", "i4"),
     ("passed_left", "i4"),
@@ -133,7 +124,7 @@ RUNNING = record(
     ("chunks", "i4"),
     ("remaining", "i4"),
     ("next", "i4"),
-    *MARK_FIELDS,  # to notice ties
+    ("mark", MARK),  # to notice ties
 )
 CHUNK = record(  # what every message needs comes first, and fits a line of the cache
     ("sequence", "i8"),
@@ -159,10 +150,8 @@ CHUNK = record(  # what every message needs comes first, and fits a line of the 
     ("next", "i4"),
     ("started", "i4"),
     ("tree", "i4"),  # row of its actor's place in the tree of the phase
-    *MARK_FIELDS,  # this and what follows: to notice ties
-    ("posted_ns", "i8"),  # its last receive, and the first one in that nanosecond and group
-    ("posted_group", "i8"),
-    ("posted_origin", "i8"),
+    ("mark", MARK),  # this and what follows: to notice ties
+    ("posted", MOMENT),  # its last receive, and the first one in that nanosecond and group
     ("posted_from", "i4"),
     ("turn_before", "i4"),  # who was before it when its first transfer of a nanosecond and group counted
     ("turn_ns", "i8"),
@@ -191,15 +180,11 @@ QUEUE = record(
     ("tail", "i4"),
     ("waiting", "i4"),
     ("running", "i4"),
-    ("joined_ns", "i8"),  # this and what follows: to notice ties
-    ("joined_group", "i8"),
-    ("joined_origin", "i8"),
+    ("joined", MOMENT),  # this and what follows: to notice ties
     ("joined_apart", "i8"),
-    ("started_ns", "i8"),
-    ("started_group", "i8"),
-    ("started_origin", "i8"),
+    ("started", MOMENT),
     ("started_priority", "i8"),
-    *MARK_FIELDS,
+    ("mark", MARK),
 )
 CURSOR = record(
     ("next", "i4"),
@@ -243,10 +228,8 @@ WAITING_FIFO = record(  # of events without a time
     ("arrived", "i4"),
     ("head", "i4"),
     ("tail", "i4"),
-    ("joined_ns", "i8"),
-    ("joined_group", "i8"),
-    ("joined_origin", "i8"),
-    *MARK_FIELDS,
+    ("joined", MOMENT),
+    ("mark", MARK),
 )
 JOIN = record(  # a chunk at a switch that waits for the rest of it
     ("phase_key", "i8"),
@@ -264,16 +247,14 @@ BRANCH_STATE = record(  # of a member, on its switch
     ("chunk", "i4"),  # that is leaving
     ("head", "i4"),  # events that stand for those that wait
     ("tail", "i4"),
-    ("joined_ns", "i8"),  # this and what follows: to notice ties
-    ("joined_group", "i8"),
-    ("joined_origin", "i8"),
-    *MARK_FIELDS,
+    ("joined", MOMENT),  # this and what follows: to notice ties
+    ("mark", MARK),
 )
 SLOWED_ACTOR = record(
     ("under_way", "i4"),  # how much communication slows others
     ("beside", "i4"),  # how much of that counted when ends were planned
     ("head", "i4"),  # nodes under way that are slowed
-    *MARK_FIELDS,  # to notice ties
+    ("mark", MARK),  # to notice ties
 )
 SLOWED_NODE = record(
     ("left", "i8"),  # units of work, at `since_ns`

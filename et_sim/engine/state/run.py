@@ -34,6 +34,7 @@ from et_sim.engine.state.records import (
     LANE_STATE,
     MEMBER_STATE,
     MESSAGE_FIELDS,
+    MOMENT,
     NODE_MARK,
     NODE_STATE,
     PHASE_LOG,
@@ -45,7 +46,6 @@ from et_sim.engine.state.records import (
     SLOT,
     SLOWED_ACTOR,
     SLOWED_NODE,
-    STAMP,
     SWITCH_STATE,
     TURN,
     UNEXPECTED,
@@ -205,17 +205,17 @@ def new_run(
     actors = len(plan.actors)
     lanes = table(LANE_STATE, actors * len(plan.lane_limits))
     lanes["last"] = NONE
-    for mark in ("issued_ns", "readied_ns", "freed_ns"):
-        lanes[mark] = NONE
+    for moment in ("issued", "readied", "freed"):
+        lanes[moment]["ns"] = NONE
     members, queues, cursors = _members_and_queues(plan)
     state = table(ACTOR_STATE, actors)
-    state["finish_ns"] = state["deferred"] = state["group_ns"] = state["passed_ns"] = NONE
+    state["finish_ns"] = state["deferred"] = state["group_ns"] = state["passed"]["ns"] = NONE
     channels = table(WAITING_FIFO, len(plan.channels))
-    channels["head"] = channels["tail"] = channels["joined_ns"] = channels["mark_ns"] = NONE
+    channels["head"] = channels["tail"] = channels["joined"]["ns"] = channels["mark"]["ns"] = NONE
     handshakes = table(WAITING_FIFO, plan.handshakes)
     branches = table(BRANCH_STATE, len(plan.branches))
-    branches["head"] = branches["tail"] = branches["joined_ns"] = branches["mark_ns"] = NONE
-    handshakes["head"] = handshakes["tail"] = handshakes["joined_ns"] = handshakes["mark_ns"] = NONE
+    branches["head"] = branches["tail"] = branches["joined"]["ns"] = branches["mark"]["ns"] = NONE
+    handshakes["head"] = handshakes["tail"] = handshakes["joined"]["ns"] = handshakes["mark"]["ns"] = NONE
     servers = table(SERVER, plan.memory_servers)
     servers["head"] = servers["tail"] = NONE
     clock = table(CLOCK, 1)
@@ -266,7 +266,7 @@ def new_run(
         events=table(EVENT, 0),
         watch=(1,) if plan.is_folded or is_recorded else (),
         recording=(1,) if is_recorded else (),
-        stamps=table(STAMP, 0),
+        stamps=table(MOMENT, 0),
         turns=table(TURN, _turns(plan) if plan.is_folded else 0),
         node_marks=table(NODE_MARK, len(node_states) if plan.is_folded else 0),
         unexpected=table(UNEXPECTED, 0),
@@ -325,7 +325,7 @@ def _members_and_queues(plan: Plan) -> tuple[Any, Any, Any]:
     count = int(first.max(initial=0)) + plan.queue_sets
     queues = table(QUEUE, count * plan.queue_rows)
     queues["head"] = queues["tail"] = queues["waiting"] = NONE
-    queues["joined_ns"] = queues["started_ns"] = NONE
+    queues["joined"]["ns"] = queues["started"]["ns"] = NONE
     cursors = table(CURSOR, count)
     cursors["last"] = plan.queue_rows // 2
     members["cursor_first"], members["queue_first"] = first, first * plan.queue_rows
@@ -340,7 +340,7 @@ def _switches(plan: Plan) -> Any:
 
 def _slowed_actors(actors: int) -> Any:
     slowed = table(SLOWED_ACTOR, actors)
-    slowed["head"] = slowed["mark_ns"] = NONE
+    slowed["head"] = slowed["mark"]["ns"] = NONE
     return slowed
 
 
