@@ -4,7 +4,7 @@ It is the time that the host takes to launch a kernel, or a factor on the time o
 since one number cannot tell them apart. Whatever else is missing from the machine goes into it, and the job
 says nothing any more of how far off the machine is.
 
-Not here: the host (`plan.host`) and factors (`plan.time_factors`) in a run.
+Not here: the host (`plan.host`) and factors (`plan.straggler_variants`) in a run.
 """
 
 from __future__ import annotations

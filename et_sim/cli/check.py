@@ -126,8 +126,8 @@ def _whole_machine(
 def _plan(workload: Workload, machine: Machine, options: argparse.Namespace, found: list[Problem]) -> None:
     """What a run would refuse, remark on, or end in."""
     from et_sim.network.registry import choose_model, model_of
-    from et_sim.plan.actors import Actors
     from et_sim.plan.lowering import Lowering, assemble
+    from et_sim.plan.members import Actors
     from et_sim.plan.mismatches import find_renumbered
 
     chosen = model_of(

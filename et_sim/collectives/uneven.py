@@ -5,7 +5,7 @@ those behind them have for those ahead of them; here is whose piece each message
 
 Members are rows of tables that have a line of `members` for each group along an axis: `to_ahead[r, j]` are
 the bytes of r for the member j places ahead on its line, and `ahead[r, j]` is the row of that member.
-Not here: what pairs have on an axis of several (`et_sim.plan.exchange_phases`).
+Not here: what pairs have on an axis of several (`et_sim.plan.exchanges`).
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from et_sim.engine.calendar.clock import (
 )
 from et_sim.engine.collectives.in_network import part_at_switch, switch_done
 from et_sim.engine.collectives.queues import admit_over_limit, break_queue_deadlock
-from et_sim.engine.collectives.rendezvous import inject_step, step_asked
+from et_sim.engine.collectives.unexpected import inject_step, step_asked
 from et_sim.engine.containers import give_row
 from et_sim.engine.nodes.issue import complete, free_server, slowed_done, start_later, start_rank
 from et_sim.engine.nodes.pool import reach_stage

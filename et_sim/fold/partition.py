@@ -37,8 +37,8 @@ from et_sim.fold.axes import (
 from et_sim.fold.path_keys import MessageColumns, PathKeys
 from et_sim.fold.shapes import shapes_of_templates
 from et_sim.memory import NO_SERVER
-from et_sim.plan.actors import Actors
 from et_sim.plan.lowering import Lowering
+from et_sim.plan.members import Actors
 from et_sim.plan.splitmix import splitmix64
 from et_sim.plan.switch_tables import can_be_folded
 from et_sim.plan.tables import NO_AXIS, Action

@@ -26,7 +26,7 @@ from et_sim.machine.library import Choice
 from et_sim.machine.model import Machine, System
 from et_sim.plan import tables
 from et_sim.plan.algorithms import AlgorithmChoice, SwitchReach
-from et_sim.plan.axes import Axes
+from et_sim.plan.axes import Axes, Way, Ways
 from et_sim.plan.custom import CustomTables
 from et_sim.plan.dimension_order import (
     GREEDY,
@@ -38,8 +38,15 @@ from et_sim.plan.dimension_order import (
     empty_loads,
     routes,
 )
-from et_sim.plan.exchange_phases import line_of, pairs_of_chunk, pass_along, refuse_partial, split_pairs
-from et_sim.plan.exchanges import PLAIN, Exchanges
+from et_sim.plan.exchanges import (
+    PLAIN,
+    Exchanges,
+    line_of,
+    pairs_of_chunk,
+    pass_along,
+    refuse_partial,
+    split_pairs,
+)
 from et_sim.plan.groups import GroupShape, GroupTable
 from et_sim.plan.library_phases import AROUND, LibraryPhases, PacedPhase
 from et_sim.plan.phases import (
@@ -53,10 +60,8 @@ from et_sim.plan.phases import (
     split_into_chunks,
     split_whole,
 )
-from et_sim.plan.program_rows import OwnSizes, ProgramKey, ProgramRows, check_bytes
-from et_sim.plan.program_tables import CustomProgram
+from et_sim.plan.programs import CustomProgram, OwnSizes, ProgramKey, ProgramRows, check_bytes
 from et_sim.plan.tables import QueueCursor
-from et_sim.plan.ways import Way, Ways
 
 # Without `involved_dim`, a collective takes part in the first four dimensions.
 DEFAULT_INVOLVED_DIMENSIONS = 4

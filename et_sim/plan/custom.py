@@ -19,11 +19,10 @@ from et_sim.collectives import Operation
 from et_sim.compute import Treatment, recorded_ns
 from et_sim.machine.model import Notice
 from et_sim.plan import tables
-from et_sim.plan.channels import WORKLOAD, ChannelTables
+from et_sim.plan.channels import WORKLOAD, ChannelTables, Endpoints, check_peers, find_endpoints, rank_place
 from et_sim.plan.groups import GroupTable
-from et_sim.plan.peers import Endpoints, check_peers, find_endpoints, rank_place
+from et_sim.plan.nodes import TemplateTables
 from et_sim.plan.tables import Action
-from et_sim.plan.templates import TemplateTables
 from et_sim.trace.columns import NodeKind, Trace
 from et_sim.trace.files import read_workload
 

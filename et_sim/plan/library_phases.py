@@ -24,10 +24,9 @@ from et_sim.machine.library.candidates import Group
 from et_sim.machine.library.model import PAIRS
 from et_sim.machine.library.rules import COLLNET_CHAIN, COLLNET_DIRECT, NVLS, NVLS_TREE, PAT, RING, TREE
 from et_sim.machine.model import Network, Shape
-from et_sim.plan.axes import SUBGROUP_ENDPOINT_NS
+from et_sim.plan.axes import SUBGROUP_ENDPOINT_NS, Way
 from et_sim.plan.groups import GroupShape
 from et_sim.plan.layout import Layout
-from et_sim.plan.ways import Way
 
 AROUND = Algorithm("ring")
 WITHIN, BETWEEN = 0, 1

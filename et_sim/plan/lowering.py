@@ -21,25 +21,20 @@ from et_sim.machine.groups_file import read_programs
 from et_sim.machine.model import LogicalGrid, Machine, QueueOrder, StreamPolicy, System
 from et_sim.memory import NO_SERVER, memory_model
 from et_sim.plan import tables
-from et_sim.plan.actors import Actors
 from et_sim.plan.capacity import refuse_too_much_at_start
-from et_sim.plan.channels import ChannelTables
+from et_sim.plan.channels import ChannelTables, endpoints_of_templates
 from et_sim.plan.collective_lowering import CollectiveTables
 from et_sim.plan.collective_nodes import CustomChoice, lower_collectives
 from et_sim.plan.custom import CustomTables
 from et_sim.plan.exchanges import Exchanges
 from et_sim.plan.groups import GroupTable, layout_classes
-from et_sim.plan.joint_requests import refuse_unequal_requests
-from et_sim.plan.members import MemberTables
-from et_sim.plan.nodes import NodeRules, TooLittleSaid, lower_nodes
-from et_sim.plan.peers import endpoints_of_templates
-from et_sim.plan.pool_tables import JointRequests, pool_tables
-from et_sim.plan.slowing import TemplatePart, occupation_of, slowing_of
+from et_sim.plan.members import Actors, MemberTables
+from et_sim.plan.nodes import NodeRules, TemplateTables, TooLittleSaid, lower_nodes
+from et_sim.plan.pool_tables import JointRequests, pool_tables, refuse_unequal_requests
 from et_sim.plan.straggler_variants import StragglerVariants
-from et_sim.plan.streams import StreamLanes
+from et_sim.plan.streams import StreamLanes, TemplatePart, occupation_of, slowing_of
 from et_sim.plan.switch_tables import switch_tables
 from et_sim.plan.tables import Plan, Version1Rules, WaitingOrder
-from et_sim.plan.templates import TemplateTables
 from et_sim.trace.tensors import TensorUses, tensor_uses
 from et_sim.trace.workload import Workload
 

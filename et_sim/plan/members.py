@@ -1,23 +1,54 @@
-"""Members of groups: every actor in every group that it has collectives in.
+"""Actors, which stand for ranks that behave identically, and their membership of every group they use.
 
-First comes one per actor in the whole system, in order; then one per actor for each listed group that spans
-the system; then those of the other groups, actor by actor. A member that has no collectives in a group comes
-at the end: messages to it wait there for ever.
+Of members, first comes one per actor in the whole system, in order; then one per actor for each listed group
+that spans the system; then those of the other groups, actor by actor. A member that has no collectives in a
+group comes at the end: messages to it wait there for ever.
 
-Not here: who is in which group (`groups`).
+Not here: which ranks behave identically (`fold`), and who is in which group (`groups`).
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from et_sim.basics.errors import TraceError
 from et_sim.plan import tables
-from et_sim.plan.actors import Actors
 from et_sim.plan.groups import WHOLE_SYSTEM, GroupTable
 from et_sim.trace.workload import Workload
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Actors:
+    """`of_rank[r]` is the actor of rank r; `representative[a]` the lowest rank of actor a."""
+
+    of_rank: Any  # int32
+    representative: Any  # int64, ascending
+    link_classes: Any = None  # of each link, where actors share links that messages share; None: each its own
+
+    def __len__(self) -> int:
+        return len(self.representative)
+
+    @property
+    def is_folded(self) -> bool:
+        """Whether any actor stands for several ranks."""
+        return len(self.representative) < len(self.of_rank)
+
+    @staticmethod
+    def one_per_rank(ranks: int) -> Actors:
+        """Nobody shares an actor."""
+        return Actors(np.arange(ranks, dtype=np.int32), np.arange(ranks, dtype=np.int64))
+
+    @staticmethod
+    def of_classes(classes: Any, link_classes: Any = None) -> Actors:
+        """One actor per distinct value of `classes`, numbered by lowest rank."""
+        _, first, of_rank = np.unique(classes, return_index=True, return_inverse=True)
+        order = np.argsort(first)
+        place = np.empty(len(order), np.int32)
+        place[order] = np.arange(len(order), dtype=np.int32)
+        return Actors(place[of_rank.reshape(-1)], first[order].astype(np.int64), link_classes)
 
 
 class MemberTables:

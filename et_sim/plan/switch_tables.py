@@ -18,9 +18,9 @@ import numpy as np
 from et_sim.machine.model import LogicalGrid
 from et_sim.machine.switch_trees import NOBODY, SwitchTree
 from et_sim.plan import tables
-from et_sim.plan.actors import Actors
 from et_sim.plan.collective_lowering import CollectiveTables
 from et_sim.plan.groups import GroupTable
+from et_sim.plan.members import Actors
 
 
 def can_be_folded(collectives: CollectiveTables, grid: LogicalGrid) -> bool:

@@ -17,9 +17,9 @@ from et_sim.engine.transport.network_seam import NetworkModel
 from et_sim.machine.corrections import Correction
 from et_sim.machine.profiles import Profile
 from et_sim.plan.acting import CONDITIONS, may_act
-from et_sim.plan.actors import Actors
 from et_sim.plan.expected import expected_messages
 from et_sim.plan.lowering import Lowering, assemble
+from et_sim.plan.members import Actors
 from et_sim.plan.tables import Plan
 from et_sim.run.options import RunOptions
 from et_sim.run.simulation import Change, Given, Task, fewest_actors, moves_needed, prepare

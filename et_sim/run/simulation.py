@@ -24,9 +24,9 @@ from et_sim.machine.profiles import Profile
 from et_sim.machine.sources import Source
 from et_sim.machine.system_parts import CAPACITY, TRACKS
 from et_sim.network.registry import ModelChoice, choose_model, model_of
-from et_sim.plan.actors import Actors
 from et_sim.plan.host import with_host
 from et_sim.plan.lowering import Lowering, assemble
+from et_sim.plan.members import Actors
 from et_sim.plan.spilled import Spilled, spilled
 from et_sim.plan.tables import Plan
 from et_sim.run.alone import machine_alone, read_alone, refuse_without_times

@@ -1,9 +1,9 @@
-"""The shared memory bus of an actor: two LogGP buses, one inside the other.
+"""The endpoint a transfer must cross: a fixed delay, or the shared memory bus of the actor.
 
-The outer bus joins the NPU and the memory side; whatever passes the NPU side also makes a trip on the inner
-bus. A side sends or receives one request at a time, and processes one at a time; a side that has sent much
-gives way to its partner. A request ends where it need go no further, and only then is its transfer across the
-endpoint.
+The bus is two LogGP buses, one inside the other. The outer bus joins the NPU and the memory side; whatever
+passes the NPU side also makes a trip on the inner bus. A side sends or receives one request at a time, and
+processes one at a time; a side that has sent much gives way to its partner. A request ends where it need go
+no further, and only then is its transfer across the endpoint.
 
 Not here: what follows then (`progress`).
 """
@@ -16,7 +16,7 @@ from et_sim.compiled.tables_by_reference import works_on_tables
 from et_sim.engine.calendar.clock import schedule_own
 from et_sim.engine.containers import give_row, join, leave, take_row
 from et_sim.engine.observe import facade as observe
-from et_sim.engine.state.kinds import BUS_PROCESSED, BUS_RECEIVED, BUS_SENT
+from et_sim.engine.state.kinds import BUS_PROCESSED, BUS_RECEIVED, BUS_SENT, TRANSFER_AT_ENDPOINT
 from et_sim.engine.state.records import BUS_FIFOS, BUS_SIDES
 from et_sim.engine.state.run import NONE, Run
 
@@ -214,3 +214,18 @@ def _consider_processing(run: Run, side_row: int) -> None:
     duration = (size // 100) * run.plan.bus[0].reduction_delay_ns + FIXED_PROCESSING_NS
     schedule_own(run, side_row // BUS_SIDES, duration, BUS_PROCESSED, side_row, 0, 0)
     observe.resume(run, thread)
+
+
+@works_on_tables
+def cross_endpoint(
+    run: Run, chunk_row: int, step_key: int, size: int, reduction_ns: int, inward: int, returns: int
+) -> None:
+    """Send a transfer across; what runs along a list of ranks never uses the bus."""
+    chunk = run.chunks[chunk_row]
+    axis = run.plan.axes[chunk.axis]
+    if len(run.bus_sides) > 0 and axis.members_first < 0:
+        enter_bus(run, chunk_row, step_key, size, reduction_ns, inward, returns)
+    else:
+        schedule_own(
+            run, chunk.actor, axis.endpoint_ns, TRANSFER_AT_ENDPOINT, chunk_row, step_key, reduction_ns
+        )

@@ -16,7 +16,7 @@ from typing import Any
 
 from et_sim.compiled.tables_by_reference import works_on_tables
 from et_sim.engine.calendar.clock import new_event, schedule
-from et_sim.engine.collectives.endpoint import cross_endpoint
+from et_sim.engine.collectives.bus import cross_endpoint
 from et_sim.engine.collectives.members import phase_key_of
 from et_sim.engine.collectives.trees import START, TO_LEFT, post_receive
 from et_sim.engine.containers import give_row, join, leave, take_row

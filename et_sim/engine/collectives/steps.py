@@ -10,14 +10,13 @@ from __future__ import annotations
 
 from et_sim.compiled.tables_by_reference import works_on_tables
 from et_sim.engine.calendar.clock import schedule
+from et_sim.engine.collectives.bus import cross_endpoint
 from et_sim.engine.collectives.custom import start_custom
-from et_sim.engine.collectives.endpoint import cross_endpoint
 from et_sim.engine.collectives.in_network import start_in_network
 from et_sim.engine.collectives.matching import put_on_calendar, schedule_when_matched
 from et_sim.engine.collectives.members import first_step_of, member_at, phase_key_of, rank_at
-from et_sim.engine.collectives.rendezvous import ask_for_step, offer_step
 from et_sim.engine.collectives.trees import start_tree
-from et_sim.engine.collectives.unexpected import take_unexpected_either_way
+from et_sim.engine.collectives.unexpected import ask_for_step, offer_step, take_unexpected_either_way
 from et_sim.engine.observe import facade as observe
 from et_sim.engine.state.kinds import LATE_STEP, STEP
 from et_sim.engine.state.run import NONE, PAIRS_EARLY, RENDEZVOUS, Run

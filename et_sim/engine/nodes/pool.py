@@ -22,8 +22,7 @@ from typing import Any
 
 from et_sim.compiled.tables_by_reference import works_on_tables
 from et_sim.engine.calendar.clock import schedule_own
-from et_sim.engine.nodes.pool_shares import begin_sharing
-from et_sim.engine.nodes.pool_units import is_new_unit, part_of, unit_of
+from et_sim.engine.nodes.pool_shares import begin_sharing, is_new_unit, part_of, unit_of
 from et_sim.engine.observe import facade as observe
 from et_sim.engine.state.kinds import NODE_DONE, POOL_STAGE
 from et_sim.engine.state.run import NONE, Run, setting_of

@@ -10,8 +10,8 @@ The functions here note three things: what takes time (`event_scheduled`, by the
 needed besides the event under way (`join_cause`, and all that call it), and whose work it is (`works_for`).
 What waits keeps the cause that it had when it began to.
 
-All of this is idle unless causes are recorded. Not here: messages (`message_causes`), the shared bus
-(`bus_causes`), the tables (`cause_tables`), and what can be learned from the record (`views`).
+All of this is idle unless causes are recorded. Not here: messages (`message_causes`), the shared bus and the
+memory pool (`memory_causes`), the tables (`cause_tables`), and what can be learned from the record (`views`).
 """
 
 from __future__ import annotations

@@ -14,12 +14,10 @@ from typing import Any, ParamSpec
 
 from et_sim.compiled.tables_by_reference import works_on_tables
 from et_sim.engine.observe import (
-    bus_causes,
     causes,
-    event_actor,
+    memory_causes,
     message_causes,
     phases,
-    pool_causes,
     queues,
     tie_rules,
     ties,
@@ -52,7 +50,7 @@ def together(*heard: Callable[Place, None]) -> Callable[Place, None]:
 # Events
 event_scheduled = causes.event_scheduled
 bucket_taken = ties.bucket_taken
-event_happens = event_actor.event_happens
+event_happens = ties.event_happens
 
 # Nodes
 node_without_parents = causes.parent_done
@@ -65,11 +63,11 @@ slowed_ends = causes.slowed_ends
 server_taken = causes.server_taken
 server_freed = causes.server_freed
 request_served = causes.request_served
-request_joins = pool_causes.request_joins
-request_sets_out = pool_causes.request_sets_out
-stage_passed = pool_causes.stage_passed
-request_ends = pool_causes.request_ends
-transfer_shared = pool_causes.transfer_shared
+request_joins = memory_causes.request_joins
+request_sets_out = memory_causes.request_sets_out
+stage_passed = memory_causes.stage_passed
+request_ends = memory_causes.request_ends
+transfer_shared = memory_causes.transfer_shared
 
 # Collectives
 collective_issued = causes.collective_issued
@@ -99,11 +97,11 @@ custom_node_waits = causes.custom_node_waits
 custom_parent_done = causes.custom_parent_done
 custom_node_done = causes.custom_node_done
 custom_program_done = causes.custom_program_done
-bus_request_queued = bus_causes.bus_request_queued
-bus_sends = bus_causes.bus_sends
-bus_processes = bus_causes.bus_processes
-bus_side_freed = bus_causes.bus_side_freed
-bus_side_processed = bus_causes.bus_side_processed
+bus_request_queued = memory_causes.bus_request_queued
+bus_sends = memory_causes.bus_sends
+bus_processes = memory_causes.bus_processes
+bus_side_freed = memory_causes.bus_side_freed
+bus_side_processed = memory_causes.bus_side_processed
 
 # Messages
 message_delivered = ties.message_delivered
@@ -118,7 +116,7 @@ message_sets_out = traffic.message_sets_out
 message_takes_link = traffic.message_takes_link
 message_flies = traffic.message_flies
 message_arrives = traffic.message_arrives
-message_hops = event_actor.message_hops
+message_hops = ties.message_hops
 notes_traffic = traffic.is_noted
 is_watched = ties.is_watched
 actor_sends = traffic.actor_sends
@@ -161,7 +159,7 @@ message_waited = traffic.message_shared
 next_event_is_serialised = message_causes.next_event_is_serialised
 next_event_follows = message_causes.next_event_follows
 next_event_flies = message_causes.next_event_flies
-next_event_ends_transfer = bus_causes.next_event_ends_transfer
+next_event_ends_transfer = memory_causes.next_event_ends_transfer
 
 # What several observers hear of
 actor_starts = together(ties.actor_starts, causes.actor_starts)
@@ -237,7 +235,7 @@ def unit_taken(
     run: Run, row: int, unit_row: int, link: int, begin: int, held: int, one: int, every: int, size: int
 ) -> None:
     """A unit of a memory pool passes so many bytes in so long a time, and their first piece in another."""
-    pool_causes.unit_taken(run, row, unit_row, link, begin, held, one, every)
+    memory_causes.unit_taken(run, row, unit_row, link, begin, held, one, every)
     traffic.unit_taken(run, run.units[unit_row].resource, begin, held + every, size)
 
 
@@ -274,7 +272,7 @@ def send_meets_early(run: Run, handshake_row: int) -> None:
 @works_on_tables
 def request_at_source(run: Run, channel_row: int, handshake_row: int) -> None:
     """The request for a message reached the message's source."""
-    event_actor.request_at_source(run, channel_row)
+    ties.request_at_source(run, channel_row)
     tie_rules.met(run, run.handshakes[handshake_row].mark)
     tie_rules.came_first(run, run.handshakes[handshake_row].mark)
 
@@ -296,7 +294,7 @@ def receive_meets_early(run: Run, channel_row: int) -> None:
 @works_on_tables
 def message_at_target(run: Run, channel_row: int) -> None:
     """A message reached its target."""
-    event_actor.message_at_target(run, channel_row)
+    ties.message_at_target(run, channel_row)
     tie_rules.met(run, run.channels[channel_row].mark)
     tie_rules.came_first(run, run.channels[channel_row].mark)
 

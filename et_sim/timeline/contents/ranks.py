@@ -14,7 +14,7 @@ import numpy as np
 from et_sim.basics.group_names import shown_group
 from et_sim.basics.units import format_ranks, strided_ranks
 from et_sim.memory import CLASSES
-from et_sim.plan.peers import Endpoints, find_endpoints
+from et_sim.plan.channels import Endpoints, find_endpoints
 from et_sim.plan.tables import Plan
 from et_sim.tables.kinds import CAPACITY
 from et_sim.tables.of_collectives import PHASES_OF_LAYERS
