@@ -8,24 +8,18 @@ barriers, go over a tree that no name chooses.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from importlib import import_module
 
 from et_sim.basics.errors import MachineError
-from et_sim.collectives.direct import direct
-from et_sim.collectives.halving_doubling import halving_doubling
-from et_sim.collectives.in_network import OPERATIONS, InNetworkProgram, in_network
-from et_sim.collectives.names import parse_name, spellings
-from et_sim.collectives.program import AS_REFERENCE, OVER_A_TREE, CostFixes, Operation, StepProgram
-from et_sim.collectives.ring import ring
-from et_sim.collectives.tree import TreeProgram, double_binary_tree, rooted_tree
+from et_sim.collectives.in_network import OPERATIONS, InNetworkProgram
+from et_sim.collectives.names import FAMILIES, Name, parse_name, spellings
+from et_sim.collectives.program import AS_REFERENCE, OVER_A_TREE, CostFixes, Operation, Phase, StepProgram
+from et_sim.collectives.tree import TreeProgram, rooted_tree
 
 
 @dataclass(frozen=True, slots=True)
-class Algorithm:
-    """A parsed algorithm name."""
-
-    family: str  # as in files, without "one" and the window; "tree" has no name there
-    spans_system: bool = False
-    window: int | None = None
+class Algorithm(Name):
+    """A parsed algorithm name; "tree" has no name in files."""
 
     def keeps_size(self, fixes: CostFixes) -> bool:
         """Whether a phase leaves as many bytes as it found, whatever its operation."""
@@ -66,14 +60,9 @@ def lower(
 ) -> StepProgram | TreeProgram | InNetworkProgram:
     """The steps of one phase: `members` take part, each starting with `size` bytes."""
     algorithm = algorithm.used_for(operation, fixes)
-    if algorithm is TREE:
-        return rooted_tree(operation, members, size, root)
-    if algorithm == IN_NETWORK:
-        return in_network(operation, members, size, fixes, root)
-    if algorithm.family == "ring":
-        return ring(operation, members, size, fixes)
-    if algorithm.family == "direct":
-        return direct(operation, members, size, window=algorithm.window, subgroup=subgroup, fixes=fixes)
-    if algorithm.family == "halvingDoubling":
-        return halving_doubling(operation, members, size, fixes)
-    return double_binary_tree(members, size, fixes)
+    phase = Phase(operation, members, size, fixes, subgroup, root, algorithm.window)
+    if algorithm == TREE:
+        return rooted_tree(phase)
+    module = import_module(f"{__package__}.{FAMILIES[algorithm.family].module}")
+    program: StepProgram | TreeProgram | InNetworkProgram = module.program(phase)
+    return program

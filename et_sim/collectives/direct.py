@@ -12,9 +12,9 @@ from __future__ import annotations
 import numpy as np
 
 from et_sim.collectives.program import (
-    CostFixes,
     Operation,
     Peer,
+    Phase,
     StepProgram,
     Transfers,
     piece_bytes,
@@ -25,25 +25,18 @@ from et_sim.collectives.program import (
 REDUCING = (Operation.ALL_REDUCE, Operation.REDUCE_SCATTER)
 
 
-def direct(
-    operation: Operation,
-    members: int,
-    size: int,
-    *,
-    window: int | None,
-    subgroup: bool,
-    fixes: CostFixes,
-) -> StepProgram:
-    """The direct program of one phase with `size` input bytes per member."""
+def program(phase: Phase) -> StepProgram:
+    """The direct program of one phase."""
+    operation, members = phase.operation, phase.members
     others = members - 1
-    width = others if window is None else min(window, others)
-    message = piece_bytes(operation, members, size, fixes)
+    width = others if phase.window is None else min(phase.window, others)
+    message = piece_bytes(operation, members, phase.size, phase.fixes)
     both_halves = operation is Operation.ALL_REDUCE
     sends = 2 * others if both_halves else others
-    if fixes.direct_reductions:
+    if phase.fixes.direct_reductions:
         transfers = _mended(operation, others, sends, width, message)
     else:
-        transfers = transfer_pattern(operation, width, others * width if subgroup else width, message)
+        transfers = transfer_pattern(operation, width, others * width if phase.subgroup else width, message)
     return StepProgram(
         members=members,
         sends=sends,

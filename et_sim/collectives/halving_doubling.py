@@ -18,10 +18,10 @@ import numpy as np
 from et_sim.basics.errors import MachineError
 from et_sim.collectives.program import (
     Bytes,
-    CostFixes,
     Distances,
     Operation,
     Peer,
+    Phase,
     StepProgram,
     Transfers,
     transfer_pattern,
@@ -29,18 +29,19 @@ from et_sim.collectives.program import (
 )
 
 
-def halving_doubling(operation: Operation, members: int, size: int, fixes: CostFixes) -> StepProgram:
-    """The halving-doubling program of one phase with `size` input bytes per member."""
+def program(phase: Phase) -> StepProgram:
+    """The halving-doubling program of one phase."""
+    operation, members, size = phase.operation, phase.members, phase.size
     if operation is Operation.ALL_TO_ALL:
         raise MachineError(
             "halvingDoubling cannot do an all-to-all",
             place='system key "all-to-all-implementation"',
             remedy="use ring or direct for all-to-all",
         )
-    if uses_pairs(members) and not fixes.exact_halving_doubling:
-        program = _as_reference(operation, members, size)
-        if program.message_bytes.min() > 0:
-            return program
+    if uses_pairs(members) and not phase.fixes.exact_halving_doubling:
+        steps = _as_reference(operation, members, size)
+        if steps.message_bytes.min() > 0:
+            return steps
     return _exact(operation, members, size)
 
 

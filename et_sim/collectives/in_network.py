@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from et_sim.collectives.program import CostFixes, Operation, piece_bytes
+from et_sim.collectives.program import Operation, Phase, piece_bytes
 
 OPERATIONS = (Operation.ALL_REDUCE, Operation.REDUCE_SCATTER, Operation.ALL_GATHER, Operation.BROADCAST)
 
@@ -32,16 +32,15 @@ class InNetworkProgram:
     down_each: int = 0
 
 
-def in_network(
-    operation: Operation, members: int, size: int, fixes: CostFixes, root: int = 0
-) -> InNetworkProgram:
-    """The program of one phase with `size` input bytes per member."""
+def program(phase: Phase) -> InNetworkProgram:
+    """The program of one phase."""
+    operation, members, size = phase.operation, phase.members, phase.size
     if operation is Operation.BROADCAST:
-        return InNetworkProgram(members, root, up_fixed=size, down_fixed=size)
+        return InNetworkProgram(members, phase.root, up_fixed=size, down_fixed=size)
     if operation is Operation.ALL_REDUCE:
         return InNetworkProgram(members, None, up_fixed=size, down_fixed=size)
     if operation is Operation.REDUCE_SCATTER:
         return InNetworkProgram(
-            members, None, up_fixed=size, down_each=piece_bytes(operation, members, size, fixes)
+            members, None, up_fixed=size, down_each=piece_bytes(operation, members, size, phase.fixes)
         )
     return InNetworkProgram(members, None, up_each=size, down_fixed=members * size, down_each=-size)

@@ -120,6 +120,19 @@ CORRECTED = CostFixes(
 )
 
 
+@dataclass(frozen=True, slots=True)
+class Phase:
+    """What an algorithm is asked for: `members` take part, each starting with `size` bytes."""
+
+    operation: Operation
+    members: int
+    size: int
+    fixes: CostFixes = AS_REFERENCE
+    subgroup: bool = False
+    root: int = 0  # position
+    window: int | None = None  # messages under way at a time, if the algorithm's name says so
+
+
 def piece_bytes(operation: Operation, members: int, size: int, fixes: CostFixes) -> int:
     """One member's part of `size` bytes; of an all-gather, what it puts in."""
     if operation is Operation.ALL_GATHER:

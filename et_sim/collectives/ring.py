@@ -9,18 +9,19 @@ from __future__ import annotations
 import numpy as np
 
 from et_sim.collectives.program import (
-    CostFixes,
     Operation,
     Peer,
+    Phase,
     StepProgram,
     piece_bytes,
     transfer_pattern,
 )
 
 
-def ring(operation: Operation, members: int, size: int, fixes: CostFixes) -> StepProgram:
-    """The ring program of one phase with `size` input bytes per member."""
-    message = piece_bytes(operation, members, size, fixes)
+def program(phase: Phase) -> StepProgram:
+    """The ring program of one phase."""
+    operation, members = phase.operation, phase.members
+    message = piece_bytes(operation, members, phase.size, phase.fixes)
     return StepProgram(
         members=members,
         sends=_sends(operation, members),

@@ -21,13 +21,14 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from et_sim.collectives.program import Bytes, CostFixes, Operation
+from et_sim.collectives.program import Bytes, Operation, Phase
 
 
-def double_binary_tree(members: int, size: int, fixes: CostFixes) -> TreeProgram:
-    """The trees of `members` members that exchange messages of `size` bytes."""
+def program(phase: Phase) -> TreeProgram:
+    """The double binary tree of one phase, whatever its operation."""
+    members = phase.members
     trees = [hang(members, members - 1, [0], [members - 1]), hang(members, 0, [1], [members])]
-    each = np.full(2 * members, size, np.int64)
+    each = np.full(2 * members, phase.size, np.int64)
     return TreeProgram(
         members=members,
         parent=np.concatenate([tree.parent for tree in trees]),
@@ -38,7 +39,7 @@ def double_binary_tree(members: int, size: int, fixes: CostFixes) -> TreeProgram
         goes_up=True,
         goes_down=True,
         reduces_up=True,
-        reduces_down=not fixes.tree_operations,
+        reduces_down=not phase.fixes.tree_operations,
     )
 
 
@@ -86,16 +87,19 @@ class TreeProgram:
         return int(self.goes_up) + int(self.goes_down)
 
 
-def rooted_tree(operation: Operation, members: int, size: int, root: int) -> TreeProgram:
-    """The tree of a collective with a root; `size` is one member's share of a gather or scatter."""
+def rooted_tree(phase: Phase) -> TreeProgram:
+    """The tree of a collective with a root; the size is one member's share of a gather or scatter."""
+    operation, members = phase.operation, phase.members
     half = (members + 2) // 2
     in_order = hang(members, 0, [1, half], [half, members])
-    order = (root + np.arange(members)) % members
+    order = (phase.root + np.arange(members)) % members
     place = np.argsort(order)
     if operation is Operation.BARRIER:
         each = np.full(members, BARRIER_BYTES, np.int64)
     else:
-        each = size * (in_order.subtree[place] if operation in BY_SUBTREE else np.ones(members, np.int64))
+        each = phase.size * (
+            in_order.subtree[place] if operation in BY_SUBTREE else np.ones(members, np.int64)
+        )
     return TreeProgram(
         members=members,
         parent=_renamed(in_order.parent[place], order),
