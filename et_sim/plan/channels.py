@@ -51,17 +51,14 @@ def find_endpoints(trace: Trace, relative: bool = False, ranks: int = 1) -> Endp
     peer = np.where(is_send, trace.comm_dst[rows], trace.comm_src[rows]).astype(np.int64)
     if relative:
         peer %= ranks
-    distinct, first, slot = np.unique(peer, return_index=True, return_inverse=True)
-    order = np.argsort(first)
-    place = np.empty(len(order), np.int64)
-    place[order] = np.arange(len(order))
+    first, slot = tables.in_order_of_first(peer)
     return Endpoints(
         rows=rows,
         is_send=is_send,
-        slot=place[slot.reshape(-1)],
+        slot=slot,
         tag=trace.comm_tag[rows] % TAG_RANGE,
         bytes=trace.comm_bytes[rows],
-        peers=distinct[order],
+        peers=peer[first],
         relative=relative,
     )
 
@@ -72,7 +69,7 @@ def endpoints_of_templates(workload: Workload, *, communicates: bool) -> list[En
         nobody = np.zeros(0, np.int64)
         nothing = Endpoints(nobody, nobody > 0, nobody, nobody, nobody, nobody, relative=False)
         return [nothing] * len(workload.templates)
-    lowest = _lowest_ranks(workload)
+    lowest = lowest_ranks(workload)
     found = []
     for template, trace in enumerate(workload.templates):
         relative = workload.has_relative_peers(template)
@@ -86,7 +83,8 @@ def endpoints_of_templates(workload: Workload, *, communicates: bool) -> list[En
     return found
 
 
-def _lowest_ranks(workload: Workload) -> Any:
+def lowest_ranks(workload: Workload) -> Any:
+    """Of every template, the lowest rank that runs it; 0 where none does."""
     lowest = np.zeros(len(workload.templates), np.int64)
     used, first = np.unique(workload.template_of_rank, return_index=True)
     lowest[used] = first

@@ -384,10 +384,7 @@ class CollectiveTables:
 
     def collectives(self) -> np.ndarray:
         """The collective table, but for the numbers of chunks in all programs (`first_sequence`)."""
-        out = tables.table(tables.COLLECTIVE, len(self._collectives))
-        for row, values in enumerate(self._collectives):
-            out[row] = (*values, 0)
-        return out
+        return tables.filled(tables.COLLECTIVE, [(*values, 0) for values in self._collectives])
 
     @property
     def library_choices(self) -> tuple[str, ...]:
@@ -409,17 +406,11 @@ class CollectiveTables:
 
     def chunk_plans(self) -> np.ndarray:
         """The table of chunks that have the same phases."""
-        out = tables.table(tables.CHUNK_PLAN, len(self._chunk_plans))
-        for row, values in enumerate(self._chunk_plans):
-            out[row] = values
-        return out
+        return tables.filled(tables.CHUNK_PLAN, self._chunk_plans)
 
     def phases(self) -> np.ndarray:
         """The phase table."""
-        out = tables.table(tables.PHASE, len(self._phases))
-        for row, values in enumerate(self._phases):
-            out[row] = values
-        return out
+        return tables.filled(tables.PHASE, self._phases)
 
     def programs(self) -> dict[str, Any]:
         """The program, step, transfer and tree tables."""

@@ -22,7 +22,7 @@ from et_sim.machine.model import LogicalGrid, Machine, QueueOrder, StreamPolicy,
 from et_sim.memory import NO_SERVER, memory_model
 from et_sim.plan import tables
 from et_sim.plan.capacity import refuse_too_much_at_start
-from et_sim.plan.channels import ChannelTables, endpoints_of_templates
+from et_sim.plan.channels import ChannelTables, endpoints_of_templates, lowest_ranks
 from et_sim.plan.collective_lowering import CollectiveTables
 from et_sim.plan.collective_nodes import CustomChoice, lower_collectives
 from et_sim.plan.custom import CustomTables
@@ -91,9 +91,7 @@ class Lowering:
         self.too_little = TooLittleSaid(rules)
         ranks_of = np.bincount(workload.template_of_rank, minlength=len(workload.templates))
         self.used_groups: list[list[str]] = []  # per template: canonical names
-        lowest = np.zeros(len(workload.templates), np.int64)
-        in_use, first = np.unique(workload.template_of_rank, return_index=True)
-        lowest[in_use] = first
+        lowest = lowest_ranks(workload)
         for index, trace in enumerate(workload.templates):
             place = trace.source or workload.source
             rank = int(lowest[index])

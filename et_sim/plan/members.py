@@ -44,11 +44,8 @@ class Actors:
     @staticmethod
     def of_classes(classes: Any, link_classes: Any = None) -> Actors:
         """One actor per distinct value of `classes`, numbered by lowest rank."""
-        _, first, of_rank = np.unique(classes, return_index=True, return_inverse=True)
-        order = np.argsort(first)
-        place = np.empty(len(order), np.int32)
-        place[order] = np.arange(len(order), dtype=np.int32)
-        return Actors(place[of_rank.reshape(-1)], first[order].astype(np.int64), link_classes)
+        first, of_rank = tables.in_order_of_first(classes)
+        return Actors(of_rank.astype(np.int32), first.astype(np.int64), link_classes)
 
 
 class MemberTables:

@@ -120,13 +120,11 @@ class SwitchTables:
 
     def finish(self) -> dict[str, Any]:
         """The tables by their names in the plan."""
-        switches = tables.table(tables.SWITCH, len(self._switches))
-        branches = tables.table(tables.BRANCH, len(self._branches))
-        for out, rows in ((switches, self._switches), (branches, self._branches)):
-            for number, values in enumerate(rows):
-                out[number] = values
-        own = self._own if self._switches else self._own[:0]
-        return {"switches": switches, "branches": branches, "own_branches": own}
+        return {
+            "switches": tables.filled(tables.SWITCH, self._switches),
+            "branches": tables.filled(tables.BRANCH, self._branches),
+            "own_branches": self._own if self._switches else self._own[:0],
+        }
 
 
 def _merged(tree: SwitchTree) -> tuple[SwitchTree, int]:

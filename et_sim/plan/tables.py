@@ -9,6 +9,7 @@ Not here: how tables are made (`lowering`, `collective_lowering`, `channels`), o
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any
@@ -395,3 +396,20 @@ def most_of_a_template(plan: Plan, of_node: Any) -> int:
 def table(dtype: np.dtype[Any], rows: int) -> Any:
     """A zeroed record array."""
     return np.zeros(rows, dtype).view(np.recarray)
+
+
+def filled(dtype: np.dtype[Any], rows: Sequence[tuple[Any, ...]]) -> Any:
+    """A record array of rows that are there one by one."""
+    made = table(dtype, len(rows))
+    for row, values in enumerate(rows):
+        made[row] = values
+    return made
+
+
+def in_order_of_first(values: Any) -> tuple[Any, Any]:
+    """(where each distinct value first occurs, ascending; for every value its number in this order)."""
+    _, first, number = np.unique(values, return_index=True, return_inverse=True)
+    order = np.argsort(first)
+    place = np.empty(len(order), np.int64)
+    place[order] = np.arange(len(order))
+    return first[order], place[number.reshape(-1)]
