@@ -32,6 +32,7 @@ from et_sim.engine.state.records import (
     JOIN,
     JOINT_STATE,
     LANE_STATE,
+    MARK,
     MEMBER_STATE,
     MESSAGE_FIELDS,
     MOMENT,
@@ -202,111 +203,95 @@ def new_run(
     With `causal_events_per_event`, the run records what causes what (`causes`). With `phases_per_event`, it
     logs what became of every chunk in every phase; `traffic` says whether it records messages and links.
     """
-    actors = len(plan.actors)
-    lanes = table(LANE_STATE, actors * len(plan.lane_limits))
-    lanes["last"] = NONE
-    for moment in ("issued", "readied", "freed"):
-        lanes[moment]["ns"] = NONE
+    actors, buses = len(plan.actors), len(plan.bus) * len(plan.actors)
     members, queues, cursors = _members_and_queues(plan)
-    state = table(ACTOR_STATE, actors)
-    state["finish_ns"] = state["deferred"] = state["group_ns"] = state["passed"]["ns"] = NONE
-    channels = table(WAITING_FIFO, len(plan.channels))
-    channels["head"] = channels["tail"] = channels["joined"]["ns"] = channels["mark"]["ns"] = NONE
-    handshakes = table(WAITING_FIFO, plan.handshakes)
-    branches = table(BRANCH_STATE, len(plan.branches))
-    branches["head"] = branches["tail"] = branches["joined"]["ns"] = branches["mark"]["ns"] = NONE
-    handshakes["head"] = handshakes["tail"] = handshakes["joined"]["ns"] = handshakes["mark"]["ns"] = NONE
-    servers = table(SERVER, plan.memory_servers)
-    servers["head"] = servers["tail"] = NONE
-    clock = table(CLOCK, 1)
-    clock["slot"] = clock["bucket"] = clock["head"] = clock["tail"] = NONE
-    for pool in (name for name in CLOCK.names or () if name.startswith("free_")):
-        clock[pool]["head"] = NONE
-    unused = {"free_bus_requests": not len(plan.bus), "free_joins": not len(plan.switches)}
-    unused["free_messages"] = message is None
-    for pool in (name for name, is_unused in unused.items() if is_unused):
-        clock[pool]["rows"] = LARGEST_POOL  # so that it never grows
-    node_states = _node_states(plan)
-    issuers = np.zeros(plan.most_collectives if plan.version_1.starts_together else 0, np.int32)
-    requests = table(REQUEST, len(node_states) if len(plan.memory_hops) else 0)
-    joints = table(JOINT_STATE, len(plan.joint_requests))
+    nodes = _node_states(plan)
+    requests = table(REQUEST, len(nodes) if len(plan.memory_hops) else 0)
     pool_units = table(UNIT, len(plan.pool_units.stage))
     pool_units["resource"] = resources - units + np.arange(len(pool_units))
     pool_state = table(POOL_STATE, 1 if plan.pool_units.are_shared else 0)
     sharing = len(requests) if len(pool_state) else 0
     most_hops = int(plan.memory_ways["hops"].max(initial=0))
     pool_state["most_hops"] = most_hops
-    sizes = {
-        "nodes": len(node_states),
-        "requests": len(requests),
-        "units": len(pool_units),
-        "joints": len(joints),
-        "issuers": len(issuers),
-        "lanes": len(lanes),
-        "queues": len(queues),
-        "channels": len(channels),
-        "handshakes": len(handshakes),
-        "links": resources,
-        "servers": len(servers),
-        "branches": len(branches),
-        "switches": plan.switch_servers if len(plan.switches) else 0,
-        "bus_sides": len(plan.bus) * actors * BUS_SIDES,
-    }
     is_recorded = bool(causal_events_per_event) or bool(traffic.on[0])
-    return Run(
-        plan=_plan_tables(plan),
-        network=network,
-        clock=clock,
-        slots=table(SLOT, 0),
-        slot_index=np.full(1, NONE, np.int32),
-        heap_time=np.empty(0, np.int64),
-        heap_slot=np.empty(0, np.int32),
-        buckets=table(BUCKET, 0),
-        bucket_index=np.full(1, NONE, np.int32),
-        events=table(EVENT, 0),
-        watch=(1,) if plan.is_folded or is_recorded else (),
-        recording=(1,) if is_recorded else (),
-        stamps=table(MOMENT, 0),
-        turns=table(TURN, _turns(plan) if plan.is_folded else 0),
-        node_marks=table(NODE_MARK, len(node_states) if plan.is_folded else 0),
-        unexpected=table(UNEXPECTED, 0),
-        unexpected_index=np.full(1, NONE, np.int32),
-        nodes=node_states,
-        slowed_nodes=table(SLOWED_NODE, len(node_states) if len(plan.slowing) else 0),
-        slowed_actors=_slowed_actors(actors if len(plan.slowing) else 0),
-        ready=np.empty(len(node_states), np.int32),
-        lanes=lanes,
-        actors=state,
-        members=members,
-        running=table(RUNNING, 0),
-        chunks=table(CHUNK, 0),
-        chunk_index=np.full(1, NONE, np.int32),
-        chunk_queue=np.empty((0, max(int(plan.collectives["phases"].max(initial=1)), 1)), np.int16),
-        free_blocks=np.full(BLOCK_SIZES, NONE, np.int32),
-        queues=queues,
-        cursors=cursors,
-        channels=channels,
-        handshakes=handshakes,
-        phase_log=table(PHASE_LOG, phases_per_event and max(PHASES_KEPT, 2 * phases_per_event)),
-        issuers=issuers,
-        custom_waiting=np.zeros((0, plan.largest_custom), np.int32),
-        servers=servers,
-        requests=requests,
-        units=pool_units,
-        joints=joints,
-        pool_state=pool_state,
-        pool_flows=np.zeros(sharing, np.int32),
-        unit_uses=table(USE, sharing * most_hops),
-        messages=table(record(*MESSAGE_FIELDS) if message is None else message, 0),
-        bus_sides=table(BUS_SIDE, len(plan.bus) * actors * BUS_SIDES),
-        causes=new_causes(plan, causal_events_per_event, sizes),
-        bus_fifos=_bus_fifos(len(plan.bus) * actors),
-        bus_requests=table(BUS_REQUEST, 0),
-        joins=table(JOIN, 0),
-        switches=_switches(plan),
-        branches=branches,
-        traffic=traffic,
-    )
+    switches = max(len(plan.switches), plan.switch_servers) if len(plan.switches) else 0
+    made: dict[str, Any] = {
+        "clock": _clock(plan, message),
+        "slots": table(SLOT, 0),
+        "slot_index": np.full(1, NONE, np.int32),
+        "heap_time": np.empty(0, np.int64),
+        "heap_slot": np.empty(0, np.int32),
+        "buckets": table(BUCKET, 0),
+        "bucket_index": np.full(1, NONE, np.int32),
+        "events": table(EVENT, 0),
+        "watch": (1,) if plan.is_folded or is_recorded else (),
+        "recording": (1,) if is_recorded else (),
+        "stamps": table(MOMENT, 0),
+        "turns": table(TURN, _turns(plan) if plan.is_folded else 0),
+        "node_marks": table(NODE_MARK, len(nodes) if plan.is_folded else 0),
+        "unexpected": table(UNEXPECTED, 0),
+        "unexpected_index": np.full(1, NONE, np.int32),
+        "nodes": nodes,
+        "slowed_nodes": table(SLOWED_NODE, len(nodes) if len(plan.slowing) else 0),
+        "slowed_actors": _idle(SLOWED_ACTOR, actors if len(plan.slowing) else 0, "head"),
+        "ready": np.empty(len(nodes), np.int32),
+        "lanes": _idle(LANE_STATE, actors * len(plan.lane_limits), "last"),
+        "actors": _idle(ACTOR_STATE, actors, "finish_ns", "deferred", "group_ns"),
+        "members": members,
+        "running": table(RUNNING, 0),
+        "chunks": table(CHUNK, 0),
+        "chunk_index": np.full(1, NONE, np.int32),
+        "chunk_queue": np.empty((0, max(int(plan.collectives["phases"].max(initial=1)), 1)), np.int16),
+        "free_blocks": np.full(BLOCK_SIZES, NONE, np.int32),
+        "queues": queues,
+        "cursors": cursors,
+        "channels": _idle(WAITING_FIFO, len(plan.channels), "head", "tail"),
+        "handshakes": _idle(WAITING_FIFO, plan.handshakes, "head", "tail"),
+        "phase_log": table(PHASE_LOG, phases_per_event and max(PHASES_KEPT, 2 * phases_per_event)),
+        "issuers": np.zeros(plan.most_collectives if plan.version_1.starts_together else 0, np.int32),
+        "custom_waiting": np.zeros((0, plan.largest_custom), np.int32),
+        "servers": _idle(SERVER, plan.memory_servers, "head", "tail"),
+        "requests": requests,
+        "units": pool_units,
+        "joints": table(JOINT_STATE, len(plan.joint_requests)),
+        "pool_state": pool_state,
+        "pool_flows": np.zeros(sharing, np.int32),
+        "unit_uses": table(USE, sharing * most_hops),
+        "messages": table(record(*MESSAGE_FIELDS) if message is None else message, 0),
+        "bus_sides": table(BUS_SIDE, buses * BUS_SIDES),
+        "bus_fifos": _idle(BUS_FIFO, buses * BUS_SIDES * BUS_FIFOS, "head", "tail"),
+        "bus_requests": table(BUS_REQUEST, 0),
+        "joins": table(JOIN, 0),
+        "switches": _idle(SWITCH_STATE, switches, "head"),
+        "branches": _idle(BRANCH_STATE, len(plan.branches), "head", "tail"),
+    }
+    servers = plan.switch_servers if len(plan.switches) else 0
+    sizes = {name: len(rows) for name, rows in made.items()} | {"links": resources, "switches": servers}
+    causes = new_causes(plan, causal_events_per_event, sizes)
+    return Run(plan=_plan_tables(plan), network=network, causes=causes, traffic=traffic, **made)
+
+
+def _idle(dtype: np.dtype[Any], rows: int, *fields: str) -> Any:
+    """Rows in which some fields are NONE, and of which nothing has been noted."""
+    made = table(dtype, rows)
+    for field in fields:
+        made[field] = NONE
+    for name in dtype.names or ():
+        if dtype[name] in (MOMENT, MARK):
+            made[name]["ns"] = NONE
+    return made
+
+
+def _clock(plan: Plan, message: Any) -> Any:
+    """No time has come, and all pools are empty; those that nobody uses never grow."""
+    clock = _idle(CLOCK, 1, "slot", "bucket", "head", "tail")
+    for pool in (name for name in CLOCK.names or () if name.startswith("free_")):
+        clock[pool]["head"] = NONE
+    unused = {"free_bus_requests": not len(plan.bus), "free_joins": not len(plan.switches)}
+    unused["free_messages"] = message is None
+    for pool in (name for name, is_unused in unused.items() if is_unused):
+        clock[pool]["rows"] = LARGEST_POOL
+    return clock
 
 
 def _turns(plan: Plan) -> int:
@@ -323,31 +308,11 @@ def _members_and_queues(plan: Plan) -> tuple[Any, Any, Any]:
     else:
         first = plan.members["actor"].astype(np.int64) * plan.queue_sets
     count = int(first.max(initial=0)) + plan.queue_sets
-    queues = table(QUEUE, count * plan.queue_rows)
-    queues["head"] = queues["tail"] = queues["waiting"] = NONE
-    queues["joined"]["ns"] = queues["started"]["ns"] = NONE
+    queues = _idle(QUEUE, count * plan.queue_rows, "head", "tail", "waiting")
     cursors = table(CURSOR, count)
     cursors["last"] = plan.queue_rows // 2
     members["cursor_first"], members["queue_first"] = first, first * plan.queue_rows
     return members, queues, cursors
-
-
-def _switches(plan: Plan) -> Any:
-    switches = table(SWITCH_STATE, max(len(plan.switches), plan.switch_servers * bool(len(plan.switches))))
-    switches["head"] = NONE
-    return switches
-
-
-def _slowed_actors(actors: int) -> Any:
-    slowed = table(SLOWED_ACTOR, actors)
-    slowed["head"] = slowed["mark"]["ns"] = NONE
-    return slowed
-
-
-def _bus_fifos(actors: int) -> Any:
-    fifos = table(BUS_FIFO, actors * BUS_SIDES * BUS_FIFOS)
-    fifos["head"] = fifos["tail"] = NONE
-    return fifos
 
 
 def _node_states(plan: Plan) -> Any:
