@@ -86,10 +86,6 @@ def _behind_an_instant_node(_rank: int, build: TraceBuilder) -> None:
     build.compute(micros=3, after=[build.invalid()])
 
 
-def _all_to_all(_rank: int, trace: TraceBuilder) -> None:
-    trace.collective("all_to_all", 4 * MIB)
-
-
 def _across_both_dimensions(rank: int, build: TraceBuilder) -> None:
     if rank == 0:
         build.send(3, MIB)
@@ -118,9 +114,9 @@ NODES = {**network(["Switch"] * 2, [4, 4]), "bandwidth": [400, 50]}
 UNEVEN = {**network(["FullyConnected"] * 2, [4, 4]), "bandwidth": [50, 200]}
 
 
-def _all_reduce_of(size: int) -> Fill:
+def _collective(kind: str, size: int, **more: Any) -> Fill:
     def fill(_rank: int, build: TraceBuilder) -> None:
-        build.collective("all_reduce", size)
+        build.collective(kind, size, **more)
 
     return fill
 
@@ -128,17 +124,6 @@ def _all_reduce_of(size: int) -> Fill:
 def _late_all_reduce(rank: int, build: TraceBuilder) -> None:
     late = (20, 20, 0, 100, 0, 20, 0, 0)[rank]
     build.collective("all_reduce", 10000, after=[build.compute(micros=late)] if late else [])
-
-
-def _reduce_scatter_of(size: int) -> Fill:
-    def fill(_rank: int, build: TraceBuilder) -> None:
-        build.collective("reduce_scatter", size)
-
-    return fill
-
-
-def _broadcast(_rank: int, build: TraceBuilder) -> None:
-    build.collective("broadcast", MIB, micros=5)
 
 
 def _all_reduce_in_a_group(rank: int, build: TraceBuilder) -> None:
@@ -185,7 +170,7 @@ EXAMPLES = (
     Example(
         Correction.ALL_QUEUES,
         "ring of 4: an all-reduce of 1 MiB in four chunks, two queues, two chunks active",
-        _all_reduce_of(MIB),
+        _collective("all_reduce", MIB),
         RING_4,
         reference=(88720,) * 4,
         corrected=(44360,) * 4,
@@ -198,7 +183,7 @@ EXAMPLES = (
     Example(
         Correction.EXACT_CHUNKS,
         "ring of 4: an all-reduce of 1 MiB and one byte in four chunks",
-        _all_reduce_of(MIB + 1),
+        _collective("all_reduce", MIB + 1),
         RING_4,
         reference=(110900,) * 4,
         corrected=(88720,) * 4,
@@ -208,7 +193,7 @@ EXAMPLES = (
         Correction.DIMENSION_SCHEDULERS,
         "fully connected 4x4, 50 GB/s inside and 200 GB/s across: an all-reduce of 64 MiB in 16 chunks, "
         "`offlineGreedy` (Themis)",
-        _all_reduce_of(64 * MIB),
+        _collective("all_reduce", 64 * MIB),
         UNEVEN,
         reference=(2018576,) * 16,
         corrected=(649932,) * 16,
@@ -251,7 +236,7 @@ EXAMPLES = (
     Example(
         Correction.EXACT_HALVING_DOUBLING,
         "fully connected 8, halvingDoubling: an all-reduce of 1 MiB",
-        _all_reduce_of(MIB),
+        _collective("all_reduce", MIB),
         EIGHT,
         reference=(60835,) * 8,
         corrected=(92290,) * 8,
@@ -260,7 +245,7 @@ EXAMPLES = (
     Example(
         Correction.TREE_OPERATIONS,
         "fully connected 4, doubleBinaryTree: an all-reduce of 1 MiB",
-        _all_reduce_of(MIB),
+        _collective("all_reduce", MIB),
         network(["FullyConnected"], [4]),
         reference=(268913, 248872, 268913, 165918),
         corrected=(206000, 185959, 206000, 165918),
@@ -269,7 +254,7 @@ EXAMPLES = (
     Example(
         Correction.DIRECT_REDUCTIONS,
         "fully connected 8, direct with a window of 1: a reduce-scatter of 1 MiB",
-        _reduce_scatter_of(MIB),
+        _collective("reduce_scatter", MIB),
         EIGHT,
         reference=(52119,) * 8,
         corrected=(75708,) * 8,
@@ -278,7 +263,7 @@ EXAMPLES = (
     Example(
         Correction.SIMULATED_BROADCAST,
         "fully connected 8: a broadcast of 1 MiB that took 5 µs when it was recorded",
-        _broadcast,
+        _collective("broadcast", MIB, micros=5),
         EIGHT,
         reference=(5000,) * 8,
         corrected=(10, 60133, 40092, 20051, 40092, 40092, 20051, 40092),
@@ -302,7 +287,7 @@ EXAMPLES = (
     Example(
         Correction.PORT_BANDWIDTH,
         "switch of 4: an all-to-all of 4 MiB, directly",
-        _all_to_all,
+        _collective("all_to_all", 4 * MIB),
         SWITCH_4,
         reference=(20551,) * 4,
         corrected=(59613,) * 4,

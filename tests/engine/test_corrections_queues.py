@@ -9,9 +9,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from correction_examples import group_before_all
 from hypothesis import given
 from hypothesis import strategies as st
-from machines import finish_times, network, simulate, system
+from machines import everybody, finish_times, network, simulate, system
 
 from et_sim.basics.errors import MachineError
 from et_sim.collectives import Operation
@@ -34,14 +35,6 @@ CUBE = network(["FullyConnected"] * 3, [2, 2, 2], latency=5000) | {"bandwidth": 
 ORDERS = ("ascending", "roundRobin", "offlineGreedy", "offlineGreedyFlex", "onlineGreedy")
 
 
-def alone(kind: str, size: int, ranks: int) -> list[TraceBuilder]:
-    """Every rank runs the same single collective."""
-    builders = [TraceBuilder() for _ in range(ranks)]
-    for builder in builders:
-        builder.collective(kind, size)
-    return builders
-
-
 def last_finish(builders: list[TraceBuilder], net: dict[str, Any], **keys: Any) -> int:
     return max(finish_times(builders, net, system(dimensions=len(net["npus_count"]), **keys)))
 
@@ -58,7 +51,7 @@ def last_finish(builders: list[TraceBuilder], net: dict[str, Any], **keys: Any) 
 )
 def test_exact_chunks_move_no_more_than_was_asked_for(size: int, reference: int, corrected: int) -> None:
     keys = {"preferred-dataset-splits": 4}
-    builders = alone("all_reduce", size, 4)
+    builders = everybody(4, "all_reduce", size)
     assert last_finish(builders, FOUR, **keys) == reference
     assert last_finish(builders, FOUR, **keys, corrections={"exact-chunks": True}) == corrected
 
@@ -82,26 +75,9 @@ def test_an_all_reduce_over_one_dimension_uses_all_queues(
         "num-queues-per-dim": queues,
         "active-chunks-per-dimension": active,
     }
-    builders = alone("all_reduce", MIB, 4)
+    builders = everybody(4, "all_reduce", MIB)
     assert last_finish(builders, FOUR, **keys) == reference
     assert last_finish(builders, FOUR, **keys, corrections={"all-queues": True}) == corrected
-
-
-def group_first() -> list[TraceBuilder]:
-    """Ranks 2 and 3 have a collective of their own before that of all."""
-    builders = [TraceBuilder() for _ in range(4)]
-    for rank, builder in enumerate(builders):
-        own = [builder.collective("all_reduce", MIB, group="1")] if rank >= 2 else []
-        builder.collective("all_reduce", MIB, after=own)
-    return builders
-
-
-def test_groups_count_their_own_collectives_only() -> None:
-    groups = {"1": [2, 3]}
-    assert simulate(group_first(), FOUR, groups=groups).finish_ns.tolist() == [-1, -1, -1, -1]
-    corrected = system(corrections={"group-counters": True})
-    times = simulate(group_first(), FOUR, corrected, groups=groups).finish_ns.tolist()
-    assert times == [131555, 131555, 120791, 126173]
 
 
 def skewed(*micros: int) -> list[TraceBuilder]:
@@ -155,9 +131,8 @@ def test_blocked_queues_let_their_oldest_chunk_in_when_nothing_else_is_left() ->
 
 def test_chunks_of_equal_priority_begin_in_the_order_in_which_they_came() -> None:
     """With LIFO, those of a later collective overtake the earlier one's, and not each other."""
-    builders = alone("all_reduce", MIB, 4)
-    for builder in builders:
-        builder.collective("all_reduce", MIB)
+    builders = everybody(4, "all_reduce", MIB)
+    builders[0].collective("all_reduce", MIB)  # which is that of all
     described = system(**{"preferred-dataset-splits": 4}, corrections={"concurrent-communication": True})
     result = simulate(builders, FOUR, described, detail="phases")
     assert result.phases is not None
@@ -222,7 +197,10 @@ def plan_of(builders: list[TraceBuilder], groups: dict[str, list[int]], **keys: 
 
 @pytest.mark.parametrize("concurrent", [False, True])
 def test_groups_that_run_side_by_side_have_queues_of_their_own(concurrent: bool) -> None:
-    plan = plan_of(group_first(), {"1": [2, 3]}, corrections={"concurrent-communication": concurrent})
+    builders = [TraceBuilder() for _ in range(4)]
+    for rank, builder in enumerate(builders):
+        group_before_all(rank, builder)
+    plan = plan_of(builders, {"1": [2, 3]}, corrections={"concurrent-communication": concurrent})
     machine = read_machine(system=system(), network=FOUR)
     tables = analytical.tables(machine.network, plan)
     traffic = new_traffic(0, 0, links=False, bits=0)
@@ -275,7 +253,7 @@ def test_greedy_orders_keep_the_fast_dimension_busy(kind: str, size: int, times:
     """4 x 4 ranks, the outer dimension four times as fast: 16 chunks, one at a time in each dimension."""
     keys = {"preferred-dataset-splits": 16, "local-mem-bw": 1600}
     corrected = {"dimension-schedulers": True}
-    builders = alone(kind, size, 16)
+    builders = everybody(16, kind, size)
     for order, time in zip(ORDERS, times, strict=True):
         named = {"inter-dimension-scheduling": order}
         assert last_finish(builders, UNEVEN, **keys, **named, corrections=corrected) == time

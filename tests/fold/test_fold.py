@@ -152,6 +152,16 @@ def workloads(draw: st.DrawFn) -> tuple[Workload, dict[str, Any]]:
     return workload, machine
 
 
+@st.composite
+def programs(draw: st.DrawFn, machine: dict[str, Any]) -> Workload:
+    """One program of all ranks of a machine, with collectives along its first and last dimensions."""
+    npus = machine["network"]["npus_count"]
+    ranks = int(np.prod(npus))
+    rules = {"rows": GroupRule(npus[0], 1), "columns": GroupRule(npus[-1], ranks // npus[-1])}
+    trace = cook(draw(recipes(ranks, list(rules))), ranks, slower_us=0)
+    return Workload((trace,), np.zeros(ranks, np.int32), relative_peers=(True,), group_rules=rules)
+
+
 @given(st.data())
 @settings(suppress_health_check=list(HealthCheck))
 def test_random_workloads_fold_exactly(data: st.DataObject) -> None:

@@ -11,11 +11,10 @@ from hypothesis import strategies as st
 from test_fold import (
     actors_of,
     assert_folding_is_exact,
-    cook,
     data_parallel,
     machines,
     network,
-    recipes,
+    programs,
     system,
 )
 
@@ -210,10 +209,6 @@ def stragglers(draw: st.DrawFn, ranks: int) -> dict[str, Any]:
 @settings(suppress_health_check=list(HealthCheck))
 def test_random_stragglers_fold_exactly(data: st.DataObject) -> None:
     machine = data.draw(machines())
-    npus = machine["network"]["npus_count"]
-    ranks = int(np.prod(npus))
+    ranks = int(np.prod(machine["network"]["npus_count"]))
     machine["system"]["stragglers"] = data.draw(st.lists(stragglers(ranks), min_size=1, max_size=3))
-    rules = {"rows": GroupRule(npus[0], 1), "columns": GroupRule(npus[-1], ranks // npus[-1])}
-    trace = cook(data.draw(recipes(ranks, list(rules))), ranks, slower_us=0)
-    workload = Workload((trace,), np.zeros(ranks, np.int32), relative_peers=(True,), group_rules=rules)
-    assert_folding_is_exact(workload, **machine)
+    assert_folding_is_exact(data.draw(programs(machine)), **machine)

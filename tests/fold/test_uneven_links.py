@@ -8,12 +8,11 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from test_fold import actors_of, assert_folding_is_exact, cook, machines, network, recipes, system
+from test_fold import actors_of, assert_folding_is_exact, machines, network, programs, system
 
 from et_sim.api import run
 from et_sim.basics.errors import MachineError
 from et_sim.trace import TraceBuilder, Workload
-from et_sim.trace.group_rule import GroupRule
 
 MIB = 1 << 20
 GIB_PER_S = 1073741824 / 1e9  # bytes per ns
@@ -228,10 +227,5 @@ def links(draw: st.DrawFn, net: dict[str, Any]) -> list[dict[str, Any]]:
 @settings(suppress_health_check=list(HealthCheck))
 def test_random_uneven_links_fold_exactly(data: st.DataObject) -> None:
     machine = data.draw(machines())
-    npus = machine["network"]["npus_count"]
-    ranks = int(np.prod(npus))
     machine["network"]["links"] = data.draw(links(machine["network"]))
-    rules = {"rows": GroupRule(npus[0], 1), "columns": GroupRule(npus[-1], ranks // npus[-1])}
-    trace = cook(data.draw(recipes(ranks, list(rules))), ranks, slower_us=0)
-    workload = Workload((trace,), np.zeros(ranks, np.int32), relative_peers=(True,), group_rules=rules)
-    assert_folding_is_exact(workload, **machine)
+    assert_folding_is_exact(data.draw(programs(machine)), **machine)
