@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from et_sim.basics.errors import EtSimError, UsageError
+from et_sim.basics.units import plural
 from et_sim.cli.options import add_run_options, add_short_names
 from et_sim.cli.run import WORKLOAD_HELP
 from et_sim.cli.unread import printing
@@ -209,17 +210,15 @@ def _has_errors(found: list[Problem]) -> bool:
 def _as_text(workload: Workload, found: list[Problem]) -> str:
     """Findings by severity, and what was looked at."""
     size = workload_size(workload)
-    looked_at = ", ".join(
-        f"{number:,} {noun if number == 1 else noun + 's'}"
-        for number, noun in zip(size.values(), ("rank", "node", "distinct trace"), strict=True)
-    )
+    nouns = zip(size.values(), ("rank", "node", "distinct trace"), strict=True)
+    looked_at = ", ".join(plural(number, noun) for number, noun in nouns)
     if not found:
         return f"no problems found: {looked_at}"
     lines = []
     for severity in ("error", "warning"):
         problems = [problem for problem in found if problem.severity == severity]
         if problems:
-            lines += [f"{_count(problems):,} {severity}{'s' if _count(problems) > 1 else ''}:"]
+            lines += [f"{plural(_count(problems), severity)}:"]
         for problem in problems:
             lines += [f"  {problem.text}", *([f"    -> {problem.remedy}"] if problem.remedy else [])]
     return "\n".join([*lines, f"looked at {looked_at}"])

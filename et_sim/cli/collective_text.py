@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from et_sim.basics.units import format_bytes, rank_ranges
+from et_sim.basics.units import format_bytes, plural, rank_ranges
 from et_sim.collectives import Peer, StepProgram, TreeProgram
 from et_sim.collectives.movement import Movement
 from et_sim.collectives.schedule import UP, MemberSteps, Schedule, expand, member_steps
@@ -84,8 +84,8 @@ def total_lines(program: StepProgram | TreeProgram, *, second_tree: bool) -> Ite
         names = figures["ranks"].split(",")
         shown = ",".join(names[:PAIRS_SHOWN]) + (",…" if len(names) > PAIRS_SHOWN else "")
         who = f"{'rank' if shown.isdecimal() else 'ranks'} {shown}"
-        sent, size = _count(figures["messages"], "message"), format_bytes(figures["bytes_sent"])
-        charged = _count(figures["reductions_charged"], "reduction")
+        sent, size = plural(figures["messages"], "message"), format_bytes(figures["bytes_sent"])
+        charged = plural(figures["reductions_charged"], "reduction")
         yield f"{who}: {sent} and {size} sent, {charged} charged"
 
 
@@ -149,7 +149,3 @@ def _what(rule: _Rule, peer: Peer) -> str:
 
 def _span(noun: str, first: int, last: int) -> str:
     return f"{noun} {first}" if first == last else f"{noun}s {first}-{last}"
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"

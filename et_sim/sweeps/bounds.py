@@ -19,8 +19,8 @@ from et_sim.machine import read_machine
 from et_sim.machine.model import System, WhenFull
 from et_sim.machine.system import peaks_of
 from et_sim.run.options import RunOptions
+from et_sim.sweeps.axes import Values
 from et_sim.sweeps.recipes import is_language_model, model_and_plan
-from et_sim.sweeps.sampling import Values
 from et_sim.sweeps.space import Inputs, Space
 from et_sim.tables.of_sweeps import OF_STEPS
 from et_sim.timeline.throughput import throughput

@@ -14,7 +14,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from et_sim.basics.errors import EtSimError, InputError
-from et_sim.sweeps.sampling import Values
+from et_sim.sweeps.axes import Values
 from et_sim.sweeps.space import Inputs, Space, Workshop
 from et_sim.tables.of_sweeps import MADE_OF, OF_STEPS
 from et_sim.timeline.bottleneck import bottleneck

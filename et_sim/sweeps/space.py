@@ -21,11 +21,10 @@ from et_sim.machine.recognise import Role
 from et_sim.machine.sources import Source, load
 from et_sim.network.registry import model_named
 from et_sim.run.simulation import is_layer_file
-from et_sim.sweeps.axes import Axis
+from et_sim.sweeps.axes import Axis, Values
 from et_sim.sweeps.digests import NamedFiles, digest_of, program_digest
 from et_sim.sweeps.fields import Field, check_field, with_value
 from et_sim.sweeps.recipes import MAKE, PLAN, check_recipe, keys_of, make, plan_keys
-from et_sim.sweeps.sampling import Values
 from et_sim.sweeps.spec import Sweep
 from et_sim.trace import Workload, read_workload
 

@@ -17,10 +17,9 @@ from et_sim.documents.keys import Kind, Remarks, Section, Slot, key, read, show
 from et_sim.documents.kinds import choice, count, section, text
 from et_sim.documents.lines import line_of
 from et_sim.machine.texts import parse_yaml
-from et_sim.sweeps.axes import SCALES, Axis, Range
+from et_sim.sweeps.axes import METHODS, MOST_CANDIDATES, SCALES, Axis, Range, Values, admitted, grid, sample
 from et_sim.sweeps.expressions import Condition, parse_condition
 from et_sim.sweeps.fields import Field, parse_field
-from et_sim.sweeps.sampling import METHODS, MOST_CANDIDATES, Values, admitted, grid, sample
 from et_sim.tables.of_sweeps import FIGURES, NUMBER
 
 Given = str | Path | Mapping[str, Any]

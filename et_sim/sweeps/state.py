@@ -14,13 +14,13 @@ from typing import Any
 from et_sim.basics.errors import EtSimError, UsageError
 from et_sim.basics.files import exists
 from et_sim.basics.units import parse_ranks
+from et_sim.sweeps.axes import Values as OfAxes
 from et_sim.sweeps.digests import digest_of
 from et_sim.sweeps.evaluate import COMPLETE, REFUSED, Task, refused
 from et_sim.sweeps.goal import Goal, Values, goal_of
 from et_sim.sweeps.journal import Finished, Journal
 from et_sim.sweeps.progress import Watcher
 from et_sim.sweeps.runners import FAILED, Done, Lost, Runner
-from et_sim.sweeps.sampling import Values as OfAxes
 from et_sim.sweeps.space import Space, open_space
 from et_sim.sweeps.spec import NAMELESS, Given, Sweep, read_spec
 from et_sim.sweeps.table import Point, table_of, times_of, write_tables

@@ -12,9 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from et_sim.basics.errors import UsageError
-from et_sim.sweeps.axes import Axis
+from et_sim.sweeps.axes import Axis, Values
 from et_sim.sweeps.journal import Finished, cannot_write
-from et_sim.sweeps.sampling import Values
 from et_sim.tables.of_sweeps import ABOUT, DESCRIPTION, FIGURES, FILES, NUMBER, SEARCH, TABLE, TIMES
 from et_sim.version import __version__
 

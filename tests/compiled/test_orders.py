@@ -1,4 +1,4 @@
-"""Orders of machine code are worked off in the order in which they came, the urgent ones first."""
+"""Orders of machine code are worked off in the order in which they came; how far one is, is noted."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 import pickle
 from pathlib import Path
 
-from et_sim.compiled.orders import PATIENT, URGENT, Order, orders
+from et_sim.compiled.orders import PATIENT, PROGRESS, URGENT, Order, note_progress, noted_progress, orders
 
 
 def test_the_oldest_comes_first_and_nobody_waits_behind_what_was_ordered_later(tmp_path: Path) -> None:
@@ -18,3 +18,16 @@ def test_the_oldest_comes_first_and_nobody_waits_behind_what_was_ordered_later(t
     made = [order.path.stem for _, order in orders(tmp_path)]
     assert made == ["first", "second", "afterwards", "last"]
     assert not list(tmp_path.iterdir())
+
+
+def test_the_share_that_was_noted_is_read_for_the_file_in_the_making_only(tmp_path: Path) -> None:
+    note_progress(tmp_path / "simulate-1.code", 0.25)
+    assert noted_progress(tmp_path / "simulate-1.code") == 0.25
+    assert noted_progress(tmp_path / "simulate-2.code") == 0.0
+
+
+def test_who_reads_while_another_share_is_noted_reads_a_whole_one(tmp_path: Path) -> None:
+    note_progress(tmp_path / "simulate-1.code", 0.25)
+    with (tmp_path / PROGRESS).open() as reader:
+        note_progress(tmp_path / "simulate-1.code", 0.5)
+        assert reader.read() == "simulate-1.code 0.25"

@@ -11,10 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from et_sim.basics.errors import InputError
-from et_sim.sweeps.axes import Axis, Range
+from et_sim.sweeps.axes import METHODS, Axis, Range, admitted, grid, sample
 from et_sim.sweeps.expressions import parse_condition
 from et_sim.sweeps.fields import Field
-from et_sim.sweeps.sampling import METHODS, admitted, grid, sample
 
 FIELD = Field("model", ())
 
