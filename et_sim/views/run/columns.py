@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -36,6 +36,10 @@ class Words:
 
     texts: tuple[str | None, ...]
     codes: Any
+
+    def where(self, test: Callable[[str | None], object]) -> Any:
+        """What a test says of the text of every row."""
+        return np.array([test(text) for text in self.texts])[self.codes]
 
 
 # Arrow's own conversions import pandas where it is installed, or its compute functions; either takes longer

@@ -21,6 +21,7 @@ from et_sim.basics.units import parse_ranks, plural, strided_ranks
 from et_sim.views.run.columns import coded, integers, numbers
 from et_sim.views.run.directory import RunDirectory
 from et_sim.views.run.recorded_part import recorded_part
+from et_sim.views.run.rows import TIMES, spans
 from et_sim.views.schedule.passes import (
     BACKWARD,
     DIRECTIONS,
@@ -33,7 +34,7 @@ from et_sim.views.schedule.passes import (
 )
 
 MOST_ACTORS = 1024
-COLUMNS = ("actor", "name", "kind", "start_ns", "end_ns", "peer", "queued_ns", "waiting_ns")
+COLUMNS = ("actor", "name", "kind", "peer", *TIMES)
 SENDS = ("send", "receive")
 NO_COMMUNICATION = ("compute", "host", "gap", "copy", "memory_load", "memory_store", "batch")
 
@@ -180,7 +181,8 @@ class _Reader:
     def _take(self, batch: Any, kernels: list[tuple[Any, ...]], exchanges: list[tuple[Any, ...]]) -> None:
         self.kinds = (*batch["kind"].dictionary.to_pylist(), "")
         kind, actor = coded(batch["kind"]), numbers(batch["actor"]).astype(np.int64)
-        start, end = integers(batch["start_ns"], missing=0), integers(batch["end_ns"], missing=self.makespan)
+        times = spans(batch, self.makespan)
+        start, end = times.start, times.end
         is_kernel = _is_one_of(self.kinds, ("compute",))[kind]
         receives = np.flatnonzero(_is_one_of(self.kinds, ("receive",))[kind])
         peer = integers(batch["peer"], missing=-1)
@@ -190,10 +192,9 @@ class _Reader:
         rows = np.flatnonzero(is_kernel & shown & (end > start))
         code = self.code_of_name[coded(batch["name"])[rows]]
         kernels.append((actor[rows], start[rows], end[rows], code))
-        waited = integers(batch["queued_ns"], missing=0) + integers(batch["waiting_ns"], missing=0)
-        begin = np.minimum(start + waited, end)
-        rows = np.flatnonzero(~_is_one_of(self.kinds, NO_COMMUNICATION)[kind] & shown & (end > begin))
-        exchanges.append((actor[rows], begin[rows], end[rows], kind[rows]))
+        moves = ~_is_one_of(self.kinds, NO_COMMUNICATION)[kind] & shown
+        rows = np.flatnonzero(moves & (end > times.moved))
+        exchanges.append((actor[rows], times.moved[rows], end[rows], kind[rows]))
 
     def schedule(self) -> Schedule:
         """Rows by stage, and in each by rank."""

@@ -7,24 +7,24 @@ Not here: how busy links are (`links`).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 
-from et_sim.basics.units import format_bandwidth, format_bytes, format_ns, plural
-from et_sim.tables.kinds import NOT_COMMUNICATION
+from et_sim.basics.units import LONGEST_NS, format_bandwidth, format_bytes, format_ns, plural
 from et_sim.views.run.bus_bandwidth import LEGEND as BOTH
 from et_sim.views.run.bus_bandwidth import Bandwidth, bandwidth, members_of
-from et_sim.views.run.columns import coded, integers, numbers
+from et_sim.views.run.columns import Words, integers, words
 from et_sim.views.run.directory import RunDirectory
 from et_sim.views.run.groups import GroupCounts
+from et_sim.views.run.rows import TIMES, Grouped, communicates, most_by, spans
 from et_sim.views.run.selection import EVERYTHING, Selection
 from et_sim.views.text import fitted, prose
 from et_sim.views.view import Forms
 
-COLUMNS = ("actor", "kind", "group", "start_ns", "end_ns", "queued_ns", "waiting_ns", "bytes")
+COLUMNS = ("actor", "kind", "group", *TIMES, "bytes")
 NO_LINKS = (
     "links have no bandwidth in this run: simulate with --network-model link (or flow, packet)"
     " and --detail links"
@@ -79,12 +79,12 @@ def rates(run: RunDirectory, part: Selection = EVERYTHING) -> list[Rate]:
     groups = GroupCounts(run, part)
     found: dict[tuple[str, str | None, int], list[Any]] = {}
     for rows in run.batches("timeline", COLUMNS):
-        kinds = (*rows["kind"].dictionary.to_pylist(), None)
+        kinds = words(rows["kind"])
         for (kind, counts, size), (nodes, moving, shortest, longest) in _of_batch(rows, groups, kinds, part):
             for group, ranks in groups.counts[counts]:
                 if ranks:
                     one = found.setdefault(
-                        (str(kinds[kind]), group, size),
+                        (str(kinds.texts[kind]), group, size),
                         [0, 0, shortest, longest, members_of(groups.sizes, group)],
                     )
                     one[0] += ranks * nodes
@@ -95,29 +95,19 @@ def rates(run: RunDirectory, part: Selection = EVERYTHING) -> list[Rate]:
 
 
 def _of_batch(
-    rows: Any, groups: GroupCounts, kinds: Sequence[str | None], part: Selection
-) -> list[tuple[tuple[int, ...], tuple[Any, ...]]]:
+    rows: Any, groups: GroupCounts, kinds: Words, part: Selection
+) -> Iterator[tuple[tuple[int, ...], tuple[int, ...]]]:
     """Per kind, group and size of a block: how many nodes of one rank, their time, and the ends of it."""
-    start, end = numbers(rows["start_ns"]), integers(rows["end_ns"], missing=-1)
-    size = integers(rows["bytes"], missing=0)
-    before = integers(rows["queued_ns"], missing=0) + integers(rows["waiting_ns"], missing=0)
-    moving = end - start - before
-    counts = [kind is not None and kind not in (*NOT_COMMUNICATION, "receive") for kind in kinds]
+    times, size = spans(rows), integers(rows["bytes"], missing=0)
     first, last = part.window or (0, np.iinfo(np.int64).max)
-    is_inside = (start >= first) & (end <= last) & (end >= 0)
-    some = np.flatnonzero(np.array(counts)[coded(rows["kind"])] & is_inside & (size > 0) & (moving > 0))
-    if not len(some):
-        return []
-    columns = (coded(rows["kind"])[some], groups.of(rows)[some], size[some])
-    keys, which = np.unique(np.stack(columns, axis=1), axis=0, return_inverse=True)
-    which = which.reshape(-1)
-    shortest, longest = np.full(len(keys), np.iinfo(np.int64).max), np.zeros(len(keys), np.int64)
-    np.minimum.at(shortest, which, moving[some])
-    np.maximum.at(longest, which, moving[some])
-    total = np.zeros(len(keys), np.int64)
-    np.add.at(total, which, moving[some])
-    figures = (np.bincount(which).tolist(), total.tolist(), shortest.tolist(), longest.tolist())
-    return list(zip(map(tuple, keys.tolist()), zip(*figures, strict=True), strict=True))
+    is_inside = times.completed & (times.start >= first) & (times.end <= last)
+    counts = kinds.where(lambda kind: communicates(kind) and kind != "receive")
+    moving = times.end - times.moved
+    some = np.flatnonzero(counts & is_inside & (size > 0) & (moving > 0))
+    moving, found = moving[some], Grouped(kinds.codes[some], groups.of(rows)[some], size[some])
+    longest = most_by(found.of_row, len(found.keys), moving)
+    shortest = -most_by(found.of_row, len(found.keys), -moving, least=-LONGEST_NS)
+    return found.with_keys(np.bincount(found.of_row), found.total(moving), shortest, longest)
 
 
 def link_ceilings(run: RunDirectory) -> dict[str, float]:

@@ -12,20 +12,17 @@ Not here: the same of whole ranks, which the run's summary has (`comm_without_ke
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
 from et_sim.basics.intervals import Intervals, Unions, together
-from et_sim.tables.kinds import NOT_COMMUNICATION
-from et_sim.views.run.columns import Words, coded, integers, numbers, words
+from et_sim.views.run.columns import numbers, words
 from et_sim.views.run.directory import RunDirectory
-from et_sim.views.run.groups import GroupCounts
+from et_sim.views.run.rows import OPERATION, TIMES, Key, OperationKeys, communicates, spans
 from et_sim.views.run.selection import Selection
 
-Key = tuple[str, str, str | None]  # kind, name and group of an operation
-COLUMNS = ("actor", "kind", "name", "group", "start_ns", "end_ns", "queued_ns")
+COLUMNS = (*OPERATION, *TIMES)
 KERNELS, NEITHER, FIRST = 0, 1, 2
 
 
@@ -37,12 +34,9 @@ def without_kernel(run: RunDirectory, part: Selection) -> Counter[Key]:
         return found
     unions = Unions(FIRST + len(keys.known), lambda parts: keys.share_out(parts, found))
     for rows in run.batches("timeline", COLUMNS):
-        start = numbers(rows["start_ns"])
-        end = integers(rows["end_ns"], missing=-1)
-        end = np.where(end < 0, run.summary["makespan_ns"], end)
-        sort = keys.sorts(rows)
-        admitted = start + np.where(sort >= FIRST, integers(rows["queued_ns"], missing=0), 0)
-        unions.add(numbers(rows["actor"]), sort, *part.clipped(np.minimum(admitted, end), end))
+        times, sort = spans(rows, run.summary["makespan_ns"]), keys.sorts(rows)
+        admitted = np.where(sort >= FIRST, times.admitted, times.start)
+        unions.add(numbers(rows["actor"]), sort, *part.clipped(admitted, times.end))
     unions.close()
     return found
 
@@ -51,19 +45,17 @@ class _Keys:
     """Numbers for the operations that communicate, by kind, name and how many ranks are in which group."""
 
     def __init__(self, run: RunDirectory, part: Selection) -> None:
-        self._run = run
-        self._groups = GroupCounts(run, part)
-        self._kinds = self._stems = Words((), np.zeros(0, np.int64))
+        self._keys = OperationKeys(run, part)
         batches = run.batches("timeline", COLUMNS)
-        codes = (np.unique(self._codes(rows)[self._communicates(rows)]) for rows in batches)
+        codes = (np.unique(self._codes(rows)[words(rows["kind"]).where(communicates)]) for rows in batches)
         self.known = np.unique(np.concatenate([np.zeros(0, np.int64), *codes]))
 
     def sorts(self, rows: Any) -> Any:
         """What each row counts as: KERNELS, NEITHER, or the number of its operation."""
-        kind = coded(rows["kind"])
-        is_kernel = np.array([text == "compute" for text in self._kinds.texts])[kind]
+        kinds = words(rows["kind"])
         operation = FIRST + np.searchsorted(self.known, self._codes(rows))
-        return np.where(self._communicates(rows), operation, np.where(is_kernel, KERNELS, NEITHER))
+        other = np.where(kinds.where(lambda kind: kind == "compute"), KERNELS, NEITHER)
+        return np.where(kinds.where(communicates), operation, other)
 
     def share_out(self, unions: list[Intervals], found: Counter[Key]) -> None:
         """Add up complete actors."""
@@ -74,24 +66,9 @@ class _Keys:
                 both = together((active, without))
                 actors = 1 + int(active.owner.max())
                 alone = int((both.lengths(actors) - without.lengths(actors)).sum())
-                for key, ranks in self._operations(int(self.known[at])):
+                codes = np.unravel_index(self.known[at], self._keys.sizes)
+                for key, ranks in self._keys.operations(*map(int, codes)):
                     found[key] += ranks * alone
 
-    def _operations(self, code: int) -> Iterator[tuple[Key, int]]:
-        kind, stem, counts = np.unravel_index(code, self._sizes)
-        for group, ranks in self._groups.counts[int(counts)]:
-            yield (str(self._kinds.texts[kind]), str(self._stems.texts[stem]), group), ranks
-
-    @property
-    def _sizes(self) -> tuple[int, ...]:
-        return len(self._kinds.texts), len(self._stems.texts), len(self._groups.counts)
-
     def _codes(self, rows: Any) -> Any:
-        if not self._kinds.texts:  # texts are the same in all batches
-            self._kinds, self._stems = words(rows["kind"]), self._run.stems
-        codes = coded(rows["kind"]), self._stems.codes[coded(rows["name"])], self._groups.of(rows)
-        return np.ravel_multi_index(codes, self._sizes)
-
-    def _communicates(self, rows: Any) -> Any:
-        known = [text is not None and text not in NOT_COMMUNICATION for text in self._kinds.texts]
-        return np.array(known)[coded(rows["kind"])]
+        return np.ravel_multi_index(self._keys.columns(rows), self._keys.sizes)

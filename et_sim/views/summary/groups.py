@@ -8,12 +8,11 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
-import numpy as np
-
 from et_sim.basics.units import format_bandwidth, format_bytes, format_ns, plural
 from et_sim.views.run.bus_bandwidth import LEGEND, Bandwidth, bandwidth
 from et_sim.views.run.directory import RunDirectory
 from et_sim.views.run.groups import GroupCounts
+from et_sim.views.run.rows import Grouped
 from et_sim.views.run.selection import EVERYTHING, Selection
 from et_sim.views.summary.exposure import without_kernel
 from et_sim.views.summary.operations import operations
@@ -73,8 +72,8 @@ def _members(run: RunDirectory, part: Selection) -> dict[str, int]:
     """How many of the selected ranks issue collectives in each group."""
     groups, found = GroupCounts(run, part), set[tuple[int, int]]()
     for rows in run.batches("timeline", ("actor", "group")):
-        pairs = np.stack((groups.keys(rows), groups.of(rows)), axis=1)
-        found.update(map(tuple, np.unique(pairs[pairs[:, 0] >= 0], axis=0).tolist()))
+        pairs = Grouped(groups.keys(rows), groups.of(rows)).keys
+        found.update(map(tuple, pairs[pairs[:, 0] >= 0].tolist()))
     members: dict[str, int] = {}
     for _, number in found:
         for name, ranks in groups.counts[number]:

@@ -19,16 +19,16 @@ import numpy as np
 
 from et_sim.basics.intervals import union
 from et_sim.basics.units import LONGEST_NS, format_ns, plural
-from et_sim.tables.kinds import NOT_COMMUNICATION
 from et_sim.views.run.columns import alike, coded, integers, numbers, together, words
 from et_sim.views.run.directory import RunDirectory
 from et_sim.views.run.recorded_part import recorded_part
+from et_sim.views.run.rows import TIMES, Grouped, communicates, spans
 from et_sim.views.run.selection import EVERYTHING, Selection, Window
 from et_sim.views.summary.rank_table import called
 from et_sim.views.text import bar, distinct, fitted, prose, share, shortened
 from et_sim.views.view import Forms
 
-COLUMNS = ("actor", "node", "kind", "name", "lane", "start_ns", "end_ns", "queued_ns", "waiting_ns")
+COLUMNS = ("actor", "node", "kind", "name", "lane", *TIMES)
 CAUSE = ("start_cause", "start_cause_node")
 NONE, MOST_ROWS, LONGEST = -1, 1 << 16, 10
 DEVICE = "device"
@@ -178,26 +178,20 @@ def _joined(parts: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _columns(rows: Any, texts: _Texts, makespan: int) -> dict[str, Any]:
-    start, end = numbers(rows["start_ns"]), integers(rows["end_ns"], missing=makespan)
-    end = np.maximum(end, start)
-    admitted = np.minimum(start + integers(rows["queued_ns"], missing=0), end)
-    kinds = [kind is not None and kind in NOT_COMMUNICATION for kind in texts.kinds]
-    moved = np.minimum(admitted + integers(rows["waiting_ns"], missing=0), end)
-    moved = np.where(np.array(kinds)[coded(rows["kind"])], admitted, moved)
-    lanes, causes = words(rows["lane"]), words(rows["start_cause"])
-    begins = np.array([text in (None, "begin") for text in causes.texts])[causes.codes]
+    times, kinds = spans(rows, makespan), words(rows["kind"])
+    waits = kinds.where(lambda kind: kind is None or communicates(kind))
     return {
         "actor": numbers(rows["actor"]).astype(np.int64),
         "node": numbers(rows["node"]),
-        "start": start,
-        "admitted": admitted,
-        "moved": moved,
-        "end": end,
-        "kind": coded(rows["kind"]),
+        "start": times.start,
+        "admitted": times.admitted,
+        "moved": np.where(waits, times.moved, times.admitted),
+        "end": times.end,
+        "kind": kinds.codes,
         "stem": texts.of_name[coded(rows["name"])],
-        "is_host": np.array([text == "cpu" for text in lanes.texts])[lanes.codes],
+        "is_host": words(rows["lane"]).where(lambda lane: lane == "cpu"),
         "row": texts.row_of(rows),
-        "has_cause": ~begins,
+        "has_cause": words(rows["start_cause"]).where(lambda cause: cause not in (None, "begin")),
         "cause": integers(rows["start_cause_node"], missing=0).astype(np.uint64),
     }
 
@@ -231,7 +225,7 @@ def _works_of(columns: dict[str, Any], texts: _Texts, unit: Any, units: int) -> 
 def _work(kind: str | None) -> str:
     if kind in ("compute", "copy"):
         return {"compute": "kernels", "copy": "copies"}[kind]
-    return "else" if kind is None or kind in NOT_COMMUNICATION else "communication"
+    return "communication" if communicates(kind) else "else"
 
 
 def _causes(columns: dict[str, Any]) -> Any:
@@ -360,11 +354,9 @@ def _explain(
     own = actors[pauses.unit]
     known = np.flatnonzero(charges.node != NONE)
     node, sort = charges.node[known], charges.sort[known]
-    keys = np.stack((sort, nodes.kind[node], nodes.stem[node]), 1)
-    distinct, which = np.unique(keys, axis=0, return_inverse=True)
-    total = np.zeros(len(distinct), np.int64)
-    np.add.at(total, which.reshape(-1), charges.ns[known] * weights[own[charges.pause[known]]])
-    for (figure, kind, stem), ns in zip(distinct.tolist(), total.tolist(), strict=True):
+    spent = Grouped(sort, nodes.kind[node], nodes.stem[node])
+    total = spent.total(charges.ns[known] * weights[own[charges.pause[known]]])
+    for (figure, kind, stem), ns in spent.with_keys(total):
         found.causes[FIGURES[figure], str(texts.kinds[kind]), str(texts.stems[stem])] += ns
     found.pauses += _longest(nodes, texts, pauses, charges, [ranks[actor] for actor in own.tolist()], window)
 
@@ -383,11 +375,9 @@ def _longest(
     node = charges.node[most]
     stem = np.where(node == NONE, NONE, nodes.stem[node])
     begin = np.maximum(pauses.start[pause], window[0])
-    keys = np.stack((-length[pause], begin, charges.sort[most], stem, charges.ns[most]), 1)
-    distinct, which = np.unique(keys, axis=0, return_inverse=True)
-    shown = distinct[distinct[:, 0] <= distinct[:LONGEST, 0].max(initial=-LONGEST_NS)]
-    which = which.reshape(-1)
-    members = np.split(np.argsort(which, kind="stable"), np.cumsum(np.bincount(which)))
+    same = Grouped(-length[pause], begin, charges.sort[most], stem, charges.ns[most])
+    shown = same.keys[same.keys[:, 0] <= same.keys[:LONGEST, 0].max(initial=-LONGEST_NS)]
+    members = np.split(np.argsort(same.of_row, kind="stable"), np.cumsum(np.bincount(same.of_row)))
     found = []
     for (negative, start, sort, name, ns), rows in zip(shown.tolist(), members, strict=False):
         who = together([ranks[number] for number in pause[rows].tolist()])

@@ -12,8 +12,9 @@ from typing import Any
 from et_sim.basics.units import format_bandwidth, format_bytes, format_ns, plural
 from et_sim.tables.kinds import NOT_COMMUNICATION
 from et_sim.views.run.directory import RunDirectory
+from et_sim.views.run.rows import Key
 from et_sim.views.run.selection import Selection
-from et_sim.views.summary.exposure import Key, without_kernel
+from et_sim.views.summary.exposure import without_kernel
 from et_sim.views.summary.operations import Operation, operations
 from et_sim.views.summary.roofline import by_byte
 from et_sim.views.text import fitted, share

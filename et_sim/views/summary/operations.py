@@ -8,31 +8,25 @@ Python sees one object per group only.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
 
 from et_sim.views.run.bus_bandwidth import Bandwidth, bandwidth, members_of
-from et_sim.views.run.columns import Words, coded, integers, numbers, words
+from et_sim.views.run.columns import numbers, words
 from et_sim.views.run.directory import RunDirectory
-from et_sim.views.run.groups import Counts, GroupCounts
-from et_sim.views.run.names import stems_of
+from et_sim.views.run.groups import Counts
+from et_sim.views.run.rows import OPERATION, TIMES, OperationKeys, Spans, most_by, spans, total_by
 from et_sim.views.run.selection import EVERYTHING, Selection
 
 AVERAGED = ("compute_utilisation", "memory_utilisation", "operational_intensity")
 WORDS = ("timed_by", "bound")
 MOST_COUNTED = 1 << 22  # keys that are found by counting, which is faster than sorting
 COLUMNS = (
-    "actor",
-    "name",
-    "kind",
-    "group",
-    "start_ns",
-    "end_ns",
-    "queued_ns",
-    "waiting_ns",
+    *OPERATION,
+    *TIMES,
     "bytes",
     *AVERAGED,
     "memory_bound",
@@ -103,13 +97,12 @@ def operations(
     `beside` is another run, whose operations are to have the same names.
     """
     found: dict[tuple[str | None, ...], Operation] = {}
-    others = names_in(beside) if beside is not None else ()
-    counts = GroupCounts(run, part)
-    for kind, name, groups, figures, words_of in _groups(run, counts, part, others):
+    keys = OperationKeys(run, part, names_in(beside) if beside is not None else ())
+    for kind, name, groups, figures, words_of in _groups(run, keys, part):
         for group, ranks in groups:
             key = kind, name, group
             if key not in found:
-                found[key] = Operation(*key, members=members_of(counts.sizes, group))
+                found[key] = Operation(*key, members=members_of(keys.groups.sizes, group))
             operation = found[key]
             # Weighted here, in Python's unbounded integers: a million ranks would overflow a column.
             count, completed, total_ns, longest_ns, queued_ns, waiting_ns, *rest = figures
@@ -132,38 +125,35 @@ def operations(
 
 
 def _groups(
-    run: RunDirectory, groups: GroupCounts, part: Selection, beside: Iterable[str | None]
+    run: RunDirectory, operations: OperationKeys, part: Selection
 ) -> Iterator[tuple[str, str, Counts, tuple[Any, ...], dict[str, dict[str, int]]]]:
     """Kind, stem, groups with the number of ranks in each; and of one rank count, completed, time, longest,
     queued, waiting, bytes, time in kernels and when compute bound, and sums over it; and time by words: block
     by block."""
-    named: list[Words] = []  # texts are the same in all blocks
     for rows in run.batches("timeline", COLUMNS):
-        if part.window is not None and not _spans(rows, part)[-1].any():
+        times = spans(rows)
+        shown = part.touches(times.start, times.end)
+        if not shown.any():
             continue
-        if not named:
-            stems = stems_of(words(rows["name"]), beside) if beside else run.stems
-            named = [words(rows["kind"]), stems]
-        kinds, stems = named
-        sizes = (len(kinds.texts), len(stems.texts), len(groups.counts))
-        codes = (coded(rows["kind"]), stems.codes[coded(rows["name"])], groups.of(rows))
-        keys, key_of_row = _numbered(np.ravel_multi_index(codes, sizes), math.prod(sizes))
-        figures = _add_up(rows, key_of_row, len(keys), part)
-        spent = _time_by_words(rows, key_of_row, len(keys), part)
+        columns = operations.columns(rows)
+        sizes = operations.sizes
+        keys, key_of_row = _numbered(np.ravel_multi_index(columns, sizes), math.prod(sizes))
+        figures = _add_up(rows, times, shown, key_of_row, len(keys), part)
+        spent = _time_by_words(rows, times, shown, key_of_row, len(keys), part)
         of_keys = zip(*np.unravel_index(keys, sizes), strict=True)
         for of_key, values, words_of in zip(of_keys, figures, spent, strict=True):
-            kind, stem, counts = (int(code) for code in of_key)
-            there = tuple((group, ranks) for group, ranks in groups.counts[counts] if ranks)
+            kind, name, there = operations.named(*map(int, of_key))
             if values[0] and there:
-                yield str(kinds.texts[kind]), str(stems.texts[stem]), there, values, words_of
+                yield kind, name, there, values, words_of
 
 
-def _time_by_words(rows: Any, key_of_row: Any, keys: int, part: Selection) -> list[dict[str, dict[str, int]]]:
+def _time_by_words(
+    rows: Any, times: Spans, shown: Any, key_of_row: Any, keys: int, part: Selection
+) -> list[dict[str, dict[str, int]]]:
     """Of each key, the time of its nodes by each of the columns of words."""
     found: list[dict[str, dict[str, int]]] = [{column: {} for column in WORDS} for _ in range(keys)]
-    start, end, completed, shown = _spans(rows, part)
-    first, last = part.clipped(start, end)
-    duration = np.where(completed & shown, last - first, 0)
+    cut = times.cut(part)
+    duration = np.where(times.completed & shown, cut.end - cut.start, 0)
     for column in WORDS:
         said = words(rows[column])
         total = np.zeros((keys, len(said.texts)), np.int64)
@@ -184,36 +174,25 @@ def _numbered(keys: Any, size: int) -> tuple[Any, Any]:
     return found, number[keys]
 
 
-def _spans(rows: Any, part: Selection) -> tuple[Any, Any, Any, Any]:
-    """Start and end of rows, whether they completed, and which of them are shown."""
-    start, end = numbers(rows["start_ns"]), integers(rows["end_ns"], missing=-1)
-    completed = end >= 0
-    return start, end, completed, part.touches(start, np.where(completed, end, start))
-
-
-def _add_up(rows: Any, key_of_row: Any, keys: int, part: Selection) -> list[tuple[Any, ...]]:
+def _add_up(
+    rows: Any, times: Spans, shown: Any, key_of_row: Any, keys: int, part: Selection
+) -> list[tuple[Any, ...]]:
     """Figures per key."""
-    start, end, completed, shown = _spans(rows, part)
-    first, last = part.clipped(start, end)
-    counted = completed & shown
-    duration = np.where(counted, last - first, 0)
-    admitted = start + integers(rows["queued_ns"], missing=0)
-    moved = admitted + integers(rows["waiting_ns"], missing=0)
-    admitted, moved = (np.clip(times, first, last) for times in (admitted, moved))
-    queued, waiting = (np.where(counted, times, 0) for times in (admitted - first, moved - admitted))
-    payload = np.where(counted, numbers(rows["bytes"]), 0)
-    if part.window is not None:  # as much of it as its time lies in the window
-        payload = np.rint(payload * (duration / np.maximum(end - start, 1))).astype(np.int64)
+    cut, counted = times.cut(part), times.completed & shown
 
     def summed(values: Any) -> Any:
-        total = np.zeros(keys, np.int64)
-        np.add.at(total, key_of_row, values)
-        return total
+        return total_by(key_of_row, keys, values)
 
-    longest = np.zeros(keys, np.int64)
-    np.maximum.at(longest, key_of_row, duration)
-    columns = [summed(shown.astype(np.int64)), summed(counted.astype(np.int64)), summed(duration), longest]
-    columns += [summed(queued), summed(waiting), summed(payload)]
+    def spent(begin: Any, end: Any) -> Any:
+        return np.where(counted, end - begin, 0)
+
+    duration, payload = spent(cut.start, cut.end), np.where(counted, numbers(rows["bytes"]), 0)
+    if part.window is not None:  # as much of it as its time lies in the window
+        whole = np.maximum(times.end - times.start, 1)
+        payload = np.rint(payload * (duration / whole)).astype(np.int64)
+    columns = [summed(shown.astype(np.int64)), summed(counted.astype(np.int64)), summed(duration)]
+    columns += [most_by(key_of_row, keys, duration), summed(spent(cut.start, cut.admitted))]
+    columns += [summed(spent(cut.admitted, cut.moved)), summed(payload)]
     if all(rows[name].null_count == len(rows) for name in AVERAGED):
         columns += [np.zeros(keys, np.int64)] * (2 + len(AVERAGED))
     else:

@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 
 from et_sim.basics.units import format_bytes, format_ns
-from et_sim.views.run.columns import coded, integers, numbers, words
+from et_sim.views.run.columns import integers, numbers, words
 from et_sim.views.run.directory import RunDirectory
+from et_sim.views.run.rows import Grouped, most_by
 from et_sim.views.run.selection import EVERYTHING, Selection
 from et_sim.views.text import fitted, prose, share
 from et_sim.views.view import Forms
@@ -51,14 +52,12 @@ def phase_totals(run: RunDirectory, part: Selection = EVERYTHING) -> list[PhaseT
     weights = part.weights(run)
     found: dict[tuple[int | None, str], PhaseTotal] = {}
     for rows in run.batches("phases", COLUMNS):
-        texts = words(rows["operation"]).texts
-        keys = np.stack((integers(rows["dimension"], missing=NONE), coded(rows["operation"])), axis=1)
-        distinct, of_row = np.unique(keys, axis=0, return_inverse=True)
-        figures = _figures(rows, of_row.reshape(-1), len(distinct), weights, part)
-        for (number, operation), values in zip(distinct.tolist(), figures, strict=True):
-            dimension, name = None if number == NONE else number, str(texts[operation])
+        named = words(rows["operation"])
+        groups = Grouped(integers(rows["dimension"], missing=NONE), named.codes)
+        for (number, operation), figures in groups.with_keys(*_figures(rows, groups, weights, part)):
+            dimension, name = None if number == NONE else number, str(named.texts[operation])
             total = found.setdefault((dimension, name), PhaseTotal(dimension, name))
-            count, payload, queued, running, longest = values
+            count, payload, queued, running, longest = figures
             total.count += count
             total.bytes += payload
             total.queued_ns += queued
@@ -68,7 +67,7 @@ def phase_totals(run: RunDirectory, part: Selection = EVERYTHING) -> list[PhaseT
     return sorted(counted, key=lambda one: (one.dimension is None, one.dimension or 0, one.operation))
 
 
-def _figures(rows: Any, of_row: Any, keys: int, weights: Any, part: Selection) -> list[list[int]]:
+def _figures(rows: Any, groups: Grouped, weights: Any, part: Selection) -> list[Any]:
     """Count, bytes, time in queues and running, and the longest, per key, over the selected ranks."""
     queued, start = (integers(rows[name], missing=0) for name in ("queued_ns", "start_ns"))
     end = integers(rows["end_ns"], missing=-1)
@@ -77,14 +76,9 @@ def _figures(rows: Any, of_row: Any, keys: int, weights: Any, part: Selection) -
     waiting_from, waiting_to = part.clipped(queued, start)
     running_from, running_to = part.clipped(start, end)
     running = np.where(weight > 0, running_to - running_from, 0)
-    longest = np.zeros(keys, np.int64)
-    np.maximum.at(longest, of_row, running)
-    columns = []
-    for values in (1, integers(rows["bytes"], missing=0), waiting_to - waiting_from, running):
-        total = np.zeros(keys, np.int64)
-        np.add.at(total, of_row, weight * values)
-        columns.append(total)
-    return [list(row) for row in zip(*(column.tolist() for column in (*columns, longest)), strict=True)]
+    summed = (1, integers(rows["bytes"], missing=0), waiting_to - waiting_from, running)
+    totals = [groups.total(weight * values) for values in summed]
+    return [*totals, most_by(groups.of_row, len(groups.keys), running)]
 
 
 def phase_data(run: RunDirectory, part: Selection) -> Any:

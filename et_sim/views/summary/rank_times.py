@@ -16,12 +16,13 @@ import numpy as np
 from et_sim.basics.intervals import COMPUTE, COPY, HOST, MEMORY, TRANSFER, WAITING, Spent
 from et_sim.basics.units import LONGEST_NS
 from et_sim.tables.kinds import COPY as COPY_KIND
-from et_sim.tables.kinds import MEMORY_KINDS, NOT_COMMUNICATION
-from et_sim.views.run.columns import alike, coded, integers, numbers
+from et_sim.tables.kinds import MEMORY_KINDS
+from et_sim.views.run.columns import alike, integers, numbers, words
 from et_sim.views.run.directory import RunDirectory
+from et_sim.views.run.rows import TIMES, Spans, communicates, spans
 from et_sim.views.run.selection import Selection
 
-COLUMNS = ("actor", "kind", "lane", "start_ns", "end_ns", "queued_ns", "waiting_ns")
+COLUMNS = ("actor", "kind", "lane", *TIMES)
 
 
 def rank_entries(run: RunDirectory, part: Selection) -> list[dict[str, Any]]:
@@ -41,14 +42,12 @@ def spans_of(run: RunDirectory, part: Selection, window: tuple[int, int]) -> Ite
     is let in and moves; times count from the beginning of the window."""
     weights = part.weights(run)
     for rows in run.batches("timeline", COLUMNS):
-        owner, start = numbers(rows["actor"]), numbers(rows["start_ns"])
-        end = integers(rows["end_ns"], missing=-1)
-        end = np.where(end < 0, run.summary["makespan_ns"], end)  # what never ended is still under way
-        shown = np.flatnonzero(part.touches(start, end) & (weights > 0)[owner])
-        admitted = (start + integers(rows["queued_ns"], missing=0))[shown]
-        moved = admitted + integers(rows["waiting_ns"], missing=0)[shown]
-        start, end = (np.clip(times[shown], *window) - window[0] for times in (start, end))
-        admitted, moved = (np.clip(times - window[0], start, end) for times in (admitted, moved))
+        # What never ended is still under way.
+        owner, times = numbers(rows["actor"]), spans(rows, run.summary["makespan_ns"])
+        shown = np.flatnonzero(part.touches(times.start, times.end) & (weights > 0)[owner])
+        start, admitted, moved, end = (
+            np.clip(getattr(times, name)[shown], *window) - window[0] for name in Spans.__slots__[:-1]
+        )
         yield owner[shown], _sorts(rows)[shown], start, end, admitted, moved
 
 
@@ -58,8 +57,8 @@ def _measured(run: RunDirectory, part: Selection, window: tuple[int, int]) -> li
     end = np.where(finish < 0, run.summary["makespan_ns"], finish)
     present = np.clip(end, *window) - window[0]  # how much of the window comes before the finish
     weights, spent = part.weights(run), Spent(len(actors))
-    for spans in spans_of(run, part, window):
-        spent.add(*spans)
+    for piece in spans_of(run, part, window):
+        spent.add(*piece)
     spent.close()
     parts = spent.parts
     found = [
@@ -84,9 +83,8 @@ def _measured(run: RunDirectory, part: Selection, window: tuple[int, int]) -> li
 
 def _sorts(rows: Any) -> Any:
     """What each row counts as."""
-    of_kind = np.array([_sort_of(kind) for kind in (*rows["kind"].dictionary.to_pylist(), None)], np.int8)
-    is_cpu = np.array([lane == "cpu" for lane in (*rows["lane"].dictionary.to_pylist(), None)])
-    return np.where(is_cpu[coded(rows["lane"])], HOST, of_kind[coded(rows["kind"])])
+    is_host = words(rows["lane"]).where(lambda lane: lane == "cpu")
+    return np.where(is_host, HOST, words(rows["kind"]).where(_sort_of))
 
 
 def _sort_of(kind: str | None) -> int:
@@ -96,4 +94,4 @@ def _sort_of(kind: str | None) -> int:
         return COPY
     if kind in MEMORY_KINDS:
         return MEMORY
-    return HOST if kind is None or kind in NOT_COMMUNICATION else TRANSFER
+    return TRANSFER if communicates(kind) else HOST

@@ -17,6 +17,7 @@ import numpy as np
 from et_sim.basics.units import format_bandwidth, format_ns, plural
 from et_sim.views.run.columns import Words, coded, integers, numbers, words
 from et_sim.views.run.directory import RunDirectory
+from et_sim.views.run.rows import Grouped
 from et_sim.views.run.selection import EVERYTHING, Selection
 from et_sim.views.text import fitted, prose, share
 from et_sim.views.view import Forms
@@ -121,19 +122,18 @@ def _add(rows: Any, stems: Words, weights: Any, part: Selection, sums: _Sums) ->
     has_labels = all(name in rows.schema.names for name in LABELS)
     labels = [words(rows[name]) for name in LABELS] if has_labels else []
     codes = [stems.codes[coded(rows["name"])][at], *(label.codes[at] for label in labels)]
-    keys, of_row = np.unique(np.stack(codes), axis=1, return_inverse=True)
-    of_row = of_row.reshape(-1)
+    groups = Grouped(*codes)
     bound = np.where(numbers(rows["memory_bound"])[at], last - first, 0)
     figures = (np.ones(len(at)), last - first, operations * within, size[at] * within, bound)
-    totals = [np.bincount(of_row, ranks * figure, keys.shape[1]) for figure in figures]
+    totals = [np.bincount(groups.of_row, ranks * figure, len(groups.keys)) for figure in figures]
     rates = operations / taken * 1e9 / compute[at], size[at] / taken * 1e9 / memory[at]
-    for number, key in enumerate(keys.T.tolist()):
+    for number, key in enumerate(groups.keys.tolist()):
         told = [str(label.texts[code]) for label, code in zip(labels, key[1:], strict=True)]
         said = (told[0], told[1]) if told else (PEAK, BANDWIDTH)
         old = sums.of.setdefault((str(stems.texts[key[0]]), *said), [0.0] * len(totals))
         for place, total in enumerate(totals):
             old[place] += float(total[number])
-        own = np.flatnonzero(of_row == number)
+        own = np.flatnonzero(groups.of_row == number)
         for which in (0, 1):
             lengths = np.minimum(taken[own], ENOUGH_NS)
             best = own[np.lexsort((rates[which][own], lengths))[-1]]

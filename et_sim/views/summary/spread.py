@@ -16,16 +16,17 @@ import numpy as np
 
 from et_sim.basics.units import format_ns, plural
 from et_sim.tables.kinds import NOT_COMMUNICATION
-from et_sim.views.run.columns import Words, coded, integers, numbers, together, words
+from et_sim.views.run.columns import numbers, together
 from et_sim.views.run.directory import RunDirectory
 from et_sim.views.run.groups import GroupCounts
 from et_sim.views.run.recorded_part import recorded_part
+from et_sim.views.run.rows import OPERATION, TIMES, Key, OperationKeys, spans
 from et_sim.views.run.selection import EVERYTHING, Selection
 from et_sim.views.summary.rank_table import called
 from et_sim.views.text import fitted, prose
 from et_sim.views.view import Forms
 
-COLUMNS = ("actor", "kind", "name", "group", "start_ns", "end_ns", "queued_ns", "waiting_ns")
+COLUMNS = (*OPERATION, *TIMES)
 ROWS = 20
 LEGEND = (
     "durations are sums over the nodes of a rank, without queueing and waiting; later: how much the last "
@@ -85,35 +86,26 @@ class _Ranks:
 
 def spreads(run: RunDirectory, part: Selection = EVERYTHING) -> list[Spread]:
     """Of all operations that several of the selected ranks have, the costliest first."""
-    groups = GroupCounts(run, part)
-    names = _RankNames(run, part, groups)
-    found: dict[tuple[str, str, str | None], list[_Ranks]] = {}
-    for kind, name, counts, sums in _sums(run, part, groups):
-        for group, ranks in groups.counts[counts]:
-            if ranks:
-                one = _Ranks(sums[0], np.full(len(sums[0]), ranks, np.int64), *sums[1:])
-                found.setdefault((kind, name, group), []).append(one)
+    keys = OperationKeys(run, part)
+    names = _RankNames(run, part, keys.groups)
+    found: dict[Key, list[_Ranks]] = {}
+    for codes, sums in _sums(run, part, keys):
+        for key, ranks in keys.operations(*codes):
+            one = _Ranks(sums[0], np.full(len(sums[0]), ranks, np.int64), *sums[1:])
+            found.setdefault(key, []).append(one)
     every = [_spread(key, parts, names) for key, parts in found.items()]
     several = [one for one in every if one.ranks > 1]
     return sorted(several, key=lambda one: (-one.cost_ns, one.kind, one.name, one.group or ""))
 
 
 def _sums(
-    run: RunDirectory, part: Selection, groups: GroupCounts
-) -> Iterator[tuple[str, str, int, tuple[Any, ...]]]:
-    """By kind, stem and count of groups: actors, and of each its nodes, time, waiting and mean begin."""
+    run: RunDirectory, part: Selection, operations: OperationKeys
+) -> Iterator[tuple[tuple[int, int, int], tuple[Any, ...]]]:
+    """By codes of operations: actors, and of each its nodes, time, waiting and mean begin."""
     keys, sums = [], []
-    named: list[Words] = []
     for rows in run.batches("timeline", COLUMNS):
-        named = named or [words(rows["kind"]), run.stems]
-        kinds, stems = named
         some, figures = _figures(rows, part)
-        columns = (
-            coded(rows["kind"]),
-            stems.codes[coded(rows["name"])],
-            groups.of(rows),
-            numbers(rows["actor"]),
-        )
+        columns = (*operations.columns(rows), numbers(rows["actor"]))
         these, totals = _added(np.stack([column[some].astype(np.int64) for column in columns], 1), figures)
         keys.append(these)
         sums.append(totals)
@@ -124,28 +116,19 @@ def _sums(
         return
     firsts = np.flatnonzero(np.any(np.diff(distinct[:, :3], axis=0, prepend=-1) != 0, axis=1))
     for first, end in zip(firsts.tolist(), [*firsts[1:].tolist(), len(distinct)], strict=True):
-        kind, stem, counts = distinct[first, :3].tolist()
         count, duration, waiting, begin = totals[first:end].T
         begin = np.rint(begin / count) + (part.window or (0,))[0]
-        yield (
-            str(kinds.texts[kind]),
-            str(stems.texts[stem]),
-            counts,
-            (distinct[first:end, 3], count, duration, waiting, begin),
-        )
+        yield tuple(distinct[first, :3].tolist()), (distinct[first:end, 3], count, duration, waiting, begin)
 
 
 def _figures(rows: Any, part: Selection) -> tuple[Any, Any]:
     """Which nodes completed in the window; and of each 1, its time, waiting and begin in the window."""
-    start, end = numbers(rows["start_ns"]), integers(rows["end_ns"], missing=-1)
-    some = np.flatnonzero((end >= 0) & part.touches(start, end))
-    start, end = start[some], np.maximum(end[some], start[some])
-    admitted = np.minimum(start + integers(rows["queued_ns"], missing=0)[some], end)
-    moved = np.minimum(admitted + integers(rows["waiting_ns"], missing=0)[some], end)
-    (begin, until), (admitted, moved) = part.clipped(start, end), part.clipped(admitted, moved)
-    waiting = moved - admitted
-    duration = until - begin - (admitted - begin) - waiting
-    figures = (np.ones(len(some)), duration, waiting, begin - (part.window or (0,))[0])
+    times = spans(rows)
+    some = np.flatnonzero(times.completed & part.touches(times.start, times.end))
+    times = times.take(some).cut(part)
+    waiting = times.moved - times.admitted
+    duration = times.end - times.admitted - waiting
+    figures = (np.ones(len(some)), duration, waiting, times.start - (part.window or (0,))[0])
     return some, np.stack([one.astype(np.float64) for one in figures], 1)  # sums below 2**53 are exact
 
 
@@ -177,7 +160,7 @@ class _RankNames:
         return together([text for text in dict.fromkeys(named) if text])
 
 
-def _spread(key: tuple[str, str, str | None], parts: list[_Ranks], names: _RankNames) -> Spread:
+def _spread(key: Key, parts: list[_Ranks], names: _RankNames) -> Spread:
     actor, weight, count, duration, waiting, begin = (
         np.concatenate([getattr(one, column) for one in parts]) for column in _Ranks.__slots__
     )

@@ -18,16 +18,16 @@ import numpy as np
 
 from et_sim.basics.units import format_ns, plural
 from et_sim.tables.kinds import NOT_COMMUNICATION
-from et_sim.views.run.columns import alike, coded, integers, numbers, words
+from et_sim.views.run.columns import alike, integers, numbers
 from et_sim.views.run.directory import RunDirectory
-from et_sim.views.run.groups import GroupCounts
+from et_sim.views.run.rows import OPERATION, TIMES, Grouped, OperationKeys, spans
 from et_sim.views.run.selection import EVERYTHING, Selection
 from et_sim.views.summary.operations import operations
 from et_sim.views.summary.rank_times import rank_entries
 from et_sim.views.text import bar, fitted, prose, share
 from et_sim.views.view import Forms
 
-COLUMNS = ("actor", "kind", "name", "group", "start_ns", "end_ns", "queued_ns", "waiting_ns", "waits_for")
+COLUMNS = (*OPERATION, *TIMES, "waits_for")
 ALONE = "sends and receives"
 ROWS, BAR, NONE = 12, 16, -1
 LEGEND = (
@@ -144,44 +144,25 @@ def _of_operations(
 
 def _who_is_waited_for(run: RunDirectory, part: Selection, entry_of: Any) -> tuple[Pairs, Pairs]:
     """How long the nodes of each actor (of one rank), and of each operation (of all ranks), wait for whom."""
-    groups, weights = GroupCounts(run, part), part.weights(run)
+    keys, weights = OperationKeys(run, part), part.weights(run)
     by_actor: Pairs = {}
     by_operation: Pairs = {}
     for rows in run.batches("timeline", COLUMNS):
         whom, actor = integers(rows["waits_for"], missing=NONE), numbers(rows["actor"]).astype(np.int64)
-        waiting = _waiting(rows, part)
+        times = spans(rows).cut(part)
+        waiting = times.moved - times.admitted
         some = np.flatnonzero((whom != NONE) & (waiting > 0) & (weights[actor] > 0))
         if not len(some):
             continue
-        kinds, stems = words(rows["kind"]), run.stems
-        names = stems.codes[coded(rows["name"])[some]]
-        entry = entry_of[whom[some]]
-        columns = (kinds.codes[some], names, groups.of(rows)[some], entry)
-        for (kind, stem, counts, one), ns in _sums(columns, waiting[some]):
-            for group, ranks in groups.counts[counts]:
-                key = (kinds.texts[kind], stems.texts[stem], group)
+        entry, waiting = entry_of[whom[some]], waiting[some]
+        of_operation = Grouped(*(column[some] for column in keys.columns(rows)), entry)
+        for (*codes, one), ns in of_operation.with_keys(of_operation.total(waiting)):
+            for key, ranks in keys.operations(*codes):
                 by_operation.setdefault(key, Counter())[one] += ranks * ns
-        for (own, one), ns in _sums((actor[some], entry), waiting[some]):
+        of_actor = Grouped(actor[some], entry)
+        for (own, one), ns in of_actor.with_keys(of_actor.total(waiting)):
             by_actor.setdefault(own, Counter())[one] += ns
     return by_actor, by_operation
-
-
-def _waiting(rows: Any, part: Selection) -> Any:
-    """How long each node that completed waits, in the window."""
-    start, end = numbers(rows["start_ns"]), integers(rows["end_ns"], missing=NONE)
-    end = np.maximum(end, start)
-    admitted = np.minimum(start + integers(rows["queued_ns"], missing=0), end)
-    moved = np.minimum(admitted + integers(rows["waiting_ns"], missing=0), end)
-    begin, until = part.clipped(admitted, moved)
-    return until - begin
-
-
-def _sums(columns: Sequence[Any], values: Any) -> list[tuple[tuple[int, ...], int]]:
-    """Distinct rows of some columns, and the sums of their values."""
-    distinct, which = np.unique(np.stack(columns, axis=1), axis=0, return_inverse=True)
-    sums = np.zeros(len(distinct), np.int64)
-    np.add.at(sums, which.reshape(-1), values)
-    return list(zip(map(tuple, distinct.tolist()), sums.tolist(), strict=True))
 
 
 def waits_data(run: RunDirectory, part: Selection) -> Any:
