@@ -20,7 +20,7 @@ from et_sim.network.routes import names_on, next_link, path_between, ports_of_fl
 from et_sim.timeline import write_run
 from et_sim.trace import TraceBuilder, Workload
 from et_sim.views import open_run
-from et_sim.views.run.link_table import link_table
+from et_sim.views.run.slices import link_table
 
 GROUPS, ROUTERS, EACH = 7, 3, 2
 IN_GROUP = ROUTERS * EACH

@@ -71,10 +71,9 @@ class _Ends:
     """When the nodes of every actor end, by node."""
 
     def __init__(self, run: RunDirectory) -> None:
-        table = run.table("timeline", ("actor", "node", "end_ns"))
-        actor, node = integers(table["actor"], missing=0), numbers(table["node"])
+        actor, node, end = run.arrays("timeline", ("actor", "node", "end_ns")).values()
         order = np.lexsort((node, actor))
-        self._node, self._end = node[order], integers(table["end_ns"], missing=NEVER)[order]
+        self._node, self._end = node[order], end[order]
         self._first = np.searchsorted(actor[order], np.arange(len(run.actors()) + 1))
 
     def of(self, actor: int) -> tuple[Any, Any]:

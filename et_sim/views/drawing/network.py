@@ -29,9 +29,8 @@ from et_sim.views.drawing.scene import (
 )
 from et_sim.views.run.columns import integers
 from et_sim.views.run.directory import RunDirectory
-from et_sim.views.run.link_table import NONE, LinkTable, link_table
-from et_sim.views.run.port_table import NOT_RECORDED as NO_PORTS
 from et_sim.views.run.selection import EVERYTHING, Selection, Window
+from et_sim.views.run.slices import NO_PORTS, NONE, LinkTable, link_table
 from et_sim.views.run.tiers import tier_uses
 from et_sim.views.summary.links import NOT_RECORDED as NO_LINKS
 from et_sim.views.summary.queues import queue_uses

@@ -13,9 +13,8 @@ import numpy as np
 from et_sim.views.drawing.nodes import NONE, Shown
 from et_sim.views.run.columns import integers, numbers
 from et_sim.views.run.directory import RunDirectory
-from et_sim.views.run.link_table import link_table
-from et_sim.views.run.port_table import port_table
 from et_sim.views.run.selection import Window
+from et_sim.views.run.slices import link_table, port_table
 
 MOST_QUEUES = 32
 

@@ -14,7 +14,7 @@ from et_sim.views.compare.changes import Change, Comparison, averages, scopes, w
 from et_sim.views.drawing.timeline import aligned_picture
 from et_sim.views.report.markup import absent, bar, more, section, table, tag, text
 from et_sim.views.report.page import PAGE, POLICY, asset, run_in_brief
-from et_sim.views.run.link_table import link_table
+from et_sim.views.run.slices import link_table
 from et_sim.views.run.tiers import tier_uses
 from et_sim.views.summary.parts import PARTS
 from et_sim.views.summary.uncertainty import difference_text

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from et_sim.basics.units import format_ranks, parse_ranks
+from et_sim.tables.declaration import TEXT, WORD
 
 Figures = TypeVar("Figures")
 
@@ -36,6 +37,10 @@ class Words:
 
     texts: tuple[str | None, ...]
     codes: Any
+
+    def of_rows(self, rows: Any = slice(None)) -> list[str | None]:
+        """The text of every row, or of some."""
+        return [self.texts[code] for code in self.codes[rows].tolist()]
 
     def where(self, test: Callable[[str | None], object]) -> Any:
         """What a test says of the text of every row."""
@@ -87,6 +92,21 @@ def _in_one_piece(column: Any) -> Any:
 
 def _unpacked(bits: Any) -> Any:
     return np.unpackbits(np.frombuffer(bits, np.uint8), bitorder="little").view(np.bool_)
+
+
+def array_of(column: Any, kind: str) -> Any:
+    """A column of a declared kind: -1 for nulls of whole numbers, texts as `Words`."""
+    if kind in (WORD, TEXT):
+        return words(column)
+    return integers(column, missing=-1) if kind in ("int32", "int64") else numbers(column)
+
+
+def joined(parts: Sequence[Any], kind: str) -> Any:
+    """Such columns, one after the other, as one."""
+    if kind not in (WORD, TEXT):
+        return np.concatenate(parts or [np.zeros(0, np.int64)])
+    texts = parts[0].texts if parts else (None,)  # the same in all
+    return Words(texts, np.concatenate([np.zeros(0, np.int64), *(part.codes for part in parts)]))
 
 
 def words(column: Any) -> Words:

@@ -28,7 +28,7 @@ from et_sim.tables.registry import (
     needed_files,
     table_named,
 )
-from et_sim.views.run.columns import Words, extent, integers, words
+from et_sim.views.run.columns import Words, array_of, extent, integers, joined, words
 from et_sim.views.run.names import stems_of
 from et_sim.views.run.schema import MANIFEST_SHAPE, SERVING_SHAPE, STALL_SHAPE, SUMMARY_SHAPE, misfit
 
@@ -96,6 +96,15 @@ class RunDirectory:
             found.validate(full=True)
         self._check_references(name, found, self._rows_referred_to(name, columns))
         return found
+
+    def arrays(self, name: str, columns: Sequence[str]) -> dict[str, Any]:
+        """A whole table as numpy arrays: -1 for nulls of whole numbers, texts as `Words`."""
+        kinds = {column.name: column.kind for column in table_named(name).columns}
+        parts: dict[str, list[Any]] = {column: [] for column in columns}
+        for rows in self.batches(name, columns):
+            for column, found in parts.items():
+                found.append(array_of(rows[column], kinds[column]))
+        return {column: joined(found, kinds[column]) for column, found in parts.items()}
 
     def _rows_referred_to(self, name: str, columns: Sequence[str] | None) -> dict[str, tuple[str, int]]:
         """For each of these columns whose numbers name rows of a table: which, and how many rows that has."""

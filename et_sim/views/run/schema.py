@@ -32,159 +32,110 @@ class IfThere:
     shape: Shape
 
 
-NOTICE = {"place": str, "key": str, "text": str}
+NUMBER = (int, float, NONE)
+
+
+def _each(shape: Shape, names: str) -> dict[str, Shape]:
+    """Several keys of one shape, with spaces between."""
+    return dict.fromkeys(names.split(), shape)
+
+
+NOTICE = _each(str, "place key text")
 FIGURES = {
     "ranks": RANKS,
-    "finish_ns": (int, NONE),
-    "compute_ns": int,
-    "exposed_comm_ns": int,
-    "exposed_memory_ns": int,
-    "waiting_ns": int,
-    "host_ns": int,
-    "idle_ns": int,
-    "early_ns": int,
-    "hidden_comm_ns": int,
-    "comm_without_kernel_ns": int,
+    **_each((int, NONE), "finish_ns peak_memory_bytes"),
+    **_each(
+        int,
+        "compute_ns exposed_comm_ns exposed_memory_ns waiting_ns host_ns idle_ns "
+        "early_ns hidden_comm_ns comm_without_kernel_ns",
+    ),
     "waits_for": (str, NONE),
-    "compute_bound_share": (float, NONE),
-    "compute_utilisation": (float, NONE),
-    "memory_utilisation": (float, NONE),
-    "operational_intensity": (float, NONE),
-    "peak_memory_bytes": (int, NONE),
+    **_each(
+        (float, NONE), "compute_bound_share compute_utilisation memory_utilisation operational_intensity"
+    ),
 }
 COVERAGE = {
-    "nodes": int,
-    "modelled": int,
-    "replayed": int,
-    "defaulted": int,
-    "instant": int,
-    "timed_by": dict,
-    "nodes_by_kind": dict,
-    "not_executed": int,
-    "replayed_communication": int,
+    **_each(
+        int, "nodes modelled replayed defaulted instant not_executed replayed_communication ignored_metadata"
+    ),
+    **_each(dict, "timed_by nodes_by_kind ignored_attributes"),
     "without_tensors": (int, NONE),
-    "ignored_attributes": dict,
-    "ignored_metadata": int,
 }
-TRIED = {"status": str, "makespan_ns": (int, NONE), "reason": str}
-OTHER_PROFILE = {
-    "profile": str,
-    **TRIED,
-    "measured": bool,
-    "corrections": [{"correction": str, **TRIED}],
-}
+TRIED = {**_each(str, "status reason"), "makespan_ns": (int, NONE)}
+OTHER_PROFILE = {"profile": str, **TRIED, "measured": bool, "corrections": [{"correction": str, **TRIED}]}
 BOTTLENECK = {
-    "tier": str,
-    "link": (str, NONE),
-    "ranks": (str, NONE),
+    **_each(str, "tier of"),
+    **_each((str, NONE), "link ranks"),
     "used": (int, float),
-    "links": (int, NONE),
-    "links_as_loaded": (int, NONE),
-    "tier_links": (int, NONE),
-    "tier_used": (int, float, NONE),
-    "of": str,
+    **_each((int, NONE), "links links_as_loaded tier_links"),
+    "tier_used": NUMBER,
     "has_contention": bool,
 }
-GAP = {"ranks": str, "name": str, "ns": int}
+GAP = {**_each(str, "ranks name"), "ns": int}
 EXPLAINED = {
-    "path_ns": int,
-    "gaps_ns": int,
+    **_each(int, "path_ns gaps_ns"),
     "spent_ns": dict,
     "gaps": [GAP],
     "longest": [{**GAP, "start_ns": int, "before": str}],
 }
 JOB = {
-    "name": str,
-    "npus": str,
-    "ranks": int,
-    "start_ns": int,
-    "finish_ns": (int, NONE),
-    "duration_ns": (int, NONE),
-    "alone_ns": (int, NONE),
+    **_each(str, "name npus"),
+    **_each(int, "ranks start_ns"),
+    **_each((int, NONE), "finish_ns duration_ns alone_ns"),
     "slowdown": (float, NONE),
 }
 PACKETS = {
-    "sent": int,
-    "acknowledgements": int,
-    "sent_again": int,
-    "timeouts": int,
-    "lost": int,
-    "marked": int,
-    "pauses": int,
-    "lost_at": (str, NONE),
-    "paused_at": (str, NONE),
+    **_each(int, "sent acknowledgements sent_again timeouts lost marked pauses"),
+    **_each((str, NONE), "lost_at paused_at"),
 }
 COSTS = {
-    "computing_joules": (int, float, NONE),
-    "not_computing_joules": (int, float, NONE),
-    "network_joules": (int, float, NONE),
-    "joules": (int, float, NONE),
-    "price": (int, float, NONE),
+    **_each(NUMBER, "computing_joules not_computing_joules network_joules joules price"),
     "currency": str,
 }
-NUMBER = (int, float, NONE)
 THROUGHPUT = {
     "tokens": int,
     "datatype": str,
-    "peak_tflops": NUMBER,
-    "tokens_per_s": (int, float),
-    "tokens_per_s_per_rank": (int, float),
-    "tflops_per_rank": NUMBER,
-    "mfu": NUMBER,
-    "hfu": NUMBER,
-    "price_per_million_tokens": NUMBER,
-    "joules_per_million_tokens": NUMBER,
+    **_each(NUMBER, "peak_tflops tflops_per_rank mfu hfu price_per_million_tokens joules_per_million_tokens"),
+    **_each((int, float), "tokens_per_s tokens_per_s_per_rank"),
 }
 HELD = {
-    "tensor": str,
-    "class": str,
-    "bytes": int,
-    "since_ns": int,
+    **_each(str, "tensor class"),
+    **_each(int, "bytes since_ns"),
     "node": (int, NONE),
     "node_name": (str, NONE),
 }
 OUT_OF_MEMORY = {
-    "time_ns": int,
+    **_each(int, "time_ns capacity_bytes alive_bytes tensors"),
     "ranks": str,
-    "capacity_bytes": int,
-    "alive_bytes": int,
     "stopped": bool,
     "allocated": [HELD],
-    "tensors": int,
     "largest": [HELD],
     "by_class": dict,
 }
-SPILLED = {"stores": int, "loads": int, "stored_bytes": int, "loaded_bytes": int}
-TERM = {"basis": str, "random": (int, float), "common": (int, float), "bias": (int, float)}
+SPILLED = _each(int, "stores loads stored_bytes loaded_bytes")
+TERM = {"basis": str, **_each((int, float), "random common bias")}
 UNCERTAINTY = {
     "level": float,
-    "low_ns": int,
-    "high_ns": int,
+    **_each(int, "low_ns high_ns"),
     "shares": dict,
     "device": str,
     "whole": TERM,
     "classes": [{"class": str, **TERM}],
-    "parts": [{"class": str, "item": str, "share": (int, float)}],
+    "parts": [{**_each(str, "class item"), "share": (int, float)}],
 }
 SUMMARY_SHAPE: Mapping[str, Shape] = MappingProxyType(
     {
-        "status": str,
-        "makespan_ns": int,
-        "ranks": int,
-        "model": str,
+        **_each(str, "status model profile profile_named_by"),
+        **_each(int, "makespan_ns ranks messages"),
         "model_note": IfThere(str),
-        "scope": IfThere({"includes": [str], "leaves_out": [str]}),
-        "profile": str,
-        "corrections": [str],
-        "profile_named_by": str,
-        "switched": [str],
+        "scope": IfThere(_each([str], "includes leaves_out")),
+        **_each([str], "corrections switched"),
         "other_profile": OrNull(OTHER_PROFILE),
         "folded": {"actors": int},
-        "uneven": {"ranks": int, "links": int, "late_ns": int},
+        "uneven": _each(int, "ranks links late_ns"),
         "time_factors": [{"ranks": str}],
         "out_of_memory": OrNull(OUT_OF_MEMORY),
         "spilled": IfThere(SPILLED),
-        "messages": int,
         "bottleneck": OrNull(BOTTLENECK),
         "bottleneck_unknown": (str, NONE),
         "costs": OrNull(COSTS),
@@ -203,21 +154,23 @@ SUMMARY_SHAPE: Mapping[str, Shape] = MappingProxyType(
 SPREAD = dict.fromkeys(("mean", "p50", "p90", "p99", "max"), int)
 SERVING_SHAPE: Mapping[str, Shape] = MappingProxyType(
     {
-        "requests": int,
-        "duration_ns": int,
-        "requests_per_s": (int, float),
-        "output_tokens_per_s": (int, float),
+        **_each(
+            int,
+            "requests duration_ns passes preemptions peak_cache_bytes npus "
+            "simulated_passes simulated_transfers context_step",
+        ),
+        **_each((int, float), "requests_per_s output_tokens_per_s mean_sequences busy_share"),
         "load": {
-            "offered_requests_per_s": NUMBER,
-            "steady_requests_per_s": NUMBER,
-            "steady_output_tokens_per_s": NUMBER,
+            **_each(
+                NUMBER,
+                "offered_requests_per_s steady_requests_per_s steady_output_tokens_per_s "
+                "growth_requests_per_s",
+            ),
             "keeps_up": OrNull(bool),
-            "growth_requests_per_s": NUMBER,
         },
         "costs": OrNull(
             {
-                "price_per_million_output_tokens": NUMBER,
-                "most_joules_per_million_output_tokens": NUMBER,
+                **_each(NUMBER, "price_per_million_output_tokens most_joules_per_million_output_tokens"),
                 "currency": str,
             }
         ),
@@ -225,70 +178,39 @@ SERVING_SHAPE: Mapping[str, Shape] = MappingProxyType(
         "tpot_ns": OrNull(SPREAD),
         "e2e_ns": SPREAD,
         "transfer_ns": OrNull(SPREAD),
-        "goodput": OrNull({"share": (int, float), "requests_per_s": (int, float)}),
-        "passes": int,
-        "mean_sequences": (int, float),
-        "busy_share": (int, float),
-        "preemptions": int,
-        "peak_cache_bytes": int,
+        "goodput": OrNull(_each((int, float), "share requests_per_s")),
         "pools": [
-            {
-                "work": str,
-                "replicas": int,
-                "ranks_of_replica": int,
-                "tensor": int,
-                "pipeline": int,
-                "expert": int,
-                "cache_tokens": int,
-            }
+            {"work": str, **_each(int, "replicas ranks_of_replica tensor pipeline expert cache_tokens")}
         ],
         "policy": {"name": str},
-        "model": str,
+        **_each(str, "model network_model kernels"),
         "machine": (str, NONE),
-        "npus": int,
-        "network_model": str,
-        "scope": IfThere({"includes": [str], "leaves_out": [str]}),
-        "simulated_passes": int,
-        "simulated_transfers": int,
-        "context_step": int,
-        "kernels": str,
+        "scope": IfThere(_each([str], "includes leaves_out")),
     }
 )
-WAIT = {
-    "ranks": str,
-    "operation": str,
-    "node_name": str,
-    "waits_for": str,
-    "since_ns": int,
-}
+WAIT = {**_each(str, "ranks operation node_name waits_for"), "since_ns": int}
 STALL_SHAPE: Mapping[str, Shape] = MappingProxyType(
     {
-        "cause": str,
-        "alike": str,
-        "jobs": [str],
+        **_each(str, "cause alike"),
+        **_each([str], "jobs dead_ends nearest remedies"),
         "end_ns": int,
         "waits": [WAIT],
-        "knot": [{"rank": int, "waits_for": int, "reason": str}],
-        "dead_ends": [str],
-        "nearest": [str],
-        "remedies": [str],
+        "knot": [{**_each(int, "rank waits_for"), "reason": str}],
     }
 )
 MANIFEST_SHAPE: Mapping[str, Shape] = MappingProxyType(
     {
-        "et_sim": str,
+        **_each(str, "et_sim model profile"),
         "machine": IfThere(str),
         "npus": IfThere(int),
-        "model": str,
         "model_note": IfThere(str),
-        "profile": str,
         "corrections": [str],
         "switched": IfThere([str]),
         "distinct_traces": int,
-        "inputs": [{"file": str, "sha256": str}],
+        "inputs": [_each(str, "file sha256")],
         "recorded_part": IfThere({"ranks": IfThere(RANKS), "window_ns": IfThere([int])}),
         "configuration": IfThere(
-            {"system": dict, "network": dict, "memory": IfThere(dict), "groups": IfThere(dict)}
+            {**_each(dict, "system network"), "memory": IfThere(dict), "groups": IfThere(dict)}
         ),
         "command": IfThere(
             {

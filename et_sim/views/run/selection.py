@@ -29,11 +29,6 @@ class Selection:
     window: Window | None = None
     top: int | None = None
 
-    @property
-    def is_everything(self) -> bool:
-        """Whether neither ranks nor time are cut."""
-        return not self.ranks and self.window is None
-
     def weights(self, run: RunDirectory) -> Any:
         """How many selected ranks every actor stands for."""
         if not self.ranks:

@@ -12,10 +12,9 @@ from typing import Any
 import numpy as np
 
 from et_sim.basics.intervals import filled
-from et_sim.views.run.columns import integers, numbers, words
 from et_sim.views.run.directory import RunDirectory
-from et_sim.views.run.link_table import NONE, LinkTable
 from et_sim.views.run.selection import EVERYTHING, Selection
+from et_sim.views.run.slices import NONE, LinkTable
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,25 +80,21 @@ def tier_uses(
 
 def _rates(run: RunDirectory, table: LinkTable) -> tuple[Any, Any]:
     """(bytes per ns of every link in the table, 0: it has no bandwidth; how many links are like it)."""
-    columns = run.table("resources", ("actor", "dimension", "link", "bytes_per_ns", "links")).to_pydict()
-    actors = (NONE if actor is None else actor for actor in columns["actor"])
-    keys = zip(actors, columns["dimension"], columns["link"], strict=True)
-    known = dict(zip(keys, zip(columns["bytes_per_ns"], columns["links"], strict=True), strict=True))
+    names = ("actor", "dimension", "link", "bytes_per_ns", "links")
+    actor, dimension, link, rate, links = run.arrays("resources", names).values()
+    keys = zip(actor.tolist(), dimension.tolist(), link.of_rows(), strict=True)
+    row_of = {key: row for row, key in enumerate(keys)}
     wanted = zip(table.actor.tolist(), table.dimension.tolist(), table.name, strict=True)
-    found = [known[key] for key in wanted]
-    return np.array([rate or 0.0 for rate, _ in found]), np.array([alike for _, alike in found])
+    rows = np.array([row_of[key] for key in wanted], np.int64)
+    return np.nan_to_num(rate)[rows], links[rows]
 
 
 def _counts(run: RunDirectory) -> dict[str, tuple[int, bool]]:
     """Of each tier, how many links there are, and whether they are links."""
-    columns = ("actor", "tier", "bytes_per_ns", "links")
-    rows = run.table("resources", columns).unify_dictionaries().combine_chunks()
-    tier, rate = words(rows["tier"]), np.nan_to_num(numbers(rows["bytes_per_ns"]))
-    alike = integers(rows["links"], missing=0)
-    are_links = (
-        np.bincount(tier.codes, rate > 0, len(tier.texts)) > 0
-    )  # beside a memory pool, some may not be
-    counted = np.where(are_links[tier.codes], rate > 0, integers(rows["actor"], missing=NONE) != NONE)
+    actor, tier, rate, alike = run.arrays("resources", ("actor", "tier", "bytes_per_ns", "links")).values()
+    # Beside a memory pool, some may not be links.
+    are_links = np.bincount(tier.codes, np.nan_to_num(rate) > 0, len(tier.texts)) > 0
+    counted = np.where(are_links[tier.codes], np.nan_to_num(rate) > 0, actor != NONE)
     counts = np.bincount(tier.codes, alike * counted, len(tier.texts))
     return {
         text: (int(count), bool(are))

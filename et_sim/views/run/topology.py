@@ -18,10 +18,9 @@ import numpy as np
 from et_sim.basics.errors import UsageError
 from et_sim.basics.units import parse_ranks
 from et_sim.tables.kinds import DIMENSION_SIZES
-from et_sim.views.run.columns import integers, numbers, words
 from et_sim.views.run.directory import AGAIN, RunDirectory
-from et_sim.views.run.link_table import NONE, LinkTable, link_table
 from et_sim.views.run.selection import EVERYTHING, Selection
+from et_sim.views.run.slices import NONE, LinkTable, link_table
 
 MOST_LINKS = 1 << 20  # that are spelled out
 COLUMNS = ("actor", "dimension", "link", "links", "tier", "bytes_per_ns", "source", "target")
@@ -68,12 +67,11 @@ class _Resources:
 def topology_of(run: RunDirectory, part: Selection = EVERYTHING) -> Topology | None:
     """The network of a run, in a window of time; None if its links are not known one by one."""
     table = link_table(run)
-    content = run.table("resources", (*COLUMNS, *ROWS))
-    if table is None or content is None:
+    if table is None or not run.holds("resources"):
         return None
-    content = content.unify_dictionaries().combine_chunks()
+    content = run.arrays("resources", (*COLUMNS, *ROWS))
     found = _resources(content, _carried(run, table, part))
-    source = words(content["source"])
+    source = content["source"]
     is_wired = source.codes < len(source.texts) - 1
     length = max(part.length_ns(run.summary["makespan_ns"]), 1)
     if is_wired.any():
@@ -82,16 +80,12 @@ def topology_of(run: RunDirectory, part: Selection = EVERYTHING) -> Topology | N
     return _grid(run, found, table.has_links, length)
 
 
-def _resources(content: Any, carried: dict[tuple[int, int, str], float]) -> _Resources:
-    link, tier = (tuple(map(str, content[name].to_pylist())) for name in ("link", "tier"))
-    actor, dimension, links = (
-        integers(content[name], missing=NONE) for name in ("actor", "dimension", "links")
-    )
+def _resources(content: dict[str, Any], carried: dict[tuple[int, int, str], float]) -> _Resources:
+    link, tier = (tuple(map(str, content[name].of_rows())) for name in ("link", "tier"))
+    actor, dimension, links = (content[name] for name in ("actor", "dimension", "links"))
     keys = zip(actor.tolist(), dimension.tolist(), link, strict=True)
     sizes = np.array([carried.get(key, 0.0) for key in keys])
-    return _Resources(
-        actor, dimension, link, links, tier, np.nan_to_num(numbers(content["bytes_per_ns"])), sizes
-    )
+    return _Resources(actor, dimension, link, links, tier, np.nan_to_num(content["bytes_per_ns"]), sizes)
 
 
 def _carried(run: RunDirectory, table: LinkTable, part: Selection) -> dict[tuple[int, int, str], float]:
@@ -108,8 +102,7 @@ def _carried(run: RunDirectory, table: LinkTable, part: Selection) -> dict[tuple
 
 
 def _graph(run: RunDirectory, content: Any, found: _Resources, has_links: bool, length: int) -> Topology:
-    ends = [words(content[name]) for name in ("source", "target")]
-    rows = [integers(content[name], missing=NONE) for name in ROWS]
+    ends, rows = [content[name] for name in ("source", "target")], [content[name] for name in ROWS]
     row_of: dict[str, int] = {}
     for end, row in zip(ends, rows, strict=True):
         known = np.flatnonzero(end.codes < len(end.texts) - 1)

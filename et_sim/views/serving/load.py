@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 
-from et_sim.views.run.columns import integers
 from et_sim.views.run.directory import RunDirectory
 
 SLICES = 12
@@ -33,10 +32,7 @@ class Slice:
 
 def slices_of(run: RunDirectory, count: int = SLICES) -> tuple[Slice, ...]:
     """As many equal ones, or fewer where there are not so many nanoseconds."""
-    batches = list(run.batches("requests", COLUMNS))
-    arrival, finish, ttft, tpot = (
-        np.concatenate([integers(batch[name], missing=-1) for batch in batches]) for name in COLUMNS
-    )
+    arrival, finish, ttft, tpot = run.arrays("requests", COLUMNS).values()
     first, last = int(arrival.min()), int(finish.max()) + 1
     edges = np.unique(np.linspace(first, last, count + 1).astype(np.int64)).tolist()
     found = []

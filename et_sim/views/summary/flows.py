@@ -12,8 +12,8 @@ import numpy as np
 
 from et_sim.basics.units import format_bytes, format_ns, plural
 from et_sim.views.run.directory import RunDirectory
-from et_sim.views.run.port_table import FLOW_FIGURES, FlowTable, flow_table
 from et_sim.views.run.selection import EVERYTHING, Selection
+from et_sim.views.run.slices import FLOW_FIGURES, FlowTable, flow_table
 from et_sim.views.text import fitted, prose, share
 from et_sim.views.view import Forms
 

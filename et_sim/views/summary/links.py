@@ -19,9 +19,9 @@ from et_sim.tables.kinds import SHARED_LINKS
 from et_sim.tables.registry import table_named
 from et_sim.views.run.columns import alike
 from et_sim.views.run.directory import RunDirectory
-from et_sim.views.run.link_table import NONE, LinkTable, link_table
 from et_sim.views.run.recorded_part import recorded_part
 from et_sim.views.run.selection import EVERYTHING, Selection
+from et_sim.views.run.slices import NONE, LinkTable, link_table
 from et_sim.views.run.tiers import tier_uses
 from et_sim.views.text import fitted, prose, share
 from et_sim.views.view import Forms
@@ -51,10 +51,6 @@ class LinkUse:
     most_waiting: int | None
     mean_at_once: float  # messages on the link or waiting for it, on average over the time
     most_at_once: int | None
-
-    def as_dict(self) -> dict[str, Any]:
-        """For `--json`."""
-        return asdict(self)
 
 
 def link_uses(run: RunDirectory, part: Selection = EVERYTHING) -> list[LinkUse] | None:
@@ -165,7 +161,7 @@ def link_lines(run: RunDirectory, part: Selection, width: int) -> list[str]:
 
 def link_data(run: RunDirectory, part: Selection) -> Any:
     """For `--json`."""
-    return [one.as_dict() for one in part.cut(link_uses(run, part) or [])]
+    return [asdict(one) for one in part.cut(link_uses(run, part) or [])]
 
 
 LINKS = Forms(link_lines, link_data)

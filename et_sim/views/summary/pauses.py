@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 
 from et_sim.basics.units import format_bytes, format_ns, plural
-from et_sim.views.run.columns import integers, words
 from et_sim.views.run.directory import RunDirectory
 from et_sim.views.run.selection import EVERYTHING, Selection
 from et_sim.views.text import cut, prose
@@ -23,7 +22,7 @@ from et_sim.views.view import Forms
 
 SHOWN, NEVER = 30, np.iinfo(np.int64).max
 NONE = -1
-TIMES = ("asked_ns", "begin_ns", "end_ns")
+COLUMNS = ("link", "egress", "asked_ns", "begin_ns", "end_ns", "egress_depth")
 UNKNOWN = "a queue that is not known"
 
 
@@ -43,14 +42,11 @@ class Spread:
 
 def pause_roots(run: RunDirectory, part: Selection = EVERYTHING) -> list[Spread] | None:
     """The queues that pauses began at, those that cost others most time first; None: not recorded."""
-    table = run.table("pauses", ("link", "egress", *TIMES, "egress_depth"))
-    if table is None:
+    if not run.holds("pauses"):
         return None
-    names, egress = words(table["link"]), words(table["egress"])
-    asked, begin, end = (integers(table[name], missing=NONE) for name in TIMES)
-    end = np.where(end == NONE, max(run.summary["makespan_ns"], int(begin.max(initial=0))), end)
-    is_endless = integers(table["end_ns"], missing=NONE) == NONE
-    depth = integers(table["egress_depth"], missing=0)
+    names, egress, asked, begin, end, depth = run.arrays("pauses", COLUMNS).values()
+    is_endless = end == NONE
+    end = np.where(is_endless, max(run.summary["makespan_ns"], int(begin.max(initial=0))), end)
     roots: dict[str, Spread] = {}
     last: dict[
         str, tuple[int, Spread]

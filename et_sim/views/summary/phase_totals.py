@@ -40,10 +40,6 @@ class PhaseTotal:
         """The dimension in a table."""
         return SEVERAL if self.dimension is None else str(self.dimension)
 
-    def as_dict(self) -> dict[str, Any]:
-        """For `--json`."""
-        return asdict(self)
-
 
 def phase_totals(run: RunDirectory, part: Selection = EVERYTHING) -> list[PhaseTotal] | None:
     """By dimension and operation; None if phases were not recorded."""
@@ -83,7 +79,7 @@ def _figures(rows: Any, groups: Grouped, weights: Any, part: Selection) -> list[
 
 def phase_data(run: RunDirectory, part: Selection) -> Any:
     """For `--json`."""
-    return [one.as_dict() for one in phase_totals(run, part) or []]
+    return [asdict(one) for one in phase_totals(run, part) or []]
 
 
 def phase_lines(run: RunDirectory, part: Selection, width: int) -> list[str]:

@@ -13,8 +13,8 @@ import numpy as np
 
 from et_sim.basics.units import format_bytes, format_ns, format_ranks, plural
 from et_sim.views.run.directory import RunDirectory
-from et_sim.views.run.port_table import COUNTED, FlowTable, PortTable, flow_table, port_table
 from et_sim.views.run.selection import EVERYTHING, Selection
+from et_sim.views.run.slices import COUNTED, FlowTable, PortTable, flow_table, port_table
 from et_sim.views.text import fitted, prose, share
 from et_sim.views.view import Forms
 
@@ -66,7 +66,7 @@ def _uses(run: RunDirectory, table: PortTable, part: Selection, columns: int) ->
     begin, length = part.window[0] if part.window else 0, max(part.length_ns(run.summary["makespan_ns"]), 1)
     start, end = part.clipped(table.figures["start_ns"], table.figures["end_ns"])
     filled = np.zeros(len(table.resource))
-    np.add.at(filled, table.of_row, table.mean * (end - start))
+    np.add.at(filled, table.of_row, table.figures["mean_bytes"] * (end - start))
     deepest, messages = table.most("deepest_bytes"), table.most("most_messages")
     counted = {name: table.total(name) for name in COUNTED}
     over_time = table.deepest_by_column(columns, begin, length)

@@ -13,9 +13,9 @@ import numpy as np
 
 from et_sim.basics.units import format_bytes, plural
 from et_sim.views.run.directory import RunDirectory
-from et_sim.views.run.link_table import link_table
 from et_sim.views.run.recorded_part import recorded_part
 from et_sim.views.run.selection import EVERYTHING, Selection
+from et_sim.views.run.slices import link_table
 from et_sim.views.run.tiers import TierUse, tier_uses
 from et_sim.views.run.topology import Topology, topology_of
 from et_sim.views.text import fitted, prose, share

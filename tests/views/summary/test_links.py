@@ -14,8 +14,8 @@ import et_sim
 from et_sim.cli import main
 from et_sim.timeline import write_run
 from et_sim.views import open_run
-from et_sim.views.run.link_table import link_table
 from et_sim.views.run.selection import selection
+from et_sim.views.run.slices import link_table
 from et_sim.views.run.tiers import tier_uses
 from et_sim.views.summary.links import SLICES, link_uses
 

@@ -1,0 +1,149 @@
+"""What each link or port did, slice by slice of the time, and messages as packets.
+
+From links.arrow, queues.arrow and flows.arrow, as arrays. Without link model there are no links, and a row is
+about all that an actor sends along a dimension.
+
+Not here: what is shown of them (`summary.links`, `summary.queues`, `drawing.network`, `export.counters`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Self
+
+import numpy as np
+
+from et_sim.tables.registry import table_named
+from et_sim.views.run.directory import RunDirectory
+from et_sim.views.run.rows import most_by, total_by
+
+NONE = -1
+NO_PORTS = table_named("queues").not_recorded
+COUNTED = ("lost", "marked", "pauses", "paused_ns")
+ENDS = ("source", "target", "bytes", "begin_ns", "left_ns", "arrived_ns", "packets")
+HOLDS = ("sent_again", "timeouts", "window_ns", "rate_ns", "paused_ns")
+FLOW_FIGURES = (*ENDS, *HOLDS, "last_queue_ns")
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class SliceTable:
+    """Links or ports are numbered as they come in the table; `of_row` says which one a slice belongs to."""
+
+    TABLE: ClassVar[str]
+    OWNERS: ClassVar[tuple[str, ...]]  # columns that, with name and tier, tell them apart
+    FIGURES: ClassVar[tuple[str, ...]]
+    LEAST: ClassVar[int]  # the most of a figure that nobody knows
+
+    name: tuple[str, ...]
+    tier: tuple[str, ...]
+    of_row: Any
+    figures: dict[str, Any]  # per slice, by column; -1: not known
+
+    @classmethod
+    def read(cls, run: RunDirectory) -> Self | None:
+        """The table of a run; None if it was not recorded."""
+        if not run.holds(cls.TABLE):
+            return None
+        every = run.arrays(cls.TABLE, (*cls.OWNERS, "link", "tier", *cls.FIGURES))
+        link, tier = every["link"], every["tier"]
+        is_new = np.zeros(len(link.codes), np.bool_)
+        is_new[:1] = True
+        for column in (*(every[owner] for owner in cls.OWNERS), link.codes, tier.codes):
+            is_new[1:] |= np.diff(column) != 0
+        first = np.flatnonzero(is_new)
+        return cls(
+            **{owner: every[owner][first] for owner in cls.OWNERS},
+            name=tuple(map(str, link.of_rows(first))),
+            tier=tuple(map(str, tier.of_rows(first))),
+            of_row=np.cumsum(is_new) - 1,
+            figures={figure: every[figure] for figure in cls.FIGURES},
+        )
+
+    def where(self, mask: Any) -> Self:
+        """Some of the slices; all links and ports keep their numbers."""
+        figures = {name: column[mask] for name, column in self.figures.items()}
+        return replace(self, of_row=self.of_row[mask], figures=figures)
+
+    def total(self, figure: str) -> Any:
+        """Per link or port, the sum of a figure over its slices."""
+        return total_by(self.of_row, len(self.name), np.maximum(self.figures[figure], 0))
+
+    def most(self, figure: str) -> Any:
+        """Per link or port, the most of a figure in any slice."""
+        return most_by(self.of_row, len(self.name), self.figures[figure], self.LEAST)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class LinkTable(SliceTable):
+    """Links of actors."""
+
+    TABLE = "links"
+    OWNERS = ("actor", "dimension")
+    FIGURES = (
+        *("start_ns", "end_ns", "busy_ns", "bytes", "messages"),
+        *("wait_ns", "longest_wait_ns", "most_waiting", "most_at_once"),  # -1: there is no link model
+    )
+    LEAST = 0
+
+    actor: Any
+    dimension: Any
+
+    @property
+    def has_links(self) -> bool:
+        """Whether these are links, which carry one message at a time."""
+        return not (self.figures["wait_ns"] == NONE).any()
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class PortTable(SliceTable):
+    """Ports, by the number of their link."""
+
+    TABLE = "queues"
+    OWNERS = ("resource",)
+    FIGURES = ("start_ns", "end_ns", "mean_bytes", "deepest_bytes", "most_messages", *COUNTED)
+    LEAST = NONE
+
+    resource: Any
+
+    def deepest_by_column(self, columns: int, begin: int, length: int) -> Any:
+        """Per port and part of the time, the most bytes at a time in the slices that touch it."""
+        found = np.zeros((len(self.resource), columns), np.int64)
+        start, end = self.figures["start_ns"] - begin, self.figures["end_ns"] - begin
+        first = np.clip(start * columns // max(length, 1), 0, columns - 1)
+        last = np.clip((np.maximum(end, start + 1) - 1) * columns // max(length, 1), 0, columns - 1)
+        for step in range(int((last - first).max(initial=-1)) + 1):
+            some = first + step <= last
+            np.maximum.at(found, (self.of_row[some], first[some] + step), self.figures["deepest_bytes"][some])
+        return found
+
+
+link_table = LinkTable.read
+port_table = PortTable.read
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FlowTable:
+    """Messages, and the links on their ways."""
+
+    figures: dict[str, Any]  # per message, by column
+    mean_queue_ns: Any
+    ways: Sequence[str]
+
+    def __len__(self) -> int:
+        return len(self.ways)
+
+    def crossing(self) -> tuple[Any, Any]:
+        """(messages, the number of a link on their way): a row for each such link."""
+        counts = [way.count(" ") + 1 if way else 0 for way in self.ways]
+        links = np.array(" ".join(filter(None, self.ways)).split(), np.int64)
+        return np.repeat(np.arange(len(self.ways)), counts), links
+
+
+def flow_table(run: RunDirectory) -> FlowTable | None:
+    """The table of a run; None if it has none."""
+    if not run.holds("flows"):
+        return None
+    every = run.arrays("flows", (*FLOW_FIGURES, "mean_queue_ns"))
+    ways = run.table("flows", ("way",))["way"].to_pylist()
+    return FlowTable({name: every[name] for name in FLOW_FIGURES}, every["mean_queue_ns"], ways)
