@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from et_sim.basics.units import LONGEST_NS, format_bandwidth, format_bytes, format_ns, plural
+from et_sim.basics.units import LONGEST_NS, format_bandwidth, format_ns
 from et_sim.views.run.bus_bandwidth import LEGEND as BOTH
 from et_sim.views.run.bus_bandwidth import Bandwidth, bandwidth, members_of
 from et_sim.views.run.columns import Words, integers, words
@@ -21,7 +21,8 @@ from et_sim.views.run.directory import RunDirectory
 from et_sim.views.run.groups import GroupCounts
 from et_sim.views.run.rows import TIMES, Grouped, communicates, most_by, spans
 from et_sim.views.run.selection import EVERYTHING, Selection
-from et_sim.views.text import fitted, prose
+from et_sim.views.sheet import Column, Sheet, rate
+from et_sim.views.text import prose
 from et_sim.views.view import Forms
 
 COLUMNS = ("actor", "kind", "group", *TIMES, "bytes")
@@ -116,9 +117,9 @@ def link_ceilings(run: RunDirectory) -> dict[str, float]:
     if table is None:
         return {}
     found: dict[str, float] = {}
-    for tier, rate in zip(table["tier"].to_pylist(), table["bytes_per_ns"].to_pylist(), strict=True):
-        if rate is not None:
-            found[tier] = max(found.get(tier, 0.0), rate * 1e9)
+    for tier, speed in zip(table["tier"].to_pylist(), table["bytes_per_ns"].to_pylist(), strict=True):
+        if speed is not None:
+            found[tier] = max(found.get(tier, 0.0), speed * 1e9)
     return found
 
 
@@ -133,28 +134,25 @@ def bandwidth_lines(run: RunDirectory, part: Selection, width: int) -> list[str]
     every = rates(run, part)
     if not every:
         return prose(["no collective or send with a payload was simulated from begin to end"], width)
-    shown = part.cut(every)
-    rows = [
-        (
-            one.kind,
-            one.group or "",
-            format_bytes(one.bytes),
-            f"{one.count:,}",
-            format_ns(one.moving_ns / one.count),
-            *(format_bandwidth(rate / 1e9) if rate else "" for rate in _speeds(one)),
-        )
-        for one in shown
-    ]
-    head = ("kind", "group", "bytes", "count", "transfer", "bandwidth", "bus bw", "slowest", "fastest")
-    lines = fitted([head, *rows], "<<>>>>>>>", width, shrink={1: 8, 0: 10}, drop=(3, 4), names=(1,))
-    if len(shown) < len(every):
-        lines.append(f"… and {plural(len(every) - len(shown), 'more line')}: --top")
-    return prose([*lines, LEGEND, ceiling_text(run)], width)
+    return prose([*SHEET.shown(every, part, width), LEGEND, ceiling_text(run)], width)
 
 
-def _speeds(one: Rate) -> tuple[float | None, ...]:
-    found = one.over(one.count, one.moving_ns)
-    return found.algorithm, found.bus, one.least_bytes_per_second, one.most_bytes_per_second
+SHEET = Sheet(
+    (
+        Column("kind", side="<"),
+        Column("group", side="<"),
+        Column("bytes"),
+        Column("count"),
+        Column("transfer", lambda one: format_ns(one.moving_ns / one.count)),
+        Column("bandwidth", lambda one: rate(one.over(one.count, one.moving_ns).algorithm)),
+        Column("bus bw", lambda one: rate(one.over(one.count, one.moving_ns).bus)),
+        Column("slowest", lambda one: rate(one.least_bytes_per_second)),
+        Column("fastest", lambda one: rate(one.most_bytes_per_second)),
+    ),
+    cut={"group": 8, "kind": 10},
+    drop=("count", "transfer"),
+    names=("group",),
+)
 
 
 def ceiling_text(run: RunDirectory) -> str:

@@ -8,15 +8,16 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from et_sim.basics.units import format_bandwidth, format_bytes, format_ns, plural
+from et_sim.basics.units import format_bytes, format_ns
 from et_sim.views.run.bus_bandwidth import LEGEND, Bandwidth, bandwidth
 from et_sim.views.run.directory import RunDirectory
 from et_sim.views.run.groups import GroupCounts
 from et_sim.views.run.rows import Grouped
 from et_sim.views.run.selection import EVERYTHING, Selection
+from et_sim.views.sheet import Column, Sheet, rate
 from et_sim.views.summary.exposure import without_kernel
 from et_sim.views.summary.operations import operations
-from et_sim.views.text import fitted, prose, share
+from et_sim.views.text import prose, share
 from et_sim.views.view import Forms
 
 
@@ -92,44 +93,7 @@ def group_lines(run: RunDirectory, part: Selection, width: int) -> list[str]:
     if not found:
         none = "no rank took part in a collective that was simulated (ops shows what was replayed)"
         return prose([none], width)
-    head = (
-        "group",
-        "kind",
-        "ranks",
-        "count",
-        "total",
-        "mean",
-        "longest",
-        "waiting",
-        "no kernel",
-        "bytes each",
-        "bandwidth",
-        "bus bw",
-    )
-    rows: list[tuple[str, ...]] = [head]
-    shown = part.cut(found)
-    rows += [
-        (
-            one.group,
-            one.kind,
-            f"{one.ranks:,}",
-            f"{one.count:,}",
-            format_ns(one.total_ns),
-            format_ns(one.total_ns / one.count),
-            format_ns(one.longest_ns),
-            share(one.waiting_ns, one.total_ns),
-            share(one.without_kernel_ns, one.total_ns),
-            format_bytes(one.bytes / one.count),
-            *(
-                format_bandwidth(rate / 1e9) if rate else ""
-                for rate in (one.bandwidth.algorithm, one.bandwidth.bus)
-            ),
-        )
-        for one in shown
-    ]
-    lines = fitted(rows, "<<>>>>>>>>>>", width, shrink={0: 8, 1: 10}, drop=(6, 9, 10, 5, 8), names=(0,))
-    if len(shown) < len(found):
-        lines.append(f"… and {plural(len(found) - len(shown), 'more line')}: --top")
+    lines = SHEET.shown(found, part, width)
     note = (
         "count, total and bytes are over all ranks; waiting: for others to begin, as a share of the total; "
         f"no kernel: while none of the rank ran (as HTA counts); {LEGEND}"
@@ -137,4 +101,23 @@ def group_lines(run: RunDirectory, part: Selection, width: int) -> list[str]:
     return prose([*lines, note], width)
 
 
+SHEET = Sheet(
+    (
+        Column("group", side="<"),
+        Column("kind", side="<"),
+        Column("ranks"),
+        Column("count"),
+        Column("total", "total_ns"),
+        Column("mean", lambda one: format_ns(one.total_ns / one.count)),
+        Column("longest", "longest_ns"),
+        Column("waiting", lambda one: share(one.waiting_ns, one.total_ns)),
+        Column("no kernel", lambda one: share(one.without_kernel_ns, one.total_ns)),
+        Column("bytes each", lambda one: format_bytes(one.bytes / one.count)),
+        Column("bandwidth", lambda one: rate(one.bandwidth.algorithm)),
+        Column("bus bw", lambda one: rate(one.bandwidth.bus)),
+    ),
+    cut={"group": 8, "kind": 10},
+    drop=("longest", "bytes each", "bandwidth", "mean", "no kernel"),
+    names=("group",),
+)
 GROUPS = Forms(group_lines, group_data)

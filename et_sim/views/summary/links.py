@@ -8,13 +8,13 @@ Not here: which links decide how long the run takes (`et_sim.views.critical`).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 
 from et_sim.basics.intervals import filled
-from et_sim.basics.units import format_ns, plural
 from et_sim.tables.kinds import SHARED_LINKS
 from et_sim.tables.registry import table_named
 from et_sim.views.run.columns import alike
@@ -23,13 +23,12 @@ from et_sim.views.run.recorded_part import recorded_part
 from et_sim.views.run.selection import EVERYTHING, Selection
 from et_sim.views.run.slices import NONE, LinkTable, link_table
 from et_sim.views.run.tiers import tier_uses
-from et_sim.views.text import fitted, prose, share
+from et_sim.views.sheet import Column, Sheet
+from et_sim.views.text import prose, share
 from et_sim.views.view import Forms
 
 SLICES = 20
 SHOWN = 20
-HEAD = ("dimension", "ranks", "link", "messages", "busy", "", "waiting", "over time")
-TIER_HEAD = ("tier", "links", "used", "most", "at once", "waiting", "over time")
 LEVELS = " ▁▂▃▄▅▆▇█"
 NOT_RECORDED = table_named("links").not_recorded
 
@@ -97,24 +96,27 @@ def _from_table(run: RunDirectory, table: LinkTable, actors: list[str], part: Se
     return sorted(uses, key=lambda one: (-one.busy_ns, one.dimension, one.link))
 
 
+def track(shares: Sequence[float]) -> str:
+    """How full slices of time are, one after the other."""
+    return f"|{''.join(LEVELS[round(min(used, 1) * (len(LEVELS) - 1))] for used in shares)}|"
+
+
 def _tier_lines(run: RunDirectory, part: Selection, width: int) -> list[str]:
     """The tiers, unless only some ranks are of interest."""
     table = link_table(run)
     if part.ranks or table is None or recorded_part(run):
         return []
-    rows: list[tuple[str, ...]] = [TIER_HEAD]
     found = tier_uses(run, table, SLICES, part)
-    for one in found:
-        track = "".join(LEVELS[round(min(used, 1) * (len(LEVELS) - 1))] for used in one.used_shares)
-        count = "" if one.links is None else f"{one.links:,}"
-        shares = (share(one.used, 1), share(one.most_used, 1))
-        at_once = ("", "") if one.wait_ns is None else (f"{one.most_at_once:,}", format_ns(one.wait_ns))
-        rows.append((one.tier, count, *shares, *at_once, f"|{track}|"))
-    alignment = "<>>>>><"
-    if not table.has_links:
-        rows, alignment = [(*row[:4], row[6]) for row in rows], "<>>><"
-    drop = (len(alignment) - 1, 4) if table.has_links else (len(alignment) - 1,)
-    lines = fitted(rows, alignment, width, shrink={0: 12}, drop=drop)
+    columns = (
+        Column("tier", side="<"),
+        Column("links"),
+        Column("used", lambda one: share(one.used, 1)),
+        Column("most", lambda one: share(one.most_used, 1)),
+        Column("at once", "most_at_once", is_optional=True),
+        Column("waiting", "wait_ns", is_optional=True),
+        Column("over time", lambda one: track(one.used_shares), "<"),
+    )
+    lines = Sheet(columns, {"tier": 12}, ("over time", "at once")).lines(found, width)
     if any(one.links is not None for one in found):
         meaning = "used: the bytes carried, of those that the tier's links could carry; most: on one of them"
     else:
@@ -131,20 +133,19 @@ def link_lines(run: RunDirectory, part: Selection, width: int) -> list[str]:
         return prose([*heading, none], width)
     length = part.length_ns(run.summary["makespan_ns"])
     shown = part.cut(found, SHOWN)
-    rows: list[tuple[str, ...]] = [HEAD]
-    for one in shown:
-        track = "".join(LEVELS[round(min(used, 1) * (len(LEVELS) - 1))] for used in one.busy_shares)
-        waited = "" if one.wait_ns is None else format_ns(one.wait_ns)
-        counted, of_all = f"{one.messages:,}", share(one.busy_ns, length)
-        cells = (str(one.dimension), one.ranks or "", one.link, counted, format_ns(one.busy_ns), of_all)
-        rows.append((*cells, waited, f"|{track}|"))
-    alignment = "<<<>>>><"
-    if all(one.wait_ns is None for one in shown):
-        rows, alignment = [(*row[:6], row[7]) for row in rows], "<<<>>><"
-    bars = len(alignment) - 1
-    lines = fitted(rows, alignment, width, shrink={1: 6, 2: 8}, drop=(3, bars))
-    if len(shown) < len(found):
-        lines.append(f"… and {plural(len(found) - len(shown), 'less busy link')}: --top, or --json")
+    columns = (
+        Column("dimension", side="<"),
+        Column("ranks", side="<"),
+        Column("link", side="<"),
+        Column("messages"),
+        Column("busy", "busy_ns"),
+        Column("", lambda one: share(one.busy_ns, length)),
+        Column("waiting", "wait_ns", is_optional=True),
+        Column("over time", lambda one: track(one.busy_shares), "<"),
+    )
+    drop = ("messages", "over time")
+    sheet = Sheet(columns, {"ranks": 6, "link": 8}, drop, (), SHOWN, "less busy link", ": --top, or --json")
+    lines = sheet.shown(found, part, width)
     lines += _tier_lines(run, part, width)
     whole = "the window" if part.window else "the makespan"
     notes = [f"shares are of {whole}, which is cut into {SLICES} slices; a full bar is busy throughout"]

@@ -11,12 +11,13 @@ from typing import Any
 
 import numpy as np
 
-from et_sim.basics.units import format_bytes, format_ns
+from et_sim.basics.units import format_ns
 from et_sim.views.run.columns import integers, numbers, words
 from et_sim.views.run.directory import RunDirectory
 from et_sim.views.run.rows import Grouped, most_by
 from et_sim.views.run.selection import EVERYTHING, Selection
-from et_sim.views.text import fitted, prose, share
+from et_sim.views.sheet import Column, Sheet
+from et_sim.views.text import prose, share
 from et_sim.views.view import Forms
 
 COLUMNS = ("actor", "dimension", "operation", "bytes", "queued_ns", "start_ns", "end_ns")
@@ -88,25 +89,22 @@ def phase_lines(run: RunDirectory, part: Selection, width: int) -> list[str]:
     if not found:
         return prose(["no collective had a phase"], width)
     whole = sum(one.running_ns for one in found)
-    rows = [("dimension", "operation", "phases", "bytes", "queueing", "running", "", "mean", "longest")]
-    rows += [
-        (
-            one.called,
-            one.operation,
-            f"{one.count:,}",
-            format_bytes(one.bytes),
-            format_ns(one.queued_ns),
-            format_ns(one.running_ns),
-            share(one.running_ns, whole),
-            format_ns(one.running_ns / one.count),
-            format_ns(one.longest_ns),
-        )
-        for one in found
-    ]
+    columns = (
+        Column("dimension", "called", "<"),
+        Column("operation", side="<"),
+        Column("phases", "count"),
+        Column("bytes"),
+        Column("queueing", "queued_ns"),
+        Column("running", "running_ns"),
+        Column("", lambda one: share(one.running_ns, whole)),
+        Column("mean", lambda one: format_ns(one.running_ns / one.count)),
+        Column("longest", "longest_ns"),
+    )
+    sheet = Sheet(columns, cut={"operation": 8}, drop=("mean", "longest"))
     legend = "sums over all ranks and chunks; chunks run side by side, so these are no parts of the makespan"
     if any(one.dimension is None for one in found):
         legend += f"; {SEVERAL}: of groups whose members differ in several dimensions"
-    return prose([*fitted(rows, "<<>>>>>>>", width, shrink={1: 8}, drop=(7, 8)), legend], width)
+    return prose([*sheet.lines(found, width), legend], width)
 
 
 PHASES = Forms(phase_lines, phase_data)

@@ -11,17 +11,16 @@ from typing import Any
 
 import numpy as np
 
-from et_sim.basics.units import format_bytes, format_ns, format_ranks, plural
+from et_sim.basics.units import format_bytes, format_ns, format_ranks, parse_ranks
 from et_sim.views.run.directory import RunDirectory
 from et_sim.views.run.selection import EVERYTHING, Selection
 from et_sim.views.run.slices import COUNTED, FlowTable, PortTable, flow_table, port_table
-from et_sim.views.text import fitted, prose, share
+from et_sim.views.sheet import Column, Sheet
+from et_sim.views.text import prose, share
 from et_sim.views.view import Forms
 
 COLUMNS, SHOWN, SHOWN_INCASTS = 20, 20, 10
 LEVELS = " ▁▂▃▄▅▆▇█"
-HEAD = ("link", "deepest", "mean", "messages", "lost", "marked", "paused", "over time")
-INCAST_HEAD = ("link", "from", "for", "deepest", "messages", "ranks that send", "")
 HOT = 2  # an incast lasts as long as there is this part of its port's deepest queue
 
 
@@ -132,21 +131,21 @@ def queue_lines(run: RunDirectory, part: Selection, width: int) -> list[str]:
     found = queue_uses(run, part)
     if not found:
         return prose(["nothing waited at any port"], width)
-    shown, length = part.cut(found, SHOWN), part.length_ns(run.summary["makespan_ns"])
+    length = part.length_ns(run.summary["makespan_ns"])
     deepest = max(one.deepest_bytes for one in found)
-    rows: list[tuple[str, ...]] = [HEAD]
-    for one in shown:
-        messages = "" if one.most_messages is None else f"{one.most_messages:,}"
-        paused = share(one.paused_ns, length) if one.pauses else ""
-        sizes = (format_bytes(one.deepest_bytes), format_bytes(round(one.mean_bytes)))
-        counted = (messages, *(f"{count:,}" if count else "" for count in (one.lost, one.marked)))
-        rows.append((one.link, *sizes, *counted, paused, f"|{_track(one.deepest_over_time, deepest)}|"))
-    kept = [at for at, cells in enumerate(zip(*rows[1:], strict=True)) if any(cells)]
-    rows = [tuple(row[at] for at in kept) for row in rows]
-    alignment = "".join("<>>>>>><"[at] for at in kept)
-    lines = fitted(rows, alignment, width, shrink={0: 12}, drop=(2, len(kept) - 1), names={0})
-    if len(shown) < len(found):
-        lines.append(f"… and {plural(len(found) - len(shown), 'port')} with less: --top, or --json")
+    columns = (
+        Column("link", side="<"),
+        Column("deepest", "deepest_bytes"),
+        Column("mean", lambda one: format_bytes(round(one.mean_bytes))),
+        Column("messages", "most_messages", is_optional=True),
+        Column("lost", lambda one: f"{one.lost:,}" if one.lost else "", is_optional=True),
+        Column("marked", lambda one: f"{one.marked:,}" if one.marked else "", is_optional=True),
+        Column("paused", lambda one: share(one.paused_ns, length) if one.pauses else "", is_optional=True),
+        Column("over time", lambda one: f"|{_track(one.deepest_over_time, deepest)}|", "<"),
+    )
+    hint = " with less: --top, or --json"
+    sheet = Sheet(columns, {"link": 12}, ("mean", "over time"), ("link",), SHOWN, "port", hint)
+    lines = sheet.shown(found, part, width)
     lines.append(
         f"over time: the most bytes at a time, in {COLUMNS} parts; a full bar is {format_bytes(deepest)}"
     )
@@ -166,25 +165,27 @@ def _track(depths: Sequence[int], deepest: int) -> str:
 def _incast_lines(found: Sequence[Incast], part: Selection, width: int) -> list[str]:
     if not found:
         return []
-    shown = part.cut(found, SHOWN_INCASTS)
-    rows: list[tuple[str, ...]] = [INCAST_HEAD]
-    for one in shown:
-        times = (format_ns(one.begin_ns), format_ns(one.end_ns - one.begin_ns))
-        ranks = sum(1 for _ in _numbers(one.ranks))
-        counted = (f"{one.messages:,}", f"{ranks:,}", one.ranks)
-        rows.append((one.link, *times, format_bytes(one.deepest_bytes), *counted))
-    lines = ["", "where messages of several ranks met:"]
-    lines += fitted(rows, "<>>>>><", width, shrink={6: 8, 0: 12}, names={0})
-    if len(shown) < len(found):
-        lines.append(f"… and {plural(len(found) - len(shown), 'shallower one')}: --top, or --json")
+    lines = ["", "where messages of several ranks met:", *INCAST_SHEET.shown(found, part, width)]
     note = "while the queue was at least half as deep as it ever was; ranks whose messages were on the way"
     return [*lines, note]
 
 
-def _numbers(ranks: str) -> list[int]:
-    from et_sim.basics.units import parse_ranks
-
-    return [rank for piece in parse_ranks(ranks) for rank in piece]
+INCAST_SHEET = Sheet(
+    (
+        Column("link", side="<"),
+        Column("from", "begin_ns"),
+        Column("for", lambda one: format_ns(one.end_ns - one.begin_ns)),
+        Column("deepest", "deepest_bytes"),
+        Column("messages"),
+        Column("ranks that send", lambda one: f"{sum(map(len, parse_ranks(one.ranks))):,}"),
+        Column("", "ranks", "<", key="ranks"),
+    ),
+    cut={"ranks": 8, "link": 12},
+    names=("link",),
+    rows=SHOWN_INCASTS,
+    more="shallower one",
+    hint=": --top, or --json",
+)
 
 
 QUEUES = Forms(queue_lines, queues_data)

@@ -14,12 +14,13 @@ from typing import Any
 
 import numpy as np
 
-from et_sim.basics.units import format_bandwidth, format_ns, plural
+from et_sim.basics.units import format_bandwidth
 from et_sim.views.run.columns import Words, coded, integers, numbers, words
 from et_sim.views.run.directory import RunDirectory
 from et_sim.views.run.rows import Grouped
 from et_sim.views.run.selection import EVERYTHING, Selection
-from et_sim.views.text import fitted, prose, share
+from et_sim.views.sheet import Column, Sheet
+from et_sim.views.text import prose, share
 from et_sim.views.view import Forms
 
 FIGURES = ("actor", "name", "start_ns", "end_ns", "bytes", "memory_bound")
@@ -170,19 +171,18 @@ def roofline_lines(run: RunDirectory, part: Selection, width: int) -> list[str]:
     found = roofline_of(run, part)
     if not found.kernels:
         return prose([NO_KERNELS], width)
-    shown = part.cut(found.kernels, SHOWN)
-    rows: list[tuple[str, ...]] = [
-        ("kernel", "total", "ops/byte", "achieved", "of roof", "bandwidth", "bound")
-    ]
-    for one in shown:
-        bandwidth = format_bandwidth(one.bytes / one.total_ns)
-        bound = "memory" if one.memory_bound_share > 0.5 else "compute"
-        roof = share(one.operations_per_second, found.roof(one))
-        cells = (one.name, format_ns(one.total_ns), by_byte(one.intensity))
-        rows.append((*cells, per_second(one.operations_per_second), roof, bandwidth, bound))
-    lines = fitted(rows, "<>>>>><", width, shrink={0: 10}, drop=(5, 6), names=(0,))
-    if len(shown) < len(found.kernels):
-        lines.append(f"… and {plural(len(found.kernels) - len(shown), 'more line')}: --top, or --json")
+    columns = (
+        Column("kernel", "name", "<"),
+        Column("total", "total_ns"),
+        Column("ops/byte", lambda one: by_byte(one.intensity)),
+        Column("achieved", lambda one: per_second(one.operations_per_second)),
+        Column("of roof", lambda one: share(one.operations_per_second, found.roof(one))),
+        Column("bandwidth", lambda one: format_bandwidth(one.bytes / one.total_ns)),
+        Column("bound", lambda one: "memory" if one.memory_bound_share > 0.5 else "compute", "<"),
+    )
+    drop, hint = ("bandwidth", "bound"), ": --top, or --json"
+    sheet = Sheet(columns, {"kernel": 10}, drop, ("kernel",), SHOWN, hint=hint)
+    lines = sheet.shown(found.kernels, part, width)
     roofs = [f"{label} {per_second(rate)}" for label, rate in found.peaks.items()]
     roofs += [f"{label} {format_bandwidth(rate / 1e9)}" for label, rate in found.bandwidths.items()]
     note = "as the times of kernels tell them; times are summed over ranks"

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from et_sim.basics.units import format_ns, plural
+from et_sim.basics.units import format_ns
 from et_sim.tables.kinds import NOT_COMMUNICATION
 from et_sim.views.run.columns import numbers, together
 from et_sim.views.run.directory import RunDirectory
@@ -22,8 +22,9 @@ from et_sim.views.run.groups import GroupCounts
 from et_sim.views.run.recorded_part import recorded_part
 from et_sim.views.run.rows import OPERATION, TIMES, Key, OperationKeys, spans
 from et_sim.views.run.selection import EVERYTHING, Selection
+from et_sim.views.sheet import Column, Sheet
 from et_sim.views.summary.rank_table import called
-from et_sim.views.text import fitted, prose
+from et_sim.views.text import prose
 from et_sim.views.view import Forms
 
 COLUMNS = (*OPERATION, *TIMES)
@@ -201,24 +202,32 @@ def spread_lines(run: RunDirectory, part: Selection, width: int) -> list[str]:
     every = spreads(run, part)
     if not every:
         return prose([NOTHING], width)
-    shown = part.cut(every, ROWS)
-    rows = [
-        (
-            one.called,
-            format_ns(one.cost_ns),
-            f"{one.ranks:,}",
-            *(format_ns(at) for at in (one.duration_ns.least, one.duration_ns.median, one.duration_ns.most)),
-            called(one.duration_ns.most_ranks, 16) if one.duration_ns.most > one.duration_ns.least else "",
-            format_ns(one.begin_ns.most - one.begin_ns.least),
-            called(one.begin_ns.most_ranks, 16) if one.begin_ns.most > one.begin_ns.least else "",
-        )
-        for one in shown
-    ]
-    head = ("operation", "cost", "ranks", "shortest", "median", "longest", "of", "later", "last")
-    lines = fitted([head, *rows], "<>>>>><><", width, shrink={0: 20}, drop=(2, 3, 8, 7), names=(0,))
-    if len(shown) < len(every):
-        lines.append(f"… and {plural(len(every) - len(shown), 'line')} of less cost: --top")
+    lines = SHEET.shown(every, part, width)
     return prose([*lines, *LEGEND, *notes_of(run)], width)
 
 
+def _most(of: Distribution) -> str:
+    """Whose the most is, if that is more than the least."""
+    return called(of.most_ranks, 16) if of.most > of.least else ""
+
+
+SHEET = Sheet(
+    (
+        Column("operation", "called", "<"),
+        Column("cost", "cost_ns"),
+        Column("ranks"),
+        Column("shortest", lambda one: format_ns(one.duration_ns.least)),
+        Column("median", lambda one: format_ns(one.duration_ns.median)),
+        Column("longest", lambda one: format_ns(one.duration_ns.most)),
+        Column("of", lambda one: _most(one.duration_ns), "<"),
+        Column("later", lambda one: format_ns(one.begin_ns.most - one.begin_ns.least)),
+        Column("last", lambda one: _most(one.begin_ns), "<"),
+    ),
+    cut={"operation": 20},
+    drop=("ranks", "shortest", "last", "later"),
+    names=("operation",),
+    rows=ROWS,
+    more="line",
+    hint=" of less cost: --top",
+)
 SPREAD = Forms(spread_lines, spread_data)

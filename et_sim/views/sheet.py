@@ -1,0 +1,90 @@
+"""A table as one value: its columns, the figure that each shows, and what gives way where room is short.
+
+Not here: how lines are laid out (`text`), and data for `--json`, which has more figures than a screen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from et_sim.basics.units import format_bandwidth, format_bytes, format_ns, plural
+from et_sim.views.run.selection import Selection
+from et_sim.views.text import fitted
+
+Cell = Callable[[Any], str]
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """`of` is an attribute of rows, whose name says its unit, or gives the text; empty: as the head says."""
+
+    head: str
+    of: str | Cell = ""
+    side: str = ">"
+    is_optional: bool = False  # left out where it is empty in all rows
+    key: str = ""  # what a sheet calls it, if that is not its head
+
+    @property
+    def name(self) -> str:
+        """By which a sheet means it."""
+        return self.key or self.head
+
+    def cell(self, row: Any) -> str:
+        """The text of a row."""
+        if callable(self.of):
+            return self.of(row)
+        figure = self.of or self.head
+        return _text(figure, getattr(row, figure))
+
+
+def _text(name: str, value: Any) -> str:
+    if value is None or isinstance(value, str):
+        return value or ""
+    if name.endswith("_ns"):
+        return format_ns(value)
+    return format_bytes(value) if name == "bytes" or name.endswith("_bytes") else f"{value:,}"
+
+
+def rate(bytes_per_second: float | None) -> str:
+    """A bandwidth; empty if there is none."""
+    return format_bandwidth(bytes_per_second / 1e9) if bytes_per_second else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Sheet:
+    """Columns, and by their names what is cut (to how many letters, the first first) and what is left out."""
+
+    columns: tuple[Column, ...]
+    cut: Mapping[str, int] = field(default_factory=dict)
+    drop: tuple[str, ...] = ()
+    names: tuple[str, ...] = ()  # those that are cut so that they still differ
+    rows: int | None = None  # that are shown unless more are asked for
+    more: str = "more line"  # what is not shown
+    hint: str = ": --top"
+
+    def lines(self, rows: Sequence[Any], width: int) -> list[str]:
+        """The head, and a line for each row."""
+        cells = [[column.cell(row) for column in self.columns] for row in rows]
+        kept = [
+            at
+            for at, column in enumerate(self.columns)
+            if not column.is_optional or any(row[at] for row in cells)
+        ]
+        at_of = {self.columns[column].name: at for at, column in enumerate(kept)}
+        return fitted(
+            [[self.columns[at].head for at in kept], *([row[at] for at in kept] for row in cells)],
+            "".join(self.columns[at].side for at in kept),
+            width,
+            shrink={at_of[name]: least for name, least in self.cut.items() if name in at_of},
+            drop=[at_of[name] for name in self.drop if name in at_of],
+            names=[at_of[name] for name in self.names if name in at_of],
+        )
+
+    def shown(self, every: Sequence[Any], part: Selection, width: int) -> list[str]:
+        """As many rows as are asked for, and how many there are besides."""
+        rows = part.cut(every, self.rows)
+        left = len(every) - len(rows)
+        more = [f"… and {plural(left, self.more)}{self.hint}"] if left else []
+        return [*self.lines(rows, width), *more]
