@@ -195,8 +195,7 @@ def as_text(
 ) -> list[str]:
     """The figures for people."""
     from et_sim.basics.units import format_ns
-    from et_sim.views.summary.profile_facts import scope_text
-    from et_sim.views.summary.throughput import throughput_text, utilisation_text
+    from et_sim.views.summary.sentences import scope_text, throughput_text, utilisation_text
     from et_sim.views.text import aligned, terminal_width, wrapped
 
     plan = found.plan

@@ -3,7 +3,6 @@
 Everything is read from the registries that the readers, the tables and the command line go by.
 """
 
-from et_sim.explain.meaning import Meaning
-from et_sim.explain.meanings import Option, all_meanings, find
+from et_sim.explain.meanings import Meaning, Option, all_meanings, find
 
 __all__ = ["Meaning", "Option", "all_meanings", "find"]

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 
 from et_sim.basics.errors import UsageError, did_you_mean
 from et_sim.documents.keys import Key, show
 from et_sim.documents.kinds import CHOICE, TEXT
 from et_sim.documents.unused_keys import UNUSED_KEYS
-from et_sim.explain.meaning import Meaning
 from et_sim.machine.corrections import CORRECTION_NOTES, Correction
 from et_sim.machine.profiles import Profile, behaviour_of
 from et_sim.machine.reference_page import GROUPS, SYSTEM, TABLES
@@ -20,6 +19,18 @@ from et_sim.tables.registry import all_tables
 from et_sim.views.summary.parts import PARTS
 
 _LINK = re.compile(r"\[([^]]*)\]\([^)]*\)")
+
+
+@dataclass(frozen=True, slots=True)
+class Meaning:
+    """`place` is the file or command that the word stands in; `facts` are default, allowed values, …"""
+
+    name: str
+    kind: str
+    place: str
+    text: str
+    facts: Mapping[str, str] = field(default_factory=dict)
+    also: tuple[str, ...] = ()  # other names that find it
 
 
 def of_keys() -> Iterator[Meaning]:

@@ -16,14 +16,13 @@ import numpy as np
 
 from et_sim.basics.uncertainty import LEVEL
 from et_sim.basics.units import format_ns, format_ranks
-from et_sim.views.compare.parting import Parting, first_parting
+from et_sim.views.compare.pairs import Parting, first_parting
 from et_sim.views.run.directory import RunDirectory
 from et_sim.views.summary.operations import operations
 from et_sim.views.summary.parts import PARTS
 from et_sim.views.summary.phase_totals import phase_totals
-from et_sim.views.summary.profile_facts import scope_text
 from et_sim.views.summary.rank_table import rank_count, ranks_named
-from et_sim.views.summary.uncertainty import ratio_band
+from et_sim.views.summary.sentences import ratio_band, scope_text
 from et_sim.views.text import percent, shortened
 
 

@@ -13,7 +13,7 @@ from typing import Any
 from et_sim.basics.units import format_ns
 from et_sim.views.compare.changes import Change, Comparison, compare
 from et_sim.views.run.directory import RunDirectory
-from et_sim.views.summary.profile_facts import profile_text
+from et_sim.views.summary.sentences import profile_text
 from et_sim.views.text import aligned, percent, signed, wrapped
 
 INDENT = 15

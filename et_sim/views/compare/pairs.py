@@ -1,16 +1,19 @@
-"""Ranks that did the same in either of two runs: one entry for all that share an actor in both.
+"""Ranks that did the same in either of two runs, one entry for all that share an actor in both; and where the
+runs part: the first node that does not end when it did, on any rank.
 
 Runs with different numbers of ranks have the lower ones in common. Not here: what changed (`changes`).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 
-from et_sim.basics.units import format_ranks, parse_ranks
+from et_sim.basics.units import format_ns, format_ranks, parse_ranks
+from et_sim.views.run.columns import integers, numbers
 from et_sim.views.run.directory import RunDirectory
 
 
@@ -63,3 +66,95 @@ def actor_of_rank(run: RunDirectory) -> Any:
         for piece in parse_ranks(ranks):
             of_rank[piece.start : piece.stop : piece.step] = actor
     return of_rank
+
+
+NEVER = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Parting:
+    """A node of a rank that ends at another time."""
+
+    rank: int
+    node: int
+    kind: str
+    name: str
+    a_end_ns: int
+    b_end_ns: int
+
+    def as_text(self) -> str:
+        """Which one, and when."""
+        node = f'{self.kind} "{self.name}" (node {self.node}) of rank {self.rank}'
+        return f"{node} ends at {format_ns(self.a_end_ns)}, then {format_ns(self.b_end_ns)}"
+
+    def as_dict(self) -> dict[str, Any]:
+        """For `--json`."""
+        return asdict(self)
+
+
+def first_parting(a: RunDirectory, b: RunDirectory) -> Parting | None:
+    """The first difference, of those at one time that of the lowest rank and node; None: there is none.
+
+    Nodes that only one run has, or has written, are left out, and so is what never ended in one.
+    """
+    ends = _Ends(a), _Ends(b)
+    pairs, ranks = np.unique(np.stack([actor_of_rank(run) for run in (a, b)]), axis=1, return_index=True)
+    best: tuple[int, int, int, int, int, int] | None = None
+    for (in_a, in_b), rank in sorted(zip(pairs.T.tolist(), ranks.tolist(), strict=True), key=_rank):
+        found = _first(ends[0].of(in_a), ends[1].of(in_b))
+        if found is not None and (best is None or found[0] < best[0]):
+            best = (*found, rank, in_a)
+    if best is None:
+        return None
+    _, node, a_end, b_end, rank, actor = best
+    kind, name = _named(a, actor, node)
+    return Parting(rank, node, kind, name, a_end, b_end)
+
+
+def parting_times(a: RunDirectory, b: RunDirectory, actors: Iterable[tuple[int, int]]) -> list[int | None]:
+    """When each of some actors of the first run begins to differ from one of the second; None: never."""
+    ends = _Ends(a), _Ends(b)
+    found = (_first(ends[0].of(in_a), ends[1].of(in_b)) for in_a, in_b in actors)
+    return [None if one is None else one[0] for one in found]
+
+
+def _rank(pair: tuple[Any, int]) -> int:
+    return pair[1]
+
+
+class _Ends:
+    """When the nodes of every actor end, by node."""
+
+    def __init__(self, run: RunDirectory) -> None:
+        actor, node, end = run.arrays("timeline", ("actor", "node", "end_ns")).values()
+        order = np.lexsort((node, actor))
+        self._node, self._end = node[order], end[order]
+        self._first = np.searchsorted(actor[order], np.arange(len(run.actors()) + 1))
+
+    def of(self, actor: int) -> tuple[Any, Any]:
+        """(nodes, ends)"""
+        rows = slice(self._first[actor], self._first[actor + 1])
+        return self._node[rows], self._end[rows]
+
+
+def _first(a: tuple[Any, Any], b: tuple[Any, Any]) -> tuple[int, int, int, int] | None:
+    """(when, node, its end, and its end in the other run)"""
+    (node, a_end), (other, b_end) = a, b
+    if not np.array_equal(node, other):
+        node, in_a, in_b = np.intersect1d(node, other, assume_unique=True, return_indices=True)
+        a_end, b_end = a_end[in_a], b_end[in_b]
+    rows = np.flatnonzero((a_end != b_end) & (a_end != NEVER) & (b_end != NEVER))
+    if not len(rows):
+        return None
+    times = np.minimum(a_end[rows], b_end[rows])
+    row = rows[int(np.argmin(times))]
+    return int(times.min()), int(node[row]), int(a_end[row]), int(b_end[row])
+
+
+def _named(run: RunDirectory, actor: int, node: int) -> tuple[str, str]:
+    """The kind and the name of a node."""
+    for batch in run.batches("timeline", ("actor", "node", "kind", "name")):
+        is_it = (integers(batch["actor"], missing=0) == actor) & (numbers(batch["node"]) == node)
+        for row in np.flatnonzero(is_it).tolist():
+            return str(batch["kind"][row].as_py()), str(batch["name"][row].as_py() or "")
+    return "", ""

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from et_sim.basics.units import format_ns, plural
 from et_sim.views.compare.changes import Change, Comparison, RankChange, scopes, why
 from et_sim.views.summary.parts import PARTS
-from et_sim.views.summary.uncertainty import difference_text
+from et_sim.views.summary.sentences import difference_text
 from et_sim.views.text import fitted, percent, shortened, signed, wrapped
 
 MARGIN = 12

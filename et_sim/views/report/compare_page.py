@@ -17,7 +17,7 @@ from et_sim.views.report.page import PAGE, POLICY, asset, run_in_brief
 from et_sim.views.run.slices import link_table
 from et_sim.views.run.tiers import tier_uses
 from et_sim.views.summary.parts import PARTS
-from et_sim.views.summary.uncertainty import difference_text
+from et_sim.views.summary.sentences import difference_text
 from et_sim.views.text import distinct, percent, share, shortened, signed
 
 MOST_ROWS, MOST_RANKS = 20, 24

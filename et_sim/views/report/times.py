@@ -28,10 +28,15 @@ from et_sim.views.summary.in_short import in_short
 from et_sim.views.summary.jobs import job_rows
 from et_sim.views.summary.operations import Operation, operations
 from et_sim.views.summary.parts import NAMES, parts_of
-from et_sim.views.summary.profile_facts import makespan_text, scope_text
 from et_sim.views.summary.rank_table import called, rank_count, slowest_first
-from et_sim.views.summary.throughput import per_million_tokens, throughput_text, utilisation_text
-from et_sim.views.summary.uncertainty import uncertainty_text
+from et_sim.views.summary.sentences import (
+    makespan_text,
+    per_million_tokens,
+    scope_text,
+    throughput_text,
+    uncertainty_text,
+    utilisation_text,
+)
 from et_sim.views.text import cut, distinct, share, shortened
 
 MESSAGES = "sends and receives"

@@ -15,7 +15,7 @@ from et_sim.views.report.page import PAGE, POLICY, asset
 from et_sim.views.run.directory import RunDirectory
 from et_sim.views.serving.load import SLICES, Slice, slices_of
 from et_sim.views.serving.text import facts, in_short, latency_rows, slice_rows
-from et_sim.views.summary.profile_facts import scope_text
+from et_sim.views.summary.sentences import scope_text
 
 HEIGHT, GAP = 70, 26
 CAME, DONE, LEFT_OVER = "#56b4e9", "#0072b2", "#e69f00"

@@ -8,7 +8,7 @@ from typing import Any
 from et_sim.basics.units import format_bytes, format_joules, format_ns, plural
 from et_sim.views.run.directory import RunDirectory
 from et_sim.views.serving.load import Slice, slices_of
-from et_sim.views.summary.profile_facts import scope_text
+from et_sim.views.summary.sentences import scope_text
 from et_sim.views.text import aligned, wrapped
 
 _TIMES = (

@@ -9,10 +9,14 @@ Not here: putting answers on the screen or into files (`query_result`).
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from et_sim.tables.of_sweeps import FILES
 from et_sim.tables.registry import SERVING_TABLES, all_tables
 from et_sim.views.run.directory import RunDirectory
+
+if TYPE_CHECKING:
+    from et_sim.views.sweep.directory import SweepDirectory
 
 FIGURES_OF_RUN = ("status", "makespan_ns", "ranks", "messages", "model", "profile")
 OF_RANKS = ("ranks", "rank_groups", "rank_timeline")
@@ -85,6 +89,18 @@ class Database:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+class SweepDatabase(Database):
+    """The tables of a sweep, its points and how long they took, for queries as on those of a run."""
+
+    def __init__(self, sweep: SweepDirectory) -> None:
+        self.connection = connect()
+        for name in FILES:
+            self.connection.register(name, sweep.table_of(name))
+        restrict(self.connection)
+        self.tables = {name: columns_of(self.connection, name) for name in FILES}
+        self.absent = {}
 
 
 def connect() -> Any:

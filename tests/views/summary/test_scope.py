@@ -15,7 +15,7 @@ from et_sim.compute.roofline import Roofline
 from et_sim.machine.roofline import RooflineDevice
 from et_sim.network.registry import MODELS, SCOPES
 from et_sim.timeline import write_run
-from et_sim.views.summary.profile_facts import scope_text
+from et_sim.views.summary.sentences import scope_text
 
 pytestmark = pytest.mark.usefixtures("warm_engine")
 NETWORKS_PAGE = Path(__file__).parents[3] / "docs" / "networks.md"

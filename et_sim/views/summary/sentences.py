@@ -1,0 +1,223 @@
+"""Lines of the summary that are sentences: profiles and corrections, what figures include, the most loaded
+link, what a step comes to, and how far the makespan may be off.
+
+Not here: how any of it is worked out, and the lines that need the tables of a run (`facts`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from et_sim.basics.uncertainty import LEVEL, Composition
+from et_sim.basics.units import format_joules, format_ns, plural
+from et_sim.views.summary.rank_table import called
+from et_sim.views.text import share
+
+COMPLETE, STALLED, NOT_SIMULATED = "complete", "stalled", "not simulated"
+NAMED_BY = {"workload": ", named by the workload", "nobody": ", as none is named"}
+
+
+def makespan_text(summary: Mapping[str, Any]) -> str:
+    """The makespan, and what the corrected profile makes of it where that is known."""
+    makespan = summary["makespan_ns"]
+    text = f"{format_ns(makespan)} ({makespan:,} ns)"
+    other = summary["other_profile"]
+    if other is None:
+        return text
+    stalled = "" if summary["status"] == COMPLETE else f", {summary['status']}"
+    text = f"{text}{stalled} in the {summary['profile']} profile"
+    if not stalled and other["makespan_ns"] == makespan:
+        return f"{text}; the {other['profile']} one gives the same on this network model"
+    return f"{text}; {_other(summary, other)}"
+
+
+def _other(summary: Mapping[str, Any], other: Mapping[str, Any]) -> str:
+    """Such as `3.53 s corrected (-21 %): concurrent-communication`."""
+    stalls, corrected = summary["status"] != COMPLETE, other["profile"]
+    if other["status"] == STALLED:
+        return f"the {corrected} profile stalls{', too' if stalls else ''}"
+    if other["status"] == NOT_SIMULATED:
+        which = _names(other["corrections"]) or "its corrections"
+        return f"{which} may change that: --profile {corrected}"
+    if other["status"] != COMPLETE:
+        return f"the {corrected} profile is refused: {other['reason']}"
+    figure = format_ns(other["makespan_ns"])
+    if stalls:
+        return f"{corrected}, it completes in {figure}{_reason(other, None)}"
+    before = summary["makespan_ns"]
+    return f"{figure} {corrected} ({_percent(before, other['makespan_ns'])}){_reason(other, before)}"
+
+
+def _reason(other: Mapping[str, Any], before: int | None) -> str:
+    """By which corrections."""
+    acting = other["corrections"]
+    if not other["measured"]:
+        return f"; these corrections may act: {_names(acting)}" if acting else ""
+    if not acting:
+        return ", by corrections that act only together"
+    if len(acting) == 1 and acting[0]["makespan_ns"] == other["makespan_ns"]:
+        return f": {acting[0]['correction']}"
+    return f": {', '.join(_alone(one, before) for one in acting)}"
+
+
+def _alone(one: Mapping[str, Any], before: int | None) -> str:
+    """A correction, and what it does by itself."""
+    if one["status"] != COMPLETE:
+        return f"{one['correction']} (alone: {one['status']})"
+    share = f" {_percent(before, one['makespan_ns'])}" if before else ""
+    return f"{one['correction']} (alone{share or ': complete'})"
+
+
+def _names(corrections: Sequence[Mapping[str, Any]]) -> str:
+    return ", ".join(one["correction"] for one in corrections)
+
+
+def _percent(before: int, after: int) -> str:
+    """How much more or less; two digits, so that a small change is not told as none."""
+    percent = 100 * (after - before) / before if before else 100.0
+    return f"{percent:+.0f} %" if abs(percent) >= 9.5 else f"{percent:+.2g} %"
+
+
+def model_text(summary: Mapping[str, Any]) -> str:
+    """The network model, what its name does not say, and the profile."""
+    note = summary.get("model_note")
+    in_brackets = f" ({note})" if note else ""
+    return f"{summary['model']} network{in_brackets}, {profile_text(summary)}"
+
+
+def profile_text(summary: Mapping[str, Any]) -> str:
+    """Whose behaviour it is, and who says so where that is neither the machine nor the command."""
+    named_by = NAMED_BY.get(summary["profile_named_by"], "")
+    return f"{summary['profile']} profile{named_by}"
+
+
+def scope_text(scope: Mapping[str, Sequence[str]] | None) -> str:
+    """What figures include, and what they leave out; empty of runs that do not say it."""
+    if scope is None:
+        return ""
+    includes, leaves_out = ("; ".join(scope[side]) for side in ("includes", "leaves_out"))
+    return f"{includes or 'nothing that takes time'} (left out: {leaves_out})"
+
+
+MOST_LETTERS = 24  # of a list of ranks
+
+
+def bottleneck_text(summary: dict[str, Any]) -> str:
+    """Empty if nothing was carried, or it was not counted."""
+    found = summary["bottleneck"]
+    if found is None:
+        reason = summary["bottleneck_unknown"]
+        return f"not known: {reason}" if reason else ""
+    waits = "" if found["has_contention"] else "; nothing waits on this model"
+    return f"{_most_loaded(found)}{waits}"
+
+
+def _most_loaded(found: dict[str, Any]) -> str:
+    used, tier, links, alike = (found[name] for name in ("used", "tier", "tier_links", "links_as_loaded"))
+    percent = share(used, 1)
+    if found["of"] == "rate":
+        passes = "passes" if found["has_contention"] else "would pass"
+        rate = f"{passes} data on at its rate for {percent} of the run"
+        return f"{tier}: the busiest switch {rate}, more than any link"
+    if found["of"] == "time":  # all that a rank sends, whichever links it takes
+        ranks = found["ranks"]
+        whose = called(ranks, MOST_LETTERS)
+        if not ranks.isdecimal():
+            whose = "each rank" if alike == links else f"each of {whose}"
+        return f"{tier}: what {whose} sends takes {percent} of the run, message after message"
+    several, one = ("use", "uses") if found["has_contention"] else ("would need", "would need")
+    if alike == links:
+        them = "its link" if links == 1 else f"each of its {links:,} links"
+        return f"{tier}: {them} {one} {percent} of its bandwidth over the run"
+    others = alike - found["links"]
+    more = f" and {plural(others, 'other')}" if others else ""
+    name = (
+        found["link"]
+        if found["ranks"] is None
+        else f"{found['link']}, {called(found['ranks'], MOST_LETTERS)}"
+    )
+    verb, whose = (one, "its") if alike == 1 else (several, "their")
+    of_tier = f"the tier's {links:,} links {share(found['tier_used'], 1)}"
+    return f"{name}{more} ({tier}): {verb} {percent} of {whose} bandwidth over the run; {of_tier}"
+
+
+def throughput_text(found: dict[str, Any] | None) -> str:
+    """Empty where the workload does not say what a run of it does."""
+    if found is None:
+        return ""
+    parts = [
+        f"{_rounded(found['tokens_per_s'])} tokens/s",
+        f"{_rounded(found['tokens_per_s_per_rank'])} tokens/s/NPU",
+    ]
+    if found["tflops_per_rank"] is not None:
+        parts.append(f"{found['tflops_per_rank']:,.4g} TFLOP/s/NPU")
+    return ", ".join(parts)
+
+
+def _rounded(value: float) -> str:
+    return f"{value:,.0f}" if value >= 1000 else f"{value:.4g}"
+
+
+def utilisation_text(found: dict[str, Any] | None) -> str:
+    """MFU and HFU; empty where the machine's peak is not known."""
+    if found is None or found["mfu"] is None:
+        return ""
+    parts = [f"MFU {100 * found['mfu']:.1f} %"]
+    if found["hfu"] is not None:
+        parts.append(f"HFU {100 * found['hfu']:.1f} %")
+    of = " ".join(filter(None, (found["datatype"], "dense peak")))
+    return f"{', '.join(parts)} of the {of}, {found['peak_tflops']:g} TFLOP/s"
+
+
+def per_million_tokens(summary: dict[str, Any], name: str) -> str:
+    """Price or energy by tokens, to stand behind that of the step; empty where it is not known."""
+    found = summary["throughput"]
+    value = None if found is None else found[f"{name}_per_million_tokens"]
+    if value is None:
+        return ""
+    shown = format_joules(value) if name == "joules" else f"{value:,.4g} {summary['costs']['currency']}"
+    return f"{shown} per million tokens"
+
+
+SURE = f"{100 * LEVEL:.0f} %"
+
+
+def uncertainty_text(summary: Mapping[str, Any]) -> str:
+    """Such as `80 %: 1.33 s to 1.5 s; 71 % of the time is calibrated, 29 % modelled`; empty where nothing
+    states it."""
+    found = summary.get("uncertainty")
+    if found is None:
+        return ""
+    shares = [(share, basis) for basis, share in found["shares"].items() if share >= 0.005]
+    told = [f"{100 * share:.0f} % {basis}" for share, basis in sorted(shares, reverse=True)]
+    first, *rest = told or ["none of the time is known"]
+    amount, basis = first.rsplit(" ", 1)
+    low, high = (format_ns(_three_digits(found[name])) for name in ("low_ns", "high_ns"))
+    return f"{SURE}: {low} to {high}; {', '.join([f'{amount} of the time is {basis}', *rest])}"
+
+
+def _three_digits(time_ns: int) -> int:
+    """To three digits: more would say nothing."""
+    return int(float(f"{time_ns:.3g}"))
+
+
+def ratio_band(a: Mapping[str, Any], b: Mapping[str, Any]) -> tuple[float, float] | None:
+    """Of the makespan of run B by that of A, from their summaries; None where either states nothing."""
+    if not (a.get("uncertainty") and b.get("uncertainty") and a["makespan_ns"]):
+        return None
+    before, after = (Composition.read(one["uncertainty"]) for one in (a, b))
+    return before.ratio(after, b["makespan_ns"] / a["makespan_ns"])
+
+
+def difference_text(a: Mapping[str, Any], b: Mapping[str, Any]) -> str:
+    """What the band says of the difference: empty where either states nothing."""
+    band = ratio_band(a, b)
+    if band is None:
+        return ""
+    low, high = (100 * (one - 1) for one in band)
+    if low <= 0 <= high:
+        return f"{SURE}: {low:+.1f} % to {high:+.1f} %: not a difference that this model can tell"
+    word = "faster" if high < 0 else "slower"
+    least, most = sorted((abs(low), abs(high)))
+    return f"{SURE}: {least:.1f} % to {most:.1f} % {word}"
