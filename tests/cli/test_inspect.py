@@ -11,25 +11,11 @@ import pyarrow as pa
 import pytest
 
 from et_sim.cli import main
+from et_sim.views.view import VIEWS
 
 pytestmark = pytest.mark.usefixtures("warm_engine")
 
-VIEWS = (
-    *(
-        "summary",
-        "ranks",
-        "groups",
-        "ops",
-        "phases",
-        "links",
-        "queues",
-        "pauses",
-        "flows",
-        "memory",
-        "stalls",
-    ),
-    "notices",
-)
+SHOWN = [name for name in VIEWS if name not in ("layers", "critical-path", "picture")]  # of any run, as text
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +26,7 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("view", VIEWS)
+@pytest.mark.parametrize("view", SHOWN)
 @pytest.mark.parametrize("columns", [80, 100])
 def test_every_view_fits_a_terminal_and_has_no_colours(
     demo: Path, view: str, columns: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
@@ -68,7 +54,7 @@ def test_json_is_the_summary_file_byte_for_byte(demo: Path, capsys: pytest.Captu
 
 def test_other_views_are_data_too(demo: Path, capsys: pytest.CaptureFixture[str]) -> None:
     content = {}
-    for view in VIEWS:
+    for view in SHOWN:
         assert main(["inspect", str(demo / "run"), view, "--json"]) == 0
         content[view] = json.loads(capsys.readouterr().out)
     assert content["ranks"] == content["summary"]["per_rank"]
@@ -166,21 +152,19 @@ def _refusal(path: Path, capsys: pytest.CaptureFixture[str]) -> str:
     return printed.err
 
 
-def test_a_misspelt_run_is_guessed(demo: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert f"did you mean '{demo / 'run'}'?" in _refusal(demo / "rum", capsys)
-
-
-def test_the_directory_above_names_the_runs_in_it(demo: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert f"runs in it: {demo / 'run'}" in _refusal(demo, capsys)
-
-
-def test_a_file_of_a_run_leads_to_its_directory(demo: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert f"name its directory: {demo / 'run'}" in _refusal(demo / "run" / "timeline.arrow", capsys)
-
-
-def test_a_foreign_directory_is_no_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (tmp_path / "notes.txt").write_text("")
-    assert "is not the directory of a run" in _refusal(tmp_path, capsys)
+@pytest.mark.parametrize(
+    ("path", "remedy"),
+    [
+        ("rum", "did you mean '{run}'?"),
+        ("", "runs in it: {run}"),
+        ("run/timeline.arrow", "name its directory: {run}"),
+        ("traces", "is not the directory of a run"),
+    ],
+)
+def test_what_is_no_run_leads_to_one(
+    demo: Path, path: str, remedy: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert remedy.format(run=demo / "run") in _refusal(demo / path, capsys)
 
 
 @pytest.mark.parametrize("name", ["timeline.arrow", "actors.arrow", "summary.json", "run.json"])
