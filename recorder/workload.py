@@ -81,9 +81,9 @@ def _add(
     keep_roots: bool,
 ) -> int:
     make, options = _call(recorded, node, names, keep_roots)
-    key = (make.__name__, *((name, repr(value)) for name, value in options.items()))
+    attributes = options.pop("attributes", {})
     tensors = _sizes(recorded, node.reads), _sizes(recorded, node.writes)
-    return recording.add(make, key, options, node.title(), after, (), tensors)
+    return recording.add(make, options, node.title(), after, (), tensors, attributes)
 
 
 def _sizes(recorded: Recorded, numbers: list[int]) -> Mapping[str, int]:

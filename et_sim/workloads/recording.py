@@ -64,7 +64,7 @@ class Recording:
                 place=self.source,
                 remedy="use fewer layers or micro-batches",
             )
-        key = (make.__name__, *options.values(), *sorted(attributes.items()))
+        key = (make.__name__, *options, *options.values(), *sorted(attributes.items()))
         number = self._number.get(key)
         if number is None:
             more = {"attributes": attributes} if attributes else {}
