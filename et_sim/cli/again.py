@@ -97,7 +97,7 @@ def verify_text(directory: str, top: int | None, *, as_json: bool) -> str:
             "did not complete, so nothing is predicted that could be verified", place=str(run.path)
         )
     again = Again(run)
-    again.figures.pop(KERNELS, None)  # the path predicts it of kernels that it knows by their operations
+    again.figures.pop(KERNELS, None)  # a sum over operations, which are not verified
 
     def makespan(parameter: Parameter, multiple: float) -> tuple[int, float] | None:
         scaled = again.scaled(parameter.name, multiple)
