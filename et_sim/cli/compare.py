@@ -94,9 +94,10 @@ def _write(found: Comparison, options: argparse.Namespace) -> None:
         write_picture(aligned_picture(found), options.svg, options.png)
     if options.html is not None:
         from et_sim.basics.units import format_bytes
-        from et_sim.views.report.compare_page import write_compare_report
+        from et_sim.views.report.compare_page import compare_report
+        from et_sim.views.report.page import write_page
 
-        size = write_compare_report(found, options.html)
+        size = write_page(compare_report(found), options.html)
         print(f"{options.html}: {format_bytes(size)}; open it in a browser")
 
 

@@ -67,10 +67,11 @@ def _write_serving(options: argparse.Namespace) -> int:
     """Write the page of what et-sim serve wrote."""
     _refuse_options(options, "is what et-sim serve wrote", "leave it out")
     from et_sim.basics.units import format_bytes
+    from et_sim.views.report.page import write_page
     from et_sim.views.run.directory import open_serving
-    from et_sim.views.serving.page import write_serving_report
+    from et_sim.views.serving.page import serving_report
 
-    size = write_serving_report(open_serving(options.directory), options.html)
+    size = write_page(serving_report(open_serving(options.directory)), options.html)
     print(f"{options.html}: {format_bytes(size)}; open it in a browser")
     return 0
 
@@ -80,15 +81,15 @@ def _write_sweep(options: argparse.Namespace) -> int:
     remedy = f"report a run in {options.directory}/runs, which et-sim sweep --keep writes"
     _refuse_options(options, "is a sweep", remedy)
     from et_sim.basics.units import format_bytes, plural
-    from et_sim.views.report.kept_runs import write_pages
-    from et_sim.views.report.sweep_page import write_sweep_report
+    from et_sim.views.report.page import write_page
+    from et_sim.views.report.sweep_page import sweep_report, write_pages
     from et_sim.views.sweep.directory import open_sweep
 
     sweep = open_sweep(options.directory)
     pages, warnings = write_pages(sweep, options.html)
     for warning in warnings:
         print(f"et-sim: warning: {warning}", file=sys.stderr)
-    size = write_sweep_report(sweep, options.html, pages)
+    size = write_page(sweep_report(sweep, pages), options.html)
     beside = f", and {plural(len(pages), 'page')} of runs beside it" if pages else ""
     print(f"{options.html}: {format_bytes(size)}{beside}; open it in a browser")
     return 0

@@ -6,14 +6,13 @@ Not here: finding the differences (`views.compare`).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from et_sim.basics.units import format_ns, plural
 from et_sim.views.compare.changes import Change, Comparison, averages, scopes, why
 from et_sim.views.drawing.timeline import aligned_picture
 from et_sim.views.report.markup import absent, bar, more, section, table, tag, text
-from et_sim.views.report.page import PAGE, POLICY, asset, run_in_brief
+from et_sim.views.report.page import page_of, run_in_brief
 from et_sim.views.run.slices import link_table
 from et_sim.views.run.tiers import tier_uses
 from et_sim.views.summary.parts import PARTS
@@ -37,27 +36,13 @@ def compare_report(found: Comparison) -> str:
         _links(found),
         _inputs(found),
     )
-    return PAGE.format(
-        policy=POLICY,
-        title=text(f"{names[0]} and {names[1]}, et-sim"),
-        first="headline",
-        heading=text(f"A: {names[0]}, B: {names[1]}"),
-        subtitle=text(f"two runs. A: {run_in_brief(found.a)}. B: {run_in_brief(found.b)}"),
-        style=asset("report.css"),
-        main="\n".join(filter(None, sections)),
-        version=text(found.b.manifest["et_sim"]),
-        script="",
+    return page_of(
+        sections,
+        heading=f"A: {names[0]}, B: {names[1]}",
+        subtitle=f"two runs. A: {run_in_brief(found.a)}. B: {run_in_brief(found.b)}",
+        version=found.b.manifest["et_sim"],
+        title=f"{names[0]} and {names[1]}",
     )
-
-
-def write_compare_report(found: Comparison, target: Path) -> int:
-    """Write the page; how many bytes it has."""
-    from et_sim.basics.files import new_file
-
-    content = compare_report(found).encode("utf-8", "replace")
-    with new_file(target) as sink:
-        sink.write(content)
-    return len(content)
 
 
 def _headline(found: Comparison) -> str:

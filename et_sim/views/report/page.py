@@ -5,28 +5,31 @@ A policy in the page forbids it to load anything. Not here: what the parts say.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from importlib.resources import files
 from pathlib import Path
 
+from et_sim.basics.files import write_file
 from et_sim.basics.units import format_ns, plural
 from et_sim.views.critical.path import CriticalPath
 from et_sim.views.critical.record import PathRecord
 from et_sim.views.drawing.colours import COLOURS, LIGHTER
 from et_sim.views.drawing.nodes import ALWAYS
-from et_sim.views.report.activity import (
+from et_sim.views.report.critical import critical_section
+from et_sim.views.report.markup import section, tag, text
+from et_sim.views.report.origins import configuration_section, coverage_section, machine_section
+from et_sim.views.report.pictures import (
     activity_section,
     idle_section,
+    memory_section,
+    network_section,
+    ports_section,
     roofline_section,
     schedule_section,
     spread_section,
+    topology_section,
     waits_section,
 )
-from et_sim.views.report.critical import critical_section
-from et_sim.views.report.markup import section, tag, text
-from et_sim.views.report.memory import memory_section
-from et_sim.views.report.network import network_section, ports_section, topology_section
-from et_sim.views.report.origins import configuration_section, coverage_section, machine_section
 from et_sim.views.report.timeline import MOST_SLICES, timeline_section
 from et_sim.views.report.times import (
     groups_section,
@@ -115,16 +118,40 @@ def report(
         coverage_section(run),
         configuration_section(run),
     )
+    return page_of(
+        sections,
+        heading=name,
+        subtitle=run_in_brief(run),
+        version=run.manifest["et_sim"],
+        title=f"{name}: {format_ns(summary['makespan_ns'])}",
+        first="timeline",
+        style=_kind_colours(),
+        script="timeline.js",
+    )
+
+
+def page_of(
+    sections: Iterable[str],
+    *,
+    heading: str,
+    subtitle: str,
+    version: str,
+    title: str = "",
+    first: str = "headline",
+    style: str = "",
+    script: str = "",
+) -> str:
+    """The whole page, of its parts; `script` is the name of a file beside this one."""
     return PAGE.format(
         policy=POLICY,
-        title=text(f"{name}: {format_ns(summary['makespan_ns'])}, et-sim"),
-        first="timeline",
-        heading=text(name),
-        subtitle=text(run_in_brief(run)),
-        style=asset("report.css") + _kind_colours(),
+        title=text(f"{title or heading}, et-sim"),
+        first=first,
+        heading=text(heading),
+        subtitle=text(subtitle),
+        style=asset("report.css") + style,
         main="\n".join(filter(None, sections)),
-        version=text(run.manifest["et_sim"]),
-        script=asset("timeline.js"),
+        version=text(version),
+        script=asset(script) if script else "",
     )
 
 
@@ -153,9 +180,9 @@ def _kind_colours() -> str:
 
 def write_report(run: RunDirectory, target: Path, ranks: str | None, window: Window, limit: int) -> int:
     """Write the page; how many bytes it has."""
-    from et_sim.basics.files import new_file
+    return write_page(report(run, ranks, window, limit), target)
 
-    content = report(run, ranks, window, limit).encode("utf-8", "replace")
-    with new_file(target) as sink:
-        sink.write(content)
-    return len(content)
+
+def write_page(page: str, target: Path) -> int:
+    """Write a page of any sort; how many bytes it has."""
+    return write_file(target, page.encode("utf-8", "replace"))

@@ -11,18 +11,23 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from shlex import quote
 from typing import Any
+from urllib.parse import quote as url_quote
 
+from et_sim.basics.errors import EtSimError, UsageError
 from et_sim.basics.units import format_bytes, format_ns, plural
 from et_sim.tables.of_sweeps import NUMBER, RUNS
+from et_sim.views.drawing.nodes import ALWAYS
 from et_sim.views.drawing.scene import LETTER, Scene
 from et_sim.views.report.markup import section, table, tag, text
-from et_sim.views.report.page import PAGE, POLICY, asset
+from et_sim.views.report.page import asset, page_of, write_report
+from et_sim.views.report.timeline import MOST_SLICES
+from et_sim.views.run.directory import open_run
 from et_sim.views.sweep.charts import Box, draw_chart, found_name, legend_of, lines
 from et_sim.views.sweep.content import Chart, Content
 from et_sim.views.sweep.directory import COMPLETE, SweepDirectory
 from et_sim.views.sweep.scales import EXPOSED, MAKESPAN, Quantity, Scale, shown
 from et_sim.views.sweep.searched import meaning, searched
-from et_sim.views.sweep.summary import counted, is_kept, run_name
+from et_sim.views.sweep.summary import complete, counted, is_kept, run_name
 from et_sim.views.sweep.told_apart import ALIKE, BAND, band_text, contains_none, relative_band, told_apart
 from et_sim.views.text import share
 
@@ -44,16 +49,14 @@ def sweep_report(sweep: SweepDirectory, pages: Mapping[int, str]) -> str:
         parts += [_chosen(), _charts(content), _parallel(content), fronts, _best(content, pages)]
     parts.append(_failures(content))
     parts.append(tag("script", _data(content, pages), type="application/json", id="points"))
-    return PAGE.format(
-        policy=POLICY,
-        title=text(f"{name}: {best}, et-sim"),
-        first="headline",
-        heading=text(name),
-        subtitle=text(f"a sweep over {', '.join(sweep.axes)}"),
-        style=asset("report.css") + asset("sweep.css"),
-        main="\n".join(filter(None, parts)),
-        version=text(sweep.version),
-        script=asset("sweep.js"),
+    return page_of(
+        parts,
+        heading=name,
+        subtitle=f"a sweep over {', '.join(sweep.axes)}",
+        version=sweep.version,
+        title=f"{name}: {best}",
+        style=asset("sweep.css"),
+        script="sweep.js",
     )
 
 
@@ -306,11 +309,33 @@ def _indexed(texts: list[str]) -> tuple[list[str], list[int]]:
     return list(places), rows
 
 
-def write_sweep_report(sweep: SweepDirectory, target: Path, pages: Mapping[int, str]) -> int:
-    """Write the page; how many bytes it has."""
-    from et_sim.basics.files import new_file
+def write_pages(sweep: SweepDirectory, target: Path) -> tuple[dict[int, str], list[str]]:
+    """Write a page for each of the best points whose run was kept.
 
-    content = sweep_report(sweep, pages).encode("utf-8", "replace")
-    with new_file(target) as sink:
-        sink.write(content)
-    return len(content)
+    Returns their addresses from the sweep's page, by point, and which runs cannot be read.
+    """
+    folder = target.with_name(f"{target.stem}.runs")
+    kept = [row for row in complete(sweep.table.to_pylist())[:MOST_BEST] if is_kept(sweep, row)]
+    if kept:
+        _make(folder)
+    found, warnings = {}, []
+    for row in kept:
+        name = f"{run_name(row)}.html"
+        try:
+            run = open_run(sweep.path / RUNS / run_name(row))
+        except EtSimError as error:
+            warnings.append(f"the run of point {row[NUMBER]} has no page: {error}")
+            continue
+        write_report(run, folder / name, None, ALWAYS, MOST_SLICES)
+        found[row[NUMBER]] = f"{url_quote(folder.name)}/{name}"
+    return found, warnings
+
+
+def _make(folder: Path) -> None:
+    try:
+        folder.mkdir(exist_ok=True)
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise UsageError(
+            f"cannot be written: {reason}", place=str(folder), remedy="name a page in a writable folder"
+        ) from None

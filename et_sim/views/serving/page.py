@@ -6,12 +6,11 @@ Not here: the frame of the page (`report.page`), and the same as text (`text`).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 
 from et_sim.basics.units import plural
 from et_sim.views.drawing.scene import LEFT, PIXELS, TOP, Scene
 from et_sim.views.report.markup import section, table, tag, text
-from et_sim.views.report.page import PAGE, POLICY, asset
+from et_sim.views.report.page import page_of
 from et_sim.views.run.directory import RunDirectory
 from et_sim.views.serving.load import SLICES, Slice, slices_of
 from et_sim.views.serving.text import facts, in_short, latency_rows, slice_rows
@@ -45,16 +44,11 @@ def serving_report(run: RunDirectory) -> str:
     )
     npus, name = plural(summary["npus"], "NPU"), run.path.resolve().name
     machine = summary["machine"] or "files"
-    return PAGE.format(
-        policy=POLICY,
-        title=text(f"{name}, et-sim"),
-        first="headline",
-        heading=text(name),
-        subtitle=text(f"{summary['model']}, {summary['network_model']} network; machine: {machine} ({npus})"),
-        style=asset("report.css"),
-        main="\n".join(sections),
-        version=text(run.manifest.get("et_sim", "")),
-        script="",
+    return page_of(
+        sections,
+        heading=name,
+        subtitle=f"{summary['model']}, {summary['network_model']} network; machine: {machine} ({npus})",
+        version=run.manifest.get("et_sim", ""),
     )
 
 
@@ -84,13 +78,3 @@ def load_picture(slices: Sequence[Slice]) -> str:
 def _table(rows: Sequence[Sequence[str]]) -> str:
     head, *rest = rows
     return table("", head, [[text(cell) for cell in row] for row in rest], "<" + ">" * (len(head) - 1))
-
-
-def write_serving_report(run: RunDirectory, target: Path) -> int:
-    """Write the page; how many bytes it has."""
-    from et_sim.basics.files import new_file
-
-    content = serving_report(run).encode("utf-8", "replace")
-    with new_file(target) as sink:
-        sink.write(content)
-    return len(content)

@@ -30,8 +30,8 @@ from et_sim.views import open_run
 from et_sim.views.critical.path import CriticalPath
 from et_sim.views.critical.record import PathRecord
 from et_sim.views.drawing.network import dimensions, links, tiers
-from et_sim.views.report.memory import COLUMNS, levels
 from et_sim.views.report.page import report
+from et_sim.views.report.pictures import COLUMNS, levels
 from et_sim.views.report.timeline import merge
 from et_sim.views.report.times import exposed_by_group
 from et_sim.views.text import share

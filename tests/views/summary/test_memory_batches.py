@@ -10,7 +10,7 @@ import pytest
 from runs_to_show import written
 
 import et_sim
-from et_sim.views.report.memory import memory_section
+from et_sim.views.report.pictures import memory_section
 from et_sim.views.run.directory import RunDirectory, open_run
 from et_sim.views.summary.memory import memory_peaks
 

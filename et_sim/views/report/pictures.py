@@ -1,0 +1,254 @@
+"""The parts of the page that are pictures, with notes; each is empty where a run has nothing to show.
+
+Not here: the pictures (`et_sim.views.drawing`), and which tensors are alive at the peak of memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from et_sim.basics.units import format_bytes, format_ns
+from et_sim.views.drawing.activity import activity_picture
+from et_sim.views.drawing.bars import idle_picture, spread_picture, waits_picture
+from et_sim.views.drawing.memory import memory_picture, round_sizes
+from et_sim.views.drawing.network import dimensions, heats_picture, links, queues, tiers
+from et_sim.views.drawing.planes import roofline_picture
+from et_sim.views.drawing.scene import TICKS, NothingToDrawError, Scene, number, round_step, runs_of
+from et_sim.views.drawing.schedule import schedule_of_run_picture
+from et_sim.views.drawing.topology import topology_picture
+from et_sim.views.report.markup import section, table, tag, text
+from et_sim.views.run.columns import numbers
+from et_sim.views.run.directory import RunDirectory
+from et_sim.views.run.selection import EVERYTHING
+from et_sim.views.summary.pauses import pause_lines, pause_roots
+from et_sim.views.summary.queues import incasts
+from et_sim.views.summary.spread import spreads
+from et_sim.views.summary.topology import tier_totals
+from et_sim.views.text import shortened
+
+SCHEDULE = (
+    "Passes of micro-batches, by the names of kernels; ranks that compute the same at the same times are one"
+    " row, and below it is their communication. The bubble is the share of time with neither a kernel nor a"
+    " collective: what waits for other stages."
+)
+ACTIVITY = (
+    "What ranks spend their time on; where several things are under way, the first of these counts. A row is "
+    "as high as it has ranks, and each column of it is filled from below by the shares of its time."
+)
+WAITS = (
+    "Waiting ends when the last of those that are needed has begun; in the rest of the time bytes move, or "
+    "queue for a link. A faster network shortens only that."
+)
+ROOFLINE = "What kernels achieve of their machine: none gets above the roofs of its peak and its memory."
+
+SPREAD = (
+    "How far ranks are from the average one: a box is half of them, a line all of them. What costs most "
+    "stands above: of computation the slowest rank, of communication those that begin late."
+)
+
+IDLE = (
+    "Streams and threads of the recording. What is idle waits for what let its next node begin: every "
+    "nanosecond counts as what was under way then."
+)
+
+
+def _pictured(name: str, title: str, note: str, draw: Callable[[], str]) -> str:
+    """A section with a note and a picture; nothing where there is nothing to draw."""
+    try:
+        picture = tag("div", draw(), class_="picture")
+    except NothingToDrawError:
+        return ""
+    notes = [tag("p", note, class_="note")] if note else []
+    return section(name, title, *notes, picture)
+
+
+def schedule_section(run: RunDirectory) -> str:
+    """The schedule of a run that has passes."""
+    return _pictured("schedule", "Schedule", SCHEDULE, lambda: schedule_of_run_picture(run, EVERYTHING))
+
+
+def activity_section(run: RunDirectory) -> str:
+    """Ranks over time, of a run that takes any."""
+    if not run.summary["makespan_ns"]:
+        return ""
+    return _pictured("activity", "Ranks over time", ACTIVITY, lambda: activity_picture(run))
+
+
+def waits_section(run: RunDirectory) -> str:
+    """Waiting and transfer, of a run with communication."""
+    return _pictured("waits", "Waiting and transfer", WAITS, lambda: waits_picture(run))
+
+
+def spread_section(run: RunDirectory) -> str:
+    """How far ranks differ, if they do."""
+    found = spreads(run)
+    if not any(one.duration_ns.deviation or one.begin_ns.deviation for one in found):
+        return ""
+    return _pictured("spread", "Ranks compared", SPREAD, lambda: spread_picture(run, found=found))
+
+
+def roofline_section(run: RunDirectory) -> str:
+    """Kernels below the roofs, where a model of their arithmetic timed any."""
+    if not any(entry["compute_utilisation"] for entry in run.summary["per_rank"]):
+        return ""
+    return _pictured("roofline", "Roofline", ROOFLINE, lambda: roofline_picture(run))
+
+
+def idle_section(run: RunDirectory) -> str:
+    """What devices wait for, of runs of recordings: others have few rows, which ranks over time tell."""
+    if "recorded_on" not in run.columns("timeline") or not run.summary["makespan_ns"]:
+        return ""
+    return _pictured("idle", "Idle devices", IDLE, lambda: idle_picture(run))
+
+
+def network_section(run: RunDirectory) -> str:
+    """A heat map for each thing that was recorded."""
+    maps = [heat for heat in (tiers(run), links(run), dimensions(run)) if heat is not None]
+    return _pictured("network", "Network over time", "", lambda: heats_picture(run, maps)) if maps else ""
+
+
+def topology_section(run: RunDirectory) -> str:
+    """The network with its links, if they were recorded, and carried anything."""
+    if not run.holds("links") or not tier_totals(run, EVERYTHING):
+        return ""
+    return _pictured("topology", "Use of links", "", lambda: topology_picture(run))
+
+
+MOST_INCASTS, LONGEST_LINE = 20, 160
+HEAD = ("link", "from", "for", "deepest", "messages", "ranks that send")
+
+
+def ports_section(run: RunDirectory) -> str:
+    """What there is of queues, incasts and pauses; nothing if nothing waited, or it was not recorded."""
+    parts = [part for part in (_queues(run), _incasts(run), _pauses(run)) if part]
+    return section("ports", "Queues and pauses", *parts) if parts else ""
+
+
+def _queues(run: RunDirectory) -> str:
+    found = queues(run)
+    return "" if found is None else tag("div", heats_picture(run, [found]), class_="picture")
+
+
+def _incasts(run: RunDirectory) -> str:
+    found = incasts(run)
+    if not found:
+        return ""
+    rows = [
+        (
+            text(one.link),
+            format_ns(one.begin_ns),
+            format_ns(one.end_ns - one.begin_ns),
+            format_bytes(one.deepest_bytes),
+            f"{one.messages:,}",
+            text(one.ranks),
+        )
+        for one in found[:MOST_INCASTS]
+    ]
+    more = f", {len(rows)} of {len(found)}" if len(rows) < len(found) else ""
+    return table(text(f"Where messages of several ranks met{more}"), HEAD, rows, "<>>>><")
+
+
+def _pauses(run: RunDirectory) -> str:
+    found = pause_roots(run)
+    if not found:
+        return ""
+    lines = pause_lines(found, EVERYTHING, LONGEST_LINE)
+    return tag("h3", "Who paused whom") + tag("pre", text("\n".join(lines)))
+
+
+MOST_LINES, COLUMNS = 6, 800
+LEFT, TOP, WIDTH, HEIGHT, BOTTOM = 80, 12, 1000, 180, 26
+
+
+def memory_section(run: RunDirectory) -> str:
+    """Curves of local memory; nothing if it was not tracked."""
+    if not run.holds("memory"):
+        return ""
+    makespan = max(run.summary["makespan_ns"], 1)
+    ranks = run.actors()["ranks"].to_pylist()
+    peaks = _peaks(run, len(ranks))
+    if not peaks:
+        return ""
+    chosen = sorted(peaks, key=lambda one: (-peaks[one], one))[:MOST_LINES]
+    changes = _changes(run, chosen)
+    most = max(peaks.values(), default=1) or 1
+    shapes, legend = [], []
+    for at, one in enumerate(chosen):
+        shapes.append(_path(levels(*changes[one], makespan), most))
+        named = f"rank{'' if ranks[one].isdigit() else 's'} {shortened(ranks[one], 24)}"
+        entry = f'<i class="line-{at}"></i>{text(named)} <b>{format_bytes(peaks[one])}</b>'
+        legend.append(tag("li", entry))
+    note = "the most in use at any time" + (
+        f"; the {MOST_LINES} fullest of {len(peaks):,} actors" if len(peaks) > MOST_LINES else ""
+    )
+    scene = Scene()
+    _grid(scene, most, makespan)
+    for at, shape in enumerate(shapes):
+        scene.path(shape, class_=f"line line-{at}")
+    title = tag("title", f"Local memory over time, at most {format_bytes(most)}")
+    size = f"0 0 {LEFT + WIDTH + 10} {TOP + HEIGHT + BOTTOM}"
+    drawing = tag("svg", title + scene.markup, viewBox=size, role="img", class_="chart")
+    return section(
+        "memory",
+        "Local memory",
+        tag("p", note, class_="note"),
+        tag("div", drawing, class_="scroll"),
+        tag("ul", "".join(legend), class_="legend"),
+        tag("p", "what it is for", class_="note"),
+        tag("div", memory_picture(run), class_="picture"),
+    )
+
+
+def _peaks(run: RunDirectory, actors: int) -> dict[int, int]:
+    """The most that is in use, of actors that use any."""
+    most = np.full(actors, -1, np.int64)
+    for rows in run.batches("memory", ("actor", "alive_bytes")):
+        np.maximum.at(most, numbers(rows["actor"]), numbers(rows["alive_bytes"]))
+    return {actor: int(most[actor]) for actor in np.flatnonzero(most >= 0).tolist()}
+
+
+def _changes(run: RunDirectory, chosen: list[int]) -> dict[int, tuple[Any, Any]]:
+    """When, and to what, memory in use changes, for some actors."""
+    parts: dict[int, list[tuple[Any, Any]]] = {actor: [] for actor in chosen}
+    for rows in run.batches("memory", ("actor", "time_ns", "alive_bytes")):
+        actor, time, alive = (numbers(rows[name]) for name in ("actor", "time_ns", "alive_bytes"))
+        for one in np.intersect1d(actor, chosen).tolist():
+            own = actor == one
+            parts[one].append((time[own], alive[own]))
+    joined = {actor: zip(*of, strict=True) for actor, of in parts.items()}
+    return {actor: tuple(np.concatenate(part) for part in of) for actor, of in joined.items()}  # type: ignore[misc]
+
+
+def levels(time: Any, alive: Any, makespan: int) -> Any:
+    """In each column of the drawing, the most that is in use."""
+    boundaries = np.arange(COLUMNS + 1) * makespan // COLUMNS
+    after = np.append(0, alive)  # from the n-th change on
+    first = np.searchsorted(time, boundaries[:-1], side="right")
+    last = np.searchsorted(time, boundaries[1:], side="left")
+    found = after[first]
+    for column in np.flatnonzero(last > first).tolist():
+        found[column] = max(found[column], alive[first[column] : last[column]].max())
+    return found
+
+
+def _path(level: Any, most: int) -> str:
+    points = ""
+    for first, _, size in runs_of(level):
+        y = number(TOP + HEIGHT * (1 - size / most))
+        x = number(LEFT + WIDTH * first / COLUMNS)
+        points += f"H{x}V{y}" if points else f"M{x} {y}"
+    return f"{points}H{LEFT + WIDTH}"
+
+
+def _grid(scene: Scene, most: int, makespan: int) -> None:
+    """Lines at round sizes, and round times below."""
+    for size in round_sizes(most):
+        y = TOP + HEIGHT * (1 - size / most)
+        scene.path(f"M{LEFT} {number(y)}H{LEFT + WIDTH}", class_="grid")
+        scene.text(LEFT - 8, y + 4, format_bytes(size), "end")
+    for moment in range(0, makespan + 1, round_step(makespan / TICKS)):
+        x = LEFT + WIDTH * moment / makespan
+        scene.text(x, TOP + HEIGHT + 18, format_ns(moment), "middle" if moment else "start")
