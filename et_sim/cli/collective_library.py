@@ -36,8 +36,8 @@ def show_library(options: argparse.Namespace) -> int:
     nodes = -(-ranks // library.node)
     sizes = [_of_size(library, options, ranks, nodes, size) for size in _sizes(options.bytes)]
     if options.svg:
-        from et_sim.views.drawing.pictures import write_picture
         from et_sim.views.drawing.planes import Line, choices_picture
+        from et_sim.views.drawing.scene import write_picture
 
         lines = [
             Line(name, [(one.size, way.time_us) for one in sizes for way in one.ways if _name(way) == name])

@@ -88,7 +88,7 @@ def run(options: argparse.Namespace) -> int:
 def _write(found: Comparison, options: argparse.Namespace) -> None:
     """The page and the pictures that are asked for."""
     if options.svg is not None or options.png is not None:
-        from et_sim.views.drawing.pictures import write_picture
+        from et_sim.views.drawing.scene import write_picture
         from et_sim.views.drawing.timeline import aligned_picture
 
         write_picture(aligned_picture(found), options.svg, options.png)

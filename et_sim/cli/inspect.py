@@ -118,7 +118,7 @@ def present(view: View, run: RunDirectory, part: Selection, options: argparse.Na
     """A view in the form that is asked for: drawn into files, as data, or as text."""
     is_drawn = options.svg is not None or options.png is not None
     if is_drawn:
-        from et_sim.views.drawing.pictures import write_picture
+        from et_sim.views.drawing.scene import write_picture
 
         write_picture(view.drawn(run, part), options.svg, options.png)
     if view.name == "summary" and options.json:
@@ -176,7 +176,7 @@ def _draw_sweep(sweep: SweepDirectory, options: argparse.Namespace) -> int:
     for name in ("json", "top"):
         if getattr(options, name):
             raise UsageError(f"a picture does not know --{name}", remedy=f"leave out --{name}")
-    from et_sim.views.drawing.pictures import write_picture
+    from et_sim.views.drawing.scene import write_picture
     from et_sim.views.sweep.charts import sweep_picture
 
     write_picture(sweep_picture(sweep), options.svg, options.png)

@@ -41,7 +41,7 @@ def run(options: argparse.Namespace) -> int:
     found = describe(network, [_pair(text, network.ranks) for text in options.path or ()])
     if options.svg is not None:
         from et_sim.cli.network_picture import topology_picture
-        from et_sim.views.drawing.pictures import write_picture
+        from et_sim.views.drawing.scene import write_picture
 
         write_picture(topology_picture(network), options.svg, None)
     print(json.dumps(found, indent=2) if options.json else "\n".join(as_text(found, options.file)))

@@ -97,7 +97,7 @@ def _rates(found: Figures, system: System | None) -> dict[str, Any] | None:
     if system is None:
         return None
     from et_sim.machine.system import peaks_of
-    from et_sim.timeline.throughput import throughput
+    from et_sim.timeline.recorded import throughput
 
     return throughput(found.step, peaks_of(system), found.ranks, found.ideal_ns, None)
 

@@ -77,8 +77,8 @@ def run(options: argparse.Namespace) -> int:
 
 def _draw(found: list[Prediction], target: Path) -> None:
     """Kinds with the largest errors first."""
-    from et_sim.views.drawing.pictures import write_picture
     from et_sim.views.drawing.planes import Kind, measured_picture
+    from et_sim.views.drawing.scene import write_picture
 
     kinds: dict[str, list[tuple[float, float]]] = {}
     for one in found:

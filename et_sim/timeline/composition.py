@@ -27,6 +27,7 @@ from et_sim.machine.accuracy import (
     Accuracy,
 )
 from et_sim.plan.tables import Action, Plan
+from et_sim.tables.grouping import groups_of
 from et_sim.timeline.rows import KIND_NAMES, Rows
 from et_sim.timeline.statistics import SORT_OF, Statistics
 from et_sim.trace.workload import Workload
@@ -153,8 +154,9 @@ def _spread(
 ) -> None:
     """Share a time out to items, by weights; what overlaps has less than its own length."""
     some = weight > 0
-    found, of = np.unique(what[some], return_inverse=True)
-    sums = np.bincount(of, weights=weight[some], minlength=len(found))
-    for key, amount in zip(found.tolist(), (sums * (total / max(sums.sum(), 1))).tolist(), strict=True):
+    found = groups_of(what[some])
+    sums = found.sums(weight[some].astype(np.float64))
+    keys, amounts_of = what[some][found.first].tolist(), sums * (total / max(sums.sum(), 1))
+    for key, amount in zip(keys, amounts_of.tolist(), strict=True):
         name = named(key)
         amounts[name] = amounts.get(name, 0.0) + amount

@@ -22,6 +22,7 @@ from et_sim.engine.state.run import NONE
 from et_sim.machine.model import System, WorkKind
 from et_sim.plan.straggler_variants import of_kind
 from et_sim.plan.tables import Action
+from et_sim.tables.grouping import groups_of, sums_of
 from et_sim.timeline.waiting.nodes import Issued, issued
 from et_sim.timeline.waiting.waits import COMMUNICATION, Waited, Waits
 from et_sim.trace.columns import NodeKind
@@ -50,18 +51,13 @@ def explained(outcome: Outcome, workload: Workload, waits: Waits) -> dict[str, A
     hops, end = _Walk(outcome, waits).hops(), int(outcome.finish_ns.max())
     took = hops.until_ns - hops.since_ns
     kind, word, name = _described(outcome, workload, hops)
-    spent = np.zeros(len(WorkKind) + 1, np.int64)
-    np.add.at(spent, kind, took)
+    spent = sums_of(kind, took, len(WorkKind) + 1)
     spent[-1] += end - int(took.sum())  # what is between them
     gaps = np.flatnonzero((kind == _GAPS) & (took > 0))
     gaps = gaps[np.lexsort((hops.since_ns[gaps], -took[gaps]))]
-    _, first, lane = np.unique(hops.actor[gaps] << 32 | word[gaps], return_index=True, return_inverse=True)
-    sums = np.zeros(len(first), np.int64)
-    np.add.at(sums, lane.reshape(-1), took[gaps])
-    lanes = {
-        (int(hops.actor[at]), name(at)): ns
-        for at, ns in zip(gaps[first].tolist(), sums.tolist(), strict=True)
-    }
+    named = groups_of(hops.actor[gaps], word[gaps])
+    firsts, sums = gaps[named.first].tolist(), named.sums(took[gaps]).tolist()
+    lanes = {(int(hops.actor[at]), name(at)): ns for at, ns in zip(firsts, sums, strict=True)}
     order = sorted(lanes, key=lambda lane: (-lanes[lane], *lane))
     return {
         "path_ns": end,

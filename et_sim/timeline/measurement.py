@@ -19,10 +19,9 @@ from et_sim.engine.outcome import Outcome
 from et_sim.machine.accuracy import Accuracy
 from et_sim.memory import Changes, peaks
 from et_sim.timeline.composition import composition
-from et_sim.timeline.kernels import KernelFigures
 from et_sim.timeline.memory import MemorySource
 from et_sim.timeline.rows import COMMUNICATION_KINDS, KIND_NAMES, TREATMENT_NAMES, Rows, TimelineSource
-from et_sim.timeline.statistics import Occupation, Statistics, combine
+from et_sim.timeline.statistics import KernelFigures, Occupation, Statistics, combine
 from et_sim.trace.process_groups import count_metadata
 from et_sim.trace.tensors import unannotated
 from et_sim.trace.workload import Workload

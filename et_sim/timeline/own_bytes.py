@@ -16,6 +16,7 @@ import numpy as np
 
 from et_sim.engine.outcome import Outcome
 from et_sim.plan.tables import IN_GROUP, NO_AXIS, Action, Plan
+from et_sim.tables.grouping import groups_of
 
 
 class Way(IntEnum):
@@ -39,13 +40,9 @@ def together(plan: Plan, actor: Any, node: Any, start: Any, end: Any) -> tuple[A
     row = np.flatnonzero(is_collective)
     columns = [plan.nodes[name][node[row]] for name in ("detail", "occurrence")]
     group = plan.members["group"][_member(plan, actor[row], node[row])]
-    which = np.unique(np.stack((group, *columns)), axis=1, return_inverse=True)[1].reshape(-1)
-    count = int(which.max(initial=-1)) + 1
-    first, last = np.full(count, np.iinfo(np.int64).max), np.zeros(count, np.int64)
-    np.minimum.at(first, which, start[row])
-    np.maximum.at(last, which, end[row])
+    joint = groups_of(group, *columns)
     begin, until = start.copy(), end.copy()
-    begin[row], until[row] = first[which], last[which]
+    begin[row], until[row] = -joint.most(-start[row])[joint.of_row], joint.most(end[row])[joint.of_row]
     return begin, until
 
 

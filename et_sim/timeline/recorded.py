@@ -8,6 +8,7 @@ as whole nanoseconds over all ranks first, so that folding changes no digit. Not
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -18,6 +19,7 @@ import numpy as np
 from et_sim.basics.units import format_ranks
 from et_sim.engine.outcome import Outcome, Ports
 from et_sim.machine.accuracy import Accuracy
+from et_sim.machine.roofline import ANY
 from et_sim.plan.spilled import Moved
 from et_sim.timeline.bottleneck import bottleneck, why_unknown
 from et_sim.timeline.explained import explained
@@ -26,8 +28,8 @@ from et_sim.timeline.out_of_memory import OutOfMemory
 from et_sim.timeline.scope import scope
 from et_sim.timeline.spool import CausalEvents, MessageSpool, Phases, PortRecord
 from et_sim.timeline.statistics import Statistics
-from et_sim.timeline.throughput import throughput
 from et_sim.timeline.waiting.nodes import slowest, waited_for_most
+from et_sim.trace.workload import Step
 from et_sim.trace.workload import Workload
 
 if TYPE_CHECKING:
@@ -81,7 +83,8 @@ def packets(ports: Ports | None) -> dict[str, Any] | None:
 
 NS_PER_SECOND = 1_000_000_000
 SECONDS_PER_HOUR = 3600
-DIGITS = 12
+DIGITS, RATE_DIGITS = 12, 9
+MILLION = 1_000_000
 
 
 def costs(rates: dict[str, Any] | None, measurement: Measurement, makespan_ns: int) -> dict[str, Any] | None:
@@ -113,6 +116,40 @@ def _seconds(time_ns: int, rate: float) -> Fraction:
 
 def _rounded(value: Fraction | None) -> float | None:
     return None if value is None else float(f"{float(value):.{DIGITS}g}")
+
+
+def throughput(
+    step: Step | None,
+    peaks: Mapping[str, float],
+    ranks: int,
+    makespan_ns: int,
+    taken: Mapping[str, Any] | None,
+) -> dict[str, Any] | None:
+    """The figures of a run that did one step; None where nobody says what that is, or no time passed.
+
+    `peaks` are those of a rank's device, in 10^12 operations per second; `taken` is what the run cost.
+    """
+    if step is None or not makespan_ns:
+        return None
+    peak = peaks.get(step.datatype, peaks.get(ANY))
+    model, hardware = (
+        None if operations is None else operations / makespan_ns / ranks / 1000  # 10^12 per second
+        for operations in (step.model_operations, step.hardware_operations)
+    )
+    found: dict[str, Any] = {
+        "tokens": step.tokens,
+        "datatype": step.datatype,
+        "peak_tflops": peak,
+        "tokens_per_s": step.tokens * 1e9 / makespan_ns,
+        "tokens_per_s_per_rank": step.tokens * 1e9 / makespan_ns / ranks,
+        "tflops_per_rank": model,
+        "mfu": None if model is None or peak is None else model / peak,
+        "hfu": None if hardware is None or peak is None else hardware / peak,
+    }
+    for name in ("price", "joules"):
+        value = None if taken is None else taken[name]
+        found[f"{name}_per_million_tokens"] = None if value is None else value * MILLION / step.tokens
+    return {name: float(f"{v:.{RATE_DIGITS}g}") if isinstance(v, float) else v for name, v in found.items()}
 
 
 @dataclass(eq=False)

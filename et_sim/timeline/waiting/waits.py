@@ -18,6 +18,7 @@ import numpy as np
 from et_sim.engine.outcome import Outcome
 from et_sim.engine.state.run import NONE
 from et_sim.plan.tables import Action
+from et_sim.tables.grouping import groups_of
 from et_sim.timeline.waiting.arrivals import Arrivals, arrivals
 from et_sim.timeline.waiting.nodes import Issued, issued
 
@@ -74,13 +75,12 @@ class Waits:
             if len(of_groups):
                 rows = self._arrivals.rows(some.state_row[of_groups])
                 awaited[of_groups] = lowest[self._arrivals.arrival[rows]]
-            pair = class_of_actor[some.actor].astype(np.int64) << 32 | class_of_actor[awaited]
-            pairs, number = np.unique(pair, return_inverse=True)
-            sums = np.zeros(len(pairs), np.int64)
-            np.add.at(sums, number.reshape(-1), waiting * ranks_per_actor[some.actor])
-            for key, total in zip(pairs.tolist(), sums.tolist(), strict=True):
-                both = key >> 32, key & 0xFFFFFFFF
-                found[both] = found.get(both, 0) + total
+            waiter, whom = class_of_actor[some.actor], class_of_actor[awaited]
+            pairs = groups_of(waiter, whom)
+            sums = pairs.sums(waiting * ranks_per_actor[some.actor])
+            columns = waiter[pairs.first], whom[pairs.first], sums
+            for one, other, total in zip(*(column.tolist() for column in columns), strict=True):
+                found[one, other] = found.get((one, other), 0) + total
         return found
 
     @cached_property

@@ -13,8 +13,7 @@ from typing import Any
 import numpy as np
 
 from et_sim.basics.errors import UsageError
-from et_sim.views.critical.events import RecordedEvents
-from et_sim.views.critical.kinds import KINDS, NONE, narrow
+from et_sim.views.critical.events import KINDS, NONE, RecordedEvents, narrow
 from et_sim.views.run.columns import Words
 from et_sim.views.run.directory import AGAIN
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from et_sim.views.critical.events import RecordedEvents
+from et_sim.views.critical.events import KINDS, SETS_DURATIONS, RecordedEvents, is_kind, narrow
 from et_sim.views.critical.kernels import (
     APART_NS,
     connect,
@@ -26,7 +26,6 @@ from et_sim.views.critical.kernels import (
     mark_deciding,
     put_in_rows,
 )
-from et_sim.views.critical.kinds import KINDS, SETS_DURATIONS, is_kind, narrow
 from et_sim.views.run.columns import Words
 
 COLUMNS = ("critical_parent", "other_parent", "start_ns", "end_ns", "kind", "link", "actor", "node")

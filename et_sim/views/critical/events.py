@@ -17,12 +17,54 @@ import numpy as np
 
 from et_sim.basics.errors import UsageError
 from et_sim.tables.kinds import SHARED_LINKS
-from et_sim.views.critical.kinds import KINDS, NONE
 from et_sim.views.run.columns import Words, integers, numbers, words
 from et_sim.views.run.directory import AGAIN, RunDirectory
 from et_sim.views.run.groups import Groups
 from et_sim.views.run.recorded_part import recorded_part
 from et_sim.views.text import shortened
+
+NONE = -1
+# The words of the column `kind` that the views know; those in which time passes come first.
+TIMES = ("late_start", "node", "contention", "latency", "serialisation", "endpoint", "reduction", "bus")
+LIBRARY = "library"  # and there: what a collective library takes beside the wires
+PACKETS = ("window", "packet_queue", "resending")  # and there, of messages as packets
+SWITCHES = ("switch", "switch_rate")  # time passes there, too
+QUEUES = ("link_queue", "server_queue", "bus_queue")
+MEETINGS = (
+    "begin",
+    "node_start",
+    "node_end",
+    "chunk_queued",
+    "chunk_start",
+    "parents",
+    "lane",
+    "queue_slot",
+    "link",
+)
+OTHERS = (
+    "server",
+    "bus_side",
+    "receive",
+    "request",
+    "endpoint_transfers",
+    "half",
+    "chunks",
+    "barrier",
+    "bound",
+)
+SETS_DURATIONS = (*TIMES, LIBRARY, *PACKETS, *SWITCHES)
+KINDS = (*SETS_DURATIONS, *QUEUES, *MEETINGS, *OTHERS)
+
+
+def is_kind(kind: Any, *names: str) -> Any:
+    """Which events are of these kinds, by their codes."""
+    return np.array([name in names for name in KINDS])[kind]
+
+
+def narrow(count: int) -> type:
+    """The integers that so many events are numbered with: their columns are long."""
+    return np.int32 if count < np.iinfo(np.int32).max else np.int64
+
 
 TO = "->"  # in the names of links of a graph, which say all by themselves
 PART_FIGURES = ("launch_ns", "arithmetic_ns", "traffic_ns")

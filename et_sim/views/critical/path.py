@@ -17,10 +17,10 @@ from typing import Any
 
 import numpy as np
 
+from et_sim.tables.grouping import groups_of
 from et_sim.tables.kinds import COPY, OPAQUE_KINDS
 from et_sim.views.critical.chain import Chain
-from et_sim.views.critical.events import Nodes
-from et_sim.views.critical.kinds import KINDS, NONE, QUEUES, SWITCHES, is_kind
+from et_sim.views.critical.events import KINDS, NONE, QUEUES, SWITCHES, Nodes, is_kind
 from et_sim.views.critical.record import PathRecord
 
 CAUSES = (
@@ -181,13 +181,11 @@ class CriticalPath:
     def by_single_link(self) -> list[dict[str, Any]]:
         """Of the link model, serialisation and waiting per link, the one with the most first."""
         record, resource, at = self.record, self.chain.resource, self._on_single_links()
-        places, of = np.unique(resource[at], return_inverse=True)
-        spent, queued = np.zeros((2, len(places)), np.int64)
-        np.add.at(spent, of.reshape(-1), self.spent_ns[at])
-        np.add.at(queued, of.reshape(-1), self.queued_ns[at])
+        links = groups_of(resource[at])
+        columns = resource[at][links.first], links.sums(self.spent_ns[at]), links.sums(self.queued_ns[at])
         found = [
             {"link": record.link_names[place], "serialisation": took - waited, "queueing": waited}
-            for place, took, waited in zip(places.tolist(), spent.tolist(), queued.tolist(), strict=True)
+            for place, took, waited in zip(*(column.tolist() for column in columns), strict=True)
         ]
         return sorted(found, key=lambda one: (-one["serialisation"] - one["queueing"], one["link"]))
 

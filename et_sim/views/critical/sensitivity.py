@@ -25,8 +25,8 @@ from typing import Any
 import numpy as np
 
 from et_sim.views.critical.condensed import Condensed, Durations
+from et_sim.views.critical.events import LIBRARY, NONE
 from et_sim.views.critical.kernels import ALIKE_NS, times_and_slopes
-from et_sim.views.critical.kinds import LIBRARY, NONE
 from et_sim.views.critical.path import CAUSES, CriticalPath
 
 FARTHEST = (0.01, 100.0)  # how far the factor is followed: nobody asks for more

@@ -9,7 +9,7 @@ Not here: any of the figures (`path`, `sensitivity`).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from textwrap import wrap
 from typing import Any
 
@@ -39,14 +39,9 @@ class OperationSlack:
     median_ns: int
 
 
-def slack_of_nodes(record: PathRecord) -> tuple[Any, Any]:
-    """(rows of `record.nodes`, their slack in ns), in the order in which the nodes complete."""
-    return record.slack
-
-
 def slack_of_operations(record: PathRecord) -> list[OperationSlack]:
     """One entry per operation, the one with the least slack first."""
-    rows, slack = slack_of_nodes(record)
+    rows, slack = record.slack
     nodes = record.nodes
     shape = (len(nodes.kind.texts), len(nodes.stem.texts), len(nodes.group.texts))
     code = np.ravel_multi_index((nodes.kind.codes, nodes.stem.codes, nodes.group.codes), shape)[rows]
@@ -124,7 +119,7 @@ def critical_path_data(path: Any, top: int | None = None) -> dict[str, Any]:
         "messages": found.by_message()[:top],
         "sensitivities_are_exact": found.record.is_exact,
         "sensitivities": [one.as_dict() for one in Sensitivities(found).all()][:top] if predicted else None,
-        "slack_of_operations": [_as_dict(one) for one in slack_of_operations(found.record)][:top]
+        "slack_of_operations": [asdict(one) for one in slack_of_operations(found.record)][:top]
         if found.record.is_exact
         else None,
         "slack_of_nodes": _slack_of_nodes(found.record, MOST_NODES if top is None else top)
@@ -134,13 +129,9 @@ def critical_path_data(path: Any, top: int | None = None) -> dict[str, Any]:
     }
 
 
-def _as_dict(one: OperationSlack) -> dict[str, Any]:
-    return {name: getattr(one, name) for name in one.__slots__}
-
-
 def _slack_of_nodes(record: PathRecord, most: int) -> list[dict[str, Any]]:
     """The nodes with the least slack, in the order in which they complete."""
-    rows, slack = slack_of_nodes(record)
+    rows, slack = record.slack
     least = np.sort(np.argsort(slack, kind="stable")[:most])
     nodes = record.nodes
     return [

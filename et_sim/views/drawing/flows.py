@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from et_sim.tables.grouping import groups_of
 from et_sim.views.drawing.nodes import NONE, Nodes
 from et_sim.views.run.columns import coded, integers
 from et_sim.views.run.directory import RunDirectory
@@ -49,7 +50,7 @@ def exchanges(run: RunDirectory, nodes: Nodes, window: Window) -> tuple[Any, Any
         found = np.unique(np.concatenate((found, np.stack((sender, peer), axis=1))), axis=0)
     sender, peer = found.T
     # The peer's node has the sender's group and number; where groups of one name are several, its own.
-    like = np.unique(_keys((nodes.group[rows], nodes.sequence[rows]))[0], return_inverse=True)[1].reshape(-1)
+    like = groups_of(nodes.group[rows], nodes.sequence[rows]).of_row
     of_row = np.full(len(nodes), NONE)
     of_row[rows] = like
     keys, wanted = _keys((like, nodes.actor[rows]), (of_row[sender], peer))
@@ -85,16 +86,14 @@ def _keys(*pairs: tuple[Any, Any]) -> list[Any]:
 
 def _in_order(nodes: Nodes, sends: Any, receives: Any) -> tuple[Any, Any]:
     """The n-th send of a channel with the n-th receive."""
-    channel = np.zeros(len(sends) + len(receives), np.int64)
     ends = (
         (nodes.actor, nodes.peer),
         (nodes.peer, nodes.actor),
         (nodes.tag, nodes.tag),
         (nodes.bytes, nodes.bytes),
     )
-    for source, target in ends:
-        column = np.concatenate((source[sends], target[receives]))
-        channel = np.unique(_keys((channel, column))[0], return_inverse=True)[1].reshape(-1)
+    columns = (np.concatenate((source[sends], target[receives])) for source, target in ends)
+    channel = groups_of(*columns).of_row
     numbered = []
     for rows, of_row in ((sends, channel[: len(sends)]), (receives, channel[len(sends) :])):
         order = np.lexsort((rows, nodes.start_ns[rows], of_row))
@@ -119,7 +118,7 @@ def members(nodes: Nodes) -> tuple[Any, Any]:
     if not len(rows):
         return rows, rows
     # Collectives of one group and number; groups of one name may be several.
-    like = np.unique(_keys((nodes.group[rows], nodes.sequence[rows]))[0], return_inverse=True)[1].reshape(-1)
+    like = groups_of(nodes.group[rows], nodes.sequence[rows]).of_row
     order = np.lexsort((nodes.actor[rows], like))
     rows, like = rows[order], like[order]
     keys, wanted = _keys((like, nodes.actor[rows]), (like, nodes.end_cause_actor[rows]))

@@ -10,12 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from math import ceil, floor, log10
+from pathlib import Path
 from typing import Any
 from xml.sax.saxutils import escape, quoteattr
 
 import numpy as np
 
 from et_sim.basics.errors import UsageError
+from et_sim.basics.files import write_file
 from et_sim.basics.units import format_ns, parse_ranks, plural, strided_ranks
 from et_sim.views.drawing.colours import OUTLINE
 from et_sim.views.run.directory import RunDirectory
@@ -257,3 +259,13 @@ def png_of(svg: str) -> bytes:
             "--png finds no font for texts", remedy="install one, such as DejaVu Sans, or use --svg"
         )
     return bytes(svg_to_bytes(svg_string=svg, zoom=ZOOM))
+
+
+def write_picture(drawn: str, svg: Path | None, png: Path | None) -> None:
+    """Write a picture into the files that are named: both, or none if the PNG is refused."""
+    if png is not None and png == svg:
+        raise UsageError("--svg and --png name one file", place=str(png), remedy="name two")
+    if png is not None:
+        write_file(png, png_of(drawn))
+    if svg is not None:
+        write_file(svg, drawn.encode("utf-8", "replace"))

@@ -18,10 +18,9 @@ from typing import Any
 import numpy as np
 
 from et_sim.basics.units import format_ranks, plural
-from et_sim.views.drawing.blocks import Blocks, Chosen, distinct
+from et_sim.views.drawing.blocks import Blocks, Chosen, belonging, distinct
 from et_sim.views.drawing.flows import exchanges, members, messages
 from et_sim.views.drawing.nodes import NONE, Shown
-from et_sim.views.drawing.visible_nodes import belonging
 from et_sim.views.run.directory import RunDirectory
 from et_sim.views.run.selection import Window
 

@@ -18,13 +18,14 @@ from typing import Any
 import numpy as np
 
 from et_sim.basics.units import LONGEST_NS, plural
+from et_sim.tables.grouping import groups_of
 from et_sim.views.critical.path import CriticalPath
+from et_sim.views.drawing.blocks import Slices, visible_nodes
 from et_sim.views.drawing.colours import BACKWARD, NEVER, colour_of, drawn_kinds, is_backward, lighter
 from et_sim.views.drawing.flows import collectives, find, messages
 from et_sim.views.drawing.nodes import NONE, Nodes, Shown, shown_ranks
 from et_sim.views.drawing.timeline import picture
 from et_sim.views.drawing.tracks import GAPS, Tracks, tracks_of
-from et_sim.views.drawing.visible_nodes import Slices, visible_nodes
 from et_sim.views.report.markup import section, tag, text
 from et_sim.views.run.columns import integers
 from et_sim.views.run.directory import RunDirectory
@@ -177,7 +178,7 @@ def merge(track: Any, kind: Any, start: Any, end: Any, limit: int) -> Merged:
     if count > limit:
         first = int(start.min())
         bin_ns = max((int(end.max()) - first) // MOST_BINS, 1)
-        like = np.unique(track * (int(kind.max()) + 1) + kind, return_inverse=True)[1].reshape(-1)
+        like = groups_of(track, kind).of_row
         while True:
             bins = (start - first) // bin_ns
             places = like * (int(bins.max()) + 1) + bins

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from et_sim.views.critical.kinds import KINDS, NONE, PACKETS
+from et_sim.views.critical.events import KINDS, NONE, PACKETS
 from et_sim.views.critical.path import CAUSES, CriticalPath
 from et_sim.views.critical.sensitivity import Parameter, Quantity, Sensitivities, parameters, times_of
 

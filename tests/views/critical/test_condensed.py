@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from et_sim.views.critical.condensed import Condensed, condensed
+from et_sim.views.critical.events import KINDS
 from et_sim.views.critical.kernels import latest_ends, times_and_slopes
-from et_sim.views.critical.kinds import KINDS
 from et_sim.views.run.columns import Words
 
 LINKS = ("dimension 0", "dimension 1", None)

@@ -12,7 +12,7 @@ from machines import FIFO_RING, RING_2
 import et_sim
 from et_sim.timeline import write_run
 from et_sim.views import open_run
-from et_sim.views.critical import kept
+from et_sim.views.critical import record
 from et_sim.views.critical.events import RecordedEvents
 from et_sim.views.critical.path import CriticalPath
 from et_sim.views.critical.record import PathRecord
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.usefixtures("warm_engine")
 
 @pytest.fixture(autouse=True)
 def _every_record_is_long(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kept, "LONG_BYTES", 0)
+    monkeypatch.setattr(record, "LONG_BYTES", 0)
 
 
 def _simulate(folder: Path, micros: int = 30, **more: Any) -> Path:

@@ -14,9 +14,8 @@ from hypothesis import strategies as st
 from runs_to_show import pipeline
 
 from et_sim.views.drawing import blocks
-from et_sim.views.drawing.blocks import InProportion, share_out
+from et_sim.views.drawing.blocks import InProportion, share_out, visible_nodes
 from et_sim.views.drawing.nodes import ALWAYS, shown_ranks
-from et_sim.views.drawing.visible_nodes import visible_nodes
 from et_sim.views.export.contents import Contents, contents_of
 from et_sim.views.report.times import exposed_by_group
 from et_sim.views.run.directory import RunDirectory, open_run
