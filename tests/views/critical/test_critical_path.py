@@ -21,7 +21,7 @@ from et_sim.views import open_run
 from et_sim.views.critical.path import CriticalPath
 from et_sim.views.critical.record import PathRecord
 from et_sim.views.critical.sensitivity import Sensitivities, Sensitivity
-from et_sim.views.critical.text import critical_path_data, critical_path_text, slack_of_nodes
+from et_sim.views.critical.text import critical_path_data, critical_path_text
 
 pytestmark = pytest.mark.usefixtures("warm_engine")
 
@@ -81,7 +81,7 @@ def test_a_slow_rank_is_the_path_and_the_fast_one_has_the_difference_as_slack(tm
         build.collective("all_reduce", 1 << 20, after=[work])
     path = _path(_simulated([slow, fast]), tmp_path)
     assert [hop.name for hop in path.hops()] == ["slow work", "all_reduce"]
-    rows, slack = slack_of_nodes(path.record)
+    rows, slack = path.record.slack
     names = path.record.nodes.name
     by_name = {names.texts[names.codes[row]]: own for row, own in zip(rows, slack.tolist(), strict=True)}
     assert by_name["slow work"] == 0
@@ -104,7 +104,7 @@ def test_a_node_may_be_late_by_its_slack_and_no_more(tmp_path: Path, more_ns: in
 
     base = _simulated(traces(0))
     path = _path(base, tmp_path)
-    rows, slack = slack_of_nodes(path.record)
+    rows, slack = path.record.slack
     nodes = path.record.nodes
     [own] = [
         s
