@@ -81,6 +81,7 @@ def packets(ports: Ports | None) -> dict[str, Any] | None:
     return found
 
 
+OF_PROFILE = ("profile", "profile_named_by", "corrections", "switched", "other_profile")
 NS_PER_SECOND = 1_000_000_000
 SECONDS_PER_HOUR = 3600
 DIGITS, RATE_DIGITS = 12, 9
@@ -248,16 +249,9 @@ class RecordedRun:
             "model": self.manifest["model"],
             "model_note": self.manifest["model_note"],
             "scope": scope(self.manifest["scope"], self.coverage, self.outcome.messages),
-            "profile": self.manifest["profile"],
-            "profile_named_by": self.manifest["profile_named_by"],
-            "corrections": self.manifest["corrections"],
-            "switched": self.manifest["switched"],
-            "other_profile": self.manifest["other_profile"],
+            **{name: self.manifest[name] for name in OF_PROFILE},
             "folded": {"actors": self.measurement.source.actors, "ranks": self.workload.ranks},
-            "uneven": self.manifest["uneven"],
-            "time_factors": self.manifest["time_factors"],
-            "detail": self.manifest["detail"],
-            "jobs": self.manifest["jobs"],
+            **{name: self.manifest[name] for name in ("uneven", "time_factors", "detail", "jobs")},
             "out_of_memory": self.out_of_memory.as_dict() if self.out_of_memory else None,
             **({} if self.moved is None else {"spilled": self.moved.as_dict()}),
             "messages": self.outcome.messages,

@@ -43,10 +43,7 @@ CAUSES = (
     "other",
     "idle",
 )
-_PLAIN = (
-    *("contention", "latency", "serialisation", "endpoint", "reduction", "bus", "switch"),
-    *("library", "window", "resending"),
-)
+_OTHERWISE = {"switch_rate": "switch", "packet_queue": "queueing", "late_start": "idle"}  # kinds -> causes
 _OF_LINKS = {  # what links, stages of memory and switches do, in the terms of links
     "latency": "latency",
     "serialisation": "serialisation",
@@ -101,18 +98,12 @@ class CriticalPath:
     @cached_property
     def cause(self) -> Any:
         """Of every event of the chain, its cause but for queueing, as an index into CAUSES."""
-        what, cause = self.chain.kind, np.full(len(self), CAUSES.index("other"))
-        for name in _PLAIN:
-            cause[what == KINDS.index(name)] = CAUSES.index(name)
-        cause[what == KINDS.index("switch_rate")] = CAUSES.index("switch")
-        cause[what == KINDS.index("packet_queue")] = CAUSES.index("queueing")
-        cause[what == KINDS.index("late_start")] = CAUSES.index("idle")
+        named = [_OTHERWISE.get(name, name) for name in KINDS]
+        of_kind = np.array([CAUSES.index(name if name in CAUSES else "other") for name in named])
         of_node = np.append(self.causes_of_nodes(), NONE)[self.node]  # the last: no node's
-        of_links = np.isin(what, [KINDS.index(name) for name in ("latency", "serialisation")])
-        cause[of_links & (of_node == CAUSES.index("memory"))] = CAUSES.index("memory")
-        is_node = (what == KINDS.index("node")) & (self.node != NONE)
-        cause[is_node] = self.causes_of_nodes()[self.node[is_node]]
-        return cause
+        is_memory = self.is_kind("latency", "serialisation") & (of_node == CAUSES.index("memory"))
+        is_node = self.is_kind("node") & (self.node != NONE)
+        return np.where(is_memory | is_node, of_node, of_kind[self.chain.kind])
 
     def causes_of_nodes(self) -> Any:
         """Of every node of the run, what its own duration counts as."""

@@ -7,6 +7,7 @@ Not here: what keys mean.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -41,11 +42,7 @@ def machine_section(run: RunDirectory) -> str:
             shown.append(_keys(part, rows))
     summary = run.summary
     said = f"{plural(summary['ranks'], 'rank')}, {summary['model']} network, profile {summary['profile']}"
-    note = tag(
-        "p",
-        text(f"{said}; figures are as they were given"),
-        class_="note",
-    )
+    note = tag("p", text(f"{said}; figures are as they were given"), class_="note")
     return section("machine", "Machine", note, _dimensions(columns), *shown)
 
 
@@ -115,10 +112,8 @@ def _with_unit(key: str, value: Any) -> str:
 def _shown(value: Any) -> str:
     """A plain value as its file has it."""
     if value is None or isinstance(value, bool):
-        return {None: "null", True: "true", False: "false"}[value]
-    if isinstance(value, dict):
-        return "nothing"
-    return str(value)
+        return json.dumps(value)
+    return "nothing" if isinstance(value, dict) else str(value)
 
 
 TREATMENTS = (
@@ -148,18 +143,12 @@ def coverage_section(run: RunDirectory) -> str:
         if coverage[name]
     ]
     parts = [(f"treatment-{name}", name.replace("_", " "), coverage[name]) for name, _ in TREATMENTS]
-    said = [_notices("warning", summary["warnings"], folded=False), _notices("default", summary["defaults"])]
+    said = [_notices("warning", summary["warnings"]), _notices("default", summary["defaults"])]
     ignored = coverage["ignored_attributes"]
     if ignored:
-        listed = "".join(
-            tag("li", f"{text(name)}: {count:,} nodes") for name, count in sorted(ignored.items())
-        )
-        said.append(
-            more(
-                plural(len(ignored), "attribute that nothing reads", "attributes that nothing reads"),
-                tag("ul", listed),
-            )
-        )
+        entries = (tag("li", f"{text(name)}: {count:,} nodes") for name, count in sorted(ignored.items()))
+        counted = plural(len(ignored), "attribute that nothing reads", "attributes that nothing reads")
+        said.append(more(counted, tag("ul", "".join(entries))))
     return section(
         "coverage",
         "Coverage",
@@ -170,17 +159,15 @@ def coverage_section(run: RunDirectory) -> str:
     )
 
 
-def _notices(what: str, notices: list[dict[str, Any]], *, folded: bool = True) -> str:
+def _notices(what: str, notices: list[dict[str, Any]]) -> str:
+    """Warnings are seen at once; defaults are folded away."""
     if not notices:
         return ""
     rows = [(text(one["place"]), text(one["key"]), text(one["text"])) for one in notices]
     content = table("", ("where", "key", what), rows, "<<<")
-    title = {"warning": "warning", "default": "default taken"}[what]
-    return (
-        more(plural(len(notices), title, {"warning": "", "default": "defaults taken"}[what]), content)
-        if folded
-        else (tag("h3", text(plural(len(notices), title))) + content)
-    )
+    if what == "warning":
+        return tag("h3", text(plural(len(notices), what))) + content
+    return more(plural(len(notices), "default taken", "defaults taken"), content)
 
 
 def configuration_section(run: RunDirectory) -> str:

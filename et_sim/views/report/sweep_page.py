@@ -14,7 +14,7 @@ from typing import Any
 from urllib.parse import quote as url_quote
 
 from et_sim.basics.errors import EtSimError, UsageError
-from et_sim.basics.units import format_bytes, format_ns, plural
+from et_sim.basics.units import format_ns, plural
 from et_sim.tables.of_sweeps import NUMBER, RUNS
 from et_sim.views.drawing.nodes import ALWAYS
 from et_sim.views.drawing.scene import LETTER, Scene
@@ -27,9 +27,16 @@ from et_sim.views.sweep.content import Chart, Content
 from et_sim.views.sweep.directory import COMPLETE, SweepDirectory
 from et_sim.views.sweep.scales import EXPOSED, MAKESPAN, Quantity, Scale, shown
 from et_sim.views.sweep.searched import meaning, searched
-from et_sim.views.sweep.summary import complete, counted, is_kept, run_name
-from et_sim.views.sweep.told_apart import ALIKE, BAND, band_text, contains_none, relative_band, told_apart
-from et_sim.views.text import share
+from et_sim.views.sweep.summary import (
+    POINT_FIGURES,
+    complete,
+    counted,
+    figures_of_point,
+    is_kept,
+    longest_part,
+    run_name,
+)
+from et_sim.views.sweep.told_apart import told_apart
 
 MOST_BEST = 20  # points of the table, whose runs have pages if they were kept
 MOST_LINES = 2000  # of parallel coordinates
@@ -69,7 +76,7 @@ def _headline(content: Content) -> str:
     best, worst = content.rows[0], content.rows[-1]
     makespan = f"<span>least makespan</span><b>{text(format_ns(best['makespan_ns']))}</b>"
     tiles = [(axis, shown(best[axis])) for axis in content.sweep.axes]
-    tiles.append(("most time goes to", _longest(best)))
+    tiles.append(("most time goes to", longest_part(best)))
     tiles.append(("the slowest point", format_ns(worst["makespan_ns"])))
     cells = "".join(f"<div><dt>{text(name)}</dt><dd><b>{text(value)}</b></dd></div>" for name, value in tiles)
     at = tag("p", f"at point {best[NUMBER]}:", class_="short")
@@ -211,39 +218,17 @@ def _makespan(values: Mapping[str, Any]) -> str:
 
 
 def _best(content: Content, pages: Mapping[int, str]) -> str:
-    least = content.rows[0]["makespan_ns"]
-    head = [
-        "point",
-        *map(text, content.sweep.axes),
-        "makespan",
-        "slower by",
-        BAND,
-        "memory",
-        "most time goes to",
-        "run",
-    ]
+    head = ["point", *map(text, content.sweep.axes), *POINT_FIGURES, "run"]
     cells = []
     for row, values in enumerate(content.rows[:MOST_BEST]):
         address = pages.get(values[NUMBER])
-        slower = values["makespan_ns"] - least
-        peak = values["peak_memory_bytes"]
-        band = relative_band(content.rows[0], values) if row else None
-        mark = f"{ALIKE} " if contains_none(band) else ""
-        cells.append(
-            [
-                _button(content, row),
-                *(text(shown(values[axis])) for axis in content.sweep.axes),
-                text(_makespan(values)),
-                f"{mark}{share(slower, least)}" if slower else mark,
-                band_text(band),
-                "" if peak is None else text(format_bytes(peak)),
-                text(_longest(values)),
-                tag("a", "report", href=address) if address else "",
-            ]
-        )
+        axes = (text(shown(values[axis])) for axis in content.sweep.axes)
+        figures = map(text, figures_of_point(content.rows[0], values))
+        run = tag("a", "report", href=address) if address else ""
+        cells.append([_button(content, row), *axes, *figures, run])
     several = table("", head, cells, "<" + "<" * len(content.axes) + ">>>><<")
-    said = told_apart(content.rows)
-    return section("best", "Best points", tag("p", said, class_="note") if said else "", several)
+    note = told_apart(content.rows)
+    return section("best", "Best points", tag("p", note, class_="note") if note else "", several)
 
 
 def _failures(content: Content) -> str:
@@ -294,12 +279,8 @@ def _texts(content: Content) -> Iterator[tuple[str, list[str]]]:
     for one in dict.fromkeys((MAKESPAN, *content.resources, EXPOSED)):
         values = (row[one.column] for row in rows)
         yield one.title, ["" if value is None else one.shown(value) for value in values]
-    yield "most time goes to", [_longest(row) for row in rows]
+    yield "most time goes to", [longest_part(row) for row in rows]
     yield "warnings", [row["warnings"] or "" for row in rows]
-
-
-def _longest(row: Mapping[str, Any]) -> str:
-    return f"{row['bottleneck']} {share(row['bottleneck_share'] or 0, 1)}"
 
 
 def _indexed(texts: list[str]) -> tuple[list[str], list[int]]:

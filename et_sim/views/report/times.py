@@ -18,6 +18,7 @@ from et_sim.basics.intervals import Intervals, Unions, together
 from et_sim.basics.units import exact_bytes, format_bandwidth, format_bytes, format_ns, plural
 from et_sim.tables.kinds import COPY, NOT_COMMUNICATION
 from et_sim.views.critical.path import CriticalPath
+from et_sim.views.drawing.bars import sums_of_parts
 from et_sim.views.report.markup import bar, cut_text, more, section, table, tag, text
 from et_sim.views.run.bus_bandwidth import LEGEND
 from et_sim.views.run.columns import coded, integers, numbers
@@ -28,7 +29,7 @@ from et_sim.views.summary.in_short import in_short
 from et_sim.views.summary.jobs import job_rows
 from et_sim.views.summary.operations import Operation, operations
 from et_sim.views.summary.parts import NAMES, parts_of
-from et_sim.views.summary.rank_table import called, rank_count, slowest_first
+from et_sim.views.summary.rank_table import called, slowest_first
 from et_sim.views.summary.sentences import (
     makespan_text,
     per_million_tokens,
@@ -132,10 +133,7 @@ def headline(run: RunDirectory, path: CriticalPath | None) -> str:
     """The makespan in a sentence, what the average rank spends it on, and the figures that all ask for."""
     summary = run.summary
     makespan, ranks = summary["makespan_ns"], summary["ranks"]
-    sums = dict.fromkeys((key for key, _ in NAMES), 0)
-    for entry in summary["per_rank"]:
-        for key, amount in parts_of(entry).items():
-            sums[key] += amount * rank_count(entry["ranks"])
+    sums = sums_of_parts(summary["per_rank"])
     whole = makespan * ranks
     stacked = bar([(key, name, sums[key]) for key, name in NAMES], whole)
     legend = "".join(

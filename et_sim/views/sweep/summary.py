@@ -34,10 +34,6 @@ class Effect:
     least_ns: int
     mean_ns: int
 
-    def as_dict(self) -> dict[str, Any]:
-        """For `--json`."""
-        return asdict(self)
-
 
 @dataclass(frozen=True, slots=True)
 class Turn:
@@ -50,10 +46,6 @@ class Turn:
     becomes: str
     times: int
     of: int  # pairs of points that differ in these two values alone
-
-    def as_dict(self) -> dict[str, Any]:
-        """For `--json`."""
-        return asdict(self)
 
 
 def effects_of(rows: Sequence[Mapping[str, Any]], axis: str) -> list[Effect]:
@@ -106,6 +98,7 @@ def turns_of(rows: Sequence[Mapping[str, Any]], axes: Sequence[str], axis: str) 
 USUAL_TOP = 5
 MOST_TURNS = 12
 NARROWEST = 8
+POINT_FIGURES = ("makespan", "slower by", BAND, "memory", "most time goes to")
 DROPPED = (BAND, "memory", "slower by")  # columns, in this order where there is no room
 Row = Mapping[str, Any]
 
@@ -140,8 +133,8 @@ def sweep_json(sweep: SweepDirectory, top: int | None = None) -> str:
         "axes": list(sweep.axes),
         **({} if sweep.search is None else {"search": sweep.search}),
         "best": [_as_json(done[0], row) for row in best],
-        "effects": [one.as_dict() for axis in sweep.axes for one in effects_of(in_order, axis)],
-        "turns": [one.as_dict() for axis in sweep.axes for one in turns_of(in_order, sweep.axes, axis)],
+        "effects": [asdict(one) for axis in sweep.axes for one in effects_of(in_order, axis)],
+        "turns": [asdict(one) for axis in sweep.axes for one in turns_of(in_order, sweep.axes, axis)],
         "failures": [
             {NUMBER: row[NUMBER], "status": row["status"], "error": row["error"]}
             for row in rows
@@ -196,21 +189,12 @@ def is_kept(sweep: SweepDirectory, row: Row) -> bool:
 
 def _best(sweep: SweepDirectory, done: Sequence[Row], most: int, width: int) -> list[str]:
     has_memory = any(row["peak_memory_bytes"] is not None for row in done)
-    head = ["best", *sweep.axes, "makespan", "slower by", BAND, "memory", "most time goes to", "run"]
+    head = ["best", *sweep.axes, *POINT_FIGURES, "run"]
     cells = [head]
     for row in done[:most]:
-        peak = row["peak_memory_bytes"]
-        cells.append(
-            [
-                str(row[NUMBER]),
-                *(shown(row[axis]) for axis in sweep.axes),
-                format_ns(row["makespan_ns"]),
-                *_slower_by(done[0], row),
-                "" if peak is None else format_bytes(peak),
-                f"{row['bottleneck']} {share(row['bottleneck_share'] or 0, 1)}",
-                f"{RUNS}/{run_name(row)}" if is_kept(sweep, row) else "",
-            ]
-        )
+        values, figures = (shown(row[axis]) for axis in sweep.axes), figures_of_point(done[0], row)
+        run = f"{RUNS}/{run_name(row)}" if is_kept(sweep, row) else ""
+        cells.append([str(row[NUMBER]), *values, *figures, run])
     axes = range(1, 1 + len(sweep.axes))
     alignment = "<" + "".join(">" if are_numbers(done, axis) else "<" for axis in sweep.axes) + ">>>><<"
     empty = [place for place in range(len(head)) if not any(row[place] for row in cells[1:])]
@@ -231,13 +215,21 @@ def _best(sweep: SweepDirectory, done: Sequence[Row], most: int, width: int) -> 
     )
 
 
-def _slower_by(first: Row, row: Row) -> tuple[str, str]:
-    """Such as `≈ 3 %`, where it may be none, and the band."""
-    if row is first:
-        return "", ""
-    least, band = first["makespan_ns"], relative_band(first, row)
-    found = share(row["makespan_ns"] - least, least) if row["makespan_ns"] > least else ""
-    return f"{ALIKE} {found}".strip() if contains_none(band) else found, band_text(band)
+def figures_of_point(first: Row, row: Row) -> tuple[str, ...]:
+    """Its POINT_FIGURES in words, beside the best; such as slower by `≈ 3 %`, where it may be none."""
+    slower, band = "", None
+    if row is not first:
+        least, band = first["makespan_ns"], relative_band(first, row)
+        found = share(row["makespan_ns"] - least, least) if row["makespan_ns"] > least else ""
+        slower = f"{ALIKE} {found}".strip() if contains_none(band) else found
+    peak = row["peak_memory_bytes"]
+    memory = "" if peak is None else format_bytes(peak)
+    return format_ns(row["makespan_ns"]), slower, band_text(band), memory, longest_part(row)
+
+
+def longest_part(row: Row) -> str:
+    """What most time goes to, and how much of it."""
+    return f"{row['bottleneck']} {share(row['bottleneck_share'] or 0, 1)}"
 
 
 def _effects(sweep: SweepDirectory, done: Sequence[Row], width: int) -> list[str]:
