@@ -29,8 +29,7 @@ from et_sim.timeline.scope import scope
 from et_sim.timeline.spool import CausalEvents, MessageSpool, Phases, PortRecord
 from et_sim.timeline.statistics import Statistics
 from et_sim.timeline.waiting.nodes import slowest, waited_for_most
-from et_sim.trace.workload import Step
-from et_sim.trace.workload import Workload
+from et_sim.trace.workload import Step, Workload
 
 if TYPE_CHECKING:
     from et_sim.timeline.layers import LayerRun
