@@ -7,7 +7,7 @@ What a workload says that it does for its user: tokens, and the operations that 
 
 A run of the workload is one step. `model_operations` are those that the mathematics of the model need,
 whatever is worked out again; `hardware_operations` those that kernels do, by the same rules of counting, so
-that both may be divided by a device's peak (`et_sim.timeline.throughput`).
+that both may be divided by a device's peak (`et_sim.timeline.recorded`).
 
 Not here: how they are counted for a model (`et_sim.workloads.training.operations`).
 """
