@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 
 from et_sim.compute.systolic.layer import Dimensions, SystolicLayer
-from et_sim.compute.systolic.report import reports
+from et_sim.compute.systolic.model import reports
 from et_sim.machine.systolic import Array, Bandwidth, Dataflow
 
 GOOGLE = Array(256, 256, 6144, 6144, 2048, Dataflow.WEIGHT)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from et_sim.api import run
@@ -42,6 +43,15 @@ def ring(npus: int, bandwidth: float | str = 50.0, latency: float | str = 500.0)
 
 
 RING_2, RING_4, RING_8 = ring(2), ring(4), ring(8)
+
+
+def sends(ranks: int, messages: Iterable[tuple[int, int, int]]) -> list[TraceBuilder]:
+    """Messages (source, target, bytes), all at once."""
+    builders = [TraceBuilder(source=f"rank {rank}") for rank in range(ranks)]
+    for tag, (source, target, size) in enumerate(messages):
+        builders[source].send(target, size, tag=tag)
+        builders[target].receive(source, size, tag=tag)
+    return builders
 
 
 def algorithms(name: str, dimensions: int = 1) -> dict[str, Any]:

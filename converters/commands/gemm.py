@@ -106,7 +106,7 @@ def _timer(options: argparse.Namespace) -> Timer:
     from converters.layers.gemm import roofline_timer, systolic_timer
     from et_sim.basics.errors import UsageError
     from et_sim.compute.systolic import ClockedArray
-    from et_sim.compute.systolic.config_file import parse_config
+    from et_sim.compute.systolic.files import parse_config
     from et_sim.layerfile.reading import read_text
 
     if options.compute == "roofline":

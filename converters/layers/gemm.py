@@ -36,7 +36,7 @@ from et_sim.basics.units import MOST_BYTES
 from et_sim.compute import Roofline
 from et_sim.compute.systolic import ClockedArray
 from et_sim.compute.systolic.layer import SystolicLayer
-from et_sim.compute.systolic.report import Report
+from et_sim.compute.systolic.model import Report
 from et_sim.layerfile.layer_file import Keyword, Layer, LayerFile, Phase, PhaseWork
 from et_sim.trace.columns import CollectiveKind
 

@@ -12,7 +12,7 @@ capitals; lines may end with a comma.
 is a convolution in SCALE-Sim's columns. Its product has a row for each output pixel, a column for each
 filter, and sums up the values of a window.
 
-Not here: SCALE-Sim's rules (`et_sim.compute.systolic.topology_file`), and what products become (`gemm`).
+Not here: SCALE-Sim's rules (`et_sim.compute.systolic.files`), and what products become (`gemm`).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from et_sim.basics.errors import TraceError, UsageError, did_you_mean
-from et_sim.compute.systolic.topology_file import Layout, parse_topology
+from et_sim.compute.systolic.files import Layout, parse_topology
 from et_sim.layerfile.reading import shown
 
 _COLUMNS = ("layer", "m", "n", "k", "strategy")

@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
 
+from et_sim.compute.device import ATTENTION, PRODUCTS
 from et_sim.compute.operations import Shape
-from et_sim.compute.tiling import ATTENTION, PRODUCTS
 from et_sim.machine.roofline import Curve, Efficiency, RooflineDevice
 
 QUERY_TILES = (64, 128, 256)  # of common fused kernels

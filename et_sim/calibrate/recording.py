@@ -24,8 +24,8 @@ from et_sim.basics.group_names import group_key
 from et_sim.calibrate.collectives import Measured as Collective
 from et_sim.calibrate.kernels import Measured
 from et_sim.calibrate.logs import COLLECTIVES
-from et_sim.compute.replay import is_recorded, recorded_ns
-from et_sim.compute.tiling import ATTENTION
+from et_sim.compute.device import ATTENTION
+from et_sim.compute.registry import is_recorded, recorded_ns
 from et_sim.machine.datatypes import datatype_named
 from et_sim.machine.library import Call
 from et_sim.trace.columns import BoolColumn, CollectiveKind, NodeKind, Trace

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from et_sim.compute.systolic.config_file import Config
-    from et_sim.compute.systolic.report import Report
+    from et_sim.compute.systolic.files import Config
+    from et_sim.compute.systolic.model import Report
 
 RULES = ("scale-sim", "corrected")
 LAYOUTS = ("conv", "gemm")
@@ -46,9 +46,8 @@ def add_parser(commands: Any) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Read, work out, write, print."""
-    from et_sim.compute.systolic.config_file import parse_config
-    from et_sim.compute.systolic.report import reports
-    from et_sim.compute.systolic.topology_file import Layout, parse_topology
+    from et_sim.compute.systolic.files import Layout, parse_config, parse_topology
+    from et_sim.compute.systolic.model import reports
     from et_sim.machine.systolic import Rules
 
     config = parse_config(_read(options.config), str(options.config), Rules(options.rules))

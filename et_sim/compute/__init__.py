@@ -1,11 +1,8 @@
 """How long local work takes: one module per compute model, behind one seam; and reductions."""
 
-from et_sim.compute.kernel_times import kernel_times
 from et_sim.compute.model import ComputeModel, Durations, Treatment, Utilisation
-from et_sim.compute.reduction import reduction_ns
-from et_sim.compute.registry import compute_model
-from et_sim.compute.replay import Replay, is_recorded, recorded_ns
-from et_sim.compute.roofline import Roofline
+from et_sim.compute.registry import Replay, compute_model, is_recorded, kernel_times, recorded_ns
+from et_sim.compute.roofline import Roofline, reduction_ns
 from et_sim.compute.rules import Rules
 from et_sim.machine.datatypes import datatype_named
 

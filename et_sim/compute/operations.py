@@ -8,11 +8,11 @@ Not here: how long it takes (`device`, `systolic`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from et_sim.basics.errors import TraceError, did_you_mean
+from et_sim.basics.errors import EtSimError, TraceError, did_you_mean
 
 LARGEST = 1 << 40  # of one number
 MOST_OPERATIONS = 1 << 62
@@ -256,7 +256,7 @@ def read_shape(text: str, place: str) -> Shape:
     shape = Shape(word, tuple(_size(size, text, place) for size in sizes), count, causal)
     operation = shape.operation
     if shape.kind == "conv":
-        _refuse_large_filter(shape.numbers, place)
+        refuse_large_filter(shape.numbers, place, TraceError)
     if max(operation.operations, operation.elements) > MOST_OPERATIONS:
         raise TraceError(
             f"layer_shape {text!r} has more than 2^62 operations or elements",
@@ -266,10 +266,11 @@ def read_shape(text: str, place: str) -> Shape:
     return shape
 
 
-def _refuse_large_filter(sizes: tuple[int, ...], place: str) -> None:
+def refuse_large_filter(sizes: Sequence[int], place: str, error: type[EtSimError]) -> None:
+    """Refuse a filter that is larger than the image."""
     for what, image, window in (("height", sizes[0], sizes[2]), ("width", sizes[1], sizes[3])):
         if window > image:
-            raise TraceError(
+            raise error(
                 f"the filter's {what} {window} is larger than the ifmap's, {image}",
                 place=place,
                 remedy="make the ifmap as large as the filter at least, padding included",

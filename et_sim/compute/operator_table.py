@@ -17,8 +17,7 @@ import numpy as np
 from et_sim.basics.errors import MachineError, TraceError, did_you_mean
 from et_sim.basics.units import LONGEST_NS
 from et_sim.compute.device import NEEDED
-from et_sim.compute.labels import Labels, datatypes_of, place_of
-from et_sim.compute.model import Durations, Treatment, Utilisation
+from et_sim.compute.model import Durations, Labels, Treatment, Utilisation, datatypes_of, place_of
 from et_sim.compute.operations import FORMS, Operation, read_shape
 from et_sim.machine.datatypes import BITS
 from et_sim.machine.operator_times import Measure, OperatorTimes, Outside

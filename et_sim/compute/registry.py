@@ -1,4 +1,10 @@
-"""The compute models there are."""
+"""The compute models there are, and the times of kernels for whoever adds them up without a run.
+
+Replay is one of them: a node takes exactly as long as its trace says, and nothing takes less than a
+nanosecond.
+
+Not here: what else a node may wait for (the plan).
+"""
 
 from __future__ import annotations
 
@@ -6,10 +12,12 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
 
+import numpy as np
+
+from et_sim.basics.units import LONGEST_NS
 from et_sim.compute.device import Device
-from et_sim.compute.model import ComputeModel, SystemModel, TimingModel
+from et_sim.compute.model import ComputeModel, Durations, OfAllRanks, SystemModel, TimingModel, Treatment
 from et_sim.compute.operator_table import OperatorTable
-from et_sim.compute.replay import Replay
 from et_sim.compute.roofline import Roofline
 from et_sim.compute.rules import Rules
 from et_sim.machine.compute_rules import Recorded
@@ -17,6 +25,63 @@ from et_sim.machine.model import System
 from et_sim.machine.operator_times import OperatorTimes
 from et_sim.machine.roofline import RooflineDevice
 from et_sim.machine.systolic import ClockedArray
+from et_sim.trace.columns import BoolColumn, IntColumn, Trace
+
+
+class Replay(OfAllRanks):
+    """Any node as its trace recorded it."""
+
+    @classmethod
+    def of(cls, system: System) -> Replay:  # noqa: ARG003
+        """Every system can replay."""
+        return cls()
+
+    def lacking(self, trace: Trace, rank: int) -> Mapping[str, BoolColumn]:  # noqa: ARG002
+        """Nothing: a node without a duration takes one nanosecond."""
+        return {}
+
+    def durations(self, trace: Trace, rows: IntColumn, rank: int = 0) -> Durations:  # noqa: ARG002
+        """The recorded durations; which of them are not recorded."""
+        treatment = np.where(is_recorded(trace)[rows], Treatment.REPLAYED, Treatment.DEFAULTED).astype(
+            np.uint8
+        )
+        return Durations(recorded_ns(trace)[rows], treatment)
+
+
+def is_recorded(trace: Trace) -> BoolColumn:
+    """Which nodes have a duration in their trace."""
+    found: BoolColumn = (trace.duration_us != 0) | trace.has("duration_ns")
+    return found
+
+
+def recorded_ns(trace: Trace) -> IntColumn:
+    """How long each node took: exactly if the trace says so, else by its microseconds.
+
+    A recorded zero becomes one nanosecond; cut at what no run may reach, so that nothing overflows before it
+    is refused.
+    """
+    micros = trace.duration_us
+    rounded = np.where(micros == 0, 1, np.minimum(micros, LONGEST_NS // 1000 + 1) * 1000)
+    return np.where(trace.has("duration_ns"), trace.duration_ns, rounded)
+
+
+def kernel_times(model: ComputeModel) -> Callable[[Trace, Any, int], Any]:
+    """Of a trace, rows of its kernels and a rank: nanoseconds, as the model says.
+
+    Kernels that lack what it needs take what their trace has.
+    """
+
+    def times(trace: Trace, rows: Any, rank: int) -> Any:
+        lacks = np.zeros(len(trace), np.bool_)
+        for one in model.lacking(trace, rank).values():
+            lacks |= one
+        found = recorded_ns(trace)[rows]
+        described = ~lacks[rows]
+        found[described] = model.durations(trace, rows[described], rank).ns
+        return found
+
+    return times
+
 
 # The first that a system asks for times its kernels; every system can replay.
 MODELS: tuple[type[SystemModel], ...] = (Roofline, Replay)

@@ -3,24 +3,39 @@
 intensity = ops / bytes; rate = min(memory bandwidth * intensity, peak); time = ops / rate. The order
 of the floating-point operations is the reference's, so that the truncated nanoseconds agree. A kernel
 without operations (the reference divides zero by zero) takes the time of its memory traffic.
+A local reduction inside a collective reads local memory twice and writes it once.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
+import numpy.typing as npt
 
 from et_sim.basics.units import LONGEST_NS
-from et_sim.compute.labels import Labels
-from et_sim.compute.model import Durations, Treatment, Utilisation, without
-from et_sim.machine.model import Notice, System
+from et_sim.compute.model import Durations, Labels, OfAllRanks, Treatment, Utilisation, without
+from et_sim.machine.model import System
 from et_sim.trace.columns import BoolColumn, IntColumn, Trace
+
+Column = npt.NDArray[np.int64]
+
+
+def reduction_ns(reduced_bytes: Column, memory_gbps: float) -> Column:
+    """Three passes over the data, each truncated alone; a machine without bandwidth charges nothing.
+
+    Cut at what no run may reach, so that nothing overflows before it is refused.
+    """
+    if memory_gbps <= 0 or not math.isfinite(memory_gbps):
+        return np.zeros_like(reduced_bytes)
+    one_pass = (reduced_bytes.astype(np.float64) / (memory_gbps * 1e9)) * 1e9
+    return 3 * np.minimum(one_pass, 2 * LONGEST_NS).astype(np.int64)
 
 
 @dataclass(frozen=True, slots=True)
-class Roofline:
+class Roofline(OfAllRanks):
     """Peak of one NPU: TFLOPS and decimal GB/s of local memory."""
 
     peak_tflops: float
@@ -45,13 +60,6 @@ class Roofline:
         treatment = np.where(size != 0, Treatment.MODELLED, Treatment.INSTANT).astype(np.uint8)
         used = self.utilisation(ops[timed], size[timed]).spread(timed, len(rows))
         return Durations(nanoseconds, treatment, size, used)
-
-    def rank_classes(self, ranks: int) -> None:
-        """All ranks are the same machine."""
-
-    def notices(self) -> tuple[Notice, ...]:
-        """None."""
-        return ()
 
     @property
     def _peak(self) -> float:
@@ -82,24 +90,22 @@ class Roofline:
             memory = np.where(rate < self._peak, 1.0, self._peak / intensity / self._bandwidth)
             arithmetic_ns = num_ops / self._peak * 1e9
             traffic_ns = tensor_bytes / self._bandwidth * 1e9
-        says_nothing = not (0 < self._peak < np.inf and 0 < self._bandwidth < np.inf)
-        nothing, none = np.full(len(intensity), np.nan), Labels.alike("", len(intensity))
         is_memory_bound = rate < self._peak
-        return Utilisation(
-            compute=nothing if says_nothing else compute,
-            memory=nothing if says_nothing else memory,
-            intensity=nothing if says_nothing else intensity,
+        labelled = replace(
+            Utilisation.unknown("roofline", "", len(intensity)),
             is_memory_bound=is_memory_bound,
-            arithmetic_ns=nothing if says_nothing else arithmetic_ns,
-            traffic_ns=nothing if says_nothing else traffic_ns,
-            launch_ns=nothing if says_nothing else np.zeros(len(intensity)),
-            timed_by=Labels.alike("roofline", len(intensity)),
-            bound=none
-            if says_nothing
-            else Labels.of(("compute", "memory"), is_memory_bound.astype(np.int64)),
             peak=Labels.alike("peak compute", len(intensity)),
-            efficiency=none,
             level=Labels.alike("local memory bandwidth", len(intensity)),
-            memory_efficiency=none,
-            processors=np.full(len(intensity), np.nan),
+        )
+        if not (0 < self._peak < np.inf and 0 < self._bandwidth < np.inf):
+            return labelled
+        return replace(
+            labelled,
+            compute=compute,
+            memory=memory,
+            intensity=intensity,
+            arithmetic_ns=arithmetic_ns,
+            traffic_ns=traffic_ns,
+            launch_ns=np.zeros(len(intensity)),
+            bound=Labels.of(("compute", "memory"), is_memory_bound.astype(np.int64)),
         )

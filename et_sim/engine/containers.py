@@ -149,38 +149,38 @@ def take_out(heap: Heap, row: int) -> None:
 @works_on_tables
 def _settle(heap: Heap, at: int, row: int, key: float, tie: int) -> None:
     """Find the place of an entry, from a place that is to be filled."""
-    begin, size = at, heap.size[0]
+    entries, place, begin, size = heap.entries, heap.place, at, heap.size[0]
     while at > 0:
-        above = heap.entries[(at - 1) >> 1]
+        above = entries[(at - 1) >> 1]
         if above.key < key or (above.key == key and above.tie < tie):
             break
-        _move(heap, above, at)
+        entry = entries[at]
+        entry.key, entry.tie, entry.row = above.key, above.tie, above.row
+        place[above.row] = at
         at = (at - 1) >> 1
-    while at == begin and 2 * at + 1 < size:
+    is_rising = at != begin
+    while not is_rising and 2 * at + 1 < size:
         child = 2 * at + 1
-        below = heap.entries[child]
+        below = entries[child]
         if child + 1 < size:
-            other = heap.entries[child + 1]
+            other = entries[child + 1]
             if other.key < below.key or (other.key == below.key and other.tie < below.tie):
                 child, below = child + 1, other
         if key < below.key or (key == below.key and tie < below.tie):
             break
-        _move(heap, below, at)
-        begin = at = child
-    entry = heap.entries[at]
-    entry.row, entry.key, entry.tie = row, key, tie
-    heap.place[row] = at
-
-
-@works_on_tables
-def _move(heap: Heap, entry: Any, at: int) -> None:
-    to = heap.entries[at]
-    to.row, to.key, to.tie = entry.row, entry.key, entry.tie
-    heap.place[entry.row] = at
+        entry = entries[at]
+        entry.key, entry.tie, entry.row = below.key, below.tie, below.row
+        place[below.row] = at
+        at = child
+    entry = entries[at]
+    entry.key, entry.tie, entry.row = key, tie, row
+    place[row] = at
 
 
 def longer(array: Any, rows: int, empty: int = 0) -> Any:
-    """The same with more rows."""
+    """The same with more rows, if there are to be more."""
+    if rows == len(array):
+        return array
     larger = np.zeros((rows, *array.shape[1:]), array.dtype)
     if empty:
         larger[...] = empty

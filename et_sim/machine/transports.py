@@ -2,7 +2,7 @@
 
 Each field is the key of the network file that sets it (`protocol`, `credits`, `loggops`). A new constant of
 the packet model is one field here, and what uses it: the tables of compiled code follow from these classes
-(`et_sim.network.packet.rules`).
+(`et_sim.network.settings`).
 
 Not here: the networks themselves (`model`), presets (`protocol_presets`), and what models make of it
 (`et_sim.network`).

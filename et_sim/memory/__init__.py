@@ -10,8 +10,7 @@ from et_sim.memory.footprint import (
     lifetimes,
     peaks,
 )
-from et_sim.memory.model import NO_SERVER, MemoryModel
-from et_sim.memory.registry import memory_model
+from et_sim.memory.registry import NO_SERVER, MemoryModel, memory_model
 
 __all__ = [
     "CLASSES",

@@ -1,25 +1,127 @@
-"""The memory models there are.
+"""Models of remote memory: what a request costs, and who waits for whom.
 
-Remote memory as a latency and a port that serves one request after the other. Loads and stores cost the same.
-All ranks share one port, or those of a node do, or each has its own, at which its requests do not wait for
-each other.
+A model is a class and an entry of MODELS. Requests of one server are served one after the other, in the order
+in which they come; the engine does that. A model with a `pool` (`machine.memory`) says instead which stages
+requests pass.
+
+Not here: local memory (`footprint`), and requests that meet others in a stage (`et_sim.engine.nodes.pool`).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any, Protocol, Self
 
 import numpy as np
 
+from et_sim.basics.units import LONGEST_NS
+from et_sim.machine.memory import MemoryPool, PoolStage
 from et_sim.machine.model import Machine, MemoryKind, RemoteMemory
-from et_sim.memory.model import NO_SERVER, MemoryModel
-from et_sim.memory.pool import PoolMemory
-from et_sim.trace.columns import IntColumn, RowColumn, Trace
+from et_sim.trace.columns import IntColumn, NodeKind, RowColumn, Trace
+
+NO_SERVER = -1
+
+
+class MemoryModel(Protocol):
+    """A remote memory."""
+
+    @classmethod
+    def of(cls, machine: Machine) -> Self | None:
+        """The memory of a machine; None if it has no memory of this kind."""
+
+    def needs(self) -> tuple[str, ...]:
+        """The attributes that every request must have."""
+
+    def service_ns(self, trace: Trace, rows: IntColumn) -> IntColumn:
+        """How long a server is busy with each of the requests at these rows; in a pool, how long each takes
+        that is alone."""
+
+    def server_of_ranks(self, ranks: RowColumn) -> RowColumn:
+        """The server at which the requests of each rank queue; NO_SERVER: they never wait."""
+
+
+@dataclass(frozen=True, slots=True)
+class PoolMemory:
+    """The pool that a memory file describes, for so many NPUs, behind stages that transfers pass in equal
+    pieces.
+
+    A request that is alone takes, at each stage, one piece's serialisation and the latency, and besides, all
+    pieces but one at the slowest stage. Each stage's times are cut to whole nanoseconds.
+    """
+
+    pool: MemoryPool
+    ranks: int
+
+    @classmethod
+    def of(cls, machine: Machine) -> PoolMemory | None:
+        """The pool of a machine whose memory file describes one."""
+        pool = machine.memory.pool
+        return None if pool is None else cls(pool, machine.network.ranks)
+
+    def needs(self) -> tuple[str, ...]:
+        """How much is moved."""
+        return ("tensor_size",)
+
+    def service_ns(self, trace: Trace, rows: IntColumn) -> IntColumn:
+        """How long each request takes that is alone."""
+        stores = trace.kind[rows] == NodeKind.MEM_STORE
+        tiers = tiers_of(self.pool, trace, rows)
+        size, taken = trace.tensor_bytes[rows], np.zeros(len(rows), np.int64)
+        for tier in np.unique(tiers[(tiers >= 0) & (tiers < len(self.pool.tiers))]).tolist():
+            for way in (False, True):
+                which = (tiers == tier) & (stores == way)
+                taken[which] = self._alone_ns(tier, size[which], stores=way)
+        return taken
+
+    def _alone_ns(self, tier: int, size: IntColumn, *, stores: bool) -> IntColumn:
+        pieces = np.maximum(-(-size // self.pool.chunk_bytes), 1)
+        first = last = np.zeros(len(size), np.int64)
+        for stage in stages_of(self.pool, tier, stores=stores):
+            rate = per_npu(stage, self.ranks) * stage.bandwidth(stores=stores)
+            one, every = _whole_ns(size / pieces, rate), _whole_ns(size, rate)
+            latency = int(stage.latency_ns)
+            last = np.maximum(first + every, last + one) + latency
+            first = first + one + latency
+        return last
+
+    def server_of_ranks(self, ranks: RowColumn) -> RowColumn:
+        """One for all, unless each NPU has units of its own at all stages."""
+        is_shared = any(stage.count < self.ranks for stage in self.pool.stages)
+        return np.zeros_like(ranks) if is_shared else np.full_like(ranks, NO_SERVER)
+
+
+def _whole_ns(size: Any, rate: float) -> IntColumn:
+    """What bytes take; what takes too long for a run, takes a little longer than that."""
+    with np.errstate(over="ignore"):
+        taken: IntColumn = np.minimum(size / rate, 2.0 * LONGEST_NS).astype(np.int64)
+    return taken
+
+
+def tiers_of(pool: MemoryPool, trace: Trace, rows: IntColumn) -> IntColumn:
+    """Which tier each of some requests goes to."""
+    named = trace.has("memory_tier", rows)
+    return np.where(named, trace.memory_tier[rows].astype(np.int64), pool.default_tier)
+
+
+def stages_of(pool: MemoryPool, tier: int, *, stores: bool) -> list[PoolStage]:
+    """The stages that data passes, in its order: stores go to the memory, loads come from there."""
+    stages = [pool.stages[stage] for stage in pool.tiers[tier].stages]
+    return stages if stores else stages[::-1]
+
+
+def per_npu(stage: PoolStage, ranks: int) -> int:
+    """How many units share the transfers of one NPU."""
+    return max(stage.count // ranks, 1)
 
 
 @dataclass(frozen=True, slots=True)
 class Remote:
-    """The remote memory that a memory file describes."""
+    """The remote memory that a memory file describes: a latency, and a port that serves one request after
+    another.
+
+    Loads and stores cost the same. All ranks share one port, or those of a node do, or each has its own, at
+    which its requests do not wait for each other.
+    """
 
     memory: RemoteMemory
 

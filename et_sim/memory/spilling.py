@@ -11,7 +11,7 @@ node or load that takes bytes comes after the uses or the store that freed them;
 longest are taken first. And nodes that use one tensor come in the order of the program, but for those that
 only read, so that it is alive from and until the same nodes in any run.
 
-Not here: the trace with the moves (`et_sim.plan.spilled`), and what they cost (`et_sim.memory.model`).
+Not here: the trace with the moves (`et_sim.plan.spilled`), and what they cost (`et_sim.memory.registry`).
 """
 
 from __future__ import annotations

@@ -43,12 +43,12 @@ from et_sim.network.fabric import (
     note_leg,
 )
 from et_sim.network.fabrics import fabric_of
-from et_sim.network.graph_links import link_resources
+from et_sim.network.graph import link_resources
 from et_sim.plan.tables import Plan, record, table
 
 HAS_CONTENTION = False
 REACHES_SWITCHES = True
-WITH_PORTS = "et_sim.network.ports"  # where each carries no more than it can
+WITH_PORTS = "et_sim.network.link"  # where each carries no more than it can
 SLOWEST = record(  # of what a chunk passes in a tree of switches
     ("program", "i4"),  # for which it is known
     ("ns", "i8"),

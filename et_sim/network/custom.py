@@ -22,6 +22,7 @@ from et_sim.engine.state.resources import ResourceTable, sendings
 from et_sim.engine.state.run import NONE, Run
 from et_sim.engine.transport.network_seam import Needs
 from et_sim.machine.model import Network
+from et_sim.network.paths import SimplePaths
 from et_sim.plan.tables import Plan
 
 __all__ = [
@@ -40,16 +41,13 @@ __all__ = [
 ]
 
 
-class Paths:
+class Paths(SimplePaths):
     """Numbers of paths: those with equal numbers must take equal times, whatever else goes on.
 
     `codes` takes arrays of source and target ranks, and gives a number for each pair. Ranks whose messages
     have equal numbers are simulated as one. `alike_by_distance` says that pairs equally far apart along a
     dimension have one number, wherever they are; then most paths need not be asked for.
     """
-
-    messages_queue = False
-    shared_links = None
 
     def __init__(self, codes: Callable[[Any, Any], Any], *, alike_by_distance: bool = False) -> None:
         self._codes, self.differ_along_axes = codes, not alike_by_distance
@@ -58,12 +56,6 @@ class Paths:
         """A number for the path of each pair of ranks."""
         found = np.asarray(self._codes(np.asarray(source), np.asarray(target)), np.int64)
         return np.broadcast_to(found, np.broadcast(source, target).shape)
-
-    costs = codes
-
-    def can_be_folded(self, _source: Any, _target: Any) -> bool:
-        """Numbers say all about their paths."""
-        return True
 
 
 def check(network: Network, most_bytes: int = 0) -> None:  # noqa: ARG001

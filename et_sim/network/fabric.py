@@ -1,18 +1,25 @@
-"""Fabrics: what messages cross, with one routing rule each for network models, observers and folding.
+"""Fabrics: what messages cross, with one walk each for network models, observers and folding.
 
-A message crosses a fabric leg by leg. `next_leg` says which comes next, and the other functions here say what
-it costs; each stands for the function of that name in the module of the fabric's tables (`grid`, `levels`).
+A message crosses a fabric leg by leg (`next_leg`), and a leg link by link (`next_link`); what it costs is
+added up on that walk. Each function here stands for the function of its name in the module of the fabric's
+tables (`grid`, `levels`, `graph`), if that has one. On Python's side, such a module is a `Fabric`.
 
 Not here: what collectives run along (`machine.model`), and who has to wait for whom (the network models).
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
-from et_sim.compiled.tables_by_reference import chosen_by_tables
+import numpy as np
 
-NONE = -1
+from et_sim.basics.errors import MachineError
+from et_sim.basics.units import LONGEST_NS, format_bytes, format_ns
+from et_sim.compiled.tables_by_reference import Tables, chosen_by_tables, works_on_tables
+from et_sim.engine.containers import NONE as NONE
+from et_sim.engine.observe import facade as observe
+from et_sim.engine.state.run import Run
 
 
 class Leg(NamedTuple):
@@ -25,11 +32,182 @@ class Leg(NamedTuple):
     end: int
 
 
+class Hop(NamedTuple):
+    """A link of a leg, and the place behind it."""
+
+    link: int  # NONE: links are not numbered
+    link_class: int  # of links with the same figures
+    at: int
+    stop: int
+
+
 next_leg = chosen_by_tables("next_leg")  # (fabric, at, target): the Leg that comes next
-leg_ns = chosen_by_tables("leg_ns")  # (fabric, leg, size): until `size` bytes are at its end
-leaving_ns = chosen_by_tables("leaving_ns")  # (fabric, leg, size): until they have left its beginning
-leaving_class = chosen_by_tables("leaving_class")  # (fabric, leg): the class of links that decides that
-describe_leg = chosen_by_tables("describe_leg")  # (fabric, run, leg, size): tells the record of causes
-describe_leaving = chosen_by_tables("describe_leaving")  # (fabric, run, leg, size): until they have left it
-add_serialisation = chosen_by_tables("add_serialisation")  # (fabric, leg, size, longest): by class of links
-note_leg = chosen_by_tables("note_leg")  # (fabric, run, leg, begin, size): tells the record of traffic
+ends_of_leg = chosen_by_tables("ends_of_leg")  # (fabric, leg): the places where its walk begins and ends
+next_link = chosen_by_tables(
+    "next_link"
+)  # (fabric, leg, at, stop): the Hop from a place on; the first stop is `leg.at`
+
+
+@works_on_tables
+def leg_ns_by_links(fabric: Any, leg: Leg, size: int) -> int:
+    """The latencies of all links, and serialisation on the slowest; equal latencies are multiplied."""
+    at, end = ends_of_leg(fabric, leg)
+    stop, latency, count, last, slowest = leg.at, 0.0, 0, 0.0, np.inf
+    while at != end:
+        hop = next_link(fabric, leg, at, stop)
+        speed = fabric.speeds[hop.link_class]
+        if speed.latency_ns != last:
+            latency, count, last = latency + count * last, 0, speed.latency_ns
+        count += 1
+        slowest = min(slowest, speed.bytes_per_ns)
+        at, stop = hop.at, hop.stop
+    return int(latency + count * last + size / slowest)
+
+
+@works_on_tables
+def slowest_of_links(fabric: Any, leg: Leg) -> int:
+    """The class of the slowest link of a leg: the first such one."""
+    at, end = ends_of_leg(fabric, leg)
+    stop, slowest = leg.at, NONE
+    while at != end:
+        hop = next_link(fabric, leg, at, stop)
+        rate = fabric.speeds[hop.link_class].bytes_per_ns
+        if slowest == NONE or rate < fabric.speeds[slowest].bytes_per_ns:
+            slowest = hop.link_class
+        at, stop = hop.at, hop.stop
+    return slowest
+
+
+@works_on_tables
+def _serialisation(fabric: Any, leg: Leg, size: int) -> int:
+    return int(size / fabric.speeds[leaving_class(fabric, leg)].bytes_per_ns)
+
+
+@works_on_tables
+def _note_dimension(fabric: Any, run: Run, leg: Leg, begin: int, size: int) -> None:
+    """A message crosses a dimension from `begin` on."""
+    observe.actor_sends(run, leg.row, len(fabric.dimensions), begin, leaving_ns(fabric, leg, size), size)
+
+
+@works_on_tables
+def _describe_links(fabric: Any, run: Run, leg: Leg, size: int) -> None:
+    """The latencies of the links of a leg, class by class, and then the slowest one's serialisation."""
+    if not observe.describes_causes(run):
+        return
+    at, end = ends_of_leg(fabric, leg)
+    begin, latency, count, last, stop = observe.described_until(run), 0.0, 0, NONE, leg.at
+    while at != end:
+        hop = next_link(fabric, leg, at, stop)
+        if hop.link_class != last:
+            if count > 0:
+                latency += count * fabric.speeds[last].latency_ns
+                observe.describe_latency(run, last, begin + int(latency))
+            count, last = 0, hop.link_class
+        count += 1
+        at, stop = hop.at, hop.stop
+    latency += count * fabric.speeds[last].latency_ns
+    observe.describe_latency(run, last, begin + int(latency))
+    _describe_serialisation(fabric, run, leg, size, begin, latency)
+
+
+@works_on_tables
+def _describe_serialisation_alone(fabric: Any, run: Run, leg: Leg, size: int) -> None:
+    if observe.describes_causes(run):
+        _describe_serialisation(fabric, run, leg, size, observe.described_until(run), 0.0)
+
+
+@works_on_tables
+def _describe_serialisation(fabric: Any, run: Run, leg: Leg, size: int, begin: int, latency: float) -> None:
+    """That of the slowest link, and beside it that of each other class, which may become the slowest."""
+    sent, sent_ns = observe.described_so_far(run), observe.described_until(run)
+    slowest = leaving_class(fabric, leg)
+    time = latency + size / fabric.speeds[slowest].bytes_per_ns
+    observe.describe_serialisation(run, slowest, begin + int(time))
+    at, end = ends_of_leg(fabric, leg)
+    stop, last = leg.at, slowest
+    while at != end:
+        hop = next_link(fabric, leg, at, stop)
+        if hop.link_class not in (last, slowest):
+            time = latency + size / fabric.speeds[hop.link_class].bytes_per_ns
+            observe.describe_beside(run, hop.link_class, sent, sent_ns, begin + int(time))
+        last, at, stop = hop.link_class, hop.at, hop.stop
+
+
+@works_on_tables
+def _add_links(fabric: Any, leg: Leg, size: int, longest: Any) -> None:
+    """What each class of links takes for so many bytes, if that is longer than what is noted."""
+    at, end = ends_of_leg(fabric, leg)
+    stop = leg.at
+    while at != end:
+        hop = next_link(fabric, leg, at, stop)
+        time = int(size / fabric.speeds[hop.link_class].bytes_per_ns)
+        longest[hop.link_class] = max(longest[hop.link_class], time)
+        at, stop = hop.at, hop.stop
+
+
+# (fabric, leg, size): until `size` bytes are at its end, and until they have left its beginning
+leg_ns = chosen_by_tables("leg_ns", default=leg_ns_by_links)
+leaving_ns = chosen_by_tables("leaving_ns", default=_serialisation)
+# (fabric, leg): the class of links that decides that
+leaving_class = chosen_by_tables("leaving_class", default=slowest_of_links)
+# (fabric, run, leg, size): tells the record of causes of both
+describe_leg = chosen_by_tables("describe_leg", default=_describe_links)
+describe_leaving = chosen_by_tables("describe_leaving", default=_describe_serialisation_alone)
+# (fabric, leg, size, longest): serialisation by class of links
+add_serialisation = chosen_by_tables("add_serialisation", default=_add_links)
+# (fabric, run, leg, begin, size): tells the record of traffic
+note_leg = chosen_by_tables("note_leg", default=_note_dimension)
+
+
+def refuse_slow(slowest_ns: float, most_bytes: int, where: str, figures: str) -> None:
+    """`slowest_ns` is what the largest message may take."""
+    if not slowest_ns <= LONGEST_NS:
+        raise MachineError(
+            f"a message of {format_bytes(most_bytes)} could take longer than {format_ns(LONGEST_NS)}{where}",
+            place="network configuration",
+            remedy=f"correct {figures}",
+        )
+
+
+WAY_FIELDS = (  # of a message
+    ("at", "i4"),  # the rank it has reached, or will when it leaves the switch it is in; NONE: another device
+    ("via_switch", "i4"),
+    ("dimension", "i4"),  # or tier, of its last link
+    ("device", "i4"),  # on a graph, this and what follows: that it has reached
+    ("stop", "i4"),  # the rank it is on its way to
+    ("source", "i4"),
+    ("ports", "i8"),  # both, if its way depends on them
+)
+
+
+@works_on_tables
+def _no_ports(_network: Any, _source: int, _target: int) -> int:
+    """A fabric on which no way depends on ports."""
+    return 0
+
+
+@works_on_tables
+def _arrives_at_once(_network: Any) -> bool:
+    """A fabric on which messages to oneself pass nothing."""
+    return False
+
+
+# (network, source, target): the ports of a new message between two ranks, if its way depends on them
+next_ports = chosen_by_tables("next_ports", "fabric", _no_ports)
+set_out = chosen_by_tables("set_out", "fabric")  # (network, message, source, ports): one is at a rank
+take_hop = chosen_by_tables(
+    "take_hop", "fabric"
+)  # (network, message): its next link; moves it to the far end
+# (network): whether messages to oneself pass a switch
+is_wired_to_itself = chosen_by_tables("is_wired_to_itself", "fabric", _arrives_at_once)
+
+
+@dataclass(frozen=True, slots=True)
+class Wires(Tables):
+    """What the ways of messages, link by link, follow from."""
+
+    fabric: Any
+    home: Any  # per rank, the NPU whose links stand for its own; of a graph, behind these the other devices
+    first: Any  # of a grid: per dimension, its first link
+    tier: Any  # of a graph: per link
+    sent: Any  # messages by source and target, as a counter of 16 bits; empty: no way depends on it

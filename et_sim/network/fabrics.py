@@ -12,7 +12,7 @@ from et_sim.network import graph, grid, levels
 
 
 class Fabric(Protocol):
-    """Python's side of a fabric; compiled code's is `fabric`."""
+    """Python's side of a fabric."""
 
     def tables(self, network: Network, /) -> Tables:
         """What compiled code knows of it."""

@@ -11,23 +11,21 @@ from typing import Any
 
 import numpy as np
 
-from et_sim.basics.errors import MachineError
-from et_sim.basics.units import LONGEST_NS, format_bytes, format_ns
-from et_sim.compiled.entry_points import entry
 from et_sim.compiled.tables_by_reference import Tables, works_on_tables
 from et_sim.engine.observe import facade as observe
-from et_sim.engine.state.resources import NOBODY, SENDING, ResourceTable, sendings
+from et_sim.engine.state.resources import NOBODY, SENDING, Ends, ResourceTable, sendings
 from et_sim.engine.state.run import Run
-from et_sim.fold.path_keys import SharedLinks
 from et_sim.machine.graph import link_classes, link_tiers
 from et_sim.machine.model import GraphFabric, Network
 from et_sim.machine.topology.reach import longest_way
-from et_sim.network.fabric import NONE, Leg
+from et_sim.network import routes
+from et_sim.network.fabric import NONE, Hop, Leg, Wires, refuse_slow
+from et_sim.network.paths import LinkPaths
 from et_sim.network.route_tables import FAR, RouteTables, route_tables
-from et_sim.network.routes import FIRST_PORTS, MASK, mixed, next_link, stop_after
-from et_sim.plan.splitmix import splitmix64
+from et_sim.network.routes import FIRST_PORTS, MOST_PORTS, ports_of_flow, stop_after
 from et_sim.plan.tables import record, table
 
+TO = "->"  # in the names of links
 SPEED = record(("bytes_per_ns", "f8"), ("latency_ns", "f8"))
 
 
@@ -67,12 +65,7 @@ def check_reach(network: Network, most_bytes: int) -> None:
     """Refuse a network on which a message of the run would take longer than any run may."""
     graph = wired(network).graph
     slowest = float((graph.latency_ns + most_bytes / graph.bytes_per_ns).max()) * most_links(network)
-    if not slowest <= LONGEST_NS:
-        raise MachineError(
-            f"a message of {format_bytes(most_bytes)} could take longer than {format_ns(LONGEST_NS)}",
-            place="network configuration",
-            remedy="correct the latencies or bandwidths of its links",
-        )
+    refuse_slow(slowest, most_bytes, "", "the latencies or bandwidths of its links")
 
 
 def most_links(network: Network) -> int:
@@ -94,9 +87,10 @@ def causal_events_of_message(network: Network) -> int:
     return 5 * most_links(network) + 2
 
 
-def path_keys(network: Network, **_: bool) -> GraphPaths:
-    """What folding must tell apart, where messages wait for nothing."""
-    return GraphPaths(tables(network))
+def path_keys(network: Network, **_: bool) -> LinkPaths:
+    """What folding must tell apart, where messages wait for nothing: the classes of links on their way."""
+    hops, speeds, _ = wires(network)
+    return LinkPaths(hops, speeds, most_links(network))
 
 
 def sending_resources(network: Network, actors: int) -> ResourceTable:
@@ -127,50 +121,6 @@ def class_names(network: Network) -> tuple[str, ...]:
     return tuple(one.name for one in link_classes(wired(network).graph)[1])
 
 
-class GraphPaths:
-    """Paths by the classes of the links on them, one after the other."""
-
-    differ_along_axes = True
-    messages_queue = False
-    shared_links: SharedLinks | None = None
-
-    def __init__(self, fabric: GraphTables) -> None:
-        self._fabric = fabric
-
-    def codes(self, source: Any, target: Any) -> Any:
-        """A number for the path of each pair, there and back."""
-        source, target = np.broadcast_arrays(source, target)
-        there, back = np.zeros((2, source.size), np.int64)
-        ends = np.ascontiguousarray(source).reshape(-1), np.ascontiguousarray(target).reshape(-1)
-        _path_codes(self._fabric, ends[0].astype(np.int64), ends[1].astype(np.int64), there)
-        _path_codes(self._fabric, ends[1].astype(np.int64), ends[0].astype(np.int64), back)
-        with np.errstate(over="ignore"):
-            return splitmix64(splitmix64(there, 0) + back.astype(np.uint64), 0).reshape(source.shape)
-
-    def costs(self, source: Any, target: Any) -> Any:
-        """The same: the codes say nothing of which links of a class are taken."""
-        return self.codes(source, target)
-
-    def can_be_folded(self, _source: Any, _target: Any) -> bool:
-        """The codes say all."""
-        return True
-
-
-@entry(what="the routes", seconds=lambda _, sources, *__: len(sources) * 1e-4)
-def _path_codes(fabric: GraphTables, sources: Any, targets: Any, codes: Any) -> None:
-    """A number for the classes of the links of each way."""
-    for row in range(len(sources)):
-        leg = next_leg(fabric, sources[row], targets[row])
-        device, stop, one, other = leg.here, leg.at, 1, 2
-        while device != leg.there:
-            stop = _stop_after(fabric, leg, device, stop)
-            link = next_link(fabric.routes, device, stop, leg.at, leg.end, FIRST_PORTS)
-            one = mixed(one, int(fabric.speed_of[link]))
-            other = mixed(other, int(fabric.speed_of[link]) + 1)
-            device = fabric.routes.target[link]
-        codes[row] = ((one & (MASK >> 1)) << 32) | other
-
-
 @works_on_tables
 def next_leg(fabric: GraphTables, at: int, target: int) -> Leg:
     """All the way; the places are the devices of its ends."""
@@ -179,9 +129,17 @@ def next_leg(fabric: GraphTables, at: int, target: int) -> Leg:
 
 
 @works_on_tables
-def _stop_after(fabric: GraphTables, leg: Leg, device: int, stop: int) -> int:
-    """Where a message goes next that is on its way to a stop, or there."""
-    return stop_after(fabric.routes, device, stop, leg.at, leg.end, FIRST_PORTS)
+def ends_of_leg(_fabric: GraphTables, leg: Leg) -> tuple[int, int]:
+    """Places are devices."""
+    return int(leg.here), int(leg.there)
+
+
+@works_on_tables
+def next_link(fabric: GraphTables, leg: Leg, at: int, stop: int) -> Hop:
+    """As the routing rule says."""
+    stop = stop_after(fabric.routes, at, stop, leg.at, leg.end, FIRST_PORTS)
+    link = routes.next_link(fabric.routes, at, stop, leg.at, leg.end, FIRST_PORTS)
+    return Hop(int(link), int(fabric.speed_of[link]), int(fabric.routes.target[link]), int(stop))
 
 
 @works_on_tables
@@ -192,113 +150,104 @@ def note_leg(fabric: GraphTables, run: Run, leg: Leg, begin: int, size: int) -> 
     """
     if not observe.notes_traffic(run):
         return
-    device, stop, time = leg.here, leg.at, float(begin)
-    while device != leg.there:
-        stop = _stop_after(fabric, leg, device, stop)
-        link = next_link(fabric.routes, device, stop, leg.at, leg.end, FIRST_PORTS)
-        speed = fabric.speeds[fabric.speed_of[link]]
+    at, stop, time = leg.here, leg.at, float(begin)
+    while at != leg.there:
+        hop = next_link(fabric, leg, at, stop)
+        speed = fabric.speeds[hop.link_class]
         length = int(size / speed.bytes_per_ns)
         if observe.is_watched(run):
-            observe.actor_sends(run, fabric.tier_of[link], fabric.tiers[0], int(time), length, size)
+            observe.actor_sends(run, fabric.tier_of[hop.link], fabric.tiers[0], int(time), length, size)
         else:
-            observe.link_passed(run, link, int(time), length, size)
+            observe.link_passed(run, hop.link, int(time), length, size)
         time += speed.latency_ns
-        device = fabric.routes.target[link]
+        at, stop = hop.at, hop.stop
+
+
+def wires(network: Network, _home: Any = None) -> tuple[Wires, Any, Any]:
+    """(ways of messages; the speed of every link; its rank)."""
+    fabric = tables(network)
+    others = np.zeros(len(network.reducers) + 1, np.int64)  # switches that reduce, and all other devices
+    home = np.concatenate([np.arange(network.ranks), others])
+    owner = np.maximum(_owners(network), 0)
+    nothing = np.zeros(0, np.int64)
+    ways = Wires(fabric, home, nothing, _tiers(network), nothing.astype(np.uint16))
+    return ways, fabric.speed_of, owner
+
+
+def _tiers(network: Network) -> Any:
+    """Of each link: 0 from NPUs upwards and back, 1 from the row above these, and so on."""
+    wires_of = wired(network).graph
+    return np.minimum(wires_of.tiers[wires_of.sources], wires_of.tiers[wires_of.targets]).astype(np.int32)
+
+
+def _owners(network: Network) -> Any:
+    """Of each link the rank that it leaves, or else reaches; NONE if both ends are other devices."""
+    wires_of = wired(network).graph
+    rank_of = np.full(len(wires_of), NONE)
+    rank_of[wires_of.npus] = np.arange(len(wires_of.npus))
+    leaves, reaches = rank_of[wires_of.sources], rank_of[wires_of.targets]
+    return np.where(leaves != NONE, leaves, reaches).astype(np.int32)
+
+
+def link_resources(network: Network, _actor_of_rank: Any = None) -> ResourceTable:
+    """Every link by its name and its ends."""
+    wires_of = wired(network).graph
+    ends = (
+        f"{wires_of.names[one]}{TO}{wires_of.names[other]}"
+        for one, other in zip(wires_of.sources.tolist(), wires_of.targets.tolist(), strict=True)
+    )
+    names = (
+        name if TO in name else f"{name} ({way})" for name, way in zip(wires_of.link_names, ends, strict=True)
+    )
+    of_tier, tier_names = link_tiers(wires_of)
+    return ResourceTable(
+        actor=_owners(network),
+        dimension=_tiers(network),
+        port=np.arange(len(wires_of.sources), dtype=np.int32),
+        port_names=tuple(names),
+        tier=of_tier,
+        tier_names=tier_names,
+        bytes_per_ns=wires_of.bytes_per_ns,
+        class_names=class_names(network),
+        are_links=True,
+        are_owned=False,
+        ends=Ends(
+            wires_of.sources.astype(np.int32),
+            wires_of.targets.astype(np.int32),
+            tuple(wires_of.names),
+            wires_of.tiers,
+        ),
+        sizes=tuple(npus for npus, _ in wired(network).grid),
+    )
 
 
 @works_on_tables
-def leg_ns(fabric: GraphTables, leg: Leg, size: int) -> int:
-    """The latencies of all links, and serialisation on the slowest; equal latencies are multiplied."""
-    device, stop = leg.here, leg.at
-    latency, count, last, slowest = 0.0, 0, 0.0, np.inf
-    while device != leg.there:
-        stop = _stop_after(fabric, leg, device, stop)
-        link = next_link(fabric.routes, device, stop, leg.at, leg.end, FIRST_PORTS)
-        speed = fabric.speeds[fabric.speed_of[link]]
-        if speed.latency_ns != last:
-            latency, count, last = latency + count * last, 0, speed.latency_ns
-        count += 1
-        slowest = min(slowest, speed.bytes_per_ns)
-        device = fabric.routes.target[link]
-    return int(latency + count * last + size / slowest)
+def next_ports(network: Any, source: int, target: int) -> int:
+    """Every message between two ranks has a source port of its own."""
+    if len(network.sent) == 0:
+        return 0
+    at = source * (len(network.home) - 1) + target
+    number = int(network.sent[at])
+    network.sent[at] = (number + 1) & MOST_PORTS
+    return ports_of_flow(number)
 
 
 @works_on_tables
-def leaving_ns(fabric: GraphTables, leg: Leg, size: int) -> int:
-    """The serialisation alone."""
-    return int(size / fabric.speeds[leaving_class(fabric, leg)].bytes_per_ns)
+def set_out(network: Any, message: Any, source: int, ports: int) -> None:
+    """A message is at a rank."""
+    message.at = message.stop = message.source = source
+    message.ports = ports
+    message.via_switch = 0
+    message.device = network.fabric.routes.device_of[source]
 
 
 @works_on_tables
-def leaving_class(fabric: GraphTables, leg: Leg) -> int:
-    """The class of the slowest link on the way: the first such one."""
-    device, stop, slowest = leg.here, leg.at, NONE
-    while device != leg.there:
-        stop = _stop_after(fabric, leg, device, stop)
-        link = next_link(fabric.routes, device, stop, leg.at, leg.end, FIRST_PORTS)
-        speed = fabric.speed_of[link]
-        if slowest == NONE or fabric.speeds[speed].bytes_per_ns < fabric.speeds[slowest].bytes_per_ns:
-            slowest = speed
-        device = fabric.routes.target[link]
-    return slowest
-
-
-@works_on_tables
-def describe_leg(fabric: GraphTables, run: Run, leg: Leg, size: int) -> None:
-    """The latencies of the links on the way, class by class, and then the slowest one's serialisation."""
-    if not observe.describes_causes(run):
-        return
-    begin, latency, count, last = observe.described_until(run), 0.0, 0, NONE
-    device, stop = leg.here, leg.at
-    while device != leg.there:
-        stop = _stop_after(fabric, leg, device, stop)
-        link = next_link(fabric.routes, device, stop, leg.at, leg.end, FIRST_PORTS)
-        if fabric.speed_of[link] != last:
-            if count > 0:
-                latency += count * fabric.speeds[last].latency_ns
-                observe.describe_latency(run, last, begin + int(latency))
-            count, last = 0, fabric.speed_of[link]
-        count += 1
-        device = fabric.routes.target[link]
-    latency += count * fabric.speeds[last].latency_ns
-    observe.describe_latency(run, last, begin + int(latency))
-    _describe_serialisation(fabric, run, leg, size, begin, latency)
-
-
-@works_on_tables
-def describe_leaving(fabric: GraphTables, run: Run, leg: Leg, size: int) -> None:
-    """The serialisation alone."""
-    if observe.describes_causes(run):
-        _describe_serialisation(fabric, run, leg, size, observe.described_until(run), 0.0)
-
-
-@works_on_tables
-def _describe_serialisation(
-    fabric: GraphTables, run: Run, leg: Leg, size: int, begin: int, latency: float
-) -> None:
-    """That of the slowest link, and beside it that of each other class, which may become the slowest."""
-    sent, sent_ns = observe.described_so_far(run), observe.described_until(run)
-    slowest = leaving_class(fabric, leg)
-    time = latency + size / fabric.speeds[slowest].bytes_per_ns
-    observe.describe_serialisation(run, slowest, begin + int(time))
-    device, stop, last = leg.here, leg.at, slowest
-    while device != leg.there:
-        stop = _stop_after(fabric, leg, device, stop)
-        link = next_link(fabric.routes, device, stop, leg.at, leg.end, FIRST_PORTS)
-        speed = fabric.speed_of[link]
-        if speed not in (last, slowest):
-            time = latency + size / fabric.speeds[speed].bytes_per_ns
-            observe.describe_beside(run, speed, sent, sent_ns, begin + int(time))
-        last, device = speed, fabric.routes.target[link]
-
-
-@works_on_tables
-def add_serialisation(fabric: GraphTables, leg: Leg, size: int, longest: Any) -> None:
-    """What each class of links on the way takes for so many bytes, if that is longer than what is noted."""
-    device, stop = leg.here, leg.at
-    while device != leg.there:
-        stop = _stop_after(fabric, leg, device, stop)
-        link = next_link(fabric.routes, device, stop, leg.at, leg.end, FIRST_PORTS)
-        speed = fabric.speed_of[link]
-        longest[speed] = max(longest[speed], int(size / fabric.speeds[speed].bytes_per_ns))
-        device = fabric.routes.target[link]
+def take_hop(network: Any, message: Any) -> int:
+    """The next link of a message; moves the message to the link's far end."""
+    tables, ends = network.fabric.routes, (message.source, message.target, message.ports)
+    message.stop = stop_after(tables, message.device, message.stop, *ends)
+    row = routes.next_link(tables, message.device, message.stop, *ends)
+    message.device = tables.target[row]
+    message.at = tables.rank_of[message.device]
+    message.dimension = network.tier[row]
+    return int(row)

@@ -4,7 +4,11 @@ A message corrects one coordinate after the other, lowest dimension first. On a 
 the other way is strictly shorter; a switch stands between any two NPUs of its line; among fully connected
 NPUs there is a link for every pair.
 
-Not here: who has to wait for whom (`analytical`, `link`), and how links are told apart (`speeds`).
+A link is named by the NPU it belongs to and a port there: its direction round a ring, up or down at a switch,
+the distance among fully connected NPUs. It belongs to the NPU that it leaves, or, behind a switch, reaches.
+There is one speed for every dimension, and one for every link that differs from its dimension's.
+
+Not here: who has to wait for whom (`analytical`, `link`).
 """
 
 from __future__ import annotations
@@ -15,31 +19,98 @@ from typing import Any
 import numpy as np
 
 from et_sim.compiled.tables_by_reference import Tables, works_on_tables
-from et_sim.engine.observe import facade as observe
 from et_sim.engine.state.resources import ResourceTable, sendings
-from et_sim.engine.state.run import Run
-from et_sim.machine.model import Dimension, GridFabric, Network, Shape
-from et_sim.network.fabric import NONE, Leg
+from et_sim.machine.model import AT_SWITCH, Dimension, GridFabric, Network, Shape, UnevenLink
+from et_sim.network.fabric import NONE, Hop, Leg, Wires, leg_ns_by_links, refuse_slow, slowest_of_links
 from et_sim.network.paths import GridPaths
-from et_sim.network.reach import refuse_slow
-from et_sim.network.speeds import (
-    ANTICLOCKWISE,
-    CLOCKWISE,
-    DOWN,
-    FULLY_CONNECTED,
-    RING,
-    SHAPE_CODE,
-    SWITCH,
-    UP,
-    dimension_names,
-    npu_and_port,
-    port_names,
-    ports_of,
-    speed_names,
-    speed_of,
-    speed_table,
-)
 from et_sim.plan.tables import record, table
+
+RING, FULLY_CONNECTED, SWITCH = 0, 1, 2
+SHAPE_CODE = {Shape.RING: RING, Shape.FULLY_CONNECTED: FULLY_CONNECTED, Shape.SWITCH: SWITCH}
+LINKS_PER_NPU = 2  # in a ring or switch dimension
+CLOCKWISE, ANTICLOCKWISE = 0, 1
+UP, DOWN = 0, 1  # links between an NPU and its switch
+
+SPEED = record(
+    ("link", "i8"),  # in the speed's dimension: NPU * ports + port; of a dimension's own speed: none
+    ("bytes_per_ns", "f8"),
+    ("latency_ns", "f8"),
+)
+
+
+def ports_of(dimension: Dimension) -> int:
+    """How many links an NPU has in a dimension; some may not be there."""
+    return dimension.npus if dimension.shape is Shape.FULLY_CONNECTED else LINKS_PER_NPU
+
+
+def port_names(wiring: int, ports: int) -> list[str]:
+    """What the links of an NPU are called, by port."""
+    named = {RING: ["clockwise", "anticlockwise"], SWITCH: ["to the switch", "from the switch"]}
+    return named.get(wiring) or [f"{distance} further on" for distance in range(ports)]
+
+
+def npu_and_port(fabric: GridFabric, link: UnevenLink) -> tuple[int, int]:
+    """Whose link it is, and at which port."""
+    dimension, stride = fabric.dimensions[link.dimension], fabric.strides[link.dimension]
+    if dimension.shape is Shape.SWITCH:
+        return (link.source, UP) if link.target == AT_SWITCH else (link.target, DOWN)
+    ahead = (link.target - link.source) // stride % dimension.npus
+    if dimension.shape is Shape.FULLY_CONNECTED:
+        return link.source, ahead
+    return link.source, CLOCKWISE if ahead == 1 else ANTICLOCKWISE
+
+
+def speed_table(fabric: GridFabric) -> tuple[Any, Any]:
+    """(the speeds: first those of the dimensions, then by dimension and link; where those of each begin)."""
+    count = len(fabric.dimensions)
+    rows = _uneven_rows(fabric)
+    speeds = table(SPEED, count + len(rows))
+    for speed, dimension in zip(speeds, fabric.dimensions, strict=False):
+        speed.link, speed.bytes_per_ns, speed.latency_ns = -1, dimension.bytes_per_ns, dimension.latency_ns
+    for speed, (_, code, link) in zip(speeds[count:], rows, strict=True):
+        speed.link, speed.bytes_per_ns, speed.latency_ns = code, link.bytes_per_ns, link.latency_ns
+    first = count + np.searchsorted([row[0] for row in rows], np.arange(count + 1))
+    return speeds, first
+
+
+def _uneven_rows(fabric: GridFabric) -> list[tuple[int, int, UnevenLink]]:
+    """(dimension, link, its figures) in the order of the table."""
+    rows = []
+    for link in fabric.links:
+        npu, port = npu_and_port(fabric, link)
+        rows.append((link.dimension, npu * ports_of(fabric.dimensions[link.dimension]) + port, link))
+    return sorted(rows, key=lambda row: row[:2])
+
+
+def dimension_names(fabric: GridFabric) -> tuple[str, ...]:
+    """What the dimensions are called."""
+    return tuple(f"dimension {number}" for number in range(len(fabric.dimensions)))
+
+
+def speed_names(fabric: GridFabric) -> tuple[str, ...]:
+    """What has each of the speeds, in the order of the table."""
+    names = [*dimension_names(fabric)]
+    for _, _, link in _uneven_rows(fabric):
+        ends = ("switch" if end == AT_SWITCH else str(end) for end in (link.source, link.target))
+        names.append(f"dimension {link.dimension}: {' to '.join(ends)}")
+    return tuple(names)
+
+
+@works_on_tables
+def speed_of(fabric: Tables, row: int, npu: int, port: int) -> int:
+    """The row of the speed of a link in dimension `row`."""
+    dimension = fabric.dimensions[row]  # type: ignore[attr-defined]
+    wanted = npu * dimension.ports + port
+    low, high = dimension.uneven_first, dimension.uneven_end
+    while low < high:
+        middle = (low + high) >> 1
+        if fabric.speeds[middle].link < wanted:  # type: ignore[attr-defined]
+            low = middle + 1
+        else:
+            high = middle
+    is_uneven = low < dimension.uneven_end and fabric.speeds[low].link == wanted  # type: ignore[attr-defined]
+    return low if is_uneven else row
+
 
 DIMENSION = record(
     ("npus", "i8"),
@@ -103,7 +174,8 @@ def check_reach(network: Network, most_bytes: int) -> None:
         uneven = [link for link in wired(network).links if link.dimension == number]
         bandwidth = min([dimension.bytes_per_ns, *(link.bytes_per_ns for link in uneven)])
         latency = max([dimension.latency_ns, *(link.latency_ns for link in uneven)])
-        refuse_slow(_most_hops(dimension) * (latency + most_bytes / bandwidth), number, most_bytes)
+        slowest = _most_hops(dimension) * (latency + most_bytes / bandwidth)
+        refuse_slow(slowest, most_bytes, f" in dimension {number}", "its latency (ns) or bandwidth (GB/s)")
 
 
 def _most_hops(dimension: Dimension) -> int:
@@ -161,6 +233,23 @@ def link_resources(network: Network, actor_of_rank: Any) -> ResourceTable:
     )
 
 
+def wires(network: Network, home: Any) -> tuple[Wires, Any, Any]:
+    """(ways of messages, where ranks have these homes; the speed of every link; its NPU)."""
+    fabric, records = wired(network), tables(network)
+    homes = int(home.max()) + 1
+    counts = np.array([homes * ports_of(dimension) for dimension in fabric.dimensions])
+    first, speed = np.cumsum(counts) - counts, np.repeat(np.arange(len(counts)), counts)
+    for link in fabric.links:
+        npu, port = npu_and_port(fabric, link)
+        of = records.dimensions[link.dimension]
+        own = records.speeds[of.uneven_first : of.uneven_end]["link"]
+        row = of.uneven_first + np.searchsorted(own, npu * of.ports + port)
+        speed[first[link.dimension] + home[npu] * of.ports + port] = row
+    owner = np.concatenate([np.repeat(np.arange(homes), count // homes) for count in counts])
+    nothing = np.zeros(0, np.int32)
+    return Wires(records, home, first, nothing, nothing.astype(np.uint16)), speed, owner
+
+
 def _capacities(fabric: GridFabric, actor_of_rank: Any, first: Any, counts: Any) -> Any:
     """Of every link; an NPU that is connected with all others has no link to itself."""
     found = np.repeat([dimension.bytes_per_ns for dimension in fabric.dimensions], counts)
@@ -172,12 +261,6 @@ def _capacities(fabric: GridFabric, actor_of_rank: Any, first: Any, counts: Any)
         at = int(actor_of_rank[npu]) * ports_of(fabric.dimensions[link.dimension]) + port
         found[first[link.dimension] + at] = link.bytes_per_ns
     return found
-
-
-@works_on_tables
-def note_leg(fabric: GridTables, run: Run, leg: Leg, begin: int, size: int) -> None:
-    """A message crosses a dimension from `begin` on."""
-    observe.actor_sends(run, leg.row, len(fabric.dimensions), begin, leaving_ns(fabric, leg, size), size)
 
 
 @works_on_tables
@@ -250,96 +333,91 @@ def places_ahead(fabric: GridTables, leg: Leg) -> int:
 def leg_ns(fabric: GridTables, leg: Leg, size: int) -> int:
     """The latencies of all links on the way, and the serialisation on the slowest."""
     dimension = fabric.dimensions[leg.row]
-    if dimension.uneven_first == dimension.uneven_end:
-        return int(hops_of(fabric, leg) * dimension.latency_ns + size / dimension.bytes_per_ns)
-    latency, slowest = 0.0, np.inf
-    for hop in range(hops_of(fabric, leg)):
-        speed = fabric.speeds[_speed_of_hop(fabric, leg, hop)]
-        latency += speed.latency_ns
-        slowest = min(slowest, speed.bytes_per_ns)
-    return int(latency + size / slowest)
-
-
-@works_on_tables
-def leaving_ns(fabric: GridTables, leg: Leg, size: int) -> int:
-    """The serialisation alone."""
-    return int(size / fabric.speeds[leaving_class(fabric, leg)].bytes_per_ns)
+    if dimension.uneven_first < dimension.uneven_end:
+        return leg_ns_by_links(fabric, leg, size)
+    return int(hops_of(fabric, leg) * dimension.latency_ns + size / dimension.bytes_per_ns)
 
 
 @works_on_tables
 def leaving_class(fabric: GridTables, leg: Leg) -> int:
-    """The speed of the slowest link along a dimension: the first such one."""
+    """The speed of the slowest link along a dimension."""
     dimension = fabric.dimensions[leg.row]
-    if dimension.uneven_first == dimension.uneven_end:
-        return leg.row
-    slowest = _speed_of_hop(fabric, leg, 0)
-    for hop in range(1, hops_of(fabric, leg)):
-        speed = _speed_of_hop(fabric, leg, hop)
-        if fabric.speeds[speed].bytes_per_ns < fabric.speeds[slowest].bytes_per_ns:
-            slowest = speed
-    return slowest
+    return slowest_of_links(fabric, leg) if dimension.uneven_first < dimension.uneven_end else leg.row
 
 
 @works_on_tables
-def _speed_of_hop(fabric: GridTables, leg: Leg, hop: int) -> int:
+def ends_of_leg(fabric: GridTables, leg: Leg) -> tuple[int, int]:
+    """Places are links that were passed."""
+    return 0, int(hops_of(fabric, leg))
+
+
+@works_on_tables
+def next_link(fabric: GridTables, leg: Leg, at: int, stop: int) -> Hop:
     """The row of the speed of one of the links along a dimension."""
     dimension = fabric.dimensions[leg.row]
     if dimension.wiring == RING:
-        way = way_round(fabric, leg)
-        place = (leg.here + hop if way == CLOCKWISE else leg.here - hop + dimension.npus) % dimension.npus
-        return speed_of(fabric, leg.row, leg.at + (place - leg.here) * dimension.stride, way)
-    if dimension.wiring == SWITCH:
-        is_up = hop == 0 and leg.here != NONE
-        return speed_of(fabric, leg.row, leg.at if is_up else leg.end, UP if is_up else DOWN)
-    return speed_of(fabric, leg.row, leg.at, places_ahead(fabric, leg))
+        port = way_round(fabric, leg)
+        place = (leg.here + at if port == CLOCKWISE else leg.here - at + dimension.npus) % dimension.npus
+        npu = leg.at + (place - leg.here) * dimension.stride
+    elif dimension.wiring == SWITCH:
+        port = UP if at == 0 and leg.here != NONE else DOWN
+        npu = leg.at if port == UP else leg.end
+    else:
+        npu, port = leg.at, places_ahead(fabric, leg)
+    return Hop(NONE, int(speed_of(fabric, leg.row, npu, port)), at + 1, stop)
 
 
 @works_on_tables
-def describe_leg(fabric: GridTables, run: Run, leg: Leg, size: int) -> None:
-    """The latencies of the links along one dimension, and then the slowest one's serialisation."""
-    if not observe.describes_causes(run):
-        return
-    begin, latency = observe.described_until(run), 0.0
-    hops = hops_of(fabric, leg)
-    for hop in range(hops):
-        speed = _speed_of_hop(fabric, leg, hop)
-        latency += fabric.speeds[speed].latency_ns
-        if hop + 1 == hops or _speed_of_hop(fabric, leg, hop + 1) != speed:
-            observe.describe_latency(run, speed, begin + int(latency))
-    _describe_serialisation(fabric, run, leg, size, begin, latency)
+def is_wired_to_itself(network: Any) -> bool:
+    """Whether messages to oneself pass a switch."""
+    return bool(network.fabric.dimensions[0].wiring == SWITCH)
 
 
 @works_on_tables
-def describe_leaving(fabric: GridTables, run: Run, leg: Leg, size: int) -> None:
-    """The serialisation alone."""
-    if observe.describes_causes(run):
-        _describe_serialisation(fabric, run, leg, size, observe.described_until(run), 0.0)
+def set_out(_network: Any, message: Any, source: int, _ports: int) -> None:
+    """A message is at a rank."""
+    message.at = source
+    message.via_switch = 0
 
 
 @works_on_tables
-def _describe_serialisation(
-    fabric: GridTables, run: Run, leg: Leg, size: int, begin: int, latency: float
-) -> None:
-    """That of the slowest link, and beside it those of other speeds, which may become the slowest."""
-    sent, sent_ns = observe.described_so_far(run), observe.described_until(run)
-    slowest = leaving_class(fabric, leg)
-    time = latency + size / fabric.speeds[slowest].bytes_per_ns
-    observe.describe_serialisation(run, slowest, begin + int(time))
-    dimension = fabric.dimensions[leg.row]
-    if dimension.uneven_first == dimension.uneven_end:
-        return
-    last = slowest
-    for hop in range(hops_of(fabric, leg)):
-        speed = _speed_of_hop(fabric, leg, hop)
-        if speed not in (last, slowest):
-            time = latency + size / fabric.speeds[speed].bytes_per_ns
-            observe.describe_beside(run, speed, sent, sent_ns, begin + int(time))
-        last = speed
+def take_hop(network: Any, message: Any) -> int:
+    """The next link of a message; moves the message to the link's far end.
+
+    A message inside a switch has `via_switch` set, and `at` is the NPU it will come out at.
+    """
+    if message.via_switch:
+        message.via_switch = 0
+        return network.first[message.dimension] + network.home[message.at] * LINKS_PER_NPU + DOWN
+    leg = next_leg(network.fabric, message.at, message.target)
+    if leg.row == NONE:  # a message to oneself goes through the switch and back
+        message.dimension = 0
+        message.via_switch = 1
+        return network.first[0] + network.home[message.at] * LINKS_PER_NPU + UP
+    message.dimension = leg.row
+    return _leave(network, leg, message)
 
 
 @works_on_tables
-def add_serialisation(fabric: GridTables, leg: Leg, size: int, longest: Any) -> None:
-    """What each link on the way takes for so many bytes, if that is longer than is noted of its speed."""
-    for hop in range(hops_of(fabric, leg)):
-        speed = _speed_of_hop(fabric, leg, hop)
-        longest[speed] = max(longest[speed], int(size / fabric.speeds[speed].bytes_per_ns))
+def _leave(network: Any, leg: Leg, message: Any) -> int:
+    """The link along a dimension."""
+    first = network.first[leg.row]
+    if leg.here == NONE:  # a switch that reduces sends
+        message.at = leg.end
+        return first + network.home[leg.end] * LINKS_PER_NPU + DOWN
+    dimension, home = network.fabric.dimensions[leg.row], network.home[leg.at]
+    if dimension.wiring == FULLY_CONNECTED:
+        message.at = leg.end
+        return first + home * dimension.npus + places_ahead(network.fabric, leg)
+    if dimension.wiring == RING:
+        way = way_round(network.fabric, leg)
+        after = leg.here + 1 if way == CLOCKWISE else leg.here - 1
+        if after == dimension.npus:
+            after = 0
+        elif after < 0:
+            after = dimension.npus - 1
+        message.at = leg.at + (after - leg.here) * dimension.stride
+        return first + home * LINKS_PER_NPU + way
+    message.at = leg.end
+    message.via_switch = int(leg.there != NONE)
+    return first + home * LINKS_PER_NPU + UP

@@ -20,10 +20,9 @@ from et_sim.engine.observe import facade as observe
 from et_sim.engine.state.resources import ResourceTable, sendings
 from et_sim.engine.state.run import Run
 from et_sim.machine.model import LevelFabric, Network
-from et_sim.network.fabric import NONE, Leg
+from et_sim.network.fabric import NONE, Leg, refuse_slow
+from et_sim.network.grid import RING, SHAPE_CODE, SWITCH
 from et_sim.network.paths import LevelPaths
-from et_sim.network.reach import refuse_slow
-from et_sim.network.speeds import RING, SHAPE_CODE, SWITCH
 from et_sim.plan.tables import record, table
 
 # Points on a message's way, and on that through the memory.
@@ -51,7 +50,7 @@ LEVEL = record(
 class LevelTables(Tables):
     """What compiled code knows of the levels."""
 
-    levels: Any
+    dimensions: Any
 
 
 def levels_of(network: Network) -> LevelFabric:
@@ -78,7 +77,7 @@ def flights_along(network: Network, along: int, distance: Any, size: Any) -> Any
     """Time of messages over `distance` places along a dimension; None if it depends on who sends them."""
     if levels_of(network).level_of.count(levels_of(network).level_of[along]) > 1:
         return None  # hops along a part of a level differ in length
-    level = tables(network).levels[levels_of(network).level_of[along]]
+    level = tables(network).dimensions[levels_of(network).level_of[along]]
     pairs = zip(distance.tolist(), size.tolist(), strict=True)
     return np.array([_plain_flight(level, *pair) for pair in pairs], np.int64)
 
@@ -90,9 +89,10 @@ def _plain_flight(level: Any, distance: int, size: int) -> int:
 
 def check_reach(network: Network, most_bytes: int) -> None:
     """Refuse a network on which a message of the run would take longer than any run may."""
-    for number, level in enumerate(tables(network).levels):
+    for number, level in enumerate(tables(network).dimensions):
         flight = _plain_flight(level, int(level.npus) // 2, most_bytes)
-        refuse_slow(flight / level.units_per_ns, number, most_bytes)
+        figures = "its latency (ns) or bandwidth (GB/s)"
+        refuse_slow(flight / level.units_per_ns, most_bytes, f" in dimension {number}", figures)
 
 
 def most_links(network: Network) -> int:
@@ -123,17 +123,11 @@ def sending_resources(network: Network, actors: int) -> ResourceTable:
 
 
 @works_on_tables
-def note_leg(fabric: LevelTables, run: Run, leg: Leg, begin: int, size: int) -> None:
-    """A message crosses a level from `begin` on."""
-    observe.actor_sends(run, leg.row, len(fabric.levels), begin, leaving_ns(fabric, leg, size), size)
-
-
-@works_on_tables
 def next_leg(fabric: LevelTables, at: int, target: int) -> Leg:
     """All the way, over the highest level in which the ends differ."""
-    row = len(fabric.levels) - 1
+    row = len(fabric.dimensions) - 1
     while row >= 0:
-        level = fabric.levels[row]
+        level = fabric.dimensions[row]
         here, there = at // level.stride % level.npus, target // level.stride % level.npus
         if here != there:
             return Leg(row, at, here, there, target)
@@ -144,13 +138,13 @@ def next_leg(fabric: LevelTables, at: int, target: int) -> Leg:
 @works_on_tables
 def leg_ns(fabric: LevelTables, leg: Leg, size: int) -> int:
     """Time from sending `size` bytes to their arrival."""
-    return _over_level(fabric.levels[leg.row], abs(leg.there - leg.here), size, ARRIVED)
+    return _over_level(fabric.dimensions[leg.row], abs(leg.there - leg.here), size, ARRIVED)
 
 
 @works_on_tables
 def leaving_ns(fabric: LevelTables, leg: Leg, size: int) -> int:
     """Time from sending `size` bytes until the last has left the source."""
-    level = fabric.levels[leg.row]
+    level = fabric.dimensions[leg.row]
     return int(int(size / level.bytes_per_ns) * level.units_per_ns)
 
 
@@ -165,7 +159,7 @@ def describe_leg(fabric: LevelTables, run: Run, leg: Leg, size: int) -> None:
     """Over links, cards and router, and meanwhile through the memory."""
     if not observe.describes_causes(run):
         return
-    level, distance = fabric.levels[leg.row], abs(leg.there - leg.here)
+    level, distance = fabric.dimensions[leg.row], abs(leg.there - leg.here)
     sent, begin, link = observe.described_so_far(run), observe.described_until(run), leg.row * PART_COUNT
     observe.describe_latency(run, link, begin + _over_level(level, distance, size, LATENCY_PASSED))
     observe.describe_serialisation(run, link, begin + _over_level(level, distance, size, LINKS_PASSED))

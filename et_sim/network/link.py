@@ -1,54 +1,72 @@
 """Link network: whole messages, stored and forwarded over directed links that carry one at a time.
 
-A busy link queues messages in the order they came. A link belongs to the NPU it leaves (or, behind a switch,
-reaches): a ring dimension has two per NPU, a fully connected one has one per pair, a switch dimension has one
-up and one down per NPU. NPUs that behave alike share their links' records, as they share an actor. A message
-to oneself arrives at once, unless there is a switch to pass (in the first dimension, as in the reference).
+A busy link queues messages in the order they came. NPUs that behave alike share their links' records, as they
+share an actor. A message to oneself arrives at once, unless there is a switch to pass (in the first
+dimension, as in the reference). On a graph, every link is a link of its own, and nothing is folded.
 
-On a graph, every link is a link of its own, and nothing is folded.
+A link passes a message on when it has all of it, or, where tables say that it cuts through, from the first
+byte on: then the message is through when its last byte is over the slowest link on its way, and each link is
+taken only as long as its own serialisation. So the analytical network is where ports carry no more than they
+can (with the correction PORT_BANDWIDTH): every port, which is an end of a link, carries the messages of one
+direction one after the other, and a message alone takes what it takes on the flow model. What a link carries
+one after the other is then cut to whole nanoseconds together; else each message is.
 
-Not here: what queueing means (`link_queues`), routes and speeds (`grid`, `speeds`; `graph_links`).
+Not here: routes and speeds (the fabrics), each with functions for the way of a message, link by link:
+`set_out`, `take_hop`, and maybe `next_ports`, `is_wired_to_itself`.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from et_sim.basics.errors import UsageError
+from et_sim.basics.errors import MachineError, UsageError
+from et_sim.basics.units import format_bytes
 from et_sim.compiled.tables_by_reference import Tables, works_on_tables
-from et_sim.engine.state.records import MESSAGE_FIELDS
+from et_sim.engine.calendar.clock import schedule
+from et_sim.engine.containers import NONE, join, leave
+from et_sim.engine.observe import facade as observe
+from et_sim.engine.state.kinds import NETWORK
+from et_sim.engine.state.records import MARK, MESSAGE_FIELDS, MOMENT
 from et_sim.engine.state.resources import ResourceTable
-from et_sim.engine.state.run import NONE
+from et_sim.engine.state.run import Run, setting_of
+from et_sim.engine.transport.message_pool import message_leaves_at, new_message
 from et_sim.engine.transport.network_seam import Needs
 from et_sim.fold.path_keys import PathKeys
-from et_sim.machine.model import GraphFabric, GridFabric, Network
-from et_sim.network import graph, graph_links, grid, link_queues
-from et_sim.network.fabric import Leg, next_leg
-from et_sim.network.grid import GridTables, places_ahead, way_round
-from et_sim.network.speeds import (
-    CLOCKWISE,
-    DOWN,
-    FULLY_CONNECTED,
-    LINKS_PER_NPU,
-    RING,
-    SWITCH,
-    UP,
-    npu_and_port,
-    ports_of,
-)
+from et_sim.machine.corrections import Correction
+from et_sim.machine.model import GraphFabric, LevelFabric, Network, Routing
+from et_sim.network.fabric import WAY_FIELDS, is_wired_to_itself, next_ports, set_out, take_hop
+from et_sim.network.fabrics import fabric_of
+from et_sim.network.route_tables import MOST_BYTES_OF_TABLE
 from et_sim.plan.tables import Plan, record, table
 
 HAS_CONTENTION = True
 REACHES_SWITCHES = True
+DIFFERS_BY_MESSAGE = (Routing.ECMP_NS3, Routing.VALIANT)  # which way a message takes between two ranks
+HOP_DONE = 0  # a message reached the end of a link: a message
+LINK_FREE = 1  # a link may carry its next message: a link
+PORT_BANDWIDTH = setting_of(Correction.PORT_BANDWIDTH)
 MESSAGE = record(
-    ("at", "i4"),  # the rank it has reached, or will when it leaves the switch it is in
-    ("via_switch", "i4"),
-    ("dimension", "i4"),  # of its last hop
-    *link_queues.CUT_THROUGH_FIELDS,
+    *WAY_FIELDS,
+    ("first_ns", "i8"),  # when its first byte reached the link it is at
+    ("first_rest", "f8"),  # and the fraction of a nanosecond besides
+    ("last_later", "f8"),  # how much later its last byte comes
+    ("slowest", "i4"),  # the class of the links that decide this
     *MESSAGE_FIELDS,
+)
+LINK = record(
+    ("busy", "i4"),
+    ("head", "i4"),  # messages that wait for the link
+    ("tail", "i4"),
+    ("speed", "i4"),
+    ("home", "i4"),  # the NPU it belongs to
+    ("bytes", "i8"),  # that it has carried
+    ("free_ns", "i8"),  # when it is through with its last message
+    ("free_rest", "f8"),  # and the fraction of a nanosecond besides
+    ("joined", MOMENT),  # this and what follows: to notice ties
+    ("mark", MARK),
 )
 
 
@@ -56,70 +74,72 @@ MESSAGE = record(
 class LinkTables(Tables):
     """What compiled code knows."""
 
-    fabric: GridTables
+    fabric: Any  # this and the next four as in `Wires`
+    home: Any
+    first: Any
+    tier: Any
+    sent: Any
     links: Any
-    first_link: Any  # per dimension
-    home: Any  # per rank, the NPU whose links stand for its own
     cuts_through: Any  # one row: whether links pass messages on from the first byte on
 
 
 def check(network: Network, most_bytes: int = 0) -> None:
-    """Refuse networks without single links, and messages that would take too long."""
-    if isinstance(network.fabric, GraphFabric):
-        graph.check_reach(network, most_bytes)
-        graph_links.check_ports(network)
-        return
-    if not isinstance(network.fabric, GridFabric):
+    """Refuse networks without single links, messages that would take too long, and too many ranks."""
+    if isinstance(network.fabric, LevelFabric):
         raise UsageError(
             "only the analytical model can do with a network file of 1.0, which has bundles of links",
             remedy="leave out --network-model, or describe the network in the form of 2.x",
         )
-    grid.check_reach(network, most_bytes)
+    fabric_of(network).check_reach(network, most_bytes)
+    size = 2 * _counted(network) ** 2
+    if size > MOST_BYTES_OF_TABLE:
+        raise MachineError(
+            f"the ports of messages among {network.ranks} NPUs would need a table of {format_bytes(size)}",
+            place="network configuration",
+            remedy="give routing: ecmp, or take the analytical model",
+        )
 
 
-def tables(network: Network, plan: Plan) -> Tables:
-    """All links, idle; actors share theirs."""
-    if isinstance(network.fabric, GraphFabric):
-        return graph_links.link_tables(network)
-    return _tables_of(network, plan.actor_of_rank)
+def _counted(network: Network) -> int:
+    """Ranks, and switches that reduce, if messages between any two of them may go different ways."""
+    fabric = network.fabric
+    differs = isinstance(fabric, GraphFabric) and fabric.routing in DIFFERS_BY_MESSAGE
+    return network.ranks + len(network.reducers) if differs else 0
 
 
-def tables_of_ranks(network: Network) -> Tables:
-    """All links, idle; every rank has its own."""
-    if isinstance(network.fabric, GraphFabric):
-        return graph_links.link_tables(network)
-    return _tables_of(network, np.arange(network.ranks))
-
-
-def _tables_of(network: Network, home: Any) -> LinkTables:
-    wired, fabric = grid.wired(network), grid.tables(network)
-    homes = int(home.max()) + 1
-    counts = np.array([homes * ports_of(dimension) for dimension in wired.dimensions])
-    links, first = table(link_queues.LINK, int(counts.sum())), np.cumsum(counts) - counts
+def tables_of(network: Network, home: Any) -> LinkTables:
+    """All links, idle, of NPUs that stand for all ranks with this home."""
+    fabric: Any = fabric_of(network)
+    wires, speed, owner = fabric.wires(network, home)
+    links = table(LINK, len(speed))
     links["head"] = links["tail"] = links["joined"]["ns"] = links["mark"]["ns"] = NONE
-    links["speed"] = np.repeat(np.arange(len(counts)), counts)
-    for link in wired.links:
-        npu, port = npu_and_port(wired, link)
-        of = fabric.dimensions[link.dimension]
-        own = fabric.speeds[of.uneven_first : of.uneven_end]["link"]
-        speed = of.uneven_first + np.searchsorted(own, npu * of.ports + port)
-        links["speed"][first[link.dimension] + home[npu] * of.ports + port] = speed
-    links["home"] = np.concatenate([np.repeat(np.arange(homes), count // homes) for count in counts])
-    return LinkTables(fabric, links, first, home, np.zeros(1, np.int8))
+    links["speed"], links["home"] = speed, owner
+    sent = np.zeros(_counted(network) ** 2, np.uint16)
+    return LinkTables(
+        wires.fabric, wires.home, wires.first, wires.tier, sent, links, cuts_through=np.zeros(1, np.int8)
+    )
 
 
-def resources_of_ranks(network: Network) -> ResourceTable:
-    """Every link of every rank."""
-    if isinstance(network.fabric, GraphFabric):
-        return graph_links.link_resources(network)
-    return grid.link_resources(network, np.arange(network.ranks))
+def tables(network: Network, plan: Plan) -> LinkTables:
+    """All links, idle; actors share theirs."""
+    return tables_of(network, plan.actor_of_rank)
+
+
+def tables_with_ports(network: Network, plan: Plan) -> LinkTables:
+    """The same for the analytical network whose ports carry no more than they can."""
+    return replace(tables(network, plan), cuts_through=np.ones(1, np.int8))
+
+
+def resources_of(network: Network, actor_of_rank: Any) -> ResourceTable:
+    """Every link of every actor."""
+    fabric: Any = fabric_of(network)
+    links: ResourceTable = fabric.link_resources(network, actor_of_rank)
+    return links
 
 
 def resources(network: Network, plan: Plan) -> ResourceTable:
     """Every link of every actor."""
-    if isinstance(network.fabric, GraphFabric):
-        return graph_links.link_resources(network)
-    return grid.link_resources(network, plan.actor_of_rank)
+    return resources_of(network, plan.actor_of_rank)
 
 
 def carried(tables: Any) -> Any:
@@ -131,76 +151,143 @@ def path_keys(network: Network, *, whole: bool) -> PathKeys | None:
     """Messages differ by their direction, too; those on graphs meet on links of third ranks."""
     if isinstance(network.fabric, GraphFabric):
         return None
-    return grid.path_keys(network, on_links=True, whole=whole)
+    return fabric_of(network).path_keys(network, on_links=True, whole=whole)
 
 
 def needs(network: Network) -> Needs:
     """A row of the message pool for each message."""
-    if isinstance(network.fabric, GraphFabric):
-        return Needs(graph.causal_events_of_message(network), graph_links.MESSAGE)
-    return Needs(causal_events=grid.causal_events_of_message(network), record=MESSAGE)
-
-
-inject, network_event, rows_left = link_queues.inject, link_queues.network_event, link_queues.rows_left
+    return Needs(fabric_of(network).causal_events_of_message(network), MESSAGE)
 
 
 @works_on_tables
-def is_wired_to_itself(network: LinkTables) -> bool:
-    """Whether messages to oneself pass a switch."""
-    return bool(network.fabric.dimensions[0].wiring == SWITCH)
+def rows_left(run: Run) -> int:
+    """Messages are kept in their pool."""
+    return run.clock[0].free_messages.rows
 
 
 @works_on_tables
-def next_ports(_network: LinkTables, _source: int, _target: int) -> int:
-    """No way depends on ports."""
-    return 0
+def inject(
+    run: Run, source: int, target: int, size: int, kind: int, a: int, b: int, c: int, done: int
+) -> None:
+    """It takes its first link, or queues for it."""
+    if source == target and not is_wired_to_itself(run.network):
+        arrive_at_once(run, target, size, kind, a, b, c, done)
+        return
+    row = new_message(run, target, size, kind, a, b, c, done)
+    message = run.messages[row]
+    message.first_ns, message.first_rest, message.last_later = run.clock[0].now, 0.0, 0.0
+    set_out(run.network, message, source, next_ports(run.network, source, target))
+    _enter_link(run, row)
 
 
 @works_on_tables
-def set_out(_network: LinkTables, message: Any, source: int, _ports: int) -> None:
-    """A message is at a rank."""
-    message.at = source
-    message.via_switch = 0
+def arrive_at_once(run: Run, target: int, size: int, kind: int, a: int, b: int, c: int, done: int) -> None:
+    """A message to oneself crosses no link."""
+    now = run.clock[0].now
+    if done != NONE:
+        schedule(run, now, done, c, b, 0)
+    observe.message_flies(run, target, size, now, 0, NONE)
+    schedule(run, now, kind, a, b, c)
 
 
 @works_on_tables
-def take_hop(network: LinkTables, message: Any) -> int:
-    """The next link of a message; moves the message to the link's far end.
-
-    A message inside a switch has `via_switch` set, and `at` is the NPU it will come out at.
-    """
-    if message.via_switch:
-        message.via_switch = 0
-        return network.first_link[message.dimension] + network.home[message.at] * LINKS_PER_NPU + DOWN
-    leg = next_leg(network.fabric, message.at, message.target)
-    if leg.row == NONE:  # a message to oneself goes through the switch and back
-        message.dimension = 0
-        message.via_switch = 1
-        return network.first_link[0] + network.home[message.at] * LINKS_PER_NPU + UP
-    message.dimension = leg.row
-    return _leave(network, leg, message)
+def network_event(run: Run, kind: int, row: int, _version: int) -> int:
+    """The end of a hop, or of a link's work; returns a message that is at its target."""
+    if kind == LINK_FREE:
+        _free_link(run, row)
+        return NONE
+    message = run.messages[row]
+    if message.at == message.target and not message.via_switch:
+        return row
+    observe.message_hops(run, row, run.network.home[message.at])
+    _enter_link(run, row)
+    return NONE
 
 
 @works_on_tables
-def _leave(network: LinkTables, leg: Leg, message: Any) -> int:
-    """The link along a dimension."""
-    first = network.first_link[leg.row]
-    if leg.here == NONE:  # a switch that reduces sends
-        message.at = leg.end
-        return first + network.home[leg.end] * LINKS_PER_NPU + DOWN
-    dimension, home = network.fabric.dimensions[leg.row], network.home[leg.at]
-    if dimension.wiring == FULLY_CONNECTED:
-        message.at = leg.end
-        return first + home * dimension.npus + places_ahead(network.fabric, leg)
-    if dimension.wiring == RING:
-        way = way_round(network.fabric, leg)
-        after = leg.here + 1 if way == CLOCKWISE else leg.here - 1
-        if after == dimension.npus:
-            after = 0
-        elif after < 0:
-            after = dimension.npus - 1
-        message.at = leg.at + (after - leg.here) * dimension.stride
-        return first + home * LINKS_PER_NPU + way
-    message.at = leg.end
-    message.via_switch = int(leg.there != NONE)
-    return first + home * LINKS_PER_NPU + UP
+def _enter_link(run: Run, row: int) -> None:
+    """Take the next link, or queue for it."""
+    link_row = take_hop(run.network, run.messages[row])
+    link = run.network.links[link_row]
+    thread = observe.pause(run)
+    observe.link_reached(run, link, link_row)
+    if not link.busy:
+        observe.link_was_free(run, link_row)
+        _occupy(run, link_row, row)
+    else:
+        observe.message_queues(run, row, link_row)
+        join(run.messages, link, row)
+    observe.resume(run, thread)
+
+
+@works_on_tables
+def _occupy(run: Run, link_row: int, row: int) -> None:
+    """Start a message on a free link: it arrives, and then the link is free (in this order)."""
+    link = run.network.links[link_row]
+    speed = run.network.fabric.speeds[link.speed]
+    message = run.messages[row]
+    serial = message.bytes / speed.bytes_per_ns
+    now, rest = run.clock[0].now, _rest(run, link, message)
+    length = int(rest + serial)
+    link.busy = 1
+    link.bytes += message.bytes
+    link.free_ns, link.free_rest = now + length, rest + serial - length
+    cause = observe.described_so_far(run)
+    through = observe.link_taken(run, row, link_row, link.speed, message.dimension, length)
+    if run.network.cuts_through[0]:
+        _pass_on(run, row, link, rest, serial, cause)
+    else:
+        observe.next_event_flies(run, through, now + length, link.speed)
+        schedule(run, now + int(rest + speed.latency_ns + serial), NETWORK + HOP_DONE, row, 0, 0)
+    observe.next_event_follows(run, through, now + length)
+    schedule(run, now + length, NETWORK + LINK_FREE, link_row, 0, 0)
+    message_leaves_at(run, message, now + length, through, now + length)
+
+
+@works_on_tables
+def _rest(run: Run, link: Any, message: Any) -> float:
+    """The fraction of a nanosecond that is over when a message starts on a link that is free now."""
+    if not run.plan.settings[PORT_BANDWIDTH]:
+        return 0.0
+    now, rest = run.clock[0].now, 0.0
+    if link.free_ns == now:
+        rest = link.free_rest
+    if run.network.cuts_through[0] and message.first_ns == now:
+        rest = max(rest, message.first_rest)
+    return float(rest)
+
+
+@works_on_tables
+def _pass_on(run: Run, row: int, link: Any, rest: float, serial: float, cause: int) -> None:
+    """The first byte of a message reaches the next link, or the last one its target."""
+    message, now = run.messages[row], run.clock[0].now
+    waited = now - message.first_ns + rest - message.first_rest
+    later = message.last_later - waited
+    if serial >= later:
+        later, message.slowest = serial, link.speed
+    message.last_later = later
+    first = rest + run.network.fabric.speeds[link.speed].latency_ns
+    if message.at == message.target and not message.via_switch:
+        through, left = cause, now + int(rest + later)
+        if observe.describes_causes(run):
+            observe.describe_from(run, cause, now)
+            observe.describe_serialisation(run, message.slowest, left)
+            through = observe.described_so_far(run)
+        observe.next_event_flies(run, through, left, link.speed)
+        schedule(run, now + int(first + later), NETWORK + HOP_DONE, row, 0, 0)
+    else:
+        message.first_ns, message.first_rest = now + int(first), first - int(first)
+        observe.next_event_flies(run, cause, now, link.speed)
+        schedule(run, message.first_ns, NETWORK + HOP_DONE, row, 0, 0)
+
+
+@works_on_tables
+def _free_link(run: Run, link_row: int) -> None:
+    """A link is free again: the first message in its queue starts."""
+    link = run.network.links[link_row]
+    link.busy = 0
+    observe.link_freed(run, link, link_row, link.home)
+    row = leave(run.messages, link)
+    if row != NONE:
+        observe.message_dequeued(run, row, link_row)
+        _occupy(run, link_row, row)

@@ -128,10 +128,11 @@ def model_named(name: str) -> NetworkModel:
     return _model(module)
 
 
-def _model(module: Any) -> NetworkModel:
+def _model(module: Any, **instead: Any) -> NetworkModel:
+    """What a module makes a model, but for what stands instead of a part of it."""
     from et_sim.engine.transport.network_seam import NetworkModel
 
-    return NetworkModel(module)
+    return NetworkModel(module, **instead)
 
 
 def _of_file(path: Path) -> Any:
@@ -174,7 +175,8 @@ def model_on(name: str, network: Network, behaviour: Behaviour | None = None) ->
     model = model_named(name)
     has_ports = behaviour is not None and behaviour.corrects(Correction.PORT_BANDWIDTH)
     if has_ports and not network.levels and model.WITH_PORTS:
-        model = _model(importlib.import_module(model.WITH_PORTS))
+        module = importlib.import_module(model.WITH_PORTS)
+        model = _model(module, tables=module.tables_with_ports)
     if network.credits is not None and model.WITH_CREDITS:
         model = _model(importlib.import_module(model.WITH_CREDITS))
     if network.protocol is not None and not model.HAS_PROTOCOLS:

@@ -15,7 +15,7 @@ import numpy as np
 from et_sim.basics.errors import TraceError
 from et_sim.basics.units import format_bytes
 from et_sim.machine.memory import MemoryPool
-from et_sim.memory.pool import per_npu, tiers_of
+from et_sim.memory.registry import per_npu, tiers_of
 from et_sim.plan.groups import GroupTable
 from et_sim.plan.tables import Action, record, table
 from et_sim.trace.columns import CollectiveKind, NodeKind, Trace

@@ -16,8 +16,7 @@ import numpy as np
 from et_sim.api import simulate
 from et_sim.basics.errors import EtSimError
 from et_sim.basics.uncertainty import Composition
-from et_sim.compute.kernel_times import kernel_times
-from et_sim.compute.registry import compute_model
+from et_sim.compute.registry import compute_model, kernel_times
 from et_sim.machine.datatypes import datatype_named
 from et_sim.machine.presets import preset
 from et_sim.machine.readers import read_system_alone

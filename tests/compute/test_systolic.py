@@ -9,12 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from et_sim.basics.errors import InputError
-from et_sim.compute.systolic import report as reporting
+from et_sim.compute.systolic import model as reporting
 from et_sim.compute.systolic.corrected import corrected
-from et_sim.compute.systolic.folds import Folds, slanted_before, slanted_line
-from et_sim.compute.systolic.layer import Dimensions, SystolicLayer
+from et_sim.compute.systolic.layer import Dimensions, Folds, SystolicLayer, slanted_before, slanted_line
+from et_sim.compute.systolic.model import Report, reports
 from et_sim.compute.systolic.overlapping import Overlapping
-from et_sim.compute.systolic.report import Report, reports
 from et_sim.compute.systolic.streams import Written
 from et_sim.compute.systolic.timing import limited, unlimited
 from et_sim.machine.systolic import Array, Bandwidth, Dataflow, Rules
@@ -230,8 +229,8 @@ def test_blocks_that_are_looked_at_in_pieces_have_the_same_slides(
     layer = SystolicLayer.product("tall", 150, 90, 110)
     array = Array(9, 7, 1, 1, 1, dataflow, Bandwidth.GIVEN, (3,))
     whole = Report(layer, array).timing
-    monkeypatch.setattr("et_sim.compute.systolic.layout._AT_ONCE", 5)
-    monkeypatch.setattr("et_sim.compute.systolic.layout._MOST_KEPT", 20)
+    monkeypatch.setattr("et_sim.compute.systolic.streams._AT_ONCE", 5)
+    monkeypatch.setattr("et_sim.compute.systolic.streams._MOST_KEPT", 20)
     assert Report(layer, array).timing == whole
     assert whole.stalls > 0
 

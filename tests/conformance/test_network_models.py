@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from machines import KINDS, MODELS, ROOTED, everybody, finish_times, network, simulate, system
+from machines import KINDS, MODELS, ROOTED, everybody, finish_times, network, sends, simulate, system
 from toys.fixed_delay import DELAY_NS
 from toys.shared_medium import BYTES_PER_NS
 
@@ -63,11 +63,7 @@ LONE: dict[str, Callable[[int, int], int]] = {
 
 def exchange(ranks: int, sizes: dict[tuple[int, int], int]) -> list[TraceBuilder]:
     """Sends of so many bytes between ranks, all at once."""
-    builders = [TraceBuilder() for _ in range(ranks)]
-    for tag, ((source, target), size) in enumerate(sizes.items()):
-        builders[source].send(target, size, tag=tag)
-        builders[target].receive(source, size, tag=tag)
-    return builders
+    return sends(ranks, ((*ends, size) for ends, size in sizes.items()))
 
 
 def arrival(model: str, shape: str, ranks: int, target: int, size: int) -> int:

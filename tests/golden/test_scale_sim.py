@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from et_sim.compute.systolic.report import reports
-from et_sim.compute.systolic.topology_file import Layout, parse_topology
+from et_sim.compute.systolic.files import Layout, parse_topology
+from et_sim.compute.systolic.model import reports
 from et_sim.machine.systolic import Array, Bandwidth, Dataflow
 
 DATA = Path(__file__).parent / "data" / "scale_sim.jsonl.xz"

@@ -1,14 +1,15 @@
-"""What is alive in an NPU's own memory, against counting it out one nanosecond at a time."""
+"""What is alive in an NPU's own memory, against counting it out one nanosecond at a time; and classes."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from et_sim.memory import Accesses, changes, lifetimes, peaks
+from et_sim.memory import CLASSES, Accesses, changes, classes_of, lifetimes, peaks
 from et_sim.memory.footprint import FOREVER
 
 
@@ -166,3 +167,28 @@ def test_nothing_is_alive_where_nothing_is_named() -> None:
     found = changes(lifetimes(accesses([[], []])))
     assert len(found.owner) == 0
     assert peaks(found, 2).tolist() == [0, 0]
+
+
+@pytest.mark.parametrize(
+    ("tensor", "found"),
+    [
+        ("weights:layer 3", "weights"),
+        ("gradients:weight", "gradients"),
+        ("optimizer:exp_avg", "optimizer"),
+        ("activations:x", "activations"),
+        ("temporary:y", "temporary"),
+        ("unknown:weights", "unknown"),
+        ("layer1.weight", "weights"),
+        ("layer1.weight.grad", "gradients"),
+        ("Adam.momentum.weight_0", "weights"),
+        ("weight_0.momentum", "optimizer"),
+        ("model.BIAS", "weights"),
+        ("workspace", "temporary"),
+        ("weightless", "unknown"),
+        ("stage:weights", "weights"),
+        ("mb0.transformer.0.x@0", "unknown"),
+        ("", "unknown"),
+    ],
+)
+def test_a_name_says_what_a_tensor_is_for(tensor: str, found: str) -> None:
+    assert [CLASSES[number] for number in classes_of([tensor])] == [found]

@@ -303,9 +303,10 @@ def random_program(seed: int) -> Program:
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_folded_runs_are_the_unfolded_ones(seed: int) -> None:
+@pytest.mark.parametrize("sharing", ["in-turn", "fair"])
+def test_folded_runs_are_the_unfolded_ones(seed: int, sharing: str) -> None:
     own = [NIC | {"count": 8}, GROUPS | {"count": 4}]
-    memory = pool(*(own if seed % 2 else STAGES))
+    memory = pool(*(own if seed % 2 else STAGES), sharing=sharing)
     folded, unfolded = (finish(random_program(seed), memory, fold=fold) for fold in (True, False))
     assert folded == unfolded
 

@@ -162,14 +162,6 @@ def test_every_stage_passes_every_byte(seed: int, tmp_path: Path) -> None:
         assert abs(carried.get(stage, 0) - sum(sizes)) <= 4  # a byte for each rounding of a part
 
 
-@pytest.mark.parametrize("seed", range(12))
-def test_folded_runs_are_the_unfolded_ones(seed: int) -> None:
-    own = [NIC | {"count": 8}, GROUPS | {"count": 4}]
-    memory = fair(*(own if seed % 2 else STAGES))
-    folded, unfolded = (finish(random_program(seed), memory, fold=fold) for fold in (True, False))
-    assert folded == unfolded
-
-
 def test_a_recorded_run_is_the_same_and_its_path_is_all_of_it(tmp_path: Path) -> None:
     program, memory = random_program(104), fair(*STAGES)
     run = simulated(program, memory, detail="path", fold=False)

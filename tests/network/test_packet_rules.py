@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from machines import simulate, system
+from machines import sends, simulate, system
 
 from et_sim import TraceBuilder
 from et_sim.basics.errors import MachineError
@@ -49,12 +49,8 @@ def run(
     ranks: int = RANKS,
 ) -> Result:
     """Messages (source, places ahead, bytes), all at once."""
-    builders = [TraceBuilder() for _ in range(ranks)]
-    for tag, (source, ahead, size) in enumerate(messages):
-        target = (source + ahead) % ranks
-        builders[source].send(target, size, tag=tag)
-        builders[target].receive(source, size, tag=tag)
-    return simulate(builders, net, system(**(keys or {})), model="packet", detail="links")
+    ends = ((source, (source + ahead) % ranks, size) for source, ahead, size in messages)
+    return simulate(sends(ranks, ends), net, system(**(keys or {})), model="packet", detail="links")
 
 
 def assert_nothing_stays(result: Result) -> None:
@@ -134,10 +130,7 @@ LONE_PS = {  # of 1000 B over two links of 500 ns and 20 ps a byte
 def test_a_lone_message_of_one_packet_ends_on_every_preset(preset: str) -> None:
     net = network(GENERATORS[0], {"preset": preset}, "400Gbps")
     net["graph"]["latency"] = "500ns"
-    builders = [TraceBuilder() for _ in range(RANKS)]
-    builders[0].send(1, 1000)
-    builders[1].receive(0, 1000)
-    result = simulate(builders, net, system(**{"endpoint-delay": 0}), model="packet")
+    result = simulate(sends(RANKS, [(0, 1, 1000)]), net, system(**{"endpoint-delay": 0}), model="packet")
     assert result.is_complete
     assert result.makespan_ns == LONE_PS[preset] // 1000
     assert result.summary()["packets"]["lost"] == 0

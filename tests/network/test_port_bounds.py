@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from machines import KINDS, RING_4, SHAPES, system
+from machines import KINDS, RING_4, SHAPES, sends, system
 
 import et_sim
 from et_sim.basics.errors import UsageError
@@ -154,11 +154,7 @@ def test_where_nothing_is_shared_analytical_equals_flow(
 
 def sent(npus: int, messages: list[tuple[int, int, int]]) -> Workload:
     """Messages (source, target, bytes), all at once."""
-    builders = [TraceBuilder() for _ in range(npus)]
-    for tag, (source, target, size) in enumerate(messages):
-        builders[source].send(target, size, tag=tag)
-        builders[target].receive(source, size, tag=tag)
-    return Workload.of([builder.build() for builder in builders])
+    return Workload.of([builder.build() for builder in sends(npus, messages)])
 
 
 def links_of(shape: str, npus: int) -> list[tuple[Any, Any]]:

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from machines import RING_2, simulate, system
+from machines import RING_2, sends, simulate, system
 
 from et_sim import TraceBuilder
 from et_sim.basics.errors import UsageError
@@ -27,12 +27,9 @@ EXACT = {"preset": "roce", "header": 0, "payload": 1000, "congestion-control": "
 
 def run(net: dict[str, Any], messages: list[tuple[int, int, int]], detail: str = "ports") -> Result:
     """Messages (source, target, bytes), all at once."""
-    npus = net["graph"].get("npus", 8)
-    builders = [TraceBuilder() for _ in range(npus)]
-    for tag, (source, target, size) in enumerate(messages):
-        builders[source].send(target, size, tag=tag)
-        builders[target].receive(source, size, tag=tag)
-    return simulate(builders, net, system(), model="packet", detail=detail)
+    return simulate(
+        sends(net["graph"].get("npus", 8), messages), net, system(), model="packet", detail=detail
+    )
 
 
 def star(npus: int, **protocol: Any) -> dict[str, Any]:

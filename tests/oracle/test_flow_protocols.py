@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from machines import simulate, system
+from machines import sends, simulate, system
 from progressive_filling import Flow, end_times
 
 from et_sim.trace import TraceBuilder
@@ -34,11 +34,9 @@ def chain(hops: int, ends: int = 1, latency: int = 500) -> dict[str, Any]:
 
 def sent(net: dict[str, Any], messages: list[tuple[int, int, int]], detail: str = "nodes") -> Any:
     """Messages (source, target, bytes) at once."""
-    builders = [TraceBuilder(source=f"rank {rank}") for rank in range(net["npus"])]
-    for tag, (source, target, size) in enumerate(messages):
-        builders[source].send(target, size, tag=tag)
-        builders[target].receive(source, size, tag=tag)
-    return simulate(builders, net, system(profile="corrected"), model="flow", detail=detail)
+    return simulate(
+        sends(net["npus"], messages), net, system(profile="corrected"), model="flow", detail=detail
+    )
 
 
 def rounded(value: Fraction) -> int:
@@ -164,13 +162,11 @@ def test_links_carry_headers_and_acknowledgements() -> None:
 @pytest.mark.parametrize(("gbps", "packet_ns"), [(100, 83), (200, 41), (400, 21), (20_000, 1)])
 def test_links_are_used_as_far_as_whole_nanoseconds_let_them(gbps: int, packet_ns: int) -> None:
     """A packet of 1,036 bytes takes 82.88, 41.44, 20.72 and 0.4144 ns, and links are full all the time."""
-    builders = [TraceBuilder() for _ in range(2)]
-    builders[0].send(1, 10_000_000)
-    builders[1].receive(0, 10_000_000)
     net = {
         "graph": {"generator": "star", "npus": 2, "bandwidth": f"{gbps}Gbps"},
         "protocol": {"preset": "roce", "acknowledgement": 0, "whole-ns": True, "completion": "receipt"},
     }
+    builders = sends(2, [(0, 1, 10_000_000)])
     result = simulate(builders, net, system(profile="corrected"), model="flow", detail="links")
     assert result.finish_ns.tolist() == [10_000 * packet_ns, 10_001 * packet_ns]
     of_links = result.table("resources").to_pydict()["bytes_per_ns"]

@@ -13,10 +13,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from et_sim.compute.systolic.folds import Folds
+from et_sim.compute.systolic.layer import Folds
 from et_sim.compute.systolic.streams import Stream, Written
-from et_sim.compute.systolic.timing import KB, READ_CYCLES, Clock, Timing
-from et_sim.compute.systolic.traffic import NEVER, Traffic
+from et_sim.compute.systolic.timing import KB, NEVER, READ_CYCLES, Clock, Timing, Traffic
 from et_sim.machine.systolic import Array
 
 

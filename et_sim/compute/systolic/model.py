@@ -1,25 +1,178 @@
 """The compute model: a kernel that says which products or convolutions it consists of, on a systolic array.
 
-Kernels of equal shapes are worked out once. Not here: what a layer costs (`report`).
+Kernels of equal shapes are worked out once. What a layer costs is reported in the columns of SCALE-Sim's
+three reports. Not here: the rules (`timing`, `corrected`), and files.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
 
-from et_sim.basics.errors import TraceError
-from et_sim.compute.labels import Labels, place_of
-from et_sim.compute.model import Durations, Treatment, Utilisation, without
+from et_sim.basics.errors import InputError, TraceError
+from et_sim.compute.model import Durations, Labels, Treatment, Utilisation, place_of, without
 from et_sim.compute.operations import read_shape
-from et_sim.compute.systolic.layer import Dimensions, SystolicLayer
-from et_sim.compute.systolic.report import Report
-from et_sim.compute.systolic.topology_file import LARGEST
-from et_sim.machine.systolic import ClockedArray
+from et_sim.compute.systolic.corrected import corrected
+from et_sim.compute.systolic.files import LARGEST
+from et_sim.compute.systolic.layer import Dimensions, Folds, SystolicLayer
+from et_sim.compute.systolic.overlapping import Overlapping
+from et_sim.compute.systolic.streams import Held, Slanted, Stream, Written
+from et_sim.compute.systolic.timing import Timing, limited, unlimited
+from et_sim.machine.systolic import Array, ClockedArray, Dataflow
 from et_sim.trace.columns import BoolColumn, IntColumn, Trace
+
+MOST_STEPS = 1 << 25
+COMPUTE = ("Total Cycles", "Stall Cycles", "Overall Util %", "Mapping Efficiency %", "Compute Util %")
+BANDWIDTH = tuple(
+    f"Avg {operand} {memory} BW" for memory in ("SRAM", "DRAM") for operand in ("IFMAP", "FILTER", "OFMAP")
+)
+_MOVES = (("IFMAP", "Reads"), ("Filter", "Reads"), ("OFMAP", "Writes"))
+ACCESS = tuple(
+    f"{memory} {operand} {what}"
+    for memory in ("SRAM", "DRAM")
+    for operand, move in _MOVES
+    for what in ("Start Cycle", "Stop Cycle", move)
+)
+
+
+@dataclass(frozen=True)
+class Report:
+    """Of one layer; what stands there three times is of ifmap, filter and ofmap."""
+
+    layer: SystolicLayer
+    array: Array
+    alike: Report | None = None  # of another layer with the same dimensions
+
+    @cached_property
+    def timing(self) -> Timing:
+        """When its words move."""
+        if self.alike is not None:
+            return self.alike.timing
+        self._refuse_endless()
+        folds = Folds.of(self.layer, self.array)
+        as_scale_sim = limited if self.array.is_limited else unlimited
+        rule = corrected if self.array.is_corrected else as_scale_sim
+        return rule(_streams(self.layer, folds), Written(folds), folds, self.array)
+
+    def _refuse_endless(self) -> None:
+        """Refuse what would take hours: folds, and halves of memories that are filled, are gone through."""
+        if not (self.array.is_limited or self.array.is_corrected):
+            return
+        array = self.array
+        halves = [kb << 9 for kb in (array.ifmap_kb, array.filter_kb, array.ofmap_kb)]
+        filled = sum(words // half for words, half in zip(self.sram_words, halves, strict=True))
+        folds = Folds.of(self.layer, array).count
+        if folds + filled > MOST_STEPS:
+            raise InputError(
+                f"layer {self.layer.name} has {folds:,} folds, and fills halves of memories {filled:,} times",
+                place=self.layer.place,
+                remedy=f"more than {MOST_STEPS:,} are too many: give a larger array or memory, or calculated"
+                " bandwidth with SCALE-Sim's rules",
+            )
+
+    @cached_property
+    def sram_words(self) -> tuple[int, int, int]:
+        """Accesses of each memory."""
+        return sram_words(self.layer, self.array)
+
+    @cached_property
+    def cycles(self) -> int:
+        """All of them, stalls included."""
+        return self.timing.total if self.array.is_limited else unlimited_cycles(self.layer, self.array)
+
+    @cached_property
+    def stalls(self) -> int:
+        """Cycles in which the array waits: none, unless bandwidth is limited."""
+        return self.timing.stalls if self.array.is_limited else 0
+
+    @property
+    def overall(self) -> float:
+        """The share of all multiplications that the array could do."""
+        return self.layer.macs / (self.cycles * self.array.elements) if self.cycles else 0.0
+
+    @property
+    def compute_row(self) -> dict[str, float]:
+        """A row of COMPUTE_REPORT.csv."""
+        folds = Folds.of(self.layer, self.array)
+        shares = (self.overall, folds.mapping, folds.compute(self.array.is_corrected))
+        values = (self.cycles, self.stalls, *(share * 100 for share in shares))
+        return dict(zip(COMPUTE, values, strict=True))
+
+    @property
+    def bandwidth_row(self) -> dict[str, float]:
+        """A row of BANDWIDTH_REPORT.csv: words per cycle."""
+        sram = [words / self.cycles if self.cycles else 0.0 for words in self.sram_words]
+        return dict(zip(BANDWIDTH, (*sram, *(one.bandwidth for one in self.timing.dram)), strict=True))
+
+    @property
+    def access_row(self) -> dict[str, int]:
+        """A row of DETAILED_ACCESS_REPORT.csv."""
+        sram = [(*span, words) for span, words in zip(self.timing.spans, self.sram_words, strict=True)]
+        return dict(zip(ACCESS, (value for one in (*sram, *self.timing.dram) for value in one), strict=True))
+
+
+def reports(layers: Iterable[SystolicLayer], array: Array) -> list[Report]:
+    """Of each layer; those with equal dimensions are worked out once."""
+    known: dict[Dimensions, Report] = {}
+    found = []
+    for layer in layers:
+        found.append(Report(layer, array, known.get(layer.dimensions)))
+        known.setdefault(layer.dimensions, found[-1])
+    return found
+
+
+def unlimited_cycles(layer: SystolicLayer, array: Array) -> int:
+    """Cycles if nothing waits."""
+    folds = Folds.of(layer, array)
+    return folds.count * folds.cycles - (0 if array.is_corrected else 1)
+
+
+def sram_words(layer: SystolicLayer, array: Array) -> tuple[int, int, int]:
+    """Accesses of each memory; SCALE-Sim adds the sides of the array to every fold's outputs that stay."""
+    folds = Folds.of(layer, array)
+    rows, columns, inner = layer.rows, layer.columns, layer.inner
+    down, across = folds.row_folds, folds.column_folds
+    if array.dataflow == Dataflow.OUTPUT:
+        more = 0 if array.is_corrected else folds.count * (array.height + array.width)
+        return rows * inner * across, columns * inner * down, rows * columns + more
+    if array.dataflow == Dataflow.WEIGHT:
+        return rows * inner * across, columns * inner, rows * columns * down
+    return rows * inner, columns * inner * across, rows * columns * down
+
+
+def _streams(layer: SystolicLayer, folds: Folds) -> tuple[Stream, Stream]:
+    """Of ifmap and filter."""
+    streamed = Slanted(
+        height=folds.steps,
+        width=folds.height,
+        last_width=folds.last_height,
+        blocks=folds.row_folds,
+        visits=folds.column_folds,
+        is_held=False,
+        start=folds.load,
+        fold_cycles=folds.cycles,
+    )
+    plain: Stream = Held(folds) if folds.dataflow == Dataflow.INPUT else streamed
+    image = plain if layer.is_plain else Overlapping(layer, folds, plain)
+    if folds.dataflow == Dataflow.INPUT:
+        return image, streamed
+    if folds.dataflow == Dataflow.WEIGHT:
+        return image, Held(folds)
+    return image, Slanted(
+        height=folds.steps,
+        width=folds.width,
+        last_width=folds.last_width,
+        blocks=folds.column_folds,
+        visits=folds.row_folds,
+        is_held=True,
+        start=0,
+        fold_cycles=folds.cycles,
+    )
+
 
 CONVOLUTION = "conv"
 

@@ -9,15 +9,158 @@ Not here: windows of convolutions that overlap (`overlapping`), and what waiting
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Protocol
 
-from et_sim.compute.systolic.folds import Folds, slanted_before, slanted_line
-from et_sim.compute.systolic.layout import Layout
-from et_sim.compute.systolic.sliding import Window
+import numpy as np
+import numpy.typing as npt
+
+from et_sim.compute.systolic.layer import Folds, slanted_before, slanted_line
 from et_sim.machine.systolic import Dataflow
+
+
+class Window:
+    """SCALE-Sim's double buffer for reads: a window that slides over the list of words to fetch.
+
+    The list is cut into sets of a hundredth of the memory. The active half of the memory is a window of sets;
+    when a word is asked for that is not in it, the window moves on by what the other half holds, round and
+    round, until it holds the word.
+    """
+
+    __slots__ = ("held", "set_words", "sets", "start", "step")
+
+    def __init__(self, listed: int, memory_words: int) -> None:
+        active = -(-memory_words // 2)
+        self.set_words = -(-memory_words // 100)
+        self.sets = listed // self.set_words + 1  # the last may be empty
+        self.held = min(-(-active // self.set_words), self.sets)
+        self.step = min(-(-(memory_words - active) // self.set_words), self.sets - self.held)
+        self.start = 0
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether it holds the whole list."""
+        return self.sets == self.held
+
+    def set_of(self, entry: int) -> int:
+        """The set of an entry of the list."""
+        return entry // self.set_words
+
+    def reach(self, wanted: int) -> int:
+        """Slide until it holds this set; by how many steps."""
+        away = (wanted - self.start) % self.sets
+        if away < self.held:
+            return 0
+        steps = (away - self.held) // self.step + 1
+        self.slide(steps)
+        return steps
+
+    def slide(self, steps: int) -> None:
+        """Move on."""
+        self.start = (self.start + steps * self.step) % self.sets
+
+    def next_missing(self, held: int) -> int:
+        """The first set above one that it holds that it does not hold."""
+        return held + self.held - (held - self.start) % self.sets
+
+    def holds(self, begin: int, end: int) -> bool:
+        """Whether it holds these entries."""
+        first = self.set_of(begin)
+        return (first - self.start) % self.sets + self.set_of(end - 1) - first < self.held
+
+    def take(self, begin: int, end: int) -> int:
+        """Slide as these entries are asked for, one after the other; by how many steps."""
+        at, last, steps = self.set_of(begin), self.set_of(end - 1), 0
+        while at <= last:
+            steps += self.reach(at)
+            at = self.next_missing(at)
+        return steps
+
+
+_AT_ONCE, _MOST_KEPT = 1 << 16, 1 << 21  # lines
+Lines = npt.NDArray[np.int64]
+
+
+@dataclass(slots=True)
+class Layout:
+    """Where the lines of so many blocks of `height` steps are in the order of fetching.
+
+    All blocks stand under one another, and are fetched by diagonals. Those of neighbouring blocks mix, so
+    that the lines of a block are neither together nor, seen over blocks, in order; but each line is together,
+    and within a block they ascend. The last block may be narrower; those far from the ends are alike.
+    """
+
+    height: int
+    width: int
+    last_width: int
+    blocks: int
+    _known: dict[tuple[int, int], tuple[list[int], list[int]]] = field(default_factory=dict)
+    _kept: int = 0
+
+    def slides(self, block: int, window: Window) -> Iterator[tuple[int, int]]:
+        """Where the window has to slide during a visit to a block: lines, and by how many steps."""
+        alike = self._alike(block)
+        shift = (block - alike) * self.height * self.width
+        lines = self.height + self._width(alike) - 1
+        for first in range(0, lines, _AT_ONCE):
+            begins, ends = self._lines(alike, first, min(first + _AT_ONCE, lines))
+            line, last = 0, window.set_of(ends[-1] - 1 + shift)
+            at = window.set_of(begins[0] + shift)
+            while True:
+                steps = window.reach(at)
+                if steps:
+                    yield first + line, steps
+                missing = window.next_missing(at)
+                if missing > last:
+                    break
+                entry = missing * window.set_words - shift
+                line = bisect_right(ends, entry)
+                at = window.set_of(max(begins[line], entry) + shift)
+
+    def _width(self, block: int) -> int:
+        return self.width if block < self.blocks - 1 else self.last_width
+
+    def _alike(self, block: int) -> int:
+        margin = -(-self.width // self.height) + 1
+        return margin if margin < block < self.blocks - 1 - margin else block
+
+    def _lines(self, block: int, first: int, end: int) -> tuple[list[int], list[int]]:
+        """Where some lines of a block begin and end."""
+        known = self._known.get((block, first))
+        if known is None:
+            begins = self._begins(block, np.arange(first, end))
+            lines = np.arange(first, end)
+            sizes = np.minimum(lines + 1, self._width(block)) - np.maximum(lines - self.height + 1, 0)
+            known = begins.tolist(), (begins + sizes).tolist()
+            if self._kept < _MOST_KEPT:
+                self._kept += end - first
+                self._known[block, first] = known
+        return known
+
+    def _begins(self, block: int, lines: Lines) -> Lines:
+        tall, narrow = self.blocks * self.height, self.last_width
+        diagonals, left = block * self.height + lines, np.maximum(lines - self.height + 1, 0)
+        found: Lines = _before(diagonals, tall, narrow)
+        found += np.maximum(np.minimum(left, narrow) - np.maximum(diagonals - tall + 1, 0), 0)
+        if narrow < self.width:  # the last block lacks the other columns
+            low = tall - self.height
+            found += _before(diagonals - narrow, low, self.width - narrow)
+            found += np.maximum(left - np.maximum(diagonals - low + 1, narrow), 0)
+        return found
+
+
+def _before(lines: Lines, height: int, width: int) -> Lines:
+    """Entries of a `height` x `width` block in the lines before each, if column c lags by c lines."""
+    return _open_before(lines, width) - _open_before(lines - height, width)
+
+
+def _open_before(lines: Lines, width: int) -> Lines:
+    """The same of a block without end; neither branch leaves 64 bits."""
+    short = np.clip(lines, 0, width)
+    return np.where(lines < width, short * (short + 1) // 2, width * lines - width * (width - 1) // 2)
 
 
 @dataclass(frozen=True, slots=True)

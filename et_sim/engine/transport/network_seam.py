@@ -65,27 +65,18 @@ class NetworkModel:
     with_queues: Callable[[Any], Tables] | None = None  # the tables with a record of queues (`queue_tables`)
     carried: Callable[[Any], Any] | None = None  # bytes by resource, where the model adds them up itself
 
-    def __init__(self, module: ModuleType) -> None:
-        vars(self).update(vars(module))
+    # Every model has these. `check` (network, most_bytes=0) refuses what it cannot do;
+    # the class of `tables` is defined in the model's module; `resources` are what messages occupy;
+    # `path_keys` (network, whole=…) are what folding must tell apart (None: never fold), `whole` as with the
+    # correction WHOLE_PATH; `needs` is what one message may use up.
+    check: Callable[..., None]
+    tables: Callable[[Network, Plan], Tables]
+    resources: Callable[[Network, Plan], ResourceTable]
+    path_keys: Callable[..., PathKeys | None]
+    needs: Callable[[Network], Needs]
 
-    def check(self, network: Network, most_bytes: int = 0, /) -> None:
-        """Refuse what it cannot do; `most_bytes` are those of the largest message."""
-
-    def tables(self, network: Network, plan: Plan, /) -> Tables:
-        """What compiled code knows; its class is defined in the model's module."""
-        raise NotImplementedError
-
-    def resources(self, network: Network, plan: Plan, /) -> ResourceTable:
-        """What messages occupy."""
-        raise NotImplementedError
-
-    def path_keys(self, network: Network, /, *, whole: bool) -> PathKeys | None:
-        """What folding must tell apart; None: never fold. `whole`: as with the correction WHOLE_PATH."""
-        raise NotImplementedError
-
-    def needs(self, network: Network, /) -> Needs:
-        """What one message may use up."""
-        raise NotImplementedError
+    def __init__(self, module: ModuleType, **instead: Any) -> None:
+        vars(self).update(vars(module) | instead)
 
     def remarks(self, network: Network, /) -> Iterable[Notice]:  # noqa: ARG002
         """What of a network changes nothing on the model, and what else the user should know of it."""

@@ -15,7 +15,7 @@ of the links on the way back; it arrives a packet later for each link but the na
 and forwarded, and with completion at acknowledgement, both ends hear of it when the last one is back.
 
 Links that are alike are folded with the ranks: one record stands for all of them (`paths`, `routes`).
-Not here: rates (`shares`), routes (`network.link`), and what a protocol means for links (`protocols`).
+Not here: rates (`shares`), and routes (`network.link`).
 """
 
 from __future__ import annotations
@@ -28,27 +28,18 @@ import numpy as np
 from et_sim.basics.units import LONGEST_NS
 from et_sim.compiled.tables_by_reference import Tables, works_on_tables
 from et_sim.engine.calendar.clock import schedule, schedule_at_end
-from et_sim.engine.containers import (
-    Heap,
-    chain_rows,
-    empty_index,
-    first_of,
-    grow_pool,
-    heap_for,
-    join,
-    leave,
-)
+from et_sim.engine.containers import Heap, chain_rows, empty_index, first_of, grow_pool, heap_for, join, leave
 from et_sim.engine.observe import facade as observe
 from et_sim.engine.state.kinds import NETWORK
 from et_sim.engine.state.resources import NOBODY, ResourceTable
 from et_sim.engine.state.run import NONE, Run
-from et_sim.engine.transport.message_pool import LOWEST_31_BITS, new_message
+from et_sim.engine.transport.message_pool import message_leaves_at, new_message
 from et_sim.engine.transport.network_seam import Needs
 from et_sim.machine.model import GraphFabric, GridFabric, Network, Notice
+from et_sim.machine.transports import Completion, Protocol
 from et_sim.network import link
+from et_sim.network.fabric import is_wired_to_itself
 from et_sim.network.fabrics import fabric_of
-from et_sim.network.flow import protocols
-from et_sim.network.flow.paths import FlowPaths
 from et_sim.network.flow.records import MESSAGE, ROUTE, SHARED, STATE, USE
 from et_sim.network.flow.routes import (
     bytes_of_first_packet,
@@ -62,8 +53,53 @@ from et_sim.network.flow.routes import (
     set_ends,
 )
 from et_sim.network.flow.shares import plan_end, set_rates
-from et_sim.network.link_queues import arrive_at_once, is_wired_to_itself
+from et_sim.network.link import arrive_at_once
+from et_sim.network.paths import LinkPaths
+from et_sim.network.settings import settings_row
 from et_sim.plan.tables import Plan, table
+
+
+def goes_back(protocol: Protocol | None) -> bool:
+    """Whether the way back matters."""
+    if protocol is None:
+        return False
+    return protocol.acknowledgement > 0 or protocol.completion is Completion.ACKNOWLEDGEMENT
+
+
+def capacities(bytes_per_ns: Any, protocol: Protocol | None) -> Any:
+    """What full packets find of bandwidths; 0: there is no such link."""
+    if protocol is None or not protocol.whole_ns:
+        return bytes_per_ns
+    packet = protocol.payload + protocol.header
+    found, exist = np.zeros(len(bytes_per_ns)), bytes_per_ns > 0
+    found[exist] = packet / _rounded(packet / bytes_per_ns[exist], least=1)
+    return found
+
+
+def set_capacities(shared: Any, protocol: Protocol, units: int) -> None:
+    """Capacities as full packets find them, and what acknowledgements take; `units`: of time in a ns."""
+    bytes_per_ns = shared["capacity"] * units
+    back_ns = protocol.acknowledgement / bytes_per_ns
+    if protocol.whole_ns:
+        back_ns = _rounded(back_ns, least=0)
+    found = capacities(bytes_per_ns, protocol)
+    shared["capacity"] = found / units
+    shared["back"] = back_ns * found / (protocol.payload + protocol.header)
+    shared["back_ns"] = back_ns * units
+
+
+def _rounded(times_ns: Any, least: int) -> Any:
+    return np.maximum(np.floor(times_ns + 0.5), least)
+
+
+def bytes_with_packets(protocol: Protocol | None, size: int) -> int:
+    """A message of which no more would take longer without a protocol."""
+    if protocol is None:
+        return size
+    packets = -(-size // protocol.payload) + 1
+    rounding = 2 if protocol.whole_ns else 1
+    return rounding * packets * (protocol.payload + protocol.header + protocol.acknowledgement)
+
 
 HAS_CONTENTION = True
 HAS_PROTOCOLS = True
@@ -95,7 +131,7 @@ class FlowTables(Tables):
 
 def check(network: Network, most_bytes: int = 0) -> None:
     """Refuse networks without single links, and messages that would take too long."""
-    link.check(network, protocols.most_bytes(network.protocol, most_bytes))
+    link.check(network, bytes_with_packets(network.protocol, most_bytes))
 
 
 def remarks(network: Network) -> list[Notice]:
@@ -107,7 +143,7 @@ def remarks(network: Network) -> list[Notice]:
 
 def tables(network: Network, plan: Plan) -> FlowTables:
     """All links, idle."""
-    hops: Any = link.tables_of_ranks(network)
+    hops: Any = link.tables_of(network, np.arange(network.ranks))
     class_of, first = _classes_of_links(plan, len(hops.links))
     state, shared = table(STATE, 1), table(SHARED, len(first))
     state["head"] = state["tail"] = NONE
@@ -118,7 +154,7 @@ def tables(network: Network, plan: Plan) -> FlowTables:
     shared["links"] = np.bincount(class_of)
     shared["head"] = NONE
     if network.protocol is not None:
-        protocols.set_capacities(shared, network.protocol, 1 << network.fraction_bits)
+        set_capacities(shared, network.protocol, 1 << network.fraction_bits)
     longest = fabric_of(network).most_links(network)
     return FlowTables(
         hops,
@@ -133,8 +169,8 @@ def tables(network: Network, plan: Plan) -> FlowTables:
         heap_for(len(shared)),
         np.zeros(len(shared), np.int32),
         np.zeros(0, np.int32),
-        np.array([longest * 2 if protocols.goes_back(network.protocol) else longest]),
-        protocols.table_of(network.protocol),
+        np.array([longest * 2 if goes_back(network.protocol) else longest]),
+        settings_row(network.protocol or Protocol(), goes_back=goes_back(network.protocol)),
     )
 
 
@@ -175,7 +211,7 @@ def _index_of(routes: Any) -> Any:
 
 def resources(network: Network, plan: Plan) -> ResourceTable:
     """Every link, or the first of those that are alike."""
-    found = link.resources_of_ranks(network)
+    found = link.resources_of(network, np.arange(network.ranks))
     class_of, first = _classes_of_links(plan, len(found))
     owner = found.actor[first]
     return replace(
@@ -184,7 +220,7 @@ def resources(network: Network, plan: Plan) -> ResourceTable:
         dimension=found.dimension[first],
         port=found.port[first],
         tier=found.tier[first],
-        bytes_per_ns=protocols.capacities(found.bytes_per_ns[first], network.protocol),
+        bytes_per_ns=capacities(found.bytes_per_ns[first], network.protocol),
         are_shared=True,
         links=np.bincount(class_of),
         ends=None if found.ends is None else found.ends.where(first),
@@ -196,19 +232,20 @@ def carried(tables: FlowTables) -> Any:
     return tables.shared["bytes"]
 
 
-def path_keys(network: Network, **_: bool) -> FlowPaths | None:
+def path_keys(network: Network, **_: bool) -> LinkPaths | None:
     """What folding must tell apart: links as well as ranks; None: ways differ from message to message."""
-    found = link.resources_of_ranks(network)
-    hops: Any = link.tables_of_ranks(network)
+    found = link.resources_of(network, np.arange(network.ranks))
+    hops: Any = link.tables_of(network, np.arange(network.ranks))
     if isinstance(network.fabric, GraphFabric) and len(hops.sent):
         return None
     of_port = found.port if isinstance(network.fabric, GridFabric) else np.zeros_like(found.port)
     kinds = np.stack([found.tier, of_port, hops.links["speed"]])
-    return FlowPaths(
+    return LinkPaths(
         hops,
         np.unique(kinds, axis=1, return_inverse=True)[1].reshape(-1),
         fabric_of(network).most_links(network),
-        goes_back=protocols.goes_back(network.protocol),
+        are_shared=True,
+        goes_back=goes_back(network.protocol),
     )
 
 
@@ -301,10 +338,8 @@ def _end(run: Run, route_row: int) -> None:
     if observe.describes_causes(run):
         observe.next_event_flies(run, through, now, flight_class(run.network, route))
     schedule(run, max(arrives, now), NETWORK + ARRIVAL, message_row, 0, 0)
-    if message.done != NONE:
-        left = arrives if run.network.protocol[0].ends_acknowledged else now
-        observe.next_event_follows(run, through, now)
-        schedule(run, left, message.done, message.c & LOWEST_31_BITS, message.b, 0)
+    left = arrives if run.network.protocol[0].completion else now
+    message_leaves_at(run, message, left, through, now)
     if route.messages == 0:
         close_route(run, route_row)
     else:
@@ -316,9 +351,9 @@ def _end(run: Run, route_row: int) -> None:
 def _arrives(run: Run, route: Any, message: Any) -> float:
     """When a message is there of which the last byte sets out."""
     protocol, time = run.network.protocol[0], route.ends_ns + route.latency_ns
-    if protocol.stores_packets:
+    if protocol.store_and_forward:
         time += route.stored_ns * bytes_of_first_packet(run.network, message.bytes)
-    return time + route.back_ns if protocol.ends_acknowledged else time
+    return time + route.back_ns if protocol.completion else time
 
 
 @works_on_tables

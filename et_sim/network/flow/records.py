@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from et_sim.engine.containers import FREE, QUEUE
 from et_sim.engine.state.records import MESSAGE_FIELDS
+from et_sim.network.fabric import WAY_FIELDS
 from et_sim.plan.tables import record
 
 STATE = record(
@@ -30,13 +31,6 @@ STATE = record(
     ("planned_ns", "i8"),  # when the next message ends; NONE: none does
     ("plans", "i4"),  # how often that was said
     ("changes_ns", "f8"),  # when rates change: as soon as all that ends in this nanosecond has ended
-)
-PROTOCOL = record(
-    ("payload", "i8"),  # of a packet; 0: messages are not cut into packets
-    ("header", "i8"),
-    ("goes_back", "i1"),  # something does: acknowledgements, or the word that a message is there
-    ("stores_packets", "i1"),
-    ("ends_acknowledged", "i1"),  # a message is there when its source knows
 )
 ROUTE = record(
     ("source", "i4"),
@@ -106,13 +100,7 @@ SHARED = record(
     ("top_set", "f8"),  # the highest rate that was set
 )
 MESSAGE = record(
-    ("at", "i4"),  # while its route is looked up: the rank it has reached
-    ("via_switch", "i4"),
-    ("dimension", "i4"),
-    ("device", "i4"),  # on a graph: this and what follows
-    ("stop", "i4"),
-    ("source", "i4"),
-    ("ports", "i8"),
+    *WAY_FIELDS,  # while its route is looked up
     ("begin_ns", "i8"),
     ("origin", "i8"),  # of the event that sent it, to notice ties
     ("until", "f8"),  # what its route has served when it is through

@@ -15,7 +15,7 @@ from et_sim.engine.observe import facade as observe
 from et_sim.engine.state.kinds import ASKED_STEP, STEP
 from et_sim.engine.state.phase_key import PHASE_BITS, PROGRAM_MASK
 from et_sim.engine.state.run import Run
-from et_sim.network.link_queues import next_ports, set_out, take_hop
+from et_sim.network.fabric import next_ports, set_out, take_hop
 from et_sim.network.routes import ports_back
 
 IN_PAIRS = 64  # added to the kind of a step's message
@@ -245,7 +245,7 @@ def _take_links(run: Run, row: int, message: Any) -> None:
         link = network.shared[link_row]
         if route.uses.head == NONE:
             route.dimension = message.dimension
-        elif network.protocol[0].stores_packets:
+        elif network.protocol[0].store_and_forward:
             route.stored_ns += 1 / max(link.capacity, route.narrowest)
         route.narrowest = min(route.narrowest, link.capacity)
         route.latency_ns += network.hops.fabric.speeds[link.speed].latency_ns

@@ -9,7 +9,7 @@ A send of up to S bytes is done when the processor of its source is free, a larg
 done; when it begins to be received, that processor and NIC are taken until it is. All pairs of ranks are
 alike, and messages meet nowhere but at their ends: neither on links, nor is a receiving NIC busy while bytes
 come in. So LogGOPSim has it, in the version of ATLAHS. As there, operations are put in order when the end of
-all that they come after is known, which is before that end: ties depend on it (`heap`).
+all that they come after is known, which is before that end: ties depend on it.
 
 Steps of collectives count as messages whose receive is posted. Nothing is folded: ties tell ranks apart.
 Not here: what an operation does (`operations`).
@@ -32,26 +32,21 @@ from et_sim.engine.state.run import NONE, Run
 from et_sim.engine.transport.network_seam import Needs
 from et_sim.machine.model import Network
 from et_sim.network import grid
-from et_sim.network.loggops.heap import first_ns, put, take_first
 from et_sim.network.loggops.operations import (
     ARRIVAL,
     COMPUTE,
     RECEIVE,
     SEND,
+    first_ns,
     go_on,
     is_on_processor,
     new_operation,
+    put,
+    take_first,
 )
+from et_sim.network.settings import settings_row
 from et_sim.plan.tables import Plan, record, table
 
-CONSTANTS = record(  # ns, and ns per byte after the first
-    ("latency", "i8"),  # L
-    ("overhead", "i8"),  # o
-    ("gap", "i8"),  # g
-    ("gap_per_byte", "f8"),  # G
-    ("overhead_per_byte", "i8"),  # O
-    ("most_eager", "i8"),  # S, in bytes
-)
 STATE = record(
     ("waiting", "i4"),  # operations in the heap
     ("planned", "i4"),  # how often the next one has been put on the calendar
@@ -130,10 +125,7 @@ def tables(network: Network, plan: Plan) -> LogGopsTables:
             "the LogGOPS model has a rendezvous of its own, for messages of more than S bytes",
             remedy="leave rendezvous-protocol out of the system file, or take another --network-model",
         )
-    constants, state, ranks = table(CONSTANTS, 1), table(STATE, 1), table(RANK, plan.ranks)
-    constants["latency"], constants["overhead"], constants["gap"] = given.latency, given.overhead, given.gap
-    constants["gap_per_byte"], constants["overhead_per_byte"] = given.gap_per_byte, given.overhead_per_byte
-    constants["most_eager"] = given.most_eager
+    state, ranks = table(STATE, 1), table(RANK, plan.ranks)
     state["planned_ns"] = NONE
     last = plan.actors[-1]
     nodes = table(NODE, int(last.node_first) + int(plan.templates[last.template].nodes))
@@ -141,7 +133,7 @@ def tables(network: Network, plan: Plan) -> LogGopsTables:
     channels, early = table(CHANNEL, len(plan.channels)), table(EARLY, len(plan.channels))
     for one in (channels, early):
         one["head"] = one["tail"] = NONE
-    return LogGopsTables(constants, state, ranks, nodes, channels, early, table(PLACE, 0))
+    return LogGopsTables(settings_row(given), state, ranks, nodes, channels, early, table(PLACE, 0))
 
 
 def grown(tables: LogGopsTables, rows: int) -> LogGopsTables:

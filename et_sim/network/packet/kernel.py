@@ -1,6 +1,15 @@
 """The kernel: events of packets, one after the other, in the order of time and of when they were planned.
 
-It knows nothing of the engine: it goes on until a time, or until a message has arrived or left.
+It knows nothing of the engine: it goes on until a time, or until a message has arrived or left. Devices pass
+packets on, and ask the devices before them to wait; such pauses go in front of all else, and hold until they
+are taken back.
+
+With priority flow control, a device counts what came over each of its links: a reserve of its own, then a
+part of what all share, and when that is used up, headroom for what is under way until the sender has heard
+that it must wait. A packet is lost only if there is no headroom left. Without, a packet is lost if the queue
+of its port is full, or takes more than its part of what is shared.
+
+Not here: what a host sends of its own (the transports).
 """
 
 from __future__ import annotations
@@ -8,11 +17,290 @@ from __future__ import annotations
 from typing import Any
 
 from et_sim.compiled.tables_by_reference import chosen_by_tables, works_on_tables
+from et_sim.engine.containers import NONE, leave
 from et_sim.engine.observe import facade as observe
-from et_sim.engine.state.run import NONE
-from et_sim.network.packet.forwarding import packet_lands, send_next
-from et_sim.network.packet.ports import set_plan
+from et_sim.network.packet.ports import (
+    arm,
+    dequeue,
+    dequeue_urgent,
+    enqueue,
+    enqueue_urgent,
+    is_sending,
+    new_packet,
+    release_packet,
+    set_plan,
+    transmit,
+)
+from et_sim.network.packet.randomness import drawn
+from et_sim.network.packet.records import DATA, PAUSE, RESUME
 from et_sim.network.packet.repeats import look, looks_anew
+
+
+@works_on_tables
+def admits(network: Any, packet: Any, port: Any) -> bool:
+    """Whether a device keeps a packet that is to leave over a port; if so, it is counted."""
+    rules = network.rules[0]
+    device = network.devices[port.device]
+    if rules.pauses == 0:
+        return _fits(network, packet, port, device)
+    came = network.ports[packet.port]
+    size = packet.bytes
+    threshold = _threshold(device, came)
+    if size + came.in_headroom > came.headroom and size + _shared(rules, came) > threshold:
+        return False
+    held = came.held + size
+    if held <= rules.reserve:
+        came.held = held
+    elif held - rules.reserve > threshold:
+        came.in_headroom += size
+    else:
+        came.held = held
+        device.used += min(size, held - rules.reserve)
+    return True
+
+
+@works_on_tables
+def _fits(network: Any, packet: Any, port: Any, device: Any) -> bool:
+    rules, size = network.rules[0], packet.bytes
+    held = port.waiting + size
+    if rules.counts_sending and is_sending(network, port):
+        held += port.sending
+    if port.packets >= rules.queue_packets or held > rules.queue_bytes:
+        return False
+    if held > rules.random_from and drawn(network) < rules.random_drop:
+        return False
+    if port.waiting + size > rules.share * (device.shared - device.used):
+        return False
+    device.used += size
+    return True
+
+
+@works_on_tables
+def releases(network: Any, packet: Any, port: Any) -> None:
+    """A packet leaves a device over a port."""
+    rules = network.rules[0]
+    device = network.devices[port.device]
+    if rules.pauses == 0:
+        device.used -= packet.bytes
+        return
+    came = network.ports[packet.port]
+    from_headroom = min(came.in_headroom, packet.bytes)
+    from_shared = min(packet.bytes - from_headroom, _shared(rules, came))
+    came.in_headroom -= from_headroom
+    came.held -= packet.bytes - from_headroom
+    device.used -= from_shared
+
+
+@works_on_tables
+def must_pause(network: Any, came: Any) -> bool:
+    """Whether the sending end of a link is to wait from now on."""
+    if came.pauses:
+        return False
+    if came.in_headroom > 0:
+        return True
+    return bool(_shared(network.rules[0], came) >= _threshold(network.devices[came.to], came))
+
+
+@works_on_tables
+def may_resume(network: Any, came: Any) -> bool:
+    """Whether the sending end of a link may go on."""
+    rules = network.rules[0]
+    if came.pauses == 0 or came.in_headroom > 0:
+        return False
+    shared = _shared(rules, came)
+    return bool(shared == 0 or shared + rules.resume_below <= _threshold(network.devices[came.to], came))
+
+
+@works_on_tables
+def _threshold(device: Any, came: Any) -> int:
+    """How much of what is shared may be used by what came over one link."""
+    return max(device.shared - device.used, 0) >> came.shift
+
+
+@works_on_tables
+def _shared(rules: Any, came: Any) -> int:
+    return max(came.held - rules.reserve, 0)
+
+
+@works_on_tables
+def is_marked(network: Any, port: Any) -> bool:
+    """Whether a packet that leaves a queue is marked, by what is left in it."""
+    if port.waiting > port.all_marked:
+        return True
+    if port.waiting <= port.least_marked:
+        return False
+    part = (port.waiting - port.least_marked) / (port.all_marked - port.least_marked)
+    return drawn(network) < port.marked_at_most * part
+
+
+PAUSE_BYTES = 31
+
+# What transports are asked; their functions stand in the module of their tables (`PacketTables.transport`).
+# (network, port): the packet that a host sends next over a port; NONE: none.
+next_packet = chosen_by_tables("next_packet", "transport")
+# (network, port): whether a host may have something to send when the port is free.
+wants_port = chosen_by_tables("wants_port", "transport")
+# (network, packet): a packet is at the host where its way ends.
+received = chosen_by_tables("received", "transport")
+
+
+@works_on_tables
+def _notes_nothing(_network: Any, _packet_row: int, _port: Any) -> None:
+    """A transport whose packets say nothing of ports."""
+
+
+# (network, packet, port): note in a packet with data what it finds at a port that it leaves.
+passes = chosen_by_tables("passes", "transport", _notes_nothing)
+
+
+@works_on_tables
+def packet_lands(network: Any, port_row: int) -> None:
+    """A packet is at the far end of a link."""
+    port = network.ports[port_row]
+    row = leave(network.packets, port.flying)
+    packet = network.packets[row]
+    if packet.kind >= PAUSE:
+        _obey(network, port.back, int(packet.kind == PAUSE))
+        release_packet(network, row)
+        return
+    packet.hop += 1
+    packet.port = port_row
+    out = network.ways[packet.flow * network.stride[0] + packet.hop]
+    if out == NONE:
+        received(network, row)
+    else:
+        _forward(network, row, out)
+
+
+@works_on_tables
+def _obey(network: Any, port_row: int, is_pause: int) -> None:
+    """A port was told to wait, or to go on."""
+    port, now = network.ports[port_row], network.state[0].now_ps
+    if is_pause:
+        port.paused += 1
+        if port.is_paused == 0:
+            port.paused_since_ps = now
+            observe.pause_begins(network, port_row, now)
+        port.is_paused = 1
+        return
+    if port.is_paused:
+        port.paused_ps += now - port.paused_since_ps
+        observe.pause_ends(network, port_row, now)
+    port.is_paused = 0
+    send_next(network, port_row)
+
+
+@works_on_tables
+def _forward(network: Any, packet_row: int, out: int) -> None:
+    """A packet goes on over another port, if it is kept."""
+    packet, port = network.packets[packet_row], network.ports[out]
+    if not admits(network, packet, port):
+        port.drops += 1
+        network.state[0].lost += 1
+        observe.packet_lost(network, out, network.state[0].now_ps)
+        release_packet(network, packet_row)
+        return
+    observe.bytes_wait(network, packet.port, out, packet.bytes, network.state[0].now_ps)
+    if network.rules[0].pauses:
+        came = network.ports[packet.port]
+        if must_pause(network, came):
+            came.pauses = 1
+            observe.pause_asked_for(network, packet.port, came.to, network.state[0].now_ps)
+            _ask(network, came.back, PAUSE)
+    enqueue(network, port, packet_row)
+    send_next(network, out)
+
+
+@works_on_tables
+def _ask(network: Any, port_row: int, kind: int) -> None:
+    """Send a pause, or a resumption, back over a link."""
+    port = network.ports[port_row]
+    row = new_packet(network, kind, NONE, PAUSE_BYTES)
+    if network.rules[0].as_ns3:
+        drawn(network)  # for an identification
+    if is_sending(network, port):
+        enqueue_urgent(network, port, row)
+        arm(network, port_row)
+    else:  # nothing urgent waits for a port that is free
+        transmit(network, port_row, row)
+        _arm_if_wanted(network, port_row)
+
+
+@works_on_tables
+def send_next(network: Any, port_row: int) -> None:
+    """A port sends what is next, if it is free and there is something."""
+    port = network.ports[port_row]
+    if is_sending(network, port):
+        if port.is_armed == 0 and _is_wanted(network, port_row):
+            arm(network, port_row)
+        return
+    if port.urgent.head != NONE:
+        row = dequeue_urgent(network, port)
+    elif port.is_host == 0:
+        row = _next_in_queue(network, port_row)
+    else:
+        row = _next_of_host(network, port_row)
+    if row != NONE:
+        transmit(network, port_row, row)
+        _arm_if_wanted(network, port_row)
+
+
+@works_on_tables
+def _arm_if_wanted(network: Any, port_row: int) -> None:
+    if _is_wanted(network, port_row):
+        arm(network, port_row)
+
+
+@works_on_tables
+def _is_wanted(network: Any, port_row: int) -> bool:
+    """Whether something waits for a port."""
+    port = network.ports[port_row]
+    if port.urgent.head != NONE or port.head != NONE:
+        return True
+    return bool(port.is_host and wants_port(network, port_row))
+
+
+@works_on_tables
+def _next_in_queue(network: Any, port_row: int) -> int:
+    """The first packet in a port's queue leaves it, and the buffer."""
+    port = network.ports[port_row]
+    if port.head == NONE or port.is_paused:
+        return NONE
+    row = dequeue(network, port)
+    packet, rules = network.packets[row], network.rules[0]
+    releases(network, packet, port)
+    observe.bytes_go_on(network, packet.port, port_row, packet.bytes, network.state[0].now_ps)
+    if rules.marks and is_marked(network, port) and packet.kind == DATA:
+        packet.is_marked = 1
+        port.marks += 1
+        observe.packet_marked(network, port_row, network.state[0].now_ps)
+    if rules.pauses:
+        came = network.ports[packet.port]
+        if may_resume(network, came):
+            came.pauses = 0
+            _ask(network, came.back, RESUME)
+    if packet.kind == DATA:
+        passes(network, row, port)
+    return row
+
+
+@works_on_tables
+def _next_of_host(network: Any, port_row: int) -> int:
+    """A host takes turns between what it passes on and what is its own."""
+    port = network.ports[port_row]
+    if port.head == NONE:
+        return next_packet(network, port_row)
+    row = NONE
+    if port.has_turn:
+        row = next_packet(network, port_row)
+        port.has_turn = 0
+    if row == NONE:
+        row = _next_in_queue(network, port_row)
+        port.has_turn = 1
+    if row == NONE:
+        row = next_packet(network, port_row)
+    return row
+
 
 EVENTS_AT_ONCE = 256
 PACKETS_PER_EVENT = 8  # no event makes, or sends, more

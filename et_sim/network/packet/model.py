@@ -13,8 +13,10 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from types import ModuleType
 from typing import Any
 
+import networkx as nx
 import numpy as np
 
 from et_sim.compiled.tables_by_reference import Tables, chosen_by_tables, works_on_tables
@@ -25,40 +27,59 @@ from et_sim.engine.state.kinds import NETWORK
 from et_sim.engine.state.queue_tables import Queues, new_queues, no_queues
 from et_sim.engine.state.resources import ResourceTable
 from et_sim.engine.state.run import NONE, Run
-from et_sim.engine.transport.message_pool import LOWEST_31_BITS, new_message
+from et_sim.engine.transport.message_pool import LOWEST_31_BITS, message_leaves_at, new_message
 from et_sim.engine.transport.network_seam import Needs
 from et_sim.machine.model import GridFabric, Network
 from et_sim.machine.protocol_presets import DEFAULT_PRESET, PRESETS
-from et_sim.machine.transports import Protocol
-from et_sim.network import graph, graph_links, link
-from et_sim.network.flow import protocols
+from et_sim.machine.transports import PS_PER_NS, Protocol
+from et_sim.network import graph, link
+from et_sim.network.flow.model import bytes_with_packets
 from et_sim.network.graph_of_grid import as_graph
-from et_sim.network.link_queues import arrive_at_once
-from et_sim.network.packet import circles, rules, setup
-from et_sim.network.packet.checks import check_protocol
-from et_sim.network.packet.figures import flow_begins, flow_ends
-from et_sim.network.packet.flows import new_flow
+from et_sim.network.link import arrive_at_once
+from et_sim.network.packet import setup
+from et_sim.network.packet.flows import flow_begins, flow_ends, new_flow, until_arrived, until_left
 from et_sim.network.packet.kernel import EVENTS_AT_ONCE, PACKETS_PER_EVENT, go_on, next_ps
-from et_sim.network.packet.message_parts import until_arrived, until_left
 from et_sim.network.packet.randomness import streams_of_ns3
 from et_sim.network.packet.records import FLOW, MESSAGE, NEVER, PACKET, SENDING, STATE
 from et_sim.network.packet.repeats import looks_anew, pictures
-from et_sim.network.packet.roce.records import HPCC, MOST_HOPS, PAIR, TIMERS
+from et_sim.network.packet.roce import tables as roce
 from et_sim.network.packet.roce.tables import RoceTables
+from et_sim.network.packet.setup import check_protocol
 from et_sim.network.packet.tcp import tables as tcp
-from et_sim.network.packet.tcp.counting import MOST_RECEIVES
-from et_sim.network.packet.tcp.records import TIMERS as TCP_TIMERS
-from et_sim.network.packet.tcp.tables import TcpTables
+from et_sim.network.packet.tcp.tables import MOST_RECEIVES, TcpTables
 from et_sim.plan.tables import Plan, table
+
+
+def ports_in_a_circle(tables: Any) -> list[int]:
+    """Ports that were told to pause and wait for each other, in their order; none if there are none.
+
+    A port is paused because what came over it fills a buffer; that waits for other ports of the same device.
+    If these are paused in turn, and so on back to the first, nothing moves any more.
+    """
+    ports, packets = tables.ports, tables.packets
+    paused = ports["is_paused"] == 1
+    if not paused.any():
+        return []
+    waits: nx.DiGraph[int] = nx.DiGraph()
+    for port in paused.nonzero()[0].tolist():
+        row = int(ports["head"][port])
+        while row != NONE:
+            came = int(packets["port"][row])
+            if came != NONE and paused[came]:
+                waits.add_edge(came, port)
+            row = int(packets["next"][row])
+    try:
+        return [int(before) for before, _ in nx.find_cycle(waits)]
+    except nx.NetworkXNoCycle:
+        return []
+
 
 HAS_CONTENTION = True
 HAS_PROTOCOLS = True
 WITH_CREDITS = "et_sim.network.packet.credit.model"
 GO_ON, BEGIN, ARRIVAL = 0, 1, 2  # the kernel goes on; messages set out; one is at its target
 MOST_PLANS = (1 << 30) - 1  # told apart
-PS_PER_NS = rules.PS_PER_NS
 
-ports_in_a_circle = circles.ports_in_a_circle
 begin_flow = chosen_by_tables("begin_flow", "transport")  # (network, flow): a message sets out
 
 
@@ -116,13 +137,13 @@ class PacketTables(Tables):
     log: Any  # what ports sent since the engine looked, if links are recorded
     spare: Any  # how many packets one event of the engine may make, at most
     queues: Queues  # what happens at ports over time, if that is recorded
-    figures: Any  # a tuple: empty unless it is noted what holds messages up (`figures`)
+    figures: Any  # a tuple: empty unless it is noted what holds messages up (`flows`)
 
 
 def check(network: Network, most_bytes: int = 0) -> None:
     """Refuse networks without single links, what cannot work there, and messages that take too long."""
     protocol = _protocol(network)
-    link.check(network, protocols.most_bytes(protocol, most_bytes))
+    link.check(network, bytes_with_packets(protocol, most_bytes))
     check_protocol(as_graph(network), protocol)
 
 
@@ -139,32 +160,18 @@ def tables(network: Network, _plan: Plan) -> PacketTables:
     streams, step = streams_of_ns3(len(devices))
     spare = EVENTS_AT_ONCE * PACKETS_PER_EVENT + len(ports)
     state = table(STATE, 1)
-    for name in (
-        "current",
-        "anchor",
-        "head",
-        "tail",
-        "arrived",
-        "left",
-        "planned_ns",
-    ):
+    for name in ("current", "anchor", "head", "tail", "arrived", "left", "planned_ns"):
         state[name] = NONE
     state["free_packets"]["head"] = state["free_flows"]["head"] = NONE
     transport: RoceTables | TcpTables
     if protocol.packets.tcp is not None:
         transport = tcp.new_tables(protocol, len(ports), network.ranks)
     else:
-        transport = RoceTables(
-            rules.roce_rules_of(protocol, *setup.largest_window(wired, ports, protocol)),
-            table(PAIR, 0),
-            setup.nics_of(ports),
-            np.zeros(0, np.int64),
-            np.zeros(0, np.int64),
-        )
+        transport = roce.new_tables(protocol, len(ports), *setup.largest_window(wired, ports, protocol))
     return PacketTables(
-        hops=graph_links.link_tables(replace(wired, fraction_bits=network.fraction_bits)),
+        hops=link.tables_of(replace(wired, fraction_bits=network.fraction_bits), None),
         transport=transport,
-        rules=rules.rules_of(protocol),
+        rules=setup.rules_of(protocol),
         streams=streams,
         stream_step=step,
         state=state,
@@ -205,47 +212,34 @@ def _units(per_ns: int) -> Any:
 
 def grown(tables: PacketTables, rows: int) -> PacketTables:
     """The same with so many flows left, and packets for many events."""
-    state, transport = tables.state[0], tables.transport
-    if state.free_packets.rows < tables.spare[0]:
-        packets = grow_pool(tables.packets, state.free_packets, int(tables.spare[0]))
-        if isinstance(transport, TcpTables):
-            transport = tcp.with_packets(transport, len(packets))
-        else:
-            transport = replace(transport, noted=_figures(transport, transport.noted, packets))
-        tables = replace(tables, packets=packets, transport=transport)
-    if isinstance(transport, TcpTables):
-        rows *= tcp.FLOWS_PER_MESSAGE
-        transport = tcp.with_ranges(transport, int(tables.spare[0]))
-        tables = replace(tables, transport=transport)
+    state, transport, spare = tables.state[0], _transport(tables.transport), int(tables.spare[0])
+    rows *= transport.FLOWS_PER_MESSAGE
+    packets, flows = tables.packets, tables.flows
+    if state.free_packets.rows < spare:
+        packets = grow_pool(packets, state.free_packets, spare)
     if state.free_flows.rows < rows:
-        flows = grow_pool(tables.flows, state.free_flows, rows)
-        if isinstance(transport, TcpTables):
-            transport, timers = tcp.with_flows(transport, flows), TCP_TIMERS
-        else:
-            pairs = longer(transport.pairs, len(flows))
-            transport = replace(transport, pairs=pairs, known=_figures(transport, transport.known, flows))
-            timers = TIMERS
-        sources = len(tables.ports) + len(flows) * timers
+        flows = grow_pool(flows, state.free_flows, rows)
         tables = replace(
             tables,
-            flows=flows,
-            transport=transport,
             ways=longer(tables.ways, len(flows) * int(tables.stride[0]), NONE),
-            calendar=heap_for(sources, tables.calendar),
+            calendar=heap_for(len(tables.ports) + len(flows) * transport.TIMERS, tables.calendar),
         )
-    return tables
+    return replace(
+        tables,
+        packets=packets,
+        flows=flows,
+        transport=transport.grown(tables.transport, packets, flows, spare),
+    )
 
 
-def _figures(transport: RoceTables, old: Any, rows: Any) -> Any:
-    """What HPCC's headers say, by packet or flow."""
-    has_figures = bool(transport.rules[0].algorithm == HPCC)
-    return longer(old, len(rows) * MOST_HOPS * has_figures)
+def _transport(tables: RoceTables | TcpTables) -> ModuleType:
+    return tcp if isinstance(tables, TcpTables) else roce
 
 
 def resources(network: Network, _plan: Plan) -> ResourceTable:
     """Every link."""
     wired = network.fabric.dimensions if isinstance(network.fabric, GridFabric) else ()
-    found = graph_links.link_resources(as_graph(network))
+    found = graph.link_resources(as_graph(network))
     sizes = tuple(dimension.npus for dimension in wired) or found.sizes
     return replace(found, are_shared=True, sizes=sizes)
 
@@ -404,10 +398,7 @@ def _message_left(run: Run, row: int) -> None:
     """The last byte of a message is on the way."""
     _note_left(run, row)
     message = run.messages[run.network.flows[row].message]
-    if message.done != NONE:
-        observe.next_event_follows(run, message.through, message.left_ns)
-        schedule(run, message.left_ns, message.done, message.c & LOWEST_31_BITS, message.b, 0)
-        message.done = NONE
+    message_leaves_at(run, message, message.left_ns, message.through, message.left_ns)
 
 
 @works_on_tables

@@ -4,7 +4,7 @@ That a port is free again is an event only if something waits for it: a packet t
 The number of such an event is taken when sending begins, so that it comes in its turn even if it is planned
 later. Of one port, the calendar holds the first event only.
 
-Not here: which packet a host sends next (the transports), and which packets a device keeps (`forwarding`).
+Not here: which packet a host sends next (the transports), and which packets a device keeps (`kernel`).
 """
 
 from __future__ import annotations
@@ -107,9 +107,15 @@ def is_sending(network: Any, port: Any) -> bool:
 @works_on_tables
 def sending_ps(network: Any, port: Any, size: int) -> int:
     """How long a port takes for so many bytes."""
+    return rate_ps(network, port.bits_per_s, size)
+
+
+@works_on_tables
+def rate_ps(network: Any, rate: int, size: int) -> int:
+    """How long so many bytes take at a rate."""
     if network.rules[0].whole_ns:
-        return int(size * 8e9 / port.bits_per_s + 0.5) * 1000
-    return int(size * 8e12 / port.bits_per_s + 0.5)
+        return int(size * 8e9 / rate + 0.5) * 1000
+    return int(size * 8e12 / rate + 0.5)
 
 
 @works_on_tables

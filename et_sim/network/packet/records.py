@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from et_sim.engine.containers import FREE, QUEUE
 from et_sim.engine.state.records import MESSAGE_FIELDS
+from et_sim.network.fabric import WAY_FIELDS
 from et_sim.plan.tables import record
 
 DATA, ACKNOWLEDGEMENT, NEGATIVE, PAUSE, RESUME = range(5)  # what packets are
@@ -124,7 +125,7 @@ FLOW = record(
     ("told", "u1"),  # the engine knows that the message has arrived
     ("retransmitted", "i4"),  # packets
     ("timeouts", "i4"),
-    # Only in a record of ports (`figures`)
+    # Only in a record of ports (`flows`)
     ("received", "i4"),  # packets with data
     ("held", "i4"),  # the flow whose message a full window holds back, since when
     ("full_ps", "i8"),  # NONE: it is not full
@@ -139,13 +140,7 @@ FLOW = record(
 )
 SENDING = record(("begin_ps", "i8"), ("end_ps", "i8"), ("port", "i4"), ("bytes", "i4"))
 MESSAGE = record(
-    ("at", "i4"),  # while its way is looked up
-    ("via_switch", "i4"),
-    ("dimension", "i4"),
-    ("device", "i4"),
-    ("stop", "i4"),
-    ("source", "i4"),
-    ("ports", "i8"),
+    *WAY_FIELDS,  # while its way is looked up
     ("begin_ns", "i8"),
     ("left_ns", "i8"),  # when its last byte was on the way; NONE: it is not
     ("through", "i8"),  # the causal event of this

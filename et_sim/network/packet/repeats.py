@@ -19,7 +19,7 @@ import numpy as np
 
 from et_sim.compiled.tables_by_reference import chosen_by_tables, works_on_tables
 from et_sim.engine.state.run import NONE
-from et_sim.network.packet.figures import has_figures
+from et_sim.network.packet.flows import has_figures
 from et_sim.network.packet.ports import is_sending
 from et_sim.network.packet.records import NEVER
 

@@ -8,7 +8,10 @@ A lone packet of n flits takes 1 + sum(router + s + l) + (n - 1) * max(s) + rout
 which a flit takes s cycles and the wire l; the last two are for leaving the network. The first begins when
 the message is sent, or next.
 
-Not here: what a router does (`router`), and how messages become packets (`packets`).
+Rows of `PORT` are the links, then for each link the way into it from its NPU, then for each rank the way out
+of the network. Every port but the last ones has channels at its end, in the router there.
+
+Not here: what a router does, and how messages become packets (`router`).
 """
 
 from __future__ import annotations
@@ -21,34 +24,100 @@ import numpy as np
 from et_sim.basics.errors import MachineError
 from et_sim.compiled.tables_by_reference import Tables, works_on_tables
 from et_sim.engine.calendar.clock import is_last, schedule, schedule_at_end
-from et_sim.engine.containers import QUEUE, Heap, first_of, grow_pool, heap_for, take_out
+from et_sim.engine.containers import FREE, QUEUE, Heap, first_of, grow_pool, heap_for, take_out
 from et_sim.engine.observe import facade as observe
 from et_sim.engine.state.kinds import NETWORK
 from et_sim.engine.state.queue_tables import Queues, new_queues, no_queues
+from et_sim.engine.state.records import MESSAGE_FIELDS
 from et_sim.engine.state.resources import ResourceTable
 from et_sim.engine.state.run import NONE, Run
-from et_sim.engine.transport.message_pool import LOWEST_31_BITS, new_message
+from et_sim.engine.transport.message_pool import message_leaves_at, new_message
 from et_sim.engine.transport.network_seam import Needs
 from et_sim.machine import flits
 from et_sim.machine.model import Network
 from et_sim.machine.transports import Credits
-from et_sim.network import graph, graph_links
+from et_sim.network import graph
 from et_sim.network.graph_of_grid import as_graph
-from et_sim.network.link_queues import arrive_at_once
+from et_sim.network.link import arrive_at_once, tables_of
 from et_sim.network.packet.credit.classes import check_pairs, order_of_links
-from et_sim.network.packet.credit.packets import (
+from et_sim.network.packet.credit.router import (
     ARRIVAL,
     LEFT,
     NEVER,
     WORK,
     cut,
     cycle_of,
+    route,
     start_packet,
     time_of,
+    wake,
 )
-from et_sim.network.packet.credit.records import CHANNEL, FLIT, MESSAGE, PORT, SETTINGS
-from et_sim.network.packet.credit.router import route, wake
-from et_sim.plan.tables import Plan, table
+from et_sim.plan.tables import Plan, record, table
+
+SETTINGS = record(
+    ("free_flits", FREE),
+    ("plans", "i8"),  # made so far: older ones are stale
+    ("is_due", "i4"),  # the plan is to be made anew
+    ("classes", "i4"),  # of channels: one more than ways cross datelines
+    ("buffer", "i4"),  # flits in each
+    ("flit", "i8"),  # bytes
+    ("packet", "i8"),  # bytes
+    ("pads", "i4"),  # the last packet of a message is as long as the others
+    ("turns_of_flits", "i4"),  # a turn on a port lasts for one flit, not for a packet
+    ("router_cycles", "i8"),
+    ("cycle_ps", "i8"),
+    ("units", "i8"),  # of time in a ns
+    ("asked", "i4"),  # ports that are asked for in this cycle
+    ("most_ports", "i8"),  # of a router
+    ("arrived", "i8"),  # packets
+)
+PORT = record(
+    ("source", "i4"),  # devices
+    ("target", "i4"),
+    ("speed", "i4"),
+    ("cycles", "i8"),  # that a flit takes
+    ("latency", "i8"),  # cycles
+    ("free_at", "i8"),
+    ("order", "i4"),  # where a way goes on over a port of a lower number, it crosses a dateline
+    ("head", "i4"),  # channels at the end that hold a packet, in the order of their turns
+    ("tail", "i4"),
+    ("turn", "i4"),  # the port that has sent over this one last
+    ("asked_channel", "i4"),  # that may send over it in this cycle
+    ("asked_before", "i4"),  # the channel in front of this one
+    ("asked_port", "i4"),
+    ("next_asked", "i4"),
+    ("is_starved", "i4"),  # something has waited for credit
+    ("bytes", "i8"),
+)
+CHANNEL = record(
+    ("port", "i4"),  # at whose end it is
+    ("message", "i4"),
+    ("datelines", "i4"),  # that its packet has crossed
+    ("out", "i4"),  # the port over which its packet goes on
+    ("out_channel", "i4"),
+    ("stop", "i4"),  # the rank it is on its way to
+    ("flits", "i4"),  # of its packet
+    ("sent", "i4"),
+    ("credits", "i4"),  # places for flits, as those who send to it know
+    ("free_at", "i8"),  # when those know that it is free
+    ("begins_at", "i8"),  # when a packet that comes from its NPU is there; NONE: flits come over a link
+    ("next", "i4"),
+)
+FLIT = record(("at", "i8"), ("next", "i4"))  # when a flit may go on, and then, when its place is known free
+MESSAGE = record(
+    ("source", "i4"),
+    ("link", "i4"),  # the first of its way
+    ("packets", "i8"),
+    ("to_start", "i8"),  # packets
+    ("to_leave", "i8"),
+    ("to_arrive", "i8"),
+    ("begin_ns", "i8"),
+    ("left_ns", "i8"),
+    ("through", "i8"),  # the cause of its arrival
+    ("origin", "i8"),  # of the event that sent it, to notice ties
+    *MESSAGE_FIELDS,
+)
+
 
 HAS_CONTENTION = True
 HAS_CREDITS = True
@@ -106,7 +175,7 @@ def tables(network: Network, _plan: Plan) -> CreditTables:
     """All routers, idle."""
     on_graph = as_graph(network)
     credits = _credits(on_graph)
-    hops = graph_links.link_tables(on_graph)
+    hops = tables_of(on_graph, None)
     order, classes = order_of_links(hops.fabric, network.ranks)
     links, devices = len(hops.links), len(hops.fabric.routes.rank_of)
     settings = table(SETTINGS, 1)
@@ -212,7 +281,7 @@ def grown(tables: CreditTables, rows: int) -> CreditTables:
 def resources(network: Network, _plan: Plan) -> ResourceTable:
     """Every link, with what it can carry in whole cycles and with its places for flits."""
     on_graph = as_graph(network)
-    found, figures = graph_links.link_resources(on_graph), _figures(on_graph)
+    found, figures = graph.link_resources(on_graph), _figures(on_graph)
     most = flits.most_carried(_credits(on_graph), figures.bytes_per_ns, figures.latency_ns)
     return replace(found, bytes_per_ns=most, are_shared=True)
 
@@ -297,9 +366,7 @@ def _leave_source(run: Run, row: int) -> None:
     message.through = observe.message_shared(
         run, row, link_row, port.speed, tier, message.begin_ns, now, alone
     )
-    if message.done != NONE:
-        observe.next_event_follows(run, message.through, now)
-        schedule(run, now, message.done, message.c & LOWEST_31_BITS, message.b, 0)
+    message_leaves_at(run, message, now, message.through, now)
 
 
 @works_on_tables

@@ -1,28 +1,242 @@
-"""Both ends of a pair: packets are received in order, and acknowledged one by one."""
+"""Both ends of a pair: what a host sends next over a port, and packets that are received in order.
+
+Acknowledgements, one for each packet, go first, then one packet of each pair in turn. A pair may send unless
+its window is full, its port is paused, or its rate has it wait.
+"""
 
 from __future__ import annotations
 
 from typing import Any
 
 from et_sim.compiled.tables_by_reference import works_on_tables
-from et_sim.engine.state.run import NONE
-from et_sim.network.packet.figures import packet_is_there
-from et_sim.network.packet.flows import message_arrives
-from et_sim.network.packet.forwarding import send_next
-from et_sim.network.packet.ports import release_packet, stop
-from et_sim.network.packet.records import ACKNOWLEDGEMENT, DATA, NEGATIVE
-from et_sim.network.packet.roce import dcqcn
-from et_sim.network.packet.roce.control import acknowledged, begins, ends
-from et_sim.network.packet.roce.nic import (
-    join_pairs,
-    note_window,
-    queue_answer,
-    rate_ps,
-    release_if_done,
-    timer_of,
-    wait_again,
+from et_sim.engine.containers import NONE, join, leave, leave_from
+from et_sim.network.packet.flows import (
+    has_figures,
+    message_arrives,
+    message_leaves,
+    packet_is_there,
+    rate_held,
+    release_flow,
+    window_held,
+    window_is_full,
+    window_may_open,
 )
-from et_sim.network.packet.roce.records import AGAIN, TIMERS
+from et_sim.network.packet.kernel import send_next
+from et_sim.network.packet.ports import (
+    is_set,
+    new_packet,
+    rate_ps,
+    release_packet,
+    ring_at,
+    sending_ps,
+    stop,
+    wake_at,
+)
+from et_sim.network.packet.records import ACKNOWLEDGEMENT, DATA, NEGATIVE, NEVER
+from et_sim.network.packet.roce.control import AGAIN, TIMERS, acknowledged, begins, dcqcn_timer_rings, ends
+
+
+@works_on_tables
+def wants_port(network: Any, port_row: int) -> bool:
+    """Whether something may be to be sent when a port is free."""
+    nic = network.transport.nics[port_row]
+    return bool(nic.count > 0 or nic.answers.head != NONE)
+
+
+@works_on_tables
+def join_pairs(network: Any, port_row: int, row: int) -> None:
+    """A pair begins: it comes last among those of its port."""
+    transport = network.transport
+    nic, pair = transport.nics[port_row], transport.pairs[row]
+    pair.is_listed = 1
+    join(transport.pairs, nic, row)
+    nic.count += 1
+
+
+@works_on_tables
+def queue_answer(network: Any, port_row: int, packet_row: int) -> None:
+    """An acknowledgement waits for a port."""
+    join(network.packets, network.transport.nics[port_row].answers, packet_row)
+
+
+@works_on_tables
+def next_packet(network: Any, port_row: int) -> int:
+    """The packet that a host sends next over a port, which is free; NONE: none."""
+    transport, port = network.transport, network.ports[port_row]
+    nic, rules = transport.nics[port_row], transport.rules[0]
+    if nic.answers.head != NONE and (port.is_paused == 0 or rules.answers_pass):
+        return leave(network.packets, nic.answers)
+    row = _pair_in_turn(network, port_row)
+    if row == NONE:
+        _wake_later(network, port_row)
+        return NONE
+    return _packet_of(network, port_row, row)
+
+
+@works_on_tables
+def _pair_in_turn(network: Any, port_row: int) -> int:
+    """The next pair that may send; those that are done and were looked at are forgotten."""
+    pairs, nic = network.transport.pairs, network.transport.nics[port_row]
+    if nic.count == 0:
+        return NONE
+    is_paused, now = network.ports[port_row].is_paused, network.state[0].now_ps
+    at, row = _after_last(network, nic)
+    first_done, found, found_at = NEVER, NONE, NONE
+    for _ in range(nic.count):
+        pair, size = pairs[row], network.flows[row].size
+        if is_paused == 0 and pair.sent < size and not is_window_full(pair):
+            if pair.next_ps <= now:
+                found, found_at = row, at
+                break
+        elif pair.acknowledged >= size:
+            first_done = min(first_done, at)
+        row = pair.next
+        at += 1
+        if row == NONE:
+            row, at = nic.head, 0
+    if found != NONE:
+        nic.last, nic.last_row = found_at, found
+    if first_done != NEVER:
+        _forget_done(network, nic, first_done, found)
+    return found
+
+
+@works_on_tables
+def _after_last(network: Any, nic: Any) -> tuple[int, int]:
+    """The pair behind the one that sent last: its number, and its row."""
+    pairs, at, row = network.transport.pairs, nic.last, nic.last_row
+    if row == NONE:  # pairs before it are gone, perhaps itself; its number counts, round and round
+        at, row = at % nic.count, nic.head
+        for _ in range(at):
+            row = pairs[row].next
+    row = pairs[row].next
+    if row == NONE:
+        return 0, int(nic.head)
+    return int(at + 1), int(row)
+
+
+@works_on_tables
+def _forget_done(network: Any, nic: Any, first_done: int, found: int) -> None:
+    """Drop the done pairs from a number on; the one that was found keeps its turn."""
+    pairs = network.transport.pairs
+    before, row, kept = NONE, nic.head, 0
+    for _ in range(first_done):
+        before, row = row, pairs[row].next
+        kept += 1
+    nic.last_row = found
+    while row != NONE:
+        pair = pairs[row]
+        after = pair.next
+        if pair.acknowledged >= network.flows[row].size:
+            pair.is_listed = 0
+            leave_from(pairs, nic, before, row)
+            nic.count -= 1
+            release_if_done(network, row)
+        else:
+            if row == found:
+                nic.last = kept
+            before = row
+            kept += 1
+        row = after
+
+
+@works_on_tables
+def release_if_done(network: Any, row: int) -> None:
+    """Give back a flow of which nothing is left."""
+    pair, flow = network.transport.pairs[row], network.flows[row]
+    if flow.told and pair.is_listed == 0 and flow.packets == 0 and pair.acknowledged >= flow.size:
+        release_flow(network, row)
+
+
+@works_on_tables
+def is_window_full(pair: Any) -> bool:
+    return bool(pair.window > 0 and pair.sent - pair.acknowledged >= current_window(pair))
+
+
+@works_on_tables
+def note_window(network: Any, row: int) -> None:
+    """An acknowledgement is back, and the window, which may have shrunk, is full or not."""
+    if has_figures(network):
+        pair, now = network.transport.pairs[row], network.state[0].now_ps
+        is_full = is_window_full(pair)
+        window_may_open(network, row, not is_full)
+        if is_full and pair.sent < network.flows[row].size:
+            window_is_full(network, row, row, now)
+
+
+@works_on_tables
+def current_window(pair: Any) -> int:
+    """It shrinks with the rate, if that is wanted."""
+    if pair.shrinks == 0 or pair.rate == pair.line_rate:
+        return int(pair.window)
+    if pair.window < 9 * 10**18 // pair.line_rate:
+        return max(int(pair.window * pair.rate // pair.line_rate), 1)
+    return max(int(pair.window * (pair.rate / pair.line_rate)), 1)
+
+
+@works_on_tables
+def _wake_later(network: Any, port_row: int) -> None:
+    """Nothing may be sent now: have the port look again when a rate lets a pair send.
+
+    As in ns-3, nothing is planned if any pair could send as far as its rate goes, though its window be full:
+    with `wakes_any`; otherwise only pairs matter that have something to send, and may.
+    """
+    transport, port = network.transport, network.ports[port_row]
+    nic, now = transport.nics[port_row], network.state[0].now_ps
+    if port.wakes:
+        return
+    first, row, any_pair = NEVER, nic.head, transport.rules[0].as_ns3
+    while row != NONE:
+        pair = transport.pairs[row]
+        if any_pair or (pair.sent < network.flows[row].size and not is_window_full(pair)):
+            first = min(first, pair.next_ps)
+        row = pair.next
+    if now < first < NEVER:
+        wake_at(network, port_row, first)
+
+
+@works_on_tables
+def _packet_of(network: Any, port_row: int, row: int) -> int:
+    """The next packet of a pair; the pair then waits as its rate wants it."""
+    transport, flow = network.transport, network.flows[row]
+    pair, rules, state = transport.pairs[row], transport.rules[0], network.state[0]
+    window_held(network, row, pair.next_ps)
+    rate_held(network, row, pair.free_ps, pair.next_ps)
+    payload = min(flow.size - pair.sent, rules.payload)
+    packet_row = new_packet(network, DATA, row, payload - flow.padding + rules.header)
+    packet = network.packets[packet_row]
+    packet.sequence, packet.payload = pair.sent, payload
+    pair.sent += payload
+    state.sent += 1
+    if pair.sent <= pair.highest:
+        flow.retransmitted += 1
+        state.resent += 1
+    else:
+        pair.highest = pair.sent
+    rate = pair.rate if rules.paced else pair.line_rate
+    pair.last_bytes = packet.bytes
+    pair.next_ps = state.now_ps + rate_ps(network, rate, packet.bytes)
+    pair.free_ps = state.now_ps + sending_ps(network, network.ports[port_row], packet.bytes)
+    if pair.sent < flow.size and is_window_full(pair):
+        window_is_full(network, row, row, pair.free_ps)
+    if rules.timeout_ps > 0 and not is_set(network, timer_of(row)):
+        wait_again(network, row)
+    if pair.sent == flow.size:
+        message_leaves(network, row, pair.free_ps, rules.completion == 0)
+    return packet_row
+
+
+@works_on_tables
+def timer_of(row: int) -> int:
+    """The one that rings when a pair has waited too long."""
+    return row * TIMERS + AGAIN
+
+
+@works_on_tables
+def wait_again(network: Any, row: int) -> None:
+    """A pair waits for an acknowledgement from now on."""
+    ring_at(network, timer_of(row), network.state[0].now_ps + network.transport.rules[0].timeout_ps)
+
 
 NOTHING = 0
 
@@ -95,13 +309,13 @@ def _data_received(network: Any, packet_row: int) -> None:
     if packet.sequence == pair.expected:
         pair.expected += packet.payload
         kind = ACKNOWLEDGEMENT
-        if pair.expected == flow.size and transport.rules[0].ends_acknowledged == 0:
+        if pair.expected == flow.size and transport.rules[0].completion == 0:
             message_arrives(network, row)
     elif packet.sequence > pair.expected:
         if now >= pair.refused_ps or pair.refused != pair.expected:
             pair.refused_ps, pair.refused = now + transport.rules[0].refuses_ps, pair.expected
             kind = NEGATIVE
-    elif transport.rules[0].answers_again:
+    elif transport.rules[0].timeout_ps > 0:
         kind = ACKNOWLEDGEMENT
     if kind == NOTHING:
         release_packet(network, packet_row)
@@ -110,7 +324,7 @@ def _data_received(network: Any, packet_row: int) -> None:
     network.state[0].returned += 1
     packet.kind = kind  # the packet goes back as its answer, with the figures it has collected
     packet.sequence = pair.expected
-    packet.bytes = transport.rules[0].answer
+    packet.bytes = transport.rules[0].acknowledgement
     packet.payload = 0
     packet.hop = flow.back
     packet.port = NONE
@@ -136,7 +350,7 @@ def _answer_received(network: Any, packet_row: int) -> None:
     if pair.acknowledged >= flow.size:
         ends(network, row)
         stop(network, timer_of(row))
-        if transport.rules[0].ends_acknowledged:
+        if transport.rules[0].completion:
             message_arrives(network, row)
     if packet.kind == NEGATIVE:
         pair.sent = pair.acknowledged
@@ -161,7 +375,7 @@ def timer_rings(network: Any, timer: int) -> None:
     """
     row = timer // TIMERS
     if timer % TIMERS != AGAIN:
-        dcqcn.timer_rings(network, timer)
+        dcqcn_timer_rings(network, timer)
         return
     pair = network.transport.pairs[row]
     network.state[0].timeouts += 1

@@ -1,19 +1,172 @@
-"""RoCE's tables, and what the kernel asks of a transport."""
+"""RoCE's tables, and what the kernel asks of a transport.
+
+Pictures of what repeats itself are taken of messages that send at their full rate (`packet.repeats`).
+
+ns-3's frontend counts the bytes that one rank has sent another for a chunk of a collective, and the first
+receive ends when so many have come, whichever message they belong to. Where a message overtakes one of the
+same size, the two change places: the receive of the first ends with the second, and the other way round.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from et_sim.compiled.tables_by_reference import Tables
-from et_sim.network.packet.roce import control, counting, nic, pairs, repeats
+import numpy as np
 
-begin_flow, received, counts_as = pairs.begin_flow, pairs.received, counting.counts_as
-next_packet, wants_port = nic.next_packet, nic.wants_port
-may_repeat, describe_host, note_host = repeats.may_repeat, repeats.describe_host, repeats.note_host
-periods_left, pass_host = repeats.periods_left, repeats.pass_host
-position_of, advance_of = repeats.position_of, repeats.advance_of
+from et_sim.compiled.tables_by_reference import Tables, works_on_tables
+from et_sim.engine.containers import longer
+from et_sim.engine.state.kinds import STEP
+from et_sim.engine.state.phase_key import PHASE_KEY_BITS
+from et_sim.engine.state.run import NONE
+from et_sim.machine.transports import Protocol
+from et_sim.network.packet.records import NEVER
+from et_sim.network.packet.repeats import describe_packets, pass_packets
+from et_sim.network.packet.roce import control, pairs
+from et_sim.network.packet.roce.control import DCQCN, HPCC, MOST_HOPS, NIC, NO_CONTROL, PAIR
+from et_sim.network.packet.roce.control import TIMERS as TIMERS
+from et_sim.network.packet.roce.pairs import timer_of
+from et_sim.network.settings import settings_row
+from et_sim.plan.tables import table
+
+
+@works_on_tables
+def counts_as(network: Any, messages: Any, row: int) -> None:
+    """A flow whose message is there takes that of the first flow which is counted with it."""
+    flows, pairs = network.flows, network.transport.pairs
+    flow = flows[row]
+    if network.transport.rules[0].as_ns3 == 0 or messages[flow.message].kind != STEP:
+        return
+    other = network.transport.nics[flow.port].head
+    while other != NONE and flows[other].begin_ps < flow.begin_ps:
+        first = flows[other]
+        if first.told == 0 and _is_counted_with(messages[flow.message], messages[first.message]):
+            flow.message, first.message = first.message, flow.message
+            return
+        other = pairs[other].next
+
+
+@works_on_tables
+def _is_counted_with(one: Any, other: Any) -> bool:
+    """Whether messages of one rank are of the same size, to the same member, and of the same chunk."""
+    return bool(
+        other.kind == STEP
+        and other.target == one.target
+        and other.a == one.a
+        and other.c >> PHASE_KEY_BITS == one.c >> PHASE_KEY_BITS
+        and other.bytes == one.bytes
+    )
+
+
+PER_NIC, PER_PAIR = 4, 14
+
+
+@works_on_tables
+def may_repeat(network: Any) -> bool:
+    """Whether rates do not follow how long packets take; DCQCN's do not as long as nothing is marked."""
+    control = network.transport.rules[0].algorithm
+    return bool(control in (NO_CONTROL, DCQCN))
+
+
+@works_on_tables
+def position_of(network: Any, row: int) -> int:
+    """The next byte of a message that is sent."""
+    return int(network.transport.pairs[row].sent)
+
+
+@works_on_tables
+def advance_of(network: Any, row: int) -> int:
+    """How many bytes of a message a period sends."""
+    pair = network.transport.pairs[row]
+    return int(pair.advance) if pair.is_listed else 0
+
+
+@works_on_tables
+def describe_host(network: Any, picture: Any, at: int, port_row: int) -> int:
+    """What a host has to send over a port."""
+    transport, nic = network.transport, network.transport.nics[port_row]
+    if at + PER_NIC + PER_PAIR * nic.count > len(picture):
+        return NONE
+    picture[at], picture[at + 1], picture[at + 2] = nic.count, nic.last, nic.last_row
+    at += PER_NIC - 1
+    row = nic.head
+    while row != NONE:
+        if transport.pairs[row].has_begun:  # it reacts to marks
+            return NONE
+        _describe_pair(network, picture, at, row)
+        at += PER_PAIR
+        row = transport.pairs[row].next
+    picture[at] = NONE
+    return describe_packets(network, picture, at + 1, nic.answers.head)
+
+
+@works_on_tables
+def _describe_pair(network: Any, picture: Any, at: int, row: int) -> None:
+    """How far the ends of a message are apart; what was in the past has no effect."""
+    state, pair, flow = network.state[0], network.transport.pairs[row], network.flows[row]
+    now, place = state.now_ps, network.calendar.place[len(network.ports) + timer_of(row)]
+    picture[at], picture[at + 1] = row, pair.sent - pair.acknowledged
+    picture[at + 2], picture[at + 3] = pair.highest - pair.sent, pair.expected - pair.sent
+    picture[at + 4] = max(pair.next_ps - now, 0)
+    picture[at + 5], picture[at + 6], picture[at + 7] = pair.window, pair.rate, pair.last_bytes
+    picture[at + 8] = max(pair.refused_ps - now, 0) if pair.refused == pair.expected else 0
+    picture[at + 9], picture[at + 10] = flow.packets, flow.retransmitted
+    picture[at + 11] = 2 * (pair.sent < flow.size) + flow.told
+    picture[at + 12] = network.calendar.entries[place].key - now if place != NONE else -1
+    picture[at + 13] = network.calendar.entries[place].tie - state.order if place != NONE else 0
+
+
+@works_on_tables
+def note_host(network: Any, port_row: int) -> int:
+    """Note how far the messages of a host are."""
+    pairs, row = network.transport.pairs, network.transport.nics[port_row].head
+    while row != NONE:
+        pairs[row].pictured = pairs[row].sent
+        row = pairs[row].next
+    return 0
+
+
+@works_on_tables
+def periods_left(network: Any, port_row: int) -> int:
+    """For how many periods all packets of a host are full, and none is the last of its message."""
+    pairs, row, count = network.transport.pairs, network.transport.nics[port_row].head, NEVER
+    while row != NONE:
+        pair = pairs[row]
+        pair.advance = pair.sent - pair.pictured
+        if pair.advance > 0:
+            count = min(count, (network.flows[row].size - 1 - pair.sent) // pair.advance)
+        elif pair.advance < 0:
+            count = 0
+        row = pair.next
+    return int(count)
+
+
+@works_on_tables
+def pass_host(network: Any, port_row: int, count: int, time: int, events: int) -> None:
+    """Periods pass at a host."""
+    nic, pairs = network.transport.nics[port_row], network.transport.pairs
+    pass_packets(network, nic.answers.head, count, time, events)
+    row = nic.head
+    while row != NONE:
+        pair = pairs[row]
+        advance = count * pair.advance
+        if pair.refused == pair.expected:
+            pair.refused += advance
+        pair.sent += advance
+        pair.highest += advance
+        pair.acknowledged += advance
+        pair.expected += advance
+        pair.next_ps += time
+        pair.refused_ps += time
+        row = pair.next
+
+
+begin_flow, received = pairs.begin_flow, pairs.received
+next_packet, wants_port = pairs.next_packet, pairs.wants_port
 passes, timer_rings, sends_nothing = control.passes, pairs.timer_rings, pairs.sends_nothing
+
+
+FLOWS_PER_MESSAGE = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,3 +178,24 @@ class RoceTables(Tables):
     nics: Any  # by port
     noted: Any  # by packet and hop: what HPCC's headers say; empty without it
     known: Any  # by flow and hop: what they said last
+
+
+def new_tables(protocol: Protocol, ports: int, longest_ps: int, most_bytes: int) -> RoceTables:
+    """Nobody has sent anything; the last two are for a window that all have."""
+    packets, nics = protocol.packets, table(NIC, ports)
+    nics["head"] = nics["tail"] = nics["last_row"] = NONE
+    nics["answers"]["head"] = nics["answers"]["tail"] = NONE
+    rules = settings_row(protocol, packets, packets.control, longest_ps=longest_ps, most_bytes=most_bytes)
+    nothing = np.zeros(0, np.int64)
+    return RoceTables(rules, table(PAIR, 0), nics, nothing, nothing)
+
+
+def grown(tables: RoceTables, packets: Any, flows: Any, _spare: int) -> RoceTables:
+    """The same for so many packets and flows."""
+    hops = MOST_HOPS if tables.rules[0].algorithm == HPCC else 0
+    return replace(
+        tables,
+        pairs=longer(tables.pairs, len(flows)),
+        noted=longer(tables.noted, len(packets) * hops),
+        known=longer(tables.known, len(flows) * hops),
+    )

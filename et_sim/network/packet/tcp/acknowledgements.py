@@ -13,15 +13,17 @@ from et_sim.engine.state.run import NONE
 from et_sim.network.packet.records import NEVER
 from et_sim.network.packet.tcp import control
 from et_sim.network.packet.tcp.connections import is_open, messages_arrive, timeout_of
-from et_sim.network.packet.tcp.ranges import bytes_below, with_range, without_below
 from et_sim.network.packet.tcp.records import DISORDER, LOSS, OPENS, RECOVERY, SMOOTH
 from et_sim.network.packet.tcp.sender import (
+    bytes_below,
     next_lost,
     send_again,
     send_new_packet,
     send_pending,
     set_deadline,
     under_way,
+    with_range,
+    without_below,
 )
 
 IN_VAIN = 3
@@ -56,7 +58,7 @@ def acknowledged(
     if is_marked and position > old:
         react_to_mark(network, row)
     _process(network, row, old, is_duplicate, delivered, was_again, is_marked)
-    if rules.ends_acknowledged:
+    if rules.completion:
         messages_arrive(network, row, position)
     send_pending(network, row)
 

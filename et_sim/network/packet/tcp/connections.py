@@ -8,15 +8,19 @@ from typing import Any
 
 from et_sim.compiled.tables_by_reference import works_on_tables
 from et_sim.engine.containers import NONE, take_row
-from et_sim.network.packet.figures import clear_figures
-from et_sim.network.packet.flows import message_arrives, release_flow
-from et_sim.network.packet.forwarding import send_next
+from et_sim.network.packet.flows import clear_figures, message_arrives, release_flow
+from et_sim.network.packet.kernel import send_next
 from et_sim.network.packet.ports import new_packet, ring_at, sending_ps, stop
 from et_sim.network.packet.records import DATA, NEVER
 from et_sim.network.packet.tcp import control
-from et_sim.network.packet.tcp.nic import messages_leave, queue_packet, tell_later
 from et_sim.network.packet.tcp.records import CLOSED, DUE, OPEN, OPENED, OPENING, OPENS, SMOOTH, TIMERS
-from et_sim.network.packet.tcp.sender import send_pending, set_deadline
+from et_sim.network.packet.tcp.sender import (
+    messages_leave,
+    queue_packet,
+    send_pending,
+    set_deadline,
+    tell_later,
+)
 
 FIRST_PEER_WINDOW = 65535  # what a handshake can say
 MULTIPLIER = 0x9E3779B1
@@ -204,7 +208,7 @@ def is_open(network: Any, row: int) -> None:
     set_deadline(network, row, NEVER)
     connection.timeout_ps = timeout_of(rules, connection)
     if rules.bypass == 0:
-        packet_row = new_packet(network, DATA, row, rules.answer)
+        packet_row = new_packet(network, DATA, row, rules.acknowledgement)
         network.packets[packet_row].sequence = OPENED
         queue_packet(network, network.flows[row].port, packet_row)
     send_pending(network, row)
@@ -241,7 +245,7 @@ def tell_more(network: Any, row: int) -> None:
     """The engine hears of further messages of a connection."""
     connection, rules = network.transport.connections[row], network.transport.rules[0]
     messages_leave(network, row, connection.left_to, network.state[0].now_ps)
-    position = connection.acknowledged if rules.ends_acknowledged else connection.expected
+    position = connection.acknowledged if rules.completion else connection.expected
     messages_arrive(network, row, position)
 
 

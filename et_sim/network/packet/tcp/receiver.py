@@ -1,7 +1,8 @@
-"""The receiving end: bytes are put in order and acknowledged, packet by packet or with some delay.
+"""The receiving end: bytes are put in order, and acknowledged packet by packet or with some delay.
 
 A packet that fills a hole or leaves one is acknowledged at once, and so is one with another mark than the
-one before it. The packet itself goes back as its acknowledgement, unless that takes no time.
+one before it. The packet itself goes back as its acknowledgement, unless that takes no time. A connection's
+timers ring for acknowledgements that do not come, or were held back, and for messages that are due.
 """
 
 from __future__ import annotations
@@ -10,15 +11,40 @@ from typing import Any
 
 from et_sim.compiled.tables_by_reference import works_on_tables
 from et_sim.engine.state.run import NONE
-from et_sim.network.packet.figures import packet_is_there
-from et_sim.network.packet.forwarding import send_next
+from et_sim.network.packet.flows import packet_is_there
+from et_sim.network.packet.kernel import send_next
 from et_sim.network.packet.ports import is_set, new_packet, release_packet, ring_at, stop
-from et_sim.network.packet.records import ACKNOWLEDGEMENT, DATA
+from et_sim.network.packet.records import ACKNOWLEDGEMENT, DATA, NEVER
+from et_sim.network.packet.tcp import control
 from et_sim.network.packet.tcp.acknowledgements import acknowledged
-from et_sim.network.packet.tcp.connections import messages_arrive, release_if_done
-from et_sim.network.packet.tcp.nic import message_at, queue_packet
-from et_sim.network.packet.tcp.ranges import with_range, without_below
-from et_sim.network.packet.tcp.records import DELAYED, OPENED, OPENS, TIMERS
+from et_sim.network.packet.tcp.connections import (
+    messages_are_due,
+    messages_arrive,
+    release_if_done,
+    send_opening,
+    tell_more,
+)
+from et_sim.network.packet.tcp.records import (
+    DELAYED,
+    DUE,
+    LOSS,
+    OPEN,
+    OPENED,
+    OPENING,
+    OPENS,
+    RESEND,
+    TELL,
+    TIMERS,
+)
+from et_sim.network.packet.tcp.sender import (
+    message_at,
+    queue_packet,
+    send_pending,
+    set_deadline,
+    under_way,
+    with_range,
+    without_below,
+)
 
 FIRST_BLOCK, FURTHER_BLOCK, MOST_BLOCKS = 12, 8, 3  # bytes of SACK's options
 
@@ -66,7 +92,7 @@ def _data_received(network: Any, packet_row: int) -> None:
     connection.unanswered += 1
     connection.unanswered_ps, connection.unanswered_mark = packet.sent_ps, packet.is_marked
     if is_urgent or connection.unanswered >= rules.answers_after:
-        size = rules.answer + _bytes_of_blocks(network, connection.held)
+        size = rules.acknowledgement + _bytes_of_blocks(network, connection.held)
         _answer(network, packet_row, connection.expected, size, block_begin, block_end)
         return
     release_packet(network, packet_row)
@@ -83,7 +109,7 @@ def _put_in_order(network: Any, row: int, end: int) -> None:
     while connection.held != NONE and ranges[connection.held].begin <= connection.expected:
         connection.expected = max(connection.expected, ranges[connection.held].end)
         connection.held = without_below(network, connection.held, connection.expected)
-    if transport.rules[0].ends_acknowledged == 0:
+    if transport.rules[0].completion == 0:
         messages_arrive(network, row, connection.expected)
 
 
@@ -130,7 +156,79 @@ def answer_late(network: Any, row: int) -> None:
     connection, rules = network.transport.connections[row], network.transport.rules[0]
     if connection.unanswered == 0:
         return
-    packet_row = new_packet(network, DATA, row, rules.answer)
+    packet_row = new_packet(network, DATA, row, rules.acknowledgement)
     packet = network.packets[packet_row]
     packet.sent_ps, packet.is_marked = connection.unanswered_ps, connection.unanswered_mark
-    _answer(network, packet_row, connection.expected, rules.answer, 0, 0)
+    _answer(network, packet_row, connection.expected, rules.acknowledgement, 0, 0)
+
+
+LONGEST_PS = 60_000_000_000_000
+
+
+@works_on_tables
+def timer_rings(network: Any, timer: int) -> None:
+    """One of a connection's timers."""
+    row, which = timer // TIMERS, timer % TIMERS
+    stop(network, timer)
+    if which == DUE:
+        messages_are_due(network, row)
+    elif which == DELAYED:
+        answer_late(network, row)
+    elif which == TELL:
+        tell_more(network, row)
+        release_if_done(network, row)
+    else:
+        if which == RESEND:
+            _look_at_clock(network, row)
+        else:
+            send_pending(network, row)
+        send_next(network, network.flows[row].port)
+
+
+@works_on_tables
+def sends_nothing(network: Any, timer: int) -> bool:
+    """Whether a timer waits for acknowledgements that have come since it was set."""
+    connection = network.transport.connections[timer // TIMERS]
+    return bool(timer % TIMERS == RESEND and connection.deadline_ps == NEVER)
+
+
+@works_on_tables
+def _look_at_clock(network: Any, row: int) -> None:
+    """Send again if it is time."""
+    connection = network.transport.connections[row]
+    if connection.deadline_ps == NEVER:
+        return
+    if connection.deadline_ps > network.state[0].now_ps:
+        set_deadline(network, row, connection.deadline_ps)
+        return
+    connection.timeout_ps = min(2 * connection.timeout_ps, LONGEST_PS)
+    connection.deadline_ps = NEVER
+    if connection.stage == OPENING:
+        send_opening(network, row)
+    elif connection.stage == OPEN:
+        _send_all_again(network, row)
+
+
+@works_on_tables
+def _send_all_again(network: Any, row: int) -> None:
+    """All that is not known to have arrived is taken for lost."""
+    transport = network.transport
+    connection, rules = transport.connections[row], transport.rules[0]
+    flight = under_way(network, row)
+    network.state[0].timeouts += 1
+    message = message_at(network, row, connection.acknowledged)
+    if message != NONE:
+        network.flows[message].timeouts += 1
+    connection.duplicates = 0
+    connection.is_partial = 1
+    if rules.sack:
+        connection.lost_to = connection.highest
+        connection.again = connection.acknowledged
+    else:
+        connection.sent = connection.acknowledged
+    connection.recover, connection.recovers = connection.highest, 1
+    connection.threshold = control.reduced(network, row, flight)
+    control.waited_in_vain(network, row)
+    connection.state = LOSS
+    connection.window = rules.payload
+    send_pending(network, row)

@@ -1,4 +1,9 @@
-"""TCP's tables, and what the kernel asks of a transport."""
+"""TCP's tables, and what the kernel asks of a transport.
+
+htsim's frontend adds a packet's bytes to each message, and counts them as received. What one rank sends
+another in a collective is one stream of bytes then: message k ends the receives whose last byte is in it.
+With short messages, later receives end early, and what comes after all of them have ended is for nobody.
+"""
 
 from __future__ import annotations
 
@@ -7,19 +12,76 @@ from typing import Any
 
 import numpy as np
 
-from et_sim.compiled.tables_by_reference import Tables
+from et_sim.compiled.tables_by_reference import Tables, works_on_tables
+from et_sim.engine.calendar.clock import schedule
 from et_sim.engine.containers import FREE, NONE, grow_pool, longer
-from et_sim.machine.transports import Protocol
-from et_sim.network.packet.rules import tcp_rules_of
-from et_sim.network.packet.tcp import connections, counting, nic, receiver, timers
-from et_sim.network.packet.tcp.records import BLOCK, CONNECTION, HOST, NIC, PIECE, RANGE
+from et_sim.engine.observe import facade as observe
+from et_sim.engine.state.kinds import STEP
+from et_sim.engine.state.phase_key import PHASE_BITS, PROGRAM_MASK
+from et_sim.engine.state.run import Run
+from et_sim.engine.transport.message_pool import release_message
+from et_sim.machine.transports import PS_PER_NS, Protocol
+from et_sim.network.packet.tcp import connections, receiver, sender
+from et_sim.network.packet.tcp.records import (
+    BLOCK,
+    CONNECTION,
+    HOST,
+    NIC,
+    PIECE,
+    RANGE,
+)
+from et_sim.network.packet.tcp.records import TIMERS as TIMERS
+from et_sim.network.settings import settings_row
 from et_sim.plan.tables import table
 
+MOST_RECEIVES = 64  # that one message may end
+
+
+@works_on_tables
+def ends_receives(network: Any, run: Run, row: int) -> int:
+    """A message is there: as which one, and which others with it; NONE: for nobody."""
+    rules, message = network.transport.rules[0], run.messages[row]
+    if rules.pads == 0 or message.kind != STEP:
+        return row
+    padded = message.bytes + rules.payload
+    program = run.plan.programs[(message.c >> PHASE_BITS) & PROGRAM_MASK]
+    if program.tree_first != NONE or program.custom_first != NONE or padded > MOST_RECEIVES * message.bytes:
+        return row
+    index = message.b >> 1
+    number = _number_of(run, program, index)
+    first, end = number * padded // message.bytes, (number + 1) * padded // message.bytes
+    own, at, found = 0, 0, NONE
+    distance = run.plan.steps[program.step_first + index % program.step_period].distance
+    while at < program.sends and own < end:
+        if run.plan.steps[program.step_first + at % program.step_period].distance == distance:
+            if own == first:
+                found = at
+            elif own > first:
+                observe.next_event_flies(run, message.through, message.left_ns, NONE)
+                schedule(run, run.clock[0].now, STEP, message.a, 2 * at + (message.b & 1), message.c)
+            own += 1
+        at += 1
+    if found == NONE:
+        observe.message_arrives(run, row)
+        release_message(run, row)
+        return NONE
+    message.b = 2 * found + (message.b & 1)
+    return row
+
+
+@works_on_tables
+def _number_of(run: Run, program: Any, index: int) -> int:
+    """How many messages a rank has sent the same other one before."""
+    steps, count = run.plan.steps, 0
+    distance = steps[program.step_first + index % program.step_period].distance
+    for at in range(index):
+        count += steps[program.step_first + at % program.step_period].distance == distance
+    return count
+
+
 begin_flow, joins, flows_left = connections.begin_flow, connections.joins, connections.flows_left
-received = receiver.received
-next_packet, wants_port = nic.next_packet, nic.wants_port
-timer_rings, sends_nothing = timers.timer_rings, timers.sends_nothing
-ends_receives = counting.ends_receives
+received, timer_rings, sends_nothing = receiver.received, receiver.timer_rings, receiver.sends_nothing
+next_packet, wants_port = sender.next_packet, sender.wants_port
 
 FLOWS_PER_MESSAGE = 2  # it may have a new connection besides
 
@@ -41,11 +103,13 @@ class TcpTables(Tables):
 
 def new_tables(protocol: Protocol, ports: int, ranks: int) -> TcpTables:
     """Nobody has sent anything."""
+    settings = protocol.packets.tcp
+    assert settings is not None
     nics, free_ranges = table(NIC, ports), table(FREE, 1)
     nics["head"] = nics["tail"] = nics["answers"]["head"] = nics["answers"]["tail"] = NONE
     free_ranges["head"] = NONE
     return TcpTables(
-        rules=tcp_rules_of(protocol),
+        rules=settings_row(protocol, settings, copying=settings.copying_ns_per_byte * PS_PER_NS),
         connections=table(CONNECTION, 0),
         pieces=table(PIECE, 0),
         buckets=np.full(1, NONE, np.int32),
@@ -57,20 +121,17 @@ def new_tables(protocol: Protocol, ports: int, ranks: int) -> TcpTables:
     )
 
 
-def with_packets(tables: TcpTables, packets: int) -> TcpTables:
-    """The same for so many packets."""
-    return replace(tables, blocks=longer(tables.blocks, packets))
+def grown(tables: TcpTables, packets: Any, flows: Any, spare: int) -> TcpTables:
+    """The same for so many packets and flows, with so many ranges left."""
+    ranges, free = tables.ranges, tables.free_ranges[0]
+    if free.rows < spare:
+        ranges = grow_pool(ranges, free, spare)
+    if len(flows) > len(tables.connections):
+        tables = _with_flows(tables, flows)
+    return replace(tables, ranges=ranges, blocks=longer(tables.blocks, len(packets)))
 
 
-def with_ranges(tables: TcpTables, wanted: int) -> TcpTables:
-    """The same with so many ranges left."""
-    free = tables.free_ranges[0]
-    if free.rows >= wanted:
-        return tables
-    return replace(tables, ranges=grow_pool(tables.ranges, free, wanted))
-
-
-def with_flows(tables: TcpTables, flows: Any) -> TcpTables:
+def _with_flows(tables: TcpTables, flows: Any) -> TcpTables:
     """The same for so many flows; connections are put into more buckets."""
     larger = {name: longer(getattr(tables, name), len(flows)) for name in ("connections", "pieces")}
     buckets = np.full(1 << max(len(flows) - 1, 1).bit_length(), NONE, np.int32)

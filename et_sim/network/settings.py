@@ -1,0 +1,37 @@
+"""Constants of a machine as a record that compiled code reads: every field of their dataclasses, by its name.
+
+Not here: what they mean (`machine.transports`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from enum import Enum
+from typing import Any
+
+from et_sim.machine.transports import PS_PER_NS
+from et_sim.plan.tables import record, table
+
+KINDS = {"bool": "u1", "int": "i8", "float": "f8"}
+
+
+def settings_row(*settings: Any, **others: float) -> Any:
+    """One row. A choice becomes its place among all, and a time in nanoseconds (`…_ns`) picoseconds (`…_ps`).
+
+    Fields that are neither choices nor numbers are left out.
+    """
+    found: dict[str, tuple[str, Any]] = {}
+    for each in settings:
+        for field in fields(each):
+            name, value = field.name, getattr(each, field.name)
+            if isinstance(value, Enum):
+                found[name] = "u1", list(type(value)).index(value)
+            elif field.type == "float" and name.endswith("_ns"):
+                found[f"{name[:-3]}_ps"] = "i8", round(value * PS_PER_NS)
+            elif field.type in KINDS:
+                found[name] = KINDS[str(field.type)], value
+    found |= {name: (KINDS[type(value).__name__], value) for name, value in others.items()}
+    row = table(record(*((name, kind) for name, (kind, _) in found.items())), 1)
+    for name, (_, value) in found.items():
+        row[name] = value
+    return row
