@@ -118,5 +118,15 @@ def _recordings(program: Program, ranks: str, folder: Path) -> list[Recorded]:
         recordings = record_ranks(program, chosen, folder)
         missing = missing_ranks(recordings, program.world) if ranks == AUTO else []
         if not missing:
+            _refuse_stopped(recordings)
             return recordings
         chosen = sorted({*chosen, *missing})
+
+
+def _refuse_stopped(recordings: list[Recorded]) -> None:
+    for one in recordings:
+        if one.stopped:
+            raise UsageError(
+                f"{one.stopped}, which is not recorded",
+                remedy="record both, or one rank of each role with --ranks auto",
+            )

@@ -92,6 +92,7 @@ class Recorded(msgspec.Struct):
     steps: int = 0
     peak_bytes: int = 0
     torch: str = ""
+    stopped: str = ""  # why the program was not recorded to its end
 
 
 def write_recorded(recorded: Recorded, path: Path) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from et_sim.basics.errors import TraceError, UsageError
-from et_sim.basics.units import format_ranks
+from et_sim.basics.units import format_ranks, strided_ranks
 from et_sim.trace.group_rule import GroupRule
 from et_sim.trace.workload import Workload
 from recorder.groups import rule_of
@@ -92,7 +92,7 @@ def fold(
         profile="corrected",
     )
     stands_for = {
-        recordings[at].rank: format_ranks(np.flatnonzero(of_rank == at))
+        recordings[at].rank: strided_ranks(np.flatnonzero(of_rank == at))
         for at in sorted(set(of_rank.tolist()))
     }
     return workload, stands_for

@@ -21,11 +21,12 @@ from torch.distributed import ProcessGroup
 from torch.utils._pytree import tree_iter
 
 from recorder.process.costs import DTYPES, size_of
+from recorder.process.objects import Meeting, PeerNeeded
 from recorder.process.places import user_place
 from recorder.process.storages import Storage, Storages
 from recorder.process.streams import NAME
 from recorder.process.tape import Tape
-from recorder.process.values import set_value, value_of
+from recorder.process.values import LARGEST, set_value, value_of
 from recorder.recorded import Node, Work
 
 Given = dict[str, Any]  # arguments by their names in the schema
@@ -138,10 +139,11 @@ class _Group:
 class Collectives:
     """Communication of one rank."""
 
-    def __init__(self, tape: Tape, storages: Storages) -> None:
-        self._tape, self._storages = tape, storages
+    def __init__(self, tape: Tape, storages: Storages, meeting: Meeting) -> None:
+        self._tape, self._storages, self._meeting = tape, storages, meeting
         self._groups: dict[str, _Group] = {}
         self._works: list[FinishedWork] = []
+        self._stopped_by: PeerNeeded | None = None
         self._writing: dict[int, Storage] = {}  # storages that asynchronous collectives still write, by id
 
     def knows(self, func: Any) -> bool:
@@ -183,7 +185,10 @@ class Collectives:
         self, form: Form, given: Given, group: _Group, inputs: list[torch.Tensor], outputs: list[torch.Tensor]
     ) -> int | None:
         """The node of one operation; None: the group is the rank alone, and nothing moves."""
-        self._move_values(form, group, inputs, outputs)
+        if form.kind in ("send", "receive"):
+            self._hand_over(form, group.members[given[form.root]], inputs, outputs)
+        else:
+            self._move_values(form, group, inputs, outputs)
         if len(group.members) == 1:
             self._tape.remark("nothing moved", f"{form.kind} in a group of one rank")
             return None
@@ -196,6 +201,8 @@ class Collectives:
         self.implied_waits((*inputs, *outputs), stream)
         node = self._add(form, given, group, stream, inputs, outputs)
         at = len(tape.nodes) - 1
+        if self._stopped_by is not None:
+            raise self._stopped_by
         self._storages.uses(node, _on_device(inputs), _on_device(outputs))
         if is_async:
             for one in _on_device(outputs):
@@ -307,6 +314,27 @@ class Collectives:
                 self._tape.wait(stream, [storage.writer])
                 self._tape.remark("implied wait", f"for {kind}, whose result was used without a wait")
                 self._done(storage)
+
+    def _hand_over(
+        self, form: Form, peer: int, inputs: list[torch.Tensor], outputs: list[torch.Tensor]
+    ) -> None:
+        """Integers are delivered: objects travel as such."""
+        for one in (*inputs, *outputs):
+            if one.is_floating_point() or one.numel() > LARGEST:
+                continue
+            with unset_fake_temporarily():
+                if form.kind == "send":
+                    self._meeting.send(peer, value_of(one) if isinstance(one, FakeTensor) else one)
+                    continue
+                try:
+                    value = self._meeting.receive(peer, one)
+                except PeerNeeded as needed:
+                    self._stopped_by = needed  # once the node says in which group
+                    return
+                if isinstance(one, FakeTensor):
+                    set_value(one, None if value is None else value.reshape(one.shape))
+                elif value is not None:
+                    one.copy_(value.reshape(one.shape))
 
     # Values, of which every member is taken to have the same.
 

@@ -20,12 +20,14 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from recorder.process.collectives import Collectives
 from recorder.process.device import register_device
 from recorder.process.libraries import tell_libraries
+from recorder.process.objects import Meeting, PeerNeeded
 from recorder.process.operators import RecordingMode
 from recorder.process.phases import Phases
 from recorder.process.redirect import Redirect, patch
 from recorder.process.storages import Storages
 from recorder.process.streams import DeviceModule
 from recorder.process.tape import Tape
+from recorder.launching import MEETING, RECORDED
 from recorder.recorded import write_recorded
 
 
@@ -37,7 +39,9 @@ def main(arguments: list[str]) -> int:
     storages = Storages(tape)
     module = DeviceModule(tape, int(os.environ["LOCAL_WORLD_SIZE"]))
     registrations = register_device(module)
-    phases, collectives = Phases(tape, storages), Collectives(tape, storages)
+    ranks = frozenset(map(int, os.environ[RECORDED].split(",")))
+    meeting = Meeting(Path(os.environ[MEETING]), tape.recorded.rank, ranks)
+    phases, collectives = Phases(tape, storages), Collectives(tape, storages, meeting)
     phases.install()
     storages.install()
     fake = FakeTensorMode(allow_non_fake_inputs=True)
@@ -53,7 +57,10 @@ def main(arguments: list[str]) -> int:
         mode,
         Redirect(),
     ):
-        status = _run(script, rest)
+        try:
+            status = _run(script, rest)
+        except PeerNeeded as needed:
+            tape.recorded.stopped = str(needed)
         storages.finish()
         tape.recorded.weights = phases.weights
     del registrations
@@ -67,6 +74,8 @@ def _run(script: str, arguments: list[str]) -> int:
     sys.path[0] = str(Path(script).resolve().parent)
     try:
         runpy.run_path(script, run_name="__main__")
+    except PeerNeeded:
+        raise
     except SystemExit as end:
         return end.code if isinstance(end.code, int) else int(end.code is not None)
     except BaseException:

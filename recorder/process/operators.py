@@ -27,6 +27,7 @@ from torch.utils.checkpoint import _StopRecomputationError
 from et_sim.trace import shapes
 from recorder.process.collectives import Collectives
 from recorder.process.costs import DTYPES, Cost, cost_of, size_of
+from recorder.process.objects import PeerNeeded
 from recorder.process.phases import Phases
 from recorder.process.places import user_place
 from recorder.process.storages import Storages
@@ -106,7 +107,7 @@ class RecordingMode(TorchDispatchMode):
             return func(*args, **(kwargs or {}))
         try:
             return self._dispatch(func, args, kwargs or {})
-        except _StopRecomputationError:
+        except (_StopRecomputationError, PeerNeeded):
             raise
         except BaseException:
             # An exception that leaves through C++ inside backward() may end the process without a word.

@@ -18,6 +18,7 @@ import torch.nn.functional as F  # noqa: N812
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.overrides import TorchFunctionMode
 
+from recorder.process.objects import object_to_tensor, tensor_to_object
 from recorder.process.phases import Phases
 from recorder.process.streams import NAME, DeviceModule
 from recorder.process.tape import Tape
@@ -206,6 +207,8 @@ def _patch_distributed() -> None:
     for place in (dist, dist.distributed_c10d):
         place.init_process_group, place.new_group = initialise, group
         place.is_nccl_available = lambda: True
+    dist.distributed_c10d._object_to_tensor = object_to_tensor
+    dist.distributed_c10d._tensor_to_object = tensor_to_object
     from torch.distributed import utils as shared
     from torch.nn.parallel import distributed as parallel
 

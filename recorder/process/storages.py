@@ -108,8 +108,11 @@ class Storages:
 
     def _free(self, storage: Storage) -> None:
         self.alive_bytes -= storage.bytes
-        last = len(self._tape.nodes) - 1
-        if storage.bytes and 0 <= storage.last_use < last:
+        if not storage.bytes or storage.last_use < 0:
+            return
+        # Memory is used again in the order of its stream, whatever others still do.
+        last = self._tape.last_issued(self._tape.nodes[storage.last_use].stream)
+        if storage.last_use < last:
             self._tape.nodes[last].reads.append(storage.number)
 
     def finish(self) -> None:

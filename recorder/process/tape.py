@@ -71,6 +71,10 @@ class Tape:
         self.add(Work.HOST, f"launch of {operator}", HOST, operations=self.host_ns)
         return len(self.nodes) - 1
 
+    def last_issued(self, stream: int) -> int:
+        """The last node of a stream."""
+        return self._last[stream]
+
     def last(self, stream: int) -> frozenset[int]:
         """What a stream has to finish until all that was issued on it is done."""
         waits = self._pending.get(stream, set())

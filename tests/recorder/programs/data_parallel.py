@@ -7,12 +7,14 @@ import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
-dist.init_process_group("nccl")
+dist.init_process_group("nccl" if os.environ.get("DEVICE", "cuda") == "cuda" else "gloo")
+place_of = os.environ.get("DEVICE", "cuda")
 local = int(os.environ["LOCAL_RANK"])
-torch.cuda.set_device(local)
-device = torch.device("cuda", local)
+if place_of == "cuda":
+    torch.cuda.set_device(local)
+device = torch.device("cuda", local) if place_of == "cuda" else torch.device("cpu")
 model = nn.Sequential(nn.Linear(64, 256), nn.ReLU(), nn.Linear(256, 64), nn.BatchNorm1d(64)).to(device)
-model = DistributedDataParallel(model, device_ids=[local])
+model = DistributedDataParallel(model, device_ids=[local] if place_of == "cuda" else None)
 optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
 for _ in range(2):
     data, target = torch.randn(32, 64, device=device), torch.randn(32, 64).to(device)

@@ -1,5 +1,6 @@
 """One step of blocks that are sharded by FSDP2, and split by tensor parallelism."""
 
+import os
 import sys
 
 import torch
@@ -22,9 +23,10 @@ class Block(nn.Module):
         return data + self.down(nn.functional.silu(self.up(data)))
 
 
-dist.init_process_group("nccl")
+place = os.environ.get("DEVICE", "cuda")
+dist.init_process_group("nccl" if place == "cuda" else "gloo")
 tensor = int(sys.argv[1])
-mesh = init_device_mesh("cuda", (dist.get_world_size() // tensor, tensor), mesh_dim_names=("dp", "tp"))
+mesh = init_device_mesh(place, (dist.get_world_size() // tensor, tensor), mesh_dim_names=("dp", "tp"))
 with torch.device("meta"):
     model = nn.Sequential(*(Block() for _ in range(BLOCKS)))
 precision = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)
@@ -32,7 +34,7 @@ for block in model:
     parallelize_module(block, mesh["tp"], {"up": ColwiseParallel(), "down": RowwiseParallel()})
     fully_shard(block, mesh=mesh["dp"], mp_policy=precision)
 fully_shard(model, mesh=mesh["dp"], mp_policy=precision)
-model.to_empty(device="cuda")
-optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, fused=True)
-model(torch.randn(ROWS, WIDTH, device="cuda")).sum().backward()
+model.to_empty(device=place)
+optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, fused=place == "cuda")
+model(torch.randn(ROWS, WIDTH, device=place)).sum().backward()
 optimizer.step()

@@ -1,0 +1,72 @@
+"""Small messages whose values matter, handed from one recorded process to another through a folder of files.
+
+Programs send each other objects, as the stages of a pipeline do to agree on shapes: as tensors of integers.
+Those are delivered; activations, which are numbers that nobody knows, are not. Not here: their nodes
+(`collectives`).
+"""
+
+from __future__ import annotations
+
+import pickle
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch._subclasses.fake_tensor import unset_fake_temporarily
+
+WAIT_SECONDS = 300.0
+
+
+class PeerNeeded(BaseException):
+    """A value comes from a rank that is not recorded; no error of the program, which should not catch it."""
+
+
+class Meeting:
+    """The folder, and who meets there."""
+
+    def __init__(self, folder: Path, rank: int, ranks: frozenset[int]) -> None:
+        self._folder, self._rank, self._ranks = folder, rank, ranks
+        self._counted: Counter[tuple[int, int]] = Counter()
+
+    def send(self, peer: int, value: torch.Tensor | None) -> None:
+        """Leave a value; None: nobody knows it."""
+        if peer not in self._ranks:
+            return
+        path = self._path(self._rank, peer)
+        draft = path.with_suffix(".draft")
+        draft.write_bytes(pickle.dumps(None if value is None else value.tolist()))
+        draft.rename(path)
+
+    def receive(self, peer: int, like: torch.Tensor) -> torch.Tensor | None:
+        """The value that a peer sends, as a tensor of the same type."""
+        if peer not in self._ranks:
+            raise PeerNeeded(f"rank {self._rank} needs what rank {peer} sends")
+        path = self._path(peer, self._rank)
+        deadline = time.monotonic() + WAIT_SECONDS
+        while not path.exists():
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"rank {peer} sent nothing to rank {self._rank} in {WAIT_SECONDS:.0f} s")
+            time.sleep(0.01)
+        found = pickle.loads(path.read_bytes())
+        return None if found is None else torch.tensor(found, dtype=like.dtype, device="cpu")
+
+    def _path(self, source: int, target: int) -> Path:
+        self._counted[source, target] += 1
+        return self._folder / f"{source}.{target}.{self._counted[source, target]}"
+
+
+def object_to_tensor(value: Any, device: Any, *_: Any) -> tuple[torch.Tensor, torch.Tensor]:
+    """As `torch.distributed` does it, with tensors that are real."""
+    with unset_fake_temporarily():
+        content = torch.tensor(list(pickle.dumps(value)), dtype=torch.uint8, device="cpu")
+        size = torch.tensor([content.numel()], dtype=torch.int64, device="cpu")
+    return content.to(device), size.to(device)
+
+
+def tensor_to_object(tensor: torch.Tensor, size: int, *_: Any) -> Any:
+    """The other way."""
+    content, end = tensor.cpu(), int(size)
+    with unset_fake_temporarily():
+        return pickle.loads(bytes(content.tolist()[:end]))

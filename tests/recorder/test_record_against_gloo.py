@@ -1,0 +1,90 @@
+"""What is recorded is what real processes of the same program send each other, setup and all."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from recording_here import PROGRAMS, Recording, needs_torch, record
+
+from et_sim.trace import CollectiveKind, NodeKind
+
+needs_torch()
+
+WORKER = Path(__file__).parent / "gloo_worker.py"
+
+
+def _free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("localhost", 0))
+        return int(found.getsockname()[1])
+
+
+def _really(folder: Path, program: str, arguments: tuple[str, ...], world: int) -> list[list[Any]]:
+    """What each of these processes communicates."""
+    port = _free_port()
+    processes = []
+    for rank in range(world):
+        ranks = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": world, "LOCAL_WORLD_SIZE": world}
+        own = {"MASTER_ADDR": "localhost", "MASTER_PORT": port, "DEVICE": "cpu", "OMP_NUM_THREADS": 1}
+        processes.append(
+            subprocess.Popen(
+                [
+                    sys.executable,
+                    str(WORKER),
+                    str(folder / f"{rank}.json"),
+                    str(PROGRAMS / program),
+                    *arguments,
+                ],
+                env=os.environ | {key: str(value) for key, value in (ranks | own).items()},
+            )
+        )
+    assert [process.wait() for process in processes] == [0] * world
+    return [json.loads((folder / f"{rank}.json").read_text()) for rank in range(world)]
+
+
+def _recorded(recording: Recording, rank: int) -> list[list[Any]]:
+    workload, trace = recording.workload, recording.workload.trace(rank)
+    found = []
+    for row, kind in enumerate(trace.kind.tolist()):
+        size, group = int(trace.comm_bytes[row]), trace.group_names[trace.group[row]]
+        members = list(workload.group_rules[group].members(rank)) if group else list(range(workload.ranks))
+        if kind == NodeKind.COLL:
+            name = CollectiveKind(int(trace.comm_type[row])).name
+            root = trace.comm_src[row] if trace.has("comm_src", row) else min(members) - rank
+            found.append([name, size, members, int(root + rank) if name == "BROADCAST" else -1])
+        elif kind in (NodeKind.SEND, NodeKind.RECV):
+            peer = trace.comm_dst[row] if kind == NodeKind.SEND else trace.comm_src[row]
+            found.append([NodeKind(kind).name, size, None, int(peer) + rank])
+    return found
+
+
+@pytest.mark.parametrize(
+    ("program", "arguments", "world"),
+    [
+        ("data_parallel.py", (), 2),
+        ("sharded.py", ("2",), 4),
+        ("sharded.py", ("1",), 2),
+        ("pipelined.py", ("1F1B", "4"), 4),
+        ("pipelined.py", ("Interleaved1F1B", "2"), 2),
+    ],
+)
+def test_every_process_communicates_what_is_recorded_of_it(
+    program: str, arguments: tuple[str, ...], world: int, tmp_path: Path
+) -> None:
+    real = _really(tmp_path, program, arguments, world)
+    recording = record(tmp_path, program, *arguments, world=world, options=("--keep-roots",))
+    for rank in range(world):
+        recorded = _recorded(recording, rank)
+        for one in real[rank]:
+            if one[0] in ("SEND", "RECV"):
+                one[2] = None  # messages have no members
+        assert [one for one in recorded if one[0] != "BARRIER"] == [
+            one for one in real[rank] if one[0] != "BARRIER"
+        ]
