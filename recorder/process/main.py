@@ -17,6 +17,7 @@ from pathlib import Path
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
+from recorder.launching import MEETING, RECORDED
 from recorder.process.collectives import Collectives
 from recorder.process.device import register_device
 from recorder.process.libraries import tell_libraries
@@ -27,7 +28,6 @@ from recorder.process.redirect import Redirect, patch
 from recorder.process.storages import Storages
 from recorder.process.streams import DeviceModule
 from recorder.process.tape import Tape
-from recorder.launching import MEETING, RECORDED
 from recorder.recorded import write_recorded
 
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+from torch._subclasses.fake_tensor import FakeTensor  # in which DTensor asks for shapes
 from torch.distributed import ProcessGroup
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_iter
@@ -27,8 +28,6 @@ KINDS = {
     "allgather_": ("ALL_GATHER", "input_tensors", ""),
     "alltoall_base_": ("ALL_TO_ALL", "input", ""),
     "barrier": ("BARRIER", "", ""),
-    "send": ("SEND", "tensors", "dst"),
-    "recv_": ("RECV", "tensors", "src"),
     "all_reduce": ("ALL_REDUCE", "input", ""),
     "all_gather_into_tensor": ("ALL_GATHER", "input", ""),
     "reduce_scatter_tensor": ("REDUCE_SCATTER", "input", ""),
@@ -44,7 +43,7 @@ class Listener(TorchDispatchMode):
         self.heard: list[list[Any]] = []
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if any(one not in (torch.Tensor, torch.nn.Parameter) for one in types):
+        if any(one not in (torch.Tensor, torch.nn.Parameter, FakeTensor) for one in types):
             return NotImplemented
         name = func._schema.name.partition("::")[2]
         if func.namespace in ("c10d", "_c10d_functional") and name in KINDS:

@@ -40,7 +40,7 @@ def test_gradients_of_all_weights_are_reduced_in_buckets(data_parallel: Recordin
 
 
 def test_buffers_are_broadcast_without_telling_ranks_apart(data_parallel: Recording) -> None:
-    assert {row[2] for row in data_parallel.counted()} == {"all_reduce", "broadcast"}
+    assert {row[2] for row in data_parallel.counted()} == {"all_gather", "all_reduce", "broadcast"}
     trace = data_parallel.workload.templates[0]
     assert set(trace.comm_type[trace.kind == NodeKind.COLL].tolist()) == {0, 2}
 
@@ -103,6 +103,17 @@ def test_a_recording_is_simulated_without_problems(
     assert "no problems found" in capsys.readouterr().out
     assert simulate(["run", manifest, "--machine", "h100-dgx:16", "--out", str(tmp_path / "run")]) == 0
     assert "simulated as 1 actor" in capsys.readouterr().out
+
+
+def test_one_rank_of_each_stage_of_a_pipeline_is_recorded(tmp_path: Path) -> None:
+    recording = record(tmp_path, "pipelined.py", "1F1B", "2", world=8)
+    assert recording.report["roles"] == {"0": "0-6/2", "1": "1-7/2"}
+    activations = 4 * (2 * 64 * 4)  # of the micro-batches of a step
+    sent = [
+        int(trace.comm_bytes[(trace.kind == NodeKind.SEND) & (trace.comm_bytes == 512)].sum())
+        for trace in recording.workload.templates
+    ]
+    assert sent == [2 * activations, 2 * activations]  # forward from the first stage, backward from the last
 
 
 def test_an_exception_inside_backward_gives_its_traceback(

@@ -1,4 +1,4 @@
-"""Two steps of a pipeline of stages, by any of PyTorch's schedules; on "cuda" unless DEVICE says otherwise."""
+"""Two steps of a pipeline, by any of PyTorch's schedules; on "cuda" unless DEVICE says otherwise."""
 
 import os
 import sys
