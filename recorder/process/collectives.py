@@ -188,7 +188,7 @@ class Collectives:
         if form.kind in ("send", "receive"):
             self._hand_over(form, group.members[given[form.root]], inputs, outputs)
         else:
-            self._move_values(form, group, inputs, outputs)
+            self._move_values(form, given, group, inputs, outputs)
         if len(group.members) == 1:
             self._tape.remark("nothing moved", f"{form.kind} in a group of one rank")
             return None
@@ -339,12 +339,12 @@ class Collectives:
     # Values, of which every member is taken to have the same.
 
     def _move_values(
-        self, form: Form, group: _Group, inputs: list[torch.Tensor], outputs: list[torch.Tensor]
+        self, form: Form, given: Given, group: _Group, inputs: list[torch.Tensor], outputs: list[torch.Tensor]
     ) -> None:
         values = [value_of(one) if isinstance(one, FakeTensor) else one for one in inputs]
         known = bool(values) and all(one is not None for one in values)
         with unset_fake_temporarily():
-            results = _result(form.kind, values, outputs, group) if known else None
+            results = _result(form.kind, _reduction(given), values, outputs, group) if known else None
             for at, one in enumerate(outputs):
                 value = None if results is None else results[at]
                 if isinstance(one, FakeTensor):
@@ -353,11 +353,23 @@ class Collectives:
                     one.copy_(value.reshape(one.shape))
 
 
-def _result(kind: str, values: Sequence[Any], outputs: list[torch.Tensor], group: _Group) -> list[Any] | None:
+def _reduction(given: Given) -> str:
+    """How a collective reduces: sum, avg, max, …"""
+    operation = given.get("reduce_op", "")
+    if isinstance(operation, str):
+        return operation.lower()
+    return str(dist.ReduceOp.RedOpType(operation.op()).name).lower()
+
+
+def _result(
+    kind: str, reduction: str, values: Sequence[Any], outputs: list[torch.Tensor], group: _Group
+) -> list[Any] | None:
     """What each output holds if all members put in the same; None: not told."""
     members = len(group.members)
-    if kind == "all_reduce":
-        return [one * members for one in values]  # sums; averages and extremes would be equal
+    if kind == "all_reduce" and reduction == "sum":
+        return [one * members for one in values]
+    if kind == "all_reduce" and reduction in ("avg", "max", "min", "band", "bor"):
+        return list(values)
     if kind == "broadcast":
         return list(values)
     if kind == "all_gather":

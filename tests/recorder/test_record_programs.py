@@ -124,3 +124,9 @@ def test_an_exception_inside_backward_gives_its_traceback(
     said = capfd.readouterr().err
     assert "ValueError: wrong in the middle" in said
     assert "broken.py: the program ended with status 1 on rank 0" in said
+
+
+def test_sums_averages_and_extremes_of_known_values_are_told_truly(tmp_path: Path) -> None:
+    recording = record(tmp_path, "reductions.py", world=8)
+    assert recording.report["ranks"][0]["weights"] == 0
+    assert not recording.remarks("assumed")
