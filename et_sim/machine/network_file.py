@@ -20,6 +20,7 @@ from et_sim.documents.keys import (
     show,
 )
 from et_sim.documents.kinds import COUNT, OBJECTS
+from et_sim.machine.credit_keys import CREDITS_KEY, read_credits
 from et_sim.machine.networks import (
     AT_SWITCH,
     MOST_RANKS,
@@ -31,9 +32,8 @@ from et_sim.machine.networks import (
     UnevenLink,
     end_name,
 )
+from et_sim.machine.protocol_keys import read_protocol
 from et_sim.machine.protocol_presets import PROTOCOL_KEY
-from et_sim.machine.topology.credits import CREDITS_KEY, read_credits
-from et_sim.machine.topology.protocol import read_protocol
 
 DIMENSION_KEYS = keys_of(Dimension)
 LINK_KEYS = keys_of(UnevenLink)

@@ -1,6 +1,6 @@
 """Presets of the network file's `protocol`, and all its keys.
 
-Not here: single constants (`transports`), and how the object is read (`topology.protocol`).
+Not here: single constants (`transports`), and how the object is read (`protocol_keys`).
 """
 
 from __future__ import annotations

@@ -110,7 +110,7 @@ FORMS = 'allowed: NPUs such as 0-7 or "0-14/2", a list of them, or packed, sprea
         (
             "jobs:\n" + GOOD + "  - { name: good, workload: four, npus: 4-7 }\n",
             3,
-            'job "good" is named like the one on line 2',
+            'job "good" is named like the one at line 2',
             "give every job a name of its own",
         ),
         ("jobs:\n  - { name: 7, workload: four }\n", 2, "a job cannot be called", "a letter, then letters"),

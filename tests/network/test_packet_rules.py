@@ -18,8 +18,8 @@ from machines import sends, simulate, system
 from et_sim import TraceBuilder
 from et_sim.basics.errors import MachineError
 from et_sim.machine import read_machine, read_network_alone
+from et_sim.machine.protocol_keys import WITHOUT_PAUSES
 from et_sim.machine.protocol_presets import PRESETS
-from et_sim.machine.topology.protocol import WITHOUT_PAUSES
 from et_sim.network.packet import model as packet_model
 from et_sim.run.result import Result
 

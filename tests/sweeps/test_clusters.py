@@ -201,7 +201,7 @@ search: {{{goal}, at-once: 2, ladder: [analytical, link], keep: 3}}
         def begin(self, _what: str, _total: int) -> None: ...
         def add(self, done: int, _failed: int) -> None:
             self.done += done
-            if self.done >= len(planned.plan.points) + 2:  # bounds are the first to be counted
+            if self.done >= len(planned.points) + 2:  # bounds are the first to be counted
                 processes[-1].kill()
 
     report = carry_out(planned, tmp_path / "dask", dask=str(file), watch=Killer())

@@ -99,10 +99,14 @@ class RunDirectory:
 
     def arrays(self, name: str, columns: Sequence[str]) -> dict[str, Any]:
         """A whole table as numpy arrays: -1 for nulls of whole numbers, texts as `Words`."""
-        kinds = {column.name: column.kind for column in table_named(name).columns}
+        declared = {column.name: column for column in table_named(name).columns}
+        kinds = {column.name: column.kind for column in declared.values()}
         parts: dict[str, list[Any]] = {column: [] for column in columns}
         for rows in self.batches(name, columns):
             for column, found in parts.items():
+                if rows[column].null_count and not declared[column].may_be_null:
+                    what = f"is damaged: column {column!r} lacks a value"
+                    raise UsageError(what, place=str(self.table_path(name)), remedy=AGAIN)
                 found.append(array_of(rows[column], kinds[column]))
         return {column: joined(found, kinds[column]) for column, found in parts.items()}
 

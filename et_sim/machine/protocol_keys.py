@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from et_sim.documents.keys import Remarks, Section, inner_section, keys_of, made, read, read_keys
+from et_sim.machine.ns3_keys import read_ns3_keys
 from et_sim.machine.protocol_presets import PACKET_KEYS, PRESETS, PROTOCOL_KEY, PROTOCOL_KEYS, TELEMETRY
-from et_sim.machine.topology.ns3_keys import read_ns3_keys
 from et_sim.machine.transports import Control, Packets, Protocol, Tcp
 
 OF_CONTROL = tuple(key.name for key in keys_of(Control))
