@@ -8,6 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from msgspec import structs
+
 from converters.commands import MOST_FILES, add_input, add_output, add_report
 from et_sim.basics.errors import UsageError
 
@@ -151,7 +153,7 @@ def _by_plan(options: argparse.Namespace, given: Input) -> _Plan:
     workload, role = given.workload, None
     if workload.ranks == 1 < change.ranks:
         role = read_role(given, change, options.rank)
-        workload = replace(workload, template_of_rank=np.zeros(change.ranks, np.int32))
+        workload = structs.replace(workload, template_of_rank=np.zeros(change.ranks, np.int32))
     elif options.rank is not None or options.new_plan is None:
         raise UsageError(
             f"{'--rank' if options.rank is not None else '--from without --to'} is for one recorded rank of"
@@ -250,7 +252,7 @@ def _write(options: argparse.Namespace, scaled: Scaled) -> tuple[list[Converted]
     machine = ""
     if options.expand:
         traces = decoded(zip(scaled.contents, map(str, range(len(scaled.contents))), strict=True))
-        files = Files(replace(workload, templates=tuple(traces)), scaled.contents, prefix)
+        files = Files(structs.replace(workload, templates=tuple(traces)), scaled.contents, prefix)
         paths, written = files.of_ranks(range(workload.ranks))
         entries = list(zip(workload.template_of_rank.tolist(), map(str, paths), strict=False))
         write_files(inputs, paths, written, prefix)

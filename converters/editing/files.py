@@ -9,12 +9,13 @@ Not here: what is edited.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from msgspec.structs import replace
 
 from converters.files import trace_path, write_files
 from converters.records import EXPECTED_MEMBER, Dropped, frame_bytes, parse, split

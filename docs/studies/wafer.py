@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from msgspec import structs
 from plots import Axis, Bar, Group, Line, lines, stacked_bars
 from study_page import table, write_study
 
@@ -189,7 +190,7 @@ def along_dimensions(workload: et_sim.Workload, dimensions: int, inner: int) -> 
                 present[rows] &= ~np.uint32(BIT["pg_name"])
         changed = replace(trace, involved_dims=dims, involved_count=count, present=present)
         templates.append(replace(changed, group=np.zeros_like(trace.group)))
-    return replace(workload, templates=tuple(templates), group_rules={})
+    return structs.replace(workload, templates=tuple(templates), group_rules={})
 
 
 def network(shape: Shape, dimensions: tuple[int, ...]) -> dict[str, Any]:

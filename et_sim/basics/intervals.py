@@ -9,17 +9,16 @@ Not here: which intervals matter, and what for.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 
 LONGEST_AXIS = 2**62
 FEW = 1 << 18  # intervals, that are kept as they came
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Intervals:
+class Intervals(Struct, frozen=True, eq=False):
     """Intervals of owners 0, 1, …; sorted by owner and start, and no two of an owner touch."""
 
     owner: Any

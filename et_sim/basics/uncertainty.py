@@ -21,6 +21,8 @@ from functools import cached_property
 from types import MappingProxyType
 from typing import Any
 
+from msgspec import Struct
+
 LEVEL = 0.8  # of true times shall be within the band
 QUANTILE = 1.2815515655446004  # of the normal distribution, which a tenth of all exceeds
 MEASURED, CALIBRATED, MODELLED, ASSUMED = BASES = ("measured", "calibrated", "modelled", "assumed")
@@ -51,8 +53,7 @@ class Term:
         return Term(found["basis"], found["random"], found["common"], found["bias"])
 
 
-@dataclass(frozen=True, slots=True)
-class UncertainPart:
+class UncertainPart(Struct, frozen=True):
     """A share of the time: of which class, and what it is; equal ones have equal errors."""
 
     of: str
@@ -60,8 +61,7 @@ class UncertainPart:
     share: float
 
 
-@dataclass(frozen=True)
-class Composition:
+class Composition(Struct, frozen=True, dict=True):
     """What a time consists of; shares add up to 1."""
 
     device: str  # whose errors these are

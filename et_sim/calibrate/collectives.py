@@ -11,8 +11,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
+
+from msgspec import Struct
 
 from et_sim.basics.errors import InputError
 from et_sim.machine.library import Calibration, Call, Library
@@ -30,8 +32,7 @@ RIDGE_LOSS = 0.1  # |ln| beyond which a row pulls less
 WITHIN_WIRE = 1.02  # of the line rate, by rounding in logs
 
 
-@dataclass(frozen=True, slots=True)
-class Measured:
+class Measured(Struct, frozen=True):
     """A collective alone, bytes as nccl-tests counts them."""
 
     call: Call
@@ -39,8 +40,7 @@ class Measured:
     place: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Way:
+class Way(Struct, frozen=True):
     """One class of ways, what is fitted of it, and where fits begin."""
 
     name: str
@@ -102,8 +102,7 @@ OF_PROTOCOL = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Fit:
+class Fit(Struct, frozen=True):
     """What was fitted, to how many rows, and what they do not say."""
 
     calibration: Calibration

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
+
+from msgspec import Struct, structs
 
 from et_sim.compute.device import ATTENTION, PRODUCTS
 from et_sim.compute.operations import Shape
@@ -22,8 +24,7 @@ QUERY_TILES = (64, 128, 256)  # of common fused kernels
 PROLOGUE, QUERY_PROLOGUE, LAUNCH_NS, SPLIT_NS = 2.0, 128.0, 2000.0, 2000.0
 
 
-@dataclass(frozen=True, slots=True)
-class Family:
+class Family(Struct, frozen=True):
     """Kinds of operations, and the places of the numbers in their shapes that stand for what is left out."""
 
     name: str
@@ -45,8 +46,7 @@ FAMILIES = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Factor:
+class Factor(Struct, frozen=True):
     """A figure that is fitted."""
 
     name: str
@@ -89,7 +89,9 @@ def one_factor(device: RooflineDevice, family: Family, lead: str) -> list[Factor
 
 
 def _scale_parts(device: RooflineDevice, value: float) -> RooflineDevice:
-    return replace(device, tiles=tuple(replace(tile, part=tile.part * value) for tile in device.tiles))
+    return replace(
+        device, tiles=tuple(structs.replace(tile, part=tile.part * value) for tile in device.tiles)
+    )
 
 
 def _of_tiles(device: RooflineDevice) -> list[Factor]:
@@ -107,7 +109,7 @@ def _of_tiles(device: RooflineDevice) -> list[Factor]:
 def _with_parts(device: RooflineDevice) -> RooflineDevice:
     """What all products reach, as a part that every tile does."""
     whole = device.efficiency.of(PRODUCTS[0]).peak
-    tiles = tuple(replace(tile, part=tile.part * whole) for tile in device.tiles)
+    tiles = tuple(structs.replace(tile, part=tile.part * whole) for tile in device.tiles)
     parts = {kind: min(1.0, device.efficiency.of(kind).peak / whole) for kind in PRODUCTS}
     return replace(device, tiles=tiles, efficiency=_with(device.efficiency, parts))
 
@@ -145,7 +147,8 @@ def _setter(field_name: str) -> Callable[[RooflineDevice, float], RooflineDevice
 def _part_setter(size: int) -> Callable[[RooflineDevice, float], RooflineDevice]:
     def change(device: RooflineDevice, value: float) -> RooflineDevice:
         tiles = (
-            replace(tile, part=value) if tile.rows * tile.columns == size else tile for tile in device.tiles
+            structs.replace(tile, part=value) if tile.rows * tile.columns == size else tile
+            for tile in device.tiles
         )
         return replace(device, tiles=tuple(tiles))
 

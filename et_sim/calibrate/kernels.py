@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from msgspec import Struct, field
 
 from et_sim.basics.errors import InputError
 from et_sim.calibrate.fitting import least_squares
@@ -34,8 +35,7 @@ CACHES = 1 << 29  # bytes that no cache holds
 FEW_VALUES = 16  # that are left out one by one
 
 
-@dataclass(frozen=True, slots=True)
-class Measured:
+class Measured(Struct, frozen=True):
     """A kernel alone."""
 
     shape: str
@@ -45,8 +45,7 @@ class Measured:
     size_class: str = "all"
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Kernels:
+class Kernels(Struct, frozen=True, eq=False):
     """Measured kernels as a trace, by which the device's own model predicts them."""
 
     rows: tuple[Measured, ...]
@@ -80,8 +79,7 @@ class Kernels:
         return np.array([at for at, one in enumerate(self.shapes) if one.kind in family.kinds], np.int64)
 
 
-@dataclass(frozen=True, slots=True)
-class Fit:
+class Fit(Struct, frozen=True):
     """The device with what was fitted, to which rows, and what they do not say."""
 
     device: RooflineDevice

@@ -13,11 +13,11 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
 
 import numpy as np
+from msgspec import Struct, field
 
 from et_sim.basics.errors import InputError, UsageError
 from et_sim.basics.group_names import group_key
@@ -42,16 +42,14 @@ _NUMBERS = re.compile(r"_(?:Sum|Prod|Max|Min|MinMax|PreMulSum|SumPostDiv)_(\w+?)
 _NAMES = {"f16": "fp16", "f32": "fp32", "f64": "fp64", "i8": "int8", "u8": "int8", "i32": "int32"}
 
 
-@dataclass(frozen=True, slots=True)
-class FittedPart:
+class FittedPart(Struct, frozen=True):
     """Kernels of a kind, of all ranks."""
 
     kernels: int
     us: float
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Recording:
+class Recording(Struct, frozen=True, eq=False):
     """Rows, and what became of all the rest."""
 
     source: str

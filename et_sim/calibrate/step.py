@@ -10,9 +10,11 @@ Not here: the host (`plan.host`) and factors (`plan.straggler_variants`) in a ru
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 from types import MappingProxyType
+
+from msgspec import Struct
 
 from et_sim.api import execute
 from et_sim.basics.errors import InputError
@@ -29,8 +31,7 @@ FIRST_HOST_NS = 1000.0
 SOFTWARE = TimeFactors(None, None, MappingProxyType({WorkKind.KERNELS: 1.0}), "software factor")
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
+class Step(Struct, frozen=True):
     """What was found, and what is simulated with it and without."""
 
     figure: str

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct, to_builtins
 
 from et_sim.basics.errors import EtSimError, UsageError, did_you_mean
 from et_sim.basics.units import format_ns, plural
@@ -110,8 +111,7 @@ def verify_text(directory: str, top: int | None, *, as_json: bool) -> str:
     return "\n".join(verification_lines(verified, is_exact=path.record.is_exact, has_library=has_library))
 
 
-@dataclass(frozen=True, slots=True)
-class Varied:
+class Varied(Struct, frozen=True):
     """A figure of the machine that was changed, and what the makespan was then."""
 
     figure: str
@@ -146,7 +146,7 @@ def vary_text(directory: str, wanted: Sequence[str], top: int | None, *, as_json
                 remedy="give a factor that is farther from 1",
             )
     if as_json:
-        return json.dumps([asdict(entry) for entry in varied], indent=2, ensure_ascii=False)
+        return json.dumps([to_builtins(entry) for entry in varied], indent=2, ensure_ascii=False)
     return "\n".join(_lines(varied, before, 0 if wanted else len(known) - most, len(known)))
 
 

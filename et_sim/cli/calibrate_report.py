@@ -8,7 +8,7 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -74,20 +74,24 @@ class FitErrors:
 
     def of_machine(self) -> dict[str, Any]:
         """Of each class, of rows that were left out if there are any, and which they are."""
+        from msgspec import to_builtins
+
         from et_sim.validation.errors import Errors
 
         return {
-            name: {"of": LEFT_OUT, **asdict(Errors.of(self.left_out[name]))}
+            name: {"of": LEFT_OUT, **to_builtins(Errors.of(self.left_out[name]))}
             if self.left_out.get(name)
-            else {"of": FITTED, **asdict(Errors.of(inside))}
+            else {"of": FITTED, **to_builtins(Errors.of(inside))}
             for name, inside in self.fitted.items()
         }
 
     def data(self) -> dict[str, Any]:
         """As JSON."""
+        from msgspec import to_builtins
+
         from et_sim.validation.errors import Errors
 
         return {"unknown": list(self.unknown)} | {
-            key: {name: asdict(Errors.of(inside)) for name, inside in classes.items()}
+            key: {name: to_builtins(Errors.of(inside)) for name, inside in classes.items()}
             for key, classes in (("fitted", self.fitted), ("left_out", self.left_out))
         }

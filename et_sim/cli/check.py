@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Callable
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -225,13 +225,15 @@ def _as_text(workload: Workload, found: list[Problem]) -> str:
 
 
 def _as_json(workload: Workload, found: list[Problem]) -> str:
+    from msgspec import to_builtins
+
     errors = _count([problem for problem in found if problem.severity == "error"])
     content = {
         "workload": workload.source,
         **workload_size(workload),
         "errors": errors,
         "warnings": _count(found) - errors,
-        "problems": [asdict(problem) for problem in found],
+        "problems": [to_builtins(problem) for problem in found],
     }
     return json.dumps(content, indent=2, ensure_ascii=False)
 

@@ -8,8 +8,9 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
 
 from et_sim.basics.errors import UsageError
 
@@ -21,8 +22,7 @@ SMALLEST, LARGEST, STEP = 1 << 10, 1 << 30, 4  # bytes of each rank
 CHOSEN = "*"
 
 
-@dataclass(frozen=True, slots=True)
-class _Size:
+class _Size(Struct, frozen=True):
     """A size of the table: bytes that each rank puts in, all ways, and the one that is chosen."""
 
     size: int

@@ -6,10 +6,11 @@ Not here: the options, and the JSON form (`collective`).
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
 from et_sim.basics.units import format_bytes, plural, rank_ranges
 from et_sim.collectives import Peer, StepProgram, TreeProgram
@@ -19,8 +20,7 @@ from et_sim.collectives.schedule import UP, MemberSteps, Schedule, expand, membe
 PAIRS_SHOWN = 8
 
 
-@dataclass(frozen=True, slots=True)
-class _Rule:
+class _Rule(Struct, frozen=True):
     """Consecutive steps, of one round or of equal rounds, that every rank takes."""
 
     first: int

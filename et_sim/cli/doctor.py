@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-from dataclasses import asdict
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +27,8 @@ def add_parser(commands: Any) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Look at everything, and say what is wrong."""
+    from msgspec import to_builtins
+
     from et_sim.doctor import examine
 
     findings = list(examine())
@@ -35,7 +36,7 @@ def run(options: argparse.Namespace) -> int:
     status = 1 if problems else 0
     with printing(status):
         if options.json:
-            data = {"is_well": not problems, "findings": [asdict(finding) for finding in findings]}
+            data = {"is_well": not problems, "findings": [to_builtins(finding) for finding in findings]}
             print(json.dumps(data, indent=2, ensure_ascii=False))
         else:
             from et_sim.cli.inspect import show

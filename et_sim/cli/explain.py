@@ -6,7 +6,6 @@ import argparse
 import json
 import textwrap
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
@@ -30,13 +29,15 @@ def add_parser(commands: Any) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Print what it means, or everything that has a meaning."""
+    from msgspec import to_builtins
+
     from et_sim.explain import all_meanings, find
 
     meanings = all_meanings(_options(options.commands))
     if options.key:
         meanings = find(" ".join(options.key), meanings)
     if options.json:
-        data = [asdict(meaning) for meaning in meanings]
+        data = [to_builtins(meaning) for meaning in meanings]
         print(json.dumps(data, indent=2, ensure_ascii=False))
     elif options.key:
         print("\n\n".join(_told(meaning) for meaning in meanings))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, fields, replace
+from dataclasses import fields, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -184,6 +184,8 @@ def make_job(options: argparse.Namespace) -> Job:
 
 
 def _training(options: argparse.Namespace) -> Job:
+    from msgspec import to_builtins
+
     from et_sim.workloads.training.step import make_training
 
     if options.kind == LLM and options.model is None:
@@ -194,7 +196,7 @@ def _training(options: argparse.Namespace) -> Job:
     plan = read_plan(options)
     model = read_model(options, plan)
     text = f"{model.name}, {plan}, {plural(plan.micro_batches, 'micro-batch', 'micro-batches')}"
-    return Job(make_training(model, plan), plan, model.name, text, asdict(model))
+    return Job(make_training(model, plan), plan, model.name, text, to_builtins(model))
 
 
 def _convolution(options: argparse.Namespace) -> Job:
@@ -236,6 +238,8 @@ def _recommendation(options: argparse.Namespace) -> Job:
 
 
 def _inference(options: argparse.Namespace) -> Job:
+    from msgspec import to_builtins
+
     from et_sim.workloads.inference.batch import Batch, Segment
     from et_sim.workloads.inference.forward import make_inference
 
@@ -257,7 +261,7 @@ def _inference(options: argparse.Namespace) -> Job:
     each = f"{len(batches)} steps, the first of" if len(batches) > 1 else ""
     text = " ".join(filter(None, (f"{model.name}, {plan},", each, str(batches[0]))))
     tokens = {"tokens": [batch.tokens for batch in batches]}
-    return Job(make_inference(model, plan, batches), plan, model.name, text, asdict(model), tokens)
+    return Job(make_inference(model, plan, batches), plan, model.name, text, to_builtins(model), tokens)
 
 
 def _lengths(options: argparse.Namespace, option: Option, model: Model, more: int) -> tuple[int, ...]:

@@ -133,7 +133,7 @@ def _check_machine(options: argparse.Namespace, found: Figures) -> None:
 
 def _planned(options: argparse.Namespace, system: System | None) -> tuple[Figures, dict[str, Any]]:
     """The figures, and the model for programs."""
-    from dataclasses import asdict
+    from msgspec import to_builtins
 
     from et_sim.compute import compute_model, kernel_times
     from et_sim.workloads.training.figures import figures, figures_of_replicas
@@ -143,7 +143,7 @@ def _planned(options: argparse.Namespace, system: System | None) -> tuple[Figure
         jobs.refuse_others(options, options.kind)
         plan = jobs.read_plan(options)
         model = jobs.read_model(options, plan)
-        return figures(model, plan, times)[0], asdict(model)
+        return figures(model, plan, times)[0], to_builtins(model)
     job = jobs.make_job(options)
     found = figures_of_replicas(job.workload, job.plan, job.name, job.layers, job.weights, job.unit, times)
     return found, job.model

@@ -109,7 +109,7 @@ def _as_row(one: Prediction) -> dict[str, Any]:
 
 def _errors(found: list[Prediction]) -> list[dict[str, Any]]:
     """By system, kind and size class, and of all rows of a system and kind."""
-    from dataclasses import asdict
+    from msgspec import to_builtins
 
     from et_sim.validation.errors import Errors
 
@@ -126,7 +126,7 @@ def _errors(found: list[Prediction]) -> list[dict[str, Any]]:
             "system": system,
             "kind": kind,
             "size": size,
-            **asdict(Errors.of([one.ratio for one in some if one.ratio is not None])),
+            **to_builtins(Errors.of([one.ratio for one in some if one.ratio is not None])),
             "in_band": _in_band(some),
         }
         for (system, kind), sizes in groups.items()

@@ -10,15 +10,14 @@ The bytes between a switch and what is below it follow from how many members the
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from et_sim.collectives.program import Operation, Phase, piece_bytes
 
 OPERATIONS = (Operation.ALL_REDUCE, Operation.REDUCE_SCATTER, Operation.ALL_GATHER, Operation.BROADCAST)
 
 
-@dataclass(frozen=True, slots=True)
-class InNetworkProgram:
+class InNetworkProgram(Struct, frozen=True):
     """What `members` members and the switches above them send in one phase.
 
     So many members send `up_fixed + up_each * members` bytes upwards, and get as many of the other two.

@@ -13,8 +13,9 @@ them. Not here: the order of messages (`schedule`), and their bytes, in which th
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
+
+from msgspec import Struct
 
 from et_sim.collectives.algorithm import Algorithm
 from et_sim.collectives.halving_doubling import circulant_inward, pairs_inward, uses_pairs
@@ -34,8 +35,7 @@ class Load(NamedTuple):
     reduces: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Movement:
+class Movement(Struct, frozen=True):
     """Data before, during and after a collective of `members` members."""
 
     family: str

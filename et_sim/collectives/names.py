@@ -11,9 +11,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
+from msgspec import Struct
 
-@dataclass(frozen=True, slots=True)
-class Family:
+
+class Family(Struct, frozen=True):
     """Algorithms of one name."""
 
     module: str  # of this package

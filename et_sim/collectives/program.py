@@ -13,11 +13,11 @@ Not here: time (the plan turns reductions into nanoseconds) and the choice of al
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import IntEnum
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 Bytes = npt.NDArray[np.int64]
 Distances = npt.NDArray[np.int32]
@@ -57,8 +57,7 @@ class Peer(IntEnum):
     AHEAD = 2  # as SHIFT, but in every queue the same way round
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Transfers:
+class Transfers(Struct, frozen=True, eq=False):
     """What each transfer carries across the endpoint; only a shared memory bus cares about its way."""
 
     size: Bytes  # of the packet it is made for
@@ -68,8 +67,7 @@ class Transfers:
     time_ns: Bytes | None = None  # what each takes beside the endpoint, in place of a reduction
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class OwnBytes:
+class OwnBytes(Struct, frozen=True, eq=False):
     """Messages of a program in which members send what they have: no bytes, no message.
 
     A row for each member clockwise, then the same anticlockwise; a column for each step.
@@ -88,8 +86,7 @@ class OwnBytes:
         return int(longest.max(initial=0))
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class StepProgram:
+class StepProgram(Struct, frozen=True, eq=False):
     """What each of `members` members does in one phase."""
 
     members: int
@@ -104,8 +101,7 @@ class StepProgram:
     own: OwnBytes | None = None  # in place of `message_bytes`, of which these are the largest
 
 
-@dataclass(frozen=True, slots=True)
-class CostFixes:
+class CostFixes(Struct, frozen=True):
     """Which of the reference's inaccuracies are corrected."""
 
     exact_halving_doubling: bool = False
@@ -120,8 +116,7 @@ CORRECTED = CostFixes(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Phase:
+class Phase(Struct, frozen=True):
     """What an algorithm is asked for: `members` take part, each starting with `size` bytes."""
 
     operation: Operation

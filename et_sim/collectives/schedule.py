@@ -12,11 +12,11 @@ Not here: when messages travel (the engine), and what data they carry (`movement
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 from et_sim.collectives.program import Bytes, Distances, Flags, Peer, StepProgram
 from et_sim.collectives.tree import NOBODY, TreeProgram
@@ -25,8 +25,7 @@ UP, DOWN = 0, 1  # the two steps of a tree
 Counts = npt.NDArray[np.int32]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class MemberSteps:
+class MemberSteps(Struct, frozen=True, eq=False):
     """What every member of a step program does, one row a step."""
 
     round: Counts
@@ -39,8 +38,7 @@ class MemberSteps:
         return len(self.round)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Schedule:
+class Schedule(Struct, frozen=True, eq=False):
     """All messages of all members, one row a message. Members are named by their position."""
 
     members: int

@@ -16,10 +16,9 @@ down, and other operations use another algorithm (`algorithm`).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 from et_sim.collectives.program import Bytes, Operation, Phase
 
@@ -51,8 +50,7 @@ GOES_DOWN = (Operation.BROADCAST, Operation.SCATTER, Operation.BARRIER)
 BY_SUBTREE = (Operation.GATHER, Operation.SCATTER)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Tree:
+class Tree(Struct, frozen=True, eq=False):
     """Positions of parent and children, NOBODY where there is none, and how many members hang on each."""
 
     parent: Positions
@@ -61,8 +59,7 @@ class Tree:
     subtree: Bytes  # members of the subtree, itself included
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class TreeProgram:
+class TreeProgram(Struct, frozen=True, eq=False):
     """One tree or several end to end, of which the phases of an actor use one each in turn."""
 
     members: int

@@ -10,10 +10,10 @@ Not here: what pairs have on an axis of several (`et_sim.plan.exchanges`).
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from msgspec.structs import replace
 
 from et_sim.basics.errors import MachineError
 from et_sim.collectives.algorithm import Algorithm, lower

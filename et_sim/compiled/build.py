@@ -11,11 +11,11 @@ import sys
 import traceback
 from collections.abc import Callable
 from contextvars import ContextVar
-from dataclasses import dataclass
 from types import FunctionType, ModuleType
 from typing import Any
 
 from llvmlite import ir
+from msgspec import Struct
 from numba import from_dtype, njit, types
 from numba.core import cgutils
 from numba.core.typing.templates import AttributeTemplate
@@ -31,8 +31,7 @@ OPTIONS = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True, "error_model": 
 _LEAN: ContextVar[Any] = ContextVar("lean", default=None)
 
 
-@dataclass(frozen=True, slots=True)
-class MachineCode:
+class MachineCode(Struct, frozen=True):
     """An entry function, compiled for one signature."""
 
     symbol: str

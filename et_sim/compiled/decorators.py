@@ -11,24 +11,23 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any, ParamSpec, TypeVar, overload
+
+from msgspec import Struct
 
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
 MARK = "__compiled_as__"
 
 
-@dataclass(frozen=True, slots=True)
-class Mark:
+class Mark(Struct, frozen=True):
     """How a helper is compiled."""
 
     is_wide: bool = False  # every integer argument has 64 bits, so that it is compiled once
     is_inlined: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Choice:
+class Choice(Struct, frozen=True):
     """What stands for several helpers: which one is meant is said by the module of the tables it is given."""
 
     field: str  # of the first argument, or empty: the argument itself

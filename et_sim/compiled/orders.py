@@ -14,9 +14,10 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
 
 from et_sim.compiled.store import write_whole
 
@@ -28,8 +29,7 @@ MOST_STARTS = 3
 PAUSE_SECONDS = 0.1
 
 
-@dataclass(frozen=True, slots=True)
-class Order:
+class Order(Struct, frozen=True):
     """Machine code that is wanted, and where to look for the module: the worker may be another process's."""
 
     path: Path

@@ -19,10 +19,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from msgspec import Struct, field
 
 from et_sim.basics.errors import MachineError, TraceError, did_you_mean
 from et_sim.basics.units import LONGEST_NS
@@ -59,8 +59,7 @@ def waste(device: RooflineDevice, operations: Sequence[Operation]) -> tuple[Floa
     return whole, split
 
 
-@dataclass(frozen=True, slots=True)
-class _Products:
+class _Products(Struct, frozen=True):
     """All products of some operations, one after the other; `first`: where each operation's begin."""
 
     rows: IntColumn
@@ -115,8 +114,7 @@ NEEDED = "'layer_shape' (or 'num_ops' and 'tensor_size')"
 LAUNCH, COMPUTE, TILES = "launch", "compute", "tiles"
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Work:
+class _Work(Struct, frozen=True, eq=False):
     """Of some kernels."""
 
     operations: FloatColumn
@@ -128,8 +126,7 @@ class _Work:
     of_kind: IntColumn
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Device:
+class Device(Struct, frozen=True, eq=False):
     """Kernels by their shapes, or by their operations and bytes."""
 
     device: RooflineDevice

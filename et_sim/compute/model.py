@@ -13,6 +13,7 @@ from typing import Any, Protocol, Self, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 from et_sim.basics.errors import TraceError, did_you_mean
 from et_sim.machine.datatypes import BITS, datatype_named
@@ -52,8 +53,7 @@ def datatypes_of(trace: Trace, rows: IntColumn, default: str, rule: str) -> IntC
 NOTHING = ""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Labels:
+class Labels(Struct, frozen=True, eq=False):
     """A column of words; the empty one stands for "nothing is known", and is always the first."""
 
     codes: npt.NDArray[np.int16]
@@ -206,8 +206,7 @@ class Utilisation:
         return Utilisation(*map(together, columns))
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Durations:
+class Durations(Struct, frozen=True, eq=False):
     """What a model says about some nodes, an entry for each."""
 
     ns: IntColumn

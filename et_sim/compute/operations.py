@@ -9,8 +9,9 @@ Not here: how long it takes (`device`, `systolic`).
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from types import MappingProxyType
+
+from msgspec import Struct
 
 from et_sim.basics.errors import EtSimError, TraceError, did_you_mean
 
@@ -24,8 +25,7 @@ INDEX_BYTES = 8
 LAYER_NORM, RMS_NORM, SOFTMAX = 7, 4, 5
 
 
-@dataclass(frozen=True, slots=True)
-class Product:
+class Product(Struct, frozen=True):
     """So many products of `rows` x `inner` and `inner` x `columns`."""
 
     rows: int
@@ -39,8 +39,7 @@ class Product:
         return 2 * self.rows * self.columns * self.inner * self.count
 
 
-@dataclass(frozen=True, slots=True)
-class Operation:
+class Operation(Struct, frozen=True):
     """What a shape stands for."""
 
     kind: str
@@ -63,8 +62,7 @@ class Operation:
         return -(-self.elements * bits // 8) + self.index_bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Form:
+class Form(Struct, frozen=True):
     """How the shape of a kind of operation is written."""
 
     numbers: tuple[str, ...]
@@ -218,8 +216,7 @@ FORMS: Mapping[str, Form] = MappingProxyType(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Shape:
+class Shape(Struct, frozen=True):
     """The words of a shape, checked: its numbers fit its kind."""
 
     kind: str

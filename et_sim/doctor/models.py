@@ -12,13 +12,13 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import networkx as nx
 import numpy as np
+from msgspec import Struct
 
 from et_sim.api import simulate
 from et_sim.basics.errors import UsageError
@@ -72,8 +72,7 @@ def _network(shapes: list[str], counts: list[int]) -> dict[str, Any]:
     }
 
 
-@dataclass(frozen=True)
-class _Trial:
+class _Trial(Struct, frozen=True):
     """A model on a network."""
 
     model: str

@@ -26,6 +26,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar
 
+from msgspec import Struct, structs
+
 from et_sim.basics.errors import InputError, MachineError, brief, did_you_mean
 from et_sim.documents.lines import line_of
 from et_sim.documents.unused_keys import UNUSED_KEYS
@@ -36,8 +38,7 @@ _LONGEST_SHOWN = 60
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
-class Notice:
+class Notice(Struct, frozen=True):
     """Something about accepted input that the user should see: a warning or a default taken."""
 
     place: str  # file (or "<system>")
@@ -130,8 +131,7 @@ def entry_place(place: str, key: str, index: int | None = None) -> str:
     return f'{place}: "{key}"' + ("" if index is None else f" index {index}")
 
 
-@dataclass(frozen=True, slots=True)
-class Kind:
+class Kind(Struct, frozen=True):
     """A type of value."""
 
     name: str
@@ -139,8 +139,7 @@ class Kind:
     read: Callable[[Slot, Any], Any]  # the value in the type that the program wants, or a refusal
 
 
-@dataclass(frozen=True, slots=True)
-class Key:
+class Key(Struct, frozen=True):
     """One key of a document."""
 
     name: str
@@ -178,8 +177,7 @@ class Key:
         return tuple(map(str, self.choices))
 
 
-@dataclass(frozen=True, slots=True)
-class Slot:
+class Slot(Struct, frozen=True):
     """A key in a section, while its value is read."""
 
     key: Key
@@ -238,7 +236,7 @@ def _declared(of: Any) -> tuple[tuple[str, Key | None, Any], ...]:
         own = field.metadata.get("key")
         if own is not None:
             name = own.name or field.name.removesuffix("_ns").replace("_", "-")
-            own = replace(own, name=name)
+            own = structs.replace(own, name=name)
         found.append((field.name, own, field.metadata.get("inline")))
     return tuple(found)
 

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 from typing import Any
+
+from msgspec.structs import replace
 
 from et_sim.basics.errors import UsageError
 from et_sim.basics.units import parse_bandwidth, parse_bytes, parse_ranks, parse_time_ns

@@ -8,10 +8,10 @@ Not here: what was carried when (`observe.link_slices`).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 
 from et_sim.engine.state.queue_tables import Queues
 from et_sim.engine.state.resources import ResourceTable
@@ -22,8 +22,7 @@ from et_sim.machine.model import Network
 from et_sim.plan.tables import Plan
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Ports:
+class Ports(Struct, frozen=True, eq=False):
     """What packets met at the ports of a network: a row for each link, at its sending end."""
 
     resources: ResourceTable
@@ -32,8 +31,7 @@ class Ports:
     circle: tuple[str, ...] = ()  # ports that pause and wait for each other at its end
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Load:
+class Load(Struct, frozen=True, eq=False):
     """What was carried, per resource of the network."""
 
     resources: ResourceTable
@@ -42,8 +40,7 @@ class Load:
     switches_ns: dict[str, float]  # how long the busiest of each sort that reduce worked at its rate
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Outcome:
+class Outcome(Struct, frozen=True, eq=False):
     """What a run leaves behind. Node columns follow the plan: actor by actor, row by row."""
 
     plan: Plan

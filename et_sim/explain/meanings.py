@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from et_sim.basics.errors import UsageError, did_you_mean
 from et_sim.documents.keys import Key, show
@@ -21,8 +23,7 @@ from et_sim.views.summary.parts import PARTS
 _LINK = re.compile(r"\[([^]]*)\]\([^)]*\)")
 
 
-@dataclass(frozen=True, slots=True)
-class Meaning:
+class Meaning(Struct, frozen=True):
     """`place` is the file or command that the word stands in; `facts` are default, allowed values, …"""
 
     name: str
@@ -93,8 +94,7 @@ def _example(key: Key, file: str) -> dict[str, str]:
 TO_GET_STEPS = "runs of made training jobs have it, and of manifests with a step"
 
 
-@dataclass(frozen=True, slots=True)
-class Option:
+class Option(Struct, frozen=True):
     """An option of commands, as the command line declares it."""
 
     name: str

@@ -14,9 +14,10 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
 
 from et_sim.basics.errors import EtSimError, InputError, TraceError, UsageError
 from et_sim.basics.units import LONGEST_NS, format_ns, parse_ranks, parse_time_ns
@@ -34,8 +35,7 @@ _NPUS_FORMS = 'allowed: NPUs such as 0-7 or "0-14/2", a list of them, or packed,
 _MOST_SEED = (1 << 63) - 1
 
 
-@dataclass(frozen=True, slots=True)
-class JobEntry:
+class JobEntry(Struct, frozen=True):
     """A job as the file has it."""
 
     section: Section  # where it stands
@@ -52,8 +52,7 @@ class JobEntry:
         return self.section.fault(f"job {show(self.name)} {cause}", remedy, key=key, index=index)
 
 
-@dataclass(frozen=True, slots=True)
-class JobFile:
+class JobFile(Struct, frozen=True):
     """All jobs, in the order of the file."""
 
     place: str

@@ -10,11 +10,12 @@ group of all ranks of a job is called like the job, its group 7 JOB/7. Not here:
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from msgspec import Struct, structs
 
 from et_sim.basics.errors import EtSimError, TraceError
 from et_sim.basics.group_names import group_key
@@ -125,8 +126,7 @@ _INSTEAD = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class _Part:
+class _Part(Struct, frozen=True):
     """A job and what it runs."""
 
     entry: JobEntry
@@ -168,7 +168,7 @@ def only(workload: Workload, job: Job) -> Workload:
     used, of_rank = np.unique(of_rank, return_inverse=True)
     templates = (*workload.templates, TraceBuilder().build())
     relative = (*workload.relative_peers, False) if workload.relative_peers else ()
-    return replace(
+    return structs.replace(
         workload,
         templates=tuple(templates[number] for number in used.tolist()),
         template_of_rank=of_rank.reshape(-1).astype(np.int32),

@@ -10,9 +10,10 @@ Not here: the size of the collectives, and when they are issued.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import Enum, auto
 from math import prod
+
+from msgspec import Struct
 
 from et_sim.basics.errors import InputError
 from et_sim.layerfile.layer_file import DLRMS, TRANSFORMERS, Keyword, Phase
@@ -67,8 +68,7 @@ def reach_of(keyword: Keyword, layer: int, own: Keyword | None, phase: Phase) ->
     return _REACHES[own or keyword][phase == Phase.WEIGHT_GRADIENT]
 
 
-@dataclass(frozen=True, slots=True)
-class LogicalDimensions:
+class LogicalDimensions(Struct, frozen=True):
     """A machine's dimensions as model- and data-parallel collectives see them."""
 
     sizes: tuple[int, ...]

@@ -8,10 +8,11 @@ Not here: reading (`reading`), and what the loops do (`loops`).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import IntEnum, StrEnum
 from types import MappingProxyType
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from et_sim.basics.errors import TraceError
 from et_sim.trace.columns import CollectiveKind
@@ -77,8 +78,7 @@ COLLECTIVE_WORDS: Mapping[str, CollectiveKind | None] = MappingProxyType(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class PhaseWork:
+class PhaseWork(Struct, frozen=True):
     """A computation and the collective after it, if there is one."""
 
     compute_ns: int = 0
@@ -91,8 +91,7 @@ class PhaseWork:
         return next(word for word, kind in COLLECTIVE_WORDS.items() if kind == self.collective)
 
 
-@dataclass(frozen=True, slots=True)
-class Layer:
+class Layer(Struct, frozen=True):
     """One record. `update_ns` passes between the end of any of its collectives and anybody hearing of it."""
 
     name: str
@@ -108,8 +107,7 @@ class Layer:
         return (self.forward, self.input_gradient, self.weight_gradient)[phase]
 
 
-@dataclass(frozen=True, slots=True)
-class LayerFile:
+class LayerFile(Struct, frozen=True):
     """A whole file. What only some keywords have is None or empty with the others."""
 
     keyword: Keyword

@@ -13,9 +13,11 @@ Not here: MICRO, which has no steps (`program`), and times.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import NamedTuple
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from et_sim.layerfile.layer_file import DLRMS, Keyword, LayerFile, Phase
 from et_sim.trace.columns import CollectiveKind
@@ -28,8 +30,7 @@ class Work(NamedTuple):
     phase: Phase
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
+class Step(Struct, frozen=True):
     """One step of the loop. Waiting for a phase of a layer is waiting for all its collectives so far."""
 
     number: int  # of the pass
@@ -42,8 +43,7 @@ class Step:
     turns: bool = False  # the loop turns back for this step, which takes one more tick before it
 
 
-@dataclass(frozen=True, slots=True)
-class _Move:
+class _Move(Struct, frozen=True):
     """What a loop does at each layer, in one phase."""
 
     phase: Phase

@@ -17,9 +17,11 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from et_sim.basics.errors import EtSimError, TraceError, did_you_mean
 from et_sim.basics.files import is_file
@@ -66,8 +68,7 @@ def shown(text: str) -> str:
     return f'"{text}"' if len(text) <= _LONGEST_SHOWN else f'"{text[: _LONGEST_SHOWN - 3]}..."'
 
 
-@dataclass(slots=True)
-class TokenReader:
+class TokenReader(Struct):
     """Hands out tokens in turn; what does not fit is refused where it stands."""
 
     tokens: Sequence[Token]

@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct, structs
 
 if TYPE_CHECKING:
     from et_sim.layerfile.tables import LayerProgram
     from et_sim.trace.columns import Trace
 
-_Table = TypeVar("_Table")
+_Table = TypeVar("_Table", bound=Struct)
 Column = npt.NDArray[Any]
 
 
@@ -35,7 +36,7 @@ def repeated(program: LayerProgram, passes: int, end: int) -> LayerProgram:
     begin = int(first[0]) if len(first) else int((~last).sum())
     middle = _copied(_rows_of(waits, ~last), begin, copies, apart)
     tail = _moved(_rows_of(waits, last), copies, apart)
-    return replace(
+    return structs.replace(
         program,
         trace=_copied_trace(program.trace, rows, copies),
         steps=_copied(steps, apart["step"], copies, apart),
@@ -47,29 +48,30 @@ def repeated(program: LayerProgram, passes: int, end: int) -> LayerProgram:
 
 def _copied(table: _Table, begin: int, copies: int, apart: dict[str, int]) -> _Table:
     """A table of columns with the rows from `begin` on once more for each copy, moved on."""
-    columns = {}
-    for field in fields(table):  # type: ignore[arg-type]
-        column = getattr(table, field.name)
-        columns[field.name] = _tiled(column, begin, copies, apart.get(field.name, 0))
-    return replace(table, **columns)  # type: ignore[type-var]
+    columns = {
+        name: _tiled(column, begin, copies, apart.get(name, 0))
+        for name, column in structs.asdict(table).items()
+    }
+    return structs.replace(table, **columns)
 
 
 def _moved(table: _Table, copies: int, apart: dict[str, int]) -> _Table:
-    columns = {field.name: getattr(table, field.name) for field in fields(table)}  # type: ignore[arg-type]
-    return replace(  # type: ignore[type-var]
+    columns = structs.asdict(table)
+    return structs.replace(
         table, **{name: (column + copies * apart.get(name, 0)) for name, column in columns.items()}
     )
 
 
 def _rows_of(table: _Table, which: Column) -> _Table:
-    columns = {field.name: getattr(table, field.name)[which] for field in fields(table)}  # type: ignore[arg-type]
-    return replace(table, **columns)  # type: ignore[type-var]
+    columns = structs.asdict(table)
+    return structs.replace(table, **{name: column[which] for name, column in columns.items()})
 
 
 def _joined(table: _Table, other: _Table) -> _Table:
-    names = [field.name for field in fields(table)]  # type: ignore[arg-type]
-    columns = {name: np.concatenate((getattr(table, name), getattr(other, name))) for name in names}
-    return replace(table, **columns)  # type: ignore[type-var]
+    columns = structs.asdict(table).items()
+    return structs.replace(
+        table, **{name: np.concatenate((one, getattr(other, name))) for name, one in columns}
+    )
 
 
 def _tiled(column: Column, begin: int, copies: int, apart: int) -> Column:

@@ -13,10 +13,10 @@ Not here: simulating; start and end of every node are given.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Set
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 from et_sim.layerfile.layer_file import LayerFile, Phase
 from et_sim.layerfile.tables import END, FIRST, TICK_NS, LayerProgram
@@ -76,8 +76,7 @@ def named(file: LayerFile, layers: list[int]) -> str:
 IntColumn = npt.NDArray[np.int64]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class LayerTable:
+class LayerTable(Struct, frozen=True, eq=False):
     """Nanoseconds of one rank, as [layer, phase] (`Phase`), and the whole run."""
 
     names: tuple[str, ...]

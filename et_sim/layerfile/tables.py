@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 from et_sim.layerfile.dimensions import LogicalDimensions
 from et_sim.layerfile.layer_file import LayerFile, Phase
@@ -23,8 +23,7 @@ TICK_NS = 1
 FIRST, LAST, END = 0, 1, 2  # where a wait happens: before the computation, after it, when the run has ended
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Steps:
+class Steps(Struct, frozen=True, eq=False):
     """One row per step, in order."""
 
     pass_number: RowColumn
@@ -34,8 +33,7 @@ class Steps:
     tick_row: RowColumn
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Collectives:
+class Collectives(Struct, frozen=True, eq=False):
     """One row per collective, in the order of their issue."""
 
     pass_number: RowColumn
@@ -55,8 +53,7 @@ class Collectives:
         return done
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class QueueWaits:
+class QueueWaits(Struct, frozen=True, eq=False):
     """One row per collective and place where the loop may have to wait for it; blocking ones are not here."""
 
     collective: RowColumn
@@ -64,8 +61,7 @@ class QueueWaits:
     place: RowColumn  # FIRST, LAST or END
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class LayerProgram:
+class LayerProgram(Struct, frozen=True, eq=False):
     """A trace and what its rows are."""
 
     layer_file: LayerFile

@@ -20,9 +20,10 @@ Not here: reading it (`objects`), and what follows for a run (`et_sim.basics.unc
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
+
+from msgspec import Struct
 
 from et_sim.basics.uncertainty import ASSUMED, MEASURED, MODELLED, WHOLE, Composition, Term
 
@@ -63,8 +64,7 @@ DEFAULTS: Mapping[str, Term] = MappingProxyType(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Accuracy:
+class Accuracy(Struct, frozen=True):
     """What a machine states."""
 
     device: str

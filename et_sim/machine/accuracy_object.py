@@ -6,9 +6,10 @@ Not here: what is known where a file says nothing (`accuracy`).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
+
+from msgspec.structs import replace
 
 from et_sim.basics.uncertainty import BASES, WHOLE, Term
 from et_sim.documents.keys import Key, Remarks, Section, read_keys

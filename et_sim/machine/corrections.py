@@ -9,8 +9,9 @@ thing), and the page for users (`reference_page`).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
+
+from msgspec import Struct
 
 
 class Correction(StrEnum):
@@ -35,8 +36,7 @@ class Correction(StrEnum):
     GROUPS_BY_DIMENSION = "groups-by-dimension"
 
 
-@dataclass(frozen=True, slots=True)
-class CorrectionNote:
+class CorrectionNote(Struct, frozen=True):
     """What users are told about a switch."""
 
     correction: Correction

@@ -7,18 +7,17 @@ lowest number decides.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from msgspec import Struct, field
 
 from et_sim.basics.errors import MachineError
 from et_sim.basics.units import format_bandwidth, format_ns
 from et_sim.documents.limits import MOST_DEVICES, MOST_LINKS
 
 
-@dataclass(frozen=True, slots=True)
-class LinkClass:
+class LinkClass(Struct, frozen=True):
     """Links that nothing but their ends tells apart."""
 
     name: str
@@ -66,16 +65,14 @@ NPU, NIC, SWITCH = 0, 1, 2
 KINDS = ("npu", "nic", "switch")
 
 
-@dataclass(frozen=True, slots=True)
-class Figures:
+class Figures(Struct, frozen=True):
     """What a link is capable of."""
 
     bytes_per_ns: float
     latency_ns: float
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Graph:
+class Graph(Struct, frozen=True, eq=False):
     """Devices by number, and directed links by number."""
 
     names: tuple[str, ...]
@@ -92,8 +89,7 @@ class Graph:
         return len(self.names)
 
 
-@dataclass(slots=True)
-class GraphBuilder:
+class GraphBuilder(Struct):
     """A graph that grows."""
 
     names: list[str] = field(default_factory=list)

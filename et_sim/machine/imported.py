@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Any
 
+from msgspec import Struct, field
 
-@dataclass(slots=True)
-class Imported:
+
+class Imported(Struct):
     """Devices and links as a graph file would list them, and what else such a file would have."""
 
     content: dict[str, Any]

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from et_sim.documents.keys import Key, Remarks, Section, inner_section, keys_of, read
 from et_sim.documents.kinds import OBJECT

@@ -10,9 +10,10 @@ import hashlib
 import io
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
 
 from et_sim.basics.errors import MachineError, did_you_mean
 from et_sim.documents.keys import Remarks
@@ -20,8 +21,7 @@ from et_sim.documents.keys import Remarks
 ARROW_ENDINGS = (".arrow", ".feather")
 
 
-@dataclass(frozen=True, slots=True)
-class Measured:
+class Measured(Struct, frozen=True):
     """Rows by column name, and where each stands."""
 
     place: str

@@ -13,6 +13,8 @@ from enum import StrEnum
 from functools import partial
 from typing import Any, ClassVar
 
+from msgspec import Struct
+
 from et_sim.documents.keys import Key, Kind, Remarks, Section, Slot, key
 from et_sim.documents.kinds import (
     NUMBER,
@@ -103,8 +105,7 @@ class PoolStage:
         return self.store_bandwidth if stores else self.load_bandwidth
 
 
-@dataclass(frozen=True, slots=True)
-class PoolTier:
+class PoolTier(Struct, frozen=True):
     """Where requests may go: some of the stages, from the NPUs to the memory."""
 
     name: str

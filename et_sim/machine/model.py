@@ -7,8 +7,10 @@ trust it. Not here: file formats, and any simulation.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec.structs import replace
 
 from et_sim.documents.keys import Notice
 from et_sim.machine.memory import MemoryKind, RemoteMemory

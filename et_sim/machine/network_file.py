@@ -8,6 +8,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from msgspec import structs
+
 from et_sim.documents.keys import (
     Key,
     Remarks,
@@ -166,7 +168,7 @@ def read_network(source: Section, remarks: Remarks, *, may_be_plain: bool = Fals
     credits = read_credits(
         source, [wire.bytes_per_ns for wire in speeds], [wire.latency_ns for wire in speeds], remarks
     )
-    return replace(network, protocol=read_protocol(source, remarks), credits=credits)
+    return structs.replace(network, protocol=read_protocol(source, remarks), credits=credits)
 
 
 def _reducers(

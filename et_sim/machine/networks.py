@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from et_sim.documents.keys import Kind, Slot, key
 from et_sim.documents.kinds import bandwidth, choice, count, number, text, time
@@ -182,8 +185,7 @@ class Level:
         return bytes_per_ns(self.link_bandwidth) * (self.links_used // peers)
 
 
-@dataclass(frozen=True, slots=True)
-class LogicalDimension:
+class LogicalDimension(Struct, frozen=True):
     """A dimension as collectives see it."""
 
     npus: int
@@ -191,8 +193,7 @@ class LogicalDimension:
     bandwidth: float  # of an NPU along it, in GiB/s: by which some orders of dimensions weigh them
 
 
-@dataclass(frozen=True, slots=True)
-class LogicalGrid:
+class LogicalGrid(Struct, frozen=True):
     """What collectives run along: dimensions, innermost first; rank ids count dimension 0 fastest."""
 
     dimensions: tuple[LogicalDimension, ...]
@@ -208,8 +209,7 @@ class LogicalGrid:
         return strides_of(self.dimensions)
 
 
-@dataclass(frozen=True, slots=True)
-class GridFabric:
+class GridFabric(Struct, frozen=True):
     """What messages cross: dimensions, innermost first, and the links that differ from their dimension's."""
 
     dimensions: tuple[Dimension, ...]
@@ -227,8 +227,7 @@ class GridFabric:
         return strides_of(self.dimensions)
 
 
-@dataclass(frozen=True, slots=True)
-class LevelFabric:
+class LevelFabric(Struct, frozen=True):
     """What messages cross in ASTRA-sim 1.0: they pay for the highest level in which their ends differ.
 
     A level may be cut into several dimensions of the logical grid.
@@ -243,8 +242,7 @@ class LevelFabric:
         return len(self.levels) < len(self.level_of)
 
 
-@dataclass(frozen=True, slots=True)
-class Rails:
+class Rails(Struct, frozen=True):
     """The two dimensions that nodes and rails are, but that NPUs share their links to the rails."""
 
     npus_count: tuple[int, int]
@@ -282,8 +280,7 @@ class Routing(StrEnum):
     VALIANT = "valiant"
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class GraphFabric:
+class GraphFabric(Struct, frozen=True, eq=False):
     """What messages cross: a graph of devices."""
 
     graph: Graph
@@ -307,8 +304,7 @@ class GraphFabric:
 Fabric = GridFabric | LevelFabric | GraphFabric
 
 
-@dataclass(frozen=True, slots=True)
-class Network:
+class Network(Struct, frozen=True):
     """What collectives run along, and what their messages cross."""
 
     grid: LogicalGrid

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
 
 from et_sim.basics.errors import EtSimError, MachineError
 from et_sim.basics.units import parse_bandwidth
@@ -27,8 +29,7 @@ ALGORITHMS = {
 PINT = 10
 
 
-@dataclass(frozen=True, slots=True)
-class Ns3Key:
+class Ns3Key(Struct, frozen=True):
     """A key that is used: its value in the frontend where a file has none, and the field that it fills."""
 
     usual: str

@@ -8,9 +8,10 @@ Not here: the keys themselves; a test keeps the committed page equal to this one
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 from textwrap import fill
+
+from msgspec import Struct
 
 from et_sim.documents.keys import Key, keys_of, show
 from et_sim.documents.unused_keys import UNUSED_KEYS
@@ -287,8 +288,7 @@ ENTRY = ("unit", "allowed", "meaning")
 ERRORS = ("basis", "random", "common", "what it is of")
 
 
-@dataclass(frozen=True, slots=True)
-class KeyTable:
+class KeyTable(Struct, frozen=True):
     """The keys of a file, or of an object in it, below what the page says of them."""
 
     name: str

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct, field, structs
 
 from et_sim.basics.errors import MachineError
 from et_sim.documents.keys import Kind, Remarks, Section, Slot, key, nearest, show
@@ -53,8 +54,7 @@ class MemoryLevel:
         return replace(self, bandwidth=self.bandwidth * multiple)
 
 
-@dataclass(frozen=True, slots=True)
-class Curve:
+class Curve(Struct, frozen=True):
     """Which part of a peak is reached, by size: `peak` x / (x + `half`), or measured points.
 
     Between points it is a line over the logarithm of the size, beyond them that of the nearest.
@@ -75,8 +75,7 @@ class Curve:
         return found
 
 
-@dataclass(frozen=True, slots=True)
-class Efficiency:
+class Efficiency(Struct, frozen=True):
     """Curves by kind of operation."""
 
     curves: Mapping[str, Curve] = field(default_factory=lambda: MappingProxyType({OTHER: Curve()}))
@@ -88,12 +87,11 @@ class Efficiency:
     def better(self, kind: str, multiple: float) -> Efficiency:
         """With the curve of a kind multiplied."""
         curve = self.curves[kind]
-        raised = replace(curve, peak=curve.peak * multiple)
+        raised = structs.replace(curve, peak=curve.peak * multiple)
         return Efficiency(MappingProxyType({**self.curves, kind: raised}))
 
 
-@dataclass(frozen=True, slots=True)
-class Tile:
+class Tile(Struct, frozen=True):
     """Of a product's output, and the step in which it goes through the inner side; `part`: of the peak that
     processors reach with such tiles."""
 

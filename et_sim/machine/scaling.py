@@ -14,6 +14,8 @@ from enum import IntEnum
 from functools import partial
 from typing import Any
 
+from msgspec import Struct, structs
+
 from et_sim.machine.graph import Figures, link_classes
 from et_sim.machine.memory import stage_name
 from et_sim.machine.model import GraphFabric, LevelFabric, Machine, Network, TimeFactors, WorkKind
@@ -129,7 +131,7 @@ def scale_switches(machine: Machine, sort: int, name: str, multiple: float) -> S
         for (at, reducer), own in zip(network.reducers, of_entry, strict=True)
     )
     fabric: Any = network.fabric  # levels have no such switches
-    changed = replace(network, fabric=replace(fabric, reducers=reducers))
+    changed = structs.replace(network, fabric=structs.replace(fabric, reducers=reducers))
     return replace(machine, network=changed), found[1]
 
 
@@ -183,11 +185,11 @@ def _scale_class(machine: Machine, fabric: GraphFabric, link: int, name: str, mu
         return None
     figures = getattr(fabric.graph, name).copy()
     figures[of_link == link] = getattr(found[0], name)
-    changed = replace(fabric, graph=replace(fabric.graph, **{name: figures}))
+    changed = structs.replace(fabric, graph=structs.replace(fabric.graph, **{name: figures}))
     if fabric.rails is not None:
         before, after = (Figures(one.bytes_per_ns, one.latency_ns) for one in (classes[link], found[0]))
-        changed = replace(changed, rails=fabric.rails.with_figures(before, after))
-    return _rewired(machine, replace(machine.network, fabric=changed)), found[1]
+        changed = structs.replace(changed, rails=fabric.rails.with_figures(before, after))
+    return _rewired(machine, structs.replace(machine.network, fabric=changed)), found[1]
 
 
 def _rewired(machine: Machine, network: Network) -> Machine:
@@ -210,4 +212,5 @@ def _scale(holder: Any, name: str, multiple: float) -> tuple[Any, float] | None:
         return None
     is_whole = name.endswith("_ns") and name != BANDWIDTH and before == int(before)
     after = type(before)(round(before * multiple)) if is_whole else before * multiple
-    return replace(holder, **{name: after}), after / before
+    changed = structs.replace if isinstance(holder, Struct) else replace
+    return changed(holder, **{name: after}), after / before

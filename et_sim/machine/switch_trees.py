@@ -15,18 +15,17 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 
 from et_sim.basics.units import format_bandwidth, format_ns
 from et_sim.machine.graph import NIC, NPU, Graph, row_name
 from et_sim.machine.model import GraphFabric, GridFabric, Network, Reducer
 
 
-@dataclass(frozen=True, slots=True)
-class SwitchSort:
+class SwitchSort(Struct, frozen=True):
     """Switches that nothing but their place tells apart."""
 
     name: str
@@ -63,8 +62,7 @@ FAR = 1 << 20
 Figures = tuple[float, float]  # bytes per ns, latency
 
 
-@dataclass(frozen=True, slots=True)
-class TreeSwitch:
+class TreeSwitch(Struct, frozen=True):
     """A switch of a tree."""
 
     endpoint: int
@@ -76,8 +74,7 @@ class TreeSwitch:
     members: int  # ranks below it
 
 
-@dataclass(frozen=True, slots=True)
-class SwitchTree:
+class SwitchTree(Struct, frozen=True):
     """The root first, and every switch behind its parent."""
 
     switches: tuple[TreeSwitch, ...]

@@ -8,6 +8,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from msgspec import structs
+
 from et_sim.basics.errors import MachineError
 from et_sim.basics.units import LONGEST_NS, format_ns
 from et_sim.collectives.names import spans_all
@@ -216,7 +218,7 @@ def _orders(
         if Correction.DIMENSION_SCHEDULERS not in corrections:
             remarks.warn(source.place, key.name, UNREAD_ORDER)
             continue
-        word = Slot(replace(key, kind=CHOICE), source, remarks).value(given[key.name])
+        word = Slot(structs.replace(key, kind=CHOICE), source, remarks).value(given[key.name])
         found[field] = DimensionOrder.ASCENDING if word == "baseline" else order(word)
     return found
 

@@ -13,6 +13,8 @@ from fractions import Fraction
 from functools import partial
 from typing import Any, ClassVar
 
+from msgspec import Struct
+
 from et_sim.documents.keys import Key, Remarks, Section
 from et_sim.documents.kinds import NUMBER, choice, choices, count, integer, number, ranks, size, text, time
 
@@ -180,8 +182,7 @@ class Stream:
             )
 
 
-@dataclass(frozen=True, slots=True)
-class SlowedWork:
+class SlowedWork(Struct, frozen=True):
     """Work of an NPU that takes longer while it sends, or is in a collective."""
 
     work: StreamWork

@@ -23,6 +23,7 @@ from types import MappingProxyType
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 
 CLASSES = ("weights", "gradients", "optimizer", "activations", "temporary", "unknown")
 UNKNOWN = CLASSES.index("unknown")
@@ -57,8 +58,7 @@ FOREVER = np.iinfo(np.int64).max
 NO_NODE = -1
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Accesses:
+class Accesses(Struct, frozen=True, eq=False):
     """Reads and writes by nodes that completed, in any order; sizes are above zero."""
 
     owner: Any
@@ -73,8 +73,7 @@ class Accesses:
     )
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Lifetimes:
+class Lifetimes(Struct, frozen=True, eq=False):
     """When tensors are alive; those of one tensor neither overlap nor touch."""
 
     owner: Any

@@ -9,10 +9,10 @@ Not here: local memory (`footprint`), and requests that meet others in a stage (
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Protocol, Self
 
 import numpy as np
+from msgspec import Struct
 
 from et_sim.basics.units import LONGEST_NS
 from et_sim.machine.memory import MemoryPool, PoolStage
@@ -40,8 +40,7 @@ class MemoryModel(Protocol):
         """The server at which the requests of each rank queue; NO_SERVER: they never wait."""
 
 
-@dataclass(frozen=True, slots=True)
-class PoolMemory:
+class PoolMemory(Struct, frozen=True):
     """The pool that a memory file describes, for so many NPUs, behind stages that transfers pass in equal
     pieces.
 
@@ -114,8 +113,7 @@ def per_npu(stage: PoolStage, ranks: int) -> int:
     return max(stage.count // ranks, 1)
 
 
-@dataclass(frozen=True, slots=True)
-class Remote:
+class Remote(Struct, frozen=True):
     """The remote memory that a memory file describes: a latency, and a port that serves one request after
     another.
 

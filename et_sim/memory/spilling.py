@@ -18,11 +18,11 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
+from msgspec import Struct, field
 from sortedcontainers import SortedList
 
 from et_sim.trace.tensors import TensorUses
@@ -33,8 +33,7 @@ NOBODY = -1
 MANY = 16
 
 
-@dataclass(slots=True)
-class Spills:
+class Spills(Struct):
     """Stores and loads to be added to a program; move k is its row `rows` + k."""
 
     rows: int
@@ -46,8 +45,7 @@ class Spills:
     too_large: tuple[int, int] | None = None  # the first row whose tensors alone do not fit, and their bytes
 
 
-@dataclass(frozen=True, slots=True)
-class _Use:
+class _Use(Struct, frozen=True):
     """A tensor at a node."""
 
     tensor: int

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from et_sim.basics.errors import MachineError
 from et_sim.machine.graph import SWITCH, Figures, GraphBuilder

@@ -14,10 +14,11 @@ algorithm is chosen (`algorithms`).
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
 from et_sim.basics.errors import MachineError
 from et_sim.collectives import RING, Algorithm, CostFixes, Operation
@@ -164,8 +165,7 @@ class Axes:
         return np.concatenate(orders).astype(np.int32)
 
 
-@dataclass(frozen=True, slots=True)
-class Way:
+class Way(Struct, frozen=True):
     """What the phases of a collective in one of its dimensions run along."""
 
     number: int  # the how many-th dimension of the group it is

@@ -14,10 +14,10 @@ source actor's representative and the rank that this one sends to.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 
 from et_sim.basics.errors import TraceError
 from et_sim.plan import tables
@@ -26,8 +26,7 @@ from et_sim.trace.columns import TAG_RANGE, NodeKind, Trace
 from et_sim.trace.workload import Workload
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Endpoints:
+class Endpoints(Struct, frozen=True, eq=False):
     """Sends and receives of a template, in row order."""
 
     rows: Any

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
 from et_sim.basics.errors import MachineError
 from et_sim.collectives import (
@@ -74,8 +75,7 @@ Loads = tuple[tuple[int, float], ...]  # (dimension, time) in the planner's orde
 PhaseRow = tuple[int, int, int, int, int, int, int]  # the columns of the phase table
 
 
-@dataclass(frozen=True, slots=True)
-class CollectiveRequest:
+class CollectiveRequest(Struct, frozen=True):
     """A collective as the trace asks for it; `involved` is None when the node does not say."""
 
     operation: Operation

@@ -8,10 +8,10 @@ issued at once, without lanes, endpoint delays or reductions.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 
 from et_sim.basics.errors import TraceError
 from et_sim.basics.units import exact_bytes
@@ -27,8 +27,7 @@ from et_sim.trace.columns import NodeKind, Trace
 from et_sim.trace.files import read_workload
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Member:
+class _Member(Struct, frozen=True, eq=False):
     rank: int
     template: int
     endpoints: Endpoints

@@ -15,8 +15,9 @@ Not here: what a chunk does in a dimension (`phases`), and the order within a qu
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
+
+from msgspec import Struct
 
 from et_sim.collectives import Operation
 from et_sim.machine.model import DimensionOrder
@@ -38,8 +39,7 @@ class Route(NamedTuple):
     orders: tuple[Order, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Lane:
+class Lane(Struct, frozen=True):
     """What the greedy orders must know of a dimension."""
 
     members: int
@@ -47,8 +47,7 @@ class Lane:
     speed: float  # bandwidth, as a multiple of that of dimension 0
 
 
-@dataclass(slots=True)
-class Load:
+class Load(Struct):
     """The time that planned chunks will spend in a dimension, as the greedy orders estimate it."""
 
     dimension: int

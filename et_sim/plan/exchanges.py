@@ -14,10 +14,10 @@ what a trace may say (`trace.splits`).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
+from msgspec import Struct
 
 from et_sim.basics.errors import TraceError
 from et_sim.basics.units import plural
@@ -38,8 +38,7 @@ class Line(NamedTuple):
     place: Any
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class ExchangePhase:
+class ExchangePhase(Struct, frozen=True, eq=False):
     """What ranks send along a line, and what they hold before or after: the most of any."""
 
     to_ahead: Any  # rank x distance
@@ -112,8 +111,7 @@ PLAIN = -1  # the number of a collective that is none of these
 _NONE = -1
 
 
-@dataclass(slots=True)
-class _Program:
+class _Program(Struct):
     """What a template exchanges in a group, in order."""
 
     rows: IntColumn

@@ -12,10 +12,10 @@ Not here: the actors that are members (`members`).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 
 from et_sim.basics.errors import TraceError, did_you_mean
 from et_sim.basics.group_names import group_key
@@ -31,8 +31,7 @@ WHOLE_SYSTEM = ""
 OwnGroups = Mapping[str, tuple[int, ...]]  # what a trace describes, by group key
 
 
-@dataclass(frozen=True, slots=True)
-class GroupShape:
+class GroupShape(Struct, frozen=True):
     """What the lowering of a collective depends on, whichever group of that shape it runs in."""
 
     members: int

@@ -13,6 +13,7 @@ from dataclasses import fields, replace
 from typing import Any
 
 import numpy as np
+from msgspec import structs
 
 from et_sim.basics.errors import MachineError
 from et_sim.basics.units import LONGEST_NS, plural
@@ -37,7 +38,7 @@ def with_host(workload: Workload, launch_ns: float) -> tuple[Workload, list[Noti
         if new is old and len(old)
     )
     text = f"no effect on {plural(kept, 'rank')}, whose traces have a host of their own, or launch nothing"
-    return replace(workload, templates=templates), [Notice(PLACE, KEY, text)] if kept else []
+    return structs.replace(workload, templates=templates), [Notice(PLACE, KEY, text)] if kept else []
 
 
 def _launched(trace: Trace, launch_ns: float) -> Trace:

@@ -12,19 +12,18 @@ Not here: which ranks are members (`groups`), and what runs along sides (`collec
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 
 from et_sim.machine.model import LogicalGrid
 
 Ring = tuple[int, ...]  # places, in the order of the ring
 
 
-@dataclass(frozen=True, slots=True)
-class Side:
+class Side(Struct, frozen=True):
     """Lines of equal length, of ranks or of members of a group."""
 
     dimension: int  # of the machine, whose algorithm and queues it uses: the outermost one that it covers

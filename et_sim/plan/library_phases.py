@@ -12,8 +12,10 @@ carry. Not here: the choice and its time (`machine.library`), and what a step is
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from math import ceil, log2, prod
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from et_sim.basics.errors import MachineError
 from et_sim.basics.units import LONGEST_NS, format_ns
@@ -33,16 +35,14 @@ WITHIN, BETWEEN = 0, 1
 OVER_LEVELS = (TREE, NVLS, NVLS_TREE, COLLNET_DIRECT, COLLNET_CHAIN, PAT)
 
 
-@dataclass(frozen=True, slots=True)
-class PacedPhase:
+class PacedPhase(Struct, frozen=True):
     """A phase along a way, before it has a row."""
 
     way: Way
     program: StepProgram
 
 
-@dataclass(frozen=True, slots=True)
-class LibraryCollective:
+class LibraryCollective(Struct, frozen=True):
     """What the library does: the phases of each chunk that runs beside the others."""
 
     choice: Choice
@@ -51,8 +51,7 @@ class LibraryCollective:
     chunks: tuple[tuple[PacedPhase, ...], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class _Part:
+class _Part(Struct, frozen=True):
     """A way, and how many steps of what distances a collective takes along it."""
 
     way: Way

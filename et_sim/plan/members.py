@@ -9,10 +9,10 @@ Not here: which ranks behave identically (`fold`), and who is in which group (`g
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 
 from et_sim.basics.errors import TraceError
 from et_sim.plan import tables
@@ -20,8 +20,7 @@ from et_sim.plan.groups import WHOLE_SYSTEM, GroupTable
 from et_sim.trace.workload import Workload
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Actors:
+class Actors(Struct, frozen=True, eq=False):
     """`of_rank[r]` is the actor of rank r; `representative[a]` the lowest rank of actor a."""
 
     of_rank: Any  # int32

@@ -9,10 +9,10 @@ Not here: peers and groups, which depend on the rank (`channels`, `lowering`).
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from msgspec import Struct, field
 
 from et_sim.basics.errors import TraceError
 from et_sim.basics.units import LONGEST_NS, format_ns, plural
@@ -27,8 +27,7 @@ from et_sim.trace.preflight.check import Fault, attribute_faults, communication_
 from et_sim.trace.splits import bytes_put_in
 
 
-@dataclass(frozen=True, slots=True)
-class NodeRules:
+class NodeRules(Struct, frozen=True):
     """What decides what nodes do, whichever template they are of."""
 
     system: System
@@ -36,8 +35,7 @@ class NodeRules:
     memory: MemoryModel | None
 
 
-@dataclass(slots=True)
-class TooLittleSaid:
+class TooLittleSaid(Struct):
     """Over all ranks: nodes that no model times because their traces say too little."""
 
     rules: NodeRules

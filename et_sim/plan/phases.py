@@ -11,16 +11,16 @@ Not here: in which order chunks visit the dimensions (`dimension_order`), and th
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
+
+from msgspec import Struct
 
 from et_sim.collectives import OVER_A_TREE, Operation
 from et_sim.machine.model import AllReducePlan
 from et_sim.plan.tables import QueueCursor
 
 
-@dataclass(frozen=True, slots=True)
-class PhasePart:
+class PhasePart(Struct, frozen=True):
     """A dimension that takes part: which one, and how many members its groups have."""
 
     dimension: int
@@ -29,8 +29,7 @@ class PhasePart:
     whole_pieces: bool = False  # sizes that do not divide are rounded up
 
 
-@dataclass(frozen=True, slots=True)
-class PhaseStep:
+class PhaseStep(Struct, frozen=True):
     """One phase of a chunk: an operation on one dimension, from `size` to `output` bytes per member."""
 
     part: PhasePart
@@ -40,8 +39,7 @@ class PhaseStep:
     cursor: QueueCursor
 
 
-@dataclass(frozen=True, slots=True)
-class Rules:
+class Rules(Struct, frozen=True):
     """How the phases of a chunk are made."""
 
     plan: AllReducePlan

@@ -7,10 +7,10 @@ Not here: what a stage costs (`et_sim.engine.nodes.pool`).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 
 from et_sim.basics.errors import TraceError
 from et_sim.basics.units import format_bytes
@@ -41,8 +41,7 @@ HOP = record(  # a stage on a way
 JOINT = record(("members", "i4"))  # a request of a group
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class PoolUnits:
+class PoolUnits(Struct, frozen=True, eq=False):
     """Who the units of all stages are, for people."""
 
     stages: tuple[str, ...]
@@ -53,8 +52,7 @@ class PoolUnits:
     are_shared: bool = False  # fairly, by all transfers that pass them
 
 
-@dataclass(frozen=True, slots=True)
-class PoolTables:
+class PoolTables(Struct, frozen=True):
     """What the plan has of a pool."""
 
     ways: Any
@@ -209,8 +207,7 @@ def _refuse_first(rows: Any, trace: Trace, place: str, what: str, remedy: str) -
 NOBODY = -1
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Asked:
+class Asked(Struct, frozen=True, eq=False):
     """What the first member that was looked at asks for, a row for each request of a group."""
 
     actor: Any

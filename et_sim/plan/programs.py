@@ -6,10 +6,11 @@ Not here: which phases there are (`collective_lowering`).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
 from et_sim.basics.errors import MachineError
 from et_sim.basics.units import LONGEST_NS, MOST_BYTES, format_ns
@@ -33,8 +34,7 @@ from et_sim.plan.axes import Axes
 ABSENT = -1
 
 
-@dataclass(frozen=True, slots=True)
-class CustomProgram:
+class CustomProgram(Struct, frozen=True):
     """A program from files; what its members run begins at row `first_member` of the custom table."""
 
     members: int
@@ -187,8 +187,7 @@ class OwnSizes(NamedTuple):
         return bytes(self.to_ahead.tobytes() + self.ahead.tobytes())
 
 
-@dataclass(frozen=True, slots=True)
-class ProgramKey:
+class ProgramKey(Struct, frozen=True):
     """What a program is."""
 
     axis: int  # NO_AXIS: that of a group

@@ -11,9 +11,11 @@ Not here: which tensors move when (`et_sim.memory.spilling`).
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
 from et_sim.basics.errors import TraceError
 from et_sim.machine.model import LocalMemory, System, WhenFull
@@ -59,8 +61,7 @@ class Moved:
         return asdict(self)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Spilled:
+class Spilled(Struct, frozen=True, eq=False):
     """A workload with its moves."""
 
     workload: Workload

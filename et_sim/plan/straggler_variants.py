@@ -10,10 +10,11 @@ Not here: how stragglers and factors are described (`et_sim.machine.system`).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
 from et_sim.basics.errors import MachineError, did_you_mean
 from et_sim.basics.units import LONGEST_NS, format_ns, rank_mask
@@ -29,8 +30,7 @@ _COMMUNICATION = (int(NodeKind.COLL), int(NodeKind.SEND), int(NodeKind.RECV))
 _SUGGESTED = 1000  # names that are looked at for one that was meant
 
 
-@dataclass(slots=True)
-class _Met:
+class _Met(Struct):
     """What one factor of an entry met, over all traces of its ranks."""
 
     nodes: int = 0  # of the kind, whatever their names

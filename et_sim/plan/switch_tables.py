@@ -10,10 +10,10 @@ Not here: which switches serve which ranks (`machine.switch_trees`).
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from msgspec.structs import replace
 
 from et_sim.machine.model import LogicalGrid
 from et_sim.machine.switch_trees import NOBODY, SwitchTree

@@ -15,6 +15,7 @@ from enum import IntEnum
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 
 from et_sim.compute import ComputeModel
 from et_sim.machine.corrections import Correction
@@ -264,8 +265,7 @@ class Version1Rules:
     top_priority: int  # a collective of at least this priority has it whatever the policy
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class UsedGroup:
+class UsedGroup(Struct, frozen=True, eq=False):
     """A group that nodes name; there is one such object per canonical name."""
 
     name: str  # as in the input; "": the whole system

@@ -12,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+from msgspec import structs
 
 from et_sim.basics.errors import TraceError
 from et_sim.machine import Machine, Notice, read_network_alone
@@ -29,7 +30,7 @@ def read_alone(path: str | Path) -> Workload:
     if list(files) == list(range(len(files))):
         return found
     ranks = ", ".join(f"{at} is rank {rank} of {path.name}" for at, (rank, path) in enumerate(files.items()))
-    return replace(found, notices=(*found.notices, f"ranks are numbered anew: {ranks}"))
+    return structs.replace(found, notices=(*found.notices, f"ranks are numbered anew: {ranks}"))
 
 
 def refuse_without_times(workload: Workload) -> None:

@@ -7,8 +7,10 @@ that is told (`et_sim.views`).
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import replace
 from typing import Any
+
+from msgspec import Struct, to_builtins
 
 from et_sim.basics.errors import EtSimError
 from et_sim.engine.driver import run_plan
@@ -32,8 +34,7 @@ LIKELIEST = Correction.CONCURRENT_COMMUNICATION  # most often, it is all of the 
 COMPLETE, STALLED, REFUSED, NOT_SIMULATED = "complete", "stalled", "refused", "not simulated"
 
 
-@dataclass(frozen=True, slots=True)
-class Tried:
+class Tried(Struct, frozen=True):
     """What became of the workload with other corrections."""
 
     status: str
@@ -68,14 +69,13 @@ def other_profile(
         acting = trials.acting(missing, now, found)
     return {
         "profile": Profile.CORRECTED.value,
-        **asdict(found),
+        **to_builtins(found),
         "measured": acting.is_measured,
-        "corrections": [{"correction": one.value, **asdict(tried)} for one, tried in acting.found],
+        "corrections": [{"correction": one.value, **to_builtins(tried)} for one, tried in acting.found],
     }
 
 
-@dataclass(frozen=True, slots=True)
-class Acting:
+class Acting(Struct, frozen=True):
     """Corrections that act, and what becomes of the workload with each alone."""
 
     found: tuple[tuple[Correction, Tried], ...]

@@ -6,10 +6,12 @@ Not here: what becomes of the outcome (`api`).
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
+
+from msgspec import Struct
 
 from et_sim.basics.errors import UsageError
 from et_sim.documents.recognise import Kind, kind_of
@@ -76,8 +78,7 @@ class NamedBy(StrEnum):
     NOBODY = "nobody"
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Task:
+class Task(Struct, frozen=True, eq=False):
     """What is to be simulated."""
 
     workload: Workload
@@ -209,8 +210,7 @@ def merged(workload: Given, npus: int | None, *, alone: bool, groups: object, is
     return read_jobs(workload, npus, profile_is_open=is_open)
 
 
-@dataclass(frozen=True, slots=True)
-class Recorder:
+class Recorder(Struct, frozen=True):
     """What is kept of a run besides the times of its nodes."""
 
     causal_events: CausalEvents | None = None

@@ -18,14 +18,15 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from msgspec import Struct
+
 from et_sim.serving.policy import Policy
 from et_sim.serving.requests import Request
 
 NEVER = -1
 
 
-@dataclass(slots=True, eq=False)
-class Sequence:
+class Sequence(Struct, eq=False):
     """A request on its way."""
 
     request: Request

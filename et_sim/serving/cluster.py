@@ -13,9 +13,10 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NamedTuple
+
+from msgspec import Struct, field
 
 from et_sim.basics.errors import UsageError
 from et_sim.serving.batcher import Batcher, Share
@@ -43,8 +44,7 @@ class Iteration(NamedTuple):
     waiting: int  # requests that wait for the replica
 
 
-@dataclass(slots=True)
-class Replica:
+class Replica(Struct):
     """One replica, and what it is at."""
 
     number: int
@@ -56,8 +56,7 @@ class Replica:
     gets_until_ns: int = 0
 
 
-@dataclass(slots=True)
-class Cluster:
+class Cluster(Struct):
     """All replicas, and what became of the requests."""
 
     pools: tuple[CachePool, ...]

@@ -5,7 +5,7 @@ Not here: what they do (`cluster`).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from et_sim.basics.errors import UsageError
 from et_sim.basics.units import format_bytes, plural
@@ -18,8 +18,7 @@ from et_sim.workloads.training.plan import Plan
 BOTH, PREFILL, DECODE = "both", "prefill", "decode"
 
 
-@dataclass(frozen=True, slots=True)
-class CachePool:
+class CachePool(Struct, frozen=True):
     """Equal replicas, one after the other."""
 
     work: str  # BOTH, PREFILL or DECODE

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from msgspec import Struct, to_builtins
 
 from et_sim.machine.system_parts import Costs
 from et_sim.serving.batcher import Sequence as Served
@@ -37,8 +38,7 @@ NS_PER_SECOND = 1_000_000_000
 SECONDS_PER_HOUR = 3600
 
 
-@dataclass(frozen=True, slots=True)
-class Load:
+class Load(Struct, frozen=True):
     """Per second; None: too few requests came, or in too short a time, to say."""
 
     offered_requests_per_s: float | None
@@ -108,8 +108,7 @@ PERCENTILES = (50, 90, 99)
 TTFT, TPOT, E2E = "ttft_ns", "tpot_ns", "e2e_ns"
 
 
-@dataclass(frozen=True, slots=True)
-class Objectives:
+class Objectives(Struct, frozen=True):
     """What a request must keep to count as good; 0: anything."""
 
     ttft_ns: int = 0
@@ -181,7 +180,7 @@ class Serving:
             "output_tokens": tokens,
             "requests_per_s": _per_second(len(self.served), span),
             "output_tokens_per_s": _per_second(tokens, span),
-            "load": asdict(load),
+            "load": to_builtins(load),
             "costs": costs_of(self.rates, self._npus, busy, _per_second(tokens, span)),
             **{name: _spread(of[name]) for name in (TTFT, TPOT, E2E)},
             "goodput": self._goodput(of, span),

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+from msgspec import to_builtins
 
 from et_sim.basics.errors import UsageError
 from et_sim.machine import Machine, read_machine
@@ -145,8 +147,8 @@ def _manifest(
     return {
         "et_sim": __version__,
         "serving": requests,
-        "model": asdict(model),
-        "setup": asdict(setup),
+        "model": to_builtins(model),
+        "setup": to_builtins(setup),
         "network_model": times.manifest["model"],
         "machine": times.options.machine,
         **{name: times.manifest.get(name, []) for name in ("profile", "warnings", "defaults")},

@@ -7,8 +7,9 @@ pool take as long as its first one.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Any, Protocol
+
+from msgspec import Struct, field
 
 from et_sim import api
 from et_sim.basics.errors import EtSimError
@@ -32,8 +33,7 @@ class Times(Protocol):
         """How long the cache of so many tokens takes from a replica to another one."""
 
 
-@dataclass(slots=True)
-class SimulatedTimes:
+class SimulatedTimes(Struct):
     """By simulation on a machine."""
 
     model: Model

@@ -12,10 +12,11 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import product
 from random import Random
 from typing import Any
+
+from msgspec import Struct
 
 from et_sim.basics.errors import InputError
 from et_sim.sweeps.expressions import Condition
@@ -28,8 +29,7 @@ MOST_VALUES = 1_000_000
 SCALES = ("linear", "logarithmic")
 
 
-@dataclass(frozen=True, slots=True)
-class Range:
+class Range(Struct, frozen=True):
     """Numbers from one to another, both included; whole ones if both ends are."""
 
     first: int | float
@@ -81,8 +81,7 @@ class Range:
         return float(self.first + share * (self.last - self.first))
 
 
-@dataclass(frozen=True, slots=True)
-class Axis:
+class Axis(Struct, frozen=True):
     """A field, what it is called in tables and conditions, and its values."""
 
     name: str

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from msgspec import Struct, field
 
 from et_sim.basics.errors import EtSimError, InputError
 from et_sim.basics.units import format_bytes
@@ -33,15 +33,11 @@ Bound = Mapping[str, float]  # of columns: no row is better
 _ROUNDED = 1 - 1e-11  # costs have twelve digits
 
 
-@dataclass(slots=True)
-class Bounder:
+class Bounder(Struct):
     """Finds bounds; those of points that differ in their networks alone are found once."""
 
     space: Space
-    _known: dict[Any, Bound]
-
-    def __init__(self, space: Space) -> None:
-        self.space, self._known = space, {}
+    _known: dict[Any, Bound] = field(default_factory=dict)
 
     def of(self, values: Values) -> Bound | None:
         """The bounds of a point; None: nobody knows any. What cannot be simulated is refused."""

@@ -9,10 +9,11 @@ import json
 import threading
 from collections import Counter, deque
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
 
 from et_sim.basics.errors import EtSimError, UsageError
 from et_sim.basics.files import is_file
@@ -28,8 +29,7 @@ AHEAD = 2  # batches of a thread, so that it never waits for the next one
 _ONE_AT_A_TIME = threading.Lock()  # of the threads of a worker
 
 
-@dataclass(slots=True)
-class Cluster:
+class Cluster(Struct):
     """A scheduler by its address, or by the file that it writes."""
 
     space: Space

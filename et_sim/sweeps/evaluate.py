@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
 
 from et_sim.basics.errors import EtSimError, InputError
 from et_sim.sweeps.axes import Values
@@ -37,8 +38,7 @@ PARTS: Mapping[str, str] = MappingProxyType(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Task:
+class Task(Struct, frozen=True):
     """A point that is to be evaluated; `digest` is what its inputs must come to."""
 
     digest: str

@@ -9,9 +9,10 @@ import ast
 import operator
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
+
+from msgspec import Struct
 
 from et_sim.basics.errors import InputError, did_you_mean
 
@@ -41,8 +42,7 @@ _FUNCTIONS: Mapping[str, Callable[..., Any]] = MappingProxyType({"min": min, "ma
 _TEXT = r"'[^']*'|\"[^\"]*\""
 
 
-@dataclass(frozen=True, slots=True)
-class Condition:
+class Condition(Struct, frozen=True):
     """A condition, read and checked."""
 
     text: str

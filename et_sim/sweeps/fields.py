@@ -8,8 +8,9 @@ from __future__ import annotations
 import copy
 import re
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from et_sim.basics.errors import InputError, did_you_mean
 from et_sim.documents.keys import Key
@@ -33,8 +34,7 @@ _KEYS: dict[str, tuple[Key, ...]] = {
 _WITH_NAMED_PARTS = (OBJECT, NAMED_SWITCHES)
 
 
-@dataclass(frozen=True, slots=True)
-class Field:
+class Field(Struct, frozen=True):
     """A whole input, or what keys and places lead to in it."""
 
     root: str

@@ -12,8 +12,9 @@ import ast
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec import Struct, field
 
 from et_sim.basics.errors import EtSimError, InputError, did_you_mean
 from et_sim.basics.units import parse_bytes, parse_time_ns
@@ -34,8 +35,7 @@ _QUANTITY = re.compile(
 Values = tuple[float, ...]  # of the objectives, in their order; less is better
 
 
-@dataclass(frozen=True, slots=True)
-class Goal:
+class Goal(Struct, frozen=True):
     """What a description's section `search` says, checked."""
 
     objectives: tuple[str, ...]
@@ -83,8 +83,7 @@ def bounded(name: str, bound: Mapping[str, float]) -> float:
     return signed(name, bound.get(name, math.inf if OBJECTIVES[name] is Best.MOST else 0.0))
 
 
-@dataclass(slots=True)
-class Found:
+class Found(Struct):
     """What a search found, as its table says it."""
 
     minimise: list[str]

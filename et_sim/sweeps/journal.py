@@ -10,10 +10,11 @@ import json
 import os
 import time
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType, TracebackType
 from typing import Any, Self
+
+from msgspec import Struct, field
 
 from et_sim.basics.errors import UsageError
 from et_sim.basics.files import exists, is_folder
@@ -24,8 +25,7 @@ _TYPES: Mapping[str, Any] = MappingProxyType({"int64": int, "float64": int | flo
 SECONDS_BETWEEN_SYNCS = 0.25  # a disk takes its time for each, points may take less
 
 
-@dataclass(frozen=True, slots=True)
-class Finished:
+class Finished(Struct, frozen=True):
     """A point that was evaluated: its row, and how long that took."""
 
     digest: str
@@ -58,8 +58,7 @@ def holds_journal(folder: Path) -> bool:
     return exists(folder / JOURNAL)
 
 
-@dataclass(slots=True)
-class Journal:
+class Journal(Struct):
     """The journal of a directory, held alone; use as a context manager."""
 
     folder: Path

@@ -12,9 +12,10 @@ import sys
 from collections import Counter, deque
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
 from multiprocessing.connection import Connection, wait
 from typing import Any
+
+from msgspec import Struct, field
 
 from et_sim.basics.errors import UsageError
 from et_sim.compiled.orders import search_paths
@@ -36,8 +37,7 @@ def usual_workers() -> int:
     return max(cores - 1, 1)
 
 
-@dataclass(eq=False, slots=True)
-class _Worker:
+class _Worker(Struct, eq=False):
     process: subprocess.Popen[bytes]
     connection: Connection[Any, Any]
     tasks: deque[Task] = field(default_factory=deque)  # the first one is under way
@@ -49,8 +49,7 @@ class _Worker:
         self.process.wait()
 
 
-@dataclass(slots=True)
-class WorkerPool:
+class WorkerPool(Struct):
     """Some worker processes."""
 
     space: Space

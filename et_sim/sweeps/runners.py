@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Protocol
+
+from msgspec import Struct
 
 from et_sim.basics.errors import EtSimError
 from et_sim.sweeps.evaluate import Evaluator, Task
@@ -21,8 +22,7 @@ FAILED = (
 MOST_ATTEMPTS = 2  # of a point whose worker ended
 
 
-@dataclass(frozen=True, slots=True)
-class Lost:
+class Lost(Struct, frozen=True):
     """A task without a result, for a reason that lies with the machine, or a mistake of this program."""
 
     digest: str
@@ -60,8 +60,7 @@ def attempt(evaluator: Evaluator, task: Task) -> Done:
     return Finished(task.digest, row, round(time.perf_counter() - begin, 6))
 
 
-@dataclass(frozen=True, slots=True)
-class Alone:
+class Alone(Struct, frozen=True):
     """This process, one point after the other."""
 
     space: Space

@@ -7,9 +7,10 @@ interrupted search goes on. Not here: which points are chosen (`choosing`), and 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct, to_builtins
 
 from et_sim.basics.errors import EtSimError, InputError
 from et_sim.sweeps.bounds import Bound, bounds_of_points
@@ -45,13 +46,12 @@ def search(
                 values = rung.evaluate(plan.points)
                 found.front = front_of(values)
         at.mkdir(exist_ok=True)
-        table = rung.state.write(asdict(found))
+        table = rung.state.write(to_builtins(found))
     assert found is not None
     return rung.state, found, table
 
 
-@dataclass(slots=True)
-class _Rung:
+class _Rung(Struct):
     """A search on one network model."""
 
     goal: Goal

@@ -9,9 +9,11 @@ from __future__ import annotations
 import functools
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct, field
 
 from et_sim.basics.errors import EtSimError, InputError
 from et_sim.documents.recognise import Kind, kind_of
@@ -34,8 +36,7 @@ _OF_PRESETS = ("system", "network")
 _MADE_AT_ONCE = 4  # workloads that are kept
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class GivenWorkload:
+class GivenWorkload(Struct, frozen=True, eq=False):
     """Traces that were read, or the path of a file whose ranks depend on the machine."""
 
     content: Workload | str
@@ -45,8 +46,7 @@ class GivenWorkload:
 Loaded = Source | GivenWorkload | dict[str, Any]  # the last: how a workload is made
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Inputs:
+class Inputs(Struct, frozen=True, eq=False):
     """What one point simulates."""
 
     workload: GivenWorkload | dict[str, Any]
@@ -56,8 +56,7 @@ class Inputs:
     profile: str | None
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Space:
+class Space(Struct, frozen=True, eq=False):
     """A base, the axes, and everything that they name, in memory."""
 
     folder: Path

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from msgspec import Struct
+
 from et_sim.basics.errors import InputError, UsageError, did_you_mean
 from et_sim.basics.files import is_folder
 from et_sim.documents.keys import Kind, Remarks, Section, Slot, key, read, show
@@ -136,8 +138,7 @@ class SweepSpec:
     search: SearchSpec | None = section("What a search looks for.", None, of=SearchSpec)
 
 
-@dataclass(frozen=True, slots=True)
-class Text:
+class Text(Struct, frozen=True):
     """Where things stand, for refusals."""
 
     place: str
@@ -162,8 +163,7 @@ def _without_nothing(value: Any) -> Any:
     return {key: entry for key, entry in value.items() if entry is not None} if is_object else value
 
 
-@dataclass(frozen=True, slots=True)
-class Sweep:
+class Sweep(Struct, frozen=True):
     """What is to be varied, and how."""
 
     text: Text

@@ -7,9 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from et_sim.basics.errors import EtSimError, UsageError
 from et_sim.basics.files import exists
@@ -60,8 +63,7 @@ def parse_keep(text: str, points: int) -> Keep:
     return Keep(numbers=frozenset(number for span in spans for number in span))
 
 
-@dataclass(frozen=True, slots=True)
-class SweepPlan:
+class SweepPlan(Struct, frozen=True):
     """A sweep with its inputs read and its points counted."""
 
     sweep: Sweep
@@ -125,8 +127,7 @@ def _counted(
     return SweepPlan(sweep, space, tuple(points), invalid, goal)
 
 
-@dataclass(slots=True)
-class State:
+class State(Struct):
     """What is known so far."""
 
     plan: SweepPlan

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
+
+from msgspec import Struct, to_builtins
 
 from et_sim.basics.errors import UsageError
 from et_sim.sweeps.evaluate import COMPLETE
@@ -28,8 +29,7 @@ from et_sim.sweeps.state import NOTHING, State, SweepPlan, parse_keep, plan_swee
 from et_sim.views.sweep.directory import open_sweep
 
 
-@dataclass(frozen=True, slots=True)
-class Report:
+class Report(Struct, frozen=True):
     """What a sweep or a search did, and its table."""
 
     table: Any
@@ -97,7 +97,8 @@ def _found(state: State, goal: Goal | None) -> dict[str, Any] | None:
     done = [point for point in state.plan.points if point.digest in known]
     found = Found.of(goal, "sweep", evaluated=len(done))
     found.left, found.front = len(state.plan.points) - len(done), front_of(state.values(goal, done))
-    return asdict(found)
+    content: dict[str, Any] = to_builtins(found)
+    return content
 
 
 @contextmanager

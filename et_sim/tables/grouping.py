@@ -6,14 +6,13 @@ taken in the order of the rows, so that they are the same however rows come.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Groups:
+class Groups(Struct, frozen=True, eq=False):
     """Groups of rows, ascending by the columns in which their rows are alike."""
 
     first: Any  # a row of each: its first

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from types import MappingProxyType
+
+from msgspec import Struct
 
 ABOUT = "et-sim.sweep"  # metadata: the version, how many points there are, and the axes
 NUMBER = "point"
@@ -22,8 +23,7 @@ class Best(StrEnum):
     MOST = "most"
 
 
-@dataclass(frozen=True, slots=True)
-class Figure:
+class Figure(Struct, frozen=True):
     """A column; kinds are names of Arrow types."""
 
     name: str

@@ -6,10 +6,10 @@ Not here: which columns there are (`et_sim.tables`), and Arrow (`tables`).
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
+from msgspec import Struct, field
 
 
 class Texts(NamedTuple):
@@ -40,8 +40,7 @@ class Block(NamedTuple):
         return Block(columns, *(None if column is None else column[mask] for column in self[1:]))
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Content:
+class Content(Struct, frozen=True, eq=False):
     """What becomes a table."""
 
     blocks: Iterator[Block]

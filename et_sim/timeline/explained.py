@@ -10,10 +10,10 @@ Not here: the path through messages and links (`et_sim.views.critical`).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
+from msgspec import Struct
 
 from et_sim.basics.units import format_ranks
 from et_sim.compute import Treatment
@@ -34,8 +34,7 @@ LANES_TOLD, GAPS_TOLD = 20, 5
 _GAPS = list(WorkKind).index(WorkKind.GAPS)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Hops:
+class Hops(Struct, frozen=True, eq=False):
     """Nodes of the path, the last first, and when they were on it."""
 
     actor: Any

@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 
 from et_sim.machine.model import Network
 from et_sim.network.levels import LevelTables, next_leg
@@ -68,16 +68,14 @@ def _of_steps(plan: Plan, program: Any) -> list[tuple[int, int]]:
     return messages
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class LayerOfNode:
+class LayerOfNode(Struct, frozen=True, eq=False):
     """To which layer, and to which of its three phases, the collectives of a layer file's trace belong."""
 
     layer: Any  # per row of the trace; -1: to none
     phase: Any
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class LayerRun:
+class LayerRun(Struct, frozen=True, eq=False):
     """Nanoseconds of rank 0 as [layer, phase], and of the whole run."""
 
     names: tuple[str, ...]

@@ -7,11 +7,11 @@ keeps a result honest: it is counted from what actually ran, not from intentions
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
 import numpy as np
+from msgspec import Struct, field
 
 from et_sim.basics.uncertainty import Composition
 from et_sim.compute import Rules
@@ -30,8 +30,7 @@ IS_COMMUNICATION = np.isin(KIND_NAMES, COMMUNICATION_KINDS)
 AS_RECORDED = slice(TREATMENT_NAMES.index("replayed"), TREATMENT_NAMES.index("defaulted") + 1)
 
 
-@dataclass(slots=True)
-class CoverageCounter:
+class CoverageCounter(Struct):
     """Adds up blocks of rows; every row counts once per rank its actor stands for."""
 
     ranks_of_actor: Any

@@ -9,10 +9,11 @@ Not here: the footprint (`et_sim.memory`), and the words of views (`et_sim.views
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from msgspec import Struct, to_builtins
 
 from et_sim.basics.errors import OutOfMemoryError
 from et_sim.basics.units import exact_bytes, format_bytes, format_ns, format_ranks
@@ -27,8 +28,7 @@ from et_sim.trace.workload import Workload
 LARGEST = 20  # tensors named
 
 
-@dataclass(frozen=True, slots=True)
-class Held:
+class Held(Struct, frozen=True):
     """A tensor that is alive."""
 
     tensor: str
@@ -39,8 +39,7 @@ class Held:
     node_name: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class TooLarge:
+class TooLarge(Struct, frozen=True):
     """A node whose own tensors do not fit, whatever else is in remote memory."""
 
     node: int
@@ -65,7 +64,7 @@ class OutOfMemory:
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON files."""
-        plain = asdict(self)
+        plain: dict[str, Any] = to_builtins(self)
         for held in (*plain["allocated"], *plain["largest"]):
             held["class"] = held.pop("tensor_class")
         if self.too_large is None:

@@ -5,10 +5,10 @@ The summary and the actors are always those of the whole run. Not here: writing 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 
 from et_sim.basics.errors import UsageError, did_you_mean
 from et_sim.basics.units import format_ranks
@@ -16,8 +16,7 @@ from et_sim.basics.units import format_ranks
 COMPRESSIONS = ("lz4", "zstd", "none")
 
 
-@dataclass(frozen=True, slots=True)
-class OutputFilter:
+class OutputFilter(Struct, frozen=True):
     """Rows of the actors of these ranks (all if none are named) that touch this window (or any time)."""
 
     ranks: tuple[range, ...] = ()

@@ -12,10 +12,10 @@ Not here: what links carry on models that know it (`engine.outcome`), and what m
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 
 from et_sim.basics.units import format_ns, format_ranks
 from et_sim.engine.outcome import Outcome
@@ -30,8 +30,7 @@ ALL_PORTS = (-1, 0)
 Port = tuple[int, int]  # a dimension, and the distance among fully connected NPUs; else 0
 
 
-@dataclass(frozen=True, slots=True)
-class Overload:
+class Overload(Struct, frozen=True):
     """The burst in which most was sent, measured by what its ports can carry."""
 
     ranks: str

@@ -6,11 +6,11 @@ Rows come actor by actor, in ascending node id. Not here: statistics.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 
 from et_sim.basics.group_names import shown_group
 from et_sim.compute import Treatment, Utilisation
@@ -43,8 +43,7 @@ KIND_NAMES = NODE_KIND_NAMES + COLLECTIVE_NAMES + HOST_KIND_NAMES + OPAQUE_KINDS
 COMMUNICATION_KINDS = ("send", "receive", *COLLECTIVE_NAMES, UNNAMED_KIND)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Rows:
+class Rows(Struct, frozen=True, eq=False):
     """A block of timeline rows as numpy columns; -1 stands for "none"."""
 
     actor: Any

@@ -12,6 +12,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 
 from et_sim.basics.intervals import COMPUTE, COPY, HOST, MEMORY, TRANSFER, WAITING, Spent
 from et_sim.engine.outcome import Outcome
@@ -22,8 +23,7 @@ from et_sim.timeline.rows import COMMUNICATION_KINDS, KIND_NAMES, Rows
 MEMORY_KINDS = ("memory_load", "memory_store")
 
 
-@dataclass(slots=True)
-class KernelFigures:
+class KernelFigures(Struct):
     """How well the kernels of actors use their machine: averages over those that the roofline timed.
 
     Averages are weighted by duration, over exactly these kernels. The reference divides by one nanosecond

@@ -16,12 +16,12 @@ Not here: reading and writing files (`files`), checks across ranks (`preflight`)
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, TypedDict, Unpack
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct, field
 
 from et_sim.basics.errors import TraceError, did_you_mean
 from et_sim.trace.builder_nodes import (
@@ -63,8 +63,7 @@ class NodeOptions(TypedDict, total=False):
     node_id: int | None  # default: one more than the highest
 
 
-@dataclass(slots=True)
-class TraceBuilder:
+class TraceBuilder(Struct):
     """Collects nodes; `build` turns them into a `Trace`. `version` is free text for the file."""
 
     version: str = ""

@@ -7,10 +7,11 @@ Not here: the calls and their checks (`builder`).
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 
 from et_sim.basics.errors import TraceError, did_you_mean
 from et_sim.trace.columns import (
@@ -39,8 +40,7 @@ ROOT_COLUMN = {
 }
 
 
-@dataclass(slots=True)
-class NodeCall:
+class NodeCall(Struct):
     """What one call said."""
 
     node_id: int

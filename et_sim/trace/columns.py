@@ -10,12 +10,13 @@ Not here: reading and writing files (`wire`, `files`), and any notion of time or
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Annotated, Any, get_type_hints
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct, structs
 
 IntColumn = npt.NDArray[np.int64]
 RowColumn = npt.NDArray[np.int32]
@@ -67,8 +68,7 @@ class CollectiveKind(IntEnum):
     BARRIER = 9
 
 
-@dataclass(frozen=True, slots=True)
-class Attribute:
+class Attribute(Struct, frozen=True):
     """How files spell a column of `Trace`; the column's annotation names it, and no other place need."""
 
     name: str
@@ -91,8 +91,7 @@ class Attribute:
         return int(low) if self.least is None else self.least, int(high)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class TensorLists:
+class TensorLists(Struct, frozen=True, eq=False):
     """The attributes `inputs` and `outputs`, kept as written: [tensor, bytes, tensor, bytes, …].
 
     List k is of row `row[k]` and holds `words[start[k] : start[k + 1]]`. Lists are in ascending row,
@@ -239,7 +238,7 @@ _DTYPES = {BoolColumn: np.bool_, RowColumn: np.int32, IntColumn: np.int64}
 def _attributes() -> Iterator[Attribute]:
     for column, hint in get_type_hints(Trace, include_extras=True).items():
         for entry in getattr(hint, "__metadata__", ()):
-            yield replace(entry, column=column, dtype=_DTYPES.get(hint.__origin__, np.uint64))
+            yield structs.replace(entry, column=column, dtype=_DTYPES.get(hint.__origin__, np.uint64))
 
 
 # The registry of attributes with a column of their own, in the order in which they are written.

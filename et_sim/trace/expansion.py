@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
+from msgspec import structs
 
 from et_sim.basics.errors import TraceError
 from et_sim.trace.columns import NodeKind, RowColumn, Trace
@@ -111,7 +112,7 @@ def expanded(workload: Workload) -> Expanded:
         if number == len(traces):
             traces.append(expansion.trace(rank))
         of_rank[rank] = number
-    whole = replace(
+    whole = structs.replace(
         workload,
         templates=tuple(traces),
         template_of_rank=of_rank,

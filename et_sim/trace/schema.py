@@ -12,8 +12,9 @@ against these classes.
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 PACKAGE = "ChakraProtoMsg"
 
@@ -66,8 +67,7 @@ ENUMS: dict[str, tuple[tuple[str, int], ...]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Field:
+class Field(Struct, frozen=True):
     """One field of a message; `type` is a scalar, an enum or a message of this schema."""
 
     number: int
@@ -77,8 +77,7 @@ class Field:
     oneof: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class MessageClasses:
+class MessageClasses(Struct, frozen=True):
     """The message classes a program needs; each is an ordinary protobuf class."""
 
     GlobalMetadata: Any

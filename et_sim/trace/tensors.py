@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 from et_sim.basics.errors import TraceError
 from et_sim.basics.units import MOST_BYTES, format_bytes
@@ -26,8 +26,7 @@ Words = tuple[str, ...]  # tensor, bytes, tensor, bytes, …
 _SIZE = re.compile(r"([0-9]{1,30})(?:\.0*)?", re.ASCII)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class TensorUses:
+class TensorUses(Struct, frozen=True, eq=False):
     """Every mention of a tensor by a node, in ascending row and as listed; tensors of no bytes left out."""
 
     row: RowColumn

@@ -16,11 +16,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct, field
 
 from et_sim.basics.errors import TraceError
 from et_sim.trace.columns import RowColumn, Trace
@@ -32,8 +32,7 @@ NUMBERS = ("tokens", "model_operations", "hardware_operations")
 KEYS = (*NUMBERS, DATATYPE)
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
+class Step(Struct, frozen=True):
     """Of all ranks together; None: nobody says."""
 
     tokens: int
@@ -71,8 +70,7 @@ def _number(value: Any, key: str, place: str) -> int:
     return int(value)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Job:
+class Job(Struct, frozen=True, eq=False):
     """One of several workloads side by side: its rank r runs on `npus[r]`, which is the rank of the run."""
 
     name: str
@@ -88,8 +86,7 @@ class Job:
         return f"rank {own[0]} of job {self.name}" if len(own) else ""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Workload:
+class Workload(Struct, frozen=True, eq=False):
     """`templates[template_of_rank[r]]` is the trace of rank r."""
 
     templates: tuple[Trace, ...]

@@ -11,8 +11,10 @@ Not here: how long it takes (`predictions`).
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
+
+from msgspec import Struct
 
 from et_sim.workloads import Model, Plan, read_model
 from et_sim.workloads.models.model import Attention, FeedForward
@@ -22,8 +24,7 @@ RECOMPUTED = {"full": "full", "attn_only": "selective", "none": "none"}
 ALL_AT_ONCE = 10**9  # bytes of gradients that are reduced together
 
 
-@dataclass(frozen=True, slots=True)
-class Iteration:
+class Iteration(Struct, frozen=True):
     """An iteration that was measured."""
 
     label: str

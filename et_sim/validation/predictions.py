@@ -6,12 +6,12 @@ Not here: which machine a row's hardware is (`machines`), and how far it is off 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from types import MappingProxyType
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 
 from et_sim.api import simulate
 from et_sim.basics.errors import EtSimError
@@ -31,8 +31,7 @@ from et_sim.workloads.microbenchmarks import make_microbenchmark
 SPREAD = ("all_gather", "gather", "scatter")  # collectives whose bytes are those of all ranks together
 
 
-@dataclass(frozen=True, slots=True)
-class Prediction:
+class Prediction(Struct, frozen=True):
     """Of a row; None: there is none, and `how` says why."""
 
     row: Row

@@ -12,10 +12,11 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Iterator
-from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
 
 from et_sim.basics.errors import InputError, UsageError
 from et_sim.documents.json_text import parse_json
@@ -27,16 +28,14 @@ INFERRED = "inferred"  # of an algorithm that nobody forced
 NAMES = {"alltoall": "all_to_all", "sendrecv": "ring_send_receive"}  # of nccl-tests, and ours
 
 
-@dataclass(frozen=True, slots=True)
-class Kernel:
+class Kernel(Struct, frozen=True):
     """A kernel alone."""
 
     shape: str
     datatype: str
 
 
-@dataclass(frozen=True, slots=True)
-class Collective:
+class Collective(Struct, frozen=True):
     """A collective alone, of so many bytes as nccl-tests counts them."""
 
     kind: str
@@ -47,8 +46,7 @@ class Collective:
     algorithm: str = ""  # that the library was told to take
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
+class Row(Struct, frozen=True):
     """A measurement."""
 
     table: str

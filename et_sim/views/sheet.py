@@ -6,8 +6,9 @@ Not here: how lines are laid out (`text`), and data for `--json`, which has more
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec import Struct, field
 
 from et_sim.basics.units import format_bandwidth, format_bytes, format_ns, plural
 from et_sim.views.run.selection import Selection
@@ -16,8 +17,7 @@ from et_sim.views.text import fitted
 Cell = Callable[[Any], str]
 
 
-@dataclass(frozen=True, slots=True)
-class Column:
+class Column(Struct, frozen=True):
     """`of` is an attribute of rows, whose name says its unit, or gives the text; empty: as the head says."""
 
     head: str
@@ -52,8 +52,7 @@ def rate(bytes_per_second: float | None) -> str:
     return format_bandwidth(bytes_per_second / 1e9) if bytes_per_second else ""
 
 
-@dataclass(frozen=True, slots=True)
-class Sheet:
+class Sheet(Struct, frozen=True):
     """Columns, and by their names what is cut (to how many letters, the first first) and what is left out."""
 
     columns: tuple[Column, ...]

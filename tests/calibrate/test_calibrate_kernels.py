@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import itertools
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+from msgspec import structs
 
 from et_sim.basics.errors import InputError
 from et_sim.calibrate.kernel_factors import FAMILIES, factors
@@ -48,7 +48,7 @@ def measured(device: RooflineDevice, shapes: list[str], noise: float = 0.0) -> K
     signs = itertools.cycle((1 + noise, 1 / (1 + noise), 1 / (1 + noise), 1 + noise))
     return Kernels.of(
         [
-            replace(row, us=float(ratio * sign))
+            structs.replace(row, us=float(ratio * sign))
             for row, ratio, sign in zip(rows, predicted, signs, strict=False)
         ]
     )
@@ -103,7 +103,7 @@ def test_too_few_rows_are_refused(other: RooflineDevice) -> None:
 
 def test_two_datatypes_at_once_are_refused(other: RooflineDevice) -> None:
     kernels = measured(other, SOFTMAX)
-    rows = [replace(kernels.rows[0], datatype="fp32"), *kernels.rows[1:]]
+    rows = [structs.replace(kernels.rows[0], datatype="fp32"), *kernels.rows[1:]]
     with pytest.raises(InputError, match="softmax: rows are of bf16 and fp32"):
         fit(device_of(MACHINE), Kernels.of(rows))
 
@@ -112,7 +112,7 @@ def test_figures_at_their_bounds_are_refused(other: RooflineDevice) -> None:
     kernels = measured(
         other, ["elementwise 67108864 1", "elementwise 33554432 1", *2 * ["elementwise 99999999"]]
     )
-    rows = [replace(row, us=row.us * 0.8) for row in kernels.rows]
+    rows = [structs.replace(row, us=row.us * 0.8) for row in kernels.rows]
     with pytest.raises(InputError, match=r"memory-efficiency of elementwise would be .* more than there is"):
         fit(device_of(MACHINE), Kernels.of(rows))
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from et_sim.basics.errors import EtSimError, InputError
 from et_sim.calibrate.collectives import Measured, fit, ratios
@@ -92,11 +93,11 @@ def _of_few_bytes(rows: list[Measured]) -> list[Measured]:
 
 
 def _too_fast(rows: list[Measured]) -> list[Measured]:
-    return [replace(row, us=row.us / 3) for row in rows]
+    return [structs.replace(row, us=row.us / 3) for row in rows]
 
 
 def _of_no_library(rows: list[Measured]) -> list[Measured]:
-    return [replace(row, us=row.us * (40 if row.call.size < MIB else 1)) for row in rows]
+    return [structs.replace(row, us=row.us * (40 if row.call.size < MIB else 1)) for row in rows]
 
 
 @pytest.mark.parametrize(

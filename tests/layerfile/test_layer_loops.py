@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
 from typing import Any
 
 import numpy as np
@@ -10,6 +9,7 @@ import pytest
 from golden_1x import played, program_of, records
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 from one_npu import Machine1, Play, Ring
 from trace_oracle import assert_same_trace
 
@@ -273,7 +273,7 @@ def test_time_is_computation_and_ticks_and_exposed_communication(
     own = Keyword.HYBRID_MODEL_DATA if keyword == Keyword.HYBRID_CUSTOMIZED else None
     file = LayerFile(
         keyword,
-        tuple(replace(layer, keyword=own) for layer in layers),
+        tuple(structs.replace(layer, keyword=own) for layer in layers),
         4 if "TRANSFORMER" in keyword else None,
         last_bottom_layer=0 if "DLRM" in keyword else None,
     )
@@ -300,7 +300,7 @@ def test_passes_copied_from_the_second_are_the_passes_played(
     recomputes = keyword == Keyword.HYBRID_TRANSFORMER_FWD_IN_BCKWD and data.draw(st.booleans())
     file = LayerFile(
         keyword,
-        tuple(replace(layer, keyword=own) for layer in layers),
+        tuple(structs.replace(layer, keyword=own) for layer in layers),
         4 if "TRANSFORMER" in keyword else None,
         (0,) if recomputes else (),
         (1,) if recomputes else (),
@@ -311,7 +311,7 @@ def test_passes_copied_from_the_second_are_the_passes_played(
     assert_same_trace(program.trace, played_out.trace)
     for table in ("steps", "collectives", "waits"):
         mine, other = getattr(program, table), getattr(played_out, table)
-        for column in (field.name for field in fields(mine)):
+        for column in mine.__struct_fields__:
             assert getattr(mine, column).dtype == getattr(other, column).dtype
             assert getattr(mine, column).tolist() == getattr(other, column).tolist(), (table, column)
     assert program.skipped == played_out.skipped

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec import structs
 
 import et_sim
 from et_sim.basics.errors import MachineError
@@ -67,7 +68,7 @@ def test_channels_are_those_that_logs_show(
 def test_switches_do_not_sum_bytes_and_what_is_not_allowed_is_not_taken() -> None:
     call = Call("all_reduce", 8, 1, 64 * MIB)
     assert H200.choice(call).algorithm == "nvls"
-    assert H200.choice(replace(call, datatype="int8")).algorithm == "ring"
+    assert H200.choice(structs.replace(call, datatype="int8")).algorithm == "ring"
     assert replace(H200, algorithms=("tree",)).choice(call).algorithm == "tree"
     assert replace(H200, protocols=(Protocol.LL,)).choice(call).protocol is Protocol.LL
     only_pat = replace(H200, algorithms=("pat",)).choice(call)  # which cannot do this: as without

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from machines import everybody, network, network_1, simulate, system, system_1
+from msgspec import structs
 from random_cases import random_case
 
 from et_sim.api import run
@@ -75,5 +75,5 @@ def test_nobody_does_where_links_carry_no_more_than_they_can(seed: int) -> None:
         outcome = run(case.workload, **case.machine).outcome
     except EtSimError:  # some cases are refused
         return
-    shown = replace(outcome, has_contention=False)
+    shown = structs.replace(outcome, has_contention=False)
     assert overload(shown, read_network_alone(case.machine["network"])) is None

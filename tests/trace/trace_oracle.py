@@ -6,6 +6,7 @@ from dataclasses import fields
 from typing import Any
 
 import numpy as np
+from msgspec import structs
 
 from et_sim.trace.columns import TensorLists, Trace
 from et_sim.trace.schema import messages
@@ -200,7 +201,7 @@ def assert_same_trace(first: Trace, second: Trace, *, apart_from: tuple[str, ...
 
 def _assert_same(left: Any, right: Any, name: str) -> None:
     if isinstance(left, TensorLists):
-        for column in fields(TensorLists):
+        for column in structs.fields(TensorLists):
             _assert_same(getattr(left, column.name), getattr(right, column.name), f"{name}.{column.name}")
     elif isinstance(left, np.ndarray):
         assert left.dtype == right.dtype, name

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from machines import ring
+from msgspec import structs
 
 import et_sim
 from et_sim.basics.errors import TraceError
@@ -134,8 +135,8 @@ def test_mfu_is_not_said_where_the_peak_is_not_known_and_nothing_where_the_token
     found = _ran(job).throughput
     assert found["mfu"] is None
     assert found["tflops_per_rank"] > 0
-    assert _ran(replace(job, step=None)).throughput is None
-    fp8 = replace(job, step=Step(1000, 10**12, None, "fp8"))
+    assert _ran(structs.replace(job, step=None)).throughput is None
+    fp8 = structs.replace(job, step=Step(1000, 10**12, None, "fp8"))
     assert _ran(fp8, compute=ROOFLINE).throughput["peak_tflops"] == 200
 
 

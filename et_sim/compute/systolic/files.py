@@ -8,9 +8,10 @@ layer costs (`model`), and the object of the system file that describes one (`et
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from enum import StrEnum
 from types import MappingProxyType
+
+from msgspec import Struct
 
 from et_sim.basics.errors import InputError, did_you_mean
 from et_sim.basics.units import plural
@@ -150,8 +151,7 @@ _KEYS = MappingProxyType(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Config:
+class Config(Struct, frozen=True):
     """The array, the run's name, and keys that were given and change nothing."""
 
     array: Array
@@ -159,8 +159,7 @@ class Config:
     without_effect: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class _Value:
+class _Value(Struct, frozen=True):
     line: int
     text: str
 

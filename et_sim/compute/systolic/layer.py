@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 from et_sim.machine.systolic import Array, Dataflow
 
@@ -138,8 +139,7 @@ class SystolicLayer:
         return down, *np.divmod(rest, size.channels)
 
 
-@dataclass(frozen=True)
-class Folds:
+class Folds(Struct, frozen=True, dict=True):
     """`down` and `across` are what rows and columns carry, `steps` is what streams through."""
 
     down: int

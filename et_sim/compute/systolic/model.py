@@ -12,6 +12,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
+from msgspec import Struct
 
 from et_sim.basics.errors import InputError, TraceError
 from et_sim.compute.model import Durations, Labels, Treatment, Utilisation, place_of, without
@@ -39,8 +40,7 @@ ACCESS = tuple(
 )
 
 
-@dataclass(frozen=True)
-class Report:
+class Report(Struct, frozen=True, dict=True):
     """Of one layer; what stands there three times is of ifmap, filter and ofmap."""
 
     layer: SystolicLayer

@@ -9,11 +9,11 @@ Not here: plain windows and matrix products (`streams`).
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 from et_sim.basics.errors import InputError
 from et_sim.compute.systolic.layer import Folds, SystolicLayer
@@ -25,8 +25,7 @@ BEYOND = -1  # where a window reaches beyond the image
 Some = slice
 
 
-@dataclass(frozen=True)
-class Windows:
+class Windows(Struct, frozen=True):
     """An entry is the sum of where its window begins and of how far within the window it is."""
 
     has_holes: bool
@@ -74,8 +73,7 @@ _LEAST_BLOCK, _MOST_BLOCK, _MOST_COUNTED = 256, 1 << 16, 1 << 14
 _SEARCHES = 16  # through the whole list, before it is sorted
 
 
-@dataclass(frozen=True)
-class Overlapping:
+class Overlapping(Struct, frozen=True, dict=True):
     """The image of a layer; `plain` is the stream that there were if every entry was a word of its own."""
 
     layer: SystolicLayer

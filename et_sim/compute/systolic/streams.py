@@ -11,12 +11,12 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct, field
 
 from et_sim.compute.systolic.layer import Folds, slanted_before, slanted_line
 from et_sim.machine.systolic import Dataflow
@@ -84,8 +84,7 @@ _AT_ONCE, _MOST_KEPT = 1 << 16, 1 << 21  # lines
 Lines = npt.NDArray[np.int64]
 
 
-@dataclass(slots=True)
-class Layout:
+class Layout(Struct):
     """Where the lines of so many blocks of `height` steps are in the order of fetching.
 
     All blocks stand under one another, and are fetched by diagonals. Those of neighbouring blocks mix, so
@@ -163,8 +162,7 @@ def _open_before(lines: Lines, width: int) -> Lines:
     return np.where(lines < width, short * (short + 1) // 2, width * lines - width * (width - 1) // 2)
 
 
-@dataclass(frozen=True, slots=True)
-class Phases:
+class Phases(Struct, frozen=True):
     """`ends` are the entries with which phases are complete, `rest` the different words after the last."""
 
     ends: tuple[range, ...]
@@ -224,8 +222,7 @@ def _cut(entries: int, words: int, most: int) -> Phases:
     return Phases((ends,) if ends else (), entries % most)
 
 
-@dataclass(frozen=True, slots=True)
-class Slanted:
+class Slanted(Struct, frozen=True):
     """An operand that streams: blocks of `height` steps, column c of a block lags by c lines.
 
     Each visit of the array is to the next block, `visits` times over, or, if `is_held`, to the same block
@@ -305,8 +302,7 @@ class Slanted:
         return self.width if block < self.blocks - 1 else self.last_width
 
 
-@dataclass(frozen=True, slots=True)
-class Held:
+class Held(Struct, frozen=True):
     """An operand that stays in the array: each fold's block enters once, its last row first."""
 
     folds: Folds
@@ -360,8 +356,7 @@ class Held:
                     yield fold * folds.cycles + folds.height - height + line, steps
 
 
-@dataclass(frozen=True)
-class Written:
+class Written(Struct, frozen=True, dict=True):
     """The words that leave the array: also slanted, but they are never asked for again."""
 
     folds: Folds

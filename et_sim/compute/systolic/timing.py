@@ -17,8 +17,9 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
+
+from msgspec import Struct, field
 
 from et_sim.compute.systolic.layer import Folds
 from et_sim.compute.systolic.streams import Stream, Window, Written
@@ -40,8 +41,7 @@ class Traffic(NamedTuple):
         return self.words / (self.stop - self.start + 1)
 
 
-@dataclass(slots=True)
-class WriteBuffer:
+class WriteBuffer(Struct):
     """The memory: of so many words, with so many words per line."""
 
     memory_words: int
@@ -203,8 +203,7 @@ KB = 1024
 READ_CYCLES = 1  # cycles from a demand to its word, and from DRAM to the memory
 
 
-@dataclass(frozen=True, slots=True)
-class Timing:
+class Timing(Struct, frozen=True):
     """Cycles, and the first and last cycle of each operand at the array: ifmap, filter, ofmap."""
 
     total: int

@@ -9,11 +9,11 @@ Not here: messages outside collectives (`messages`), and the words for people (`
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 
 from et_sim.engine.stall.state import Chunk, NodeAt, SharedPhase, StalledState, Vertex
 from et_sim.engine.state.run import NONE
@@ -33,8 +33,7 @@ class Lag(StrEnum):
     TURNED = "turned"  # it goes round the ring the other way
 
 
-@dataclass(frozen=True, slots=True)
-class Laggard:
+class Laggard(Struct, frozen=True):
     """A member that holds a phase up."""
 
     actor: int

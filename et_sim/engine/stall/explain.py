@@ -8,10 +8,10 @@ whose length does not depend on the number of ranks. Not here: finding such trou
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
+from msgspec.structs import replace
 
 from et_sim.basics.units import exact_bytes
 from et_sim.engine.outcome import Outcome

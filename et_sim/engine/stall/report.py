@@ -6,10 +6,10 @@ Not here: what is true (`graph`) and single statements (`waits`).
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
+from msgspec import Struct
 
 from et_sim.basics.errors import StallError
 from et_sim.basics.units import format_ns, format_ranks
@@ -61,8 +61,7 @@ class WaitGroup(NamedTuple):
         }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Stall:
+class Stall(Struct, frozen=True, kw_only=True):
     """Why a run could not complete."""
 
     ranks: int

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 
 from et_sim.basics.units import plural, rank_ranges
 from et_sim.engine.outcome import Outcome, Ports
@@ -137,8 +138,7 @@ def operation(trace: Trace, row: int) -> str:
     return words.get(NodeKind(kind), "node") if kind in NodeKind.__members__.values() else "node"
 
 
-@dataclass(frozen=True, slots=True)
-class Cycles:
+class Cycles(Struct, frozen=True):
     """Minimal cycles (each row comes after the next one in its list), one per knot of dependencies."""
 
     found: list[list[int]]
@@ -165,23 +165,20 @@ def _edges(plan: Plan, template: int) -> tuple[Any, Any]:
     return parent, plan.children[begin : begin + len(parent)].astype(np.int32)
 
 
-@dataclass(frozen=True, slots=True)
-class NodeAt:
+class NodeAt(Struct, frozen=True):
     """A node of an actor: the row is the row in its trace."""
 
     actor: int
     row: int
 
 
-@dataclass(frozen=True, slots=True)
-class Chunk:
+class Chunk(Struct, frozen=True):
     """A chunk of a collective under way: a row of the run's chunks."""
 
     row: int
 
 
-@dataclass(frozen=True, slots=True)
-class SharedPhase:
+class SharedPhase(Struct, frozen=True):
     """One phase of one chunk, as the ranks along one axis must go through it together."""
 
     axis: int

@@ -6,8 +6,9 @@ statements of many ranks can be told as one. Not here: grouping and the whole re
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import NamedTuple
+
+from msgspec import Struct
 
 from et_sim.basics.units import exact_bytes
 from et_sim.engine.stall.collectives import Lag, Laggard
@@ -43,8 +44,7 @@ LANE_WORDS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Wait:
+class Wait(Struct, frozen=True):
     """One node of one rank that waits, and for what."""
 
     rank: int

@@ -6,10 +6,11 @@ First come resources, such as the links of the link model, then the classes of l
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
 from et_sim.plan.pool_tables import SHARED, PoolUnits
 
@@ -17,8 +18,7 @@ SENDING = "all it sends"  # where there are no links
 NOBODY = -1
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Ends:
+class Ends(Struct, frozen=True, eq=False):
     """Devices between which the links of a graph lead."""
 
     source: Any  # of each link, the device that it leaves: a row of `names`; NOBODY: it is no link of a graph
@@ -37,8 +37,7 @@ class Ends:
         return replace(self, source=source, target=target)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class ResourceTable:
+class ResourceTable(Struct, frozen=True, eq=False):
     """Resources by number, and the names of classes."""
 
     actor: Any  # that owns the resource; NOBODY: it lies between devices that are no ranks

@@ -14,9 +14,10 @@ another one carries a version: the model compares it with its own and drops what
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
+
+from msgspec import Struct
 
 from et_sim.basics.errors import UsageError
 from et_sim.compiled.tables_by_reference import Tables, chosen_by_tables, works_on_tables
@@ -36,8 +37,7 @@ UP, DOWN = 0, 1  # over a branch of a tree of switches
 EAGER_SENDS = setting_of(Correction.EAGER_SENDS)
 
 
-@dataclass(frozen=True, slots=True)
-class Needs:
+class Needs(Struct, frozen=True):
     """What one message may use up."""
 
     causal_events: int  # of the record of causes

@@ -13,7 +13,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from et_sim.machine.library.channels import Channels, Wires, speed_between, speed_within
 from et_sim.machine.library.rules import (
@@ -41,8 +43,7 @@ CHAIN_EFFICIENCY = 0.85  # of trees over nodes of one GPU
 NOT_SUMMED_BY_SWITCHES = ("int8", "fp8", "int4", "fp4", "fp6")
 
 
-@dataclass(frozen=True, slots=True)
-class Group:
+class Group(Struct, frozen=True):
     """A group of ranks as the library sees it."""
 
     ranks: int
@@ -65,8 +66,7 @@ class Group:
         return self.ranks == self.nodes
 
 
-@dataclass(frozen=True, slots=True)
-class Machine:
+class Machine(Struct, frozen=True):
     """What the formulas look at, beside the group."""
 
     rules: Rules
@@ -77,8 +77,7 @@ class Machine:
     has_collnet: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Candidate:
+class Candidate(Struct, frozen=True):
     """One way, and what it would take."""
 
     algorithm: str

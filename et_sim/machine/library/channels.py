@@ -9,7 +9,9 @@ Not here: what a collective takes on them (`candidates`).
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 MOST_UNDOUBLED = 4  # channels that later GPUs double although they are slower than `SLOW_LATER`
 MOST_FOUND = 32
@@ -17,8 +19,7 @@ SLOW, SLOW_LATER = 25.0, 50.0  # GB/s: channels that are slower stay as they are
 CARD_EFFICIENCY = 0.96  # the library counts a card of 100 Gb/s as 12 GB/s
 
 
-@dataclass(frozen=True, slots=True)
-class Channels:
+class Channels(Struct, frozen=True):
     """So many rings or trees, and the GB/s of each within nodes and between them."""
 
     count: int
@@ -26,8 +27,7 @@ class Channels:
     between: float
 
 
-@dataclass(frozen=True, slots=True)
-class Wires:
+class Wires(Struct, frozen=True):
     """What a library sees of a machine: GB/s, each way."""
 
     gpu: float  # of a GPU's links to its node, as the library counts them; in a mesh, of that to each other
@@ -42,8 +42,7 @@ class Wires:
         return replace(self, gpu=self.gpu * inner, line_rate=self.line_rate * inner, card=self.card * outer)
 
 
-@dataclass(frozen=True, slots=True)
-class Speeds:
+class Speeds(Struct, frozen=True):
     """Those that are tried, in GB/s, the fastest first."""
 
     within: tuple[float, ...]

@@ -12,6 +12,8 @@ from __future__ import annotations
 from bisect import bisect_right
 from dataclasses import dataclass
 
+from msgspec import Struct
+
 from et_sim.documents.kinds import choice, choices, flag, section
 from et_sim.machine.library.calibration import Calibration
 from et_sim.machine.library.candidates import (
@@ -40,8 +42,7 @@ LEAST_US = 0.001
 NO_STEPS = (0.0, 0.0, 0.0)
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
+class Call(Struct, frozen=True):
     """A collective; bytes as nccl-tests counts them."""
 
     kind: str
@@ -57,8 +58,7 @@ class Call:
         return Group(self.ranks, self.nodes, self.least)
 
 
-@dataclass(frozen=True, slots=True)
-class Logged:
+class Logged(Struct, frozen=True):
     """What a library was seen to choose."""
 
     kind: str
@@ -68,8 +68,7 @@ class Logged:
     protocol: Protocol
 
 
-@dataclass(frozen=True, slots=True)
-class Choice:
+class Choice(Struct, frozen=True):
     """What the library does, and how long it takes alone."""
 
     algorithm: str

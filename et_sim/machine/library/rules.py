@@ -7,9 +7,10 @@ of RCCL of October 2024 (ROCm/rccl, 0cbce2a7). Microseconds and GB/s. Not here: 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import IntEnum
 from types import MappingProxyType
+
+from msgspec import Struct
 
 from et_sim.machine.library.channels import Speeds
 
@@ -40,8 +41,7 @@ ByProtocol = tuple[float, float, float]
 ByNodes = tuple[float, float, float]  # one, two, more
 
 
-@dataclass(frozen=True, slots=True)
-class Steps:
+class Steps(Struct, frozen=True):
     """Microseconds of a step over one kind of link."""
 
     tree: ByProtocol
@@ -53,8 +53,7 @@ class Steps:
     pat: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class Gpu:
+class Gpu(Struct, frozen=True):
     """What the choice depends on, of a generation of GPUs."""
 
     speeds: Speeds
@@ -70,8 +69,7 @@ class Gpu:
     ll128: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class Rules:
+class Rules(Struct, frozen=True):
     """Of a library."""
 
     tree_base: ByProtocol

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass
 from importlib.resources import files
 from math import prod
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
 
 from et_sim.basics.errors import MachineError, UsageError, did_you_mean
 from et_sim.basics.units import parse_bandwidth
@@ -28,8 +29,7 @@ _KEYS = {"about", "device", "most", "costs", "sources", "estimates"}  # of every
 _COLLECTIVES = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all")
 
 
-@dataclass(frozen=True, slots=True)
-class Preset:
+class Preset(Struct, frozen=True):
     """A machine of some NPUs, as the two files that describe it."""
 
     name: str
@@ -64,8 +64,7 @@ class Preset:
         ]
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(Struct, frozen=True):
     """What is known of a machine, whatever its size."""
 
     name: str

@@ -9,8 +9,11 @@ import fnmatch
 import math
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import pairwise
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from et_sim.basics.errors import MachineError
 from et_sim.documents.keys import LinedSection, Remarks, Section, show
@@ -29,8 +32,7 @@ from et_sim.machine.topology.reach import switches_suffice, unreachable_pair
 AUTO, SWITCHES, ALL = "auto", "switches", "all"
 
 
-@dataclass(frozen=True, slots=True)
-class _Made:
+class _Made(Struct, frozen=True):
     """What a generator or an import implies about the whole."""
 
     dimensions: tuple[int, ...] = ()

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from et_sim.machine.graph import NIC, GraphBuilder
 from et_sim.machine.model import Rails
 from et_sim.machine.topology.fields import Fields
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(Struct, frozen=True):
     """Where a part stands in the whole."""
 
     prefix: str = ""  # of the names of its switches
@@ -18,8 +17,7 @@ class Place:
     given: tuple[int, ...] | None = None  # what it connects; None: NPUs that it makes
 
 
-@dataclass(frozen=True, slots=True)
-class Ends:
+class Ends(Struct, frozen=True):
     """What a generator connects: devices, and where it links to them, which may be NICs before them."""
 
     devices: list[int]
@@ -27,8 +25,7 @@ class Ends:
     tier: int  # of the lowest switches
 
 
-@dataclass(frozen=True, slots=True)
-class NetworkPart:
+class NetworkPart(Struct, frozen=True):
     """What a generator has made."""
 
     devices: list[int]  # that it connects, in the order of ranks

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from fractions import Fraction
+
+from msgspec.structs import replace
 
 from et_sim.machine.graph import Figures, GraphBuilder
 from et_sim.machine.model import Rails, Shape

@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from msgspec import structs
+
 from et_sim.documents.keys import Key, Remarks, Section, keys_of, made, note_defaults, read_keys
 from et_sim.documents.kinds import CHOICE, COUNT, FLAG, INTEGER, NUMBER, TEXT
 from et_sim.machine.profiles import Profile, behaviour_of
@@ -36,7 +38,7 @@ DIMENSION_ORDERS = {
 QUEUE_ORDERS = {**{order.value: order for order in QueueOrder}, "SCF": QueueOrder.SMALLEST_FIRST}
 _SHARED = {key.name: key for key in SYSTEM_KEYS if not key.ignored}
 _LAYER_KEYS = tuple(
-    replace(key, reference="", default=default)
+    structs.replace(key, reference="", default=default)
     for key, default in zip(keys_of(LayerSettings), (1, 1.0, 1.0), strict=True)
 )
 _SAME_AS_LATER = (

@@ -24,6 +24,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from msgspec import structs
 
 from et_sim.basics.units import LONGEST_NS
 from et_sim.compiled.tables_by_reference import Tables, works_on_tables
@@ -214,7 +215,7 @@ def resources(network: Network, plan: Plan) -> ResourceTable:
     found = link.resources_of(network, np.arange(network.ranks))
     class_of, first = _classes_of_links(plan, len(found))
     owner = found.actor[first]
-    return replace(
+    return structs.replace(
         found,
         actor=np.where(owner == NOBODY, NOBODY, plan.actor_of_rank[owner]),
         dimension=found.dimension[first],

@@ -18,6 +18,7 @@ from typing import Any
 
 import networkx as nx
 import numpy as np
+from msgspec import structs
 
 from et_sim.compiled.tables_by_reference import Tables, chosen_by_tables, works_on_tables
 from et_sim.engine.calendar.clock import is_last, schedule, schedule_first
@@ -169,7 +170,7 @@ def tables(network: Network, _plan: Plan) -> PacketTables:
     else:
         transport = roce.new_tables(protocol, len(ports), *setup.largest_window(wired, ports, protocol))
     return PacketTables(
-        hops=link.tables_of(replace(wired, fraction_bits=network.fraction_bits), None),
+        hops=link.tables_of(structs.replace(wired, fraction_bits=network.fraction_bits), None),
         transport=transport,
         rules=setup.rules_of(protocol),
         streams=streams,
@@ -241,7 +242,7 @@ def resources(network: Network, _plan: Plan) -> ResourceTable:
     wired = network.fabric.dimensions if isinstance(network.fabric, GridFabric) else ()
     found = graph.link_resources(as_graph(network))
     sizes = tuple(dimension.npus for dimension in wired) or found.sizes
-    return replace(found, are_shared=True, sizes=sizes)
+    return structs.replace(found, are_shared=True, sizes=sizes)
 
 
 def carried(tables: PacketTables) -> Any:

@@ -8,10 +8,10 @@ Not here: who takes part (`parties`), and nodes that are no collectives (`waits`
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 
 from et_sim.engine.outcome import Outcome
 from et_sim.engine.state.run import NONE
@@ -20,8 +20,7 @@ from et_sim.timeline.waiting.nodes import issued
 from et_sim.timeline.waiting.parties import Parties, parties
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Arrivals:
+class Arrivals(Struct, frozen=True, eq=False):
     """Per collective of an actor, by its row of the node state, ascending: what it waited for.
 
     Arrival `a` is that of `actors[first[a]:first[a + 1]]`, ascending, which came at one time.
@@ -90,8 +89,7 @@ def _admitted(outcome: Outcome, state_row: Any) -> Any:
     return np.where((found == NONE) & (state["end_ns"][state_row] != NONE), start, found)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Came:
+class _Came(Struct, frozen=True, eq=False):
     """Who came when to the collectives of parties, sorted by collective, time and actor."""
 
     instance_keys: Any  # party and sequence number as one, ascending

@@ -8,18 +8,17 @@ its communication waited for each.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
+from msgspec import Struct
 
 from et_sim.engine.outcome import Outcome
 from et_sim.engine.state.run import NONE
 from et_sim.plan.tables import Action
 
 
-@dataclass(frozen=True, slots=True)
-class Slowest:
+class Slowest(Struct, frozen=True):
     """The class that is waited for most, and how long every other rank waits for it on average."""
 
     place: int

@@ -7,10 +7,10 @@ member depends only on those that its data passes. Not here: when they came (`ar
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
+from msgspec import Struct
 
 from et_sim.plan.tables import IN_GROUP, NO_AXIS, Plan
 
@@ -26,8 +26,7 @@ class OneWay(NamedTuple):
     up: bool
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Parties:
+class Parties(Struct, frozen=True, eq=False):
     """Party p is `members[first[p]:first[p + 1]]`, rows of the plan's members, ascending."""
 
     of_row: Any  # per collective asked for

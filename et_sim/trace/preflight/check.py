@@ -21,10 +21,10 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
+from msgspec.structs import replace
 
 from et_sim.basics.units import MOST_BYTES, format_bytes, format_ranks, parse_ranks, plural
 from et_sim.trace.columns import CollectiveKind, NodeKind, Trace

@@ -10,10 +10,10 @@ Not here: who talks to whom (`pairs`), and messages that wait in a circle (`mess
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 
 from et_sim.basics.units import exact_bytes, format_ranks, plural
 from et_sim.trace.columns import NodeKind
@@ -181,8 +181,7 @@ def _more(count: int) -> str:
     return f", and {plural(int(count), 'more node')} likewise" if count > 0 else ""
 
 
-@dataclass(frozen=True, slots=True)
-class Channels:
+class Channels(Struct, frozen=True):
     """One row per channel; `end_*` columns hold the endpoints, channel by channel from `first`."""
 
     source: Any

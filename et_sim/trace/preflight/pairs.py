@@ -9,11 +9,11 @@ Not here: what to say about ranks that do not (`messages`).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
+from msgspec import Struct
 
 from et_sim.trace.columns import TAG_RANGE, NodeKind, Trace
 from et_sim.trace.preflight.problem import TemplateIndex
@@ -36,8 +36,7 @@ class Ends(NamedTuple):
         return Ends(*(column[which] for column in self))
 
 
-@dataclass(frozen=True, slots=True)
-class Pairs:
+class Pairs(Struct, frozen=True):
     """One row per two ranks of which one expects something of the other; -1 where a side has nothing."""
 
     key: Any  # both ranks, as `split_key` takes them apart

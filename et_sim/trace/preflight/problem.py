@@ -6,10 +6,10 @@ Not here: any check.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
+from msgspec import Struct
 
 from et_sim.basics.units import format_ranks, plural, rank_ranges
 from et_sim.trace.workload import Workload
@@ -22,8 +22,7 @@ REPAIR_FIRST = "repair the first ones and check again"
 _RANGES = 20  # of ranks, in a sentence
 
 
-@dataclass(frozen=True, slots=True)
-class Problem:
+class Problem(Struct, frozen=True):
     """One finding. `ranks` is compact text ("0-3,6"); `kind` is a slug that does not change.
 
     `like` counts further findings that say the same of other ranks; they are part of this one.

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 
 from et_sim.basics.uncertainty import LEVEL
 from et_sim.basics.units import format_ns, format_ranks
@@ -104,8 +105,7 @@ class Change:
         return {**dict(zip(keys, self.name, strict=True)), **figures}
 
 
-@dataclass(frozen=True, slots=True)
-class RankChange:
+class RankChange(Struct, frozen=True):
     """Ranks with equal figures in both runs: per figure, what it was and what it is; None: never."""
 
     ranks: str
@@ -123,8 +123,7 @@ class RankChange:
         return {"ranks": self.ranks, "difference_ns": self.difference_ns, **named}
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Comparison:
+class Comparison(Struct, frozen=True, eq=False):
     """All of it; the largest differences come first, and what took equally long is there too."""
 
     a: RunDirectory

@@ -6,9 +6,10 @@ Not here: simulating (`et_sim.cli.run_models`).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
+
+from msgspec import Struct
 
 from et_sim.basics.units import format_ns
 from et_sim.views.compare.changes import Change, Comparison, compare
@@ -19,8 +20,7 @@ from et_sim.views.text import aligned, percent, signed, wrapped
 INDENT = 15
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Rung:
+class Rung(Struct, frozen=True, eq=False):
     """A run, and what differs from the one below."""
 
     run: RunDirectory

@@ -11,14 +11,14 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 
 from et_sim.basics.units import format_ns, format_ranks, parse_ranks
 from et_sim.views.run.columns import integers, numbers
 from et_sim.views.run.directory import RunDirectory
 
 
-@dataclass(frozen=True, slots=True)
-class Pair:
+class Pair(Struct, frozen=True):
     """Some ranks, the actor of each run that stands for them, and when they finish; None: never."""
 
     ranks: str

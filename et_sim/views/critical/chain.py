@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 
 from et_sim.basics.errors import UsageError
 from et_sim.views.critical.events import KINDS, NONE, RecordedEvents, narrow
@@ -22,8 +22,7 @@ COLUMNS = ("start_ns", "end_ns", "kind", "resource", "actor", "node", "other_par
 NARROW = ("resource", "actor", "link")
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Chain:
+class Chain(Struct, frozen=True, eq=False):
     """Columns of the events of the path, in its order; -1 stands for none."""
 
     start_ns: Any

@@ -11,10 +11,11 @@ all that it met (`chain`).
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
 from et_sim.views.critical.events import KINDS, SETS_DURATIONS, RecordedEvents, is_kind, narrow
 from et_sim.views.critical.kernels import (
@@ -35,8 +36,7 @@ _MAY_JOIN = np.array([name not in ("node", "node_end") for name in KINDS])
 _BEGIN, _NODE = KINDS.index("begin"), KINDS.index("node")
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Durations:
+class Durations(Struct, frozen=True, eq=False):
     """The different durations that events are made of."""
 
     kind: Any
@@ -49,8 +49,7 @@ class Durations:
         return is_kind(self.kind, *names)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Condensed:
+class Condensed(Struct, frozen=True, eq=False):
     """Events in the order in which they came about. Event 0 is the beginning of the run."""
 
     critical: Any  # what came last of those that an event needs
@@ -101,8 +100,7 @@ class Condensed:
         return latest[self.ends] - self.ended_ns
 
 
-@dataclass(slots=True, eq=False)
-class _Events:
+class _Events(Struct, eq=False):
     """Those that are left, while more are added."""
 
     critical: Any

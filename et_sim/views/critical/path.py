@@ -11,11 +11,11 @@ Not here: how far everything else is from being critical (`text`), and what woul
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 
 from et_sim.tables.grouping import groups_of
 from et_sim.tables.kinds import COPY, OPAQUE_KINDS
@@ -54,8 +54,7 @@ _OF_LINKS = {  # what links, stages of memory and switches do, in the terms of l
 NOBODYS = ("", "outside of nodes", None)  # late starts, say
 
 
-@dataclass(frozen=True, slots=True)
-class Hop:
+class Hop(Struct, frozen=True):
     """A stretch of the chain that is one operation's: a node's, or a collective's on all its actors."""
 
     kind: str
@@ -70,7 +69,7 @@ class Hop:
 
     def as_dict(self) -> dict[str, Any]:
         """For `--json`."""
-        return {name: getattr(self, name) for name in self.__slots__} | {"actors": list(self.actors)}
+        return {name: getattr(self, name) for name in self.__struct_fields__} | {"actors": list(self.actors)}
 
 
 class CriticalPath:

@@ -13,12 +13,12 @@ import hashlib
 import json
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import cached_property
 from io import BytesIO
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 
 from et_sim.basics.errors import UsageError
 from et_sim.basics.files import write_file
@@ -36,8 +36,7 @@ READ = ("path", "timeline", "actors", "groups", "resources")
 COLUMNS = ("start_ns", "end_ns", "kind", "resource", "actor", "node", "other_end_ns")
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Kept:
+class Kept(Struct, frozen=True, eq=False):
     """The critical path, and of runs where it can be predicted, what would change it, and slack; or only the
     changes that a page shows."""
 

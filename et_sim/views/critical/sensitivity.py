@@ -17,12 +17,13 @@ Not here: how long the path is and what it is made of (`path`).
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
 from typing import Any
 
 import numpy as np
+from msgspec import Struct, to_builtins
 
 from et_sim.views.critical.condensed import Condensed, Durations
 from et_sim.views.critical.events import LIBRARY, NONE
@@ -70,8 +71,7 @@ RATES = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Parameter:
+class Parameter(Struct, frozen=True):
     """Something that sets durations."""
 
     name: str
@@ -93,8 +93,7 @@ class Parameter:
         return 1 / (1 - 0.01 * towards) - 1 if self.is_rate else 0.01 * towards
 
 
-@dataclass(frozen=True, slots=True)
-class Side:
+class Side(Struct, frozen=True):
     """What happens if a parameter gets better, or worse. Ranges are multiples of what it is, 0 or infinity
     where they do not end."""
 
@@ -114,7 +113,7 @@ class Sensitivity:
 
     def as_dict(self) -> dict[str, Any]:
         """For `--json`; a range without end is null."""
-        plain = asdict(self)
+        plain: dict[str, Any] = to_builtins(self)
         for side in (plain["better"], plain["worse"]):
             side["same_path_until"] = (
                 side["same_path_until"] if 0 < side["same_path_until"] < np.inf else None
@@ -149,7 +148,7 @@ class Sensitivities:
             return [_from_dict(one) for one in record.sensitivities]
         found = [self.of(parameter) for parameter in parameters(self.path)]
         found.sort(key=lambda one: one.better.one_percent_ns)
-        record.keep([asdict(one) for one in found])
+        record.keep([to_builtins(one) for one in found])
         return found
 
     def changes(self) -> list[Change]:
@@ -162,7 +161,7 @@ class Sensitivities:
             return [Change.of(one) for one in self.all()[:MOST_CHANGES]]
         if record.changes is None:
             changes = self._changes()
-            record.keep_changes([asdict(one) for one in changes])
+            record.keep_changes([to_builtins(one) for one in changes])
             return changes
         return [Change(**one) for one in record.changes]
 

@@ -9,11 +9,11 @@ Not here: any of the figures (`path`, `sensitivity`).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
 from textwrap import wrap
 from typing import Any
 
 import numpy as np
+from msgspec import Struct, to_builtins
 
 from et_sim.basics.units import format_ns, plural
 from et_sim.views.critical.path import CriticalPath, Hop, operation_of
@@ -26,8 +26,7 @@ from et_sim.views.text import aligned, bar, fitted, share, shortened, terminal_w
 from et_sim.views.view import Forms
 
 
-@dataclass(frozen=True, slots=True)
-class OperationSlack:
+class OperationSlack(Struct, frozen=True):
     """Slack of nodes alike, on all actors."""
 
     kind: str
@@ -119,7 +118,7 @@ def critical_path_data(path: Any, top: int | None = None) -> dict[str, Any]:
         "messages": found.by_message()[:top],
         "sensitivities_are_exact": found.record.is_exact,
         "sensitivities": [one.as_dict() for one in Sensitivities(found).all()][:top] if predicted else None,
-        "slack_of_operations": [asdict(one) for one in slack_of_operations(found.record)][:top]
+        "slack_of_operations": [to_builtins(one) for one in slack_of_operations(found.record)][:top]
         if found.record.is_exact
         else None,
         "slack_of_nodes": _slack_of_nodes(found.record, MOST_NODES if top is None else top)

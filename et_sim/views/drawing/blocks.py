@@ -12,10 +12,10 @@ collectives, and messages between the same actors. Not here: arrows (`flows`).
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 
 from et_sim.views.drawing.nodes import CAUSES, NONE, NUMBERS, TEXTS, Nodes, Shown
 from et_sim.views.run.columns import Words, coded, integers, numbers
@@ -28,8 +28,7 @@ LEAST_EACH = 4  # slices of a stratum, on average
 AT_ONCE = 1 << 18  # slices that are taken before some are let go
 
 
-@dataclass(frozen=True, slots=True)
-class Strata:
+class Strata(Struct, frozen=True):
     """The numbers of strata: of so many places, kinds and parts of a window."""
 
     window: Window
@@ -113,8 +112,7 @@ RECORDED = "recorded_on"
 SPANS = ("actor", "kind", "start_ns", "end_ns")
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Chosen:
+class Chosen(Struct, frozen=True, eq=False):
     """Nodes as they are shown: one for each node and rank, rank by rank."""
 
     place: Any  # in Shown.ranks
@@ -277,8 +275,7 @@ JOINED = ("actor", "kind", "group", "sequence", "peer")
 MESSAGES = ("send", "receive")
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Slices:
+class Slices(Struct, frozen=True, eq=False):
     """Nodes as they are shown: one for each node and rank, rank by rank."""
 
     place: Any  # in Shown.ranks

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 
 from et_sim.basics.units import plural
 from et_sim.views.drawing.scene import LEFT, LETTER, PIXELS, Scene
@@ -36,8 +37,7 @@ class Devices:
     nics: frozenset[int] = frozenset()
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Places:
+class Places(Struct, frozen=True, eq=False):
     """Marks, each for one device or several."""
 
     mark_of: Any  # by device
@@ -52,8 +52,7 @@ class Places:
     labels: tuple[tuple[float, str], ...]  # what stands left of rows, and how far down
 
 
-@dataclass(frozen=True, slots=True)
-class Line:
+class Line(Struct, frozen=True):
     """What leads between two marks."""
 
     one: int

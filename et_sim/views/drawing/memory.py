@@ -8,11 +8,11 @@ Not here: which tensors are alive at the peak (`summary.memory`).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 
 from et_sim.basics.units import format_bytes, format_ns
 from et_sim.tables.kinds import CAPACITY
@@ -42,8 +42,7 @@ LEGIBLE: dict[str, Any] = {"stroke": "#fff", "stroke_width": "3", "paint_order":
 OF_FULLEST = "of these ranks, the fullest; --ranks chooses others"
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class ActorMemory:
+class ActorMemory(Struct, frozen=True, eq=False):
     """What an actor's memory holds from each change on."""
 
     ranks: str

@@ -10,10 +10,10 @@ colour are finer where little is used.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 
 from et_sim.basics.intervals import filled, union
 from et_sim.basics.units import format_bytes, plural
@@ -46,8 +46,7 @@ BEGIN, WIDTH = LEFT + NAMES, PIXEL * COLUMNS
 HEAT = {"class_": "heat"}  # pages draw them lighter on a dark background
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Heat:
+class Heat(Struct, frozen=True, eq=False):
     """How much something is used: a row for each, a column for each part of the time."""
 
     names: tuple[str, ...]

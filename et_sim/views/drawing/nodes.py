@@ -14,6 +14,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 
 from et_sim.basics.errors import UsageError
 from et_sim.basics.units import LONGEST_NS, format_ranks, parse_ranks, plural
@@ -32,8 +33,7 @@ CAUSES = ("end_cause_actor", "end_cause_node", "start_cause_node")
 TEXTS = ("name", "kind", "lane", "group")
 
 
-@dataclass(frozen=True, slots=True)
-class Shown:
+class Shown(Struct, frozen=True):
     """The ranks of a picture, ascending, and the actor that each belongs to."""
 
     ranks: tuple[int, ...]

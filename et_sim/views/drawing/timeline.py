@@ -10,10 +10,10 @@ Not here: anything interactive, and which ranks of two runs belong together (`co
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 
 from et_sim.basics.intervals import filling, levels
 from et_sim.basics.units import format_ns, plural
@@ -41,8 +41,7 @@ THIN = "thin: waits for another rank, or in a queue of its own"
 PALE = "pale: takes only part of the time"
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class PictureLayer:
+class PictureLayer(Struct, frozen=True, eq=False):
     """What fills most of each track and pixel column, -1: nothing; and how much of it, in steps.
 
     A track is a lane of an actor. Nothing is between slices that are wide enough to tell.
@@ -52,8 +51,7 @@ class PictureLayer:
     density: Any
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Painted:
+class Painted(Struct, frozen=True, eq=False):
     """What waits, everything else, and the names of kinds."""
 
     waiting: PictureLayer

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Mapping
-from dataclasses import dataclass
 from itertools import pairwise
 from types import MappingProxyType
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 
 GAPS = "gaps"  # a row of the page; no lane of runs
 LANE_ORDER = ("cpu", GAPS, "compute", "communication", "collective", "send", "receive", "memory")
@@ -21,8 +21,7 @@ LANE_ORDER = ("cpu", GAPS, "compute", "communication", "collective", "send", "re
 ABOVE: Mapping[str, str] = MappingProxyType({"thread": "cpu", "stream": "compute"})
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Tracks:
+class Tracks(Struct, frozen=True, eq=False):
     """Rows of the picture, from top to bottom, and the row of each node."""
 
     place: tuple[int, ...]  # of the rank

@@ -11,11 +11,11 @@ Not here: which nodes belong together (`et_sim.views.drawing.flows`).
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 
 from et_sim.basics.units import format_ranks, plural
 from et_sim.views.drawing.blocks import Blocks, Chosen, belonging, distinct
@@ -29,8 +29,7 @@ MOST_NODES = 1 << 18  # of a part, but for one that cannot be divided
 NOTHING = np.zeros(0, np.int64)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Chains:
+class Chains(Struct, frozen=True, eq=False):
     """Slices of collectives, each one's in the order in which they begin."""
 
     slices: Any  # one chain after the other
@@ -43,8 +42,7 @@ class Chains:
         return (self.slices[first:until] for first, until in pairwise(self.first.tolist()))
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class MessageArrows:
+class MessageArrows(Struct, frozen=True, eq=False):
     """Arrows from slices to others, or to what is added within those."""
 
     send: Any
@@ -55,8 +53,7 @@ class MessageArrows:
         return len(self.send)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Arrivals:
+class Arrivals(Struct, frozen=True, eq=False):
     """Slices that are added within receives: what comes from other ranks from then on."""
 
     parent: Any  # the receive, ascending

@@ -8,10 +8,10 @@ timeline when it is written. Not here: arrows (`arrows`), the critical path (`on
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 
 from et_sim.basics.units import plural
 from et_sim.views.drawing.blocks import Blocks, Chosen, distinct
@@ -37,8 +37,7 @@ MOST_SLICES = 200_000
 AT_ONCE = 1 << 16  # slices or events that are written
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Facts:
+class Facts(Struct, frozen=True, eq=False):
     """What is said of some slices: their nodes, and the group as the rank calls it."""
 
     nodes: Nodes
@@ -52,8 +51,7 @@ class Facts:
         return zip(*(column.tolist() for column in every), strict=True)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Contents:
+class Contents(Struct, frozen=True, eq=False):
     """Slices are numbered; `start_ns` and `end_ns` have an entry for each."""
 
     shown: Shown

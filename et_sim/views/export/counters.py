@@ -5,10 +5,10 @@ Not here: what memory is used for (`et_sim.views.summary.memory`).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 
 from et_sim.views.drawing.nodes import NONE, Shown
 from et_sim.views.run.columns import integers, numbers
@@ -19,8 +19,7 @@ from et_sim.views.run.slices import link_table, port_table
 MOST_QUEUES = 32
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Counter:
+class Counter(Struct, frozen=True, eq=False):
     """A figure of one rank, or of the network, that has each value until the next."""
 
     place: int  # in Shown.ranks; NONE: of the network

@@ -6,7 +6,8 @@ Not here: how it is found (`et_sim.views.critical`).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from et_sim.basics.units import plural
 from et_sim.views.critical.path import CriticalPath, Hop
@@ -19,8 +20,7 @@ from et_sim.views.run.selection import Window
 ON_PATH = "critical path"
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
+class Step(Struct, frozen=True):
     """One slice of the track; times are whole nanoseconds, and it takes some."""
 
     start_ns: int

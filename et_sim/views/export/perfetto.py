@@ -13,11 +13,11 @@ The constants are field numbers of Perfetto's public schema (protos/perfetto/tra
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 
 from et_sim.basics.protobuf_fields import LENGTH, VARINT, fixed64, message, number, tag, text, varint
 from et_sim.views.drawing.nodes import NONE
@@ -188,8 +188,7 @@ def _event(time_ns: int, event: bytes) -> bytes:
     return PACKET_TAG + varint(len(content)) + content
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Flows:
+class _Flows(Struct, frozen=True, eq=False):
     """What entries say about arrows: ascending entries, their arrows, and which of those end there."""
 
     entry: Any

@@ -12,10 +12,10 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 
 from et_sim.basics.units import LONGEST_NS, plural
 from et_sim.tables.grouping import groups_of
@@ -39,8 +39,7 @@ MOST_BINS = 1 << 16  # of time, when nodes are merged
 TYPES = (("u1", np.uint8), ("u2", np.uint16), ("u4", np.uint32))
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Merged:
+class Merged(Struct, frozen=True, eq=False):
     """Which slices are drawn as one: the drawn one of each, and figures of those."""
 
     of_slice: Any

@@ -9,10 +9,10 @@ Not here: the timeline (`timeline`), and what the run was made from (`origins`).
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 
 from et_sim.basics.intervals import Intervals, Unions, together
 from et_sim.basics.units import exact_bytes, format_bandwidth, format_bytes, format_ns, plural
@@ -45,8 +45,7 @@ KERNELS, NEITHER = 0, 1
 COLUMNS = ("actor", "kind", "group", "start_ns", "end_ns", "queued_ns", "waiting_ns", "bytes")
 
 
-@dataclass(slots=True)
-class Exposed:
+class Exposed(Struct):
     """Communication of a group, over all ranks."""
 
     group: str

@@ -12,15 +12,15 @@ Not here: how long they took (`summary.operations`, `summary.groups`, `summary.b
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 ONCE = ("broadcast", "reduce", "send")
 SHARED = ("all_gather", "reduce_scatter", "reduce_scatter_block", "all_to_all")
 LEGEND = "bandwidth: size by transfer time; bus bw: the same as a port carries it, as nccl-tests counts"
 
 
-@dataclass(frozen=True, slots=True)
-class Bandwidth:
+class Bandwidth(Struct, frozen=True):
     """In bytes per second, over the time of transfers: queueing and waiting are left out."""
 
     algorithm: float | None  # of all that have a payload

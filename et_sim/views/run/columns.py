@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import numpy as np
+from msgspec import Struct
 
 from et_sim.basics.units import format_ranks, parse_ranks
 from et_sim.tables.declaration import TEXT, WORD
@@ -31,8 +31,7 @@ def together(named: Sequence[str]) -> str:
     return format_ranks(np.sort(np.concatenate([np.arange(s.start, s.stop, s.step) for s in spans])))
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Words:
+class Words(Struct, frozen=True, eq=False):
     """A column of texts: the distinct ones, and which of them every row has; none is the last."""
 
     texts: tuple[str | None, ...]

@@ -8,10 +8,11 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
 
 from et_sim.basics.errors import UsageError, did_you_mean
 from et_sim.basics.files import exists, is_file, is_folder
@@ -36,8 +37,7 @@ AGAIN = "simulate again with et-sim run"
 SERVING = "serving"  # key of the manifest
 
 
-@dataclass(frozen=True)
-class RunDirectory:
+class RunDirectory(Struct, frozen=True, dict=True):
     """A complete directory of a run: its JSON files in memory, its tables within reach."""
 
     path: Path

@@ -7,10 +7,10 @@ Adding up is numpy's work, because importing Arrow's compute functions takes lon
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 
 from et_sim.tables.kinds import NOT_COMMUNICATION
 from et_sim.views.run.columns import Words, coded, integers, numbers, words
@@ -29,8 +29,7 @@ def communicates(kind: str | None) -> bool:
     return kind is not None and kind not in NOT_COMMUNICATION
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Spans:
+class Spans(Struct, frozen=True, eq=False):
     """Times of nodes: start, when nothing of their own rank holds them up, when others do not either, end."""
 
     start: Any
@@ -41,7 +40,7 @@ class Spans:
 
     def take(self, some: Any) -> Spans:
         """Of some of the nodes."""
-        return Spans(*(getattr(self, name)[some] for name in self.__slots__))
+        return Spans(*(getattr(self, name)[some] for name in self.__struct_fields__))
 
     def cut(self, part: Selection) -> Spans:
         """Cut to the window."""

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
+
+from msgspec import Struct
 
 # A shape is a type, a tuple of types, a mapping (these keys, each of a shape), a list of one shape
 # (any number of these), RANKS, `OrNull`, or `IfThere`.
@@ -18,15 +19,13 @@ RANKS = re.compile(r"[0-9]+(-[0-9]+)?(,[0-9]+(-[0-9]+)?)*", re.ASCII)
 NONE = type(None)
 
 
-@dataclass(frozen=True, slots=True)
-class OrNull:
+class OrNull(Struct, frozen=True):
     """Something of a shape, or null."""
 
     shape: Shape
 
 
-@dataclass(frozen=True, slots=True)
-class IfThere:
+class IfThere(Struct, frozen=True):
     """Something of a shape, under a key that need not be there."""
 
     shape: Shape

@@ -6,10 +6,10 @@ Ranks are never spelled out: an actor counts as often as there are selected rank
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import numpy as np
+from msgspec import Struct
 
 from et_sim.basics.errors import UsageError
 from et_sim.basics.units import LONGEST_NS, format_ns, parse_ranks, parse_time_ns
@@ -21,8 +21,7 @@ Window = tuple[int, int]  # first and last nanosecond
 WINDOW_FORM = "allowed: two times with a colon between, such as 1ms:2.5ms, 0:500us, or 3ms: to the end"
 
 
-@dataclass(frozen=True, slots=True)
-class Selection:
+class Selection(Struct, frozen=True):
     """Ranks (all if none are named), a window of time (all if none is given), and the most lines to show."""
 
     ranks: tuple[range, ...] = ()

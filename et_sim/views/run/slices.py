@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
+from msgspec import Struct
 
 from et_sim.tables.registry import table_named
 from et_sim.views.run.directory import RunDirectory
@@ -122,8 +123,7 @@ link_table = LinkTable.read
 port_table = PortTable.read
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class FlowTable:
+class FlowTable(Struct, frozen=True, eq=False):
     """Messages, and the links on their ways."""
 
     figures: dict[str, Any]  # per message, by column

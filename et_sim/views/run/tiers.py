@@ -6,10 +6,10 @@ of those that they could carry. Where there are no links, it is as loaded as ran
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 
 from et_sim.basics.intervals import filled
 from et_sim.views.run.directory import RunDirectory
@@ -17,8 +17,7 @@ from et_sim.views.run.selection import EVERYTHING, Selection
 from et_sim.views.run.slices import NONE, LinkTable
 
 
-@dataclass(frozen=True, slots=True)
-class TierUse:
+class TierUse(Struct, frozen=True):
     """The links of a tier."""
 
     tier: str

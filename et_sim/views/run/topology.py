@@ -10,10 +10,10 @@ Not here: the use of tiers as a whole (`tiers`), and how devices are placed (`dr
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 
 from et_sim.basics.errors import UsageError
 from et_sim.basics.units import parse_ranks
@@ -29,8 +29,7 @@ AHEAD = re.compile(r"(\d+) further on")
 TO_SWITCH, FROM_SWITCH = "to the switch", "from the switch"
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Topology:
+class Topology(Struct, frozen=True, eq=False):
     """Devices, NPUs first and in order; and links, each in one direction."""
 
     names: tuple[str, ...]
@@ -45,8 +44,7 @@ class Topology:
     has_links: bool  # which messages wait for
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Resources:
+class _Resources(Struct, frozen=True, eq=False):
     """resources.arrow in columns, and what each row carried."""
 
     actor: Any

@@ -11,11 +11,11 @@ Not here: drawing (`text`, `drawing.schedule`).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
+from msgspec import Struct
 
 from et_sim.basics.units import parse_ranks, plural, strided_ranks
 from et_sim.views.run.columns import coded, integers, numbers
@@ -60,8 +60,7 @@ class Exchange(NamedTuple):
         return self.kind not in SENDS
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
+class Row(Struct, frozen=True):
     """Ranks that compute the same at the same times."""
 
     ranks: str
@@ -74,8 +73,7 @@ class Row:
     work_ns: Mapping[str, int]  # of kernels, by direction
 
 
-@dataclass(frozen=True)
-class Schedule:
+class Schedule(Struct, frozen=True, dict=True):
     """All rows, from the first stage on, as far as that is known, and sentences on what is not shown."""
 
     makespan_ns: int

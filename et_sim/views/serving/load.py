@@ -5,11 +5,11 @@ Not here: figures of the whole, which summary.json has.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 
 from et_sim.views.run.directory import RunDirectory
 
@@ -17,8 +17,7 @@ SLICES = 12
 COLUMNS = ("arrival_ns", "finish_ns", "ttft_ns", "tpot_ns")
 
 
-@dataclass(frozen=True, slots=True)
-class Slice:
+class Slice(Struct, frozen=True):
     """A part of the time from the first arrival to the last token."""
 
     start_ns: int

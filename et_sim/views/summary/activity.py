@@ -8,10 +8,10 @@ Not here: whole runs (`rank_table`), and single nodes.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 
 from et_sim.basics.intervals import (
     COMPUTE,
@@ -53,8 +53,7 @@ MOST_LINES, DATA_ROWS, DATA_COLUMNS = 32, 256, 100
 LABEL = 16
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Activity:
+class Activity(Struct, frozen=True, eq=False):
     """A row for ranks that do the same, or for neighbours, by their lowest rank."""
 
     window: Window

@@ -5,10 +5,10 @@ Not here: what messages belong to (messages.arrow).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 
 from et_sim.basics.units import format_bytes, format_ns, plural
 from et_sim.views.run.directory import RunDirectory
@@ -22,8 +22,7 @@ FLITS_ONLY = "with credits, messages are not recorded as packets: --detail messa
 HEAD = ("from", "to", "bytes", "begins", "takes", "rate", "window", "held rate", "paused", "queue", "again")
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Flows:
+class Flows(Struct, frozen=True, eq=False):
     """Messages of a part of a run."""
 
     table: FlowTable

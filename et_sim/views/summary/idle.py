@@ -11,11 +11,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
+from msgspec import Struct, field, to_builtins
 
 from et_sim.basics.intervals import union
 from et_sim.basics.units import LONGEST_NS, format_ns, plural
@@ -39,8 +39,7 @@ OWN = (HOST, GAP, LAUNCH, OTHER)  # what nobody else can be blamed for
 FIGURES = ("busy", "streams", "ranks", "host", "gaps", "launch", "other", "finished")
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
+class Row(Struct, frozen=True):
     """A device, stream or thread of ranks that do the same."""
 
     ranks: str
@@ -52,8 +51,7 @@ class Row:
         return {"ranks": self.ranks, "row": self.row, **_ns(self.figures)}
 
 
-@dataclass(frozen=True, slots=True)
-class Pause:
+class Pause(Struct, frozen=True):
     """A time without work of devices, and what took most of it."""
 
     ranks: str
@@ -64,8 +62,7 @@ class Pause:
     waits_ns: int
 
 
-@dataclass(slots=True)
-class Idle:
+class Idle(Struct):
     """Rows; what devices wait for, over all ranks; and their longest pauses."""
 
     rows: list[Row] = field(default_factory=list)
@@ -74,8 +71,7 @@ class Idle:
     ranks: int = 0
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Nodes:
+class _Nodes(Struct, frozen=True, eq=False):
     """Some actors' nodes as columns. A unit is a stream or thread of an actor."""
 
     actor: Any
@@ -92,8 +88,7 @@ class _Nodes:
     units: tuple[tuple[int, str], ...]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Charges:
+class _Charges(Struct, frozen=True, eq=False):
     """Pieces of pauses, by what they were spent on."""
 
     pause: Any
@@ -255,8 +250,7 @@ def _units(nodes: _Nodes, is_whole: bool) -> tuple[Any, Any]:
     return unit, np.flatnonzero(works & nodes.on_device[nodes.unit])
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Pauses:
+class _Pauses(Struct, frozen=True, eq=False):
     """Times in which a unit is not busy; `node` ends it, NONE: nothing does."""
 
     unit: Any
@@ -283,7 +277,7 @@ def _pauses(nodes: _Nodes, units: Any, chosen: Any, makespan: int) -> tuple[Any,
     by_start = np.lexsort((reached, owner))
     found = _Pauses(unit[by_end], reached[by_start], end[by_end], node[by_end])
     some = np.flatnonzero(found.end > found.start)
-    return busy, _Pauses(*(getattr(found, name)[some] for name in _Pauses.__slots__))
+    return busy, _Pauses(*(getattr(found, name)[some] for name in _Pauses.__struct_fields__))
 
 
 def _moments(unit: Any, time: Any) -> Any:
@@ -426,7 +420,7 @@ def idle_data(run: RunDirectory, part: Selection) -> dict[str, Any]:
         "devices_wait_for": [
             {"what": what, "kind": kind, "name": name, "ns": ns} for (what, kind, name), ns in causes
         ],
-        "longest_pauses": [asdict(one) for one in part.cut(found.pauses)],
+        "longest_pauses": [to_builtins(one) for one in part.cut(found.pauses)],
     }
 
 

@@ -6,11 +6,11 @@ Figures are those of rank 0. Not here: how they are counted (`timeline.layers`),
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 
 from et_sim.basics.errors import UsageError
 from et_sim.basics.intervals import Intervals, union
@@ -28,8 +28,7 @@ NAME_WIDTH = 14
 WINDOW_NS = 10_000
 
 
-@dataclass(frozen=True)
-class Layers:
+class Layers(Struct, frozen=True, dict=True):
     """The layers of a run, as read from its directory."""
 
     run: RunDirectory

@@ -11,10 +11,10 @@ Not here: how far the makespan follows each figure (`critical.sensitivity`).
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 
 from et_sim.views.critical.events import KINDS, NONE, PACKETS
 from et_sim.views.critical.path import CAUSES, CriticalPath
@@ -41,8 +41,7 @@ OF_NODES = {  # what nodes take, by its cause
 OF_KINDS = {"latency": "half the latency of all links", "reduction": "reductions twice as fast"}
 
 
-@dataclass(frozen=True, slots=True)
-class Lever:
+class Lever(Struct, frozen=True):
     """What gets better, and how much shorter the run is then."""
 
     text: str

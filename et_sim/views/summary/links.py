@@ -9,10 +9,10 @@ Not here: which links decide how long the run takes (`et_sim.views.critical`).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
+from msgspec import Struct, to_builtins
 
 from et_sim.basics.intervals import filled
 from et_sim.tables.kinds import SHARED_LINKS
@@ -33,8 +33,7 @@ LEVELS = " ▁▂▃▄▅▆▇█"
 NOT_RECORDED = table_named("links").not_recorded
 
 
-@dataclass(frozen=True, slots=True)
-class LinkUse:
+class LinkUse(Struct, frozen=True):
     """One link of each of these ranks."""
 
     dimension: int
@@ -162,7 +161,7 @@ def link_lines(run: RunDirectory, part: Selection, width: int) -> list[str]:
 
 def link_data(run: RunDirectory, part: Selection) -> Any:
     """For `--json`."""
-    return [asdict(one) for one in part.cut(link_uses(run, part) or [])]
+    return [to_builtins(one) for one in part.cut(link_uses(run, part) or [])]
 
 
 LINKS = Forms(link_lines, link_data)

@@ -6,10 +6,11 @@ Not here: how memory changes over time, which memory.arrow says row by row.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
+from msgspec import Struct, to_builtins
 
 from et_sim.basics.units import format_bytes, format_ns, plural
 from et_sim.views.run.columns import alike, coded, integers, numbers
@@ -32,8 +33,7 @@ NOT_TRACKED = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Alive:
+class Alive(Struct, frozen=True):
     """A tensor that is alive at a peak."""
 
     tensor: str
@@ -56,7 +56,7 @@ class Peak:
 
     def as_dict(self) -> dict[str, Any]:
         """For `--json`."""
-        plain = asdict(self) | {"by_class": dict(self.by_class)}
+        plain: dict[str, Any] = to_builtins(self) | {"by_class": dict(self.by_class)}
         for alive in plain["largest"]:
             alive["class"] = alive.pop("tensor_class")
         return plain
@@ -78,8 +78,7 @@ class _Rows:
         return _Rows(*(getattr(self, one.name)[rows] for one in fields(self)))
 
 
-@dataclass(frozen=True, slots=True)
-class _Names:
+class _Names(Struct, frozen=True):
     """What codes of tensors and classes stand for."""
 
     tensors: Sequence[str | None] = ()

@@ -6,12 +6,12 @@ They add up to the makespan. What each means stands in `et_sim.timeline.statisti
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
+from msgspec import Struct
 
-@dataclass(frozen=True, slots=True)
-class TimePart:
+
+class TimePart(Struct, frozen=True):
     """A figure of ranks; `short` heads its column, `text` stands in sentences, `mark` fills bars."""
 
     figure: str

@@ -9,10 +9,10 @@ Not here: how deep queues were over time (`queues`).
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from msgspec import Struct, field
 
 from et_sim.basics.units import format_bytes, format_ns, plural
 from et_sim.views.run.directory import RunDirectory
@@ -26,8 +26,7 @@ COLUMNS = ("link", "egress", "asked_ns", "begin_ns", "end_ns", "egress_depth")
 UNKNOWN = "a queue that is not known"
 
 
-@dataclass(slots=True)
-class Spread:
+class Spread(Struct):
     """A port, and those that were told to pause because of it."""
 
     link: str

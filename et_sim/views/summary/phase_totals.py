@@ -6,10 +6,10 @@ of the makespan. Not here: which layer a phase belongs to (`layers`).
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
+from msgspec import Struct, to_builtins
 
 from et_sim.basics.units import format_ns
 from et_sim.views.run.columns import integers, numbers, words
@@ -24,8 +24,7 @@ COLUMNS = ("actor", "dimension", "operation", "bytes", "queued_ns", "start_ns", 
 NONE, SEVERAL = -1, "several"
 
 
-@dataclass(slots=True)
-class PhaseTotal:
+class PhaseTotal(Struct):
     """Phases alike, over all ranks."""
 
     dimension: int | None  # None: phases that cross several at once
@@ -80,7 +79,7 @@ def _figures(rows: Any, groups: Grouped, weights: Any, part: Selection) -> list[
 
 def phase_data(run: RunDirectory, part: Selection) -> Any:
     """For `--json`."""
-    return [asdict(one) for one in phase_totals(run, part) or []]
+    return [to_builtins(one) for one in phase_totals(run, part) or []]
 
 
 def phase_lines(run: RunDirectory, part: Selection, width: int) -> list[str]:

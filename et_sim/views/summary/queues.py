@@ -6,10 +6,10 @@ Not here: who paused whom (`pauses`), and each message (`flows`).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
+from msgspec import Struct, to_builtins
 
 from et_sim.basics.units import format_bytes, format_ns, format_ranks, parse_ranks
 from et_sim.views.run.directory import RunDirectory
@@ -24,8 +24,7 @@ LEVELS = " ▁▂▃▄▅▆▇█"
 HOT = 2  # an incast lasts as long as there is this part of its port's deepest queue
 
 
-@dataclass(frozen=True, slots=True)
-class QueueUse:
+class QueueUse(Struct, frozen=True):
     """One port."""
 
     resource: int  # the number of its link
@@ -41,8 +40,7 @@ class QueueUse:
     deepest_over_time: tuple[int, ...]  # bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Incast:
+class Incast(Struct, frozen=True):
     """Messages of several ranks that meet at a port while its queue is deep."""
 
     resource: int
@@ -123,7 +121,7 @@ def _of_port(table: PortTable, at: int, rows: slice, flows: FlowTable, own: Any,
 def queues_data(run: RunDirectory, part: Selection = EVERYTHING) -> dict[str, Any]:
     """For `--json`."""
     ports, met = part.cut(queue_uses(run, part)), part.cut(incasts(run, part))
-    return {"ports": [asdict(one) for one in ports], "incasts": [asdict(one) for one in met]}
+    return {"ports": [to_builtins(one) for one in ports], "incasts": [to_builtins(one) for one in met]}
 
 
 def queue_lines(run: RunDirectory, part: Selection, width: int) -> list[str]:

@@ -46,7 +46,7 @@ def spans_of(run: RunDirectory, part: Selection, window: tuple[int, int]) -> Ite
         owner, times = numbers(rows["actor"]), spans(rows, run.summary["makespan_ns"])
         shown = np.flatnonzero(part.touches(times.start, times.end) & (weights > 0)[owner])
         start, admitted, moved, end = (
-            np.clip(getattr(times, name)[shown], *window) - window[0] for name in Spans.__slots__[:-1]
+            np.clip(getattr(times, name)[shown], *window) - window[0] for name in Spans.__struct_fields__[:-1]
         )
         yield owner[shown], _sorts(rows)[shown], start, end, admitted, moved
 

@@ -9,10 +9,11 @@ Not here: the picture (`drawing.roofline`).
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from msgspec import Struct, to_builtins
 
 from et_sim.basics.units import format_bandwidth
 from et_sim.views.run.columns import Words, coded, integers, numbers, words
@@ -37,8 +38,7 @@ NO_KERNELS = (
 PREFIXES = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, ""))
 
 
-@dataclass(frozen=True, slots=True)
-class Kernel:
+class Kernel(Struct, frozen=True):
     """Kernels alike, over all ranks."""
 
     name: str
@@ -69,7 +69,7 @@ class Roofline:
     def as_dict(self, top: int | None) -> dict[str, Any]:
         """For `--json`."""
         rows = [
-            {**asdict(one), "share_of_roof": one.operations_per_second / self.roof(one)}
+            {**to_builtins(one), "share_of_roof": one.operations_per_second / self.roof(one)}
             for one in self.kernels
         ]
         return {"peaks": self.peaks, "bandwidths": self.bandwidths, "kernels": rows[:top]}

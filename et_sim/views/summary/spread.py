@@ -9,10 +9,10 @@ Not here: who waits for whom (`waits`).
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
+from msgspec import Struct, to_builtins
 
 from et_sim.basics.units import format_ns
 from et_sim.tables.kinds import NOT_COMMUNICATION
@@ -39,8 +39,7 @@ LEGEND = (
 NOTHING = "no operation has completed on several ranks"
 
 
-@dataclass(frozen=True, slots=True)
-class Distribution:
+class Distribution(Struct, frozen=True):
     """Over ranks; a quantile is the least value that as many ranks do not exceed."""
 
     least: int
@@ -53,8 +52,7 @@ class Distribution:
     most_ranks: str  # the ranks with the most
 
 
-@dataclass(frozen=True, slots=True)
-class Spread:
+class Spread(Struct, frozen=True):
     """An operation of several ranks."""
 
     kind: str
@@ -73,8 +71,7 @@ class Spread:
         return f"{self.name}, {self.kind}" + (f" in {self.group}" if self.group else "")
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Ranks:
+class _Ranks(Struct, frozen=True, eq=False):
     """Of an operation, a row for each actor: sums over its nodes in one of its ranks."""
 
     actor: Any
@@ -163,7 +160,7 @@ class _RankNames:
 
 def _spread(key: Key, parts: list[_Ranks], names: _RankNames) -> Spread:
     actor, weight, count, duration, waiting, begin = (
-        np.concatenate([getattr(one, column) for one in parts]) for column in _Ranks.__slots__
+        np.concatenate([getattr(one, column) for one in parts]) for column in _Ranks.__struct_fields__
     )
     ranks = int(weight.sum())
     durations, begins = (_distribution(one, weight, actor, key[2], names) for one in (duration, begin))
@@ -188,7 +185,7 @@ def _distribution(values: Any, weight: Any, actor: Any, group: str | None, names
 
 def spread_data(run: RunDirectory, part: Selection) -> list[dict[str, Any]]:
     """For `--json`."""
-    return [asdict(one) for one in part.cut(spreads(run, part))]
+    return [to_builtins(one) for one in part.cut(spreads(run, part))]
 
 
 def notes_of(run: RunDirectory) -> list[str]:

@@ -11,10 +11,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from msgspec import Struct, to_builtins
 
 from et_sim.basics.units import format_ns, plural
 from et_sim.tables.kinds import NOT_COMMUNICATION
@@ -40,8 +41,7 @@ UNENDED = "groups and operations leave out nodes that never ended"
 Pairs = dict[Any, Counter[int]]  # what waits -> the entries of `per_rank` that it waits for, and how long
 
 
-@dataclass(slots=True)
-class WaitTable:
+class WaitTable(Struct):
     """Communication of a rank (nanoseconds of its time), or of an operation (summed over nodes and ranks)."""
 
     name: str
@@ -63,7 +63,7 @@ class WaitTables:
     def as_dict(self, top: int | None = None) -> dict[str, Any]:
         """For `--json`."""
         tables = {"ranks": self.ranks, "groups": self.groups, "operations": self.operations}
-        return {name: [asdict(one) for one in table[:top]] for name, table in tables.items()}
+        return {name: [to_builtins(one) for one in table[:top]] for name, table in tables.items()}
 
 
 def waits_of(run: RunDirectory, part: Selection = EVERYTHING) -> WaitTables:
@@ -102,7 +102,7 @@ def _of_ranks(
         entry = entries[number]
         one = WaitTable("", entry["exposed_comm_ns"] + entry["hidden_comm_ns"], entry["waiting_ns"])
         _named(one, by_actor.get(actor, Counter()), names)
-        found.append((selected[actor], tuple(asdict(one).items())[1:]))
+        found.append((selected[actor], tuple(to_builtins(one).items())[1:]))
     lines = [WaitTable(text, **dict(figures)) for text, figures in alike(found)]
     return _longest_first([one for one in lines if one.transfer_ns or one.waiting_ns])
 

@@ -7,9 +7,10 @@ sheets of a page may override. Not here: which charts there are (`content`).
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
+
+from msgspec import Struct
 
 from et_sim.basics.errors import UsageError
 from et_sim.basics.units import format_ns, plural
@@ -40,8 +41,7 @@ RING = 5  # radius, in pixels
 INSET = 8  # pixels between the frame of a chart and its first point
 
 
-@dataclass(frozen=True, slots=True)
-class Box:
+class Box(Struct, frozen=True):
     """Where a chart is drawn, without what is written around it."""
 
     left: int

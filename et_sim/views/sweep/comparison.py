@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from et_sim.basics.errors import UsageError
 from et_sim.basics.units import format_ns, plural
@@ -17,8 +18,7 @@ from et_sim.views.text import fitted, percent, signed
 Key = tuple[Any, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Pair:
+class Pair(Struct, frozen=True):
     """A point that both sweeps have; times are None unless it is complete."""
 
     values: Key
@@ -33,8 +33,7 @@ class Pair:
         return 1.0 if self.a_ns is None or self.b_ns is None else self.b_ns / max(self.a_ns, 1)
 
 
-@dataclass(frozen=True, slots=True)
-class SweepComparison:
+class SweepComparison(Struct, frozen=True):
     """The points of both, the largest changes first, and how many only one of them has."""
 
     axes: tuple[str, ...]

@@ -6,9 +6,10 @@ Not here: pixels (`charts`), words (`picture`, `page`).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
+
+from msgspec import Struct
 
 from et_sim.tables.of_sweeps import NUMBER
 from et_sim.views.sweep.directory import SweepDirectory
@@ -39,8 +40,7 @@ def front_of(costs: Sequence[float], times: Sequence[float]) -> list[int]:
 MOST_JOINED = 16  # values whose best points a line joins; always, where there is one axis
 
 
-@dataclass(frozen=True, slots=True)
-class Chart:
+class Chart(Struct, frozen=True):
     """Makespans over an axis or another figure."""
 
     x: Scale

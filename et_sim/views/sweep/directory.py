@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
 
 from et_sim.basics.errors import UsageError
 from et_sim.basics.files import is_file
@@ -17,8 +18,7 @@ COMPLETE = "complete"  # the status of a point that has all figures
 ALWAYS_KNOWN = ("makespan_ns", "bottleneck", "digest")
 
 
-@dataclass(frozen=True, slots=True)
-class SweepDirectory:
+class SweepDirectory(Struct, frozen=True):
     """A sweep's table in memory, and what it says of itself."""
 
     path: Path

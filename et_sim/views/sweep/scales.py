@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from et_sim.basics.units import format_bytes, format_joules, format_ns
 from et_sim.views.text import distinct
@@ -22,8 +24,7 @@ LEAST_SIZE, MOST_SIZE = 1e-100, 1e100
 WIDE = 50  # times the least is the most from which on equal factors are equally far apart
 
 
-@dataclass(frozen=True, slots=True)
-class Scale:
+class Scale(Struct, frozen=True):
     """A column's name, the place of the value in every row, and the marks along the axis."""
 
     title: str
@@ -31,8 +32,7 @@ class Scale:
     marks: tuple[tuple[int, str], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Quantity:
+class Quantity(Struct, frozen=True):
     """A figure's column that has a unit: how it is called, written, and counted in ticks."""
 
     column: str

@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
 from itertools import pairwise
 from textwrap import wrap
 from typing import Any
+
+from msgspec import Struct, to_builtins
 
 from et_sim.basics.errors import UsageError
 from et_sim.basics.units import format_bytes, format_ns, plural
@@ -23,8 +24,7 @@ MOST_VALUES = 12  # of a column of numbers that are shown one by one; more of th
 PARTS = 8
 
 
-@dataclass(frozen=True, slots=True)
-class Effect:
+class Effect(Struct, frozen=True):
     """The points of one value of an axis, or of numbers near each other."""
 
     axis: str
@@ -35,8 +35,7 @@ class Effect:
     mean_ns: int
 
 
-@dataclass(frozen=True, slots=True)
-class Turn:
+class Turn(Struct, frozen=True):
     """Neighbouring values of an axis between which the bottleneck is another, all else being equal."""
 
     axis: str
@@ -133,8 +132,8 @@ def sweep_json(sweep: SweepDirectory, top: int | None = None) -> str:
         "axes": list(sweep.axes),
         **({} if sweep.search is None else {"search": sweep.search}),
         "best": [_as_json(done[0], row) for row in best],
-        "effects": [asdict(one) for axis in sweep.axes for one in effects_of(in_order, axis)],
-        "turns": [asdict(one) for axis in sweep.axes for one in turns_of(in_order, sweep.axes, axis)],
+        "effects": [to_builtins(one) for axis in sweep.axes for one in effects_of(in_order, axis)],
+        "turns": [to_builtins(one) for axis in sweep.axes for one in turns_of(in_order, sweep.axes, axis)],
         "failures": [
             {NUMBER: row[NUMBER], "status": row["status"], "error": row["error"]}
             for row in rows

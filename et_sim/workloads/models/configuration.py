@@ -7,9 +7,10 @@ missing is refused.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
 
 from et_sim.basics.errors import UsageError, brief, did_you_mean
 from et_sim.workloads import presets
@@ -19,8 +20,7 @@ PRESETS = Path(__file__).parent / "presets"
 MOST = 10**9
 
 
-@dataclass(frozen=True, slots=True)
-class _Keys:
+class _Keys(Struct, frozen=True):
     """The keys of one file."""
 
     content: Mapping[str, Any]

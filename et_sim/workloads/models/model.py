@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from msgspec import Struct
 
-@dataclass(frozen=True, slots=True)
-class Latent:
+
+class Latent(Struct, frozen=True):
     """Attention whose keys and values are kept in a compressed form (MLA)."""
 
     query_rank: int  # 0: queries are not compressed
@@ -20,8 +21,7 @@ class Latent:
     value_size: int  # of a head's values
 
 
-@dataclass(frozen=True, slots=True)
-class Attention:
+class Attention(Struct, frozen=True):
     """Heads of one layer; `key_heads` is fewer than `heads` where queries share keys and values."""
 
     heads: int
@@ -70,8 +70,7 @@ class Attention:
         return found + hidden * self.has_output_bias
 
 
-@dataclass(frozen=True, slots=True)
-class FeedForward:
+class FeedForward(Struct, frozen=True):
     """Two matrices, or three where one gates the other."""
 
     width: int
@@ -88,8 +87,7 @@ class FeedForward:
         return hidden * (self.inner + self.width) + (self.inner + hidden) * self.has_bias
 
 
-@dataclass(frozen=True, slots=True)
-class Experts:
+class Experts(Struct, frozen=True):
     """Feed-forward parts of which each token takes a few."""
 
     count: int

@@ -14,7 +14,7 @@ the tokens are dealt out (two stripes each, one from either end).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from et_sim.trace import shapes
 from et_sim.workloads.kernels import MASK_BYTES, Kernel, passing, product, softmax
@@ -39,8 +39,7 @@ def products(attention: Attention, *, backward: bool) -> int:
     return 3 * query + 2 * value if backward else query + value
 
 
-@dataclass(frozen=True, slots=True)
-class Core:
+class Core(Struct, frozen=True):
     """Of one micro-batch, on one rank."""
 
     attention: Attention

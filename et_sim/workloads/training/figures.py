@@ -17,6 +17,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Any, NamedTuple
 
 import numpy as np
+from msgspec import Struct, structs
 
 from et_sim.memory import CLASSES, Accesses, changes, classes_of, lifetimes
 from et_sim.trace.columns import CollectiveKind, NodeKind, Trace
@@ -102,8 +103,7 @@ class Traffic(NamedTuple):
     bytes: int
 
 
-@dataclass(frozen=True, slots=True)
-class Stage:
+class Stage(Struct, frozen=True):
     """One place along the pipeline."""
 
     place: int
@@ -122,8 +122,7 @@ class Imbalance(NamedTuple):
     rank: float
 
 
-@dataclass(frozen=True, slots=True)
-class Figures:
+class Figures(Struct, frozen=True):
     """A plan in numbers."""
 
     name: str
@@ -143,8 +142,8 @@ class Figures:
 
     def with_workspace(self, share: float) -> Figures:
         """With as much workspace, and loss by fragmentation, as a share of the memory that is counted."""
-        stages = (replace(one, memory=one.memory.with_workspace(share)) for one in self.stages)
-        return replace(self, stages=tuple(stages))
+        stages = (structs.replace(one, memory=one.memory.with_workspace(share)) for one in self.stages)
+        return structs.replace(self, stages=tuple(stages))
 
     @property
     def products_of_weights(self) -> int:
@@ -176,7 +175,7 @@ def figures(model: Model, plan: Plan, kernel_ns: KernelTimes | None = None) -> t
     )
     weights = model.weights, model.active_weights
     found = _figures(workload, plan, model.name, weights, tokens_of(model, plan), "tokens", ideal, stages)
-    return replace(found, step=workload.step, imbalance=_imbalance(Layers(model, plan))), workload
+    return structs.replace(found, step=workload.step, imbalance=_imbalance(Layers(model, plan))), workload
 
 
 def _busiest(workload: Workload, ranks: Any) -> Trace:

@@ -6,7 +6,7 @@ which is filled up to a multiple. Experts are whole; each rank of the expert axi
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from msgspec import Struct, field
 
 from et_sim.workloads.kernels import MASK_BYTES, norm, passing
 from et_sim.workloads.models.model import Experts, FeedForward, Model
@@ -18,8 +18,7 @@ LOGIT_BYTES = 4  # of the score of a word
 ROUTER, HEAD = "router", "head"
 
 
-@dataclass(frozen=True, slots=True)
-class Layers:
+class Layers(Struct, frozen=True):
     """The layers of a model under a plan."""
 
     model: Model

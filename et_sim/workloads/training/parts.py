@@ -13,9 +13,10 @@ Not here: which parts a layer has (`layers`), and attention (`attention`).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
+
+from msgspec import Struct
 
 from et_sim.workloads.kernels import Kernel, cast, grouped_product, product, quantised
 from et_sim.workloads.rank import MAIN
@@ -36,8 +37,7 @@ class ModelPart(Protocol):
         """Gradients of inputs from those of outputs; those of weights are put off."""
 
 
-@dataclass(frozen=True, slots=True)
-class Passing:
+class Passing(Struct, frozen=True):
     """Norms, activation functions, sums: limited by memory."""
 
     there: tuple[Kernel, ...]
@@ -52,8 +52,7 @@ class Passing:
             work.then(kernel)
 
 
-@dataclass(frozen=True, slots=True)
-class Product:
+class Product(Struct, frozen=True):
     """Activations times weights; `copies`: that of several experts, which are equal in size.
 
     With a datatype of its own, operands are cast before: inputs and gradients of outputs by each micro-batch,
@@ -139,8 +138,7 @@ class Product:
         work.where = now
 
 
-@dataclass(frozen=True, slots=True)
-class Enter:
+class Enter(Struct, frozen=True):
     """Where tensor-parallel products begin: each rank needs all inputs, and has a part of their gradients."""
 
     name: str
@@ -159,8 +157,7 @@ class Enter:
         work.exchange(kind, self.bytes, TENSOR, name, stream)
 
 
-@dataclass(frozen=True, slots=True)
-class Leave:
+class Leave(Struct, frozen=True):
     """Where tensor-parallel products end: each rank has a part of every sum."""
 
     name: str
@@ -177,8 +174,7 @@ class Leave:
             work.exchange("all_gather", share, TENSOR, f"{self.name} all-gather")
 
 
-@dataclass(frozen=True, slots=True)
-class ToExperts:
+class ToExperts(Struct, frozen=True):
     """Tokens to the ranks that have the experts they take, or back."""
 
     name: str
@@ -201,8 +197,7 @@ class ToExperts:
             work.exchange("all_to_all", self.bytes, EXPERT, self.name)
 
 
-@dataclass(frozen=True, slots=True)
-class GatheredProduct:
+class GatheredProduct(Struct, frozen=True):
     """A product whose inputs are gathered."""
 
     enter: Enter
@@ -217,8 +212,7 @@ class GatheredProduct:
         _reduce(work, self.enter, self.product.inputs_kernel(self.chunks), self.chunks)
 
 
-@dataclass(frozen=True, slots=True)
-class ReducedProduct:
+class ReducedProduct(Struct, frozen=True):
     """A product whose outputs are sums over ranks, of which each keeps some."""
 
     product: Product

@@ -10,8 +10,9 @@ Not here: when they are exchanged (`replicas`).
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import NamedTuple
+
+from msgspec import Struct
 
 from et_sim.workloads.kernels import stored_bytes
 from et_sim.workloads.training.plan import CONTEXT, DATA, EXPERT_DATA, REPLICA, SHARD, Plan
@@ -50,8 +51,7 @@ def sharing(plan: Plan) -> tuple[Sharing, Sharing]:
     return of_dense, Sharing(expert, ()) if plan.expert > 1 else of_dense
 
 
-@dataclass(frozen=True, slots=True)
-class States:
+class States(Struct, frozen=True):
     """Tensors of a rank, by units of weights."""
 
     plan: Plan

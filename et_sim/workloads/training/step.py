@@ -6,8 +6,10 @@ Whether a model can be spread as a plan says is checked first: what is divided a
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
+
+from msgspec.structs import replace
 
 from et_sim.basics.errors import UsageError
 from et_sim.basics.units import plural

@@ -6,8 +6,9 @@ Parts of a layer say what they compute and exchange; here it becomes nodes with 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from types import MappingProxyType
+
+from msgspec import Struct, field
 
 from et_sim.workloads.kernels import Kernel
 from et_sim.workloads.rank import MAIN, Rank
@@ -20,8 +21,7 @@ NOTHING: Tensors = MappingProxyType({})
 DATATYPES = {1: "fp8", 2: "bf16", 4: "fp32"}  # by bytes
 
 
-@dataclass(slots=True)
-class Work:
+class Work(Struct):
     """The program of a rank so far."""
 
     rank: Rank

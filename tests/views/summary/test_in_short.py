@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from pathlib import Path
 
 import pytest
 from machines import FIFO_RING, ring
+from msgspec import structs
 from runs_to_show import pipeline, side_by_side
 from training_jobs import transformer
 
@@ -117,5 +117,5 @@ def test_without_a_path_the_sentence_is_of_the_average_rank(tmp_path: Path) -> N
 
 def test_of_a_run_that_did_not_complete_there_is_no_such_sentence(tmp_path: Path) -> None:
     run = open_run(side_by_side(tmp_path / "run"))
-    stuck = dataclasses.replace(run, summary={**run.summary, "status": "stalled"})
+    stuck = structs.replace(run, summary={**run.summary, "status": "stalled"})
     assert in_short(stuck, None) == ""

@@ -20,6 +20,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from msgspec import structs
 
 from et_sim.basics.errors import MachineError
 from et_sim.compiled.tables_by_reference import Tables, works_on_tables
@@ -283,7 +284,7 @@ def resources(network: Network, _plan: Plan) -> ResourceTable:
     on_graph = as_graph(network)
     found, figures = graph.link_resources(on_graph), _figures(on_graph)
     most = flits.most_carried(_credits(on_graph), figures.bytes_per_ns, figures.latency_ns)
-    return replace(found, bytes_per_ns=most, are_shared=True)
+    return structs.replace(found, bytes_per_ns=most, are_shared=True)
 
 
 def carried(tables: CreditTables) -> Any:
