@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from converters.records import Dropped
+from et_sim.basics.unique import unique
 from et_sim.basics.units import format_bytes, plural
 from et_sim.trace.columns import CollectiveKind, NodeKind, Trace
 
@@ -163,7 +164,7 @@ def _operations(trace: Trace) -> dict[str, tuple[int, int]]:
     collective = trace.kind == NodeKind.COLL
     typed = trace.has("comm_type")
     names = {int(kind): kind.name.lower() for kind in CollectiveKind}
-    for number in np.unique(trace.comm_type[collective & typed]).tolist():
+    for number in unique(trace.comm_type[collective & typed]).tolist():
         which = collective & typed & (trace.comm_type == number)
         found[names.get(number, f"comm_type {number}")] = _nodes_and_bytes(trace, which)
     found["no comm_type"] = _nodes_and_bytes(trace, collective & ~typed)

@@ -19,6 +19,7 @@ from converters.editing.files import Recorded, start_micros
 from converters.editing.stripping import durations_ns
 from et_sim.basics.errors import TraceError
 from et_sim.basics.group_names import group_key
+from et_sim.basics.unique import unique
 from et_sim.basics.units import exact_bytes, format_bytes, format_ns, plural
 from et_sim.trace import Trace
 from et_sim.trace.columns import CollectiveKind, NodeKind, kind_name
@@ -147,7 +148,7 @@ def _depth_and_path(trace: Trace, spans: Any) -> tuple[int, int]:
 def _add_tallies(found: Figures, trace: Trace, spans: Any) -> None:
     """Recorded durations by kind, and by name."""
     is_host = trace.is_cpu & (trace.kind == NodeKind.COMP)
-    kinds = [number for number in np.unique(trace.kind).tolist() if number != NodeKind.METADATA]
+    kinds = [number for number in unique(trace.kind).tolist() if number != NodeKind.METADATA]
     places = {kind_name(number): (trace.kind == number) & ~is_host for number in kinds}
     for label, which in {"COMP on the host": is_host, **places}.items():
         rows = np.flatnonzero(which & (spans > 0))

@@ -22,6 +22,7 @@ from converters.editing.remove_nodes import row_order
 from converters.editing.slicing import MARKER, iteration_of_rows
 from converters.editing.stripping import durations_ns
 from et_sim.basics.errors import TraceError
+from et_sim.basics.unique import unique
 from et_sim.basics.units import format_bytes, plural
 from et_sim.trace import Trace
 from et_sim.trace.columns import CollectiveKind, NodeKind
@@ -86,7 +87,7 @@ def add_gradients(recorded: Recorded, gradients: Gradients) -> tuple[Rewiring, l
     rewiring, nodes = Rewiring(), list[Any]()
     data, ctrl = dependency_lists(trace)
     next_id = int(trace.node_id.max(initial=0)) + 1
-    for number in np.unique(iteration).tolist():
+    for number in unique(iteration).tolist():
         rows = backward[iteration == number]
         for ready, size in zip(_ready(trace, rows, gradients), _sizes(gradients), strict=True):
             before = [int(trace.node_id[ready]), *([nodes[-1].id] if nodes else [])]
@@ -94,7 +95,7 @@ def add_gradients(recorded: Recorded, gradients: Gradients) -> tuple[Rewiring, l
         for row in _followers(trace, int(rows[-1]), children):
             held = rewiring.data.setdefault(row, data.of(row))
             rewiring.data[row], rewiring.ctrl[row] = [*held, len(trace) + len(nodes) - 1], ctrl.of(row)
-    times = len(np.unique(iteration))
+    times = len(unique(iteration))
     said = (
         f"{format_bytes(gradients.size_bytes)} in {plural(len(gradients.ends), 'all-reduce')} of group"
         f" {gradients.group}{f', in each of {times} iterations' if times > 1 else ''}, as"

@@ -19,6 +19,7 @@ from converters.editing.groups import Groups
 from converters.editing.plans import PlanChange
 from et_sim.basics.errors import TraceError, UsageError, did_you_mean
 from et_sim.basics.group_names import group_key
+from et_sim.basics.unique import unique
 from et_sim.trace import GroupRule, Trace, Workload
 from et_sim.trace.columns import NodeKind
 
@@ -103,7 +104,7 @@ def find_group_rules(
 
 def _used(trace: Trace) -> list[str]:
     """Group keys of collectives, by name."""
-    numbers = np.unique(trace.group[trace.kind == NodeKind.COLL]).tolist()
+    numbers = unique(trace.group[trace.kind == NodeKind.COLL]).tolist()
     return sorted({group_key(trace.group_names[number]) for number in numbers} - {""})
 
 
@@ -193,5 +194,5 @@ def uses_all_ranks(workload: Workload) -> bool:
     return any(
         group_key(trace.group_names[number]) == ""
         for trace in workload.templates
-        for number in np.unique(trace.group[trace.kind == NodeKind.COLL]).tolist()
+        for number in unique(trace.group[trace.kind == NodeKind.COLL]).tolist()
     )

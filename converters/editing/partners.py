@@ -27,6 +27,7 @@ from converters.editing.groups import Groups
 from converters.records import Dropped, without_dangling
 from et_sim.basics.errors import TraceError
 from et_sim.basics.group_names import group_key
+from et_sim.basics.unique import unique
 from et_sim.basics.units import plural
 from et_sim.trace import Trace, Workload
 from et_sim.trace.columns import TAG_RANGE, CollectiveKind, NodeKind
@@ -137,7 +138,7 @@ def _rows_by_group(trace: Trace) -> dict[str, Any]:
     rows = np.flatnonzero(trace.kind == NodeKind.COLL)
     keys = np.array([group_key(name) for name in trace.group_names], object)
     found: dict[str, Any] = {}
-    for number in np.unique(trace.group[rows]).tolist():
+    for number in unique(trace.group[rows]).tolist():
         of_number = rows[trace.group[rows] == number]
         name = str(keys[number])
         found[name] = np.sort(np.concatenate((found.get(name, _EMPTY), of_number)))

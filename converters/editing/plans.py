@@ -20,6 +20,7 @@ import numpy as np
 from converters.editing.files import Input
 from converters.editing.growth import Step
 from et_sim.basics.errors import TraceError, UsageError, did_you_mean
+from et_sim.basics.unique import unique
 from et_sim.trace import GroupRule
 from et_sim.trace.columns import NodeKind
 from et_sim.trace.schema import messages
@@ -220,7 +221,7 @@ def _along(view: View, rule: GroupRule, ranks: int) -> tuple[str, GroupRule] | N
     if ranks % rule.every:
         return None
     members = rule.groups(ranks)[0]
-    sizes = [len(np.unique(members // axis.stride % axis.size)) for axis in view]
+    sizes = [len(unique(members // axis.stride % axis.size)) for axis in view]
     parts = [(axis, size) for axis, size in zip(view, sizes, strict=True) if size > 1]
     apart = {axis.name: _apart(members // axis.stride % axis.size) for axis, _ in parts}
     if None in apart.values() or any(size < axis.size and axis.new_size != axis.size for axis, size in parts):
@@ -239,7 +240,7 @@ def _called(names: Iterable[str]) -> str:
 
 def _apart(places: Any) -> int | None:
     """How far apart members are along an axis; None: not equally far."""
-    steps = np.unique(np.diff(np.unique(places)))
+    steps = unique(np.diff(unique(places)))
     return int(steps[0]) if len(steps) == 1 else None
 
 

@@ -26,6 +26,7 @@ from converters.files import watched
 from converters.records import frame_bytes
 from et_sim.basics.errors import TraceError
 from et_sim.basics.group_names import group_key
+from et_sim.basics.unique import unique
 from et_sim.basics.units import plural
 from et_sim.trace import Trace, Workload
 from et_sim.trace.builder_nodes import ROOT_COLUMN
@@ -111,7 +112,7 @@ def _variants(workload: Workload, families: GroupRules, growth: Growth) -> tuple
 def _peers(trace: Trace) -> Any:
     """All that messages name as their other end."""
     is_send, is_receive = trace.kind == NodeKind.SEND, trace.kind == NodeKind.RECV
-    return np.unique(np.concatenate((trace.comm_dst[is_send], trace.comm_src[is_receive]))).astype(np.int64)
+    return unique(np.concatenate((trace.comm_dst[is_send], trace.comm_src[is_receive]))).astype(np.int64)
 
 
 def _distance(workload: Workload, template: int, users: Any, peer: int, growth: Growth) -> Any:

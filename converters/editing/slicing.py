@@ -40,6 +40,7 @@ from converters.editing.remove_nodes import remove_nodes, row_order
 from converters.editing.stripping import dependency_notes
 from converters.files import watched
 from et_sim.basics.errors import TraceError, UsageError
+from et_sim.basics.unique import unique
 from et_sim.basics.units import format_ranks, plural
 from et_sim.trace import Trace, Workload
 from et_sim.trace.builder_nodes import ROOT_COLUMN
@@ -76,7 +77,7 @@ def iteration_of_rows(recorded: Recorded, markers: Sequence[str]) -> IntColumn:
 def in_iterations(recorded: Recorded, markers: Sequence[str], wanted: Sequence[range]) -> tuple[Any, int]:
     """(whether each row is in one of the iterations, how many are in none at all)."""
     iteration = iteration_of_rows(recorded, markers)
-    present = np.unique(iteration[iteration != _OUTSIDE])
+    present = unique(iteration[iteration != _OUTSIDE])
     chosen = np.zeros(len(iteration), np.bool_)
     for piece in wanted:
         there = int(((present >= piece.start) & (present < piece.stop)).sum())
@@ -178,7 +179,7 @@ def cut(given: Input, wanted: Wanted, prefix: str) -> Edited:
         raise open_error(workload, found, count, in_slice)
     new_rank = np.cumsum(in_slice) - 1
     new_rank[~in_slice] = -1
-    used = np.unique(workload.template_of_rank[in_slice]).tolist()
+    used = unique(workload.template_of_rank[in_slice]).tolist()
     contents = []
     for template in watched(used, len(used), "traces"):
         content, said = _write(given.traces[template], chosen[template], new_rank.tolist())
@@ -238,7 +239,7 @@ def _ranks(given: Input, wanted: Wanted) -> tuple[int, ...]:
 
 def _choose(given: Input, wanted: Wanted, in_slice: Any) -> tuple[list[Any], list[list[tuple[str, str]]]]:
     """Per template, whether each row is chosen, and what there is to say."""
-    used = set(np.unique(given.workload.template_of_rank[in_slice]).tolist())
+    used = set(unique(given.workload.template_of_rank[in_slice]).tolist())
     masks: list[Any] = []
     notes: list[list[tuple[str, str]]] = []
     starts = [start_micros(one) for one in given.traces] if wanted.window_us else []

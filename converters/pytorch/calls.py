@@ -18,6 +18,7 @@ import numpy.typing as npt
 
 from converters.pytorch.columns import NONE, ON_DEVICE, DeviceTrace, EventSort, HostTrace
 from converters.pytorch.rules import rules
+from et_sim.basics.unique import unique
 from et_sim.compiled.entry_points import entry
 
 
@@ -181,11 +182,11 @@ def _polls(device: DeviceTrace, is_call: Flags) -> tuple[Rows, Rows]:
     do something else, too."""
     is_host = device.sort == EventSort.LAUNCH
     is_query = is_host & np.isin(device.name, named(device, "query"))
-    busy = np.unique(device.lane[is_call])
+    busy = unique(device.lane[is_call])
     is_query &= np.isin(device.lane, busy)
     if not is_query.any():
         return np.zeros(0, np.int64), np.zeros(0, np.int64)
-    rows = np.flatnonzero((is_host | is_call) & np.isin(device.lane, np.unique(device.lane[is_query])))
+    rows = np.flatnonzero((is_host | is_call) & np.isin(device.lane, unique(device.lane[is_query])))
     rows = rows[np.lexsort((-device.dur_ns[rows], device.ts_ns[rows], device.lane[rows]))]
     same = is_query[rows[1:]] & is_query[rows[:-1]] & (device.lane[rows[1:]] == device.lane[rows[:-1]])
     goes_on, went_on = np.append(same, False), np.insert(same, 0, False)

@@ -31,6 +31,7 @@ from converters.pytorch.communication import shape_bytes
 from converters.pytorch.formulas import Given, is_known, operations, output_elements, shape_of
 from converters.pytorch.graph import Column, Tally
 from converters.pytorch.rules import rules
+from et_sim.basics.unique import unique
 from et_sim.compute import datatype_named
 
 _MOST_BYTES = 1 << 62  # a shape that nobody has
@@ -251,11 +252,11 @@ def _formulas(given: Recording) -> Column:
     with_formula = np.array([is_known(name) for name in device.names], np.bool_)
     wanted = calls.is_operator & with_formula[device.name[calls.row]]
     formula = calls.around(work.call, wanted)
-    used = np.unique(formula[formula != NONE])
+    used = unique(formula[formula != NONE])
     outer = calls.around(calls.parent[used], wanted)
     while (outer != NONE).any():
         formula[np.isin(formula, outer)] = NONE  # an operator within it counts
-        outer = np.unique(outer[outer != NONE])
+        outer = unique(outer[outer != NONE])
         outer = calls.around(calls.parent[outer], wanted)
     formula[np.isin(device.sort[work.row], (EventSort.MEMCPY, EventSort.MEMSET))] = NONE
     return formula

@@ -16,6 +16,7 @@ from converters.pytorch.calls import Recording
 from converters.pytorch.columns import NONE, HostTrace, Tensors
 from converters.pytorch.graph import Column, Draft, Link
 from converters.pytorch.threads import Threads
+from et_sim.basics.unique import unique_rows
 
 
 def write_read_pairs(host: HostTrace, rows: Column, moment: Column, lane: Column) -> tuple[Column, Column]:
@@ -37,7 +38,7 @@ def write_read_pairs(host: HostTrace, rows: Column, moment: Column, lane: Column
     known = np.flatnonzero(fits)
     writer, reader = item[before[known]], item[known]
     apart = lane[writer] != lane[reader]
-    pairs = np.unique(np.stack((writer[apart], reader[apart]), axis=1), axis=0)
+    pairs = unique_rows(writer[apart], reader[apart])
     return pairs[:, 0], pairs[:, 1]
 
 

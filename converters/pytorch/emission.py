@@ -40,6 +40,7 @@ from converters.pytorch.wire_rows import (
     write_rows,
 )
 from et_sim.basics.protobuf_fields import delimited, varint
+from et_sim.basics.unique import unique
 from et_sim.trace.columns import CollectiveKind, NodeKind
 from et_sim.trace.process_groups import process_group_text
 from et_sim.trace.splits import split_text
@@ -160,26 +161,26 @@ class _Writer:
             (5, host.output_shapes, SHAPES_FIELD),
             (6, host.output_types, TYPES_FIELD),
         ):
-            pieces = self.book.table(np.unique(column), host.texts, partial(printed, number))
+            pieces = self.book.table(unique(column), host.texts, partial(printed, number))
             yield _Table(place, row, column, pieces)
-        pieces = self.book.table(np.unique(host.schema_text), host.texts, _schema)
+        pieces = self.book.table(unique(host.schema_text), host.texts, _schema)
         yield _Table(_SCHEMA, row, host.schema_text, pieces, _Only.CALLS)
         if self.rank.device is None:
-            yield _Table(0, row, host.name, self.book.table(np.unique(host.name), host.names, _name))
+            yield _Table(0, row, host.name, self.book.table(unique(host.name), host.names, _name))
 
     def _of_device(self) -> Iterator[_Table]:
         """What the timeline says: names, and what the execution trace does not describe."""
         device, event = self.rank.device, self.rank.operator_event
         if device is None:
             return
-        names = np.unique(device.name)
+        names = unique(device.name)
         yield _Table(0, self.rank.event, device.name, self.book.table(names, device.names, _name))
         pieces = self.book.table(names, device.names, partial(text_attribute, "operator"))
         yield _Table(_OPERATOR, event, device.name, pieces, _Only.WORK)
         bare = (
             event[:] if self.rank.host is None else event[np.flatnonzero(self.rank.described_by[:] == NONE)]
         )
-        used = np.unique(device.arguments[bare[bare != NONE]])
+        used = unique(device.arguments[bare[bare != NONE]])
         for place, key, number in (
             (1, "values", VALUES_FIELD),
             (2, "dims", SHAPES_FIELD),

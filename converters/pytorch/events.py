@@ -30,6 +30,7 @@ from converters.pytorch.calls import Calls, Flags, Recording, Work, named
 from converters.pytorch.columns import NONE, DeviceTrace, EventSort
 from converters.pytorch.graph import Column
 from converters.pytorch.latencies import before_on_stream
+from et_sim.basics.unique import unique
 
 RETURN_NS = 10_000  # from the end of work to the return of a call that waited for it
 _MOST_KEPT = 256  # events that nobody has waited for
@@ -48,7 +49,7 @@ class Launches:
 
     def __post_init__(self) -> None:
         order = np.lexsort((np.arange(len(self.work)), self.launched_ns))
-        for lane in np.unique(self.work.lane[self.on_device]).tolist():
+        for lane in unique(self.work.lane[self.on_device]).tolist():
             rows = order[self.work.lane[order] == lane]
             self.by_lane[lane] = self.launched_ns[rows].tolist(), rows.tolist()
 
@@ -295,7 +296,7 @@ def _innermost(calls: Calls, lane: Column, moment: Column) -> Column:
     found = np.full(len(moment), NONE, np.int64)
     is_open = calls.is_operator | calls.is_annotation
     rows = np.flatnonzero(is_open)
-    for one in np.unique(lane).tolist():
+    for one in unique(lane).tolist():
         own, wanted = rows[calls.lane[rows] == one], np.flatnonzero(lane == one)
         if not len(own):
             continue

@@ -33,6 +33,7 @@ from converters.pytorch.calls import Calls, Work
 from converters.pytorch.columns import NONE, DeviceTrace
 from converters.pytorch.graph import Column, Draft, Link
 from converters.pytorch.threads import Threads
+from et_sim.basics.unique import unique
 
 _SHORTEST_NS = 20_000
 _LEFT = 4  # a gap is explained if at most this part of it is left
@@ -55,7 +56,7 @@ class _Reason:
 
 def link_handoffs(draft: Draft, device: DeviceTrace, calls: Calls, threads: Threads) -> None:
     """Shorten gaps that waited for other threads, to what was left when these had got there."""
-    lanes = np.unique(threads.lane).tolist()
+    lanes = unique(threads.lane).tolist()
     if len(lanes) < 2:
         return
     name = np.full(threads.node.max(initial=0) + 2, -1, np.int64)  # by node; only calls have one
@@ -168,7 +169,7 @@ def link_workers(
     before += work_node[by_worker[free]].tolist()
     after += freed[free].tolist()
     slept_of = threads.before(np.array([mark_of[int(work.row[one])] for one in asked.tolist()]))
-    for lane in np.unique(calls.lane[work.call[asked]]).tolist():
+    for lane in unique(calls.lane[work.call[asked]]).tolist():
         nodes_of[lane] = threads.node[threads.lane == lane]
         marks_of[lane] = np.flatnonzero(marks & (calls.lane == lane))
     for one, node in zip(asked.tolist(), slept_of.tolist(), strict=True):

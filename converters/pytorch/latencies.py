@@ -21,6 +21,7 @@ import numpy as np
 from converters.pytorch.calls import Calls, Flags, Recording, Work, named, running_most
 from converters.pytorch.columns import NONE, EventSort
 from converters.pytorch.graph import Column
+from et_sim.basics.unique import unique
 
 _ENOUGH = 5  # samples that say what is usual
 _LONGEST_NS, _LONGEST_OF_WORKERS_NS = 100_000, 1_000_000  # a latency that is longer has another reason
@@ -56,7 +57,7 @@ def find_latencies(given: Recording, awaited: Pairs) -> Latencies:
     lasts = np.minimum(lasts, _median(lasts[launched], 0))
     samples = by_launch.sum() >= _ENOUGH
     usual = np.where(samples, _median((start - begun)[by_launch], 0), lasts)
-    for name in np.unique(names[by_launch]).tolist():
+    for name in unique(names[by_launch]).tolist():
         of_name = by_launch & (names == name)
         if of_name.sum() >= _ENOUGH:
             usual[names == name] = _median((start - begun)[of_name], 0)

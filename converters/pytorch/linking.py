@@ -25,6 +25,7 @@ from converters.pytorch.alignment import Sequence, align
 from converters.pytorch.calls import Calls, Rows
 from converters.pytorch.columns import ABSENT, NONE, DeviceTrace, HostTrace, NodeSort
 from et_sim.basics.errors import TraceError
+from et_sim.basics.unique import unique
 from et_sim.basics.units import format_ns
 
 _NOT_CALLED = (NodeSort.PROCESS, NodeSort.THREAD, NodeSort.DEVICE, NodeSort.GROUPS)
@@ -180,9 +181,9 @@ def _by_names(host: HostTrace, device: DeviceTrace, calls: Calls, sides: _Sides)
     ours = Sequence(sides.host_name, host.sequence[sides.host].astype(np.int64))
     theirs = Sequence(sides.call_name, device.sequence[calls.row[sides.call]].astype(np.int64))
     candidates: list[tuple[int, int, int, Pairs]] = []
-    for thread in np.unique(threads).tolist():
+    for thread in unique(threads).tolist():
         here = np.flatnonzero(threads == thread)
-        for lane in np.unique(lanes).tolist():
+        for lane in unique(lanes).tolist():
             there = np.flatnonzero(lanes == lane)
             if _shared(ours.name[here], theirs.name[there]) < _LIKELY * len(here):
                 continue

@@ -19,6 +19,7 @@ import numpy as np
 from converters.pytorch.columns import NONE
 from converters.pytorch.graph import Column, Role
 from converters.pytorch.rank import ConvertedRank
+from et_sim.basics.unique import unique
 from et_sim.basics.units import format_ns
 from et_sim.trace.columns import CollectiveKind, NodeKind
 
@@ -206,7 +207,7 @@ def _find_sizes(found: Settled, ranks: Sequence[Meetings], groups: Sequence[_Gro
         known = np.max([one.bytes for one in series], axis=0)
         took = np.min([one.end_ns - one.begin_ns for one in series], axis=0)
         guessed = np.zeros(len(known), np.bool_)
-        for kind in np.unique(series[0].kind[known == NONE]).tolist():
+        for kind in unique(series[0].kind[known == NONE]).tolist():
             sample = (series[0].kind == kind) & (known > 0) & (took > 0)
             wanted = (series[0].kind == kind) & (known == NONE) & (took > 0)
             if sample.any():

@@ -23,6 +23,7 @@ import numpy as np
 from converters.pytorch.calls import Calls, Flags, Work, running_most
 from converters.pytorch.columns import NONE
 from converters.pytorch.graph import Column, Draft, Link, Role, Rows
+from et_sim.basics.unique import unique
 
 STEP = 5  # positions for each call: its node, its own rest, its caller's, the gap after it, the gap before it
 
@@ -69,7 +70,7 @@ class Threads:
         """The last node of a lane that has ended at a moment, gaps aside; NONE if there is none."""
         found = np.full(len(moment), NONE, np.int64)
         ends = self.end_ns
-        for one in np.unique(lane).tolist():
+        for one in unique(lane).tolist():
             rows = np.flatnonzero((self.lane == one) & ~self.is_gap)
             wanted = np.flatnonzero(lane == one)
             if len(rows):

@@ -22,6 +22,7 @@ from converters.pytorch.groups import Groups, collect_groups, learn_world
 from converters.pytorch.linking import operators_of
 from converters.pytorch.rank import ConvertedRank, Lookup
 from et_sim.basics.errors import TraceError
+from et_sim.basics.unique import unique
 
 
 def convert_untimed(host: HostTrace, without: frozenset[Link] = frozenset()) -> ConvertedRank:
@@ -106,7 +107,7 @@ def find_cycle(parent: Column) -> list[int]:
     reached = np.append(parent, NONE)  # the last entry is NONE's
     for _ in range(max(1, len(parent)).bit_length()):
         reached = reached[reached]
-    caught = np.unique(reached[reached != NONE])  # after so many steps, only rows of cycles are left
+    caught = unique(reached[reached != NONE])  # after so many steps, only rows of cycles are left
     best: list[int] = []
     seen: set[int] = set()
     for start in caught.tolist():

@@ -17,6 +17,7 @@ import numpy as np
 from msgspec import Struct, field
 
 from et_sim.basics.errors import InputError
+from et_sim.basics.unique import unique_rows
 from et_sim.calibrate.fitting import least_squares
 from et_sim.calibrate.kernel_factors import FAMILIES, Factor, Family, factors, one_factor, starts
 from et_sim.compute.device import Device
@@ -215,7 +216,7 @@ def _folds(kernels: Kernels, family: Family, which: IntColumn) -> Iterator[tuple
     if not varied:
         return
     sizes = np.stack(varied)
-    values = np.unique(sizes, axis=1).T
+    values = unique_rows(*varied)
     if len(values) > FEW_VALUES:
         sizes, values = sizes % 2, np.array([[1], [0]])
     for value in values:

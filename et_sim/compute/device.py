@@ -25,6 +25,7 @@ import numpy as np
 from msgspec import Struct, field
 
 from et_sim.basics.errors import MachineError, TraceError, did_you_mean
+from et_sim.basics.unique import unique
 from et_sim.basics.units import LONGEST_NS
 from et_sim.compute.model import (
     Durations,
@@ -281,7 +282,7 @@ def _parts(
     """Which part of a peak each kernel reaches, and by whose curve."""
     found, which = np.ones(len(size)), np.zeros(len(size), np.int64)
     names = list(efficiency.curves)
-    for number in np.unique(work.of_kind).tolist():
+    for number in unique(work.of_kind).tolist():
         some = np.flatnonzero(work.of_kind == number)
         kind: Any = work.kind[number]
         found[some] = np.maximum(efficiency.of(kind).at(size[some]), 1e-9)

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from et_sim.basics.errors import MachineError, did_you_mean
+from et_sim.basics.unique import unique
 from et_sim.basics.units import rank_mask
 from et_sim.compute.model import ComputeModel, Durations, PartialModel, TimingModel, Utilisation
 from et_sim.compute.operations import FORMS
@@ -49,7 +50,7 @@ class Rules:
     def durations(self, trace: Trace, rows: IntColumn, rank: int) -> Durations:
         """What the models of their rules say."""
         which = self._which(trace, rank)[rows]
-        numbers: list[int] = np.unique(which).tolist()
+        numbers: list[int] = unique(which).tolist()
         if len(numbers) == 1:
             return self._models[numbers[0]].durations(trace, rows, rank)
         order = [np.flatnonzero(which == number) for number in numbers]

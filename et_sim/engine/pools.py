@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from et_sim.basics.unique import unique
 from et_sim.engine.calendar.clock import bucket_home, slot_home
 from et_sim.engine.collectives.matching import chunk_home
 from et_sim.engine.collectives.unexpected import unexpected_home
@@ -131,7 +132,7 @@ def _most_slowed(plan: Plan) -> int:
     if not len(plan.slowing):
         return 0
     slowed = plan.slowing >= FIRST_FACTOR
-    places = int(plan.lane_limits[np.unique(plan.nodes["lane"][slowed])].sum(dtype=np.int64))
+    places = int(plan.lane_limits[unique(plan.nodes["lane"][slowed])].sum(dtype=np.int64))
     return min(places, most_of_a_template(plan, slowed))
 
 

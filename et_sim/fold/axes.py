@@ -23,6 +23,7 @@ from typing import Any
 
 import numpy as np
 
+from et_sim.basics.unique import unique_rows
 from et_sim.fold.path_keys import MessageColumns, PathKeys, are_alike, steps_along
 from et_sim.plan.lowering import Lowering
 from et_sim.plan.splitmix import splitmix64
@@ -98,7 +99,7 @@ def patterns_of_axes(lowering: Lowering) -> dict[tuple[int, int], Pattern]:
     programs, axes = lowering.collectives.programs(), lowering.collectives.axes
     found: dict[tuple[int, int], Pattern] = {}
     phases = lowering.collectives.phases()
-    pairs = np.unique(np.stack((phases["axis"], phases["program"]), axis=1), axis=0)
+    pairs = unique_rows(phases["axis"], phases["program"])
     for axis, program in pairs.tolist():
         row = programs["programs"][program]
         in_order = axis if axis == NO_AXIS else axes.in_order(axis)

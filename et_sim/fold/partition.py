@@ -27,6 +27,7 @@ from typing import Any
 
 import numpy as np
 
+from et_sim.basics.unique import unique, unique_rows
 from et_sim.fold.axes import (
     GroupAxes,
     Pattern,
@@ -55,7 +56,7 @@ def sizes_of_ranks(lowering: Lowering) -> Any:
         row = lowering.templates[template]
         nodes = lowering.nodes[int(row.node_first) : int(row.node_first) + int(row.nodes)]
         nodes = nodes[nodes["action"] == Action.COLLECTIVE]
-        uses = np.unique(np.stack((nodes["member"], nodes["detail"]), axis=1), axis=0)
+        uses = unique_rows(nodes["member"], nodes["detail"])
         ranks = np.flatnonzero(lowering.workload.template_of_rank == template)
         for usage, detail in uses.tolist():
             sizes = own.of_members(detail)
@@ -131,7 +132,7 @@ def fold(lowering: Lowering, paths: PathKeys | None) -> Actors:
     if not _can_fold_switches(lowering, paths):
         return alone
     colours = _first_colours(lowering)
-    if len(np.unique(colours)) == ranks:
+    if len(unique(colours)) == ranks:
         return alone
     patterns = patterns_of_axes(lowering)
     messages = _PointToPoint(lowering, paths)
@@ -171,7 +172,7 @@ def _refine_until_stable(colours: Any, refined: Any) -> Any:
     from neighbour to neighbour through a long chain of ranks.
     """
     rounds = max(LEAST_ROUNDS, min(MOST_ROUNDS, RANKS_IN_ALL_ROUNDS // len(colours)))
-    count, quiet = len(np.unique(colours)), 0
+    count, quiet = len(unique(colours)), 0
     for seed in range(1, rounds + 1):
         colours = refined(colours, seed)
         found = int(colours.max()) + 1

@@ -13,6 +13,7 @@ import numpy as np
 from msgspec import Struct, field
 
 from et_sim.basics.errors import MachineError
+from et_sim.basics.unique import unique
 from et_sim.basics.units import format_bandwidth, format_ns
 from et_sim.documents.limits import MOST_DEVICES, MOST_LINKS
 
@@ -31,7 +32,7 @@ def link_classes(graph: Graph) -> tuple[Any, list[LinkClass]]:
     figures = np.stack([low, high, graph.bytes_per_ns, graph.latency_ns])
     found, of_link = np.unique(figures, axis=1, return_inverse=True)
     rows = [tuple(column) for column in found.T.tolist()]
-    names = {tier: row_name(graph, tier) for tier in np.unique(graph.tiers).tolist()}
+    names = {tier: row_name(graph, tier) for tier in unique(graph.tiers).tolist()}
     ends = [(int(one), int(other)) for one, other, _, _ in rows]
     classes = []
     for (one, other), (_, _, bandwidth, latency) in zip(ends, rows, strict=True):

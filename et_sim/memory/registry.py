@@ -14,6 +14,7 @@ from typing import Any, Protocol, Self
 import numpy as np
 from msgspec import Struct
 
+from et_sim.basics.unique import unique
 from et_sim.basics.units import LONGEST_NS
 from et_sim.machine.memory import MemoryPool, PoolStage
 from et_sim.machine.model import Machine, MemoryKind, RemoteMemory
@@ -66,7 +67,7 @@ class PoolMemory(Struct, frozen=True):
         stores = trace.kind[rows] == NodeKind.MEM_STORE
         tiers = tiers_of(self.pool, trace, rows)
         size, taken = trace.tensor_bytes[rows], np.zeros(len(rows), np.int64)
-        for tier in np.unique(tiers[(tiers >= 0) & (tiers < len(self.pool.tiers))]).tolist():
+        for tier in unique(tiers[(tiers >= 0) & (tiers < len(self.pool.tiers))]).tolist():
             for way in (False, True):
                 which = (tiers == tier) & (stores == way)
                 taken[which] = self._alone_ns(tier, size[which], stores=way)

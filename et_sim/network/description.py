@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from et_sim.basics.unique import unique
 from et_sim.basics.units import format_bandwidth, format_ns, plural
 from et_sim.machine.flits import filled_in
 from et_sim.machine.graph import KINDS, NPU, Graph, row_name
@@ -50,8 +51,8 @@ def _merged(graph: Graph) -> Any:
     colours = np.where(graph.kinds == NPU, half, 2)
     weight = splitmix64(np.round(graph.bytes_per_ns * 1e6).astype(np.int64), 1)
     count = 0
-    while len(np.unique(colours)) > count:
-        count = len(np.unique(colours))
+    while len(unique(colours)) > count:
+        count = len(unique(colours))
         mixed = splitmix64(colours, 2)
         seen = splitmix64(colours, 3)
         with np.errstate(over="ignore"):
@@ -125,7 +126,7 @@ def _diameter(graph: Graph, routes: RouteTables) -> tuple[int, bool]:
     """(links between the NPUs that are farthest apart, whether all pairs were looked at)."""
     ranks = len(graph.npus)
     is_exact = ranks * ranks <= MOST_PAIRS
-    some = np.arange(ranks) if is_exact else np.unique(np.linspace(0, ranks - 1, AT_LEAST).astype(np.int64))
+    some = np.arange(ranks) if is_exact else unique(np.linspace(0, ranks - 1, AT_LEAST).astype(np.int64))
     longest = 0
     for source in some.tolist():
         hops = np.zeros(ranks, np.int64)

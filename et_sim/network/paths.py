@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from et_sim.basics.unique import unique
 from et_sim.compiled.entry_points import entry
 from et_sim.compiled.tables_by_reference import Tables
 from et_sim.engine.containers import NONE
@@ -266,11 +267,11 @@ class LinkPaths(SimplePaths):
             _add_on_links(seen, links, words)
             if self._goes_back:
                 _add_on_links(seen, back, splitmix64(words, 17))
-        before = len(np.unique(self._classes))
+        before = len(unique(self._classes))
         self._classes = self.classes().astype(np.uint64)
         with np.errstate(over="ignore"):
             self._classes = splitmix64(splitmix64(self._classes, 18) + seen, 19)
-        return len(np.unique(self._classes)) > before
+        return len(unique(self._classes)) > before
 
     def _code(self, source: Any, target: Any) -> Any:
         return self._code_of(self._links(source, target))

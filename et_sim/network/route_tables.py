@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from et_sim.basics.errors import MachineError
+from et_sim.basics.unique import unique_rows
 from et_sim.basics.units import format_bytes
 from et_sim.compiled.entry_points import entry
 from et_sim.compiled.tables_by_reference import Tables
@@ -215,7 +216,7 @@ def _near(fabric: GraphFabric, forwards: Any) -> tuple[Any, Any, int]:
     into = np.flatnonzero(forwards[graph.sources] & (graph.kinds[graph.targets] == NPU))
     rank_of = np.full(len(graph), NONE)
     rank_of[graph.npus] = np.arange(ranks)
-    owner, near = np.unique(np.stack([rank_of[graph.targets[into]], graph.sources[into]]), axis=1)
+    owner, near = unique_rows(rank_of[graph.targets[into]], graph.sources[into]).T
     switches = np.arange(ranks, len(ends))
     return np.concatenate([owner, switches]), np.concatenate([near, ends[switches]]), 1
 

@@ -12,6 +12,7 @@ from types import MappingProxyType
 
 import numpy as np
 
+from et_sim.basics.unique import unique
 from et_sim.machine.corrections import Correction
 from et_sim.plan.tables import Action, Lane, Plan, most_of_a_template
 
@@ -48,7 +49,7 @@ def _has_queues_to_wait_in(plan: Plan) -> bool:
 
 
 def _has_groups(plan: Plan) -> bool:
-    return len(np.unique(plan.members["group"])) > 1
+    return len(unique(plan.members["group"])) > 1
 
 
 def _crosses_dimensions(plan: Plan) -> bool:

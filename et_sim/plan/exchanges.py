@@ -20,6 +20,7 @@ import numpy as np
 from msgspec import Struct
 
 from et_sim.basics.errors import TraceError
+from et_sim.basics.unique import unique
 from et_sim.basics.units import plural
 from et_sim.plan.axes import Axis
 from et_sim.plan.groups import WHOLE_SYSTEM, GroupTable
@@ -62,7 +63,7 @@ def split_pairs(matrix: Any, splits: int) -> list[Chunks]:
     """Chunks that share what every pair has; of equal ones, how many, and the most that a member puts in."""
     count = min(splits, int(_between(matrix).max(initial=0)))
     runs: list[Chunks] = []
-    ends = [*np.unique(matrix % count).tolist(), count] if count else []
+    ends = [*unique(matrix % count).tolist(), count] if count else []
     for begin, end in zip([0, *ends], ends, strict=False):
         if end > begin:
             runs.append(Chunks(end - begin, int(pairs_of_chunk(matrix, count, begin).sum(axis=1).max())))
@@ -129,7 +130,7 @@ class Exchanges:
         self._number: dict[tuple[int, ...], int] = {}  # by the texts of all members
         self.numbers: list[Any] = [None] * len(workload.templates)
         programs: dict[str, dict[int, _Program]] = {}  # by canonical name of a group, then by template
-        for template in np.unique(workload.template_of_rank).tolist():
+        for template in unique(workload.template_of_rank).tolist():
             trace = workload.templates[template]
             if communicates and has_splits(trace).any():
                 self._read(template, trace, trace.source or workload.source, programs)
@@ -161,7 +162,7 @@ class Exchanges:
         own, sizes = read_process_groups(trace), sizes_of_texts(trace)
         name_of = {
             group: self._groups.canonical(trace.group_names[group], place, own)
-            for group in np.unique(trace.group[rows]).tolist()
+            for group in unique(trace.group[rows]).tolist()
         }
         names = np.array([name_of[group] for group in trace.group[rows].tolist()])
         text_of = [self._known_text(text, of) for text, of in zip(trace.split_texts, sizes, strict=True)]
@@ -228,7 +229,7 @@ class Exchanges:
         return self._number[key]
 
     def _note(self, name: str, members: Any, numbers: IntColumn, programs: dict[int, _Program]) -> None:
-        for template in np.unique(self._workload.template_of_rank[members]).tolist():
+        for template in unique(self._workload.template_of_rank[members]).tolist():
             rows, known = programs[template].rows, self.numbers[template]
             if ((known[rows] != PLAIN) & (known[rows] != numbers)).any():
                 trace = self._workload.templates[template]

@@ -15,6 +15,7 @@ import numpy as np
 from msgspec import Struct
 
 from et_sim.basics.errors import TraceError
+from et_sim.basics.unique import unique
 from et_sim.plan import tables
 from et_sim.plan.groups import WHOLE_SYSTEM, GroupTable
 from et_sim.trace.workload import Workload
@@ -144,7 +145,7 @@ class MemberTables:
         actors = self._actors.of_rank[members]
         templates = self._workload.template_of_rank[members]
         out = np.empty(len(members), np.int64)
-        for template in np.unique(templates).tolist():
+        for template in unique(templates).tolist():
             mine = np.flatnonzero(templates == template)
             if name in self._used[template]:
                 usage = self._used[template].index(name)

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from et_sim.basics.errors import TraceError
+from et_sim.basics.unique import unique
 from et_sim.basics.units import format_ranks, plural
 from et_sim.collectives import Operation
 from et_sim.machine.corrections import Correction
@@ -99,7 +100,7 @@ def _numbers(plan: Plan, workload: Workload, template: int, rank: int) -> tuple[
     of_all = plan.members["group"][plan.actor_members[usages]] == 0
     chunks = plan.collectives["chunks"][nodes["detail"][rows]].astype(np.int64)
     numbers = np.cumsum(chunks) - chunks
-    meet = all(_all_meet(plan, row) for row in np.unique(nodes["detail"][rows[of_all]]).tolist())
+    meet = all(_all_meet(plan, row) for row in unique(nodes["detail"][rows[of_all]]).tolist())
     return numbers[of_all], rows[of_all], is_forced and meet
 
 
@@ -109,5 +110,5 @@ def _all_meet(plan: Plan, row: int) -> bool:
     if int(collective["kind"]) in _ONE_WAY:
         return False
     first = int(plan.chunk_plans["phase_first"][collective["chunk_plan_first"]])
-    axes = np.unique(plan.phases["axis"][first : first + int(collective["phases"])])
+    axes = unique(plan.phases["axis"][first : first + int(collective["phases"])])
     return bool((axes >= 0).all() and plan.axes["members"][axes].prod() >= plan.ranks)

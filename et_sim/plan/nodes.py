@@ -15,6 +15,7 @@ import numpy as np
 from msgspec import Struct, field
 
 from et_sim.basics.errors import TraceError
+from et_sim.basics.unique import unique
 from et_sim.basics.units import LONGEST_NS, format_ns, plural
 from et_sim.compute import ComputeModel, Durations, Replay, Treatment, is_recorded
 from et_sim.machine.corrections import Correction
@@ -315,7 +316,7 @@ def _attach_children(nodes: Any, trace: Trace) -> Any:
         (np.repeat(rows, np.diff(trace.data_start)), np.repeat(rows, np.diff(trace.ctrl_start)))
     )
     parent = np.concatenate((trace.data_deps, trace.ctrl_deps)).astype(np.int64)
-    edges = np.unique(parent * count + child)  # a parent listed twice counts once
+    edges = unique(parent * count + child)  # a parent listed twice counts once
     parent, child = edges // count, edges % count
     nodes["indegree"] = np.bincount(child, minlength=len(trace))
     nodes["children"] = np.bincount(parent, minlength=len(trace))

@@ -18,6 +18,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from et_sim.basics.errors import TraceError
+from et_sim.basics.unique import unique
 from et_sim.machine.model import LocalMemory, System, WhenFull
 from et_sim.memory.spilling import Spills, spills
 from et_sim.plan.lowering import Lowering
@@ -116,7 +117,7 @@ def _turns(trace: Trace, lowering: Lowering, rank: int, order: list[int]) -> tup
     in_order = np.array(order, np.int64)
     in_order = in_order[waits[in_order]]
     before, after = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
-    for lane in np.unique(nodes["lane"][in_order]).tolist():
+    for lane in unique(nodes["lane"][in_order]).tolist():
         room = int(lowering.streams.limits[lane])
         rows = in_order[nodes["lane"][in_order] == lane]
         if room < min(UNLIMITED, len(rows)):

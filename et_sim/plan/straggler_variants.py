@@ -17,6 +17,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from et_sim.basics.errors import MachineError, did_you_mean
+from et_sim.basics.unique import unique
 from et_sim.basics.units import LONGEST_NS, format_ns, rank_mask
 from et_sim.machine.model import Notice, Straggler, TimeFactors, WorkKind
 from et_sim.plan.splitmix import splitmix64, uniform
@@ -72,7 +73,7 @@ class FactorTable:
                 is_kind = of_kind(trace, kind)
                 takes_time = is_kind & (nodes["action"] == Action.DELAY)
                 if entry.name is not None:
-                    names.update(trace.names[name] for name in np.unique(trace.name[takes_time]).tolist())
+                    names.update(trace.names[name] for name in unique(trace.name[takes_time]).tolist())
                 rows = takes_time & fits
                 factors[rows] *= factor
                 met[kind].nodes += int(takes_time.sum())

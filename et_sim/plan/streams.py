@@ -21,6 +21,7 @@ import numpy as np
 
 from et_sim.basics.errors import MachineError, did_you_mean
 from et_sim.basics.group_names import shown_group
+from et_sim.basics.unique import unique
 from et_sim.basics.units import format_ns
 from et_sim.compute import ComputeModel, Treatment
 from et_sim.machine.model import Notice, SlowedWork, Stream, StreamWork
@@ -68,20 +69,18 @@ class StreamLanes:
             works = np.logical_or.reduce([of_work(trace, work) for work in stream.takes])
             found = works.copy()
             if stream.nodes is not None:
-                self._names[number].update(
-                    trace.names[name] for name in np.unique(trace.name[works]).tolist()
-                )
+                self._names[number].update(trace.names[name] for name in unique(trace.name[works]).tolist())
                 found &= is_named(trace, stream.nodes)
             if stream.group is not None:
                 groups = [shown_group(name) for name in trace.group_names]
                 is_collective = works & (trace.kind == NodeKind.COLL)
-                used = np.unique(trace.group[is_collective]).tolist()
+                used = unique(trace.group[is_collective]).tolist()
                 self._groups[number].update(groups[group] for group in used)
                 fits = np.array([group == stream.group for group in groups], np.bool_)
                 found &= is_collective & fits[trace.group]
             if stream.recorded is not None:
                 is_recorded = trace.has("stream")
-                self._recorded[number].update(np.unique(trace.stream[works & is_recorded]).tolist())
+                self._recorded[number].update(unique(trace.stream[works & is_recorded]).tolist())
                 found &= is_recorded & (trace.stream == stream.recorded)
             self._fitting[number] += int(found.sum())
             self._taken[number] += int((found & is_free).sum())
@@ -207,7 +206,7 @@ def occupation_of(
             )
             used = compute.durations(part.trace, kernels, part.rank).utilisation
             of_kernel = np.zeros(0) if used is None else np.nan_to_num(used.processors)
-            for number in np.unique(of_kernel[of_kernel > 0]).astype(int).tolist():
+            for number in unique(of_kernel[of_kernel > 0]).astype(int).tolist():
                 if number not in processors:
                     processors.append(number)
                 row = FIRST_FACTOR + processors.index(number)

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from msgspec.structs import replace
 
+from et_sim.basics.unique import unique
 from et_sim.machine.model import LogicalGrid
 from et_sim.machine.switch_trees import NOBODY, SwitchTree
 from et_sim.plan import tables
@@ -64,7 +65,7 @@ class SwitchTables:
         known: set[bytes] = set()
         for line in _lines(grid, axis):
             found = self._actors.of_rank[line]
-            key = np.unique(found).tobytes() if self._actors.is_folded else found.tobytes()
+            key = unique(found).tobytes() if self._actors.is_folded else found.tobytes()
             if key not in known:
                 known.add(key)
                 rows = self._add(collectives.switches.trees.over(line), np.full(len(line), NOBODY), line)

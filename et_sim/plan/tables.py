@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 from msgspec import Struct
 
+from et_sim.basics.unique import unique
 from et_sim.compute import ComputeModel
 from et_sim.machine.corrections import Correction
 from et_sim.machine.model import Notice
@@ -352,7 +353,7 @@ class Plan:
     @property
     def collectives_at_a_time(self) -> int:
         """How many collectives a rank may have under way, by their lanes."""
-        lanes = np.unique(self.nodes["lane"][self.nodes["action"] == Action.COLLECTIVE])
+        lanes = unique(self.nodes["lane"][self.nodes["action"] == Action.COLLECTIVE])
         return min(int(self.lane_limits[lanes].sum(dtype=np.int64)), UNLIMITED)
 
     @property

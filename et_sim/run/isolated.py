@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from et_sim.basics.unique import unique
 from et_sim.basics.units import rank_mask
 from et_sim.engine.outcome import Outcome
 from et_sim.engine.transport.network_seam import NetworkModel
@@ -91,6 +92,6 @@ def _concerns(straggler: Straggler, workload: Workload, job: Job) -> bool:
     if straggler.node is None:
         return True
     own = job.npus[rank_mask(straggler.ranks, workload.ranks)[job.npus]]
-    templates = np.unique(workload.template_of_rank[own]).tolist()
+    templates = unique(workload.template_of_rank[own]).tolist()
     node = np.uint64(straggler.node)
     return any(bool((workload.templates[one].node_id == node).any()) for one in templates)

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from msgspec import Struct
 
+from et_sim.basics.unique import unique
 from et_sim.basics.units import format_ranks
 from et_sim.compute import Treatment
 from et_sim.engine.outcome import Outcome
@@ -192,7 +193,7 @@ def _described(outcome: Outcome, workload: Workload, hops: Hops) -> tuple[Any, A
     trace's, and as text."""
     kinds, words = np.full(len(hops.row), len(WorkKind), np.int64), np.zeros(len(hops.row), np.int64)
     template = outcome.plan.actors["template"][hops.actor]
-    for number in np.unique(template).tolist():
+    for number in unique(template).tolist():
         trace, here = workload.templates[number], np.flatnonzero(template == number)
         words[here] = trace.name[hops.row[here]]
         for code, kind in enumerate(WorkKind):

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from et_sim.basics.unique import unique
 from et_sim.memory import Accesses, Changes, changes, classes_of, lifetimes
 from et_sim.plan.tables import Plan
 from et_sim.timeline.rows import Rows
@@ -28,7 +29,7 @@ class MemorySource:
         nodes_of_template = plan.templates["nodes"][: len(plan.tensors)].tolist()
         for uses, nodes in zip(plan.tensors, nodes_of_template, strict=True):
             of_text = np.zeros(len(uses.names), np.int32)
-            for text in np.unique(uses.tensor).tolist():
+            for text in unique(uses.tensor).tolist():
                 of_text[text] = number.setdefault(uses.names[text], len(number))
             tensor.append(of_text[uses.tensor])
             sizes.append(uses.bytes)

@@ -16,6 +16,7 @@ import numpy as np
 from msgspec import Struct, to_builtins
 
 from et_sim.basics.errors import OutOfMemoryError
+from et_sim.basics.unique import unique
 from et_sim.basics.units import exact_bytes, format_bytes, format_ns, format_ranks
 from et_sim.engine.outcome import Outcome
 from et_sim.machine.model import LocalMemory, WhenFull
@@ -128,7 +129,7 @@ def out_of_memory(outcome: Outcome, workload: Workload, memory: LocalMemory | No
             continue
         if first_ns is None or earliest < first_ns:
             first_ns, actors, found = earliest, [], (rows, changes)
-        actors += np.unique(over.owner[over.time_ns == earliest]).tolist()
+        actors += unique(over.owner[over.time_ns == earliest]).tolist()
     if first_ns is None or found is None:
         return None
     source = measurement.memory

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 from msgspec import Struct
 
+from et_sim.basics.unique import unique
 from et_sim.basics.units import format_ns, format_ranks
 from et_sim.engine.outcome import Outcome
 from et_sim.machine.model import GraphFabric, GridFabric, LevelFabric, Network, Shape, bytes_per_ns
@@ -116,7 +117,7 @@ class _Worst:
             if most > self.factor:
                 burst = int(factors.argmax())
                 alike = factors >= most * (1 - 1e-9)
-                self.whose = np.unique(actor[first[alike & (begin == begin[burst])]])
+                self.whose = unique(actor[first[alike & (begin == begin[burst])]])
                 self.factor, self.port, self.verb = most, ports.place(number), verb
                 self.begin_ns, self.length_ns = int(begin[burst]), int(until[burst] - begin[burst])
 

@@ -18,6 +18,8 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Struct, structs
 
+from et_sim.basics.unique import unique
+
 IntColumn = npt.NDArray[np.int64]
 RowColumn = npt.NDArray[np.int32]
 BoolColumn = npt.NDArray[np.bool_]
@@ -228,7 +230,7 @@ class Trace:
         """Rows that must complete before `row` (data and control, each once, ascending)."""
         data = self.data_deps[self.data_start[row] : self.data_start[row + 1]]
         ctrl = self.ctrl_deps[self.ctrl_start[row] : self.ctrl_start[row + 1]]
-        merged: RowColumn = np.unique(np.concatenate((data, ctrl))).astype(np.int32)
+        merged: RowColumn = unique(np.concatenate((data, ctrl))).astype(np.int32)
         return merged
 
 

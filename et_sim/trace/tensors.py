@@ -17,6 +17,7 @@ import numpy.typing as npt
 from msgspec import Struct
 
 from et_sim.basics.errors import TraceError
+from et_sim.basics.unique import unique
 from et_sim.basics.units import MOST_BYTES, format_bytes
 from et_sim.trace.columns import IntColumn, RowColumn, TensorLists, Trace, no_tensor_lists
 from et_sim.trace.workload import Workload
@@ -114,7 +115,7 @@ def remark_on_unannotated(workload: Workload) -> str:
 def _sizes_of(lists: TensorLists, sizes: RowColumn) -> IntColumn:
     """Bytes by text, of those texts that stand for sizes; -1 for what is no size."""
     size_of = np.zeros(len(lists.texts), np.int64)
-    for text in np.unique(sizes).tolist():
+    for text in unique(sizes).tolist():
         found = _SIZE.fullmatch(lists.texts[text])
         size_of[text] = min(int(found[1]), MOST_BYTES + 1) if found else -1
     return size_of

@@ -41,6 +41,7 @@ from converters.pytorch.reading.values import (
     whole_number,
 )
 from et_sim.basics.errors import TraceError
+from et_sim.basics.unique import unique
 
 _STORAGE, _ELEMENTS, _ELEMENT_BYTES, _DEVICE = 1, 3, 4, 5
 _TENSOR_LENGTH = 6
@@ -289,7 +290,7 @@ class HostReader:
 def _refuse_doubles(path: Path, node_id: Any) -> None:
     """Refuse ids that are used more than once."""
     ids = np.sort(node_id)
-    again = np.unique(ids[1:][ids[1:] == ids[:-1]])
+    again = unique(ids[1:][ids[1:] == ids[:-1]])
     if len(again):
         raise TraceError(
             f"{len(again)} node ids are used more than once, the first is {int(again[0])}",

@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
 
+from et_sim.basics.unique import unique
 from et_sim.machine.systolic import Array, Dataflow
 
 Words = npt.NDArray[np.int64]
@@ -96,7 +97,7 @@ class SystolicLayer:
         """Words of the image that some window holds."""
         if self.is_plain:
             return self.rows * self.inner
-        touched = [len(np.unique(places[places < image])) for places, image in self._places()]
+        touched = [len(unique(places[places < image])) for places, image in self._places()]
         return touched[0] * touched[1] * self.dimensions.channels
 
     @property

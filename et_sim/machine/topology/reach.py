@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from et_sim.basics.unique import unique
 from et_sim.machine.graph import NPU, Graph
 
 
@@ -14,7 +15,7 @@ def switches_suffice(graph: Graph) -> bool:
     first = graph.npus[0]
     near = graph.targets[(graph.sources == first) & (graph.kinds[graph.targets] != NPU)]
     forwards = graph.kinds != NPU
-    found = (_ways_through(graph, switch, forwards) for switch in np.unique(near).tolist())
+    found = (_ways_through(graph, switch, forwards) for switch in unique(near).tolist())
     return any(length is not None for length in found)
 
 
@@ -67,7 +68,7 @@ def _links_away(sources: Any, targets: Any, first: int, forwards: Any) -> Any:
         distance += 1
         counts = begin[edge + 1] - begin[edge]
         of = np.repeat(begin[edge] - np.cumsum(counts) + counts, counts) + np.arange(counts.sum())
-        found = np.unique(ends[of])
+        found = unique(ends[of])
         found = found[away[found] < 0]
         away[found] = distance
         edge = found[forwards[found]]

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from et_sim.basics.group_names import shown_group
+from et_sim.basics.unique import unique
 from et_sim.basics.units import format_ranks, strided_ranks
 from et_sim.memory import CLASSES
 from et_sim.plan.channels import Endpoints, find_endpoints
@@ -94,7 +95,7 @@ class _Meanings:
 
     def _plain(self) -> Iterator[Any]:
         """Of actors with one template: every group means itself to all ranks."""
-        for number in np.unique(self._template[~self._is_mixed]).tolist():
+        for number in unique(self._template[~self._is_mixed]).tolist():
             own = np.flatnonzero(~self._is_mixed & (self._template == number))
             for usage, used in enumerate(self._plan.used_groups[number]):
                 group = np.full(len(own), self._number[used])
@@ -187,7 +188,7 @@ def _peers_meant(
     distance = np.where(is_distance, peer, peer - ranks) % count
     order = np.argsort(distance, kind="stable")
     parts = np.split(ranks[order], np.flatnonzero(np.diff(distance[order])) + 1)
-    found = np.unique(distance).tolist()
+    found = unique(distance).tolist()
     if len(found) == 1:
         return [(NONE, found[0])]
     named = (format_ranks(part) for part in parts)

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from msgspec import Struct
 
+from et_sim.basics.unique import unique
 from et_sim.plan.tables import IN_GROUP, NO_AXIS, Plan
 
 WHOLE = -1  # scope of a collective that connects its whole group
@@ -41,7 +42,7 @@ def parties(plan: Plan, member: Any, collective: Any) -> Parties:
     group = plan.members["group"][member].astype(np.int64)
     of_row = np.zeros(len(member), np.int64)
     found: list[Any] = []
-    for kind in np.unique(scope).tolist():
+    for kind in unique(scope).tolist():
         mine = np.flatnonzero(scope == kind)
         if kind != WHOLE and isinstance(scope_of := known[kind], OneWay):
             number, lists = _along_tree(plan, group[mine], member[mine], scope_of)
@@ -112,7 +113,7 @@ def _members_of(plan: Plan, group: int) -> Any:
     if row.members == plan.ranks:
         return row.first_member + np.arange(len(plan.actors))
     first = int(row.members_first)
-    return np.unique(plan.group_members[first : first + int(row.members)]).astype(np.int64)
+    return unique(plan.group_members[first : first + int(row.members)]).astype(np.int64)
 
 
 def _within(plan: Plan, group: Any, member: Any, axes: tuple[int, ...]) -> tuple[Any, list[Any]]:
@@ -127,7 +128,7 @@ def _within(plan: Plan, group: Any, member: Any, axes: tuple[int, ...]) -> tuple
     lists = []
     for key in keys.tolist():
         row, lowest = divmod(key, plan.ranks)
-        actors = np.unique(plan.actor_of_rank[lowest + offsets])
+        actors = unique(plan.actor_of_rank[lowest + offsets])
         lists.append(plan.groups["first_member"][row] + actors.astype(np.int64))
     return number, lists
 
@@ -156,7 +157,7 @@ def _along_tree(plan: Plan, group: Any, member: Any, way: OneWay) -> tuple[Any, 
             found = plan.group_members[plan.groups["members_first"][row] + places]
         else:
             found = plan.groups["first_member"][row] + plan.actor_of_rank[lowest + places * stride]
-        lists.append(np.unique(found).astype(np.int64))
+        lists.append(unique(found).astype(np.int64))
     return number.reshape(-1), lists
 
 

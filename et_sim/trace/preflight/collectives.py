@@ -18,6 +18,7 @@ import numpy as np
 
 from et_sim.basics.errors import TraceError
 from et_sim.basics.group_names import group_key
+from et_sim.basics.unique import unique
 from et_sim.basics.units import format_ranks, plural
 from et_sim.trace.columns import CollectiveKind, NodeKind, RowColumn, Trace
 from et_sim.trace.group_rule import NO_GROUP
@@ -251,7 +252,7 @@ def _members(
     listed = stream.described or _listed(stream.group, groups)
     if listed is None:
         return _users(index, stream, sequences)
-    members = np.unique(np.array(listed, np.int64))
+    members = unique(np.array(listed, np.int64))
     return members[(members >= 0) & (members < index.workload.ranks)]
 
 
@@ -351,7 +352,7 @@ def _compare(index: TemplateIndex, stream: Stream, members: Any, sequences: _Seq
     of_member = index.workload.template_of_rank[members]
     having = sequences[stream]
     by_content: dict[bytes, list[int]] = defaultdict(list)  # sequence -> templates
-    for template in np.unique(of_member).tolist():
+    for template in unique(of_member).tolist():
         by_content[having[template].content.tobytes() if template in having else b""].append(template)
     if len(by_content) == 1:
         return []
@@ -383,7 +384,7 @@ def _compare_by_rule(index: TemplateIndex, stream: Stream, sequences: _Sequences
     ranks = np.arange(workload.ranks)
     first = rule.first(ranks)
     differs = np.flatnonzero((first != NO_GROUP) & (of_rank != of_rank[first]))
-    first_members = np.unique(rule.first(differs))
+    first_members = unique(rule.first(differs))
     problems = []
     for one in first_members[:SPELLED_OUT].tolist():
         problems += _compare(index, stream, np.array(rule.members(one), np.int64), sequences)

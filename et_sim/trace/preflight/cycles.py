@@ -12,6 +12,7 @@ from typing import NamedTuple, TypeVar
 
 import numpy as np
 
+from et_sim.basics.unique import unique
 from et_sim.trace.columns import RowColumn
 from et_sim.trace.order import fits_row_order, settle
 
@@ -71,7 +72,7 @@ def _parents_within(parent: RowColumn, child: RowColumn, count: int, rows: RowCo
     is_row = np.zeros(count, bool)
     is_row[rows] = True
     among = is_row[parent] & is_row[child]
-    pairs = np.unique(child[among].astype(np.int64) * count + parent[among])
+    pairs = unique(child[among].astype(np.int64) * count + parent[among])
     needed = (pairs % count).tolist()
     ends = np.searchsorted(pairs, (rows.astype(np.int64) + 1) * count).tolist()
     spans = zip(rows.tolist(), [0, *ends[:-1]], ends, strict=True)

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from et_sim.basics.unique import unique_rows
 from et_sim.basics.units import format_ranks
 from et_sim.trace.order import edges, fits_row_order, issue_order
 from et_sim.trace.preflight.cycles import Knot, find_knots
@@ -102,7 +103,7 @@ def _is_settled_by_templates(index: TemplateIndex) -> bool:
         parts += np.split(base + ends.row, bundle_bounds(ends.is_send, ends.peer)[1:-1])
         base += len(trace)
     pairs = find_pairs(index, ends_of)
-    meetings = np.unique(np.stack((pairs.send_part, pairs.receive_part), axis=1), axis=0).tolist()
+    meetings = unique_rows(pairs.send_part, pairs.receive_part).tolist()
     for column, side in zip(columns, zip(*meetings, strict=True), strict=True):
         column += [parts[part] for part in side]
     row: Any = np.int32 if base < 2**31 else np.int64  # the first is compiled already

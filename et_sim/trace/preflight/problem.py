@@ -11,6 +11,7 @@ from typing import Any, Literal
 import numpy as np
 from msgspec import Struct
 
+from et_sim.basics.unique import unique
 from et_sim.basics.units import format_ranks, plural, rank_ranges
 from et_sim.trace.workload import Workload
 
@@ -89,7 +90,7 @@ class TemplateIndex:
 
     def _sources(self, ranks: Any) -> int:
         """How many files the traces of some ranks come from."""
-        templates = np.unique(self.workload.template_of_rank[ranks]).tolist()
+        templates = unique(self.workload.template_of_rank[ranks]).tolist()
         return len({self.file_of(int(self._ranks[template][0])) for template in templates})
 
 

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 from msgspec import Struct
 
+from et_sim.basics.unique import unique
 from et_sim.tables.grouping import groups_of
 from et_sim.tables.kinds import COPY, OPAQUE_KINDS
 from et_sim.views.critical.chain import Chain
@@ -154,7 +155,7 @@ class CriticalPath:
         link = self.chain.link
         together = self.is_kind("latency") & (link.codes == len(link.texts) - 1)
         found = []
-        for code in np.unique(link.codes).tolist():
+        for code in unique(link.codes).tolist():
             name, on = link.texts[code], link.codes == code
             if name is None:
                 continue

@@ -25,6 +25,7 @@ from typing import Any
 import numpy as np
 from msgspec import Struct, to_builtins
 
+from et_sim.basics.unique import unique
 from et_sim.views.critical.condensed import Condensed, Durations
 from et_sim.views.critical.events import LIBRARY, NONE
 from et_sim.views.critical.kernels import ALIKE_NS, times_and_slopes
@@ -337,9 +338,9 @@ def _of_nodes(path: CriticalPath, durations: Durations, spent: Any, times: Any) 
     code = np.ravel_multi_index((nodes.kind.codes[of], nodes.stem.codes[of]), shape)
     on_device = np.array([text == "compute" for text in nodes.lane.texts])[nodes.lane.codes[of]]
     is_kernel = on_device & (cause == CAUSES.index("compute"))
-    if len(np.unique(code[is_kernel])) > 1:
+    if len(unique(code[is_kernel])) > 1:
         yield from times(Quantity.KERNELS, rows[is_kernel])
-    for one in np.unique(code).tolist():
+    for one in unique(code).tolist():
         kind, stem = (int(part) for part in np.unravel_index(one, shape))
         called = nodes.stem.texts[stem] or nodes.kind.texts[kind]
         yield from times(Quantity.OPERATION, rows[code == one], f"time of {called}")

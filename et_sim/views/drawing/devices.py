@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from msgspec import Struct
 
+from et_sim.basics.unique import unique
 from et_sim.basics.units import plural
 from et_sim.views.drawing.scene import LEFT, LETTER, PIXELS, Scene
 from et_sim.views.text import shortened
@@ -94,7 +95,7 @@ def _in_rows(devices: Devices, source: Any, target: Any) -> Places:
     counts: list[int] = []
     of_rows: list[int] = []
     labels: list[tuple[float, str]] = []
-    lines = np.unique(rows)[::-1].tolist()
+    lines = unique(rows)[::-1].tolist()
     ends = np.concatenate((source, target)), np.concatenate((target, source))
     for tier in reversed(lines):
         row = np.flatnonzero(rows == tier)
@@ -185,7 +186,7 @@ def _flat_label(count: int, counts: Any) -> tuple[tuple[float, str], ...]:
 
 def draw_network(scene: Scene, devices: Devices, places: Places, lines: Sequence[Line]) -> None:
     """Lines in the order given, the last one on top; then a mark for each device, or for neighbours."""
-    step = float(np.min(np.abs(np.diff(np.unique(places.x))), initial=SPACE)) if places.has_bends else 0.0
+    step = float(np.min(np.abs(np.diff(unique(places.x))), initial=SPACE)) if places.has_bends else 0.0
     for line in lines:
         shape = _shape(places, line.one, line.other, step)
         scene.path(shape, line.meaning, fill="none", stroke=line.colour, stroke_width=f"{line.width:.1f}")
@@ -226,7 +227,7 @@ def _rows_with_names(devices: Devices, places: Places) -> set[float]:
     """Heights at which there is room for the names of all devices."""
     found = set()
     first = dict(zip(places.mark_of.tolist()[::-1], range(len(devices.names) - 1, -1, -1), strict=True))
-    for y in np.unique(places.y).tolist():
+    for y in unique(places.y).tolist():
         marks = np.flatnonzero(places.y == y)
         if (places.count[marks] > 1).any():
             continue

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from et_sim.basics.unique import unique_rows
 from et_sim.tables.grouping import groups_of
 from et_sim.views.drawing.nodes import NONE, Nodes
 from et_sim.views.run.columns import coded, integers
@@ -47,7 +48,7 @@ def exchanges(run: RunDirectory, nodes: Nodes, window: Window) -> tuple[Any, Any
         actor, node, peer = (column[kept] for column in columns)
         sender = find(nodes, rows, actor, node)
         peer, sender = peer[sender != NONE], sender[sender != NONE]
-        found = np.unique(np.concatenate((found, np.stack((sender, peer), axis=1))), axis=0)
+        found = unique_rows(*np.concatenate((found, np.stack((sender, peer), axis=1))).T)
     sender, peer = found.T
     # The peer's node has the sender's group and number; where groups of one name are several, its own.
     like = groups_of(nodes.group[rows], nodes.sequence[rows]).of_row

@@ -16,6 +16,7 @@ import numpy as np
 from msgspec import Struct
 
 from et_sim.basics.intervals import filled, union
+from et_sim.basics.unique import unique
 from et_sim.basics.units import format_bytes, plural
 from et_sim.views.drawing.scene import (
     LEFT,
@@ -176,7 +177,7 @@ def dimensions(run: RunDirectory, part: Selection = EVERYTHING) -> Heat | None:
         )
         actor, dimension, start, end = columns
         end = np.where(end < 0, run.summary["makespan_ns"], end)
-        for one in np.unique(dimension[start >= 0]).tolist():
+        for one in unique(dimension[start >= 0]).tolist():
             own = (dimension == one) & (start >= 0)
             busy = union(actor[own], start[own], end[own])
             where, weight = np.zeros(len(busy.owner), np.int64), ranks[busy.owner] / max(ranks.sum(), 1)

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from msgspec import Struct
 
+from et_sim.basics.unique import unique
 from et_sim.views.drawing.nodes import NONE, Shown
 from et_sim.views.run.columns import integers, numbers
 from et_sim.views.run.directory import RunDirectory
@@ -56,7 +57,7 @@ def chunks_in_dimensions(run: RunDirectory, shown: Shown, window: Window) -> lis
     for rows in run.batches("phases", columns):
         actor, dimension, start, end = (integers(rows[name], missing=NONE) for name in columns)
         is_span = (start >= 0) & (end > start)
-        for one in np.unique(dimension[is_span]).tolist():
+        for one in unique(dimension[is_span]).tolist():
             spans = (column[is_span & (dimension == one)] for column in (actor, start, end))
             blocks.setdefault(one, []).append(_kept(shown, window, *spans))
     found: list[Counter] = []

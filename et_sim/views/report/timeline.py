@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 from msgspec import Struct
 
+from et_sim.basics.unique import unique
 from et_sim.basics.units import LONGEST_NS, plural
 from et_sim.tables.grouping import groups_of
 from et_sim.views.critical.path import CriticalPath
@@ -143,7 +144,7 @@ def _on_path(nodes: Nodes, path: CriticalPath | None) -> Any:
     if path is None:
         return np.zeros(len(nodes), np.bool_)
     every = path.record.nodes
-    there = np.unique(path.node[(path.node != NONE) & (path.spent_ns > 0)])
+    there = unique(path.node[(path.node != NONE) & (path.spent_ns > 0)])
     rows = find(nodes, np.arange(len(nodes)), every.actor[there], every.node[there].astype(np.int64))
     found = np.zeros(len(nodes), np.bool_)
     found[rows[rows != NONE]] = True
@@ -182,7 +183,7 @@ def merge(track: Any, kind: Any, start: Any, end: Any, limit: int) -> Merged:
             bins = (start - first) // bin_ns
             places = like * (int(bins.max()) + 1) + bins
             key = np.where(length < bin_ns, places, int(places.max()) + 1 + np.arange(count))
-            if len(np.unique(key)) <= limit or bool((length < bin_ns).all()):
+            if len(unique(key)) <= limit or bool((length < bin_ns).all()):
                 break
             bin_ns *= 2
     order = np.lexsort((-length, key))

@@ -15,6 +15,7 @@ import numpy as np
 from msgspec import Struct
 
 from et_sim.basics.intervals import Intervals, Unions, together
+from et_sim.basics.unique import unique
 from et_sim.basics.units import exact_bytes, format_bandwidth, format_bytes, format_ns, plural
 from et_sim.tables.kinds import COPY, NOT_COMMUNICATION
 from et_sim.views.critical.path import CriticalPath
@@ -100,10 +101,10 @@ class _Adding:
     def _measure(self, unions: list[Intervals]) -> None:
         kernels, _, *groups = unions
         for group, active in enumerate(groups):
-            without = kernels.of(np.unique(active.owner))
+            without = kernels.of(unique(active.owner))
             actors = 1 + int(active.owner.max(initial=-1))
             exposed_ns = together((active, without)).lengths(actors) - without.lengths(actors)
-            owner = np.unique(active.owner)
+            owner = unique(active.owner)
             code, columns = np.full(len(owner), group), (active.lengths(actors)[owner], exposed_ns[owner])
             for total, ranks, (under_way, alone) in self._shared_out(owner, code, *columns):
                 total.active_ns += ranks * under_way
@@ -114,7 +115,7 @@ class _Adding:
     ) -> Iterator[tuple[Exposed, int, tuple[int, ...]]]:
         """For every group that rows are in to any rank: to how many ranks, and the rows' sums."""
         counts = self._groups.of_groups(actor, group, self._texts)
-        for number in np.unique(counts).tolist():
+        for number in unique(counts).tolist():
             here = counts == number
             sums = tuple(int(column[here].sum()) for column in columns)
             for group_name, ranks in self._groups.counts[number]:

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from et_sim.basics.errors import UsageError
+from et_sim.basics.unique import unique, unique_rows
 from et_sim.basics.units import parse_ranks
 from et_sim.views.run.columns import Words, coded, numbers, words
 from et_sim.views.run.directory import AGAIN, RunDirectory
@@ -31,7 +32,7 @@ class Groups:
         actor, self._number = numbers(table["actor"]), {text: at for at, text in enumerate(group.texts)}
         self._texts = group.texts
         keys = actor * np.int64(len(self._texts)) + group.codes
-        self.keys = np.unique(keys)  # a number for each actor and group of the timeline
+        self.keys = unique(keys)  # a number for each actor and group of the timeline
         self.parts: dict[int, list[tuple[str, str]]] = {}  # by key, (ranks, name), where ranks differ
         for row in np.flatnonzero(ranks.codes < len(ranks.texts) - 1).tolist():
             part = str(ranks.texts[ranks.codes[row]]), str(name.texts[name.codes[row]])
@@ -85,12 +86,12 @@ class Groups:
 
     def _split_among(self, at: Any) -> list[int]:
         """Those of these groups that differ from rank to rank."""
-        there = self.keys[np.unique(at[at != NO_GROUP])]
+        there = self.keys[unique(at[at != NO_GROUP])]
         return [key for key in there.tolist() if key in self.parts]
 
 
 def _sizes(name: Words, size: Any) -> dict[str, int]:
-    pairs = np.unique(np.stack((name.codes, size), axis=1), axis=0).tolist()
+    pairs = unique_rows(name.codes, size).tolist()
     found: dict[str, set[int]] = {}
     for code, members in pairs:
         found.setdefault(str(name.texts[int(code)]), set()).add(int(members))

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from msgspec import Struct
 
+from et_sim.basics.unique import unique
 from et_sim.basics.units import parse_ranks, plural, strided_ranks
 from et_sim.views.run.columns import coded, integers, numbers
 from et_sim.views.run.directory import RunDirectory
@@ -159,7 +160,7 @@ class _Reader:
         number = {work: code for code, work in enumerate(self.works)}
         self.code_of_name = np.array([number[work] for work in works], np.int64)
         self.actors = run.actors().select(["actor", "ranks"]).to_pylist()
-        chosen = np.unique(np.linspace(0, len(self.actors) - 1, MOST_ACTORS).astype(np.int64))
+        chosen = unique(np.linspace(0, len(self.actors) - 1, MOST_ACTORS).astype(np.int64))
         self.is_shown = np.zeros(len(self.actors), np.bool_)
         self.is_shown[chosen] = True
         self.stages = Stages(len(self.actors))
@@ -224,7 +225,7 @@ class _Reader:
         exposed = [self._exposed(actor, start, end) for actor in members]
         spent = sum(len(of) * int((e - s).sum()) for of, (s, e) in zip(of_actors, exposed, strict=True))
         work_ns = dict.fromkeys(DIRECTIONS, 0)
-        for number in np.unique(code).tolist():
+        for number in unique(code).tolist():
             work = self.works[number]
             if work is not None:
                 here = code == number

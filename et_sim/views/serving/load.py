@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from msgspec import Struct
 
+from et_sim.basics.unique import unique
 from et_sim.views.run.directory import RunDirectory
 
 SLICES = 12
@@ -33,7 +34,7 @@ def slices_of(run: RunDirectory, count: int = SLICES) -> tuple[Slice, ...]:
     """As many equal ones, or fewer where there are not so many nanoseconds."""
     arrival, finish, ttft, tpot = run.arrays("requests", COLUMNS).values()
     first, last = int(arrival.min()), int(finish.max()) + 1
-    edges = np.unique(np.linspace(first, last, count + 1).astype(np.int64)).tolist()
+    edges = unique(np.linspace(first, last, count + 1).astype(np.int64)).tolist()
     found = []
     for start, end in pairwise(edges):
         came = (arrival >= start) & (arrival < end)

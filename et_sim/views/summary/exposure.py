@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from et_sim.basics.intervals import Intervals, Unions, together
+from et_sim.basics.unique import unique
 from et_sim.views.run.columns import numbers, words
 from et_sim.views.run.directory import RunDirectory
 from et_sim.views.run.rows import OPERATION, TIMES, Key, OperationKeys, communicates, spans
@@ -47,8 +48,8 @@ class _Keys:
     def __init__(self, run: RunDirectory, part: Selection) -> None:
         self._keys = OperationKeys(run, part)
         batches = run.batches("timeline", COLUMNS)
-        codes = (np.unique(self._codes(rows)[words(rows["kind"]).where(communicates)]) for rows in batches)
-        self.known = np.unique(np.concatenate([np.zeros(0, np.int64), *codes]))
+        codes = (unique(self._codes(rows)[words(rows["kind"]).where(communicates)]) for rows in batches)
+        self.known = unique(np.concatenate([np.zeros(0, np.int64), *codes]))
 
     def sorts(self, rows: Any) -> Any:
         """What each row counts as: KERNELS, NEITHER, or the number of its operation."""
@@ -62,7 +63,7 @@ class _Keys:
         kernels = unions[KERNELS]
         for at, active in enumerate(unions[FIRST:]):
             if len(active):
-                without = kernels.of(np.unique(active.owner))
+                without = kernels.of(unique(active.owner))
                 both = together((active, without))
                 actors = 1 + int(active.owner.max())
                 alone = int((both.lengths(actors) - without.lengths(actors)).sum())

@@ -18,6 +18,7 @@ import numpy as np
 from msgspec import Struct, field, to_builtins
 
 from et_sim.basics.intervals import union
+from et_sim.basics.unique import unique
 from et_sim.basics.units import LONGEST_NS, format_ns, plural
 from et_sim.views.run.columns import alike, coded, integers, numbers, together, words
 from et_sim.views.run.directory import RunDirectory
@@ -238,7 +239,7 @@ def _causes(columns: dict[str, Any]) -> Any:
 def _named(nodes: _Nodes, is_whole: bool) -> list[tuple[int, str]]:
     if not is_whole:
         return list(nodes.units)
-    return [(actor, DEVICE) for actor in np.unique(nodes.actor).tolist()]
+    return [(actor, DEVICE) for actor in unique(nodes.actor).tolist()]
 
 
 def _units(nodes: _Nodes, is_whole: bool) -> tuple[Any, Any]:
@@ -344,7 +345,7 @@ def _explain(
     window: Window,
 ) -> None:
     """Add up what devices wait for, and keep their longest pauses."""
-    actors = np.unique(nodes.actor)
+    actors = unique(nodes.actor)
     own = actors[pauses.unit]
     known = np.flatnonzero(charges.node != NONE)
     node, sort = charges.node[known], charges.sort[known]

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from msgspec import Struct, to_builtins
 
+from et_sim.basics.unique import unique
 from et_sim.basics.units import format_bytes, format_ns, format_ranks, parse_ranks
 from et_sim.views.run.directory import RunDirectory
 from et_sim.views.run.selection import EVERYTHING, Selection
@@ -78,7 +79,7 @@ def _uses(run: RunDirectory, table: PortTable, part: Selection, columns: int) ->
             deepest_over_time=tuple(over_time[at].tolist()),
             **{name: int(figures[at]) for name, figures in counted.items()},
         )
-        for at in np.unique(table.of_row).tolist()
+        for at in unique(table.of_row).tolist()
     ]
     return sorted(uses, key=lambda one: (-one.deepest_bytes, -one.mean_bytes, one.resource))
 
@@ -110,7 +111,7 @@ def _of_port(table: PortTable, at: int, rows: slice, flows: FlowTable, own: Any,
     for piece in pieces:
         first, last = int(start[piece[0]]), int(end[piece[-1]])
         there = (begun < last) & (arrived > first)
-        ranks = np.unique(source[there]).tolist()
+        ranks = unique(source[there]).tolist()
         if len(ranks) > 1:
             port, deepest = int(table.resource[at]), int(deep[piece].max())
             met = (int(there.sum()), format_ranks(ranks))

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from msgspec import Struct, structs
 
+from et_sim.basics.unique import unique
 from et_sim.memory import CLASSES, Accesses, changes, classes_of, lifetimes
 from et_sim.trace.columns import CollectiveKind, NodeKind, Trace
 from et_sim.trace.order import dependency_lists
@@ -180,7 +181,7 @@ def figures(model: Model, plan: Plan, kernel_ns: KernelTimes | None = None) -> t
 
 def _busiest(workload: Workload, ranks: Any) -> Trace:
     """Of the traces of some ranks that with most operations; the first of equals."""
-    numbers = np.unique(workload.template_of_rank[ranks]).tolist()
+    numbers = unique(workload.template_of_rank[ranks]).tolist()
     traces: list[Trace] = [workload.templates[number] for number in numbers]
     return max(traces, key=lambda trace: int(trace.num_ops.sum()))
 
