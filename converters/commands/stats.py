@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 from converters.commands import add_input
 from et_sim.basics.errors import UsageError
-from et_sim.basics.unique import unique
 
 if TYPE_CHECKING:
     from converters.editing.files import Input
@@ -79,7 +78,7 @@ def _ranks_of_templates(given: Input, text: str | None) -> dict[int, list[int]]:
     workload = given.workload
     chosen = np.arange(workload.ranks)
     if text is not None:
-        chosen = unique(np.concatenate([np.asarray(piece) for piece in parse_ranks(text)]))
+        chosen = np.unique(np.concatenate([np.asarray(piece) for piece in parse_ranks(text)]))
         if int(chosen[-1]) >= workload.ranks:
             raise UsageError(
                 f"--ranks names rank {chosen[-1]}, and there are ranks 0 to {workload.ranks - 1}",

@@ -13,7 +13,6 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from et_sim.basics.errors import UsageError
-from et_sim.basics.unique import unique
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -183,7 +182,7 @@ def _ascending(ranks: Iterable[int]) -> Any:
     import numpy as np
 
     given = np.asarray(ranks) if isinstance(ranks, np.ndarray | range) else np.fromiter(ranks, np.int64)
-    return unique(given) if (np.diff(given) <= 0).any() else given
+    return np.unique(given) if (np.diff(given) <= 0).any() else given
 
 
 def format_ranks(ranks: Iterable[int]) -> str:

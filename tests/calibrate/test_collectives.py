@@ -179,6 +179,7 @@ def test_files_without_measurements_are_refused(tmp_path: Path, name: str, text:
     assert why in str(raised.value)
 
 
+@pytest.mark.deep
 def test_a_calibrated_machine_is_named_as_others_are(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

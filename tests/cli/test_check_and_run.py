@@ -127,6 +127,7 @@ def agree(seed: int, folder: Path, capsys: pytest.CaptureFixture[str]) -> int:
     return status
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("seed", range(8))
 def test_check_and_run_agree(
     seed: int, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch

@@ -30,6 +30,7 @@ def test_figures_are_the_same_in_words_and_as_data(capsys: pytest.CaptureFixture
     assert "tensor 2 x data 2 x pipeline 2: 8 ranks, 2 templates" in text
 
 
+@pytest.mark.deep
 def test_a_plan_that_does_not_fit_says_what_to_try(capsys: pytest.CaptureFixture[str]) -> None:
     plan = ["plan", "--model", "llama3-70b", "--tp", "8"]
     assert main([*plan, "--capacity", "80GiB"]) == 1

@@ -87,6 +87,7 @@ def test_python_honours_what_a_workload_names() -> None:
     assert named.makespan_ns < plain.makespan_ns
 
 
+@pytest.mark.deep
 def test_a_run_in_the_profile_of_a_manifest_can_be_simulated_again(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -49,6 +49,7 @@ def test_a_terminal_gets_a_bar_for_each_stage_with_an_estimate() -> None:
     assert lines[-1] == "rich is loaded"
 
 
+@pytest.mark.deep
 def test_bars_are_gone_and_the_cursor_is_there_in_the_end() -> None:
     written = on_a_terminal(WORK, "rich")
     assert written.rfind("\x1b[?25h") > written.rfind("\x1b[?25l")
@@ -57,17 +58,20 @@ def test_bars_are_gone_and_the_cursor_is_there_in_the_end() -> None:
     assert written.rstrip().endswith("\x1b[2Krich is loaded")
 
 
+@pytest.mark.deep
 def test_without_colour_a_terminal_gets_bars_without_any() -> None:
     written = on_a_terminal(WORK, "rich", NO_COLOR="1")
     assert "simulating ━" in screen(written)
     assert not COLOUR.search(written)
 
 
+@pytest.mark.deep
 def test_a_narrow_terminal_is_not_overrun() -> None:
     lines = screen(on_a_terminal(WORK, "rich", COLUMNS="50")).replace("\r", "\n").splitlines()
     assert max(map(len, lines)) <= 50
 
 
+@pytest.mark.deep
 def test_a_terminal_that_moves_no_cursor_gets_plain_lines() -> None:
     written = on_a_terminal(WORK, TERM="dumb")
     assert "\x1b" not in written

@@ -33,6 +33,7 @@ def test_a_short_call_is_interpreted_and_compiled_for_the_next_process(tmp_path:
     assert code.parent.parent == tmp_path
 
 
+@pytest.mark.deep
 def test_the_background_does_not_need_the_directory_in_which_the_call_was_made(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -54,12 +55,14 @@ def work_off(folder: Path, *command: str) -> None:
     subprocess.run([sys.executable, "-P", *command, str(folder)], env=environment, check=True)
 
 
+@pytest.mark.deep
 def test_whoever_started_the_worker_it_finds_the_module_of_an_order(tmp_path: Path) -> None:
     place_order(tmp_path / "sum.code", "quadrupled_sum")
     work_off(tmp_path, "-m", WORKER)
     assert read_code(tmp_path / "sum.code") is not None
 
 
+@pytest.mark.deep
 def test_the_worker_itself_never_loads_what_compiles(tmp_path: Path) -> None:
     """Numba would keep the memory of every function that was compiled for as long as the worker lives."""
     for name in ("first", "second"):
@@ -82,12 +85,14 @@ def test_what_ends_the_process_that_compiles_is_told_in_place_of_the_code(tmp_pa
     assert failure(tmp_path / "sum.code") == "the process that compiles ended with status 3"
 
 
+@pytest.mark.deep
 def test_a_long_call_waits_and_says_so(tmp_path: Path) -> None:
     said = run(LONG, ET_SIM_CACHE_DIR=str(tmp_path))
     assert (said.was_compiled, said.result, said.is_compiled) == (False, 12, True)
     assert said.errors.startswith("small: compiling the sum, once for this version and kind of run …\n")
 
 
+@pytest.mark.deep
 def test_asked_to_a_short_call_waits_too(tmp_path: Path) -> None:
     assert run(SHORT, ET_SIM_CACHE_DIR=str(tmp_path), ET_SIM_COMPILE="now").is_compiled
 
@@ -99,6 +104,7 @@ def test_asked_to_a_long_call_does_not_wait(tmp_path: Path) -> None:
     wait_until_made(said.directory)
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("how", [{"ET_SIM_COMPILE": "never"}, {"NUMBA_DISABLE_JIT": "1"}])
 def test_asked_to_nothing_is_compiled_and_no_compiled_code_used(tmp_path: Path, how: dict[str, str]) -> None:
     said = run(LONG, ET_SIM_CACHE_DIR=str(tmp_path), **how)
@@ -139,6 +145,7 @@ def test_processes_that_start_together_compile_once(tmp_path: Path) -> None:
     assert len(list(said[0].directory.glob("*.code"))) == 1
 
 
+@pytest.mark.deep
 def test_what_cannot_be_compiled_is_interpreted_and_the_reason_told(tmp_path: Path) -> None:
     said = run(LONG, "named", ET_SIM_CACHE_DIR=str(tmp_path))
     assert (said.result, said.is_compiled) == (1, False)
@@ -157,6 +164,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return cache
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize(
     "damage", ["cut", *(pytest.param(one, marks=pytest.mark.deep) for one in ("empty", "foreign"))]
 )

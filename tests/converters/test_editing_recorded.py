@@ -49,6 +49,7 @@ def test_without_the_host_and_with_its_time_every_rank_ends_when_it_did(recorded
     assert max(finish_ns(f"{recorded}-devices", 2)) < max(finish_ns(recorded, 2))
 
 
+@pytest.mark.deep
 def test_a_window_of_time_fits_together(recorded: str) -> None:
     call = ["slice", recorded, "-o", f"{recorded}-part", "--window", "5ms:15ms", "--drop-open"]
     assert main(call) == 0
@@ -74,6 +75,7 @@ def test_json_lines_come_back_byte_for_byte(recorded: str) -> None:
         assert Path(f"{recorded}-back.{rank}.et").read_bytes() == Path(f"{recorded}.{rank}.et").read_bytes()
 
 
+@pytest.mark.deep
 @pytest.mark.usefixtures("warm_engine")
 def test_replicas_replay_like_the_recording(recorded: str) -> None:
     call = ["scale", recorded, "--replicas", "3", "--keep-groups", "-o", f"{recorded}-six"]

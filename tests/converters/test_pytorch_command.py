@@ -58,6 +58,7 @@ def test_single_files_are_told_by_their_content(tmp_path: Path, capsys: pytest.C
         assert len(read_trace(tmp_path / f"x.{number}.et.gz")) == sum(report["nodes"].values())
 
 
+@pytest.mark.deep
 def test_kinds_of_dependencies_can_be_left_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     common = [
         "pytorch",

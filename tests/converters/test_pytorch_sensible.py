@@ -67,6 +67,7 @@ def makespan(job: Workload, bandwidth: float, **system: Any) -> int:
     return int(et_sim.simulate(job, system=MACHINE | system, network=network).makespan_ns)
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("name", ["gloo_ddp_2r", "gloo_mixed_4r", *deep("dlrm_8r", "megatron_tp8")])
 def test_a_faster_network_is_never_slower_and_leaves_the_longest_path_of_computation(
     name: str, jobs: dict[str, Workload]
@@ -82,6 +83,7 @@ def test_a_faster_network_is_never_slower_and_leaves_the_longest_path_of_computa
     )
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("name", ["gloo_mixed_4r", *deep("gloo_ddp_2r", "dlrm_8r", "megatron_tp8")])
 def test_whatever_becomes_faster_never_makes_it_slower(name: str, jobs: dict[str, Workload]) -> None:
     as_it_is = makespan(jobs[name], 10)

@@ -24,10 +24,10 @@ INTERPRETED = (
     *("streams.md", "uneven-machines.md"),
 )
 LONG = (
-    *("README.md", "critical-path.md", "first-steps.md", "inference.md", "networks.md", "packet.md"),
-    "pictures.md",
-    *("pytorch.md", "running.md", "search.md", "streams.md", "sweeps.md", "training.md"),
-    *("uneven-machines.md", "what-if.md"),
+    *("README.md", "calibrating.md", "cookbook.md", "critical-path.md", "dgx-1.md", "editing.md"),
+    *("extending.md", "first-steps.md", "inference.md", "machines.md", "memory.md", "networks.md"),
+    *("packet.md", "pictures.md", "profiles.md", "pytorch.md", "running.md", "search.md"),
+    *("streams.md", "sweeps.md", "training.md", "uneven-machines.md", "what-if.md"),
 )
 LINK = re.compile(r"\]\(([^)#\s]+)(?:#[^)\s]*)?\)")
 

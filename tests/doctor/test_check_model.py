@@ -58,6 +58,7 @@ def test_the_example_of_the_page_has_forty_lines_or_fewer_and_keeps_its_promise(
     assert problems(path) == ["", "", ""]
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("name", [name for name in MODELS if name not in ("loggops", "packet")])
 def test_models_of_the_package_keep_their_promise(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ET_SIM_COMPILE", "never")
@@ -81,6 +82,7 @@ def test_a_model_that_folds_wrongly_is_found(
     assert any(complaint in problem for problem in problems(write(name, change)))
 
 
+@pytest.mark.deep
 def test_messages_that_meet_and_are_folded_as_if_they_did_not_are_found(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -98,6 +100,7 @@ def test_messages_that_meet_and_are_folded_as_if_they_did_not_are_found(
     assert any("folded, at" in problem for problem in found)
 
 
+@pytest.mark.deep
 def test_a_model_that_never_folds_promises_nothing(write: Write, capsys: pytest.CaptureFixture[str]) -> None:
     path = write("pods_alone", (f"Paths({KEYS})", "None"), (" -> Paths:", " -> None:"))
     assert problems(path) == ["", "", ""]
@@ -105,6 +108,7 @@ def test_a_model_that_never_folds_promises_nothing(write: Write, capsys: pytest.
     assert "16 NPUs: no paths to compare (it never folds) and 1 programs agree\n" in capsys.readouterr().out
 
 
+@pytest.mark.deep
 def test_the_command_fails_if_a_model_is_wrong(write: Write, capsys: pytest.CaptureFixture[str]) -> None:
     wrong = str(write("pods_wrong", (KEYS, "lambda source, target: source * 0")))
     assert main(["check-model", wrong]) == 1

@@ -23,6 +23,7 @@ def test_what_is_decided_during_a_run_has_a_condition() -> None:
     assert {Correction[name] for name in named} | OF_TABLES_TOO == set(CONDITIONS)
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.correction.value)
 def test_the_correction_of_every_example_is_found_to_act(example: Example) -> None:
     if example.correction is Correction.WHOLE_PATH:  # messages that take turns at ports go it, too

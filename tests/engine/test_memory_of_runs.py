@@ -14,6 +14,7 @@ from et_sim.trace import TraceBuilder
 STATM = Path("/proc/self/statm")
 
 
+@pytest.mark.deep
 @pytest.mark.skipif(not STATM.exists(), reason="only Linux says how much memory is in use")
 def test_a_hundred_runs_take_no_more_memory_than_a_few() -> None:
     build = TraceBuilder()

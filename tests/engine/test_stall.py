@@ -558,6 +558,7 @@ def test_a_stall_becomes_an_error_with_status_one() -> None:
     assert error.remedy
 
 
+@pytest.mark.deep
 def test_thousands_of_ranks_are_explained_fast_and_briefly() -> None:
     ranks = 1024
     traces = []

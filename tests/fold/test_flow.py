@@ -58,6 +58,7 @@ def assert_same(seed: int) -> None:
     assert outcome(flow_case(seed), fold=True) == outcome(flow_case(seed), fold=False), seed
 
 
+@pytest.mark.deep
 def test_random_cases_fold_exactly_and_often(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ET_SIM_COMPILE", "never")
     folded = 0

@@ -31,6 +31,7 @@ def with_streams(seed: int) -> Case:
     return Case(case.workload, case.machine | {"system": case.machine["system"] | given})
 
 
+@pytest.mark.deep
 def test_random_cases_with_streams_fold_exactly() -> None:
     folded = 0
     for seed in range(A_FEW):

@@ -22,6 +22,7 @@ def test_random_cases_fold_exactly(first: int) -> None:
         assert outcome(random_case(seed), fold=True) == outcome(random_case(seed), fold=False), seed
 
 
+@pytest.mark.deep
 def test_random_cases_of_groups_on_parts_of_machines_fold_exactly() -> None:
     folded = 0
     for seed in range(10):
@@ -49,6 +50,7 @@ def test_cases_that_once_differed_fold_exactly(seed: int) -> None:
     assert_same(random_case(seed))
 
 
+@pytest.mark.deep
 def test_random_cases_fold_often_and_stall_at_times() -> None:
     found = [(case, outcome(case, fold=True)) for case in map(random_case, range(60))]
     simulated = [(case, seen) for case, seen in found if not isinstance(seen, str)]

@@ -61,6 +61,7 @@ def job(name: str, workload: Workload | str, npus: Any = "packed", **more: Any) 
     return {"name": name, "workload": workload, "npus": npus, **more}
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("model", MODELS)
 @pytest.mark.parametrize("fold", [True, False])
 def test_jobs_that_share_no_link_take_as_long_as_alone(model: str, fold: bool) -> None:
@@ -179,6 +180,7 @@ def _seen(jobs: list[dict[str, Any]], **machine: Any) -> Any:
     return [part.tolist() for part in parts], result.outcome.messages, durations
 
 
+@pytest.mark.deep
 @given(st.integers(0, 5000), st.sampled_from(["analytical", "link"]))
 def test_jobs_in_any_order_and_folded_or_not_take_the_same_times(seed: int, model: str) -> None:
     jobs, machine = _random_jobs(seed)

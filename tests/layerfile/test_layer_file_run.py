@@ -72,6 +72,7 @@ def test_check_says_what_a_run_would(capsys: pytest.CaptureFixture[str]) -> None
     assert "forward collective of emb: DATA does not issue it" in capsys.readouterr().out
 
 
+@pytest.mark.deep
 def test_themis_plans_many_passes_in_time_that_grows_like_them() -> None:
     """Once, every pass planned all passes before it again, which for these took half a minute."""
     row = MICRO.replace("65536", "1048576")

@@ -131,6 +131,7 @@ def _alone_ns(name: str, kind: str, ranks: int, size: int, model: str) -> int:
 WITH_SHARED_CARDS = ("a100-pcie-node", "l40s-node", "rtx-pro-6000-node")
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("name", sorted(name for name in names() if "library" in preset(name).system))
 def test_so_it_does_on_one_node_and_two_of_every_machine(name: str) -> None:
     known = preset(name)
@@ -247,6 +248,7 @@ def _jobs(draw: st.DrawFn) -> tuple[int, dict[str, list[int]], list[tuple[str, s
     return ranks, groups, draw(st.lists(one, min_size=1, max_size=4))
 
 
+@pytest.mark.deep
 @settings(max_examples=settings.default.max_examples // 3)
 @given(
     job=_jobs(),

@@ -90,6 +90,7 @@ def test_default_channels_keep_a_link_busy() -> None:
     assert starved.makespan_ns > 1.5 * size / 32
 
 
+@pytest.mark.deep
 def test_lists_of_dimensions_and_the_same_graph_take_the_same_time() -> None:
     builders = [TraceBuilder() for _ in range(12)]
     for builder in builders:
@@ -182,6 +183,7 @@ def test_other_models_refuse_credits(model: str) -> None:
     assert "take --network-model packet" in str(caught.value)
 
 
+@pytest.mark.deep
 def test_the_default_cycle_lets_fast_links_carry_what_they_can() -> None:
     shape = {"generator": "ring", "npus": 2, "bandwidth": "900GB/s", "latency": "50ns"}
     builders = one_message(1 << 20, 2, 1)

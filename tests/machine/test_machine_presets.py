@@ -220,6 +220,7 @@ def test_every_machine_says_what_joins_its_npus(text: str, capsys: pytest.Captur
     assert ("NPUs to a card" in said) == (text.endswith(("cards=2", "cards=4")) or text == "l40s-node:16")
 
 
+@pytest.mark.deep
 def test_npus_on_pcie_have_one_link_for_their_node_and_the_others() -> None:
     """Bytes from the next node and from the next card of the node come by the same 31.5 GB/s."""
     size, builders = 10_000_000, [et_sim.TraceBuilder() for _ in range(16)]

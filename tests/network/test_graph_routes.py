@@ -105,6 +105,7 @@ def test_a_torus_with_a_failed_link_goes_round_it() -> None:
     assert ways(read_network_alone(broken))[0, 2] == ["npu0", "npu5", "npu4", "npu3", "npu2"]
 
 
+@pytest.mark.deep
 def test_ecmp_spreads_pairs_over_all_spines_and_a_seed_draws_again() -> None:
     shape = {"leaves": 4, "spines": 4, "npus-per-leaf": 8}
     given = {"graph": {"generator": "leaf-spine", **LINK, **shape}, "routing": "ecmp"}
@@ -182,6 +183,7 @@ def choice_of_ns3(source: int, target: int, ports: int, switch: int, count: int)
     return plain_murmur3(b"".join(word.to_bytes(4, "little") for word in words), switch) % count
 
 
+@pytest.mark.deep
 def test_ecmp_as_in_ns3_counts_next_hops_in_the_order_of_its_search() -> None:
     choices = 0
     for seed in range(40):

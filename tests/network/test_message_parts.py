@@ -74,6 +74,7 @@ def test_what_is_lost_costs_the_time_until_it_was_sent_again() -> None:
     assert causes(result)["resending"] > 50_000
 
 
+@pytest.mark.deep
 @settings(max_examples=12)
 @given(
     st.lists(st.tuples(st.integers(0, 3), st.integers(1, 3), st.integers(0, 15_000)), min_size=1, max_size=4),

@@ -236,6 +236,7 @@ def test_a_window_that_had_come_back_to_its_plateau_gives_nothing_away(size: int
     assert connection.largest == largest
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize(
     ("control", "depth", "time"),
     [("newreno", 0.5, 1.2), ("reno", 0.5, 1.2), ("cubic", 0.5, 1.2), ("dctcp", 0.25, 1.05)],

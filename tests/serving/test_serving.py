@@ -57,6 +57,7 @@ def test_a_prompt_in_parts_takes_the_times_of_its_parts() -> None:
     assert of["tpot_ns"].tolist() == [None]
 
 
+@pytest.mark.deep
 def test_a_saturated_replica_gives_a_batch_of_tokens_in_every_pass() -> None:
     found = served(*[(0, 8, 17)] * 6, policy=Policy(PREFILL_FIRST, max_batch=6))
     passes = [pass_ns(*[Segment(8)] * 6)]
@@ -65,12 +66,14 @@ def test_a_saturated_replica_gives_a_batch_of_tokens_in_every_pass() -> None:
     assert found.summary()["output_tokens_per_s"] == round(6 * 17 / (sum(passes) / 1e9), 3)
 
 
+@pytest.mark.deep
 def test_passes_with_equal_sums_are_simulated_once() -> None:
     found = served((0, 50, 20), (10**9, 50, 20))
     assert found.summary()["passes"] == 40
     assert found.summary()["simulated_passes"] == 20
 
 
+@pytest.mark.deep
 def test_rounded_contexts_take_fewer_simulations_and_hardly_longer() -> None:
     exact, rounded = served((0, 100, 30)), served((0, 100, 30), context_step=16)
     assert rounded.summary()["simulated_passes"] == 3  # the prompt; 112 and 128 tokens of context
@@ -78,6 +81,7 @@ def test_rounded_contexts_take_fewer_simulations_and_hardly_longer() -> None:
     assert at_least <= found < 1.01 * at_least
 
 
+@pytest.mark.deep
 def test_two_replicas_serve_two_requests_as_one_serves_one() -> None:
     given = [Request(number, 0, 50, 10) for number in range(2)]
     setup = Setup(plan=PLAN, replicas=2, context_step=1)

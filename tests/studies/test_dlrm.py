@@ -38,6 +38,7 @@ def test_without_contention_a_direct_all_reduce_takes_a_part_of_the_time() -> No
     assert flow < packets < 1.15 * flow
 
 
+@pytest.mark.deep
 def test_an_incast_waits_for_its_timers_only_where_queues_are_short() -> None:
     shorter, longer = (
         simulated(lone(SMALL, "packet", SAME_ORDER, SIZE, SHORT, timeout)) for timeout in ("1ms", "10ms")
@@ -52,6 +53,7 @@ def test_an_incast_waits_for_its_timers_only_where_queues_are_short() -> None:
     assert ms(roomy) < 0.1
 
 
+@pytest.mark.deep
 def test_systems_rank_as_on_the_page_and_injection_slows_flat_ones_most() -> None:
     found = {system: simulated(trained(SMALL, system)) for system in SYSTEMS}
     assert ms(found["Flat800G"]) < ms(found["Flat100G"])

@@ -66,6 +66,7 @@ def test_a_shared_transformer_layer_has_its_part_of_all_operations() -> None:
     assert sum(kernel.operations for kernel in transformer().kernels) == 3 * forward
 
 
+@pytest.mark.deep
 def test_a_row_of_the_page_is_what_is_simulated_today() -> None:
     row = tpu.found_table({(256, "os"): run(resnet(), Machine(256, "os"))}).splitlines()[-1]
     assert row in PAGE.read_text(encoding="utf-8"), "run: python docs/studies/tpu.py"

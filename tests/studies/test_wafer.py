@@ -72,6 +72,7 @@ def test_a_transformer_exposes_less_on_a_flat_network_and_computes_the_same() ->
     assert flat.exposed < conventional.exposed
 
 
+@pytest.mark.deep
 def test_rows_of_all_reduces_on_the_page_are_what_is_simulated_today() -> None:
     done = Study()
     point = done.point(done.names[0], SHAPES[1], THEMIS)

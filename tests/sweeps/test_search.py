@@ -72,6 +72,7 @@ def _searched(given_: Any, out: Path) -> Report:
     return carry_out(plan_sweep(given_, searches=True), out, workers=1)
 
 
+@pytest.mark.deep
 def test_bounds_find_what_a_sweep_finds_with_fewer_evaluations(
     swept: list[dict[str, Any]], tmp_path: Path
 ) -> None:
@@ -97,6 +98,7 @@ def test_no_row_is_below_its_bound(swept: list[dict[str, Any]], tmp_path: Path) 
         assert all(bound[name] >= row[name] > 0 for name in set(bound) - least)
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize(
     ("minimise", "maximise"),
     [
@@ -339,6 +341,7 @@ def test_a_sweep_that_looks_for_nothing_is_no_search(tmp_path: Path) -> None:
         plan_sweep(write(tmp_path, text), searches=True)
 
 
+@pytest.mark.deep
 def test_a_table_with_a_broken_search_is_refused(tmp_path: Path) -> None:
     import pyarrow as pa
 

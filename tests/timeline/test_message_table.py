@@ -181,6 +181,7 @@ def test_a_part_of_a_run_holds_the_rows_that_touch_it(
             assert part.messages.count == len(expected)
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("micros", [1, 1000, 1_000_000, 60_000_000])
 def test_links_take_as_little_space_however_long_the_run_is(micros: int) -> None:
     traces = []
@@ -202,6 +203,7 @@ def test_links_take_as_little_space_however_long_the_run_is(micros: int) -> None
     assert sum(row["busy_ns"] for row in rows) == result.outcome.messages * per_message
 
 
+@pytest.mark.deep
 def test_a_million_ranks_that_behave_alike_are_recorded_as_one(tmp_path: Path) -> None:
     build = et_sim.TraceBuilder()
     build.collective("all_reduce", 1 << 20)

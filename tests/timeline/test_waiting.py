@@ -335,6 +335,7 @@ def test_what_is_replayed_tells_nothing_of_waiting() -> None:
     assert result.exposed_comm_ns.tolist() == [8_000, 8_000]
 
 
+@pytest.mark.deep
 def test_the_million_rank_answer_is_that_of_a_rank() -> None:
     build = TraceBuilder()
     build.collective("all_reduce", 1 << 20, after=[build.compute(micros=10)])

@@ -185,6 +185,7 @@ def test_one_replica_works_and_the_other_ranks_do_nothing() -> None:
         make_replica(model, plan, batch, first=2, ranks=8)
 
 
+@pytest.mark.deep
 def test_a_decode_step_takes_as_long_as_its_weights_and_its_cache_from_memory() -> None:
     model = replace(read_model("llama3-70b"), layers=8)
     known = preset("h100-dgx:8")

@@ -79,6 +79,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return {**found, "ports": congested(folder / "ports"), "plain": plain}
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("view", sorted(DRAWN))
 def test_labels_are_inside_of_the_picture_and_apart(runs: dict[str, Path], view: str) -> None:
     _assert_inside_and_apart(VIEWS[view].drawn(open_run(runs[NEEDS.get(view, "plain")]), EVERYTHING))
@@ -146,6 +147,7 @@ def test_ranks_are_said_in_their_shortest_form(ranks: str, said: str) -> None:
     assert label_of_ranks(ranks) == said
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("view", sorted(NEEDS))
 def test_what_needs_a_record_is_drawn_and_not_a_sentence_alone(runs: dict[str, Path], view: str) -> None:
     drawn = VIEWS[view].drawn(open_run(runs[NEEDS[view]]), EVERYTHING)

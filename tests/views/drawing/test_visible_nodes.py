@@ -131,6 +131,7 @@ def test_the_longest_of_each_stratum_are_kept_however_they_come(
     assert kept == sorted(expected)
 
 
+@pytest.mark.deep
 @given(WINDOWS, st.integers(1, 300), st.sampled_from(BATCHES[1:]))
 def test_what_is_left_out_does_not_change_the_arrows_between_what_is_drawn(
     runs: dict[int, RunDirectory],

@@ -423,6 +423,7 @@ def test_arrows_do_not_depend_on_how_many_nodes_are_looked_at_together(
     assert (len(whole.collectives) == 0) is (detail is not None)
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("ranks", [None, "0-7"])
 def test_files_do_not_depend_on_how_much_is_written_at_a_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ranks: str | None

@@ -239,6 +239,7 @@ def test_dimensions_are_as_busy_as_their_phases(tmp_path: Path) -> None:
     assert heat.note in content
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("model", ["analytical", "link"])
 def test_the_critical_path_is_told_and_marked(tmp_path: Path, model: str) -> None:
     run = open_run(pipeline(tmp_path / "run", detail="path", model=model, fold=False))

@@ -184,6 +184,7 @@ def test_the_wheel_zooms_around_the_pointer_and_dragging_moves(demo: Opened) -> 
     assert demo.window[0] == pytest.approx(first - moved, rel=1e-3)
 
 
+@pytest.mark.deep
 def test_choosing_a_node_says_what_it_is(demo: Opened) -> None:
     demo.press("Shift+ArrowDown")
     heading = demo.page.locator("#chosen h3")
@@ -234,6 +235,7 @@ def test_names_of_rows_that_are_short_are_told_in_full(browser: Any, files: dict
     opened.close()
 
 
+@pytest.mark.deep
 def test_the_slowest_ranks_come_first_or_all_in_their_order(demo: Opened) -> None:
     def first() -> str:
         demo.press("Escape", "Shift+ArrowDown")
@@ -262,6 +264,7 @@ def test_the_wheel_alone_scrolls_the_page_also_past_a_timeline_that_scrolls(
     opened.close()
 
 
+@pytest.mark.deep
 def test_search_counts_what_it_finds_and_steps_through_it(demo: Opened) -> None:
     box, found = demo.page.get_by_label("find"), demo.page.locator("#found")
     box.fill("optimizer")
@@ -290,6 +293,7 @@ def test_search_finds_by_name_and_kinds_are_highlighted(demo: Opened) -> None:
     assert button.get_attribute("aria-pressed") == "true"
 
 
+@pytest.mark.deep
 def test_messages_lead_to_the_other_rank(browser: Any, files: dict[str, Path]) -> None:
     opened = Opened(browser, files["stages"])
     opened.page.get_by_label("find").fill("forward 0 send")
@@ -353,6 +357,7 @@ def test_waiting_is_thin_transfer_solid_backward_differs_and_what_is_rare_is_pal
     opened.close()
 
 
+@pytest.mark.deep
 def test_the_critical_path_can_be_highlighted(browser: Any, files: dict[str, Path]) -> None:
     opened = Opened(browser, files["stages"])
     button = opened.page.get_by_role("button", name="critical path")
@@ -387,6 +392,7 @@ def _luminance(colour: str) -> float:
     return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
 
 
+@pytest.mark.deep
 def test_a_narrow_screen_is_not_wider_than_it_is(browser: Any, files: dict[str, Path]) -> None:
     opened = Opened(browser, files["demo"], viewport={"width": 360, "height": 700})
     assert opened.page.evaluate("document.documentElement.scrollWidth") <= 360
@@ -423,6 +429,7 @@ def test_without_scripts_everything_is_there_but_the_moving_timeline(
     context.close()
 
 
+@pytest.mark.deep
 def test_every_part_has_a_name_and_the_keyboard_reaches_every_control(demo: Opened) -> None:
     for part in demo.page.locator("section").all():
         assert demo.page.locator(f"#{part.get_attribute('aria-labelledby')}").inner_text()

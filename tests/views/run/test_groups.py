@@ -141,6 +141,7 @@ def test_a_group_that_is_named_all_is_not_that_of_all_ranks(tmp_path: Path) -> N
     }
 
 
+@pytest.mark.deep
 def test_a_million_ranks_have_a_few_rows_and_are_asked_at_once(tmp_path: Path) -> None:
     ranks = 1 << 20
     workload = et_sim.Workload(

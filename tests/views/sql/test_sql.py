@@ -80,6 +80,7 @@ def test_the_timeline_of_a_rank_is_that_of_its_actor(
     assert json.loads(_asked(folder, query, capsys, "--json")) == rows
 
 
+@pytest.mark.deep
 def test_a_million_ranks_are_counted_without_a_million_timelines(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
