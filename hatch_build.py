@@ -1,22 +1,30 @@
-"""Puts commit and date into wheels, for `et-sim --version`."""
+"""Puts commit and date into wheels, for `et-sim --version`, and compiled code into those of a release.
+
+A release names the folder that `python -m et_sim.compiled.ship` filled: `ET_SIM_SHIPPED=FOLDER pip wheel .`
+"""
 
 from __future__ import annotations
 
+import os
 import runpy
 import tempfile
 from pathlib import Path
 from typing import Any
+from zipfile import ZipFile
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 
-class CommitHook(BuildHookInterface[Any]):
+class Hook(BuildHookInterface[Any]):
     """Asks what the sources say of themselves."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        """An editable install asks git when it is asked."""
+        """An editable install asks git when it is asked, and compiles for itself."""
+        if version == "editable":
+            return
+        build_data["force_include"].update(self._archives())
         said = runpy.run_path(str(Path(self.root) / "et_sim" / "version.py"))["commit"]()
-        if version == "editable" or not said:
+        if not said:
             return
         self._folder = tempfile.TemporaryDirectory()
         kept = Path(self._folder.name) / "commit.txt"
@@ -27,3 +35,19 @@ class CommitHook(BuildHookInterface[Any]):
         """The wheel has it."""
         if version != "editable" and hasattr(self, "_folder"):
             self._folder.cleanup()
+
+    def _archives(self) -> dict[str, str]:
+        """The archives of a release, one for each family of processors, and their places in the wheel."""
+        named = os.environ.get("ET_SIM_SHIPPED")
+        if not named:
+            return {}
+        found = sorted(Path(named).glob("*.zip"))
+        if not found:
+            raise ValueError(f"ET_SIM_SHIPPED: there is no archive in {named}")
+        sources = runpy.run_path(str(Path(self.root) / "et_sim" / "compiled" / "sources.py"))
+        digest = sources["source_digest"]()
+        for path in found:
+            with ZipFile(path) as file:
+                if file.comment.decode() != digest:
+                    raise ValueError(f"ET_SIM_SHIPPED: {path} is of other sources")
+        return {str(path.absolute()): f"et_sim/compiled/{path.name}" for path in found}

@@ -23,7 +23,7 @@ from numba.core.typing.typeof import typeof_impl
 from numba.extending import infer_getattr, lower_getattr_generic, models, register_model
 
 from et_sim.compiled.decorators import Choice, Mark, mark_of
-from et_sim.compiled.native import object_code
+from et_sim.compiled.native import bitcode, object_code
 from et_sim.compiled.signature import REAL, ArrayKind, TablesKind, TupleKind, modules_of
 
 HELPERS_SHARE = 0.57  # of the time goes to helpers one by one, the rest to all of them together
@@ -36,7 +36,8 @@ class MachineCode(Struct, frozen=True):
 
     symbol: str
     returns: bool  # a number, or nothing
-    content: bytes  # an object file
+    bitcode: bytes
+    content: bytes  # an object file for this processor
 
 
 def build(
@@ -82,8 +83,8 @@ def _built(
     returned = compiled.signature.return_type
     if returned not in (types.none, types.int64):
         raise TypeError(f"{function.__qualname__} returns {returned}, not a number of 64 bits or nothing")
-    content = object_code(compiled.library.get_llvm_str())
-    return MachineCode(compiled.fndesc.llvm_func_name, returned == types.int64, content)
+    code = bitcode(compiled.library.get_llvm_str())
+    return MachineCode(compiled.fndesc.llvm_func_name, returned == types.int64, code, object_code(code))
 
 
 def _helpers_of(function: Callable[..., Any], modules: set[str]) -> set[Callable[..., Any]]:

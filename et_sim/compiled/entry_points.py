@@ -1,8 +1,9 @@
 """Functions that Python calls: compiled if their machine code is there, interpreted while little is to do.
 
-If there is none, a process of low priority makes it (`worker`), and what is short is interpreted meanwhile;
-what is longer waits for it. The environment variable ET_SIM_COMPILE changes that: `now` always waits,
-`background` never does, and `never` neither makes nor uses machine code. The results are the same bytes.
+What came with the package counts as there (`shipped`). For the rest, a process of low priority makes it
+(`worker`), and what is short is interpreted meanwhile; what is longer waits for it. The environment variable
+ET_SIM_COMPILE changes that: `now` always waits, `background` never does, and `never` neither makes nor uses
+machine code. The results are the same bytes.
 """
 
 from __future__ import annotations
@@ -212,9 +213,10 @@ class Entry(Generic[Parameters, Result]):
 
 def load(path: Path, signature: tuple[Any, ...]) -> Any:
     """The machine code in a file, ready to run; None: there is none that can be used."""
+    from et_sim.compiled.shipped import finished
     from et_sim.compiled.store import read_code
 
-    found = read_code(path)
+    found = read_code(path) or finished(path)
     if found is None:
         return None
     from et_sim.compiled.native import Native

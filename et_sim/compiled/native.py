@@ -40,9 +40,15 @@ class Native:
         return result.value if self._returns else None
 
 
-def object_code(text: str) -> bytes:
-    """Machine code of LLVM's intermediate code; what it calls must be in it, or in C's library."""
-    module = llvm.parse_assembly(text)
+def bitcode(text: str) -> bytes:
+    """LLVM's intermediate code, as it is kept for other machines."""
+    kept: bytes = llvm.parse_assembly(text).as_bitcode()
+    return kept
+
+
+def object_code(code: bytes) -> bytes:
+    """Machine code for this processor, of bitcode; what it calls must be in it, or in C's library."""
+    module = llvm.parse_bitcode(code)
     library = ctypes.CDLL(None)
     called = [function.name for function in module.functions if function.is_declaration]
     missing = [name for name in called if not (name.startswith("llvm.") or hasattr(library, name))]

@@ -26,11 +26,8 @@ from pathlib import Path
 from typing import Any
 
 from et_sim.compiled.signature import modules_of
+from et_sim.compiled.sources import is_covered, source_digest
 
-PACKAGE = Path(__file__).parents[1]
-SOURCE_FOLDERS = ("trace", "plan", "network", "engine")
-COMPILERS = ("build", "compile_once", "decorators", "native", "shortcuts", "signature", "tables_by_reference")
-SOURCE_FILES = ("basics/units.py", *(f"compiled/{name}.py" for name in COMPILERS))
 SETTINGS = ("NUMBA_BOUNDSCHECK", "NUMBA_OPT", "NUMBA_CPU_NAME", "NUMBA_CPU_FEATURES")
 ENDING = ".code"
 _DIGEST_LENGTH = 16
@@ -43,7 +40,7 @@ def code_path(function: Callable[..., Any], signature: tuple[Any, ...]) -> Path:
     digest = hashlib.sha256(f"{function.__module__}\0{function.__qualname__}\0".encode())
     for module in sorted({function.__module__, *modules_of(signature)}):
         source = getattr(sys.modules[module], "__file__", None)
-        if source is not None and not _is_covered(Path(source)):
+        if source is not None and not is_covered(Path(source)):
             digest.update(Path(source).read_bytes())
     digest.update(_text_of(signature).encode())
     return cache_directory() / f"{function.__name__}-{digest.hexdigest()[:_DIGEST_LENGTH]}{ENDING}"
@@ -112,12 +109,7 @@ def version_digest() -> str:
     digest = hashlib.sha256()
     versions = (platform.python_version(), sys.platform, processor(), *map(_version, ("numba", "llvmlite")))
     settings = (os.environ.get(name, "") for name in SETTINGS)
-    digest.update("\0".join((*versions, *settings)).encode())
-    files = [path for folder in SOURCE_FOLDERS for path in sorted((PACKAGE / folder).rglob("*.py"))]
-    for path in (*(PACKAGE / name for name in SOURCE_FILES), *files):
-        content = path.read_bytes()
-        digest.update(f"\0{path.relative_to(PACKAGE).as_posix()}\0{len(content)}\0".encode())
-        digest.update(content)
+    digest.update("\0".join((*versions, *settings, source_digest())).encode())
     return digest.hexdigest()
 
 
@@ -137,11 +129,6 @@ def _version(package: str) -> str:
 def _own_name(path: Path) -> str:
     """What a file is called among the files of all versions."""
     return f"{path.parent.name}/{path.name}"
-
-
-def _is_covered(source: Path) -> bool:
-    """Whether a source file is part of the version's digest."""
-    return any(source.is_relative_to(PACKAGE / folder) for folder in SOURCE_FOLDERS)
 
 
 @functools.cache

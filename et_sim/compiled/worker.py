@@ -12,10 +12,15 @@ import pickle
 import subprocess
 import sys
 import traceback
+from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from et_sim.compiled.orders import FAILED, PATIENT, WORKER, Order, locked, note_progress, orders
 from et_sim.compiled.store import read_code, write_code, write_whole
+
+if TYPE_CHECKING:
+    from et_sim.compiled.build import MachineCode
 
 
 def main(directory: Path) -> None:
@@ -35,17 +40,22 @@ def _have_made(wanted: Order, is_patient: bool) -> None:
         write_whole(wanted.path.with_suffix(FAILED), reason.encode())
 
 
+def compiled(wanted: Order, tell: Callable[[float], None]) -> MachineCode:
+    """Compile what is ordered; `tell` gets the share that is done."""
+    from et_sim.compiled.build import build
+
+    sys.path += [path for path in wanted.search_paths if path not in sys.path]
+    entry = getattr(importlib.import_module(wanted.module), wanted.function)
+    return build(entry.function, wanted.signature, tell)
+
+
 def make(wanted: Order, is_patient: bool) -> None:
     """Make machine code, or write down why it cannot be made."""
     gc.disable()  # this process does not last long, and half a million objects of Numba stay anyway
     if is_patient and hasattr(os, "nice"):
         os.nice(19)
     try:
-        from et_sim.compiled.build import build
-
-        sys.path += [path for path in wanted.search_paths if path not in sys.path]
-        entry = getattr(importlib.import_module(wanted.module), wanted.function)
-        made = build(entry.function, wanted.signature, lambda share: note_progress(wanted.path, share))
+        made = compiled(wanted, lambda share: note_progress(wanted.path, share))
         write_code(wanted.path, made.symbol, made.returns, made.content)
         wanted.path.with_suffix(FAILED).unlink(missing_ok=True)
     except Exception:

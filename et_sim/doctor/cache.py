@@ -12,6 +12,7 @@ from et_sim.basics.errors import UsageError
 from et_sim.basics.units import format_bytes, plural
 from et_sim.compiled.entry_points import choice
 from et_sim.compiled.orders import FAILED, failure
+from et_sim.compiled.shipped import what_came
 from et_sim.compiled.store import ENDING, cache_directory, chosen_root, size_of, versions_in
 from et_sim.doctor.host import Finding
 
@@ -46,6 +47,7 @@ def examine_cache() -> Iterator[Finding]:
         remedy = "make it writable, or set ET_SIM_CACHE_DIR to a directory that is"
         yield Finding(TOPIC, "place", str(used), str(wanted), problem, remedy)
     yield Finding(TOPIC, "compiled", _forms(used))
+    yield Finding(TOPIC, "brought along", what_came())
     yield from _failures(used)
     all_versions = [path for _, path in versions_in(used.parent)]
     size = format_bytes(sum(map(size_of, all_versions)))

@@ -10,6 +10,7 @@ import pytest
 from programs import run
 
 from et_sim.compiled import store
+from et_sim.compiled.sources import SOURCE_FILES, source_digest
 
 
 def test_the_cache_is_below_the_users_cache_directory(tmp_path: Path) -> None:
@@ -28,52 +29,44 @@ def test_an_unwritable_cache_directory_falls_back_to_a_private_temporary_one(tmp
     assert said.directory.parent.stat().st_mode & 0o077 == 0
 
 
-def _digest_of(package: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    monkeypatch.setattr(store, "PACKAGE", package)
-    return store.version_digest.__wrapped__()
-
-
 def _package(folder: Path, helper: str = "a = 1", units: str = "") -> Path:
     (folder / "network").mkdir(parents=True)
     (folder / "network" / "helper.py").write_text(helper)
     (folder / "compiled").mkdir()
     (folder / "basics").mkdir()
-    for name in store.SOURCE_FILES:
+    for name in SOURCE_FILES:
         (folder / name).write_text("")
     (folder / "basics" / "units.py").write_text(units)
     return folder
 
 
-def test_the_digest_follows_every_source_of_compiled_code(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_digest_follows_every_source_of_compiled_code(tmp_path: Path) -> None:
     packages = [
         _package(tmp_path / "one"),
         _package(tmp_path / "two", helper="a = 2"),
         _package(tmp_path / "three", units="changed = True"),
     ]
-    assert len({_digest_of(package, monkeypatch) for package in packages}) == 3
+    assert len(set(map(source_digest, packages))) == 3
 
 
-def test_installs_of_the_same_version_share_the_cache(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_installs_of_the_same_version_share_the_cache(tmp_path: Path) -> None:
     here, there = _package(tmp_path / "here"), _package(tmp_path / "there" / "deeper")
-    assert _digest_of(here, monkeypatch) == _digest_of(there, monkeypatch)
+    assert source_digest(here) == source_digest(there)
 
 
-def test_another_processor_or_numba_has_a_cache_of_its_own(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_other_sources_another_processor_or_numba_have_a_cache_of_their_own(
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    package = _package(tmp_path / "one")
-    digests = [_digest_of(package, monkeypatch)]
+    digests = [store.version_digest.__wrapped__()]
+    monkeypatch.setattr(store, "source_digest", lambda: "other sources")
+    digests.append(store.version_digest.__wrapped__())
     monkeypatch.setattr("et_sim.compiled.native.processor", lambda: "another +avx1024")
-    digests.append(_digest_of(package, monkeypatch))
+    digests.append(store.version_digest.__wrapped__())
     monkeypatch.setattr(store, "_version", lambda name: f"{name} 99")
-    digests.append(_digest_of(package, monkeypatch))
+    digests.append(store.version_digest.__wrapped__())
     monkeypatch.setenv("NUMBA_BOUNDSCHECK", "1")
-    digests.append(_digest_of(package, monkeypatch))
-    assert len(set(digests)) == 4
+    digests.append(store.version_digest.__wrapped__())
+    assert len(set(digests)) == 5
 
 
 def test_only_code_unused_for_a_month_is_forgotten(tmp_path: Path) -> None:

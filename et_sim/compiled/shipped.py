@@ -1,0 +1,106 @@
+"""Compiled code that comes with a wheel, as bitcode: this machine's code is made of it without Numba.
+
+There is one archive for each system and family of processors, made by `ship`. It says of which sources it is:
+with others, and if it is damaged, it is passed over. With Numba's settings changed, too, nothing is taken.
+
+Not here: keeping what is made (`store`).
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import platform
+import sys
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+
+from et_sim.compiled.sources import PACKAGE, source_digest
+from et_sim.compiled.store import SETTINGS, write_code
+
+OF_THIS_SYSTEM = f"{sys.platform}-{platform.machine()}.zip"
+NONE, DAMAGED, OF_OTHER_SOURCES = "none", "damaged", "of other sources"
+
+
+def write_archive(path: Path, members: Mapping[str, bytes]) -> None:
+    """Write an archive; the same members give the same bytes."""
+    from zipfile import ZIP_LZMA, ZipFile, ZipInfo
+
+    with ZipFile(path, "w", ZIP_LZMA) as file:
+        file.comment = source_digest().encode()
+        for name in sorted(members):
+            file.writestr(ZipInfo(name), members[name], ZIP_LZMA)
+
+
+def member(symbol: str, returns: bool, bitcode: bytes) -> bytes:
+    """What an archive holds of one entry function, compiled for one signature."""
+    return json.dumps({"symbol": symbol, "returns": returns}).encode() + b"\n" + bitcode
+
+
+@functools.cache
+def finished(path: Path) -> tuple[str, bool, bytes] | None:
+    """Make and keep the machine code that belongs into a file of the store; None: it did not come along.
+
+    (symbol, whether it returns a number, object file), as `store.read_code` has it.
+    """
+    if path.name not in _usable():
+        return None
+    from lzma import LZMAError
+    from zipfile import BadZipFile, ZipFile
+
+    from et_sim.compiled.native import object_code
+
+    try:
+        with ZipFile(_archive()) as file:
+            head, _, bitcode = file.read(path.name).partition(b"\n")
+        told = json.loads(head)
+        made = told["symbol"], told["returns"], object_code(bitcode)
+    except (OSError, EOFError, LZMAError, BadZipFile, KeyError, RuntimeError, ValueError):
+        return None  # damaged, or of a newer LLVM
+    with suppress(OSError):  # it need not be kept
+        write_code(path, *made)
+    return made
+
+
+def fault(path: Path) -> str:
+    """Why nothing of an archive can be used; empty if all can."""
+    from zipfile import BadZipFile, ZipFile
+
+    if not path.is_file():
+        return NONE
+    try:
+        with ZipFile(path) as file:
+            return "" if file.comment == source_digest().encode() else OF_OTHER_SOURCES
+    except (OSError, BadZipFile):
+        return DAMAGED
+
+
+def names_in(path: Path) -> frozenset[str]:
+    """The files of the store for which an archive of these sources has code."""
+    from zipfile import ZipFile
+
+    if fault(path):
+        return frozenset()
+    with ZipFile(path) as file:
+        return frozenset(file.namelist())
+
+
+def what_came() -> str:
+    """What came with the package, in words."""
+    why = fault(_archive())
+    if why == NONE:
+        return "nothing; what runs is compiled here"
+    return f"{_archive().name}, {why}: passed over" if why else f"{len(names_in(_archive()))} kinds of code"
+
+
+def _archive() -> Path:
+    return PACKAGE / "compiled" / OF_THIS_SYSTEM
+
+
+@functools.cache
+def _usable() -> frozenset[str]:
+    if not _archive().is_file() or any(os.environ.get(name) for name in SETTINGS):
+        return frozenset()
+    return names_in(_archive())

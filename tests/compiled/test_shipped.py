@@ -1,0 +1,157 @@
+"""Code that comes with a wheel: used without Numba, and only if it is whole and of the same sources."""
+
+from __future__ import annotations
+
+import os
+import runpy
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+from zipfile import ZipFile
+
+import pytest
+from programs import FOLDER, REPOSITORY, Said, run
+
+from et_sim.compiled import shipped
+
+NO_NUMBA = "raise ImportError('there is no Numba here')\n"
+
+
+@pytest.fixture(scope="module")
+def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Of the two functions of the small program that can be compiled, one."""
+    folder = tmp_path_factory.mktemp("shipped")
+    program = [sys.executable, str(FOLDER / "small_program.py"), "0"]
+    paths = os.pathsep.join([str(REPOSITORY), str(FOLDER)])
+    command = [sys.executable, "-m", "et_sim.compiled.ship", str(folder), *program]
+    subprocess.run(command, env={**os.environ, "PYTHONPATH": paths}, check=True, capture_output=True)
+    return folder / shipped.OF_THIS_SYSTEM
+
+
+@pytest.fixture
+def installed(tmp_path: Path) -> Path:
+    """The package as a wheel brings it, beside a Numba that cannot be imported."""
+    site = tmp_path / "site"
+    shutil.copytree(REPOSITORY / "et_sim", site / "et_sim", ignore=shutil.ignore_patterns("__pycache__"))
+    (site / "numba").mkdir()
+    (site / "numba" / "__init__.py").write_text(NO_NUMBA)
+    (site / "numba" / "_version.py").write_text("")
+    return site
+
+
+def _bring(archive: Path, site: Path) -> Path:
+    return Path(shutil.copy(archive, site / "et_sim" / "compiled"))
+
+
+def _run_in(site: Path, **environment: str) -> Said:
+    paths = os.pathsep.join([str(site), str(FOLDER)])
+    return run("0", PYTHONPATH=paths, ET_SIM_CACHE_DIR=str(site.parent / "cache"), **environment)
+
+
+def test_a_first_run_uses_what_came_along_without_numba(archive: Path, installed: Path) -> None:
+    _bring(archive, installed)
+    said = _run_in(installed)
+    assert (said.was_compiled, said.result, said.errors) == (True, 12, "")
+    assert [path.suffix for path in said.directory.iterdir()] == [".code"]
+
+
+def test_what_was_made_of_it_is_kept(archive: Path, installed: Path) -> None:
+    brought = _bring(archive, installed)
+    assert _run_in(installed).was_compiled
+    brought.unlink()
+    assert _run_in(installed).was_compiled
+
+
+def test_an_archive_has_no_more_than_what_the_program_lacked(archive: Path) -> None:
+    with ZipFile(archive) as file:
+        [name] = file.namelist()
+    assert name.startswith("quadrupled_sum-")
+
+
+def test_nothing_is_taken_while_numbas_settings_are_changed(archive: Path, installed: Path) -> None:
+    _bring(archive, installed)
+    assert not _run_in(installed, NUMBA_BOUNDSCHECK="1", ET_SIM_COMPILE="never").was_compiled
+    said = _run_in(installed, NUMBA_BOUNDSCHECK="1", ET_SIM_COMPILE="background")
+    assert (said.was_compiled, said.result) == (False, 12)
+
+
+def _cut(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:100])
+
+
+def _spoil_a_member(path: Path) -> None:
+    with ZipFile(path) as file:
+        [info] = file.infolist()
+    content = bytearray(path.read_bytes())
+    middle = info.header_offset + 30 + len(info.filename) + info.compress_size // 2
+    content[middle : middle + 8] = bytes(byte ^ 0xFF for byte in content[middle : middle + 8])
+    path.write_bytes(content)
+
+
+def _say_other_sources(path: Path) -> None:
+    with ZipFile(path, "a") as file:
+        file.comment = b"0" * 64
+
+
+@pytest.mark.parametrize("spoil", [_cut, _spoil_a_member, _say_other_sources])
+def test_what_is_damaged_or_of_other_sources_is_passed_over(
+    spoil: Any, archive: Path, installed: Path
+) -> None:
+    spoil(_bring(archive, installed))
+    said = _run_in(installed, ET_SIM_COMPILE="background")
+    assert (said.was_compiled, said.result) == (False, 12)
+
+
+@pytest.mark.parametrize(
+    ("spoil", "why"),
+    [(_cut, shipped.DAMAGED), (_say_other_sources, shipped.OF_OTHER_SOURCES), (Path.unlink, shipped.NONE)],
+)
+def test_what_cannot_be_used_is_said(spoil: Any, why: str, archive: Path, tmp_path: Path) -> None:
+    copy = Path(shutil.copy(archive, tmp_path))
+    assert shipped.fault(copy) == ""
+    spoil(copy)
+    assert shipped.fault(copy) == why
+    assert not shipped.names_in(copy)
+
+
+def _forced_into_the_wheel(folder: Path | None, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What the build hook adds, beside the commit; Hatchling itself is not needed for it."""
+    if folder is None:
+        monkeypatch.delenv("ET_SIM_SHIPPED", raising=False)
+    else:
+        monkeypatch.setenv("ET_SIM_SHIPPED", str(folder))
+    interface: Any = ModuleType("interface")
+    interface.BuildHookInterface = {Any: object}
+    monkeypatch.setitem(sys.modules, "hatchling.builders.hooks.plugin.interface", interface)
+    hook = runpy.run_path(str(REPOSITORY / "hatch_build.py"))["Hook"]()
+    hook.root = str(REPOSITORY)
+    data: dict[str, Any] = {"force_include": {}}
+    hook.initialize("standard", data)
+    hook.finalize("standard", data, "")
+    return sorted(set(data["force_include"].values()) - {"et_sim/commit.txt"})
+
+
+def test_a_release_wheel_has_the_archive_and_nothing_else_of_its_folder(
+    archive: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copy(archive, tmp_path)
+    (tmp_path / "quadrupled_sum-0123.code").write_text("of a cache")
+    found = _forced_into_the_wheel(tmp_path, monkeypatch)
+    assert found == [f"et_sim/compiled/{shipped.OF_THIS_SYSTEM}"]
+
+
+def test_any_other_wheel_has_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert _forced_into_the_wheel(None, monkeypatch) == []
+
+
+def test_a_release_wheel_without_archive_or_with_one_of_other_sources_is_not_built(
+    archive: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(ValueError, match="no archive"):
+        _forced_into_the_wheel(tmp_path, monkeypatch)
+    _say_other_sources(Path(shutil.copy(archive, tmp_path)))
+    with pytest.raises(ValueError, match="of other sources"):
+        _forced_into_the_wheel(tmp_path, monkeypatch)
