@@ -1,7 +1,8 @@
-"""What libraries besides PyTorch must be told, as soon as the program imports them.
+"""What libraries must be told, as soon as the program imports them.
 
-They look for fake tensors and take another way when they see one: as if the program were traced, with kernels
-that no GPU would run. Not here: PyTorch itself (`redirect`).
+transformers looks for fake tensors and takes another way when it sees one: as if the program were traced, with
+kernels that no GPU would run. FSDP2 cuts weights into a piece for every rank, of which it uses its own.
+Not here: the rest of PyTorch (`redirect`).
 """
 
 from __future__ import annotations
@@ -14,12 +15,39 @@ from collections.abc import Callable, Sequence
 from types import ModuleType
 from typing import Any
 
+import torch
+
 
 def _transformers(module: ModuleType) -> None:
     vars(module)["is_fake_tensor"] = lambda _: False
 
 
-_TOLD: dict[str, Callable[[ModuleType], None]] = {"transformers.utils.import_utils": _transformers}
+class _Pieces(Sequence[torch.Tensor]):
+    """A tensor in equal pieces, the last ones smaller or empty; each is cut when it is asked for."""
+
+    def __init__(self, tensor: torch.Tensor, pieces: int, dim: int) -> None:
+        self._tensor, self._pieces, self._dim = tensor, pieces, dim
+
+    def __len__(self) -> int:
+        return self._pieces
+
+    def __getitem__(self, at: Any) -> Any:
+        size = self._tensor.size(self._dim)
+        length = -(-size // self._pieces)
+        start = range(self._pieces)[at] * length
+        if start >= size:
+            return self._tensor.new_empty(0)
+        return self._tensor.narrow(self._dim, start, min(length, size - start))
+
+
+def _fsdp(module: ModuleType) -> None:
+    vars(module)["_chunk_with_empty"] = _Pieces
+
+
+_TOLD: dict[str, Callable[[ModuleType], None]] = {
+    "transformers.utils.import_utils": _transformers,
+    "torch.distributed.fsdp._fully_shard._fsdp_param": _fsdp,
+}
 
 
 class _Loader(importlib.abc.Loader):
@@ -54,5 +82,8 @@ class _Finder(importlib.abc.MetaPathFinder):
 
 
 def tell_libraries() -> None:
-    """From now on."""
+    """Those that are there, and others as they are imported."""
+    for name, tell in _TOLD.items():
+        if name in sys.modules:
+            tell(sys.modules[name])
     sys.meta_path.insert(0, _Finder())

@@ -178,6 +178,7 @@ def _type(value: Any) -> Any:
 
 def _patch_distributed() -> None:
     from torch._C._distributed_c10d import FakeProcessGroup
+    from torch.distributed import device_mesh
     from torch.testing._internal.distributed.fake_pg import FakeStore
 
     def create(common: Any, options: Any) -> Any:
@@ -202,8 +203,11 @@ def _patch_distributed() -> None:
     def group(ranks: Any = None, timeout: Any = None, backend: Any = None, *args: Any, **kwargs: Any) -> Any:  # noqa: ARG001
         kwargs.pop("pg_options", None)
         kwargs.pop("device_id", None)
+        if ranks is not None and int(os.environ["RANK"]) not in ranks:
+            return dist.GroupMember.NON_GROUP_MEMBER
         return make(ranks, timeout, BACKEND, **kwargs)
 
+    device_mesh.new_group = group
     for place in (dist, dist.distributed_c10d):
         place.init_process_group, place.new_group = initialise, group
         place.is_nccl_available = lambda: True
