@@ -25,7 +25,7 @@ from hypothesis.internal.conjecture import providers
 EXAMPLES = {"default": 6, "deep": 150, "exhaustive": 2000}
 FIRST_SEED = 1_000_000  # of the random cases that `--deep` adds
 FEW_CASES, ONE_IN = 4, 6  # of a test with more cases than a few, the shorter tests run one in so many
-IN_FULL = ("golden", "docs")  # folders that choose for themselves
+IN_FULL = ("golden", "docs", "recorder")  # folders that choose for themselves
 COMMON_NETWORKS = ("et_sim.network.analytical", "et_sim.network.link")
 # As estimated, interpreted: what takes longer waits for machine code, which other tests need with --deep.
 LONG_SECONDS = {False: 30.0, True: 15.0}

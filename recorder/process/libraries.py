@@ -1,7 +1,7 @@
 """What libraries must be told, as soon as the program imports them.
 
-transformers looks for fake tensors and takes another way when it sees one: as if the program were traced, with
-kernels that no GPU would run. FSDP2 cuts weights into a piece for every rank, of which it uses its own.
+transformers looks for fake tensors and takes another way when it sees one: as if the program were traced,
+with kernels that no GPU would run. FSDP2 cuts weights into a piece for every rank, of which it uses its own.
 Not here: the rest of PyTorch (`redirect`).
 """
 

@@ -32,7 +32,8 @@ class Phases:
         self._in_backward = 0  # also where no node of autograd runs: in what comes after the last one
         self._leader: int | None = None  # the optimizer whose steps count
         self._step = 0
-        self.weights = 0  # elements of the first root module
+        self.weights = 0  # elements of all modules that were called
+        self._counted: set[int] = set()  # weights by id: modules live as long as the program
 
     def install(self) -> None:
         """Hear of modules and optimizers, for good: the process is the program's."""
@@ -87,8 +88,9 @@ class Phases:
         weights = list(root.parameters())
         for weight in weights:
             self._storages.label(_local(weight), "weights")
-        if not self.weights:
-            self.weights = sum(one.numel() for one in weights)
+            if id(weight) not in self._counted:
+                self._counted.add(id(weight))
+                self.weights += weight.numel()
 
     def _begin_update(self, optimizer: Any, *_: Any) -> None:
         if self._leader is None:

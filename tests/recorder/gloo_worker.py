@@ -28,6 +28,8 @@ KINDS = {
     "allgather_": ("ALL_GATHER", "input_tensors", ""),
     "alltoall_base_": ("ALL_TO_ALL", "input", ""),
     "barrier": ("BARRIER", "", ""),
+    "send": ("SEND", "tensors", "dst"),
+    "recv_": ("RECEIVE", "tensors", "src"),
     "all_reduce": ("ALL_REDUCE", "input", ""),
     "all_gather_into_tensor": ("ALL_GATHER", "input", ""),
     "reduce_scatter_tensor": ("REDUCE_SCATTER", "input", ""),
@@ -61,7 +63,8 @@ class Listener(TorchDispatchMode):
             peer = members[given[end]] if end else -1
             size = sum(one.numel() * one.element_size() for one in tensors)
             if len(members) > 1:
-                self.heard.append([kind, size, sorted(members), peer])
+                told = [] if kind in ("SEND", "RECEIVE") else sorted(members)
+                self.heard.append([kind, size, told, peer])
         return func(*args, **(kwargs or {}))
 
 

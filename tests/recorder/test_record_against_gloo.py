@@ -60,6 +60,9 @@ def _recorded(recording: Recording, rank: int) -> list[list[Any]]:
             name = CollectiveKind(int(trace.comm_type[row])).name
             root = trace.comm_src[row] if trace.has("comm_src", row) else min(members) - rank
             found.append([name, size, members, int(root + rank) if name == "BROADCAST" else -1])
+        elif kind in (NodeKind.SEND, NodeKind.RECV):
+            name, away = ("SEND", trace.comm_dst) if kind == NodeKind.SEND else ("RECEIVE", trace.comm_src)
+            found.append([name, size, [], int(rank + away[row])])
     return found
 
 
@@ -68,6 +71,15 @@ def _recorded(recording: Recording, rank: int) -> list[list[Any]]:
     [
         ("data_parallel.py", (), 2),
         ("sharded.py", ("1",), 2),
+        ("sharded.py", ("2",), 4),
+        ("careful_loop.py", ("ddp",), 2),
+        ("careful_loop.py", ("hsdp",), 4),
+        ("experts.py", ("in-turn",), 2),
+        ("pipelined.py", ("1F1B", "2"), 4),
+        ("pipelined.py", ("GPipe", "3"), 3),
+        ("pipelined.py", ("Interleaved1F1B", "2"), 2),
+        ("pipelined.py", ("InterleavedZeroBubble", "2"), 2),
+        ("pipelined.py", ("ZBVZeroBubble", "2"), 2),
     ],
 )
 def test_every_process_communicates_what_is_recorded_of_it(

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +14,7 @@ from recording_here import PROGRAMS, Recording, needs_torch, record
 from et_sim.cli import main as simulate
 from et_sim.trace import NodeKind
 from recorder.cli import main
+from recorder.launching import MEETING, RECORDED
 
 needs_torch()
 
@@ -92,6 +96,27 @@ def test_the_number_of_ranks_changes_groups_and_shards_only(sharded: Recording, 
     more = record(tmp_path, "sharded.py", "2", world=1024)
     assert len(more.workload.templates[0]) == len(sharded.workload.templates[0])
     assert [row[:4] for row in more.counted()] == [row[:4] for row in sharded.counted()]
+
+
+def _calls(folder: Path, world: int) -> int:
+    """Calls of functions of a process that records one rank of so many."""
+    ranks = {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": str(world), "LOCAL_WORLD_SIZE": "8"}
+    count = (
+        "import cProfile, pstats, sys; from recorder.process.main import main; profile = cProfile.Profile();"
+        " assert profile.runcall(main, sys.argv[1:]) == 0; print(pstats.Stats(profile).total_calls)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", count, str(folder / "rank"), "0", str(PROGRAMS / "sharded.py"), "8"],
+        env=os.environ | ranks | {MEETING: str(folder), RECORDED: "0"},
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    return int(done.stdout.split()[-1])
+
+
+def test_recording_costs_as_much_for_65536_ranks_as_for_64(tmp_path: Path) -> None:
+    assert _calls(tmp_path, 65536) < 1.1 * _calls(tmp_path, 64)
 
 
 @pytest.mark.parametrize("name", ["data_parallel", "sharded"])

@@ -11,7 +11,7 @@ from torch.distributed.device_mesh import init_device_mesh
 
 WIDTH, MICRO_BATCHES, ROWS = 64, 4, 2
 kind, stages = sys.argv[1], int(sys.argv[2])
-chunks = 2 if "Interleaved" in kind else 1
+chunks = 2 if "Interleaved" in kind or "ZBV" in kind else 1
 place_of = os.environ.get("DEVICE", "cuda")
 dist.init_process_group("gloo" if place_of == "cpu" else "nccl")
 mesh = init_device_mesh(place_of, (dist.get_world_size() // stages, stages), mesh_dim_names=("dp", "pp"))
@@ -24,9 +24,11 @@ def block():
 
 modules = [block() for _ in range(chunks)]
 group = mesh["pp"].get_group()
+last = stages * chunks - 1
+numbers = (place, last - place) if "ZBV" in kind else [place + at * stages for at in range(chunks)]
 parts = [
-    pipelining.PipelineStage(one, place + at * stages, stages * chunks, device, group=group)
-    for at, one in enumerate(modules)
+    pipelining.PipelineStage(one, number, stages * chunks, device, group=group)
+    for one, number in zip(modules, numbers, strict=True)
 ]
 schedule = getattr(pipelining, f"Schedule{kind}")(
     parts if chunks > 1 else parts[0], MICRO_BATCHES, loss_fn=nn.functional.mse_loss
@@ -35,6 +37,6 @@ optimizer = torch.optim.SGD([weight for one in modules for weight in one.paramet
 data, target = (torch.randn(MICRO_BATCHES * ROWS, WIDTH, device=device) for _ in range(2))
 for _ in range(2):
     inputs = (data,) if place == 0 else ()
-    schedule.step(*inputs, **({"target": target, "losses": []} if place == stages - 1 else {}))
+    schedule.step(*inputs, **({"target": target, "losses": []} if last in numbers else {}))
     optimizer.step()
     optimizer.zero_grad()
