@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from et_sim.basics.errors import UsageError
+from et_sim.cli.compare_workloads import are_workloads, compare_workloads
 from et_sim.cli.options import parse_share
 from et_sim.cli.unread import printing
 
@@ -23,14 +24,15 @@ def add_parser(commands: Any) -> None:
     """Register the command."""
     parser = commands.add_parser(
         "compare",
-        help="what got slower or faster from one run or sweep to another",
+        help="what got slower or faster from one run or sweep to another, or what a workload does more",
         description="Compare run B with A: by operation, group, dimension (with --detail phases) and rank. "
-        "Of two sweeps over the same axes, compare the points that both have. "
+        "Of two sweeps over the same axes, compare the points that both have; of two workloads, files of "
+        "traces or manifests, what their ranks do. "
         "With --threshold, the exit status is 1 if B, or a point of it, is slower than A by more than that, "
         "or stalled.",
     )
-    parser.add_argument("a", metavar="A", help="directory of the run or sweep to compare with")
-    parser.add_argument("b", metavar="B", help="directory of the run or sweep that may be slower or faster")
+    parser.add_argument("a", metavar="A", help="run, sweep or workload to compare with")
+    parser.add_argument("b", metavar="B", help="run, sweep or workload that may be slower or faster")
     parser.add_argument(
         "--threshold",
         metavar="SHARE",
@@ -54,6 +56,8 @@ def run(options: argparse.Namespace) -> int:
     threshold = None if options.threshold is None else parse_share(options.threshold, "threshold")
     if options.top < 1:
         raise UsageError(f"cannot show {options.top} lines", place="--top", remedy="give a number from 1")
+    if are_workloads(options.a, options.b):
+        return _compare_workloads(options)
     from et_sim.views import open_run
     from et_sim.views.compare.changes import compare
     from et_sim.views.compare.text import comparison_lines
@@ -83,6 +87,18 @@ def run(options: argparse.Namespace) -> int:
         else:
             print("\n".join(comparison_lines(found, terminal_width(), options.top)))
     return status
+
+
+def _compare_workloads(options: argparse.Namespace) -> int:
+    refused = [name for name in (*WRITTEN, "threshold") if getattr(options, name) is not None]
+    if refused:
+        raise UsageError(
+            f"workloads take no time, which --{refused[0]} is about", remedy="compare runs of them"
+        )
+    with printing(0):
+        for line in compare_workloads(options):
+            print(line)
+    return 0
 
 
 def _write(found: Comparison, options: argparse.Namespace) -> None:

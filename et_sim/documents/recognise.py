@@ -47,7 +47,7 @@ SIMULATOR: Mapping[str, tuple[Kind, ...]] = MappingProxyType(
         "recording": (Kind.TRACE,),
         "schedule_of": (Kind.MANIFEST, Kind.RUN, Kind.PART_OF_RUN),
         **dict.fromkeys(("system", "network", "memory", "groups"), _MACHINE),  # told apart by their reader
-        **dict.fromkeys(("a", "b"), (Kind.RUN, Kind.PART_OF_RUN, Kind.SWEEP)),  # the reader tells the parent
+        **dict.fromkeys(("a", "b"), (Kind.RUN, Kind.PART_OF_RUN, Kind.SWEEP, Kind.MANIFEST)),
         "directory": (Kind.RUN, Kind.PART_OF_RUN, Kind.SWEEP),
     }
 )

@@ -1,0 +1,168 @@
+"""`et-sim compare` of two workloads: what their ranks do, by kind of work, where the two differ.
+
+Counted are nodes, operations and bytes, over all ranks in whole numbers. Not here: times, which only runs
+have (`et_sim.views.compare`).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from et_sim.basics.errors import UsageError
+from et_sim.basics.units import plural
+from et_sim.documents.recognise import Kind, kind_of
+
+if TYPE_CHECKING:
+    from et_sim.trace import Workload
+    from et_sim.trace.columns import Trace
+
+FIGURES = ("count", "operations", "bytes")
+NOTHING = (0, 0, 0)
+UNSHAPED = "kernel without a shape"
+
+
+class Work(NamedTuple):
+    """A kind of work: the word of a shape, a collective, a message, or what else nodes do."""
+
+    name: str
+    members: int  # of its group; 0: it has none, or the workload does not say how many
+
+
+Done = Mapping[Work, tuple[int, ...]]  # FIGURES, over all ranks
+
+
+def are_workloads(*paths: str) -> bool:
+    """Whether paths name workloads, and no runs or sweeps."""
+    found = [kind_of(Path(path)) is Kind.MANIFEST or Path(f"{path}.0.et").is_file() for path in paths]
+    if any(found) and not all(found):
+        raise UsageError(
+            "only one of the two is a workload",
+            place=paths[found.index(True)],
+            remedy="compare two workloads, or run it and compare two runs",
+        )
+    return all(found)
+
+
+def compare_workloads(options: argparse.Namespace) -> Iterator[str]:
+    """The lines that the command prints."""
+    from et_sim.trace import read_workload
+
+    given = [read_workload(path) for path in (options.a, options.b)]
+    done = [work_of(workload) for workload in given]
+    every = sorted(done[0].keys() | done[1].keys(), key=lambda work: (work.members > 0, work))
+    differing = [work for work in every if done[0].get(work) != done[1].get(work)]
+    if options.json:
+        yield json.dumps(_data(given, done, differing), indent=2, ensure_ascii=False)
+        return
+    for name, path, workload in zip("AB", (options.a, options.b), given, strict=True):
+        yield f"{name}  {path}: {plural(workload.ranks, 'rank')}, {plural(workload.nodes, 'node')}"
+    if not differing:
+        yield "the same work: as many nodes, operations and bytes of every kind"
+        return
+    yield from ("", *_table(done, differing, [workload.ranks for workload in given]), "")
+    yield "of an average rank, in A → in B; bytes are those of kernels in memory, and of what is communicated"
+    if len(differing) < len(every):
+        yield f"the other {plural(len(every) - len(differing), 'kind')} of work are the same"
+
+
+def work_of(workload: Workload) -> Done:
+    """What all ranks do."""
+    found: dict[Work, tuple[int, ...]] = {}
+    for trace, ranks in zip(workload.templates, workload.ranks_per_template.tolist(), strict=True):
+        for work, figures in _of_trace(workload, trace):
+            before = found.get(work, NOTHING)
+            found[work] = tuple(one + ranks * more for one, more in zip(before, figures, strict=True))
+    return found
+
+
+def _of_trace(workload: Workload, trace: Trace) -> Iterator[tuple[Work, tuple[int, ...]]]:
+    import numpy as np
+
+    from et_sim.trace.columns import NodeKind
+
+    keys = (trace.kind, trace.layer_shape, trace.datatype, trace.comm_type, trace.group, trace.is_cpu)
+    kinds, first, of_row = np.unique(
+        np.stack([key.astype(np.int64) for key in keys]), axis=1, return_index=True, return_inverse=True
+    )
+    is_kernel = trace.kind == NodeKind.COMP
+    columns = (
+        np.ones(len(trace), np.int64),
+        np.where(is_kernel, trace.num_ops, 0),
+        np.where(is_kernel, trace.tensor_bytes, trace.comm_bytes),
+        is_kernel & ~trace.has("num_ops"),
+        is_kernel & ~trace.has("tensor_size"),
+    )
+    sums = np.zeros((len(columns), kinds.shape[1]), np.int64)
+    for total, column in zip(sums, columns, strict=True):
+        np.add.at(total, of_row.reshape(-1), column)
+    for row, (count, operations, size, *lacking) in zip(first.tolist(), sums.T.tolist(), strict=True):
+        of_shape = _figures_of_shape(trace, row) if any(lacking) else (0, 0)
+        figures = (count, operations + lacking[0] * of_shape[0], size + lacking[1] * of_shape[1])
+        yield _work(workload, trace, row), figures
+
+
+def _figures_of_shape(trace: Trace, row: int) -> tuple[int, int]:
+    """Operations and bytes that follow from the shape of a node; 0: there is none, or no type of numbers."""
+    from et_sim.compute.operations import read_shape
+    from et_sim.machine.datatypes import BITS, datatype_named
+
+    text = trace.layer_shapes[int(trace.layer_shape[row])]
+    if not text:
+        return 0, 0
+    operation = read_shape(text, trace.describe(row)).operation
+    datatype = datatype_named(trace.datatypes[int(trace.datatype[row])])
+    return operation.operations, operation.bytes(BITS[datatype]) if datatype else 0
+
+
+def _work(workload: Workload, trace: Trace, row: int) -> Work:
+    from et_sim.trace.columns import CollectiveKind, NodeKind, kind_name
+
+    kind, group = int(trace.kind[row]), trace.group_names[int(trace.group[row])]
+    if kind == NodeKind.COLL:
+        rule = workload.group_rules.get(group)
+        named = workload.job_groups.get(group, ())
+        members = (rule.count if rule else len(named)) if group else workload.ranks
+        return Work(CollectiveKind(int(trace.comm_type[row])).name.lower(), members)
+    if kind == NodeKind.COMP and not trace.is_cpu[row]:
+        return Work(trace.layer_shapes[int(trace.layer_shape[row])].partition(" ")[0] or UNSHAPED, 0)
+    names: dict[int, str] = {NodeKind.COMP: "host", NodeKind.SEND: "send", NodeKind.RECV: "receive"}
+    return Work(names.get(kind) or kind_name(kind).lower(), 0)
+
+
+def _data(given: list[Workload], done: list[Done], differing: list[Work]) -> dict[str, Any]:
+    return {
+        "ranks": {name: workload.ranks for name, workload in zip("ab", given, strict=True)},
+        "work": [
+            {
+                "kind": work.name,
+                "members": work.members or None,
+                **{
+                    figure: {name: one.get(work, NOTHING)[at] for name, one in zip("ab", done, strict=True)}
+                    for at, figure in enumerate(FIGURES)
+                },
+            }
+            for work in differing
+        ],
+    }
+
+
+def _table(done: list[Done], differing: list[Work], ranks: list[int]) -> list[str]:
+    from et_sim.views.text import aligned
+
+    rows: list[tuple[str, ...]] = [("work", "group of", *FIGURES)]
+    for work in differing:
+        pairs = zip(*(one.get(work, NOTHING) for one in done), strict=True)
+        cells = [
+            " → ".join(dict.fromkeys(_average(one, of) for one, of in zip(pair, ranks, strict=True)))
+            for pair in pairs
+        ]
+        rows.append((work.name, f"{work.members:,}" if work.members else "", *cells))
+    return aligned(rows, "<>>>>")
+
+
+def _average(total: int, ranks: int) -> str:
+    return f"{total // ranks:,}" if total % ranks == 0 else f"{total / ranks:,.1f}"

@@ -1,0 +1,95 @@
+"""`et-sim compare` of two workloads counts what each does, and shows what differs."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from et_sim.cli import main
+
+PLAN = [
+    "--layers",
+    "2",
+    "--hidden",
+    "256",
+    "--sequence",
+    "128",
+    "--vocabulary",
+    "1024",
+    "--micro-batches",
+    "1",
+]
+
+
+def _made(name: str, *more: str) -> str:
+    assert main(["make", "transformer", *PLAN, "-o", name, "--manifest", *more]) == 0
+    return f"{name}.workload.json"
+
+
+def _compared(
+    capsys: pytest.CaptureFixture[str], a: str, b: str
+) -> dict[tuple[str, int | None], dict[str, dict[str, int]]]:
+    capsys.readouterr()
+    assert main(["compare", a, b, "--json"]) == 0
+    data = json.loads(capsys.readouterr().out)
+    return {(work.pop("kind"), work.pop("members")): work for work in data["work"]}
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def test_a_workload_does_what_it_does(capsys: pytest.CaptureFixture[str]) -> None:
+    made = _made("a", "--tp", "2")
+    assert not _compared(capsys, made, made)
+    assert main(["compare", made, made]) == 0
+    assert "the same work: as many nodes, operations and bytes of every kind" in capsys.readouterr().out
+
+
+def test_replicas_add_their_collectives_and_nothing_else(capsys: pytest.CaptureFixture[str]) -> None:
+    """Twice the ranks with the same batch each: sums over ranks double, averages stay."""
+    one, two = _made("a", "--tp", "2", "--dp", "1"), _made("b", "--tp", "2", "--dp", "2")
+    found = _compared(capsys, one, two)
+    reduced = found.pop(("all_reduce", 2))
+    assert reduced["count"]["b"] > 2 * reduced["count"]["a"]
+    assert all(work[figure]["b"] == 2 * work[figure]["a"] for work in found.values() for figure in work)
+    assert main(["compare", one, two]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in lines if "→" in line and "average" not in line] == ["all_reduce"]
+
+
+def test_deeper_models_have_the_operations_of_their_layers(capsys: pytest.CaptureFixture[str]) -> None:
+    shallow, deep, deeper = (_made(str(layers), "--layers", str(layers)) for layers in (2, 3, 4))
+    once, twice = (_compared(capsys, shallow, other)["gemm", None]["operations"] for other in (deep, deeper))
+    assert twice["b"] - twice["a"] == 2 * (once["b"] - once["a"]) > 0
+
+
+def test_of_files_nobody_says_how_large_groups_are(capsys: pytest.CaptureFixture[str]) -> None:
+    manifest = _made("a", "--tp", "2")
+    assert main(["make", "transformer", *PLAN, "--tp", "2", "-o", "files", "--files"]) == 0
+    found = _compared(capsys, manifest, "files")
+    assert found.keys() == {("all_reduce", 2), ("all_reduce", None)}
+    known, unknown = found["all_reduce", 2], found["all_reduce", None]
+    assert {name: known[name]["a"] for name in known} == {name: unknown[name]["b"] for name in unknown}
+
+
+@pytest.mark.parametrize(
+    ("others", "why"),
+    [
+        (["a.workload.json", "nothing"], "only one of the two is a workload"),
+        (
+            ["a.workload.json", "a.workload.json", "--threshold", "2%"],
+            "workloads take no time, which --threshold",
+        ),
+        (["a.workload.json", "a.workload.json", "--svg", "x.svg"], "workloads take no time, which --svg"),
+    ],
+)
+def test_what_cannot_be_compared_is_refused(
+    others: list[str], why: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _made("a")
+    assert main(["compare", *others]) == 2
+    assert why in capsys.readouterr().err
