@@ -1,14 +1,16 @@
 """How long whole processes take: `--help`, a warm and a first run of eight ranks, and compiling for it.
 
-    python benchmarks/start.py [--repeat 7]
+    python benchmarks/start.py [--repeat 7] [--shipped FOLDER]
 
 The first run is interpreted; a second one waits until engine and decoder are compiled into an empty cache.
+With FOLDER, which `python -m et_sim.compiled.ship` filled, a third one is that of a wheel with the archives.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+import shutil
 import statistics
 import subprocess
 import sys
@@ -16,29 +18,44 @@ import tempfile
 import time
 from pathlib import Path
 
-SAMPLE = Path(__file__).resolve().parents[1] / "traces" / "all_reduce_ring_8"
+REPOSITORY = Path(__file__).resolve().parents[1]
+SAMPLE = REPOSITORY / "traces" / "all_reduce_ring_8"
 ET_SIM = (sys.executable, "-c", "import sys; from et_sim.cli import main; sys.exit(main())")
 
 
-def seconds(arguments: list[str], folder: str, cache: str, compiling: str = "now") -> float:
+def seconds(arguments: list[str], folder: str, cache: str, compiling: str = "now", **others: str) -> float:
     """Wall time of one process."""
-    environment = {**os.environ, "ET_SIM_CACHE_DIR": cache, "ET_SIM_COMPILE": compiling}
+    environment = {**os.environ, "ET_SIM_CACHE_DIR": cache, "ET_SIM_COMPILE": compiling, **others}
     begin = time.perf_counter()
     subprocess.run([*ET_SIM, *arguments], cwd=folder, env=environment, check=True, capture_output=True)
     return time.perf_counter() - begin
+
+
+def first_with_shipped(run: list[str], archives: Path, folder: str) -> float:
+    """Wall time of a first run of the package as a wheel brings it."""
+    site, cache = Path(folder) / "site", Path(folder) / "cache"
+    shutil.copytree(REPOSITORY / "et_sim", site / "et_sim")
+    for archive in archives.glob("*.zip"):
+        shutil.copy(archive, site / "et_sim" / "compiled")
+    return seconds(run, folder, str(cache), PYTHONPATH=str(site))
 
 
 def main() -> None:
     """Print the median of each."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--repeat", type=int, default=7)
-    repeat = parser.parse_args().repeat
+    parser.add_argument("--shipped", type=Path)
+    given = parser.parse_args()
+    repeat = given.repeat
     [trace] = {path.name.split(".")[0] for path in SAMPLE.glob("*.0.et")}
     run = ["run", str(SAMPLE / trace), "--system", str(SAMPLE / "system.json")]
     run += ["--network", str(SAMPLE / "network.yml"), "--profile", "reference", "--out", "out"]
     with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryDirectory() as cache:
         print(f"first run, interpreted {seconds(run, folder, cache, 'never'):6.2f} s")
         print(f"first run, compiling   {seconds(run, folder, cache):6.2f} s")
+        if given.shipped:
+            first = first_with_shipped(run, given.shipped, folder)
+            print(f"first run, shipped     {first:6.2f} s")
         for name, arguments in (("warm run, 8 ranks", run), ("--help", ["--help"])):
             times = [seconds(arguments, folder, cache) for _ in range(repeat)]
             print(f"{name:<22} {statistics.median(times):6.2f} s  (best {min(times):.2f} s of {repeat})")

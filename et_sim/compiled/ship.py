@@ -25,9 +25,9 @@ from et_sim.compiled.shipped import OF_THIS_SYSTEM, member, write_archive
 from et_sim.compiled.store import SETTINGS, cache_directory
 
 ET_SIM = (sys.executable, "-c", "import sys; from et_sim.cli import main; sys.exit(main())")
-MODELS = ("analytical", "link", "flow", "packet", "loggops")
-DETAILS = ("", "phases", "messages", "links", "path", "phases,messages,links,path")
-MACHINE = "h100-dgx:8"
+MODELS, PACKETS = ("analytical", "link", "flow"), "packet"
+DETAILS = ("", "messages", "path")
+MACHINE = "h100-dgx:16"
 
 
 def main() -> None:
@@ -64,13 +64,17 @@ def _ordered_by(programs: Iterator[list[str]]) -> list[Order]:
 
 def _all_kinds(scratch: Path) -> Iterator[list[str]]:
     """Commands that between them run every kind of code that is common."""
-    demo = scratch / "demo"
+    demo, run = scratch / "demo", str(scratch / "run")
     yield [*ET_SIM, "demo", "--out", str(demo)]
-    run = str(scratch / "run")
-    workload = [*ET_SIM, "run", str(demo / "traces" / "step"), "--out", run]
-    for model, fold, detail in itertools.product(MODELS, ([], ["--no-fold"]), DETAILS):
+    yield [*ET_SIM, "make", "all_reduce", "--ranks", "16", "--bytes", "65536", "-o", str(scratch / "alike")]
+    ring = ["--system", str(demo / "system.json"), "--network", str(demo / "network.yml")]
+    uneven = (str(demo / "traces" / "step"), *ring)  # packets of this one take minutes
+    alike = (str(scratch / "alike"), "--machine", MACHINE)
+    unfolded = (*alike, "--no-fold")
+    cases = [*itertools.product((uneven, alike, unfolded), MODELS), (alike, PACKETS), (unfolded, PACKETS)]
+    for (workload, model), detail in itertools.product(cases, DETAILS):
         details = ["--detail", detail] if detail else []
-        yield [*workload, "--machine", MACHINE, "--network-model", model, *fold, *details]
+        yield [*ET_SIM, "run", *workload, "--network-model", model, *details, "--out", run]
         if detail == "path":
             yield [*ET_SIM, "inspect", run, "critical-path"]
 
