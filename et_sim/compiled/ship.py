@@ -27,6 +27,7 @@ from et_sim.compiled.store import SETTINGS, cache_directory
 ET_SIM = (sys.executable, "-c", "import sys; from et_sim.cli import main; sys.exit(main())")
 MODELS, PACKETS = ("analytical", "link", "flow"), "packet"
 DETAILS = ("", "messages", "path")
+PROFILES = ("corrected", "reference")
 MACHINE = "h100-dgx:16"
 
 
@@ -74,7 +75,9 @@ def _all_kinds(scratch: Path) -> Iterator[list[str]]:
     cases = [*itertools.product((uneven, alike, unfolded), MODELS), (alike, PACKETS), (unfolded, PACKETS)]
     for (workload, model), detail in itertools.product(cases, DETAILS):
         details = ["--detail", detail] if detail else []
-        yield [*ET_SIM, "run", *workload, "--network-model", model, *details, "--out", run]
+        for profile in PROFILES:
+            how = ["--network-model", model, "--profile", profile, *details]
+            yield [*ET_SIM, "run", *workload, *how, "--out", run]
         if detail == "path":
             yield [*ET_SIM, "inspect", run, "critical-path"]
 
