@@ -176,6 +176,18 @@ def _type(value: Any) -> Any:
     return NAME if isinstance(found, str) and found == f"{NAME}:0" else found
 
 
+def _share_ranks(mesh: Any) -> None:
+    """One list of ranks for all meshes of them: FSDP2 makes several meshes for every weight."""
+    make: Any = mesh.__init__
+    known: dict[tuple[int, ...], tuple[int, ...]] = {}
+
+    def initialise(self: Any, *args: Any, **kwargs: Any) -> None:
+        make(self, *args, **kwargs)
+        self._flatten_rank_map = known.setdefault(self._flatten_rank_map, self._flatten_rank_map)
+
+    mesh.__init__ = functools.wraps(make)(initialise)
+
+
 def _patch_distributed() -> None:
     from torch._C._distributed_c10d import FakeProcessGroup
     from torch.distributed import device_mesh
@@ -208,6 +220,7 @@ def _patch_distributed() -> None:
         return make(ranks, timeout, BACKEND, **kwargs)
 
     device_mesh.new_group = group
+    _share_ranks(device_mesh.DeviceMesh)
     for place in (dist, dist.distributed_c10d):
         place.init_process_group, place.new_group = initialise, group
         place.is_nccl_available = lambda: True
