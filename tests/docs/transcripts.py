@@ -32,8 +32,9 @@ INSTALLING = re.compile(r"(git clone|python3? -m venv|pip install|\.venv/bin/pip
 PROGRESS = re.compile(r"et-sim: (?:\d+ s · |compiling)|et-convert: (?:compiling|.* about \d+ s left)")
 ANYTHING = "..."
 SCRIPT = """#!/bin/sh
-exec "{python}" -c 'import sys; from {module} import main; sys.exit(main())' "$@"
-"""
+exec "{python}" {arguments} "$@"
+"""  # of Python, too: by a link it would not find the packages that are installed beside it
+MAIN = "-c 'import sys; from {module} import main; sys.exit(main())'"
 TIMEOUT_S = 300
 PROGRAMS: dict[str, Callable[[list[str]], int]] = {"et-sim": et_sim, "et-convert": et_convert}
 QUOTED = re.compile(r"""'[^']*'|"(?:[^"$`\\]|\\")*\"""")  # within which a shell does nothing
@@ -98,11 +99,14 @@ class Place:
         self._folder.mkdir()
         programs = folder / "bin"
         programs.mkdir()
-        for name, module in (("et-sim", "et_sim.cli"), ("et-convert", "converters.cli")):
+        commands = {
+            "et-sim": MAIN.format(module="et_sim.cli"),
+            "et-convert": MAIN.format(module="converters.cli"),
+        }
+        for name, arguments in {**commands, "python": ""}.items():
             program = programs / name
-            program.write_text(SCRIPT.format(python=sys.executable, module=module))
+            program.write_text(SCRIPT.format(python=sys.executable, arguments=arguments))
             program.chmod(0o755)
-        (programs / "python").symlink_to(sys.executable)
         for name in ("traces", "tests"):  # what a checkout has
             if (REPOSITORY / name).is_dir():
                 (self._folder / name).symlink_to(REPOSITORY / name)
