@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import gzip
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from golden_1x import records
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 
 from et_sim.basics.errors import TraceError
 from et_sim.layerfile import (
@@ -165,7 +165,7 @@ layers = st.lists(
 @given(st.sampled_from(list(Keyword)), layers, st.sampled_from(PER_LAYER))
 def test_what_is_written_is_read_back(keyword: Keyword, found: list[Layer], own: str) -> None:
     if keyword == Keyword.HYBRID_CUSTOMIZED:
-        found = [replace(layer, keyword=Keyword(own)) for layer in found]
+        found = [structs.replace(layer, keyword=Keyword(own)) for layer in found]
     file = LayerFile(
         keyword,
         tuple(found),
