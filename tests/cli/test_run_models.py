@@ -44,6 +44,7 @@ def ladder(capsys: pytest.CaptureFixture[str], *arguments: str) -> list[dict[str
     return list(json.loads(capsys.readouterr().out))
 
 
+@pytest.mark.deep
 def test_every_model_of_the_registry_is_a_rung_and_writes_the_run_it_gives_alone(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

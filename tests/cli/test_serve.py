@@ -53,6 +53,7 @@ def test_the_same_requests_give_the_same_files() -> None:
     assert main(["serve", "r.csv", *USUAL, "--out", "a"]) == 0  # in place of the earlier one
 
 
+@pytest.mark.deep
 def test_people_are_told_what_was_simulated_and_rounded(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["serve", "poisson:100,5,20,8", *USUAL]) == 0
     printed = capsys.readouterr().out

@@ -49,6 +49,7 @@ def _verified(run: Path, capsys: pytest.CaptureFixture[str], *more: str) -> Any:
     return json.loads(capsys.readouterr().out)
 
 
+@pytest.mark.deep
 def test_every_figure_of_the_machine_is_simulated_at_both_ends_of_its_range(
     run: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

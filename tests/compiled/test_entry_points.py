@@ -79,6 +79,7 @@ def test_the_worker_itself_never_loads_what_compiles(tmp_path: Path) -> None:
     assert all(read_code(tmp_path / f"{name}.code") is not None for name in ("first", "second"))
 
 
+@pytest.mark.deep
 def test_what_ends_the_process_that_compiles_is_told_in_place_of_the_code(tmp_path: Path) -> None:
     place_order(tmp_path / "sum.code", "ends_the_process")
     work_off(tmp_path, "-m", WORKER)
@@ -97,6 +98,7 @@ def test_asked_to_a_short_call_waits_too(tmp_path: Path) -> None:
     assert run(SHORT, ET_SIM_CACHE_DIR=str(tmp_path), ET_SIM_COMPILE="now").is_compiled
 
 
+@pytest.mark.deep
 def test_asked_to_a_long_call_does_not_wait(tmp_path: Path) -> None:
     said = run(LONG, ET_SIM_CACHE_DIR=str(tmp_path), ET_SIM_COMPILE="background")
     assert said.result == 12

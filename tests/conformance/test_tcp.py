@@ -60,6 +60,7 @@ def test_all_bytes_that_are_sent_arrive_once(net: dict[str, Any]) -> None:
     assert all(one is not None for one in table["arrived_ns"])
 
 
+@pytest.mark.deep
 def test_a_run_repeats_to_the_byte(tmp_path: Path) -> None:
     written = []
     for name in ("one", "other"):

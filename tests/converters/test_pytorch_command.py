@@ -43,6 +43,7 @@ def test_a_folder_becomes_a_file_for_each_rank(tmp_path: Path, jobs: str) -> Non
     assert sorted(path.name for path in tmp_path.iterdir()) == ["dlrm.0.et", "dlrm.1.et", "report.json"]
 
 
+@pytest.mark.deep
 def test_the_same_recordings_give_the_same_bytes_however_many_at_once(tmp_path: Path) -> None:
     for jobs in ("1", "2"):
         assert main(["pytorch", str(FOLDER / "gloo_ddp_2r"), "-o", str(tmp_path / jobs), "--jobs", jobs]) == 0

@@ -115,6 +115,7 @@ def test_first_and_last_stage_of_four_stay_first_and_last() -> None:
     assert find_problems(grown) == []
 
 
+@pytest.mark.deep
 @pytest.mark.usefixtures("warm_engine")
 @pytest.mark.parametrize("new", ["dp=6", "tp=4,dp=4"])
 def test_what_was_scaled_completes_and_is_the_same_unfolded(new: str) -> None:

@@ -24,7 +24,8 @@ INTERPRETED = (
     *("streams.md", "uneven-machines.md"),
 )
 LONG = (
-    *("README.md", "calibrating.md", "cookbook.md", "critical-path.md", "dgx-1.md", "editing.md"),
+    *("README.md", "astra-1.0.md", "calibrating.md", "collectives.md", "comparing.md", "converting.md"),
+    *("cookbook.md", "critical-path.md", "dgx-1.md", "editing.md", "jobs.md"),
     *("extending.md", "first-steps.md", "inference.md", "machines.md", "memory.md", "networks.md"),
     *("packet.md", "pictures.md", "profiles.md", "pytorch.md", "running.md", "search.md"),
     *("streams.md", "sweeps.md", "training.md", "uneven-machines.md", "what-if.md"),

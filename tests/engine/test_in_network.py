@@ -254,6 +254,7 @@ def test_equal_groups_share_a_tree_when_they_are_folded() -> None:
     assert folded.finish_ns.tolist() == unfolded.finish_ns.tolist()
 
 
+@pytest.mark.deep
 def test_a_regular_tree_of_switches_is_folded_level_by_level() -> None:
     for kind, actors in (("all_reduce", 1), ("all_gather", 1), ("broadcast", 24)):
         builders = workload(24, kind, 48_000)

@@ -67,6 +67,7 @@ def assert_nothing_stays(result: Result) -> None:
     assert sum(carried) == tables.ports["bytes"].sum()
 
 
+@pytest.mark.deep
 @given(
     st.sampled_from((0, 3)),
     st.sampled_from(CONTROLS),

@@ -97,6 +97,7 @@ def below(name: str, most: int, sizes: tuple[int, ...], models: tuple[str, ...])
     return found
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("name", names())
 def test_no_collective_is_faster_than_its_wires(name: str) -> None:
     assert below(name, 16, (64 * MIB,), ("analytical", "flow")) == []
