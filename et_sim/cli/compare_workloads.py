@@ -126,7 +126,9 @@ def _work(workload: Workload, trace: Trace, row: int) -> Work:
         rule = workload.group_rules.get(group)
         named = workload.job_groups.get(group, ())
         members = (rule.count if rule else len(named)) if group else workload.ranks
-        return Work(CollectiveKind(int(trace.comm_type[row])).name.lower(), members)
+        number = int(trace.comm_type[row])
+        known = number in CollectiveKind.__members__.values()
+        return Work(CollectiveKind(number).name.lower() if known else f"collective type {number}", members)
     if kind == NodeKind.COMP and not trace.is_cpu[row]:
         return Work(trace.layer_shapes[int(trace.layer_shape[row])].partition(" ")[0] or UNSHAPED, 0)
     names: dict[int, str] = {NodeKind.COMP: "host", NodeKind.SEND: "send", NodeKind.RECV: "receive"}

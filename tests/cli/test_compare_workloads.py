@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+import et_sim
 from et_sim.cli import main
 
 PLAN = [
@@ -74,6 +77,18 @@ def test_of_files_nobody_says_how_large_groups_are(capsys: pytest.CaptureFixture
     assert found.keys() == {("all_reduce", 2), ("all_reduce", None)}
     known, unknown = found["all_reduce", 2], found["all_reduce", None]
     assert {name: known[name]["a"] for name in known} == {name: unknown[name]["b"] for name in unknown}
+
+
+def test_collectives_of_unknown_types_are_counted_by_their_number(capsys: pytest.CaptureFixture[str]) -> None:
+    build = et_sim.TraceBuilder()
+    build.collective("all_reduce", 1024)
+    known = build.build()
+    unknown = replace(known, comm_type=np.full(len(known), 42, np.int32))
+    for name, trace in (("known", known), ("unknown", unknown)):
+        et_sim.write_workload(et_sim.Workload.of([trace] * 2), name)
+    found = _compared(capsys, "known", "unknown")
+    assert found["all_reduce", 2]["count"] == {"a": 2, "b": 0}
+    assert found["collective type 42", 2]["count"] == {"a": 0, "b": 2}
 
 
 @pytest.mark.parametrize(
