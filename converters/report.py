@@ -16,7 +16,7 @@ import numpy as np
 from converters.records import Dropped
 from et_sim.basics.unique import unique
 from et_sim.basics.units import format_bytes, plural
-from et_sim.trace.columns import CollectiveKind, NodeKind, Trace
+from et_sim.trace.columns import CollectiveKind, NodeKind, Trace, collective_name
 
 _LABEL_WIDTH = 14
 _MISSING_SHOWN = 3
@@ -163,10 +163,9 @@ def _operations(trace: Trace) -> dict[str, tuple[int, int]]:
     found: dict[str, tuple[int, int]] = {}
     collective = trace.kind == NodeKind.COLL
     typed = trace.has("comm_type")
-    names = {int(kind): kind.name.lower() for kind in CollectiveKind}
     for number in unique(trace.comm_type[collective & typed]).tolist():
         which = collective & typed & (trace.comm_type == number)
-        found[names.get(number, f"comm_type {number}")] = _nodes_and_bytes(trace, which)
+        found[collective_name(number)] = _nodes_and_bytes(trace, which)
     found["no comm_type"] = _nodes_and_bytes(trace, collective & ~typed)
     found["send"] = _nodes_and_bytes(trace, trace.kind == NodeKind.SEND)
     found["receive"] = _nodes_and_bytes(trace, trace.kind == NodeKind.RECV)

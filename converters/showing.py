@@ -14,7 +14,7 @@ from converters.json_lines import plain_value
 from converters.records import EXPECTED_MEMBER
 from et_sim.basics.units import exact_bytes, format_ns, plural
 from et_sim.trace import Trace
-from et_sim.trace.columns import CollectiveKind, NodeKind, kind_name
+from et_sim.trace.columns import NodeKind, collective_name, kind_name
 
 _LONGEST_NAME = 48
 _LONGEST_TEXT = 60
@@ -122,8 +122,7 @@ def _action(values: dict[str, Any]) -> str:
     """`all_reduce 1 MiB in group 2`, `1 MiB to rank 3`."""
     words = []
     if "comm_type" in values:
-        known = {int(kind): kind.name.lower() for kind in CollectiveKind}
-        words.append(known.get(values["comm_type"], f"collective {values['comm_type']}"))
+        words.append(collective_name(values["comm_type"]))
     sizes = [values[name] for name in ("comm_size", "tensor_size") if name in values]
     words += [exact_bytes(size) for size in sizes]
     if "comm_split_sizes" in values:

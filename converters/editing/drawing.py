@@ -14,7 +14,7 @@ import numpy as np
 from converters.editing.stripping import durations_ns
 from et_sim.basics.units import exact_bytes, format_ns
 from et_sim.trace import Trace
-from et_sim.trace.columns import CollectiveKind, kind_name
+from et_sim.trace.columns import collective_name, kind_name
 from et_sim.trace.order import dependency_lists, edges
 
 _LONGEST_LABEL = 40
@@ -109,8 +109,7 @@ def _facts(drawing: Drawing) -> Iterator[tuple[int, dict[str, Any]]]:
             "duration_ns": int(spans[row]),
         }
         if trace.has("comm_type", row):
-            names = {int(kind): kind.name.lower() for kind in CollectiveKind}
-            facts["collective"] = names.get(int(trace.comm_type[row]), str(int(trace.comm_type[row])))
+            facts["collective"] = collective_name(int(trace.comm_type[row]))
         for attribute, name, column in (
             ("comm_size", "bytes", trace.comm_bytes),
             ("tensor_size", "tensor_bytes", trace.tensor_bytes),

@@ -22,7 +22,7 @@ from et_sim.basics.group_names import group_key
 from et_sim.basics.unique import unique
 from et_sim.basics.units import exact_bytes, format_bytes, format_ns, plural
 from et_sim.trace import Trace
-from et_sim.trace.columns import CollectiveKind, NodeKind, kind_name
+from et_sim.trace.columns import NodeKind, collective_name, kind_name
 from et_sim.trace.order import dependency_lists, edges, fits_row_order, settle
 from et_sim.trace.tensors import tensor_uses
 
@@ -169,7 +169,6 @@ def _one_tally(trace: Trace, spans: Any, rows: Any) -> Tally:
 
 
 def _count_communication(found: Figures, trace: Trace) -> None:
-    names = {int(kind): kind.name.lower() for kind in CollectiveKind}
     rows = np.flatnonzero(trace.kind == NodeKind.COLL)
     has_type = trace.has("comm_type", rows)
     keys = zip(
@@ -179,7 +178,7 @@ def _count_communication(found: Figures, trace: Trace) -> None:
         strict=True,
     )
     for (group, number, size), count in Counter(keys).items():
-        kind = names.get(number, f"comm_type {number}" if number >= 0 else "no comm_type")
+        kind = collective_name(number) if number >= 0 else "no comm_type"
         found.collectives[group_key(trace.group_names[group]), kind, size] += count
     found.messages.update(trace.comm_bytes[trace.kind == NodeKind.SEND].tolist())
 

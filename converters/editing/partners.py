@@ -30,7 +30,7 @@ from et_sim.basics.group_names import group_key
 from et_sim.basics.unique import unique
 from et_sim.basics.units import plural
 from et_sim.trace import Trace, Workload
-from et_sim.trace.columns import TAG_RANGE, CollectiveKind, NodeKind
+from et_sim.trace.columns import TAG_RANGE, CollectiveKind, NodeKind, collective_name
 from et_sim.trace.disk import read_unpacked
 from et_sim.trace.splits import has_splits
 
@@ -203,8 +203,7 @@ class SizeEqualiser:
         for rank, of_rank in rows.items():  # members that list sizes for each other may differ
             differs &= ~has_splits(traces[rank])[of_rank[:shortest]]
         for number in kinds[0][differs].tolist():
-            known = number in CollectiveKind._value2member_map_
-            self.uneven[CollectiveKind(number).name.lower() if known else f"comm_type {number}"] += 1
+            self.uneven[collective_name(number)] += 1
         for at, (rank, of_rank) in enumerate(rows.items()):
             for k in np.flatnonzero(differs & (sizes[at] != largest)).tolist():
                 self._sizes.setdefault(rank, {})[int(of_rank[k])] = int(largest[k])

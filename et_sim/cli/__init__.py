@@ -48,7 +48,7 @@ from et_sim.cli import (
 from et_sim.cli.unread import UnreadError
 from et_sim.compiled.entry_points import telling_compilation
 from et_sim.compiled.telling import Lines
-from et_sim.documents.recognise import SIMULATOR, refuse_misplaced
+from et_sim.documents.recognise import SIMULATOR, Kind, kind_of, refuse_misplaced
 from et_sim.version import __version__
 
 COMMANDS = {
@@ -126,15 +126,16 @@ def _freeze() -> None:
 def carry_out(options: argparse.Namespace) -> int:
     """Run the command; where it fails over the files of a run, say what is wrong with these."""
     refuse_misplaced(vars(options), SIMULATOR)
-    runs = [vars(options)[name] for name in ("directory", "a", "b") if name in vars(options)]
+    given = [vars(options)[name] for name in ("directory", "a", "b") if name in vars(options)]
+    runs = [one for one in given if kind_of(Path(one)) is Kind.RUN]
     try:
         with _wrong_figures_refused() if runs else nullcontext():
             status: int = options.run(options)
     except (ArithmeticError, AttributeError, LookupError, MemoryError, TypeError, ValueError):
+        from et_sim.views.run.directory import is_serving
         from et_sim.views.run.soundness import explain_damage
-        from et_sim.views.sweep.directory import is_sweep
 
-        for damage in filter(None, (explain_damage(one) for one in runs if not is_sweep(one))):
+        for damage in filter(None, (explain_damage(one) for one in runs if not is_serving(one))):
             raise damage from None
         raise
     return status

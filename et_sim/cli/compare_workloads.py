@@ -96,9 +96,12 @@ def _of_trace(workload: Workload, trace: Trace) -> Iterator[tuple[Work, tuple[in
         is_kernel & ~trace.has("num_ops"),
         is_kernel & ~trace.has("tensor_size"),
     )
-    sums = np.zeros((len(columns), kinds.shape[1]), np.int64)
-    for total, column in zip(sums, columns, strict=True):
-        np.add.at(total, of_row.reshape(-1), column)
+    halves = np.zeros((2, len(columns), kinds.shape[1]), np.int64)  # sums of whole columns may wrap around
+    for at, column in enumerate(columns):
+        for half, part in zip(halves, divmod(column.astype(np.int64), 1 << 32), strict=True):
+            np.add.at(half[at], of_row.reshape(-1), part)
+    high, low = halves.astype(object)
+    sums = (high << 32) + low
     for row, (count, operations, size, *lacking) in zip(first.tolist(), sums.T.tolist(), strict=True):
         of_shape = _figures_of_shape(trace, row) if any(lacking) else (0, 0)
         figures = (count, operations + lacking[0] * of_shape[0], size + lacking[1] * of_shape[1])
@@ -119,16 +122,14 @@ def _figures_of_shape(trace: Trace, row: int) -> tuple[int, int]:
 
 
 def _work(workload: Workload, trace: Trace, row: int) -> Work:
-    from et_sim.trace.columns import CollectiveKind, NodeKind, kind_name
+    from et_sim.trace.columns import NodeKind, collective_name, kind_name
 
     kind, group = int(trace.kind[row]), trace.group_names[int(trace.group[row])]
     if kind == NodeKind.COLL:
         rule = workload.group_rules.get(group)
         named = workload.job_groups.get(group, ())
         members = (rule.count if rule else len(named)) if group else workload.ranks
-        number = int(trace.comm_type[row])
-        known = number in CollectiveKind.__members__.values()
-        return Work(CollectiveKind(number).name.lower() if known else f"collective type {number}", members)
+        return Work(collective_name(int(trace.comm_type[row])), members)
     if kind == NodeKind.COMP and not trace.is_cpu[row]:
         return Work(trace.layer_shapes[int(trace.layer_shape[row])].partition(" ")[0] or UNSHAPED, 0)
     names: dict[int, str] = {NodeKind.COMP: "host", NodeKind.SEND: "send", NodeKind.RECV: "receive"}

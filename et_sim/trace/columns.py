@@ -70,6 +70,12 @@ class CollectiveKind(IntEnum):
     BARRIER = 9
 
 
+def collective_name(number: int) -> str:
+    """What messages call a collective type: `all_reduce`, or `collective type 42` if it has no name."""
+    known = number in CollectiveKind.__members__.values()
+    return CollectiveKind(number).name.lower() if known else f"collective type {number}"
+
+
 class Attribute(Struct, frozen=True):
     """How files spell a column of `Trace`; the column's annotation names it, and no other place need."""
 

@@ -91,6 +91,23 @@ def test_collectives_of_unknown_types_are_counted_by_their_number(capsys: pytest
     assert found["collective type 42", 2]["count"] == {"a": 0, "b": 2}
 
 
+def test_sums_above_64_bits_are_exact(capsys: pytest.CaptureFixture[str]) -> None:
+    for name, count in (("one", 1), ("three", 3)):
+        build = et_sim.TraceBuilder()
+        for _ in range(count):
+            build.compute(num_ops=2**63 - 1, tensor_bytes=1)
+        et_sim.write_workload(et_sim.Workload.of([build.build()]), name)
+    found = _compared(capsys, "one", "three")["kernel without a shape", None]
+    assert found["operations"] == {"a": 2**63 - 1, "b": 3 * (2**63 - 1)}
+
+
+def test_a_defect_is_not_taken_for_a_missing_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = _made("a")
+    monkeypatch.setattr(et_sim.Workload, "nodes", property(lambda _: [][0]))
+    with pytest.raises(IndexError):
+        main(["compare", made, made])
+
+
 @pytest.mark.parametrize(
     ("others", "why"),
     [

@@ -25,7 +25,7 @@ from et_sim.engine.state.kinds import ASKED_MESSAGE, MESSAGE
 from et_sim.engine.state.run import NONE, Run
 from et_sim.engine.transport.message_pool import LOWEST_31_BITS
 from et_sim.plan.tables import Action, Plan
-from et_sim.trace.columns import CollectiveKind, NodeKind, Trace
+from et_sim.trace.columns import NodeKind, Trace, collective_name
 from et_sim.trace.preflight.cycles import find_knots
 from et_sim.trace.workload import Workload
 
@@ -121,9 +121,7 @@ def operation(trace: Trace, row: int) -> str:
     """What a node does, in one word."""
     kind = int(trace.kind[row])
     if kind == NodeKind.COLL:
-        number = int(trace.comm_type[row])
-        known = number in CollectiveKind.__members__.values()
-        return CollectiveKind(number).name.lower() if known else f"collective {number}"
+        return collective_name(int(trace.comm_type[row]))
     words = {
         NodeKind.SEND: "send",
         NodeKind.RECV: "receive",

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from et_sim.basics.units import exact_bytes, format_ranks
-from et_sim.trace.columns import CollectiveKind
+from et_sim.trace.columns import CollectiveKind, collective_name
 from et_sim.trace.order import edges
 from et_sim.trace.preflight.cycles import find_knots
 from et_sim.trace.preflight.problem import Problem, TemplateIndex, not_spelled_out
@@ -65,11 +65,9 @@ def follows_rule(index: TemplateIndex, stream: Stream) -> bool:
 def collective_text(index: TemplateIndex, rank: int, sequence: Sequence, at: int) -> str:
     """`all_reduce of 1 MiB (node 7 "grads" in x.0.et)`."""
     number, size = int(sequence.content[at, 0]), int(sequence.content[at, 1])
-    known = number in CollectiveKind._value2member_map_
-    kind = CollectiveKind(number).name.lower() if known else f"collective type {number}"
     node = index.workload.trace(rank).describe(int(sequence.rows[at]))
     what = "with sizes for each member" if size == SPLIT else f"of {exact_bytes(size)}"
-    return f"{kind} {what} ({node} in {index.file_of(rank)})"
+    return f"{collective_name(number)} {what} ({node} in {index.file_of(rank)})"
 
 
 _KNOTS = 3  # so many are spelled out
