@@ -14,6 +14,7 @@ import json
 import os
 import re
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -70,24 +71,67 @@ def read_traces(
     paths: Iterable[Path], source: str, notices: Iterable[str] = (), *, drop_dangling: bool = False
 ) -> Workload:
     """The traces of some files, of rank 0, 1 and so on."""
-    from et_sim.trace.wire import decode
-
     paths = list(paths)
-    templates: list[Trace] = []
+    templates = _Templates(drop_dangling)
     of_content: dict[bytes, int] = {}
     of_rank = np.empty(len(paths), np.int32)
     inputs: list[tuple[str, str]] = []
     for rank, path in enumerate(paths):
-        raw = read_bytes(path)
-        digest = hashlib.sha256(raw)
-        inputs.append((str(path), digest.hexdigest()))
-        content = unpacked(raw, str(path))
+        with templates.decoding_after_errors():
+            raw = read_bytes(path)
+            digest = hashlib.sha256(raw)
+            inputs.append((str(path), digest.hexdigest()))
+            content = unpacked(raw, str(path))
         key = digest.digest() if content is raw else hashlib.sha256(content).digest()
         if key not in of_content:
-            of_content[key] = len(templates)
-            templates.append(decode(content, str(path), drop_dangling=drop_dangling))
+            of_content[key] = len(of_content)
+            templates.add(content, str(path))
         of_rank[rank] = of_content[key]
-    return Workload(tuple(templates), of_rank, source, tuple(inputs), tuple(notices), has_file_per_rank=True)
+    return Workload(
+        templates.finish(), of_rank, source, tuple(inputs), tuple(notices), has_file_per_rank=True
+    )
+
+
+_BYTES_AT_ONCE = 1 << 20  # of small files that are decoded together: more are slower
+
+
+class _Templates:
+    """Decodes files, many small ones at once."""
+
+    def __init__(self, drop_dangling: bool) -> None:
+        self._drop_dangling = drop_dangling
+        self._traces: list[Trace] = []
+        self._contents: list[bytes] = []
+        self._sources: list[str] = []
+        self._bytes = 0
+
+    def add(self, content: bytes, source: str) -> None:
+        """One more file, which is decoded now or with some that follow."""
+        if self._bytes + len(content) > _BYTES_AT_ONCE:
+            self._decode()
+        self._contents.append(content)
+        self._sources.append(source)
+        self._bytes += len(content)
+
+    def finish(self) -> tuple[Trace, ...]:
+        """The traces of all files."""
+        self._decode()
+        return tuple(self._traces)
+
+    @contextmanager
+    def decoding_after_errors(self) -> Iterator[None]:
+        """Where the next file cannot be read, a mistake in one before it is told first."""
+        try:
+            yield
+        except TraceError:
+            self._decode()
+            raise
+
+    def _decode(self) -> None:
+        from et_sim.trace.wire import decode_several
+
+        self._traces += decode_several(self._contents, self._sources, drop_dangling=self._drop_dangling)
+        self._contents, self._sources, self._bytes = [], [], 0
 
 
 def write_trace(trace: Trace | bytes, path: str | Path) -> None:

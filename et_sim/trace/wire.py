@@ -1,7 +1,7 @@
-"""Decode one trace file: bytes in, `Trace` out, without a Python object per node.
+"""Decode trace files: bytes in, `Trace` out, without a Python object per node.
 
-The compiled decoder fills columns in file order; here they are put in ascending id, dependency
-ids become rows, and name spans become strings.
+The compiled decoder fills columns in file order, of many small files at once; here they are put in
+ascending id, dependency ids become rows, and name spans become strings.
 
 Invariant: whatever the bytes are, the result is a `Trace` or a `TraceError`.
 
@@ -11,7 +11,10 @@ checks that need more than one node (`preflight`).
 
 from __future__ import annotations
 
+from bisect import bisect_right
+from collections.abc import Sequence
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any, TypeVar
 
 import numpy as np
@@ -39,7 +42,8 @@ from et_sim.trace.wire_nodes import decode_records
 
 Ids = npt.NDArray[np.uint64]
 _LONGEST_VARINT = 10
-Item = TypeVar("Item", np.uint64, np.int32)
+Item = TypeVar("Item")
+Number = TypeVar("Number", np.uint64, np.int32)
 
 
 def decode(
@@ -50,19 +54,49 @@ def decode(
     A dependency on a node that is not in the file is an error; with `drop_dangling` it is left
     out and counted in `Trace.dropped_dependencies`.
     """
-    if len(content) == 0:
-        raise TraceError("is empty", place=source, remedy="a trace has at least a GlobalMetadata record")
-    buffers = _run(content)
+    return _decoded([content], [source], drop_dangling)[0]
+
+
+def decode_several(
+    contents: Sequence[bytes], sources: Sequence[str], *, drop_dangling: bool = False
+) -> list[Trace]:
+    """Read several files, for which it takes as few calls as for one; refuses the first bad one."""
+    if len(contents) > 1:
+        try:
+            return _decoded(contents, sources, drop_dangling)
+        except TraceError:
+            pass  # by itself, the file tells where the mistake is
+    every = zip(contents, sources, strict=True)
+    return [decode(content, source, drop_dangling=drop_dangling) for content, source in every]
+
+
+def _decoded(
+    contents: Sequence[bytes | npt.NDArray[np.uint8]], sources: Sequence[str], drop_dangling: bool
+) -> list[Trace]:
+    for content, source in zip(contents, sources, strict=True):
+        if len(content) == 0:
+            raise TraceError("is empty", place=source, remedy="a trace has at least a GlobalMetadata record")
+    buffers = _run(contents)
     if buffers.registers[at.FAILURE] != 0:
-        raise explain(buffers, source)
-    start, size = buffers.registers[at.VERSION_START], buffers.registers[at.VERSION_SIZE]
-    version = bytes(buffers.text.data[start : start + size])
-    if old_format(version):
-        raise old_format_error(source)
-    trace = replace(_in_file_order(buffers, version.decode(), source), start_ns=_start_ns(content, source))
-    dependencies = _dependency_ids(buffers)
-    trace, dependencies = _in_id_order(trace, dependencies)
-    return _resolved(trace, dependencies, drop_dangling)
+        raise explain(buffers, sources[0])
+    heads = [(start, start + size) for _, start, size in buffers.heads.tolist()]
+    versions = [bytes(buffers.text.data[start:end]) for start, end in heads]
+    for version, source in zip(versions, sources, strict=True):
+        if old_format(version):
+            raise old_format_error(source)
+    files = _Files(buffers, sources[0])
+    traces = []
+    for number, (content, source) in enumerate(zip(contents, sources, strict=True)):
+        said = {
+            "version": versions[number].decode(),
+            "source": source,
+            "start_ns": _start_ns(content, source),
+        }
+        trace = files.trace(number, said)
+        if not files.is_plain[number]:
+            trace = _resolved(*_in_id_order(trace, files.dependency_ids(number)), drop_dangling)
+        traces.append(trace)
+    return traces
 
 
 def _start_ns(content: bytes | npt.NDArray[np.uint8], source: str) -> int:
@@ -89,9 +123,10 @@ def _start_ns(content: bytes | npt.NDArray[np.uint8], source: str) -> int:
     return int(value)
 
 
-def _run(content: bytes | npt.NDArray[np.uint8]) -> DecodeBuffers:
+def _run(contents: Sequence[bytes | npt.NDArray[np.uint8]]) -> DecodeBuffers:
     """Call the compiled decoder until it is done or has failed."""
-    buffers = at.empty_buffers(content)
+    ends = np.cumsum([0, *map(len, contents)])
+    buffers = at.empty_buffers(contents[0] if len(contents) == 1 else b"".join(map(bytes, contents)), ends)
     registers = buffers.registers
     # Uncompiled, the hash of names is numpy arithmetic, which warns when it wraps around.
     with np.errstate(over="ignore"):
@@ -99,43 +134,114 @@ def _run(content: bytes | npt.NDArray[np.uint8]) -> DecodeBuffers:
         if registers[at.FAILURE] == 0:
             buffers = at.with_rows(buffers)
             decode_records(buffers)
-        while registers[at.FAILURE] == 0 and registers[at.ROW] < registers[at.NODES]:
+        while registers[at.FAILURE] == 0 and registers[at.BEGUN] <= len(contents):
             buffers = at.with_longer_lists(buffers)
             decode_records(buffers)
     return buffers
 
 
-def _in_file_order(buffers: DecodeBuffers, version: str, source: str) -> Trace:
-    """The columns as they are, still without dependencies."""
-    nodes = int(buffers.registers[at.NODES])
-    wide, narrow, small = buffers.wide[:, :nodes], buffers.narrow[:, :nodes], buffers.small[:, :nodes]
-    no_rows = np.zeros(0, np.int32)
-    texts: dict[str, Any] = {
-        text.texts: ("", *_strings(buffers, table, source, text.name))
-        for text, table in zip(TEXT_ATTRIBUTES, buffers.tables, strict=True)
-    }
-    return Trace(
-        node_id=wide[at.NODE_ID].view(np.uint64),
-        kind=small[at.KIND],
-        name=narrow[at.NAME],
-        duration_us=wide[at.DURATION],
-        involved_dims=wide[at.INVOLVED_DIMS].view(np.uint64),
-        involved_count=small[at.INVOLVED_COUNT],
-        present=narrow[at.PRESENT].view(np.uint32),
-        data_start=buffers.wide[at.DATA_START, : nodes + 1],
-        data_deps=no_rows,
-        ctrl_start=buffers.wide[at.CTRL_START, : nodes + 1],
-        ctrl_deps=no_rows,
-        names=_strings(buffers, buffers.names, source, "node name"),
-        version=version,
-        metadata_text=_texts(buffers, source),
-        ignored_attributes=_ignored(buffers, source),
-        tensors=_tensor_lists(buffers, source),
-        source=source,
-        **{number.column: _column(number, wide, narrow, small) for number in NUMBERS},
-        **{text.column: narrow[_slot(text)] for text in TEXT_ATTRIBUTES},
-        **texts,
-    )
+class _Files:
+    """What the decoder found, file by file, as it stands there: nodes in file order."""
+
+    def __init__(self, buffers: DecodeBuffers, source: str) -> None:
+        """`source`: the first file, to which errors refer."""
+        self._buffers, self._source = buffers, source
+        nodes = int(buffers.registers[at.NODES])
+        wide, narrow, small = buffers.wide[:, :nodes], buffers.narrow[:, :nodes], buffers.small[:, :nodes]
+        self._columns: dict[str, Any] = {
+            "node_id": wide[at.NODE_ID].view(np.uint64),
+            "kind": small[at.KIND],
+            "name": narrow[at.NAME],
+            "duration_us": wide[at.DURATION],
+            "involved_dims": wide[at.INVOLVED_DIMS].view(np.uint64),
+            "involved_count": small[at.INVOLVED_COUNT],
+            "present": narrow[at.PRESENT].view(np.uint32),
+            **{number.column: _column(number, wide, narrow, small) for number in NUMBERS},
+            **{text.column: narrow[_slot(text)] for text in TEXT_ATTRIBUTES},
+        }
+        self._starts = (buffers.wide[at.DATA_START, : nodes + 1], buffers.wide[at.CTRL_START, : nodes + 1])
+        self._dependencies: tuple[Ids, Ids] = (
+            buffers.data_deps[: int(self._starts[0][-1])].view(np.uint64),
+            buffers.ctrl_deps[: int(self._starts[1][-1])].view(np.uint64),
+        )
+        self._first = buffers.first_row.tolist()
+        self._texts: dict[str, list[tuple[str, ...]]] = {
+            text.texts: [
+                ("", *texts)
+                for texts in self._of_files(_strings(buffers, table, source, text.name), 2 + number)
+            ]
+            for number, (text, table) in enumerate(zip(TEXT_ATTRIBUTES, buffers.tables, strict=True))
+        }
+        self._texts["names"] = self._of_files(_strings(buffers, buffers.names, source, "node name"), 1)
+        self._metadata = self._of_rows(_texts(buffers, source))
+        self._ignored = self._of_files(_ignored(buffers, source), 0)
+        self._tensors = _tensor_lists(buffers, source)
+        self._rows, self.is_plain = self._plain_rows()
+
+    def _of_files(self, found: tuple[Item, ...], of: int) -> list[tuple[Item, ...]]:
+        """By file, what is listed file after file, as `DecodeBuffers.named` says."""
+        return [found[begin:end] for begin, end in pairwise(self._buffers.named[of].tolist())]
+
+    def _of_rows(self, found: dict[int, str]) -> list[dict[int, str]]:
+        """By file, what is known of rows."""
+        by_file: list[dict[int, str]] = [{} for _ in self._first[:-1]]
+        for row, text in found.items():
+            file = bisect_right(self._first, row) - 1
+            by_file[file][row - self._first[file]] = text
+        return by_file
+
+    def _plain_rows(self) -> tuple[tuple[RowColumn, RowColumn], list[bool]]:
+        """Dependencies as rows of their files; and of which these are right: ids ascend without a gap."""
+        ids, first = self._columns["node_id"], self._buffers.first_row
+        count = np.diff(first)
+        follows = np.ones(len(ids), np.int64)
+        follows[1:] = (ids[1:] > ids[:-1]) & (ids[1:] - ids[:-1] == 1)
+        follows[first[:-1][count > 0]] = 1
+        is_plain = np.add.reduceat(np.append(follows, 0), first[:-1]) >= count
+        lowest = np.append(ids, np.uint64(0))[first[:-1]]
+        found = []
+        for start, wanted in zip(self._starts, self._dependencies, strict=True):
+            listed = np.diff(start[first])
+            offset = wanted - np.repeat(lowest, listed)  # of a lower id, a huge number
+            outside = np.flatnonzero(offset >= np.repeat(count, listed).astype(np.uint64))
+            is_plain[np.searchsorted(start[first], outside, side="right") - 1] = False
+            found.append(offset.astype(np.int32))
+        return (found[0], found[1]), is_plain.tolist()
+
+    def trace(self, number: int, said: dict[str, Any]) -> Trace:
+        """A file's trace; `said`: what stands in its head. Of a plain one, dependencies are rows."""
+        first, end = self._first[number], self._first[number + 1]
+        (data_start, ctrl_start), (data, ctrl) = self._starts, self._rows
+        data_start, ctrl_start = data_start[first : end + 1], ctrl_start[first : end + 1]
+        columns: dict[str, Any] = {name: column[first:end] for name, column in self._columns.items()}
+        columns |= {name: texts[number] for name, texts in self._texts.items()} | said
+        return Trace(
+            **columns,
+            data_start=data_start - data_start[0],
+            data_deps=data[data_start[0] : data_start[-1]],
+            ctrl_start=ctrl_start - ctrl_start[0],
+            ctrl_deps=ctrl[ctrl_start[0] : ctrl_start[-1]],
+            metadata_text=self._metadata[number],
+            ignored_attributes=dict(self._ignored[number]),
+            tensors=self._tensors_of(first, end),
+        )
+
+    def _tensors_of(self, first: int, end: int) -> TensorLists:
+        every = self._tensors
+        if not len(every):
+            return every
+        begin, stop = np.searchsorted(every.row, (first, end))
+        start = every.start[begin : stop + 1]
+        row, words = every.row[begin:stop] - np.int32(first), every.words[start[0] : start[-1]]
+        return _in_row_order(
+            TensorLists(row, every.is_output[begin:stop], start - start[0], words, every.texts), row
+        )
+
+    def dependency_ids(self, number: int) -> tuple[Ids, Ids]:
+        """A file's dependencies as they stand there: of data, and of control."""
+        bounds = self._first[number : number + 2]
+        (data_begin, data_end), (ctrl_begin, ctrl_end) = (start[bounds].tolist() for start in self._starts)
+        return self._dependencies[0][data_begin:data_end], self._dependencies[1][ctrl_begin:ctrl_end]
 
 
 def _slot(attribute: Attribute) -> int:
@@ -148,18 +254,15 @@ def _column(number: Attribute, wide: Any, narrow: Any, small: Any) -> Any:
     return block[_slot(number)].view(number.dtype)
 
 
-def _ignored(buffers: DecodeBuffers, source: str) -> dict[str, int]:
-    known = buffers.attributes
-    names = _strings(buffers, known.names, source, "attribute name")
-    return {
-        name: int(known.nodes[number])
-        for number, name in enumerate(names)
-        if known.meaning[number] == at.IGNORED
-    }
+def _ignored(buffers: DecodeBuffers, source: str) -> tuple[tuple[str, int], ...]:
+    """Attributes without a meaning, file after file, and how many nodes have them."""
+    found = buffers.ignored[: int(buffers.registers[at.IGNORED_NAMES])]
+    names = _texts_of(buffers, found[:, 0], found[:, 1], source, "attribute name")
+    return tuple(zip(names, found[:, 2].tolist(), strict=True))
 
 
 def _tensor_lists(buffers: DecodeBuffers, source: str) -> TensorLists:
-    """The lists of tensors in the order of rows, inputs before outputs."""
+    """The lists of tensors as they stand in the files, with rows of all files."""
     lists = buffers.lists[: int(buffers.registers[at.LISTS])]
     if not len(lists):
         return no_tensor_lists()
@@ -167,14 +270,13 @@ def _tensor_lists(buffers: DecodeBuffers, source: str) -> TensorLists:
     table = name_table(len(spans))
     with np.errstate(over="ignore"):  # as in `_run`
         intern_spans(table, buffers.text, spans)
-    found = TensorLists(
+    return TensorLists(
         row=lists[:, 0].astype(np.int32),
         is_output=lists[:, 1] == at.OUTPUTS,
         start=np.append(lists[:, 2], len(spans)),
         words=spans[:, 0].astype(np.int32),
         texts=_strings(buffers, table, source, "name or size of a tensor"),
     )
-    return _in_row_order(found, found.row)
 
 
 def _in_row_order(lists: TensorLists, row: RowColumn) -> TensorLists:
@@ -201,7 +303,13 @@ def _text(buffers: DecodeBuffers, start: int, size: int, source: str, what: str)
 def _strings(buffers: DecodeBuffers, table: NameTable, source: str, what: str) -> tuple[str, ...]:
     """All names of a table, decoded together: far cheaper than one by one."""
     count = int(table.used[0])
-    start, size = table.start[:count], table.size[:count]
+    return _texts_of(buffers, table.start[:count], table.size[:count], source, what)
+
+
+def _texts_of(buffers: DecodeBuffers, start: Any, size: Any, source: str, what: str) -> tuple[str, ...]:
+    count = len(start)
+    if not count:
+        return ()
     joined = np.empty(int(size.sum()) + count, np.uint8)
     join_spans(buffers.text.data, start, size, joined)
     try:
@@ -294,8 +402,8 @@ def _after_empty(numbers: RowColumn, names: tuple[str, ...]) -> tuple[RowColumn,
 
 
 def _reordered(
-    start: IntColumn, items: npt.NDArray[Item], order: npt.NDArray[np.intp]
-) -> tuple[IntColumn, npt.NDArray[Item]]:
+    start: IntColumn, items: npt.NDArray[Number], order: npt.NDArray[np.intp]
+) -> tuple[IntColumn, npt.NDArray[Number]]:
     """The lists of a CSR pair in another order of rows."""
     count = np.diff(start)[order]
     new_start = np.concatenate((np.zeros(1, np.int64), np.cumsum(count)))

@@ -25,26 +25,26 @@ _MULTIPLIER = np.int64(-7046029254386353131)  # 2^64 / golden ratio, as a signed
 
 
 class Text(NamedTuple):
-    """The file twice: by byte, and by the eight bytes that start at each position."""
+    """Files one after the other, twice: by byte, and by the eight bytes that start at each position."""
 
     data: Bytes
     words: npt.NDArray[np.int64]
 
 
 class NameTable(NamedTuple):
-    """Name number i is `size[i]` bytes of the file from `start[i]`."""
+    """Name number i is `size[i]` bytes of the text from `start[i]`; every file has names of its own."""
 
     slots: npt.NDArray[np.int64]  # hash << 32 | number + 1, or 0
     start: npt.NDArray[np.int64]
     size: npt.NDArray[np.int64]
-    used: npt.NDArray[np.int64]  # one cell
+    used: npt.NDArray[np.int64]  # names of all files, and of those before the current one
 
 
 def as_text(content: bytes | Bytes) -> Text:
-    """Both views of one file, read-only and without copying it.
+    """Both views of some bytes, read-only and without copying them.
 
-    All files give arrays of one type (Numba compiles per type, and writability and layout belong
-    to it), hence the padding of a file too short for two words.
+    All give arrays of one type (Numba compiles per type, and writability and layout belong to it), hence
+    the padding of what is too short for two words.
     """
     data = np.frombuffer(content, np.uint8)
     padded = data if len(data) >= 9 else np.concatenate((data, np.zeros(9, np.uint8)))
@@ -55,13 +55,13 @@ def as_text(content: bytes | Bytes) -> Text:
 
 
 def name_table(capacity: int) -> NameTable:
-    """An empty table for up to `capacity` different names."""
+    """An empty table for up to `capacity` names that differ within a file."""
     slots = 1 << max(4, (2 * capacity - 1).bit_length())
     return NameTable(
         np.zeros(slots, np.int64),
         np.empty(capacity, np.int64),
         np.empty(capacity, np.int64),
-        np.zeros(1, np.int64),
+        np.zeros(2, np.int64),
     )
 
 
@@ -95,8 +95,9 @@ def _hash(text: Text, start: int, size: int) -> Any:
 
 @compiled
 def intern(table: NameTable, text: Text, start: int, size: int) -> Any:
-    """The number of the name, new or old; -1 when a new name finds the table full."""
-    key = _hash(text, start, size)
+    """The number of the name within its file, new or old; -1 when a new name finds the table full."""
+    first = table.used[1]
+    key = _hash(text, start, size) ^ ((first * _MULTIPLIER >> 32) & 0x7FFFFFFF)
     last = len(table.slots) - 1
     slot = key & last
     while table.slots[slot] != 0:
@@ -104,10 +105,11 @@ def intern(table: NameTable, text: Text, start: int, size: int) -> Any:
         number = (held & 0xFFFFFFFF) - 1
         if (
             held >> 32 == key
+            and number >= first
             and table.size[number] == size
             and same_bytes(text, table.start[number], start, size)
         ):
-            return number
+            return number - first
         slot = (slot + 1) & last
     number = table.used[0]
     if number == len(table.start):
@@ -116,7 +118,7 @@ def intern(table: NameTable, text: Text, start: int, size: int) -> Any:
     table.start[number] = start
     table.size[number] = size
     table.used[0] = number + 1
-    return number
+    return number - first
 
 
 @entry(what="the trace decoder", seconds=lambda *arguments: len(arguments[2]) * 1e-5)
@@ -193,7 +195,7 @@ MAX_DIMENSIONS = 64
 
 
 class Vocabulary(NamedTuple):
-    """What is known about each attribute name seen so far, by its number in `names`."""
+    """What is known about each attribute name seen so far in a file, by its number in `names`."""
 
     names: NameTable
     meaning: npt.NDArray[np.int64]  # place in KNOWN_ATTRIBUTES, or IGNORED
@@ -206,6 +208,10 @@ class DecodeBuffers(NamedTuple):
     """Everything the decoder reads and writes."""
 
     text: Text
+    files: npt.NDArray[np.int64]  # where each file begins, and the end of the last
+    first_row: npt.NDArray[np.int64]  # of each file, and the end of the last
+    heads: npt.NDArray[np.int64]  # of each file: end of its first record, start and size of its version
+    named: npt.NDArray[np.int64]  # of each table of names, and `ignored`: how much is of the files before
     wide: npt.NDArray[np.int64]
     narrow: npt.NDArray[np.int32]
     small: npt.NDArray[np.uint8]
@@ -214,6 +220,7 @@ class DecodeBuffers(NamedTuple):
     texts: npt.NDArray[np.int64]  # row, start, size of each METADATA node's text
     lists: npt.NDArray[np.int64]  # row, attribute, first word, words of each list of tensors
     words: npt.NDArray[np.int64]  # start, size of each word in those lists
+    ignored: npt.NDArray[np.int64]  # start, size, nodes of each attribute that a file has and nobody knows
     names: NameTable
     tables: tuple[NameTable, ...]  # of each attribute that is a text
     attributes: Vocabulary
@@ -221,19 +228,20 @@ class DecodeBuffers(NamedTuple):
 
 
 # `DecodeBuffers.registers`: progress, and what went wrong first (FAILURE is 0 while all is well).
-NODES, ROW, POSITION, ROOM, TEXTS, VERSION_START, VERSION_SIZE = range(7)
+NODES, ROW, POSITION, ROOM, TEXTS, BEGUN, IGNORED_NAMES = range(7)  # BEGUN: so many files
 FAILURE, OFFSET, RECORD, RECORD_START, RECORD_END, ATTRIBUTE_START, ATTRIBUTE_END = range(7, 14)
 # Registers with which a node's fields are remembered until its record ends.
 NODE_KIND, NAME_START, NAME_SIZE, TEXT_START, TEXT_SIZE = range(14, 19)
 LISTS, WORDS = range(19, 21)
 REGISTERS = 21
+HEAD_END, VERSION_START, VERSION_SIZE = range(3)  # of `DecodeBuffers.heads`
 LISTS_PER_NODE = 2
 METADATA = 1  # NodeKind
 LAST_KIND = LAST_KIND_NUMBER
 
 
-def empty_buffers(content: bytes | Bytes) -> DecodeBuffers:
-    """A buffers without rows: enough to count the nodes."""
+def empty_buffers(content: bytes | Bytes, files: npt.NDArray[np.int64]) -> DecodeBuffers:
+    """Buffers without rows: enough to count the nodes. `files`: where each begins, and the last ends."""
     names = MAX_ATTRIBUTE_NAMES
     vocabulary = Vocabulary(
         name_table(names),
@@ -242,12 +250,22 @@ def empty_buffers(content: bytes | Bytes) -> DecodeBuffers:
         np.full(names, -1, np.int64),
         np.full(names + 1, -1, np.int64),
     )
-    return _sized(as_text(content), 0, vocabulary, np.zeros(REGISTERS, np.int64))
+    count = len(files) - 1
+    return DecodeBuffers(
+        text=as_text(content),
+        files=files,
+        first_row=np.zeros(count + 1, np.int64),
+        heads=np.zeros((count, 3), np.int64),
+        named=np.zeros((len(TEXT_ATTRIBUTES) + 2, count + 1), np.int64),
+        **_of_nodes(0),
+        attributes=vocabulary,
+        registers=np.zeros(REGISTERS, np.int64),
+    )
 
 
 def with_rows(buffers: DecodeBuffers) -> DecodeBuffers:
     """The buffers with room for the nodes that were counted."""
-    return _sized(buffers.text, int(buffers.registers[NODES]), buffers.attributes, buffers.registers)
+    return buffers._replace(**_of_nodes(int(buffers.registers[NODES])))
 
 
 def with_longer_lists(buffers: DecodeBuffers) -> DecodeBuffers:
@@ -258,6 +276,7 @@ def with_longer_lists(buffers: DecodeBuffers) -> DecodeBuffers:
         ctrl_deps=_longer(buffers.ctrl_deps, more),
         texts=_longer(buffers.texts, 1),
         words=_longer(buffers.words, more),
+        ignored=_longer(buffers.ignored, MAX_ATTRIBUTE_NAMES),
     )
 
 
@@ -267,22 +286,20 @@ def _longer(held: npt.NDArray[np.int64], more: int) -> npt.NDArray[np.int64]:
     return result
 
 
-def _sized(text: Text, nodes: int, vocabulary: Vocabulary, registers: npt.NDArray[np.int64]) -> DecodeBuffers:
+def _of_nodes(nodes: int) -> dict[str, Any]:
     # An odd number of cache lines per column: at a power of two, the cells of one row would all
     # compete for the same cache set.
     width = ((nodes + 64) // 64 | 1) * 64
-    return DecodeBuffers(
-        text=text,
-        wide=np.zeros((WIDE_SLOTS, width), np.int64),
-        narrow=np.zeros((NARROW_SLOTS, width), np.int32),
-        small=np.zeros((SMALL_SLOTS, width), np.uint8),
-        data_deps=np.empty(4 * nodes, np.int64),
-        ctrl_deps=np.empty(nodes, np.int64),
-        texts=np.empty((16, 3), np.int64),
-        lists=np.empty((16 + LISTS_PER_NODE * nodes, 4), np.int64),
-        words=np.empty((4 * nodes, 2), np.int64),
-        names=name_table(nodes),
-        tables=tuple(name_table(nodes) for _ in TEXT_ATTRIBUTES),
-        attributes=vocabulary,
-        registers=registers,
-    )
+    return {
+        "wide": np.zeros((WIDE_SLOTS, width), np.int64),
+        "narrow": np.zeros((NARROW_SLOTS, width), np.int32),
+        "small": np.zeros((SMALL_SLOTS, width), np.uint8),
+        "data_deps": np.empty(4 * nodes, np.int64),
+        "ctrl_deps": np.empty(nodes, np.int64),
+        "texts": np.empty((16, 3), np.int64),
+        "lists": np.empty((16 + LISTS_PER_NODE * nodes, 4), np.int64),
+        "words": np.empty((4 * nodes, 2), np.int64),
+        "ignored": np.empty((MAX_ATTRIBUTE_NAMES, 3), np.int64),
+        "names": name_table(nodes),
+        "tables": tuple(name_table(nodes) for _ in TEXT_ATTRIBUTES),
+    }

@@ -1,9 +1,9 @@
-"""The compiled decoder: the bytes of one file to blocks of columns, in file order.
+"""The compiled decoder: the bytes of some files to blocks of columns, in file order.
 
 `decode_records` is called until every node has its row. Without rows it walks the record lengths
-(which counts the nodes and finds a cut file) and reads the first record; with rows it decodes
-node after node until the next one might not fit the dependency lists, which the caller then
-replaces by longer ones. Nothing is allocated here.
+(which counts the nodes and finds a cut file) and reads the first records; with rows it decodes
+node after node, file after file, until the next one might not fit the dependency lists, which the
+caller then replaces by longer ones. Nothing is allocated here.
 
 Not here: ordering by id, dependencies as rows, text as Python strings (all in `wire`).
 """
@@ -31,20 +31,25 @@ def decode_records(buffers: DecodeBuffers) -> None:
     registers = buffers.registers
     if registers[at.POSITION] > 0:
         _decode_while_room(buffers)
-    elif _count_nodes(buffers) >= 0:
-        registers[at.POSITION] = _decode_header(buffers)
+        return
+    for file in range(len(buffers.heads)):
+        if _count_nodes(buffers, file) < 0 or _decode_header(buffers, file) < 0:
+            return
+    registers[at.NODES] = buffers.first_row[len(buffers.heads)]
+    registers[at.POSITION] = 1
 
 
 @compiled
-def _count_nodes(buffers: DecodeBuffers) -> int:
+def _count_nodes(buffers: DecodeBuffers, file: int) -> int:
     """Count the records after the first; reads only the record lengths."""
     data = buffers.text.data
     records = 0
-    pos = 0
-    while pos < len(data):
-        size, start = read_varint(data, pos, len(data))
+    pos = buffers.files[file]
+    last = buffers.files[file + 1]
+    while pos < last:
+        size, start = read_varint(data, pos, last)
         code = min(start, 0)
-        if code == 0 and (size < 0 or size > len(data) - start):
+        if code == 0 and (size < 0 or size > last - start):
             code = at.RECORD_TOO_LONG
         if code < 0:
             buffers.registers[at.RECORD] = records
@@ -53,15 +58,15 @@ def _count_nodes(buffers: DecodeBuffers) -> int:
             return fail(buffers, code, pos)
         records += 1
         pos = start + size
-    buffers.registers[at.NODES] = records - 1
+    buffers.first_row[file + 1] = buffers.first_row[file] + records - 1
     return 0
 
 
 @compiled
-def _decode_header(buffers: DecodeBuffers) -> Any:
+def _decode_header(buffers: DecodeBuffers, file: int) -> Any:
     """Find the version text; refuse a first record that cannot be a GlobalMetadata."""
     data = buffers.text.data
-    size, start = read_varint(data, 0, len(data))
+    size, start = read_varint(data, buffers.files[file], buffers.files[file + 1])
     end = start + size
     pos = start
     while pos < end:
@@ -72,10 +77,11 @@ def _decode_header(buffers: DecodeBuffers) -> Any:
             buffers.registers[at.RECORD_END] = end
             return fail(buffers, at.NOT_A_HEADER, pos)
         if field == 1 and wire == BYTES:
-            buffers.registers[at.VERSION_START] = payload
-            buffers.registers[at.VERSION_SIZE] = length
+            buffers.heads[file, at.VERSION_START] = payload
+            buffers.heads[file, at.VERSION_SIZE] = length
         pos = after
-    return end
+    buffers.heads[file, at.HEAD_END] = end
+    return 0
 
 
 @compiled
@@ -95,8 +101,13 @@ def _decode_while_room(buffers: DecodeBuffers) -> None:
     """
     registers = buffers.registers
     row = registers[at.ROW]
-    pos = registers[at.POSITION]
-    while row < registers[at.NODES]:
+    while registers[at.BEGUN] <= len(buffers.heads):
+        if row == buffers.first_row[registers[at.BEGUN]]:
+            if not _begin_next_file(buffers):
+                registers[at.ROOM] = 0
+                break
+            continue
+        pos = registers[at.POSITION]
         size, start = read_varint(buffers.text.data, pos, len(buffers.text.data))
         room = min(
             len(buffers.data_deps) - buffers.wide[at.DATA_START, row],
@@ -111,10 +122,50 @@ def _decode_while_room(buffers: DecodeBuffers) -> None:
             registers[at.RECORD_START] = start
             registers[at.RECORD_END] = start + size
             break
-        pos = start + size
+        registers[at.POSITION] = start + size
         row += 1
     registers[at.ROW] = row
-    registers[at.POSITION] = pos
+
+
+@compiled
+def _begin_next_file(buffers: DecodeBuffers) -> bool:
+    """Finish a file and begin the next, if there is one; False: there is no room for ignored attributes."""
+    registers, known = buffers.registers, buffers.attributes
+    file = registers[at.BEGUN]
+    if len(buffers.ignored) - registers[at.IGNORED_NAMES] < known.names.used[0]:
+        return False
+    for name in range(known.names.used[0]):
+        if known.meaning[name] == at.IGNORED:
+            count = registers[at.IGNORED_NAMES]
+            buffers.ignored[count, 0] = known.names.start[name]
+            buffers.ignored[count, 1] = known.names.size[name]
+            buffers.ignored[count, 2] = known.nodes[name]
+            registers[at.IGNORED_NAMES] = count + 1
+    if 0 < file < len(buffers.heads):
+        _forget_attributes(buffers)
+    if file < len(buffers.heads):
+        registers[at.POSITION] = buffers.heads[file, at.HEAD_END]
+    buffers.named[0, file] = registers[at.IGNORED_NAMES]
+    buffers.named[1, file] = buffers.names.used[0]
+    buffers.names.used[1] = buffers.names.used[0]
+    for table in range(len(buffers.tables)):
+        buffers.named[table + 2, file] = buffers.tables[table].used[0]
+        buffers.tables[table].used[1] = buffers.tables[table].used[0]
+    registers[at.BEGUN] = file + 1
+    return True
+
+
+@compiled
+def _forget_attributes(buffers: DecodeBuffers) -> None:
+    """The next file has names of its own, whose meanings are looked up again."""
+    known = buffers.attributes
+    for name in range(known.names.used[0]):
+        known.nodes[name] = 0
+        known.successor[name] = -1
+    known.successor[at.MAX_ATTRIBUTE_NAMES] = -1
+    for slot in range(len(known.names.slots)):
+        known.names.slots[slot] = 0
+    known.names.used[0] = 0
 
 
 @compiled(forceinline=True)
