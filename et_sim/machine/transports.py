@@ -314,6 +314,13 @@ class Protocol:
     of_packets_only: tuple[str, ...] = field(default=(), compare=False)  # keys that were given
 
 
+class LogGopsRules(StrEnum):
+    """Whose rules say what a message takes at its target, and when."""
+
+    ATLAHS = "atlahs"
+    LOGGOPSIM = "loggopsim"
+
+
 @dataclass(frozen=True, slots=True)
 class LogGops:
     """Constants of the LogGOPS model, in ns, and in ns per byte after the first."""
@@ -344,6 +351,13 @@ class LogGops:
         "every send.",
         name="S",
         required=True,
+    )
+    rules: LogGopsRules = choice(
+        "What a message takes at its target, and when: as in ATLAHS (`atlahs`), or as in LogGOPSim before it "
+        "(`loggopsim`).",
+        LogGopsRules.ATLAHS,
+        stated=True,
+        choices=LogGopsRules,
     )
 
 

@@ -56,12 +56,18 @@ GOLDEN = [
 ]
 
 
+OLDER = {"rules": "loggopsim"}  # before ATLAHS
+
+
 def network(npus: int, constants: dict[str, Any]) -> dict[str, Any]:
     return {"loggops": {"npus": npus, **constants}}
 
 
 def makespan(text: str, constants: dict[str, Any], **more: Any) -> int:
-    workload = workload_of(text)
+    return run(workload_of(text), constants, **more)
+
+
+def run(workload: Workload, constants: dict[str, Any], **more: Any) -> int:
     result = simulate(
         workload, system={}, network=network(workload.ranks, constants), model="loggops", **more
     )
@@ -78,10 +84,41 @@ def test_makespans_are_those_of_loggopsim(
 
 
 @pytest.mark.deep
-def test_so_are_those_of_many_ranks() -> None:
-    """In ATLAHS, 65,536 ranks take 104,672 ns for 16 rounds of a dissemination."""
-    assert makespan(linear_all_to_all(512, 1024), TOOL) == 3_954_960
-    assert makespan(dissemination(4096, 8), TOOL) * 16 == 104_672 * 12
+@pytest.mark.parametrize(
+    ("pattern", "ranks", "size", "nanoseconds", "older_nanoseconds"),
+    [
+        (linear_all_to_all, 128, 1024, 994_404, 1_478_026),
+        (linear_all_to_all, 512, 1024, 3_954_960, 5_947_018),
+        (dissemination, 4096, 8, 104_672 * 12 // 16, 88_672 * 12 // 16),
+    ],
+)
+def test_so_are_those_of_many_ranks_under_both_rules(
+    pattern: Callable[[int, int], str], ranks: int, size: int, nanoseconds: int, older_nanoseconds: int
+) -> None:
+    """The simulators were run on the 512 ranks, and on 65,536, which take 16 rounds of a dissemination."""
+    workload = workload_of(pattern(ranks, size))
+    assert run(workload, TOOL) == nanoseconds
+    assert run(workload, TOOL | OLDER) == older_nanoseconds
+
+
+@pytest.mark.parametrize(("ranks", "size"), [(2, 8), (5, 1), (16, 100), (32, 8)])
+def test_a_round_of_a_dissemination_takes_a_message_and_before_atlahs_no_gap(ranks: int, size: int) -> None:
+    """In LogGOPSim before ATLAHS, 65,536 ranks take 88,672 ns for 16 rounds."""
+    rounds, wire = (ranks - 1).bit_length(), (size - 1) * TOOL["G"]
+    text = dissemination(ranks, size)
+    a_round = 2 * TOOL["o"] + TOOL["L"] + wire
+    assert makespan(text, TOOL | OLDER) == rounds * a_round
+    assert makespan(text, TOOL) == rounds * (a_round + TOOL["g"])
+    assert 16 * (2 * 1500 + 2500 + 7 * 6) == 88_672
+
+
+@pytest.mark.parametrize(("ranks", "size"), [(2, 1024), (5, 502), (24, 1024)])
+def test_before_atlahs_an_all_to_all_takes_a_message_for_each_other_rank(ranks: int, size: int) -> None:
+    """512 ranks took 5,947,018 ns there. A NIC sends a message for longer than it takes to the target."""
+    assert TOOL["g"] + (size - 1) * TOOL["G"] >= TOOL["o"] + TOOL["L"]
+    a_message = 2 * TOOL["o"] + TOOL["L"] + (size - 1) * TOOL["G"]
+    assert makespan(linear_all_to_all(ranks, size), TOOL | OLDER) == (ranks - 1) * a_message
+    assert 511 * (2 * 1500 + 2500 + 1023 * 6) == 5_947_018
 
 
 def test_a_builder_says_the_same_as_the_text() -> None:
@@ -116,6 +153,34 @@ def test_a_lone_message_takes_all_constants_once(constants: dict[str, Any], size
     sent = constants["o"] + rest * constants["O"]
     received = sent + constants["L"] + int(rest * constants["G"]) + constants["g"] + sent
     assert result.finish_ns.tolist() == [sent if size <= constants["S"] else received, received]
+
+
+@given(constants_of, st.integers(1, 10_000))
+def test_before_atlahs_a_lone_message_pays_for_its_bytes_at_its_target(
+    constants: dict[str, Any], size: int
+) -> None:
+    """What it costs the source per byte does not hold it up, and a large send ends when it is taken in."""
+    rest, overhead = size - 1, constants["o"]
+    text = rank_texts(2, [[f"send {size}b to 1 tag 0"], [f"recv {size}b from 0 tag 0"]])
+    machine = {"network": network(2, constants | OLDER), "model": "loggops"}
+    result = simulate(workload_of(text), system={}, **machine)
+    there = overhead + constants["L"]
+    sent = overhead + rest * constants["O"] if size <= constants["S"] else there
+    received = there + overhead + max(rest * constants["O"], int(rest * constants["G"]))
+    assert result.finish_ns.tolist() == [sent, received]
+
+
+def test_before_atlahs_a_message_that_came_first_has_been_paid_for_when_its_receive_is_posted() -> None:
+    body = ["c: calc 1000", "r: recv 11b from 0 tag 0", "d: calc 500", "r requires c", "d requires r"]
+    text = rank_texts(2, [["send 11b to 1 tag 0"], body])
+    few = {"L": 50, "o": 10, "g": 7, "G": 1, "S": 100}
+    assert makespan(text, few) == 1000 + 7 + 10 + 500
+    assert makespan(text, few | OLDER) == 1000 + 10 + 10 + 500  # taken in before the receive is posted
+    sender = ["send 11b to 1 tag 0", "c: calc 5000", "t: send 1b to 1 tag 1", "t requires c"]
+    receiver = ["q: recv 1b from 0 tag 1", "r: recv 11b from 0 tag 0", "r requires q"]
+    text = rank_texts(2, [sender, receiver])
+    assert makespan(text, few) == 10 + 5000 + 10 + 50 + 17 + 17
+    assert makespan(text, few | OLDER) == 10 + 5000 + 10 + 50 + 10
 
 
 def test_an_empty_message_counts_as_a_byte() -> None:
@@ -190,6 +255,8 @@ def test_what_waits_for_ever_is_explained() -> None:
     )
     with pytest.raises(StallError, match="rank 0 waits for rank 1 to post the receive"):
         makespan(text, ATLAHS)
+    with pytest.raises(StallError, match="rank 0 waits for rank 1 to post the receive"):
+        makespan(text, ATLAHS | OLDER)
     assert makespan(text, ATLAHS | {"S": 8}) == 2 * 200 + 1000 + 5
 
 
@@ -201,6 +268,7 @@ def test_what_waits_for_ever_is_explained() -> None:
         ({"npus": 2, **ATLAHS, "L": 1.5}, 'key "L" is 1.5 (allowed: an integer >= 0, in ns)'),
         ({"npus": 2, **ATLAHS, "G": -1}, 'key "G" is -1 (allowed: a number >= 0, in ns per byte)'),
         ({"npus": 2, **ATLAHS, "s": 0}, "key \"s\" is not known (did you mean 'S'?)"),
+        ({"npus": 2, **ATLAHS, "rules": "2010"}, 'key "rules" is "2010" (allowed: atlahs or loggopsim)'),
         ([8], 'key "loggops" is [8]'),
     ],
 )

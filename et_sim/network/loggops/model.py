@@ -37,6 +37,7 @@ from et_sim.network.loggops.operations import (
     COMPUTE,
     RECEIVE,
     SEND,
+    ends_alone,
     first_ns,
     go_on,
     is_on_processor,
@@ -51,6 +52,9 @@ STATE = record(
     ("waiting", "i4"),  # operations in the heap
     ("planned", "i4"),  # how often the next one has been put on the calendar
     ("planned_ns", "i8"),  # for when; NONE: it is not there
+    ("batch", "i8"),  # of operations that become free together
+    ("batch_rank", "i4"),  # at which
+    ("in_batch", "i4"),  # operations
 )
 RANK = record(  # until when they are busy
     ("processor_ns", "i8"),
@@ -68,12 +72,14 @@ CHANNEL = record(
     ("tail", "i4"),
 )
 EARLY = record(("head", "i4"), ("tail", "i4"))  # by channel: messages before their receives are posted
-PLACE = record(("goes_on_ns", "i8"), ("operation", "i4"))  # of the heap
+PLACE = record(("goes_on_ns", "i8"), ("number", "i8"), ("operation", "i4"))  # of the heap
 OPERATION = record(  # computing, or a message or its receive on its way through processors and NICs
     ("stage", "i4"),
     ("source", "i4"),
     ("receive", "i4"),  # which a message has met, while it waits for the processor
     ("uses", "i4"),  # of a receive: the heap and the channel
+    ("number", "i8"),  # the lowest of several at one time goes first; 0: the heap decides
+    ("taken_ns", "i8"),  # of a message: until when it takes the processor of its target
     *MESSAGE_FIELDS,
 )
 
@@ -168,8 +174,8 @@ def rows_left(run: Run) -> int:
 
 @works_on_tables
 def is_eager(run: Run, size: int) -> bool:
-    """Whether a send is done before its message is received."""
-    return size <= run.network.constants[0].most_eager
+    """Whether a send is done at another time than its message."""
+    return ends_alone(run, size)
 
 
 @works_on_tables

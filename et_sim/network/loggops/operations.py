@@ -5,9 +5,11 @@ given an operation of its own, ahead of the time at which the engine issues it; 
 lane can hold up. All other nodes get theirs when they are issued.
 
 The earliest operation goes first. Which of several at one time does decides how long a run takes, as LogGOPS
-has no fair way to share a processor. LogGOPSim leaves it to the priority queue of C++, whose usual
+has no fair way to share a processor. ATLAHS leaves it to the priority queue of C++, whose usual
 implementation is a binary heap that goes down to the bottom and up again when its top is taken. This one does
-the same, so that ties are decided as there. Not here: the constants (`model`).
+the same, so that ties are decided as there. LogGOPSim before it numbers operations when it makes them, and of
+those that one event sets free at one rank, sends before receives before computing; the lowest number goes
+first. Not here: the constants (`model`).
 """
 
 from __future__ import annotations
@@ -21,7 +23,10 @@ from et_sim.engine.state.kinds import CUSTOM_MESSAGE, MESSAGE, NETWORK, NODE_DON
 from et_sim.engine.state.lanes import is_unlimited
 from et_sim.engine.state.run import NONE, Run
 from et_sim.engine.transport.message_pool import LOWEST_31_BITS, new_message, release_message
+from et_sim.machine.transports import LogGopsRules
 from et_sim.plan.tables import Action, Lane
+
+LOGGOPSIM = list(LogGopsRules).index(LogGopsRules.LOGGOPSIM)
 
 
 @works_on_tables
@@ -29,7 +34,7 @@ def put(run: Run, row: int, time: int) -> None:
     """An operation goes on at that time, or when what it needs is free."""
     state = run.network.state[0]
     state.waiting += 1
-    _rise(run.network.heap, state.waiting - 1, row, time)
+    _rise(run.network.heap, state.waiting - 1, row, time, run.messages[row].number)
 
 
 @works_on_tables
@@ -38,11 +43,12 @@ def take_first(run: Run) -> int:
     state, heap = run.network.state[0], run.network.heap
     state.waiting -= 1
     size = state.waiting
-    first, last, time = heap[0].operation, heap[size].operation, heap[size].goes_on_ns
+    first, last = heap[0].operation, heap[size].operation
+    time, number = heap[size].goes_on_ns, heap[size].number
     hole = 0
     while 2 * hole + 2 < size:
         below = 2 * hole + 2
-        if heap[below].goes_on_ns > heap[below - 1].goes_on_ns:
+        if not _is_up_to(heap[below], heap[below - 1].goes_on_ns, heap[below - 1].number):
             below -= 1
         _move(heap, below, hole)
         hole = below
@@ -50,7 +56,7 @@ def take_first(run: Run) -> int:
         _move(heap, size - 1, hole)
         hole = size - 1
     if size > 0:
-        _rise(heap, hole, last, time)
+        _rise(heap, hole, last, time, number)
     return first
 
 
@@ -61,25 +67,33 @@ def first_ns(run: Run) -> int:
 
 
 @works_on_tables
-def _rise(heap: Any, hole: int, row: int, time: int) -> None:
+def _rise(heap: Any, hole: int, row: int, time: int, number: int) -> None:
     while hole > 0:
         above = (hole - 1) >> 1
-        if heap[above].goes_on_ns <= time:
+        if _is_up_to(heap[above], time, number):
             break
         _move(heap, above, hole)
         hole = above
-    heap[hole].operation, heap[hole].goes_on_ns = row, time
+    heap[hole].operation, heap[hole].goes_on_ns, heap[hole].number = row, time, number
+
+
+@works_on_tables
+def _is_up_to(place: Any, time: int, number: int) -> bool:
+    """Whether a place of the heap needs no other before it that goes on at that time."""
+    return place.goes_on_ns < time or (place.goes_on_ns == time and place.number <= number)
 
 
 @works_on_tables
 def _move(heap: Any, place: int, to: int) -> None:
     heap[to].operation, heap[to].goes_on_ns = heap[place].operation, heap[place].goes_on_ns
+    heap[to].number = heap[place].number
 
 
 FIRST, ARRIVAL = 0, 1  # events: the first operation goes on; a message is received
-COMPUTE, SEND, RECEIVE, ARRIVE, MEET = range(5)  # stages
+SEND, RECEIVE, COMPUTE, ARRIVE, MEET = range(5)  # stages
 DELAY, TO_SEND, TO_RECEIVE = int(Action.DELAY), int(Action.SEND), int(Action.RECEIVE)
 COMPUTE_LANE, FREE_COMPUTE_LANE = int(Lane.COMPUTE), int(Lane.FREE_COMPUTE)
+STAGE_BITS, IN_BATCH_BITS = 3, 24  # of an operation's number, below those of its batch
 CPU_LANE, FREE_CPU_LANE = int(Lane.CPU), int(Lane.FREE_CPU)
 
 
@@ -89,7 +103,35 @@ def new_operation(run: Run, stage: int, source: int, target: int, size: int) -> 
     row = new_message(run, target, size, NONE, NONE, NONE, NONE, NONE)
     operation = run.messages[row]
     operation.stage, operation.source, operation.receive = stage, source, NONE
+    _number(run, row, source)
     return row
+
+
+@works_on_tables
+def _begin_batch(run: Run, rank: int) -> None:
+    """From now on, operations are of one batch until they are of another rank."""
+    state = run.network.state[0]
+    state.batch_rank, state.in_batch = rank, 0
+    state.batch += 1
+
+
+@works_on_tables
+def _number(run: Run, row: int, rank: int) -> None:
+    """Numbers go up by batch, by stage, and in a batch and stage by when they were given."""
+    operation, state = run.messages[row], run.network.state[0]
+    operation.number = 0  # the heap decides
+    if run.network.constants[0].rules == LOGGOPSIM:
+        if rank != state.batch_rank:
+            _begin_batch(run, rank)
+        operation.number = ((state.batch << STAGE_BITS | operation.stage) << IN_BATCH_BITS) | state.in_batch
+        state.in_batch += 1
+
+
+@works_on_tables
+def ends_alone(run: Run, size: int) -> bool:
+    """Whether a send ends at another time than its message, of which the engine is told."""
+    constants = run.network.constants[0]
+    return size <= constants.most_eager or constants.rules == LOGGOPSIM
 
 
 @works_on_tables
@@ -146,68 +188,121 @@ def _send(run: Run, row: int) -> bool:
     left = now + constants.overhead + after_first * constants.overhead_per_byte
     rank.processor_ns, rank.sending_ns = left, now + constants.gap + wire
     operation.stage = ARRIVE
-    put(run, row, left + constants.latency + wire)
-    if operation.done != NONE:
-        schedule(run, left, operation.done, operation.c & LOWEST_31_BITS, operation.b, 0)
-        if operation.kind == MESSAGE:
-            _end_is_known(run, operation.c, operation.b, left)
+    if constants.rules == LOGGOPSIM:
+        _begin_batch(run, NONE)
+        _number(run, row, NONE)
+        put(run, row, now + constants.overhead + constants.latency)
+    else:
+        put(run, row, left + constants.latency + wire)
+    if not _is_point_to_point(operation.kind) or operation.bytes <= constants.most_eager:
+        _end_send(run, row, left)
     return True
 
 
 @works_on_tables
+def _is_point_to_point(kind: int) -> bool:
+    return kind in (MESSAGE, CUSTOM_MESSAGE)
+
+
+@works_on_tables
+def _end_send(run: Run, row: int, end: int) -> None:
+    """The end of a send is known."""
+    operation = run.messages[row]
+    if operation.done != NONE:
+        schedule(run, end, operation.done, operation.c & LOWEST_31_BITS, operation.b, 0)
+    if operation.kind == MESSAGE:
+        _end_is_known(run, operation.c, operation.b, end)
+
+
+@works_on_tables
 def _post(run: Run, row: int) -> None:
-    """A message that came before its receive goes on."""
+    """A message that came before its receive goes on, or is received if its time has been taken."""
     channel_row = run.messages[row].a
     _leave_one(run, row)
     early = leave(run.messages, run.network.early[channel_row])
     if early == NONE:
         run.network.channels[channel_row].open += 1
         return
-    run.messages[early].receive = leave(run.messages, run.network.channels[channel_row])
-    run.messages[early].stage = MEET
-    put(run, early, run.clock[0].now)
+    operation, now = run.messages[early], run.clock[0].now
+    operation.receive = leave(run.messages, run.network.channels[channel_row])
+    if run.network.constants[0].rules == LOGGOPSIM:
+        _receive(run, early, max(now, operation.taken_ns))
+        return
+    operation.stage = MEET
+    put(run, early, now)
 
 
 @works_on_tables
 def _take_in(run: Run, row: int) -> bool:
     """A message at its target, which has met its receive or may do so."""
     operation = run.messages[row]
-    is_point_to_point = operation.kind in (MESSAGE, CUSTOM_MESSAGE)
-    waits_for_receive = is_point_to_point and operation.stage == ARRIVE
-    if waits_for_receive and run.network.channels[operation.a].open == 0:
+    waits_for_receive = _is_point_to_point(operation.kind) and operation.stage == ARRIVE
+    is_early = waits_for_receive and run.network.channels[operation.a].open == 0
+    if not is_early or run.network.constants[0].rules == LOGGOPSIM:
+        rank = run.network.ranks[operation.target]
+        if _waits(run, row, max(rank.processor_ns, rank.receiving_ns)):
+            return False
+        _take_target(run, row)
+    if is_early:
         join(run.messages, run.network.early[operation.a], row)
         return True
-    rank = run.network.ranks[operation.target]
-    if _waits(run, row, max(rank.processor_ns, rank.receiving_ns)):
-        return False
     if waits_for_receive:
         run.network.channels[operation.a].open -= 1
         operation.receive = leave(run.messages, run.network.channels[operation.a])
-    _receive(run, row)
+    _receive(run, row, operation.taken_ns)
     return True
 
 
 @works_on_tables
-def _receive(run: Run, row: int) -> None:
-    """Processor and NIC of the target take a message; a large one then frees those of its source."""
+def _take_target(run: Run, row: int) -> None:
+    """A message takes processor and NIC of its target."""
     operation, now, constants = run.messages[row], run.clock[0].now, run.network.constants[0]
     rank = run.network.ranks[operation.target]
-    taken = now + constants.gap
-    end = taken + constants.overhead + (max(operation.bytes, 1) - 1) * constants.overhead_per_byte
-    rank.processor_ns, rank.receiving_ns = end, taken
+    after_first = max(operation.bytes, 1) - 1
+    copied = after_first * constants.overhead_per_byte
+    if constants.rules == LOGGOPSIM:
+        wire = int(after_first * constants.gap_per_byte)
+        rank.receiving_ns = now + constants.gap + wire
+        operation.taken_ns = now + constants.overhead + max(copied, wire)
+    else:
+        rank.receiving_ns = now + constants.gap
+        operation.taken_ns = rank.receiving_ns + constants.overhead + copied
+    rank.processor_ns = operation.taken_ns
+
+
+@works_on_tables
+def _receive(run: Run, row: int, end: int) -> None:
+    """A message has met its receive, which ends then."""
+    operation = run.messages[row]
     schedule(run, end, NETWORK + ARRIVAL, row, 0, 0)
-    if operation.bytes > constants.most_eager:
-        source = run.network.ranks[operation.source]
-        source.processor_ns = max(source.processor_ns, end)
-        source.sending_ns = max(source.sending_ns, taken)
-        if operation.kind == MESSAGE:
-            _end_is_known(run, operation.c, operation.b, end)
+    # LogGOPSim numbers what one event frees rank by rank.
+    is_source_first = operation.source <= operation.target or run.network.constants[0].rules != LOGGOPSIM
+    if is_source_first:
+        _free_source(run, row, end)
     if operation.receive != NONE:
         receive = run.messages[operation.receive]
         node, actor_row = receive.b, receive.c
         _leave_one(run, operation.receive)
         if node != NONE:
             _end_is_known(run, actor_row, node, end)
+    if not is_source_first:
+        _free_source(run, row, end)
+
+
+@works_on_tables
+def _free_source(run: Run, row: int, end: int) -> None:
+    """The source of a large message is held up until this is received, or begins to be."""
+    operation, constants = run.messages[row], run.network.constants[0]
+    if operation.bytes <= constants.most_eager:
+        return
+    nic_end = run.network.ranks[operation.target].receiving_ns
+    if constants.rules == LOGGOPSIM:
+        end = nic_end = run.clock[0].now
+    source = run.network.ranks[operation.source]
+    source.processor_ns = max(source.processor_ns, end)
+    source.sending_ns = max(source.sending_ns, nic_end)
+    if _is_point_to_point(operation.kind):
+        _end_send(run, row, end)
 
 
 @works_on_tables
@@ -222,6 +317,7 @@ def _leave_one(run: Run, row: int) -> None:
 def _end_is_known(run: Run, actor_row: int, node: int, end: int) -> None:
     """Nodes that come after one whose end is known, and after no other, get their operations."""
     actor = run.plan.actors[actor_row]
+    _begin_batch(run, actor.rank)
     first = run.plan.templates[actor.template].node_first
     plan_node = run.plan.nodes[first + node]
     for index in range(plan_node.children_first, plan_node.children_first + plan_node.children):
@@ -240,10 +336,10 @@ def _put_ahead(run: Run, actor_row: int, node: int, time: int) -> None:
     plan_node = run.plan.nodes[run.plan.templates[actor.template].node_first + node]
     if not is_unlimited(run, plan_node.lane):
         return
-    rank = run.network.ranks[actor.rank]
+    rank, is_for_processor = run.network.ranks[actor.rank], run.network.constants[0].rules == LOGGOPSIM
     if plan_node.action == DELAY and is_on_processor(plan_node.lane):
         row = new_operation(run, COMPUTE, actor.rank, actor.rank, plan_node.duration_ns)
-        time = max(time, rank.processor_ns)
+        is_for_processor = True
     elif plan_node.action == TO_SEND:
         row = _new_send(run, run.plan.actor_channels[actor.channel_first + plan_node.detail])
         time = max(time, rank.sending_ns)
@@ -253,6 +349,8 @@ def _put_ahead(run: Run, actor_row: int, node: int, time: int) -> None:
         run.messages[row].uses = 2
     else:
         return
+    if is_for_processor:
+        time = max(time, rank.processor_ns)
     run.messages[row].b, run.messages[row].c = node, actor_row
     run.network.nodes[actor.node_first + node].operation = row
     put(run, row, time)
@@ -264,6 +362,6 @@ def _new_send(run: Run, channel_row: int) -> int:
     row = new_operation(run, SEND, channel.source, channel.target, channel.bytes)
     operation = run.messages[row]
     operation.kind, operation.a = MESSAGE, channel_row
-    if channel.bytes <= run.network.constants[0].most_eager:
+    if ends_alone(run, channel.bytes):
         operation.done = NODE_DONE
     return row
