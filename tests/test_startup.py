@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from et_sim.cli import COMMANDS
+
 REPOSITORY = Path(__file__).resolve().parents[1]
 HEAVY = ("numpy", "numba", "pyarrow", "yaml", "networkx", "google.protobuf", "msgspec", "rich", "duckdb")
 SLOW = (*HEAVY, "pandas", "pyarrow.compute")
@@ -21,16 +23,19 @@ print(*(name for name in {heavy!r} if name in sys.modules))
 """
 
 
-def _loaded_by(*arguments: str) -> list[str]:
-    program = PROGRAM.format(arguments=list(arguments), heavy=SLOW)
+def _loaded_by(*arguments: str, of: tuple[str, ...] = SLOW) -> list[str]:
+    program = PROGRAM.format(arguments=list(arguments), heavy=of)
     done = subprocess.run(
         [sys.executable, "-c", program], cwd=REPOSITORY, capture_output=True, text=True, check=True
     )
     return done.stdout.split()
 
 
-def test_help_loads_nothing_heavy() -> None:
-    assert _loaded_by("--help") == []
+def test_help_loads_nothing_heavy_and_no_command() -> None:
+    names = (name.replace("-", "_") for group in COMMANDS.values() for name in group)
+    commands = tuple(f"et_sim.cli.{name}" for name in names)
+    assert _loaded_by("run", "--help", of=commands) == ["et_sim.cli.run"]
+    assert _loaded_by("--help", of=(*SLOW, "dataclasses", *commands)) == []
 
 
 def test_help_of_a_command_loads_nothing_heavy() -> None:

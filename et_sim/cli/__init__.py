@@ -13,6 +13,7 @@ import io
 import sys
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -20,44 +21,49 @@ from et_sim.basics.arguments import Parser
 from et_sim.basics.errors import EtSimError, brief
 from et_sim.basics.interruption import interruptible
 from et_sim.basics.terminal import visible_streams
-from et_sim.cli import (
-    calibrate,
-    check,
-    check_model,
-    collective,
-    compare,
-    demo,
-    doctor,
-    explain,
-    export,
-    inspect,
-    machine,
-    make,
-    network,
-    plan,
-    report,
-    run,
-    search,
-    serve,
-    show,
-    sql,
-    sweep,
-    systolic,
-    validate,
-)
 from et_sim.cli.unread import UnreadError
 from et_sim.compiled.entry_points import telling_compilation
 from et_sim.compiled.telling import Lines
 from et_sim.documents.recognise import SIMULATOR, Kind, kind_of, refuse_misplaced
 from et_sim.version import __version__
 
+# Of each heading: the commands, and what they are for.
 COMMANDS = {
-    "make workloads": (make, show, plan),
-    "run": (run, check, serve, demo),
-    "look at results": (inspect, report, compare, sql, export),
-    "many runs": (sweep, search),
-    "machines and models": (machine, network, collective, systolic, calibrate, validate, check_model),
-    "help": (explain, doctor),
+    "make workloads": {
+        "make": "write the traces of a microbenchmark, a training job or inference",
+        "show": "draw the schedule of a workload or a run: which micro-batch a rank works on when",
+        "plan": "what a training job needs: memory, operations, traffic, bubble",
+    },
+    "run": {
+        "run": "simulate a workload on a machine",
+        "check": "find what would go wrong, without running",
+        "serve": "serve requests that arrive over time: time to first token, time per token, throughput",
+        "demo": "simulate a bundled example",
+    },
+    "look at results": {
+        "inspect": "look at a run or a sweep",
+        "report": "write a run or a sweep as an HTML page",
+        "compare": "what got slower or faster from one run or sweep to another, or what a workload does more",
+        "sql": "ask a run's tables a question in SQL",
+        "export": "write a run's timeline for other viewers",
+    },
+    "many runs": {
+        "sweep": "vary fields of a run's inputs, and compare the runs",
+        "search": "find the best points of a sweep without trying all",
+    },
+    "machines and models": {
+        "machine": "list preset machines, or write their files",
+        "network": "what a network is: devices, links, ways, and a picture",
+        "collective": "show the messages of a collective algorithm, or what a library chooses",
+        "systolic": "time layers on a systolic array",
+        "calibrate": "fit a machine to measurements",
+        "validate": "hold predictions against measured kernels, collectives and iterations",
+        "check-model": "does a network model of yours fold exactly",
+    },
+    "help": {
+        "explain": "what a key, column or option means",
+        "doctor": "is this installation well",
+    },
 }
 
 
@@ -149,7 +155,7 @@ def _wrong_figures_refused() -> AbstractContextManager[None]:
 
 
 def _parser(words: Sequence[str]) -> Parser:
-    """Of the command that is asked for, or of all if there is none of that name."""
+    """Of the command that is asked for, or what all are called if none is."""
     parser = Parser(
         prog="et-sim",
         description="Simulate distributed machine-learning training from execution traces.",
@@ -158,15 +164,19 @@ def _parser(words: Sequence[str]) -> Parser:
     commands = parser.add_subparsers(
         dest="command", required=True, metavar="COMMAND", prog="et-sim", title="commands"
     )
-    known = [command for group in COMMANDS.values() for command in group]
-    parser.set_defaults(commands=known)  # for the one that explains the others
-    names = {command.__name__.rpartition(".")[2].replace("_", "-"): command for command in known}
-    for command in [names[words[0]]] if words and words[0] in names else known:
-        command.add_parser(commands)
-    parser.groups = {
-        title: [name for name in names if names[name] in group] for title, group in COMMANDS.items()
-    }
+    about = {name: text for group in COMMANDS.values() for name, text in group.items()}
+    parser.set_defaults(commands=map(_module_of, about))  # for the one that explains the others
+    parser.groups = {heading: tuple(of) for heading, of in COMMANDS.items()}
+    if words and words[0] in about:
+        _module_of(words[0]).add_parser(commands)
+    else:
+        for name, text in about.items():
+            commands.add_parser(name, help=text)
     return parser
+
+
+def _module_of(command: str) -> Any:
+    return import_module(f"et_sim.cli.{command.replace('-', '_')}")
 
 
 class _Version(argparse.Action):

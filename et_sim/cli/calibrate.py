@@ -14,7 +14,6 @@ def add_parser(commands: Any) -> None:
     """Register the command and its sub-commands."""
     parser = commands.add_parser(
         "calibrate",
-        help="fit a machine to measurements",
         description="Fit a machine by name to what was measured on it. Says how far off it is, on what was"
         " fitted and on what was left out. What is written is a machine that can be named:"
         " --machine machine.json:128.",

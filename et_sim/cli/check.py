@@ -32,7 +32,6 @@ def add_parser(commands: Any) -> None:
     """Register the command."""
     parser = commands.add_parser(
         "check",
-        help="find what would go wrong, without running",
         description="Check a workload, alone or together with a machine, without running it.",
     )
     parser.add_argument("workload", help=WORKLOAD_HELP)

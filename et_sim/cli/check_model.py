@@ -15,7 +15,6 @@ def add_parser(commands: Any) -> None:
     """Register the command."""
     parser = commands.add_parser(
         "check-model",
-        help="does a network model of yours fold exactly",
         description="Try a network model, a Python file or module. Paths with one number must take one time,"
         " and random programs must give the same nanoseconds folded, unfolded and again. Exit status 1 if"
         " they do not.",

@@ -34,7 +34,6 @@ def add_parser(commands: Any) -> None:
     """Register the command."""
     parser = commands.add_parser(
         "collective",
-        help="show the messages of a collective algorithm, or what a library chooses",
         description="Show the steps of a collective algorithm in one group of ranks: who sends how much to"
         " whom. One chunk and one network dimension, as a simulation would send it. Or, as `library`, compare"
         " all that the collective library of a machine may choose.",

@@ -24,7 +24,6 @@ def add_parser(commands: Any) -> None:
     """Register the command."""
     parser = commands.add_parser(
         "compare",
-        help="what got slower or faster from one run or sweep to another, or what a workload does more",
         description="Compare run B with A: by operation, group, dimension (with --detail phases) and rank. "
         "Of two sweeps over the same axes, compare the points that both have; of two workloads, files of "
         "traces or manifests, what their ranks do. "

@@ -17,7 +17,6 @@ def add_parser(commands: Any) -> None:
     """Register the command."""
     parser = commands.add_parser(
         "demo",
-        help="simulate a bundled example",
         description="Write a small training step and a machine as files, simulate it, and show the result.",
     )
     parser.add_argument(

@@ -17,7 +17,6 @@ def add_parser(commands: Any) -> None:
     """Register the command."""
     parser = commands.add_parser(
         "doctor",
-        help="is this installation well",
         description="Look at versions, computer and cache, and simulate five runs with known results. "
         "Exit status 1 if something is wrong.",
     )

@@ -17,7 +17,6 @@ def add_parser(commands: Any) -> None:
     """Register the command."""
     parser = commands.add_parser(
         "explain",
-        help="what a key, column or option means",
         description="Say what a key of an input file, a correction, a table or column of a run, a part of a "
         "rank's time, or an option means, each of its meanings if it has several. Without KEY: list all.",
     )

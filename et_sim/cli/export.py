@@ -17,7 +17,6 @@ def add_parser(commands: Any) -> None:
     """Register the command."""
     parser = commands.add_parser(
         "export",
-        help="write a run's timeline for other viewers",
         description="Write a run's timeline for Perfetto (ui.perfetto.dev), or as Chrome trace events.",
     )
     parser.add_argument("directory", metavar="RUN", help="directory that et-sim run wrote")

@@ -27,7 +27,6 @@ def add_parser(commands: Any) -> None:
     views = "\n".join(f"  {name:<13} {view.about}" for name, view in VIEWS.items())
     parser = commands.add_parser(
         "inspect",
-        help="look at a run or a sweep",
         description="Look at a run that et-sim run wrote, or at a sweep, which has one view.\n\n"
         f"views of runs:\n{views}",
         formatter_class=argparse.RawDescriptionHelpFormatter,

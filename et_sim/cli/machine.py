@@ -19,7 +19,6 @@ def add_parser(commands: Any) -> None:
     """Register the command."""
     parser = commands.add_parser(
         "machine",
-        help="list preset machines, or write their files",
         description="List the machines that --machine takes; with a name, say what one is and where its"
         " figures are from; with --out, write the files that it stands for.",
     )

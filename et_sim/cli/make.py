@@ -25,7 +25,6 @@ def add_parser(commands: Any) -> None:
     """Register the command."""
     parser = commands.add_parser(
         "make",
-        help="write the traces of a microbenchmark, a training job or inference",
         description="Write the traces of a microbenchmark (one operation, or several in a chain), of one step"
         " of training a language model, a convolutional network or a recommendation model, or of forward"
         " passes of a language model: over prompts (prefill), or over a token of each sequence (decode).",

@@ -14,7 +14,6 @@ def add_parser(commands: Any) -> None:
     """Register the command."""
     parser = commands.add_parser(
         "network",
-        help="what a network is: devices, links, ways, and a picture",
         description="Read a network file of any form and print what it describes: devices, links by tier, "
         "diameter, bisection, the device of each rank, and the ways of some messages.",
     )

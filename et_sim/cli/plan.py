@@ -36,7 +36,6 @@ def add_parser(commands: Any) -> None:
     """Register the command."""
     parser = commands.add_parser(
         "plan",
-        help="what a training job needs: memory, operations, traffic, bubble",
         description="Check how a model is spread over ranks, and print what every stage of the pipeline"
         " needs: memory, operations, traffic, and how long it has nothing to compute. Nothing is simulated.",
     )

@@ -16,7 +16,6 @@ def add_parser(commands: Any) -> None:
     """Register the command."""
     parser = commands.add_parser(
         "report",
-        help="write a run or a sweep as an HTML page",
         description="Write a run or a sweep as one HTML page that needs nothing else, not even a network."
         " Runs of the best points of a sweep that were kept have pages of their own beside it.",
     )

@@ -17,9 +17,7 @@ WORKLOAD_HELP = (
 
 def add_parser(commands: Any) -> None:
     """Register the command."""
-    parser = commands.add_parser(
-        "run", help="simulate a workload on a machine", description="Simulate a workload on a machine."
-    )
+    parser = commands.add_parser("run", description="Simulate a workload on a machine.")
     parser.add_argument("workload", help=WORKLOAD_HELP)
     add_run_options(parser)
     parser.add_argument(

@@ -12,7 +12,6 @@ def add_parser(commands: Any) -> None:
     """Register the command."""
     parser = commands.add_parser(
         "search",
-        help="find the best points of a sweep without trying all",
         description="Find the points of a sweep with the least time, memory, energy, price or ranks, the most"
         " tokens per second or MFU, or the best compromises of several of these. Plans that bounds rule out"
         " are not simulated; where there are no bounds, Optuna chooses what is. What a directory already"

@@ -24,7 +24,6 @@ def add_parser(commands: Any) -> None:
     """Register the command."""
     parser = commands.add_parser(
         "serve",
-        help="serve requests that arrive over time: time to first token, time per token, throughput",
         description="Serve requests with replicas of a language model, batch by batch. Every distinct forward"
         " pass, and every transfer of a cache, is simulated on the machine.",
     )

@@ -35,7 +35,6 @@ def add_parser(commands: Any) -> None:
     """Register the command."""
     parser = commands.add_parser(
         "show",
-        help="draw the schedule of a workload or a run: which micro-batch a rank works on when",
         description="Draw which pass of which micro-batch every rank works on: of a workload, with the times"
         " that its traces give and a network that takes none; of a run, as it was.",
         epilog='Kernels belong to passes by their names, which begin like "forward 3", "backward 3",'

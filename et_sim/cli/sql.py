@@ -18,7 +18,6 @@ def add_parser(commands: Any) -> None:
     """Register the command."""
     parser = commands.add_parser(
         "sql",
-        help="ask a run's tables a question in SQL",
         description="Ask a run's tables a question in SQL (DuckDB's dialect). Tables: timeline, actors, "
         "ranks, run, and phases, layers, memory, path where the run holds them; of et-sim serve: requests, "
         "iterations; of a sweep: sweep, times.",

@@ -23,7 +23,6 @@ def add_parser(commands: Any) -> None:
     """Register the command."""
     parser = commands.add_parser(
         "sweep",
-        help="vary fields of a run's inputs, and compare the runs",
         description="Simulate a run at every point of some axes, each of which varies a field of its inputs,"
         " and write one table of all points. What a directory already holds is not simulated again, so an"
         " interrupted sweep goes on where it was. Exit status 1: no point could be completed.",

@@ -20,7 +20,6 @@ def add_parser(commands: Any) -> None:
     """Register the command."""
     parser = commands.add_parser(
         "systolic",
-        help="time layers on a systolic array",
         description="Read a topology and a configuration of SCALE-Sim, and print what each layer costs:"
         " cycles, stalls, utilisation, and the words that move. Nothing is simulated word by word.",
     )

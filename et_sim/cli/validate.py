@@ -18,7 +18,6 @@ def add_parser(commands: Any) -> None:
     """Register the command."""
     parser = commands.add_parser(
         "validate",
-        help="hold predictions against measured kernels, collectives and iterations",
         description="Predict every row of a file of measurements on the machine by name that its hardware is,"
         " and say how far it is off: by system, kind and size.",
     )

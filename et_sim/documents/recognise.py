@@ -6,7 +6,6 @@ among each other (`et_sim.machine.recognise`), and whether what is recognised is
 
 from __future__ import annotations
 
-import gzip
 import re
 import zlib
 from collections.abc import Iterable, Mapping
@@ -170,6 +169,8 @@ def _begin(path: Path) -> bytes:
         begin = file.read(_LOOKED_AT)
     if begin.startswith(b"\x1f\x8b"):
         try:
+            import gzip
+
             with gzip.open(path) as packed:
                 return packed.read(_LOOKED_AT)
         except (EOFError, OSError, zlib.error):
