@@ -6,8 +6,7 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from et_sim.basics.errors import (
     EtSimError,
@@ -18,6 +17,7 @@ from et_sim.basics.errors import (
     TraceError,
     UsageError,
 )
+from et_sim.basics.lazy_names import lazy_names
 from et_sim.version import __version__
 
 if TYPE_CHECKING:
@@ -46,23 +46,13 @@ __all__ = [
 ]
 
 # Loaded on first use: importing et_sim alone costs neither numpy nor Numba.
-_HOME = {
-    "Result": "et_sim.run.result",
-    "Trace": "et_sim.trace",
-    "TraceBuilder": "et_sim.trace",
-    "Workload": "et_sim.trace",
-    "read_workload": "et_sim.trace",
-    "simulate": "et_sim.api",
-    "sweep": "et_sim.sweeps.sweep",
-    "write_workload": "et_sim.trace",
-}
-
-
-def __getattr__(name: str) -> Any:
-    if name in _HOME:
-        return getattr(import_module(_HOME[name]), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+__getattr__, __dir__ = lazy_names(
+    __name__,
+    __all__,
+    {
+        "api": ("simulate",),
+        "run.result": ("Result",),
+        "sweeps.sweep": ("sweep",),
+        "trace": ("Trace", "TraceBuilder", "Workload", "read_workload", "write_workload"),
+    },
+)

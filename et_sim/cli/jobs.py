@@ -200,7 +200,7 @@ def _training(options: argparse.Namespace) -> Job:
 
 
 def _convolution(options: argparse.Namespace) -> Job:
-    from et_sim.workloads.convolution.network import (
+    from et_sim.workloads.convolution import (
         layers_of,
         make_convolution_training,
         network_names,
@@ -223,8 +223,8 @@ def _convolution(options: argparse.Namespace) -> Job:
 
 
 def _recommendation(options: argparse.Namespace) -> Job:
-    from et_sim.workloads.recommendation.model import USUAL as USUAL_MODEL
-    from et_sim.workloads.recommendation.model import changed, make_dlrm_training, read_dlrm
+    from et_sim.workloads.recommendation import USUAL as USUAL_MODEL
+    from et_sim.workloads.recommendation import changed, make_dlrm_training, read_dlrm
 
     known, model = read_dlrm(options.model or USUAL_MODEL)
     given = {option.name: option.of(options) for option in RECOMMENDATION}

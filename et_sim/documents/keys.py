@@ -29,7 +29,6 @@ from typing import Any, TypeVar
 from msgspec import Struct, structs
 
 from et_sim.basics.errors import InputError, MachineError, brief, did_you_mean
-from et_sim.documents.lines import line_of
 from et_sim.documents.unused_keys import UNUSED_KEYS
 
 # Times and sizes stay exact in a double up to here, and the reference reads its clock through one.
@@ -362,3 +361,26 @@ def nearest(word: str, choices: Collection[str]) -> str:
     if word.lower() in by_lower_case:
         return f"did you mean {by_lower_case[word.lower()]!r}?"
     return did_you_mean(word, tuple(choices))
+
+
+def line_of(text: str, path: tuple[str | int, ...]) -> int:
+    """The line of a YAML or JSON text on which something stands, from 1; 0: it is another sort of text."""
+    import yaml
+
+    try:
+        node = yaml.compose(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+    except yaml.YAMLError:
+        return 0
+    line = 1
+    for step in path:
+        if isinstance(node, yaml.MappingNode):
+            found = [(key, value) for key, value in node.value if key.value == step]
+            if not found:
+                break
+            line, node = found[0][0].start_mark.line + 1, found[0][1]
+        elif isinstance(node, yaml.SequenceNode) and isinstance(step, int) and step < len(node.value):
+            node = node.value[step]
+            line = node.start_mark.line + 1
+        else:
+            break
+    return line

@@ -13,8 +13,9 @@ Not here: conversions from and to layer files (`converters.layers`), and anythin
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from et_sim.basics.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from et_sim.layerfile.dimensions import LogicalDimensions, logical_dimensions
@@ -42,22 +43,15 @@ __all__ = [
     "read_layer_file",
 ]
 
-_HOME = {
-    "dimensions": ("LogicalDimensions", "logical_dimensions"),
-    "layer_file": ("Keyword", "Layer", "LayerFile", "Phase", "PhaseWork"),
-    "program": ("layer_program", "layer_workload"),
-    "reading": ("looks_like_layer_file", "parse_layer_file", "read_layer_file"),
-    "statistics": ("LayerTable", "layer_table"),
-    "tables": ("LayerProgram",),
-}
-
-
-def __getattr__(name: str) -> Any:
-    for module, names in _HOME.items():
-        if name in names:
-            return getattr(import_module(f"{__name__}.{module}"), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+__getattr__, __dir__ = lazy_names(
+    __name__,
+    __all__,
+    {
+        "dimensions": ("LogicalDimensions", "logical_dimensions"),
+        "layer_file": ("Keyword", "Layer", "LayerFile", "Phase", "PhaseWork"),
+        "program": ("layer_program", "layer_workload"),
+        "reading": ("looks_like_layer_file", "parse_layer_file", "read_layer_file"),
+        "statistics": ("LayerTable", "layer_table"),
+        "tables": ("LayerProgram",),
+    },
+)

@@ -73,12 +73,12 @@ def make(recipe: Mapping[str, Any], folder: Path) -> Workload:
 
         return make_training(*model_and_plan(recipe, folder))
     if kind == CNN:
-        from et_sim.workloads.convolution.network import make_convolution_training, read_network
+        from et_sim.workloads.convolution import make_convolution_training, read_network
 
         name, network = read_network(_model_of(recipe, folder))
         return make_convolution_training(network, _plan(recipe, micro_batches=1, batch=IMAGES), name)
     if kind == DLRM:
-        from et_sim.workloads.recommendation.model import USUAL, make_dlrm_training, read_dlrm
+        from et_sim.workloads.recommendation import USUAL, make_dlrm_training, read_dlrm
 
         name, model = read_dlrm(_model_of(recipe, folder) if "model" in recipe else USUAL)
         return make_dlrm_training(model, _plan(recipe, micro_batches=1, batch=model.batch), name)

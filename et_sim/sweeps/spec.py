@@ -15,9 +15,8 @@ from msgspec import Struct
 
 from et_sim.basics.errors import InputError, UsageError, did_you_mean
 from et_sim.basics.files import is_folder
-from et_sim.documents.keys import Kind, Remarks, Section, Slot, key, read, show
+from et_sim.documents.keys import Kind, Remarks, Section, Slot, key, line_of, read, show
 from et_sim.documents.kinds import choice, count, section, text
-from et_sim.documents.lines import line_of
 from et_sim.machine.texts import parse_yaml
 from et_sim.sweeps.axes import METHODS, MOST_CANDIDATES, SCALES, Axis, Range, Values, admitted, grid, sample
 from et_sim.sweeps.expressions import Condition, parse_condition

@@ -6,8 +6,9 @@ Numba nor protobuf.
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from et_sim.basics.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from et_sim.trace.builder import TraceBuilder
@@ -36,24 +37,17 @@ __all__ = [
     "write_workload",
 ]
 
-_HOME = {
-    "builder": ("TraceBuilder",),
-    "columns": ("CollectiveKind", "NodeKind", "Trace"),
-    "encode": ("encode_trace",),
-    "files": ("read_trace", "read_workload", "write_trace", "write_workload"),
-    "group_rule": ("GroupRule",),
-    "manifest": ("read_manifest", "write_manifest"),
-    "wire": ("decode",),
-    "workload": ("Workload",),
-}
-
-
-def __getattr__(name: str) -> Any:
-    for module, names in _HOME.items():
-        if name in names:
-            return getattr(import_module(f"{__name__}.{module}"), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+__getattr__, __dir__ = lazy_names(
+    __name__,
+    __all__,
+    {
+        "builder": ("TraceBuilder",),
+        "columns": ("CollectiveKind", "NodeKind", "Trace"),
+        "encode": ("encode_trace",),
+        "files": ("read_trace", "read_workload", "write_trace", "write_workload"),
+        "group_rule": ("GroupRule",),
+        "manifest": ("read_manifest", "write_manifest"),
+        "wire": ("decode",),
+        "workload": ("Workload",),
+    },
+)

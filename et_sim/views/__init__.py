@@ -6,18 +6,14 @@ about (`et_sim.timeline`).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from et_sim.basics.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from et_sim.views.run.directory import RunDirectory, open_run
 
 __all__ = ["RunDirectory", "open_run"]
 
-
-def __getattr__(name: str) -> Any:
-    """Loaded on first use: which views there are is known without numpy."""
-    if name not in __all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from et_sim.views.run import directory
-
-    return getattr(directory, name)
+# Loaded on first use: which views there are is known without numpy.
+__getattr__, __dir__ = lazy_names(__name__, __all__, {"run.directory": __all__})

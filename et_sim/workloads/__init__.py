@@ -6,19 +6,20 @@ The names below load their modules on first use, so that the command line starts
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from et_sim.basics.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from et_sim.workloads.axes import Axes
-    from et_sim.workloads.convolution.network import make_convolution_training, read_network
+    from et_sim.workloads.convolution import make_convolution_training, read_network
     from et_sim.workloads.inference.batch import Batch, Segment
     from et_sim.workloads.inference.forward import make_inference
     from et_sim.workloads.job import make_workload
     from et_sim.workloads.models.configuration import read_model
     from et_sim.workloads.models.model import Model
     from et_sim.workloads.rank import Rank
-    from et_sim.workloads.recommendation.model import make_dlrm_training, read_dlrm
+    from et_sim.workloads.recommendation import make_dlrm_training, read_dlrm
     from et_sim.workloads.training.plan import Plan
     from et_sim.workloads.training.step import make_training
 
@@ -39,27 +40,20 @@ __all__ = [
     "read_network",
 ]
 
-_HOME = {
-    "axes": ("Axes",),
-    "convolution.network": ("make_convolution_training", "read_network"),
-    "inference.batch": ("Batch", "Segment"),
-    "inference.forward": ("make_inference",),
-    "job": ("make_workload",),
-    "models.configuration": ("read_model",),
-    "models.model": ("Model",),
-    "rank": ("Rank",),
-    "recommendation.model": ("make_dlrm_training", "read_dlrm"),
-    "training.plan": ("Plan",),
-    "training.step": ("make_training",),
-}
-
-
-def __getattr__(name: str) -> Any:
-    for module, names in _HOME.items():
-        if name in names:
-            return getattr(import_module(f"{__name__}.{module}"), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+__getattr__, __dir__ = lazy_names(
+    __name__,
+    __all__,
+    {
+        "axes": ("Axes",),
+        "convolution": ("make_convolution_training", "read_network"),
+        "inference.batch": ("Batch", "Segment"),
+        "inference.forward": ("make_inference",),
+        "job": ("make_workload",),
+        "models.configuration": ("read_model",),
+        "models.model": ("Model",),
+        "rank": ("Rank",),
+        "recommendation": ("make_dlrm_training", "read_dlrm"),
+        "training.plan": ("Plan",),
+        "training.step": ("make_training",),
+    },
+)

@@ -22,9 +22,9 @@ from et_sim.workloads import (
     read_dlrm,
     read_network,
 )
-from et_sim.workloads.convolution.network import Network, layers_of, network_names
+from et_sim.workloads.convolution import Network, layers_of, network_names
 from et_sim.workloads.kernels import Kernel
-from et_sim.workloads.recommendation.model import Dlrm, changed, dlrm_names
+from et_sim.workloads.recommendation import Dlrm, changed, dlrm_names
 
 PLAN = Plan(data=4, micro_batches=1, batch=2)
 IDEAL = {"topology": ["FullyConnected"], "npus_count": [4], "bandwidth": [1e9], "latency": [0]}

@@ -17,13 +17,13 @@ from et_sim.memory.footprint import class_of
 from et_sim.trace import NodeKind, Workload
 from et_sim.trace.tensors import remark_on_unannotated, tensor_uses
 from et_sim.workloads import Axes, Model, Plan, Rank, make_training, make_workload
-from et_sim.workloads.convolution.network import (
+from et_sim.workloads.convolution import (
     Convolution,
     layers_of,
     make_convolution_training,
     read_network,
 )
-from et_sim.workloads.recommendation.model import changed, make_dlrm_training, read_dlrm
+from et_sim.workloads.recommendation import changed, make_dlrm_training, read_dlrm
 from et_sim.workloads.training.figures import figures, figures_of_replicas
 from et_sim.workloads.training.layers import Layers
 

@@ -1,13 +1,20 @@
-"""A serving for people: its summary, and what happened over time."""
+"""A serving for people: its summary, and what happened over time.
+
+Not here: the same as a page (`page`).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
+import numpy as np
+from msgspec import Struct
+
+from et_sim.basics.unique import unique
 from et_sim.basics.units import format_bytes, format_joules, format_ns, plural
 from et_sim.views.run.directory import RunDirectory
-from et_sim.views.serving.load import Slice, slices_of
 from et_sim.views.summary.sentences import scope_text
 from et_sim.views.text import aligned, wrapped
 
@@ -19,6 +26,20 @@ _TIMES = (
 )
 _COLUMNS = ("mean", "p50", "p90", "p99", "max")
 _WORKS = {"both": "prompts and tokens", "prefill": "prompts", "decode": "further tokens"}
+SLICES = 12
+COLUMNS = ("arrival_ns", "finish_ns", "ttft_ns", "tpot_ns")
+
+
+class Slice(Struct, frozen=True):
+    """A part of the time from the first arrival to the last token."""
+
+    start_ns: int
+    end_ns: int
+    arrived: int
+    done: int
+    under_way: int  # when it ends
+    ttft_ns: int | None  # half of the requests that arrived in it took no longer; None: none arrived
+    tpot_ns: int | None
 
 
 def summary_lines(summary: dict[str, Any], width: int) -> list[str]:
@@ -169,3 +190,24 @@ def _how(summary: dict[str, Any]) -> list[tuple[str, str]]:
     if summary["kernels"] != "machine":
         found.append(("kernels", "as --tflops and --memory-gbps say: the machine does not time them"))
     return found
+
+
+def slices_of(run: RunDirectory, count: int = SLICES) -> tuple[Slice, ...]:
+    """As many equal ones, or fewer where there are not so many nanoseconds."""
+    arrival, finish, ttft, tpot = run.arrays("requests", COLUMNS).values()
+    first, last = int(arrival.min()), int(finish.max()) + 1
+    edges = unique(np.linspace(first, last, count + 1).astype(np.int64)).tolist()
+    found = []
+    for start, end in pairwise(edges):
+        came = (arrival >= start) & (arrival < end)
+        done = (finish >= start) & (finish < end)
+        left = int((arrival < end).sum() - (finish < end).sum())
+        medians = (_median(column[came]) for column in (ttft, tpot))
+        found.append(Slice(start - first, end - first, int(came.sum()), int(done.sum()), left, *medians))
+    return tuple(found)
+
+
+def _median(values: Any) -> int | None:
+    """The smallest value that half of those that are known do not exceed."""
+    known = np.sort(values[values >= 0])
+    return int(known[(len(known) - 1) // 2]) if len(known) else None
