@@ -181,3 +181,13 @@ def nothing_short_waits_for_machine_code(request: pytest.FixtureRequest) -> Iter
 def warm_engine() -> None:
     """The engine is compiled, for all of the parallel test processes at once: no output says so."""
     simulate(**FOLDED)
+
+
+@pytest.fixture(scope="session")
+def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The demo's run, which tests only read; beside it lie its traces."""
+    from et_sim.cli import main
+
+    folder = tmp_path_factory.mktemp("demo") / "demo"
+    assert main(["demo", "--out", str(folder)]) == 0
+    return folder / "run"

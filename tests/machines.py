@@ -24,21 +24,22 @@ FIFO_RING: dict[str, Any] = {
 }
 
 
+Figure = float | str  # a bandwidth without a unit is in multiples of 2^30 bytes
+
+
 def network(
-    shapes: list[str], npus: list[int], bandwidth: float | str = 50.0, latency: float | str = 500.0
+    shapes: list[str],
+    npus: list[int],
+    bandwidth: Figure | list[Figure] = 50.0,
+    latency: Figure | list[Figure] = 500.0,
 ) -> dict[str, Any]:
-    """Dimensions of equal speed."""
-    count = len(npus)
-    return {
-        "topology": shapes,
-        "npus_count": npus,
-        "bandwidth": [bandwidth] * count,
-        "latency": [latency] * count,
-    }
+    """Dimensions of equal speed, or with a figure for each."""
+    each = [one if isinstance(one, list) else [one] * len(npus) for one in (bandwidth, latency)]
+    return {"topology": shapes, "npus_count": npus, "bandwidth": each[0], "latency": each[1]}
 
 
-def ring(npus: int, bandwidth: float | str = 50.0, latency: float | str = 500.0) -> dict[str, Any]:
-    """One dimension; a bandwidth without a unit is in multiples of 2^30 bytes."""
+def ring(npus: int, bandwidth: Figure = 50.0, latency: Figure = 500.0) -> dict[str, Any]:
+    """One dimension."""
     return network(["Ring"], [npus], bandwidth, latency)
 
 

@@ -18,20 +18,12 @@ pytestmark = pytest.mark.usefixtures("warm_engine")
 SHOWN = [name for name in VIEWS if name not in ("layers", "critical-path", "picture")]  # of any run, as text
 
 
-@pytest.fixture(scope="module")
-def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A directory that holds the demo's run `run`."""
-    folder = tmp_path_factory.mktemp("inspect") / "demo"
-    assert main(["demo", "--out", str(folder)]) == 0
-    return folder
-
-
 @pytest.mark.parametrize("view", SHOWN)
 @pytest.mark.parametrize("columns", [80, 100])
 def test_every_view_fits_a_terminal_and_has_no_colours(
     demo: Path, view: str, columns: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.chdir(demo)
+    monkeypatch.chdir(demo.parent)
     monkeypatch.setenv("COLUMNS", str(columns))
     assert main(["inspect", "run", view]) == 0
     lines = capsys.readouterr().out.splitlines()
@@ -41,21 +33,21 @@ def test_every_view_fits_a_terminal_and_has_no_colours(
 
 
 def test_the_summary_is_the_default_view(demo: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    main(["inspect", str(demo / "run")])
+    main(["inspect", str(demo)])
     default = capsys.readouterr().out
-    main(["inspect", str(demo / "run"), "summary"])
+    main(["inspect", str(demo), "summary"])
     assert capsys.readouterr().out == default
 
 
 def test_json_is_the_summary_file_byte_for_byte(demo: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["inspect", str(demo / "run"), "--json"]) == 0
-    assert capsys.readouterr().out == (demo / "run" / "summary.json").read_text(encoding="utf-8")
+    assert main(["inspect", str(demo), "--json"]) == 0
+    assert capsys.readouterr().out == (demo / "summary.json").read_text(encoding="utf-8")
 
 
 def test_other_views_are_data_too(demo: Path, capsys: pytest.CaptureFixture[str]) -> None:
     content = {}
     for view in SHOWN:
-        assert main(["inspect", str(demo / "run"), view, "--json"]) == 0
+        assert main(["inspect", str(demo), view, "--json"]) == 0
         content[view] = json.loads(capsys.readouterr().out)
     assert content["ranks"] == content["summary"]["per_rank"]
     assert content["stalls"] is None
@@ -69,7 +61,7 @@ def test_the_picture_goes_into_the_named_file(
     demo: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     target = tmp_path / "picture.svg"
-    assert main(["inspect", str(demo / "run"), "picture", "--svg", str(target)]) == 0
+    assert main(["inspect", str(demo), "picture", "--svg", str(target)]) == 0
     assert capsys.readouterr().out == ""
     assert target.read_text(encoding="utf-8").startswith("<svg")
 
@@ -85,7 +77,7 @@ def test_options_that_do_not_fit_are_refused(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert main(["inspect", str(demo / "run"), *arguments]) == 2
+    assert main(["inspect", str(demo), *arguments]) == 2
     assert capsys.readouterr().err.startswith("et-sim: error: ")
     assert list(tmp_path.iterdir()) == []
 
@@ -95,15 +87,15 @@ def test_bars_are_coloured_on_a_terminal_unless_nobody_wants_that(
 ) -> None:
     monkeypatch.delenv("NO_COLOR", raising=False)
     monkeypatch.setenv("TERM", "xterm")
-    main(["inspect", str(demo / "run"), "ranks"])
+    main(["inspect", str(demo), "ranks"])
     plain = capsys.readouterr().out
     monkeypatch.setattr("sys.stdout.isatty", lambda: True)
-    main(["inspect", str(demo / "run"), "ranks"])
+    main(["inspect", str(demo), "ranks"])
     painted = capsys.readouterr().out
     assert "\x1b[34m█" in painted
     assert re.sub("\x1b\\[[0-9;]*m", "", painted) == plain
     monkeypatch.setenv("NO_COLOR", "1")
-    main(["inspect", str(demo / "run"), "ranks"])
+    main(["inspect", str(demo), "ranks"])
     assert capsys.readouterr().out == plain
 
 
@@ -111,16 +103,16 @@ def test_a_part_of_a_run_is_the_same_as_text_and_as_data(
     demo: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     part = ["--ranks", "3-5", "--window", "20ms:40ms", "--top", "2"]
-    assert main(["inspect", str(demo / "run"), "ranks", *part, "--json"]) == 0
+    assert main(["inspect", str(demo), "ranks", *part, "--json"]) == 0
     content = json.loads(capsys.readouterr().out)
     assert [entry["ranks"] for entry in content] == ["3", "4"]
     assert all(0 < entry["compute_ns"] <= 20_000_000 for entry in content)
-    assert main(["inspect", str(demo / "run"), "ranks", *part]) == 0
+    assert main(["inspect", str(demo), "ranks", *part]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "only ranks 3-5 from 20 ms to 40 ms"
     assert lines[-1] == "… and 1 more line: --top"
     for view in ("summary", "groups", "ops"):
-        assert main(["inspect", str(demo / "run"), view, *part]) == 0
+        assert main(["inspect", str(demo), view, *part]) == 0
         assert "only ranks 3-5 from 20 ms to 40 ms" in capsys.readouterr().out
 
 
@@ -140,7 +132,7 @@ def test_a_part_of_a_run_is_the_same_as_text_and_as_data(
 def test_a_part_that_makes_no_sense_is_refused(
     demo: Path, arguments: list[str], sentence: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["inspect", str(demo / "run"), *arguments]) == 2
+    assert main(["inspect", str(demo), *arguments]) == 2
     assert sentence in capsys.readouterr().err
 
 
@@ -164,7 +156,7 @@ def _refusal(path: Path, capsys: pytest.CaptureFixture[str]) -> str:
 def test_what_is_no_run_leads_to_one(
     demo: Path, path: str, remedy: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert remedy.format(run=demo / "run") in _refusal(demo / path, capsys)
+    assert remedy.format(run=demo) in _refusal(demo.parent / path, capsys)
 
 
 @pytest.mark.parametrize("name", ["timeline.arrow", "actors.arrow", "summary.json", "run.json"])
@@ -173,7 +165,7 @@ def test_an_incomplete_or_damaged_run_is_named_with_its_file(
     demo: Path, tmp_path: Path, name: str, how: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     copy = tmp_path / "copy"
-    shutil.copytree(demo / "run", copy)
+    shutil.copytree(demo, copy)
     content = (copy / name).read_bytes()
     (copy / name).unlink()
     if how == "cut":
@@ -189,7 +181,7 @@ def test_texts_that_lie_outside_of_their_dictionary_are_refused(
 ) -> None:
     """Those who trust the file, as DuckDB does, would read memory that is not theirs."""
     copy = tmp_path / "copy"
-    shutil.copytree(demo / "run", copy)
+    shutil.copytree(demo, copy)
     with pa.ipc.open_file(str(copy / "timeline.arrow")) as file:
         table = file.read_all()
     at, column = table.column_names.index("name"), table["name"].combine_chunks()

@@ -38,6 +38,19 @@ def eager_and_some_with_rendezvous(kinds: Sequence[str]) -> list[Any]:
     ]
 
 
+def folded_and_not(net: dict[str, Any], model: str, kind: str, rendezvous: bool) -> list[Result]:
+    """Two runs of a collective of twelve ranks, which completes at the same times in both."""
+    keys: dict[str, Any] = {"rendezvous-protocol": rendezvous, "preferred-dataset-splits": 3}
+    if kind in ROOTED:
+        keys["corrections"] = {"simulated-broadcast": True}
+    described = system(dimensions=3, **keys)
+    found = [simulate(everybody(12, kind), net, described, model=model, fold=fold) for fold in (True, False)]
+    assert found[0].is_complete
+    assert (found[0].finish_ns > 0).all()
+    assert found[0].finish_ns.tolist() == found[1].finish_ns.tolist()
+    return found
+
+
 def one_after_the_other(hops: int, size: int) -> int:
     return hops * int(LATENCY + size / BANDWIDTH)
 
@@ -116,16 +129,7 @@ def test_all_bytes_that_are_sent_arrive_once(model: str, rendezvous: bool) -> No
 def test_every_collective_completes_and_folding_changes_nothing(
     model: str, kind: str, rendezvous: bool
 ) -> None:
-    keys: dict[str, Any] = {"rendezvous-protocol": rendezvous, "preferred-dataset-splits": 3}
-    if kind in ROOTED:
-        keys["corrections"] = {"simulated-broadcast": True}
-    described = system(dimensions=3, **keys)
-    folded, unfolded = (
-        simulate(everybody(12, kind), GRID, described, model=model, fold=fold) for fold in (True, False)
-    )
-    assert folded.is_complete
-    assert (folded.finish_ns > 0).all()
-    assert folded.finish_ns.tolist() == unfolded.finish_ns.tolist()
+    folded, unfolded = folded_and_not(GRID, model, kind, rendezvous)
     assert folded.outcome.messages == unfolded.outcome.messages
 
 

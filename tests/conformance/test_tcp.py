@@ -15,6 +15,7 @@ from test_network_models import (
     eager_and_some_with_rendezvous,
     everybody,
     exchange,
+    folded_and_not,
 )
 
 from et_sim.timeline.writer import write_run
@@ -37,16 +38,7 @@ OPENED = GRID | {"protocol": {"preset": "tcp", "completion": "acknowledgement"} 
 def test_every_collective_completes_and_folding_changes_nothing(
     net: dict[str, Any], kind: str, rendezvous: bool
 ) -> None:
-    keys: dict[str, Any] = {"rendezvous-protocol": rendezvous, "preferred-dataset-splits": 3}
-    if kind in ROOTED:
-        keys["corrections"] = {"simulated-broadcast": True}
-    described = system(dimensions=3, **keys)
-    folded, unfolded = (
-        simulate(everybody(12, kind), net, described, model="packet", fold=fold) for fold in (True, False)
-    )
-    assert folded.is_complete
-    assert (folded.finish_ns > 0).all()
-    assert folded.finish_ns.tolist() == unfolded.finish_ns.tolist()
+    assert folded_and_not(net, "packet", kind, rendezvous)
 
 
 @pytest.mark.parametrize("net", [LOSSY, OPENED], ids=["lossy", "opened"])

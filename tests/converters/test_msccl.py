@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from cases import all_cases
+from machines import network
 
 from converters.cli import main
 from converters.msccl_programs import Costs, programs
@@ -95,12 +96,7 @@ def finish_times(folder: Path, text: str, *options: str, kind: str = "all-gather
             "preferred-dataset-splits": 1,
             f"{kind}-implementation-custom": [str(folder / "custom" / "algo")],
         },
-        network={
-            "topology": ["FullyConnected"],
-            "npus_count": [ranks],
-            "bandwidth": [50.0],
-            "latency": [LATENCY_NS],
-        },
+        network=network(["FullyConnected"], [ranks], latency=LATENCY_NS),
     )
     times: list[int] = result.finish_ns.tolist()
     return times

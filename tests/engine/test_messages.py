@@ -34,12 +34,8 @@ def test_a_message_is_charged_latency_per_hop_and_serialisation_once(shape: str,
     [(0, 1, 4932), (37, 41, 10265), (26, 42, 23531), (3, 19, 23531), (0, 63, 4932)],
 )
 def test_only_the_lowest_dimension_that_differs_is_charged(source: int, target: int, expected: int) -> None:
-    net = {
-        "topology": ["Ring", "FullyConnected", "Switch"],
-        "npus_count": [2, 8, 4],
-        "bandwidth": [200, 100, 50],
-        "latency": [50, 500, 2000],
-    }
+    shapes = ["Ring", "FullyConnected", "Switch"]
+    net = network(shapes, [2, 8, 4], [200, 100, 50], [50, 500, 2000])
     assert one_message(net, source, target) == expected
 
 

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from machines import SHAPES
 from test_causes_of_random_workloads import path_of
-from test_fold import ALGORITHMS, cook, recipes
+from test_fold import ALGORITHMS, cooked, recipes
 
 from et_sim.api import run
 from et_sim.trace import Workload
@@ -67,13 +67,7 @@ def workloads_1(draw: st.DrawFn) -> tuple[Workload, dict[str, Any]]:
     recipe = draw(recipes(ranks, list(rules) if draw(st.booleans()) else []))
     paces = draw(st.integers(1, 2))
     of_rank = np.array(draw(st.lists(st.integers(0, paces - 1), min_size=ranks, max_size=ranks)))
-    workload = Workload(
-        tuple(cook(recipe, ranks, slower_us=2 * pace) for pace in range(paces)),
-        of_rank.astype(np.int32),
-        relative_peers=(True,) * paces,
-        group_rules=rules,
-    )
-    return workload, machine
+    return cooked(recipe, paces, of_rank, rules), machine
 
 
 @given(workloads_1())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,14 @@ WITHIN_DIMENSIONS = ("FIFO", "RG", "smallestFirst", "lessRemainingPhaseFirst")
 def actors_of(workload: Workload, **machine: Any) -> int:
     """How many actors a run had in the end."""
     return len(run(workload, **machine).outcome.plan.actors)
+
+
+def random_entries_fold_exactly(data: st.DataObject, key: str, entries: Callable[[int], Any]) -> None:
+    """With a few entries under a key of the system, which a strategy draws for so many ranks."""
+    machine = data.draw(machines())
+    ranks = int(np.prod(machine["network"]["npus_count"]))
+    machine["system"][key] = data.draw(st.lists(entries(ranks), min_size=1, max_size=3))
+    assert_folding_is_exact(data.draw(programs(machine)), **machine)
 
 
 def assert_folding_is_exact(workload: Workload, **machine: Any) -> None:
@@ -143,13 +152,17 @@ def workloads(draw: st.DrawFn) -> tuple[Workload, dict[str, Any]]:
     of_rank = np.array(draw(st.lists(st.integers(0, paces - 1), min_size=ranks, max_size=ranks)))
     if draw(st.booleans()):  # often in rows, so that much remains alike
         of_rank = of_rank[np.arange(ranks) // npus[0]]
-    workload = Workload(
-        tuple(cook(recipe, ranks, slower_us=2 * pace) for pace in range(paces)),
+    return cooked(recipe, paces, of_rank, rules), machine
+
+
+def cooked(recipe: Any, paces: int, of_rank: Any, rules: dict[str, GroupRule]) -> Workload:
+    """Ranks of several paces do the same."""
+    return Workload(
+        tuple(cook(recipe, len(of_rank), slower_us=2 * pace) for pace in range(paces)),
         of_rank.astype(np.int32),
         relative_peers=(True,) * paces,
         group_rules=rules,
     )
-    return workload, machine
 
 
 @st.composite

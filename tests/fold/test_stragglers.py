@@ -12,9 +12,8 @@ from test_fold import (
     actors_of,
     assert_folding_is_exact,
     data_parallel,
-    machines,
     network,
-    programs,
+    random_entries_fold_exactly,
     system,
 )
 
@@ -208,7 +207,4 @@ def stragglers(draw: st.DrawFn, ranks: int) -> dict[str, Any]:
 @given(st.data())
 @settings(suppress_health_check=list(HealthCheck))
 def test_random_stragglers_fold_exactly(data: st.DataObject) -> None:
-    machine = data.draw(machines())
-    ranks = int(np.prod(machine["network"]["npus_count"]))
-    machine["system"]["stragglers"] = data.draw(st.lists(stragglers(ranks), min_size=1, max_size=3))
-    assert_folding_is_exact(data.draw(programs(machine)), **machine)
+    random_entries_fold_exactly(data, "stragglers", stragglers)

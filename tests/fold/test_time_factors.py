@@ -10,11 +10,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from test_fold import (
     actors_of,
-    assert_folding_is_exact,
     data_parallel,
-    machines,
     network,
-    programs,
+    random_entries_fold_exactly,
     system,
 )
 
@@ -171,10 +169,7 @@ def factors(draw: st.DrawFn, ranks: int) -> dict[str, Any]:
 @given(st.data())
 @settings(suppress_health_check=list(HealthCheck))
 def test_random_factors_fold_exactly(data: st.DataObject) -> None:
-    machine = data.draw(machines())
-    ranks = int(np.prod(machine["network"]["npus_count"]))
-    machine["system"]["time-factors"] = data.draw(st.lists(factors(ranks), min_size=1, max_size=3))
-    assert_folding_is_exact(data.draw(programs(machine)), **machine)
+    random_entries_fold_exactly(data, "time-factors", factors)
 
 
 def test_one_straggling_kind_delays_a_synchronous_job_by_exactly_its_extra_time() -> None:

@@ -8,6 +8,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 PAGE = Path(__file__).parents[2] / "docs" / "packet.md"
 
 
@@ -46,6 +48,14 @@ class Section:
         before, _, rest = PAGE.read_text(encoding="utf-8").partition(self.begin)
         after = rest[rest.index(self.end) :]
         PAGE.write_text(f"{before}{self.begin}\n{self.table(cases)}\n\n{after}", encoding="utf-8")
+
+
+def parameters(cases: list[dict[str, Any]], size: str, interpreted: int) -> list[Any]:
+    """A parameter for each case; those with a `size` that is not interpreted are deep."""
+    return [
+        pytest.param(case, id=case["name"], marks=() if case[size] < interpreted else pytest.mark.deep)
+        for case in cases
+    ]
 
 
 def completions(case: dict[str, Any], ours: dict[str, int]) -> list[str]:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from packet_pages import Section, completions, pair
+from packet_pages import Section, completions, pair, parameters
 from test_packets import collective, messages, system
 from test_packets import golden as flow_golden
 
@@ -34,14 +34,6 @@ def golden() -> tuple[dict[str, Any], list[dict[str, Any]]]:
     with lzma.open(DATA, "rt", encoding="utf-8") as lines:
         first, *cases = map(json.loads, lines)
     return first["base_config"], cases
-
-
-def parameters() -> list[Any]:
-    """Large cases are deep."""
-    return [
-        pytest.param(case, id=case["name"], marks=() if case["events"] < INTERPRETED else pytest.mark.deep)
-        for case in golden()[1]
-    ]
 
 
 def simulated(case: dict[str, Any], folder: Path) -> Result:
@@ -91,7 +83,7 @@ def figures(result: Result) -> dict[str, int]:
     }
 
 
-@pytest.mark.parametrize("case", parameters())
+@pytest.mark.parametrize("case", parameters(golden()[1], "events", INTERPRETED))
 def test_packets_take_the_nanoseconds_of_ns3(case: dict[str, Any], tmp_path: Path) -> None:
     result = simulated(case, tmp_path)
     found = figures(result)

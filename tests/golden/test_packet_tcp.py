@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from packet_pages import Section, completions, pair
+from packet_pages import Section, completions, pair, parameters
 from packet_tcp import simulated
 
 from et_sim.run.result import Result
@@ -45,16 +45,6 @@ SECTION = Section(
 )
 
 
-def parameters() -> list[Any]:
-    """Large cases are deep."""
-    return [
-        pytest.param(
-            case, id=case["name"], marks=() if case["link_tx_pkts"] < INTERPRETED else pytest.mark.deep
-        )
-        for case in golden()
-    ]
-
-
 def figures(result: Result) -> dict[str, int]:
     """What is compared."""
     network = result.outcome.run.network
@@ -65,7 +55,7 @@ def figures(result: Result) -> dict[str, int]:
     }
 
 
-@pytest.mark.parametrize("case", parameters())
+@pytest.mark.parametrize("case", parameters(golden(), "link_tx_pkts", INTERPRETED))
 def test_packets_take_what_those_of_ns3_take(case: dict[str, Any]) -> None:
     found = figures(simulated(case))
     assert found == SECTION.measured[case["name"]]

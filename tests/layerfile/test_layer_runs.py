@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from machines import network
 
 import et_sim
 from et_sim.layerfile import layer_program, layer_table, layer_workload, parse_layer_file
 from et_sim.trace.workload import Workload
 
-NETWORK = {
-    "topology": ["Ring", "Ring"],
-    "npus_count": [4, 2],
-    "bandwidth": [50.0, 25.0],
-    "latency": [500.0, 300.0],
-}
+NETWORK = network(["Ring", "Ring"], [4, 2], [50.0, 25.0], [500.0, 300.0])
 SYSTEM = {
     "scheduling-policy": "FIFO",
     "endpoint-delay": 10,

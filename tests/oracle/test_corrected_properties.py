@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from machines import KINDS, RING_4, SHAPES
+from machines import KINDS, RING_4, SHAPES, network
 
 import et_sim
 from et_sim.trace import TraceBuilder, Workload
@@ -164,12 +164,7 @@ def test_programs_that_follow_one_global_order_complete(model: str, seed: int, s
             "scheduling-policy": chance.choice(("LIFO", "FIFO")),
         },
     )
-    net = {
-        "topology": [chance.choice(SHAPES) for _ in npus],
-        "npus_count": npus,
-        "bandwidth": [50.0] * len(npus),
-        "latency": [500.0] * len(npus),
-    }
+    net = network([chance.choice(SHAPES) for _ in npus], npus)
     assert min(finish(traces, net, described, groups=groups, model=model)) >= 0
 
 

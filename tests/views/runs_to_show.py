@@ -12,17 +12,31 @@ import et_sim
 from et_sim.timeline import OutputFilter, write_run
 
 
+def layered(
+    micros: int, layers: int = 3, names: tuple[str, str] = ("layer {}", "sum {}"), size: int = 1 << 20
+) -> et_sim.Trace:
+    """Computations one after the other; the result of each is summed over all ranks."""
+    build = et_sim.TraceBuilder()
+    for layer in range(layers):
+        work = build.compute(names[0].format(layer), micros=micros)
+        build.collective("all_reduce", size, name=names[1].format(layer), after=[work])
+    return build.build()
+
+
+def run_written(
+    folder: Path, workload: et_sim.Workload, network: Any, system: Any = FIFO_RING, **options: Any
+) -> Path:
+    """Simulate, and write the run."""
+    output_filter = options.pop("output_filter", OutputFilter())
+    result = et_sim.simulate(workload, system=system, network=network, **options)
+    write_run(result, folder, output_filter=output_filter)
+    return folder
+
+
 def written(workload: et_sim.Workload, folder: Path, **options: Any) -> Path:
     """Simulate on a ring whose links messages share for free, so that equal ranks fold, and write the run."""
-    ranks = len(workload.template_of_rank)
     system = FIFO_RING | {"corrections": {"port-bandwidth": False}} | options.pop("system", {})
-    output_filter = options.pop("output_filter", OutputFilter())
-    write_run(
-        et_sim.simulate(workload, system=system, network=ring(ranks, "50GB/s"), **options),
-        folder,
-        output_filter=output_filter,
-    )
-    return folder
+    return run_written(folder, workload, ring(workload.ranks, "50GB/s"), system, **options)
 
 
 def pipeline(folder: Path, **options: Any) -> Path:
@@ -43,9 +57,7 @@ def two_dimensions(folder: Path, **options: Any) -> Path:
     groups |= {f"half {half}": [*range(4 * half, 4 * half + 4)] for half in range(2)}
     system = FIFO_RING | {"all-reduce-implementation": ["ring", "ring"]}
     rings = network(["Ring"] * 2, [2, 4], "50GB/s")
-    machine: dict[str, Any] = {"system": system, "network": rings, "groups": groups}
-    write_run(et_sim.simulate(et_sim.Workload.of(traces), **machine, **options), folder)
-    return folder
+    return run_written(folder, et_sim.Workload.of(traces), rings, system, groups=groups, **options)
 
 
 def side_by_side(folder: Path) -> Path:
@@ -70,5 +82,4 @@ def congested(folder: Path, detail: str = "ports") -> Path:
     protocol = {"preset": "roce", "congestion-control": "none", "buffer": 400_000, "window": "none"}
     network = {"graph": {**graph, "bandwidth": "100Gbps", "latency": "200ns"}, "protocol": protocol}
     workload = et_sim.Workload.of([builder.build() for builder in builders])
-    write_run(et_sim.simulate(workload, system={}, network=network, model="packet", detail=detail), folder)
-    return folder
+    return run_written(folder, workload, network, {}, model="packet", detail=detail)

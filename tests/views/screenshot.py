@@ -119,22 +119,8 @@ def _stalled(folder: Path) -> Path:
 
 def _million(folder: Path) -> Path:
     job = folder / "many"
-    _done(
-        "make",
-        "llm",
-        "--network-model",
-        "gpt3-175b",
-        "--tp",
-        8,
-        "--pp",
-        8,
-        "--dp",
-        16384,
-        "--micro-batches",
-        8,
-        "-o",
-        job,
-    )
+    plan = ("--tp", 8, "--pp", 8, "--dp", 16384, "--micro-batches", 8)
+    _done("make", "llm", "--model", "gpt3-175b", *plan, "-o", job)
     return _simulated(folder / "million", f"{job}.workload.json", 8 * 8 * 16384)
 
 

@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 from machines import FIFO_RING, ring
 from pyarrow import feather
+from runs_to_show import layered, run_written
 
 import et_sim
 from et_sim.cli import main
-from et_sim.timeline import write_run
 from et_sim.views import open_run
 from et_sim.views.compare.changes import compare
 from et_sim.views.summary.operations import operations
@@ -24,23 +24,13 @@ from et_sim.views.summary.operations import operations
 pytestmark = pytest.mark.usefixtures("warm_engine")
 
 
-def _machine(ranks: int, bandwidth: int = 50) -> dict[str, Any]:
-    network = ring(ranks, f"{bandwidth}GB/s")
-    return {"system": FIFO_RING, "network": network}
-
-
-def _trace(micros: int, *, name: str = "work", layers: int = 2) -> et_sim.Trace:
-    build = et_sim.TraceBuilder()
-    for layer in range(layers):
-        work = build.compute(f"{name} {layer}", micros=micros)
-        build.collective("all_reduce", 1 << 20, name=f"sum {layer}", after=[work])
-    return build.build()
+def _trace(micros: int, *, name: str = "work") -> et_sim.Trace:
+    return layered(micros, 2, names=(f"{name} {{}}", "sum {}"))
 
 
 def _run(folder: Path, traces: list[et_sim.Trace], *, bandwidth: int = 50, **options: Any) -> Path:
-    machine = _machine(len(traces), bandwidth)
-    write_run(et_sim.simulate(et_sim.Workload.of(traces), **machine, **options), folder)
-    return folder
+    network = ring(len(traces), f"{bandwidth}GB/s")
+    return run_written(folder, et_sim.Workload.of(traces), network, **options)
 
 
 def test_a_run_is_identical_to_itself_and_to_its_unfolded_form(
@@ -216,10 +206,8 @@ def test_corrections_that_are_switched_are_part_of_the_header(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     traces = [_trace(10)] * 4
-    a, b = _run(tmp_path / "a", traces), tmp_path / "b"
-    machine = _machine(4)
-    machine["system"] = {**FIFO_RING, "corrections": {"exact-chunks": True}}
-    write_run(et_sim.simulate(et_sim.Workload.of(traces), **machine), b)
+    system = {**FIFO_RING, "corrections": {"exact-chunks": True}}
+    a, b = _run(tmp_path / "a", traces), _run(tmp_path / "b", traces, system=system)
     assert main(["compare", str(a), str(b)]) == 0
     said = capsys.readouterr().out
     assert "switched: none, then exact-chunks on" in said

@@ -8,13 +8,13 @@ from typing import Any
 from xml.etree import ElementTree
 
 import pytest
-from machines import FIFO_RING, ring
+from machines import FIFO_RING, network, ring
 from pyarrow import feather
+from runs_to_show import layered, run_written
 
 import et_sim
 from et_sim.basics.units import parse_ranks
 from et_sim.cli import main
-from et_sim.timeline import write_run
 from et_sim.views import open_run
 from et_sim.views.compare.changes import averages, compare, why
 from et_sim.views.compare.pairs import most_different
@@ -28,20 +28,12 @@ from et_sim.views.summary.phase_totals import phase_totals
 pytestmark = pytest.mark.usefixtures("warm_engine")
 
 
-def _trace(micros: int) -> et_sim.Trace:
-    build = et_sim.TraceBuilder()
-    for layer in range(3):
-        work = build.compute(f"work {layer}", micros=micros)
-        build.collective("all_reduce", 1 << 18, name="sum <b>", after=[work])
-    return build.build()
-
-
 def _run(folder: Path, ranks: int, bandwidth: int, **options: Any) -> Path:
-    network = ring(ranks, f"{bandwidth}GB/s")
-    traces = [_trace(10 + 7 * (rank == 1)) for rank in range(ranks)]
-    workload = et_sim.Workload.of(traces)
-    write_run(et_sim.simulate(workload, system=FIFO_RING, network=network, **options), folder)
-    return folder
+    micros = [10 + 7 * (rank == 1) for rank in range(ranks)]
+    workload = et_sim.Workload.of(
+        [layered(one, names=("work {}", "sum <b>"), size=1 << 18) for one in micros]
+    )
+    return run_written(folder, workload, ring(ranks, f"{bandwidth}GB/s"), **options)
 
 
 @pytest.fixture(scope="module")
@@ -147,16 +139,10 @@ def _tensor_and_data(folder: Path, bandwidth: int, *, halves: bool = False, **op
     groups = {f"tensor {pair}": [2 * pair, 2 * pair + 1] for pair in range(4)}
     groups |= {f"data {first}": list(range(first, 8, 2)) for first in range(2)}
     groups |= {f"half {half}": [*range(4 * half, 4 * half + 4)] for half in range(2)} if halves else {}
-    network = {
-        "topology": ["Ring", "Ring"],
-        "npus_count": [2, 4],
-        "bandwidth": ["50GB/s", f"{bandwidth}GB/s"],
-        "latency": [500, 500],
-    }
+    rings = network(["Ring", "Ring"], [2, 4], ["50GB/s", f"{bandwidth}GB/s"])
     system = FIFO_RING | {"all-reduce-implementation": ["ring", "ring"]}
-    machine: dict[str, Any] = {"system": system, "network": network, "groups": groups}
-    write_run(et_sim.simulate(et_sim.Workload.of(traces), detail="phases", **machine, **options), folder)
-    return folder
+    workload = et_sim.Workload.of(traces)
+    return run_written(folder, workload, rings, system, groups=groups, detail="phases", **options)
 
 
 @pytest.mark.parametrize("fold", [True, False])

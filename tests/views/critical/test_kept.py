@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from machines import FIFO_RING, RING_2
+from machines import RING_2
+from runs_to_show import run_written
 
 import et_sim
-from et_sim.timeline import write_run
 from et_sim.views import open_run
 from et_sim.views.critical import record
 from et_sim.views.critical.events import RecordedEvents
@@ -34,9 +34,7 @@ def _simulate(folder: Path, micros: int = 30, **more: Any) -> Path:
         work = build.compute("work", micros=micros + 7 * number)
         build.collective("all_reduce", 1 << 16, after=[work])
     workload = et_sim.Workload.of([build.build() for build in builders])
-    result = et_sim.simulate(workload, system=FIFO_RING, network=RING_2, detail="path", **more)
-    write_run(result, folder / "run")
-    return folder / "run"
+    return run_written(folder / "run", workload, RING_2, detail="path", **more)
 
 
 def _answers(run: Path) -> tuple[str, dict[str, Any]]:

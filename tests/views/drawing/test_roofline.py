@@ -8,11 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 from machines import FIFO_RING, ring
-from runs_to_show import pipeline
+from runs_to_show import pipeline, run_written
 
 import et_sim
 from et_sim.cli import main
-from et_sim.timeline import write_run
 from et_sim.views import open_run
 from et_sim.views.drawing.memory import capacity_of, memory_picture
 from et_sim.views.drawing.planes import roofline_picture
@@ -40,10 +39,7 @@ def _kernels(folder: Path) -> Path:
         "track-local-mem": 1,
         "local-mem-capacity": "160KiB",
     }
-    network = ring(2, "50GB/s")
-    result = et_sim.simulate(et_sim.Workload.of([build.build()] * 2), system=system, network=network)
-    write_run(result, folder)
-    return folder
+    return run_written(folder, et_sim.Workload.of([build.build()] * 2), ring(2, "50GB/s"), system)
 
 
 @pytest.fixture(scope="module")

@@ -11,13 +11,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from machines import FIFO_RING
+from machines import FIFO_RING, network
 from pyarrow import feather
-from runs_to_show import congested, pipeline
+from runs_to_show import congested, pipeline, run_written
 
 import et_sim
 from et_sim.cli import main
-from et_sim.timeline import write_run
 from et_sim.views import open_run
 from et_sim.views.drawing.devices import MOST_IN_A_ROW, Devices, joined_lines, placed
 from et_sim.views.drawing.scene import NothingToDrawError
@@ -36,22 +35,13 @@ def _ring_of_rings(folder: Path, *, fold: bool) -> Path:
     for builder in builders:
         first = builder.collective("all_gather", 1 << 16, involved_dims=[True, False])
         builder.collective("all_gather", 1 << 18, involved_dims=[False, True], after=[first])
-    network = {
-        "topology": ["Ring", "Switch"],
-        "npus_count": [4, 2],
-        "bandwidth": ["50GB/s", "25GB/s"],
-        "latency": [500, 700],
-    }
+    grid = network(["Ring", "Switch"], [4, 2], ["50GB/s", "25GB/s"], [500, 700])
     system = FIFO_RING | {
         "all-gather-implementation": ["ring", "direct"],
         "all-reduce-implementation": ["ring"] * 2,
     }
     workload = et_sim.Workload.of([builder.build() for builder in builders])
-    result = et_sim.simulate(
-        workload, system=system, network=network, model="link", detail="links", fold=fold
-    )
-    write_run(result, folder)
-    return folder
+    return run_written(folder, workload, grid, system, model="link", detail="links", fold=fold)
 
 
 @pytest.fixture(scope="module")

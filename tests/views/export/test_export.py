@@ -44,14 +44,6 @@ Slice = tuple[str, str, str, int, int]  # rank, lane, name, start, end
 
 
 @pytest.fixture(scope="module")
-def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The demo's run."""
-    folder = tmp_path_factory.mktemp("export") / "demo"
-    assert main(["demo", "--out", str(folder)]) == 0
-    return folder / "run"
-
-
-@pytest.fixture(scope="module")
 def stages(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A pipeline, every rank simulated."""
     return pipeline(tmp_path_factory.mktemp("export") / "stages", fold=False)

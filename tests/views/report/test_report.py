@@ -41,14 +41,6 @@ TYPES = {"u1": np.uint8, "u2": np.uint16, "u4": np.uint32, "f8": np.float64}
 VOID = {"meta", "link", "br", "input"}
 
 
-@pytest.fixture(scope="module")
-def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The demo's run."""
-    folder = tmp_path_factory.mktemp("report") / "demo"
-    assert main(["demo", "--out", str(folder)]) == 0
-    return folder / "run"
-
-
 class Page(HTMLParser):
     """Elements are closed in order; what is referred to is collected, and texts by element."""
 

@@ -10,6 +10,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from counting import counted_calls
+from machines import network
+from runs_to_show import run_written
 
 import et_sim
 from et_sim.basics.errors import UsageError
@@ -43,15 +45,8 @@ def _trace(group: str, described: dict[str, list[int]] | None = None) -> et_sim.
 
 
 def _written(traces: list[et_sim.Trace], folder: Path, **options: Any) -> Path:
-    network = {
-        "topology": ["FullyConnected"],
-        "npus_count": [len(traces)],
-        "bandwidth": [50],
-        "latency": [500],
-    }
-    result = et_sim.simulate(et_sim.Workload.of(traces), system=SYSTEM, network=network, **options)
-    write_run(result, folder)
-    return folder
+    every = network(["FullyConnected"], [len(traces)])
+    return run_written(folder, et_sim.Workload.of(traces), every, SYSTEM, **options)
 
 
 def _two_groups(folder: Path, **options: Any) -> Path:
@@ -101,8 +96,7 @@ def test_a_rule_says_who_is_in_its_groups_as_briefly_as_it_can(tmp_path: Path) -
     other.collective("all_reduce", 64, group="axes")
     of_rank = np.array([0, 1, 1, 0] * 2, np.int32)
     workload = et_sim.Workload((build.build(), other.build()), of_rank, group_rules=rules)
-    network = {"topology": ["FullyConnected"], "npus_count": [8], "bandwidth": [50], "latency": [500]}
-    write_run(et_sim.simulate(workload, system=SYSTEM, network=network), tmp_path / "run")
+    run_written(tmp_path / "run", workload, network(["FullyConnected"], [8]), SYSTEM)
     with Database(open_run(tmp_path / "run")) as database:
         found = database.connection.execute(
             'SELECT "group", members, size, stride, rule FROM rank_groups WHERE rank = 7 ORDER BY size, 1'

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from machines import FIFO_RING, ring
+from machines import ring
+from runs_to_show import layered, run_written
 
 import et_sim
 from et_sim.basics.errors import UsageError
 from et_sim.basics.units import format_ranks, parse_ranks
-from et_sim.timeline import write_run
 from et_sim.views import open_run
 from et_sim.views.run.selection import Selection, _disjoint, _shared, selection
 from et_sim.views.summary.operations import operations
@@ -48,17 +48,9 @@ def test_the_ranks_of_an_actor_that_are_selected_are_named(named: list[range], o
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory, warm_engine: None) -> Path:  # noqa: ARG001
-    traces = []
-    for rank in range(4):
-        build = et_sim.TraceBuilder()
-        for layer in range(3):
-            work = build.compute(f"work {layer}", micros=10 + 5 * (rank == 2))
-            build.collective("all_reduce", 1 << 18, name=f"sum {layer}", after=[work])
-        traces.append(build.build())
-    network = ring(4, "50GB/s")
+    traces = [layered(10 + 5 * (rank == 2), names=("work {}", "sum {}"), size=1 << 18) for rank in range(4)]
     path = tmp_path_factory.mktemp("selection") / "run"
-    write_run(et_sim.simulate(et_sim.Workload.of(traces), system=FIFO_RING, network=network), path)
-    return path
+    return run_written(path, et_sim.Workload.of(traces), ring(4, "50GB/s"))
 
 
 def _rows(folder: Path) -> list[dict[str, Any]]:

@@ -8,33 +8,24 @@ import json
 from pathlib import Path
 
 import pytest
-from machines import FIFO_RING, ring
+from machines import ring
 from pyarrow import feather
+from runs_to_show import layered, run_written
 
 import et_sim
 from et_sim.cli import main
 from et_sim.tables.registry import table_named
-from et_sim.timeline import write_run
 
 pytestmark = pytest.mark.usefixtures("warm_engine")
 
 RANKS = 6
-MACHINE = {"system": FIFO_RING, "network": ring(RANKS, "50GB/s")}
-
-
-def _trace(micros: int) -> et_sim.Trace:
-    build = et_sim.TraceBuilder()
-    for layer in range(3):
-        work = build.compute(f"layer {layer}", micros=micros)
-        build.collective("all_reduce", 1 << 20, name=f"sum {layer}", after=[work])
-    return build.build()
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run in which six ranks are one actor."""
-    folder = tmp_path_factory.mktemp("sql") / "run"
-    write_run(et_sim.simulate(et_sim.Workload.of([_trace(10)] * RANKS), **MACHINE), folder)
+    workload = et_sim.Workload.of([layered(10)] * RANKS)
+    folder = run_written(tmp_path_factory.mktemp("sql") / "run", workload, ring(RANKS, "50GB/s"))
     assert feather.read_table(folder / "actors.arrow").num_rows == 1
     return folder
 
@@ -87,8 +78,7 @@ def test_a_million_ranks_are_counted_without_a_million_timelines(
     ranks = 1 << 20
     build = et_sim.TraceBuilder()
     build.compute("work", micros=1)
-    machine = {**MACHINE, "network": {**MACHINE["network"], "npus_count": [ranks]}}
-    write_run(et_sim.simulate(et_sim.Workload.of([build.build()] * ranks), **machine), tmp_path / "run")
+    run_written(tmp_path / "run", et_sim.Workload.of([build.build()] * ranks), ring(ranks, "50GB/s"))
     query = "SELECT count(*) AS n, max(rank) AS last FROM ranks JOIN timeline USING (actor) WHERE node = 0"
     assert json.loads(_asked(tmp_path / "run", query, capsys, "--json")) == [{"n": ranks, "last": ranks - 1}]
 

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 from machines import FIFO_RING, ring
 from pyarrow import feather
+from runs_to_show import layered, run_written
 
 import et_sim
 from et_sim.basics.errors import UsageError
@@ -27,17 +28,11 @@ pytestmark = pytest.mark.usefixtures("warm_engine")
 
 
 def _trace(micros: int, *, layers: int = 3) -> et_sim.Trace:
-    build = et_sim.TraceBuilder()
-    for layer in range(layers):
-        work = build.compute(f"layer {layer} forward", micros=micros)
-        build.collective("all_reduce", 1 << 20, name=f"layer {layer} sum", after=[work])
-    return build.build()
+    return layered(micros, layers, names=("layer {} forward", "layer {} sum"))
 
 
 def _written(traces: list[et_sim.Trace], folder: Path) -> Path:
-    workload = et_sim.Workload.of(traces)
-    write_run(et_sim.simulate(workload, system=FIFO_RING, network=ring(len(traces), "50GB/s")), folder)
-    return folder
+    return run_written(folder, et_sim.Workload.of(traces), ring(len(traces), "50GB/s"))
 
 
 def _folded(path: Path) -> Path:

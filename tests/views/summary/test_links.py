@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from machines import FIFO_RING, ring
 from pyarrow import feather
+from runs_to_show import run_written
 
 import et_sim
 from et_sim.cli import main
@@ -31,8 +32,7 @@ def _run(folder: Path, **options: Any) -> Path:
     build.collective("all_reduce", BYTES, after=[work])
     workload = et_sim.Workload.of([build.build()] * 4)
     options = {"detail": "links"} | options
-    write_run(et_sim.simulate(workload, system=FIFO_RING, network=NETWORK, **options), folder)
-    return folder
+    return run_written(folder, workload, NETWORK, **options)
 
 
 @pytest.mark.parametrize("fold", [True, False])
@@ -140,8 +140,7 @@ def _on_tree(folder: Path, **options: Any) -> Path:
         builders[source + 2].receive(source, 1_000_000)
     workload = et_sim.Workload.of([one.build() for one in builders])
     options = {"detail": "links", "fold": False} | options
-    write_run(et_sim.simulate(workload, system=FIFO_RING, network=TREE, **options), folder)
-    return folder
+    return run_written(folder, workload, TREE, **options)
 
 
 @pytest.mark.parametrize("model", ["analytical", "link", "flow"])

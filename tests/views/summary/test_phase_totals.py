@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from machines import network
 
 import et_sim
 from et_sim.cli import main
@@ -25,12 +26,7 @@ SYSTEM = {
     "active-chunks-per-dimension": 1,
     "local-mem-bw": 50,
 }
-NETWORK = {
-    "topology": ["Ring", "FullyConnected"],
-    "npus_count": [3, 2],
-    "bandwidth": ["50GB/s", "25GB/s"],
-    "latency": [500, 900],
-}
+NETWORK = network(["Ring", "FullyConnected"], [3, 2], ["50GB/s", "25GB/s"], [500, 900])
 GROUPS = {"1": [0, 1, 2], "2": [3, 4, 5]}
 
 
