@@ -55,6 +55,11 @@ def sends(ranks: int, messages: Iterable[tuple[int, int, int]]) -> list[TraceBui
     return builders
 
 
+def sent(ranks: int, messages: Iterable[tuple[int, int, int]]) -> Workload:
+    """The same, as a workload."""
+    return Workload.of([builder.build() for builder in sends(ranks, messages)])
+
+
 def algorithms(name: str, dimensions: int = 1) -> dict[str, Any]:
     """One algorithm for all collectives, in all dimensions."""
     return {f"{kind}-implementation": [name] * dimensions for kind in LISTS}

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from machines import RING_2
+from machines import RING_2, sent
 
 import et_sim
 from et_sim.cli import main
@@ -25,12 +25,7 @@ SIZE = 1_000_000
 
 def _run(folder: Path, model: str, *more: str) -> Path:
     """Ranks 0 and 1 send to 2 and 3, over one link between leaf and spine, and 0 computes before."""
-    builders = [et_sim.TraceBuilder() for _ in range(4)]
-    builders[0].send(2, SIZE)
-    builders[1].send(3, SIZE)
-    builders[2].receive(0, SIZE)
-    builders[3].receive(1, SIZE)
-    et_sim.write_workload(et_sim.Workload.of([one.build() for one in builders]), folder / "job")
+    et_sim.write_workload(sent(4, [(0, 2, SIZE), (1, 3, SIZE)]), folder / "job")
     for name, content in (("system.json", SYSTEM), ("network.yml", GRAPH)):
         (folder / name).write_text(json.dumps(content))
     machine = [f"--system={folder / 'system.json'}", f"--network={folder / 'network.yml'}"]

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from machines import everybody, finish_times, network, simulate, system
+from machines import everybody, finish_times, network, sent, simulate, system
 
 from et_sim.trace import TraceBuilder, Workload, write_workload
 
@@ -180,11 +180,7 @@ def test_a_program_that_moves_too_little_or_too_much_is_reported(tmp_path: Path,
         "rank 0 receives 0 B in the program, and all_reduce of 1000 B over 2 members takes 1000 B to 1010 B"
     )
     assert warnings(1000, 1000) == [expected]
-    both = [TraceBuilder() for _ in range(2)]
-    for place in range(2):
-        both[place].send(1 - place, 1000)
-        both[place].receive(1 - place, 1000)
-    write_workload(Workload.of([program.build() for program in both]), tmp_path / "both")
+    write_workload(sent(2, [(0, 1, 1000), (1, 0, 1000)]), tmp_path / "both")
     described = system(**{"all-reduce-implementation-custom": [str(tmp_path / "both")]}, profile=profile)
     for asked, is_right in ((1000, True), (1005, False), (900, False)):
         result = simulate(everybody(2, "all_reduce", asked), net, described)

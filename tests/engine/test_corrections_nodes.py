@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from correction_examples import EXAMPLES, Example
-from machines import finish_times, network, simulate, system
+from machines import finish_times, network, sends, simulate, system
 
 from et_sim.engine.stall import explain_stall
 from et_sim.trace import TraceBuilder, Workload, write_workload
@@ -79,9 +79,7 @@ def test_eager_sends_wait_for_the_request_of_rendezvous(model: str) -> None:
 
 def test_the_whole_path_is_what_the_link_model_takes_on_idle_fully_connected_dimensions() -> None:
     square = network(["FullyConnected"] * 3, [2, 2, 2])
-    builders = [TraceBuilder() for _ in range(8)]
-    builders[0].send(7, MIB)
-    builders[7].receive(0, MIB)
+    builders = sends(8, [(0, 7, MIB)])
     whole = corrected("whole-path", dimensions=3)
     expected = [3 * (LATENCY + SERIAL), *[0] * 6, 3 * (LATENCY + SERIAL)]
     assert finish_times(builders, square, whole) == expected
@@ -89,9 +87,7 @@ def test_the_whole_path_is_what_the_link_model_takes_on_idle_fully_connected_dim
 
 
 def test_the_whole_path_serialises_once_on_a_ring_and_the_link_model_on_every_link() -> None:
-    builders = [TraceBuilder() for _ in range(4)]
-    builders[0].send(2, MIB)
-    builders[2].receive(0, MIB)
+    builders = sends(4, [(0, 2, MIB)])
     assert finish_times(builders, RING, corrected("whole-path"))[2] == 2 * LATENCY + SERIAL
     assert finish_times(builders, RING, model="link")[2] == 2 * (LATENCY + SERIAL)
 

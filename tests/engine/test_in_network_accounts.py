@@ -11,7 +11,7 @@ import pytest
 from causes import check
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from machines import network, simulate, system
+from machines import network, sends, simulate, system
 from test_in_network import KINDS, MODELS, B, L, Net, P, described, star, switch, tree, workload
 from test_sensitivities import sensitivities
 
@@ -149,10 +149,7 @@ def test_the_makespan_changes_as_predicted(kind: str, model: str, number: int, t
 def test_of_links_that_set_the_pace_together_no_one_helps_and_each_hurts(tmp_path: Path) -> None:
     """On the analytical model; messages of the trace as well as chunks in switches."""
     graph = {"generator": "leaf-spine", "leaves": 2, "spines": 1, "npus-per-leaf": 2, "bandwidth": "50GB/s"}
-    sends = [TraceBuilder() for _ in range(4)]
-    sends[0].send(2, S)
-    sends[2].receive(0, S)
-    plain = simulate(sends, {"graph": graph}, system(dimensions=2), detail="path", fold=False)
+    plain = simulate(sends(4, [(0, 2, S)]), {"graph": graph}, system(dimensions=2), detail="path", fold=False)
     runs = {
         "sent": plain,
         "reduced": simulate(workload(8, "all_reduce", S), tree(), described(), detail="path"),

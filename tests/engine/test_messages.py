@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
+from math import prod
+
 import pytest
-from machines import finish_times, network, system
+from machines import finish_times, network, sends, system
 
 from et_sim.trace import TraceBuilder
 
 MIB = 1 << 20
+PAIR = network(["FullyConnected"], [2])
 
 
 def one_message(net: dict, source: int, target: int, size: int = MIB) -> int:
-    ranks = 1
-    for npus in net["npus_count"]:
-        ranks *= npus
-    builders = [TraceBuilder() for _ in range(ranks)]
-    builders[source].send(target, size)
-    builders[target].receive(source, size)
-    times = finish_times(builders, net)
+    times = finish_times(sends(prod(net["npus_count"]), [(source, target, size)]), net)
     assert times[source] == times[target]
     return times[target]
 
@@ -56,7 +53,7 @@ def test_a_late_receive_completes_when_posted_and_does_not_hold_up_the_sender() 
     sender.send(1, MIB)
     wait = receiver.compute(micros=100)
     receiver.receive(0, MIB, after=[wait])
-    assert finish_times([sender, receiver], network(["FullyConnected"], [2])) == [20031, 100000]
+    assert finish_times([sender, receiver], PAIR) == [20031, 100000]
 
 
 def test_a_late_send_holds_up_the_receiver() -> None:
@@ -64,7 +61,7 @@ def test_a_late_send_holds_up_the_receiver() -> None:
     wait = sender.compute(micros=100)
     sender.send(1, MIB, after=[wait])
     receiver.receive(0, MIB)
-    assert finish_times([sender, receiver], network(["FullyConnected"], [2])) == [120031, 120031]
+    assert finish_times([sender, receiver], PAIR) == [120031, 120031]
 
 
 def test_equal_messages_match_in_order() -> None:
@@ -73,7 +70,7 @@ def test_equal_messages_match_in_order() -> None:
     sender.send(1, MIB, after=[first])
     receiver.receive(0, MIB)
     receiver.receive(0, MIB)
-    assert finish_times([sender, receiver], network(["FullyConnected"], [2])) == [40062, 40062]
+    assert finish_times([sender, receiver], PAIR) == [40062, 40062]
 
 
 @pytest.mark.parametrize(("size", "tag"), [(MIB - 1, 0), (MIB, 1)])
@@ -81,21 +78,18 @@ def test_another_size_or_tag_never_matches(size: int, tag: int) -> None:
     sender, receiver = pair()
     sender.send(1, MIB, tag=0)
     receiver.receive(0, size, tag=tag)
-    assert finish_times([sender, receiver], network(["FullyConnected"], [2])) == [20031, -1]
+    assert finish_times([sender, receiver], PAIR) == [20031, -1]
 
 
 def test_tags_repeat_after_five_hundred_million() -> None:
     sender, receiver = pair()
     sender.send(1, MIB, tag=500_000_003)
     receiver.receive(0, MIB, tag=3)
-    assert finish_times([sender, receiver], network(["FullyConnected"], [2])) == [20031, 20031]
+    assert finish_times([sender, receiver], PAIR) == [20031, 20031]
 
 
 def test_sends_of_one_rank_take_turns_and_receives_do_not() -> None:
-    builders = [TraceBuilder() for _ in range(3)]
-    for peer in (1, 2):
-        builders[0].send(peer, MIB)
-        builders[peer].receive(0, MIB)
+    builders = sends(3, [(0, 1, MIB), (0, 2, MIB)])
     assert finish_times(builders, network(["FullyConnected"], [3])) == [40062, 20031, 40062]
 
 
@@ -108,7 +102,7 @@ def test_a_message_to_oneself_takes_no_time() -> None:
     builder.send(0, MIB)
     builder.receive(0, MIB)
     builder.compute(micros=1)
-    assert finish_times([builder, TraceBuilder()], network(["FullyConnected"], [2])) == [1000, 0]
+    assert finish_times([builder, TraceBuilder()], PAIR) == [1000, 0]
 
 
 RENDEZVOUS = system(**{"rendezvous-protocol": 1})
@@ -122,7 +116,7 @@ def test_a_request_that_comes_early_frees_one_message_only() -> None:
     receiver.receive(0, MIB)
     late = receiver.compute(micros=100)
     receiver.receive(0, MIB, after=[late])
-    times = finish_times([sender, receiver], network(["FullyConnected"], [2]), RENDEZVOUS)
+    times = finish_times([sender, receiver], PAIR, RENDEZVOUS)
     assert times == [100_000 + 652 + 20_031] * 2
 
 
@@ -134,7 +128,7 @@ def test_a_message_freed_by_the_request_for_another_size_waits_for_its_own() -> 
     wait = receiver.compute(micros=1)
     small = receiver.receive(0, 1000, after=[wait])
     receiver.compute(micros=50, after=[small])
-    times = finish_times([sender, receiver], network(["FullyConnected"], [2]), RENDEZVOUS)
+    times = finish_times([sender, receiver], PAIR, RENDEZVOUS)
     assert times == [1000 + 652 + 20_031, 1000 + 652 + 50_000]  # the message was there at 652 + 518
 
 
@@ -148,4 +142,4 @@ def test_the_pipeline_example() -> None:
     second = receiver.receive(0, MIB)
     c = receiver.compute(micros=15, after=[first])
     receiver.compute(micros=15, after=[second, c])
-    assert finish_times([sender, receiver], network(["FullyConnected"], [2])) == [50062, 65062]
+    assert finish_times([sender, receiver], PAIR) == [50062, 65062]

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from machines import sent
 from test_fold import actors_of, assert_folding_is_exact, machines, network, programs, system
 
 from et_sim.api import run
@@ -40,11 +41,8 @@ def collective(kind: str, size: int, ranks: int) -> Workload:
 
 def message_ns(net: dict[str, Any], source: int, target: int, size: int, **options: Any) -> int:
     """When a message that is sent at once has arrived."""
-    builders = [TraceBuilder() for _ in range(int(np.prod(net["npus_count"])))]
-    builders[source].send(target, size)
-    builders[target].receive(source, size)
+    workload = sent(int(np.prod(net["npus_count"])), [(source, target, size)])
     on = system(dimensions=len(net["npus_count"]), **options.pop("on", {}))
-    workload = Workload.of([build.build() for build in builders])
     return int(run(workload, network=net, system=on, **options).finish_ns[target])
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from machines import algorithms, ring
+from machines import algorithms, ring, sent
 
 import et_sim
 from et_sim.basics.errors import EtSimError
@@ -223,11 +223,8 @@ def test_every_machine_says_what_joins_its_npus(text: str, capsys: pytest.Captur
 @pytest.mark.deep
 def test_npus_on_pcie_have_one_link_for_their_node_and_the_others() -> None:
     """Bytes from the next node and from the next card of the node come by the same 31.5 GB/s."""
-    size, builders = 10_000_000, [et_sim.TraceBuilder() for _ in range(16)]
-    for source in (2, 8):
-        builders[source].send(0, size)
-        builders[0].receive(source, size)
-    workload = et_sim.Workload.of([one.build() for one in builders])
+    size = 10_000_000
+    workload = sent(16, [(source, 0, size) for source in (2, 8)])
     took = et_sim.simulate(workload, machine="l40s-node:16", model="flow").makespan_ns
     assert took == pytest.approx(2 * size / 31.5, rel=0.01)
 
@@ -239,13 +236,9 @@ SHARED = "h100-dgx:16,cards=2"  # 50 GB/s for four
 @pytest.mark.parametrize("of_node", [1, 2, 4, 8])
 def test_npus_that_share_a_card_get_it_together(of_node: int, model: str) -> None:
     """Messages of 10 MB to the other node: at 50 GB/s, what meets on a card goes one after the other."""
-    size, builders = 10_000_000, [et_sim.TraceBuilder() for _ in range(16)]
-    for rank in range(of_node):
-        builders[rank].send(rank + 8, size)
-        builders[rank + 8].receive(rank, size)
-    took = et_sim.simulate(
-        et_sim.Workload.of([one.build() for one in builders]), machine=SHARED, model=model
-    ).makespan_ns
+    size = 10_000_000
+    workload = sent(16, [(rank, rank + 8, size) for rank in range(of_node)])
+    took = et_sim.simulate(workload, machine=SHARED, model=model).makespan_ns
     wire = min(of_node, 4) * size / 50
     stored = 3 * size / 50 if model == "link" else 0  # whole messages, on four links
     assert took == pytest.approx(wire + stored + 1200, abs=50)

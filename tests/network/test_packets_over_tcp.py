@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from machines import algorithms, sends
+from machines import sent as messages_of
 
 from et_sim import TraceBuilder, Workload, simulate
 from et_sim.basics.errors import MachineError
@@ -39,8 +40,7 @@ def star(npus: int = 4, tcp: dict[str, Any] | None = None, **protocol: Any) -> d
 
 def sent(network: dict[str, Any], messages: list[Message], ranks: int = 4) -> Result:
     """Messages (source, target, bytes), those of a rank one after the other."""
-    workload = Workload.of([builder.build() for builder in sends(ranks, messages)])
-    return simulate(workload, system=SYSTEM, network=network, model="packet")
+    return simulate(messages_of(ranks, messages), system=SYSTEM, network=network, model="packet")
 
 
 def incast(network: dict[str, Any], size: int, ranks: int) -> Result:

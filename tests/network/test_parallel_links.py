@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from machines import sent as messages_of
 
 import et_sim
-from et_sim.trace import TraceBuilder, Workload
 
 SYSTEM: dict[str, Any] = {"profile": "corrected", "endpoint-delay": 0}
 MODELS = ("analytical", "link", "flow", "packet")
@@ -23,11 +23,7 @@ def dumbbell(*middle: dict[str, Any], **more: Any) -> dict[str, Any]:
 
 def sent(network: dict[str, Any], model: str, messages: int = 1) -> et_sim.Result:
     """One or two messages of their own from left to right, at the same time."""
-    builders = [TraceBuilder() for _ in range(4)]
-    for source in range(messages):
-        builders[source].send(2 + source, SIZE)
-        builders[2 + source].receive(source, SIZE)
-    workload = Workload.of([build.build() for build in builders])
+    workload = messages_of(4, [(source, 2 + source, SIZE) for source in range(messages)])
     return et_sim.simulate(workload, system=SYSTEM, network=network, model=model, detail="links", fold=False)
 
 

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from machines import KINDS, RING_4, SHAPES, sends, system
+from machines import KINDS, RING_4, SHAPES, sent, system
 
 import et_sim
 from et_sim.basics.errors import UsageError
@@ -151,11 +151,6 @@ def test_where_nothing_is_shared_analytical_equals_flow(
         for model, profile in (("analytical", "corrected"), ("flow", "corrected"))
     ]
     assert ends[0] == pytest.approx(ends[1], abs=1)
-
-
-def sent(npus: int, messages: list[tuple[int, int, int]]) -> Workload:
-    """Messages (source, target, bytes), all at once."""
-    return Workload.of([builder.build() for builder in sends(npus, messages)])
 
 
 def links_of(shape: str, npus: int) -> list[tuple[Any, Any]]:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from machines import system
+from machines import sent, system
 
 from et_sim.api import run
 from et_sim.basics.errors import MachineError
@@ -96,11 +96,7 @@ def test_groups_are_drawn_for_each_message_by_the_seed(monkeypatch: pytest.Monke
 
 
 def messages(pairs: list[tuple[int, int]], size: int) -> Workload:
-    builders = [TraceBuilder() for _ in range(RANKS)]
-    for source, target in pairs:
-        builders[source].send(target, size)
-        builders[target].receive(source, size)
-    return Workload.of([builder.build() for builder in builders])
+    return sent(RANKS, [(*pair, size) for pair in pairs])
 
 
 @pytest.mark.parametrize("model", MODELS)

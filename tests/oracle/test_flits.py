@@ -13,7 +13,7 @@ import pytest
 from flits import Fabric, Message, Rules, Wire
 from hypothesis import given
 from hypothesis import strategies as st
-from machines import simulate, system
+from machines import sends, simulate, system
 
 from et_sim.machine import read_network_alone
 from et_sim.network.graph import tables as graph_tables
@@ -123,10 +123,7 @@ def test_flits_go_on_in_the_cycles_of_the_oracle(data: st.DataObject) -> None:
 def test_ports_that_ask_at_the_same_time_have_their_turns_in_order(turns: str) -> None:
     credits = {"flit": 64, "packet": 320, "router-cycles": 1, "cycle": 1, "padding": False}
     star = {"generator": "star", "npus": 4, "bandwidth": "50GB/s", "latency": 1}
-    builders = [TraceBuilder() for _ in range(4)]
-    for source in (1, 2, 3):
-        builders[source].send(0, 640, tag=source)
-        builders[0].receive(source, 640, tag=source)
+    builders = sends(4, [(source, 0, 640) for source in (1, 2, 3)])
     rules = {**credits, "turns": turns, "channels": 2, "buffer": 4}
     check_against_oracle(4, {"graph": star, "credits": rules, "logical-dimensions": [4]}, builders)
 

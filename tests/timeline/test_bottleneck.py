@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from machines import ring
+from machines import ring, sent
 
 import et_sim
 from et_sim.timeline import write_run
@@ -24,11 +24,7 @@ SIZE = 1_000_000
 
 
 def _sent(pairs: dict[tuple[int, int], int], ranks: int) -> et_sim.Workload:
-    builders = [et_sim.TraceBuilder() for _ in range(ranks)]
-    for (source, target), size in pairs.items():
-        builders[source].send(target, size)
-        builders[target].receive(source, size)
-    return et_sim.Workload.of([one.build() for one in builders])
+    return sent(ranks, [(*pair, size) for pair, size in pairs.items()])
 
 
 def _line(result: Any, folder: Path) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from machines import everybody, network, network_1, simulate, system, system_1
+from machines import everybody, network, network_1, sends, simulate, system, system_1
 from msgspec import structs
 from random_cases import random_case
 
@@ -31,10 +31,7 @@ def found(result: Result, net: dict[str, Any]) -> Overload:
 
 
 def test_many_senders_to_one_receiver() -> None:
-    builders = [TraceBuilder() for _ in range(8)]
-    for source in range(1, 8):
-        builders[source].send(0, MIB)
-        builders[0].receive(source, MIB)
+    builders = sends(8, [(source, 0, MIB) for source in range(1, 8)])
     worst = found(simulate(builders, SWITCH), SWITCH)
     assert (worst.ranks, worst.verb, worst.port) == ("0", "gets", (-1, 0))
     assert worst.factor == pytest.approx(7, rel=1e-3)

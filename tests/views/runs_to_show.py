@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from machines import FIFO_RING, network, ring
+from machines import FIFO_RING, network, ring, sent
 from training_jobs import transformer
 
 import et_sim
@@ -74,12 +74,8 @@ def side_by_side(folder: Path) -> Path:
 
 def congested(folder: Path, detail: str = "ports") -> Path:
     """Three NPUs at the first leaf and one at the second send to one at the second, in a small buffer."""
-    builders = [et_sim.TraceBuilder() for _ in range(8)]
-    for source in (0, 1, 2, 5):
-        builders[source].send(4, 200_000, tag=source)
-        builders[4].receive(source, 200_000, tag=source)
+    workload = sent(8, [(source, 4, 200_000) for source in (0, 1, 2, 5)])
     graph = {"generator": "leaf-spine", "leaves": 2, "spines": 1, "npus-per-leaf": 4}
     protocol = {"preset": "roce", "congestion-control": "none", "buffer": 400_000, "window": "none"}
     network = {"graph": {**graph, "bandwidth": "100Gbps", "latency": "200ns"}, "protocol": protocol}
-    workload = et_sim.Workload.of([builder.build() for builder in builders])
     return run_written(folder, workload, network, {}, model="packet", detail=detail)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from machines import FIFO_RING, network
+from machines import FIFO_RING, network, sends
 from pyarrow import feather
 
 import et_sim
@@ -127,10 +127,7 @@ def test_where_paths_are_equally_long_better_and_worse_differ(tmp_path: Path) ->
 
 def test_a_message_that_waits_for_a_link_queues(tmp_path: Path) -> None:
     """Round a ring, from 0 by 1 to 2: the link from 1 to 2 still carries a larger message of 1's own."""
-    builders = [et_sim.TraceBuilder() for _ in range(4)]
-    for source, size in ((0, 1 << 20), (1, 4 << 20)):
-        builders[source].send(2, size)
-        builders[2].receive(source, size)
+    builders = sends(4, [(0, 2, 1 << 20), (1, 2, 4 << 20)])
     path = _path(_simulated(builders, model="link"), tmp_path)
     small, large = (int(size / (50 * GIBPS)) for size in (1 << 20, 4 << 20))
     assert path.makespan_ns in (large + small + 500, large + small + 501)
@@ -144,10 +141,7 @@ def test_a_message_that_waits_for_a_link_queues(tmp_path: Path) -> None:
 
 def test_where_messages_share_links_changes_are_estimates_and_slack_is_not_known(tmp_path: Path) -> None:
     """Two messages into rank 2, which its link from the switch holds up."""
-    builders = [et_sim.TraceBuilder() for _ in range(3)]
-    for source in (0, 1):
-        builders[source].send(2, 1 << 20)
-        builders[2].receive(source, 1 << 20)
+    builders = sends(3, [(source, 2, 1 << 20) for source in (0, 1)])
     path = _path(_simulated(builders, "Switch", model="flow"), tmp_path)
     both = int((2 << 20) / (50 * GIBPS))
     assert path.makespan_ns == pytest.approx(both + 1000, abs=1)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from machines import FIFO_RING, ring
+from machines import FIFO_RING, ring, sent
 from pyarrow import feather
 from runs_to_show import run_written
 
@@ -134,11 +134,7 @@ TREE: dict[str, Any] = {
 
 def _on_tree(folder: Path, **options: Any) -> Path:
     """Ranks 0 and 1 send to 2 and 3: two messages share the links to and from the spine."""
-    builders = [et_sim.TraceBuilder() for _ in range(4)]
-    for source in (0, 1):
-        builders[source].send(source + 2, 1_000_000)
-        builders[source + 2].receive(source, 1_000_000)
-    workload = et_sim.Workload.of([one.build() for one in builders])
+    workload = sent(4, [(source, source + 2, 1_000_000) for source in (0, 1)])
     options = {"detail": "links", "fold": False} | options
     return run_written(folder, workload, TREE, **options)
 
