@@ -122,7 +122,7 @@ _EVERY = (
     View(
         "idle",
         "what devices, streams and threads do, and what they wait for while they are idle",
-        "summary.idle:IDLE",
+        "summary.idle_table:IDLE",
         ALL,
         "drawing.bars:idle_picture",
     ),

@@ -4,30 +4,26 @@ Whatever is idle until a node begins waits for what let the node begin, before t
 and so on backwards in time: every nanosecond counts as that node of the chain which was under way then. A
 device is idle while none of its streams is busy. The parts of a row add up to the run, or the window.
 
-Not here: how a rank's whole time is split (`rank_table`); paths across ranks (`critical-path`).
+Not here: the same as text (`idle_table`), how a rank's whole time is split (`rank_table`), and paths across
+ranks (`critical-path`).
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
-from msgspec import Struct, field, to_builtins
+from msgspec import Struct, field
 
 from et_sim.basics.intervals import union
 from et_sim.basics.unique import unique
-from et_sim.basics.units import LONGEST_NS, format_ns, plural
+from et_sim.basics.units import LONGEST_NS
 from et_sim.views.run.columns import alike, coded, integers, numbers, together, words
 from et_sim.views.run.directory import RunDirectory
-from et_sim.views.run.recorded_part import recorded_part
 from et_sim.views.run.rows import TIMES, Grouped, communicates, spans
 from et_sim.views.run.selection import EVERYTHING, Selection, Window
-from et_sim.views.summary.rank_table import called
-from et_sim.views.text import bar, distinct, fitted, prose, share, shortened
-from et_sim.views.view import Forms
 
 COLUMNS = ("actor", "node", "kind", "name", "lane", *TIMES)
 CAUSE = ("start_cause", "start_cause_node")
@@ -38,6 +34,18 @@ WORKS = ("kernels", "communication", "copies", "else")
 BUSY, STREAM, RANKS, HOST, GAP, LAUNCH, OTHER, FINISHED = range(8)
 OWN = (HOST, GAP, LAUNCH, OTHER)  # what nobody else can be blamed for
 FIGURES = ("busy", "streams", "ranks", "host", "gaps", "launch", "other", "finished")
+MEANINGS = (
+    "busy",
+    "another stream of the rank",
+    "another rank",
+    "the host",
+    "gaps of a recording's threads",
+    "launches, and gaps of streams",
+    "before the first node, or nobody knows",
+    "nothing more to do",
+)
+SHORT = dict(zip(FIGURES, MEANINGS, strict=True))
+ORDER = "ranks whose devices wait longest for their own host, gaps and launches come first"
 
 
 class Row(Struct, frozen=True):
@@ -49,7 +57,8 @@ class Row(Struct, frozen=True):
 
     def as_dict(self) -> dict[str, Any]:
         """For `--json`."""
-        return {"ranks": self.ranks, "row": self.row, **_ns(self.figures)}
+        figures = {f"{name}_ns": ns for name, ns in zip(FIGURES, self.figures, strict=True)}
+        return {"ranks": self.ranks, "row": self.row, **figures}
 
 
 class Pause(Struct, frozen=True):
@@ -406,112 +415,3 @@ def _ordered(rows: list[tuple[str, tuple[int, ...]]]) -> list[tuple[str, tuple[i
         )
 
     return sorted(rows, key=key)
-
-
-def _ns(figures: tuple[int, ...]) -> dict[str, int]:
-    return {f"{name}_ns": ns for name, ns in zip(FIGURES, figures, strict=True)}
-
-
-def idle_data(run: RunDirectory, part: Selection) -> dict[str, Any]:
-    """For `--json`."""
-    found = idle_of(run, part)
-    causes = part.cut(found.causes.most_common())
-    return {
-        "rows": [one.as_dict() for one in part.cut(found.rows)],
-        "devices_wait_for": [
-            {"what": what, "kind": kind, "name": name, "ns": ns} for (what, kind, name), ns in causes
-        ],
-        "longest_pauses": [to_builtins(one) for one in part.cut(found.pauses)],
-    }
-
-
-ROWS, CAUSES, PAUSES, BAR = 16, 8, 5, 24
-MARKS = "█▓░-·=? "
-MEANINGS = (
-    "busy",
-    "another stream of the rank",
-    "another rank",
-    "the host",
-    "gaps of a recording's threads",
-    "launches, and gaps of streams",
-    "before the first node, or nobody knows",
-    "nothing more to do",
-)
-SHORT = dict(zip(FIGURES, MEANINGS, strict=True))
-ORDER = "ranks whose devices wait longest for their own host, gaps and launches come first"
-
-
-def idle_lines(run: RunDirectory, part: Selection, width: int) -> list[str]:
-    """Three tables: rows, causes, and the longest pauses."""
-    found = idle_of(run, part)
-    if not found.rows:
-        return prose(["no rank of these was written"], width)
-    lines = _row_lines(found, part, width)
-    for table in (_cause_lines(found, part, width), _pause_lines(found, part, width)):
-        lines += ["", *table] if table else []
-    kept = recorded_part(run)
-    return prose([*lines, *([f"of what was written: {kept}"] if kept else [])], width)
-
-
-def _row_lines(found: Idle, part: Selection, width: int) -> list[str]:
-    shown = part.cut(found.rows, ROWS)
-    used = [at for at in range(len(FIGURES)) if any(one.figures[at] for one in shown)]
-    ranks = [one.ranks for one in shown]
-    first = [True, *(one != other for one, other in pairwise(ranks))]
-    rows = [
-        (
-            shortened(one.ranks, 16) if is_first else "",
-            one.row,
-            *(share(one.figures[at], sum(one.figures)) for at in used),
-            bar([(MARKS[at], one.figures[at]) for at in used], sum(one.figures), BAR),
-        )
-        for one, is_first in zip(shown, first, strict=True)
-    ]
-    head = ("ranks", "row", *(FIGURES[at] for at in used), "share of the time")
-    lines = fitted(
-        [head, *rows], "<<" + ">" * len(used) + "<", width, shrink={0: 5, 1: 10}, drop=(len(head) - 1,)
-    )
-    if len(shown) < len(found.rows):
-        lines.append(f"… and {plural(len(found.rows) - len(shown), 'more row')}: --top")
-    legend = "   ".join(f"{MARKS[at].strip() or '(blank)'} {MEANINGS[at]}" for at in used)
-    return [*lines, legend, *([ORDER] if len(set(ranks)) > 1 else [])]
-
-
-def _cause_lines(found: Idle, part: Selection, width: int) -> list[str]:
-    whole = sum(found.causes.values())
-    if not whole:
-        return []
-    shown = part.cut(found.causes.most_common(), CAUSES)
-    rows = [
-        (
-            SHORT[what],
-            f"{name}, {kind}" if kind != "gap" else name,
-            format_ns(ns / found.ranks),
-            share(ns, whole),
-        )
-        for (what, kind, name), ns in shown
-    ]
-    head = ("idle devices wait for", "operation", "per rank", "")
-    lines = fitted([head, *rows], "<<>>", width, shrink={1: 20}, names=(1,))
-    more = len(found.causes) - len(shown)
-    return [*lines, *([f"… and {plural(more, 'line')} with less of it: --top"] if more else [])]
-
-
-def _pause_lines(found: Idle, part: Selection, width: int) -> list[str]:
-    shown = part.cut(found.pauses, PAUSES)
-    names = distinct([one.name for one in shown], 40)
-    rows = [
-        (
-            format_ns(one.length_ns),
-            format_ns(one.start_ns),
-            called(one.ranks, 12),
-            SHORT[one.waits_for] + (f": {name}" if name else ""),
-            share(one.waits_ns, one.length_ns),
-        )
-        for one, name in zip(shown, names, strict=True)
-    ]
-    head = ("longest pauses", "from", "of", "mostly for", "")
-    return fitted([head, *rows], "<><<>", width, shrink={3: 20}) if rows else []
-
-
-IDLE = Forms(idle_lines, idle_data)

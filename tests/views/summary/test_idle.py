@@ -16,7 +16,8 @@ from et_sim.views import open_run
 from et_sim.views.drawing.bars import idle_picture
 from et_sim.views.run.selection import EVERYTHING, selection
 from et_sim.views.summary import idle
-from et_sim.views.summary.idle import DEVICE, FIGURES, idle_data, idle_lines, idle_of
+from et_sim.views.summary.idle import DEVICE, FIGURES, idle_of
+from et_sim.views.summary.idle_table import idle_data, idle_lines
 
 pytestmark = pytest.mark.usefixtures("warm_engine")
 COMMUNICATION = ("send", "receive", "all_reduce", "all_gather", "reduce_scatter", "all_to_all")
