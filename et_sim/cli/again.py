@@ -179,14 +179,14 @@ def _varied(again: Again, name: str, machine: Machine, multiple: float, before: 
 
 
 def _lines(varied: Sequence[Varied], before: int, hidden: int, known: int) -> list[str]:
-    from et_sim.views.text import fitted, share, terminal_width
+    from et_sim.views.text import fitted, share, signed, terminal_width
 
     rows = [
         (
             entry.figure,
             f"{entry.multiple:.3g}",
             format_ns(entry.makespan_ns),
-            _signed(entry.change_ns),
+            signed(entry.change_ns),
             share(abs(entry.change_ns), before) if entry.change_ns else "",
         )
         for entry in varied
@@ -195,7 +195,3 @@ def _lines(varied: Sequence[Varied], before: int, hidden: int, known: int) -> li
     head = ("simulated again with", "times", "makespan", "change", "")
     more = [f"… and {plural(hidden, 'more figure')}: --top {known}"] if hidden > 0 else []
     return [*fitted([head, *rows], "<>>>>", width, shrink={0: 16}, names=(0,)), *more, *wrap(NOTE, width)]
-
-
-def _signed(ns: int) -> str:
-    return "0 ns" if ns == 0 else f"{'-' if ns < 0 else '+'}{format_ns(abs(ns))}"

@@ -141,9 +141,10 @@ def shortened(text: str, width: int) -> str:
     return text if len(text) <= width else f"{text[: width - 1]}…"
 
 
-def signed(time_ns: int) -> str:
-    """A difference with its sign."""
-    return f"+{format_ns(time_ns)}" if time_ns > 0 else format_ns(time_ns)
+def signed(time_ns: int | float) -> str:
+    """A difference with its sign, in whole nanoseconds."""
+    whole = round(time_ns)
+    return f"+{format_ns(whole)}" if whole > 0 else format_ns(whole)
 
 
 def percent(before: int, after: int) -> str:

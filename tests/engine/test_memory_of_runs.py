@@ -1,4 +1,4 @@
-"""What a run takes, it gives back."""
+"""What a run takes, it gives back; a record for which there is too little memory is refused before it."""
 
 from __future__ import annotations
 
@@ -6,10 +6,12 @@ import resource
 from pathlib import Path
 
 import pytest
-from machines import network, system
+from machines import RING_2, network, system
 
 import et_sim
-from et_sim.trace import TraceBuilder
+from et_sim.basics.errors import UsageError
+from et_sim.engine import guards
+from et_sim.trace import TraceBuilder, Workload
 
 STATM = Path("/proc/self/statm")
 
@@ -28,3 +30,18 @@ def test_a_hundred_runs_take_no_more_memory_than_a_few() -> None:
 
     few = memory_after(runs=20)
     assert memory_after(runs=100) < few + 20  # MiB
+
+
+def test_there_is_some_memory() -> None:
+    assert guards.available_bytes() > 1 << 20
+
+
+def test_a_record_that_does_not_fit_is_refused_before_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(guards, "available_bytes", lambda: 1000)
+    monkeypatch.setenv("ET_SIM_COMPILE", "never")
+    build = TraceBuilder()
+    build.collective("all_reduce", 1024)
+    workload, system = Workload.of([build.build()] * 2), {"all-reduce-implementation": ["ring"]}
+    assert et_sim.simulate(workload, system=system, network=RING_2).makespan_ns > 0
+    with pytest.raises(UsageError, match=r"--detail path: a record of causes needs .* are free \(leave"):
+        et_sim.simulate(workload, system=system, network=RING_2, detail="path")

@@ -22,7 +22,7 @@ from et_sim.views.critical.sensitivity import Sensitivities
 from et_sim.views.run.columns import together
 from et_sim.views.run.directory import RunDirectory, open_run
 from et_sim.views.run.selection import Selection
-from et_sim.views.text import aligned, bar, fitted, share, shortened, terminal_width
+from et_sim.views.text import aligned, bar, fitted, share, shortened, signed, terminal_width
 from et_sim.views.view import Forms
 
 
@@ -213,8 +213,8 @@ def _sensitivities(of_run: Sensitivities, most: int, width: int) -> list[str]:
     rows: list[tuple[str, ...]] = [
         (
             one.parameter,
-            _signed(one.better.one_percent_ns),
-            _signed(one.worse.one_percent_ns),
+            signed(one.better.one_percent_ns),
+            signed(one.worse.one_percent_ns),
             bar([("█", round(abs(one.better.one_percent_ns)))], round(largest), SHORT_BAR_WIDTH),
             _good_until(one.worse.same_path_until, one.better.same_path_until) if is_exact else "",
         )
@@ -223,11 +223,6 @@ def _sensitivities(of_run: Sensitivities, most: int, width: int) -> list[str]:
     shown = [("parameter", "1 % better", "1 % worse", "", "good until" if is_exact else ""), *rows]
     table = fitted(shown, "<>><<", width, shrink={0: 16}, drop=(3,), names=(0,))
     return [*_cut(table, found, most), *wrap(EXACT_OR_NOT if is_exact else ESTIMATE, width)]
-
-
-def _signed(change: float) -> str:
-    ns = round(change)
-    return "0 ns" if ns == 0 else f"{'-' if ns < 0 else '+'}{format_ns(abs(ns))}"
 
 
 def _good_until(one: float, other: float) -> str:

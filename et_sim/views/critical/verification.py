@@ -12,7 +12,7 @@ from typing import Any
 
 from et_sim.basics.units import format_ns, plural
 from et_sim.views.critical.sensitivity import Parameter, Sensitivities, Sensitivity, Side, parameters
-from et_sim.views.text import fitted, shortened, terminal_width
+from et_sim.views.text import fitted, shortened, signed, terminal_width
 
 FARTHEST = 8.0  # times a parameter; ranges that go farther are verified up to there
 SMALLEST_CHANGE = 0.001
@@ -80,7 +80,7 @@ def verification_lines(
             f"{one.multiple:.3g}",
             format_ns(round(one.predicted_ns)),
             format_ns(one.simulated_ns),
-            "as predicted" if one.is_as_predicted else _signed(one.simulated_ns - round(one.predicted_ns)),
+            "as predicted" if one.is_as_predicted else signed(one.simulated_ns - round(one.predicted_ns)),
         )
         for one in found
     ]
@@ -95,7 +95,3 @@ def verification_lines(
         *fitted([head, *rows], "<>>>>", width, shrink={0: 12}, names=(0,)),
         shortened(f"{said}{reason}", width),
     ]
-
-
-def _signed(ns: int) -> str:
-    return f"{'-' if ns < 0 else '+'}{format_ns(abs(ns))}"

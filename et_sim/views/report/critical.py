@@ -14,7 +14,7 @@ from et_sim.views.report.markup import absent, cut_text, more, section, table, t
 from et_sim.views.run.directory import RunDirectory
 from et_sim.views.run.recorded_part import recorded_part
 from et_sim.views.summary.rank_table import called
-from et_sim.views.text import cut
+from et_sim.views.text import cut, signed
 
 MOST_HOPS, LONGEST_HOPS = 400, 12
 
@@ -52,8 +52,7 @@ def _changes(found: CriticalPath) -> str:
 
 
 def _signed(change: float) -> str:
-    ns = round(change)
-    return f"{'−' if ns < 0 else '+'}{format_ns(abs(ns))}" if ns else "0 ns"  # noqa: RUF001 (a minus)
+    return signed(change).replace("-", "−")  # noqa: RUF001 (a minus)
 
 
 def _steps(run: RunDirectory, found: CriticalPath) -> str:

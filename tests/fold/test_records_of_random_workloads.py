@@ -1,7 +1,9 @@
-"""Random workloads on machines of ASTRA-sim 1.0: causes, folded and unfolded."""
+"""Records of random workloads explain every nanosecond and agree with each other, folded or not."""
 
 from __future__ import annotations
 
+import tempfile
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -9,12 +11,50 @@ from causes import check, check_causes
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from machines import SHAPES
-from test_causes_of_random_workloads import path_of
-from test_fold import ALGORITHMS, cooked, recipes
+from test_fold import ALGORITHMS, cooked, recipes, workloads
+from traffic_checks import DETAIL, check_traffic, check_unfolded
 
 from et_sim.api import run
+from et_sim.run.result import Result
+from et_sim.timeline import write_run
 from et_sim.trace import Workload
 from et_sim.trace.group_rule import GroupRule
+from et_sim.views import open_run
+from et_sim.views.critical.path import CriticalPath
+from et_sim.views.critical.record import PathRecord
+
+
+def path_of(result: Result) -> CriticalPath:
+    """By way of its files."""
+    with tempfile.TemporaryDirectory() as folder:
+        write_run(result, Path(folder) / "run")
+        return CriticalPath(PathRecord(open_run(Path(folder) / "run")))
+
+
+@given(workloads())
+@settings(suppress_health_check=list(HealthCheck))
+def test_all_times_of_random_workloads_follow_from_the_record(drawn: tuple[Workload, dict[str, Any]]) -> None:
+    workload, machine = drawn
+    makespans = set()
+    for fold in (True, False):
+        result = run(workload, **machine, fold=fold, detail="path")
+        check(result)
+        if result.is_complete:
+            check_causes(path_of(result), result)
+        makespans.add(result.makespan_ns)
+    assert len(makespans) == 1
+
+
+@given(workloads())
+@settings(suppress_health_check=list(HealthCheck))
+def test_messages_and_links_of_random_workloads_add_up(drawn: tuple[Workload, dict[str, Any]]) -> None:
+    workload, machine = drawn
+    detail = f"{DETAIL},path" if machine["model"] == "link" else DETAIL
+    folded, unfolded = (run(workload, **machine, fold=fold, detail=detail) for fold in (True, False))
+    for result in (folded, unfolded):
+        check_traffic(result)
+    check_unfolded(folded, unfolded)
+    assert folded.finish_ns.tolist() == unfolded.finish_ns.tolist()
 
 
 @st.composite

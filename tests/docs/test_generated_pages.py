@@ -1,0 +1,56 @@
+"""Pages that are generated are what the code says today."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import dgx_1_page
+import profiles_page
+import pytest
+import timeline_page
+from transcripts import REPOSITORY
+
+from et_sim.machine import reference_page
+from et_sim.tables.declaration import Column
+
+WITHIN = 0.065  # of the link model, where the library runs what is simulated
+
+
+@pytest.mark.parametrize(
+    ("page", "made", "command"),
+    [
+        ("profiles.md", profiles_page.profiles_page, "tests/docs/profiles_page.py docs/profiles.md"),
+        ("timeline.md", timeline_page.timeline_page, "tests/docs/timeline_page.py docs/timeline.md"),
+        (
+            "configuration.md",
+            reference_page.configuration_page,
+            "-m et_sim.machine.reference_page docs/configuration.md",
+        ),
+        pytest.param("dgx-1.md", dgx_1_page.page, "tests/docs/dgx_1_page.py", marks=pytest.mark.deep),
+    ],
+)
+def test_the_committed_page_is_the_generated_one(
+    page: str, made: Callable[[], str], command: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ET_SIM_COMPILE", "never")
+    assert (REPOSITORY / "docs" / page).read_text(encoding="utf-8") == made(), f"run: python {command}"
+
+
+def test_every_correction_has_an_example() -> None:
+    assert profiles_page.corrections_without_example() == []
+
+
+@pytest.mark.parametrize(
+    ("column", "unit"), [("end_ns", "ns"), ("bytes", "bytes"), ("delta_bytes", "bytes"), ("node", "")]
+)
+def test_units_follow_from_names(column: str, unit: str) -> None:
+    assert Column(column, "int64", "any").unit == unit
+
+
+@pytest.mark.deep
+def test_large_all_reduces_of_a_dgx_1_take_what_was_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ET_SIM_COMPILE", "never")
+    errors, least = dgx_1_page.errors(), dgx_1_page.SMALLEST_OF_LARGE
+    large = [found for (size, _), found in errors.items() if size >= least]
+    assert len(large) == 14
+    assert all(abs(simulated["link"] / measured - 1) < WITHIN for measured, simulated in large)
