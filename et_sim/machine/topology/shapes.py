@@ -92,16 +92,7 @@ def switch(build: GraphBuilder, fields: Fields, place: Place) -> NetworkPart:
 def leaf_spine(build: GraphBuilder, fields: Fields, place: Place) -> NetworkPart:
     """Leaves with NPUs, each linked to every spine."""
     leaves, spines = fields.whole("leaves"), fields.whole("spines")
-    each, figures = fields.whole("npus-per-leaf"), fields.figures()
-    up = fields.figures_of("uplinks", figures)
-    build.expect(devices=leaves * each + spines, links=2 * leaves * (each + spines))
-    ends = endpoints(build, fields, place, leaves * each)
-    rows = _leaves(build, ends.ports, each, figures, place.prefix, ends.tier)
-    tops = build.switches(spines, f"{place.prefix}spine", ends.tier + 1)
-    for leaf in rows:
-        for spine in tops:
-            build.cable(leaf, spine, up)
-    return NetworkPart(ends.devices, (each, leaves), tops[0])
+    return _two_tiers(build, fields, place, (fields.whole("npus-per-leaf"), leaves), spines)
 
 
 def _leaves(

@@ -203,45 +203,43 @@ def _llama(keys: _Keys, name: str) -> Model:
 
 def _gpt2(keys: _Keys, name: str) -> Model:
     """GPT-2, and GPT-3, which has the same layers."""
-    hidden = keys.number("n_embd", "hidden_size")
-    heads, positions = keys.number("n_head", "num_attention_heads"), keys.number("n_positions")
+    hidden, heads = keys.number("n_embd", "hidden_size"), keys.number("n_head", "num_attention_heads")
     return Model(
-        **_common(keys, name),
-        hidden=hidden,
+        **_with_learned_positions(keys, name, hidden, heads, keys.number("n_positions")),
         layers=keys.number("n_layer", "num_hidden_layers"),
-        sequence=positions,
-        attention=Attention(
-            heads, heads, _head_size(keys, hidden, heads), has_bias=True, has_output_bias=True
-        ),
         feed_forward=FeedForward(keys.number("n_inner", default=4 * hidden), is_gated=False, has_bias=True),
-        positions=positions,
         is_tied=keys.flag("tie_word_embeddings", default=True),
-        norm_vectors=2,
-        has_dropout=True,
     )
 
 
 def _bert(keys: _Keys, name: str) -> Model:
     """An encoder."""
     hidden, heads = keys.number("hidden_size"), keys.number("num_attention_heads")
-    positions = keys.number("max_position_embeddings")
     return Model(
-        **_common(keys, name),
-        hidden=hidden,
+        **_with_learned_positions(keys, name, hidden, heads, keys.number("max_position_embeddings")),
         layers=keys.number("num_hidden_layers"),
-        sequence=positions,
-        attention=Attention(
-            heads, heads, _head_size(keys, hidden, heads), has_bias=True, has_output_bias=True
-        ),
         feed_forward=FeedForward(keys.number("intermediate_size"), is_gated=False, has_bias=True),
-        positions=positions,
         is_tied=True,
         is_encoder=True,
-        norm_vectors=2,
-        has_dropout=True,
         token_types=keys.number("type_vocab_size", default=2),
         has_pooler=True,
     )
+
+
+def _with_learned_positions(
+    keys: _Keys, name: str, hidden: int, heads: int, positions: int
+) -> dict[str, Any]:
+    """What models have in common in which every position has a vector, and every layer biases and dropout."""
+    attention = Attention(heads, heads, _head_size(keys, hidden, heads), has_bias=True, has_output_bias=True)
+    return {
+        **_common(keys, name),
+        "hidden": hidden,
+        "sequence": positions,
+        "attention": attention,
+        "positions": positions,
+        "norm_vectors": 2,
+        "has_dropout": True,
+    }
 
 
 def _deepseek(keys: _Keys, name: str) -> Model:
