@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct, to_builtins
 
 from et_sim.basics.errors import EtSimError, UsageError, did_you_mean
-from et_sim.basics.units import format_ns, plural
+from et_sim.basics.units import format_ns
 
 if TYPE_CHECKING:
     from et_sim.machine import Machine
@@ -179,7 +179,7 @@ def _varied(again: Again, name: str, machine: Machine, multiple: float, before: 
 
 
 def _lines(varied: Sequence[Varied], before: int, hidden: int, known: int) -> list[str]:
-    from et_sim.views.text import fitted, share, signed, terminal_width
+    from et_sim.views.text import fitted, not_shown, share, signed, terminal_width
 
     rows = [
         (
@@ -193,5 +193,5 @@ def _lines(varied: Sequence[Varied], before: int, hidden: int, known: int) -> li
     ]
     width = terminal_width()
     head = ("simulated again with", "times", "makespan", "change", "")
-    more = [f"… and {plural(hidden, 'more figure')}: --top {known}"] if hidden > 0 else []
+    more = not_shown(hidden, "more figure", f": --top {known}")
     return [*fitted([head, *rows], "<>>>>", width, shrink={0: 16}, names=(0,)), *more, *wrap(NOTE, width)]

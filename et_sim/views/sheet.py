@@ -10,9 +10,9 @@ from typing import Any
 
 from msgspec import Struct, field
 
-from et_sim.basics.units import format_bandwidth, format_bytes, format_ns, plural
+from et_sim.basics.units import format_bandwidth, format_bytes, format_ns
 from et_sim.views.run.selection import Selection
-from et_sim.views.text import fitted
+from et_sim.views.text import fitted, not_shown
 
 Cell = Callable[[Any], str]
 
@@ -84,6 +84,4 @@ class Sheet(Struct, frozen=True):
     def shown(self, every: Sequence[Any], part: Selection, width: int) -> list[str]:
         """As many rows as are asked for, and how many there are besides."""
         rows = part.cut(every, self.rows)
-        left = len(every) - len(rows)
-        more = [f"… and {plural(left, self.more)}{self.hint}"] if left else []
-        return [*self.lines(rows, width), *more]
+        return [*self.lines(rows, width), *not_shown(len(every) - len(rows), self.more, self.hint)]

@@ -8,7 +8,7 @@ import textwrap
 from collections.abc import Collection, Mapping, Sequence
 from itertools import pairwise
 
-from et_sim.basics.units import format_ns
+from et_sim.basics.units import format_ns, plural
 
 NO_BREAK = "\N{NO-BREAK SPACE}"
 UNIT = re.compile(r"(?<=\d) (?=%|(?:ns|µs|ms|s|[KMGTP]?i?B)\b)")  # the space between a number and its unit
@@ -72,6 +72,11 @@ def no_room(columns: Sequence[str], width: int) -> list[str]:
     """A sentence about columns that are left out, if any are."""
     text = f"no room for {', '.join(columns)}: a wider terminal and --json show more"
     return textwrap.wrap(text, width) if columns else []
+
+
+def not_shown(hidden: int, what: str, rest: str = "") -> list[str]:
+    """A line that says how many are left out, if any are, and how to see them."""
+    return [f"… and {plural(hidden, what)}{rest}"] if hidden > 0 else []
 
 
 def terminal_width(otherwise: int = 80) -> int:

@@ -8,7 +8,7 @@ from et_sim.basics.units import format_ns, plural
 from et_sim.views.compare.changes import Change, Comparison, RankChange, scopes, why
 from et_sim.views.summary.parts import PARTS
 from et_sim.views.summary.sentences import difference_text
-from et_sim.views.text import fitted, percent, shortened, signed, wrapped
+from et_sim.views.text import fitted, not_shown, percent, shortened, signed, wrapped
 
 MARGIN = 12
 
@@ -72,8 +72,7 @@ def _table(
     lines = fitted(
         rows, "<" * len(used) + ">>>>>", width, shrink=shrinks, drop=(count, share, before), names=cut
     )
-    if len(changed) > top:
-        lines.append(f"… and {plural(len(changed) - top, 'smaller change')}: --top, or --json")
+    lines += not_shown(len(changed) - top, "smaller change", ": --top, or --json")
     if len(changed) < len(changes):
         lines.append(f"the other {plural(len(changes) - len(changed), what)} took as long as before")
     return lines
@@ -100,9 +99,7 @@ def _ranks(changes: Sequence[RankChange] | None, width: int, top: int) -> list[s
         )
     parts_from_last = range(4 + len(parts), 4, -1)
     lines = fitted(rows, "<>>>>" + ">" * len(parts), width, shrink={0: 8}, drop=(4, 1, *parts_from_last))
-    if len(changed) > top:
-        lines.append(f"… and {plural(len(changed) - top, 'line')} of ranks more: --top, or --json")
-    return lines
+    return [*lines, *not_shown(len(changed) - top, "line", " of ranks more: --top, or --json")]
 
 
 def _counts(one: Change) -> str:

@@ -22,7 +22,7 @@ from et_sim.views.critical.sensitivity import Sensitivities
 from et_sim.views.run.columns import together
 from et_sim.views.run.directory import RunDirectory, open_run
 from et_sim.views.run.selection import Selection
-from et_sim.views.text import aligned, bar, fitted, share, shortened, signed, terminal_width
+from et_sim.views.text import aligned, bar, fitted, not_shown, share, shortened, signed, terminal_width
 from et_sim.views.view import Forms
 
 
@@ -283,8 +283,7 @@ def ranks_of(hop: Hop, ranks: Sequence[str]) -> str:
 
 def _cut(lines: list[str], of: Sequence[Any], most: int) -> list[str]:
     """Say how many lines are missing."""
-    hidden = len(of) - most
-    return [*lines, f"… and {plural(hidden, 'shorter line')}: --top {len(of)}"] if hidden > 0 else lines
+    return [*lines, *not_shown(len(of) - most, "shorter line", f": --top {len(of)}")]
 
 
 def _lines(run: RunDirectory, part: Selection, width: int) -> list[str]:

@@ -27,6 +27,7 @@ from et_sim.views.run.directory import RunDirectory
 from et_sim.views.run.recorded_part import recorded_part
 from et_sim.views.run.selection import EVERYTHING, Selection, Window
 from et_sim.views.summary.rank_table import slowest_first
+from et_sim.views.text import not_shown
 
 MOST_ACTORS = 32
 LANE_HEIGHT, ACTOR_GAP = 11, 7
@@ -125,7 +126,7 @@ def _remarks(run: RunDirectory, part: Selection, shown: int) -> list[str]:
     """What is left out."""
     hidden = sum(bool(part.names(text)) for text in run.actors()["ranks"].to_pylist()) - shown
     kept = recorded_part(run)
-    found = [f"… and {plural(hidden, 'faster actor')}: --ranks chooses others"] if hidden else []
+    found = not_shown(hidden, "faster actor", ": --ranks chooses others")
     return [*found, *([f"the run holds only nodes of {kept}"] if kept else [])]
 
 
@@ -295,8 +296,7 @@ def _notes(found: Comparison, shown: int, every: int) -> list[str]:
     if found.ranks is None:
         a, b = (plural(run.summary["ranks"], "rank") for run in (found.a, found.b))
         texts.append(f"A has {a}, B {b}: shown are ranks that both have")
-    if shown < every:
-        texts.append(f"… and {plural(every - shown, 'row')} of ranks whose finish differs no more")
+    texts += not_shown(every - shown, "row", " of ranks whose finish differs no more")
     return texts
 
 

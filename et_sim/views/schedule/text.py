@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from et_sim.basics.units import format_ns, plural
+from et_sim.basics.units import format_ns
 from et_sim.views.run.directory import RunDirectory
 from et_sim.views.run.selection import Selection
 from et_sim.views.schedule.passes import BACKWARD, FORWARD, INPUTS, WEIGHTS
 from et_sim.views.schedule.schedule import Block, Row, Schedule, schedule_of
-from et_sim.views.text import prose, shortened
+from et_sim.views.text import not_shown, prose, shortened
 from et_sim.views.view import Forms
 
 NO_PASSES = (
@@ -60,8 +60,7 @@ def schedule_lines(schedule: Schedule, width: int) -> list[str]:
         if beside := _line(spans, schedule.makespan_ns, columns, " ").rstrip():
             lines.append(f"{'':{label}} {beside}")
             seen |= set(beside)
-    if len(schedule.rows) > MOST_ROWS:
-        lines.append(f"… and {plural(len(schedule.rows) - MOST_ROWS, 'row')} more")
+    lines += not_shown(len(schedule.rows) - MOST_ROWS, "row", " more")
     return [*lines, "", *_legend(schedule, columns, seen), *closing(schedule)]
 
 

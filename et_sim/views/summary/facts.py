@@ -32,7 +32,7 @@ from et_sim.views.summary.sentences import (
     uncertainty_text,
     utilisation_text,
 )
-from et_sim.views.text import prose, share, shortened
+from et_sim.views.text import not_shown, prose, share, shortened
 from et_sim.views.view import Forms
 
 RANK_ROWS, OPERATION_ROWS = 12, 8
@@ -80,8 +80,7 @@ NOTICES = Forms(notices_lines, notices_data)
 def _ranks(run: RunDirectory, part: Selection, width: int) -> list[str]:
     entries, makespan = slowest_first(rank_entries(run, part)), run.summary["makespan_ns"]
     shown = part.cut(entries, RANK_ROWS)
-    hidden = len(entries) - len(shown)
-    more = [f"… and {plural(hidden, 'faster line')}: et-sim inspect {run.path} ranks"] if hidden else []
+    more = not_shown(len(entries) - len(shown), "faster line", f": et-sim inspect {run.path} ranks")
     return rank_lines(shown, makespan, width, part.length_ns(makespan), more)
 
 
@@ -91,8 +90,7 @@ def _operations(run: RunDirectory, part: Selection, width: int) -> list[str]:
         return []
     shown = part.cut(found, OPERATION_ROWS)
     lines = operation_lines(shown, width)
-    if hidden := len(found) - len(shown):
-        lines.append(f"… and {plural(hidden, 'more line')}: et-sim inspect {run.path} ops")
+    lines += not_shown(len(found) - len(shown), "more line", f": et-sim inspect {run.path} ops")
     lines.append(f"totals are over all ranks; waiting: for others to begin; {LEGEND}")
     return lines
 

@@ -14,7 +14,7 @@ from et_sim.basics.units import format_bytes, format_ns, plural
 from et_sim.views.run.directory import RunDirectory
 from et_sim.views.run.selection import EVERYTHING, Selection
 from et_sim.views.run.slices import FLOW_FIGURES, FlowTable, flow_table
-from et_sim.views.text import fitted, prose, share
+from et_sim.views.text import fitted, not_shown, prose, share
 from et_sim.views.view import Forms
 
 SHOWN = 20
@@ -75,8 +75,7 @@ def flow_lines(run: RunDirectory, part: Selection, width: int) -> list[str]:
     rows = [tuple(row[at] for at in kept) for row in rows]
     drop = [kept.index(at) for at in (8, 3, 7, 5, 2) if at in kept]
     lines = fitted(rows, ">" * len(kept), width, shrink={}, drop=drop)
-    if len(shown) < len(found.rows):
-        lines.append(f"… and {plural(len(found.rows) - len(shown), 'faster message')}: --top, or --json")
+    lines += not_shown(len(found.rows) - len(shown), "faster message", ": --top, or --json")
     lines += ["", _in_all(found)]
     note = "queue: how long the last packet that came had waited on its way; again: packets"
     return prose([*lines, note], width)

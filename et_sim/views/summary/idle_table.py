@@ -10,13 +10,13 @@ from typing import Any
 
 from msgspec import to_builtins
 
-from et_sim.basics.units import format_ns, plural
+from et_sim.basics.units import format_ns
 from et_sim.views.run.directory import RunDirectory
 from et_sim.views.run.recorded_part import recorded_part
 from et_sim.views.run.selection import Selection
 from et_sim.views.summary.idle import FIGURES, MEANINGS, ORDER, SHORT, Idle, idle_of
 from et_sim.views.summary.rank_table import called
-from et_sim.views.text import bar, distinct, fitted, prose, share, shortened
+from et_sim.views.text import bar, distinct, fitted, not_shown, prose, share, shortened
 from et_sim.views.view import Forms
 
 ROWS, CAUSES, PAUSES, BAR = 16, 8, 5, 24
@@ -66,8 +66,7 @@ def _row_lines(found: Idle, part: Selection, width: int) -> list[str]:
     lines = fitted(
         [head, *rows], "<<" + ">" * len(used) + "<", width, shrink={0: 5, 1: 10}, drop=(len(head) - 1,)
     )
-    if len(shown) < len(found.rows):
-        lines.append(f"… and {plural(len(found.rows) - len(shown), 'more row')}: --top")
+    lines += not_shown(len(found.rows) - len(shown), "more row", ": --top")
     legend = "   ".join(f"{MARKS[at].strip() or '(blank)'} {MEANINGS[at]}" for at in used)
     return [*lines, legend, *([ORDER] if len(set(ranks)) > 1 else [])]
 
@@ -88,8 +87,7 @@ def _cause_lines(found: Idle, part: Selection, width: int) -> list[str]:
     ]
     head = ("idle devices wait for", "operation", "per rank", "")
     lines = fitted([head, *rows], "<<>>", width, shrink={1: 20}, names=(1,))
-    more = len(found.causes) - len(shown)
-    return [*lines, *([f"… and {plural(more, 'line')} with less of it: --top"] if more else [])]
+    return [*lines, *not_shown(len(found.causes) - len(shown), "line", " with less of it: --top")]
 
 
 def _pause_lines(found: Idle, part: Selection, width: int) -> list[str]:

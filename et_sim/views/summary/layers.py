@@ -18,7 +18,7 @@ from et_sim.basics.units import format_bytes, format_ns, plural
 from et_sim.views.run.columns import integers
 from et_sim.views.run.directory import RunDirectory
 from et_sim.views.run.selection import Selection
-from et_sim.views.text import aligned, share, shortened
+from et_sim.views.text import aligned, not_shown, share, shortened
 from et_sim.views.view import Forms
 
 PHASES = ("forward", "input_gradient", "weight_gradient")
@@ -147,8 +147,7 @@ def _table_lines(rows: list[dict[str, Any]]) -> list[str]:
         for row in shown
     ]
     lines = aligned([head, below, *cells], "<>>>>>>>>>", gap=" ")
-    if len(rows) > len(shown):
-        lines.append(f"… and {plural(len(rows) - len(shown), 'more layer')} (all with --json or --csv)")
+    lines += not_shown(len(rows) - len(shown), "more layer", " (all with --json or --csv)")
     return lines
 
 

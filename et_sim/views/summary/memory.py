@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 from msgspec import Struct, to_builtins
 
-from et_sim.basics.units import format_bytes, format_ns, plural
+from et_sim.basics.units import format_bytes, format_ns
 from et_sim.views.run.columns import alike, coded, integers, numbers
 from et_sim.views.run.directory import RunDirectory
 from et_sim.views.run.recorded_part import recorded_part
 from et_sim.views.run.selection import EVERYTHING, Selection
 from et_sim.views.summary.rank_table import called
-from et_sim.views.text import fitted, prose, share, shortened
+from et_sim.views.text import fitted, not_shown, prose, share, shortened
 from et_sim.views.view import Forms
 
 COLUMNS = ("actor", "time_ns", "tensor", "class", "node", "delta_bytes", "alive_bytes")
@@ -220,8 +220,7 @@ def _peak_lines(found: Sequence[Peak], part: Selection, width: int) -> list[str]
         for peak in peaks
     ]
     lines = fitted([head, *rows], "<>>>", width, shrink={0: 8})
-    if len(found) > len(peaks):
-        lines.append(f"… and {plural(len(found) - len(peaks), 'lower line')}: --top, or --json")
+    lines += not_shown(len(found) - len(peaks), "lower line", ": --top, or --json")
     highest = found[0]
     shown = part.cut(highest.largest, SHOWN_TENSORS)
     shares = [(name, format_bytes(size), share(size, highest.bytes)) for name, size in highest.by_class]
@@ -234,9 +233,7 @@ def _peak_lines(found: Sequence[Peak], part: Selection, width: int) -> list[str]
         for one in shown
     ]
     lines += fitted(named, "<<>><", width, shrink={0: 12, 4: 10}, names=(0,))
-    if highest.tensors > len(shown):
-        lines.append(f"… and {plural(highest.tensors - len(shown), 'other')}")
-    return lines
+    return [*lines, *not_shown(highest.tensors - len(shown), "other")]
 
 
 def _origin(one: Alive) -> str:

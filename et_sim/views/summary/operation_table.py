@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from et_sim.basics.units import format_bandwidth, format_bytes, format_ns, plural
+from et_sim.basics.units import format_bandwidth, format_bytes, format_ns
 from et_sim.tables.kinds import NOT_COMMUNICATION
 from et_sim.views.run.directory import RunDirectory
 from et_sim.views.run.rows import Key
@@ -17,7 +17,7 @@ from et_sim.views.run.selection import Selection
 from et_sim.views.summary.exposure import without_kernel
 from et_sim.views.summary.operations import Operation, operations
 from et_sim.views.summary.roofline import by_byte
-from et_sim.views.text import fitted, share
+from et_sim.views.text import fitted, not_shown, share
 from et_sim.views.view import Forms
 
 AVERAGES = ("compute_bound_share", "compute_utilisation", "memory_utilisation", "operational_intensity")
@@ -31,8 +31,7 @@ def operations_text(run: RunDirectory, part: Selection, width: int) -> list[str]
     every = operations(run, part)
     found = part.cut(every)
     lines = operation_lines(found, width)
-    if len(found) < len(every):
-        lines.append(f"… and {plural(len(every) - len(found), 'more line')}: --top")
+    lines += not_shown(len(every) - len(found), "more line", ": --top")
     for table in (_kernel_lines(found, width), _exposure_lines(found, without_kernel(run, part), width)):
         lines += ["", *table] if table else []
     return lines

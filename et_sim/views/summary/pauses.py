@@ -17,7 +17,7 @@ from msgspec import Struct, field
 from et_sim.basics.units import format_bytes, format_ns, plural
 from et_sim.views.run.directory import RunDirectory
 from et_sim.views.run.selection import EVERYTHING, Selection
-from et_sim.views.text import cut, prose
+from et_sim.views.text import cut, not_shown, prose
 from et_sim.views.view import Forms
 
 SHOWN, NEVER = 30, np.iinfo(np.int64).max
@@ -120,8 +120,7 @@ def pause_lines(found: list[Spread], part: Selection, width: int) -> list[str]:
         lines.append(cut(f"{root.link}, {depth} waiting: {counted} of {format_ns(total)} in all", width))
         lines += [_line(one, width) for one in every]
     shown = part.cut(lines, SHOWN)
-    more = len(lines) - len(shown)
-    notes = [f"… and {plural(more, 'more line')}: --top, or --json"] if more else []
+    notes = not_shown(len(lines) - len(shown), "more line", ": --top, or --json")
     notes += ["each was paused because of what waited for the one above it; the topmost was not paused"]
     return [*shown, *notes]
 

@@ -10,13 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from et_sim.basics.units import format_bytes, format_ns, plural
+from et_sim.basics.units import format_bytes, format_ns
 from et_sim.views.run.directory import RunDirectory
 from et_sim.views.run.selection import Selection
 from et_sim.views.summary.operation_table import USE_HEAD, USE_LEGEND, use_cells
 from et_sim.views.summary.parts import PARTS, TimePart, used
 from et_sim.views.summary.rank_times import rank_entries
-from et_sim.views.text import aligned, bar, fitted, no_room, share, shortened
+from et_sim.views.text import aligned, bar, fitted, no_room, not_shown, share, shortened
 from et_sim.views.view import Forms
 
 ALWAYS = ("compute_ns", "exposed_comm_ns", "waiting_ns")
@@ -31,8 +31,7 @@ def ranks_text(run: RunDirectory, part: Selection, width: int) -> list[str]:
     every, makespan = rank_entries(run, part), run.summary["makespan_ns"]
     entries = part.cut(every)
     lines = rank_lines(entries, makespan, width, part.length_ns(makespan))
-    if len(entries) < len(every):
-        lines.append(f"… and {plural(len(every) - len(entries), 'more line')}: --top")
+    lines += not_shown(len(every) - len(entries), "more line", ": --top")
     use = _use_lines(entries, width) if part.window is None else []
     return [*lines, *(["", *use] if use else [])]
 

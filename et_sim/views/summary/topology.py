@@ -18,7 +18,7 @@ from et_sim.views.run.selection import EVERYTHING, Selection
 from et_sim.views.run.slices import link_table
 from et_sim.views.run.tiers import TierUse, tier_uses
 from et_sim.views.run.topology import Topology, topology_of
-from et_sim.views.text import fitted, prose, share
+from et_sim.views.text import fitted, not_shown, prose, share
 from et_sim.views.view import Forms
 
 SCALE = (0.0, 0.01, 0.03, 0.1, 0.3, 0.6, 0.9)  # of use: up to each of them, and more
@@ -104,8 +104,7 @@ def _most_used(found: Topology, part: Selection, width: int) -> list[str]:
             (*ends, found.tier[at], format_bytes(float(found.bytes[at])), share(float(found.used[at]), 1))
         )
     lines = fitted(rows, "<<<>>", width, shrink={0: 8, 1: 8, 2: 8})
-    if len(shown) < len(order):
-        lines.append(f"… and {plural(len(order) - len(shown), 'less used link')}: --top, or --json")
+    lines += not_shown(len(order) - len(shown), "less used link", ": --top, or --json")
     return lines
 
 

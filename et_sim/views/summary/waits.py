@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from msgspec import Struct, to_builtins
 
-from et_sim.basics.units import format_ns, plural
+from et_sim.basics.units import format_ns
 from et_sim.tables.kinds import NOT_COMMUNICATION
 from et_sim.views.run.columns import alike, integers, numbers
 from et_sim.views.run.directory import RunDirectory
@@ -25,7 +25,7 @@ from et_sim.views.run.rows import OPERATION, TIMES, Grouped, OperationKeys, span
 from et_sim.views.run.selection import EVERYTHING, Selection
 from et_sim.views.summary.operations import operations
 from et_sim.views.summary.rank_times import rank_entries
-from et_sim.views.text import bar, fitted, prose, share
+from et_sim.views.text import bar, fitted, not_shown, prose, share
 from et_sim.views.view import Forms
 
 COLUMNS = (*OPERATION, *TIMES, "waits_for")
@@ -207,8 +207,7 @@ def _table(head: str, table: Sequence[WaitTable], part: Selection, width: int) -
         drop=(5,),
         names=(0,),
     )
-    more = len(table) - len(shown)
-    return [*lines, *([f"… and {plural(more, 'line')} with less waiting: --top"] if more else [])]
+    return [*lines, *not_shown(len(table) - len(shown), "line", " with less waiting: --top")]
 
 
 def _for(one: WaitTable) -> str:

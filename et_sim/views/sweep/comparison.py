@@ -8,12 +8,12 @@ from typing import Any
 from msgspec import Struct
 
 from et_sim.basics.errors import UsageError
-from et_sim.basics.units import format_ns, plural
+from et_sim.basics.units import format_ns
 from et_sim.views.sweep.directory import COMPLETE, SweepDirectory
 from et_sim.views.sweep.scales import shown
 from et_sim.views.sweep.summary import NARROWEST
 from et_sim.views.sweep.told_apart import BAND, Band, contains_none, relative_band
-from et_sim.views.text import fitted, percent, signed
+from et_sim.views.text import fitted, not_shown, percent, signed
 
 Key = tuple[Any, ...]
 
@@ -133,8 +133,7 @@ def _table(axes: tuple[str, ...], changed: list[Pair], width: int, top: int) -> 
     places = range(len(axes))
     shrink = dict.fromkeys(places, NARROWEST)
     lines = fitted(cells, "<" * len(axes) + ">>>>", width, shrink=shrink, drop=(len(axes),), names=places)
-    if len(changed) > top:
-        lines.append(f"… and {plural(len(changed) - top, 'smaller change')}: --top, or --json")
+    lines += not_shown(len(changed) - top, "smaller change", ": --top, or --json")
     return lines
 
 
@@ -145,6 +144,5 @@ def _statuses(found: SweepComparison, top: int) -> list[str]:
     for one in other[:top]:
         values = ", ".join(f"{axis} {shown(v)}" for axis, v in zip(found.axes, one.values, strict=True))
         lines.append(f"{values}: {one.statuses[0]}, then {one.statuses[1]}")
-    if len(other) > top:
-        lines.append(f"… and {plural(len(other) - top, 'point')} more: --top, or --json")
+    lines += not_shown(len(other) - top, "point", " more: --top, or --json")
     return lines

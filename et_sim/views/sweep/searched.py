@@ -9,12 +9,11 @@ from collections.abc import Mapping, Sequence
 from textwrap import wrap
 from typing import Any
 
-from et_sim.basics.units import plural
 from et_sim.tables.of_sweeps import NUMBER
 from et_sim.views.sweep.directory import SweepDirectory
 from et_sim.views.sweep.scales import EXPOSED, MAKESPAN, RATES, RESOURCES, Quantity, are_numbers, shown
 from et_sim.views.sweep.told_apart import told_apart
-from et_sim.views.text import fitted
+from et_sim.views.text import fitted, not_shown
 
 NARROWEST = 8
 Row = Mapping[str, Any]
@@ -47,8 +46,7 @@ def search_lines(sweep: SweepDirectory, rows: Sequence[Row], most: int, width: i
     if not front:
         return [*lines, "", "No point that was evaluated is what was looked for."]
     lines += ["", *_table(sweep, front[:most], width)]
-    if len(front) > most:
-        lines.append(f"… and {plural(len(front) - most, 'more point')}: --json has all")
+    lines += not_shown(len(front) - most, "more point", ": --json has all")
     lines += ["", *wrap(meaning(search), width)]
     if objectives_of(sweep) == (MAKESPAN,):
         done = sorted(filter(lambda row: row["makespan_ns"] is not None, rows), key=_by_makespan)

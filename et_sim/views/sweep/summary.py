@@ -18,7 +18,7 @@ from et_sim.views.sweep.directory import COMPLETE, SweepDirectory
 from et_sim.views.sweep.scales import are_numbers, shown
 from et_sim.views.sweep.searched import search_lines
 from et_sim.views.sweep.told_apart import ALIKE, BAND, band_text, contains_none, relative_band, told_apart
-from et_sim.views.text import fitted, share, terminal_width
+from et_sim.views.text import fitted, not_shown, share, terminal_width
 
 MOST_VALUES = 12  # of a column of numbers that are shown one by one; more of them are put together
 PARTS = 8
@@ -267,8 +267,7 @@ def _turns(sweep: SweepDirectory, done: Sequence[Row], width: int) -> list[str]:
         at = f"{one.axis}: {shown(one.value)} -> {shown(one.to)}"
         cells.append([at, one.bottleneck, one.becomes, f"{one.times:,} of {one.of:,}"])
     lines = ["", *fitted(cells, "<<<>", width, shrink={0: 24}, names=(0,))]
-    hidden = len(found) - MOST_TURNS
-    return [*lines, f"… and {plural(hidden, 'more change')}: --json has all"] if hidden > 0 else lines
+    return [*lines, *not_shown(len(found) - MOST_TURNS, "more change", ": --json has all")]
 
 
 def _failures(rows: Sequence[Row], most: int, width: int) -> list[str]:
