@@ -5,11 +5,13 @@ Not here: what a request becomes (`collective_lowering`).
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from et_sim.basics.errors import TraceError
+from et_sim.basics.unique import unique
 from et_sim.collectives import Operation
 from et_sim.collectives.tree import GOES_DOWN, GOES_UP
 from et_sim.compute import Treatment
@@ -17,14 +19,16 @@ from et_sim.machine.datatypes import datatype_named
 from et_sim.machine.model import System
 from et_sim.plan.collective_lowering import CollectiveRequest, CollectiveTables, Loads
 from et_sim.plan.exchanges import PLAIN
-from et_sim.plan.groups import GroupTable
+from et_sim.plan.groups import GroupTable, OwnGroups
 from et_sim.plan.tables import Action
 from et_sim.trace.columns import CollectiveKind, Trace
-from et_sim.trace.order import edges, fits_row_order, issue_order
+from et_sim.trace.order import edges, issue_order
+from et_sim.trace.preflight.pairs import sorted_groups
 from et_sim.trace.process_groups import read_process_groups
+from et_sim.trace.stack import Stack
 
 NATIVE, UNSAID, ALONE = -1, -1, -1
-SIZE = 1  # among the columns of a signature
+SIZE, GROUP = 1, 3  # among the columns of a signature
 NO_ROOT = -(2**40)  # is no rank that a trace can name
 
 
@@ -36,8 +40,8 @@ class CustomChoice:
         self._by_node = by_node
         self.prefixes = tuple(dict.fromkeys([*by_node.values(), *self._by_kind.values()]))
 
-    def codes(self, trace: Trace, rows: Any) -> Any:
-        """Per row the number of its prefix, or NATIVE.
+    def codes(self, trace: Trace, rows: Any, template: Any) -> Any:
+        """Per row, which is of a template, the number of its prefix, or NATIVE.
 
         A listed group settles on the algorithm of its first collective of a type, as the reference does.
         """
@@ -51,90 +55,182 @@ class CustomChoice:
             out[trace.node_id[rows] == node] = self.prefixes.index(prefix)
         listed = np.flatnonzero(trace.group[rows] != 0)
         if self._by_node and len(listed):
-            keys = np.stack((trace.group[rows[listed]], trace.comm_type[rows[listed]]), axis=1)
+            which = rows[listed]
+            keys = np.stack((template[listed], trace.group[which], trace.comm_type[which]), axis=1)
             first, of_key = np.unique(keys, axis=0, return_index=True, return_inverse=True)[1:]
             out[listed] = out[listed[first[of_key.reshape(-1)]]]
         return out
 
 
+class _Alike(NamedTuple):
+    """What distinguishes collectives of templates."""
+
+    kind: int
+    size: int
+    priority: int
+    group: int  # number of its name, and of the datatype
+    dims: int
+    involved: int
+    code: int
+    root: int
+    datatype: int
+    exchange: int
+
+
+class _Lowered(NamedTuple):
+    """What became of collectives that are alike."""
+
+    request: CollectiveRequest
+    row: int | None  # None: nobody has to move anything
+    group: str
+    is_rule: bool  # the group is another one for other ranks
+
+
 def lower_collectives(
     nodes: Any,
-    trace: Trace,
-    rank: int,
+    stack: Stack,
+    lowest: Any,
     groups: GroupTable,
     collectives: CollectiveTables,
     custom: CustomChoice,
-    place: str,
-    template: int,
-) -> list[str]:
-    """Point collective nodes at their rows; returns the names of the groups the template uses.
+    places: Sequence[str],
+) -> list[list[str]]:
+    """Point collective nodes at their rows; returns the names of the groups that each template uses.
 
-    `rank` is any rank that runs the template: for the others, too, a name means a group of that shape.
+    `lowest`: of each template, any rank that runs it; to the others, a name means a group of that shape, too.
     """
-    used: list[str] = []
-    own_groups = read_process_groups(trace)
+    trace = stack.trace
+    used: list[list[str]] = [[] for _ in stack.traces]
+    own_groups = {at: read_process_groups(one) for at, one in enumerate(stack.traces) if one.metadata_text}
     rows = np.flatnonzero(nodes["action"] == Action.COLLECTIVE)
     if not len(rows):
         return used
-    exchanges = collectives.exchanges.of_rows(template, rows)
-    datatypes = trace.datatype[rows] if collectives.minds_datatypes else np.zeros(len(rows), np.int64)
-    own = np.concatenate((_signature(trace, rows, custom), datatypes[:, None].astype(np.int64)), axis=1)
-    own[exchanges != PLAIN, SIZE] = 0  # members put in different amounts
-    before = _planned_before(trace, rows, collectives)
-    signature = np.concatenate((own, exchanges[:, None], before[:, None]), axis=1)
-    unique, first_at, of_row = np.unique(signature, axis=0, return_index=True, return_inverse=True)
+    template, own = stack.of_row[rows], _Own(stack, rows)
+    exchanges = _exchanges(stack, rows, template, collectives)
+    datatypes = np.zeros((2, len(rows)), np.int64)
+    if collectives.minds_datatypes:
+        datatypes[:] = own.column("datatype"), trace.datatype[rows]
+    signature = _signature(trace, rows, template, custom)
+    signature[SIZE, exchanges != PLAIN] = 0  # members put in different amounts
+    before = _planned_before(trace, rows, template, collectives)
+    in_order = signature.copy()
+    in_order[GROUP] = own.column("group")
+    order, first = sorted_groups(template, before, *in_order, datatypes[0], exchanges)
+    at = order[first]
+    details, members = np.full((2, len(first)), UNSAID, np.int64)
+    known: dict[_Alike, _Lowered] = {}
     loads: Loads = ()
-    for index in np.argsort(unique[:, -1], kind="stable").tolist():
-        at = first_at[index]
-        kind, size, priority, name, dims, involved, code, root, datatype, exchange, before = unique[
-            index
-        ].tolist()
-        where = f"{place}, {trace.describe(int(rows[at]))}"
-        group = groups.canonical(trace.group_names[name], where, own_groups)
-        group_row = groups.row(group, rank)
-        if groups.is_rule(group) and (code != NATIVE or root != NO_ROOT):
-            what = "runs a custom collective" if code != NATIVE else f"names the root {root}"
-            raise TraceError(
-                f"{trace.describe(int(rows[at]))} {what} in group {group!r}, "
-                "which is another one for other ranks",
-                place=place,
-                remedy="expand the workload to a file per rank (et-convert expand)",
+    last = -1
+    every = np.stack((template, before, rows, *signature, datatypes[1], exchanges), axis=1)[at].tolist()
+    for index, (of, placed, row, *what) in enumerate(every):
+        if of != last:
+            last, loads = of, ()
+        alike = _Alike(*what)
+        lowered = known.get(alike) if placed == ALONE and of not in own_groups else None
+        if lowered is None or lowered.is_rule:
+            node = stack.traces[of].describe(row - int(stack.first[of]))
+            lowered = _lower(
+                alike,
+                trace,
+                node,
+                places[of],
+                int(lowest[of]),
+                own_groups.get(of, {}),
+                groups,
+                collectives,
+                custom,
+                loads if placed != ALONE else (),
             )
-        if exchange != PLAIN and code != NATIVE:
-            raise TraceError(
-                "an all-to-all with comm_split_sizes runs a custom program, which has sizes of its own",
-                place=where,
-                remedy="leave comm_split_sizes out",
-            )
-        request = CollectiveRequest(
-            operation=Operation(kind),
-            size=size,
-            priority=priority,
-            group=collectives.shape(group_row),
-            involved=None if involved == UNSAID else tuple(bool(dims >> d & 1) for d in range(involved)),
-            custom=None if code == NATIVE else (custom.prefixes[code], group_row),
-            root=0 if root == NO_ROOT else _root_position(groups, group_row, root, where),
-            exchange=exchange,
-            loads=loads if before != ALONE else (),
-            datatype=datatype_named(trace.datatypes[datatype]) or "",
-        )
-        row = collectives.add(request)
-        if before != ALONE:
-            loads = collectives.loads_after(request)
-        which = rows[of_row.reshape(-1) == index]
-        if row is None:  # nobody has to move anything: done at once
-            nodes["action"][which] = Action.INSTANT
-            nodes["treatment"][which] = Treatment.INSTANT
+            if placed != ALONE:
+                loads = collectives.loads_after(lowered.request)
+            elif of not in own_groups:
+                known[alike] = lowered
+        if lowered.row is None:
             continue
-        if group not in used:
-            used.append(group)
-        nodes["detail"][which] = row
-        nodes["member"][which] = used.index(group)
-    _count_like(nodes, _in_program_order(trace, rows.astype(np.int32)))
+        if lowered.group not in used[of]:
+            used[of].append(lowered.group)
+        details[index], members[index] = lowered.row, used[of].index(lowered.group)
+    kind_of = np.empty(len(rows), np.int64)
+    kind_of[order] = np.repeat(np.arange(len(first)), np.diff(np.append(first, len(order))))
+    detail, member = details[kind_of], members[kind_of]
+    moves = detail != UNSAID
+    done_at_once = rows[~moves]
+    nodes["action"][done_at_once] = Action.INSTANT
+    nodes["treatment"][done_at_once] = Treatment.INSTANT
+    nodes["detail"][rows[moves]] = detail[moves]
+    nodes["member"][rows[moves]] = member[moves]
+    _count_like(nodes, *_in_program_order(stack, rows, template))
     return used
 
 
-def _planned_before(trace: Trace, rows: Any, collectives: CollectiveTables) -> Any:
+def _lower(
+    alike: _Alike,
+    trace: Trace,
+    node: str,
+    place: str,
+    rank: int,
+    own_groups: OwnGroups,
+    groups: GroupTable,
+    collectives: CollectiveTables,
+    custom: CustomChoice,
+    loads: Loads,
+) -> _Lowered:
+    """Make a request of collectives that are alike; `node` is the first of them, which `rank` runs."""
+    where = f"{place}, {node}"
+    group = groups.canonical(trace.group_names[alike.group], where, own_groups)
+    group_row, is_rule = groups.row(group, rank), groups.is_rule(group)
+    if is_rule and (alike.code != NATIVE or alike.root != NO_ROOT):
+        what = "runs a custom collective" if alike.code != NATIVE else f"names the root {alike.root}"
+        raise TraceError(
+            f"{node} {what} in group {group!r}, which is another one for other ranks",
+            place=place,
+            remedy="expand the workload to a file per rank (et-convert expand)",
+        )
+    if alike.exchange != PLAIN and alike.code != NATIVE:
+        raise TraceError(
+            "an all-to-all with comm_split_sizes runs a custom program, which has sizes of its own",
+            place=where,
+            remedy="leave comm_split_sizes out",
+        )
+    involved = tuple(bool(alike.dims >> d & 1) for d in range(alike.involved))
+    request = CollectiveRequest(
+        operation=Operation(alike.kind),
+        size=alike.size,
+        priority=alike.priority,
+        group=collectives.shape(group_row),
+        involved=None if alike.involved == UNSAID else involved,
+        custom=None if alike.code == NATIVE else (custom.prefixes[alike.code], group_row),
+        root=0 if alike.root == NO_ROOT else _root_position(groups, group_row, alike.root, where),
+        exchange=alike.exchange,
+        loads=loads,
+        datatype=datatype_named(trace.datatypes[alike.datatype]) or "",
+    )
+    return _Lowered(request, collectives.add(request), group, is_rule)
+
+
+class _Own(NamedTuple):
+    """Collectives of a stack, with the numbers that their own traces give to texts."""
+
+    stack: Stack
+    rows: Any
+
+    def column(self, name: str) -> Any:
+        """Of each, the number of a text."""
+        return np.concatenate([getattr(trace, name) for trace in self.stack.traces])[self.rows]
+
+
+def _exchanges(stack: Stack, rows: Any, template: Any, collectives: CollectiveTables) -> Any:
+    """Of each, the number of its exchange."""
+    found = np.full(len(rows), PLAIN, np.int64)
+    for number in collectives.exchanges.templates:
+        if number in stack.numbers:
+            at = number - stack.number
+            mine = template == at
+            found[mine] = collectives.exchanges.of_rows(number, rows[mine] - stack.first[at])
+    return found
+
+
+def _planned_before(trace: Trace, rows: Any, template: Any, collectives: CollectiveTables) -> Any:
     """Of collectives that wait for nothing: how many come before; only Themis in ASTRA-sim 1.0 minds.
 
     All others are planned alone.
@@ -143,29 +239,35 @@ def _planned_before(trace: Trace, rows: Any, collectives: CollectiveTables) -> A
     if collectives.sees_others:
         parents = np.diff(trace.data_start)[rows] + np.diff(trace.ctrl_start)[rows]
         roots = np.flatnonzero(parents == 0)
-        before[roots] = np.arange(len(roots))
+        first = np.searchsorted(template[roots], template[roots])
+        before[roots] = np.arange(len(roots)) - first
     return before
 
 
-def _in_program_order(trace: Trace, rows: Any) -> Any:
-    """Ascending, unless dependencies run against the node ids."""
-    return rows if fits_row_order(*edges(trace)) else issue_order(trace, rows)[0]
+def _in_program_order(stack: Stack, rows: Any, template: Any) -> tuple[Any, Any]:
+    """Ascending, unless dependencies run against the node ids; and which template each is of."""
+    parent, child = edges(stack.trace)
+    against = unique(stack.of_row[parent[parent > child]]).tolist()
+    if not against:
+        return rows, template
+    rows = rows.copy()
+    for at in against:
+        mine, first = template == at, stack.first[at]
+        rows[mine] = first + issue_order(stack.traces[at], (rows[mine] - first).astype(np.int32))[0]
+    return rows, template
 
 
-def _count_like(nodes: Any, rows: Any) -> None:
-    """Number the collectives of a template, in program order, among those of the same row and group."""
-    rows = rows[nodes["action"][rows] == Action.COLLECTIVE]
-    order = np.lexsort((np.arange(len(rows)), nodes["detail"][rows], nodes["member"][rows]))
-    rows = rows[order]
-    pairs = np.stack((nodes["member"][rows], nodes["detail"][rows]), axis=1)
-    begins = np.ones(len(rows), np.bool_)
-    begins[1:] = (pairs[1:] != pairs[:-1]).any(axis=1)
-    place = np.arange(len(rows))
-    nodes["occurrence"][rows] = place - np.maximum.accumulate(np.where(begins, place, 0))
+def _count_like(nodes: Any, rows: Any, template: Any) -> None:
+    """Number the collectives of templates, in program order, among those of the same row and group."""
+    is_one = nodes["action"][rows] == Action.COLLECTIVE
+    rows, template = rows[is_one], template[is_one]
+    order, first = sorted_groups(template, nodes["member"][rows], nodes["detail"][rows])
+    place = np.arange(len(rows)) - np.repeat(first, np.diff(np.append(first, len(rows))))
+    nodes["occurrence"][rows[order]] = place
 
 
-def _signature(trace: Trace, rows: Any, custom: CustomChoice) -> Any:
-    """What distinguishes collectives, one row of integers each."""
+def _signature(trace: Trace, rows: Any, template: Any, custom: CustomChoice) -> Any:
+    """What distinguishes collectives, a column of integers each."""
     says_involved = trace.has("involved_dim", rows)
     columns = (
         _operations(trace, rows),
@@ -174,10 +276,10 @@ def _signature(trace: Trace, rows: Any, custom: CustomChoice) -> Any:
         trace.group[rows],
         trace.involved_dims[rows],
         np.where(says_involved, trace.involved_count[rows].astype(np.int64), UNSAID),
-        custom.codes(trace, rows),
+        custom.codes(trace, rows, template),
         _roots(trace, rows),
     )
-    return np.stack([column.astype(np.int64) for column in columns], axis=1)
+    return np.stack([column.astype(np.int64) for column in columns])
 
 
 def _roots(trace: Trace, rows: Any) -> Any:

@@ -14,6 +14,7 @@ what a trace may say (`trace.splits`).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -29,6 +30,7 @@ from et_sim.trace.columns import IntColumn, Trace
 from et_sim.trace.order import edges, fits_row_order, issue_order
 from et_sim.trace.process_groups import read_process_groups
 from et_sim.trace.splits import ATTRIBUTE, has_splits, sizes_of_texts, split_faults
+from et_sim.trace.stack import stacks
 from et_sim.trace.workload import Workload
 
 
@@ -119,6 +121,14 @@ class _Program(Struct):
     texts: tuple[int, ...]
 
 
+def _exchanging(traces: Sequence[Trace]) -> set[int]:
+    """Which of the traces have any."""
+    found: set[int] = set()
+    for stack in stacks(traces):
+        found.update((stack.number + stack.of_row[has_splits(stack.trace)]).tolist())
+    return found
+
+
 class Exchanges:
     """The matrices of a workload, by number; `numbers[t][row]` is that of a node of template t."""
 
@@ -130,9 +140,10 @@ class Exchanges:
         self._number: dict[tuple[int, ...], int] = {}  # by the texts of all members
         self.numbers: list[Any] = [None] * len(workload.templates)
         programs: dict[str, dict[int, _Program]] = {}  # by canonical name of a group, then by template
+        exchanging = _exchanging(workload.templates) if communicates else set()
         for template in unique(workload.template_of_rank).tolist():
             trace = workload.templates[template]
-            if communicates and has_splits(trace).any():
+            if template in exchanging:
                 self._read(template, trace, trace.source or workload.source, programs)
         for name in sorted(programs):
             self._match(name, programs[name])
@@ -141,6 +152,11 @@ class Exchanges:
     def are_any(self) -> bool:
         """Whether any collective is one of these."""
         return bool(self._matrices)
+
+    @property
+    def templates(self) -> list[int]:
+        """Those that have some."""
+        return [template for template, numbers in enumerate(self.numbers) if numbers is not None]
 
     def matrix(self, number: int) -> Any:
         """Bytes from each member (a row) to each member, in the order of their positions."""

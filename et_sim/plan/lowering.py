@@ -35,6 +35,7 @@ from et_sim.plan.straggler_variants import StragglerVariants
 from et_sim.plan.streams import StreamLanes, TemplatePart, occupation_of, slowing_of
 from et_sim.plan.switch_tables import switch_tables
 from et_sim.plan.tables import Plan, Version1Rules, WaitingOrder
+from et_sim.trace.stack import Stack, for_each_stack
 from et_sim.trace.tensors import TensorUses, tensor_uses
 from et_sim.trace.workload import Workload
 
@@ -89,21 +90,28 @@ class Lowering:
         self.joint = JointRequests(self.groups, communicates=not system.replay_communication)
         rules = NodeRules(machine.system, self.compute, memory)
         self.too_little = TooLittleSaid(rules)
-        ranks_of = np.bincount(workload.template_of_rank, minlength=len(workload.templates))
+        self.lowest_rank = lowest_ranks(workload)  # of every template
         self.used_groups: list[list[str]] = []  # per template: canonical names
-        lowest = lowest_ranks(workload)
-        for index, trace in enumerate(workload.templates):
-            place = trace.source or workload.source
-            rank = int(lowest[index])
-            nodes = lower_nodes(trace, rules, rank, place)
-            self.too_little.add(trace, rank, int(ranks_of[index]), place)
-            self.streams.assign(nodes, trace)
-            self.variants.apply(nodes, trace, rank)
-            used = lower_collectives(nodes, trace, rank, self.groups, self.collectives, choice, place, index)
-            self.joint.lower(nodes, trace, rank, pool, used, place)
-            self.used_groups.append(used)
-            templates.put(index, nodes, trace)
-        self.lowest_rank = lowest  # of every template
+        ranks_of = np.bincount(workload.template_of_rank, minlength=len(workload.templates))
+
+        def lower(stack: Stack) -> None:
+            lowest = self.lowest_rank[stack.numbers]
+            rank, places = int(lowest[0]), [trace.source or workload.source for trace in stack.traces]
+            nodes = lower_nodes(stack, rules, rank, places[0])
+            self.too_little.add(stack, rank, ranks_of[stack.numbers], places)
+            self.streams.assign(nodes, stack.trace)
+            if self.variants.change_times:
+                for number, trace, rows in stack.parts():
+                    self.variants.apply(nodes[rows], trace, int(self.lowest_rank[number]))
+            used = lower_collectives(nodes, stack, lowest, self.groups, self.collectives, choice, places)
+            self.joint.lower(nodes, stack, lowest, pool, used, places)
+            self.used_groups[stack.number :] = used
+            templates.put(nodes, stack)
+
+        alike = [] if classes is None else classes[self.lowest_rank].tolist()
+        if pool is not None:  # numbers groups that make requests together, template after template
+            alike = list(range(len(workload.templates)))
+        for_each_stack(workload.templates, lower, alike)
         self.notices = [
             *self.variants.check_all_met(),
             *self.collectives.switches.notices,
@@ -111,10 +119,11 @@ class Lowering:
             *self.compute.notices(),
         ]
         self.templates, self.lane_first, self.nodes, self.children = templates.finish()
+        every = np.asarray(self.nodes)
         parts = [  # of all templates but custom collectives, which are behind
-            TemplatePart(trace, self.nodes[first : first + len(trace)], first, int(rank))
+            TemplatePart(trace, every[first : first + len(trace)], first, int(rank))
             for trace, first, rank in zip(
-                workload.templates, self.templates["node_first"].tolist(), lowest, strict=False
+                workload.templates, self.templates["node_first"].tolist(), self.lowest_rank, strict=False
             )
         ]
         if system.overlap:

@@ -8,8 +8,8 @@ Not here: peers and groups, which depend on the rank (`channels`, `lowering`).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 from msgspec import Struct, field
@@ -26,6 +26,7 @@ from et_sim.plan.tables import Action, Lane
 from et_sim.trace.columns import CollectiveKind, NodeKind, Trace
 from et_sim.trace.preflight.check import Fault, attribute_faults, communication_faults, value_faults
 from et_sim.trace.splits import bytes_put_in
+from et_sim.trace.stack import Stack
 
 
 class NodeRules(Struct, frozen=True):
@@ -48,29 +49,30 @@ class TooLittleSaid(Struct):
     communication: int = 0
     unsized: int = 0
     estimated: int = 0
-    first_unsized: tuple[str, str] = ("", "")
+    first_unsized: tuple[str, str] | None = None
 
-    def add(self, trace: Trace, rank: int, ranks: int, place: str) -> None:
-        """Count a template that is lowered, for each of the ranks that run it, of which one is given."""
+    def add(self, stack: Stack, rank: int, ranks: Any, places: Sequence[str]) -> None:
+        """Count templates that are lowered, each for as many ranks as run it; `rank` is like those."""
+        trace, of_row = stack.trace, stack.spread(ranks)
         is_kernel = (trace.kind == NodeKind.COMP) & ~trace.is_cpu
         lacking = {} if self.rules.system.replay_only else self.rules.compute.lacking(trace, rank)
         is_timed = _has_figures(trace, lacking)
-        self.kept += ranks * int((is_kernel & is_timed & _keeps_recorded(trace, self.rules.system)).sum())
+        self.kept += int(of_row[is_kernel & is_timed & _keeps_recorded(trace, self.rules.system)].sum())
         rows = np.flatnonzero(is_kernel & ~is_timed)
         self.needed |= dict.fromkeys(lacking) if len(rows) else {}
-        self.kernels += ranks * int(is_kernel.sum())
-        self.replayed += ranks * len(rows)
-        if len(rows) and ranks and self.first is None:
-            self.first = place, trace.describe(int(rows[0]))
+        self.kernels += int(of_row[is_kernel].sum())
+        self.replayed += int(of_row[rows].sum())
+        if self.first is None:
+            self.first = _first_of(stack, rows[of_row[rows] > 0], places)
         if self.rules.system.replay_only or self.rules.system.replay_communication:
             return
         communicates = _communicates(trace)
         rows = np.flatnonzero(communicates & trace.is_unsized)
-        self.communication += ranks * int(communicates.sum())
-        self.estimated += ranks * int((communicates & trace.is_estimated).sum())
-        if len(rows) and not self.unsized:
-            self.first_unsized = place, trace.describe(int(rows[0]))
-        self.unsized += ranks * len(rows)
+        self.communication += int(of_row[communicates].sum())
+        self.estimated += int(of_row[communicates & trace.is_estimated].sum())
+        if self.first_unsized is None:
+            self.first_unsized = _first_of(stack, rows[of_row[rows] > 0], places)
+        self.unsized += int(of_row[rows].sum())
 
     def notices(self) -> tuple[Notice, ...]:
         """What somebody should know."""
@@ -84,7 +86,7 @@ class TooLittleSaid(Struct):
             kept = f"{self.kept:,} of {plural(self.kernels, 'kernel')} were recorded, and keep their times"
             found.append(("", f"{kept}: --retime has the machine time them"))
         of_all = f"of {self.communication:,} collectives and messages"
-        if self.unsized:
+        if self.first_unsized is not None:
             place, node = self.first_unsized
             what = f"{self.unsized:,} {of_all} are of unknown size, and take their recorded time"
             found.append((place, f"{what} whatever the network; the first is {node}"))
@@ -94,11 +96,23 @@ class TooLittleSaid(Struct):
         return tuple(Notice(place, "", text) for place, text in found)
 
 
-def lower_nodes(trace: Trace, rules: NodeRules, rank: int, place: str) -> Any:
-    """The node table of one template, which `rank` runs, without children, collectives and channels."""
+def _first_of(stack: Stack, rows: Any, places: Sequence[str]) -> tuple[str, str] | None:
+    """The place and the node of the first of these rows."""
+    if not len(rows):
+        return None
+    at, row = stack.where(int(rows[0]))
+    return places[at], stack.traces[at].describe(row)
+
+
+def lower_nodes(stack: Stack, rules: NodeRules, rank: int, place: str) -> Any:
+    """The node table of templates, without children, collectives and channels.
+
+    `rank` runs one of them, or is to the machine as those that run them.
+    """
+    trace = stack.trace
     table = tables.table(tables.NODE, len(trace))
     nodes = table.view(np.ndarray)  # whose columns are found faster
-    _lower(nodes, trace, rules, rank, place)
+    _lower(nodes, stack, rules, rank, place)
     _refuse_first(
         nodes["duration_ns"] > LONGEST_NS,
         trace,
@@ -109,7 +123,8 @@ def lower_nodes(trace: Trace, rules: NodeRules, rank: int, place: str) -> Any:
     return table
 
 
-def _lower(nodes: Any, trace: Trace, rules: NodeRules, rank: int, place: str) -> None:
+def _lower(nodes: Any, stack: Stack, rules: NodeRules, rank: int, place: str) -> None:
+    trace = stack.trace
     _assign_lanes(nodes, trace)
     _refuse(value_faults(trace), trace, place)
     replay = Replay()
@@ -135,7 +150,7 @@ def _lower(nodes: Any, trace: Trace, rules: NodeRules, rank: int, place: str) ->
         _time(nodes, kernels[~is_described], replay.durations(trace, kernels[~is_described]))
     communicates = _communicates(trace)
     if not rules.system.replay_communication:
-        _lower_communication(nodes, trace)
+        _lower_communication(nodes, stack)
         communicates &= trace.is_unsized | _replayed_broadcasts(trace, rules.system)
     replayed = np.flatnonzero((compute & trace.is_cpu) | trace.is_opaque | communicates)
     if len(replayed):
@@ -207,12 +222,13 @@ def _time(nodes: Any, rows: Any, found: Durations) -> None:
         nodes["bytes"][rows] = found.bytes
 
 
-def _lower_communication(nodes: Any, trace: Trace) -> None:
-    kind = trace.kind
+def _lower_communication(nodes: Any, stack: Stack) -> None:
+    trace, kind = stack.trace, stack.trace.kind
     point_to_point = ((kind == NodeKind.SEND) | (kind == NodeKind.RECV)) & ~trace.is_unsized
     nodes["action"][kind == NodeKind.SEND] = Action.SEND
     nodes["action"][kind == NodeKind.RECV] = Action.RECEIVE
-    nodes["detail"][point_to_point] = np.arange(int(point_to_point.sum()))
+    before = np.concatenate(([0], np.cumsum(point_to_point)))  # numbered within their template
+    nodes["detail"][point_to_point] = (before[:-1] - stack.spread(before[stack.first[:-1]]))[point_to_point]
     collective = kind == NodeKind.COLL
     nodes["action"][collective] = Action.COLLECTIVE
     nodes["bytes"][point_to_point | collective] = bytes_put_in(trace)[point_to_point | collective]
@@ -269,45 +285,53 @@ def _refuse_first(wrong: Any, trace: Trace, place: str, what: str, remedy: str) 
         _refuse(iter([Fault(wrong, what, remedy)]), trace, place)
 
 
+class _Part(NamedTuple):
+    """Templates one after the other: their nodes, and the children of these."""
+
+    sizes: Any
+    nodes: Any
+    children: Any
+
+
 class TemplateTables:
-    """Collects node tables: first those of the workload's templates, by number, then any others."""
+    """Collects node tables: first those of the workload's templates, in their order, then any others."""
 
     def __init__(self, workload_templates: int, lanes: int) -> None:
-        self._lanes = lanes
-        self._nodes: list[Any] = [None] * workload_templates
-        self._children: list[Any] = [None] * workload_templates
+        self._workload_templates, self._lanes = workload_templates, lanes
+        self._parts: list[_Part] = []
+        self._others: list[_Part] = []
 
-    def put(self, template: int, nodes: Any, trace: Trace) -> None:
-        """Set one of the workload's templates, whose nodes are lowered."""
-        self._children[template] = _attach_children(nodes, trace)
-        self._nodes[template] = nodes
+    def put(self, nodes: Any, stack: Stack) -> None:
+        """The next of the workload's templates, whose nodes are lowered."""
+        self._parts.append(_Part(np.diff(stack.first), nodes, _attach_children(nodes, stack.trace, stack)))
 
     def add(self, nodes: Any, trace: Trace) -> int:
         """Add another template; returns its number."""
-        self._nodes.append(None)
-        self._children.append(None)
-        self.put(len(self._nodes) - 1, nodes, trace)
-        return len(self._nodes) - 1
+        self._others.append(_Part(np.array([len(trace)]), nodes, _attach_children(nodes, trace)))
+        return self._workload_templates + len(self._others) - 1
 
     def finish(self) -> tuple[Any, Any, Any, Any]:
         """(template table, where lanes begin in each, node table, children)."""
-        templates = tables.table(tables.TEMPLATE, len(self._nodes))
-        lane_first = np.zeros((len(self._nodes), self._lanes), np.int64)
-        node_first = child_first = 0
-        every_template = zip(templates, lane_first, self._nodes, self._children, strict=True)
-        for row, first_of_lane, nodes, children in every_template:
-            row.node_first, row.nodes = node_first, len(nodes)
-            per_lane = np.bincount(nodes["lane"], minlength=self._lanes)
-            first_of_lane[1:] = np.cumsum(per_lane)[:-1]
-            nodes["children_first"] += child_first
-            node_first += len(nodes)
-            child_first += len(children)
-        every = np.concatenate(self._nodes).view(np.recarray)
-        return templates, lane_first, every, np.concatenate(self._children)
+        parts = [*self._parts, *self._others]
+        sizes = np.concatenate([part.sizes for part in parts])
+        templates = tables.table(tables.TEMPLATE, len(sizes))
+        templates["nodes"], templates["node_first"] = sizes, np.cumsum(sizes) - sizes
+        child_first = 0
+        for part in parts:
+            part.nodes["children_first"] += child_first
+            child_first += len(part.children)
+        every = np.concatenate([part.nodes for part in parts]).view(np.recarray)
+        lane = np.repeat(np.arange(len(sizes)) * self._lanes, sizes) + every["lane"]
+        per_lane = np.bincount(lane, minlength=len(sizes) * self._lanes).reshape(-1, self._lanes)
+        lane_first = np.cumsum(per_lane, axis=1) - per_lane
+        return templates, lane_first, every, np.concatenate([part.children for part in parts])
 
 
-def _attach_children(nodes: Any, trace: Trace) -> Any:
-    """Fill indegree and the children columns; returns the children, grouped by parent."""
+def _attach_children(nodes: Any, trace: Trace, stack: Stack | None = None) -> Any:
+    """Fill indegree and the children columns; returns the children, grouped by parent.
+
+    Children are rows of their own template, where there are several.
+    """
     if not len(trace.data_deps) and not len(trace.ctrl_deps):
         return np.zeros(0, np.int32)  # the columns are 0 already
     count = max(len(trace), 1)
@@ -322,4 +346,6 @@ def _attach_children(nodes: Any, trace: Trace) -> Any:
     nodes["children"] = np.bincount(parent, minlength=len(trace))
     if len(trace):
         nodes["children_first"] = np.concatenate(([0], np.cumsum(nodes["children"])[:-1]))
+    if stack is not None and len(stack) > 1:
+        child -= stack.spread(stack.first[:-1])[child]
     return child.astype(np.int32)

@@ -7,12 +7,14 @@ Not here: what a stage costs (`et_sim.engine.nodes.pool`).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from msgspec import Struct
 
 from et_sim.basics.errors import TraceError
+from et_sim.basics.unique import unique
 from et_sim.basics.units import format_bytes
 from et_sim.machine.memory import MemoryPool
 from et_sim.memory.registry import per_npu, tiers_of
@@ -20,6 +22,7 @@ from et_sim.plan.groups import GroupTable
 from et_sim.plan.tables import Action, record, table
 from et_sim.trace.columns import CollectiveKind, NodeKind, Trace
 from et_sim.trace.process_groups import read_process_groups
+from et_sim.trace.stack import Stack
 
 LOADS, STORES = 0, 1
 SHARED = -1  # a unit of several NPUs
@@ -130,9 +133,27 @@ class JointRequests:
         return bool(self._most)
 
     def lower(
+        self,
+        nodes: Any,
+        stack: Stack,
+        lowest: Any,
+        pool: MemoryPool | None,
+        used: list[list[str]],
+        places: Sequence[str],
+    ) -> None:
+        """Point the requests of templates at their ways, and those of groups at these.
+
+        Of each template: the lowest rank that runs it, the groups that it uses, and its place.
+        """
+        asks = unique(stack.of_row[nodes["action"] == Action.MEMORY]).tolist()
+        every = list(stack.parts())
+        for at in asks:
+            _, trace, rows = every[at]
+            self._lower(nodes[rows], trace, int(lowest[at]), pool, used[at], places[at])
+
+    def _lower(
         self, nodes: Any, trace: Trace, rank: int, pool: MemoryPool | None, used: list[str], place: str
     ) -> None:
-        """Point the requests of a template at their ways, and those of groups at these."""
         rows = np.flatnonzero(nodes["action"] == Action.MEMORY)
         if pool is None:
             _refuse_without_pool(trace, rows, place)

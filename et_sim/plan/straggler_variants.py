@@ -49,6 +49,11 @@ class FactorTable:
         self._names: list[set[str]] = [set() for _ in entries]  # of the kinds that an entry is about
         self._ranks = ranks
 
+    @property
+    def are_any(self) -> bool:
+        """Whether there are any."""
+        return bool(self._entries)
+
     def classes(self) -> Any | None:
         """A number per rank, equal where all factors are; None: they are everywhere."""
         factors: dict[tuple[WorkKind, str | None], Any] = {}
@@ -218,6 +223,11 @@ class StragglerVariants:
             template_of_rank=of_rank.reshape(-1).astype(np.int32),
             relative_peers=tuple(relative[old] for old in template) if relative else (),
         )
+
+    @property
+    def change_times(self) -> bool:
+        """Whether any node may take another time than the plan says without them."""
+        return self._factor is not None or self._time_factors.are_any
 
     def apply(self, nodes: Any, trace: Trace, rank: int) -> None:
         """Change the durations of lowered nodes to those of a rank, and so of all ranks of its template."""
