@@ -44,11 +44,14 @@ def figures_of_ranks(measurement: Measurement) -> dict[str, Any]:
     members = np.split(np.argsort(of_rank, kind="stable"), np.cumsum(counts)[:-1])
     names = [format_ranks(ranks) for ranks in members]
     waits = measurement.source.waits.by_class(entry, measurement.ranks_per_actor)
-    per_rank: list[dict[str, Any]] = []
-    for name, of, most in zip(names, actor, waited_for_most(waits, len(names)), strict=True):
-        figures = {key: column[of] for key, column in columns.items()}
-        given = {key: None if v is np.ma.masked else v.item() for key, v in figures.items()}
-        per_rank.append({"ranks": name, **given, "waits_for": None if most is None else names[most]})
+    figures = zip(
+        *(column[actor].tolist() for column in columns.values()), strict=True
+    )  # masked ones are None
+    awaited = [None if most is None else names[most] for most in waited_for_most(waits, len(names))]
+    per_rank: list[dict[str, Any]] = [
+        {"ranks": name, **dict(zip(columns, given, strict=True)), "waits_for": most}
+        for name, given, most in zip(names, figures, awaited, strict=True)
+    ]
     at_work = np.bincount(of_rank[measurement.has_work], minlength=len(actor))
     found = slowest(waits, [one["waiting_ns"] for one in per_rank], at_work.tolist())
     return {

@@ -14,6 +14,7 @@ from msgspec import Struct
 
 from et_sim.basics.group_names import shown_group
 from et_sim.compute import Treatment, Utilisation
+from et_sim.compute.rules import Rules
 from et_sim.engine.outcome import Outcome
 from et_sim.engine.state.run import NONE
 from et_sim.plan.tables import LANES, Action, Lane
@@ -21,6 +22,7 @@ from et_sim.tables.kinds import COPY, OPAQUE_KINDS
 from et_sim.timeline.waiting.nodes import Issued
 from et_sim.timeline.waiting.waits import COMMUNICATION, Waited, Waits
 from et_sim.trace.columns import CollectiveKind, NodeKind
+from et_sim.trace.stack import stacks
 from et_sim.trace.workload import Workload
 
 LANE_NAMES = ("cpu", "compute", "communication", "receive", "send", "memory", "collective")
@@ -227,6 +229,8 @@ class TimelineSource:
                 ("stream", "stream", trace.stream),
             ):
                 some = np.flatnonzero(trace.has(attribute))
+                if not len(some):
+                    continue
                 numbers, which = np.unique(values[some], return_inverse=True)
                 names = [index.setdefault(f"{word} {number}", len(index)) for number in numbers.tolist()]
                 found[first + some] = np.array(names, np.int32)[which]
@@ -278,12 +282,15 @@ class TimelineSource:
         """Of every node of the templates, if the compute model says how kernels use the machine."""
         plan, parts, is_known = self._plan, [], False
         rank_of = dict(zip(*np.unique(self._workload.template_of_rank, return_index=True), strict=True))
-        for template, trace in enumerate(self._workload.templates):
-            first = int(plan.templates["node_first"][template])
+        traces = self._workload.templates
+        # By rules, the order of words depends on which kernels come first.
+        alike = range(len(traces)) if isinstance(plan.compute, Rules) else ()
+        for stack in stacks(traces, alike):
+            first, trace = int(plan.templates["node_first"][stack.number]), stack.trace
             nodes = plan.nodes[first : first + len(trace)]
             modelled = (trace.kind == NodeKind.COMP) & (nodes["treatment"] == Treatment.MODELLED)
             timed = np.flatnonzero(modelled)
-            found = plan.compute.durations(trace, timed, int(rank_of.get(template, 0)))
+            found = plan.compute.durations(trace, timed, int(rank_of.get(stack.number, 0)))
             if found.utilisation is None and len(timed):
                 return None
             is_known |= found.utilisation is not None

@@ -66,18 +66,25 @@ class Issued(NamedTuple):
 
 def issued(outcome: Outcome, actions: Iterable[Action]) -> Iterator[Issued]:
     """All that do one of these things, template after template."""
-    plan, wanted = outcome.plan, list(actions)
-    table = np.asarray(plan.nodes)
-    for template, row in enumerate(plan.templates):
-        first = int(row["node_first"])
-        does = np.isin(table["action"][first : first + int(row["nodes"])], wanted)
-        rows = np.flatnonzero(does)
-        if not len(rows):
+    plan, table = outcome.plan, np.asarray(outcome.plan.nodes)
+    rows = np.flatnonzero(np.isin(table["action"], list(actions)))
+    first = plan.templates["node_first"]
+    begin, end = np.searchsorted(rows, (first, first + plan.templates["nodes"]))
+    template = plan.actors["template"]
+    actors = np.argsort(template, kind="stable")
+    counts = (end - begin)[template[actors]]
+    behind = np.cumsum(counts)
+    at = 0
+    while at < len(actors):
+        before = int(behind[at] - counts[at])
+        until = max(int(np.searchsorted(behind, before + ROWS_AT_ONCE, side="right")), at + 1)
+        some, count = actors[at:until], counts[at:until]
+        at = until
+        if not count.any():
             continue
-        actors = np.flatnonzero(plan.actors["template"] == template)
-        at_once = max(ROWS_AT_ONCE // len(rows), 1)
-        for begin in range(0, len(actors), at_once):
-            some = actors[begin : begin + at_once]
-            state_row = (plan.actors["node_first"][some][:, None] + rows).reshape(-1)
-            every = Issued(np.repeat(some, len(rows)), table[first + np.tile(rows, len(some))], state_row)
-            yield every.where(np.flatnonzero(outcome.nodes["start_ns"][state_row] != NONE))
+        actor = np.repeat(some, count)
+        shift = begin[template[some]] - (np.cumsum(count) - count)
+        row = rows[np.arange(len(actor)) + np.repeat(shift, count)]
+        state_row = plan.actors["node_first"][actor] + row - first[template[actor]]
+        is_issued = np.flatnonzero(outcome.nodes["start_ns"][state_row] != NONE)
+        yield Issued(actor[is_issued], table[row[is_issued]], state_row[is_issued])
