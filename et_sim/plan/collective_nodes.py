@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from et_sim.basics.errors import TraceError
-from et_sim.basics.unique import unique
 from et_sim.collectives import Operation
 from et_sim.collectives.tree import GOES_DOWN, GOES_UP
 from et_sim.compute import Treatment
@@ -22,7 +21,7 @@ from et_sim.plan.exchanges import PLAIN
 from et_sim.plan.groups import GroupTable, OwnGroups
 from et_sim.plan.tables import Action
 from et_sim.trace.columns import CollectiveKind, Trace
-from et_sim.trace.order import edges, issue_order
+from et_sim.trace.order import in_program_order
 from et_sim.trace.preflight.pairs import sorted_groups
 from et_sim.trace.process_groups import read_process_groups
 from et_sim.trace.stack import Stack
@@ -159,7 +158,7 @@ def lower_collectives(
     nodes["treatment"][done_at_once] = Treatment.INSTANT
     nodes["detail"][rows[moves]] = detail[moves]
     nodes["member"][rows[moves]] = member[moves]
-    _count_like(nodes, *_in_program_order(stack, rows, template))
+    _count_like(nodes, in_program_order(stack, rows), template)
     return used
 
 
@@ -242,19 +241,6 @@ def _planned_before(trace: Trace, rows: Any, template: Any, collectives: Collect
         first = np.searchsorted(template[roots], template[roots])
         before[roots] = np.arange(len(roots)) - first
     return before
-
-
-def _in_program_order(stack: Stack, rows: Any, template: Any) -> tuple[Any, Any]:
-    """Ascending, unless dependencies run against the node ids; and which template each is of."""
-    parent, child = edges(stack.trace)
-    against = unique(stack.of_row[parent[parent > child]]).tolist()
-    if not against:
-        return rows, template
-    rows = rows.copy()
-    for at in against:
-        mine, first = template == at, stack.first[at]
-        rows[mine] = first + issue_order(stack.traces[at], (rows[mine] - first).astype(np.int32))[0]
-    return rows, template
 
 
 def _count_like(nodes: Any, rows: Any, template: Any) -> None:

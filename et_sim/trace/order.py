@@ -11,8 +11,10 @@ from typing import Any
 
 import numpy as np
 
+from et_sim.basics.unique import unique
 from et_sim.compiled.entry_points import entry
 from et_sim.trace.columns import NodeKind, RowColumn, Trace
+from et_sim.trace.stack import Stack
 
 
 def edges(trace: Trace) -> tuple[RowColumn, RowColumn]:
@@ -90,6 +92,18 @@ def issue_order(trace: Trace, rows: RowColumn) -> tuple[RowColumn, bool]:
     if not is_forced and fits_row_order(*edges(trace)):
         return rows, False
     return rows[np.argsort(depth[rows], kind="stable")], is_forced
+
+
+def in_program_order(stack: Stack, rows: Any) -> Any:
+    """Communication nodes `rows`, ascending, unless dependencies of their trace run against the node ids."""
+    parent, child = edges(stack.trace)
+    against = np.searchsorted(stack.first, parent[parent > child], side="right") - 1
+    bounds = np.searchsorted(rows, stack.first)
+    rows = rows.copy()
+    for at in unique(against).tolist():
+        own, first = slice(bounds[at], bounds[at + 1]), stack.first[at]
+        rows[own] = first + issue_order(stack.traces[at], (rows[own] - first).astype(np.int32))[0]
+    return rows
 
 
 def certainly_in_order(trace: Trace, rows: RowColumn, chosen: RowColumn) -> bool:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,13 +23,14 @@ from et_sim.basics.unique import unique
 from et_sim.basics.units import format_ranks, plural
 from et_sim.trace.columns import CollectiveKind, NodeKind, RowColumn, Trace
 from et_sim.trace.group_rule import NO_GROUP
-from et_sim.trace.order import edges, fits_row_order, issue_order
+from et_sim.trace.order import in_program_order
 from et_sim.trace.preflight.differences import (
     explain_difference,
     explain_missing,
     explain_more,
 )
 from et_sim.trace.preflight.interleaving import check_interleaving
+from et_sim.trace.preflight.pairs import sorted_groups
 from et_sim.trace.preflight.problem import SPELLED_OUT, Problem, TemplateIndex, not_spelled_out
 from et_sim.trace.preflight.streams import (
     FROM_ROOT,
@@ -41,6 +43,7 @@ from et_sim.trace.preflight.streams import (
 )
 from et_sim.trace.process_groups import ALL_RANKS, read_process_groups
 from et_sim.trace.splits import ATTRIBUTE, has_splits, sizes_of_texts
+from et_sim.trace.stack import Stack, stacks
 
 
 def check_split_lengths(
@@ -99,14 +102,13 @@ def check_collectives(
     described = _described_groups(index, ranks, problems)
     sequences: _Sequences = defaultdict(dict)
     started: dict[int, RowColumn] = {}
-    for template in index.used_templates():
-        trace = index.workload.templates[template]
-        rows = np.flatnonzero((trace.kind == NodeKind.COLL) & ~trace.is_unsized).astype(np.int32)
+    templates = index.used_templates()
+    for stack in stacks([index.workload.templates[template] for template in templates]):
+        numbers = templates[stack.number : stack.number + len(stack)]
+        rows = np.flatnonzero((stack.trace.kind == NodeKind.COLL) & ~stack.trace.is_unsized)
         if len(rows):
-            problems += _empty(index, template, rows)
-            started[template] = _as_started(trace, rows)
-            apart = (trace.comm_type == CollectiveKind.BROADCAST) & (not rules.simulates_broadcast)
-            _sort_into_streams(trace, template, started[template], apart, described[template], sequences)
+            problems += _empty(index, stack, numbers, rows)
+            started |= _sort_into_streams(stack, numbers, rows, rules, described, sequences)
     for stream in sorted({stream._replace(is_broadcast=False) for stream in sequences}):
         problems += _check_group(index, stream, sequences, ranks, groups)
     if rules.any_order and rules.side_by_side:
@@ -136,11 +138,6 @@ def _regardless_of_order(sequences: _Sequences) -> _Sequences:
     return found
 
 
-def _as_started(trace: Trace, rows: RowColumn) -> RowColumn:
-    """In ascending id, unless dependencies run against it."""
-    return rows if fits_row_order(*edges(trace)) else issue_order(trace, rows)[0]
-
-
 def _described_groups(
     index: TemplateIndex, ranks: int, problems: list[Problem]
 ) -> dict[int, dict[str, tuple[int, ...]]]:
@@ -167,41 +164,47 @@ def _described_groups(
 
 
 def _sort_into_streams(
-    trace: Trace,
-    template: int,
-    rows: RowColumn,
-    apart: Any,
-    described: Mapping[str, tuple[int, ...]],
+    stack: Stack,
+    templates: list[int],
+    rows: Any,
+    rules: Rules,
+    described: Mapping[int, Mapping[str, tuple[int, ...]]],
     sequences: _Sequences,
-) -> None:
-    for group, of_group in _by_group(trace, rows):
-        members = tuple(sorted(described.get(group, ())))
-        for broadcast in (False, True):
-            part = of_group[apart[of_group] == broadcast]
-            if len(part):
-                sequences[Stream(group, broadcast, members)][template] = _sequence(trace, part, group)
-
-
-def _by_group(trace: Trace, rows: Any) -> list[tuple[str, Any]]:
-    """Rows per group, by the group's one spelling."""
-    keys = [group_key(name) for name in trace.group_names]
+) -> dict[int, RowColumn]:
+    """Take in the collectives of templates; returns those of each in the order in which they start."""
+    trace, rows = stack.trace, in_program_order(stack, rows)
+    of = np.searchsorted(stack.first, rows, side="right") - 1
+    keys = [group_key(name) for name in trace.group_names]  # a group's one spelling
     number = {key: at for at, key in enumerate(dict.fromkeys(keys))}
-    of_row = np.array([number[key] for key in keys], np.int32)[trace.group[rows]]
-    return [(key, rows[of_row == at]) for key, at in number.items() if bool((of_row == at).any())]
+    group = np.array([number[key] for key in keys], np.int32)[trace.group[rows]]
+    apart = (trace.comm_type[rows] == CollectiveKind.BROADCAST) & (not rules.simulates_broadcast)
+    own_row = (rows - stack.first[of]).astype(np.int32)
+    content = _content(trace, rows, group != number.get("", -1))
+    order, first = sorted_groups(of, group, apart)
+    shown = list(number)
+    for begin, end in pairwise([*first.tolist(), len(order)]):
+        some = order[begin:end]
+        template, key = templates[of[some[0]]], shown[group[some[0]]]
+        members = tuple(sorted(described[template].get(key, ())))
+        stream = Stream(key, bool(apart[some[0]]), members)
+        sequences[stream][template] = Sequence(own_row[some], content[some])
+    bounds = np.searchsorted(of, np.arange(len(stack) + 1)).tolist()
+    return {
+        template: own_row[begin:end]
+        for template, (begin, end) in zip(templates, pairwise(bounds), strict=True)
+        if begin < end
+    }
 
 
-def _sequence(trace: Trace, rows: Any, group: str) -> Sequence:
-    """The collectives of one group on one template, as numbers that can be compared."""
-    flagged = trace.has("involved_dim", rows)
-    if group:  # listed groups ignore involved_dim
-        flagged = np.zeros(len(rows), bool)
+def _content(trace: Trace, rows: Any, is_listed: Any) -> Any:
+    """Collectives as numbers that can be compared, a row each; `is_listed`: not of the group of all ranks."""
+    flagged = trace.has("involved_dim", rows) & ~is_listed  # listed groups ignore involved_dim
     dims = np.where(flagged, trace.involved_dims[rows], _ALL_DIMENSIONS)
     kinds = trace.comm_type[rows].astype(np.int64)
     kinds[kinds == CollectiveKind.REDUCE_SCATTER_BLOCK] = CollectiveKind.REDUCE_SCATTER
     sizes = np.where(kinds == CollectiveKind.BARRIER, 0, trace.comm_bytes[rows])
     sizes[has_splits(trace)[rows]] = SPLIT
-    columns = (kinds, sizes, dims.view(np.int64), _roots(trace, rows, kinds))
-    return Sequence(rows, np.stack(columns, axis=1))
+    return np.stack((kinds, sizes, dims.view(np.int64), _roots(trace, rows, kinds)), axis=1)
 
 
 def _roots(trace: Trace, rows: Any, kinds: Any) -> Any:
@@ -213,19 +216,22 @@ def _roots(trace: Trace, rows: Any, kinds: Any) -> Any:
     return roots
 
 
-def _empty(index: TemplateIndex, template: int, rows: Any) -> list[Problem]:
+def _empty(index: TemplateIndex, stack: Stack, templates: list[int], rows: Any) -> list[Problem]:
     """Collectives of 0 bytes; a barrier has none to move, and a rank with splits may send none."""
-    trace = index.workload.templates[template]
+    trace = stack.trace
     said = trace.has("comm_size", rows)
     may_be_empty = (trace.comm_type[rows] == CollectiveKind.BARRIER) | has_splits(trace)[rows]
     empty = rows[said & (trace.comm_bytes[rows] == 0) & ~may_be_empty]
-    if not len(empty):
-        return []
-    users = index.ranks_of(template)
-    more = f", and {plural(len(empty) - 1, 'more node')} likewise" if len(empty) > 1 else ""
-    text = f"{index.place(users)}: {trace.describe(int(empty[0]))} is a collective of 0 bytes{more}"
-    remedy = "check comm_size if data should move"
-    return [Problem("warning", "empty-collective", format_ranks(users), text, remedy)]
+    of = np.searchsorted(stack.first, empty, side="right") - 1
+    problems = []
+    for at in unique(of).tolist():
+        own, users = empty[of == at], index.ranks_of(templates[at])
+        more = f", and {plural(len(own) - 1, 'more node')} likewise" if len(own) > 1 else ""
+        node = stack.traces[at].describe(int(own[0] - stack.first[at]))
+        text = f"{index.place(users)}: {node} is a collective of 0 bytes{more}"
+        remedy = "check comm_size if data should move"
+        problems.append(Problem("warning", "empty-collective", format_ranks(users), text, remedy))
+    return problems
 
 
 def _both(stream: Stream) -> tuple[Stream, Stream]:

@@ -20,11 +20,10 @@ from et_sim.basics.unique import unique_rows
 from et_sim.basics.units import format_ranks
 from et_sim.trace.order import edges, fits_row_order, issue_order
 from et_sim.trace.preflight.cycles import Knot, find_knots
-from et_sim.trace.preflight.pairs import Ends as DistinctEnds
 from et_sim.trace.preflight.pairs import (
     bundle_bounds,
-    distinct_ends,
     endpoints,
+    ends_of_templates,
     find_pairs,
     message_rows,
     peers_of,
@@ -91,18 +90,16 @@ def _is_settled_by_templates(index: TemplateIndex) -> bool:
     if all(len(index.ranks_of(template)) == 1 for template in templates):
         return False  # no template is shared: looking at the ranks themselves costs the same
     columns: list[list[Any]] = [[np.empty(0, np.int64)], [np.empty(0, np.int64)]]
-    ends_of: dict[int, DistinctEnds] = {}
     parts: list[Any] = []  # per bundle of a template: its nodes, in the order in which they start
     base = 0
     for template in templates:
         trace = index.workload.templates[template]
         for column, rows in zip(columns, edges(trace), strict=True):
             column.append(base + rows.astype(np.int64))
-        ends_of[template] = distinct_ends(index, template, message_rows(trace))
         ends = _ends(index, template, thorough=False)
         parts += np.split(base + ends.row, bundle_bounds(ends.is_send, ends.peer)[1:-1])
         base += len(trace)
-    pairs = find_pairs(index, ends_of)
+    pairs = find_pairs(index, ends_of_templates(index, templates))
     meetings = unique_rows(pairs.send_part, pairs.receive_part).tolist()
     for column, side in zip(columns, zip(*meetings, strict=True), strict=True):
         column += [parts[part] for part in side]
@@ -167,7 +164,8 @@ def _ends(index: TemplateIndex, template: int, *, thorough: bool) -> _Ends:
     """The messages of a trace; unless `thorough`, the order is only as good as the ids' where these fit."""
     trace = index.workload.templates[template]
     rows = message_rows(trace)
-    is_send, peer, tag, size = endpoints(index, template, rows)
+    is_relative = index.workload.has_relative_peers(template)
+    is_send, peer, tag, size = endpoints(trace, rows, is_relative, index.workload.ranks)
     order, first = sorted_groups(is_send.astype(np.int64), peer, tag, size)
     certain = np.ones(len(rows), bool)
     ordered = rows[order]

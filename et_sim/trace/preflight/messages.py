@@ -20,7 +20,8 @@ from et_sim.trace.columns import NodeKind
 from et_sim.trace.preflight.pairs import (
     Ends,
     bundle_bounds,
-    distinct_ends,
+    endpoints,
+    ends_of_templates,
     find_pairs,
     message_rows,
     pair_keys,
@@ -29,6 +30,7 @@ from et_sim.trace.preflight.pairs import (
     split_key,
 )
 from et_sim.trace.preflight.problem import SPELLED_OUT, Problem, TemplateIndex, not_spelled_out
+from et_sim.trace.stack import stacks
 
 _EXPLAINED = 10_000  # so many pairs of ranks that do not understand each other are looked into
 _NO_MATCH = "with sends and receives that do not match"
@@ -37,20 +39,39 @@ _NO_MATCH = "with sends and receives that do not match"
 def check_messages(index: TemplateIndex, ranks: int) -> list[Problem]:
     """Peers that do not exist, messages to oneself, empty messages, and unmatched ones."""
     problems: list[Problem] = []
-    sound: dict[int, Ends] = {}
-    for template in index.used_templates():
-        rows = message_rows(index.workload.templates[template])
-        if not len(rows):
-            continue
-        ends = distinct_ends(index, template, rows)
+    sound = ends_of_templates(index, index.used_templates())
+    for template in _doubtful(index, sound, ranks):
+        ends = sound[template]
         problems += _outside(index, template, ends, ranks)
-        problems += _foreign(index, template, rows)
+        problems += _foreign(index, template, message_rows(index.workload.templates[template]))
         problems += _to_oneself(index, template, ends)
         problems += _empty(index, template, ends)
         sound[template] = ends.only((ends.peer >= 0) & (ends.peer < _peers(index, template, ranks)))
     if sound:
         problems += _unmatched(index, sound)
     return problems
+
+
+def _doubtful(index: TemplateIndex, ends_of: dict[int, Ends], ranks: int) -> list[int]:
+    """Templates that need a look of their own: all but those of one rank that are certainly right."""
+    templates = [template for template in ends_of if _is_of_one_rank(index, template)]
+    doubtful = set(ends_of) - set(templates)
+    for stack in stacks([index.workload.templates[template] for template in templates]):
+        numbers = np.array(templates)[stack.number : stack.number + len(stack)]
+        own = np.array([int(index.ranks_of(template)[0]) for template in numbers.tolist()])
+        trace, rows = stack.trace, message_rows(stack.trace)
+        of = stack.of_row[rows]
+        is_send, peer, _, size = endpoints(trace, rows, False, ranks)
+        said = np.where(is_send, trace.has("comm_src", rows), trace.has("comm_dst", rows))
+        own_end = np.where(is_send, trace.comm_src[rows], trace.comm_dst[rows])
+        is_right = (peer >= 0) & (peer < ranks) & (peer != own[of]) & (size > 0)
+        doubtful.update(numbers[of[~is_right | (said & (own_end != own[of]))]].tolist())
+    return [template for template in ends_of if template in doubtful]
+
+
+def _is_of_one_rank(index: TemplateIndex, template: int) -> bool:
+    """Whether one rank runs it, which names its peers by their ranks."""
+    return len(index.ranks_of(template)) == 1 and not index.workload.has_relative_peers(template)
 
 
 def _peers(index: TemplateIndex, template: int, ranks: int) -> int:

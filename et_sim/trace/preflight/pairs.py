@@ -9,6 +9,7 @@ Not here: what to say about ranks that do not (`messages`).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -17,6 +18,7 @@ from msgspec import Struct
 
 from et_sim.trace.columns import TAG_RANGE, NodeKind, Trace
 from et_sim.trace.preflight.problem import TemplateIndex
+from et_sim.trace.stack import stacks
 
 _RANK_BITS = 31
 
@@ -53,23 +55,33 @@ def message_rows(trace: Trace) -> Any:
     return np.flatnonzero((send | receive) & ~trace.is_unsized)
 
 
-def endpoints(index: TemplateIndex, template: int, rows: Any) -> tuple[Any, Any, Any, Any]:
+def endpoints(trace: Trace, rows: Any, are_distances: Any, ranks: int) -> tuple[Any, Any, Any, Any]:
     """(is it a send, peer, tag, size) of every message row; distances are made positive."""
-    trace = index.workload.templates[template]
     is_send = trace.kind[rows] == NodeKind.SEND
     peer = np.where(is_send, trace.comm_dst[rows], trace.comm_src[rows]).astype(np.int64)
-    if index.workload.has_relative_peers(template):
-        peer %= index.workload.ranks
+    peer = np.where(are_distances, peer % ranks, peer)
     return is_send, peer, trace.comm_tag[rows] % TAG_RANGE, trace.comm_bytes[rows]
 
 
-def distinct_ends(index: TemplateIndex, template: int, rows: Any) -> Ends:
-    """The endpoints of a template, each once."""
-    is_send, peer, tag, size = endpoints(index, template, rows)
-    order, first = sorted_groups(is_send.astype(np.int64), peer, tag, size)
-    count = np.diff(np.append(first, len(order)))
-    at = order[first]  # the sort is stable: the lowest row of each group
-    return Ends(rows[at], is_send[at], peer[at], tag[at], size[at], count)
+def ends_of_templates(index: TemplateIndex, templates: Sequence[int]) -> dict[int, Ends]:
+    """The endpoints of those templates that have any, each once."""
+    workload = index.workload
+    found: dict[int, Ends] = {}
+    for stack in stacks([workload.templates[template] for template in templates]):
+        rows = message_rows(stack.trace)
+        numbers = templates[stack.number : stack.number + len(stack)]
+        are_distances = np.array([workload.has_relative_peers(template) for template in numbers])
+        of = stack.of_row[rows]
+        is_send, peer, tag, size = endpoints(stack.trace, rows, are_distances[of], workload.ranks)
+        order, first = sorted_groups(of, is_send.astype(np.int64), peer, tag, size)
+        count = np.diff(np.append(first, len(order)))
+        at = order[first]  # the sort is stable: the lowest row of each group
+        every = Ends(rows[at] - stack.first[of[at]], is_send[at], peer[at], tag[at], size[at], count)
+        bounds = np.searchsorted(of[at], np.arange(len(stack) + 1)).tolist()
+        for template, (begin, end) in zip(numbers, pairwise(bounds), strict=True):
+            if begin < end:
+                found[template] = every.only(slice(begin, end))
+    return found
 
 
 def sorted_groups(*keys: Any) -> tuple[Any, Any]:
@@ -106,28 +118,26 @@ def split_key(key: Any) -> tuple[Any, Any]:
 
 def find_pairs(index: TemplateIndex, ends_of: dict[int, Ends]) -> Pairs:
     """Every pair of ranks that exchange anything, with the bundles on both sides."""
-    numbers: dict[bytes, int] = {}
-    sides: dict[bool, list[tuple[Any, Any, Any]]] = {True: [], False: []}
-    parts = 0
-    for template, ends in ends_of.items():
-        first = bundle_bounds(ends.is_send, ends.peer)[:-1]
-        number = _bundle_numbers(ends, numbers)
-        users = index.ranks_of(template)
-        for is_send in (True, False):
-            which = np.flatnonzero(ends.is_send[first] == is_send)
-            at = first[which]
-            keys = pair_keys(index, template, users, ends.is_send[at], ends.peer[at])
-            sides[is_send].append(
-                (
-                    keys.reshape(-1),
-                    np.tile(number[which], len(users)),
-                    np.tile(parts + which, len(users)),
-                )
-            )
-        parts += len(first)
-    (sent, send, send_part), (received, receive, receive_part) = (
-        _sorted(sides[is_send]) for is_send in (True, False)
-    )
+    templates = np.array(list(ends_of), np.int64)
+    sizes = [len(ends.row) for ends in ends_of.values()]
+    every = Ends(*(np.concatenate(column) for column in zip(*ends_of.values(), strict=True)))
+    of = np.repeat(np.arange(len(templates)), sizes)
+    bounds = bundle_bounds(of, every.is_send, every.peer)
+    number, part = _bundle_numbers(every, bounds), np.arange(len(bounds) - 1)
+    of, is_send, peer = (column[bounds[:-1]] for column in (of, every.is_send, every.peer))
+    users = [index.ranks_of(template) for template in templates.tolist()]
+    count = np.array(list(map(len, users)), np.int64)
+    each = np.repeat(part, count[of])  # every bundle, once for each rank that has it
+    turn = np.arange(len(each)) - np.repeat(np.cumsum(count[of]) - count[of], count[of])
+    own = np.concatenate(users)[(np.cumsum(count) - count)[of[each]] + turn]
+    are_distances = np.array([index.workload.has_relative_peers(template) for template in templates.tolist()])
+    other = np.where(are_distances[of[each]], (own + peer[each]) % index.workload.ranks, peer[each])
+    key = np.where(is_send[each], own << _RANK_BITS | other, other << _RANK_BITS | own)
+    sides = {}
+    for sends in (True, False):
+        mine = is_send[each] == sends
+        sides[sends] = _sorted(key[mine], number[each[mine]], each[mine])
+    (sent, send, send_part), (received, receive, receive_part) = sides[True], sides[False]
     key = sent if np.array_equal(sent, received) else np.union1d(sent, received)
     return Pairs(
         key=key,
@@ -138,28 +148,27 @@ def find_pairs(index: TemplateIndex, ends_of: dict[int, Ends]) -> Pairs:
     )
 
 
-def bundle_bounds(is_send: Any, peer: Any) -> Any:
-    """Where in sorted endpoints each bundle begins, and the end of the last."""
-    if not len(peer):
+def bundle_bounds(*columns: Any) -> Any:
+    """Where in sorted endpoints bundles begin, which are equal in all of these, and the end of the last."""
+    if not len(columns[0]):
         return np.zeros(1, np.int64)
-    new = (is_send[1:] != is_send[:-1]) | (peer[1:] != peer[:-1])
-    return np.concatenate(([0], np.flatnonzero(new) + 1, [len(peer)]))
+    new = np.logical_or.reduce([column[1:] != column[:-1] for column in columns])
+    return np.concatenate(([0], np.flatnonzero(new) + 1, [len(new) + 1]))
 
 
-def _bundle_numbers(ends: Ends, numbers: dict[bytes, int]) -> Any:
+def _bundle_numbers(ends: Ends, bounds: Any) -> Any:
     """Equal bundles have equal numbers, in all templates."""
+    numbers: dict[bytes, int] = {}
     content = np.stack((ends.tag, ends.size, ends.count.astype(np.int64)), axis=1)
     text, width = content.tobytes(), content.itemsize * 3
-    bounds = (bundle_bounds(ends.is_send, ends.peer) * width).tolist()
-    return np.array([numbers.setdefault(text[a:b], len(numbers)) for a, b in pairwise(bounds)], np.int64)
+    bytes_of = pairwise((bounds * width).tolist())
+    return np.array([numbers.setdefault(text[a:b], len(numbers)) for a, b in bytes_of], np.int64)
 
 
-def _sorted(columns: list[tuple[Any, Any, Any]]) -> tuple[Any, Any, Any]:
-    """All templates' columns as one, by ascending key."""
-    joined = [np.concatenate([np.empty(0, np.int64), *parts]) for parts in zip(*columns, strict=True)]
-    order = np.argsort(joined[0], kind="stable")
-    key, number, part = (column[order] for column in joined)
-    return key, number, part
+def _sorted(key: Any, *columns: Any) -> tuple[Any, ...]:
+    """Columns by ascending key."""
+    order = np.argsort(key, kind="stable")
+    return (key[order], *(column[order] for column in columns))
 
 
 def _spread(key: Any, own: Any, values: Any) -> Any:
