@@ -169,8 +169,8 @@ def rank_ranges(ranks: Iterable[int]) -> list[str]:
     import numpy as np
 
     ordered = _ascending(ranks)
-    if not len(ordered):
-        return []
+    if len(ordered) < 2:
+        return [str(rank) for rank in ordered.tolist()]
     breaks = np.flatnonzero(np.diff(ordered) != 1)
     firsts = ordered[np.concatenate(([0], breaks + 1))].tolist()
     lasts = ordered[np.concatenate((breaks, [len(ordered) - 1]))].tolist()

@@ -36,8 +36,8 @@ def shapes_of_templates(lowering: Lowering) -> Any:
     count = len(lowering.workload.templates)
     shape = np.arange(count)
     alike: dict[tuple[int, ...], list[int]] = {}
-    for template in range(count):
-        candidates = alike.setdefault(_fingerprint(lowering, template), [])
+    for template, fingerprint in enumerate(_fingerprints(lowering)):
+        candidates = alike.setdefault(fingerprint, [])
         for other in candidates:
             if _is_same(lowering, template, other):
                 shape[template] = other
@@ -52,13 +52,21 @@ def _nodes(lowering: Lowering, template: int) -> Any:
     return lowering.nodes[int(row.node_first) : int(row.node_first) + int(row.nodes)]
 
 
-def _fingerprint(lowering: Lowering, template: int) -> tuple[int, ...]:
-    nodes, endpoints = _nodes(lowering, template), lowering.endpoints[template]
-    place = np.arange(1, len(nodes) + 1)
+def _fingerprints(lowering: Lowering) -> list[tuple[int, ...]]:
+    """A few sums of each template."""
+    first, count = lowering.templates["node_first"], lowering.templates["nodes"]
+    nodes = np.asarray(lowering.nodes)
+    place = np.arange(1, len(nodes) + 1) - np.repeat(first, count)
+    sums = []
     with np.errstate(over="ignore"):
-        durations = int((nodes["duration_ns"] * place).sum())
-        sizes = int((nodes["bytes"] * place).sum())
-    return len(nodes), durations, sizes, len(endpoints.rows), len(endpoints.peers)
+        for name in ("duration_ns", "bytes"):
+            before = np.concatenate(([0], np.cumsum(nodes[name] * place)))
+            sums.append(before[first + count] - before[first])
+    columns = (count.tolist(), *(column.tolist() for column in sums))
+    return [
+        (*figures, len(endpoints.rows), len(endpoints.peers))
+        for *figures, endpoints in zip(*columns, lowering.endpoints, strict=False)
+    ]
 
 
 def _is_same(lowering: Lowering, one: int, two: int) -> bool:

@@ -14,16 +14,22 @@ source actor's representative and the rank that this one sends to.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from msgspec import Struct
 
 from et_sim.basics.errors import TraceError
+from et_sim.basics.unique import unique
 from et_sim.plan import tables
 from et_sim.plan.members import Actors
 from et_sim.trace.columns import TAG_RANGE, NodeKind, Trace
+from et_sim.trace.stack import Stack, stacks
 from et_sim.trace.workload import Workload
+
+_PEER_BITS = 33
 
 
 class Endpoints(Struct, frozen=True, eq=False):
@@ -44,22 +50,36 @@ class Endpoints(Struct, frozen=True, eq=False):
 
 def find_endpoints(trace: Trace, relative: bool = False, ranks: int = 1) -> Endpoints:
     """The sends and receives of a template; distances are taken modulo the number of ranks."""
+    return _endpoints(next(stacks([trace])), [relative], ranks)[0]
+
+
+def _endpoints(stack: Stack, relative: Sequence[bool], ranks: int) -> list[Endpoints]:
+    """Those of each of the traces; `relative`: whether it names peers by their distance."""
+    trace = stack.trace
     messages = (trace.kind == NodeKind.SEND) | (trace.kind == NodeKind.RECV)
     rows = np.flatnonzero(messages & ~trace.is_unsized)
+    of = stack.of_row[rows]
     is_send = trace.kind[rows] == NodeKind.SEND
     peer = np.where(is_send, trace.comm_dst[rows], trace.comm_src[rows]).astype(np.int64)
-    if relative:
-        peer %= ranks
-    first, slot = tables.in_order_of_first(peer)
-    return Endpoints(
-        rows=rows,
-        is_send=is_send,
-        slot=slot,
-        tag=trace.comm_tag[rows] % TAG_RANGE,
-        bytes=trace.comm_bytes[rows],
-        peers=peer[first],
-        relative=relative,
-    )
+    peer = np.where(np.array(relative, np.bool_)[of], peer % ranks, peer)
+    first, slot = tables.in_order_of_first((of << _PEER_BITS) + peer)
+    tag, size, peer = trace.comm_tag[rows] % TAG_RANGE, trace.comm_bytes[rows], peer[first]
+    bounds = np.searchsorted(of, np.arange(len(stack) + 1)).tolist()
+    slots = np.searchsorted(first, bounds).tolist()
+    return [
+        Endpoints(
+            rows=rows[begin:end] - int(row),
+            is_send=is_send[begin:end],
+            slot=slot[begin:end] - of_slot,
+            tag=tag[begin:end],
+            bytes=size[begin:end],
+            peers=peer[of_slot:until],
+            relative=is_relative,
+        )
+        for row, (begin, end), (of_slot, until), is_relative in zip(
+            stack.first[:-1].tolist(), pairwise(bounds), pairwise(slots), relative, strict=True
+        )
+    ]
 
 
 def endpoints_of_templates(workload: Workload, *, communicates: bool) -> list[Endpoints]:
@@ -69,17 +89,30 @@ def endpoints_of_templates(workload: Workload, *, communicates: bool) -> list[En
         nothing = Endpoints(nobody, nobody > 0, nobody, nobody, nobody, nobody, relative=False)
         return [nothing] * len(workload.templates)
     lowest = lowest_ranks(workload)
-    found = []
-    for template, trace in enumerate(workload.templates):
-        relative = workload.has_relative_peers(template)
-        endpoints = find_endpoints(trace, relative, workload.ranks)
-        if len(endpoints.rows):
-            rank = int(lowest[template])
-            if not relative:
+    found: list[Endpoints] = []
+    for stack in stacks(workload.templates):
+        relative = [workload.has_relative_peers(template) for template in stack.numbers]
+        found += _endpoints(stack, relative, workload.ranks)
+        for template in _doubtful(workload, stack, lowest):
+            trace, endpoints, rank = workload.templates[template], found[template], int(lowest[template])
+            if not endpoints.relative:
                 check_peers(trace, rank_place(rank, trace), endpoints, workload.ranks)
             _check_own_end(workload, template, endpoints, rank)
-        found.append(endpoints)
     return found
+
+
+def _doubtful(workload: Workload, stack: Stack, lowest: Any) -> list[int]:
+    """Templates with a peer that may not exist, or an end that may be foreign, as far as nodes show it."""
+    trace = stack.trace
+    is_send = trace.kind == NodeKind.SEND
+    messages = (is_send | (trace.kind == NodeKind.RECV)) & ~trace.is_unsized
+    peer = np.where(is_send, trace.comm_dst, trace.comm_src)
+    own = np.where(is_send, trace.comm_src, trace.comm_dst)
+    given = np.where(is_send, trace.has("comm_src"), trace.has("comm_dst"))
+    runs = np.bincount(workload.template_of_rank, minlength=len(workload.templates))[stack.numbers]
+    rank = np.where(runs == 1, lowest[stack.numbers], -1)  # of several ranks, each is another end
+    is_right = (peer >= 0) & (peer < workload.ranks) & (~given | (own == stack.spread(rank)))
+    return [stack.number + at for at in unique(stack.of_row[messages & ~is_right]).tolist()]
 
 
 def lowest_ranks(workload: Workload) -> Any:

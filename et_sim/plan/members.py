@@ -9,6 +9,7 @@ Not here: which ranks behave identically (`fold`), and who is in which group (`g
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -66,8 +67,10 @@ class MemberTables:
     def _rows(self) -> Any:
         """The group row of every usage of every actor."""
         rows = np.zeros(int(self.usage_first[-1]), np.int64)
-        for template, names in enumerate(self._used):
-            mine = np.flatnonzero(self._template == template)
+        by_template = np.argsort(self._template, kind="stable")
+        first = np.searchsorted(self._template[by_template], np.arange(len(self._used) + 1)).tolist()
+        for (begin, end), names in zip(pairwise(first), self._used, strict=True):
+            mine = by_template[begin:end]
             for usage, name in enumerate(names):
                 if name == WHOLE_SYSTEM:
                     continue

@@ -95,8 +95,11 @@ class _Meanings:
 
     def _plain(self) -> Iterator[Any]:
         """Of actors with one template: every group means itself to all ranks."""
-        for number in unique(self._template[~self._is_mixed]).tolist():
-            own = np.flatnonzero(~self._is_mixed & (self._template == number))
+        plain = np.flatnonzero(~self._is_mixed)
+        order = np.argsort(self._template[plain], kind="stable")
+        numbers = unique(self._template[plain])
+        first = np.searchsorted(self._template[plain[order]], numbers)
+        for number, own in zip(numbers.tolist(), np.split(plain[order], first[1:]), strict=True):
             for usage, used in enumerate(self._plan.used_groups[number]):
                 group = np.full(len(own), self._number[used])
                 yield np.stack((own, np.full(len(own), usage), group, group, np.full(len(own), NONE)))
