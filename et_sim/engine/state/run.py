@@ -214,6 +214,10 @@ def new_run(
     most_hops = int(plan.memory_ways["hops"].max(initial=0))
     pool_state["most_hops"] = most_hops
     is_recorded = bool(causal_events_per_event) or bool(traffic.on[0])
+    is_watched = plan.is_folded or is_recorded
+    lanes = (
+        len(plan.lane_limits) if is_watched else plan.lanes
+    )  # who watches notes collectives on one of theirs
     switches = max(len(plan.switches), plan.switch_servers) if len(plan.switches) else 0
     made: dict[str, Any] = {
         "clock": _clock(plan, message),
@@ -224,7 +228,7 @@ def new_run(
         "buckets": table(BUCKET, 0),
         "bucket_index": np.full(1, NONE, np.int32),
         "events": table(EVENT, 0),
-        "watch": (1,) if plan.is_folded or is_recorded else (),
+        "watch": (1,) if is_watched else (),
         "recording": (1,) if is_recorded else (),
         "stamps": table(MOMENT, 0),
         "turns": table(TURN, _turns(plan) if plan.is_folded else 0),
@@ -235,7 +239,7 @@ def new_run(
         "slowed_nodes": table(SLOWED_NODE, len(nodes) if len(plan.slowing) else 0),
         "slowed_actors": _idle(SLOWED_ACTOR, actors if len(plan.slowing) else 0, "head"),
         "ready": np.empty(len(nodes), np.int32),
-        "lanes": _idle(LANE_STATE, actors * len(plan.lane_limits), "last"),
+        "lanes": _idle(LANE_STATE, actors * lanes, "last"),
         "actors": _idle(ACTOR_STATE, actors, "finish_ns", "deferred", "group_ns"),
         "members": members,
         "running": table(RUNNING, 0),
@@ -268,7 +272,7 @@ def new_run(
     servers = plan.switch_servers if len(plan.switches) else 0
     sizes = {name: len(rows) for name, rows in made.items()} | {"links": resources, "switches": servers}
     causes = new_causes(plan, causal_events_per_event, sizes)
-    return Run(plan=_plan_tables(plan), network=network, causes=causes, traffic=traffic, **made)
+    return Run(plan=_plan_tables(plan, lanes), network=network, causes=causes, traffic=traffic, **made)
 
 
 def _idle(dtype: np.dtype[Any], rows: int, *fields: str) -> Any:
@@ -321,8 +325,9 @@ def _node_states(plan: Plan) -> Any:
     return np.empty(count, NODE_STATE).view(np.recarray)
 
 
-def _plan_tables(plan: Plan) -> PlanTables:
+def _plan_tables(plan: Plan, lanes: int) -> PlanTables:
     shared = {name: getattr(plan, name) for name in PlanTables.__slots__ if name != "settings"}
+    shared["lane_limits"] = plan.lane_limits[:lanes]
     if len(plan.switches):  # a message to a switch goes to nobody
         nobody = np.full(plan.switch_endpoints, NONE, plan.actor_of_rank.dtype)
         shared["actor_of_rank"] = np.concatenate((plan.actor_of_rank, nobody))
