@@ -68,4 +68,5 @@ MACHINES: dict[str, Callable[[tuple[int, ...], int], dict[str, Any]]] = {
     "layers": torus,
     "job": cluster,
     "distinct": grouped,
+    "unlike": grouped,
 }

@@ -105,6 +105,7 @@ ROWS = [
     Row("1,048,576 NPUs, 64 chunks", (128, 128, 64), "all_reduce", chunks=64, target_s=5),
     Row("16,384 ranks: TP 8, DP 128, PP 16, 64 micro-batches", (8, 128, 16), "job", target_s=30),
     Row("512 ranks x 5,000 nodes, all different", (512,), "distinct", chunks=1, target_s=20, large=True),
+    Row("4,096 ranks x 55 nodes, all different", CUBE, "unlike", chunks=1, target_s=3),
 ]
 SCALING = [
     Row(f"scaling {'x'.join(map(str, shape))}", shape, "all_reduce", fold=fold)
@@ -123,11 +124,12 @@ def run_once(row: Row, folder: Path) -> dict[str, Any]:
     prefix = folder / f"{row.workload}-{prod(row.shape)}"
     make = [sys.executable, str(HERE / "workloads.py"), row.workload, str(prefix), str(prod(row.shape))]
     workload = subprocess.run(make, check=True, capture_output=True, text=True).stdout.strip()
-    for name, content in MACHINES[row.workload](row.shape, row.chunks).items():
+    machine_files = MACHINES[row.workload](row.shape, row.chunks)
+    for name, content in machine_files.items():
         (folder / name).write_text(json.dumps(content))
     command = [*ET_SIM, "run", workload, "--system", "system.json", "--network", "network.yml"]
     command += ["--network-model", row.model, "--json", "--out", "out", *([] if row.fold else ["--no-fold"])]
-    command += ["--groups", "groups.json"] if row.workload == "distinct" else []
+    command += ["--groups", "groups.json"] if "groups.json" in machine_files else []
     with (folder / "stdout").open("wb") as stdout, (folder / "stderr").open("wb") as stderr:
         begin = time.perf_counter()
         process = subprocess.Popen(command, cwd=folder, stdout=stdout, stderr=stderr)

@@ -86,12 +86,36 @@ def _own_program(micros: Any, group: int) -> Any:
     return build.build()
 
 
+def unlike(prefix: Path, ranks: int) -> Path:
+    """50 steps a rank: durations of its own, messages to the next rank, all-reduces in groups of eight."""
+    if not Path(f"{prefix}.0.et").exists():
+        random = np.random.default_rng(1)
+        traces = [_short_program(random.integers(1, 50, 50), rank, ranks) for rank in range(ranks)]
+        write_workload(Workload.of(traces), prefix)
+    return prefix
+
+
+def _short_program(micros: Any, rank: int, ranks: int) -> Any:
+    build = TraceBuilder()
+    last: list[int] = []
+    for number, duration in enumerate(micros.tolist()):
+        if number % 10 == 9:
+            last = [build.collective("all_reduce", 1 << 20, group=str(rank // GROUPS_OF + 1), after=last)]
+        elif number % 10 == 4:
+            sent = build.send((rank + 1) % ranks, 1 << 16, tag=number, after=last)
+            last = [sent, build.receive((rank - 1) % ranks, 1 << 16, tag=number, after=last)]
+        else:
+            last = [build.compute("kernel", micros=duration, after=last)]
+    return build.build()
+
+
 WORKLOADS: dict[str, Callable[[Path, int], Path]] = {
     "all_reduce": all_reduce,
     "chain": chain,
     "layers": layers,
     "job": job,
     "distinct": distinct,
+    "unlike": unlike,
 }
 
 
