@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -98,8 +99,9 @@ class _Meanings:
         plain = np.flatnonzero(~self._is_mixed)
         order = np.argsort(self._template[plain], kind="stable")
         numbers = unique(self._template[plain])
-        first = np.searchsorted(self._template[plain[order]], numbers)
-        for number, own in zip(numbers.tolist(), np.split(plain[order], first[1:]), strict=True):
+        bounds = [*np.searchsorted(self._template[plain[order]], numbers).tolist(), len(plain)]
+        for number, (begin, end) in zip(numbers.tolist(), pairwise(bounds), strict=True):
+            own = plain[order[begin:end]]
             for usage, used in enumerate(self._plan.used_groups[number]):
                 group = np.full(len(own), self._number[used])
                 yield np.stack((own, np.full(len(own), usage), group, group, np.full(len(own), NONE)))
