@@ -24,7 +24,8 @@ from et_sim.workloads import (
 )
 from et_sim.workloads.convolution import Network, layers_of, network_names
 from et_sim.workloads.kernels import Kernel
-from et_sim.workloads.recommendation import Dlrm, changed, dlrm_names
+from et_sim.workloads.presets import preset_names
+from et_sim.workloads.recommendation import PRESETS, Dlrm, changed
 
 PLAN = Plan(data=4, micro_batches=1, batch=2)
 IDEAL = {"topology": ["FullyConnected"], "npus_count": [4], "bandwidth": [1e9], "latency": [0]}
@@ -134,7 +135,7 @@ def test_a_systolic_array_times_every_product_of_a_network() -> None:
 
 
 def test_the_models_have_the_published_dimensions() -> None:
-    assert dlrm_names() == ("hoti-2020", "mlperf")
+    assert preset_names(PRESETS) == ("hoti-2020", "mlperf")
     _, hoti = read_dlrm("hoti-2020")
     assert (len(hoti.bottom_widths), len(hoti.top_widths)) == (5 + 2 + 1, 10 + 2 + 1)
     assert hoti.batch * hoti.tables * hoti.dimension * 2 == 4_194_304  # bytes of its all-to-all

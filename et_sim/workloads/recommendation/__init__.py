@@ -21,7 +21,7 @@ from et_sim.trace.workload import Workload
 from et_sim.workloads.job import make_workload
 from et_sim.workloads.kernels import Kernel, product
 from et_sim.workloads.pipeline import Direction, Pass, pass_label
-from et_sim.workloads.presets import converted, preset_names, read_preset
+from et_sim.workloads.presets import converted, read_preset
 from et_sim.workloads.rank import Rank
 from et_sim.workloads.training.chain import ChainLayer, dense_layer, run_backward, run_forward
 from et_sim.workloads.training.plan import DATA, Plan
@@ -66,11 +66,6 @@ class Dlrm(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def top_widths(self) -> tuple[int, ...]:
         """From the products to the prediction."""
         return (self.interactions, *self.top, 1)
-
-
-def dlrm_names() -> tuple[str, ...]:
-    """The models that come with et-sim."""
-    return preset_names(PRESETS)
 
 
 def read_dlrm(name: str) -> tuple[str, Dlrm]:
