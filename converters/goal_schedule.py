@@ -6,7 +6,7 @@ are concurrent: nothing but their dependencies, and on the LogGOPS model process
 as what it depends on is done, so that whatever `irequires` it depends on the same. A send or a calculation
 begins when processor and NIC are free, for which traces have no word: this is refused.
 
-A file is read line by line: no more of it is kept than the schedule of one rank.
+A file is read line by line: no more of it is kept than the schedules of one rank, and of some small ones.
 
 Not here: the grammar (`goal_statements`), and simulation.
 """
@@ -295,6 +295,23 @@ def _like(messages: _Messages, channel: Channel) -> str:
 
 def _allowed(totals: Totals) -> str:
     return f"there are ranks 0 to {totals.ranks - 1}"
+
+
+_AT_ONCE = 10_000  # operations of ranks that are written together
+
+
+def in_portions(given: Iterable[tuple[int, Trace]]) -> Iterator[list[tuple[int, Trace]]]:
+    """Ranks and their traces, many small ones at a time."""
+    several: list[tuple[int, Trace]] = []
+    operations = 0
+    for rank, trace in given:
+        several.append((rank, trace))
+        operations += len(trace)
+        if operations >= _AT_ONCE:
+            yield several
+            several, operations = [], 0
+    if several:
+        yield several
 
 
 _LINES_BETWEEN_LOOKS = 10_000

@@ -29,18 +29,20 @@ def add_parser(commands: Any) -> None:
 def run(options: argparse.Namespace) -> Iterator[str]:
     """Read and write rank by rank, then report."""
     from converters.files import refuse_overwriting, trace_path
-    from converters.goal_schedule import Totals, schedules
+    from converters.goal_schedule import Totals, in_portions, schedules
     from converters.report import Converted, report_lines
     from et_sim.trace.disk import replace_all
-    from et_sim.trace.encode import encode_trace
+    from et_sim.trace.encode import encode_several
 
     totals, outputs = Totals(), list[Path]()
 
     def files() -> Iterator[tuple[Path, bytes]]:
-        for rank, trace in schedules(options.input, totals):
-            outputs.append(trace_path(options.output, rank))
-            refuse_overwriting([options.input], outputs[-1:])
-            yield outputs[-1], encode_trace(trace)
+        for several in in_portions(schedules(options.input, totals)):
+            encoded = encode_several([trace for _, trace in several])
+            for (rank, _), content in zip(several, encoded, strict=True):
+                outputs.append(trace_path(options.output, rank))
+                refuse_overwriting([options.input], outputs[-1:])
+                yield outputs[-1], content
 
     replace_all(files(), options.output)
     paths = tuple(str(trace_path(options.output, rank)) for rank in range(totals.ranks))
