@@ -72,6 +72,13 @@ def leave_from(pool: Any, queue: Any, before: int, row: int) -> None:
 
 
 @works_on_tables
+def chain(pool: Any, index: Any, home: int, row: int) -> None:
+    """Put a row in front of the chain that begins at `home`."""
+    pool[row].chain = index[home]
+    index[home] = row
+
+
+@works_on_tables
 def unchain(pool: Any, index: Any, home: int, row: int) -> None:
     """Take a row, which must be in it, out of the chain that begins at `home`."""
     at = index[home]

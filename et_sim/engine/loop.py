@@ -35,6 +35,7 @@ from et_sim.engine.nodes.progress import (
     transfer_ready,
 )
 from et_sim.engine.observe import facade as observe
+from et_sim.engine.repeats import look, looks_anew
 from et_sim.engine.state import kinds
 from et_sim.engine.state.run import LATEST, NONE, Run
 from et_sim.engine.transport.message_pool import release_message
@@ -72,6 +73,7 @@ def simulate(run: Run, reserve: int, collectives: int, block_reserve: int, budge
                     return FINISHED
                 if clock.now > run.plan.settings[LATEST]:
                     return TOO_LATE
+                look(run)
                 continue
         _happen(run, event)
         if clock.bucket != NONE:
@@ -120,6 +122,8 @@ def _happen(run: Run, event_row: int) -> None:
         transfer_ready(run, a, b)
     elif kind == kinds.STEP:
         step_arrived(run, a, b, c)
+    elif kind == kinds.LATE_STEP:
+        receive_step(run, a, b)
     else:
         _happen_to_node(run, kind, a, b, c)
 
@@ -127,6 +131,7 @@ def _happen(run: Run, event_row: int) -> None:
 @works_on_tables
 def _happen_to_node(run: Run, kind: int, a: int, b: int, c: int) -> None:
     """The rarer events."""
+    looks_anew(run)
     if kind == kinds.MESSAGE:
         deliver(run, a, b, c)
     elif kind == kinds.CUSTOM_MESSAGE:
@@ -139,8 +144,6 @@ def _happen_to_node(run: Run, kind: int, a: int, b: int, c: int) -> None:
         switch_done(run, a, b, c)
     elif kind == kinds.BRANCH_FREE:
         part_left(run, b)
-    elif kind == kinds.LATE_STEP:
-        receive_step(run, a, b)
     elif kind == kinds.ASKED_MESSAGE:
         message_asked(run, a, kinds.LATE_RECEIVE, b, c)
     elif kind == kinds.ASKED_CUSTOM:

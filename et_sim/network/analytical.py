@@ -127,6 +127,12 @@ def needs(network: Network) -> Needs:
 
 
 @works_on_tables
+def may_repeat(_run: Run) -> bool:
+    """Nothing is kept of a message."""
+    return True
+
+
+@works_on_tables
 def inject(
     run: Run, source: int, target: int, size: int, kind: int, a: int, b: int, c: int, done: int
 ) -> None:

@@ -28,7 +28,8 @@ from et_sim.compiled.tables_by_reference import Tables, works_on_tables
 from et_sim.engine.calendar.clock import schedule
 from et_sim.engine.containers import NONE, join, leave
 from et_sim.engine.observe import facade as observe
-from et_sim.engine.state.kinds import NETWORK
+from et_sim.engine.repeats import put, steps_passed, steps_since
+from et_sim.engine.state.kinds import NETWORK, STEP
 from et_sim.engine.state.records import MARK, MESSAGE_FIELDS, MOMENT
 from et_sim.engine.state.resources import ResourceTable
 from et_sim.engine.state.run import Run, setting_of
@@ -63,6 +64,7 @@ LINK = record(
     ("speed", "i4"),
     ("home", "i4"),  # the NPU it belongs to
     ("bytes", "i8"),  # that it has carried
+    ("bytes_before", "i8"),  # likewise, on the last picture of what may repeat itself
     ("free_ns", "i8"),  # when it is through with its last message
     ("free_rest", "f8"),  # and the fraction of a nanosecond besides
     ("joined", MOMENT),  # this and what follows: to notice ties
@@ -202,6 +204,94 @@ def network_event(run: Run, kind: int, row: int, _version: int) -> int:
     observe.message_hops(run, row, run.network.home[message.at])
     _enter_link(run, row)
     return NONE
+
+
+@works_on_tables
+def may_repeat(run: Run) -> bool:
+    """Where no way depends on how many messages there were before."""
+    return len(run.network.sent) == 0
+
+
+@works_on_tables
+def describe_event(run: Run, at: int, kind: int, row: int) -> int:
+    """A message that will be at the end of a link, or a busy link and all that wait for it."""
+    if kind == HOP_DONE:
+        return _describe_message(run, at, row)
+    link = run.network.links[row]
+    at = put(run, at, row)
+    at = put(run, at, link.free_ns - run.clock[0].now)
+    at = put(run, at, _bits(link.free_rest))
+    waits = link.head
+    while waits != NONE and at != NONE:
+        at = _describe_message(run, at, waits)
+        waits = run.messages[waits].next
+    return put(run, at, NONE)
+
+
+@works_on_tables
+def _describe_message(run: Run, at: int, row: int) -> int:
+    """What a step sends, and where it is; of other messages nothing is told."""
+    message = run.messages[row]
+    if message.kind != STEP or message.done != NONE:
+        return NONE
+    at = put(run, at, message.a)
+    at = put(run, at, message.c)
+    at = put(run, at, steps_since(run, message.a, message.c, message.b))
+    at = put(run, at, message.bytes)
+    at = put(run, at, message.source)
+    at = put(run, at, message.target)
+    at = put(run, at, message.ports)
+    at = put(run, at, message.at)
+    at = put(run, at, message.via_switch)
+    at = put(run, at, message.device)
+    at = put(run, at, message.stop)
+    at = put(run, at, message.slowest)
+    at = put(run, at, message.first_ns - run.clock[0].now)
+    at = put(run, at, _bits(message.first_rest))
+    return put(run, at, _bits(message.last_later))
+
+
+@works_on_tables
+def _bits(number: float) -> int:
+    """Those of a floating-point number: equal if it is the same, to the last one."""
+    return int(np.float64(number).view(np.int64))
+
+
+@works_on_tables
+def pass_event(run: Run, kind: int, row: int, periods: int, time: int) -> None:
+    """Messages are later, and of later steps."""
+    if kind == HOP_DONE:
+        _pass_message(run, row, periods, time)
+        return
+    link = run.network.links[row]
+    link.free_ns += time
+    waits = link.head
+    while waits != NONE:
+        _pass_message(run, waits, periods, time)
+        waits = run.messages[waits].next
+
+
+@works_on_tables
+def _pass_message(run: Run, row: int, periods: int, time: int) -> None:
+    message = run.messages[row]
+    message.first_ns += time
+    message.b += steps_passed(run, message.a, message.c, periods)
+
+
+@works_on_tables
+def note_counted(run: Run) -> None:
+    """What links have carried until now, to know how much a period adds."""
+    for row in range(len(run.network.links)):
+        link = run.network.links[row]
+        link.bytes_before = link.bytes
+
+
+@works_on_tables
+def pass_counted(run: Run, periods: int) -> None:
+    """Links have carried that much again, in each of so many periods."""
+    for row in range(len(run.network.links)):
+        link = run.network.links[row]
+        link.bytes += periods * (link.bytes - link.bytes_before)
 
 
 @works_on_tables

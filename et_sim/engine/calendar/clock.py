@@ -16,7 +16,7 @@ Not here: what events do (`loop` dispatches them).
 from __future__ import annotations
 
 from et_sim.compiled.tables_by_reference import works_on_tables
-from et_sim.engine.containers import give_row, join, join_after, leave, take_row, unchain
+from et_sim.engine.containers import chain, give_row, join, join_after, leave, take_row, unchain
 from et_sim.engine.observe import facade as observe
 from et_sim.engine.state.kinds import OPENS_BUCKET
 from et_sim.engine.state.run import NONE, Run
@@ -129,6 +129,45 @@ def advance(run: Run) -> bool:
 
 
 @works_on_tables
+def sort_times(run: Run) -> None:
+    """Put the heap of times in their order; rows in order are a heap, too."""
+    clock = run.clock[0]
+    times = clock.times
+    while clock.times > 0:
+        slot = _pop_time(run)
+        run.heap_time[clock.times], run.heap_slot[clock.times] = run.slots[slot].time, slot
+    clock.times = times
+    for row in range(times // 2):
+        other = times - 1 - row
+        time, slot = run.heap_time[row], run.heap_slot[row]
+        run.heap_time[row], run.heap_slot[row] = run.heap_time[other], run.heap_slot[other]
+        run.heap_time[other], run.heap_slot[other] = time, slot
+
+
+@works_on_tables
+def let_pass(run: Run, time: int, last: int) -> None:
+    """Time passes for the present and all that is due by `last`; buckets are for `move_bucket`.
+
+    What is due later must be due later even then.
+    """
+    clock = run.clock[0]
+    clock.now += time
+    _put_off(run, clock.slot, time)
+    for at in range(clock.times):
+        if run.heap_time[at] <= last:
+            run.heap_time[at] += time
+            _put_off(run, run.heap_slot[at], time)
+
+
+@works_on_tables
+def _put_off(run: Run, slot_row: int, time: int) -> None:
+    slot = run.slots[slot_row]
+    unchain(run.slots, run.slot_index, slot_home(run, slot.time), slot_row)
+    slot.time += time
+    chain(run.slots, run.slot_index, slot_home(run, slot.time), slot_row)
+
+
+@works_on_tables
 def new_event(run: Run, kind: int, a: int, b: int, c: int) -> int:
     """An event that stands nowhere yet: in a slot, a bucket, or a fifo of what waits for something."""
     row = take_row(run.events, run.clock[0].free_events)
@@ -160,8 +199,7 @@ def _slot_at(run: Run, time: int) -> int:
     slot = run.slots[row]
     slot.time = time
     slot.head = slot.tail = NONE
-    slot.chain = run.slot_index[home]
-    run.slot_index[home] = row
+    chain(run.slots, run.slot_index, home, row)
     _push_time(run, time, row)
     return row
 
@@ -186,8 +224,7 @@ def _open_bucket(run: Run, row: int, actor: int, time: int, home: int) -> None:
     bucket.time = time
     bucket.actor = actor
     bucket.head = bucket.tail = NONE
-    bucket.chain = run.bucket_index[home]
-    run.bucket_index[home] = row
+    chain(run.buckets, run.bucket_index, home, row)
 
 
 @works_on_tables
@@ -196,6 +233,16 @@ def _close_bucket(run: Run, row: int) -> None:
     unchain(run.buckets, run.bucket_index, bucket_home(run, bucket.actor, bucket.time), row)
     bucket.time = NONE
     give_row(run.events, run.clock[0].free_events, row)
+
+
+@works_on_tables
+def move_bucket(run: Run, row: int, actor: int, time: int) -> None:
+    """A bucket is an actor's, and so much later."""
+    bucket = run.buckets[row]
+    unchain(run.buckets, run.bucket_index, bucket_home(run, bucket.actor, bucket.time), row)
+    bucket.actor = actor
+    bucket.time += time
+    chain(run.buckets, run.bucket_index, bucket_home(run, actor, bucket.time), row)
 
 
 @works_on_tables

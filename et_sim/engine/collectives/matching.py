@@ -12,7 +12,7 @@ from et_sim.compiled.tables_by_reference import works_on_tables
 from et_sim.engine.calendar.clock import new_event, schedule, slot_at
 from et_sim.engine.collectives.members import expects, phase_key_of
 from et_sim.engine.collectives.unexpected import keep_unexpected, seen_from_other_direction
-from et_sim.engine.containers import join_after, unchain
+from et_sim.engine.containers import chain, join_after, unchain
 from et_sim.engine.observe import facade as observe
 from et_sim.engine.state.kinds import STEP
 from et_sim.engine.state.phase_key import PHASE_BITS, PHASE_KEY_BITS, PROGRAM_MASK
@@ -41,9 +41,7 @@ def chunk_of(run: Run, member_row: int, sequence: int) -> int:
 def make_known(run: Run, chunk_row: int) -> None:
     """From now on, `chunk_of` finds a chunk."""
     chunk = run.chunks[chunk_row]
-    home = chunk_home(run, chunk.member, chunk.sequence)
-    chunk.chain = run.chunk_index[home]
-    run.chunk_index[home] = chunk_row
+    chain(run.chunks, run.chunk_index, chunk_home(run, chunk.member, chunk.sequence), chunk_row)
 
 
 @works_on_tables

@@ -17,7 +17,7 @@ from __future__ import annotations
 from et_sim.compiled.tables_by_reference import works_on_tables
 from et_sim.engine.calendar.clock import schedule
 from et_sim.engine.collectives.members import member_at, rank_at
-from et_sim.engine.containers import give_row, take_row, unchain
+from et_sim.engine.containers import chain, give_row, take_row, unchain
 from et_sim.engine.observe import facade as observe
 from et_sim.engine.state.kinds import ASKED_STEP, INJECT_STEP, STEP
 from et_sim.engine.state.phase_key import PHASE_BITS, PHASE_KEY_BITS, PROGRAM_MASK
@@ -56,32 +56,54 @@ def keep_unexpected(
     message.rank = rank
     message.bytes = size
     message.arrives_ns = clock.now
-    message.chain = run.unexpected_index[home]
-    run.unexpected_index[home] = row
+    chain(run.unexpected, run.unexpected_index, home, row)
     run.members[member].unexpected += 1
     observe.message_unexpected(run, row)
     return row
 
 
 @works_on_tables
-def take_unexpected(run: Run, member: int, step_key: int, phase_key: int) -> int:
-    """Remove an unexpected message; its row may be read until the next one is kept. NONE: not here."""
-    home = unexpected_home(run, member, step_key, phase_key)
-    row = run.unexpected_index[home]
+def find_unexpected(run: Run, member: int, step_key: int, phase_key: int) -> int:
+    """The row of an unexpected message; NONE: it is not here."""
+    row = run.unexpected_index[unexpected_home(run, member, step_key, phase_key)]
     while row != NONE:
         message = run.unexpected[row]
         if message.member == member and message.step_key == step_key and message.phase_key == phase_key:
             break
         row = message.chain
+    return row
+
+
+@works_on_tables
+def take_unexpected(run: Run, member: int, step_key: int, phase_key: int) -> int:
+    """Remove an unexpected message; its row may be read until the next one is kept. NONE: not here."""
+    row = find_unexpected(run, member, step_key, phase_key)
     if row == NONE:
         return NONE
     message = run.unexpected[row]
-    unchain(run.unexpected, run.unexpected_index, home, row)
+    _unchain(run, row)
     observe.counterpart_comes(run, message.mark)
     message.member = NONE
     give_row(run.unexpected, run.clock[0].free_unexpecteds, row)
     run.members[member].unexpected -= 1
     return row
+
+
+@works_on_tables
+def rename_unexpected(run: Run, row: int, steps: int) -> None:
+    """An unexpected message has the step key of a later step."""
+    message = run.unexpected[row]
+    _unchain(run, row)
+    message.step_key += steps
+    home = unexpected_home(run, message.member, message.step_key, message.phase_key)
+    chain(run.unexpected, run.unexpected_index, home, row)
+
+
+@works_on_tables
+def _unchain(run: Run, row: int) -> None:
+    message = run.unexpected[row]
+    home = unexpected_home(run, message.member, message.step_key, message.phase_key)
+    unchain(run.unexpected, run.unexpected_index, home, row)
 
 
 @works_on_tables

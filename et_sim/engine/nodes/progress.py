@@ -27,6 +27,7 @@ from et_sim.engine.collectives.trees import START, hear, peer_of, spend_tree_tra
 from et_sim.engine.collectives.unexpected import keep_unexpected
 from et_sim.engine.nodes.issue import complete
 from et_sim.engine.observe import facade as observe
+from et_sim.engine.repeats import looks_anew
 from et_sim.engine.state.kinds import CUSTOM_DONE, TRANSFER_READY
 from et_sim.engine.state.records import BUS_SIDES
 from et_sim.engine.state.run import NONE, STARTS_TOGETHER, Run
@@ -115,6 +116,7 @@ def custom_done(run: Run, chunk_row: int, node: int) -> None:
 @works_on_tables
 def end_phase(run: Run, chunk_row: int, step_key: int) -> None:
     """A phase is over; in ASTRA-sim 1.0, for all ranks when it is for the last one."""
+    looks_anew(run)
     if not run.plan.settings[STARTS_TOGETHER]:
         _leave_phase(run, chunk_row, step_key)
         return

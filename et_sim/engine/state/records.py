@@ -107,6 +107,8 @@ ACTOR_STATE = record(
     ("passed_leaving", "i4"),
     ("passed_left", "i4"),
     ("cluster_is_bucket", "i4"),
+    ("turned", "i8"),  # this and what follows: as of chunks
+    ("turns_to", "i4"),
 )
 MEMBER_STATE = record(
     ("next_sequence", "i8"),
@@ -162,6 +164,33 @@ CHUNK = record(  # what every message needs comes first, and fits a line of the 
     ("queued_ns", "i8"),  # when it joined its queue, and when it started
     ("running_ns", "i8"),
     ("waited_ns", "i8"),  # from posting receives to arrivals, summed
+    ("waited_before", "i8"),  # this and what follows: on the last picture of `REPEATS`
+    ("turned", "i8"),  # in which comparison `turns_to` was noted,
+    ("taken", "i8"),  # and that another chunk turns to this one
+    ("sent_before", "i4"),
+    ("turns_to", "i4"),  # the chunk that has its place there a period later, and
+    ("comes_to", "i4"),  # many periods later
+)
+REPEATS = record(  # of the search for periods (`repeats`)
+    ("due", "i8"),  # how many messages are delivered when it is time for it; NEVER: it is off
+    ("since", "i8"),  # likewise, when the search began
+    ("expires", "i8"),  # and when the picture is given up for another one
+    ("patience", "i8"),  # how many messages a picture waits for
+    ("picture_ns", "i8"),
+    ("picture_delivered", "i8"),
+    ("pending", "i8"),  # events on the calendar, and
+    ("times", "i8"),  # distinct times, when the picture was taken
+    ("last_ns", "i8"),  # when the last event of a period is due
+    ("ends_ns", "i8"),  # when another one is
+    ("periods", "i8"),  # that chunks may pass
+    ("entries", "i8"),  # looked at
+    ("first_chunk", "i8"),  # where in the picture
+    ("comparison", "i8"),  # how many there have been
+    ("skipped", "i8"),  # messages
+    ("is_on", "i4"),
+    ("is_pictured", "i4"),
+    ("compares", "i4"),
+    ("turns", "i4"),  # whether chunks have changed places
 )
 PHASE_LOG = record(
     ("actor", "i4"),

@@ -41,6 +41,7 @@ from et_sim.engine.state.records import (
     PHASE_LOG,
     POOL_STATE,
     QUEUE,
+    REPEATS,
     REQUEST,
     RUNNING,
     SERVER,
@@ -58,7 +59,9 @@ from et_sim.engine.state.traffic_tables import Traffic
 from et_sim.machine.corrections import Correction
 from et_sim.plan.tables import Plan, record, table
 
+NEVER = 1 << 62
 FEWEST_TURNS = 1 << 12
+FEWEST_ENTRIES, ENTRIES_PER_ACTOR = 1 << 14, 1 << 8  # of a picture
 PHASES_KEPT = 1 << 16
 BLOCK_SIZES = 32  # chunks come in blocks of a power of two
 
@@ -124,6 +127,10 @@ class Run(Tables):
     recording: Any  # empty unless causes, messages or links are recorded
     stamps: Any  # per event; only where actors stand for several ranks
     node_marks: Any  # per node; likewise
+    repeats: Any  # one row: the search for periods
+    picture: Any  # of all that decides what happens next; empty where nothing is searched for
+    alike_steps: Any  # per row of the plan: how many rows of a program, from it on, are the same
+    alike_transfers: Any
     turns: Any  # who was last among the things of an origin; likewise
     unexpected: Any
     unexpected_index: Any
@@ -218,6 +225,8 @@ def new_run(
     lanes = (
         len(plan.lane_limits) if is_watched else plan.lanes
     )  # who watches notes collectives on one of theirs
+    has_other_steps = plan.version_1.pairs_early or plan.version_1.starts_together or plan.rendezvous
+    is_searched = not (is_watched or has_other_steps or len(plan.bus))
     switches = max(len(plan.switches), plan.switch_servers) if len(plan.switches) else 0
     made: dict[str, Any] = {
         "clock": _clock(plan, message),
@@ -231,6 +240,7 @@ def new_run(
         "watch": (1,) if is_watched else (),
         "recording": (1,) if is_recorded else (),
         "stamps": table(MOMENT, 0),
+        **_repeats(plan, is_searched=is_searched),
         "turns": table(TURN, _turns(plan) if plan.is_folded else 0),
         "node_marks": table(NODE_MARK, len(nodes) if plan.is_folded else 0),
         "unexpected": table(UNEXPECTED, 0),
@@ -284,6 +294,28 @@ def _idle(dtype: np.dtype[Any], rows: int, *fields: str) -> Any:
         if dtype[name] in (MOMENT, MARK):
             made[name]["ns"] = NONE
     return made
+
+
+def _repeats(plan: Plan, *, is_searched: bool) -> dict[str, Any]:
+    """What the search for periods needs."""
+    repeats = table(REPEATS, 1)
+    repeats["is_on"], repeats["due"] = is_searched, 0 if is_searched else NEVER
+    programs = plan.programs if is_searched else plan.programs[:0]
+    return {
+        "repeats": repeats,
+        "picture": np.zeros(is_searched * (FEWEST_ENTRIES + ENTRIES_PER_ACTOR * len(plan.actors)), np.int64),
+        "alike_steps": _alike(plan.steps, programs["step_first"]),
+        "alike_transfers": _alike(plan.transfers, programs["transfer_first"]),
+    }
+
+
+def _alike(rows: Any, firsts: Any) -> Any:
+    """How many rows, from each one on, are the same in a part of the table; parts begin at `firsts`."""
+    is_last = np.ones(len(rows), bool)
+    is_last[:-1] = rows[1:] != rows[:-1]
+    is_last[firsts[firsts > 0] - 1] = True
+    ends, own = np.flatnonzero(is_last), np.arange(len(rows))
+    return ends[np.searchsorted(ends, own)] - own + 1
 
 
 def _clock(plan: Plan, message: Any) -> Any:
