@@ -32,7 +32,6 @@ from et_sim.engine.observe import facade as observe
 from et_sim.engine.state import kinds
 from et_sim.engine.state.phase_key import PHASE_KEY_BITS
 from et_sim.engine.state.run import LATEST, NEVER, NONE, Run
-from et_sim.engine.transport.network_seam import flight_ns, step_flight_ns
 
 ENTRIES_OF_A_CHUNK = 4  # in a picture
 FEWEST_MESSAGES = 64  # before the first picture
@@ -54,6 +53,11 @@ def _not_described(_run: Run, _at: int, _kind: int, _row: int) -> int:
 
 
 @works_on_tables
+def _differ(_run: Run, _from: int, _to: int, _other_from: int, _other_to: int, _size: int) -> bool:
+    return False
+
+
+@works_on_tables
 def _nothing_noted(_run: Run) -> None:
     return
 
@@ -64,8 +68,8 @@ def _nothing_counted(_run: Run, _periods: int) -> None:
 
 
 @works_on_tables
-def _event_passes(_run: Run, _kind: int, _row: int, _periods: int, _time: int) -> None:
-    return
+def _event_passes(_run: Run, _kind: int, row: int, _periods: int, _time: int) -> int:
+    return row
 
 
 # Of a network model. (run): whether the calendar and `describe_event` tell what messages decide.
@@ -73,11 +77,15 @@ may_repeat = chosen_by_tables("may_repeat", "network", _never)
 # (run, entry, kind, row): describe what an event of its own says, and what waits for it, from an entry of the
 # picture on; the entry behind it; NONE: it cannot be told, or differs from the picture.
 describe_event = chosen_by_tables("describe_event", "network", _not_described)
+# (run, rank, rank, rank, rank, bytes): whether a message between the first two goes like one between the others,
+# in as long a time, and over links that `turn` like chunks do.
+ways_turn = chosen_by_tables("ways_turn", "network", _differ)
 # (run): note what has been counted until now.
 note_counted = chosen_by_tables("note_counted", "network", _nothing_noted)
 # (run, periods): so much is counted again, in each of so many periods.
 pass_counted = chosen_by_tables("pass_counted", "network", _nothing_counted)
-# (run, kind, row, periods, time): so many periods pass for what an event of its own is about.
+# (run, kind, row, periods, time): so many periods pass for what an event of its own is about; what it is about
+# then.
 pass_event = chosen_by_tables("pass_event", "network", _event_passes)
 
 
@@ -119,7 +127,7 @@ def _look(run: Run) -> None:
     if clock.delivered < repeats.since + least:
         repeats.due = repeats.since + least
         return
-    repeats.patience = max(2 * repeats.patience, PERIODS * least)
+    repeats.patience = max(2 * repeats.patience, PERIODS * least, FEWEST_MESSAGES)
     repeats.expires = clock.delivered + repeats.patience
     repeats.is_pictured = _describe(run, False)
     if repeats.is_pictured:
@@ -153,17 +161,70 @@ def chunk_in(run: Run, member: int, phase_key: int) -> int:
 
 
 @works_on_tables
-def steps_since(run: Run, member: int, phase_key: int, step_key: int) -> int:
-    """A step key as seen from the chunk that it is for: a number that is the same every period."""
-    row = chunk_in(run, member, phase_key)
-    return step_key if row == NONE else step_key - 2 * run.chunks[row].sent
+def put_step(run: Run, at: int, member: int, step_key: int, phase_key: int) -> int:
+    """Put a message of a step into the picture: how far it is from the step that its chunk is at."""
+    chunk_row = chunk_in(run, member, phase_key)
+    at = put_turned(run, run.chunks, at, chunk_row)
+    if chunk_row != NONE:
+        return put(run, at, step_key - 2 * run.chunks[chunk_row].sent)
+    return put(run, put(run, put(run, at, member), phase_key), step_key)
 
 
 @works_on_tables
-def steps_passed(run: Run, member: int, phase_key: int, periods: int) -> int:
-    """By how much such a step key grows in so many periods."""
-    row = chunk_in(run, member, phase_key)
-    return 0 if row == NONE else 2 * periods * (run.chunks[row].sent - run.chunks[row].sent_before)
+def pass_step(run: Run, step: Any, periods: int) -> None:
+    """Such a message, of which `a`, `b` and `c` tell, is for another step when periods have passed."""
+    chunk_row = chunk_in(run, step.a, step.c)
+    if chunk_row != NONE:
+        step.b += _steps_passed(run, chunk_row, periods)
+        turned = run.chunks[comes_to(run, run.chunks, chunk_row)]
+        step.a, step.c = turned.member, phase_key_of(turned)
+
+
+@works_on_tables
+def _steps_passed(run: Run, chunk_row: int, periods: int) -> int:
+    """By how much keys of steps grow."""
+    return 2 * periods * (run.chunks[chunk_row].sent - run.chunks[chunk_row].sent_before)
+
+
+@works_on_tables
+def put_turned(run: Run, pool: Any, at: int, row: int) -> int:
+    """Put a row into the picture; if it has turned, there may be another one now in the place of each."""
+    if not run.repeats[0].compares or at == NONE or row == NONE or run.picture[at] == NONE:
+        return put(run, at, row)
+    return at + 1 if turn(run, pool, run.picture[at], row) else NONE
+
+
+@works_on_tables
+def turn(run: Run, pool: Any, before: int, now: int) -> bool:
+    """Note that a row has the place of another, unless it has that of a third or something else has its own."""
+    repeats = run.repeats[0]
+    if pool[before].turned == repeats.comparison:
+        return bool(pool[before].turns_to == now)
+    if pool[now].taken == repeats.comparison:
+        return False
+    pool[before].turns_to, pool[before].turned = now, repeats.comparison
+    pool[now].taken = repeats.comparison
+    repeats.turns |= before != now
+    return True
+
+
+@works_on_tables
+def comes_to(run: Run, pool: Any, row: int) -> int:
+    """The row that has the place of another one when all periods have passed."""
+    repeats = run.repeats[0]
+    if not repeats.turns:
+        return row
+    if pool[row].turned != repeats.comparison:
+        length, ahead = 1, pool[row].turns_to
+        while ahead != row:
+            length, ahead = length + 1, pool[ahead].turns_to
+        for _ in range(repeats.periods % length):
+            ahead = pool[ahead].turns_to
+        at = row
+        for _ in range(length):
+            pool[at].comes_to, pool[at].turned = ahead, repeats.comparison
+            at, ahead = pool[at].turns_to, pool[ahead].turns_to
+    return int(pool[row].comes_to)
 
 
 @works_on_tables
@@ -171,7 +232,7 @@ def _describe(run: Run, compares: bool) -> bool:
     """Take a picture, or see whether all is as on the last one; what is soonest comes first."""
     repeats, clock = run.repeats[0], run.clock[0]
     repeats.compares, repeats.entries, repeats.periods = compares, 0, NEVER
-    repeats.turns = 0
+    repeats.turns = repeats.stays = 0
     repeats.comparison += 1
     repeats.ends_ns = run.plan.settings[LATEST] + 1
     if clock.slot == NONE or clock.head != NONE:
@@ -245,38 +306,10 @@ def _describe_event(run: Run, at: int, row: int, is_beyond: bool) -> int:
     at = put(run, at, kind)
     if kinds.NETWORK <= kind < kinds.OPENS_BUCKET:
         return describe_event(run, at, kind - kinds.NETWORK, event.a)
-    if kind != kinds.STEP:
-        at = put(run, _put_chunk(run, at, event.a), event.c)
-        return put(run, at, event.b)
-    chunk_row = chunk_in(run, event.a, event.c)
-    at = _put_chunk(run, at, chunk_row)
-    if chunk_row != NONE:
-        return put(run, at, event.b - 2 * run.chunks[chunk_row].sent)
-    at = put(run, at, event.a)
-    at = put(run, at, event.c)
-    return put(run, at, event.b)
-
-
-@works_on_tables
-def _put_chunk(run: Run, at: int, row: int) -> int:
-    """What an event is about; a ring may have turned, so that another chunk has the place of the one before."""
-    if not run.repeats[0].compares or at == NONE or row == NONE or run.picture[at] == NONE:
-        return put(run, at, row)
-    return at + 1 if _turn_chunk(run, run.picture[at], row) else NONE
-
-
-@works_on_tables
-def _turn_chunk(run: Run, before: int, now: int) -> bool:
-    """One chunk has the place of another, and no further one has."""
-    repeats = run.repeats[0]
-    if run.chunks[before].turned == repeats.comparison:
-        return bool(run.chunks[before].turns_to == now)
-    if run.chunks[now].taken == repeats.comparison:
-        return False
-    run.chunks[before].turns_to, run.chunks[before].turned = now, repeats.comparison
-    run.chunks[now].taken = repeats.comparison
-    repeats.turns |= before != now
-    return True
+    if kind == kinds.STEP:
+        return put_step(run, at, event.a, event.b, event.c)
+    at = put_turned(run, run.chunks, at, event.a)
+    return put(run, put(run, at, event.c), event.b)
 
 
 @works_on_tables
@@ -294,18 +327,18 @@ def _turn_chunks(run: Run) -> bool:
                 if run.chunks[before].turns_to != now:
                     return False
                 break
-            if not _turn_chunk(run, before, now):
+            if not turn(run, run.chunks, before, now):
                 return False
         at += ENTRIES_OF_A_CHUNK
     at = repeats.first_chunk
     while run.picture[at] != NONE:
         before = run.picture[at]
-        if run.chunks[before].turned != repeats.comparison and not _turn_chunk(run, before, before):
+        if run.chunks[before].turned != repeats.comparison and not turn(run, run.chunks, before, before):
             return False
         if not _turns_alike(run, before, run.chunks[before].turns_to):
             return False
         at += ENTRIES_OF_A_CHUNK
-    return len(run.unexpected) == run.clock[0].free_unexpecteds.rows
+    return bool(not repeats.stays and len(run.unexpected) == run.clock[0].free_unexpecteds.rows)
 
 
 @works_on_tables
@@ -316,10 +349,7 @@ def _turns_alike(run: Run, before: int, now: int) -> bool:
     if actor.turned == repeats.comparison and actor.turns_to != other.actor:
         return False
     actor.turned, actor.turns_to = repeats.comparison, other.actor
-    ahead, behind = _peer(run, before), _peer(run, now)
-    if ahead != NONE and run.chunks[ahead].turned == repeats.comparison:
-        ahead = run.chunks[ahead].turns_to
-    if ahead != behind:
+    if not _send_alike(run, before, now):
         return False
     if before == now:
         return True
@@ -331,10 +361,7 @@ def _turns_alike(run: Run, before: int, now: int) -> bool:
         return False
     if one.waited_ns - one.waited_before != other.waited_ns - other.waited_before:
         return False
-    if run.plan.axes[one.axis].endpoint_ns != run.plan.axes[other.axis].endpoint_ns:
-        return False
-    flight = _flight_ns(run, before)
-    return bool(flight != NONE and flight == _flight_ns(run, now))
+    return bool(run.plan.axes[one.axis].endpoint_ns == run.plan.axes[other.axis].endpoint_ns)
 
 
 @works_on_tables
@@ -356,14 +383,25 @@ def _peer(run: Run, row: int) -> int:
 
 
 @works_on_tables
-def _flight_ns(run: Run, row: int) -> int:
-    """How long the next message of a chunk is under way; NONE: that depends on others."""
-    step_row = _next_step_of(run, row)
-    flight = step_flight_ns(run, step_row)
-    if flight != NONE:
-        return flight
-    here, there = run.plan.actors[run.chunks[row].actor].rank, rank_at(run, row, _place_of_peer(run, row))
-    return flight_ns(run, here, there, run.plan.steps[step_row].bytes)
+def _send_alike(run: Run, one: int, other: int) -> bool:
+    """Whether two chunks send to peers that turn like them, and over ways that do."""
+    ahead, behind = _peer(run, one), _peer(run, other)
+    if ahead != NONE and run.chunks[ahead].turned == run.repeats[0].comparison:
+        ahead = run.chunks[ahead].turns_to
+    if ahead != behind:
+        return False
+    ways = _rank_of(run, one), _rank_of_peer(run, one), _rank_of(run, other), _rank_of_peer(run, other)
+    return bool(ways_turn(run, *ways, run.plan.steps[_next_step_of(run, one)].bytes))
+
+
+@works_on_tables
+def _rank_of(run: Run, row: int) -> int:
+    return run.plan.actors[run.chunks[row].actor].rank
+
+
+@works_on_tables
+def _rank_of_peer(run: Run, row: int) -> int:
+    return rank_at(run, row, _place_of_peer(run, row))
 
 
 @works_on_tables
@@ -377,15 +415,16 @@ def _describe_unexpected(run: Run, at: int) -> int:
         for row in range(len(run.unexpected)):
             message = run.unexpected[row]
             if message.member != NONE:
-                at = put(run, at, message.member)
-                at = put(run, at, message.phase_key)
-                at = put(run, at, steps_since(run, message.member, message.phase_key, message.step_key))
+                chunk_row = chunk_in(run, message.member, message.phase_key)
+                passed = 0 if chunk_row == NONE else 2 * run.chunks[chunk_row].sent
+                at = put(run, put(run, at, message.member), message.phase_key)
+                at = put(run, at, message.step_key - passed)
         return at
     for _ in range(count):
         member, phase_key, step_key = run.picture[at], run.picture[at + 1], run.picture[at + 2]
-        chunk = chunk_in(run, member, phase_key)
-        if chunk != NONE:
-            step_key += 2 * run.chunks[chunk].sent
+        chunk_row = chunk_in(run, member, phase_key)
+        if chunk_row != NONE:
+            step_key += 2 * run.chunks[chunk_row].sent
         if find_unexpected(run, member, step_key, phase_key) == NONE:
             return NONE
         at += 3
@@ -453,8 +492,8 @@ def _pass_periods(run: Run) -> None:
     if periods <= 0:
         return
     time = periods * period
-    if repeats.turns:
-        _turn_often(run, periods)
+    repeats.periods = periods
+    repeats.comparison += 1
     _pass_slot(run, clock.slot, periods, time)
     for at in range(clock.times):
         if run.heap_time[at] <= repeats.last_ns:
@@ -462,7 +501,9 @@ def _pass_periods(run: Run) -> None:
     for row in range(len(run.unexpected)):
         message = run.unexpected[row]
         if message.member != NONE:
-            rename_unexpected(run, row, steps_passed(run, message.member, message.phase_key, periods))
+            chunk_row = chunk_in(run, message.member, message.phase_key)
+            if chunk_row != NONE:
+                rename_unexpected(run, row, _steps_passed(run, chunk_row, periods))
     at = repeats.first_chunk
     while run.picture[at] != NONE:
         _pass_chunk(run, run.chunks[run.picture[at]], periods)
@@ -475,38 +516,6 @@ def _pass_periods(run: Run) -> None:
 
 
 @works_on_tables
-def _turn_often(run: Run, periods: int) -> None:
-    """From the turn of one period to that of many: each chunk goes round the circle that it is in."""
-    repeats, at = run.repeats[0], run.repeats[0].first_chunk
-    repeats.comparison += 1
-    while run.picture[at] != NONE:
-        first = run.picture[at]
-        if run.chunks[first].turned != repeats.comparison:
-            length, row = 1, run.chunks[first].turns_to
-            while row != first:
-                length, row = length + 1, run.chunks[row].turns_to
-            ahead = first
-            for _ in range(periods % length):
-                ahead = run.chunks[ahead].turns_to
-            _turn_circle(run, first, ahead, length)
-        at += ENTRIES_OF_A_CHUNK
-
-
-@works_on_tables
-def _turn_circle(run: Run, row: int, ahead: int, length: int) -> None:
-    for _ in range(length):
-        chunk = run.chunks[row]
-        chunk.comes_to, chunk.turned = ahead, run.repeats[0].comparison
-        row, ahead = chunk.turns_to, run.chunks[ahead].turns_to
-
-
-@works_on_tables
-def _turned(run: Run, row: int) -> int:
-    """The chunk that has the place of another one when the periods have passed."""
-    return run.chunks[row].comes_to if run.repeats[0].turns else row
-
-
-@works_on_tables
 def _pass_slot(run: Run, slot_row: int, periods: int, time: int) -> None:
     """What the events of an instant are about is further on; transfers are of chunks, whatever their step."""
     row = run.slots[slot_row].head
@@ -514,24 +523,14 @@ def _pass_slot(run: Run, slot_row: int, periods: int, time: int) -> None:
         event = run.events[row]
         kind = event.kind
         if kinds.NETWORK <= kind < kinds.OPENS_BUCKET:
-            pass_event(run, kind - kinds.NETWORK, event.a, periods, time)
+            event.a = pass_event(run, kind - kinds.NETWORK, event.a, periods, time)
         elif kind == kinds.STEP:
-            _pass_step(run, event, periods)
+            pass_step(run, event, periods)
         else:
-            event.a = _turned(run, event.a)
+            event.a = comes_to(run, run.chunks, event.a)
             if kind >= kinds.OPENS_BUCKET:
                 _pass_bucket(run, row, time)
         row = event.next
-
-
-@works_on_tables
-def _pass_step(run: Run, event: Any, periods: int) -> None:
-    chunk_row = chunk_in(run, event.a, event.c)
-    if chunk_row == NONE:
-        return
-    event.b += steps_passed(run, event.a, event.c, periods)
-    turned = run.chunks[_turned(run, chunk_row)]
-    event.a, event.c = turned.member, phase_key_of(turned)
 
 
 @works_on_tables
@@ -539,7 +538,7 @@ def _pass_bucket(run: Run, row: int, time: int) -> None:
     """The bucket that an event opens is that of its chunk's actor."""
     entry = run.buckets[row].head
     while entry != NONE:
-        run.events[entry].a = _turned(run, run.events[entry].a)
+        run.events[entry].a = comes_to(run, run.chunks, run.events[entry].a)
         entry = run.events[entry].next
     move_bucket(run, row, run.chunks[run.events[row].a].actor, time)
 

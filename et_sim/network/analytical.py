@@ -133,6 +133,12 @@ def may_repeat(_run: Run) -> bool:
 
 
 @works_on_tables
+def ways_turn(run: Run, source: int, target: int, other_source: int, other_target: int, size: int) -> bool:
+    """All that counts is how long a message is under way."""
+    return flight_ns(run, source, target, size) == flight_ns(run, other_source, other_target, size)
+
+
+@works_on_tables
 def inject(
     run: Run, source: int, target: int, size: int, kind: int, a: int, b: int, c: int, done: int
 ) -> None:

@@ -26,9 +26,9 @@ from et_sim.basics.errors import MachineError, UsageError
 from et_sim.basics.units import format_bytes
 from et_sim.compiled.tables_by_reference import Tables, works_on_tables
 from et_sim.engine.calendar.clock import schedule
-from et_sim.engine.containers import NONE, join, leave
+from et_sim.engine.containers import NONE, give_row, join, leave, take_row
 from et_sim.engine.observe import facade as observe
-from et_sim.engine.repeats import put, steps_passed, steps_since
+from et_sim.engine.repeats import comes_to, pass_step, put, put_step, put_turned, turn
 from et_sim.engine.state.kinds import NETWORK, STEP
 from et_sim.engine.state.records import MARK, MESSAGE_FIELDS, MOMENT
 from et_sim.engine.state.resources import ResourceTable
@@ -64,7 +64,11 @@ LINK = record(
     ("speed", "i4"),
     ("home", "i4"),  # the NPU it belongs to
     ("bytes", "i8"),  # that it has carried
-    ("bytes_before", "i8"),  # likewise, on the last picture of what may repeat itself
+    ("bytes_before", "i8"),  # likewise, on the last picture of what may repeat itself (`REPEATS`)
+    ("turned", "i8"),  # this and what follows: as of chunks
+    ("taken", "i8"),
+    ("turns_to", "i4"),
+    ("comes_to", "i4"),
     ("free_ns", "i8"),  # when it is through with its last message
     ("free_rest", "f8"),  # and the fraction of a nanosecond besides
     ("joined", MOMENT),  # this and what follows: to notice ties
@@ -199,7 +203,7 @@ def network_event(run: Run, kind: int, row: int, _version: int) -> int:
         _free_link(run, row)
         return NONE
     message = run.messages[row]
-    if message.at == message.target and not message.via_switch:
+    if _is_there(run, row):
         return row
     observe.message_hops(run, row, run.network.home[message.at])
     _enter_link(run, row)
@@ -218,7 +222,9 @@ def describe_event(run: Run, at: int, kind: int, row: int) -> int:
     if kind == HOP_DONE:
         return _describe_message(run, at, row)
     link = run.network.links[row]
-    at = put(run, at, row)
+    if at == NONE or (run.repeats[0].compares and not _turns(run, run.picture[at], row)):
+        return NONE
+    at = put_turned(run, run.network.links, at, row)
     at = put(run, at, link.free_ns - run.clock[0].now)
     at = put(run, at, _bits(link.free_rest))
     waits = link.head
@@ -234,21 +240,70 @@ def _describe_message(run: Run, at: int, row: int) -> int:
     message = run.messages[row]
     if message.kind != STEP or message.done != NONE:
         return NONE
-    at = put(run, at, message.a)
-    at = put(run, at, message.c)
-    at = put(run, at, steps_since(run, message.a, message.c, message.b))
+    is_last = _is_there(run, row)
+    at = put(run, put_step(run, at, message.a, message.b, message.c), is_last)
     at = put(run, at, message.bytes)
-    at = put(run, at, message.source)
-    at = put(run, at, message.target)
-    at = put(run, at, message.ports)
-    at = put(run, at, message.at)
-    at = put(run, at, message.via_switch)
-    at = put(run, at, message.device)
-    at = put(run, at, message.stop)
     at = put(run, at, message.slowest)
     at = put(run, at, message.first_ns - run.clock[0].now)
     at = put(run, at, _bits(message.first_rest))
-    return put(run, at, _bits(message.last_later))
+    at = put(run, at, _bits(message.last_later))
+    if is_last:
+        return at
+    run.repeats[0].stays = 1
+    at = put(run, put(run, at, message.source), message.target)
+    at = put(run, put(run, at, message.ports), message.at)
+    at = put(run, put(run, at, message.via_switch), message.device)
+    return put(run, at, message.stop)
+
+
+@works_on_tables
+def _turns(run: Run, before: int, now: int) -> bool:
+    """Whether a link may have the place of another one, and note that it has."""
+    links = run.network.links
+    one, other = links[before], links[now]
+    if before != now:
+        if one.speed != other.speed or one.busy != other.busy or one.head != NONE or other.head != NONE:
+            return False
+        if one.busy and (one.free_ns != other.free_ns or one.free_rest != other.free_rest):
+            return False
+        if one.bytes - one.bytes_before != other.bytes - other.bytes_before:
+            return False
+    return turn(run, links, before, now)
+
+
+@works_on_tables
+def ways_turn(run: Run, source: int, target: int, other_source: int, other_target: int, _size: int) -> bool:
+    """Whether messages go over links that turn, one after the other."""
+    free = run.clock[0].free_messages
+    row, other_row = take_row(run.messages, free), take_row(run.messages, free)
+    _set_out(run, row, source, target)
+    _set_out(run, other_row, other_source, other_target)
+    turns = True
+    while turns and not _is_there(run, row):
+        if _is_there(run, other_row):
+            turns = False
+        else:
+            link_row, other = (
+                take_hop(run.network, run.messages[row]),
+                take_hop(run.network, run.messages[other_row]),
+            )
+            turns = _turns(run, link_row, other)
+    turns = turns and _is_there(run, other_row)
+    give_row(run.messages, free, other_row)
+    give_row(run.messages, free, row)
+    return turns
+
+
+@works_on_tables
+def _set_out(run: Run, row: int, source: int, target: int) -> None:
+    run.messages[row].target = target
+    set_out(run.network, run.messages[row], source, next_ports(run.network, source, target))
+
+
+@works_on_tables
+def _is_there(run: Run, row: int) -> bool:
+    message = run.messages[row]
+    return bool(message.at == message.target and not message.via_switch)
 
 
 @works_on_tables
@@ -258,24 +313,25 @@ def _bits(number: float) -> int:
 
 
 @works_on_tables
-def pass_event(run: Run, kind: int, row: int, periods: int, time: int) -> None:
-    """Messages are later, and of later steps."""
+def pass_event(run: Run, kind: int, row: int, periods: int, time: int) -> int:
+    """Messages are later, and of later steps; an event may be another link's."""
     if kind == HOP_DONE:
         _pass_message(run, row, periods, time)
-        return
+        return row
     link = run.network.links[row]
     link.free_ns += time
     waits = link.head
     while waits != NONE:
         _pass_message(run, waits, periods, time)
         waits = run.messages[waits].next
+    return comes_to(run, run.network.links, row)
 
 
 @works_on_tables
 def _pass_message(run: Run, row: int, periods: int, time: int) -> None:
     message = run.messages[row]
     message.first_ns += time
-    message.b += steps_passed(run, message.a, message.c, periods)
+    pass_step(run, message, periods)
 
 
 @works_on_tables

@@ -191,6 +191,7 @@ REPEATS = record(  # of the search for periods (`repeats`)
     ("is_pictured", "i4"),
     ("compares", "i4"),
     ("turns", "i4"),  # whether chunks have changed places
+    ("stays", "i4"),  # whether anything is there that cannot
 )
 PHASE_LOG = record(
     ("actor", "i4"),
