@@ -35,7 +35,7 @@ from et_sim.engine.nodes.progress import (
     transfer_ready,
 )
 from et_sim.engine.observe import facade as observe
-from et_sim.engine.repeats import look, looks_anew
+from et_sim.engine.repeats.search import look, looks_anew
 from et_sim.engine.state import kinds
 from et_sim.engine.state.run import LATEST, NONE, Run
 from et_sim.engine.transport.message_pool import release_message

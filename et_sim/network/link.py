@@ -26,10 +26,9 @@ from et_sim.basics.errors import MachineError, UsageError
 from et_sim.basics.units import format_bytes
 from et_sim.compiled.tables_by_reference import Tables, works_on_tables
 from et_sim.engine.calendar.clock import schedule
-from et_sim.engine.containers import NONE, give_row, join, leave, take_row
+from et_sim.engine.containers import NONE, join, leave
 from et_sim.engine.observe import facade as observe
-from et_sim.engine.repeats import comes_to, pass_step, put, put_step, put_turned, turn
-from et_sim.engine.state.kinds import NETWORK, STEP
+from et_sim.engine.state.kinds import NETWORK
 from et_sim.engine.state.records import MARK, MESSAGE_FIELDS, MOMENT
 from et_sim.engine.state.resources import ResourceTable
 from et_sim.engine.state.run import Run, setting_of
@@ -40,14 +39,19 @@ from et_sim.machine.corrections import Correction
 from et_sim.machine.model import GraphFabric, LevelFabric, Network, Routing
 from et_sim.network.fabric import WAY_FIELDS, is_wired_to_itself, next_ports, set_out, take_hop
 from et_sim.network.fabrics import fabric_of
+from et_sim.network.link_repeats import HOP_DONE, LINK_FREE, is_there
+from et_sim.network.link_repeats import describe_event as describe_event
+from et_sim.network.link_repeats import may_repeat as may_repeat
+from et_sim.network.link_repeats import note_counted as note_counted
+from et_sim.network.link_repeats import pass_counted as pass_counted
+from et_sim.network.link_repeats import pass_event as pass_event
+from et_sim.network.link_repeats import ways_turn as ways_turn
 from et_sim.network.route_tables import MOST_BYTES_OF_TABLE
 from et_sim.plan.tables import Plan, record, table
 
 HAS_CONTENTION = True
 REACHES_SWITCHES = True
 DIFFERS_BY_MESSAGE = (Routing.ECMP_NS3, Routing.VALIANT)  # which way a message takes between two ranks
-HOP_DONE = 0  # a message reached the end of a link: a message
-LINK_FREE = 1  # a link may carry its next message: a link
 PORT_BANDWIDTH = setting_of(Correction.PORT_BANDWIDTH)
 MESSAGE = record(
     *WAY_FIELDS,
@@ -203,151 +207,11 @@ def network_event(run: Run, kind: int, row: int, _version: int) -> int:
         _free_link(run, row)
         return NONE
     message = run.messages[row]
-    if _is_there(run, row):
+    if is_there(run, row):
         return row
     observe.message_hops(run, row, run.network.home[message.at])
     _enter_link(run, row)
     return NONE
-
-
-@works_on_tables
-def may_repeat(run: Run) -> bool:
-    """Where no way depends on how many messages there were before."""
-    return len(run.network.sent) == 0
-
-
-@works_on_tables
-def describe_event(run: Run, at: int, kind: int, row: int) -> int:
-    """A message that will be at the end of a link, or a busy link and all that wait for it."""
-    if kind == HOP_DONE:
-        return _describe_message(run, at, row)
-    link = run.network.links[row]
-    if at == NONE or (run.repeats[0].compares and not _turns(run, run.picture[at], row)):
-        return NONE
-    at = put_turned(run, run.network.links, at, row)
-    at = put(run, at, link.free_ns - run.clock[0].now)
-    at = put(run, at, _bits(link.free_rest))
-    waits = link.head
-    while waits != NONE and at != NONE:
-        at = _describe_message(run, at, waits)
-        waits = run.messages[waits].next
-    return put(run, at, NONE)
-
-
-@works_on_tables
-def _describe_message(run: Run, at: int, row: int) -> int:
-    """What a step sends, and where it is; of other messages nothing is told."""
-    message = run.messages[row]
-    if message.kind != STEP or message.done != NONE:
-        return NONE
-    is_last = _is_there(run, row)
-    at = put(run, put_step(run, at, message.a, message.b, message.c), is_last)
-    at = put(run, at, message.bytes)
-    at = put(run, at, message.slowest)
-    at = put(run, at, message.first_ns - run.clock[0].now)
-    at = put(run, at, _bits(message.first_rest))
-    at = put(run, at, _bits(message.last_later))
-    if is_last:
-        return at
-    run.repeats[0].stays = 1
-    at = put(run, put(run, at, message.source), message.target)
-    at = put(run, put(run, at, message.ports), message.at)
-    at = put(run, put(run, at, message.via_switch), message.device)
-    return put(run, at, message.stop)
-
-
-@works_on_tables
-def _turns(run: Run, before: int, now: int) -> bool:
-    """Whether a link may have the place of another one, and note that it has."""
-    links = run.network.links
-    one, other = links[before], links[now]
-    if before != now:
-        if one.speed != other.speed or one.busy != other.busy or one.head != NONE or other.head != NONE:
-            return False
-        if one.busy and (one.free_ns != other.free_ns or one.free_rest != other.free_rest):
-            return False
-        if one.bytes - one.bytes_before != other.bytes - other.bytes_before:
-            return False
-    return turn(run, links, before, now)
-
-
-@works_on_tables
-def ways_turn(run: Run, source: int, target: int, other_source: int, other_target: int, _size: int) -> bool:
-    """Whether messages go over links that turn, one after the other."""
-    free = run.clock[0].free_messages
-    row, other_row = take_row(run.messages, free), take_row(run.messages, free)
-    _set_out(run, row, source, target)
-    _set_out(run, other_row, other_source, other_target)
-    turns = True
-    while turns and not _is_there(run, row):
-        if _is_there(run, other_row):
-            turns = False
-        else:
-            link_row, other = (
-                take_hop(run.network, run.messages[row]),
-                take_hop(run.network, run.messages[other_row]),
-            )
-            turns = _turns(run, link_row, other)
-    turns = turns and _is_there(run, other_row)
-    give_row(run.messages, free, other_row)
-    give_row(run.messages, free, row)
-    return turns
-
-
-@works_on_tables
-def _set_out(run: Run, row: int, source: int, target: int) -> None:
-    run.messages[row].target = target
-    set_out(run.network, run.messages[row], source, next_ports(run.network, source, target))
-
-
-@works_on_tables
-def _is_there(run: Run, row: int) -> bool:
-    message = run.messages[row]
-    return bool(message.at == message.target and not message.via_switch)
-
-
-@works_on_tables
-def _bits(number: float) -> int:
-    """Those of a floating-point number: equal if it is the same, to the last one."""
-    return int(np.float64(number).view(np.int64))
-
-
-@works_on_tables
-def pass_event(run: Run, kind: int, row: int, periods: int, time: int) -> int:
-    """Messages are later, and of later steps; an event may be another link's."""
-    if kind == HOP_DONE:
-        _pass_message(run, row, periods, time)
-        return row
-    link = run.network.links[row]
-    link.free_ns += time
-    waits = link.head
-    while waits != NONE:
-        _pass_message(run, waits, periods, time)
-        waits = run.messages[waits].next
-    return comes_to(run, run.network.links, row)
-
-
-@works_on_tables
-def _pass_message(run: Run, row: int, periods: int, time: int) -> None:
-    message = run.messages[row]
-    message.first_ns += time
-    pass_step(run, message, periods)
-
-
-@works_on_tables
-def note_counted(run: Run) -> None:
-    """What links have carried until now, to know how much a period adds."""
-    for row in range(len(run.network.links)):
-        link = run.network.links[row]
-        link.bytes_before = link.bytes
-
-
-@works_on_tables
-def pass_counted(run: Run, periods: int) -> None:
-    """Links have carried that much again, in each of so many periods."""
-    for row in range(len(run.network.links)):
-        link = run.network.links[row]
-        link.bytes += periods * (link.bytes - link.bytes_before)
 
 
 @works_on_tables

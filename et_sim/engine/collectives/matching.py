@@ -66,6 +66,15 @@ def chunk_expecting(run: Run, member_row: int, step_key: int, phase_key: int) ->
 
 
 @works_on_tables
+def chunk_in(run: Run, member: int, phase_key: int) -> int:
+    """The chunk of a member that runs in a phase; NONE: none does."""
+    row = chunk_of(run, member, phase_key >> PHASE_KEY_BITS)
+    if row != NONE and run.chunks[row].started and phase_key_of(run.chunks[row]) == phase_key:
+        return row
+    return NONE
+
+
+@works_on_tables
 def schedule_when_matched(run: Run, arrival: int, member: int, step_key: int, phase_key: int) -> None:
     """Put a message that will arrive then on the calendar, or keep it until its receive is posted."""
     if chunk_expecting(run, member, step_key, phase_key) != NONE:

@@ -27,7 +27,7 @@ from et_sim.engine.collectives.trees import START, hear, peer_of, spend_tree_tra
 from et_sim.engine.collectives.unexpected import keep_unexpected
 from et_sim.engine.nodes.issue import complete
 from et_sim.engine.observe import facade as observe
-from et_sim.engine.repeats import looks_anew
+from et_sim.engine.repeats.search import looks_anew
 from et_sim.engine.state.kinds import CUSTOM_DONE, TRANSFER_READY
 from et_sim.engine.state.records import BUS_SIDES
 from et_sim.engine.state.run import NONE, STARTS_TOGETHER, Run

@@ -1,0 +1,121 @@
+"""Periods pass, all at once.
+
+Not here: how many (`picture` knows what ends them).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from et_sim.compiled.tables_by_reference import chosen_by_tables, works_on_tables
+from et_sim.engine.calendar.clock import let_pass, move_bucket
+from et_sim.engine.collectives.matching import chunk_in
+from et_sim.engine.collectives.members import phase_key_of
+from et_sim.engine.collectives.unexpected import rename_unexpected
+from et_sim.engine.repeats.turns import ENTRIES_OF_A_CHUNK, comes_to
+from et_sim.engine.state import kinds
+from et_sim.engine.state.run import NONE, Run
+
+
+@works_on_tables
+def _nothing_counted(_run: Run, _periods: int) -> None:
+    return
+
+
+@works_on_tables
+def _event_passes(_run: Run, _kind: int, row: int, _periods: int, _time: int) -> int:
+    return row
+
+
+# (run, periods): so much is counted again, in each of so many periods.
+pass_counted = chosen_by_tables("pass_counted", "network", _nothing_counted)
+# (run, kind, row, periods, time): so many periods pass for what an event of its own is about; returns what it
+# is about then.
+pass_event = chosen_by_tables("pass_event", "network", _event_passes)
+
+
+@works_on_tables
+def pass_periods(run: Run) -> None:
+    """All is as on the picture: let as many periods pass as nothing else happens in."""
+    repeats, clock = run.repeats[0], run.clock[0]
+    period = clock.now - repeats.picture_ns
+    periods = min(repeats.periods, (repeats.ends_ns - 1 - repeats.last_ns) // period)
+    if periods <= 0:
+        return
+    time = periods * period
+    repeats.periods = periods
+    repeats.comparison += 1
+    _pass_slot(run, clock.slot, periods, time)
+    for at in range(clock.times):
+        if run.heap_time[at] <= repeats.last_ns:
+            _pass_slot(run, run.heap_slot[at], periods, time)
+    for row in range(len(run.unexpected)):
+        message = run.unexpected[row]
+        if message.member != NONE:
+            chunk_row = chunk_in(run, message.member, message.phase_key)
+            if chunk_row != NONE:
+                rename_unexpected(run, row, _steps_passed(run, chunk_row, periods))
+    at = repeats.first_chunk
+    while run.picture[at] != NONE:
+        _pass_chunk(run, run.chunks[run.picture[at]], periods)
+        at += ENTRIES_OF_A_CHUNK
+    pass_counted(run, periods)
+    let_pass(run, time, repeats.last_ns)
+    messages = periods * (clock.delivered - repeats.picture_delivered)
+    clock.delivered += messages
+    repeats.skipped += messages
+
+
+@works_on_tables
+def _pass_slot(run: Run, slot_row: int, periods: int, time: int) -> None:
+    """What the events of an instant are about is further on; transfers are of chunks, whatever their step."""
+    row = run.slots[slot_row].head
+    while row != NONE:
+        event = run.events[row]
+        kind = event.kind
+        if kinds.NETWORK <= kind < kinds.OPENS_BUCKET:
+            event.a = pass_event(run, kind - kinds.NETWORK, event.a, periods, time)
+        elif kind == kinds.STEP:
+            pass_step(run, event, periods)
+        else:
+            event.a = comes_to(run, run.chunks, event.a)
+            if kind >= kinds.OPENS_BUCKET:
+                _pass_bucket(run, row, time)
+        row = event.next
+
+
+@works_on_tables
+def pass_step(run: Run, step: Any, periods: int) -> None:
+    """Such a message, of which `a`, `b` and `c` tell, is for another step when periods have passed."""
+    chunk_row = chunk_in(run, step.a, step.c)
+    if chunk_row != NONE:
+        step.b += _steps_passed(run, chunk_row, periods)
+        turned = run.chunks[comes_to(run, run.chunks, chunk_row)]
+        step.a, step.c = turned.member, phase_key_of(turned)
+
+
+@works_on_tables
+def _steps_passed(run: Run, chunk_row: int, periods: int) -> int:
+    """By how much keys of steps grow."""
+    return 2 * periods * (run.chunks[chunk_row].sent - run.chunks[chunk_row].sent_before)
+
+
+@works_on_tables
+def _pass_bucket(run: Run, row: int, time: int) -> None:
+    """The bucket that an event opens is that of its chunk's actor."""
+    entry = run.buckets[row].head
+    while entry != NONE:
+        run.events[entry].a = comes_to(run, run.chunks, run.events[entry].a)
+        entry = run.events[entry].next
+    move_bucket(run, row, run.chunks[run.events[row].a].actor, time)
+
+
+@works_on_tables
+def _pass_chunk(run: Run, chunk: Any, periods: int) -> None:
+    program, steps = run.plan.programs[chunk.program], periods * (chunk.sent - chunk.sent_before)
+    chunk.sent += steps
+    chunk.received += steps
+    chunk.transfers += steps
+    chunk.step = chunk.sent % program.step_period
+    chunk.transfer = chunk.transfers % program.transfer_period
+    chunk.waited_ns += periods * (chunk.waited_ns - chunk.waited_before)

@@ -1,0 +1,227 @@
+"""A picture of all that decides what happens next, relative to the present, and what is compared with it.
+
+That is what is on the calendar, messages that came early, and the chunks that run. Of these, it tells by how
+much their counters are apart. What else is on the calendar is not in the picture: it ends the periods.
+
+Not here: when one is taken (`search`).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from et_sim.compiled.tables_by_reference import chosen_by_tables, works_on_tables
+from et_sim.engine.calendar.clock import sort_times
+from et_sim.engine.collectives.matching import chunk_in
+from et_sim.engine.collectives.unexpected import find_unexpected
+from et_sim.engine.repeats.turns import turn, turn_chunks
+from et_sim.engine.state import kinds
+from et_sim.engine.state.run import LATEST, NEVER, NONE, Run
+
+SORTED_AT_ONCE = 4  # entries that may be looked at for each time
+
+
+@works_on_tables
+def _not_described(_run: Run, _at: int, _kind: int, _row: int) -> int:
+    return NONE
+
+
+# (run, entry, kind, row): describe what an event of its own says, and what waits for it, from an entry of the
+# picture on; the entry behind it; NONE: it cannot be told, or differs from the picture.
+describe_event = chosen_by_tables("describe_event", "network", _not_described)
+
+
+@works_on_tables
+def put(run: Run, at: int, value: int) -> int:
+    """Put a value into the picture, or compare it; the entry behind it; NONE: it differs, or does not fit."""
+    repeats = run.repeats[0]
+    repeats.entries = max(at, repeats.entries)
+    if at == NONE or at == len(run.picture):
+        return NONE
+    if repeats.compares:
+        return at + 1 if run.picture[at] == value else NONE
+    run.picture[at] = value
+    return at + 1
+
+
+@works_on_tables
+def put_turned(run: Run, pool: Any, at: int, row: int) -> int:
+    """Put a row into the picture; if it has turned, there may be another one now in the place of each."""
+    if not run.repeats[0].compares or at == NONE or row == NONE or run.picture[at] == NONE:
+        return put(run, at, row)
+    return at + 1 if turn(run, pool, run.picture[at], row) else NONE
+
+
+@works_on_tables
+def put_step(run: Run, at: int, member: int, step_key: int, phase_key: int) -> int:
+    """Put a message of a step into the picture: how far it is from the step that its chunk is at."""
+    chunk_row = chunk_in(run, member, phase_key)
+    at = put_turned(run, run.chunks, at, chunk_row)
+    if chunk_row != NONE:
+        return put(run, at, step_key - 2 * run.chunks[chunk_row].sent)
+    return put(run, put(run, put(run, at, member), phase_key), step_key)
+
+
+@works_on_tables
+def describe(run: Run, compares: bool) -> bool:
+    """Take a picture, or see whether all is as on the last one; what is soonest comes first."""
+    repeats, clock = run.repeats[0], run.clock[0]
+    repeats.compares, repeats.entries, repeats.periods = compares, 0, NEVER
+    repeats.turns = repeats.stays = 0
+    repeats.comparison += 1
+    repeats.ends_ns = run.plan.settings[LATEST] + 1
+    if clock.slot == NONE or clock.head != NONE:
+        return False
+    at = _describe_slot(run, 0, clock.slot)
+    if at == NONE or repeats.ends_ns == clock.now:
+        return False
+    if compares and clock.times > 0 and not _is_next(run, at):
+        return False
+    sort_times(run)
+    repeats.entries += SORTED_AT_ONCE * clock.times
+    for row in range(clock.times):
+        at = _describe_slot(run, at, run.heap_slot[row])
+        if at == NONE:
+            return False
+    at = _describe_unexpected(run, at)
+    if at == NONE or (repeats.turns and not turn_chunks(run)):
+        return False
+    return _describe_chunks(run, at) != NONE
+
+
+@works_on_tables
+def _is_next(run: Run, at: int) -> bool:
+    """Whether the next instant is as far away as on the picture, or beyond it."""
+    slot = run.slots[run.heap_slot[0]]
+    if slot.head == NONE or not _repeats(run.events[slot.head].kind):
+        return True
+    return bool(run.picture[at] == slot.time - run.clock[0].now)
+
+
+@works_on_tables
+def _describe_slot(run: Run, at: int, slot_row: int) -> int:
+    """The events of an instant that repeats itself; others end the periods, and only such may follow."""
+    repeats, slot = run.repeats[0], run.slots[slot_row]
+    row = slot.head
+    if row == NONE or not _repeats(run.events[row].kind):
+        repeats.ends_ns = min(repeats.ends_ns, slot.time)
+    is_beyond = slot.time >= repeats.ends_ns
+    if not is_beyond:
+        repeats.last_ns = slot.time
+        at = put(run, at, slot.time - run.clock[0].now)
+    while row != NONE and at != NONE:
+        at = _describe_event(run, at, row, is_beyond)
+        if run.events[row].kind >= kinds.OPENS_BUCKET:
+            entry = run.buckets[row].head
+            while entry != NONE and at != NONE:
+                at = _describe_event(run, at, entry, is_beyond)
+                entry = run.events[entry].next
+        row = run.events[row].next
+    return at if is_beyond else put(run, at, NONE)
+
+
+@works_on_tables
+def _repeats(kind: int) -> bool:
+    """Whether periods are made of events of this kind."""
+    if kind >= kinds.OPENS_BUCKET:
+        kind -= kinds.OPENS_BUCKET
+    if kind == kinds.TRANSFER_AT_ENDPOINT or kind == kinds.TRANSFER_READY:
+        return True
+    return bool(kind == kinds.STEP or kind == kinds.LATE_STEP or kind >= kinds.NETWORK)
+
+
+@works_on_tables
+def _describe_event(run: Run, at: int, row: int, is_beyond: bool) -> int:
+    event = run.events[row]
+    kind = event.kind
+    if _repeats(kind) == is_beyond:
+        return NONE
+    if is_beyond:
+        return at
+    at = put(run, at, kind)
+    if kinds.NETWORK <= kind < kinds.OPENS_BUCKET:
+        return describe_event(run, at, kind - kinds.NETWORK, event.a)
+    if kind == kinds.STEP:
+        return put_step(run, at, event.a, event.b, event.c)
+    at = put_turned(run, run.chunks, at, event.a)
+    return put(run, put(run, at, event.c), event.b)
+
+
+@works_on_tables
+def _describe_unexpected(run: Run, at: int) -> int:
+    """Messages that came early: how many, and, in whatever order, which."""
+    count = len(run.unexpected) - run.clock[0].free_unexpecteds.rows
+    at = put(run, at, count)
+    if count == 0 or at == NONE:
+        return at
+    if not run.repeats[0].compares:
+        for row in range(len(run.unexpected)):
+            message = run.unexpected[row]
+            if message.member != NONE:
+                chunk_row = chunk_in(run, message.member, message.phase_key)
+                passed = 0 if chunk_row == NONE else 2 * run.chunks[chunk_row].sent
+                at = put(run, put(run, at, message.member), message.phase_key)
+                at = put(run, at, message.step_key - passed)
+        return at
+    for _ in range(count):
+        member, phase_key, step_key = run.picture[at], run.picture[at + 1], run.picture[at + 2]
+        chunk_row = chunk_in(run, member, phase_key)
+        if chunk_row != NONE:
+            run.repeats[0].stays = 1
+            step_key += 2 * run.chunks[chunk_row].sent
+        if find_unexpected(run, member, step_key, phase_key) == NONE:
+            return NONE
+        at += 3
+    return at
+
+
+@works_on_tables
+def _describe_chunks(run: Run, at: int) -> int:
+    """All that run, by their queues, in which these stand in front; the picture ends behind them."""
+    run.repeats[0].first_chunk = at
+    for queue_row in range(len(run.queues)):
+        queue = run.queues[queue_row]
+        row = queue.head if queue.running > 0 else NONE
+        while row != NONE and row != queue.waiting:
+            at = _describe_chunk(run, at, row)
+            if at == NONE:
+                return NONE
+            row = run.chunks[row].next
+    return put(run, at, NONE)
+
+
+@works_on_tables
+def _describe_chunk(run: Run, at: int, row: int) -> int:
+    """A chunk whose members all follow one list of steps; NONE: another one."""
+    repeats, chunk = run.repeats[0], run.chunks[row]
+    program = run.plan.programs[chunk.program]
+    has_places = program.tree_first != NONE or program.custom_first != NONE or program.own_steps > 0
+    if has_places or program.half > 0:
+        return NONE
+    at = put(run, at, row)
+    at = put(run, at, chunk.transfers - chunk.sent)
+    at = put(run, at, chunk.received - chunk.sent)
+    at = put(run, at, chunk.credit)
+    if repeats.compares:
+        repeats.periods = min(repeats.periods, _periods_left(run, chunk, program))
+    else:
+        chunk.sent_before, chunk.waited_before = chunk.sent, chunk.waited_ns
+    return at
+
+
+@works_on_tables
+def _periods_left(run: Run, chunk: Any, program: Any) -> int:
+    """For how many periods, after that of the picture, a chunk comes to nothing new."""
+    steps = chunk.sent - chunk.sent_before
+    if steps <= 0:
+        return NEVER
+    alike = _alike(run.alike_steps, program.step_first, program.step_period, chunk.sent_before)
+    before = chunk.transfers - steps
+    alike = min(alike, _alike(run.alike_transfers, program.transfer_first, program.transfer_period, before))
+    return min(alike // steps - 1, (program.sends - 1 - chunk.sent) // steps)
+
+
+@works_on_tables
+def _alike(alike: Any, first: int, period: int, passed: int) -> int:
+    """How many rows in a row are like the next one, of a list that is gone through again and again."""
+    return NEVER if alike[first] >= period else alike[first + passed % period]

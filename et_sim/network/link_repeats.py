@@ -1,0 +1,165 @@
+"""What decides what happens next on the link network, and how periods of it pass (`engine.repeats`).
+
+Links that are not busy have nothing to say. A message on its last link arrives, whichever link that is; where
+another one goes from there follows from where it is. Two links may have each other's place if they are
+equally fast and have done as much, and nothing waits for them.
+
+Not here: the network itself (`link`).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from et_sim.compiled.tables_by_reference import works_on_tables
+from et_sim.engine.containers import NONE, give_row, take_row
+from et_sim.engine.repeats.passing import pass_step
+from et_sim.engine.repeats.picture import put, put_step, put_turned
+from et_sim.engine.repeats.turns import comes_to, turn
+from et_sim.engine.state.kinds import STEP
+from et_sim.engine.state.run import Run
+from et_sim.network.fabric import next_ports, set_out, take_hop
+
+HOP_DONE = 0  # a message reached the end of a link: a message
+LINK_FREE = 1  # a link may carry its next message: a link
+
+
+@works_on_tables
+def is_there(run: Run, row: int) -> bool:
+    """Whether a message is at its target, or will be at the end of the link that it is on."""
+    message = run.messages[row]
+    return bool(message.at == message.target and not message.via_switch)
+
+
+@works_on_tables
+def may_repeat(run: Run) -> bool:
+    """Where no way depends on how many messages there were before."""
+    return len(run.network.sent) == 0
+
+
+@works_on_tables
+def describe_event(run: Run, at: int, kind: int, row: int) -> int:
+    """A message that will be at the end of a link, or a busy link and all that wait for it."""
+    if kind == HOP_DONE:
+        return _describe_message(run, at, row)
+    link = run.network.links[row]
+    if at == NONE or (run.repeats[0].compares and not _turns(run, run.picture[at], row)):
+        return NONE
+    at = put_turned(run, run.network.links, at, row)
+    at = put(run, at, link.free_ns - run.clock[0].now)
+    at = put(run, at, _bits(link.free_rest))
+    waits = link.head
+    while waits != NONE and at != NONE:
+        at = _describe_message(run, at, waits)
+        waits = run.messages[waits].next
+    return put(run, at, NONE)
+
+
+@works_on_tables
+def _describe_message(run: Run, at: int, row: int) -> int:
+    """What a step sends, and where it is; of other messages nothing is told."""
+    message = run.messages[row]
+    if message.kind != STEP or message.done != NONE:
+        return NONE
+    is_last = is_there(run, row)
+    at = put(run, put_step(run, at, message.a, message.b, message.c), is_last)
+    at = put(run, at, message.bytes)
+    at = put(run, at, message.slowest)
+    at = put(run, at, message.first_ns - run.clock[0].now)
+    at = put(run, at, _bits(message.first_rest))
+    at = put(run, at, _bits(message.last_later))
+    if is_last:
+        return at
+    run.repeats[0].stays = 1
+    at = put(run, put(run, at, message.source), message.target)
+    at = put(run, put(run, at, message.ports), message.at)
+    at = put(run, put(run, at, message.via_switch), message.device)
+    return put(run, at, message.stop)
+
+
+@works_on_tables
+def _turns(run: Run, before: int, now: int) -> bool:
+    """Whether a link may have the place of another one, and note that it has."""
+    links = run.network.links
+    one, other = links[before], links[now]
+    if before != now:
+        if one.speed != other.speed or one.busy != other.busy or one.head != NONE or other.head != NONE:
+            return False
+        if one.busy and (one.free_ns != other.free_ns or one.free_rest != other.free_rest):
+            return False
+        if one.bytes - one.bytes_before != other.bytes - other.bytes_before:
+            return False
+    return turn(run, links, before, now)
+
+
+@works_on_tables
+def ways_turn(run: Run, source: int, target: int, other_source: int, other_target: int, _size: int) -> bool:
+    """Whether messages go over links that turn, one after the other."""
+    free = run.clock[0].free_messages
+    row, other_row = take_row(run.messages, free), take_row(run.messages, free)
+    _set_out(run, row, source, target)
+    _set_out(run, other_row, other_source, other_target)
+    turns = True
+    while turns and not is_there(run, row):
+        if is_there(run, other_row):
+            turns = False
+        else:
+            link_row, other = (
+                take_hop(run.network, run.messages[row]),
+                take_hop(run.network, run.messages[other_row]),
+            )
+            turns = _turns(run, link_row, other)
+    turns = turns and is_there(run, other_row)
+    give_row(run.messages, free, other_row)
+    give_row(run.messages, free, row)
+    return turns
+
+
+@works_on_tables
+def _set_out(run: Run, row: int, source: int, target: int) -> None:
+    run.messages[row].target = target
+    set_out(run.network, run.messages[row], source, next_ports(run.network, source, target))
+
+
+@works_on_tables
+def _bits(number: float) -> int:
+    """Those of a floating-point number: equal if it is the same, to the last one."""
+    return int(np.float64(number).view(np.int64))
+
+
+@works_on_tables
+def pass_event(run: Run, kind: int, row: int, periods: int, time: int) -> int:
+    """Messages are later, and of later steps; an event may be another link's."""
+    if kind == HOP_DONE:
+        _pass_message(run, row, periods, time)
+        return row
+    link = run.network.links[row]
+    link.free_ns += time
+    waits = link.head
+    while waits != NONE:
+        _pass_message(run, waits, periods, time)
+        waits = run.messages[waits].next
+    return comes_to(run, run.network.links, row)
+
+
+@works_on_tables
+def _pass_message(run: Run, row: int, periods: int, time: int) -> None:
+    message = run.messages[row]
+    message.first_ns += time
+    pass_step(run, message, periods)
+
+
+@works_on_tables
+def note_counted(run: Run) -> None:
+    """What links have carried until now, to know how much a period adds."""
+    for row in range(len(run.network.links)):
+        link = run.network.links[row]
+        link.bytes_before = link.bytes
+
+
+@works_on_tables
+def pass_counted(run: Run, periods: int) -> None:
+    """Links have carried that much again, in each of so many periods."""
+    for row in range(len(run.network.links)):
+        link = run.network.links[row]
+        link.bytes += periods * (link.bytes - link.bytes_before)

@@ -1,0 +1,211 @@
+"""Steps of collectives that repeat themselves are skipped, and all is as if each had been simulated."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from machines import SHAPES, collective, network, ring, system
+
+from et_sim.api import run
+from et_sim.basics.errors import StallError
+from et_sim.engine import driver
+from et_sim.engine.repeats import search
+from et_sim.engine.state.run import NEVER
+from et_sim.run import simulation
+from et_sim.run.result import Result
+from et_sim.trace import TraceBuilder, Workload
+
+EAGER = {  # pictures are taken as often as can be
+    "FEWEST_MESSAGES": 3,
+    "MESSAGES_PER_EVENT": 0,
+    "QUEUES_PER_MESSAGE": 1 << 40,
+    "ENTRIES_PER_MESSAGE": 1 << 40,
+}
+MODELS = ("analytical", "link")
+KINDS = ("all_reduce", "all_reduce", "all_gather", "reduce_scatter", "all_to_all")
+SHORT_RING = {"endpoint-delay": 10, "preferred-dataset-splits": 2}
+MACHINES = st.sampled_from([(8,), (13,), (16,), (8, 2), (5, 3)])
+
+
+def simulated(workload: Workload, *, skips: bool = True, is_eager: bool = False, **machine: Any) -> Result:
+    """A run of all ranks, with steps that repeat themselves skipped or not."""
+
+    def begun(*args: Any, **keys: Any) -> Any:
+        made = new_run(*args, **keys)
+        if not skips:
+            made.repeats["is_on"], made.repeats["due"] = 0, NEVER
+        return made
+
+    new_run = driver.new_run
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(driver, "new_run", begun)
+        if is_eager:  # machine code has them in it
+            patch.setenv("ET_SIM_COMPILE", "never")
+            for name, value in EAGER.items():
+                patch.setattr(search, name, value)
+        return run(workload, fold=False, **machine)
+
+
+def skipped(result: Result) -> int:
+    """Messages that were not simulated one by one."""
+    return int(result.outcome.run.repeats[0].skipped)
+
+
+def figures(result: Result) -> dict[str, Any]:
+    """All that is said of a run."""
+    outcome = result.outcome
+    assert outcome.is_complete
+    return {
+        "timeline": result.timeline.to_pylist(),
+        "nodes": outcome.nodes.tolist(),
+        "end": (outcome.end_ns, outcome.messages, outcome.finish_ns.tolist()),
+        "links": None if outcome.load is None else outcome.load.bytes.tolist(),
+        "phases": None if result.phases is None else np.concatenate([*result.phases.blocks()]).tolist(),
+    }
+
+
+@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("profile", ["reference", "corrected"])
+@pytest.mark.parametrize("detail", ["nodes", "phases"])
+@pytest.mark.parametrize("shape", SHAPES)
+def test_most_steps_of_a_ring_are_skipped(model: str, profile: str, detail: str, shape: str) -> None:
+    machine: dict[str, Any] = {
+        "system": system(profile=profile, **SHORT_RING),
+        "network": network([shape], [24]),
+        "model": model,
+        "detail": detail,
+    }
+    found = simulated(collective(24, "all_reduce"), is_eager=True, **machine)
+    one_by_one = simulated(collective(24, "all_reduce"), skips=False, **machine)
+    assert figures(found) == figures(one_by_one)
+    assert skipped(one_by_one) == 0
+    if model == "analytical" or shape != "Switch":  # on its way through a switch, a message does not turn
+        assert 2 * skipped(found) > found.outcome.messages
+
+
+def test_nothing_is_passed_beyond_the_end_of_a_computation() -> None:
+    """It ends at different times within the steps, and lets a second collective go beside the first."""
+    for nanos in range(20_000, 20_600, 37):
+        builders = [TraceBuilder() for _ in range(16)]
+        for builder in builders:
+            builder.collective("all_reduce", 1 << 20, group="1")
+        done = builders[3].compute(nanos=nanos)
+        builders[3].collective("all_reduce", 1 << 20, group="2", after=[done])
+        builders[4].collective("all_reduce", 1 << 20, group="2")
+        machine: dict[str, Any] = {
+            "system": system(profile="corrected", **SHORT_RING),
+            "network": ring(16),
+            "groups": {"1": list(range(16)), "2": [3, 4]},
+        }
+        workload = Workload.of([builder.build() for builder in builders])
+        found = simulated(workload, is_eager=True, **machine)
+        assert figures(found) == figures(simulated(workload, skips=False, **machine))
+        assert skipped(found) > 0
+
+
+@pytest.mark.parametrize("detail", ["messages", "links", "path"])
+def test_every_step_is_simulated_where_messages_are_recorded(detail: str) -> None:
+    machine = {"system": system(**SHORT_RING), "network": ring(16), "detail": detail}
+    assert skipped(simulated(collective(16, "all_reduce"), is_eager=True, **machine)) == 0
+
+
+@pytest.mark.parametrize("part", [0.3, 0.5, 0.7, 0.9])
+def test_a_run_that_ends_early_has_done_as_much(part: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    workload, machine = collective(16, "all_reduce"), {"system": system(**SHORT_RING), "network": ring(16)}
+    run_plan = driver.run_plan
+    until = {"until_ns": int(part * simulated(workload, skips=False, **machine).makespan_ns)}
+    monkeypatch.setattr(simulation, "run_plan", lambda *args, **keys: run_plan(*args, **keys | until))
+    found, one_by_one = (
+        simulated(workload, skips=skips, is_eager=True, **machine).outcome.run for skips in (True, False)
+    )
+    for name in ("now", "delivered", "completed"):
+        assert found.clock[0][name] == one_by_one.clock[0][name]
+    assert found.repeats[0].skipped > 0
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("model", MODELS)
+def test_machine_code_skips_what_interpreted_code_does(model: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    machine = {"system": system(**SHORT_RING), "network": ring(40), "model": model}
+    found = []
+    for mode in ("now", "never"):
+        monkeypatch.setenv("ET_SIM_COMPILE", mode)
+        result = simulated(collective(40, "all_reduce"), **machine)
+        found.append((skipped(result), figures(result)))
+    assert found[0] == found[1]
+    assert found[0][0] > 0
+
+
+@st.composite
+def cases(draw: st.DrawFn) -> tuple[Workload, dict[str, Any]]:
+    """Collectives of all or of groups, one after the other or side by side, with computation between."""
+    sizes = draw(MACHINES)
+    ranks = int(np.prod(sizes))
+    shapes = [draw(st.sampled_from(SHAPES)) for _ in sizes]
+    net = network(shapes, list(sizes))
+    net["bandwidth"] = [draw(st.sampled_from([50.0, 50.0, 37.5])) for _ in sizes]
+    net["latency"] = [draw(st.sampled_from([500.0, 0.0, 1234.0])) for _ in sizes]
+    keys: dict[str, Any] = {
+        "profile": draw(st.sampled_from(["reference", "corrected"])),
+        "scheduling-policy": draw(st.sampled_from(["LIFO", "FIFO"])),
+        "preferred-dataset-splits": draw(st.sampled_from([1, 2, 3])),
+        "active-chunks-per-dimension": draw(st.sampled_from([1, 2, 3])),
+        "num-queues-per-dim": draw(st.sampled_from([1, 2])),
+        "endpoint-delay": draw(st.sampled_from([0, 10, 500])),
+        "local-mem-bw": draw(st.sampled_from([0, 1, 50])),
+    }
+    if draw(st.booleans()):
+        keys["stragglers"] = [{"ranks": draw(st.sampled_from(["0", f"0-{ranks - 1}/2"])), "delay": "77ns"}]
+    by = draw(st.sampled_from([0, 1, 2]))  # no groups, neighbours, or every other rank
+    group_of = [str(1 + (rank * 2 // ranks if by == 1 else rank % 2)) if by else "" for rank in range(ranks)]
+    groups = {name: [rank for rank in range(ranks) if group_of[rank] == name] for name in set(group_of)}
+    steps = draw(
+        st.lists(
+            st.tuples(
+                st.sampled_from(KINDS),
+                st.sampled_from([1 << 16, 1 << 20, 100_001]),
+                st.booleans(),  # beside the others
+                st.booleans(),  # in a group
+                st.integers(0, 40_000),  # of computation before it
+                st.booleans(),  # which takes longer at some ranks
+            ),
+            min_size=1,
+            max_size=2,
+        )
+    )
+    traces = []
+    for rank in range(ranks):
+        builder, last = TraceBuilder(), list[int]()
+        for kind, size, is_beside, in_group, nanos, differs in steps:
+            after = [] if is_beside else last
+            if nanos:
+                after = [builder.compute(nanos=nanos * (1 + differs * (rank % 3)), after=after)]
+            group = {"group": group_of[rank]} if in_group and by else {}
+            last = [builder.collective(kind, size, after=after, **group)]
+        traces.append(builder.build())
+    machine = {"system": system("ring", len(sizes), **keys), "network": net}
+    if by:
+        machine["groups"] = groups
+    return Workload.of(traces), machine
+
+
+@pytest.mark.deep
+@given(cases(), st.sampled_from(MODELS), st.sampled_from(["nodes", "phases"]))
+def test_all_is_as_if_every_step_had_been_simulated(
+    case: tuple[Workload, dict[str, Any]], model: str, detail: str
+) -> None:
+    workload, machine = case
+    try:
+        one_by_one = simulated(workload, skips=False, model=model, detail=detail, **machine)
+    except StallError:  # ranks that issue in different orders
+        with pytest.raises(StallError):
+            simulated(workload, is_eager=True, model=model, **machine)
+        return
+    found = simulated(workload, is_eager=True, model=model, detail=detail, **machine)
+    assert figures(found) == figures(one_by_one)
+    folded = run(workload, model=model, **machine)
+    assert found.finish_ns.tolist() == folded.finish_ns.tolist()
