@@ -9,6 +9,8 @@ the pool (`message_pool`) and returns its row from `network_event` when it is th
 own: tables in its dataclass, of which `grown` makes longer ones between events while `rows_left` tells how
 many rows the shortest has, and events of kinds `NETWORK` + 0, 1, … . An event that may be overtaken by
 another one carries a version: the model compares it with its own and drops what is stale.
+
+Not here: what a model may say of messages under way, so that what repeats itself is skipped (`repeats`).
 """
 
 from __future__ import annotations
