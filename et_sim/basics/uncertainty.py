@@ -16,12 +16,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from functools import cached_property
 from types import MappingProxyType
 from typing import Any
 
 from msgspec import Struct
+
+from et_sim.basics.quick_dataclass import quick_dataclass
 
 LEVEL = 0.8  # of true times shall be within the band
 QUANTILE = 1.2815515655446004  # of the normal distribution, which a tenth of all exceeds
@@ -34,7 +36,7 @@ DIGITS = 6
 Errors = Mapping[tuple[Any, ...], float]  # standard errors of sources that are independent of each other
 
 
-@dataclass(frozen=True, slots=True)
+@quick_dataclass(frozen=True)
 class Term:
     """What is known of the errors of one class of time."""
 

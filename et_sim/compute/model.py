@@ -7,7 +7,7 @@ the timeline for what they consist of. None of them knows which models there are
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from enum import IntEnum
 from typing import Any, Protocol, Self, runtime_checkable
 
@@ -16,6 +16,7 @@ import numpy.typing as npt
 from msgspec import Struct
 
 from et_sim.basics.errors import TraceError, did_you_mean
+from et_sim.basics.quick_dataclass import quick_dataclass
 from et_sim.machine.datatypes import BITS, datatype_named
 from et_sim.machine.model import Notice, System
 from et_sim.trace.columns import BoolColumn, IntColumn, RowColumn, Trace
@@ -107,7 +108,7 @@ class Treatment(IntEnum):
     INSTANT = 3  # takes no time by its nature
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@quick_dataclass(frozen=True, eq=False)
 class Utilisation:
     """Of each kernel: which model timed it, what its time consists of, and how well it uses the machine.
 

@@ -10,11 +10,12 @@ from __future__ import annotations
 import math
 from bisect import bisect_right
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 import numpy as np
 
 from et_sim.basics.errors import MachineError, TraceError, did_you_mean
+from et_sim.basics.quick_dataclass import quick_dataclass
 from et_sim.basics.units import LONGEST_NS
 from et_sim.compute.device import NEEDED
 from et_sim.compute.model import Durations, Labels, Treatment, Utilisation, datatypes_of, place_of
@@ -31,7 +32,7 @@ class NotInTableError(TraceError):
     """A kernel of which the table says nothing."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@quick_dataclass(frozen=True, eq=False)
 class OperatorTable:
     """Kernels by what was measured of their like."""
 

@@ -29,6 +29,7 @@ from typing import Any, TypeVar
 from msgspec import Struct, structs
 
 from et_sim.basics.errors import InputError, MachineError, brief, did_you_mean
+from et_sim.basics.quick_dataclass import quick_dataclass
 from et_sim.documents.unused_keys import UNUSED_KEYS
 
 # Times and sizes stay exact in a double up to here, and the reference reads its clock through one.
@@ -45,7 +46,7 @@ class Notice(Struct, frozen=True):
     text: str
 
 
-@dataclass(slots=True)
+@quick_dataclass()
 class Remarks:
     """What the readers want the user to know about input that they accepted."""
 

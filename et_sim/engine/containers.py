@@ -10,11 +10,11 @@ Not here: which of them there are (`state`, and the tables of network models).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from et_sim.basics.quick_dataclass import quick_dataclass
 from et_sim.compiled.tables_by_reference import Tables, works_on_tables
 from et_sim.plan.tables import record, table
 
@@ -107,7 +107,7 @@ def give_row(pool: Any, free: Any, row: int) -> None:
     free.rows += 1
 
 
-@dataclass(frozen=True, slots=True)
+@quick_dataclass(frozen=True)
 class Heap(Tables):
     """Rows by their keys; of equal keys, the one with the smaller `tie` comes first."""
 

@@ -18,11 +18,11 @@ Not here: sends and receives (`partition`).
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from et_sim.basics.quick_dataclass import quick_dataclass
 from et_sim.basics.unique import unique_rows
 from et_sim.fold.path_keys import MessageColumns, PathKeys, are_alike, steps_along
 from et_sim.plan.lowering import Lowering
@@ -64,7 +64,7 @@ def _powers(base: int, count: int) -> Any:
         return np.cumprod(powers, dtype=np.uint64)
 
 
-@dataclass(slots=True)
+@quick_dataclass()
 class Pattern:
     """How the members along an axis exchange messages in some program."""
 

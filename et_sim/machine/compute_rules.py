@@ -3,15 +3,14 @@
 Not here: the models (`compute_object`), and applying rules (`et_sim.compute.rules`).
 """
 
-# ruff: noqa: RUF009 - the calls declare fields, like dataclasses.field
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, ClassVar, Protocol, Self
 
+from et_sim.basics.quick_dataclass import quick_dataclass
 from et_sim.documents.keys import Key, Kind, Remarks, Section, Slot, key, show
 from et_sim.documents.kinds import TEXT, choice, ranks, text
 from et_sim.machine.datatypes import DATATYPE
@@ -24,7 +23,7 @@ class WorkOf(StrEnum):
     COPY = "copy"
 
 
-@dataclass(frozen=True, slots=True)
+@quick_dataclass(frozen=True)
 class Recorded:
     """Kernels take their recorded times."""
 
@@ -63,7 +62,7 @@ def _words(text: str) -> tuple[str, ...]:
     return tuple(word.strip() for word in text.split(",") if word.strip())
 
 
-@dataclass(frozen=True, slots=True)
+@quick_dataclass(frozen=True)
 class Where:
     """Nodes of which all that is given holds."""
 
@@ -110,7 +109,7 @@ class Where:
         return {"name": name}
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@quick_dataclass(frozen=True, eq=False)
 class ComputeRule:
     """A model for some kernels."""
 

@@ -4,17 +4,16 @@ Each field with a key is that key of the memory file. Not here: what keys must b
 and what a request costs (`et_sim.memory`).
 """
 
-# ruff: noqa: RUF009 - the calls declare fields, like dataclasses.field
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
 from typing import Any, ClassVar
 
 from msgspec import Struct
 
+from et_sim.basics.quick_dataclass import quick_dataclass
 from et_sim.documents.keys import Key, Kind, Remarks, Section, Slot, key
 from et_sim.documents.kinds import (
     NUMBER,
@@ -51,7 +50,7 @@ def stage_name(name: str) -> str:
     return f"memory stage {name}"
 
 
-@dataclass(frozen=True, slots=True)
+@quick_dataclass(frozen=True)
 class PoolStage:
     """Units of one sort that transfers pass: links, switches, or groups of memory. GB/s is bytes per ns."""
 
@@ -129,7 +128,7 @@ PATHS = Kind(
 )
 
 
-@dataclass(frozen=True, slots=True)
+@quick_dataclass(frozen=True)
 class MemoryPool:
     """Stages, tiers, and the most bytes of a transfer that pass a stage in one piece."""
 
@@ -167,7 +166,7 @@ class MemoryPool:
     default_tier: int = text("The tier of requests that name none; without it the first one.", 0, **of_pool)
 
 
-@dataclass(frozen=True, slots=True)
+@quick_dataclass(frozen=True)
 class RemoteMemory:
     """Remote memory; bandwidth is decimal GB/s, so bytes per ns."""
 

@@ -3,18 +3,17 @@
 Not here: file formats (`network_file`, `topology`), and any simulation.
 """
 
-# ruff: noqa: RUF009 - the calls declare fields, like dataclasses.field
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from et_sim.basics.quick_dataclass import quick_dataclass
 from et_sim.documents.keys import Kind, Slot, key
 from et_sim.documents.kinds import bandwidth, choice, count, number, text, time
 from et_sim.machine.graph import Figures, Graph
@@ -40,7 +39,7 @@ def bytes_per_ns(bandwidth: float) -> float:
     return bandwidth * 1073741824 / 1000000000
 
 
-@dataclass(frozen=True, slots=True)
+@quick_dataclass(frozen=True)
 class Dimension:
     """One network dimension. Bandwidth is GiB/s per link (the files call it GB/s), latency ns."""
 
@@ -95,7 +94,7 @@ def end_name(end: int) -> str:
     return f'"{_SWITCH}"' if end == AT_SWITCH else str(end)
 
 
-@dataclass(frozen=True, slots=True)
+@quick_dataclass(frozen=True)
 class UnevenLink:
     """A directed link that differs from the others of its dimension; it has both figures of its own."""
 
@@ -121,7 +120,7 @@ class UnevenLink:
         return bytes_per_ns(self.bandwidth)
 
 
-@dataclass(frozen=True, slots=True)
+@quick_dataclass(frozen=True)
 class Reducer:
     """What a switch is capable of that reduces, and copies, what it is sent."""
 
@@ -136,7 +135,7 @@ class Reducer:
     latency_ns: float = time("What a switch takes for a chunk besides. Without the key: nothing.", 0.0)
 
 
-@dataclass(frozen=True, slots=True)
+@quick_dataclass(frozen=True)
 class Level:
     """A dimension as ASTRA-sim 1.0 describes it: bundles of links, and what else a message pays for."""
 

@@ -4,16 +4,16 @@ Columns: `operation` and `dtype` (empty or missing: any), `ns` or `us`, and `sha
 `size`. Not here: which node takes which (`et_sim.compute.operator_table`).
 """
 
-# ruff: noqa: RUF009 - the calls declare fields, like dataclasses.field
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from enum import StrEnum
 from types import MappingProxyType
 from typing import Any, ClassVar
 
 from et_sim.basics.errors import MachineError
+from et_sim.basics.quick_dataclass import quick_dataclass
 from et_sim.basics.units import LONGEST_NS
 from et_sim.documents.keys import Key, Remarks, Section, nearest
 from et_sim.documents.kinds import TEXT, choice
@@ -39,7 +39,7 @@ class Measure(StrEnum):
     BYTES = "bytes"
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@quick_dataclass(frozen=True, eq=False)
 class OperatorTimes:
     """Durations in ns: of whole shapes, and by size."""
 

@@ -6,9 +6,10 @@ where the rule is applied. Not here: what the corrections mend (`corrections`).
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import StrEnum
 
+from et_sim.basics.quick_dataclass import quick_dataclass
 from et_sim.machine.corrections import Correction
 
 
@@ -23,7 +24,7 @@ class Profile(StrEnum):
 DEFAULT = Profile.REFERENCE  # where nobody names one
 
 
-@dataclass(frozen=True, slots=True)
+@quick_dataclass(frozen=True)
 class Behaviour:
     """The rules of a profile."""
 

@@ -3,12 +3,11 @@
 Its fields are the keys of the model. Not here: what a kernel takes on it (`et_sim.compute.device`).
 """
 
-# ruff: noqa: RUF009 - the calls declare fields, like dataclasses.field
 from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import pairwise
 from types import MappingProxyType
 from typing import Any
@@ -18,6 +17,7 @@ import numpy.typing as npt
 from msgspec import Struct, field, structs
 
 from et_sim.basics.errors import MachineError
+from et_sim.basics.quick_dataclass import quick_dataclass
 from et_sim.documents.keys import Kind, Remarks, Section, Slot, key, nearest, show
 from et_sim.documents.kinds import NUMBER, OBJECT, choice, count, number, rate, sections, size, text, time
 from et_sim.machine.datatypes import BITS
@@ -35,7 +35,7 @@ FloatColumn = npt.NDArray[np.float64]
 OTHER = "other"  # operations without an entry of their own
 
 
-@dataclass(frozen=True, slots=True)
+@quick_dataclass(frozen=True)
 class MemoryLevel:
     """Bandwidth in decimal GB/s, so bytes per ns; without a capacity, everything fits."""
 
@@ -218,7 +218,7 @@ TILES = Kind(
 )
 
 
-@dataclass(frozen=True, slots=True)
+@quick_dataclass(frozen=True)
 class RooflineDevice:
     """Rates in TFLOPS, time in ns."""
 

@@ -4,13 +4,13 @@ Each field with a key is that key of the system file. Not here: rules that need 
 (`system_file`), and the objects of models (`compute_object`), libraries (`library`) and accuracy.
 """
 
-# ruff: noqa: RUF009 - the calls declare fields, like dataclasses.field
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from typing import Any
 
+from et_sim.basics.quick_dataclass import quick_dataclass
 from et_sim.collectives.names import parse_name, spellings
 from et_sim.documents.keys import Key, Kind, Slot, inline, key, nearest, show
 from et_sim.documents.kinds import (
@@ -194,7 +194,7 @@ CUSTOM_KEYS = tuple(
 )
 
 
-@dataclass(frozen=True, slots=True)
+@quick_dataclass(frozen=True)
 class Implementations:
     """Algorithm names per collective type, one per dimension; None: not configured."""
 
@@ -213,7 +213,7 @@ class Implementations:
     )
 
 
-@dataclass(frozen=True, slots=True)
+@quick_dataclass(frozen=True)
 class System:
     """The 2.x system file, validated, with the command-line-only options as fields."""
 
@@ -408,7 +408,7 @@ class System:
     behaviour: Behaviour = field(default_factory=lambda: behaviour_of(DEFAULT))
 
 
-@dataclass(frozen=True, slots=True)
+@quick_dataclass(frozen=True)
 class LayerSettings:
     """How layer files are run: options of ASTRA-sim 1.0, without effect on traces."""
 

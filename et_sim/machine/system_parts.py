@@ -3,11 +3,10 @@
 Each field with a key is that key of an object of the system file. Not here: the system itself (`system`).
 """
 
-# ruff: noqa: RUF009 - the calls declare fields, like dataclasses.field
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, field
 from enum import StrEnum
 from fractions import Fraction
 from functools import partial
@@ -15,6 +14,7 @@ from typing import Any, ClassVar
 
 from msgspec import Struct
 
+from et_sim.basics.quick_dataclass import quick_dataclass
 from et_sim.documents.keys import Key, Remarks, Section
 from et_sim.documents.kinds import NUMBER, choice, choices, count, integer, number, ranks, size, text, time
 
@@ -30,7 +30,7 @@ on_the_bus = partial(integer, stated=True, unit="ns", needs=BUS)
 cost = partial(number, maximum=MOST_COST)
 
 
-@dataclass(frozen=True, slots=True)
+@quick_dataclass(frozen=True)
 class SharedBus:
     """LogGP parameters of the shared memory bus."""
 
@@ -48,7 +48,7 @@ class SharedBus:
     )
 
 
-@dataclass(frozen=True, slots=True)
+@quick_dataclass(frozen=True)
 class Straggler:
     """Ranks that are slower than their traces and the machine would have them, and by how much."""
 
@@ -98,7 +98,7 @@ class WorkKind(StrEnum):
     COMMUNICATION = "communication"
 
 
-@dataclass(frozen=True, slots=True)
+@quick_dataclass(frozen=True)
 class TimeFactors:
     """What the durations of nodes are multiplied by, by kind of work."""
 
@@ -146,7 +146,7 @@ class StreamWork(StrEnum):
     STORES = "stores"
 
 
-@dataclass(frozen=True, slots=True)
+@quick_dataclass(frozen=True)
 class Stream:
     """Work of an NPU that takes turns among itself, so many at a time."""
 
@@ -197,7 +197,7 @@ _WHILE = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@quick_dataclass(frozen=True)
 class Overlap:
     """How many times longer work takes beside communication."""
 
@@ -220,7 +220,7 @@ class Overlap:
         )
 
 
-@dataclass(frozen=True, slots=True)
+@quick_dataclass(frozen=True)
 class Costs:
     """What one NPU costs while a run goes on; None: not known."""
 
@@ -274,7 +274,7 @@ class WhenFull(StrEnum):
 CAPACITY, TRACKS = "local-mem-capacity", "track-local-mem"
 
 
-@dataclass(frozen=True, slots=True)
+@quick_dataclass(frozen=True)
 class LocalMemory:
     """What an NPU has of its own."""
 

@@ -4,16 +4,16 @@ Its fields are the keys of the model `systolic`, of `compute` in the system file
 which describe one too (`config_file`).
 """
 
-# ruff: noqa: RUF009 - the calls declare fields, like dataclasses.field
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import StrEnum
 from functools import partial
 from types import MappingProxyType
 from typing import Any
 
+from et_sim.basics.quick_dataclass import quick_dataclass
 from et_sim.basics.units import LONGEST_NS
 from et_sim.documents.keys import Remarks, Section, inline
 from et_sim.documents.kinds import choice, count, number
@@ -49,7 +49,7 @@ side = partial(count, unit="processing elements", minimum=1, maximum=LARGEST_SID
 memory = partial(count, unit="KiB", minimum=1, maximum=LARGEST_MEMORY_KB, required=True)
 
 
-@dataclass(frozen=True, slots=True)
+@quick_dataclass(frozen=True)
 class Array:
     """Sizes in processing elements and KiB; words are bytes; bandwidth in words per cycle."""
 
@@ -120,7 +120,7 @@ _SIZES = MappingProxyType(
 )
 
 
-@dataclass(frozen=True, slots=True)
+@quick_dataclass(frozen=True)
 class ClockedArray:
     """An array, and its cycles per nanosecond."""
 

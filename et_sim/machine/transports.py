@@ -18,6 +18,7 @@ from fractions import Fraction
 from functools import partial
 from typing import Any
 
+from et_sim.basics.quick_dataclass import quick_dataclass
 from et_sim.documents.keys import Remarks, Section, inline, key
 from et_sim.documents.kinds import (
     BITS_PER_S,
@@ -81,7 +82,7 @@ class TcpControl(StrEnum):
     DCTCP = "dctcp"
 
 
-@dataclass(frozen=True, slots=True)
+@quick_dataclass(frozen=True)
 class Marking:
     """When packets that leave a queue are marked (ECN), for ports up to a bandwidth."""
 
@@ -102,7 +103,7 @@ class Marking:
             raise section.fault('"to" is less than "from"', "give the larger number as to")
 
 
-@dataclass(frozen=True, slots=True)
+@quick_dataclass(frozen=True)
 class Control:
     """The constants of congestion control; times in ns, rates in bits per second."""
 
@@ -144,7 +145,7 @@ class Control:
     least_rtt_ns: float = span("Of which gradients are a part (TIMELY).", 20_000.0)
 
 
-@dataclass(frozen=True, slots=True)
+@quick_dataclass(frozen=True)
 class Buffers:
     """What switches keep of packets that wait; sizes in bytes."""
 
@@ -181,7 +182,7 @@ class Buffers:
     )
 
 
-@dataclass(frozen=True, slots=True)
+@quick_dataclass(frozen=True)
 class Tcp:
     """What TCP needs besides; times in ns, windows in packets unless they say bytes."""
 
@@ -244,7 +245,7 @@ class Tcp:
     gain: float = number("How fast alpha follows marks (DCTCP).", 1 / 16, maximum=1)
 
 
-@dataclass(frozen=True, slots=True)
+@quick_dataclass(frozen=True)
 class Packets:
     """What the packet model needs of a transport besides."""
 
@@ -321,7 +322,7 @@ class LogGopsRules(StrEnum):
     LOGGOPSIM = "loggopsim"
 
 
-@dataclass(frozen=True, slots=True)
+@quick_dataclass(frozen=True)
 class LogGops:
     """Constants of the LogGOPS model, in ns, and in ns per byte after the first."""
 
@@ -370,7 +371,7 @@ def _whole_ps(cycle_ns: float) -> int | None:
     return int(exact) if exact.denominator == 1 else None
 
 
-@dataclass(frozen=True, slots=True)
+@quick_dataclass(frozen=True)
 class Credits:
     """Links that carry flits for which there is a place at the other end."""
 

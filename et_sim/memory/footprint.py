@@ -18,12 +18,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 from msgspec import Struct
+
+from et_sim.basics.quick_dataclass import quick_dataclass
 
 CLASSES = ("weights", "gradients", "optimizer", "activations", "temporary", "unknown")
 UNKNOWN = CLASSES.index("unknown")
@@ -85,7 +87,7 @@ class Lifetimes(Struct, frozen=True, eq=False):
     last_read_by: Any
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@quick_dataclass(frozen=True, eq=False)
 class Changes:
     """Every change of what is alive, by owner and time; at one time, releases come first."""
 

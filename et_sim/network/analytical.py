@@ -17,12 +17,12 @@ On the levels of ASTRA-sim 1.0, a message has one leg, over the highest level.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from msgspec.structs import replace
 
+from et_sim.basics.quick_dataclass import quick_dataclass
 from et_sim.compiled.tables_by_reference import Tables, works_on_tables
 from et_sim.engine.calendar.clock import schedule
 from et_sim.engine.observe import facade as observe
@@ -61,7 +61,7 @@ LONGEST = record(  # of what a chunk passes there, by class of links and sort of
 WHOLE_PATH = setting_of(Correction.WHOLE_PATH)
 
 
-@dataclass(frozen=True, slots=True)
+@quick_dataclass(frozen=True)
 class AnalyticalTables(Tables):
     """What compiled code knows."""
 

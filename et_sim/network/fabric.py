@@ -9,12 +9,12 @@ Not here: what collectives run along (`machine.model`), and who has to wait for 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from et_sim.basics.errors import MachineError
+from et_sim.basics.quick_dataclass import quick_dataclass
 from et_sim.basics.units import LONGEST_NS, format_bytes, format_ns
 from et_sim.compiled.tables_by_reference import Tables, chosen_by_tables, works_on_tables
 from et_sim.engine.containers import NONE as NONE
@@ -202,7 +202,7 @@ take_hop = chosen_by_tables(
 is_wired_to_itself = chosen_by_tables("is_wired_to_itself", "fabric", _arrives_at_once)
 
 
-@dataclass(frozen=True, slots=True)
+@quick_dataclass(frozen=True)
 class Wires(Tables):
     """What the ways of messages, link by link, follow from."""
 

@@ -6,12 +6,12 @@ class have the same figures and lie between the same rows of devices.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from msgspec.structs import replace
 
+from et_sim.basics.quick_dataclass import quick_dataclass
 from et_sim.compiled.tables_by_reference import Tables, works_on_tables
 from et_sim.engine.observe import facade as observe
 from et_sim.engine.state.resources import NOBODY, SENDING, Ends, ResourceTable, sendings
@@ -30,7 +30,7 @@ TO = "->"  # in the names of links
 SPEED = record(("bytes_per_ns", "f8"), ("latency_ns", "f8"))
 
 
-@dataclass(frozen=True, slots=True)
+@quick_dataclass(frozen=True)
 class GraphTables(Tables):
     """What compiled code knows of a graph."""
 

@@ -13,11 +13,11 @@ Not here: who has to wait for whom (`analytical`, `link`).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from et_sim.basics.quick_dataclass import quick_dataclass
 from et_sim.compiled.tables_by_reference import Tables, works_on_tables
 from et_sim.engine.state.resources import ResourceTable, sendings
 from et_sim.machine.model import AT_SWITCH, Dimension, GridFabric, Network, Shape, UnevenLink
@@ -124,7 +124,7 @@ DIMENSION = record(
 )
 
 
-@dataclass(frozen=True, slots=True)
+@quick_dataclass(frozen=True)
 class GridTables(Tables):
     """What compiled code knows of a grid."""
 

@@ -10,11 +10,11 @@ part of a level then has hops of several lengths.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from et_sim.basics.quick_dataclass import quick_dataclass
 from et_sim.compiled.tables_by_reference import Tables, works_on_tables
 from et_sim.engine.observe import facade as observe
 from et_sim.engine.state.resources import ResourceTable, sendings
@@ -46,7 +46,7 @@ LEVEL = record(
 )
 
 
-@dataclass(frozen=True, slots=True)
+@quick_dataclass(frozen=True)
 class LevelTables(Tables):
     """What compiled code knows of the levels."""
 

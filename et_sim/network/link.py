@@ -17,12 +17,13 @@ Not here: routes and speeds (the fabrics), each with functions for the way of a 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from et_sim.basics.errors import MachineError, UsageError
+from et_sim.basics.quick_dataclass import quick_dataclass
 from et_sim.basics.units import format_bytes
 from et_sim.compiled.tables_by_reference import Tables, works_on_tables
 from et_sim.engine.calendar.clock import schedule
@@ -80,7 +81,7 @@ LINK = record(
 )
 
 
-@dataclass(frozen=True, slots=True)
+@quick_dataclass(frozen=True)
 class LinkTables(Tables):
     """What compiled code knows."""
 

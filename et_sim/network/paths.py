@@ -9,11 +9,11 @@ Not here: the times themselves (the fabrics).
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import numpy as np
 
+from et_sim.basics.quick_dataclass import quick_dataclass
 from et_sim.basics.unique import unique
 from et_sim.compiled.entry_points import entry
 from et_sim.compiled.tables_by_reference import Tables
@@ -213,7 +213,7 @@ def _hops(dimension: Dimension | Level, ahead: Any) -> Any:
     return np.minimum(ahead, 1)
 
 
-@dataclass(frozen=True, slots=True)
+@quick_dataclass(frozen=True)
 class _Journeys(Tables):
     """Ways to go, for compiled code."""
 

@@ -9,13 +9,13 @@ Not here: which link comes next (`routes`).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
 from et_sim.basics.errors import MachineError
+from et_sim.basics.quick_dataclass import quick_dataclass
 from et_sim.basics.unique import unique_rows
 from et_sim.basics.units import format_bytes
 from et_sim.compiled.entry_points import entry
@@ -47,7 +47,7 @@ RULE = record(
 AXIS = record(("npus", "i8"), ("stride", "i8"), ("wraps", "i8"))
 
 
-@dataclass(frozen=True, slots=True)
+@quick_dataclass(frozen=True)
 class RouteTables(Tables):
     """What compiled code needs for the next link of any message."""
 

@@ -11,13 +11,14 @@ Not here: which tensors move when (`et_sim.memory.spilling`).
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 
 import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
 
 from et_sim.basics.errors import TraceError
+from et_sim.basics.quick_dataclass import quick_dataclass
 from et_sim.basics.unique import unique
 from et_sim.machine.model import LocalMemory, System, WhenFull
 from et_sim.memory.spilling import Spills, spills
@@ -31,7 +32,7 @@ from et_sim.trace.tensors import tensor_uses
 from et_sim.trace.workload import Workload
 
 
-@dataclass(frozen=True, slots=True)
+@quick_dataclass(frozen=True)
 class Moved:
     """What is stored and loaded, on all ranks together."""
 

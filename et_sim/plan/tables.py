@@ -10,13 +10,13 @@ Not here: how tables are made (`lowering`, `collective_lowering`, `channels`), o
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any
 
 import numpy as np
 from msgspec import Struct
 
+from et_sim.basics.quick_dataclass import quick_dataclass
 from et_sim.basics.unique import unique
 from et_sim.compute import ComputeModel
 from et_sim.machine.corrections import Correction
@@ -256,7 +256,7 @@ MEMBER = record(
 )
 
 
-@dataclass(frozen=True, slots=True)
+@quick_dataclass(frozen=True)
 class Version1Rules:
     """What only runs of ASTRA-sim 1.0 do."""
 
@@ -273,7 +273,7 @@ class UsedGroup(Struct, frozen=True, eq=False):
     members: tuple[int, ...] | GroupRule  # as listed, or for each rank those that the rule says
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@quick_dataclass(frozen=True, eq=False)
 class Plan:
     """All tables, and the few scalars that hold for the whole run."""
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from math import sqrt
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 from msgspec import Struct, to_builtins
 
+from et_sim.basics.quick_dataclass import quick_dataclass
 from et_sim.machine.system_parts import Costs
 from et_sim.serving.batcher import Sequence as Served
 from et_sim.serving.cluster import Iteration
@@ -115,7 +116,7 @@ class Objectives(Struct, frozen=True):
     tpot_ns: int = 0
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@quick_dataclass(frozen=True, eq=False)
 class Serving:
     """All that happened."""
 

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any
 
 from msgspec import to_builtins
 
 from et_sim.basics.errors import UsageError
+from et_sim.basics.quick_dataclass import quick_dataclass
 from et_sim.machine import Machine, read_machine
 from et_sim.run.options import RunOptions
 from et_sim.serving.cluster import Cluster
@@ -32,7 +33,7 @@ CONTEXT_STEP = 64
 MEMORY_SHARE = 0.9
 
 
-@dataclass(frozen=True, slots=True)
+@quick_dataclass(frozen=True)
 class Setup:
     """How requests are served."""
 

@@ -3,11 +3,9 @@
 Not here: the inputs that it names (`space`).
 """
 
-# ruff: noqa: RUF009 - the calls declare fields, like dataclasses.field
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +13,7 @@ from msgspec import Struct
 
 from et_sim.basics.errors import InputError, UsageError, did_you_mean
 from et_sim.basics.files import is_folder
+from et_sim.basics.quick_dataclass import quick_dataclass
 from et_sim.documents.keys import Kind, Remarks, Section, Slot, key, line_of, read, show
 from et_sim.documents.kinds import choice, count, section, text
 from et_sim.machine.texts import parse_yaml
@@ -68,7 +67,7 @@ def _texts(meaning: str, **more: Any) -> Any:
     return key(NAMES, meaning, (), becomes=list, **more)
 
 
-@dataclass(frozen=True, slots=True)
+@quick_dataclass(frozen=True)
 class BaseSpec:
     """The run that axes change."""
 
@@ -82,7 +81,7 @@ class BaseSpec:
     profile: str | None = text("The profile.", None)
 
 
-@dataclass(frozen=True, slots=True)
+@quick_dataclass(frozen=True)
 class RangeSpec:
     """Numbers from one to another."""
 
@@ -92,7 +91,7 @@ class RangeSpec:
     scale: str = choice("How they are spread.", SCALES[0], choices=SCALES)
 
 
-@dataclass(frozen=True, slots=True)
+@quick_dataclass(frozen=True)
 class AxisSpec:
     """An axis; one that is just a list is short for `values`."""
 
@@ -101,7 +100,7 @@ class AxisSpec:
     range: RangeSpec | None = section("Its values, as a range.", None, of=RangeSpec)
 
 
-@dataclass(frozen=True, slots=True)
+@quick_dataclass(frozen=True)
 class SampleSpec:
     """Some points of the whole."""
 
@@ -110,7 +109,7 @@ class SampleSpec:
     seed: int = count("Of random numbers.", 0)
 
 
-@dataclass(frozen=True, slots=True)
+@quick_dataclass(frozen=True)
 class SearchSpec:
     """What `et-sim search` looks for, and how much it may evaluate."""
 
@@ -125,7 +124,7 @@ class SearchSpec:
     at_once: int = count("Points that are evaluated at once.", 8, minimum=1, maximum=10_000)
 
 
-@dataclass(frozen=True, slots=True)
+@quick_dataclass(frozen=True)
 class SweepSpec:
     """The whole file."""
 

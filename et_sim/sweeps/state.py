@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ from msgspec.structs import replace
 
 from et_sim.basics.errors import EtSimError, UsageError
 from et_sim.basics.files import exists
+from et_sim.basics.quick_dataclass import quick_dataclass
 from et_sim.basics.units import parse_ranks
 from et_sim.sweeps.axes import Values as OfAxes
 from et_sim.sweeps.digests import digest_of
@@ -34,7 +34,7 @@ NOTHING, ALL, BEST = "none", "all", "best"
 NAME_LETTERS = 12  # of a digest, that name the directory of a run
 
 
-@dataclass(frozen=True, slots=True)
+@quick_dataclass(frozen=True)
 class Keep:
     """Of which points the whole run is written: all, some by their numbers, or the fastest ones."""
 

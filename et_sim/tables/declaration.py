@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from et_sim.basics.quick_dataclass import quick_dataclass
 from et_sim.basics.units import LONGEST_NS
 
 MOST_BYTES = 2**62
@@ -12,7 +11,7 @@ WORD, TEXT = "word", "text"  # texts in a dictionary: of at most 127 different o
 STRING = "string"  # texts without a dictionary
 
 
-@dataclass(frozen=True, slots=True)
+@quick_dataclass(frozen=True)
 class Column:
     """A column. Who writes it, who reads it and who looks for damage go by this declaration."""
 
@@ -49,7 +48,7 @@ class Column:
         return "bytes" if self.name == "bytes" or self.name.endswith("_bytes") else ""
 
 
-@dataclass(frozen=True, slots=True)
+@quick_dataclass(frozen=True)
 class Table:
     """A table of a run; one with neither `detail` nor `remedy` is part of every run."""
 

@@ -9,13 +9,13 @@ Not here: the footprint (`et_sim.memory`), and the words of views (`et_sim.views
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from msgspec import Struct, to_builtins
 
 from et_sim.basics.errors import OutOfMemoryError
+from et_sim.basics.quick_dataclass import quick_dataclass
 from et_sim.basics.unique import unique
 from et_sim.basics.units import exact_bytes, format_bytes, format_ns, format_ranks
 from et_sim.engine.outcome import Outcome
@@ -48,7 +48,7 @@ class TooLarge(Struct, frozen=True):
     bytes: int
 
 
-@dataclass(frozen=True, slots=True)
+@quick_dataclass(frozen=True)
 class OutOfMemory:
     """The first time at which some rank needs more than it has."""
 

@@ -8,13 +8,14 @@ finish comes before the makespan or at it: the rest is `early_ns`. The parts add
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import Any
 
 import numpy as np
 from msgspec import Struct
 
 from et_sim.basics.intervals import COMPUTE, COPY, HOST, MEMORY, TRANSFER, WAITING, Spent
+from et_sim.basics.quick_dataclass import quick_dataclass
 from et_sim.engine.outcome import Outcome
 from et_sim.plan.tables import Lane
 from et_sim.tables.kinds import COPY as COPY_KIND
@@ -69,7 +70,7 @@ class KernelFigures(Struct):
         }
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@quick_dataclass(frozen=True, eq=False)
 class Statistics:
     """Figures per actor."""
 

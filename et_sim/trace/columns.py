@@ -10,7 +10,7 @@ Not here: reading and writing files (`wire`, `files`), and any notion of time or
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import IntEnum
 from typing import Annotated, Any, get_type_hints
 
@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Struct, structs
 
+from et_sim.basics.quick_dataclass import quick_dataclass
 from et_sim.basics.unique import unique
 
 IntColumn = npt.NDArray[np.int64]
@@ -130,7 +131,7 @@ def no_tensor_lists() -> TensorLists:
     )
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@quick_dataclass(frozen=True, eq=False)
 class Trace:
     """One program. `n` rows; `*_start` arrays are CSR offsets of length n + 1."""
 

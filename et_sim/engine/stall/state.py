@@ -13,12 +13,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
 from msgspec import Struct
 
+from et_sim.basics.quick_dataclass import quick_dataclass
 from et_sim.basics.units import plural, rank_ranges
 from et_sim.engine.outcome import Outcome, Ports
 from et_sim.engine.state.kinds import ASKED_MESSAGE, MESSAGE
@@ -30,7 +31,7 @@ from et_sim.trace.preflight.cycles import find_knots
 from et_sim.trace.workload import Workload
 
 
-@dataclass(frozen=True, slots=True)
+@quick_dataclass(frozen=True)
 class Undelivered:
     """Messages that are still in the network though nothing happens any more."""
 

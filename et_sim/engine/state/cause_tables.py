@@ -5,12 +5,12 @@ They lie beside the state's tables, row by row, and are empty in a run that is n
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any
 
 import numpy as np
 
+from et_sim.basics.quick_dataclass import quick_dataclass
 from et_sim.compiled.tables_by_reference import Tables
 from et_sim.plan.tables import UNLIMITED, Plan, record, table
 
@@ -100,7 +100,7 @@ NOW = record(  # no field is called `base`: NumPy's records, which uncompiled co
 )
 
 
-@dataclass(frozen=True, slots=True)
+@quick_dataclass(frozen=True)
 class Causes(Tables):
     """What is remembered of causes; a cause of NONE was never."""
 

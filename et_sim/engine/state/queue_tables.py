@@ -6,12 +6,12 @@ run is: when it outlasts them, neighbours are merged, so that each becomes twice
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from et_sim.basics.errors import MachineError
+from et_sim.basics.quick_dataclass import quick_dataclass
 from et_sim.compiled.tables_by_reference import Tables
 from et_sim.engine.state.traffic_tables import FEWEST_SLICES, MOST_SLICES, SLICES_IN_ALL
 from et_sim.plan.tables import record, table
@@ -70,7 +70,7 @@ FLOW = record(
 )
 
 
-@dataclass(frozen=True, slots=True)
+@quick_dataclass(frozen=True)
 class Queues(Tables):
     """What is recorded of ports."""
 

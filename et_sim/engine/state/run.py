@@ -7,11 +7,12 @@ Not here: what changes the state (the sibling modules), and the plan, which neve
 
 from __future__ import annotations
 
-from dataclasses import astuple, dataclass
+from dataclasses import astuple, fields
 from typing import Any
 
 import numpy as np
 
+from et_sim.basics.quick_dataclass import quick_dataclass
 from et_sim.compiled.tables_by_reference import Tables
 from et_sim.engine.containers import LARGEST_POOL
 from et_sim.engine.containers import NONE as NONE
@@ -66,7 +67,7 @@ PHASES_KEPT = 1 << 16
 BLOCK_SIZES = 32  # chunks come in blocks of a power of two
 
 
-@dataclass(frozen=True, slots=True)
+@quick_dataclass(frozen=True)
 class PlanTables(Tables):
     """The plan's tables that compiled code reads."""
 
@@ -108,7 +109,7 @@ class PlanTables(Tables):
     settings: Any
 
 
-@dataclass(frozen=True, slots=True)
+@quick_dataclass(frozen=True)
 class Run(Tables):
     """One run: plan, network and state. Compiled functions take it as their first argument."""
 
@@ -358,7 +359,8 @@ def _node_states(plan: Plan) -> Any:
 
 
 def _plan_tables(plan: Plan, lanes: int) -> PlanTables:
-    shared = {name: getattr(plan, name) for name in PlanTables.__slots__ if name != "settings"}
+    names = (field.name for field in fields(PlanTables) if field.name != "settings")
+    shared = {name: getattr(plan, name) for name in names}
     shared["lane_limits"] = plan.lane_limits[:lanes]
     if len(plan.switches):  # a message to a switch goes to nobody
         nobody = np.full(plan.switch_endpoints, NONE, plan.actor_of_rank.dtype)

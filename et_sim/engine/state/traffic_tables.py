@@ -6,12 +6,12 @@ run is: when it outlasts them, neighbours are merged, so that each becomes twice
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any
 
 import numpy as np
 
+from et_sim.basics.quick_dataclass import quick_dataclass
 from et_sim.compiled.tables_by_reference import Tables
 from et_sim.plan.tables import record, table
 
@@ -63,7 +63,7 @@ LINK_QUEUE = record(
 )  # messages that wait for a link, since when so many
 
 
-@dataclass(frozen=True, slots=True)
+@quick_dataclass(frozen=True)
 class Traffic(Tables):
     """What is recorded of messages and links."""
 

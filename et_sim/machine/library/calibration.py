@@ -11,10 +11,10 @@ Not here: fitting (`et_sim.calibrate`).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from et_sim.basics.quick_dataclass import quick_dataclass
 from et_sim.documents.kinds import number
 from et_sim.machine.library.candidates import Candidate, Group
 from et_sim.machine.library.rules import NVLS, NVLS_TREE, Protocol
@@ -34,7 +34,7 @@ def factor(default: float, **more: Any) -> Any:
 positive = partial(factor, above_minimum=True)
 
 
-@dataclass(frozen=True, slots=True)
+@quick_dataclass(frozen=True)
 class Calibration:
     """Factors of the library's cost model, but where a unit is named."""
 

@@ -6,14 +6,13 @@ calibrated times would be further from what libraries do.
 Not here: formulas (`candidates`), constants (`rules`) and the messages of a choice (`plan.library_phases`).
 """
 
-# ruff: noqa: RUF009 - the calls declare fields, like dataclasses.field
 from __future__ import annotations
 
 from bisect import bisect_right
-from dataclasses import dataclass
 
 from msgspec import Struct
 
+from et_sim.basics.quick_dataclass import quick_dataclass
 from et_sim.documents.kinds import choice, choices, flag, section
 from et_sim.machine.library.calibration import Calibration
 from et_sim.machine.library.candidates import (
@@ -89,7 +88,7 @@ def _protocols(names: tuple[str, ...]) -> tuple[Protocol, ...]:
     return tuple(protocol for protocol, name in PROTOCOL_NAMES.items() if name in names)
 
 
-@dataclass(frozen=True, slots=True)
+@quick_dataclass(frozen=True)
 class Library:
     """A collective library on a machine."""
 

@@ -20,12 +20,13 @@ Not here: rates (`shares`), and routes (`network.link`).
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from msgspec import structs
 
+from et_sim.basics.quick_dataclass import quick_dataclass
 from et_sim.basics.units import LONGEST_NS
 from et_sim.compiled.tables_by_reference import Tables, works_on_tables
 from et_sim.engine.calendar.clock import schedule, schedule_at_end
@@ -110,7 +111,7 @@ MOST_PLANS = (1 << 30) - 1  # told apart
 SAME_NS = 2.0**-11  # a flow that ends so shortly before a nanosecond ends in it: rates are rounded
 
 
-@dataclass(frozen=True, slots=True)
+@quick_dataclass(frozen=True)
 class FlowTables(Tables):
     """What compiled code knows."""
 

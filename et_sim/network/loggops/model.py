@@ -17,10 +17,11 @@ Not here: what an operation does (`operations`).
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from et_sim.basics.errors import MachineError, UsageError
+from et_sim.basics.quick_dataclass import quick_dataclass
 from et_sim.basics.units import LONGEST_NS, format_bytes, format_ns
 from et_sim.compiled.tables_by_reference import Tables, works_on_tables
 from et_sim.engine.calendar.clock import is_last, schedule, schedule_at_end, schedule_own
@@ -90,7 +91,7 @@ RECORDS_NODES_ONLY = True
 MOST_PLANS = (1 << 30) - 1  # told apart
 
 
-@dataclass(frozen=True, slots=True)
+@quick_dataclass(frozen=True)
 class LogGopsTables(Tables):
     """What compiled code knows."""
 

@@ -12,7 +12,7 @@ A message to oneself arrives at once. Nothing is folded. Not here: what happens 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from types import ModuleType
 from typing import Any
 
@@ -20,6 +20,7 @@ import networkx as nx
 import numpy as np
 from msgspec import structs
 
+from et_sim.basics.quick_dataclass import quick_dataclass
 from et_sim.compiled.tables_by_reference import Tables, chosen_by_tables, works_on_tables
 from et_sim.engine.calendar.clock import is_last, schedule, schedule_first
 from et_sim.engine.containers import Heap, grow_pool, heap_for, leave, longer
@@ -114,7 +115,7 @@ ends_receives = chosen_by_tables("ends_receives", "transport", _ends_its_own)
 flows_left = chosen_by_tables("flows_left", "transport", _flows_left)  # (network): for how many messages
 
 
-@dataclass(frozen=True, slots=True)
+@quick_dataclass(frozen=True)
 class PacketTables(Tables):
     """What compiled code knows."""
 

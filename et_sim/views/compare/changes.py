@@ -9,12 +9,12 @@ Not here: lines of text (`text`).
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from msgspec import Struct
 
+from et_sim.basics.quick_dataclass import quick_dataclass
 from et_sim.basics.uncertainty import LEVEL
 from et_sim.basics.units import format_ns, format_ranks
 from et_sim.views.compare.pairs import Parting, first_parting
@@ -84,7 +84,7 @@ LONGEST = 60  # letters of a value
 RANK_FIGURES = ("finish_ns", *(part.figure for part in PARTS))
 
 
-@dataclass(frozen=True, slots=True)
+@quick_dataclass(frozen=True)
 class Change:
     """One thing in both runs; None where a run has no such thing."""
 

@@ -7,12 +7,13 @@ Runs with different numbers of ranks have the lower ones in common. Not here: wh
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
 from msgspec import Struct
 
+from et_sim.basics.quick_dataclass import quick_dataclass
 from et_sim.basics.units import format_ns, format_ranks, parse_ranks
 from et_sim.views.run.columns import integers, numbers
 from et_sim.views.run.directory import RunDirectory
@@ -71,7 +72,7 @@ def actor_of_rank(run: RunDirectory) -> Any:
 NEVER = -1
 
 
-@dataclass(frozen=True, slots=True)
+@quick_dataclass(frozen=True)
 class Parting:
     """A node of a rank that ends at another time."""
 

@@ -9,13 +9,13 @@ Not here: what all analyses need of it (`record`).
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from et_sim.basics.errors import UsageError
+from et_sim.basics.quick_dataclass import quick_dataclass
 from et_sim.tables.kinds import SHARED_LINKS
 from et_sim.views.run.columns import Words, integers, numbers, words
 from et_sim.views.run.directory import AGAIN, RunDirectory
@@ -83,7 +83,7 @@ NODE_COLUMNS = (
 )
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@quick_dataclass(frozen=True, eq=False)
 class Nodes:
     """The timeline's rows, as far as paths are concerned."""
 

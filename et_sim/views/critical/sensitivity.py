@@ -17,7 +17,6 @@ Not here: how long the path is and what it is made of (`path`).
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
 from typing import Any
@@ -25,6 +24,7 @@ from typing import Any
 import numpy as np
 from msgspec import Struct, to_builtins
 
+from et_sim.basics.quick_dataclass import quick_dataclass
 from et_sim.basics.unique import unique
 from et_sim.views.critical.condensed import Condensed, Durations
 from et_sim.views.critical.events import LIBRARY, NONE
@@ -103,7 +103,7 @@ class Side(Struct, frozen=True):
     same_path_until: float
 
 
-@dataclass(frozen=True, slots=True)
+@quick_dataclass(frozen=True)
 class Sensitivity:
     """How the makespan follows a parameter."""
 
@@ -122,7 +122,7 @@ class Sensitivity:
         return plain
 
 
-@dataclass(frozen=True, slots=True)
+@quick_dataclass(frozen=True)
 class Change:
     """How one percent of a parameter changes the makespan."""
 

@@ -7,9 +7,10 @@ the command line to do.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any
 
+from et_sim.basics.quick_dataclass import quick_dataclass
 from et_sim.basics.units import format_ns, plural
 from et_sim.views.critical.sensitivity import Parameter, Sensitivities, Sensitivity, Side, parameters
 from et_sim.views.text import fitted, shortened, signed, terminal_width
@@ -21,7 +22,7 @@ MOST_PARAMETERS = 10
 Simulate = Callable[[Parameter, float], tuple[int, float] | None]
 
 
-@dataclass(frozen=True, slots=True)
+@quick_dataclass(frozen=True)
 class Verified:
     """A parameter that was changed, and what the makespan was then."""
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from msgspec import Struct
 
+from et_sim.basics.quick_dataclass import quick_dataclass
 from et_sim.basics.unique import unique
 from et_sim.basics.units import plural
 from et_sim.views.drawing.scene import LEFT, LETTER, PIXELS, Scene
@@ -28,7 +28,7 @@ HALO = {"stroke": "#fff", "stroke_width": "3", "stroke_linejoin": "round", "pain
 NPU_COLOUR, NIC_COLOUR, SWITCH_COLOUR = "#5b6b7a", "#a9852f", "#2f3a45"
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@quick_dataclass(frozen=True, eq=False)
 class Devices:
     """What is placed: NPUs first, in rank order."""
 

@@ -10,13 +10,14 @@ together (`flows`).
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import Any
 
 import numpy as np
 from msgspec import Struct
 
 from et_sim.basics.errors import UsageError
+from et_sim.basics.quick_dataclass import quick_dataclass
 from et_sim.basics.units import LONGEST_NS, format_ranks, parse_ranks, plural
 from et_sim.tables.kinds import NOT_COMMUNICATION
 from et_sim.views.run.directory import RunDirectory
@@ -46,7 +47,7 @@ class Shown(Struct, frozen=True):
         return {actor: place for place, actor in enumerate(self.actors) if count[actor] == 1}
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@quick_dataclass(frozen=True, eq=False)
 class Nodes:
     """Nodes as columns; -1 stands for none. Texts are codes, the last of which is "none"."""
 

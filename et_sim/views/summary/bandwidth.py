@@ -8,11 +8,12 @@ Not here: how busy links are (`links`).
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
 
+from et_sim.basics.quick_dataclass import quick_dataclass
 from et_sim.basics.units import LONGEST_NS, format_bandwidth, format_ns
 from et_sim.views.run.bus_bandwidth import LEGEND as BOTH
 from et_sim.views.run.bus_bandwidth import Bandwidth, bandwidth, members_of
@@ -34,7 +35,7 @@ NO_LINKS = (
 LEGEND = f"{BOTH}; slowest and fastest: bandwidth of a single one"
 
 
-@dataclass(frozen=True, slots=True)
+@quick_dataclass(frozen=True)
 class Rate:
     """Collectives of a kind and group, or sends, of one size: over all selected ranks."""
 

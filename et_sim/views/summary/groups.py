@@ -5,9 +5,10 @@ Not here: single operations (`operations`), and phases of chunks (`phase_totals`
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any
 
+from et_sim.basics.quick_dataclass import quick_dataclass
 from et_sim.basics.units import format_bytes, format_ns
 from et_sim.views.run.bus_bandwidth import LEGEND, Bandwidth, bandwidth
 from et_sim.views.run.directory import RunDirectory
@@ -21,7 +22,7 @@ from et_sim.views.text import prose, share
 from et_sim.views.view import Forms
 
 
-@dataclass(slots=True)
+@quick_dataclass()
 class GroupTotal:
     """One kind of collective of one group; times and bytes are sums over ranks."""
 

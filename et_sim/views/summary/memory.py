@@ -6,12 +6,13 @@ Not here: how memory changes over time, which memory.arrow says row by row.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import Any
 
 import numpy as np
 from msgspec import Struct, to_builtins
 
+from et_sim.basics.quick_dataclass import quick_dataclass
 from et_sim.basics.units import format_bytes, format_ns
 from et_sim.views.run.columns import alike, coded, integers, numbers
 from et_sim.views.run.directory import RunDirectory
@@ -43,7 +44,7 @@ class Alive(Struct, frozen=True):
     node: int | None  # that wrote it; None: it was there from the start
 
 
-@dataclass(frozen=True, slots=True)
+@quick_dataclass(frozen=True)
 class Peak:
     """The peak of ranks whose memory holds the same at that time."""
 
@@ -62,7 +63,7 @@ class Peak:
         return plain
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@quick_dataclass(frozen=True, eq=False)
 class _Rows:
     """memory.arrow as numpy columns."""
 

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, field
 from typing import Any
 
 import numpy as np
 
+from et_sim.basics.quick_dataclass import quick_dataclass
 from et_sim.views.run.bus_bandwidth import Bandwidth, bandwidth, members_of
 from et_sim.views.run.columns import numbers, words
 from et_sim.views.run.directory import RunDirectory
@@ -35,7 +36,7 @@ COLUMNS = (
 )
 
 
-@dataclass(slots=True)
+@quick_dataclass()
 class Operation:
     """Nodes alike, over all ranks; times are sums over ranks."""
 

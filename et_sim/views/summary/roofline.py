@@ -9,12 +9,12 @@ Not here: the picture (`drawing.roofline`).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from msgspec import Struct, to_builtins
 
+from et_sim.basics.quick_dataclass import quick_dataclass
 from et_sim.basics.units import format_bandwidth
 from et_sim.views.run.columns import Words, coded, integers, numbers, words
 from et_sim.views.run.directory import RunDirectory
@@ -53,7 +53,7 @@ class Kernel(Struct, frozen=True):
     operations_per_second: float
 
 
-@dataclass(frozen=True, slots=True)
+@quick_dataclass(frozen=True)
 class Roofline:
     """Kernels, those with the most time first, and the roofs."""
 

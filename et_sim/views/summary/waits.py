@@ -11,12 +11,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
 from msgspec import Struct, to_builtins
 
+from et_sim.basics.quick_dataclass import quick_dataclass
 from et_sim.basics.units import format_ns
 from et_sim.tables.kinds import NOT_COMMUNICATION
 from et_sim.views.run.columns import alike, integers, numbers
@@ -52,7 +53,7 @@ class WaitTable(Struct):
     nodes_waiting_ns: int = 0  # of all that nodes waited
 
 
-@dataclass(slots=True)
+@quick_dataclass()
 class WaitTables:
     """The same communication by what it is of, the longest waiting first."""
 

@@ -7,9 +7,9 @@ Not here: reading descriptions (`configuration`), and what a step computes (`et_
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from msgspec import Struct
+
+from et_sim.basics.quick_dataclass import quick_dataclass
 
 
 class Latent(Struct, frozen=True):
@@ -110,7 +110,7 @@ class Experts(Struct, frozen=True):
         return self.router_weights(hidden) + (self.chosen + self.shared) * self.expert.weights(hidden)
 
 
-@dataclass(frozen=True, slots=True)
+@quick_dataclass(frozen=True)
 class Model:
     """A transformer."""
 

@@ -13,12 +13,13 @@ Not here: how it is shown (`et_sim.cli.plan`).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from typing import Any, NamedTuple
 
 import numpy as np
 from msgspec import Struct, structs
 
+from et_sim.basics.quick_dataclass import quick_dataclass
 from et_sim.basics.unique import unique
 from et_sim.memory import CLASSES, Accesses, changes, classes_of, lifetimes
 from et_sim.trace.columns import CollectiveKind, NodeKind, Trace
@@ -34,7 +35,7 @@ from et_sim.workloads.training.plan import PIPELINE, Plan
 from et_sim.workloads.training.step import make_training
 
 
-@dataclass(frozen=True, slots=True)
+@quick_dataclass(frozen=True)
 class Memory:
     """Bytes of one rank when it has most."""
 

@@ -16,13 +16,14 @@ Not here: what a router does, and how messages become packets (`router`).
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from msgspec import structs
 
 from et_sim.basics.errors import MachineError
+from et_sim.basics.quick_dataclass import quick_dataclass
 from et_sim.compiled.tables_by_reference import Tables, works_on_tables
 from et_sim.engine.calendar.clock import is_last, schedule, schedule_at_end
 from et_sim.engine.containers import FREE, QUEUE, Heap, first_of, grow_pool, heap_for, take_out
@@ -128,7 +129,7 @@ CYCLES_AT_A_TIME = 1 << 8  # of single routers, until the engine may look around
 FIRST_IN_NETWORK = np.iinfo(np.int32).min  # the order of ports from NPUs: no dateline comes after them
 
 
-@dataclass(frozen=True, slots=True)
+@quick_dataclass(frozen=True)
 class CreditTables(Tables):
     """What compiled code knows."""
 

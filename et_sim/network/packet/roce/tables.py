@@ -9,11 +9,12 @@ same size, the two change places: the receive of the first ends with the second,
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from et_sim.basics.quick_dataclass import quick_dataclass
 from et_sim.compiled.tables_by_reference import Tables, works_on_tables
 from et_sim.engine.containers import longer
 from et_sim.engine.state.kinds import STEP
@@ -169,7 +170,7 @@ passes, timer_rings, sends_nothing = control.passes, pairs.timer_rings, pairs.se
 FLOWS_PER_MESSAGE = 1
 
 
-@dataclass(frozen=True, slots=True)
+@quick_dataclass(frozen=True)
 class RoceTables(Tables):
     """What compiled code knows."""
 

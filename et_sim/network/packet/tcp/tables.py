@@ -7,11 +7,12 @@ With short messages, later receives end early, and what comes after all of them 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from et_sim.basics.quick_dataclass import quick_dataclass
 from et_sim.compiled.tables_by_reference import Tables, works_on_tables
 from et_sim.engine.calendar.clock import schedule
 from et_sim.engine.containers import FREE, NONE, grow_pool, longer
@@ -86,7 +87,7 @@ next_packet, wants_port = sender.next_packet, sender.wants_port
 FLOWS_PER_MESSAGE = 2  # it may have a new connection besides
 
 
-@dataclass(frozen=True, slots=True)
+@quick_dataclass(frozen=True)
 class TcpTables(Tables):
     """What compiled code knows."""
 

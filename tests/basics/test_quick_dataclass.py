@@ -1,0 +1,85 @@
+"""A quick dataclass is to its users what a dataclass is."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import pickle
+from typing import Any, ClassVar
+
+import pytest
+
+from et_sim.basics.quick_dataclass import quick_dataclass
+
+
+class Base:
+    """Something that has slots, too."""
+
+    __slots__ = ()
+
+
+@quick_dataclass(frozen=True)
+class Quick(Base):
+    """The quick one."""
+
+    unit: ClassVar[str] = "ns"
+    first: int
+    second: list[int] = dataclasses.field(default_factory=list, metadata={"key": "value"})
+    third: str = "x"
+
+    def twice(self) -> int:
+        """A method."""
+        return 2 * self.first
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Slow(Base):
+    """The same, as Python makes it."""
+
+    unit: ClassVar[str] = "ns"
+    first: int
+    second: list[int] = dataclasses.field(default_factory=list, metadata={"key": "value"})
+    third: str = "x"
+
+
+def _told(kind: Any) -> Any:
+    """All that a class and an instance say of themselves."""
+    one = kind(3)
+    other = dataclasses.replace(one, second=[4])
+    told = [(field.name, field.type, dict(field.metadata)) for field in dataclasses.fields(kind)]
+    return (
+        *(told, dataclasses.asdict(other), dataclasses.astuple(other), one == kind(3), one == other),
+        *(kind.unit, kind.__doc__ is None, isinstance(one, Base), hasattr(one, "__dict__")),
+        *(repr(other).partition("(")[2], one.second is kind(3).second),
+        *(pickle.loads(pickle.dumps(other)) == other, copy.deepcopy(other) == other),
+    )
+
+
+def test_it_answers_as_a_dataclass_does() -> None:
+    assert _told(Quick) == _told(Slow)
+    assert Quick(3).twice() == 6
+
+
+def test_a_frozen_one_cannot_be_changed_and_is_a_key() -> None:
+    with pytest.raises(AttributeError):
+        Quick(1).first = 2  # type: ignore[misc]
+    assert hash(Quick(1, (), "y")) == hash(Quick(1, (), "y"))  # type: ignore[arg-type]
+
+
+def test_one_without_equality_is_equal_to_itself_only() -> None:
+    @quick_dataclass(eq=False)
+    class Column:
+        value: int
+
+    one = Column(1)
+    one.value = 2
+    assert one != Column(2)
+    assert len({one, Column(2)}) == 2
+
+
+def test_fields_that_it_cannot_have_are_refused() -> None:
+    with pytest.raises(TypeError, match="hidden"):
+
+        @quick_dataclass()
+        class Wrong:
+            hidden: int = dataclasses.field(default=0, compare=False)
