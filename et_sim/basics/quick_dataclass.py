@@ -7,7 +7,7 @@ others or have further attributes, for all of which there is `dataclasses.datacl
 
 from __future__ import annotations
 
-from dataclasses import KW_ONLY, MISSING, Field, field, make_dataclass
+from dataclasses import KW_ONLY, MISSING, Field, dataclass, field
 from dataclasses import fields as fields_of
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +24,14 @@ else:
         return lambda declared: _made(declared, frozen=frozen, eq=eq)
 
 
-_EXAMPLE: Any = fields_of(make_dataclass("_Example", ["field"], init=False, repr=False, eq=False))[0]
+@dataclass(init=False, repr=False, eq=False)
+class _Example:
+    """Has a field as they all are."""
+
+    field: int
+
+
+_EXAMPLE: Any = fields_of(_Example)[0]
 _MAKE: Any = type(msgspec.Struct)
 _OF_INSTANCES = ("__dict__", "__weakref__")
 

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import os
+from collections.abc import Iterator
 from pathlib import Path
 
 PACKAGE = Path(__file__).parents[1]
@@ -19,12 +21,20 @@ SOURCE_FILES = ("basics/units.py", *(f"compiled/{name}.py" for name in COMPILERS
 def source_digest(package: Path = PACKAGE) -> str:
     """Hash of all of them."""
     digest = hashlib.sha256()
-    files = [path for folder in SOURCE_FOLDERS for path in sorted((package / folder).rglob("*.py"))]
-    for path in (*(package / name for name in SOURCE_FILES), *files):
-        content = path.read_bytes()
-        digest.update(f"\0{path.relative_to(package).as_posix()}\0{len(content)}\0".encode())
+    for name in (*SOURCE_FILES, *sorted(_below(package))):
+        with open(f"{package}/{name}", "rb") as file:  # noqa: PTH123 - paths take as long as reading
+            content = file.read()
+        digest.update(f"\0{name}\0{len(content)}\0".encode())
         digest.update(content)
     return digest.hexdigest()
+
+
+def _below(package: Path) -> Iterator[str]:
+    """The sources in the folders, as they are called in the package."""
+    for folder in SOURCE_FOLDERS:
+        for where, _, names in os.walk(package / folder):
+            within = Path(where).relative_to(package).as_posix()
+            yield from (f"{within}/{name}" for name in names if name.endswith(".py"))
 
 
 def is_covered(source: Path) -> bool:
