@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from et_sim.basics.errors import UsageError, did_you_mean
-from et_sim.basics.quick_dataclass import quick_dataclass
 
 PREFILL_FIRST, CHUNKED = "prefill-first", "chunked"
 POLICIES = (PREFILL_FIRST, CHUNKED)
 
 
-@quick_dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Policy:
     """`prefill-first`: prompts that may begin are a batch of their own, before any further token of others.
 

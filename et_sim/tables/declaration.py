@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from et_sim.basics.quick_dataclass import quick_dataclass
+from dataclasses import dataclass
+
 from et_sim.basics.units import LONGEST_NS
 
 MOST_BYTES = 2**62
@@ -11,7 +12,7 @@ WORD, TEXT = "word", "text"  # texts in a dictionary: of at most 127 different o
 STRING = "string"  # texts without a dictionary
 
 
-@quick_dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Column:
     """A column. Who writes it, who reads it and who looks for damage go by this declaration."""
 
@@ -48,7 +49,7 @@ class Column:
         return "bytes" if self.name == "bytes" or self.name.endswith("_bytes") else ""
 
 
-@quick_dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Table:
     """A table of a run; one with neither `detail` nor `remedy` is part of every run."""
 

@@ -7,11 +7,11 @@ Not here: what any view shows.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from importlib import import_module
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from et_sim.basics.quick_dataclass import quick_dataclass
 from et_sim.tables.registry import table_named
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ RANKS, WINDOW, TOP = "ranks", "window", "top"
 ALL = (RANKS, WINDOW, TOP)
 
 
-@quick_dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Forms:
     """A view as lines of at most a width, and as data for `--json`."""
 
@@ -30,7 +30,7 @@ class Forms:
     data: Callable[[RunDirectory, Selection], Any]
 
 
-@quick_dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class View:
     """`forms` and `picture` are `module:name` below `et_sim.views`, loaded when they are wanted."""
 

@@ -16,7 +16,7 @@ Not here: how much memory and traffic that makes (`figures`).
 from __future__ import annotations
 
 import json
-from dataclasses import field, fields
+from dataclasses import dataclass, field, fields
 from fractions import Fraction
 from functools import lru_cache
 from hashlib import sha256
@@ -25,7 +25,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from et_sim.basics.errors import UsageError, did_you_mean
-from et_sim.basics.quick_dataclass import quick_dataclass
 from et_sim.basics.units import plural
 from et_sim.workloads.pipeline import SCHEDULES, Shape, schedule
 
@@ -145,7 +144,7 @@ def _option(default: Any, flag: str, text: str, least: float = 1) -> Any:
     return field(default=default, metadata={"flag": flag, "help": text, "least": least})
 
 
-@quick_dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Plan:
     """How one step of training is spread over ranks and time."""
 
