@@ -37,7 +37,6 @@ from et_sim.machine.profiles import DEFAULT, Profile
 from et_sim.machine.recognise import Role, is_graph
 from et_sim.machine.sources import Given, Source, as_given, load
 from et_sim.machine.system_file import read_system
-from et_sim.machine.topology.graph_file import read_graph
 from et_sim.machine.version_1 import is_hierarchy, is_version_1, read_hierarchy, read_system_1
 
 NAME = "rings"
@@ -198,6 +197,8 @@ def _read_network(source: Source, remarks: Remarks, *, may_be_plain: bool) -> Ne
     if is_loggops(source.content):
         return read_loggops(source, remarks)
     if is_graph(source.content):
+        from et_sim.machine.topology.graph_file import read_graph
+
         return read_graph(source, remarks)
     return read_network(source, remarks, may_be_plain=may_be_plain)
 

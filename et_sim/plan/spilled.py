@@ -12,6 +12,7 @@ Not here: which tensors move when (`et_sim.memory.spilling`).
 from __future__ import annotations
 
 from dataclasses import asdict
+from typing import TYPE_CHECKING
 
 import numpy as np
 from msgspec import Struct
@@ -21,15 +22,15 @@ from et_sim.basics.errors import TraceError
 from et_sim.basics.quick_dataclass import quick_dataclass
 from et_sim.basics.unique import unique
 from et_sim.machine.model import LocalMemory, System, WhenFull
-from et_sim.memory.spilling import Spills, spills
 from et_sim.plan.lowering import Lowering
 from et_sim.plan.tables import UNLIMITED, Action
-from et_sim.trace.builder import TraceBuilder
-from et_sim.trace.builder_nodes import ID, appended
 from et_sim.trace.columns import IntColumn, Trace
 from et_sim.trace.order import program_order
 from et_sim.trace.tensors import tensor_uses
 from et_sim.trace.workload import Workload
+
+if TYPE_CHECKING:
+    from et_sim.memory.spilling import Spills
 
 
 @quick_dataclass(frozen=True)
@@ -89,6 +90,8 @@ def moved_in(system: System, moves: Spilled | None) -> Moved | None:
 
 def spilled(workload: Workload, lowering: Lowering, memory: LocalMemory) -> Spilled:
     """The workload with moves; `lowering` is of it, without them."""
+    from et_sim.memory.spilling import spills
+
     templates, too_large, moved = list(workload.templates), {}, Moved()
     for template, ranks in enumerate(workload.ranks_per_template.tolist()):
         if not ranks:
@@ -128,6 +131,9 @@ def _turns(trace: Trace, lowering: Lowering, rank: int, order: list[int]) -> tup
 
 
 def _with_moves(trace: Trace, found: Spills, before: IntColumn, after: IntColumn) -> Trace:
+    from et_sim.trace.builder import TraceBuilder
+    from et_sim.trace.builder_nodes import ID, appended
+
     build = TraceBuilder(source=trace.source)
     first = int(trace.node_id[-1]) + 1 if len(trace) else 0
     if first + len(found.tensors) > ID[1]:
