@@ -13,7 +13,7 @@ from et_sim.cli import COMMANDS
 REPOSITORY = Path(__file__).resolve().parents[1]
 HEAVY = ("numpy", "numba", "pyarrow", "yaml", "networkx", "google.protobuf", "msgspec", "rich", "duckdb")
 SLOW = (*HEAVY, "pandas", "pyarrow.compute")
-MOST_MODULES = 235
+MOST_MODULES = 240
 PROGRAM = """
 import contextlib, io, sys
 from et_sim.cli import main
