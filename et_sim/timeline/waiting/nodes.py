@@ -49,7 +49,7 @@ def slowest(
     return Slowest(most, cost[most] // others) if cost[most] else None
 
 
-ROWS_AT_ONCE = 1 << 20
+ROWS_AT_ONCE = 1 << 16  # more need much memory, and are no faster
 
 
 class Issued(NamedTuple):
