@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from machines import SHAPES, collective, network, ring, system
 
@@ -194,6 +194,7 @@ def cases(draw: st.DrawFn) -> tuple[Workload, dict[str, Any]]:
 
 
 @pytest.mark.deep
+@settings(max_examples=max(settings.default.max_examples // 4, 10))
 @given(cases(), st.sampled_from(MODELS), st.sampled_from(["nodes", "phases"]))
 def test_all_is_as_if_every_step_had_been_simulated(
     case: tuple[Workload, dict[str, Any]], model: str, detail: str
