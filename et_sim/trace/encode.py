@@ -19,8 +19,8 @@ import numpy as np
 from et_sim.basics.errors import TraceError
 from et_sim.basics.protobuf_fields import LENGTH, VARINT, delimited, tag, varint
 from et_sim.trace.columns import NUMBERS, START_NS, TEXT_ATTRIBUTES, NodeKind, Trace
-from et_sim.trace.joined import Joined, alone, can_be_joined, join
 from et_sim.trace.schema import ATTRIBUTE_KINDS, FIRST_ATTRIBUTE_FIELD
+from et_sim.trace.stack import stacks
 
 _VERSION, _HEADER_ATTRIBUTE = 1, 2  # of the metadata record
 _NAME = 1  # of an attribute
@@ -29,27 +29,26 @@ _ID, _NODE_NAME, _TYPE, _CTRL_DEPS, _DATA_DEPS, _DURATION, _INPUTS, _ATTRIBUTE =
 
 def encode_trace(trace: Trace) -> bytes:
     """The whole file: GlobalMetadata, then one record per row."""
-    return _encode([trace], alone(trace))[0]
+    return encode_several([trace])[0]
 
 
 def encode_several(traces: Sequence[Trace]) -> list[bytes]:
-    """The files of some traces: together where that is possible, which takes less."""
-    if len(traces) > 1 and can_be_joined(traces):
-        return _encode(traces, join(traces))
-    return [encode_trace(trace) for trace in traces]
-
-
-def _encode(traces: Sequence[Trace], joined: Joined) -> list[bytes]:
-    if _has_negative(joined.trace):
-        for trace in traces:
-            _refuse_negative(trace, "duration_us", trace.duration_us < 0)
-            _refuse_negative(trace, "tensor_bytes", (trace.tensor_bytes < 0) & trace.has("tensor_size"))
-    records = [_framed(b"".join(pieces)) for pieces in zip(*_columns(joined.trace), strict=True)]
-    bounds = pairwise(joined.first.tolist())
-    return [
-        _framed(_header(trace)) + b"".join(records[first:end])
-        for trace, (first, end) in zip(traces, bounds, strict=True)
-    ]
+    """The files of some traces, many small ones at once; those with metadata or tensors one by one."""
+    files: list[bytes] = []
+    for stack in stacks(traces):
+        is_plain = not any(trace.metadata_text or len(trace.tensors) for trace in stack.traces)
+        for part in [stack] if is_plain else stack.apart():
+            if _has_negative(part.trace):
+                for trace in part.traces:
+                    _refuse_negative(trace, "duration_us", trace.duration_us < 0)
+                    _refuse_negative(
+                        trace, "tensor_bytes", (trace.tensor_bytes < 0) & trace.has("tensor_size")
+                    )
+            records = [_framed(b"".join(pieces)) for pieces in zip(*_columns(part.trace), strict=True)]
+            bounds = pairwise(part.first.tolist())
+            for trace, (first, end) in zip(part.traces, bounds, strict=True):
+                files.append(_framed(_header(trace)) + b"".join(records[first:end]))
+    return files
 
 
 def _framed(record: bytes) -> bytes:

@@ -19,7 +19,6 @@ from et_sim.basics.units import exact_bytes, format_ranks, plural
 from et_sim.trace.columns import NodeKind
 from et_sim.trace.preflight.pairs import (
     Ends,
-    are_all_met,
     bundle_bounds,
     endpoints,
     ends_of_templates,
@@ -39,8 +38,6 @@ _NO_MATCH = "with sends and receives that do not match"
 
 def check_messages(index: TemplateIndex, ranks: int) -> list[Problem]:
     """Peers that do not exist, messages to oneself, empty messages, and unmatched ones."""
-    if are_all_met(index, ranks):
-        return []
     problems: list[Problem] = []
     sound = ends_of_templates(index, index.used_templates())
     for template in _doubtful(index, sound, ranks):

@@ -17,7 +17,6 @@ import numpy as np
 from msgspec import Struct
 
 from et_sim.trace.columns import TAG_RANGE, NodeKind, Trace
-from et_sim.trace.joined import can_be_joined, join
 from et_sim.trace.preflight.problem import TemplateIndex
 from et_sim.trace.stack import stacks
 
@@ -83,35 +82,6 @@ def ends_of_templates(index: TemplateIndex, templates: Sequence[int]) -> dict[in
             if begin < end:
                 found[template] = every.only(slice(begin, end))
     return found
-
-
-def are_all_met(index: TemplateIndex, ranks: int) -> bool:
-    """Whether every rank has a trace of its own, and all their messages are sound; False says nothing.
-
-    Most workloads of a file per rank are like this, and their traces are looked at together.
-    """
-    workload = index.workload
-    templates = index.used_templates()
-    if len(templates) < max(workload.ranks, 2) or any(workload.relative_peers):
-        return False
-    traces = [workload.templates[template] for template in templates]
-    if not can_be_joined(traces):
-        return False
-    joined = join(traces)
-    trace, rows = joined.trace, message_rows(joined.trace)
-    is_send = trace.kind[rows] == NodeKind.SEND
-    names_own = np.where(is_send, trace.has("comm_src", rows), trace.has("comm_dst", rows))
-    peer = np.where(is_send, trace.comm_dst[rows], trace.comm_src[rows]).astype(np.int64)
-    user = np.array([index.ranks_of(template)[0] for template in templates], np.int64)
-    own = np.repeat(user, np.diff(joined.first))[rows]
-    size = trace.comm_bytes[rows]
-    if (names_own | (peer < 0) | (peer >= ranks) | (peer == own) | (size == 0)).any():
-        return False
-    source, target = np.where(is_send, own, peer), np.where(is_send, peer, own)
-    columns = (source, target, trace.comm_tag[rows] % TAG_RANGE, size)
-    sent, received = ([column[which] for column in columns] for which in (is_send, ~is_send))
-    orders = np.lexsort(sent[::-1]), np.lexsort(received[::-1])
-    return all(np.array_equal(a[orders[0]], b[orders[1]]) for a, b in zip(sent, received, strict=True))
 
 
 def sorted_groups(*keys: Any) -> tuple[Any, Any]:
