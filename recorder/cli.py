@@ -67,6 +67,13 @@ def _parser() -> Parser:
     add("--local-world", type=int, metavar="N", help="ranks of a machine (default: 8, or all if fewer)")
     add("--step", type=int, metavar="N", help="only this training step, counted from 0 (default: everything)")
     add("--host-time", metavar="TIME", help="of the host for each operator, as 5us (default: none)")
+    add(
+        "--expert-skew",
+        default="",
+        metavar="SKEW",
+        help="how uneven experts are: zipf:S, or a JSON list (default: even)",
+    )
+    add("--expert-seed", type=int, default=0, metavar="N", help="which experts are busy, with zipf")
     add("--keep-roots", action="store_true", help="broadcasts from their root, which tells ranks apart")
     add("--report", metavar="FILE", help="write all that the report says as JSON")
     add("--force", action="store_true", help="try versions of PyTorch that are not supported")
@@ -78,6 +85,7 @@ def _parser() -> Parser:
 def _record(options: argparse.Namespace) -> list[str]:
     from recorder import report
     from recorder.launching import Program
+    from recorder.recorded import Routing
     from recorder.roles import fold
     from recorder.versions import check_torch
 
@@ -86,7 +94,8 @@ def _record(options: argparse.Namespace) -> list[str]:
     check_torch(force=options.force)
     host_ns = round(parse_time_ns(options.host_time)) if options.host_time else 0
     local = options.local_world or min(8, options.world)
-    program = Program(options.script, tuple(options.arguments), options.world, local, host_ns)
+    routing = Routing(options.expert_skew, options.expert_seed)
+    program = Program(options.script, tuple(options.arguments), options.world, local, host_ns, routing)
     with tempfile.TemporaryDirectory(prefix="et-record-") as folder:
         recordings = _recordings(program, options.ranks, Path(folder))
     workload, stands_for = fold(recordings, step=options.step, keep_roots=options.keep_roots)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from et_sim.basics.errors import EtSimError, UsageError
-from recorder.recorded import Recorded, read_recorded
+from recorder.recorded import Recorded, Routing, read_recorded
 
 MEETING = "ET_RECORD_MEETING"  # folder through which recorded processes hand each other objects
 RECORDED = "ET_RECORD_RANKS"
@@ -33,7 +33,8 @@ class Program:
     arguments: tuple[str, ...]
     world: int
     local_world: int
-    host_ns: int = 0
+    host_ns: int
+    routing: Routing
 
 
 def record_ranks(program: Program, ranks: Sequence[int], folder: Path) -> list[Recorded]:
@@ -47,8 +48,8 @@ def record_ranks(program: Program, ranks: Sequence[int], folder: Path) -> list[R
         subprocess.Popen(
             [
                 sys.executable,
-                *("-m", "recorder.process.main", str(file), str(program.host_ns), program.script),
-                *program.arguments,
+                *("-m", "recorder.process.main", str(file), str(program.host_ns)),
+                *(program.routing.skew, str(program.routing.seed), program.script, *program.arguments),
             ],
             env=_environment(program, rank, ranks, meeting),
             stdout=None if rank == ranks[0] else subprocess.DEVNULL,

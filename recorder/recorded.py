@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 
@@ -31,6 +32,13 @@ class Phase(StrEnum):
     BACKWARD = "backward"
     RECOMPUTE = "recompute"
     OPTIMIZER = "optimizer"
+
+
+class Routing(NamedTuple):
+    """How tokens are spread over experts, as `et-sim make llm` is told."""
+
+    skew: str = ""  # even
+    seed: int = 0
 
 
 class Node(msgspec.Struct, array_like=True):

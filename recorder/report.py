@@ -13,10 +13,7 @@ from et_sim.basics.units import format_bytes, plural
 from recorder.recorded import Recorded, Remark, Work
 
 SHOWN = 5  # remarks of a kind
-NOT_YET = (
-    "compiled regions run, and are recorded as their eager operators",
-    "times of the host are those of --host-time, for every operator the same",
-)
+NOT_YET = ("times of the host are those of --host-time, for every operator the same",)
 
 
 def lines(recordings: Sequence[Recorded], stands_for: Mapping[int, str], step: int | None) -> Iterator[str]:

@@ -1,4 +1,6 @@
-"""Which ranks do the same: the role of a rank is its places in the groups in which messages are sent.
+"""Which ranks do the same: the role of a rank is its places in the groups that tell their members apart.
+
+Those are groups in which messages are sent, or in which an all-to-all does not share evenly.
 
 A recorded rank stands for all of its role. Two recorded ranks of one role that differ are refused with the
 first difference. Not here: templates (`workload`).
@@ -21,11 +23,13 @@ from recorder.workload import Groups, template
 Places = tuple[int, ...]
 
 
-def message_rules(recordings: Sequence[Recorded]) -> list[GroupRule]:
-    """Rules of the groups in which any recorded rank sends or receives."""
+def telling_rules(recordings: Sequence[Recorded]) -> list[GroupRule]:
+    """Rules of the groups in which what any recorded rank does follows from its place."""
     found: list[GroupRule] = []
     for recorded in recordings:
-        used = {node.group for node in recorded.nodes if node.work in (Work.SEND, Work.RECEIVE)}
+        used = {
+            node.group for node in recorded.nodes if node.work in (Work.SEND, Work.RECEIVE) or node.splits
+        }
         for number in sorted(used):
             rule = rule_of(recorded.groups[number].members, recorded.rank, recorded.world)
             if rule is not None and rule not in found:
@@ -42,7 +46,7 @@ def role_of_ranks(rules: Sequence[GroupRule], world: int) -> list[Places]:
 
 def missing_ranks(recordings: Sequence[Recorded], world: int) -> list[int]:
     """The first rank of each role that no recorded rank has."""
-    roles = role_of_ranks(message_rules(recordings), world)
+    roles = role_of_ranks(telling_rules(recordings), world)
     known = {roles[one.rank] for one in recordings}
     first: dict[Places, int] = {}
     for rank, role in enumerate(roles):
@@ -69,7 +73,7 @@ def fold(
         template(one, named, step=step, keep_roots=keep_roots)
         for one, named in zip(recordings, names, strict=True)
     ]
-    roles = role_of_ranks(message_rules(recordings), world)
+    roles = role_of_ranks(telling_rules(recordings), world)
     chosen: dict[Places, int] = {}
     for at, one in enumerate(recordings):
         first = chosen.setdefault(roles[one.rank], at)

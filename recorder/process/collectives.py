@@ -254,7 +254,7 @@ class Collectives:
             collective=form.kind,
             group=group.number,
             root=root,
-            splits=_splits(form, given, inputs, len(group.members)),
+            splits=_splits(form, given, inputs, outputs, len(group.members)),
             dtype=dtype,
         )
 
@@ -388,17 +388,25 @@ def _result(
     return None
 
 
-def _splits(form: Form, given: Given, inputs: list[torch.Tensor], members: int) -> list[int]:
-    """Bytes for each member, of an all-to-all that does not share evenly."""
+def _splits(
+    form: Form, given: Given, inputs: list[torch.Tensor], outputs: list[torch.Tensor], members: int
+) -> list[int]:
+    """Bytes for each member, of an all-to-all that does not share evenly, or not on all ranks the same."""
     if form.kind != "all_to_all":
         return []
-    if len(inputs) > 1:
-        sizes = [size_of([one]) for one in inputs]
-    else:
-        rows = given.get("input_split_sizes") or []
-        each = size_of(inputs) // max(inputs[0].shape[0], 1) if rows else 0
-        sizes = [int(row) * each for row in rows]
-    return sizes if len(set(sizes)) > 1 and len(sizes) == members else []
+    sent = _shares(inputs, given.get("input_split_sizes"), members)
+    received = _shares(outputs, given.get("output_split_sizes"), members)
+    return sent if len({*sent, *received}) > 1 else []
+
+
+def _shares(tensors: list[torch.Tensor], rows: list[int] | None, members: int) -> list[int]:
+    """Bytes of each member's part."""
+    if len(tensors) == members > 1:
+        return [size_of([one]) for one in tensors]
+    whole = size_of(tensors)
+    if not rows:
+        return [whole // members] * members
+    return [whole * int(row) // max(sum(rows), 1) for row in rows]
 
 
 def _bound(func: Any, args: Any, kwargs: Any) -> Given:

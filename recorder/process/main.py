@@ -1,6 +1,6 @@
 """One recorded process: runs the program under the modes, and writes what it recorded.
 
-    python -m recorder.process.main OUTPUT HOST_NS SCRIPT ARGUMENTS…
+    python -m recorder.process.main OUTPUT HOST_NS SKEW SEED SCRIPT ARGUMENTS…
 
 The environment is torchrun's. Exit status: 0, or 1 after the program's own traceback.
 """
@@ -20,20 +20,22 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from recorder.launching import MEETING, RECORDED
 from recorder.process.collectives import Collectives
 from recorder.process.device import register_device
+from recorder.process.experts import Experts
 from recorder.process.libraries import tell_libraries
 from recorder.process.objects import Meeting, PeerNeeded
 from recorder.process.operators import RecordingMode
 from recorder.process.phases import Phases
 from recorder.process.redirect import Redirect, patch
+from recorder.process.regions import Regions, patch_compile
 from recorder.process.storages import Storages
 from recorder.process.streams import DeviceModule
 from recorder.process.tape import Tape
-from recorder.recorded import write_recorded
+from recorder.recorded import Routing, write_recorded
 
 
 def main(arguments: list[str]) -> int:
     """Record one rank."""
-    output, host_ns, script, *rest = arguments
+    output, host_ns, skew, seed, script, *rest = arguments
     tape = Tape(int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"]), host_ns=int(host_ns))
     tape.recorded.torch = str(torch.__version__)
     storages = Storages(tape)
@@ -45,8 +47,10 @@ def main(arguments: list[str]) -> int:
     phases.install()
     storages.install()
     fake = FakeTensorMode(allow_non_fake_inputs=True)
-    mode = RecordingMode(fake, tape, storages, phases, collectives)
+    experts, regions = Experts(Routing(skew, int(seed)), tape, storages), Regions(tape, storages)
+    mode = RecordingMode(fake, tape, storages, phases, collectives, experts, regions)
     patch(module, tape, phases, fake, mode.pausing)
+    patch_compile(phases)
     tell_libraries()
     torch.manual_seed(0)
     random.seed(0)
@@ -62,6 +66,7 @@ def main(arguments: list[str]) -> int:
         except PeerNeeded as needed:
             tape.recorded.stopped = str(needed)
         storages.finish()
+        regions.fuse()
         tape.recorded.weights = phases.weights
     del registrations
     if status == 0:

@@ -27,9 +27,11 @@ from torch.utils.checkpoint import _StopRecomputationError
 from et_sim.trace import shapes
 from recorder.process.collectives import Collectives
 from recorder.process.costs import DTYPES, Cost, cost_of, size_of
+from recorder.process.experts import Experts
 from recorder.process.objects import PeerNeeded
 from recorder.process.phases import Phases
 from recorder.process.places import user_place
+from recorder.process.regions import Regions
 from recorder.process.storages import Storages
 from recorder.process.streams import NAME
 from recorder.process.tape import Tape
@@ -52,7 +54,6 @@ _LOOKUPS = frozenset(("embedding", "index_select", "gather", "index", "_unsafe_i
 _OVERWRITING = frozenset(
     ("copy_", "zero_", "fill_", "_foreach_copy_", "_foreach_zero_", "normal_", "uniform_")
 )
-_EVEN = ("histc", "bincount")
 
 
 class RecordingError(RuntimeError):
@@ -67,6 +68,7 @@ class Operator:
     is_free: bool
     is_random: bool
     is_pointwise: bool
+    is_fusible: bool  # by a compiler, with what comes before and after
     written: tuple[tuple[int, str], ...]  # places and names of arguments that are written
 
 
@@ -80,11 +82,13 @@ class RecordingMode(TorchDispatchMode):
         storages: Storages,
         phases: Phases,
         collectives: Collectives,
+        experts: Experts,
+        regions: Regions,
     ) -> None:
         super().__init__()
         self._fake = fake
         self._tape, self._storages, self._phases = tape, storages, phases
-        self._collectives = collectives
+        self._collectives, self._experts, self._regions = collectives, experts, regions
         self._known: dict[Any, Operator] = {}
         self._is_paused = False
 
@@ -170,7 +174,11 @@ class RecordingMode(TorchDispatchMode):
         except (DynamicOutputShapeException, DataDependentOutputException) as error:
             result = self._sized_by_values(operator.name, args, kwargs, values, error)
         self._keep_values(operator, args, kwargs, values, result)
+        if values is None and operator.name == "histc":
+            bins = kwargs.get("bins", args[1] if len(args) > 1 else 100)
+            set_value(result, self._experts.counts(args[0], bins, result.dtype))
         self._note(operator, args, kwargs, tensors, result)
+        self._experts.notice(operator.name, args[0] if args else None, result)
         return result
 
     def _note(self, operator: Operator, args: Any, kwargs: Any, tensors: Any, result: Any) -> None:
@@ -200,6 +208,8 @@ class RecordingMode(TorchDispatchMode):
             **self._figures(operator, args, result, reads, writes),
         )
         self._storages.uses(node, reads, writes)
+        if operator.is_fusible and node.work is Work.KERNEL:
+            self._regions.notice(reads, writes)
 
     def _work(self, tensors: list[torch.Tensor], writes: list[torch.Tensor]) -> Work:
         """A copy from the host is one; all else is a kernel."""
@@ -285,9 +295,7 @@ class RecordingMode(TorchDispatchMode):
         self._tape.remark("synchronised", f"the size of a result is read ({name})", place)
         if values is None and name == "bincount":
             bins = kwargs.get("minlength", args[2] if len(args) > 2 else 0)
-            if bins:
-                self._tape.remark("assumed", "values are spread evenly over the bins", place)
-                values = _even(args[0].numel(), bins, torch.int64)
+            values = self._experts.counts(args[0], bins, torch.int64) if bins else None
         if values is None:
             raise RecordingError(
                 f"{place}: the size of what {name} gives follows from values that nobody knows"
@@ -350,13 +358,6 @@ def _nothing(dtype: torch.dtype) -> bool | int | float:
     return 0.0 if dtype.is_floating_point else 0
 
 
-def _even(total: int, bins: int, dtype: torch.dtype) -> torch.Tensor:
-    with unset_fake_temporarily():
-        found = torch.full((bins,), total // bins, dtype=dtype)
-        found[: total % bins] += 1
-        return found
-
-
 def _is_host(device: Any) -> bool:
     return device is not None and torch.device(device).type == "cpu"
 
@@ -380,7 +381,10 @@ def _describe(func: Any) -> Operator:
         or name in _LIKE_POINTWISE
     )
     is_free = is_view or name in _FREE or func.namespace == "prim"
-    return Operator(name, is_free, torch.Tag.nondeterministic_seeded in tags, is_pointwise, written)
+    is_fusible = torch.Tag.pointwise in tags or name == "_to_copy"
+    return Operator(
+        name, is_free, torch.Tag.nondeterministic_seeded in tags, is_pointwise, is_fusible, written
+    )
 
 
 # Kernels that read and write their tensors once, and do about an operation for each element.

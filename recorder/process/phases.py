@@ -27,7 +27,9 @@ class Phases:
         self._tape, self._storages = tape, storages
         self._names: dict[int, str] = {}
         self._stack: list[str] = []
-        self._of_node: dict[int, str] = {}  # module by number of the node of autograd
+        # Module and call of a compiled region, by number of the node of autograd.
+        self._of_node: dict[int, tuple[str, int]] = {}
+        self._regions: list[int] = []
         self._in_optimizer = 0
         self._in_backward = 0  # also where no node of autograd runs: in what comes after the last one
         self._leader: int | None = None  # the optimizer whose steps count
@@ -45,30 +47,42 @@ class Phases:
     @contextlib.contextmanager
     def backward(self) -> Iterator[None]:
         """While a backward pass runs, which may begin inside a forward call."""
-        outer, self._stack = self._stack, []
+        outer, self._stack, self._regions = (self._stack, self._regions), [], []
         self._in_backward += 1
         try:
             yield
         finally:
             self._in_backward -= 1
-            self._stack = outer
+            self._stack, self._regions = outer
+
+    @contextlib.contextmanager
+    def in_region(self) -> Iterator[None]:
+        """While a compiled region is called; one within another is part of it."""
+        if not self._regions:
+            self._tape.region_calls += 1
+        self._regions.append(self._tape.region_calls)
+        try:
+            yield
+        finally:
+            self._regions.pop()
 
     def look(self) -> None:
         """Before an operator: say where it belongs."""
         tape = self._tape
         node = torch._C._current_autograd_node()
+        tape.module, tape.region = "", self._regions[0] if self._regions else -1
         if self._in_optimizer:
-            tape.phase, tape.module = Phase.OPTIMIZER, ""
-        elif self._in_backward and not self._stack:
+            tape.phase = Phase.OPTIMIZER
+        elif self._in_backward and not self._stack and not self._regions:
             tape.phase = Phase.BACKWARD
-            tape.module = "" if node is None else self._of_node.get(node._sequence_nr(), "")
-        elif self._stack:
+            if node is not None:
+                tape.module, tape.region = self._of_node.get(node._sequence_nr(), ("", -1))
+        elif self._stack or self._regions:
             tape.phase = Phase.RECOMPUTE if self._in_backward else Phase.FORWARD
-            tape.module = self._stack[-1]
-            self._of_node[torch._C._autograd._get_sequence_nr() - 1] = tape.module
+            tape.module = self._stack[-1] if self._stack else ""
+            self._of_node[torch._C._autograd._get_sequence_nr() - 1] = tape.module, tape.region
         else:
             tape.phase = Phase.SETUP if tape.step < 0 else Phase.FORWARD
-            tape.module = ""
 
     def _enter(self, module: torch.nn.Module, _: Any) -> None:
         if not self._stack:
@@ -84,7 +98,7 @@ class Phases:
 
     def _learn(self, root: torch.nn.Module) -> None:
         for name, module in root.named_modules():
-            self._names.setdefault(id(module), name.removeprefix("module."))
+            self._names.setdefault(id(module), name.removeprefix("module.").replace("_orig_mod.", ""))
         weights = list(root.parameters())
         for weight in weights:
             self._storages.label(_local(weight), "weights")

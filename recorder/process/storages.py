@@ -45,6 +45,8 @@ class Storages:
         self._tape = tape
         self._of: dict[int, Storage] = {}  # by address of the C++ object
         self._labels: list[str] = []
+        self.first_use: dict[int, int] = {}  # node, by number of the tensor
+        self.last_read: dict[int, int] = {}
         self.alive_bytes = 0
         self.peak_bytes = 0
 
@@ -96,6 +98,9 @@ class Storages:
         for tensors, named in ((reads, node.reads), (writes, node.writes)):
             for tensor in tensors:
                 storage = self.of(tensor)
+                self.first_use.setdefault(storage.number, at)
+                if named is node.reads:
+                    self.last_read[storage.number] = at
                 if storage.bytes and storage.number not in named:
                     named.append(storage.number)
                 storage.last_use = at

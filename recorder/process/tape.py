@@ -26,6 +26,8 @@ class Tape:
         self.phase = Phase.SETUP
         self.step = -1
         self.module = ""
+        self.region = -1  # call of a compiled region that what is issued belongs to
+        self.region_calls = 0
         self._last: dict[int, int] = {}
         self._pending: dict[int, set[int]] = {}
         self._streams = COMPUTE + 1
