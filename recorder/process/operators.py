@@ -70,6 +70,7 @@ class Operator:
     is_pointwise: bool
     is_fusible: bool  # by a compiler, with what comes before and after
     written: tuple[tuple[int, str], ...]  # places and names of arguments that are written
+    outputs: tuple[str, ...]  # those of them that hold results only
 
 
 class RecordingMode(TorchDispatchMode):
@@ -195,11 +196,13 @@ class RecordingMode(TorchDispatchMode):
             for one in tree_iter(args[at] if at < len(args) else kwargs.get(name))
             if isinstance(one, torch.Tensor)
         ]
+        only_written = written if operator.name in _OVERWRITING else _tensors_of(kwargs, operator.outputs)
         reads = [one for one in tensors if one.device.type == NAME]
-        if operator.name in _OVERWRITING:
-            reads = [one for one in reads if all(one is not other for other in written)]
+        reads = [one for one in reads if all(one is not other for other in only_written)]
         writes = written + [one for one in results if all(one is not other for other in tensors)]
         writes = [one for one in writes if one.device.type == NAME]
+        if operator.name == "all_gather_copy_in":  # into the rank's part of what is gathered
+            reads, writes = list(args[0]), [result[0]]
         self._collectives.implied_waits((*reads, *writes))
         node = self._tape.add(
             self._work(tensors, writes),
@@ -358,6 +361,10 @@ def _nothing(dtype: torch.dtype) -> bool | int | float:
     return 0.0 if dtype.is_floating_point else 0
 
 
+def _tensors_of(kwargs: Any, names: tuple[str, ...]) -> list[torch.Tensor]:
+    return [one for name in names for one in tree_iter(kwargs.get(name)) if isinstance(one, torch.Tensor)]
+
+
 def _is_host(device: Any) -> bool:
     return device is not None and torch.device(device).type == "cpu"
 
@@ -369,6 +376,9 @@ def _describe(func: Any) -> Operator:
         (at, one.name)
         for at, one in enumerate(schema.arguments)
         if one.alias_info is not None and one.alias_info.is_write
+    )
+    outputs = tuple(
+        one.name for at, one in enumerate(schema.arguments) if one.kwarg_only and (at, one.name) in written
     )
     aliases = [one.alias_info for one in schema.returns]
     is_view = bool(aliases) and all(one is not None and not one.is_write for one in aliases)
@@ -383,7 +393,7 @@ def _describe(func: Any) -> Operator:
     is_free = is_view or name in _FREE or func.namespace == "prim"
     is_fusible = torch.Tag.pointwise in tags or name == "_to_copy"
     return Operator(
-        name, is_free, torch.Tag.nondeterministic_seeded in tags, is_pointwise, is_fusible, written
+        name, is_free, torch.Tag.nondeterministic_seeded in tags, is_pointwise, is_fusible, written, outputs
     )
 
 

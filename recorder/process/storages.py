@@ -47,6 +47,7 @@ class Storages:
         self._labels: list[str] = []
         self.first_use: dict[int, int] = {}  # node, by number of the tensor
         self.last_read: dict[int, int] = {}
+        self._unread: dict[int, list[int]] = {}  # gone without a reader, by stream: until its next node
         self.alive_bytes = 0
         self.peak_bytes = 0
 
@@ -95,15 +96,18 @@ class Storages:
     def uses(self, node: Node, reads: list[torch.Tensor], writes: list[torch.Tensor]) -> None:
         """A node reads and writes tensors."""
         at = len(self._tape.nodes) - 1
-        for tensors, named in ((reads, node.reads), (writes, node.writes)):
-            for tensor in tensors:
-                storage = self.of(tensor)
+        node.reads.extend(self._unread.pop(node.stream, ()))
+        written = [self.of(one) for one in writes]
+        made = {one.number for one in written if one.number not in self.first_use}
+        # Nobody reads what nothing has written: an argument that is written may be memory without content.
+        read = [one for one in map(self.of, reads) if one.number not in made]
+        for storages, named in ((read, node.reads), (written, node.writes)):
+            for storage in storages:
                 self.first_use.setdefault(storage.number, at)
-                if named is node.reads:
-                    self.last_read[storage.number] = at
                 if storage.bytes and storage.number not in named:
                     named.append(storage.number)
                 storage.last_use = at
+        self.last_read.update((one.number, at) for one in read)
 
     def _gone(self, address: int, storage: Storage) -> None:
         if self._of.get(address) is storage:
@@ -116,9 +120,17 @@ class Storages:
         if not storage.bytes or storage.last_use < 0:
             return
         # Memory is used again in the order of its stream, whatever others still do.
-        last = self._tape.last_issued(self._tape.nodes[storage.last_use].stream)
-        if storage.last_use < last:
-            self._tape.nodes[last].reads.append(storage.number)
+        number, node = storage.number, self._tape.nodes[storage.last_use]
+        last = self._tape.nodes[self._tape.last_issued(node.stream)]
+        if last is not node:
+            last.reads.append(number)
+        elif number in node.writes:
+            if self.first_use[number] < storage.last_use:
+                node.writes.remove(number)  # what is written there is for nobody
+                if number not in node.reads:
+                    node.reads.append(number)
+            else:
+                self._unread.setdefault(node.stream, []).append(number)
 
     def finish(self) -> None:
         """Name the tensors, once nothing more can be learnt of them."""
