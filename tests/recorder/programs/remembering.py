@@ -1,6 +1,6 @@
 """Two steps of blocks whose memory is mostly activations, or mostly weights.
 
-plain; checkpoints; sharded by FSDP2.
+plain; checkpoints; sharded by FSDP2; unfetched: without gathering weights for the next block on the way back.
 """
 
 import os
@@ -13,7 +13,7 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 from torch.utils.checkpoint import checkpoint
 
-BLOCKS = 4
+BLOCKS = int(sys.argv[4]) if len(sys.argv) > 4 else 4
 kind, width, rows = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
 place = os.environ.get("DEVICE", "cuda")
 dist.init_process_group("nccl" if place == "cuda" else "gloo")
@@ -43,11 +43,14 @@ class Model(nn.Module):
 
 with device:
     model = Model()
-if kind == "sharded":
+if kind in ("sharded", "unfetched"):
     mesh = init_device_mesh(place, (dist.get_world_size(),))
     for block in model.blocks:
         fully_shard(block, mesh=mesh)
     fully_shard(model, mesh=mesh)
+if kind == "unfetched":
+    for block in model.blocks:
+        block.set_modules_to_backward_prefetch([block])  # in place of the one before it
 optimizer = torch.optim.AdamW(model.parameters(), fused=True)
 for _ in range(2):
     model(torch.randn(rows, width, device=device)).square().mean().backward()
