@@ -173,7 +173,7 @@ class RecordingMode(TorchDispatchMode):
         try:
             result = func(*args, **kwargs)
         except (DynamicOutputShapeException, DataDependentOutputException) as error:
-            result = self._sized_by_values(operator.name, args, kwargs, values, error)
+            result = self._sized_by_values(func, args, kwargs, values, error)
         self._keep_values(operator, args, kwargs, values, result)
         if values is None and operator.name == "histc":
             bins = kwargs.get("bins", args[1] if len(args) > 1 else 100)
@@ -291,19 +291,36 @@ class RecordingMode(TorchDispatchMode):
             known = [one for one in values if one is not None]
             return torch.equal(*known) if name == "equal" else known[0].item()
 
-    def _sized_by_values(self, name: str, args: Any, kwargs: Any, values: Any, error: Exception) -> Any:
+    def _sized_by_values(self, func: Any, args: Any, kwargs: Any, values: Any, error: Exception) -> Any:
         """The result of an operator whose size follows from values."""
-        place = user_place()
+        place, name = user_place(), self._known[func].name
         self._tape.host_waits(self._tape.last(self._tape.current))
         self._tape.remark("synchronised", f"the size of a result is read ({name})", place)
         if values is None and name == "bincount":
             bins = kwargs.get("minlength", args[2] if len(args) > 2 else 0)
             values = self._experts.counts(args[0], bins, torch.int64) if bins else None
+        if values is None and name == "index" and (indices := self._without_masks(args[1])) is not None:
+            return func(args[0], indices)
         if values is None:
             raise RecordingError(
                 f"{place}: the size of what {name} gives follows from values that nobody knows"
             ) from error
         return tree_map(lambda one: self._placed(one) if isinstance(one, torch.Tensor) else one, values)
+
+    def _without_masks(self, indices: list[torch.Tensor | None]) -> list[torch.Tensor | None] | None:
+        """Indices with the places that masks choose; None: nobody knows a mask."""
+        found: list[torch.Tensor | None] = []
+        for one in indices:
+            if one is None or one.dtype not in (torch.bool, torch.uint8):
+                found.append(one)
+                continue
+            mask = value_of(one)
+            if mask is None:
+                return None
+            with unset_fake_temporarily():
+                chosen = mask.nonzero(as_tuple=True)
+            found.extend(self._placed(places) for places in chosen)
+        return found
 
     def _placed(self, value: torch.Tensor) -> torch.Tensor:
         """A tensor of the device with these values."""

@@ -33,6 +33,7 @@ WORKER = Path(__file__).parent / "memory_worker.py"
         ("plain", "512", "4096"),
         ("plain", "2048", "64"),
         ("checkpoints", "512", "4096"),
+        ("composable", "512", "4096"),
         ("sharded", "512", "4096"),
     ],
     ids="-".join,

@@ -13,6 +13,7 @@ from recording_here import PROGRAMS, Recording, needs_torch, record
 
 from et_sim.cli import main as simulate
 from et_sim.trace import NodeKind
+from et_sim.workloads.training.plan import tokens_of_experts
 from recorder.cli import main
 from recorder.launching import MEETING, RECORDED
 
@@ -155,3 +156,63 @@ def test_sums_averages_and_extremes_of_known_values_are_told_truly(tmp_path: Pat
     recording = record(tmp_path, "reductions.py", world=8)
     assert recording.report["ranks"][0]["weights"] == 0
     assert not recording.remarks("assumed")
+
+
+@pytest.mark.parametrize(
+    ("kind", "operator", "line"),
+    [("mask", "index", 9), ("unique", "_unique2", 11), ("nonzero", "nonzero", 13)],
+)
+def test_a_size_that_nobody_knows_is_refused_with_its_line(
+    kind: str, operator: str, line: int, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    command = ["--world", "8", "-o", str(tmp_path / "job.workload.json"), str(PROGRAMS / "unsized.py"), kind]
+    assert main(command) == 1
+    said = capfd.readouterr().err
+    assert f"unsized.py:{line}: the size of what {operator} gives follows from values" in said
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_mask_that_is_known_chooses_as_many(tmp_path: Path) -> None:
+    recording = record(tmp_path, "unsized.py", "known", world=8)
+    assert recording.remarks("synchronised")
+    assert not recording.remarks("assumed")
+
+
+@pytest.mark.parametrize(("kind", "again"), [("reentrant", 5), ("checkpoints", 3), ("composable", 3)])
+def test_checkpoints_compute_a_block_again(kind: str, again: int, tmp_path: Path) -> None:
+    trace = record(tmp_path, "remembering.py", kind, "64", "32", world=8).workload.templates[0]
+    recomputed = [name for name in map(trace.node_name, range(len(trace))) if "recompute" in name]
+    assert len(recomputed) == 2 * 4 * again  # steps, blocks; what nobody asks for again is left out
+
+
+EXPERTS, TOKENS, TOKEN_BYTES = 16, 96, 64 * 4
+
+
+def test_uneven_experts_are_those_of_a_plan_with_the_same_skew(tmp_path: Path) -> None:
+    skew = ("--expert-skew", "zipf:1.2", "--expert-seed", "3")
+    recording = record(tmp_path, "experts.py", "routed", str(TOKENS), world=8, options=skew)
+    loads = np.array(tokens_of_experts("zipf:1.2", 3, EXPERTS, 1, TOKENS)).reshape(8, -1).sum(1)
+    for rank in range(8):
+        trace = recording.workload.trace(rank)
+        texts = [trace.split_texts[one] for one in trace.splits[trace.kind == NodeKind.COLL]]
+        sent = [[int(one) for one in text.split()] for text in texts]
+        there, back = (loads * TOKEN_BYTES).tolist(), [int(loads[rank]) * TOKEN_BYTES] * 8
+        # Counts; tokens; what experts make of them; and the gradients on the same way back.
+        assert sent[1:] == [there, back, there]
+    assert simulate(["check", str(recording.manifest), "--machine", "h100-dgx:8"]) == 0
+
+
+def test_another_seed_makes_other_experts_busy_and_the_same_one_does_not(tmp_path: Path) -> None:
+    written = []
+    for at, seed in enumerate(("3", "4", "3")):
+        (tmp_path / str(at)).mkdir()
+        skew = ("--expert-skew", "zipf:1.2", "--expert-seed", seed)
+        recording = record(tmp_path / str(at), "experts.py", "routed", str(TOKENS), world=4, options=skew)
+        written.append((recording.manifest.parent / "job.template0.et").read_bytes())
+    assert written[0] == written[2] != written[1]
+
+
+def test_even_experts_need_one_rank(tmp_path: Path) -> None:
+    recording = record(tmp_path, "experts.py", "routed", str(TOKENS), world=8)
+    assert recording.report["roles"] == {"0": "0-7"}
+    assert recording.remarks("assumed")[0]["text"] == "values are spread evenly over the bins"

@@ -1,6 +1,7 @@
 """Two steps of blocks whose memory is mostly activations, or mostly weights.
 
-plain; checkpoints; sharded by FSDP2; unfetched: without gathering weights for the next block on the way back.
+plain; checkpoints, reentrant and composable ones; sharded by FSDP2; unfetched: sharded, and weights are not
+gathered for the next block on the way back.
 """
 
 import os
@@ -9,6 +10,7 @@ import sys
 import torch
 import torch.distributed as dist
 from torch import nn
+from torch.distributed._composable import checkpoint as composable
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 from torch.utils.checkpoint import checkpoint
@@ -37,12 +39,18 @@ class Model(nn.Module):
 
     def forward(self, data):
         for block in self.blocks:
-            data = checkpoint(block, data, use_reentrant=False) if kind == "checkpoints" else block(data)
+            if kind in ("checkpoints", "reentrant"):
+                data = checkpoint(block, data, use_reentrant=kind == "reentrant")
+            else:
+                data = block(data)
         return data
 
 
 with device:
     model = Model()
+if kind == "composable":
+    for block in model.blocks:
+        composable(block)
 if kind in ("sharded", "unfetched"):
     mesh = init_device_mesh(place, (dist.get_world_size(),))
     for block in model.blocks:
@@ -53,6 +61,7 @@ if kind == "unfetched":
         block.set_modules_to_backward_prefetch([block])  # in place of the one before it
 optimizer = torch.optim.AdamW(model.parameters(), fused=True)
 for _ in range(2):
-    model(torch.randn(rows, width, device=device)).square().mean().backward()
+    data = torch.randn(rows, width, device=device, requires_grad=kind == "reentrant")
+    model(data).square().mean().backward()
     optimizer.step()
     optimizer.zero_grad()
