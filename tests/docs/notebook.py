@@ -65,9 +65,12 @@ def rewritten(notebook: dict[str, Any], folder: Path) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
+    import shutil
     import tempfile
 
     path = Path(sys.argv[1])
     with tempfile.TemporaryDirectory() as place:
+        for program in path.parent.glob("*.py"):
+            shutil.copy(program, place)
         content = rewritten(json.loads(path.read_text(encoding="utf-8")), Path(place))
     path.write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")

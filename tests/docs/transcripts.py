@@ -102,12 +102,13 @@ class Place:
         commands = {
             "et-sim": MAIN.format(module="et_sim.cli"),
             "et-convert": MAIN.format(module="converters.cli"),
+            "et-record": MAIN.format(module="recorder.cli"),
         }
         for name, arguments in {**commands, "python": ""}.items():
             program = programs / name
             program.write_text(SCRIPT.format(python=sys.executable, arguments=arguments))
             program.chmod(0o755)
-        for name in ("traces", "tests"):  # what a checkout has
+        for name in ("traces", "tests", "docs"):  # what a checkout has
             if (REPOSITORY / name).is_dir():
                 (self._folder / name).symlink_to(REPOSITORY / name)
         self._variables = {
