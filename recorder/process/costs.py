@@ -108,6 +108,28 @@ def _attention(first: int, causal: int, *, backward: bool = False) -> Counter:
     return count
 
 
+def _attention_of_lengths(first: int, longest: int, *, backward: bool = False) -> Counter:
+    """Sequences one behind the other, each taken to be as long as the longest."""
+
+    def count(given: Given, _: Any) -> Cost:
+        query, key, value = (one.shape for one in given[first : first + 3])
+        queries, keys = int(given[longest]), int(given[longest + 1])
+        words = shapes.attention(
+            -(-query[0] // max(queries, 1)),
+            query[1],
+            queries,
+            keys,
+            query[2],
+            key_heads=key[1],
+            value_width=value[2],
+            causal=len(given) > longest + 2 and bool(given[longest + 2]),
+            backward=backward,
+        )
+        return Cost(words, read_shape(words, "").operation.operations)
+
+    return count
+
+
 def _normalised(write: Callable[[int, int], str], width_at: int) -> Counter:
     def count(given: Given, _: Any) -> Cost:
         width = prod(given[width_at])
@@ -150,6 +172,9 @@ COUNTERS: dict[str, Counter] = {
     f"{_FLASH}_backward": _attention(1, 11, backward=True),
     "_scaled_dot_product_efficient_attention": _attention(0, 6),
     "_scaled_dot_product_efficient_attention_backward": _attention(1, 11, backward=True),
+    "_varlen_attn": _attention_of_lengths(0, 5),
+    "_varlen_attn_out": _attention_of_lengths(1, 6),
+    "_varlen_attn_backward": _attention_of_lengths(1, 8, backward=True),
     "native_layer_norm": _normalised(shapes.layernorm, 1),
     "_fused_rms_norm": _normalised(shapes.rmsnorm, 1),
     **dict.fromkeys(("_softmax", "_log_softmax"), _softmax),

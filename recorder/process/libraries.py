@@ -44,8 +44,13 @@ def _fsdp(module: ModuleType) -> None:
     vars(module)["_chunk_with_empty"] = _Pieces
 
 
+def _attention(module: ModuleType) -> None:
+    vars(module)["activate_flash_attention_impl"] = lambda *_, **__: None  # its kernels are not needed
+
+
 _TOLD: dict[str, Callable[[ModuleType], None]] = {
     "transformers.utils.import_utils": _transformers,
+    "torch.nn.attention": _attention,
     "torch.distributed.fsdp._fully_shard._fsdp_param": _fsdp,
 }
 
