@@ -107,7 +107,7 @@ def _calls(folder: Path, world: int) -> int:
         " assert profile.runcall(main, sys.argv[1:]) == 0; print(pstats.Stats(profile).total_calls)"
     )
     done = subprocess.run(
-        [sys.executable, "-c", count, str(folder / "rank"), "0", str(PROGRAMS / "sharded.py"), "8"],
+        [sys.executable, "-c", count, str(folder / "rank"), "0", "", "0", str(PROGRAMS / "sharded.py"), "8"],
         env=os.environ | ranks | {MEETING: str(folder), RECORDED: "0"},
         check=True,
         capture_output=True,
