@@ -23,7 +23,7 @@ from et_sim.version import __version__
 
 if TYPE_CHECKING:
     from recorder.launching import Program
-    from recorder.recorded import Recorded
+    from recorder.recorded import Recorded, Routing
 
 AUTO = "auto"
 MOST_PROCESSES = 64
@@ -95,9 +95,12 @@ def _record(options: argparse.Namespace) -> list[str]:
     host_ns = round(parse_time_ns(options.host_time)) if options.host_time else 0
     local = options.local_world or min(8, options.world)
     routing = Routing(options.expert_skew, options.expert_seed)
+    _check_routing(routing)
     program = Program(options.script, tuple(options.arguments), options.world, local, host_ns, routing)
     with tempfile.TemporaryDirectory(prefix="et-record-") as folder:
         recordings = _recordings(program, options.ranks, Path(folder))
+    if routing.skew and not any(report.spreads_experts(one) for one in recordings):
+        raise UsageError("the program counts no choices of a router", remedy="leave --expert-skew out")
     workload, stands_for = fold(recordings, step=options.step, keep_roots=options.keep_roots)
     from et_sim.trace.manifest import write_manifest
 
@@ -109,6 +112,23 @@ def _record(options: argparse.Namespace) -> list[str]:
         *report.lines(recordings, stands_for, options.step),
         f"written to {files[0]}, {workload.nodes:,} nodes on {workload.ranks:,} ranks",
     ]
+
+
+def _check_routing(routing: Routing) -> None:
+    """Whether it means anything, before a program runs for it."""
+    from et_sim.workloads.training.plan import is_zipf, tokens_of_experts
+
+    if is_zipf(routing.skew):
+        tokens_of_experts(*routing, experts=1, chosen=1, tokens=1)
+    elif routing.seed:
+        raise UsageError(
+            f"--expert-seed is {routing.seed} without zipf", remedy="give --expert-skew, as in zipf:1.2"
+        )
+    elif routing.skew and not Path(routing.skew).is_file():
+        raise UsageError(
+            f"--expert-skew is {routing.skew!r}",
+            remedy="give zipf:S, as in zipf:1.2, or a JSON file of loads",
+        )
 
 
 def _recordings(program: Program, ranks: str, folder: Path) -> list[Recorded]:

@@ -34,6 +34,9 @@ class Phase(StrEnum):
     OPTIMIZER = "optimizer"
 
 
+SPREAD = "values are spread"  # how the remark on a count of experts begins
+
+
 class Routing(NamedTuple):
     """How tokens are spread over experts, as `et-sim make llm` is told."""
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from et_sim.basics.units import format_bytes, plural
-from recorder.recorded import Recorded, Remark, Work
+from recorder.recorded import SPREAD, Recorded, Remark, Work
 
 SHOWN = 5  # remarks of a kind
 NOT_YET = ("times of the host are those of --host-time, for every operator the same",)
@@ -60,6 +60,11 @@ def as_json(recordings: Sequence[Recorded], stands_for: Mapping[int, str]) -> di
             for one in recordings
         ],
     }
+
+
+def spreads_experts(recorded: Recorded) -> bool:
+    """Whether a count was answered as one of tokens over experts."""
+    return any(said.text.startswith(SPREAD) for said in recorded.remarks)
 
 
 def _collectives(recorded: Recorded) -> list[dict[str, Any]]:

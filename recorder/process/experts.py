@@ -15,7 +15,7 @@ from et_sim.workloads.training.plan import tokens_of_experts
 from recorder.process.places import user_place
 from recorder.process.storages import Storages
 from recorder.process.tape import Tape
-from recorder.recorded import Routing
+from recorder.recorded import SPREAD, Routing
 
 _COPIES = ("_to_copy", "clone")
 
@@ -42,10 +42,10 @@ class Experts:
         chosen = min(self._chosen.get(self._storages.of(values).number, 1), bins)
         if skew:
             found = tokens_of_experts(skew, seed, bins, chosen, total // chosen)
-            told = f"values are spread over the bins by {skew}"
+            told = f"{SPREAD} over the bins by {skew}"
         else:
             found = tuple(total // bins + (at < total % bins) for at in range(bins))
-            told = "values are spread evenly over the bins"
+            told = f"{SPREAD} evenly over the bins"
         self._tape.remark("assumed", told, user_place())
         with unset_fake_temporarily():
             return torch.tensor(found, dtype=dtype)

@@ -17,6 +17,7 @@ from pathlib import Path
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
+from et_sim.basics.errors import EtSimError
 from recorder.launching import MEETING, RECORDED
 from recorder.process.collectives import Collectives
 from recorder.process.device import register_device
@@ -81,6 +82,9 @@ def _run(script: str, arguments: list[str]) -> int:
         runpy.run_path(script, run_name="__main__")
     except PeerNeeded:
         raise
+    except EtSimError as error:
+        sys.stderr.write(f"et-record: error: {error}\n")
+        return 1
     except SystemExit as end:
         return end.code if isinstance(end.code, int) else int(end.code is not None)
     except BaseException:

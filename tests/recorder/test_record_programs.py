@@ -216,3 +216,31 @@ def test_even_experts_need_one_rank(tmp_path: Path) -> None:
     recording = record(tmp_path, "experts.py", "routed", str(TOKENS), world=8)
     assert recording.report["roles"] == {"0": "0-7"}
     assert recording.remarks("assumed")[0]["text"] == "values are spread evenly over the bins"
+
+
+@pytest.mark.parametrize(
+    ("skew", "said"),
+    [
+        (("--expert-skew", "zipf:x"), "expert_skew is 'zipf:x'"),
+        (("--expert-skew", "nowhere.json"), "--expert-skew is 'nowhere.json'"),
+        (("--expert-seed", "3"), "--expert-seed is 3 without zipf"),
+        (("--expert-skew", "zipf:1.2"), "the program counts no choices of a router"),
+    ],
+)
+def test_a_skew_that_means_nothing_is_refused(
+    skew: tuple[str, ...], said: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    output = ("--world", "8", "-o", str(tmp_path / "job.workload.json"))
+    assert main([*output, *skew, str(PROGRAMS / "reductions.py")]) == 2
+    assert said in capfd.readouterr().err
+    assert not list(tmp_path.iterdir())
+
+
+def test_loads_of_another_number_of_experts_are_refused(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    loads = tmp_path / "loads.json"
+    loads.write_text("[1, 2, 3]")
+    output = ("--world", "8", "-o", str(tmp_path / "job.workload.json"), "--expert-skew", str(loads))
+    assert main([*output, str(PROGRAMS / "experts.py"), "routed", "96"]) == 1
+    assert "does not list loads of 16 experts" in capfd.readouterr().err
