@@ -35,7 +35,7 @@ SCRIPT = """#!/bin/sh
 exec "{python}" {arguments} "$@"
 """  # of Python, too: by a link it would not find the packages that are installed beside it
 MAIN = "-c 'import sys; from {module} import main; sys.exit(main())'"
-TIMEOUT_S = 300
+TIMEOUT_S = 1800  # a command may wait for all the machine code that was ordered before its own
 PROGRAMS: dict[str, Callable[[list[str]], int]] = {"et-sim": et_sim, "et-convert": et_convert}
 QUOTED = re.compile(r"""'[^']*'|"(?:[^"$`\\]|\\")*\"""")  # within which a shell does nothing
 SHELL = re.compile(r"[^\w\s./:=,@%+'\"-]|'|\"")
