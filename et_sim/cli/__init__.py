@@ -66,7 +66,7 @@ COMMANDS = {
     },
 }
 
-OBJECTS_BETWEEN_COLLECTIONS = 50_000
+OBJECTS_BETWEEN_COLLECTIONS = 500_000
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

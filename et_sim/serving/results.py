@@ -27,7 +27,7 @@ from et_sim.serving.cluster import Iteration
 from et_sim.serving.policy import Policy
 from et_sim.serving.pools import CachePool
 from et_sim.tables.registry import MANIFEST, SERVING_TABLES, SUMMARY
-from et_sim.timeline.content import Texts, unless, whole
+from et_sim.timeline.content import Nullable, Texts, whole
 from et_sim.timeline.tables import FilledTable
 from et_sim.timeline.writer import new_folder, write_json, write_table
 
@@ -149,9 +149,9 @@ class Serving:
         found[TTFT] = found["first_token_ns"] - found["arrival_ns"]
         found[E2E] = found["finish_ns"] - found["arrival_ns"]
         each = (found["finish_ns"] - found["first_token_ns"]) // np.maximum(further, 1)
-        found[TPOT] = unless(each, further <= 0)
+        found[TPOT] = Nullable(each, further <= 0)
         for name in ("decode_replica", "transfer_ns"):
-            found[name] = unless(found[name], found[name] < 0)
+            found[name] = Nullable(found[name], found[name] < 0)
         return found
 
     def passes(self) -> dict[str, Any]:
@@ -227,7 +227,8 @@ class Serving:
             return None
         for name, limit in limits.items():
             if limit:
-                good &= np.ma.filled(of[name] <= limit, True)
+                values, is_null = Nullable.of(of[name])
+                good &= is_null | (values <= limit)
         return {
             "requests": int(good.sum()),
             "share": round(float(good.mean()), 6),
@@ -247,9 +248,10 @@ class Serving:
             write_json(self.manifest, draft / MANIFEST)
 
 
-def _spread(values: Any) -> dict[str, int] | None:
+def _spread(column: Any) -> dict[str, int] | None:
     """Mean, percentiles and the largest; None of nothing."""
-    known = np.sort(np.ma.compressed(np.ma.asarray(values)))
+    values, is_null = Nullable.of(column)
+    known = np.sort(values[~is_null])
     count = len(known)
     if not count:
         return None

@@ -19,8 +19,25 @@ class Texts(NamedTuple):
     texts: tuple[str, ...]
 
 
+class Nullable(NamedTuple):
+    """A column with nulls where a mask says so, whatever the values there."""
+
+    values: Any
+    is_null: Any
+
+    @staticmethod
+    def of(column: Any) -> Nullable:
+        """Any column of figures as one."""
+        return column if isinstance(column, Nullable) else Nullable(column, np.zeros(len(column), np.bool_))
+
+    def listed(self) -> list[Any]:
+        """As Python's values, of which None stands for null."""
+        pairs = zip(self.values.tolist(), self.is_null.tolist(), strict=True)
+        return [None if is_null else value for value, is_null in pairs]
+
+
 class Block(NamedTuple):
-    """Rows of a table by the names of its columns: numpy arrays, or `Texts`.
+    """Rows of a table by the names of its columns: numpy arrays, `Nullable` ones, or `Texts`.
 
     An output filter keeps those of its ranks and window; where nobody says whose rows are and when they were
     under way, all of them.
@@ -33,10 +50,7 @@ class Block(NamedTuple):
 
     def where(self, mask: Any) -> Block:
         """Some of the rows."""
-        columns = {
-            name: Texts(column.codes[mask], column.texts) if isinstance(column, Texts) else column[mask]
-            for name, column in self.columns.items()
-        }
+        columns = {name: rows_of(column, mask) for name, column in self.columns.items()}
         return Block(columns, *(None if column is None else column[mask] for column in self[1:]))
 
 
@@ -53,6 +67,10 @@ def whole(columns: Mapping[str, Any], metadata: Mapping[str, str] | None = None)
     return Content(iter([Block(columns)]), metadata or {})
 
 
-def unless(values: Any, missing: Any) -> Any:
-    """A column with nulls where a mask says so, whatever its values."""
-    return np.ma.masked_array(values, missing)
+def rows_of(column: Any, rows: Any) -> Any:
+    """Some rows of a column of any sort."""
+    if isinstance(column, Texts):
+        return Texts(column.codes[rows], column.texts)
+    if isinstance(column, Nullable):
+        return Nullable(column.values[rows], column.is_null[rows])
+    return column[rows]

@@ -22,6 +22,7 @@ from et_sim.machine.accuracy import Accuracy
 from et_sim.machine.roofline import ANY
 from et_sim.plan.spilled import Moved
 from et_sim.timeline.bottleneck import bottleneck, why_unknown
+from et_sim.timeline.content import Nullable, rows_of
 from et_sim.timeline.explained import explained
 from et_sim.timeline.measurement import Measurement
 from et_sim.timeline.out_of_memory import OutOfMemory
@@ -44,9 +45,7 @@ def figures_of_ranks(measurement: Measurement) -> dict[str, Any]:
     members = np.split(np.argsort(of_rank, kind="stable"), np.cumsum(counts)[:-1])
     names = [format_ranks(ranks) for ranks in members]
     waits = measurement.source.waits.by_class(entry, measurement.ranks_per_actor)
-    figures = zip(
-        *(column[actor].tolist() for column in columns.values()), strict=True
-    )  # masked ones are None
+    figures = zip(*(rows_of(column, actor).listed() for column in columns.values()), strict=True)
     awaited = [None if most is None else names[most] for most in waited_for_most(waits, len(names))]
     per_rank: list[dict[str, Any]] = [
         {"ranks": name, **dict(zip(columns, given, strict=True)), "waits_for": most}
@@ -60,9 +59,9 @@ def figures_of_ranks(measurement: Measurement) -> dict[str, Any]:
     }
 
 
-def _entries(measurement: Measurement, columns: dict[str, Any]) -> tuple[Any, Any]:
+def _entries(measurement: Measurement, columns: dict[str, Nullable]) -> tuple[Any, Any]:
     """The entry of every actor, numbered by lowest rank, and an actor of every entry."""
-    bits = [np.ma.getdata(column).view(np.uint64) for column in columns.values()]
+    bits = [column.values.view(np.uint64) for column in columns.values()]
     _, actor, entry = np.unique(np.stack(bits, axis=1), axis=0, return_index=True, return_inverse=True)
     entry, ranks = entry.reshape(-1), measurement.actor_of_rank
     lowest = np.full(len(actor), len(ranks))

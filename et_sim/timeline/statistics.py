@@ -19,6 +19,7 @@ from et_sim.basics.quick_dataclass import quick_dataclass
 from et_sim.engine.outcome import Outcome
 from et_sim.plan.tables import Lane
 from et_sim.tables.kinds import COPY as COPY_KIND
+from et_sim.timeline.content import Nullable
 from et_sim.timeline.rows import COMMUNICATION_KINDS, KIND_NAMES, Rows
 
 MEMORY_KINDS = ("memory_load", "memory_store")
@@ -97,15 +98,15 @@ class Statistics:
     operational_intensity: Any
     peak_memory_bytes: Any  # -1: not tracked, or no node names a tensor
 
-    def columns(self) -> dict[str, Any]:
-        """The figures by name, eight bytes each; what there is not is masked."""
-        return {field.name: _masked(getattr(self, field.name)) for field in fields(self)}
+    def columns(self) -> dict[str, Nullable]:
+        """The figures by name, eight bytes each; what there is not is null."""
+        return {field.name: _nullable(getattr(self, field.name)) for field in fields(self)}
 
 
-def _masked(column: Any) -> Any:
+def _nullable(column: Any) -> Nullable:
     if column.dtype.kind == "u":
-        return np.ma.masked_array(column)
-    return np.ma.masked_invalid(column) if column.dtype.kind == "f" else np.ma.masked_less(column, 0)
+        return Nullable.of(column)
+    return Nullable(column, ~np.isfinite(column) if column.dtype.kind == "f" else column < 0)
 
 
 def combine(outcome: Outcome, spent: Spent, kernels: KernelFigures, peak_memory_bytes: Any) -> Statistics:

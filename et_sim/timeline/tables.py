@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from et_sim.tables.arrow import INDEX_KIND, TYPES, schema_of
 from et_sim.tables.declaration import STRING, Column, Table
-from et_sim.timeline.content import Block, Content, Texts
+from et_sim.timeline.content import Block, Content, Nullable, Texts
 from et_sim.timeline.output_filter import EVERYTHING, OutputFilter
 from et_sim.timeline.recorded import RecordedRun
 
@@ -44,9 +44,9 @@ class FilledTable:
             return self._dictionaries[column.name].array(values.codes)
         if column.kind == STRING:
             return _strings(values)
-        if column.may_be_null and not isinstance(values, np.ma.MaskedArray):
-            values = np.ma.masked_array(values, np.isnan(values) if column.kind == "float64" else values < 0)
-        return _numbers(values, column.kind)
+        if column.may_be_null and not isinstance(values, Nullable):
+            values = Nullable(values, np.isnan(values) if column.kind == "float64" else values < 0)
+        return _numbers(Nullable.of(values), column.kind)
 
 
 class _Dictionary:
@@ -63,17 +63,17 @@ class _Dictionary:
     def array(self, codes: Any) -> Any:
         if self._first is not None:
             codes = np.where(codes < 0, codes, self._first[codes])
-        indices = _numbers(np.ma.masked_array(codes, codes < 0), self._index_kind)
+        indices = _numbers(Nullable(codes, codes < 0), self._index_kind)
         return pa.DictionaryArray.from_arrays(indices, self._texts, safe=False)
 
 
 # `pyarrow.array` imports pandas where it is installed, which takes longer than a small run.
-def _numbers(values: Any, kind: str) -> Any:
-    """Numbers or truth values, of which some may be masked: columns are often full of nulls, or have none."""
-    missing, data = np.ma.getmaskarray(values), np.ascontiguousarray(np.ma.getdata(values), kind)
-    if len(data) and missing.all():
+def _numbers(column: Nullable, kind: str) -> Any:
+    """Numbers or truth values: columns are often full of nulls, or have none."""
+    data, is_null = np.ascontiguousarray(column.values, kind), column.is_null
+    if len(data) and is_null.all():
         return pa.nulls(len(data), TYPES[kind])
-    valid = _packed(~missing) if missing.any() else None
+    valid = _packed(~is_null) if is_null.any() else None
     content = _packed(data) if kind == "bool" else pa.py_buffer(data)
     return pa.Array.from_buffers(TYPES[kind], len(data), [valid, content])
 

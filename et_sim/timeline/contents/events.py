@@ -20,7 +20,7 @@ from et_sim.plan.tables import IN_GROUP, NO_AXIS, Plan
 from et_sim.tables.grouping import groups_of
 from et_sim.tables.kinds import SHARED_LINKS
 from et_sim.tables.of_collectives import PHASES_OF_LAYERS
-from et_sim.timeline.content import Block, Content, Texts, unless
+from et_sim.timeline.content import Block, Content, Nullable, Texts
 from et_sim.timeline.recorded import RecordedRun
 from et_sim.timeline.rows import COLLECTIVE_NAMES
 from et_sim.timeline.spool import CausalEvents, MessageSpool, Phases
@@ -45,7 +45,7 @@ def _messages(run: RecordedRun, messages: MessageSpool) -> Iterator[Block]:
         columns = {
             **{name: log[name] for name in OF_MESSAGES},
             "kind": Texts(log["what"].astype(np.int8), SENT_NAMES),
-            "node": unless(nodes, log["node"] < 0),
+            "node": Nullable(nodes, log["node"] < 0),
             "link_wait_ns": log["waited_ns"] if run.outcome.has_contention else np.full(len(log), -1),
         }
         yield Block(columns, log["actor"], log["ready_ns"], log["arrived_ns"])
@@ -76,8 +76,8 @@ def _path(run: RecordedRun, causal_events: CausalEvents) -> Iterator[Block]:
             {
                 **{name: events[name] for name in names},
                 "kind": Texts(events["kind"], CAUSE_NAMES),
-                "actor": unless(actor.astype(np.int32), is_none),
-                "node": unless(ids, is_none),
+                "actor": Nullable(actor.astype(np.int32), is_none),
+                "node": Nullable(ids, is_none),
                 "link": Texts(link, link_names),
             }
         )

@@ -20,7 +20,7 @@ from et_sim.plan.channels import Endpoints, find_endpoints
 from et_sim.plan.tables import Plan
 from et_sim.tables.kinds import CAPACITY
 from et_sim.tables.of_collectives import PHASES_OF_LAYERS
-from et_sim.timeline.content import Block, Content, Texts, unless, whole
+from et_sim.timeline.content import Block, Content, Nullable, Texts, whole
 from et_sim.timeline.memory import EVENTS, MemorySource, events_of, until_next
 from et_sim.timeline.recorded import RecordedRun
 from et_sim.trace.group_rule import GroupRule
@@ -217,7 +217,7 @@ def _memory_blocks(run: RecordedRun, source: MemorySource) -> Iterator[Block]:
             "event": Texts(events_of(found), EVENTS),
             "tensor": Texts(found.tensor, source.names),
             "class": Texts(source.classes[found.tensor], CLASSES),
-            "node": unless(rows.node_id[found.node], found.node < 0),
+            "node": Nullable(rows.node_id[found.node], found.node < 0),
             "delta_bytes": found.delta_bytes,
             "alive_bytes": found.alive_bytes,
         }
@@ -244,9 +244,9 @@ def jobs_content(run: RecordedRun) -> Content | None:
 
 def _figures(name: str, values: list[Any]) -> Any:
     """Null where there is none."""
-    missing = [value is None for value in values]
+    is_null = np.array([value is None for value in values])
     known = [0 if value is None else value for value in values]
-    return unless(np.array(known, KINDS.get(name, np.int64)), missing)
+    return Nullable(np.array(known, KINDS.get(name, np.int64)), is_null)
 
 
 def actors_content(run: RecordedRun) -> Content:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from et_sim.engine.state.run import NONE
-from et_sim.timeline.content import Block, Content, Texts, unless
+from et_sim.timeline.content import Block, Content, Nullable, Texts
 from et_sim.timeline.recorded import RecordedRun
 from et_sim.timeline.rows import (
     BEGIN,
@@ -66,10 +66,10 @@ def _block(rows: Rows, source: TimelineSource) -> Block:
         "waiting_ns": rows.waiting_ns,
         "waits_for": rows.waits_for,
         "start_cause": Texts(rows.start_cause, START_CAUSES),
-        "start_cause_node": unless(rows.start_cause_node, rows.start_cause == BEGIN),
+        "start_cause_node": Nullable(rows.start_cause_node, rows.start_cause == BEGIN),
         "end_cause": Texts(end_cause, END_CAUSES),
-        "end_cause_actor": unless(rows.end_cause_actor, rows.end_cause != MESSAGE),
-        "end_cause_node": unless(rows.end_cause_node, ~rows.has_end_node),
+        "end_cause_actor": Nullable(rows.end_cause_actor, rows.end_cause != MESSAGE),
+        "end_cause_node": Nullable(rows.end_cause_node, ~rows.has_end_node),
         **_utilisation(rows),
         "timed_by": _timed_by(rows, source),
         **_parts(rows),
@@ -92,11 +92,16 @@ def _timed_by(rows: Rows, source: TimelineSource) -> Texts:
     return Texts(codes.astype(np.int32), (REPLAY, *models, *choices[1:]))
 
 
+def _nothing(rows: Rows, kind: type) -> Nullable:
+    """A column of nulls."""
+    return Nullable(np.zeros(len(rows.actor), kind), np.ones(len(rows.actor), np.bool_))
+
+
 def _parts(rows: Rows) -> dict[str, Any]:
     """What the times of kernels consist of, and which figures set them."""
     used = rows.utilisation
     if used is None:
-        nothing = np.ma.masked_array(np.zeros(len(rows.actor)), np.True_)
+        nothing = _nothing(rows, np.float64)
         nobody = Texts(np.full(len(rows.actor), NONE, np.int32), ())
         return {**dict.fromkeys(PART_FIGURES, nothing), **dict.fromkeys(PART_WORDS, nobody)}
     words = {name: getattr(used, name) for name in PART_WORDS}
@@ -110,9 +115,9 @@ def _utilisation(rows: Rows) -> dict[str, Any]:
     """What kernels use of the machine; null of everything else."""
     used = rows.utilisation
     if used is None:
-        nothing = np.ma.masked_array(np.zeros(len(rows.actor)), np.True_)
-        return {**dict.fromkeys(KERNEL_FIGURES, nothing), "memory_bound": nothing.astype(np.bool_)}
+        figures = dict.fromkeys(KERNEL_FIGURES, _nothing(rows, np.float64))
+        return {**figures, "memory_bound": _nothing(rows, np.bool_)}
     is_none = np.isnan(used.compute)
     columns = zip(KERNEL_FIGURES, (used.compute, used.memory, used.intensity), strict=True)
-    found = {name: unless(values, is_none) for name, values in columns}
-    return {**found, "memory_bound": unless(used.is_memory_bound, is_none)}
+    found = {name: Nullable(values, is_none) for name, values in columns}
+    return {**found, "memory_bound": Nullable(used.is_memory_bound, is_none)}
