@@ -30,7 +30,7 @@ class Nullable(NamedTuple):
         """Any column of figures as one."""
         return column if isinstance(column, Nullable) else Nullable(column, np.zeros(len(column), np.bool_))
 
-    def listed(self) -> list[Any]:
+    def tolist(self) -> list[Any]:
         """As Python's values, of which None stands for null."""
         pairs = zip(self.values.tolist(), self.is_null.tolist(), strict=True)
         return [None if is_null else value for value, is_null in pairs]

@@ -45,7 +45,7 @@ def figures_of_ranks(measurement: Measurement) -> dict[str, Any]:
     members = np.split(np.argsort(of_rank, kind="stable"), np.cumsum(counts)[:-1])
     names = [format_ranks(ranks) for ranks in members]
     waits = measurement.source.waits.by_class(entry, measurement.ranks_per_actor)
-    figures = zip(*(rows_of(column, actor).listed() for column in columns.values()), strict=True)
+    figures = zip(*(rows_of(column, actor).tolist() for column in columns.values()), strict=True)
     awaited = [None if most is None else names[most] for most in waited_for_most(waits, len(names))]
     per_rank: list[dict[str, Any]] = [
         {"ranks": name, **dict(zip(columns, given, strict=True)), "waits_for": most}
