@@ -74,9 +74,9 @@ def no_room(columns: Sequence[str], width: int) -> list[str]:
     return textwrap.wrap(text, width) if columns else []
 
 
-def not_shown(hidden: int, what: str, rest: str = "") -> list[str]:
+def not_shown(hidden: int, noun: str, rest: str = "") -> list[str]:
     """A line that says how many are left out, if any are, and how to see them."""
-    return [f"… and {plural(hidden, what)}{rest}"] if hidden > 0 else []
+    return [f"… and {plural(hidden, noun)}{rest}"] if hidden > 0 else []
 
 
 def terminal_width(otherwise: int = 80) -> int:
@@ -124,14 +124,14 @@ def distinct(names: Sequence[str], width: int) -> list[str]:
 
 def _cut_apart(names: Sequence[str], width: int) -> dict[str, str]:
     """Names in order, each cut where it is no more like the one before or behind it."""
-    shared = [0, *(_shared(one, next_) for one, next_ in pairwise(names)), 0]
+    shared = [0, *(_shared(name, next_) for name, next_ in pairwise(names)), 0]
     return {name: _cut_at(name, width, max(shared[at : at + 2])) for at, name in enumerate(names)}
 
 
-def _shared(one: str, other: str) -> int:
+def _shared(first: str, second: str) -> int:
     """How many characters two names begin with alike."""
-    pairs = enumerate(zip(one, other, strict=False))
-    return next((at for at, (a, b) in pairs if a != b), min(len(one), len(other)))
+    pairs = enumerate(zip(first, second, strict=False))
+    return next((at for at, (a, b) in pairs if a != b), min(len(first), len(second)))
 
 
 def _cut_at(name: str, width: int, place: int) -> str:
@@ -178,4 +178,4 @@ def wrapped(line: str, width: int, indent: int) -> list[str]:
         break_on_hyphens=False,
         break_long_words=False,
     )
-    return [one.replace(NO_BREAK, " ") for one in several]
+    return [line.replace(NO_BREAK, " ") for line in several]

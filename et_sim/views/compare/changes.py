@@ -27,23 +27,23 @@ from et_sim.views.summary.sentences import ratio_band, scope_text
 from et_sim.views.text import percent, shortened
 
 
-def why(found: Comparison) -> str:
+def why(comparison: Comparison) -> str:
     """The sentence, without a full stop."""
-    before, after = found.makespans_ns
-    if found.is_identical:
+    before, after = comparison.makespans_ns
+    if comparison.is_identical:
         return "every operation, group and rank took as long in both"
     text = "both take as long"
     if before != after:
         word = "longer" if after > before else "less"
         share = percent(before, after)
         text = f"B takes {format_ns(abs(after - before))} {word}{f' ({share})' if share else ''}"
-    part, change = largest_part(found)
+    part, change = largest_part(comparison)
     if change:
         text += (
             f"; the average rank has {format_ns(abs(change))} {'more' if change > 0 else 'less'} of {part}"
         )
-    if found.operations and found.operations[0].difference_ns:
-        most = found.operations[0]
+    if comparison.operations and comparison.operations[0].difference_ns:
+        most = comparison.operations[0]
         kind, name, _ = most.name
         more = "more" if most.difference_ns > 0 else "less"
         named = f'{kind.replace("_", " ")} "{name}"' if name else kind.replace("_", " ")
@@ -51,19 +51,19 @@ def why(found: Comparison) -> str:
     return text
 
 
-def scopes(found: Comparison) -> list[tuple[str, str]]:
+def scopes(comparison: Comparison) -> list[tuple[str, str]]:
     """What the figures of the runs include, and what they leave out: once, if that is the same."""
-    a, b = (scope_text(run.summary.get("scope")) for run in (found.a, found.b))
+    a, b = (scope_text(run.summary.get("scope")) for run in (comparison.a, comparison.b))
     if a == b:
         return [("includes", a)] if a else []
     return [(f"{name} includes", text) for name, text in (("A", a), ("B", b)) if text]
 
 
-def largest_part(found: Comparison) -> tuple[str, int]:
+def largest_part(comparison: Comparison) -> tuple[str, int]:
     """The part of the average rank's time that changed most, and by how many nanoseconds."""
-    of_each = [averages(run) for run in (found.a, found.b)]
+    of_each = [averages(run) for run in (comparison.a, comparison.b)]
     changes = {part.text: of_each[1][part.figure] - of_each[0][part.figure] for part in PARTS}
-    name = max(changes, key=lambda one: abs(changes[one]))
+    name = max(changes, key=lambda part: abs(changes[part]))
     return name, changes[name]
 
 
@@ -149,8 +149,8 @@ class Comparison(Struct, frozen=True, eq=False):
     @property
     def relative_band(self) -> dict[str, float] | None:
         """Within which it is to be found on a real machine; None where either run states nothing."""
-        found = ratio_band(self.a.summary, self.b.summary)
-        return None if found is None else {"level": LEVEL, "low": found[0] - 1, "high": found[1] - 1}
+        band = ratio_band(self.a.summary, self.b.summary)
+        return None if band is None else {"level": LEVEL, "low": band[0] - 1, "high": band[1] - 1}
 
     @property
     def is_identical(self) -> bool:
@@ -160,8 +160,8 @@ class Comparison(Struct, frozen=True, eq=False):
             self.makespans_ns[0] == self.makespans_ns[1]
             and self.a.summary["status"] == self.b.summary["status"]
             and self.ranks is not None
-            and all(one.a_ns == one.b_ns and one.a_count == one.b_count for one in changes)
-            and all(before == after for one in self.ranks for before, after in one.figures.values())
+            and all(change.a_ns == change.b_ns and change.a_count == change.b_count for change in changes)
+            and all(before == after for rank in self.ranks for before, after in rank.figures.values())
         )
 
     def exceeds(self, threshold: float) -> bool:
@@ -178,24 +178,25 @@ class Comparison(Struct, frozen=True, eq=False):
             **({} if (band := self.relative_band) is None else {"relative_band": band}),
             "status": {"a": self.a.summary["status"], "b": self.b.summary["status"]},
             "inputs": list(self.inputs),
-            "operations": [one.as_dict("kind", "name", "group") for one in self.operations],
-            "groups": [one.as_dict("group") for one in self.groups],
-            "dimensions": self.dimensions and [one.as_dict("dimension") for one in self.dimensions],
+            "operations": [operation.as_dict("kind", "name", "group") for operation in self.operations],
+            "groups": [group.as_dict("group") for group in self.groups],
+            "dimensions": self.dimensions
+            and [dimension.as_dict("dimension") for dimension in self.dimensions],
             "first_difference": self.parting and self.parting.as_dict(),
-            "ranks": self.ranks and [one.as_dict() for one in self.ranks],
+            "ranks": self.ranks and [rank.as_dict() for rank in self.ranks],
         }
 
 
 def compare(a: RunDirectory, b: RunDirectory) -> Comparison:
     """Compare the second run with the first."""
-    found = operations(a, beside=b), operations(b, beside=a)
+    of_runs = operations(a, beside=b), operations(b, beside=a)
     by_operation = [
-        _totals(((o.kind, o.name, o.group or ""), o.total_ns, o.count) for o in ops) for ops in found
+        _totals(((o.kind, o.name, o.group or ""), o.total_ns, o.count) for o in ops) for ops in of_runs
     ]
-    by_group = [_totals(((o.group,), o.total_ns, o.count) for o in ops if o.group) for ops in found]
+    by_group = [_totals(((o.group,), o.total_ns, o.count) for o in ops if o.group) for ops in of_runs]
     phases = phase_totals(a), phase_totals(b)
     by_dimension = [
-        _totals(((one.called,), one.running_ns, one.count) for one in totals)
+        _totals(((total.called,), total.running_ns, total.count) for total in totals)
         for totals in phases
         if totals is not None
     ]
@@ -215,9 +216,9 @@ def compare(a: RunDirectory, b: RunDirectory) -> Comparison:
 Totals = dict[tuple[str, ...], tuple[int, int]]
 
 
-def _totals(found: Iterable[tuple[tuple[str, ...], int, int]]) -> Totals:
+def _totals(rows: Iterable[tuple[tuple[str, ...], int, int]]) -> Totals:
     totals: Totals = {}
-    for name, time_ns, count in found:
+    for name, time_ns, count in rows:
         before = totals.get(name, (0, 0))
         totals[name] = before[0] + time_ns, before[1] + count
     return totals
@@ -228,7 +229,7 @@ def _changes(a: Totals, b: Totals) -> tuple[Change, ...]:
     for name in a.keys() | b.keys():
         (a_ns, a_count), (b_ns, b_count) = a.get(name, (None, 0)), b.get(name, (None, 0))
         changes.append(Change(name, a_ns, b_ns, a_count, b_count))
-    return tuple(sorted(changes, key=lambda one: (-abs(one.difference_ns), one.name)))
+    return tuple(sorted(changes, key=lambda change: (-abs(change.difference_ns), change.name)))
 
 
 def _rank_changes(a: RunDirectory, b: RunDirectory) -> tuple[RankChange, ...]:
@@ -243,11 +244,11 @@ def _rank_changes(a: RunDirectory, b: RunDirectory) -> tuple[RankChange, ...]:
         alike.setdefault(tuple((before[name], after[name]) for name in RANK_FIGURES), []).append(ranks)
     together = {figures: np.sort(np.concatenate(ranks)) for figures, ranks in alike.items()}
     in_order = sorted(together.items(), key=lambda pair: int(pair[1][0]))
-    found = [
+    changes = [
         RankChange(format_ranks(ranks), dict(zip(RANK_FIGURES, figures, strict=True)))
         for figures, ranks in in_order
     ]
-    return tuple(sorted(found, key=lambda one: -abs(one.difference_ns)))
+    return tuple(sorted(changes, key=lambda change: -abs(change.difference_ns)))
 
 
 def _entry_of_rank(run: RunDirectory) -> Any:
@@ -260,57 +261,61 @@ def _entry_of_rank(run: RunDirectory) -> Any:
 
 def _differing_inputs(a: Mapping[str, Any], b: Mapping[str, Any]) -> tuple[str, ...]:
     """What went in that is not the same, such as `model: analytical, then link`."""
-    found = _differing_rules(a, b)
-    found += [
+    differences = _differing_rules(a, b)
+    differences += [
         f"{key}: {_value(a.get(key))}, then {_value(b.get(key))}"
         for key in sorted(a.keys() | b.keys())
         if key not in NOT_SETTINGS and a.get(key) != b.get(key)
     ]
-    found += _differing_keys(a.get("configuration", {}), b.get("configuration", {}))
-    files = [{(one["file"], one["sha256"]) for one in manifest["inputs"]} for manifest in (a, b)]
+    differences += _differing_keys(a.get("configuration", {}), b.get("configuration", {}))
+    files = [{(file["file"], file["sha256"]) for file in manifest["inputs"]} for manifest in (a, b)]
     changed = [
         sorted(file for file, _ in files[0] - files[1]),
         sorted(file for file, _ in files[1] - files[0]),
     ]
-    found += [f"{name}: another content" for name in sorted(set(changed[0]) & set(changed[1]))]
+    differences += [f"{name}: another content" for name in sorted(set(changed[0]) & set(changed[1]))]
     only = [
         [name for name in names if name not in other]
         for names, other in zip(changed, changed[::-1], strict=True)
     ]
     if only[0] or only[1]:
-        found.append(f"files: {', '.join(only[0]) or 'none'}, then {', '.join(only[1]) or 'none'}")
-    return tuple(found)
+        differences.append(f"files: {', '.join(only[0]) or 'none'}, then {', '.join(only[1]) or 'none'}")
+    return tuple(differences)
 
 
 def _differing_rules(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[str]:
     """The profile, and the corrections that are switched other than it has them."""
-    found = []
+    differences = []
     if a.get("profile") != b.get("profile"):
-        found.append(f"profile: {a.get('profile')}, then {b.get('profile')}")
+        differences.append(f"profile: {a.get('profile')}, then {b.get('profile')}")
     switched = [
-        [f"{name} {'on' if name in one['corrections'] else 'off'}" for name in one.get("switched", ())]
-        for one in (a, b)
+        [
+            f"{name} {'on' if name in manifest['corrections'] else 'off'}"
+            for name in manifest.get("switched", ())
+        ]
+        for manifest in (a, b)
     ]
     if switched[0] != switched[1]:
-        found.append(f"switched: {_value(switched[0])}, then {_value(switched[1])}")
-    return found
+        differences.append(f"switched: {_value(switched[0])}, then {_value(switched[1])}")
+    return differences
 
 
 def _differing_keys(a: Any, b: Any) -> list[str]:
     """Keys of the files that have other values, such as `network.bandwidth: 200Gbps, then 400Gbps`."""
-    found: list[str] = []
+    differences: list[str] = []
     pairs = [("", a, b)]
     while pairs:
-        name, one, other = pairs.pop()
-        if isinstance(one, dict) and isinstance(other, dict):
-            keys = sorted(one.keys() | other.keys(), reverse=True)
-            pairs += [(f"{name}.{key}".lstrip("."), one.get(key), other.get(key)) for key in keys]
-        elif one != other and name.rpartition(".")[2] not in RULES:
+        name, first, second = pairs.pop()
+        if isinstance(first, dict) and isinstance(second, dict):
+            keys = sorted(first.keys() | second.keys(), reverse=True)
+            pairs += [(f"{name}.{key}".lstrip("."), first.get(key), second.get(key)) for key in keys]
+        elif first != second and name.rpartition(".")[2] not in RULES:
             values = (
-                "not given" if value is None else shortened(_value(value), LONGEST) for value in (one, other)
+                "not given" if value is None else shortened(_value(value), LONGEST)
+                for value in (first, second)
             )
-            found.append(f"{name}: {', then '.join(values)}")
-    return found
+            differences.append(f"{name}: {', then '.join(values)}")
+    return differences
 
 
 def _value(value: Any) -> str:

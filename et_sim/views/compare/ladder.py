@@ -87,8 +87,8 @@ def _step(rung: Rung, change: Comparison, width: int) -> list[str]:
     lines = [f"{head}:"]
     if rung.most is not None:
         kind, name, _ = rung.most.name
-        what = f"{signed(rung.most.difference_ns)} in {kind} {name}".rstrip()
-        lines += wrapped(f"  most of it   {what}, over all ranks", width, INDENT)
+        description = f"{signed(rung.most.difference_ns)} in {kind} {name}".rstrip()
+        lines += wrapped(f"  most of it   {description}, over all ranks", width, INDENT)
     if change.parting is not None:
         lines += wrapped(f"  they part    {change.parting.as_text()}", width, INDENT)
     return lines

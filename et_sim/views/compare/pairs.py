@@ -40,24 +40,24 @@ def most_different(a: RunDirectory, b: RunDirectory, most: int) -> tuple[list[Pa
     actors = np.stack([actor_of_rank(run)[:ranks] for run in (a, b)])
     pairs, first, of_rank = np.unique(actors, axis=1, return_index=True, return_inverse=True)
     finish = [run.actors()["finish_ns"].to_pylist() for run in (a, b)]
-    found = [
+    apart = [
         Pair("", rank, (in_a, in_b), (finish[0][in_a], finish[1][in_b]))
         for (in_a, in_b), rank in zip(pairs.T.tolist(), first.tolist(), strict=True)
     ]
-    order = sorted(range(len(found)), key=lambda at: (-abs(found[at].difference_ns), found[at].first_rank))[
+    order = sorted(range(len(apart)), key=lambda at: (-abs(apart[at].difference_ns), apart[at].first_rank))[
         :most
     ]
     of_rank = of_rank.reshape(-1)
     named = [
         Pair(
             format_ranks(np.flatnonzero(of_rank == at)),
-            found[at].first_rank,
-            found[at].actors,
-            found[at].finish_ns,
+            apart[at].first_rank,
+            apart[at].actors,
+            apart[at].finish_ns,
         )
         for at in order
     ]
-    return sorted(named, key=lambda one: one.first_rank), len(found)
+    return sorted(named, key=lambda pair: pair.first_rank), len(apart)
 
 
 def actor_of_rank(run: RunDirectory) -> Any:
@@ -102,9 +102,9 @@ def first_parting(a: RunDirectory, b: RunDirectory) -> Parting | None:
     pairs, ranks = np.unique(np.stack([actor_of_rank(run) for run in (a, b)]), axis=1, return_index=True)
     best: tuple[int, int, int, int, int, int] | None = None
     for (in_a, in_b), rank in sorted(zip(pairs.T.tolist(), ranks.tolist(), strict=True), key=_rank):
-        found = _first(ends[0].of(in_a), ends[1].of(in_b))
-        if found is not None and (best is None or found[0] < best[0]):
-            best = (*found, rank, in_a)
+        parting = _first(ends[0].of(in_a), ends[1].of(in_b))
+        if parting is not None and (best is None or parting[0] < best[0]):
+            best = (*parting, rank, in_a)
     if best is None:
         return None
     _, node, a_end, b_end, rank, actor = best
@@ -115,8 +115,8 @@ def first_parting(a: RunDirectory, b: RunDirectory) -> Parting | None:
 def parting_times(a: RunDirectory, b: RunDirectory, actors: Iterable[tuple[int, int]]) -> list[int | None]:
     """When each of some actors of the first run begins to differ from one of the second; None: never."""
     ends = _Ends(a), _Ends(b)
-    found = (_first(ends[0].of(in_a), ends[1].of(in_b)) for in_a, in_b in actors)
-    return [None if one is None else one[0] for one in found]
+    partings = (_first(ends[0].of(in_a), ends[1].of(in_b)) for in_a, in_b in actors)
+    return [None if parting is None else parting[0] for parting in partings]
 
 
 def _rank(pair: tuple[Any, int]) -> int:

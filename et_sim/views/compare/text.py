@@ -13,38 +13,41 @@ from et_sim.views.text import fitted, not_shown, percent, shortened, signed, wra
 MARGIN = 12
 
 
-def comparison_lines(found: Comparison, width: int, top: int) -> list[str]:
+def comparison_lines(comparison: Comparison, width: int, top: int) -> list[str]:
     """What changed, the largest changes first; each table has at most `top` lines."""
-    lines = [_makespan(found)]
-    off = "" if found.is_identical else difference_text(found.a.summary, found.b.summary)
-    said = [("uncertainty", off)] if off else []
-    said += [*([] if found.is_identical else [("in short", why(found))]), *scopes(found)]
-    for name, text in said:
+    lines = [_makespan(comparison)]
+    off = "" if comparison.is_identical else difference_text(comparison.a.summary, comparison.b.summary)
+    facts = [("uncertainty", off)] if off else []
+    facts += [*([] if comparison.is_identical else [("in short", why(comparison))]), *scopes(comparison)]
+    for name, text in facts:
         lines += wrapped(_fact(name, text), width, MARGIN + 1)
-    lines += [_fact("status", f"{found.a.summary['status']}, then {found.b.summary['status']}")] * (
-        found.a.summary["status"] != found.b.summary["status"]
+    lines += [_fact("status", f"{comparison.a.summary['status']}, then {comparison.b.summary['status']}")] * (
+        comparison.a.summary["status"] != comparison.b.summary["status"]
     )
     lines += [
         _fact("input" if number == 0 else "", shortened(text, width - MARGIN - 1))
-        for number, text in enumerate(found.inputs)
+        for number, text in enumerate(comparison.inputs)
     ]
-    if found.is_identical:
+    if comparison.is_identical:
         same = "identical: every operation, group and rank took as long as before"
-        return [*lines, same if found.dimensions is None else f"{same}, in every dimension"]
-    if found.parting is not None:
-        lines += wrapped(_fact("they part", found.parting.as_text()), width, MARGIN + 1)
-    lines += ["", *_table(found.operations, ("kind", "operation", "group"), {1: 12, 2: 6, 0: 8}, width, top)]
-    if any(one.name != ("all",) for one in found.groups):
-        lines += ["", *_table(found.groups, ("group",), {0: 8}, width, top)]
-    if found.dimensions is not None:
-        lines += ["", *_table(found.dimensions, ("dimension",), {}, width, top)]
-    lines += ["", *_ranks(found.ranks, width, top)]
+        return [*lines, same if comparison.dimensions is None else f"{same}, in every dimension"]
+    if comparison.parting is not None:
+        lines += wrapped(_fact("they part", comparison.parting.as_text()), width, MARGIN + 1)
+    lines += [
+        "",
+        *_table(comparison.operations, ("kind", "operation", "group"), {1: 12, 2: 6, 0: 8}, width, top),
+    ]
+    if any(change.name != ("all",) for change in comparison.groups):
+        lines += ["", *_table(comparison.groups, ("group",), {0: 8}, width, top)]
+    if comparison.dimensions is not None:
+        lines += ["", *_table(comparison.dimensions, ("dimension",), {}, width, top)]
+    lines += ["", *_ranks(comparison.ranks, width, top)]
     lines += ["", "before and after are sums over all ranks; of ranks, their own times"]
     return lines
 
 
-def _makespan(found: Comparison) -> str:
-    before, after = found.makespans_ns
+def _makespan(comparison: Comparison) -> str:
+    before, after = comparison.makespans_ns
     text = f"{format_ns(before)}, then {format_ns(after)}"
     if before == after:
         return _fact("makespan", f"{format_ns(before)} ({before:,} ns) in both")
@@ -54,18 +57,25 @@ def _makespan(found: Comparison) -> str:
 def _table(
     changes: Sequence[Change], names: Sequence[str], shrink: dict[int, int], width: int, top: int
 ) -> list[str]:
-    changed = [one for one in changes if one.a_ns != one.b_ns or one.a_count != one.b_count]
-    what = names[-2] if len(names) > 1 else names[0]
+    changed = [change for change in changes if change.a_ns != change.b_ns or change.a_count != change.b_count]
+    noun = names[-2] if len(names) > 1 else names[0]
     if not changed:
-        return [f"every {what} took as long as before"]
-    used = [place for place in range(len(names)) if place == 0 or any(one.name[place] for one in changed)]
+        return [f"every {noun} took as long as before"]
+    used = [
+        place for place in range(len(names)) if place == 0 or any(change.name[place] for change in changed)
+    ]
     used = [
         place
         for place in used
-        if names[place] != "group" or {one.name[place] for one in changed} - {"", "all"} or len(names) == 1
+        if names[place] != "group"
+        or {change.name[place] for change in changed} - {"", "all"}
+        or len(names) == 1
     ]
     rows = [(*(names[place] for place in used), "count", "before", "after", "difference", "")]
-    rows += [(*(one.name[place] for place in used), _counts(one), *_times(one)) for one in changed[:top]]
+    rows += [
+        (*(change.name[place] for place in used), _counts(change), *_times(change))
+        for change in changed[:top]
+    ]
     shrinks = {used.index(place): least for place, least in shrink.items() if place in used}
     cut = [at for at, place in enumerate(used) if names[place] in ("operation", "group")]
     count, before, share = len(used), len(used) + 1, len(used) + 4
@@ -74,42 +84,48 @@ def _table(
     )
     lines += not_shown(len(changed) - top, "smaller change", ": --top, or --json")
     if len(changed) < len(changes):
-        lines.append(f"the other {plural(len(changes) - len(changed), what)} took as long as before")
+        lines.append(f"the other {plural(len(changes) - len(changed), noun)} took as long as before")
     return lines
 
 
 def _ranks(changes: Sequence[RankChange] | None, width: int, top: int) -> list[str]:
     if changes is None:
         return ["ranks cannot be compared: the runs have different numbers of them"]
-    changed = [one for one in changes if any(a != b for a, b in one.figures.values())]
+    changed = [change for change in changes if any(a != b for a, b in change.figures.values())]
     if not changed:
         return ["every rank did as before"]
-    parts = [part for part in PARTS if any(a != b for a, b in (one.figures[part.figure] for one in changed))]
+    parts = [
+        part for part in PARTS if any(a != b for a, b in (change.figures[part.figure] for change in changed))
+    ]
     rows: list[tuple[str, ...]] = [
         ("ranks", "finish before", "after", "difference", "", *(f"in {part.short}" for part in parts))
     ]
-    for one in changed[:top]:
-        before, after = one.figures["finish_ns"]
-        others = [signed((b or 0) - (a or 0)) for a, b in (one.figures[part.figure] for part in parts)]
+    for change in changed[:top]:
+        before, after = change.figures["finish_ns"]
+        others = [signed((b or 0) - (a or 0)) for a, b in (change.figures[part.figure] for part in parts)]
         finish = ("never" if time is None else format_ns(time) for time in (before, after))
         known = before is not None and after is not None
-        difference = signed(one.difference_ns) if known else "-"
+        difference = signed(change.difference_ns) if known else "-"
         rows.append(
-            (one.ranks, *finish, difference, percent(before or 0, after or 0) if known else "", *others)
+            (change.ranks, *finish, difference, percent(before or 0, after or 0) if known else "", *others)
         )
     parts_from_last = range(4 + len(parts), 4, -1)
     lines = fitted(rows, "<>>>>" + ">" * len(parts), width, shrink={0: 8}, drop=(4, 1, *parts_from_last))
     return [*lines, *not_shown(len(changed) - top, "line", " of ranks more: --top, or --json")]
 
 
-def _counts(one: Change) -> str:
-    return f"{one.a_count:,}" if one.a_count == one.b_count else f"{one.a_count:,}→{one.b_count:,}"
+def _counts(change: Change) -> str:
+    return (
+        f"{change.a_count:,}"
+        if change.a_count == change.b_count
+        else f"{change.a_count:,}→{change.b_count:,}"
+    )
 
 
-def _times(one: Change) -> tuple[str, str, str, str]:
-    before, after = ("-" if time is None else format_ns(time) for time in (one.a_ns, one.b_ns))
-    share = "" if one.a_ns is None or one.b_ns is None else percent(one.a_ns, one.b_ns)
-    return before, after, signed(one.difference_ns), share
+def _times(change: Change) -> tuple[str, str, str, str]:
+    before, after = ("-" if time is None else format_ns(time) for time in (change.a_ns, change.b_ns))
+    share = "" if change.a_ns is None or change.b_ns is None else percent(change.a_ns, change.b_ns)
+    return before, after, signed(change.difference_ns), share
 
 
 def _fact(name: str, text: str) -> str:

@@ -49,13 +49,13 @@ def chain(record: RecordedEvents) -> Chain:
     on_it = np.frombuffer(rows, np.int64)[::-1]
     texts: tuple[str | None, ...] = (None,)
     parts: dict[str, list[Any]] = {name: [] for name in COLUMNS}
-    for here, found in _blocks_with(record, on_it):
-        texts = found["link"].texts
+    for here, block in _blocks_with(record, on_it):
+        texts = block["link"].texts
         for name in COLUMNS:
-            column = found["link"].codes if name == "link" else found[name]
+            column = block["link"].codes if name == "link" else block[name]
             parts[name].append(column[here].astype(np.int32) if name in NARROW else column[here])
     of = {name: np.concatenate(pieces) for name, pieces in parts.items()}
-    other = of["other_parent"]
+    other_parent = of["other_parent"]
     return Chain(
         start_ns=of["start_ns"],
         end_ns=of["end_ns"],
@@ -64,7 +64,7 @@ def chain(record: RecordedEvents) -> Chain:
         resource=of["resource"],
         actor=of["actor"],
         node=record.nodes_of(of["actor"], of["node"]),
-        other_end_ns=np.where(other == NONE, NONE, end_ns[other]),
+        other_end_ns=np.where(other_parent == NONE, NONE, end_ns[other_parent]),
     )
 
 
@@ -104,6 +104,6 @@ def _blocks_with(record: RecordedEvents, rows: Any) -> Iterator[tuple[Any, dict[
     """The blocks that hold some of these rows, and where in them these are."""
     bounds = np.cumsum([0, *record.lengths])
     cuts = np.searchsorted(rows, bounds)
-    some = np.flatnonzero(np.diff(cuts)).tolist()
-    for number, found in zip(some, record.blocks(COLUMNS, some), strict=True):
-        yield rows[cuts[number] : cuts[number + 1]] - bounds[number], found
+    wanted = np.flatnonzero(np.diff(cuts)).tolist()
+    for number, block in zip(wanted, record.blocks(COLUMNS, wanted), strict=True):
+        yield rows[cuts[number] : cuts[number + 1]] - bounds[number], block

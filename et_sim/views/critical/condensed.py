@@ -120,68 +120,68 @@ def condensed(record: RecordedEvents) -> Condensed:
     size = narrow(len(record) + 1)
     place: Any = np.empty(len(record), size)
     room = len(record) + 1
-    found = _Events(
+    events = _Events(
         critical=np.empty(room, size),
         other=np.empty(room, size),
         spent_ns=np.empty(room, np.int64),
         sort=np.empty(room, np.int32),
     )
-    found.critical[0], found.other[0], found.spent_ns[0], found.sort[0] = 0, 0, 0, _BEGIN
+    events.critical[0], events.other[0], events.spent_ns[0], events.sort[0] = 0, 0, 0, _BEGIN
     nodes: list[Any] = []
     ended: list[Any] = []
     ended_ns: list[Any] = []
     first, texts = 0, (None,)
     for rows in record.blocks(COLUMNS):
-        _add(found, place, first, rows)
-        for name, some in (("node", nodes), ("node_end", ended)):
-            own = np.flatnonzero(is_kind(rows["kind"], name))
-            some.append(record.nodes_of(rows["actor"][own], rows["node"][own]))
-        ended_ns.append(rows["end_ns"][own])
+        _add(events, place, first, rows)
+        for name, parts in (("node", nodes), ("node_end", ended)):
+            matching = np.flatnonzero(is_kind(rows["kind"], name))
+            parts.append(record.nodes_of(rows["actor"][matching], rows["node"][matching]))
+        ended_ns.append(rows["end_ns"][matching])
         first, texts = first + len(rows["kind"]), rows["link"].texts
     del place
-    found.cut()
-    return _in_rows(found, texts, *(np.concatenate(some) for some in (nodes, ended, ended_ns)))
+    events.cut()
+    return _in_rows(events, texts, *(np.concatenate(parts) for parts in (nodes, ended, ended_ns)))
 
 
-def _add(found: _Events, place: Any, first: int, rows: dict[str, Any]) -> None:
+def _add(events: _Events, place: Any, first: int, rows: dict[str, Any]) -> None:
     """A block of the record that begins at row `first`."""
     kind, spent = rows["kind"], rows["end_ns"] - rows["start_ns"]
-    kept, before = np.empty(len(kind), np.int32), found.count
+    kept, before = np.empty(len(kind), np.int32), events.count
     parents = rows["critical_parent"], rows["other_parent"]
-    there = found.critical, found.other, kept, before
-    found.count = connect(*parents, spent, _MAY_VANISH[kind], place, first, *there)
-    kept, here = kept[: found.count - before], slice(before, found.count)
-    found.spent_ns[here] = spent[kept]
-    found.sort[here] = rows["link"].codes[kept] * len(KINDS) + kind[kept]
+    there = events.critical, events.other, kept, before
+    events.count = connect(*parents, spent, _MAY_VANISH[kind], place, first, *there)
+    kept, here = kept[: events.count - before], slice(before, events.count)
+    events.spent_ns[here] = spent[kept]
+    events.sort[here] = rows["link"].codes[kept] * len(KINDS) + kind[kept]
 
 
 def _in_rows(
-    found: _Events, texts: tuple[str | None, ...], nodes: Any, ended: Any, ended_ns: Any
+    every: _Events, texts: tuple[str | None, ...], nodes: Any, ended: Any, ended_ns: Any
 ) -> Condensed:
     """Rows of events as one."""
-    count, size = found.count, found.critical.dtype
+    count, size = every.count, every.critical.dtype
     kind = np.empty(count, np.int8)
-    np.remainder(found.sort, len(KINDS), out=kind, casting="unsafe")
+    np.remainder(every.sort, len(KINDS), out=kind, casting="unsafe")
     has_part = _SETS_DURATION[kind]
-    has_part |= found.spent_ns > 0
+    has_part |= every.spent_ns > 0
     needed = np.zeros(count, np.int8)
-    count_needed(found.critical, found.other, needed)
+    count_needed(every.critical, every.other, needed)
     columns_of_parts: list[Any] = [np.empty(count + 1, size) for _ in range(4)]
     place, head, part_count, following = columns_of_parts
-    sort, spent = np.empty(count + 1, np.int32), np.empty(count + 1, np.int64)
+    kind_and_link, spent = np.empty(count + 1, np.int32), np.empty(count + 1, np.int64)
     place[0], head[0] = 0, 0
-    parts = sort, spent, part_count, following
-    columns = found.critical, found.other, found.spent_ns, found.sort
+    parts = kind_and_link, spent, part_count, following
+    columns = every.critical, every.other, every.spent_ns, every.sort
     events = put_in_rows(*columns, _MAY_JOIN[kind], has_part, needed, place, head, *parts)
     ends = place[np.flatnonzero(is_kind(kind, "node_end"))]
     del place
     first_part, order = np.empty(events + 1, np.int64), np.empty(int(following[0]) - 1, np.int64)
     in_order(head[:events], following, first_part, order)
-    number, durations = _durations(sort[order], spent[order], texts, nodes)
+    number, durations = _durations(kind_and_link[order], spent[order], texts, nodes)
     return Condensed(
-        critical=found.critical[:events].copy(),
-        other=found.other[:events].copy(),
-        spent_ns=found.spent_ns[:events].copy(),
+        critical=every.critical[:events].copy(),
+        other=every.other[:events].copy(),
+        spent_ns=every.spent_ns[:events].copy(),
         first_part=first_part,
         part=number,
         counts=part_count[order].astype(np.float64),
@@ -192,15 +192,17 @@ def _in_rows(
     )
 
 
-def _durations(sort: Any, spent: Any, texts: tuple[str | None, ...], nodes: Any) -> tuple[Any, Durations]:
+def _durations(
+    kind_and_link: Any, spent: Any, texts: tuple[str | None, ...], nodes: Any
+) -> tuple[Any, Durations]:
     """The number of the duration of each part, and all of them; each node has its own."""
-    is_node = sort % len(KINDS) == _NODE
+    is_node = kind_and_link % len(KINDS) == _NODE
     of_node, others = np.flatnonzero(is_node), np.flatnonzero(~is_node)
     different, code = np.unique(spent[others], return_inverse=True)
-    keys = sort[others].astype(np.int64) * max(len(different), 1) + code.reshape(-1)
+    keys = kind_and_link[others].astype(np.int64) * max(len(different), 1) + code.reshape(-1)
     _, at, alike = np.unique(keys, return_index=True, return_inverse=True)
-    number = np.empty(len(sort), np.int64)
+    number = np.empty(len(kind_and_link), np.int64)
     number[of_node], number[others] = np.arange(len(of_node)), len(of_node) + alike.reshape(-1)
     shown = np.concatenate((of_node, others[at]))
-    kind, link = sort[shown] % len(KINDS), sort[shown] // len(KINDS)
+    kind, link = kind_and_link[shown] % len(KINDS), kind_and_link[shown] // len(KINDS)
     return number, Durations(kind.astype(np.int8), Words(texts, link), spent[shown], nodes)

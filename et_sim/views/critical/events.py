@@ -131,9 +131,9 @@ class RecordedEvents:
         """How many events each block has."""
         return [len(rows) for rows in self._run.batches("path", ("kind",))]
 
-    def blocks(self, columns: Sequence[str], some: Sequence[int] | None = None) -> Iterator[dict[str, Any]]:
-        """These columns of all blocks, or of `some`, by their numbers; -1 stands for none."""
-        for rows in self._run.batches("path", columns, some):
+    def blocks(self, columns: Sequence[str], chosen: Sequence[int] | None = None) -> Iterator[dict[str, Any]]:
+        """These columns of all blocks, or of those `chosen` by their numbers; -1 stands for none."""
+        for rows in self._run.batches("path", columns, chosen):
             yield {name: self._column(name, rows[name]) for name in columns}
 
     def _column(self, name: str, column: Any) -> Any:
@@ -203,9 +203,9 @@ class RecordedEvents:
         return ids, self.nodes.actor * len(ids) + code.reshape(-1)
 
 
-def _recoded(found: Words, place: str) -> Any:
-    unknown = [text for text in found.texts if text is not None and text not in KINDS]
+def _recoded(kinds: Words, place: str) -> Any:
+    unknown = [text for text in kinds.texts if text is not None and text not in KINDS]
     if unknown:
         raise UsageError(f"holds events of an unknown kind, {unknown[0]!r}", place=place, remedy=AGAIN)
-    of_code = np.array([KINDS.index(text) if text else 0 for text in found.texts], np.int8)
-    return of_code[found.codes]
+    of_code = np.array([KINDS.index(text) if text else 0 for text in kinds.texts], np.int8)
+    return of_code[kinds.codes]

@@ -102,24 +102,24 @@ def put_in_rows(
     count, parts = 1, 1
     for row in range(1, len(critical)):
         a, b = critical[row], other[row]
-        to, own, own_sort = place[a], spent[row], sort[row]
+        to, own_spent, own_sort = place[a], spent[row], sort[row]
         joins = a == b and a > 0 and may_join[row] and may_join[a] and needed[a] == 1
         last, steps, there = 0, 0, 0
         if joins:
             at = head[to]
             while at > 0:
-                if part_sort[at] == own_sort and part_spent[at] == own:
+                if part_sort[at] == own_sort and part_spent[at] == own_spent:
                     there = at
                 last = at
                 at = following[at]
                 steps += 1
             joins = there > 0 or steps < LONGEST
         if joins:
-            spent[to] += own
+            spent[to] += own_spent
             place[row] = to
         else:
             critical[count], other[count] = to, place[b]
-            spent[count] = own
+            spent[count] = own_spent
             head[count] = 0
             place[row] = count
             to = count
@@ -128,7 +128,7 @@ def put_in_rows(
         if there > 0:
             part_count[there] += 1
         elif has_part[row]:
-            part_sort[parts], part_spent[parts], part_count[parts] = own_sort, own, 1
+            part_sort[parts], part_spent[parts], part_count[parts] = own_sort, own_spent, 1
             following[parts] = 0
             if last > 0:
                 following[last] = parts

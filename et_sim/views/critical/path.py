@@ -132,20 +132,20 @@ class CriticalPath:
     @cached_property
     def _operations(self) -> tuple[tuple[str, str, str | None, int], ...]:
         nodes, sums = self.record.nodes, np.bincount(self.node + 1, self.spent_ns).astype(np.int64)
-        found: dict[tuple[str, str, str | None], int] = {}
+        totals: dict[tuple[str, str, str | None], int] = {}
         for row in np.flatnonzero(sums).tolist():
             key = NOBODYS if row == 0 else operation_of(nodes, row - 1)
-            found[key] = found.get(key, 0) + int(sums[row])
-        every = ((*key, ns) for key, ns in found.items())
-        return tuple(sorted(every, key=lambda one: (-one[3], one[:2], one[2] or "")))
+            totals[key] = totals.get(key, 0) + int(sums[row])
+        every = ((*key, ns) for key, ns in totals.items())
+        return tuple(sorted(every, key=lambda operation: (-operation[3], operation[:2], operation[2] or "")))
 
     def by_group(self) -> list[tuple[str, int]]:
         """(communicator group, nanoseconds) of collectives."""
-        found: dict[str, int] = {}
+        totals: dict[str, int] = {}
         for _, _, group, ns in self.by_operation():
             if group is not None:
-                found[group] = found.get(group, 0) + ns
-        return sorted(found.items(), key=lambda one: (-one[1], one[0]))
+                totals[group] = totals.get(group, 0) + ns
+        return sorted(totals.items(), key=lambda entry: (-entry[1], entry[0]))
 
     def by_link(self) -> list[dict[str, Any]]:
         """Latency, serialisation and waiting per class of links, and sort of switches, in order.
@@ -154,7 +154,7 @@ class CriticalPath:
         """
         link = self.chain.link
         together = self.is_kind("latency") & (link.codes == len(link.texts) - 1)
-        found = []
+        links = []
         for code in unique(link.codes).tolist():
             name, on = link.texts[code], link.codes == code
             if name is None:
@@ -166,30 +166,30 @@ class CriticalPath:
                 named[cause] += int((self.spent_ns - self.queued_ns)[of_kind].sum())
             if together.any() and not self.is_kind(*SWITCHES)[on].any():
                 named["latency"] = None
-            found.append({"link": name, **named})
-        return found
+            links.append({"link": name, **named})
+        return links
 
     def by_single_link(self) -> list[dict[str, Any]]:
         """Of the link model, serialisation and waiting per link, the one with the most first."""
         record, resource, at = self.record, self.chain.resource, self._on_single_links()
         links = groups_of(resource[at])
         columns = resource[at][links.first], links.sums(self.spent_ns[at]), links.sums(self.queued_ns[at])
-        found = [
+        entries = [
             {"link": record.link_names[place], "serialisation": took - waited, "queueing": waited}
             for place, took, waited in zip(*(column.tolist() for column in columns), strict=True)
         ]
-        return sorted(found, key=lambda one: (-one["serialisation"] - one["queueing"], one["link"]))
+        return sorted(entries, key=lambda link: (-link["serialisation"] - link["queueing"], link["link"]))
 
     def by_message(self) -> list[dict[str, Any]]:
         """Where messages share links: each message of the chain, the link that held it up, and its time."""
-        record, found = self.record, self.chain
+        record, chain = self.record, self.chain
         if record.is_exact:
             return []
         return [
             {
-                "link": record.link_names[int(found.resource[row])],
-                "start_ns": int(found.start_ns[row]),
-                "end_ns": int(found.end_ns[row]),
+                "link": record.link_names[int(chain.resource[row])],
+                "start_ns": int(chain.start_ns[row]),
+                "end_ns": int(chain.end_ns[row]),
             }
             for row in self._on_single_links().tolist()
         ]
@@ -230,31 +230,31 @@ class CriticalPath:
         return sums
 
     def _hop(self, timed: Any, first: int, end: int, sums: Any, messages: int) -> Hop:
-        found, nodes = self.chain, self.record.nodes
+        chain, nodes = self.chain, self.record.nodes
         part, node = timed[first:end], int(self.node[timed[first]])
         kind, name, group = ("", "late start", None) if node == NONE else _named(nodes, node)
-        before = found.kind[timed[first - 1] + 1 if first else 0 : part[0] + 1]
+        before = chain.kind[timed[first - 1] + 1 if first else 0 : part[0] + 1]
         return Hop(
             kind=kind,
             name=name,
             group=group,
-            actors=tuple(dict.fromkeys(found.actor[part].tolist())),
-            start_ns=int(found.start_ns[part[0]]),
-            end_ns=int(found.end_ns[part[-1]]),
+            actors=tuple(dict.fromkeys(chain.actor[part].tolist())),
+            start_ns=int(chain.start_ns[part[0]]),
+            end_ns=int(chain.end_ns[part[-1]]),
             messages=messages,
             after=_after(nodes, before, node),
             causes={cause: ns for cause, ns in zip(CAUSES, sums.tolist(), strict=True) if ns},
         )
 
 
-def _queued(found: Chain, makespan_ns: int) -> Any:
+def _queued(chain: Chain, makespan_ns: int) -> Any:
     """Of the time of every event of the chain, how long what comes later on it waited behind it."""
-    queued = np.zeros(len(found), np.int64)
-    waits, since = is_kind(found.kind, *QUEUES).tolist(), makespan_ns
-    start, end, other = found.start_ns.tolist(), found.end_ns.tolist(), found.other_end_ns.tolist()
-    for at in range(len(found) - 1, -1, -1):
-        if waits[at] and other[at] != NONE:
-            since = min(since, other[at])
+    queued = np.zeros(len(chain), np.int64)
+    waits, since = is_kind(chain.kind, *QUEUES).tolist(), makespan_ns
+    start, end, other_end = chain.start_ns.tolist(), chain.end_ns.tolist(), chain.other_end_ns.tolist()
+    for at in range(len(chain) - 1, -1, -1):
+        if waits[at] and other_end[at] != NONE:
+            since = min(since, other_end[at])
         queued[at] = max(end[at] - max(start[at], since), 0) if since < end[at] else 0
         if start[at] <= since:
             since = makespan_ns

@@ -60,22 +60,22 @@ def key_of(run: RunDirectory) -> str | None:
 def kept(run: RunDirectory, key: str) -> Kept | None:
     """What was found with this key, if it is there and whole."""
     try:
-        found = (run.path / KEPT).read_bytes()
+        content = (run.path / KEPT).read_bytes()
     except OSError:
         return None
-    head, _, body = found.partition(b"\n")
+    head, _, body = content.partition(b"\n")
     return _read(BytesIO(body)) if head == _head(key, body) else None
 
 
-def keep(run: RunDirectory, key: str, found: Kept) -> None:
+def keep(run: RunDirectory, key: str, results: Kept) -> None:
     """Write what was found, whole or not at all."""
     body = BytesIO()
-    chain, slack = found.chain, found.slack
+    chain, slack = results.chain, results.slack
     facts = {
         "links": chain.link.texts,
-        "sensitivities": found.sensitivities,
+        "sensitivities": results.sensitivities,
         "slack": slack is not None,
-        "changes": found.changes,
+        "changes": results.changes,
     }
     body.write(json.dumps(facts).encode() + b"\n")
     columns = [getattr(chain, name) for name in COLUMNS]

@@ -131,9 +131,9 @@ class Change:
     worse_ns: float
 
     @classmethod
-    def of(cls, one: Sensitivity) -> Change:
+    def of(cls, sensitivity: Sensitivity) -> Change:
         """Of what is known of it, only that."""
-        return cls(one.parameter, one.better.one_percent_ns, one.worse.one_percent_ns)
+        return cls(sensitivity.parameter, sensitivity.better.one_percent_ns, sensitivity.worse.one_percent_ns)
 
 
 class Sensitivities:
@@ -146,11 +146,11 @@ class Sensitivities:
         """Those that set anything, the one with the most effect first."""
         record = self.path.record
         if record.sensitivities is not None:
-            return [_from_dict(one) for one in record.sensitivities]
-        found = [self.of(parameter) for parameter in parameters(self.path)]
-        found.sort(key=lambda one: one.better.one_percent_ns)
-        record.keep([to_builtins(one) for one in found])
-        return found
+            return [_from_dict(sensitivity) for sensitivity in record.sensitivities]
+        sensitivities = [self.of(parameter) for parameter in parameters(self.path)]
+        sensitivities.sort(key=lambda sensitivity: sensitivity.better.one_percent_ns)
+        record.keep([to_builtins(sensitivity) for sensitivity in sensitivities])
+        return sensitivities
 
     def changes(self) -> list[Change]:
         """The first of all, as many as a page has room for, but only how they change the makespan.
@@ -159,26 +159,28 @@ class Sensitivities:
         """
         record = self.path.record
         if record.sensitivities is not None:
-            return [Change.of(one) for one in self.all()[:MOST_CHANGES]]
+            return [Change.of(sensitivity) for sensitivity in self.all()[:MOST_CHANGES]]
         if record.changes is None:
             changes = self._changes()
-            record.keep_changes([to_builtins(one) for one in changes])
+            record.keep_changes([to_builtins(change) for change in changes])
             return changes
-        return [Change(**one) for one in record.changes]
+        return [Change(**change) for change in record.changes]
 
     def _changes(self) -> list[Change]:
         every = list(parameters(self.path))
         if not every:
             return []
         counts = self._on_longest
-        most = [one.percent(-1.0) * float(counts[one.rows] @ one.scaled) for one in every]
-        found: list[tuple[float, int]] = []
+        most = [
+            parameter.percent(-1.0) * float(counts[parameter.rows] @ parameter.scaled) for parameter in every
+        ]
+        best: list[tuple[float, int]] = []
         for at in sorted(range(len(every)), key=lambda at: (most[at], at)):
-            if len(found) == MOST_CHANGES and most[at] * (1 - 1e-9) > found[-1][0]:
+            if len(best) == MOST_CHANGES and most[at] * (1 - 1e-9) > best[-1][0]:
                 break
-            found = sorted((*found, (self._one_percent_ns(every[at], -1.0)[2], at)))[:MOST_CHANGES]
+            best = sorted((*best, (self._one_percent_ns(every[at], -1.0)[2], at)))[:MOST_CHANGES]
         return [
-            Change(every[at].name, better, self._one_percent_ns(every[at], 1.0)[2]) for better, at in found
+            Change(every[at].name, better, self._one_percent_ns(every[at], 1.0)[2]) for better, at in best
         ]
 
     def of(self, parameter: Parameter) -> Sensitivity:
@@ -340,10 +342,10 @@ def _of_nodes(path: CriticalPath, durations: Durations, spent: Any, times: Any) 
     is_kernel = on_device & (cause == CAUSES.index("compute"))
     if len(unique(code[is_kernel])) > 1:
         yield from times(Quantity.KERNELS, rows[is_kernel])
-    for one in unique(code).tolist():
-        kind, stem = (int(part) for part in np.unravel_index(one, shape))
+    for number in unique(code).tolist():
+        kind, stem = (int(part) for part in np.unravel_index(number, shape))
         called = nodes.stem.texts[stem] or nodes.kind.texts[kind]
-        yield from times(Quantity.OPERATION, rows[code == one], f"time of {called}")
+        yield from times(Quantity.OPERATION, rows[code == number], f"time of {called}")
 
 
 def _of_device(
@@ -351,11 +353,11 @@ def _of_device(
 ) -> Iterator[Parameter]:
     """A kernel takes its launch, and then the longer of its arithmetic and its traffic."""
     launch, arithmetic, traffic = (parts[name][of] for name in ("launch_ns", "arithmetic_ns", "traffic_ns"))
-    some = np.flatnonzero(~np.isnan(arithmetic))
-    total = launch[some] + np.maximum(arithmetic[some], traffic[some])
-    share = spent[rows[some]] / np.where(total > 0, total, 1.0)
-    launch, arithmetic, traffic = (one[some] * share for one in (launch, arithmetic, traffic))
-    kernels, longer = rows[some], np.maximum(arithmetic, traffic)
+    known = np.flatnonzero(~np.isnan(arithmetic))
+    total = launch[known] + np.maximum(arithmetic[known], traffic[known])
+    share = spent[rows[known]] / np.where(total > 0, total, 1.0)
+    launch, arithmetic, traffic = (times[known] * share for times in (launch, arithmetic, traffic))
+    kernels, longer = rows[known], np.maximum(arithmetic, traffic)
     reductions = np.flatnonzero(durations.is_kind("reduction"))
 
     def parameter(name: str, quantity: Quantity, which: Any, own: Any, other: Any, first: Any) -> Parameter:
@@ -371,15 +373,15 @@ def _of_device(
         ("level", traffic, arithmetic),
         ("memory_efficiency", traffic, arithmetic),
     ):
-        said = parts[column]
-        codes = said.codes[of][some]
-        named = {text: code for code, text in enumerate(said.texts) if text is not None}
+        words = parts[column]
+        codes = words.codes[of][known]
+        named = {text: code for code, text in enumerate(words.texts) if text is not None}
         for name in dict.fromkeys((*(names if column == "level" else ()), *named)):
             which = np.flatnonzero(codes == named.get(name, NONE))
-            of_system = [one for one in (Quantity.PEAK_COMPUTE, memory) if one.value == name]
-            found = parameter(name, (*of_system, Quantity.OF_DEVICE)[0], which, own, other, launch)
-            if (found.scaled > 0).any():
-                yield found
+            of_system = [quantity for quantity in (Quantity.PEAK_COMPUTE, memory) if quantity.value == name]
+            scalable = parameter(name, (*of_system, Quantity.OF_DEVICE)[0], which, own, other, launch)
+            if (scalable.scaled > 0).any():
+                yield scalable
     if (launch > 0).any():
         every, nothing = np.arange(len(kernels)), np.zeros(len(kernels))
         yield parameter(Quantity.LAUNCH.value, Quantity.LAUNCH, every, launch, nothing, longer)
@@ -395,9 +397,9 @@ def _of_roofline(
     is_memory = quantity is Quantity.LOCAL_MEMORY_BANDWIDTH
     reductions = np.flatnonzero(durations.is_kind("reduction")) if is_memory else kernels[:0]
     of_kernels = kernels, scaled, fixed, np.zeros(len(kernels))
-    found = _with_reductions(quantity.value, quantity, of_kernels, reductions, spent)
-    if (found.scaled > 0).any():
-        yield found
+    parameter = _with_reductions(quantity.value, quantity, of_kernels, reductions, spent)
+    if (parameter.scaled > 0).any():
+        yield parameter
 
 
 def _with_reductions(name: str, quantity: Quantity, kernels: Any, reductions: Any, spent: Any) -> Parameter:
@@ -411,5 +413,7 @@ def _with_reductions(name: str, quantity: Quantity, kernels: Any, reductions: An
         rows, scaled = np.concatenate((rows, reductions)), np.concatenate((scaled, spent[reductions]))
         fixed, base = np.concatenate((fixed, nothing)), np.concatenate((base, nothing))
         order = np.argsort(rows, kind="stable")
-        rows, figures, scaled, fixed, base = (one[order] for one in (rows, figures, scaled, fixed, base))
+        rows, figures, scaled, fixed, base = (
+            column[order] for column in (rows, figures, scaled, fixed, base)
+        )
     return Parameter(name, quantity, NONE, rows, figures, scaled, fixed, base)

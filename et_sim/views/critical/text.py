@@ -46,16 +46,31 @@ def slack_of_operations(record: PathRecord) -> list[OperationSlack]:
     code = np.ravel_multi_index((nodes.kind.codes, nodes.stem.codes, nodes.group.codes), shape)[rows]
     order = np.lexsort((slack, code))
     firsts = np.flatnonzero(np.diff(code[order], prepend=-1))
-    found = []
+    slacks = []
     for of_one in np.split(order, firsts[1:]) if len(order) else []:
         kind, name, group = operation_of(nodes, int(rows[of_one[0]]))
-        own = slack[of_one]
-        found.append(
+        ns_of_nodes = slack[of_one]
+        slacks.append(
             OperationSlack(
-                kind, name, group, len(own), int((own == 0).sum()), int(own[0]), int(own[len(own) // 2])
+                kind,
+                name,
+                group,
+                len(ns_of_nodes),
+                int((ns_of_nodes == 0).sum()),
+                int(ns_of_nodes[0]),
+                int(ns_of_nodes[len(ns_of_nodes) // 2]),
             )
         )
-    return sorted(found, key=lambda one: (one.least_ns, one.median_ns, one.kind, one.name, one.group or ""))
+    return sorted(
+        slacks,
+        key=lambda operation: (
+            operation.least_ns,
+            operation.median_ns,
+            operation.kind,
+            operation.name,
+            operation.group or "",
+        ),
+    )
 
 
 LINES = 10  # of each table
@@ -76,55 +91,64 @@ NOT_COMPLETE = "the run did not complete, so what would have made it shorter is 
 def critical_path_text(path: Any, top: int | None = None, width: int | None = None) -> str:
     """Everything, as wide as the terminal."""
     run, width = open_run(path), width or terminal_width()
-    found = CriticalPath(PathRecord(run))
+    critical = CriticalPath(PathRecord(run))
     most = LINES if top is None else top
     tables = [
-        ("What the time went to", _causes(found)),
-        ("Whose time it was", _operations(found, most, width)),
-        ("Links on the path", _links(found, most, width)),
-        ("Messages on the path, and the link that set the rate of each last", _messages(found, most, width)),
+        ("What the time went to", _causes(critical)),
+        ("Whose time it was", _operations(critical, most, width)),
+        ("Links on the path", _links(critical, most, width)),
+        (
+            "Messages on the path, and the link that set the rate of each last",
+            _messages(critical, most, width),
+        ),
     ]
-    if not found.record.is_complete:
-        found.record.keep(None)
+    if not critical.record.is_complete:
+        critical.record.keep(None)
         tables.append((NOT_COMPLETE, []))
     else:
-        tables.append(("What would change the makespan", _sensitivities(Sensitivities(found), most, width)))
-    if found.record.is_complete and found.record.is_exact:
+        tables.append(
+            ("What would change the makespan", _sensitivities(Sensitivities(critical), most, width))
+        )
+    if critical.record.is_complete and critical.record.is_exact:
         later = "How much later operations could end, in the same order of service"
-        tables.append((later, _slack(found, most, width)))
-    tables.append(("The longest stretches, in the order of the path", _hops(run, found, most, width)))
+        tables.append((later, _slack(critical, most, width)))
+    tables.append(("The longest stretches, in the order of the path", _hops(run, critical, most, width)))
     sections = [[title, *lines] for title, lines in tables if lines or title[0].islower()]
-    return "\n\n".join("\n".join(lines) for lines in (_head(found), *sections))
+    return "\n\n".join("\n".join(lines) for lines in (_head(critical), *sections))
 
 
 def critical_path_data(path: Any, top: int | None = None) -> dict[str, Any]:
     """The same for `--json`, and more of it."""
     run = open_run(path)
-    found, ranks = CriticalPath(PathRecord(run)), run.actors()["ranks"].to_pylist()
-    predicted = found.record.is_complete
+    critical, ranks = CriticalPath(PathRecord(run)), run.actors()["ranks"].to_pylist()
+    predicted = critical.record.is_complete
     if not predicted:
-        found.record.keep(None)
+        critical.record.keep(None)
     return {
-        "makespan_ns": found.makespan_ns,
-        "events": _events(found),
-        "causes": found.by_cause(),
+        "makespan_ns": critical.makespan_ns,
+        "events": _events(critical),
+        "causes": critical.by_cause(),
         "operations": [
             {"kind": kind, "name": name, "group": group, "ns": ns}
-            for kind, name, group, ns in found.by_operation()[:top]
+            for kind, name, group, ns in critical.by_operation()[:top]
         ],
-        "groups": dict(found.by_group()),
-        "links": found.by_link(),
-        "single_links": found.by_single_link()[:top],
-        "messages": found.by_message()[:top],
-        "sensitivities_are_exact": found.record.is_exact,
-        "sensitivities": [one.as_dict() for one in Sensitivities(found).all()][:top] if predicted else None,
-        "slack_of_operations": [to_builtins(one) for one in slack_of_operations(found.record)][:top]
-        if found.record.is_exact
+        "groups": dict(critical.by_group()),
+        "links": critical.by_link(),
+        "single_links": critical.by_single_link()[:top],
+        "messages": critical.by_message()[:top],
+        "sensitivities_are_exact": critical.record.is_exact,
+        "sensitivities": [sensitivity.as_dict() for sensitivity in Sensitivities(critical).all()][:top]
+        if predicted
         else None,
-        "slack_of_nodes": _slack_of_nodes(found.record, MOST_NODES if top is None else top)
-        if found.record.is_exact
+        "slack_of_operations": [to_builtins(operation) for operation in slack_of_operations(critical.record)][
+            :top
+        ]
+        if critical.record.is_exact
         else None,
-        "hops": [{**hop.as_dict(), "ranks": ranks_of(hop, ranks)} for hop in found.hops()],
+        "slack_of_nodes": _slack_of_nodes(critical.record, MOST_NODES if top is None else top)
+        if critical.record.is_exact
+        else None,
+        "hops": [{**hop.as_dict(), "ranks": ranks_of(hop, ranks)} for hop in critical.hops()],
     }
 
 
@@ -138,96 +162,100 @@ def _slack_of_nodes(record: PathRecord, most: int) -> list[dict[str, Any]]:
             "actor": int(nodes.actor[row]),
             "node": int(nodes.node[row]),
             "name": nodes.name.texts[nodes.name.codes[row]],
-            "slack_ns": int(own),
+            "slack_ns": int(node_slack_ns),
         }
-        for row, own in zip(rows[least].tolist(), slack[least].tolist(), strict=True)
+        for row, node_slack_ns in zip(rows[least].tolist(), slack[least].tolist(), strict=True)
     ]
 
 
-def _events(found: CriticalPath) -> int:
+def _events(path: CriticalPath) -> int:
     """How many of its events take time."""
-    return int(np.count_nonzero(found.spent_ns))
+    return int(np.count_nonzero(path.spent_ns))
 
 
-def _head(found: CriticalPath) -> list[str]:
-    events = plural(_events(found), "event")
-    return [f"critical path: {format_ns(found.makespan_ns)} ({found.makespan_ns:,} ns) in {events}"]
+def _head(path: CriticalPath) -> list[str]:
+    events = plural(_events(path), "event")
+    return [f"critical path: {format_ns(path.makespan_ns)} ({path.makespan_ns:,} ns) in {events}"]
 
 
-def _causes(found: CriticalPath) -> list[str]:
-    causes, whole = found.by_cause(), found.makespan_ns
+def _causes(path: CriticalPath) -> list[str]:
+    causes, whole = path.by_cause(), path.makespan_ns
     rows = [
         (name, format_ns(ns), share(ns, whole), bar([("█", ns)], whole, BAR_WIDTH))
-        for name, ns in sorted(causes.items(), key=lambda one: -one[1])
+        for name, ns in sorted(causes.items(), key=lambda cause: -cause[1])
     ]
     return aligned([("cause", "time", "", ""), *rows], "<>><")
 
 
-def _operations(found: CriticalPath, most: int, width: int) -> list[str]:
-    operations = found.by_operation()
+def _operations(path: CriticalPath, most: int, width: int) -> list[str]:
+    operations = path.by_operation()
     rows = [
-        (kind, name, group or "", format_ns(ns), share(ns, found.makespan_ns))
+        (kind, name, group or "", format_ns(ns), share(ns, path.makespan_ns))
         for kind, name, group, ns in operations[:most]
     ]
     head, shrink = ("kind", "operation", "group", "time", ""), {1: 20, 2: 8, 0: 10}
     return _cut(fitted([head, *rows], "<<<>>", width, shrink=shrink, names=(1, 2)), operations, most)
 
 
-def _links(found: CriticalPath, most: int, width: int) -> list[str]:
+def _links(path: CriticalPath, most: int, width: int) -> list[str]:
     """Classes of links; of the link model, single links, too."""
     classes = [
         (
-            one["link"],
-            "" if one["latency"] is None else format_ns(one["latency"]),
-            *(format_ns(one[name]) for name in ("serialisation", "queueing")),
+            link["link"],
+            "" if link["latency"] is None else format_ns(link["latency"]),
+            *(format_ns(link[name]) for name in ("serialisation", "queueing")),
         )
-        for one in found.by_link()
+        for link in path.by_link()
     ]
     if not classes:
         return []
-    single = found.by_single_link()
-    rows = [(one["link"], "", *(format_ns(one[n]) for n in ("serialisation", "queueing"))) for one in single]
+    single = path.by_single_link()
+    rows = [
+        (link["link"], "", *(format_ns(link[n]) for n in ("serialisation", "queueing"))) for link in single
+    ]
     head = ("links", "latency", "serialisation", "queueing")
     table = fitted([head, *classes, *rows[:most]], "<>>>", width, shrink={0: 16}, names=(0,))
     return _cut(table, single, most)
 
 
-def _messages(found: CriticalPath, most: int, width: int) -> list[str]:
+def _messages(path: CriticalPath, most: int, width: int) -> list[str]:
     """The longest ones, in the order of the path."""
-    messages, whole = found.by_message(), found.makespan_ns
+    messages, whole = path.by_message(), path.makespan_ns
     if not messages:
         return []
     longest = sorted(range(len(messages)), key=lambda at: messages[at]["start_ns"] - messages[at]["end_ns"])
     rows = [
-        (format_ns(one["start_ns"]), format_ns(spent), share(spent, whole), one["link"])
-        for one in (messages[at] for at in sorted(longest[:most]))
-        for spent in (one["end_ns"] - one["start_ns"],)
+        (format_ns(message["start_ns"]), format_ns(spent), share(spent, whole), message["link"])
+        for message in (messages[at] for at in sorted(longest[:most]))
+        for spent in (message["end_ns"] - message["start_ns"],)
     ]
     table = fitted([("from", "takes", "", "link"), *rows], ">>><", width, shrink={3: 16}, names=(3,))
     return _cut(table, messages, most)
 
 
 def _sensitivities(of_run: Sensitivities, most: int, width: int) -> list[str]:
-    found, is_exact = of_run.all(), of_run.path.record.is_exact
-    largest = max((abs(one.better.one_percent_ns) for one in found), default=0.0)
+    sensitivities, is_exact = of_run.all(), of_run.path.record.is_exact
+    largest = max((abs(sensitivity.better.one_percent_ns) for sensitivity in sensitivities), default=0.0)
     rows: list[tuple[str, ...]] = [
         (
-            one.parameter,
-            signed(one.better.one_percent_ns),
-            signed(one.worse.one_percent_ns),
-            bar([("█", round(abs(one.better.one_percent_ns)))], round(largest), SHORT_BAR_WIDTH),
-            _good_until(one.worse.same_path_until, one.better.same_path_until) if is_exact else "",
+            sensitivity.parameter,
+            signed(sensitivity.better.one_percent_ns),
+            signed(sensitivity.worse.one_percent_ns),
+            bar([("█", round(abs(sensitivity.better.one_percent_ns)))], round(largest), SHORT_BAR_WIDTH),
+            _good_until(sensitivity.worse.same_path_until, sensitivity.better.same_path_until)
+            if is_exact
+            else "",
         )
-        for one in found[:most]
+        for sensitivity in sensitivities[:most]
     ]
     shown = [("parameter", "1 % better", "1 % worse", "", "good until" if is_exact else ""), *rows]
     table = fitted(shown, "<>><<", width, shrink={0: 16}, drop=(3,), names=(0,))
-    return [*_cut(table, found, most), *wrap(EXACT_OR_NOT if is_exact else ESTIMATE, width)]
+    return [*_cut(table, sensitivities, most), *wrap(EXACT_OR_NOT if is_exact else ESTIMATE, width)]
 
 
-def _good_until(one: float, other: float) -> str:
+def _good_until(first: float, second: float) -> str:
     """How far the same path goes, in words; both ends are multiples of what the parameter is."""
-    low, high = sorted((one, other))
+    low, high = sorted((first, second))
     down = "" if low == 0 else "no lower" if 1 - low < SMALLEST_CHANGE else f"down to {_multiple(low)}"
     up = "" if high == np.inf else "no higher" if high - 1 < SMALLEST_CHANGE else f"up to {_multiple(high)}"
     return ", ".join(filter(None, (down, up))) or "whatever it is"
@@ -237,27 +265,27 @@ def _multiple(factor: float) -> str:
     return f"{factor:.3f} times" if 0.9 < factor < 1.1 else f"{factor:.3g} times"
 
 
-def _slack(found: CriticalPath, most: int, width: int) -> list[str]:
-    slack = slack_of_operations(found.record)
+def _slack(path: CriticalPath, most: int, width: int) -> list[str]:
+    slack = slack_of_operations(path.record)
     rows = [
         (
-            one.kind,
-            one.name,
-            f"{one.nodes:,}",
-            f"{one.critical:,}",
-            format_ns(one.least_ns),
-            format_ns(one.median_ns),
+            operation.kind,
+            operation.name,
+            f"{operation.nodes:,}",
+            f"{operation.critical:,}",
+            format_ns(operation.least_ns),
+            format_ns(operation.median_ns),
         )
-        for one in slack[:most]
+        for operation in slack[:most]
     ]
     head = ("kind", "operation", "nodes", "critical", "least slack", "median")
     table = fitted([head, *rows], "<<>>>>", width, shrink={1: 16, 0: 10}, drop=(5,), names=(1,))
     return _cut(table, slack, most)
 
 
-def _hops(run: RunDirectory, found: CriticalPath, most: int, width: int) -> list[str]:
+def _hops(run: RunDirectory, path: CriticalPath, most: int, width: int) -> list[str]:
     """The longest stretches, in the order of the path."""
-    hops = found.hops()
+    hops = path.hops()
     longest = sorted(range(len(hops)), key=lambda at: hops[at].start_ns - hops[at].end_ns)[:most]
     ranks = run.actors()["ranks"].to_pylist()
     rows = [

@@ -42,26 +42,28 @@ class Verified:
         return asdict(self) | {"as_predicted": self.is_as_predicted}
 
 
-def verify(found: Sensitivities, simulate: Simulate, top: int | None = None) -> list[Verified]:
+def verify(sensitivities: Sensitivities, simulate: Simulate, top: int | None = None) -> list[Verified]:
     """Simulate the ends of the ranges of the parameters that change the makespan most."""
-    by_name = {parameter.name: parameter for parameter in parameters(found.path)}
-    every = found.all()[: MOST_PARAMETERS if top is None else top]
-    return [one for each in every for one in _both_ends(found, each, by_name[each.parameter], simulate)]
+    by_name = {parameter.name: parameter for parameter in parameters(sensitivities.path)}
+    every = sensitivities.all()[: MOST_PARAMETERS if top is None else top]
+    return [
+        end for each in every for end in _both_ends(sensitivities, each, by_name[each.parameter], simulate)
+    ]
 
 
 def _both_ends(
-    found: Sensitivities, one: Sensitivity, parameter: Parameter, simulate: Simulate
+    sensitivities: Sensitivities, sensitivity: Sensitivity, parameter: Parameter, simulate: Simulate
 ) -> Iterator[Verified]:
-    for side in (one.worse, one.better):
+    for side in (sensitivity.worse, sensitivity.better):
         wanted = _end_of(side)
         simulated = simulate(parameter, wanted) if abs(wanted - 1) >= SMALLEST_CHANGE else None
         if simulated is None:
             continue
         makespan_ns, multiple = simulated
         factor = 1 / multiple if parameter.is_rate else multiple
-        predicted = found.path.makespan_ns + side.slope_ns * (factor - 1)
-        rounding = found.rounding_ns(parameter, factor)
-        yield Verified(one.parameter, multiple, predicted, makespan_ns, rounding)
+        predicted = sensitivities.path.makespan_ns + side.slope_ns * (factor - 1)
+        rounding = sensitivities.rounding_ns(parameter, factor)
+        yield Verified(sensitivity.parameter, multiple, predicted, makespan_ns, rounding)
 
 
 def _end_of(side: Side) -> float:
@@ -70,29 +72,31 @@ def _end_of(side: Side) -> float:
 
 
 def verification_lines(
-    found: Sequence[Verified], *, is_exact: bool = True, has_library: bool = False
+    verified: Sequence[Verified], *, is_exact: bool = True, has_library: bool = False
 ) -> list[str]:
     """The same as text; a collective library has other times of its own for other links."""
-    if not found:
+    if not verified:
         return ["nothing was simulated again: no figure of the machine changes the makespan along this path"]
     rows = [
         (
-            one.parameter,
-            f"{one.multiple:.3g}",
-            format_ns(round(one.predicted_ns)),
-            format_ns(one.simulated_ns),
-            "as predicted" if one.is_as_predicted else signed(one.simulated_ns - round(one.predicted_ns)),
+            prediction.parameter,
+            f"{prediction.multiple:.3g}",
+            format_ns(round(prediction.predicted_ns)),
+            format_ns(prediction.simulated_ns),
+            "as predicted"
+            if prediction.is_as_predicted
+            else signed(prediction.simulated_ns - round(prediction.predicted_ns)),
         )
-        for one in found
+        for prediction in verified
     ]
     head = ("simulated again with", "times", "predicted", "simulated", "difference")
-    differ = sum(not one.is_as_predicted for one in found)
-    said = f"{plural(len(found), 'simulation')}, {differ or 'none'} not as predicted"
+    differ = sum(not prediction.is_as_predicted for prediction in verified)
+    result = f"{plural(len(verified), 'simulation')}, {differ or 'none'} not as predicted"
     why = "as a rule, because of another order" if is_exact else "others share what was changed"
     why = "the library has other times for other links" if has_library else why
     reason = f": {why}" if differ else ""
     width = terminal_width()
     return [
         *fitted([head, *rows], "<>>>>", width, shrink={0: 12}, names=(0,)),
-        shortened(f"{said}{reason}", width),
+        shortened(f"{result}{reason}", width),
     ]

@@ -27,7 +27,7 @@ MOST_ROWS = 256
 FULL_HEIGHT, LEAST_HEIGHT, ROW_HEIGHT = 512, 2, 18
 LABEL_DISTANCE = 13
 RGB = np.array(
-    [[int(PART_COLOURS[one.figure][at : at + 2], 16) for at in (1, 3, 5)] for one in PARTS], np.uint8
+    [[int(PART_COLOURS[part.figure][at : at + 2], 16) for at in (1, 3, 5)] for part in PARTS], np.uint8
 )
 GOLDEN = 0.6180339887498949  # multiples of it, without their whole part, are spread evenly over 0 to 1
 DUST = 1e-9  # of shares
@@ -36,25 +36,25 @@ MEANING = "a column of a row is filled from below, by the shares of its time"
 
 def activity_picture(run: RunDirectory, part: Selection = EVERYTHING) -> str:
     """The SVG text."""
-    found, scene = activity_of(run, part, PIXELS, min(part.top or MOST_ROWS, MOST_ROWS)), Scene()
-    heights = _heights(found.counts)
+    activity, scene = activity_of(run, part, PIXELS, min(part.top or MOST_ROWS, MOST_ROWS)), Scene()
+    heights = _heights(activity.counts)
     tops = np.append(0, np.cumsum(heights)).tolist()
     bottom = TOP + max(tops[-1], 1)
-    scene.axis(found.window, bottom + 4)
+    scene.axis(activity.window, bottom + 4)
     if heights:
-        content = base64.b64encode(_png(RGB[parts_of_pixels(found.shares, heights)])).decode()
+        content = base64.b64encode(_png(RGB[parts_of_pixels(activity.shares, heights)])).decode()
         style = {"preserveAspectRatio": "none", "image_rendering": "optimizeSpeed"}
         data = f"data:image/png;base64,{content}"
         scene.add("image", x=LEFT, y=TOP, width=PIXELS, height=tops[-1], **style, href=data)
     reached = -1.0 * LABEL_DISTANCE
-    for row, ranks in enumerate(found.ranks):  # as many as there is room for
+    for row, ranks in enumerate(activity.ranks):  # as many as there is room for
         middle = (tops[row] + tops[row + 1]) / 2
         if middle - reached >= LABEL_DISTANCE:
             scene.label(label_of_ranks(ranks), TOP + middle + 4)
             reached = middle
-    used = [one for row, one in enumerate(PARTS) if found.shares[row].any()]
-    scene.legend([(PART_COLOURS[one.figure], one.text) for one in used], bottom + 24)
-    return scene.finish([MEANING, *found.notes], bottom + 42)
+    used = [part for row, part in enumerate(PARTS) if activity.shares[row].any()]
+    scene.legend([(PART_COLOURS[part.figure], part.text) for part in used], bottom + 24)
+    return scene.finish([MEANING, *activity.notes], bottom + 42)
 
 
 def parts_of_pixels(shares: Any, heights: Sequence[int]) -> Any:

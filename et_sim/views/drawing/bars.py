@@ -52,7 +52,7 @@ def ranks_picture(run: RunDirectory, part: Selection = EVERYTHING) -> str:
     for tenths in range(0, 11, 2):
         x = RANK_BEGIN + RANK_WIDTH * tenths // 10
         scene.upright(x, TOP - 6, bottom, f"{10 * tenths} %", TOP - 12)
-    colours = {OVERLAP: OVERLAP_COLOUR, **{one.short: PART_COLOURS[one.figure] for one in PARTS}}
+    colours = {OVERLAP: OVERLAP_COLOUR, **{kind.short: PART_COLOURS[kind.figure] for kind in PARTS}}
     names = [label_of_ranks(entry["ranks"]) for entry in shown]
     for entry, name, whole in zip(shown, distinct(names, MOST_LETTERS), names, strict=True):
         amounts = parts_of(entry)
@@ -86,8 +86,8 @@ TITLES = (
 
 def waits_picture(run: RunDirectory, part: Selection = EVERYTHING) -> str:
     """The SVG text: waiting and transfer."""
-    found, scene, y, texts = waits_of(run, part), Scene(), TOP, list[str]()
-    for title, table in zip(TITLES, (found.ranks, found.groups, found.operations), strict=True):
+    waits, scene, y, texts = waits_of(run, part), Scene(), TOP, list[str]()
+    for title, table in zip(TITLES, (waits.ranks, waits.groups, waits.operations), strict=True):
         shown = part.cut(table, MOST_WAITS)
         if shown:
             scene.text(8, y, title, font_weight="bold")
@@ -105,18 +105,18 @@ def waits_picture(run: RunDirectory, part: Selection = EVERYTHING) -> str:
 
 
 def _waits(scene: Scene, shown: Sequence[WaitTable], y: int) -> None:
-    scale = WAIT_BARS / max(max(one.transfer_ns + one.waiting_ns for one in shown), 1)
-    for one, name in zip(shown, distinct([one.name for one in shown], MOST_LETTERS), strict=True):
-        scene.label(name, y + 10, one.name, WAIT_BEGIN - 8)
+    scale = WAIT_BARS / max(max(table.transfer_ns + table.waiting_ns for table in shown), 1)
+    for table, name in zip(shown, distinct([table.name for table in shown], MOST_LETTERS), strict=True):
+        scene.label(name, y + 10, table.name, WAIT_BEGIN - 8)
         x: float = WAIT_BEGIN
-        for figure, ns in (("exposed_comm_ns", one.transfer_ns), ("waiting_ns", one.waiting_ns)):
+        for figure, ns in (("exposed_comm_ns", table.transfer_ns), ("waiting_ns", table.waiting_ns)):
             scene.rect(x, y, ns * scale, 11, PART_COLOURS[figure])
             x += ns * scale
         for_whom = ""
-        if one.waits_for is not None:
-            whom = called(shortened(one.waits_for, 20), 20)
-            for_whom = f", {share(one.waits_for_ns, one.nodes_waiting_ns)} for {whom}"
-        text = f"{format_ns(one.transfer_ns)} + {format_ns(one.waiting_ns)} waiting{for_whom}"
+        if table.waits_for is not None:
+            whom = called(shortened(table.waits_for, 20), 20)
+            for_whom = f", {share(table.waits_for_ns, table.nodes_waiting_ns)} for {whom}"
+        text = f"{format_ns(table.transfer_ns)} + {format_ns(table.waiting_ns)} waiting{for_whom}"
         scene.text(x + 6, y + 10, text)
         y += ROW
 
@@ -128,23 +128,23 @@ LEAST_TEXT = 40  # pixels of a part that says its share
 
 def idle_picture(run: RunDirectory, part: Selection = EVERYTHING) -> str:
     """The SVG text: what devices, streams and threads wait for."""
-    found = idle_of(run, part)
-    if not found.rows:
+    idle = idle_of(run, part)
+    if not idle.rows:
         raise nothing_to_draw("nothing is ever busy", run, part)
-    scene, shown, y, before = Scene(), part.cut(found.rows, MOST_IDLE), TOP, ""
-    for one in shown:
-        if one.ranks != before:
+    scene, shown, y, before = Scene(), part.cut(idle.rows, MOST_IDLE), TOP, ""
+    for row in shown:
+        if row.ranks != before:
             y += 6
-            scene.label(label_of_ranks(one.ranks), y + 10)
-        before = one.ranks
-        scene.text(LEFT, y + 10, shortened(one.row, 26), font_weight="bold" if one.row == DEVICE else "")
-        _idle(scene, one.figures, y)
+            scene.label(label_of_ranks(row.ranks), y + 10)
+        before = row.ranks
+        scene.text(LEFT, y + 10, shortened(row.row, 26), font_weight="bold" if row.row == DEVICE else "")
+        _idle(scene, row.figures, y)
         y += 15
-    used = [at for at in range(len(FIGURES)) if any(one.figures[at] for one in shown)]
+    used = [at for at in range(len(FIGURES)) if any(row.figures[at] for row in shown)]
     scene.legend([(IDLE_COLOURS[at], MEANINGS[at]) for at in used], y + 18, each=4)
-    order = [ORDER] if len({one.ranks for one in shown}) > 1 else []
-    rest = left_out(shown, found.rows, "more row", ": --top, --ranks")
-    return scene.finish([*_causes(found), *order, *rest], y + 56)
+    order = [ORDER] if len({row.ranks for row in shown}) > 1 else []
+    rest = left_out(shown, idle.rows, "more row", ": --top, --ranks")
+    return scene.finish([*_causes(idle), *order, *rest], y + 56)
 
 
 def _idle(scene: Scene, figures: tuple[int, ...], y: int) -> None:
@@ -159,12 +159,12 @@ def _idle(scene: Scene, figures: tuple[int, ...], y: int) -> None:
             scene.text(middle, y + 9, share(ns, sum(figures)), "middle", font_size=9, fill=colour)
 
 
-def _causes(found: Idle) -> list[str]:
-    whole = sum(found.causes.values())
+def _causes(idle: Idle) -> list[str]:
+    whole = sum(idle.causes.values())
     return [
-        f"idle devices wait for {SHORT[what]}: {shortened(name, 60)}, {format_ns(ns / found.ranks)} "
+        f"idle devices wait for {SHORT[wait]}: {shortened(name, 60)}, {format_ns(ns / idle.ranks)} "
         f"per rank, {share(ns, whole)}"
-        for (what, _, name), ns in found.causes.most_common(CAUSES)
+        for (wait, _, name), ns in idle.causes.most_common(CAUSES)
     ]
 
 
@@ -177,22 +177,24 @@ OF_SPREAD = (
 )
 Of = Callable[[Spread], Distribution]
 PANELS: tuple[tuple[str, Of], ...] = (
-    ("duration, from the average rank", lambda one: one.duration_ns),
-    ("begin, from the average rank", lambda one: one.begin_ns),
+    ("duration, from the average rank", lambda operation: operation.duration_ns),
+    ("begin, from the average rank", lambda operation: operation.begin_ns),
 )
 
 
 def spread_picture(
-    run: RunDirectory, part: Selection = EVERYTHING, found: Sequence[Spread] | None = None
+    run: RunDirectory, part: Selection = EVERYTHING, operations: Sequence[Spread] | None = None
 ) -> str:
     """The SVG text: how far ranks differ; of what was `found` already."""
-    every, scene = spreads(run, part) if found is None else found, Scene()
-    differing = [one for one in every if any(of(one).most > of(one).least for _, of in PANELS)]
+    every, scene = spreads(run, part) if operations is None else operations, Scene()
+    differing = [
+        operation for operation in every if any(of(operation).most > of(operation).least for _, of in PANELS)
+    ]
     shown = part.cut(differing, MOST_SPREADS)
     if not shown:
         raise nothing_to_draw(ALIKE if every else NOTHING, run, part)
     bottom = TOP + 16 + SPREAD_ROW * len(shown)
-    for row, name in enumerate(distinct([one.called for one in shown], MOST_LETTERS)):
+    for row, name in enumerate(distinct([operation.called for operation in shown], MOST_LETTERS)):
         scene.label(name, TOP + 28 + SPREAD_ROW * row, shown[row].called, LEFT + SPREAD_NAMES - 8)
     for panel, (title, of) in enumerate(PANELS):
         _panel(scene, shown, of, title, LEFT + SPREAD_NAMES + panel * (STRIP + GAP), bottom)
@@ -204,8 +206,8 @@ def spread_picture(
 
 def _panel(scene: Scene, shown: Sequence[Spread], of: Of, title: str, left: int, bottom: int) -> None:
     """The strips of durations, or of begins, to one scale."""
-    least = min(of(one).least - of(one).mean for one in shown)
-    most = max(of(one).most - of(one).mean for one in shown)
+    least = min(of(operation).least - of(operation).mean for operation in shown)
+    most = max(of(operation).most - of(operation).mean for operation in shown)
     scene.text(left, TOP, title if most > least else f"{title}: all alike", font_weight="bold")
     if most <= least:
         return
@@ -217,16 +219,24 @@ def _panel(scene: Scene, shown: Sequence[Spread], of: Of, title: str, left: int,
     for at in range(-int(-least // step) * step, int(most) + 1, step):
         text = f"{'+' if at > 0 else '-' if at < 0 else ''}{format_ns(abs(at))}"
         scene.upright(x(at), TOP + 10, bottom, text, bottom + 14, stroke="#8d99a6" if at == 0 else GRID)
-    for row, one in enumerate(shown):
-        _strip(scene, of(one), x, TOP + 16 + SPREAD_ROW * row, colour_of(one.kind))
+    for row, operation in enumerate(shown):
+        _strip(scene, of(operation), x, TOP + 16 + SPREAD_ROW * row, colour_of(operation.kind))
 
 
-def _strip(scene: Scene, found: Distribution, x: Callable[[float], float], y: int, colour: str) -> None:
-    figures = (found.least, found.quarter, found.median, found.three_quarters, found.most)
-    first, low, middle, high, last = (x(value - found.mean) for value in figures)
+def _strip(
+    scene: Scene, distribution: Distribution, x: Callable[[float], float], y: int, colour: str
+) -> None:
+    figures = (
+        distribution.least,
+        distribution.quarter,
+        distribution.median,
+        distribution.three_quarters,
+        distribution.most,
+    )
+    first, low, middle, high, last = (x(value - distribution.mean) for value in figures)
     scene.line(first, y + 7.5, max(last, first + 1), y + 7.5, colour, stroke_width=2)
     scene.rect(low, y + 3, max(high - low, 1), 9, colour)
     scene.line(middle, y + 1, middle, y + 14, "#111", stroke_width=1.5)
-    if found.most > found.least:
-        text = f"+{format_ns(found.most - found.mean)} {called(found.most_ranks, 9)}"
+    if distribution.most > distribution.least:
+        text = f"+{format_ns(distribution.most - distribution.mean)} {called(distribution.most_ranks, 9)}"
         scene.text(last + 4, y + 11, text, font_size=9)

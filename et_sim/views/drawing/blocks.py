@@ -156,11 +156,11 @@ class Blocks:
         if count <= limit:
             parts = [(place, row) for place, row, *_ in self._inside(window)]
             return Chosen(*_by_place(parts), "")
-        some = InProportion(share_out(counts, limit))
+        candidates = InProportion(share_out(counts, limit))
         for place, row, kind, start, end in self._inside(window):
-            some.add(strata.of(place, kind, start), place, row, end - start)
+            candidates.add(strata.of(place, kind, start), place, row, end - start)
         return Chosen(
-            *_by_place(some.chosen()),
+            *_by_place(candidates.chosen()),
             f"shows {limit:,} of {count:,} nodes, in proportion: of each rank, kind and part of time the "
             "longest; --window, --ranks and --limit choose others",
         )
@@ -245,9 +245,11 @@ class Blocks:
                     texts[name] = (*batch[name].dictionary.to_pylist(), None)
                 columns[name][part] = coded(batch[name])[at]
         if recorded_on:  # rows of recordings are their streams and threads
-            recorded, said = columns.pop(RECORDED), texts.pop(RECORDED)[:-1]
-            columns["lane"] = np.where(recorded < len(said), recorded, len(said) + columns["lane"])
-            texts["lane"] = (*said, *texts["lane"])
+            recorded, recorded_lanes = columns.pop(RECORDED), texts.pop(RECORDED)[:-1]
+            columns["lane"] = np.where(
+                recorded < len(recorded_lanes), recorded, len(recorded_lanes) + columns["lane"]
+            )
+            texts["lane"] = (*recorded_lanes, *texts["lane"])
         return columns, texts
 
 
@@ -292,7 +294,7 @@ def visible_nodes(run: RunDirectory, shown: Shown, window: Window, limit: int) -
     blocks = Blocks(run, shown)
     chosen = blocks.chosen(window, limit)
     rows = distinct(chosen.row)
-    rows = distinct(np.concatenate((rows, *(found for found, _ in belonging(blocks, rows)))))
+    rows = distinct(np.concatenate((rows, *(others for others, _ in belonging(blocks, rows)))))
     nodes, row = blocks.nodes(rows), np.searchsorted(rows, chosen.row)
     rank = np.array(shown.ranks, np.int64)[chosen.place]
     group = Groups(run).of_ranks(rank, nodes.actor[row], nodes.group[row], nodes.groups)
@@ -307,15 +309,15 @@ def belonging(blocks: Blocks, rows: Any) -> list[tuple[Any, Any]]:
         of_rows = [_keys(batch, at) for batch, at in blocks.at(rows, JOINED)]
         parts = zip(*of_rows, strict=True) if of_rows else ([], [])
         wanted = [distinct(np.concatenate((np.zeros(0, np.int64), *keys))) for keys in parts]
-    found: list[list[tuple[Any, Any]]] = [[], []]
+    related: list[list[tuple[Any, Any]]] = [[], []]
     for first, batch in blocks.every(JOINED):
         is_shown = np.flatnonzero(blocks.is_shown(numbers(batch["actor"])))
-        for sort, keys in enumerate(_keys(batch, is_shown)):
+        for kind, keys in enumerate(_keys(batch, is_shown)):
             there = keys != NONE
-            if wanted[sort] is not None:
-                there &= np.isin(keys, wanted[sort])
-            found[sort].append((first + is_shown[there], keys[there]))
-    return [_together(of_sort) for of_sort in found]
+            if wanted[kind] is not None:
+                there &= np.isin(keys, wanted[kind])
+            related[kind].append((first + is_shown[there], keys[there]))
+    return [_together(of_sort) for of_sort in related]
 
 
 def _together(parts: list[tuple[Any, Any]]) -> tuple[Any, Any]:

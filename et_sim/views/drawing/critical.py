@@ -56,21 +56,21 @@ def critical_path_picture(run: RunDirectory, part: Selection = EVERYTHING) -> st
     """The SVG text."""
     if not run.holds("path"):
         raise nothing_to_draw(NOT_RECORDED, run, part)
-    found = CriticalPath(PathRecord(run))
-    if not found.by_cause():
+    path = CriticalPath(PathRecord(run))
+    if not path.by_cause():
         raise nothing_to_draw("the critical path is empty", run, part)
-    return path_picture(found, part.top)
+    return path_picture(path, part.top)
 
 
-def path_picture(found: CriticalPath, top: int | None = None) -> str:
+def path_picture(path: CriticalPath, top: int | None = None) -> str:
     """The same of a path that is known."""
-    causes = sorted(found.by_cause().items(), key=lambda one: -one[1])
-    whole, scene = max(found.makespan_ns, 1), Scene()
+    causes = sorted(path.by_cause().items(), key=lambda cause: -cause[1])
+    whole, scene = max(path.makespan_ns, 1), Scene()
     scene.label("causes", 25, x=BEGIN - 8)
     scene.stack(BEGIN, 14, BAR_HEIGHT, ((COLUMNS * ns / whole, COLOURS[name]) for name, ns in causes))
     entries = [(COLOURS[name], f"{name} {share(ns, whole)} {format_ns(ns)}") for name, ns in causes]
     y = scene.legend(entries, 44, each=4) + 36
-    operations = found.by_operation()
+    operations = path.by_operation()
     shown = operations[: top or MOST_ROWS]
     others = operations[len(shown) :]
     rows = [(name, ns) for _, name, _, ns in shown]
@@ -83,24 +83,24 @@ def path_picture(found: CriticalPath, top: int | None = None) -> str:
         scene.label(text, y + ROW * at + 11, name, BEGIN - 8)
         scene.rect(BEGIN, y + ROW * at, COLUMNS, BAR_HEIGHT, TRACK)
         scene.text(BEGIN + COLUMNS + 8, y + ROW * at + 11, format_ns(ns))
-    _areas(scene, shares_of(found, [one[:3] for one in shown], len(rows)), y)
+    _areas(scene, shares_of(path, [operation[:3] for operation in shown], len(rows)), y)
     return scene.finish([MEANING], bottom + 18)
 
 
-def shares_of(found: CriticalPath, shown: Sequence[tuple[str, str, str | None]], rows: int) -> Any:
+def shares_of(path: CriticalPath, shown: Sequence[tuple[str, str, str | None]], rows: int) -> Any:
     """By operation, cause and column of time, the share of it; the last row may be all other operations."""
-    timed = np.flatnonzero(found.spent_ns > 0)
-    nodes, node = found.record.nodes, found.node[timed]
+    timed = np.flatnonzero(path.spent_ns > 0)
+    nodes, node = path.record.nodes, path.node[timed]
     code = codes_at(nodes.kind, node).astype(np.int64) * len(nodes.stem.texts) + codes_at(nodes.stem, node)
     code = np.where(node < 0, -1, code * len(nodes.group.texts) + codes_at(nodes.group, node))
     _, first, of = np.unique(code, return_index=True, return_inverse=True)
     places = {key: row for row, key in enumerate(shown)}
-    keys = (NOBODYS if one < 0 else operation_of(nodes, one) for one in node[first].tolist())
+    keys = (NOBODYS if node < 0 else operation_of(nodes, node) for node in node[first].tolist())
     row = np.array([places.get(key, rows - 1) for key in keys], np.int64)[of.reshape(-1)] * len(CAUSES)
-    start, end = found.chain.start_ns[timed], found.chain.end_ns[timed]
-    queued = found.queued_ns[timed] / found.spent_ns[timed]
-    shape, whole = (rows * len(CAUSES), COLUMNS), max(found.makespan_ns, 1)
-    shares = filled(row + found.cause[timed], start, end, 1 - queued, shape, whole)
+    start, end = path.chain.start_ns[timed], path.chain.end_ns[timed]
+    queued = path.queued_ns[timed] / path.spent_ns[timed]
+    shape, whole = (rows * len(CAUSES), COLUMNS), max(path.makespan_ns, 1)
+    shares = filled(row + path.cause[timed], start, end, 1 - queued, shape, whole)
     shares += filled(row + CAUSES.index("queueing"), start, end, queued, shape, whole)
     return shares.reshape(rows, len(CAUSES), COLUMNS)
 

@@ -65,8 +65,8 @@ class Line(Struct, frozen=True):
 
 def joined_lines(places: Places, source: Any, target: Any) -> tuple[Any, Any]:
     """(the two marks of every line, which line each link belongs to; -1: one within a mark)."""
-    one, other = places.mark_of[source], places.mark_of[target]
-    low, high = np.minimum(one, other), np.maximum(one, other)
+    first, second = places.mark_of[source], places.mark_of[target]
+    low, high = np.minimum(first, second), np.maximum(first, second)
     marks = len(places.x)
     keys, of_link = np.unique(low * marks + high, return_inverse=True)
     pairs, of_link = np.stack((keys // marks, keys % marks), axis=1), of_link.reshape(-1)
@@ -106,12 +106,12 @@ def _in_rows(devices: Devices, source: Any, target: Any) -> Places:
             row = row[np.argsort(middle, kind="stable")]
         along[row] = (np.arange(len(row)) + 0.5) / len(row)
         marks = min(len(row), MOST_IN_A_ROW)
-        own = np.arange(len(row)) * marks // len(row)
-        mark_of[row] = own + len(xs)
+        mark = np.arange(len(row)) * marks // len(row)
+        mark_of[row] = mark + len(xs)
         y = FIRST_ROW + lines.index(tier) * ROW
         xs += [BEGIN + (at + 0.5) * WIDTH / marks for at in range(marks)]
         ys += [y] * marks
-        counts += np.bincount(own, minlength=marks).tolist()
+        counts += np.bincount(mark, minlength=marks).tolist()
         of_rows += [tier] * marks
         labels += _row_label(devices, row, marks, y)
     columns = [np.array(values) for values in (xs, ys, counts, of_rows)]
@@ -208,9 +208,9 @@ def draw_network(scene: Scene, devices: Devices, places: Places, lines: Sequence
             _name(scene, places, name, x, y, int(places.row[mark]))
 
 
-def _shape(places: Places, one: int, other: int, step: float) -> str:
+def _shape(places: Places, source: int, target: int, step: float) -> str:
     x, y, to_x, to_y = (
-        float(value) for value in (places.x[one], places.y[one], places.x[other], places.y[other])
+        float(value) for value in (places.x[source], places.y[source], places.x[target], places.y[target])
     )
     begin, end = f"M{x:.1f} {y:.1f}", f"{to_x:.1f} {to_y:.1f}"
     if not places.is_flat and y == to_y:
@@ -225,7 +225,7 @@ def _shape(places: Places, one: int, other: int, step: float) -> str:
 
 def _rows_with_names(devices: Devices, places: Places) -> set[float]:
     """Heights at which there is room for the names of all devices."""
-    found = set()
+    rows = set()
     first = dict(zip(places.mark_of.tolist()[::-1], range(len(devices.names) - 1, -1, -1), strict=True))
     for y in unique(places.y).tolist():
         marks = np.flatnonzero(places.y == y)
@@ -234,10 +234,10 @@ def _rows_with_names(devices: Devices, places: Places) -> set[float]:
         longest = max(len(devices.names[first[mark]]) for mark in marks.tolist())
         gaps = np.diff(np.sort(places.x[marks]))
         if places.is_flat and not places.has_bends:
-            found |= {y} if len(places.x) <= 16 else set()
+            rows |= {y} if len(places.x) <= 16 else set()
         elif longest * LETTER <= float(gaps.min(initial=WIDTH)):
-            found.add(y)
-    return found
+            rows.add(y)
+    return rows
 
 
 def _name(scene: Scene, places: Places, name: str, x: float, y: float, row: int) -> None:

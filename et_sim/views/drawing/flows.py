@@ -39,7 +39,7 @@ def messages(nodes: Nodes) -> tuple[Any, Any]:
 def exchanges(run: RunDirectory, nodes: Nodes, window: Window) -> tuple[Any, Any]:
     """Rows of collectives one of which sends messages to the other, from messages.arrow; each pair once."""
     rows = np.flatnonzero(nodes.sequence != NONE)
-    found = np.zeros((0, 2), np.int64)
+    pairs = np.zeros((0, 2), np.int64)
     for batch in run.batches("messages", ("actor", "node", "kind", "peer", "ready_ns", "arrived_ns")):
         kinds = np.array([text == "collective" for text in batch["kind"].dictionary.to_pylist()] + [False])
         columns = (integers(batch[name], missing=NONE) for name in ("actor", "node", "peer"))
@@ -48,8 +48,8 @@ def exchanges(run: RunDirectory, nodes: Nodes, window: Window) -> tuple[Any, Any
         actor, node, peer = (column[kept] for column in columns)
         sender = find(nodes, rows, actor, node)
         peer, sender = peer[sender != NONE], sender[sender != NONE]
-        found = unique_rows(*np.concatenate((found, np.stack((sender, peer), axis=1))).T)
-    sender, peer = found.T
+        pairs = unique_rows(*np.concatenate((pairs, np.stack((sender, peer), axis=1))).T)
+    sender, peer = pairs.T
     # The peer's node has the sender's group and number; where groups of one name are several, its own.
     like = groups_of(nodes.group[rows], nodes.sequence[rows]).of_row
     of_row = np.full(len(nodes), NONE)
@@ -101,8 +101,8 @@ def _in_order(nodes: Nodes, sends: Any, receives: Any) -> tuple[Any, Any]:
         first = np.searchsorted(of_row[order], of_row[order])
         numbered.append((rows[order], of_row[order], np.arange(len(order)) - first))
     keys = _keys(*((of_row, number) for _, of_row, number in numbered))
-    _, one, other = np.intersect1d(*keys, return_indices=True)
-    return numbered[0][0][one], numbered[1][0][other]
+    _, send, receive = np.intersect1d(*keys, return_indices=True)
+    return numbered[0][0][send], numbered[1][0][receive]
 
 
 def collectives(nodes: Nodes) -> list[Any]:
@@ -125,25 +125,25 @@ def members(nodes: Nodes) -> tuple[Any, Any]:
     keys, wanted = _keys((like, nodes.actor[rows]), (like, nodes.end_cause_actor[rows]))
     at = np.minimum(np.searchsorted(keys, wanted), len(rows) - 1)
     joined = keys[at] == wanted
-    one, other = np.flatnonzero(joined), at[joined]
+    first, second = np.flatnonzero(joined), at[joined]
     together = np.flatnonzero(nodes.group[rows] == _code(nodes.groups, EVERYBODY))
     firsts = np.searchsorted(like, like[together])
-    return rows, _components(len(rows), np.append(one, together), np.append(other, firsts))
+    return rows, _components(len(rows), np.append(first, together), np.append(second, firsts))
 
 
 def _code(texts: tuple[str | None, ...], text: str) -> int:
     return texts.index(text) if text in texts else NONE
 
 
-def _components(count: int, one: Any, other: Any) -> Any:
+def _components(count: int, first: Any, second: Any) -> Any:
     """The least number of what each of them is joined to, over any number of steps."""
     label = np.arange(count)
     while True:
-        least = np.minimum(label[one], label[other])
-        found = label.copy()
-        np.minimum.at(found, label[one], least)
-        np.minimum.at(found, label[other], least)
-        found = found[found]
-        if np.array_equal(found, label):
+        least = np.minimum(label[first], label[second])
+        lowered = label.copy()
+        np.minimum.at(lowered, label[first], least)
+        np.minimum.at(lowered, label[second], least)
+        lowered = lowered[lowered]
+        if np.array_equal(lowered, label):
             return label
-        label = found
+        label = lowered

@@ -58,20 +58,20 @@ def memory_picture(run: RunDirectory, part: Selection = EVERYTHING) -> str:
     part.check_ranks(run)
     if not run.holds("memory"):
         raise nothing_to_draw(NOT_TRACKED, run, part)
-    found, actors = fullest_actor(run, part)
-    if found is None:
+    memory, actors = fullest_actor(run, part)
+    if memory is None:
         raise nothing_to_draw("no tensor is ever alive", run, part)
     makespan, capacity = max(run.summary["makespan_ns"], 1), capacity_of(run)
-    peak, at_ns = int(found.alive_bytes.max()), int(found.time_ns[int(np.argmax(found.alive_bytes))])
+    peak, at_ns = int(memory.alive_bytes.max()), int(memory.time_ns[int(np.argmax(memory.alive_bytes))])
     has_line = capacity is not None and capacity <= NEAR * peak
     most = round(HEADROOM * max(peak, capacity if has_line and capacity else 0, 1))
-    columns = (found.time_ns, found.delta_bytes, found.alive_bytes, found.code)
-    stacked = stacked_levels(*columns, len(found.classes), makespan)
+    columns = (memory.time_ns, memory.delta_bytes, memory.alive_bytes, memory.code)
+    stacked = stacked_levels(*columns, len(memory.classes), makespan)
     scene, bottom, entries = Scene(), TOP + HEIGHT, []
     scene.axis((0, makespan), bottom)
     for size in round_sizes(most):
         scene.level(_y(size, most), format_bytes(size))
-    for at, name in enumerate(found.classes):
+    for at, name in enumerate(memory.classes):
         if stacked[:, at].any():
             lower, upper = stacked[:, :at].sum(axis=1), stacked[:, : at + 1].sum(axis=1)
             scene.path(_area(upper, lower, most), fill=COLOURS.get(name, PEAK))
@@ -88,7 +88,7 @@ def memory_picture(run: RunDirectory, part: Selection = EVERYTHING) -> str:
     aside, anchor = (8, "start") if is_left else (-8, "end")
     scene.text(x + aside, y - 6, text, anchor, fill=PEAK, **LEGIBLE)
     scene.legend(entries, bottom + 24)
-    named = f"rank{'' if found.ranks.isdigit() else 's'} {shortened(found.ranks, 60)}"
+    named = f"rank{'' if memory.ranks.isdigit() else 's'} {shortened(memory.ranks, 60)}"
     texts = [f"{named}{f': {OF_FULLEST}' if actors > 1 else ''}"]
     if capacity and not has_line:
         texts.append(f"the capacity, {format_bytes(capacity)}, is above the picture")
@@ -121,9 +121,9 @@ def fullest_actor(run: RunDirectory, part: Selection) -> tuple[ActorMemory | Non
     classes: tuple[str, ...] = ()
     for rows in run.batches("memory", ("actor", "time_ns", "class", "delta_bytes", "alive_bytes")):
         classes = tuple(rows["class"].dictionary.to_pylist())
-        own = numbers(rows["actor"]) == chosen
-        columns = (numbers(rows[name])[own] for name in ("time_ns", "delta_bytes", "alive_bytes"))
-        parts.append((*columns, coded(rows["class"])[own]))
+        of_actor = numbers(rows["actor"]) == chosen
+        columns = (numbers(rows[name])[of_actor] for name in ("time_ns", "delta_bytes", "alive_bytes"))
+        parts.append((*columns, coded(rows["class"])[of_actor]))
     time, delta, alive, code = (np.concatenate(column) for column in zip(*parts, strict=True))
     return ActorMemory(ranks[chosen], time, delta, alive, code, classes), int((most >= 0).sum())
 

@@ -119,8 +119,8 @@ MEANS = "right of a row stands its mean"
 
 def links_picture(run: RunDirectory, part: Selection = EVERYTHING) -> str:
     """The SVG text: tiers, if they say more than their links, and links."""
-    found = [tiers(run, part), links(run, part)]
-    return _picture(run, part, found, "no link carried a message" if run.holds("links") else NO_LINKS)
+    both = [tiers(run, part), links(run, part)]
+    return _picture(run, part, both, "no link carried a message" if run.holds("links") else NO_LINKS)
 
 
 def phases_picture(run: RunDirectory, part: Selection = EVERYTHING) -> str:
@@ -135,8 +135,8 @@ def queues_picture(run: RunDirectory, part: Selection = EVERYTHING) -> str:
     return _picture(run, part, [queues(run, part)], nothing)
 
 
-def _picture(run: RunDirectory, part: Selection, found: Sequence[Heat | None], nothing: str) -> str:
-    heats = [heat for heat in found if heat is not None]
+def _picture(run: RunDirectory, part: Selection, candidates: Sequence[Heat | None], nothing: str) -> str:
+    heats = [heat for heat in candidates if heat is not None]
     if not heats:
         raise nothing_to_draw(nothing, run, part)
     return heats_picture(run, heats, part)
@@ -150,7 +150,7 @@ def heats_picture(run: RunDirectory, heats: Sequence[Heat], part: Selection = EV
 
 def queues(run: RunDirectory, part: Selection = EVERYTHING) -> Heat | None:
     """Per port, the most bytes that waited at a time; nothing if none did."""
-    uses = [one for one in queue_uses(run, part, COLUMNS) if one.deepest_bytes]
+    uses = [use for use in queue_uses(run, part, COLUMNS) if use.deepest_bytes]
     if not uses:
         return None
     shown, deepest = part.cut(uses, MOST_ROWS), uses[0].deepest_bytes
@@ -158,10 +158,10 @@ def queues(run: RunDirectory, part: Selection = EVERYTHING) -> Heat | None:
     if len(shown) < len(uses):
         note += f", {len(shown)} of {plural(len(uses), 'port')}"
     return Heat(
-        tuple(one.link for one in shown),
-        np.array([one.deepest_over_time for one in shown]) / deepest,
+        tuple(use.link for use in shown),
+        np.array([use.deepest_over_time for use in shown]) / deepest,
         note,
-        tuple(format_bytes(one.deepest_bytes) for one in shown),
+        tuple(format_bytes(use.deepest_bytes) for use in shown),
     )
 
 
@@ -177,18 +177,18 @@ def dimensions(run: RunDirectory, part: Selection = EVERYTHING) -> Heat | None:
         )
         actor, dimension, start, end = columns
         end = np.where(end < 0, run.summary["makespan_ns"], end)
-        for one in unique(dimension[start >= 0]).tolist():
-            own = (dimension == one) & (start >= 0)
-            busy = union(actor[own], start[own], end[own])
+        for number in unique(dimension[start >= 0]).tolist():
+            in_dimension = (dimension == number) & (start >= 0)
+            busy = union(actor[in_dimension], start[in_dimension], end[in_dimension])
             where, weight = np.zeros(len(busy.owner), np.int64), ranks[busy.owner] / max(ranks.sum(), 1)
             times = busy.start - first, busy.end - first
             [shares] = filled(where, *times, weight, (1, COLUMNS), last - first)
-            sums[one] = sums.get(one, 0) + shares
+            sums[number] = sums.get(number, 0) + shares
     if not any(shares.any() for shares in sums.values()):
         return None
-    order = sorted(sums, key=lambda one: (one == NONE, one))
-    names = tuple(SEVERAL if one == NONE else f"dimension {one}" for one in order)
-    return Heat(names, np.array([sums[one] for one in order]), IN_PHASES)
+    order = sorted(sums, key=lambda number: (number == NONE, number))
+    names = tuple(SEVERAL if number == NONE else f"dimension {number}" for number in order)
+    return Heat(names, np.array([sums[number] for number in order]), IN_PHASES)
 
 
 def tiers(run: RunDirectory, part: Selection = EVERYTHING) -> Heat | None:
@@ -197,12 +197,12 @@ def tiers(run: RunDirectory, part: Selection = EVERYTHING) -> Heat | None:
     Tiers are of all ranks: there are none where only some are chosen.
     """
     table = None if part.ranks else link_table(run)
-    found = [] if table is None else tier_uses(run, table, COLUMNS, part)
-    if table is None or not found or len(found) == len(table.actor):
+    uses = [] if table is None else tier_uses(run, table, COLUMNS, part)
+    if table is None or not uses or len(uses) == len(table.actor):
         return None
-    are_links = all(one.links is not None for one in found)
-    shares = np.minimum(np.array([one.used_shares for one in found]), 1)
-    names = tuple(f"{one.tier}, {plural(one.links, 'link')}" if one.links else one.tier for one in found)
+    are_links = all(use.links is not None for use in uses)
+    shares = np.minimum(np.array([use.used_shares for use in uses]), 1)
+    names = tuple(f"{use.tier}, {plural(use.links, 'link')}" if use.links else use.tier for use in uses)
     if not are_links:
         return Heat(names, shares, f"{SENDS}: of a rank, on average")
     return Heat(names, shares, TIERS_CARRY if table.has_links else TIERS_ASKED)
@@ -228,9 +228,9 @@ def links(run: RunDirectory, part: Selection = EVERYTHING) -> Heat | None:
         return None
     row = np.full(len(table.actor), -1)
     row[chosen] = np.arange(len(chosen))
-    own = row[table.of_row] >= 0
-    where, shape = row[table.of_row][own], (len(chosen), COLUMNS)
-    shares = filled(where, start[own], end[own], density[own], shape, last - first)
+    in_use = row[table.of_row] >= 0
+    where, shape = row[table.of_row][in_use], (len(chosen), COLUMNS)
+    shares = filled(where, start[in_use], end[in_use], density[in_use], shape, last - first)
     note = CARRIES if table.has_links else SENDS
     names = tuple(_name(table, at, ranks) for at in chosen.tolist())
     return Heat(names, np.minimum(shares, 1), note + _and_not(len(chosen), int((busy > 0).sum())))
@@ -247,10 +247,10 @@ def _name(table: LinkTable, at: int, ranks: Sequence[str]) -> str:
 
 def _busiest(busy: Any, tier: Sequence[str], most: int) -> Any:
     """Those that are shown, tier by tier and in the order of their numbers: of many, as many of each tier."""
-    some = np.flatnonzero(busy > 0)
-    _, of = np.unique(np.array(tier)[some], return_inverse=True)
+    in_use = np.flatnonzero(busy > 0)
+    _, of = np.unique(np.array(tier)[in_use], return_inverse=True)
     of = of.reshape(-1)
-    order = np.lexsort((-busy[some], of))
+    order = np.lexsort((-busy[in_use], of))
     place = np.empty(len(of), np.int64)  # of a link in its tier, the busiest first
     place[order] = np.arange(len(of)) - np.searchsorted(of[order], of[order])
     if len(of) > most:
@@ -258,7 +258,7 @@ def _busiest(busy: Any, tier: Sequence[str], most: int) -> Any:
         each = next(n for n in range(most, 0, -1) if n == 1 or np.minimum(shares, n).sum() <= most)
         order = order[place[order] < each]
     shown = np.sort(order)
-    return some[shown[np.argsort(of[shown], kind="stable")]]
+    return in_use[shown[np.argsort(of[shown], kind="stable")]]
 
 
 def _and_not(shown: int, links: int) -> str:

@@ -52,12 +52,12 @@ MARGIN = 0.1  # powers of two between a circle and an edge
 def bandwidth_picture(run: RunDirectory, part: Selection = EVERYTHING) -> str:
     """The SVG text: bandwidth against message size."""
     every = rates(run, part)
-    shown = sorted(every, key=lambda one: -one.moving_ns)[: part.top or MOST_CIRCLES]
+    shown = sorted(every, key=lambda rate: -rate.moving_ns)[: part.top or MOST_CIRCLES]
     if not shown:
         raise nothing_to_draw("no collective or send with a payload was simulated", run, part)
     ceilings, scene = link_ceilings(run), Scene()
-    sizes = _powers_of_two([one.bytes for one in shown])
-    speeds = _powers_of_two([*(one.bytes_per_second for one in shown), *ceilings.values()])
+    sizes = _powers_of_two([rate.bytes for rate in shown])
+    speeds = _powers_of_two([*(rate.bytes_per_second for rate in shown), *ceilings.values()])
     across, up = ((low * log10(2), high * log10(2)) for low, high in (sizes, speeds))
     plane = Plane(across, up, 320)
     step = max(ceil((sizes[1] - sizes[0]) / MOST_TICKS), 1)
@@ -72,11 +72,11 @@ def bandwidth_picture(run: RunDirectory, part: Selection = EVERYTHING) -> str:
     for speed, names in tiers.items():
         text = f"one link of {', '.join(names[:4])}: {format_bandwidth(speed / 1e9)}"
         _ceiling(scene, LEFT, plane.y(speed), text, stroke_dasharray="6 4")
-    for one in shown:
-        radius = _radius(one.moving_ns, shown[0].moving_ns, 3.0, 9.0)
-        place = plane.x(one.bytes), plane.y(one.bytes_per_second)
-        scene.circle(*place, radius, colour_of(one.kind), _meaning_of_rate(one), **INSIDE)
-    kinds = sorted({one.kind for one in shown})
+    for rate in shown:
+        radius = _radius(rate.moving_ns, shown[0].moving_ns, 3.0, 9.0)
+        place = plane.x(rate.bytes), plane.y(rate.bytes_per_second)
+        scene.circle(*place, radius, colour_of(rate.kind), _meaning_of_rate(rate), **INSIDE)
+    kinds = sorted({rate.kind for rate in shown})
     scene.legend([(colour_of(kind), kind.replace("_", " ")) for kind in kinds], plane.bottom + 44)
     texts = ["size by transfer time against payload; a circle is the larger, the more time it stands for"]
     texts += [] if ceilings else [NO_LINKS]
@@ -92,8 +92,8 @@ def _round_speeds(least: float, most: float) -> list[float]:
     """Some of 1, 2, 5, 10, 20, ... between two numbers."""
     low, high = powers_around((least, most))
     every = (digit * 10.0**power for power in range(low, high + 1) for digit in (1, 2, 5))
-    found = [speed for speed in every if least <= speed <= most]
-    return found[:: 1 if len(found) <= MOST_TICKS else 3]
+    ticks = [speed for speed in every if least <= speed <= most]
+    return ticks[:: 1 if len(ticks) <= MOST_TICKS else 3]
 
 
 def _ceiling(scene: Scene, begin: float, y: float, text: str, **style: Any) -> None:
@@ -102,10 +102,10 @@ def _ceiling(scene: Scene, begin: float, y: float, text: str, **style: Any) -> N
     scene.text(LEFT + PIXELS - 4, y - 5, text, "end", fill=LIMIT)
 
 
-def _meaning_of_rate(one: Rate) -> str:
-    where = f" in {one.group}" if one.group else ""
-    rate, each = format_bandwidth(one.bytes_per_second / 1e9), format_ns(one.moving_ns / one.count)
-    return f"{plural(one.count, one.kind)} of {format_bytes(one.bytes)}{where}: {rate}, {each} each"
+def _meaning_of_rate(rate: Rate) -> str:
+    where = f" in {rate.group}" if rate.group else ""
+    bandwidth, each = format_bandwidth(rate.bytes_per_second / 1e9), format_ns(rate.moving_ns / rate.count)
+    return f"{plural(rate.count, rate.kind)} of {format_bytes(rate.bytes)}{where}: {bandwidth}, {each} each"
 
 
 MOST_POINTS, MOST_NAMES = 500, 12
@@ -117,14 +117,14 @@ Box = tuple[float, float, float, float]  # left, top, right, bottom
 
 def roofline_picture(run: RunDirectory, part: Selection = EVERYTHING) -> str:
     """The SVG text: kernels below the roofs."""
-    found, scene = roofline_of(run, part), Scene()
-    if not found.kernels:
+    roofline, scene = roofline_of(run, part), Scene()
+    if not roofline.kernels:
         raise nothing_to_draw(NO_KERNELS, run, part)
-    ridges = [peak / width for peak in found.peaks.values() for width in found.bandwidths.values()]
-    across = powers_around([*(one.intensity for one in found.kernels), *ridges], 0.15)
-    speeds = (one.operations_per_second for one in found.kernels)
-    plane = Plane(across, powers_around([*speeds, *found.peaks.values()], 0.15), 340)
-    shown = found.kernels[: part.top or MOST_POINTS]
+    ridges = [peak / width for peak in roofline.peaks.values() for width in roofline.bandwidths.values()]
+    across = powers_around([*(kernel.intensity for kernel in roofline.kernels), *ridges], 0.15)
+    speeds = (kernel.operations_per_second for kernel in roofline.kernels)
+    plane = Plane(across, powers_around([*speeds, *roofline.peaks.values()], 0.15), 340)
+    shown = roofline.kernels[: part.top or MOST_POINTS]
     for power in range(across[0], across[1] + 1, max((across[1] - across[0]) // 10, 1)):
         x = plane.x(10.0**power)
         scene.upright(x, TOP, plane.bottom, by_byte(10.0**power), plane.bottom + 16)
@@ -132,29 +132,29 @@ def roofline_picture(run: RunDirectory, part: Selection = EVERYTHING) -> str:
     for power in range(low, high + 1, max((high - low) // 10, 1)):
         scene.level(plane.y(10.0**power), per_second(10.0**power))
     scene.text(LEFT + PIXELS // 2, plane.bottom + 32, "FLOP per byte", "middle")
-    _roofs(scene, found, plane)
+    _roofs(scene, roofline, plane)
     places = []
-    for one in shown:
-        x, y = plane.x(one.intensity), plane.y(one.operations_per_second)
-        radius = _radius(one.total_ns, shown[0].total_ns, 3.0, 11.0)
+    for kernel in shown:
+        x, y = plane.x(kernel.intensity), plane.y(kernel.operations_per_second)
+        radius = _radius(kernel.total_ns, shown[0].total_ns, 3.0, 11.0)
         places.append((x, y, radius))
-        colour, _ = BOUNDS[one.memory_bound_share > 0.5]
-        scene.circle(x, y, radius, colour, _meaning_of_kernel(one, found), **INSIDE)
+        colour, _ = BOUNDS[kernel.memory_bound_share > 0.5]
+        scene.circle(x, y, radius, colour, _meaning_of_kernel(kernel, roofline), **INSIDE)
     _names(scene, shown, places, plane.bottom)
-    bounds = {one.memory_bound_share > 0.5 for one in shown}
+    bounds = {kernel.memory_bound_share > 0.5 for kernel in shown}
     scene.legend([entry for which, entry in BOUNDS.items() if which in bounds], plane.bottom + 50)
-    texts = [*part.heading()[:1], OF_ROOFS, *left_out(shown, found.kernels, "circle", LESS_TIME)]
+    texts = [*part.heading()[:1], OF_ROOFS, *left_out(shown, roofline.kernels, "circle", LESS_TIME)]
     return scene.finish(texts, plane.bottom + 68)
 
 
-def _roofs(scene: Scene, found: Roofline, plane: Plane) -> None:
+def _roofs(scene: Scene, roofline: Roofline, plane: Plane) -> None:
     """Each peak from where the widest memory reaches it, and each bandwidth up to the highest peak."""
-    top, widest = max(found.peaks.values()), max(found.bandwidths.values())
-    for name, peak in found.peaks.items():
+    top, widest = max(roofline.peaks.values()), max(roofline.bandwidths.values())
+    for name, peak in roofline.peaks.items():
         begin = max(plane.x(peak / widest), LEFT)
         text = f"{name}: {per_second(peak)}"
         _ceiling(scene, begin, plane.y(peak), text, stroke_width=1.5, fill="none")
-    for name, bandwidth in found.bandwidths.items():
+    for name, bandwidth in roofline.bandwidths.items():
         high = min(top / bandwidth, 10.0 ** plane.across[1])
         low = max(10.0 ** plane.across[0], 10.0 ** plane.up[0] / bandwidth)
         (x, y), (to_x, to_y) = ((plane.x(size), plane.y(size * bandwidth)) for size in (low, high))
@@ -166,10 +166,11 @@ def _roofs(scene: Scene, found: Roofline, plane: Plane) -> None:
         scene.add("text", text, transform=f"{at} {turn}", y=-6, text_anchor="end", fill=LIMIT)
 
 
-def _meaning_of_kernel(one: Kernel, found: Roofline) -> str:
+def _meaning_of_kernel(kernel: Kernel, roofline: Roofline) -> str:
     return (
-        f"{one.name}, {one.count:,} of {format_ns(one.total_ns)} in all: {by_byte(one.intensity)} FLOP/byte, "
-        f"{per_second(one.operations_per_second)} of {per_second(found.roof(one))}"
+        f"{kernel.name}, {kernel.count:,} of {format_ns(kernel.total_ns)} in all: "
+        f"{by_byte(kernel.intensity)} FLOP/byte, "
+        f"{per_second(kernel.operations_per_second)} of {per_second(roofline.roof(kernel))}"
     )
 
 
@@ -178,14 +179,14 @@ def _names(
 ) -> None:
     """Of circles that lie on each other, that with the most time; where there is room below them."""
     counts: dict[int, int] = {}
-    for own, (x, y, _) in enumerate(places):
+    for circle, (x, y, _) in enumerate(places):
         near = (at for at in counts if abs(places[at][0] - x) < NEAR and abs(places[at][1] - y) < NEAR)
-        first = next(near, own)
+        first = next(near, circle)
         counts[first] = counts.get(first, 0) + 1
     taken: list[Box] = [(x - reach, y - reach, x + reach, y + reach) for x, y, reach in places]
-    for own, count in [*counts.items()][:MOST_NAMES]:
-        text = shortened(shown[own].name, 30) + (f", {count - 1} more" if count > 1 else "")
-        x, y, reach = places[own]
+    for circle, count in [*counts.items()][:MOST_NAMES]:
+        text = shortened(shown[circle].name, 30) + (f", {count - 1} more" if count > 1 else "")
+        x, y, reach = places[circle]
         wide, at = LETTER * len(text), y + reach + 12
         for begin, place, anchor in ((x - 4, x - 4, "start"), (x + 4 - wide, x + 4, "end")):
             box = (begin, at - 10, begin + wide, at + 2)
@@ -196,8 +197,8 @@ def _names(
                 break
 
 
-def _overlap(one: Box, other: Box) -> bool:
-    return one[0] < other[2] and other[0] < one[2] and one[1] < other[3] and other[1] < one[3]
+def _overlap(first: Box, second: Box) -> bool:
+    return first[0] < second[2] and second[0] < first[2] and first[1] < second[3] and second[1] < first[3]
 
 
 LINE_COLOURS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#b8a400", "#888888")

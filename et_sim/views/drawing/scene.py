@@ -101,9 +101,9 @@ class Scene:
     def legend(self, entries: Sequence[Entry], y: int, each: int = 0) -> int:
         """Colours and what they mean, in one line or `each` of them in a line; where the last one is."""
         lines = [entries[at : at + each] for at in range(0, len(entries), each)] if each else [entries]
-        for at, some in enumerate(lines):
+        for at, line in enumerate(lines):
             x = LEFT
-            for colour, text in some:
+            for colour, text in line:
                 self.rect(x, y + 16 * at - 9, 10, 10, colour, stroke=OUTLINE, stroke_width="0.5")
                 self.text(x + 14, y + 16 * at, text)
                 x += 34 + LETTER * len(text)
@@ -216,15 +216,15 @@ def label_of_ranks(ranks: str) -> str:
     """`rank 3`, `ranks 0-3,6`, or, if that is shorter, `ranks 0-14/2`: every second one."""
     if ranks.isdecimal():
         return f"rank {ranks}"
-    strided = strided_ranks(rank for some in parse_ranks(ranks) for rank in some)
+    strided = strided_ranks(rank for span in parse_ranks(ranks) for rank in span)
     return f"ranks {min(ranks, strided, key=len)}"
 
 
 def wide(text: str) -> int:
     """About how many pixels a text is wide: rather more than less."""
     return sum(
-        4 if one in NARROW else 11 if one in "mwMW%@" or not one.isascii() else 8 if one.isupper() else LETTER
-        for one in text
+        4 if c in NARROW else 11 if c in "mwMW%@" or not c.isascii() else 8 if c.isupper() else LETTER
+        for c in text
     )
 
 

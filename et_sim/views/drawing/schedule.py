@@ -43,10 +43,10 @@ COLLECTIVE, SENT = "#d55e00", "#8f6bc2"
 
 def schedule_of_run_picture(run: RunDirectory, part: Selection) -> str:
     """The schedule of a run, or a refusal."""
-    found = schedule_of(run)
-    if found is None:
+    schedule = schedule_of(run)
+    if schedule is None:
         raise nothing_to_draw(NO_PASSES, run, part)
-    return schedule_picture(found)
+    return schedule_picture(schedule)
 
 
 def schedule_picture(schedule: Schedule) -> str:
@@ -58,7 +58,7 @@ def schedule_picture(schedule: Schedule) -> str:
     for row, height in zip(rows, heights, strict=True):
         scene.label(label_of_ranks(row.ranks), y + 13)
         _work(scene, row, schedule, y, scale)
-        spans = ((one.start_ns, one.end_ns, _colour_of(one)) for one in row.exchanges)
+        spans = ((exchange.start_ns, exchange.end_ns, _colour_of(exchange)) for exchange in row.exchanges)
         _spans(scene, spans, scale, y + WORK, EXCHANGE - 1)
         y += height
     scene.legend(_entries(schedule), y + 16)
@@ -128,8 +128,8 @@ def _spans(
         scene.path(shape, fill=colour, fill_opacity=f"{opacity:g}", pointer_events="none")
 
 
-def _colour_of(one: Exchange) -> str:
-    return COLLECTIVE if one.is_collective else SENT
+def _colour_of(exchange: Exchange) -> str:
+    return COLLECTIVE if exchange.is_collective else SENT
 
 
 def _entries(schedule: Schedule) -> list[Entry]:
@@ -138,10 +138,10 @@ def _entries(schedule: Schedule) -> list[Entry]:
         entries.append((OTHER, "other work"))
     least_ns = LEAST_SEEN * schedule.makespan_ns / PIXELS
     seen = {
-        _colour_of(one)
+        _colour_of(exchange)
         for row in schedule.rows
-        for one in row.exchanges
-        if one.end_ns - one.start_ns >= least_ns
+        for exchange in row.exchanges
+        if exchange.end_ns - exchange.start_ns >= least_ns
     }
     exchanges = ((COLLECTIVE, "collectives"), (SENT, "sends and receives"))
     return [*entries, *(entry for entry in exchanges if entry[0] in seen)]

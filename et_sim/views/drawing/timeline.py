@@ -85,9 +85,9 @@ def legend_of(runs: Sequence[Painted]) -> list[Entry]:
     """The colours of the kinds that are seen."""
     kinds = [
         kind
-        for one in runs
-        for code, kind in enumerate(one.kinds)
-        if any((layer.kind == code).any() for layer in one.both)
+        for run in runs
+        for code, kind in enumerate(run.kinds)
+        if any((layer.kind == code).any() for layer in run.both)
     ]
     return [(colour_of(kind), kind.replace("_", " ")) for kind in dict.fromkeys(kinds)]
 
@@ -116,7 +116,7 @@ def _labels(run: RunDirectory, part: Selection) -> dict[int, str]:
     """Actor -> label; all of them that have selected ranks, or the slowest."""
     part.check_ranks(run)
     actors = run.actors().select(["actor", "ranks", "finish_ns"]).to_pylist()
-    actors = [{**actor, "ranks": some} for actor in actors if (some := part.names(actor["ranks"]))]
+    actors = [{**actor, "ranks": ranks} for actor in actors if (ranks := part.names(actor["ranks"]))]
     chosen = actors if len(actors) <= MOST_ACTORS else slowest_first(actors)[:MOST_ACTORS]
     chosen = sorted(chosen, key=lambda actor: actor["actor"])
     return {actor["actor"]: label_of_ranks(actor["ranks"]) for actor in chosen}
@@ -126,8 +126,8 @@ def _remarks(run: RunDirectory, part: Selection, shown: int) -> list[str]:
     """What is left out."""
     hidden = sum(bool(part.names(text)) for text in run.actors()["ranks"].to_pylist()) - shown
     kept = recorded_part(run)
-    found = not_shown(hidden, "faster actor", ": --ranks chooses others")
-    return [*found, *([f"the run holds only nodes of {kept}"] if kept else [])]
+    remarks = not_shown(hidden, "faster actor", ": --ranks chooses others")
+    return [*remarks, *([f"the run holds only nodes of {kept}"] if kept else [])]
 
 
 def painted(run: RunDirectory, actors: list[int], window: Window) -> Painted:
@@ -144,21 +144,21 @@ def painted(run: RunDirectory, actors: list[int], window: Window) -> Painted:
             backward = is_backward((*batch["name"].dictionary.to_pylist(), None))
         drawn = _drawn(batch, actors, window, kinds, backward, last)
         for layer, (track, kind, start, end) in enumerate(drawn):
-            for one in np.flatnonzero(np.bincount(kind)).tolist():
-                this = kind == one
+            for code in np.flatnonzero(np.bincount(kind)).tolist():
+                this = kind == code
                 more = filling(track[this], start[this], end[this], 1.0, shape, span)
-                filled[layer][one] = filled[layer][one] + more if one in filled[layer] else more
+                filled[layer][code] = filled[layer][code] + more if code in filled[layer] else more
             begin = start * (PIXELS / span)
             long = np.flatnonzero(((end - start) * (PIXELS / span) >= LEAST_SEPARATED) & (begin >= 1))
             boundaries[layer, track[long], begin[long].astype(np.int64)] = True
     never = kinds.index(NEVER)
-    waiting, moving = (_fullest(*one, never) for one in zip(filled, boundaries, strict=True))
+    waiting, moving = (_fullest(*layer, never) for layer in zip(filled, boundaries, strict=True))
     return Painted(waiting, moving, kinds)
 
 
 def _fullest(filled: dict[int, Any], boundaries: Any, foremost: int) -> PictureLayer:
     kind, most = np.full(boundaries.shape, -1, np.int16), np.zeros(boundaries.shape)
-    for code, changes in sorted(filled.items(), key=lambda one: (one[0] != foremost, one[0])):
+    for code, changes in sorted(filled.items(), key=lambda entry: (entry[0] != foremost, entry[0])):
         here = np.round(levels(changes), 9)  # sums of fractions leave dust
         kind[here > most] = code
         most = np.maximum(most, here)
@@ -185,12 +185,12 @@ def _drawn(
     moved = np.where(communicates, np.minimum(start + before, end), start)
     moved = np.where(ended[rows] < 0, end, moved)
     track = np.searchsorted(actors, actor[rows]) * len(LANES) + lane
-    found = []
+    pieces = []
     for begin, until in ((start, moved), (moved, end)):
         begin, until = np.clip(begin, *window), np.clip(until, *window)
-        some = np.flatnonzero(until > begin)
-        found.append((track[some], kind[some], begin[some] - window[0], until[some] - window[0]))
-    return found
+        visible = np.flatnonzero(until > begin)
+        pieces.append((track[visible], kind[visible], begin[visible] - window[0], until[visible] - window[0]))
+    return pieces
 
 
 def track_positions(is_used: Any, actors: int) -> dict[int, int]:
@@ -229,21 +229,21 @@ MEANING = "above: A; below, on grey: B; dashed: the end of a run"
 MARKED = "red: from here on they differ"
 
 
-def aligned_picture(found: Comparison) -> str:
+def aligned_picture(comparison: Comparison) -> str:
     """The SVG text: two runs on one axis of time, the lanes in both, of the ranks that differ most.
 
     A red mark shows where ranks begin to differ, a dashed line where a run ends.
     """
-    runs, scene, y = (found.a, found.b), Scene(), TOP
+    runs, scene, y = (comparison.a, comparison.b), Scene(), TOP
     pairs, every = most_different(*runs, MOST_PAIRS)
-    window = 0, max(*found.makespans_ns, 1)
+    window = 0, max(*comparison.makespans_ns, 1)
     actors = [sorted({pair.actors[side] for pair in pairs}) for side in (0, 1)]
     layers = [painted(run, those, window) for run, those in zip(runs, actors, strict=True)]
     rows, ends = [], []  # (its run, the y of its tracks, where it ends); where pairs begin and end
     for pair in pairs:
         top = y
-        for side, one in enumerate(layers):
-            heights = _heights(one, actors[side].index(pair.actors[side]), y)
+        for side, layer in enumerate(layers):
+            heights = _heights(layer, actors[side].index(pair.actors[side]), y)
             bottom = max(heights.values(), default=y) + LANE_HEIGHT
             rows.append((side, heights, y, bottom))
             y = bottom + RUN_GAP
@@ -253,7 +253,7 @@ def aligned_picture(found: Comparison) -> str:
     for side, _, top, end in rows:
         scene.rect(LEFT, top - 1, PIXELS, end - top + 1, PAPER[side])
     scene.axis(window, bottom)
-    for x in dict.fromkeys(LEFT + PIXELS * time / window[1] for time in found.makespans_ns):
+    for x in dict.fromkeys(LEFT + PIXELS * time / window[1] for time in comparison.makespans_ns):
         scene.line(x, TOP - 4, x, bottom, "#333", stroke_dasharray="4 3")
     for at, (side, heights, top, end) in enumerate(rows):
         layers[side].draw(scene, heights)
@@ -261,9 +261,9 @@ def aligned_picture(found: Comparison) -> str:
         if side:
             begin = ends[at // 2][0]
             scene.label(label_of_ranks(pairs[at // 2].ranks), (begin + end + RUN_GAP) // 2 + 3, x=LEFT - 24)
-    is_marked = _partings(scene, found, pairs, ends, window[1])
+    is_marked = _partings(scene, comparison, pairs, ends, window[1])
     scene.legend(legend_of(layers), bottom + 20)
-    texts = [f"{MEANING}; {MARKED}" if is_marked else MEANING, *_notes(found, len(pairs), every)]
+    texts = [f"{MEANING}; {MARKED}" if is_marked else MEANING, *_notes(comparison, len(pairs), every)]
     return scene.finish(texts, bottom + 38)
 
 
@@ -275,12 +275,12 @@ def _heights(layers: Painted, place: int, y: int) -> dict[int, int]:
 
 
 def _partings(
-    scene: Scene, found: Comparison, pairs: Sequence[Pair], ends: Sequence[tuple[int, int]], whole: int
+    scene: Scene, comparison: Comparison, pairs: Sequence[Pair], ends: Sequence[tuple[int, int]], whole: int
 ) -> bool:
     """Where the ranks of each pair begin to differ, if any do; nothing of runs with other ranks."""
-    if found.ranks is None:
+    if comparison.ranks is None:
         return False
-    times = parting_times(found.a, found.b, [pair.actors for pair in pairs])
+    times = parting_times(comparison.a, comparison.b, [pair.actors for pair in pairs])
     for time, (top, bottom) in zip(times, ends, strict=True):
         if time is not None:
             x = LEFT + PIXELS * time / whole
@@ -290,11 +290,11 @@ def _partings(
     return any(time is not None for time in times)
 
 
-def _notes(found: Comparison, shown: int, every: int) -> list[str]:
+def _notes(comparison: Comparison, shown: int, every: int) -> list[str]:
     """What the runs are, and what is left out."""
-    texts = [_described(name, run) for name, run in (("A", found.a), ("B", found.b))]
-    if found.ranks is None:
-        a, b = (plural(run.summary["ranks"], "rank") for run in (found.a, found.b))
+    texts = [_described(name, run) for name, run in (("A", comparison.a), ("B", comparison.b))]
+    if comparison.ranks is None:
+        a, b = (plural(run.summary["ranks"], "rank") for run in (comparison.a, comparison.b))
         texts.append(f"A has {a}, B {b}: shown are ranks that both have")
     texts += not_shown(every - shown, "row", " of ranks whose finish differs no more")
     return texts

@@ -39,18 +39,18 @@ LEAST = 0.001  # where the scale of tiers begins
 
 def topology_picture(run: RunDirectory, part: Selection = EVERYTHING) -> str:
     """The SVG text."""
-    found = topology_of(run, part)
-    if found is not None:
-        return _network(run, found, part)
+    topology = topology_of(run, part)
+    if topology is not None:
+        return _network(run, topology, part)
     if not run.holds("links"):
         raise nothing_to_draw(NOT_RECORDED, run, part)
     return _tiers(run, tier_totals(run, part), part)
 
 
-def _network(run: RunDirectory, found: Topology, part: Selection) -> str:
-    devices, scene = Devices(found.names, found.rows, found.sizes), Scene()
-    places = placed(devices, found.source, found.target)
-    draw_network(scene, devices, places, use_lines(found, places))
+def _network(run: RunDirectory, topology: Topology, part: Selection) -> str:
+    devices, scene = Devices(topology.names, topology.rows, topology.sizes), Scene()
+    places = placed(devices, topology.source, topology.target)
+    draw_network(scene, devices, places, use_lines(topology, places))
     y = round(places.bottom) + 22
     scene.text(LEFT - 8, y + 4, "used", "end")
     for level, name in enumerate(level_names()):  # each step as wide as the others, so that 1 % shows
@@ -59,46 +59,49 @@ def _network(run: RunDirectory, found: Topology, part: Selection) -> str:
         scene.text(x, y + 18, name)
     texts = [*part.heading()[:1], BUSIER]
     texts += [JOINED] if places.count.max() > 1 else []
-    return scene.finish([*texts, most_used_text(found), *topology_notes(run, found)], y + 40)
+    return scene.finish([*texts, most_used_text(topology), *topology_notes(run, topology)], y + 40)
 
 
-def use_lines(found: Topology, places: Places) -> list[Line]:
+def use_lines(topology: Topology, places: Places) -> list[Line]:
     """A line for each pair of marks with a link between them, the most used last."""
-    pairs, of_link = joined_lines(places, found.source, found.target)
+    pairs, of_link = joined_lines(places, topology.source, topology.target)
     links = np.flatnonzero(of_link >= 0)
-    is_back = places.mark_of[found.source[links]] > places.mark_of[found.target[links]]
+    is_back = places.mark_of[topology.source[links]] > places.mark_of[topology.target[links]]
     way, ways = 2 * of_link[links] + is_back, 2 * len(pairs)  # two for every line
     count, most = np.bincount(way, minlength=ways), np.zeros(ways)
-    could = np.bincount(way, found.bytes_per_ns[links], ways)
-    did = np.bincount(way, found.used[links] * found.bytes_per_ns[links], ways)
+    could = np.bincount(way, topology.bytes_per_ns[links], ways)
+    did = np.bincount(way, topology.used[links] * topology.bytes_per_ns[links], ways)
     used = np.where(could > 0, did / np.where(could > 0, could, 1), 0.0)
-    np.maximum.at(most, way, found.used[links])
+    np.maximum.at(most, way, topology.used[links])
     first = np.zeros(ways, np.int64)
     first[way[::-1]] = links[::-1]
     lines = []
     for at in np.argsort(used.reshape(-1, 2).max(axis=1, initial=0), kind="stable").tolist():
-        both = [one for one in (2 * at, 2 * at + 1) if count[one]]
-        meanings = [_meaning(found, int(first[one]), int(count[one]), used[one], most[one]) for one in both]
-        level = level_of(max(float(used[one]) for one in both))
-        one, other = pairs[at].tolist()
-        lines.append(Line(one, other, COLOURS[level], WIDTHS[level], "; ".join(meanings)))
+        both = [way for way in (2 * at, 2 * at + 1) if count[way]]
+        meanings = [
+            _meaning(topology, int(first[way]), int(count[way]), used[way], most[way]) for way in both
+        ]
+        level = level_of(max(float(used[way]) for way in both))
+        source, target = pairs[at].tolist()
+        lines.append(Line(source, target, COLOURS[level], WIDTHS[level], "; ".join(meanings)))
     return lines
 
 
-def _meaning(found: Topology, link: int, count: int, used: float, most: float) -> str:
+def _meaning(topology: Topology, link: int, count: int, used: float, most: float) -> str:
     """What one direction of a line stands for."""
-    ends = f"{found.names[found.source[link]]} to {found.names[found.target[link]]}: {share(used, 1)}"
+    source, target = topology.names[topology.source[link]], topology.names[topology.target[link]]
+    ends = f"{source} to {target}: {share(used, 1)}"
     if count > 1:
         return f"{ends}, and {plural(count - 1, 'more link')}, at most {share(most, 1)}"
-    return f"{ends}, {format_bytes(float(found.bytes[link]))}"
+    return f"{ends}, {format_bytes(float(topology.bytes[link]))}"
 
 
-def _tiers(run: RunDirectory, found: Sequence[TierUse], part: Selection) -> str:
+def _tiers(run: RunDirectory, tiers: Sequence[TierUse], part: Selection) -> str:
     """A bar for each tier, on a scale where each power of ten is as wide as the others."""
-    if not found:
+    if not tiers:
         raise nothing_to_draw(NOTHING_CARRIED, run, part)
     top, begin = TOP + 6, LEFT + 60
-    bottom = top + TIER_ROW * len(found)
+    bottom = top + TIER_ROW * len(tiers)
 
     def x(used: float) -> float:
         return begin + BAR * (1 - log10(min(max(used, LEAST), 1.0)) / log10(LEAST))
@@ -106,14 +109,14 @@ def _tiers(run: RunDirectory, found: Sequence[TierUse], part: Selection) -> str:
     scene = Scene()
     for power in (0.001, 0.01, 0.1, 1.0):
         scene.upright(x(power), top - 8, bottom, f"{100 * power:g} %", top - 12)
-    for at, one in enumerate(found):
-        y, colour = top + at * TIER_ROW + 4, COLOURS[level_of(one.used)]
-        scene.label(one.tier, y + 10, x=begin - 8)
-        scene.rect(begin, y, max(x(one.used) - begin, 1), BAR_HEIGHT, colour)
-        if one.most_used > one.used:
-            peak = x(one.most_used)
+    for at, tier in enumerate(tiers):
+        y, colour = top + at * TIER_ROW + 4, COLOURS[level_of(tier.used)]
+        scene.label(tier.tier, y + 10, x=begin - 8)
+        scene.rect(begin, y, max(x(tier.used) - begin, 1), BAR_HEIGHT, colour)
+        if tier.most_used > tier.used:
+            peak = x(tier.most_used)
             scene.line(peak, y - 3, peak, y + BAR_HEIGHT + 3, "#333", stroke_width=2)
-        links = "" if one.links is None else f"{plural(one.links, 'link')}: "
-        text = f"{links}{share(one.used, 1)} used on average, the busiest {share(one.most_used, 1)}"
+        links = "" if tier.links is None else f"{plural(tier.links, 'link')}: "
+        text = f"{links}{share(tier.used, 1)} used on average, the busiest {share(tier.most_used, 1)}"
         scene.text(begin + BAR + 12, y + 10, text)
     return scene.finish([*part.heading()[:1], OF_TIERS, *topology_notes(run, None)], bottom + 20)

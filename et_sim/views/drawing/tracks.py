@@ -35,19 +35,19 @@ def tracks_of(place: Any, lane: Any, lanes: tuple[str | None, ...], start: Any, 
     order = sorted(range(len(lanes)), key=lambda code: (*_position(lanes[code]), code))
     order_of, names = np.argsort(order), [lanes[code] or "" for code in order]
     of_slice = np.empty(len(place), np.int32)
-    found: list[tuple[int, str, int]] = []
+    tracks: list[tuple[int, str, int]] = []
     for first, until in pairwise([*np.flatnonzero(np.diff(place, prepend=-1)).tolist(), len(place)]):
         part = slice(first, until)
         position = order_of[lane[part]]
         row = _rows(position, start[part], end[part])
         width = int(row.max()) + 1
         keys, at = np.unique(position * width + row, return_inverse=True)
-        of_slice[part] = len(found) + at.reshape(-1)
-        found += [(int(place[first]), names[key // width], key % width) for key in keys.tolist()]
+        of_slice[part] = len(tracks) + at.reshape(-1)
+        tracks += [(int(place[first]), names[key // width], key % width) for key in keys.tolist()]
     return Tracks(
-        place=tuple(place for place, _, _ in found),
-        lane=tuple(lane for _, lane, _ in found),
-        row=tuple(row for _, _, row in found),
+        place=tuple(place for place, _, _ in tracks),
+        lane=tuple(lane for _, lane, _ in tracks),
+        row=tuple(row for _, _, row in tracks),
         of_slice=of_slice,
     )
 
@@ -81,7 +81,7 @@ def _rows(lane: Any, start: Any, end: Any) -> Any:
 def _packed(starts: list[int], ends: list[int]) -> list[int]:
     free: list[int] = []
     busy: list[tuple[int, int]] = []  # until when, and which row
-    found, rows = [], 0
+    row_of_slice, rows = [], 0
     for start, end in zip(starts, ends, strict=True):
         while busy and busy[0][0] <= start:
             heapq.heappush(free, heapq.heappop(busy)[1])
@@ -90,5 +90,5 @@ def _packed(starts: list[int], ends: list[int]) -> list[int]:
         else:
             row, rows = rows, rows + 1
         heapq.heappush(busy, (end, row))
-        found.append(row)
-    return found
+        row_of_slice.append(row)
+    return row_of_slice

@@ -88,8 +88,8 @@ def pairs_and_chains(
     is_recorded = run.holds("messages")
     pairs, chains, label = [NOTHING.reshape(0, 2)], [NOTHING], [NOTHING]
     for rows in _parts(*of_messages):
-        found = messages(blocks.nodes(rows))
-        pairs.append(np.stack([slice_of(rows[ends]) for ends in found], axis=1))
+        both_ends = messages(blocks.nodes(rows))
+        pairs.append(np.stack([slice_of(rows[ends]) for ends in both_ends], axis=1))
     for number, rows in enumerate(_parts(*of_collectives)):
         nodes = blocks.nodes(rows)
         if is_recorded:

@@ -76,8 +76,8 @@ def _names(contents: Contents) -> Iterator[bytes]:
         called = _json({"name": "process_name", "args": {"name": "network"}})
         yield _event("M", _network(contents), 0, called)
     if contents.path:
-        for what in ("process_name", "thread_name"):
-            yield _event("M", _path(contents), 0, _json({"name": what, "args": {"name": ON_PATH}}))
+        for event in ("process_name", "thread_name"):
+            yield _event("M", _path(contents), 0, _json({"name": event, "args": {"name": ON_PATH}}))
     for rank in contents.shown.ranks:
         yield _event("M", rank, 0, _json({"name": "process_name", "args": {"name": f"rank {rank}"}}))
         yield _event("M", rank, 0, _json({"name": "process_sort_index", "args": {"sort_index": rank}}))
@@ -96,8 +96,8 @@ def _slices(contents: Contents) -> Iterator[bytes]:
         facts = contents.facts(part)
         groups, heads = facts.group.texts, _Heads(facts.nodes.names, facts.nodes.kinds)
         placed = zip(*(column[part].tolist() for column in columns), strict=True)
-        for (track, start, end), what in zip(placed, facts.rows(), strict=True):
-            name, kind, group, node, size, waited, completed = what
+        for (track, start, end), fact in zip(placed, facts.rows(), strict=True):
+            name, kind, group, node, size, waited, completed = fact
             notes = {"node": node, "bytes": max(size, 0), "group": groups[group], "waited_ns": waited}
             notes = {key: value for key, value in notes.items() if value or key == "node"}
             if not completed:
@@ -124,15 +124,15 @@ def _added(contents: Contents) -> Iterator[bytes]:
     arrivals = contents.arrivals
     columns = arrivals.parent, arrivals.start_ns, arrivals.end_ns
     for at, (parent, start, end) in enumerate(in_rows(*columns)):
-        said = {"name": arrivals.name(at), "cat": FROM_ANOTHER, "args": {}}
-        yield _event("X", *_track(contents, parent), _lasting(end - start, said), start)
+        fields = {"name": arrivals.name(at), "cat": FROM_ANOTHER, "args": {}}
+        yield _event("X", *_track(contents, parent), _lasting(end - start, fields), start)
     for step in contents.path:
-        said = {"name": step.name, "cat": ON_PATH, "args": dict(step.notes)}
-        yield _event("X", _path(contents), 0, _lasting(step.end_ns - step.start_ns, said), step.start_ns)
+        fields = {"name": step.name, "cat": ON_PATH, "args": dict(step.notes)}
+        yield _event("X", _path(contents), 0, _lasting(step.end_ns - step.start_ns, fields), step.start_ns)
 
 
-def _lasting(length_ns: int, said: dict[str, Any]) -> bytes:
-    return f'{{"dur":{_micros(length_ns)},'.encode() + _json(said)[1:]
+def _lasting(length_ns: int, fields: dict[str, Any]) -> bytes:
+    return f'{{"dur":{_micros(length_ns)},'.encode() + _json(fields)[1:]
 
 
 def _track(contents: Contents, entry: int) -> tuple[int, int]:

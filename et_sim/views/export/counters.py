@@ -57,26 +57,26 @@ def chunks_in_dimensions(run: RunDirectory, shown: Shown, window: Window) -> lis
     for rows in run.batches("phases", columns):
         actor, dimension, start, end = (integers(rows[name], missing=NONE) for name in columns)
         is_span = (start >= 0) & (end > start)
-        for one in unique(dimension[is_span]).tolist():
-            spans = (column[is_span & (dimension == one)] for column in (actor, start, end))
-            blocks.setdefault(one, []).append(_kept(shown, window, *spans))
-    found: list[Counter] = []
-    for one in sorted(blocks, key=lambda one: (one == NONE, one)):
-        name = "chunks in several dimensions at once" if one == NONE else f"chunks in dimension {one}"
-        found += _of_ranks(_under_way(blocks[one]), shown, name, "count", window)
-    return sorted(found, key=lambda counter: counter.place)
+        for number in unique(dimension[is_span]).tolist():
+            spans = (column[is_span & (dimension == number)] for column in (actor, start, end))
+            blocks.setdefault(number, []).append(_kept(shown, window, *spans))
+    counters: list[Counter] = []
+    for number in sorted(blocks, key=lambda number: (number == NONE, number)):
+        name = "chunks in several dimensions at once" if number == NONE else f"chunks in dimension {number}"
+        counters += _of_ranks(_under_way(blocks[number]), shown, name, "count", window)
+    return sorted(counters, key=lambda counter: counter.place)
 
 
 def _under_way(blocks: list[tuple[Any, Any, Any]]) -> list[tuple[int, Any, Any]]:
     """Per actor, when the number of open spans changes, and to what."""
-    found: list[tuple[int, Any, Any]] = []
+    changes: list[tuple[int, Any, Any]] = []
     if not blocks:
-        return found
+        return changes
     for actor, start, end in _by_actor(*(np.concatenate(parts) for parts in zip(*blocks, strict=True))):
         time = np.concatenate((start, end))
         order = np.argsort(time, kind="stable")
-        found.append((actor, time[order], np.cumsum(np.repeat((1, -1), len(start))[order])))
-    return found
+        changes.append((actor, time[order], np.cumsum(np.repeat((1, -1), len(start))[order])))
+    return changes
 
 
 def links_in_use(run: RunDirectory, shown: Shown, window: Window) -> list[Counter]:
@@ -84,7 +84,7 @@ def links_in_use(run: RunDirectory, shown: Shown, window: Window) -> list[Counte
     table = link_table(run)
     if table is None:
         return []
-    found: list[Counter] = []
+    counters: list[Counter] = []
     first = np.searchsorted(table.of_row, np.arange(len(table.actor) + 1))
     figures = table.figures
     length = np.maximum(figures["end_ns"] - figures["start_ns"], 1)
@@ -94,8 +94,8 @@ def links_in_use(run: RunDirectory, shown: Shown, window: Window) -> list[Counte
         start, end = figures["start_ns"][rows], figures["end_ns"][rows]
         spans = [(int(table.actor[at]), *_steps(start, end, permille[rows]))]
         name = f"dimension {int(table.dimension[at])}, {table.name[at]}: busy ‰"
-        found += _of_ranks(spans, shown, name, "count", window)
-    return sorted(found, key=lambda counter: counter.place)
+        counters += _of_ranks(spans, shown, name, "count", window)
+    return sorted(counters, key=lambda counter: counter.place)
 
 
 def queues_at_ports(run: RunDirectory, window: Window) -> list[Counter]:
@@ -103,7 +103,7 @@ def queues_at_ports(run: RunDirectory, window: Window) -> list[Counter]:
     table = port_table(run)
     if table is None:
         return []
-    most, found = table.most("deepest_bytes"), []
+    most, counters = table.most("deepest_bytes"), []
     bounds = np.searchsorted(table.of_row, np.arange(len(most) + 1))
     for at in np.lexsort((table.resource, -most))[:MOST_QUEUES].tolist():
         rows = slice(bounds[at], bounds[at + 1])
@@ -111,8 +111,8 @@ def queues_at_ports(run: RunDirectory, window: Window) -> list[Counter]:
         counter = Counter(
             NONE, f"{table.name[at]}: waiting", "bytes", *_cut(*_steps(start, end, deep), window)
         )
-        found.append(counter)
-    return found
+        counters.append(counter)
+    return counters
 
 
 def _steps(start: Any, end: Any, value: Any) -> tuple[Any, Any]:
@@ -144,11 +144,11 @@ def _by_actor(actor: Any, *columns: Any) -> list[tuple[int, Any, Any]]:
 
 
 def _of_ranks(
-    found: list[tuple[int, Any, Any]], shown: Shown, name: str, unit: str, window: Window
+    levels_of_actors: list[tuple[int, Any, Any]], shown: Shown, name: str, unit: str, window: Window
 ) -> list[Counter]:
     """The last value of each time, for every rank that shows the actor, within the window."""
     counters = []
-    for actor, time, value in found:
+    for actor, time, value in levels_of_actors:
         last = np.append(np.diff(time) != 0, True)
         time, value = _cut(time[last], value[last], window)
         changes = np.append(True, np.diff(value) != 0)[: len(value)]

@@ -138,22 +138,22 @@ class _Packets:
         contents, arrivals = self._contents, self._contents.arrivals
         for first in range(0, len(arrivals), AT_ONCE):
             part = slice(first, first + AT_ONCE)
-            said = self._at_arrivals.of_entries(first, first + AT_ONCE)
+            flows_of = self._at_arrivals.of_entries(first, first + AT_ONCE)
             track = contents.tracks.of_slice[arrivals.parent[part]]
             columns = track, arrivals.start_ns[part], arrivals.end_ns[part]
             placed = zip(*(column.tolist() for column in columns), strict=True)
             for at, (of_slice, start, end) in enumerate(placed, start=first):
-                yield at, self._tracks[of_slice], start, end, said.get(at, b"")
+                yield at, self._tracks[of_slice], start, end, flows_of.get(at, b"")
 
     def _slices_end(self) -> Iterator[bytes]:
         contents = self._contents
         heads = [END + track for track in self._tracks]
         for first in range(0, len(contents.slices), AT_ONCE):
             entries = first + np.flatnonzero(~self._is_instant[first : first + AT_ONCE])
-            said = self._ends.of_entries(first, first + AT_ONCE)
+            flows_of = self._ends.of_entries(first, first + AT_ONCE)
             columns = entries, contents.end_ns[entries], contents.tracks.of_slice[entries]
             for entry, end, track in zip(*(column.tolist() for column in columns), strict=True):
-                yield _event(end, heads[track] + said.get(entry, b""))
+                yield _event(end, heads[track] + flows_of.get(entry, b""))
 
     def _counters(self) -> Iterator[bytes]:
         for at, counter in enumerate(self._contents.counters):
@@ -169,18 +169,18 @@ class _Packets:
             entries = first + np.flatnonzero(which[first : first + AT_ONCE])
             if not len(entries):
                 continue
-            said = self._starts.of_entries(first, first + AT_ONCE)
+            flows_of = self._starts.of_entries(first, first + AT_ONCE)
             if kind == INSTANT:
                 for entry, flows in self._ends.of_entries(first, first + AT_ONCE).items():
-                    said[entry] = said.get(entry, b"") + flows
+                    flows_of[entry] = flows_of.get(entry, b"") + flows
             facts = contents.facts(entries)
             group, news = self._words.of(facts)
             if news:
                 yield _packet(IN_SEQUENCE, number(FLAGS, NEEDED), message(INTERNED, *news))
             columns = entries, contents.start_ns[entries], contents.tracks.of_slice[entries]
             placed = zip(*(column.tolist() for column in columns), strict=True)
-            for (entry, start, track), what in zip(placed, facts.rows(), strict=True):
-                yield _event(start, heads[track] + _node(group, *what) + said.get(entry, b""))
+            for (entry, start, track), node_facts in zip(placed, facts.rows(), strict=True):
+                yield _event(start, heads[track] + _node(group, *node_facts) + flows_of.get(entry, b""))
 
 
 def _event(time_ns: int, event: bytes) -> bytes:
@@ -203,11 +203,11 @@ class _Flows(Struct, frozen=True, eq=False):
     def of_entries(self, first: int, until: int) -> dict[int, bytes]:
         """What the entries in a range say."""
         part = slice(*np.searchsorted(self.entry, (first, until)).tolist())
-        said: dict[int, bytes] = {}
+        encoded: dict[int, bytes] = {}
         columns = (column[part].tolist() for column in (self.entry, self.flow, self.is_last))
         for entry, flow, is_last in zip(*columns, strict=True):
-            said[entry] = said.get(entry, b"") + fixed64(LAST_FLOW if is_last else FLOW, flow)
-        return said
+            encoded[entry] = encoded.get(entry, b"") + fixed64(LAST_FLOW if is_last else FLOW, flow)
+        return encoded
 
 
 class _Words:

@@ -19,35 +19,35 @@ from et_sim.views.text import cut, signed
 MOST_HOPS, LONGEST_HOPS = 400, 12
 
 
-def critical_section(run: RunDirectory, found: CriticalPath | None) -> str:
+def critical_section(run: RunDirectory, path: CriticalPath | None) -> str:
     """Causes, what would change it, and the longest steps; nothing if they were not recorded."""
-    if found is None and run.holds("path"):
+    if path is None and run.holds("path"):
         part = recorded_part(run)
-        what = f"Only the nodes of {part} were written, and a critical path leads through all of them"
-        return section("critical", "Critical path", absent(what, "simulate without --ranks and --window"))
-    if found is None:
+        reason = f"Only the nodes of {part} were written, and a critical path leads through all of them"
+        return section("critical", "Critical path", absent(reason, "simulate without --ranks and --window"))
+    if path is None:
         return ""
     note = "the chain of events that decided the makespan; the causes add up to it"
     return section(
         "critical",
         "Critical path",
         tag("p", note, class_="note"),
-        tag("div", path_picture(found), class_="picture"),
-        _changes(found),
-        _steps(run, found),
+        tag("div", path_picture(path), class_="picture"),
+        _changes(path),
+        _steps(run, path),
     )
 
 
-def _changes(found: CriticalPath) -> str:
+def _changes(path: CriticalPath) -> str:
     """What would make the run shorter, or longer."""
-    if not found.record.is_complete:
+    if not path.record.is_complete:
         return ""
     rows = [
-        (text(one.parameter), _signed(one.better_ns), _signed(one.worse_ns))
-        for one in Sensitivities(found).changes()
+        (text(change.parameter), _signed(change.better_ns), _signed(change.worse_ns))
+        for change in Sensitivities(path).changes()
     ]
-    what = "what would change it" + ("" if found.record.is_exact else " (an estimate: others share it)")
-    head = (what, "if 1 % better", "if 1 % worse")
+    heading = "what would change it" + ("" if path.record.is_exact else " (an estimate: others share it)")
+    head = (heading, "if 1 % better", "if 1 % worse")
     return table("", head, rows, "<>>") if rows else ""
 
 
@@ -55,8 +55,8 @@ def _signed(change: float) -> str:
     return signed(change).replace("-", "−")  # noqa: RUF001 (a minus)
 
 
-def _steps(run: RunDirectory, found: CriticalPath) -> str:
-    ranks, hops = run.actors()["ranks"].to_pylist(), found.hops()
+def _steps(run: RunDirectory, path: CriticalPath) -> str:
+    ranks, hops = run.actors()["ranks"].to_pylist(), path.hops()
     longest = sorted(range(len(hops)), key=lambda at: (hops[at].start_ns - hops[at].end_ns, at))
     shown = sorted(longest[:LONGEST_HOPS])
     head = ("from", "takes", "kind", "operation", "on", "began after")

@@ -44,8 +44,8 @@ def bar(parts: Sequence[tuple[str, str, int]], whole: int) -> str:
         if amount > 0:
             width = f"width:{100 * amount / max(whole, 1):.3f}%"
             pieces.append(tag("i", "", class_=kind, style=width, title=f"{name} {share(amount, whole)}"))
-    said = ", ".join(f"{name} {share(amount, whole)}" for _, name, amount in parts if amount > 0)
-    return tag("span", "".join(pieces), class_="bar", role="img", aria_label=said)
+    description = ", ".join(f"{name} {share(amount, whole)}" for _, name, amount in parts if amount > 0)
+    return tag("span", "".join(pieces), class_="bar", role="img", aria_label=description)
 
 
 def section(name: str, title: str, *content: str) -> str:
@@ -54,9 +54,9 @@ def section(name: str, title: str, *content: str) -> str:
     return tag("section", inner, id=name, aria_labelledby=f"{name}-title")
 
 
-def absent(what: str, remedy: str) -> str:
+def absent(reason: str, remedy: str) -> str:
     """A sentence in place of what the run does not hold."""
-    return tag("p", f"{text(what)}: {text(remedy)}.", class_="absent")
+    return tag("p", f"{text(reason)}: {text(remedy)}.", class_="absent")
 
 
 def more(summary: str, content: str) -> str:

@@ -41,8 +41,10 @@ def machine_section(run: RunDirectory) -> str:
         if rows:
             shown.append(_keys(part, rows))
     summary = run.summary
-    said = f"{plural(summary['ranks'], 'rank')}, {summary['model']} network, profile {summary['profile']}"
-    note = tag("p", text(f"{said}; figures are as they were given"), class_="note")
+    description = (
+        f"{plural(summary['ranks'], 'rank')}, {summary['model']} network, profile {summary['profile']}"
+    )
+    note = tag("p", text(f"{description}; figures are as they were given"), class_="note")
     return section("machine", "Machine", note, _dimensions(columns), *shown)
 
 
@@ -50,11 +52,11 @@ def _by_dimension(known: Mapping[str, Any]) -> dict[tuple[str, str], list[Any]]:
     """What has an entry for each dimension, by part and key: of the network, and algorithms."""
     network, system = known["network"], known["system"]
     sizes: list[Any] = next((network[key] for key in SIZES if isinstance(network.get(key), list)), [])
-    found = {("network", key): value for key, value in network.items() if _is_row(value, len(sizes))}
-    if not found:
+    rows = {("network", key): value for key, value in network.items() if _is_row(value, len(sizes))}
+    if not rows:
         return {}
     algorithms = {key: value for key, value in system.items() if key.endswith(ALGORITHM)}
-    return found | {("system", key): v for key, v in algorithms.items() if _is_row(v, len(sizes))}
+    return rows | {("system", key): v for key, v in algorithms.items() if _is_row(v, len(sizes))}
 
 
 def _is_row(value: Any, entries: int) -> bool:
@@ -143,30 +145,30 @@ def coverage_section(run: RunDirectory) -> str:
         if coverage[name]
     ]
     parts = [(f"treatment-{name}", name.replace("_", " "), coverage[name]) for name, _ in TREATMENTS]
-    said = [_notices("warning", summary["warnings"]), _notices("default", summary["defaults"])]
+    content = [_notices("warning", summary["warnings"]), _notices("default", summary["defaults"])]
     ignored = coverage["ignored_attributes"]
     if ignored:
         entries = (tag("li", f"{text(name)}: {count:,} nodes") for name, count in sorted(ignored.items()))
         counted = plural(len(ignored), "attribute that nothing reads", "attributes that nothing reads")
-        said.append(more(counted, tag("ul", "".join(entries))))
+        content.append(more(counted, tag("ul", "".join(entries))))
     return section(
         "coverage",
         "Coverage",
         tag("p", "how the time of each node came about", class_="note"),
         bar(parts, nodes),
         table("", ("", "its time comes", "nodes", ""), rows, "<<>>"),
-        *said,
+        *content,
     )
 
 
-def _notices(what: str, notices: list[dict[str, Any]]) -> str:
+def _notices(kind: str, notices: list[dict[str, Any]]) -> str:
     """Warnings are seen at once; defaults are folded away."""
     if not notices:
         return ""
-    rows = [(text(one["place"]), text(one["key"]), text(one["text"])) for one in notices]
-    content = table("", ("where", "key", what), rows, "<<<")
-    if what == "warning":
-        return tag("h3", text(plural(len(notices), what))) + content
+    rows = [(text(notice["place"]), text(notice["key"]), text(notice["text"])) for notice in notices]
+    content = table("", ("where", "key", kind), rows, "<<<")
+    if kind == "warning":
+        return tag("h3", text(plural(len(notices), kind))) + content
     return more(plural(len(notices), "default taken", "defaults taken"), content)
 
 
@@ -185,11 +187,11 @@ def configuration_section(run: RunDirectory) -> str:
             "uneven",
             f"{plural(summary['uneven']['ranks'], 'rank')}, {plural(summary['uneven']['links'], 'link')}",
         ),
-        *(("what if", said) for said in [factors_text(run)] if said),
+        *(("what if", factors) for factors in [factors_text(run)] if factors),
     ]
     listed = "".join(_fact(name, str(value)) for name, value in facts)
     inputs = manifest["inputs"]
-    rows = [(text(one["file"]), tag("code", text(one["sha256"]))) for one in inputs]
+    rows = [(text(file["file"]), tag("code", text(file["sha256"]))) for file in inputs]
     files = more(plural(len(rows), "input file"), table("", ("file", "SHA-256"), rows, "<<")) if rows else ""
     facts_of_run = tag("dl", listed, class_="facts")
     return section("configuration", "Configuration", facts_of_run, files, _not_recorded(run))
@@ -203,6 +205,6 @@ def _fact(name: str, value: str) -> str:
 def _not_recorded(run: RunDirectory) -> str:
     """What the page could also show, and how to get it."""
     could_show = COULD_SHOW if run.summary["packets"] is None else (*COULD_SHOW, OF_PACKETS)
-    lacking = [(what, table_named(name).how_to_get_it) for name, what in could_show if not run.holds(name)]
-    listed = "; ".join(f"{what}: {remedy}" for what, remedy in lacking)
+    lacking = [(part, table_named(name).how_to_get_it) for name, part in could_show if not run.holds(name)]
+    listed = "; ".join(f"{part}: {remedy}" for part, remedy in lacking)
     return tag("p", text(f"Not recorded: {listed}."), class_="note") if lacking else ""

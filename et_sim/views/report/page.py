@@ -94,14 +94,14 @@ def report(
     path = run.path.resolve()
     name = path.name if path.name != "run" else "/".join(path.parts[-2:]).lstrip("/")
     summary = run.summary
-    found = CriticalPath(PathRecord(run)) if run.holds("path") and not recorded_part(run) else None
+    critical = CriticalPath(PathRecord(run)) if run.holds("path") and not recorded_part(run) else None
     sections = (
-        headline(run, found),
+        headline(run, critical),
         stall_section(run),
-        timeline_section(run, ranks, window, limit, found),
+        timeline_section(run, ranks, window, limit, critical),
         activity_section(run),
         schedule_section(run),
-        critical_section(run, found),
+        critical_section(run, critical),
         jobs_section(run),
         ranks_section(run),
         waits_section(run),
@@ -158,11 +158,11 @@ def page_of(
 def run_in_brief(run: RunDirectory) -> str:
     """What was run, and on which machine."""
     summary, known = run.summary, run.manifest
-    found = f"{summary['status']} run, {plural(summary['ranks'], 'rank')}, {summary['model']} network"
+    description = f"{summary['status']} run, {plural(summary['ranks'], 'rank')}, {summary['model']} network"
     if "machine" not in known:
-        return found
+        return description
     npus = f" ({plural(known['npus'], 'NPU')})" if "npus" in known else ""
-    return f"{found}; machine: {known['machine']}{npus}"
+    return f"{description}; machine: {known['machine']}{npus}"
 
 
 def asset(name: str) -> str:

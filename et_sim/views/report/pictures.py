@@ -84,10 +84,10 @@ def waits_section(run: RunDirectory) -> str:
 
 def spread_section(run: RunDirectory) -> str:
     """How far ranks differ, if they do."""
-    found = spreads(run)
-    if not any(one.duration_ns.deviation or one.begin_ns.deviation for one in found):
+    operations = spreads(run)
+    if not any(operation.duration_ns.deviation or operation.begin_ns.deviation for operation in operations):
         return ""
-    return _pictured("spread", "Ranks compared", SPREAD, lambda: spread_picture(run, found=found))
+    return _pictured("spread", "Ranks compared", SPREAD, lambda: spread_picture(run, operations=operations))
 
 
 def roofline_section(run: RunDirectory) -> str:
@@ -128,34 +128,34 @@ def ports_section(run: RunDirectory) -> str:
 
 
 def _queues(run: RunDirectory) -> str:
-    found = queues(run)
-    return "" if found is None else tag("div", heats_picture(run, [found]), class_="picture")
+    heat = queues(run)
+    return "" if heat is None else tag("div", heats_picture(run, [heat]), class_="picture")
 
 
 def _incasts(run: RunDirectory) -> str:
-    found = incasts(run)
-    if not found:
+    meetings = incasts(run)
+    if not meetings:
         return ""
     rows = [
         (
-            text(one.link),
-            format_ns(one.begin_ns),
-            format_ns(one.end_ns - one.begin_ns),
-            format_bytes(one.deepest_bytes),
-            f"{one.messages:,}",
-            text(one.ranks),
+            text(meeting.link),
+            format_ns(meeting.begin_ns),
+            format_ns(meeting.end_ns - meeting.begin_ns),
+            format_bytes(meeting.deepest_bytes),
+            f"{meeting.messages:,}",
+            text(meeting.ranks),
         )
-        for one in found[:MOST_INCASTS]
+        for meeting in meetings[:MOST_INCASTS]
     ]
-    more = f", {len(rows)} of {len(found)}" if len(rows) < len(found) else ""
+    more = f", {len(rows)} of {len(meetings)}" if len(rows) < len(meetings) else ""
     return table(text(f"Where messages of several ranks met{more}"), HEAD, rows, "<>>>><")
 
 
 def _pauses(run: RunDirectory) -> str:
-    found = pause_roots(run)
-    if not found:
+    roots = pause_roots(run)
+    if not roots:
         return ""
-    lines = pause_lines(found, EVERYTHING, LONGEST_LINE)
+    lines = pause_lines(roots, EVERYTHING, LONGEST_LINE)
     return tag("h3", "Who paused whom") + tag("pre", text("\n".join(lines)))
 
 
@@ -172,14 +172,14 @@ def memory_section(run: RunDirectory) -> str:
     peaks = _peaks(run, len(ranks))
     if not peaks:
         return ""
-    chosen = sorted(peaks, key=lambda one: (-peaks[one], one))[:MOST_LINES]
+    chosen = sorted(peaks, key=lambda actor: (-peaks[actor], actor))[:MOST_LINES]
     changes = _changes(run, chosen)
     most = max(peaks.values(), default=1) or 1
     shapes, legend = [], []
-    for at, one in enumerate(chosen):
-        shapes.append(_path(levels(*changes[one], makespan), most))
-        named = f"rank{'' if ranks[one].isdigit() else 's'} {shortened(ranks[one], 24)}"
-        entry = f'<i class="line-{at}"></i>{text(named)} <b>{format_bytes(peaks[one])}</b>'
+    for at, actor in enumerate(chosen):
+        shapes.append(_path(levels(*changes[actor], makespan), most))
+        named = f"rank{'' if ranks[actor].isdigit() else 's'} {shortened(ranks[actor], 24)}"
+        entry = f'<i class="line-{at}"></i>{text(named)} <b>{format_bytes(peaks[actor])}</b>'
         legend.append(tag("li", entry))
     note = "the most in use at any time" + (
         f"; the {MOST_LINES} fullest of {len(peaks):,} actors" if len(peaks) > MOST_LINES else ""
@@ -215,9 +215,9 @@ def _changes(run: RunDirectory, chosen: list[int]) -> dict[int, tuple[Any, Any]]
     parts: dict[int, list[tuple[Any, Any]]] = {actor: [] for actor in chosen}
     for rows in run.batches("memory", ("actor", "time_ns", "alive_bytes")):
         actor, time, alive = (numbers(rows[name]) for name in ("actor", "time_ns", "alive_bytes"))
-        for one in np.intersect1d(actor, chosen).tolist():
-            own = actor == one
-            parts[one].append((time[own], alive[own]))
+        for shown_actor in np.intersect1d(actor, chosen).tolist():
+            of_actor = actor == shown_actor
+            parts[shown_actor].append((time[of_actor], alive[of_actor]))
     joined = {actor: zip(*of, strict=True) for actor, of in parts.items()}
     return {actor: tuple(np.concatenate(part) for part in of) for actor, of in joined.items()}  # type: ignore[misc]
 
@@ -228,10 +228,10 @@ def levels(time: Any, alive: Any, makespan: int) -> Any:
     after = np.append(0, alive)  # from the n-th change on
     first = np.searchsorted(time, boundaries[:-1], side="right")
     last = np.searchsorted(time, boundaries[1:], side="left")
-    found = after[first]
+    highest = after[first]
     for column in np.flatnonzero(last > first).tolist():
-        found[column] = max(found[column], alive[first[column] : last[column]].max())
-    return found
+        highest[column] = max(highest[column], alive[first[column] : last[column]].max())
+    return highest
 
 
 def _path(level: Any, most: int) -> str:

@@ -69,10 +69,10 @@ def sweep_report(sweep: SweepDirectory, pages: Mapping[int, str]) -> str:
 
 def _headline(content: Content) -> str:
     search = content.sweep.search
-    said = counted(content.sweep, content.every) if search is None else searched(search)
-    said = tag("p", text(said), class_="note")
+    note = counted(content.sweep, content.every) if search is None else searched(search)
+    note = tag("p", text(note), class_="note")
     if not content.rows:
-        return section("headline", "Overview", said)
+        return section("headline", "Overview", note)
     best, worst = content.rows[0], content.rows[-1]
     makespan = f"<span>least makespan</span><b>{text(format_ns(best['makespan_ns']))}</b>"
     tiles = [(axis, shown(best[axis])) for axis in content.sweep.axes]
@@ -86,7 +86,7 @@ def _headline(content: Content) -> str:
         tag("p", makespan, class_="makespan"),
         at,
         tag("dl", cells, class_="tiles"),
-        said,
+        note,
     )
 
 
@@ -110,9 +110,9 @@ def _charts(content: Content) -> str:
 
 
 def _svg(chart: Chart, content: Content, number: int) -> str:
-    said = f"makespan over {chart.x.title}"
+    description = f"makespan over {chart.x.title}"
     box = f"{BOX.left} {BOX.top} {BOX.width} {BOX.height}"
-    head = f'viewBox="0 0 {AROUND[0]} {AROUND[1]}" role="img" aria-label="{text(said)}"'
+    head = f'viewBox="0 0 {AROUND[0]} {AROUND[1]}" role="img" aria-label="{text(description)}"'
     scene = Scene()
     draw_chart(scene, BOX, chart, content)
     return f'<svg class="chart" {head} data-scale="{number + 1}" data-box="{box}">{scene.markup}</svg>'
@@ -120,7 +120,11 @@ def _svg(chart: Chart, content: Content, number: int) -> str:
 
 def _parallel(content: Content) -> str:
     """A line for every point across all axes, to its makespan."""
-    scales = [*content.axes, *(content.quantity(one) for one in content.resources), content.makespans]
+    scales = [
+        *content.axes,
+        *(content.quantity(resource) for resource in content.resources),
+        content.makespans,
+    ]
     box = Box(40, 30, APART * (len(scales) - 1), TALL)
     rows = range(len(content.rows))
     few = rows if len(rows) <= MOST_LINES else range(0, len(rows), -(-len(rows) // MOST_LINES))
@@ -161,18 +165,18 @@ def _upright(scene: Scene, x: int, box: Box, scale: Scale) -> None:
 def _fronts(content: Content) -> str:
     """Makespan against what it costs, and the points that no other one beats."""
     if not content.resources:
-        said = (
+        reason = (
             "Points differ in makespan alone: all have the same number of ranks, and memory, energy and price"
         )
         return section(
-            "fronts", "Pareto fronts", tag("p", text(f"{said} are equal or not known."), class_="absent")
+            "fronts", "Pareto fronts", tag("p", text(f"{reason} are equal or not known."), class_="absent")
         )
     charts, first = content.charts(), len(content.axes)
     parts = []
-    for number, one in enumerate(content.resources, first):
-        rows = (_front_row(content, row, one) for row in charts[number].front)
-        head = ["point", *map(text, content.sweep.axes), text(one.title), "makespan"]
-        caption = f"no other point has both less {text(one.title)} and a shorter makespan"
+    for number, resource in enumerate(content.resources, first):
+        rows = (_front_row(content, row, resource) for row in charts[number].front)
+        head = ["point", *map(text, content.sweep.axes), text(resource.title), "makespan"]
+        caption = f"no other point has both less {text(resource.title)} and a shorter makespan"
         cells = table(caption, head, rows, "<" + "<" * first + ">>")
         parts.append(tag("div", _svg(charts[number], content, number) + cells, class_="front"))
     return section("fronts", "Pareto fronts", *parts)
@@ -181,32 +185,37 @@ def _fronts(content: Content) -> str:
 def _found(content: Content) -> str:
     """What a search found, in its order, among what it evaluated."""
     assert content.sweep.search is not None
-    said = tag("p", text(meaning(content.sweep.search)), class_="note")
+    note = tag("p", text(meaning(content.sweep.search)), class_="note")
     if not content.found:
         return section("fronts", "Found", tag("p", "no point that was looked for", class_="absent"))
     first, columns = len(content.axes), content.objectives
     charts = content.charts()[first:]
     drawings = "".join(_svg(chart, content, number) for number, chart in enumerate(charts, first))
-    head = ["point", *map(text, content.sweep.axes), *(text(one.title) for one in columns)]
+    head = ["point", *map(text, content.sweep.axes), *(text(column.title) for column in columns)]
     rows = (
         [
             _button(content, row),
             *(text(shown(content.rows[row][axis])) for axis in content.sweep.axes),
-            *(text(one.shown(content.rows[row][one.column])) for one in columns),
+            *(text(column.shown(content.rows[row][column.column])) for column in columns),
         ]
         for row in content.found
     )
     cells = table("", head, rows, "<" + "<" * first + ">" * len(columns))
     heading = found_name(content)
     return section(
-        "fronts", heading[0].upper() + heading[1:], said, tag("div", drawings, class_="charts"), cells
+        "fronts", heading[0].upper() + heading[1:], note, tag("div", drawings, class_="charts"), cells
     )
 
 
-def _front_row(content: Content, row: int, one: Quantity) -> list[str]:
+def _front_row(content: Content, row: int, resource: Quantity) -> list[str]:
     values = content.rows[row]
     axes = (text(shown(values[axis])) for axis in content.sweep.axes)
-    return [_button(content, row), *axes, text(one.shown(values[one.column])), text(_makespan(values))]
+    return [
+        _button(content, row),
+        *axes,
+        text(resource.shown(values[resource.column])),
+        text(_makespan(values)),
+    ]
 
 
 def _button(content: Content, row: int) -> str:
@@ -255,9 +264,9 @@ def _data(content: Content, pages: Mapping[int, str]) -> str:
     """What the script needs: the scales' places, the texts of all values, and where runs are."""
     sweep, rows = content.sweep, content.rows
     scales = [content.makespans, *content.axes, *map(content.quantity, content.resources)] if rows else []
-    found = {
-        "scales": [one.places for one in scales],
-        "values": [[name, *_indexed(some)] for name, some in _texts(content)],
+    data = {
+        "scales": [scale.places for scale in scales],
+        "values": [[name, *_indexed(texts)] for name, texts in _texts(content)],
         "pages": {number: pages[row[NUMBER]] for number, row in enumerate(rows) if row[NUMBER] in pages},
         "runs": {
             number: f"{sweep.path}/{RUNS}/{run_name(row)}"
@@ -267,7 +276,7 @@ def _data(content: Content, pages: Mapping[int, str]) -> str:
         "again": f"et-sim {'sweep' if sweep.search is None else 'search'} {quote(sweep.spec)}"
         f" --out {quote(str(sweep.path))} --keep ",
     }
-    return json.dumps(found, separators=(",", ":"), ensure_ascii=False).replace("<", "\\u003c")
+    return json.dumps(data, separators=(",", ":"), ensure_ascii=False).replace("<", "\\u003c")
 
 
 def _texts(content: Content) -> Iterator[tuple[str, list[str]]]:
@@ -276,9 +285,9 @@ def _texts(content: Content) -> Iterator[tuple[str, list[str]]]:
     yield NUMBER, [str(row[NUMBER]) for row in rows]
     for axis in content.sweep.axes:
         yield axis, [shown(row[axis]) for row in rows]
-    for one in dict.fromkeys((MAKESPAN, *content.resources, EXPOSED)):
-        values = (row[one.column] for row in rows)
-        yield one.title, ["" if value is None else one.shown(value) for value in values]
+    for quantity in dict.fromkeys((MAKESPAN, *content.resources, EXPOSED)):
+        values = (row[quantity.column] for row in rows)
+        yield quantity.title, ["" if value is None else quantity.shown(value) for value in values]
     yield "most time goes to", [longest_part(row) for row in rows]
     yield "warnings", [row["warnings"] or "" for row in rows]
 
@@ -286,7 +295,7 @@ def _texts(content: Content) -> Iterator[tuple[str, list[str]]]:
 def _indexed(texts: list[str]) -> tuple[list[str], list[int]]:
     """Different texts, and which of them every row has."""
     places: dict[str, int] = {}
-    rows = [places.setdefault(one, len(places)) for one in texts]
+    rows = [places.setdefault(text, len(places)) for text in texts]
     return list(places), rows
 
 
@@ -299,7 +308,7 @@ def write_pages(sweep: SweepDirectory, target: Path) -> tuple[dict[int, str], li
     kept = [row for row in complete(sweep.table.to_pylist())[:MOST_BEST] if is_kept(sweep, row)]
     if kept:
         _make(folder)
-    found, warnings = {}, []
+    pages, warnings = {}, []
     for row in kept:
         name = f"{run_name(row)}.html"
         try:
@@ -308,8 +317,8 @@ def write_pages(sweep: SweepDirectory, target: Path) -> tuple[dict[int, str], li
             warnings.append(f"the run of point {row[NUMBER]} has no page: {error}")
             continue
         write_report(run, folder / name, None, ALWAYS, MOST_SLICES)
-        found[row[NUMBER]] = f"{url_quote(folder.name)}/{name}"
-    return found, warnings
+        pages[row[NUMBER]] = f"{url_quote(folder.name)}/{name}"
+    return pages, warnings
 
 
 def _make(folder: Path) -> None:

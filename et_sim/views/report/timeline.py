@@ -146,19 +146,19 @@ def _on_path(nodes: Nodes, path: CriticalPath | None) -> Any:
     every = path.record.nodes
     there = unique(path.node[(path.node != NONE) & (path.spent_ns > 0)])
     rows = find(nodes, np.arange(len(nodes)), every.actor[there], every.node[there].astype(np.int64))
-    found = np.zeros(len(nodes), np.bool_)
-    found[rows[rows != NONE]] = True
-    return found
+    is_on_path = np.zeros(len(nodes), np.bool_)
+    is_on_path[rows[rows != NONE]] = True
+    return is_on_path
 
 
 def _words(columns: dict[str, Any], every: Mapping[str, Sequence[str | None]]) -> dict[str, list[str]]:
     """The names and groups that occur; the columns count in these from now on."""
-    found = {}
+    words = {}
     for name, texts in every.items():
         codes, columns[name] = np.unique(columns[name], return_inverse=True)
         columns[name] = columns[name].reshape(-1)
-        found[f"{name}s"] = [texts[code] or "" for code in codes.tolist()]
-    return found
+        words[f"{name}s"] = [texts[code] or "" for code in codes.tolist()]
+    return words
 
 
 def _packed(column: Any) -> list[str]:
@@ -210,10 +210,10 @@ def _arrows(nodes: Nodes, shown: Shown, slices: Slices, drawn_of: Any) -> list[l
     clear = once[slices.place]
     of_row = np.full(len(nodes), NONE)
     of_row[slices.row[clear]] = drawn_of[clear]
-    found = [[int(of_row[s]), int(of_row[r])] for s, r in zip(*messages(nodes), strict=True)]
-    found = [pair for pair in found if NONE not in pair]
+    pairs = [[int(of_row[s]), int(of_row[r])] for s, r in zip(*messages(nodes), strict=True)]
+    pairs = [pair for pair in pairs if NONE not in pair]
     for members in collectives(nodes):
         there = of_row[members]
         if len(there := there[there != NONE]) > 1:
-            found.append(there.tolist())
-    return found[:MOST_ARROWS]
+            pairs.append(there.tolist())
+    return pairs[:MOST_ARROWS]

@@ -58,23 +58,23 @@ class Exposed(Struct):
 
 def exposed_by_group(run: RunDirectory) -> list[Exposed]:
     """All groups, the most exposed first."""
-    found: dict[str, Exposed] = {}
+    groups: dict[str, Exposed] = {}
     adding: _Adding | None = None
     for rows in run.batches("timeline", COLUMNS):
         # Texts are the same in all batches.
-        adding = adding or _Adding(found, rows, GroupCounts(run))
+        adding = adding or _Adding(groups, rows, GroupCounts(run))
         end = integers(rows["end_ns"], missing=-1)
         adding.add(rows, np.where(end < 0, run.summary["makespan_ns"], end))
     if adding is not None:
         adding.unions.close()
-    return sorted(found.values(), key=lambda one: (-one.exposed_ns, -one.active_ns, one.group))
+    return sorted(groups.values(), key=lambda group: (-group.exposed_ns, -group.active_ns, group.group))
 
 
 class _Adding:
     """Adds up blocks of the timeline."""
 
-    def __init__(self, found: dict[str, Exposed], rows: Any, groups: GroupCounts) -> None:
-        self._found, self._groups = found, groups
+    def __init__(self, exposed_of: dict[str, Exposed], rows: Any, groups: GroupCounts) -> None:
+        self._found, self._groups = exposed_of, groups
         self._texts = (*rows["group"].dictionary.to_pylist(), None)
         kinds = (*rows["kind"].dictionary.to_pylist(), None)
         self._is_kernel = np.array([kind in ("compute", COPY) for kind in kinds])
@@ -85,15 +85,15 @@ class _Adding:
         """Take a block, with the ends of its nodes."""
         actor, kind, group = numbers(rows["actor"]), coded(rows["kind"]), coded(rows["group"])
         is_other = self._is_other[kind]
-        other = np.where(self._is_kernel[kind], KERNELS, NEITHER)
+        other_part = np.where(self._is_kernel[kind], KERNELS, NEITHER)
         before = integers(rows["queued_ns"], missing=0) + integers(rows["waiting_ns"], missing=0)
         start = numbers(rows["start_ns"])
         moved = np.clip(start + before, start, end)
-        self.unions.add(actor, np.where(is_other, other, 2 + group), moved, end)
-        own = np.flatnonzero(~is_other)
-        size = integers(rows["bytes"], missing=0)[own]
+        self.unions.add(actor, np.where(is_other, other_part, 2 + group), moved, end)
+        communicating = np.flatnonzero(~is_other)
+        size = integers(rows["bytes"], missing=0)[communicating]
         for total, ranks, (count, payload) in self._shared_out(
-            actor[own], group[own], np.ones_like(size), size
+            actor[communicating], group[communicating], np.ones_like(size), size
         ):
             total.count += ranks * count
             total.bytes += ranks * payload
@@ -106,9 +106,9 @@ class _Adding:
             exposed_ns = together((active, without)).lengths(actors) - without.lengths(actors)
             owner = unique(active.owner)
             code, columns = np.full(len(owner), group), (active.lengths(actors)[owner], exposed_ns[owner])
-            for total, ranks, (under_way, alone) in self._shared_out(owner, code, *columns):
+            for total, ranks, (under_way, not_overlapped_ns) in self._shared_out(owner, code, *columns):
                 total.active_ns += ranks * under_way
-                total.exposed_ns += ranks * alone
+                total.exposed_ns += ranks * not_overlapped_ns
 
     def _shared_out(
         self, actor: Any, group: Any, *columns: Any
@@ -175,11 +175,11 @@ def _only_part(run: RunDirectory) -> str:
 
 def _stalled(run: RunDirectory) -> str:
     if run.summary["status"] == "out of memory":
-        found = run.summary["out_of_memory"]
-        size, there = exact_bytes(found["alive_bytes"]), exact_bytes(found["capacity_bytes"])
-        who = text(called(found["ranks"], 40))
-        told = f"<b>Out of memory:</b> {size} on {who} at {format_ns(found['time_ns'])}, of {there}"
-        return tag("p", told, class_="alarm", role="alert")
+        failure = run.summary["out_of_memory"]
+        size, there = exact_bytes(failure["alive_bytes"]), exact_bytes(failure["capacity_bytes"])
+        who = text(called(failure["ranks"], 40))
+        message = f"<b>Out of memory:</b> {size} on {who} at {format_ns(failure['time_ns'])}, of {there}"
+        return tag("p", message, class_="alarm", role="alert")
     cause = (run.stall or {}).get("cause", "some rank never finished")
     return tag("p", f"<b>Stalled:</b> {text(cause)}", class_="alarm", role="alert")
 
@@ -202,11 +202,11 @@ def _tiles(run: RunDirectory) -> str:
     peaks = [entry["peak_memory_bytes"] for entry in summary["per_rank"]]
     if any(peak is not None for peak in peaks):
         tiles.append(("peak memory", format_bytes(max(peak or 0 for peak in peaks)), "local, of any rank"))
-    if found := summary["throughput"]:
+    if throughput := summary["throughput"]:
         done, used = throughput_text(summary["throughput"]), utilisation_text(summary["throughput"])
         rate, _, rest = done.partition(", ")
         tiles.append(("throughput", rate, rest))
-        tiles += [("MFU", f"{100 * found['mfu']:.1f} %", used)] if used else []
+        tiles += [("MFU", f"{100 * throughput['mfu']:.1f} %", used)] if used else []
         cost = per_million_tokens(summary, "price")
         tiles += [("price", cost, "of NPUs let by the hour")] if cost else []
     items = (
@@ -228,17 +228,17 @@ def ranks_section(run: RunDirectory) -> str:
     entries = slowest_first(run.summary["per_rank"])
     head = ("ranks", "finish", "", "compute", "exposed", "waiting", "waits most for")
     rows = [_rank_row(entry, makespan) for entry in entries]
-    found = table("", head, rows[:MOST_RANKS], "<><>>><")
+    content = table("", head, rows[:MOST_RANKS], "<><>>><")
     if len(rows) > MOST_RANKS:
         shown = rows[MOST_RANKS : 20 * MOST_RANKS]
         rest = f"{plural(len(rows) - MOST_RANKS, 'faster line')}"
         cut = "" if len(rows) <= 20 * MOST_RANKS else f", of which the first {len(shown)}"
-        found += more(f"{rest}{cut}", table("", head, shown, "<><>>><"))
+        content += more(f"{rest}{cut}", table("", head, shown, "<><>>><"))
     note = (
         "shares of the makespan; exposed: bytes moved, or queued for a link, and no kernel ran; waiting: for "
         "another rank to begin"
     )
-    return section("ranks", "Ranks", tag("p", note, class_="note"), found)
+    return section("ranks", "Ranks", tag("p", note, class_="note"), content)
 
 
 def _rank_row(entry: Entry, makespan: int) -> tuple[str, ...]:
@@ -272,29 +272,29 @@ def jobs_section(run: RunDirectory) -> str:
 
 def operations_section(run: RunDirectory) -> str:
     """What took the most time, names without their numbers taken together."""
-    found = operations(run)
+    every = operations(run)
     rows = []
-    longest = max((one.total_ns for one in found), default=1)
-    names = distinct([one.name for one in found[:MOST_OPERATIONS]], 48)
-    for one, name in zip(found, names, strict=False):
-        kind = one.kind.replace("_", " ")
+    longest = max((operation.total_ns for operation in every), default=1)
+    names = distinct([operation.name for operation in every[:MOST_OPERATIONS]], 48)
+    for operation, name in zip(every, names, strict=False):
+        kind = operation.kind.replace("_", " ")
         rows.append(
             (
-                f'<i class="dot" data-kind="{text(one.kind)}"></i>{text(kind)}',
-                cut_text(name, one.name),
-                f"{one.count:,}",
-                format_ns(one.total_ns),
-                bar([(f"kind-{one.kind}", kind, one.total_ns)], longest),
-                format_ns(one.mean_ns),
-                format_bytes(one.bytes // max(one.count, 1)) if one.bytes else "",
-                _bandwidth(one),
+                f'<i class="dot" data-kind="{text(operation.kind)}"></i>{text(kind)}',
+                cut_text(name, operation.name),
+                f"{operation.count:,}",
+                format_ns(operation.total_ns),
+                bar([(f"kind-{operation.kind}", kind, operation.total_ns)], longest),
+                format_ns(operation.mean_ns),
+                format_bytes(operation.bytes // max(operation.count, 1)) if operation.bytes else "",
+                _bandwidth(operation),
             )
         )
     head = ("kind", "operation", "count", "total", "", "mean", "bytes each", "bus bw")
     note = f"totals over all ranks; a counter in a name is #; {LEGEND}"
     rest = (
-        f"; {plural(len(found) - len(rows), 'other line')}: et-sim inspect RUN ops"
-        if len(found) > len(rows)
+        f"; {plural(len(every) - len(rows), 'other line')}: et-sim inspect RUN ops"
+        if len(every) > len(rows)
         else ""
     )
     return section(
@@ -305,9 +305,9 @@ def operations_section(run: RunDirectory) -> str:
     )
 
 
-def _bandwidth(one: Operation) -> str:
+def _bandwidth(operation: Operation) -> str:
     """The bus bandwidth; pointed at, the algorithm bandwidth, too."""
-    rate = one.bandwidth
+    rate = operation.bandwidth
     if not rate.bus or not rate.algorithm:
         return ""
     shown = format_bandwidth(rate.bus / 1e9)
@@ -316,20 +316,20 @@ def _bandwidth(one: Operation) -> str:
 
 def groups_section(run: RunDirectory) -> str:
     """Communication by group: how long its transfers were under way, and how much of that was exposed."""
-    found = exposed_by_group(run)
-    if not found:
+    groups = exposed_by_group(run)
+    if not groups:
         return ""
     counts = run.rank_counts()
     ranks, makespan = int(counts[recorded_actors(run)].sum()), run.summary["makespan_ns"]
     rows = []
-    for one in found:
-        active, exposed = one.active_ns / ranks, one.exposed_ns / ranks
+    for group in groups:
+        active, exposed = group.active_ns / ranks, group.exposed_ns / ranks
         parts = [("exposed", "exposed", round(exposed)), ("hidden", "hidden", round(active - exposed))]
         rows.append(
             (
-                cut_text(cut(one.group, 40), one.group),
-                f"{one.count:,}",
-                format_bytes(one.bytes),
+                cut_text(cut(group.group, 40), group.group),
+                f"{group.count:,}",
+                format_bytes(group.bytes),
                 format_ns(round(active)),
                 bar(parts, makespan),
                 f"{format_ns(round(exposed))} <small>{share(exposed, makespan)}</small>",

@@ -14,13 +14,13 @@ from et_sim.tables.declaration import TEXT, WORD
 Figures = TypeVar("Figures")
 
 
-def alike(found: Iterable[tuple[str, Figures]]) -> list[tuple[str, Figures]]:
+def alike(entries_of_ranks: Iterable[tuple[str, Figures]]) -> list[tuple[str, Figures]]:
     """(ranks, figures), each of the figures once and with all its ranks; by lowest rank."""
     ranks_of: dict[Figures, list[str]] = {}
-    for ranks, figures in found:
+    for ranks, figures in entries_of_ranks:
         ranks_of.setdefault(figures, []).append(ranks)
     entries = [(together(ranks), figures) for figures, ranks in ranks_of.items()]
-    return sorted(entries, key=lambda one: parse_ranks(one[0])[0].start)
+    return sorted(entries, key=lambda entry: parse_ranks(entry[0])[0].start)
 
 
 def together(named: Sequence[str]) -> str:
@@ -55,10 +55,10 @@ def numbers(column: Any) -> Any:
     window = slice(array.offset, array.offset + len(array))
     if str(array.type) == "bool":
         return _unpacked(values)[window]
-    found = np.frombuffer(values, str(array.type))[window]
+    values_of_rows = np.frombuffer(values, str(array.type))[window]
     if array.null_count:
-        found = np.where(_unpacked(validity)[window], found, np.nan)
-    return found
+        values_of_rows = np.where(_unpacked(validity)[window], values_of_rows, np.nan)
+    return values_of_rows
 
 
 def integers(column: Any, missing: int) -> Any:

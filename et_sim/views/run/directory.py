@@ -64,14 +64,16 @@ class RunDirectory(Struct, frozen=True, dict=True):
             for number in range(file.num_record_batches):
                 file.get_batch(number).validate(full=True)
 
-    def batches(self, name: str, columns: Sequence[str], some: Sequence[int] | None = None) -> Iterator[Any]:
+    def batches(
+        self, name: str, columns: Sequence[str], numbers: Sequence[int] | None = None
+    ) -> Iterator[Any]:
         """A table's rows with these columns, a record batch at a time, or `some` batches by their numbers.
 
         All share their dictionaries.
         """
         rows_of = self._rows_referred_to(name, columns)
         with self._opened(name, columns) as file:
-            for number in range(file.num_record_batches) if some is None else some:
+            for number in range(file.num_record_batches) if numbers is None else numbers:
                 batch = file.get_batch(number)
                 batch.validate(full=True)
                 self._check_references(name, batch, rows_of)
@@ -92,10 +94,10 @@ class RunDirectory(Struct, frozen=True, dict=True):
         if not self.holds(name):
             return None
         with self._opened(name, columns) as file:
-            found = file.read_all()
-            found.validate(full=True)
-        self._check_references(name, found, self._rows_referred_to(name, columns))
-        return found
+            content = file.read_all()
+            content.validate(full=True)
+        self._check_references(name, content, self._rows_referred_to(name, columns))
+        return content
 
     def arrays(self, name: str, columns: Sequence[str]) -> dict[str, Any]:
         """A whole table as numpy arrays: -1 for nulls of whole numbers, texts as `Words`."""
@@ -103,16 +105,16 @@ class RunDirectory(Struct, frozen=True, dict=True):
         kinds = {column.name: column.kind for column in declared.values()}
         parts: dict[str, list[Any]] = {column: [] for column in columns}
         for rows in self.batches(name, columns):
-            for column, found in parts.items():
+            for column, arrays in parts.items():
                 if rows[column].null_count and not declared[column].may_be_null:
-                    what = f"is damaged: column {column!r} lacks a value"
-                    raise UsageError(what, place=str(self.table_path(name)), remedy=AGAIN)
-                found.append(array_of(rows[column], kinds[column]))
-        return {column: joined(found, kinds[column]) for column, found in parts.items()}
+                    message = f"is damaged: column {column!r} lacks a value"
+                    raise UsageError(message, place=str(self.table_path(name)), remedy=AGAIN)
+                arrays.append(array_of(rows[column], kinds[column]))
+        return {column: joined(arrays, kinds[column]) for column, arrays in parts.items()}
 
     def _rows_referred_to(self, name: str, columns: Sequence[str] | None) -> dict[str, tuple[str, int]]:
         """For each of these columns whose numbers name rows of a table: which, and how many rows that has."""
-        found, rows = {}, self._rows
+        tables, rows = {}, self._rows
         for column in table_named(name).columns:
             table = column.refers_to
             if not table or (columns is not None and column.name not in columns) or not self.holds(table):
@@ -120,8 +122,8 @@ class RunDirectory(Struct, frozen=True, dict=True):
             if table not in rows:
                 with self._opened(table, None) as file:
                     rows[table] = file.count_rows()
-            found[column.name] = table, rows[table]
-        return found
+            tables[column.name] = table, rows[table]
+        return tables
 
     @cached_property
     def _rows(self) -> dict[str, int]:
@@ -134,8 +136,8 @@ class RunDirectory(Struct, frozen=True, dict=True):
             for row in extent(content[column]) or ():
                 if not 0 <= row < rows:
                     place = str(self.table_path(name))
-                    what = f"is damaged: column {column!r} names row {row} of {table}"
-                    raise UsageError(what, place=place, remedy=AGAIN)
+                    message = f"is damaged: column {column!r} names row {row} of {table}"
+                    raise UsageError(message, place=place, remedy=AGAIN)
 
     @cached_property
     def stems(self) -> Words:
@@ -145,9 +147,9 @@ class RunDirectory(Struct, frozen=True, dict=True):
 
     def actors(self) -> Any:
         """actors.arrow as a pyarrow.Table, one row per actor in ascending order."""
-        found = self.table("actors")
-        self._check_references("actors", found, {"actor": ("the actors", len(found))})
-        return found
+        actors = self.table("actors")
+        self._check_references("actors", actors, {"actor": ("the actors", len(actors))})
+        return actors
 
     def rank_counts(self) -> Any:
         """How many ranks every actor stands for; together they are those of the run."""
@@ -264,8 +266,8 @@ def _read_json(path: Path, shape: Mapping[str, Any], writer: str = "run") -> dic
         raise UsageError(f"cannot be read: {error}", place=str(path), remedy=again) from None
     if not isinstance(content, dict):
         raise UsageError("does not hold a JSON object", place=str(path), remedy=again)
-    if found := misfit(content, shape):
-        raise UsageError(f"is not as et-sim {writer} writes it: {found}", place=str(path), remedy=again)
+    if reason := misfit(content, shape):
+        raise UsageError(f"is not as et-sim {writer} writes it: {reason}", place=str(path), remedy=again)
     return content
 
 
@@ -279,10 +281,10 @@ def _opened(path: Path, table: Table, columns: Sequence[str] | None) -> Iterator
     try:
         with pa.OSFile(str(path)) as source:  # mapping it would keep all that was read in memory
             schema = pa.ipc.open_file(source).schema
-            if found := version_misfit(schema):
-                raise UsageError(found, place=str(path), remedy=AGAIN)
-            if found := column_misfit(schema, table):
-                raise UsageError(f"is not as et-sim run writes it: {found}", place=str(path), remedy=AGAIN)
+            if reason := version_misfit(schema):
+                raise UsageError(reason, place=str(path), remedy=AGAIN)
+            if reason := column_misfit(schema, table):
+                raise UsageError(f"is not as et-sim run writes it: {reason}", place=str(path), remedy=AGAIN)
             wanted = None if columns is None else [schema.get_field_index(name) for name in columns]
             yield pa.ipc.open_file(source, options=pa.ipc.IpcReadOptions(included_fields=wanted))
     except (pa.ArrowException, OSError) as error:

@@ -64,25 +64,25 @@ class Groups:
 
     def together(self, actor: Any, code: Any, texts: Sequence[Text]) -> Words:
         """What rows are called where ranks of an actor are not told apart: `1 or 2`."""
-        found = _Names(texts, code)
+        names = _Names(texts, code)
         if self.parts:
             at = self.at(actor, code, texts)
             for key in self._split_among(at):
                 label = " or ".join(dict.fromkeys(name for _, name in self.parts[key]))
-                found.put(np.flatnonzero(at == np.searchsorted(self.keys, key)), label)
-        return found.words()
+                names.put(np.flatnonzero(at == np.searchsorted(self.keys, key)), label)
+        return names.words()
 
     def of_ranks(self, rank: Any, actor: Any, code: Any, texts: Sequence[Text]) -> Words:
         """What rows are called by one rank of each one's actor."""
-        found = _Names(texts, code)
+        names = _Names(texts, code)
         if self.parts:
             at = self.at(actor, code, texts)
             for key in self._split_among(at):
                 here = np.flatnonzero(at == np.searchsorted(self.keys, key))
                 for ranks, name in self.parts[key]:
                     mine = np.any([_within(rank[here], span) for span in parse_ranks(ranks)], axis=0)
-                    found.put(here[mine], name)
-        return found.words()
+                    names.put(here[mine], name)
+        return names.words()
 
     def _split_among(self, at: Any) -> list[int]:
         """Those of these groups that differ from rank to rank."""
@@ -92,10 +92,10 @@ class Groups:
 
 def _sizes(name: Words, size: Any) -> dict[str, int]:
     pairs = unique_rows(name.codes, size).tolist()
-    found: dict[str, set[int]] = {}
+    sizes: dict[str, set[int]] = {}
     for code, members in pairs:
-        found.setdefault(str(name.texts[int(code)]), set()).add(int(members))
-    return {text: one.pop() for text, one in found.items() if len(one) == 1}
+        sizes.setdefault(str(name.texts[int(code)]), set()).add(int(members))
+    return {text: members.pop() for text, members in sizes.items() if len(members) == 1}
 
 
 class _Names:
@@ -129,16 +129,16 @@ class GroupCounts:
 
     def __init__(self, run: RunDirectory, part: Selection = EVERYTHING) -> None:
         self._groups, weights = Groups(run), part.weights(run)
-        distinct, alone = np.unique(weights, return_inverse=True)
-        self._alone = alone.reshape(-1)  # per actor, of rows in no group
+        distinct, number_of_weight = np.unique(weights, return_inverse=True)
+        self._alone = number_of_weight.reshape(-1)  # per actor, of rows in no group
         number: dict[Counts, int] = {((None, weight),): at for at, weight in enumerate(distinct.tolist())}
         actors = weights[self._groups.actors].tolist()
         plain = ((pair,) for pair in zip(self._groups.names, actors, strict=True))
         of_key = [number.setdefault(counts, len(number)) for counts in plain]
         for key, parts in self._groups.parts.items():
             counts = tuple((name, part.count(ranks)) for ranks, name in parts)
-            some = tuple(one for one in counts if one[1])
-            of_key[int(np.searchsorted(self._groups.keys, key))] = number.setdefault(some, len(number))
+            present = tuple(count for count in counts if count[1])
+            of_key[int(np.searchsorted(self._groups.keys, key))] = number.setdefault(present, len(number))
         self._of_key = np.array(of_key, np.int64)
         self.counts: tuple[Counts, ...] = tuple(number)
 
@@ -149,13 +149,13 @@ class GroupCounts:
 
     def split_ranks(self) -> dict[tuple[int, Text], list[str]]:
         """By actor and group, the ranks that mean this group, of actors whose ranks mean several."""
-        found: dict[tuple[int, Text], list[str]] = {}
+        ranks_of: dict[tuple[int, Text], list[str]] = {}
         keys, actors = self._groups.keys, self._groups.actors
         for key, parts in self._groups.parts.items():
             actor = int(actors[np.searchsorted(keys, key)])
             for ranks, name in parts:
-                found.setdefault((actor, name), []).append(ranks)
-        return found
+                ranks_of.setdefault((actor, name), []).append(ranks)
+        return ranks_of
 
     def keys(self, rows: Any) -> Any:
         """Of each row of a batch of the timeline, a number for its actor and group; -1: no group."""
@@ -167,10 +167,10 @@ class GroupCounts:
 
     def of_groups(self, actor: Any, code: Any, texts: Sequence[Text]) -> Any:
         """Which counts groups of actors have."""
-        at, found = self._groups.at(actor, code, texts), self._alone[actor]
+        at, counts = self._groups.at(actor, code, texts), self._alone[actor]
         in_group = np.flatnonzero(at != NO_GROUP)
-        found[in_group] = self._of_key[at[in_group]]
-        return found
+        counts[in_group] = self._of_key[at[in_group]]
+        return counts
 
 
 def _texts(rows: Any) -> tuple[Text, ...]:

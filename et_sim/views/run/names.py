@@ -29,9 +29,9 @@ def stems_of(names: Words, beside: Iterable[str | None] = ()) -> Words:
 
     `beside` are names of another run that are to have the same stems.
     """
-    found = stems([name or "" for name in names.texts], [name or "" for name in beside])
+    stem_of_name = stems([name or "" for name in names.texts], [name or "" for name in beside])
     index: dict[str, int] = {}
-    of_name = np.array([index.setdefault(stem, len(index)) for stem in found], np.int64)
+    of_name = np.array([index.setdefault(stem, len(index)) for stem in stem_of_name], np.int64)
     return Words(tuple(index), of_name)
 
 
@@ -50,12 +50,12 @@ def stems(names: Sequence[str], beside: Sequence[str] = ()) -> list[str]:
 
 def _taken_apart(name: str, spans: dict[str, Spans]) -> tuple[Skeleton, tuple[str, ...]]:
     """What stands between the numbers that may be counters, and these."""
-    found = []
+    spans_of_numbers = []
     for word in _WORD.finditer(name):
-        if (own := spans.get(word[0])) is None:
-            own = spans[word[0]] = _numbers(word[0])
-        found += [(word.start() + first, word.start() + end) for first, end in own]
-    ends = [0, *(place for span in found for place in span), len(name)]
+        if (spans_of_word := spans.get(word[0])) is None:
+            spans_of_word = spans[word[0]] = _numbers(word[0])
+        spans_of_numbers += [(word.start() + first, word.start() + end) for first, end in spans_of_word]
+    ends = [0, *(place for span in spans_of_numbers for place in span), len(name)]
     pieces = [name[first:end] for first, end in pairwise(ends)]
     return tuple(pieces[::2]), tuple(pieces[1::2])
 

@@ -29,8 +29,10 @@ def recorded_actors(run: RunDirectory) -> Any:
     if "ranks" not in run.manifest.get("recorded_part", {}):
         return np.ones(len(names), np.bool_)
     kept = parse_ranks(run.manifest["recorded_part"]["ranks"])
-    return np.array([any(_meet(own, some) for own in parse_ranks(name) for some in kept) for name in names])
+    return np.array(
+        [any(_meet(chosen, recorded) for chosen in parse_ranks(name) for recorded in kept) for name in names]
+    )
 
 
-def _meet(one: range, other: range) -> bool:
-    return one.start < other.stop and other.start < one.stop
+def _meet(first: range, second: range) -> bool:
+    return first.start < second.stop and second.start < first.stop

@@ -38,16 +38,16 @@ class Spans(Struct, frozen=True, eq=False):
     end: Any
     completed: Any  # whether they ended
 
-    def take(self, some: Any) -> Spans:
+    def take(self, rows: Any) -> Spans:
         """Of some of the nodes."""
-        return Spans(*(getattr(self, name)[some] for name in self.__struct_fields__))
+        return Spans(*(getattr(self, name)[rows] for name in self.__struct_fields__))
 
     def cut(self, part: Selection) -> Spans:
         """Cut to the window."""
         if part.window is None:
             return self
         times = (self.start, self.admitted, self.moved, self.end)
-        start, admitted, moved, end = (np.clip(one, *part.window) for one in times)
+        start, admitted, moved, end = (np.clip(time, *part.window) for time in times)
         return Spans(start, admitted, moved, end, self.completed)
 
 
@@ -81,16 +81,16 @@ class Grouped:
 
 def total_by(of_row: Any, count: int, values: Any) -> Any:
     """The sum of whole numbers for each of so many groups, exactly."""
-    found = np.zeros(count, np.int64)
-    np.add.at(found, of_row, values)
-    return found
+    totals = np.zeros(count, np.int64)
+    np.add.at(totals, of_row, values)
+    return totals
 
 
 def most_by(of_row: Any, count: int, values: Any, least: int = 0) -> Any:
     """The most of whole numbers for each of so many groups; `least` where there is none."""
-    found = np.full(count, least, np.int64)
-    np.maximum.at(found, of_row, values)
-    return found
+    most = np.full(count, least, np.int64)
+    np.maximum.at(most, of_row, values)
+    return most
 
 
 class OperationKeys:

@@ -246,9 +246,9 @@ def misfit(content: Any, shape: Shape, place: str = "") -> str:
     if isinstance(shape, Mapping):
         return _wrong_type(content, dict, place) or _misfit_within(content, shape, place)
     if isinstance(shape, list):
-        found = _wrong_type(content, list, place)
-        entries = () if found else enumerate(content)
-        return found or next(filter(None, (misfit(e, shape[0], f"{place}[{k}]") for k, e in entries)), "")
+        error = _wrong_type(content, list, place)
+        entries = () if error else enumerate(content)
+        return error or next(filter(None, (misfit(e, shape[0], f"{place}[{k}]") for k, e in entries)), "")
     if shape is RANKS:
         is_ranks = isinstance(content, str) and RANKS.fullmatch(content)
         return "" if is_ranks else f"{place} is not a list of ranks such as 0-3,6"
@@ -262,8 +262,8 @@ def _misfit_within(content: Mapping[str, Any], shape: Mapping[str, Shape], place
             if isinstance(wanted, IfThere):
                 continue
             return f"{where} is missing"
-        if found := misfit(content[key], wanted, where):
-            return found
+        if error := misfit(content[key], wanted, where):
+            return error
     return ""
 
 

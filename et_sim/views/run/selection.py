@@ -90,21 +90,21 @@ class Selection(Struct, frozen=True):
         """Those of these ranks that are selected; empty: none."""
         if not self.ranks:
             return ranks
-        found = []
+        pieces = []
         for span in ranks.split(","):
             first, _, last = span.partition("-")
             whole = range(int(first), int(last or first) + 1)
-            found += [piece for chosen in self.ranks for piece in _pieces(whole, chosen)]
-        return ",".join(map(_text, _joined(sorted(found))))
+            pieces += [piece for chosen in self.ranks for piece in _pieces(whole, chosen)]
+        return ",".join(map(_text, _joined(sorted(pieces))))
 
     def count(self, ranks: str) -> int:
         """How many of these ranks are selected."""
-        found = 0
+        count = 0
         for span in ranks.split(","):
             first, _, last = span.partition("-")
             whole = range(int(first), int(last or first) + 1)
-            found += sum(_shared(whole, chosen) for chosen in self.ranks) if self.ranks else len(whole)
-        return found
+            count += sum(_shared(whole, chosen) for chosen in self.ranks) if self.ranks else len(whole)
+        return count
 
     def check_ranks(self, run: RunDirectory) -> None:
         """Refuse ranks that the run does not have."""
@@ -172,11 +172,11 @@ def _pieces(whole: range, chosen: range) -> list[tuple[int, int]]:
 
 def _joined(pieces: Sequence[tuple[int, int]]) -> list[range]:
     """Ascending pieces, those that touch as one."""
-    found: list[range] = []
+    spans: list[range] = []
     for first, end in pieces:
-        begin = found.pop().start if found and found[-1].stop == first else first
-        found.append(range(begin, end))
-    return found
+        begin = spans.pop().start if spans and spans[-1].stop == first else first
+        spans.append(range(begin, end))
+    return spans
 
 
 def _text(ranks: range) -> str:

@@ -109,14 +109,18 @@ class PortTable(SliceTable):
 
     def deepest_by_column(self, columns: int, begin: int, length: int) -> Any:
         """Per port and part of the time, the most bytes at a time in the slices that touch it."""
-        found = np.zeros((len(self.resource), columns), np.int64)
+        deepest = np.zeros((len(self.resource), columns), np.int64)
         start, end = self.figures["start_ns"] - begin, self.figures["end_ns"] - begin
         first = np.clip(start * columns // max(length, 1), 0, columns - 1)
         last = np.clip((np.maximum(end, start + 1) - 1) * columns // max(length, 1), 0, columns - 1)
         for step in range(int((last - first).max(initial=-1)) + 1):
-            some = first + step <= last
-            np.maximum.at(found, (self.of_row[some], first[some] + step), self.figures["deepest_bytes"][some])
-        return found
+            reaching = first + step <= last
+            np.maximum.at(
+                deepest,
+                (self.of_row[reaching], first[reaching] + step),
+                self.figures["deepest_bytes"][reaching],
+            )
+        return deepest
 
 
 link_table = LinkTable.read

@@ -26,10 +26,10 @@ def explain_damage(path: Any) -> EtSimError | None:
     """Why a directory of a run cannot be read; None: nothing is wrong with it."""
     try:
         run = open_run(path)
-        found = next(_findings(run), None)
+        finding = next(_findings(run), None)
     except EtSimError as error:
         return error
-    return found and UsageError(f"is damaged: {found[1]}", place=str(run.path / found[0]), remedy=AGAIN)
+    return finding and UsageError(f"is damaged: {finding[1]}", place=str(run.path / finding[0]), remedy=AGAIN)
 
 
 def _findings(run: RunDirectory) -> Iterator[tuple[str, str]]:
@@ -88,12 +88,12 @@ def _of_column(column: Column, values: Any) -> Iterator[str]:
         yield f"column {column.name!r} lacks a value"
     if column.kind == "float64" and (np.abs(numbers(values)) > _MOST).any():
         yield f"column {column.name!r} has a figure above {_MOST:.0e}"
-    if column.range is None or column.kind == "float64" or (found := extent(values)) is None:
+    if column.range is None or column.kind == "float64" or (bounds := extent(values)) is None:
         return
-    (least, most), (low, high) = column.range, found
+    (least, most), (low, high) = column.range, bounds
     if not least <= low <= high <= most:
-        what = "time" if column.unit == "ns" else "size"
-        yield f"column {column.name!r} has a {what} of {high if high > most else low} {column.unit}"
+        quantity = "time" if column.unit == "ns" else "size"
+        yield f"column {column.name!r} has a {quantity} of {high if high > most else low} {column.unit}"
 
 
 def _is_in_order(content: Any, name: str, least: int) -> bool:

@@ -60,10 +60,10 @@ def tier_uses(
     )
     at_once = np.zeros(len(names), np.int64)
     np.maximum.at(at_once, of_link[row], np.where(within > 0, figures["most_at_once"], 0))
-    found = []
+    uses = []
     for at in np.flatnonzero(used > 0).tolist():
         waits = (int(waited[at]), int(at_once[at])) if table.has_links else (None, None)
-        found.append(
+        uses.append(
             TierUse(
                 str(names[at]),
                 int(links[at, 0]) if links[at, 1] else None,
@@ -74,7 +74,7 @@ def tier_uses(
                 *waits,
             )
         )
-    return sorted(found, key=lambda one: (-one.used, one.tier))
+    return sorted(uses, key=lambda use: (-use.used, use.tier))
 
 
 def _rates(run: RunDirectory, table: LinkTable) -> tuple[Any, Any]:

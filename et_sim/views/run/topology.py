@@ -68,14 +68,14 @@ def topology_of(run: RunDirectory, part: Selection = EVERYTHING) -> Topology | N
     if table is None or not run.holds("resources"):
         return None
     content = run.arrays("resources", (*COLUMNS, *ROWS))
-    found = _resources(content, _carried(run, table, part))
+    resources = _resources(content, _carried(run, table, part))
     source = content["source"]
     is_wired = source.codes < len(source.texts) - 1
     length = max(part.length_ns(run.summary["makespan_ns"]), 1)
     if is_wired.any():
-        alone = (found.links == 1)[is_wired].all() and is_wired.sum() <= MOST_LINKS
-        return _graph(run, content, found, table.has_links, length) if alone else None
-    return _grid(run, found, table.has_links, length)
+        is_drawable = (resources.links == 1)[is_wired].all() and is_wired.sum() <= MOST_LINKS
+        return _graph(run, content, resources, table.has_links, length) if is_drawable else None
+    return _grid(run, resources, table.has_links, length)
 
 
 def _resources(content: dict[str, Any], carried: dict[tuple[int, int, str], float]) -> _Resources:
@@ -99,13 +99,13 @@ def _carried(run: RunDirectory, table: LinkTable, part: Selection) -> dict[tuple
     return dict(zip(keys, sizes.tolist(), strict=True))
 
 
-def _graph(run: RunDirectory, content: Any, found: _Resources, has_links: bool, length: int) -> Topology:
+def _graph(run: RunDirectory, content: Any, resources: _Resources, has_links: bool, length: int) -> Topology:
     ends, rows = [content[name] for name in ("source", "target")], [content[name] for name in ROWS]
     row_of: dict[str, int] = {}
     for end, row in zip(ends, rows, strict=True):
         known = np.flatnonzero(end.codes < len(end.texts) - 1)
-        one = known[np.unique(end.codes[known], return_index=True)[1]]
-        row_of |= {str(end.texts[end.codes[at]]): int(row[at]) for at in one.tolist()}
+        first_of_name = known[np.unique(end.codes[known], return_index=True)[1]]
+        row_of |= {str(end.texts[end.codes[at]]): int(row[at]) for at in first_of_name.tolist()}
     names = sorted(row_of, key=lambda name: (row_of[name], _natural(name)))
     number = {name: at for at, name in enumerate(names)}
     known = np.flatnonzero(ends[0].codes < len(ends[0].texts) - 1)
@@ -123,7 +123,7 @@ def _graph(run: RunDirectory, content: Any, found: _Resources, has_links: bool, 
         source=source,
         target=target,
         has_links=has_links,
-        **found.of(known, length),
+        **resources.of(known, length),
     )
 
 
@@ -142,22 +142,26 @@ def _sizes(run: RunDirectory) -> tuple[int, ...]:
     return tuple(int(size) for size in text.split() if size.isdecimal())
 
 
-def _grid(run: RunDirectory, found: _Resources, has_links: bool, length: int) -> Topology | None:
+def _grid(run: RunDirectory, resources: _Resources, has_links: bool, length: int) -> Topology | None:
     """Every link of every rank behind the actors; None if rows are not one link of each of them."""
     sizes, counts = _sizes(run), run.rank_counts()
     ranks = int(counts.sum())
-    own = np.flatnonzero((found.actor != NONE) & (found.bytes_per_ns > 0))
-    if not sizes or int(np.prod(sizes)) != ranks or (found.links[own] != counts[found.actor[own]]).any():
+    owned = np.flatnonzero((resources.actor != NONE) & (resources.bytes_per_ns > 0))
+    if (
+        not sizes
+        or int(np.prod(sizes)) != ranks
+        or (resources.links[owned] != counts[resources.actor[owned]]).any()
+    ):
         return None
-    if int(found.links[own].sum()) > MOST_LINKS:
+    if int(resources.links[owned].sum()) > MOST_LINKS:
         return None
     wires = _Wires(run, sizes)
     for dimension in range(len(sizes)):
-        here = own[found.dimension[own] == dimension]
-        names = np.array([found.link[at] for at in here.tolist()], object)
+        here = owned[resources.dimension[owned] == dimension]
+        names = np.array([resources.link[at] for at in here.tolist()], object)
         for name in dict.fromkeys(names.tolist()):
-            wires.add(dimension, name, here[names == name], found)
-    return wires.topology(found, has_links, length)
+            wires.add(dimension, name, here[names == name], resources)
+    return wires.topology(resources, has_links, length)
 
 
 class _Wires:
@@ -179,13 +183,13 @@ class _Wires:
         self._target: list[Any] = []
         self._row: list[Any] = []
 
-    def add(self, dimension: int, name: str, rows: Any, found: _Resources) -> None:
+    def add(self, dimension: int, name: str, rows: Any, resources: _Resources) -> None:
         """The links of this name of all ranks whose actor has one."""
         size, stride = self._sizes[dimension], self._strides[dimension]
-        if size == 1 or (size == 2 and name == "anticlockwise" and not found.bytes[rows].any()):
+        if size == 1 or (size == 2 and name == "anticlockwise" and not resources.bytes[rows].any()):
             return
         row_of_actor = np.full(int(self._actor_of_rank.max()) + 1, NONE)
-        row_of_actor[found.actor[rows]] = rows
+        row_of_actor[resources.actor[rows]] = rows
         rank = np.flatnonzero(row_of_actor[self._actor_of_rank] != NONE)
         at = rank // stride % size
         if name in (TO_SWITCH, FROM_SWITCH):
@@ -208,7 +212,7 @@ class _Wires:
             self._switch_rows += [dimension + 1] * lines
         return self._first_of[dimension]
 
-    def topology(self, found: _Resources, has_links: bool, length: int) -> Topology | None:
+    def topology(self, resources: _Resources, has_links: bool, length: int) -> Topology | None:
         """All that was added; None: nothing was."""
         if not self._row:
             return None
@@ -220,5 +224,5 @@ class _Wires:
             source=source,
             target=target,
             has_links=has_links,
-            **found.of(row, length),
+            **resources.of(row, length),
         )

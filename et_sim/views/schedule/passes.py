@@ -55,9 +55,9 @@ class Stages:
             is_circle = at in seen
             reached = UNKNOWN if is_circle else depth.get(at, -1)
             is_known = not is_circle and (at == UNKNOWN or reached >= 0)
-            for one in reversed(way):
+            for stage in reversed(way):
                 reached = reached + 1 if is_known else UNKNOWN
-                depth[one] = reached
+                depth[stage] = reached
         return [depth[actor] for actor in range(len(source))]
 
 
@@ -82,8 +82,8 @@ class Pass(NamedTuple):
 
 def named_pass(name: str | None) -> Pass | None:
     """The pass that a kernel of this name belongs to."""
-    found = _NAME.match(name or "")
-    return Pass(found[1], int(found[2]), int(found[3] or 0)) if found else None
+    match = _NAME.match(name or "")
+    return Pass(match[1], int(match[2]), int(match[3] or 0)) if match else None
 
 
 def _letter(chunk: int) -> str:

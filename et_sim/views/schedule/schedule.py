@@ -99,8 +99,8 @@ class Schedule(Struct, frozen=True, dict=True):
     @cached_property
     def directions(self) -> tuple[str, ...]:
         """Those that there are."""
-        found = {block.work.direction for row in self.rows for block in row.blocks if block.work}
-        return tuple(one for one in DIRECTIONS if one in found)
+        present = {block.work.direction for row in self.rows for block in row.blocks if block.work}
+        return tuple(direction for direction in DIRECTIONS if direction in present)
 
     @cached_property
     def micro_batches(self) -> int:
@@ -134,7 +134,7 @@ class Schedule(Struct, frozen=True, dict=True):
 
     def _mean(self, of_rows: Sequence[float]) -> float:
         counts = [row.rank_count for row in self.rows]
-        return sum(c * one for c, one in zip(counts, of_rows, strict=True)) / max(sum(counts), 1)
+        return sum(c * share for c, share in zip(counts, of_rows, strict=True)) / max(sum(counts), 1)
 
 
 def schedule_of(run: RunDirectory) -> Schedule | None:
@@ -246,8 +246,8 @@ class _Reader:
             return ()
         firsts = np.flatnonzero(np.diff(code, prepend=-1))
         ends = np.maximum.reduceat(end, firsts)
-        found = zip(start[firsts].tolist(), ends.tolist(), code[firsts].tolist(), strict=True)
-        return tuple(Block(begin, until, self.works[number]) for begin, until, number in found)
+        blocks = zip(start[firsts].tolist(), ends.tolist(), code[firsts].tolist(), strict=True)
+        return tuple(Block(begin, until, self.works[number]) for begin, until, number in blocks)
 
     def _exposed(self, actor: int, start: Any, end: Any) -> tuple[Any, Any]:
         """When a collective is under way, and none of the kernels with these times."""
@@ -266,8 +266,8 @@ class _Reader:
 
     def _exchanges(self, actor: int) -> tuple[Exchange, ...]:
         _, start, end, kind = _of_actor(self.exchanges, actor)
-        found = zip(start.tolist(), end.tolist(), kind.tolist(), strict=True)
-        return tuple(Exchange(begin, until, self.kinds[number]) for begin, until, number in found)
+        exchanges = zip(start.tolist(), end.tolist(), kind.tolist(), strict=True)
+        return tuple(Exchange(begin, until, self.kinds[number]) for begin, until, number in exchanges)
 
 
 def _is_one_of(kinds: Sequence[str], wanted: Sequence[str]) -> Any:

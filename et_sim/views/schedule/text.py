@@ -32,14 +32,14 @@ MEANING = {
 
 def schedule_of_run(run: RunDirectory, _: Selection, width: int) -> list[str]:
     """All rows, or that there are none."""
-    found = schedule_of(run)
-    return prose([NO_PASSES], width) if found is None else schedule_lines(found, width)
+    schedule = schedule_of(run)
+    return prose([NO_PASSES], width) if schedule is None else schedule_lines(schedule, width)
 
 
 def schedule_data(run: RunDirectory, _: Selection) -> Any:
     """For `--json`."""
-    found = schedule_of(run)
-    return None if found is None else _data(found)
+    schedule = schedule_of(run)
+    return None if schedule is None else _data(schedule)
 
 
 SCHEDULE = Forms(schedule_of_run, schedule_data)
@@ -55,7 +55,8 @@ def schedule_lines(schedule: Schedule, width: int) -> list[str]:
         name, bubble = shortened(row.ranks, label), f"{schedule.bubble_of(row):6.1%}"
         lines.append(f"{name:{label}} {_work(row, schedule, columns)}  {bubble}")
         spans = (
-            (one.start_ns, one.end_ns, COLLECTIVE if one.is_collective else SENT) for one in row.exchanges
+            (exchange.start_ns, exchange.end_ns, COLLECTIVE if exchange.is_collective else SENT)
+            for exchange in row.exchanges
         )
         if beside := _line(spans, schedule.makespan_ns, columns, " ").rstrip():
             lines.append(f"{'':{label}} {beside}")
@@ -66,14 +67,14 @@ def schedule_lines(schedule: Schedule, width: int) -> list[str]:
 
 def closing(schedule: Schedule) -> list[str]:
     """Sentences on the bubble, and on what is not shown."""
-    found = f"bubble {schedule.bubble:.1%} of {format_ns(schedule.makespan_ns)}"
-    found += f", exposed collectives {schedule.exposed:.1%}" if schedule.exposed else ""
+    summary = f"bubble {schedule.bubble:.1%} of {format_ns(schedule.makespan_ns)}"
+    summary += f", exposed collectives {schedule.exposed:.1%}" if schedule.exposed else ""
     textbook = schedule.textbook_bubble
     if textbook is not None and schedule.stages > 1:
-        found += (
+        summary += (
             f"; {schedule.stages:,} equal stages that never wait for the network would have {textbook:.1%}"
         )
-    return [found, *schedule.notes]
+    return [summary, *schedule.notes]
 
 
 def _data(schedule: Schedule) -> dict[str, Any]:
@@ -91,7 +92,7 @@ def _data(schedule: Schedule) -> dict[str, Any]:
                 "ranks": row.ranks,
                 "bubble": schedule.bubble_of(row),
                 "blocks": [_block(block) for block in row.blocks],
-                "communication": [one._asdict() for one in row.exchanges],
+                "communication": [exchange._asdict() for exchange in row.exchanges],
             }
             for row in schedule.rows
         ],
@@ -111,7 +112,7 @@ def _work(row: Row, schedule: Schedule, columns: int) -> str:
         fill = FILL[block.work.direction] if block.work else OTHER
         begin, end = (round(columns * at / schedule.makespan_ns) for at in block[:2])
         texts = (block.work.label, str(block.work.micro_batch)) if block.work else ()
-        text = next((one for one in texts if len(one) < end - begin), "")
+        text = next((label for label in texts if len(label) < end - begin), "")
         line[begin:end] = text + fill * (end - begin - len(text))
     return "".join(line)
 
@@ -128,8 +129,8 @@ def _legend(schedule: Schedule, columns: int, seen: set[str]) -> list[str]:
     parts = [f"{FILL[way]} {MEANING[way]}" for way in schedule.directions]
     if any(block.work is None for row in schedule.rows for block in row.blocks):
         parts.append(f"{OTHER} other work")
-    said = ((COLLECTIVE, "collectives"), (SENT, "sends and receives"))
-    parts += [f"{mark} {what}" for mark, what in said if mark in seen]
+    marks = ((COLLECTIVE, "collectives"), (SENT, "sends and receives"))
+    parts += [f"{mark} {meaning}" for mark, meaning in marks if mark in seen]
     parts.append(f"{IDLE} none")
     column = f"a column is {format_ns(schedule.makespan_ns / columns)}"
     letters = ", letters parts of the model from the second one on" if schedule.chunks > 1 else ""

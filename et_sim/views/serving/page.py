@@ -25,7 +25,7 @@ def serving_report(run: RunDirectory) -> str:
     summary = run.summary
     short, limits = in_short(summary), scope_text(summary.get("scope"))
     listed = "".join(
-        tag("div", tag("dt", text(name)) + tag("dd", text(said))) for name, said in facts(summary)
+        tag("div", tag("dt", text(name)) + tag("dd", text(fact))) for name, fact in facts(summary)
     )
     headline = section(
         "headline",
@@ -55,9 +55,9 @@ def load_picture(slices: Sequence[Slice]) -> str:
     """Requests that come, that are done, and that are under way, as bars over time."""
     whole = max(slices[-1].end_ns, 1)
     lanes = (
-        ("came", CAME, [one.arrived for one in slices]),
-        ("done", DONE, [one.done for one in slices]),
-        ("under way", LEFT_OVER, [one.under_way for one in slices]),
+        ("came", CAME, [piece.arrived for piece in slices]),
+        ("done", DONE, [piece.done for piece in slices]),
+        ("under way", LEFT_OVER, [piece.under_way for piece in slices]),
     )
     scene, bottom = Scene(), TOP + (HEIGHT + GAP) * len(lanes)
     scene.axis((0, whole), bottom - GAP)
@@ -65,8 +65,8 @@ def load_picture(slices: Sequence[Slice]) -> str:
         most, y = max(*counts, 1), TOP + (HEIGHT + GAP) * at + HEIGHT
         scene.label(f"{name}, up to {most:,}", y)
         shape = ""
-        for one, count in zip(slices, counts, strict=True):
-            x, width = (PIXELS * of / whole for of in (one.start_ns, one.end_ns - one.start_ns))
+        for piece, count in zip(slices, counts, strict=True):
+            x, width = (PIXELS * of / whole for of in (piece.start_ns, piece.end_ns - piece.start_ns))
             high = HEIGHT * count / most
             shape += f"M{LEFT + x:.1f} {y - high:.1f}h{width:.1f}v{high:.1f}h{-width:.1f}z"
         scene.path(shape, fill=colour)

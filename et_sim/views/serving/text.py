@@ -44,8 +44,8 @@ class Slice(Struct, frozen=True):
 
 def summary_lines(summary: dict[str, Any], width: int) -> list[str]:
     """As they are printed."""
-    said = (("in short", in_short(summary)), ("includes", scope_text(summary.get("scope"))))
-    lines = [line for name, text in said if text for line in wrapped(f"{name:<12} {text}", width, 13)]
+    facts_of_run = (("in short", in_short(summary)), ("includes", scope_text(summary.get("scope"))))
+    lines = [line for name, text in facts_of_run if text for line in wrapped(f"{name:<12} {text}", width, 13)]
     before = [f"{name:<12} {text}" for name, text in _outcome(summary)]
     after = [f"{name:<12} {text}" for name, text in _how(summary)]
     return [*lines, *before, "", *_aligned(latency_rows(summary)), "", *after]
@@ -75,11 +75,11 @@ def slice_rows(slices: Sequence[Slice]) -> list[tuple[str, ...]]:
     """Load over time; the first row is the head."""
     rows = [
         (
-            format_ns(one.start_ns),
-            *(f"{count:,}" for count in (one.arrived, one.done, one.under_way)),
-            *("" if time is None else format_ns(time) for time in (one.ttft_ns, one.tpot_ns)),
+            format_ns(piece.start_ns),
+            *(f"{count:,}" for count in (piece.arrived, piece.done, piece.under_way)),
+            *("" if time is None else format_ns(time) for time in (piece.ttft_ns, piece.tpot_ns)),
         )
-        for one in slices
+        for piece in slices
     ]
     return [("from", "came", "done", "under way", "p50 to first token", "p50 per token"), *rows]
 
@@ -93,15 +93,15 @@ def _outcome(summary: dict[str, Any]) -> list[tuple[str, str]]:
     rates = (
         f"{summary['requests_per_s']:,.2f} requests/s, {summary['output_tokens_per_s']:,.1f} output tokens/s"
     )
-    found = [
+    outcome = [
         ("served", f"{requests} in {format_ns(summary['duration_ns'])}, from first arrival to last token"),
         ("throughput", rates),
         *_load(summary["load"]),
     ]
     if good := summary["goodput"]:
         kept = f"{good['share']:.1%} keep {_limits(good)}"
-        found.append(("goodput", f"{good['requests_per_s']:,.2f} requests/s: {kept}"))
-    return found
+        outcome.append(("goodput", f"{good['requests_per_s']:,.2f} requests/s: {kept}"))
+    return outcome
 
 
 def in_short(summary: dict[str, Any]) -> str:
@@ -131,20 +131,25 @@ def _load(load: dict[str, Any]) -> list[tuple[str, str]]:
     if load["keeps_up"] is None:
         return [("load", f"{text}; too few requests, or too soon over, to say whether this keeps up")]
     growth = load["growth_requests_per_s"]
-    so = "keeps up" if load["keeps_up"] else f"the queue grows by {growth:,.2f} requests/s"
+    growth_text = "keeps up" if load["keeps_up"] else f"the queue grows by {growth:,.2f} requests/s"
     steady = f"{load['steady_requests_per_s']:,.2f} done while they arrive"
-    return [("load", f"{text}, {steady} ({load['steady_output_tokens_per_s']:,.1f} output tokens/s): {so}")]
+    return [
+        (
+            "load",
+            f"{text}, {steady} ({load['steady_output_tokens_per_s']:,.1f} output tokens/s): {growth_text}",
+        )
+    ]
 
 
 def _costs(costs: dict[str, Any] | None) -> list[tuple[str, str]]:
     if costs is None:
         return []
-    found, of = [], "per million output tokens"
+    prices, of = [], "per million output tokens"
     if (price := costs["price_per_million_output_tokens"]) is not None:
-        found.append(("price", f"{price:,.4g} {costs['currency']} {of}"))
+        prices.append(("price", f"{price:,.4g} {costs['currency']} {of}"))
     if (joules := costs["most_joules_per_million_output_tokens"]) is not None:
-        found.append(("energy", f"at most {format_joules(joules)} {of}"))
-    return found
+        prices.append(("energy", f"at most {format_joules(joules)} {of}"))
+    return prices
 
 
 def _limits(good: dict[str, Any]) -> str:
@@ -154,7 +159,7 @@ def _limits(good: dict[str, Any]) -> str:
 
 def _how(summary: dict[str, Any]) -> list[tuple[str, str]]:
     policy, step = summary["policy"], summary["context_step"]
-    found = []
+    setting = []
     for pool in summary["pools"]:
         axes = [f"{axis} {pool[axis]}" for axis in ("tensor", "pipeline") if pool[axis] > 1]
         spread = " x ".join(axes) or "whole"
@@ -162,11 +167,11 @@ def _how(summary: dict[str, Any]) -> list[tuple[str, str]]:
             spread += f", experts over {pool['expert']}"
         each = f"each {summary['model']} on {plural(pool['ranks_of_replica'], 'NPU')} ({spread})"
         cache = f"with a cache of {pool['cache_tokens']:,} tokens"
-        found.append(("replicas", f"{pool['replicas']} for {_WORKS[pool['work']]}, {each}, {cache}"))
+        setting.append(("replicas", f"{pool['replicas']} for {_WORKS[pool['work']]}, {each}, {cache}"))
     used = sum(pool["replicas"] * pool["ranks_of_replica"] for pool in summary["pools"])
     if used < summary["npus"]:
         idle = summary["npus"] - used
-        found.append(("idle", f"{idle} of the machine's {plural(summary['npus'], 'NPU')}"))
+        setting.append(("idle", f"{idle} of the machine's {plural(summary['npus'], 'NPU')}"))
     lost = (
         f"; {plural(summary['preemptions'], 'cache')} lost for want of blocks"
         if summary["preemptions"]
@@ -177,7 +182,7 @@ def _how(summary: dict[str, Any]) -> list[tuple[str, str]]:
     distinct = plural(summary["simulated_passes"], "distinct pass", "distinct passes")
     transfers = summary["simulated_transfers"]
     also = f" and {plural(transfers, 'distinct transfer')}" if transfers else ""
-    found += [
+    setting += [
         (
             "batches",
             f"{passes} ({policy['name']}), of {summary['mean_sequences']:.1f} sequences on average;"
@@ -188,8 +193,8 @@ def _how(summary: dict[str, Any]) -> list[tuple[str, str]]:
         *_costs(summary["costs"]),
     ]
     if summary["kernels"] != "machine":
-        found.append(("kernels", "as --tflops and --memory-gbps say: the machine does not time them"))
-    return found
+        setting.append(("kernels", "as --tflops and --memory-gbps say: the machine does not time them"))
+    return setting
 
 
 def slices_of(run: RunDirectory, count: int = SLICES) -> tuple[Slice, ...]:
@@ -197,14 +202,14 @@ def slices_of(run: RunDirectory, count: int = SLICES) -> tuple[Slice, ...]:
     arrival, finish, ttft, tpot = run.arrays("requests", COLUMNS).values()
     first, last = int(arrival.min()), int(finish.max()) + 1
     edges = unique(np.linspace(first, last, count + 1).astype(np.int64)).tolist()
-    found = []
+    slices = []
     for start, end in pairwise(edges):
         came = (arrival >= start) & (arrival < end)
         done = (finish >= start) & (finish < end)
         left = int((arrival < end).sum() - (finish < end).sum())
         medians = (_median(column[came]) for column in (ttft, tpot))
-        found.append(Slice(start - first, end - first, int(came.sum()), int(done.sum()), left, *medians))
-    return tuple(found)
+        slices.append(Slice(start - first, end - first, int(came.sum()), int(done.sum()), left, *medians))
+    return tuple(slices)
 
 
 def _median(values: Any) -> int | None:

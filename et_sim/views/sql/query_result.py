@@ -59,8 +59,8 @@ class QueryResult:
 
     def text(self) -> str:
         """The first rows as a table for people."""
-        found, width = list(islice(self.rows(), SHOWN_ROWS + 1)), terminal_width(ANY_WIDTH)
-        rows = [self.columns, *([_cell(value) for value in row] for row in found[:SHOWN_ROWS])]
+        shown, width = list(islice(self.rows(), SHOWN_ROWS + 1)), terminal_width(ANY_WIDTH)
+        rows = [self.columns, *([_cell(value) for value in row] for row in shown[:SHOWN_ROWS])]
         texts = [column for column, is_number in enumerate(self._is_number) if not is_number]
         lines = fitted(
             [[cut(cell, WIDEST_CELL) for cell in row] for row in rows],
@@ -70,7 +70,7 @@ class QueryResult:
             drop=range(len(self.columns) - 1, 0, -1),
             names=texts,
         )
-        if len(found) > SHOWN_ROWS:
+        if len(shown) > SHOWN_ROWS:
             lines.append(f"… and more rows than these {SHOWN_ROWS}: --csv, --json and --arrow give all")
         return "\n".join(lines)
 
@@ -116,8 +116,8 @@ class QueryResult:
 
 def _check_is_one_question(statements: Sequence[Any]) -> None:
     if len(statements) != 1:
-        found = "the query is empty" if not statements else f"these are {len(statements)} statements"
-        raise UsageError(found, remedy="ask one question, beginning with SELECT")
+        error = "the query is empty" if not statements else f"these are {len(statements)} statements"
+        raise UsageError(error, remedy="ask one question, beginning with SELECT")
     kind = statements[0].type.name
     if kind != "SELECT":
         raise UsageError(
@@ -142,19 +142,19 @@ class _Refusals:
 
 def _refusal(database: Database, query: str, message: str) -> UsageError:
     tables = database.tables
-    if found := _NO_TABLE.search(message):
-        name = found[1]
+    if match := _NO_TABLE.search(message):
+        name = match[1]
         if remedy := database.absent.get(name.lower()):
             return UsageError(f"this run has no table {name!r}", remedy=remedy)
         guess = did_you_mean(name, tuple(tables))
         return UsageError(
             f"there is no table {name!r}", remedy="; ".join(filter(None, (guess, _known(database))))
         )
-    if found := _NO_COLUMN.search(message):
-        return UsageError(f"there is no column {found[1] or found[3]!r}", remedy=_columns(database, query))
-    if found := _NEAR.search(message):
+    if match := _NO_COLUMN.search(message):
+        return UsageError(f"there is no column {match[1] or match[3]!r}", remedy=_columns(database, query))
+    if match := _NEAR.search(message):
         hint = 'the column "group" is written in double quotes; ' if _GROUP.search(query) else ""
-        return UsageError(f"the query is not SQL near {found[1]!r}", remedy=hint + _known(database))
+        return UsageError(f"the query is not SQL near {match[1]!r}", remedy=hint + _known(database))
     kind, _, text = message.partition(": ")
     if kind == "Permission Error":
         return UsageError("a query reads these tables and nothing else", remedy=_known(database))

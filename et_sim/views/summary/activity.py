@@ -88,9 +88,9 @@ def activity_of(run: RunDirectory, part: Selection, columns: int, most_rows: int
             f"a row is the mean of {len(chosen) / rows:.3g} kinds of rank, of {plural(len(chosen), 'kind')}"
         )
     counts = np.bincount(row_of[chosen], weights[chosen], rows).astype(np.int64)
-    found = shares.by_part(finish[chosen], chosen)
+    shares_of_parts = shares.by_part(finish[chosen], chosen)
     ranks = tuple(map(ranks_together, of_row))
-    return Activity(window, ranks, tuple(counts.tolist()), found, tuple(notes))
+    return Activity(window, ranks, tuple(counts.tolist()), shares_of_parts, tuple(notes))
 
 
 def _first_alike(run: RunDirectory, part: Selection, window: Window, chosen: Any, finish: Any) -> Any:
@@ -107,11 +107,11 @@ def _first_alike(run: RunDirectory, part: Selection, window: Window, chosen: Any
 
 def _mixed(columns: Sequence[Any]) -> Any:
     """A number for each row of some columns."""
-    found = np.zeros(len(columns[0]), np.uint64)
+    mixed = np.zeros(len(columns[0]), np.uint64)
     for column in columns:
-        found = (found ^ column.astype(np.uint64)) * np.uint64(0x9E3779B97F4A7C15)
-        found ^= found >> np.uint64(29)
-    return found
+        mixed = (mixed ^ column.astype(np.uint64)) * np.uint64(0x9E3779B97F4A7C15)
+        mixed ^= mixed >> np.uint64(29)
+    return mixed
 
 
 def _by_rank(names: list[str], weights: Any) -> Any:
@@ -147,9 +147,9 @@ class _Shares:
 
     def _measure(self, unions: list[Intervals]) -> None:
         every = together(())
-        for sort, found in enumerate(unions):
-            every = together((every, found))
-            self._covered[sort] += self._filling(every.owner, every.start, every.end)
+        for kind, intervals in enumerate(unions):
+            every = together((every, intervals))
+            self._covered[kind] += self._filling(every.owner, every.start, every.end)
 
     def _filling(self, owner: Any, start: Any, end: Any) -> Any:
         return filling(self._row_of[owner], start, end, self._weight[owner], self._shape, self._span)
@@ -157,15 +157,15 @@ class _Shares:
     def by_part(self, finish: Any, actors: Any) -> Any:
         """All parts; `finish` says when each of the actors is done."""
         self._unions.close()
-        found, before = np.zeros((len(PARTS), *self._shape)), np.zeros(self._shape)
-        for sort in SORTS:
-            covered = levels(self._covered[sort])
-            found[FIGURES.index(OF_SORT[sort])] += covered - before
+        shares, before = np.zeros((len(PARTS), *self._shape)), np.zeros(self._shape)
+        for kind in SORTS:
+            covered = levels(self._covered[kind])
+            shares[FIGURES.index(OF_SORT[kind])] += covered - before
             before = covered
         early = levels(self._filling(actors, finish, np.full(len(actors), self._span)))
-        found[FIGURES.index("early_ns")] = early
-        found[FIGURES.index("idle_ns")] = 1 - before - early
-        return np.round(found, 9).clip(0, 1)  # sums of fractions leave dust
+        shares[FIGURES.index("early_ns")] = early
+        shares[FIGURES.index("idle_ns")] = 1 - before - early
+        return np.round(shares, 9).clip(0, 1)  # sums of fractions leave dust
 
 
 def shown_parts(shares: Any) -> Any:
@@ -174,48 +174,50 @@ def shown_parts(shares: Any) -> Any:
     What a column does not show is owed, and shown by the next ones that have any of it.
     """
     _, rows, columns = shares.shape
-    found, owed = np.zeros((rows, columns), np.int64), np.zeros(shares.shape[:2])
+    parts, owed = np.zeros((rows, columns), np.int64), np.zeros(shares.shape[:2])
     for column in range(columns):
         here = shares[:, :, column]
         owed += here
-        found[:, column] = np.where(here > 0, owed, -np.inf).argmax(axis=0)
-        owed[found[:, column], np.arange(rows)] -= 1
-    return found
+        parts[:, column] = np.where(here > 0, owed, -np.inf).argmax(axis=0)
+        owed[parts[:, column], np.arange(rows)] -= 1
+    return parts
 
 
 def activity_lines(run: RunDirectory, part: Selection, width: int) -> list[str]:
     """In each column, the mark of what took most of it, and was not shown before."""
-    found = activity_of(run, part, width - LABEL - 1, part.top or MOST_LINES)
-    shown = found.ranks
+    activity = activity_of(run, part, width - LABEL - 1, part.top or MOST_LINES)
+    shown = activity.ranks
     label = min(max(map(len, ("ranks", *shown))), LABEL)
-    most = np.array([part.mark for part in PARTS])[shown_parts(found.shares)]
+    most = np.array([part.mark for part in PARTS])[shown_parts(activity.shares)]
     lines = [f"{'ranks':{label}}"] if shown else ["no rank of these was written"]
     rows = zip(shown, most, strict=True)
     lines += [f"{shortened(ranks, label):{label}} {''.join(row)}".rstrip() for ranks, row in rows]
-    first, last = found.window
-    column = format_ns((last - first) / found.shares.shape[2])
-    used = [part for row, part in enumerate(PARTS) if found.shares[row].any()]
+    first, last = activity.window
+    column = format_ns((last - first) / activity.shares.shape[2])
+    used = [part for row, part in enumerate(PARTS) if activity.shares[row].any()]
     legend = "   ".join(f"{part.mark.strip() or '(blank)'} {part.text}" for part in used)
     scale = f"a column is {column}; a row has as many marks of a part as that takes time"
-    return prose([*lines, "", legend, scale, *found.notes], width)
+    return prose([*lines, "", legend, scale, *activity.notes], width)
 
 
 def activity_data(run: RunDirectory, part: Selection = EVERYTHING) -> dict[str, Any]:
     """For `--json`."""
-    found = activity_of(run, part, DATA_COLUMNS, part.top or DATA_ROWS)
+    activity = activity_of(run, part, DATA_COLUMNS, part.top or DATA_ROWS)
     rows = [
         {
             "ranks": ranks,
             "rank_count": count,
-            "shares": {one.short: np.round(found.shares[n, row], 6).tolist() for n, one in enumerate(PARTS)},
+            "shares": {
+                part.short: np.round(activity.shares[n, row], 6).tolist() for n, part in enumerate(PARTS)
+            },
         }
-        for row, (ranks, count) in enumerate(zip(found.ranks, found.counts, strict=True))
+        for row, (ranks, count) in enumerate(zip(activity.ranks, activity.counts, strict=True))
     ]
     return {
-        "window_ns": list(found.window),
+        "window_ns": list(activity.window),
         "columns": DATA_COLUMNS,
         "rows": rows,
-        "notes": list(found.notes),
+        "notes": list(activity.notes),
     }
 
 

@@ -79,21 +79,21 @@ class Rate:
 def rates(run: RunDirectory, part: Selection = EVERYTHING) -> list[Rate]:
     """By kind, group and size; only what lies in the window from begin to end counts."""
     groups = GroupCounts(run, part)
-    found: dict[tuple[str, str | None, int], list[Any]] = {}
+    figures_of: dict[tuple[str, str | None, int], list[Any]] = {}
     for rows in run.batches("timeline", COLUMNS):
         kinds = words(rows["kind"])
         for (kind, counts, size), (nodes, moving, shortest, longest) in _of_batch(rows, groups, kinds, part):
             for group, ranks in groups.counts[counts]:
                 if ranks:
-                    one = found.setdefault(
+                    totals = figures_of.setdefault(
                         (str(kinds.texts[kind]), group, size),
                         [0, 0, shortest, longest, members_of(groups.sizes, group)],
                     )
-                    one[0] += ranks * nodes
-                    one[1] += ranks * moving
-                    one[2], one[3] = min(one[2], shortest), max(one[3], longest)
-    every = [Rate(*key, *figures) for key, figures in found.items()]
-    return sorted(every, key=lambda one: (one.kind, one.group or "", one.bytes))
+                    totals[0] += ranks * nodes
+                    totals[1] += ranks * moving
+                    totals[2], totals[3] = min(totals[2], shortest), max(totals[3], longest)
+    every = [Rate(*key, *figures) for key, figures in figures_of.items()]
+    return sorted(every, key=lambda entry: (entry.kind, entry.group or "", entry.bytes))
 
 
 def _of_batch(
@@ -105,11 +105,11 @@ def _of_batch(
     is_inside = times.completed & (times.start >= first) & (times.end <= last)
     counts = kinds.where(lambda kind: communicates(kind) and kind != "receive")
     moving = times.end - times.moved
-    some = np.flatnonzero(counts & is_inside & (size > 0) & (moving > 0))
-    moving, found = moving[some], Grouped(kinds.codes[some], groups.of(rows)[some], size[some])
-    longest = most_by(found.of_row, len(found.keys), moving)
-    shortest = -most_by(found.of_row, len(found.keys), -moving, least=-LONGEST_NS)
-    return found.with_keys(np.bincount(found.of_row), found.total(moving), shortest, longest)
+    moved = np.flatnonzero(counts & is_inside & (size > 0) & (moving > 0))
+    moving, grouped = moving[moved], Grouped(kinds.codes[moved], groups.of(rows)[moved], size[moved])
+    longest = most_by(grouped.of_row, len(grouped.keys), moving)
+    shortest = -most_by(grouped.of_row, len(grouped.keys), -moving, least=-LONGEST_NS)
+    return grouped.with_keys(np.bincount(grouped.of_row), grouped.total(moving), shortest, longest)
 
 
 def link_ceilings(run: RunDirectory) -> dict[str, float]:
@@ -117,17 +117,17 @@ def link_ceilings(run: RunDirectory) -> dict[str, float]:
     table = run.table("resources", ("tier", "bytes_per_ns"))
     if table is None:
         return {}
-    found: dict[str, float] = {}
+    ceilings: dict[str, float] = {}
     for tier, speed in zip(table["tier"].to_pylist(), table["bytes_per_ns"].to_pylist(), strict=True):
         if speed is not None:
-            found[tier] = max(found.get(tier, 0.0), speed * 1e9)
-    return found
+            ceilings[tier] = max(ceilings.get(tier, 0.0), speed * 1e9)
+    return ceilings
 
 
 def bandwidth_data(run: RunDirectory, part: Selection) -> dict[str, Any]:
     """For `--json`."""
-    found = [one.as_dict() for one in part.cut(rates(run, part))]
-    return {"rates": found, "links_bytes_per_second": link_ceilings(run)}
+    entries = [entry.as_dict() for entry in part.cut(rates(run, part))]
+    return {"rates": entries, "links_bytes_per_second": link_ceilings(run)}
 
 
 def bandwidth_lines(run: RunDirectory, part: Selection, width: int) -> list[str]:
@@ -144,11 +144,11 @@ SHEET = Sheet(
         Column("group", side="<"),
         Column("bytes"),
         Column("count"),
-        Column("transfer", lambda one: format_ns(one.moving_ns / one.count)),
-        Column("bandwidth", lambda one: rate(one.over(one.count, one.moving_ns).algorithm)),
-        Column("bus bw", lambda one: rate(one.over(one.count, one.moving_ns).bus)),
-        Column("slowest", lambda one: rate(one.least_bytes_per_second)),
-        Column("fastest", lambda one: rate(one.most_bytes_per_second)),
+        Column("transfer", lambda entry: format_ns(entry.moving_ns / entry.count)),
+        Column("bandwidth", lambda entry: rate(entry.over(entry.count, entry.moving_ns).algorithm)),
+        Column("bus bw", lambda entry: rate(entry.over(entry.count, entry.moving_ns).bus)),
+        Column("slowest", lambda entry: rate(entry.least_bytes_per_second)),
+        Column("fastest", lambda entry: rate(entry.most_bytes_per_second)),
     ),
     cut={"group": 8, "kind": 10},
     drop=("count", "transfer"),
@@ -158,9 +158,9 @@ SHEET = Sheet(
 
 def ceiling_text(run: RunDirectory) -> str:
     """What links carry."""
-    found = link_ceilings(run)
-    said = ", ".join(f"{tier} {format_bandwidth(rate / 1e9)}" for tier, rate in found.items())
-    return f"a link carries: {said}" if found else NO_LINKS
+    ceilings = link_ceilings(run)
+    rates_text = ", ".join(f"{tier} {format_bandwidth(rate / 1e9)}" for tier, rate in ceilings.items())
+    return f"a link carries: {rates_text}" if ceilings else NO_LINKS
 
 
 BANDWIDTH = Forms(bandwidth_lines, bandwidth_data)

@@ -29,17 +29,17 @@ KERNELS, NEITHER, FIRST = 0, 1, 2
 
 def without_kernel(run: RunDirectory, part: Selection) -> Counter[Key]:
     """Per operation that communicates, how long no kernel ran, over all selected ranks."""
-    found: Counter[Key] = Counter()
+    times_ns: Counter[Key] = Counter()
     keys = _Keys(run, part)
     if not len(keys.known):
-        return found
-    unions = Unions(FIRST + len(keys.known), lambda parts: keys.share_out(parts, found))
+        return times_ns
+    unions = Unions(FIRST + len(keys.known), lambda parts: keys.share_out(parts, times_ns))
     for rows in run.batches("timeline", COLUMNS):
-        times, sort = spans(rows, run.summary["makespan_ns"]), keys.sorts(rows)
-        admitted = np.where(sort >= FIRST, times.admitted, times.start)
-        unions.add(numbers(rows["actor"]), sort, *part.clipped(admitted, times.end))
+        times, kind = spans(rows, run.summary["makespan_ns"]), keys.sorts(rows)
+        admitted = np.where(kind >= FIRST, times.admitted, times.start)
+        unions.add(numbers(rows["actor"]), kind, *part.clipped(admitted, times.end))
     unions.close()
-    return found
+    return times_ns
 
 
 class _Keys:
@@ -55,10 +55,10 @@ class _Keys:
         """What each row counts as: KERNELS, NEITHER, or the number of its operation."""
         kinds = words(rows["kind"])
         operation = FIRST + np.searchsorted(self.known, self._codes(rows))
-        other = np.where(kinds.where(lambda kind: kind == "compute"), KERNELS, NEITHER)
-        return np.where(kinds.where(communicates), operation, other)
+        kind_if_not = np.where(kinds.where(lambda kind: kind == "compute"), KERNELS, NEITHER)
+        return np.where(kinds.where(communicates), operation, kind_if_not)
 
-    def share_out(self, unions: list[Intervals], found: Counter[Key]) -> None:
+    def share_out(self, unions: list[Intervals], times_ns: Counter[Key]) -> None:
         """Add up complete actors."""
         kernels = unions[KERNELS]
         for at, active in enumerate(unions[FIRST:]):
@@ -66,10 +66,10 @@ class _Keys:
                 without = kernels.of(unique(active.owner))
                 both = together((active, without))
                 actors = 1 + int(active.owner.max())
-                alone = int((both.lengths(actors) - without.lengths(actors)).sum())
+                alone_ns = int((both.lengths(actors) - without.lengths(actors)).sum())
                 codes = np.unravel_index(self.known[at], self._keys.sizes)
                 for key, ranks in self._keys.operations(*map(int, codes)):
-                    found[key] += ranks * alone
+                    times_ns[key] += ranks * alone_ns
 
     def _codes(self, rows: Any) -> Any:
         return np.ravel_multi_index(self._keys.columns(rows), self._keys.sizes)

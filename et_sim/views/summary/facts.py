@@ -64,8 +64,8 @@ SUMMARY = Forms(summary_lines, summary_data)
 
 def notices_lines(run: RunDirectory, _: Selection, width: int) -> list[str]:
     """Every warning and every default taken."""
-    lines = [f"warning: {notice(one)}" for one in run.summary["warnings"]]
-    lines += [f"default: {notice(one)}" for one in run.summary["defaults"]]
+    lines = [f"warning: {notice(entry)}" for entry in run.summary["warnings"]]
+    lines += [f"default: {notice(entry)}" for entry in run.summary["defaults"]]
     return prose(lines, width, 9) or ["no warnings, and no default was taken"]
 
 
@@ -85,25 +85,25 @@ def _ranks(run: RunDirectory, part: Selection, width: int) -> list[str]:
 
 
 def _operations(run: RunDirectory, part: Selection, width: int) -> list[str]:
-    found = operations(run, part)
-    if not found:
+    every = operations(run, part)
+    if not every:
         return []
-    shown = part.cut(found, OPERATION_ROWS)
+    shown = part.cut(every, OPERATION_ROWS)
     lines = operation_lines(shown, width)
-    lines += not_shown(len(found) - len(shown), "more line", f": et-sim inspect {run.path} ops")
+    lines += not_shown(len(every) - len(shown), "more line", f": et-sim inspect {run.path} ops")
     lines.append(f"totals are over all ranks; waiting: for others to begin; {LEGEND}")
     return lines
 
 
 def factors_text(run: RunDirectory) -> str:
     """By what the time of some work was multiplied."""
-    said = []
+    factors_of_kinds = []
     for entry in run.summary["time_factors"]:
         named = f' "{shortened(entry["name"], 40)}"' if "name" in entry else ""
         whose = "" if entry["ranks"] == "all" else f" of {called(entry['ranks'], 24)}"
         factors = ((kind, value) for kind, value in entry.items() if kind not in ("ranks", "name"))
-        said += [f"time of {kind}{named}{whose} x {value:g}" for kind, value in factors]
-    return ", ".join(said)
+        factors_of_kinds += [f"time of {kind}{named}{whose} x {value:g}" for kind, value in factors]
+    return ", ".join(factors_of_kinds)
 
 
 WORDS = {
@@ -119,12 +119,12 @@ LANES_SHOWN = 2
 
 def explained_text(run: RunDirectory) -> str:
     """What the longest path consists of, and whose the gaps are that no machine changes."""
-    found = run.summary["explained"]
-    if found is None or not found["path_ns"]:
+    explained = run.summary["explained"]
+    if explained is None or not explained["path_ns"]:
         return ""
-    whole, gaps = found["path_ns"], found["gaps_ns"]
+    whole, gaps = explained["path_ns"], explained["gaps_ns"]
     spent = sorted(
-        ((ns, kind) for kind, ns in found["spent_ns"].items() if kind != "gaps" and 100 * ns >= whole),
+        ((ns, kind) for kind, ns in explained["spent_ns"].items() if kind != "gaps" and 100 * ns >= whole),
         reverse=True,
     )
     known = ", ".join(f"{WORDS.get(kind, kind)} {share(ns, whole)}" for ns, kind in spent)
@@ -132,28 +132,30 @@ def explained_text(run: RunDirectory) -> str:
     if not gaps:
         return text
     lanes = [
-        f"{format_ns(one['ns'])} {shortened(one['name'], 40)} of rank {shortened(one['ranks'], 16)}"
-        for one in found["gaps"][:LANES_SHOWN]
+        f"{format_ns(gap['ns'])} {shortened(gap['name'], 40)} of rank {shortened(gap['ranks'], 16)}"
+        for gap in explained["gaps"][:LANES_SHOWN]
     ]
-    more = ", …" if len(found["gaps"]) > LANES_SHOWN else ""
+    more = ", …" if len(explained["gaps"]) > LANES_SHOWN else ""
     return f"{text}; fixed gaps {share(gaps, whole)}: {', '.join(lanes)}{more}"
 
 
 def packets_text(summary: dict[str, Any]) -> str:
     """Empty if packets were not simulated."""
-    found = summary["packets"]
-    if found is None:
+    packets = summary["packets"]
+    if packets is None:
         return ""
-    parts = [f"{found['sent']:,} sent"]
-    parts.append(f"{found['lost']:,} lost, most at {found['lost_at']}" if found["lost"] else "none lost")
-    if found["sent_again"]:
-        parts.append(f"{found['sent_again']:,} sent again")
-    if found["timeouts"]:
-        parts.append(plural(found["timeouts"], "timeout"))
-    if found["marked"]:
-        parts.append(f"{found['marked']:,} marked")
-    if found["pauses"]:
-        parts.append(f"{plural(found['pauses'], 'pause')}, most at {found['paused_at']}")
+    parts = [f"{packets['sent']:,} sent"]
+    parts.append(
+        f"{packets['lost']:,} lost, most at {packets['lost_at']}" if packets["lost"] else "none lost"
+    )
+    if packets["sent_again"]:
+        parts.append(f"{packets['sent_again']:,} sent again")
+    if packets["timeouts"]:
+        parts.append(plural(packets["timeouts"], "timeout"))
+    if packets["marked"]:
+        parts.append(f"{packets['marked']:,} marked")
+    if packets["pauses"]:
+        parts.append(f"{plural(packets['pauses'], 'pause')}, most at {packets['paused_at']}")
     else:
         parts.append("no pauses")
     return "; ".join(parts)
@@ -161,15 +163,15 @@ def packets_text(summary: dict[str, Any]) -> str:
 
 def energy_text(summary: dict[str, Any]) -> str:
     """Empty if the machine does not say what NPUs draw."""
-    found = summary["costs"]
-    if found is None or found["joules"] is None:
+    costs = summary["costs"]
+    if costs is None or costs["joules"] is None:
         return ""
     parts = (
-        ("computing", found["computing_joules"]),
-        ("not computing", found["not_computing_joules"]),
-        ("network", found["network_joules"]),
+        ("computing", costs["computing_joules"]),
+        ("not computing", costs["not_computing_joules"]),
+        ("network", costs["network_joules"]),
     )
-    total = found["joules"]
+    total = costs["joules"]
     shares = ", ".join(f"{name} {100 * value / total:.0f} %" for name, value in parts if total and value)
     per_tokens = per_million_tokens(summary, "joules")
     return f"{format_joules(total)}{': ' * bool(shares)}{shares}{'; ' * bool(per_tokens)}{per_tokens}"
@@ -177,11 +179,11 @@ def energy_text(summary: dict[str, Any]) -> str:
 
 def price_text(summary: dict[str, Any]) -> str:
     """Empty if the machine does not say what NPUs are let for."""
-    found = summary["costs"]
-    if found is None or found["price"] is None:
+    costs = summary["costs"]
+    if costs is None or costs["price"] is None:
         return ""
     per_tokens = per_million_tokens(summary, "price")
-    return f"{found['price']:,.4g} {found['currency']}{'; ' * bool(per_tokens)}{per_tokens}"
+    return f"{costs['price']:,.4g} {costs['currency']}{'; ' * bool(per_tokens)}{per_tokens}"
 
 
 def exposure_text(run: RunDirectory) -> str:
@@ -190,16 +192,16 @@ def exposure_text(run: RunDirectory) -> str:
     whole = summary["makespan_ns"] * summary["ranks"]
     if summary["explained"] is None or not whole:
         return ""
-    alone, others = (
+    alone_ns, others = (
         sum(rank_count(entry["ranks"]) * _signed(entry[name]) for entry in summary["per_rank"])
         for name in ("comm_without_kernel_ns", "reference_exposed_ns")
     )
-    if not alone:
+    if not alone_ns:
         return ""
     theirs = share(others, whole) if others >= 0 else "below zero"
     return (
-        f"{share(alone, whole)} as HTA counts it (transfer or waiting, and no kernel), {theirs} as ASTRA-sim "
-        "does (finish less the time of all kernels)"
+        f"{share(alone_ns, whole)} as HTA counts it (transfer or waiting, and no kernel), "
+        f"{theirs} as ASTRA-sim does (finish less the time of all kernels)"
     )
 
 
@@ -271,11 +273,11 @@ def status_lines(run: RunDirectory) -> list[str]:
 
 
 def _out_of_memory(run: RunDirectory) -> list[str]:
-    found = run.summary["out_of_memory"]
-    at, size = format_ns(found["time_ns"]), exact_bytes(found["alive_bytes"])
-    there = exact_bytes(found["capacity_bytes"])
+    failure = run.summary["out_of_memory"]
+    at, size = format_ns(failure["time_ns"]), exact_bytes(failure["alive_bytes"])
+    capacity, ranks = exact_bytes(failure["capacity_bytes"]), called(failure["ranks"], 40)
     return [
-        f"OUT OF MEMORY at {at}: {size} on {called(found['ranks'], 40)}, of {there}; figures are up to then",
+        f"OUT OF MEMORY at {at}: {size} on {ranks}, of {capacity}; figures are up to then",
         f"more: et-sim inspect {run.path} memory",
     ]
 
@@ -417,16 +419,16 @@ def coverage_lines(run: RunDirectory) -> list[str]:
 def notice_lines(run: RunDirectory) -> list[str]:
     """The first warnings, and how many notices there are."""
     warnings, defaults = run.summary["warnings"], run.summary["defaults"]
-    lines = [_fact("warning", shortened(notice(one), WIDTH - MARGIN - 1)) for one in warnings[:3]]
+    lines = [_fact("warning", shortened(notice(warning), WIDTH - MARGIN - 1)) for warning in warnings[:3]]
     if warnings or defaults:
         counted = f"{plural(len(warnings), 'warning')}, {plural(len(defaults), 'default')} taken"
         lines.append(_fact("notices", f"{counted}: et-sim inspect {run.path} notices"))
     return lines
 
 
-def notice(found: dict[str, Any]) -> str:
+def notice(entry: dict[str, Any]) -> str:
     """A warning or a default as a line."""
-    return ": ".join(_present(found["place"], found["key"], found["text"]))
+    return ": ".join(_present(entry["place"], entry["key"], entry["text"]))
 
 
 def _present(*parts: str) -> Iterable[str]:

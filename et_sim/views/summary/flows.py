@@ -33,11 +33,11 @@ class Flows(Struct, frozen=True, eq=False):
         return [self._as_dict(row) for row in self.rows[:count].tolist()]
 
     def _as_dict(self, row: int) -> dict[str, Any]:
-        found = {name: int(self.table.figures[name][row]) for name in FLOW_FIGURES}
-        taken = max(found["arrived_ns"] - found["begin_ns"], 1)
-        rates = {"bytes_per_ns": round(found["bytes"] / taken, 6)}
+        figures = {name: int(self.table.figures[name][row]) for name in FLOW_FIGURES}
+        taken = max(figures["arrived_ns"] - figures["begin_ns"], 1)
+        rates = {"bytes_per_ns": round(figures["bytes"] / taken, 6)}
         rates["mean_queue_ns"] = round(float(self.table.mean_queue_ns[row]), 3)
-        return found | rates | {"way": [int(link) for link in self.table.ways[row].split()]}
+        return figures | rates | {"way": [int(link) for link in self.table.ways[row].split()]}
 
 
 def flows_of(run: RunDirectory, part: Selection = EVERYTHING) -> Flows | None:
@@ -58,46 +58,46 @@ def flows_of(run: RunDirectory, part: Selection = EVERYTHING) -> Flows | None:
 
 def flow_lines(run: RunDirectory, part: Selection, width: int) -> list[str]:
     """One line for each message, and what held all of them."""
-    found = flows_of(run, part)
-    if found is None or not len(found.rows):
-        return prose([FLITS_ONLY if found is None else "packets carried no message"], width)
-    shown = found.as_dicts(part.top or SHOWN)
+    flows = flows_of(run, part)
+    if flows is None or not len(flows.rows):
+        return prose([FLITS_ONLY if flows is None else "packets carried no message"], width)
+    shown = flows.as_dicts(part.top or SHOWN)
     rows: list[tuple[str, ...]] = [HEAD]
-    for one in shown:
-        held = (one["window_ns"], one["rate_ns"], one["paused_ns"], one["last_queue_ns"])
+    for flow in shown:
+        held = (flow["window_ns"], flow["rate_ns"], flow["paused_ns"], flow["last_queue_ns"])
         times = (format_ns(time) if time else "" for time in held)
-        taken = format_ns(one["arrived_ns"] - one["begin_ns"])
-        ends = (str(one["source"]), str(one["target"]), format_bytes(one["bytes"]))
-        rate = f"{8 * one['bytes_per_ns']:.3g} Gbps"
-        again = f"{one['sent_again']:,}" if one["sent_again"] else ""
-        rows.append((*ends, format_ns(one["begin_ns"]), taken, rate, *times, again))
+        taken = format_ns(flow["arrived_ns"] - flow["begin_ns"])
+        ends = (str(flow["source"]), str(flow["target"]), format_bytes(flow["bytes"]))
+        rate = f"{8 * flow['bytes_per_ns']:.3g} Gbps"
+        again = f"{flow['sent_again']:,}" if flow["sent_again"] else ""
+        rows.append((*ends, format_ns(flow["begin_ns"]), taken, rate, *times, again))
     kept = [at for at, cells in enumerate(zip(*rows[1:], strict=True)) if any(cells)]
     rows = [tuple(row[at] for at in kept) for row in rows]
     drop = [kept.index(at) for at in (8, 3, 7, 5, 2) if at in kept]
     lines = fitted(rows, ">" * len(kept), width, shrink={}, drop=drop)
-    lines += not_shown(len(found.rows) - len(shown), "faster message", ": --top, or --json")
-    lines += ["", _in_all(found)]
+    lines += not_shown(len(flows.rows) - len(shown), "faster message", ": --top, or --json")
+    lines += ["", _in_all(flows)]
     note = "queue: how long the last packet that came had waited on its way; again: packets"
     return prose([*lines, note], width)
 
 
 def flow_data(run: RunDirectory, part: Selection) -> Any:
     """For `--json`."""
-    found = flows_of(run, part)
-    return None if found is None else found.as_dicts(part.top)
+    flows = flows_of(run, part)
+    return None if flows is None else flows.as_dicts(part.top)
 
 
 FLOWS = Forms(flow_lines, flow_data)
 
 
-def _in_all(found: Flows) -> str:
+def _in_all(flows: Flows) -> str:
     """What held messages up, of all of their time."""
-    figures = {name: column[found.rows] for name, column in found.table.figures.items()}
+    figures = {name: column[flows.rows] for name, column in flows.table.figures.items()}
     whole = int((figures["arrived_ns"] - figures["begin_ns"]).sum())
     parts = (("windows", "window_ns"), ("rates", "rate_ns"), ("queues", "last_queue_ns"))
     held = ", ".join(f"{name} {share(int(figures[key].sum()), whole)}" for name, key in parts)
     again, late = int(figures["sent_again"].sum()), int(figures["timeouts"].sum())
-    said = f"{plural(len(found.rows), 'message')}; of their time, {held} held them up"
+    text = f"{plural(len(flows.rows), 'message')}; of their time, {held} held them up"
     return (
-        f"{said}; {plural(again, 'packet')} sent again, {plural(late, 'timeout')}" if again or late else said
+        f"{text}; {plural(again, 'packet')} sent again, {plural(late, 'timeout')}" if again or late else text
     )

@@ -53,31 +53,32 @@ class GroupTotal:
 def group_totals(run: RunDirectory, part: Selection = EVERYTHING) -> list[GroupTotal]:
     """By group and kind, the one with the most time first."""
     members = _members(run, part)
-    alone, found = without_kernel(run, part), dict[tuple[str, str], GroupTotal]()
-    for one in operations(run, part):
-        if one.group is None:
+    without_kernel_ns, totals = without_kernel(run, part), dict[tuple[str, str], GroupTotal]()
+    for operation in operations(run, part):
+        if operation.group is None:
             continue
-        total = found.setdefault(
-            (one.group, one.kind), GroupTotal(one.group, one.kind, members.get(one.group, 0), one.members)
+        total = totals.setdefault(
+            (operation.group, operation.kind),
+            GroupTotal(operation.group, operation.kind, members.get(operation.group, 0), operation.members),
         )
-        total.count += one.count
-        total.total_ns += one.total_ns
-        total.longest_ns = max(total.longest_ns, one.longest_ns)
-        total.queued_ns += one.queued_ns
-        total.waiting_ns += one.waiting_ns
-        total.without_kernel_ns += alone[one.kind, one.name, one.group]
-        total.bytes += one.bytes
-    return sorted(found.values(), key=lambda one: (-one.total_ns, one.group, one.kind))
+        total.count += operation.count
+        total.total_ns += operation.total_ns
+        total.longest_ns = max(total.longest_ns, operation.longest_ns)
+        total.queued_ns += operation.queued_ns
+        total.waiting_ns += operation.waiting_ns
+        total.without_kernel_ns += without_kernel_ns[operation.kind, operation.name, operation.group]
+        total.bytes += operation.bytes
+    return sorted(totals.values(), key=lambda group: (-group.total_ns, group.group, group.kind))
 
 
 def _members(run: RunDirectory, part: Selection) -> dict[str, int]:
     """How many of the selected ranks issue collectives in each group."""
-    groups, found = GroupCounts(run, part), set[tuple[int, int]]()
+    groups, ranks_of_groups = GroupCounts(run, part), set[tuple[int, int]]()
     for rows in run.batches("timeline", ("actor", "group")):
         pairs = Grouped(groups.keys(rows), groups.of(rows)).keys
-        found.update(map(tuple, pairs[pairs[:, 0] >= 0].tolist()))
+        ranks_of_groups.update(map(tuple, pairs[pairs[:, 0] >= 0].tolist()))
     members: dict[str, int] = {}
-    for _, number in found:
+    for _, number in ranks_of_groups:
         for name, ranks in groups.counts[number]:
             members[str(name)] = members.get(str(name), 0) + ranks
     return members
@@ -85,16 +86,16 @@ def _members(run: RunDirectory, part: Selection) -> dict[str, int]:
 
 def group_data(run: RunDirectory, part: Selection) -> Any:
     """For `--json`."""
-    return [one.as_dict() for one in part.cut(group_totals(run, part))]
+    return [total.as_dict() for total in part.cut(group_totals(run, part))]
 
 
 def group_lines(run: RunDirectory, part: Selection, width: int) -> list[str]:
     """One line for each kind of collective of each group."""
-    found = group_totals(run, part)
-    if not found:
+    totals = group_totals(run, part)
+    if not totals:
         none = "no rank took part in a collective that was simulated (ops shows what was replayed)"
         return prose([none], width)
-    lines = SHEET.shown(found, part, width)
+    lines = SHEET.shown(totals, part, width)
     note = (
         "count, total and bytes are over all ranks; waiting: for others to begin, as a share of the total; "
         f"no kernel: while none of the rank ran (as HTA counts); {LEGEND}"
@@ -109,13 +110,13 @@ SHEET = Sheet(
         Column("ranks"),
         Column("count"),
         Column("total", "total_ns"),
-        Column("mean", lambda one: format_ns(one.total_ns / one.count)),
+        Column("mean", lambda total: format_ns(total.total_ns / total.count)),
         Column("longest", "longest_ns"),
-        Column("waiting", lambda one: share(one.waiting_ns, one.total_ns)),
-        Column("no kernel", lambda one: share(one.without_kernel_ns, one.total_ns)),
-        Column("bytes each", lambda one: format_bytes(one.bytes / one.count)),
-        Column("bandwidth", lambda one: rate(one.bandwidth.algorithm)),
-        Column("bus bw", lambda one: rate(one.bandwidth.bus)),
+        Column("waiting", lambda total: share(total.waiting_ns, total.total_ns)),
+        Column("no kernel", lambda total: share(total.without_kernel_ns, total.total_ns)),
+        Column("bytes each", lambda total: format_bytes(total.bytes / total.count)),
+        Column("bandwidth", lambda total: rate(total.bandwidth.algorithm)),
+        Column("bus bw", lambda total: rate(total.bandwidth.bus)),
     ),
     cut={"group": 8, "kind": 10},
     drop=("longest", "bytes each", "bandwidth", "mean", "no kernel"),

@@ -111,7 +111,7 @@ def idle_of(run: RunDirectory, part: Selection = EVERYTHING) -> Idle:
     """Of all selected ranks."""
     weights, window = part.weights(run), part.window_of(run)
     ranks = [part.names(text) for text in run.actors()["ranks"].to_pylist()]
-    found = Idle(ranks=int(weights.sum()))
+    idle = Idle(ranks=int(weights.sum()))
     of_actor: dict[int, list[tuple[str, tuple[int, ...]]]] = {}
     texts = _Texts(run)
     for nodes in _blocks(run, texts, weights > 0):
@@ -123,12 +123,12 @@ def idle_of(run: RunDirectory, part: Selection = EVERYTHING) -> Idle:
             for (actor, name), values in zip(_named(nodes, is_whole), figures.tolist(), strict=True):
                 of_actor.setdefault(actor, []).append((name, tuple(values)))
             if is_whole:
-                _explain(found, nodes, texts, pauses, charges, weights, ranks, window)
+                _explain(idle, nodes, texts, pauses, charges, weights, ranks, window)
     alike_rows = alike((ranks[actor], tuple(_ordered(rows))) for actor, rows in sorted(of_actor.items()))
-    alike_rows.sort(key=lambda one: -sum(one[1][0][1][what] for what in OWN))
-    found.rows = [Row(names, row, figures) for names, rows in alike_rows for row, figures in rows]
-    found.pauses = _together(found.pauses)
-    return found
+    alike_rows.sort(key=lambda entry: -sum(entry[1][0][1][figure] for figure in OWN))
+    idle.rows = [Row(names, row, figures) for names, rows in alike_rows for row, figures in rows]
+    idle.pauses = _together(idle.pauses)
+    return idle
 
 
 class _Texts:
@@ -150,13 +150,13 @@ class _Texts:
 
     def row_of(self, rows: Any) -> Any:
         """The stream or thread of each node, as a number; without one, what it occupied."""
-        found = np.full(len(rows["actor"]), NONE, np.int64)
+        row = np.full(len(rows["actor"]), NONE, np.int64)
         for column in self.rows:
-            said = words(rows[column])
-            number = [self.called.setdefault(text or "", len(self.called)) for text in said.texts]
+            texts = words(rows[column])
+            number = [self.called.setdefault(text or "", len(self.called)) for text in texts.texts]
             number[-1] = NONE
-            found = np.where(found == NONE, np.array(number, np.int64)[said.codes], found)
-        return np.where(found == NONE, self.called.setdefault("unknown", len(self.called)), found)
+            row = np.where(row == NONE, np.array(number, np.int64)[texts.codes], row)
+        return np.where(row == NONE, self.called.setdefault("unknown", len(self.called)), row)
 
 
 def _blocks(run: RunDirectory, texts: _Texts, is_chosen: Any) -> Iterator[_Nodes]:
@@ -165,12 +165,12 @@ def _blocks(run: RunDirectory, texts: _Texts, is_chosen: Any) -> Iterator[_Nodes
     for rows in run.batches("timeline", tuple(dict.fromkeys((*COLUMNS, *CAUSE, *texts.rows)))):
         texts.take(rows)
         columns = _columns(rows, texts, run.summary["makespan_ns"])
-        some = np.flatnonzero(is_chosen[columns["actor"]])
-        if not len(some):
+        of_chosen = np.flatnonzero(is_chosen[columns["actor"]])
+        if not len(of_chosen):
             continue
-        columns = {name: values[some] for name, values in columns.items()}
+        columns = {name: values[of_chosen] for name, values in columns.items()}
         until = int(np.searchsorted(columns["actor"], held[-1]["actor"][-1], side="right")) if held else 0
-        if sum(len(one["actor"]) for one in held) >= MOST_ROWS and until < len(some):
+        if sum(len(block["actor"]) for block in held) >= MOST_ROWS and until < len(of_chosen):
             yield _nodes(_joined([*held, {name: values[:until] for name, values in columns.items()}]), texts)
             held, columns = [], {name: values[until:] for name, values in columns.items()}
         held.append(columns)
@@ -179,7 +179,7 @@ def _blocks(run: RunDirectory, texts: _Texts, is_chosen: Any) -> Iterator[_Nodes
 
 
 def _joined(parts: list[dict[str, Any]]) -> dict[str, Any]:
-    return {name: np.concatenate([one[name] for one in parts]) for name in parts[0]}
+    return {name: np.concatenate([block[name] for block in parts]) for name in parts[0]}
 
 
 def _columns(rows: Any, texts: _Texts, makespan: int) -> dict[str, Any]:
@@ -208,7 +208,7 @@ def _nodes(columns: dict[str, Any], texts: _Texts) -> _Nodes:
     on_device = np.bincount(unit, ~columns["is_host"], len(keys)) > 0
     is_gap = columns["kind"] == (texts.kinds.index("gap") if "gap" in texts.kinds else NONE)
     host = np.where(columns["is_host"], HOST, STREAM)
-    sort = np.where(is_gap, np.where(on_device[unit], LAUNCH, GAP), host)
+    kind = np.where(is_gap, np.where(on_device[unit], LAUNCH, GAP), host)
     names = [called[key % len(called)] for key in keys.tolist()]
     works = _works_of(columns, texts, unit, len(keys))
     pairs = zip(names, works, strict=True)
@@ -216,7 +216,7 @@ def _nodes(columns: dict[str, Any], texts: _Texts) -> _Nodes:
     units = tuple(zip((keys // len(called)).tolist(), names, strict=True))
     plain = {name: columns[name] for name in ("actor", "start", "admitted", "moved", "end", "kind", "stem")}
     causes = _causes(columns)
-    return _Nodes(**plain, sort=sort, unit=unit, on_device=on_device, cause=causes, units=units)
+    return _Nodes(**plain, sort=kind, unit=unit, on_device=on_device, cause=causes, units=units)
 
 
 def _works_of(columns: dict[str, Any], texts: _Texts, unit: Any, units: int) -> list[str]:
@@ -240,9 +240,9 @@ def _causes(columns: dict[str, Any]) -> Any:
     key, asked = (columns["actor"] * len(distinct) + at for at in (place.reshape(-1), wanted))
     order = np.argsort(key, kind="stable")
     at = np.minimum(np.searchsorted(key[order], asked), len(key) - 1)
-    found = order[at]
-    is_there = columns["has_cause"] & (key[found] == asked) & (distinct[wanted] == columns["cause"])
-    return np.where(is_there, found, NONE)
+    cause = order[at]
+    is_there = columns["has_cause"] & (key[cause] == asked) & (distinct[wanted] == columns["cause"])
+    return np.where(is_there, cause, NONE)
 
 
 def _named(nodes: _Nodes, is_whole: bool) -> list[tuple[int, str]]:
@@ -285,9 +285,9 @@ def _pauses(nodes: _Nodes, units: Any, chosen: Any, makespan: int) -> tuple[Any,
     owner = np.concatenate((busy.owner, every))
     by_end = np.lexsort((node == NONE, end, unit))
     by_start = np.lexsort((reached, owner))
-    found = _Pauses(unit[by_end], reached[by_start], end[by_end], node[by_end])
-    some = np.flatnonzero(found.end > found.start)
-    return busy, _Pauses(*(getattr(found, name)[some] for name in _Pauses.__struct_fields__))
+    pauses = _Pauses(unit[by_end], reached[by_start], end[by_end], node[by_end])
+    lasting = np.flatnonzero(pauses.end > pauses.start)
+    return busy, _Pauses(*(getattr(pauses, name)[lasting] for name in _Pauses.__struct_fields__))
 
 
 def _moments(unit: Any, time: Any) -> Any:
@@ -299,15 +299,15 @@ def _moments(unit: Any, time: Any) -> Any:
 
 def _walked(nodes: _Nodes, pauses: _Pauses, window: Window) -> _Charges:
     """What every pause was spent on, backwards from the node that ends it."""
-    found: list[tuple[Any, ...]] = []
+    charges: list[tuple[Any, ...]] = []
 
-    def charge(pause: Any, sort: Any, node: Any, begin: Any, end: Any) -> None:
+    def charge(pause: Any, kind: Any, node: Any, begin: Any, end: Any) -> None:
         first = np.maximum(np.maximum(begin, pauses.start[pause]), window[0])
         ns = np.minimum(end, window[1]) - first
-        some = np.flatnonzero(ns > 0)
-        if len(some):
-            every = np.broadcast_to(sort, ns.shape), np.broadcast_to(node, ns.shape)
-            found.append((pause[some], every[0][some], every[1][some], ns[some]))
+        charged = np.flatnonzero(ns > 0)
+        if len(charged):
+            every = np.broadcast_to(kind, ns.shape), np.broadcast_to(node, ns.shape)
+            charges.append((pause[charged], every[0][charged], every[1][charged], ns[charged]))
 
     pause, at, reached = np.arange(len(pauses.node)), pauses.node, pauses.end
     ends = at == NONE
@@ -329,9 +329,9 @@ def _walked(nodes: _Nodes, pauses: _Pauses, window: Window) -> _Charges:
         pause, at, reached = pause[goes_on], at[goes_on], reached[goes_on]
     else:
         charge(pause, OTHER, NONE, pauses.start[pause], reached)
-    if not found:
+    if not charges:
         return _Charges(*(np.zeros(0, np.int64) for _ in range(4)))
-    return _Charges(*(np.concatenate(column) for column in zip(*found, strict=True)))
+    return _Charges(*(np.concatenate(column) for column in zip(*charges, strict=True)))
 
 
 def _figures(units: Any, busy: Any, pauses: _Pauses, charges: _Charges, window: Window) -> Any:
@@ -344,7 +344,7 @@ def _figures(units: Any, busy: Any, pauses: _Pauses, charges: _Charges, window: 
 
 
 def _explain(
-    found: Idle,
+    idle: Idle,
     nodes: _Nodes,
     texts: _Texts,
     pauses: _Pauses,
@@ -355,14 +355,16 @@ def _explain(
 ) -> None:
     """Add up what devices wait for, and keep their longest pauses."""
     actors = unique(nodes.actor)
-    own = actors[pauses.unit]
+    actor_of_pause = actors[pauses.unit]
     known = np.flatnonzero(charges.node != NONE)
-    node, sort = charges.node[known], charges.sort[known]
-    spent = Grouped(sort, nodes.kind[node], nodes.stem[node])
-    total = spent.total(charges.ns[known] * weights[own[charges.pause[known]]])
+    node, kind_charged = charges.node[known], charges.sort[known]
+    spent = Grouped(kind_charged, nodes.kind[node], nodes.stem[node])
+    total = spent.total(charges.ns[known] * weights[actor_of_pause[charges.pause[known]]])
     for (figure, kind, stem), ns in spent.with_keys(total):
-        found.causes[FIGURES[figure], str(texts.kinds[kind]), str(texts.stems[stem])] += ns
-    found.pauses += _longest(nodes, texts, pauses, charges, [ranks[actor] for actor in own.tolist()], window)
+        idle.causes[FIGURES[figure], str(texts.kinds[kind]), str(texts.stems[stem])] += ns
+    idle.pauses += _longest(
+        nodes, texts, pauses, charges, [ranks[actor] for actor in actor_of_pause.tolist()], window
+    )
 
 
 def _longest(
@@ -374,28 +376,28 @@ def _longest(
     order = np.lexsort((-charges.ns, charges.pause))  # of each pause, what took most of it
     pause, first = np.unique(charges.pause[order], return_index=True)
     most = order[first]
-    some = np.flatnonzero((length[pause] > 0) & (charges.ns[most] > 0))
-    pause, most = pause[some], most[some]
+    lasting = np.flatnonzero((length[pause] > 0) & (charges.ns[most] > 0))
+    pause, most = pause[lasting], most[lasting]
     node = charges.node[most]
     stem = np.where(node == NONE, NONE, nodes.stem[node])
     begin = np.maximum(pauses.start[pause], window[0])
     same = Grouped(-length[pause], begin, charges.sort[most], stem, charges.ns[most])
     shown = same.keys[same.keys[:, 0] <= same.keys[:LONGEST, 0].max(initial=-LONGEST_NS)]
     members = np.split(np.argsort(same.of_row, kind="stable"), np.cumsum(np.bincount(same.of_row)))
-    found = []
-    for (negative, start, sort, name, ns), rows in zip(shown.tolist(), members, strict=False):
+    longest = []
+    for (negative, start, kind, name, ns), rows in zip(shown.tolist(), members, strict=False):
         who = together([ranks[number] for number in pause[rows].tolist()])
         text = "" if name == NONE else str(texts.stems[name])
-        found.append(Pause(who, start, -negative, FIGURES[sort], text, ns))
-    return found
+        longest.append(Pause(who, start, -negative, FIGURES[kind], text, ns))
+    return longest
 
 
 def _together(pauses: list[Pause]) -> list[Pause]:
     """The longest of all, those that are alike as one."""
     ranks_of: dict[tuple[Any, ...], list[str]] = {}
-    for one in pauses:
-        key = -one.length_ns, one.start_ns, one.waits_for, one.name, -one.waits_ns
-        ranks_of.setdefault(key, []).append(one.ranks)
+    for pause in pauses:
+        key = -pause.length_ns, pause.start_ns, pause.waits_for, pause.name, -pause.waits_ns
+        ranks_of.setdefault(key, []).append(pause.ranks)
     return [
         Pause(together(ranks), start, -length, waits_for, name, -ns)
         for (length, start, waits_for, name, ns), ranks in sorted(ranks_of.items())[:LONGEST]

@@ -72,7 +72,7 @@ def _of_path(run: RunDirectory, path: CriticalPath) -> str:
     from et_sim.views.summary.lever import best_lever
 
     whole, causes = path.makespan_ns, path.by_cause()
-    (main, spent), *_ = sorted(causes.items(), key=lambda one: -one[1])
+    (main, spent), *_ = sorted(causes.items(), key=lambda cause: -cause[1])
     actor, on_it = _longest_on(path)
     whose = called(run.actors()["ranks"][actor].as_py(), LONGEST_RANKS)
     verb = "is" if whose.startswith("rank ") else "are"
@@ -86,12 +86,12 @@ def _of_path(run: RunDirectory, path: CriticalPath) -> str:
         text += (
             f"; best lever: {lever.text}, saving {share(lever.saved_ns, whole)} in the same order of service"
         )
-    other, of_other = (
+    other_part, of_other = (
         ("kernels", causes.get("compute", 0)) if main in NETWORK else ("network", _network(causes))
     )
-    subject = "infinitely fast kernels" if other == "kernels" else "an infinitely fast network"
+    subject = "infinitely fast kernels" if other_part == "kernels" else "an infinitely fast network"
     if not is_predicted:
-        return f"{text}; {share(of_other, whole) if of_other else 'nothing'} of it is {other}"
+        return f"{text}; {share(of_other, whole) if of_other else 'nothing'} of it is {other_part}"
     saved = f"{share(of_other, whole)} at most" if of_other else "nothing"
     return f"{text}; {subject} would save {saved}, in the same order of service"
 
@@ -109,7 +109,9 @@ def _longest_on(path: CriticalPath) -> tuple[int, int]:
 
 def _where(path: CriticalPath) -> str:
     """The class of links that has the most of it."""
-    links = [(sum(one[name] or 0 for name in one if name != "link"), one["link"]) for one in path.by_link()]
+    links = [
+        (sum(link[name] or 0 for name in link if name != "link"), link["link"]) for link in path.by_link()
+    ]
     return f", most on {max(links)[1]}" if links else ""
 
 

@@ -71,8 +71,8 @@ def _end_to_end(layers: Layers) -> Iterable[list[str]]:
 
 def _detailed(layers: Layers) -> Iterable[list[str]]:
     """Means per chunk: what it waits for in its queues, and what a message takes."""
-    found, dimensions = layers.phases, layers.dimensions
-    count = int(found["phase"].max(initial=-1)) + 1
+    phases, dimensions = layers.phases, layers.dimensions
+    count = int(phases["phase"].max(initial=-1)) + 1
     yield [
         "layer",
         *(f"queuing delay phase {phase}" for phase in range(count + 1)),
@@ -80,10 +80,10 @@ def _detailed(layers: Layers) -> Iterable[list[str]]:
         *(f"avg chunk delay dimension {number + 1}" for number in range(len(dimensions))),
     ]
     delays = [_micros(entry["mean_chunk_ns"]) for entry in dimensions]
-    per_message = found["message_wait_ns"] / np.maximum(found["messages"], 1)
+    per_message = phases["message_wait_ns"] / np.maximum(phases["messages"], 1)
     for number, row in enumerate(layers.rows):
-        mine = [(found["layer"] == number) & (found["phase"] == phase) for phase in range(count)]
-        queued = [_mean((found["start_ns"] - found["queued_ns"])[of]) for of in mine]
+        mine = [(phases["layer"] == number) & (phases["phase"] == phase) for phase in range(count)]
+        queued = [_mean((phases["start_ns"] - phases["queued_ns"])[of]) for of in mine]
         network = [_mean(per_message[of]) for of in mine]
         first = "0.000000" if any(of.any() for of in mine) else ""
         yield [row["layer"], first, *queued, *network, *(delays if number == 0 else [""] * len(delays))]

@@ -65,17 +65,17 @@ class Layers(Struct, frozen=True, dict=True):
         messages = self.run.table("phases", ("messages", "message_wait_ns"))
         columns = {name: integers(table[name], missing=0) for name in table.column_names}
         columns |= {name: integers(messages[name], missing=0) for name in messages.column_names}
-        own = columns["actor"] == self.run.actor_of(0)
-        return {name: column[own] for name, column in columns.items()}
+        is_of_rank = columns["actor"] == self.run.actor_of(0)
+        return {name: column[is_of_rank] for name, column in columns.items()}
 
     @property
     def dimensions(self) -> list[dict[str, Any]]:
         """Per dimension of collectives: chunks, their mean time, and how long any chunk was in it."""
-        found = []
+        dimensions = []
         for number, name in enumerate(self.figures["dimensions"]):
             mine = self.phases["dimension"] == number
             start, end = self.phases["start_ns"][mine], self.phases["end_ns"][mine]
-            found.append(
+            dimensions.append(
                 {
                     "dimension": name,
                     "chunk_phases": int(mine.sum()),
@@ -83,7 +83,7 @@ class Layers(Struct, frozen=True, dict=True):
                     "busy_ns": int(_busy(start, end).lengths(1)[0]),
                 }
             )
-        return found
+        return dimensions
 
     def use_of_windows(self) -> list[tuple[int, list[float]]]:
         """(end of a window of 10 µs, share of it that each dimension was in use), for whole windows."""

@@ -53,37 +53,42 @@ def best_lever(path: CriticalPath) -> Lever | None:
     durations = path.record.condensed.durations
     if not path.record.is_exact or durations.is_kind(*NOT_FORETOLD).any():
         return None
-    found = Sensitivities(path)
+    sensitivities = Sensitivities(path)
     best: Lever | None = None
     most = sorted(
-        ((-found.most_saved_ns(one, to), text, one, to) for text, one, to in _levers(path)), key=_key
+        ((-sensitivities.most_saved_ns(lever, to), text, lever, to) for text, lever, to in _levers(path)),
+        key=_key,
     )
-    for bound, text, one, to in most:  # no figure saves more than it sets on the longest paths
+    for bound, text, parameter, to in most:  # no figure saves more than it sets on the longest paths
         if best is not None and -bound < best.saved_ns:
             break
-        saved = path.makespan_ns - found.evaluate(one, to, 1.0)[0]
+        saved = path.makespan_ns - sensitivities.evaluate(parameter, to, 1.0)[0]
         lever = Lever(text, int(saved))
         if lever.saved_ns > 0 and (best is None or lever.saved_ns > best.saved_ns):
             best = lever
     return best
 
 
-def _key(one: tuple[float, str, Parameter, float]) -> tuple[float, str]:
-    return one[:2]
+def _key(candidate: tuple[float, str, Parameter, float]) -> tuple[float, str]:
+    return candidate[:2]
 
 
 def _levers(path: CriticalPath) -> Iterator[tuple[str, Parameter, float]]:
     """(how it is called, what it sets, by which factor that changes)."""
-    for one in parameters(path):
-        if text := BETTER.get(one.quantity):
-            yield text.format(one.name), one, NOTHING if one.quantity is Quantity.LATE_STARTS else HALF
+    for parameter in parameters(path):
+        if text := BETTER.get(parameter.quantity):
+            yield (
+                text.format(parameter.name),
+                parameter,
+                NOTHING if parameter.quantity is Quantity.LATE_STARTS else HALF,
+            )
     durations = path.record.condensed.durations
     for kind, text in OF_KINDS.items():
-        for one in times_of(durations, text, durations.kind == KINDS.index(kind)):
-            yield text, one, HALF
+        for parameter in times_of(durations, text, durations.kind == KINDS.index(kind)):
+            yield text, parameter, HALF
     for cause, text in OF_NODES.items():
-        for one in times_of(durations, text, _of_nodes(path, durations, cause)):
-            yield text, one, HALF
+        for parameter in times_of(durations, text, _of_nodes(path, durations, cause)):
+            yield text, parameter, HALF
 
 
 def _of_nodes(path: CriticalPath, durations: Any, cause: str) -> Any:

@@ -78,7 +78,7 @@ def _from_table(run: RunDirectory, table: LinkTable, actors: list[str], part: Se
     np.add.at(there, table.of_row, density * (end - start))
     np.add.at(there, table.of_row, np.maximum(table.figures["wait_ns"], 0) / whole * (end - start))
     mean = np.round(there / max(length, 1), 9).tolist()
-    found: list[tuple[str, tuple[Any, ...]]] = []
+    owned: list[tuple[str, tuple[Any, ...]]] = []
     others: list[tuple[str, tuple[Any, ...]]] = []
     for at in np.flatnonzero((messages > 0) | (busy > 0)).tolist():
         is_nobodys = table.actor[at] == NONE
@@ -88,11 +88,11 @@ def _from_table(run: RunDirectory, table: LinkTable, actors: list[str], part: Se
             of_link = tuple(round(share, 9) for share in shares[at].tolist())
             most = int(at_once[at]) if has_links else None
             figures = (int(messages[at]), int(busy[at]), of_link, int(sizes[at]), *waited, mean[at], most)
-            one = (int(table.dimension[at]), table.tier[at], table.name[at], *figures)
-            (others if is_nobodys else found).append((ranks, one))
-    uses = [LinkUse(dimension, own, *rest) for own, (dimension, *rest) in alike(found)]
+            figures_of_link = (int(table.dimension[at]), table.tier[at], table.name[at], *figures)
+            (others if is_nobodys else owned).append((ranks, figures_of_link))
+    uses = [LinkUse(dimension, ranks_of_link, *rest) for ranks_of_link, (dimension, *rest) in alike(owned)]
     uses += [LinkUse(dimension, None, *rest) for _, (dimension, *rest) in others]
-    return sorted(uses, key=lambda one: (-one.busy_ns, one.dimension, one.link))
+    return sorted(uses, key=lambda use: (-use.busy_ns, use.dimension, use.link))
 
 
 def track(shares: Sequence[float]) -> str:
@@ -105,18 +105,18 @@ def _tier_lines(run: RunDirectory, part: Selection, width: int) -> list[str]:
     table = link_table(run)
     if part.ranks or table is None or recorded_part(run):
         return []
-    found = tier_uses(run, table, SLICES, part)
+    tiers = tier_uses(run, table, SLICES, part)
     columns = (
         Column("tier", side="<"),
         Column("links"),
-        Column("used", lambda one: share(one.used, 1)),
-        Column("most", lambda one: share(one.most_used, 1)),
+        Column("used", lambda tier: share(tier.used, 1)),
+        Column("most", lambda tier: share(tier.most_used, 1)),
         Column("at once", "most_at_once", is_optional=True),
         Column("waiting", "wait_ns", is_optional=True),
-        Column("over time", lambda one: track(one.used_shares), "<"),
+        Column("over time", lambda tier: track(tier.used_shares), "<"),
     )
-    lines = Sheet(columns, {"tier": 12}, ("over time", "at once")).lines(found, width)
-    if any(one.links is not None for one in found):
+    lines = Sheet(columns, {"tier": 12}, ("over time", "at once")).lines(tiers, width)
+    if any(tier.links is not None for tier in tiers):
         meaning = "used: the bytes carried, of those that the tier's links could carry; most: on one of them"
     else:
         meaning = "used: of one link's time, by what a rank sends on average; most: by what one of them does"
@@ -125,30 +125,30 @@ def _tier_lines(run: RunDirectory, part: Selection, width: int) -> list[str]:
 
 def link_lines(run: RunDirectory, part: Selection, width: int) -> list[str]:
     """One line for each link, with how busy it was over time."""
-    found, kept = link_uses(run, part) or [], recorded_part(run)
+    uses, kept = link_uses(run, part) or [], recorded_part(run)
     heading = [f"of what was written: {kept}", ""] if kept else []
-    if not found:
+    if not uses:
         none = "no link carried a message" + (f", of {kept}: no other was written" if kept else "")
         return prose([*heading, none], width)
     length = part.length_ns(run.summary["makespan_ns"])
-    shown = part.cut(found, SHOWN)
+    shown = part.cut(uses, SHOWN)
     columns = (
         Column("dimension", side="<"),
         Column("ranks", side="<"),
         Column("link", side="<"),
         Column("messages"),
         Column("busy", "busy_ns"),
-        Column("", lambda one: share(one.busy_ns, length)),
+        Column("", lambda use: share(use.busy_ns, length)),
         Column("waiting", "wait_ns", is_optional=True),
-        Column("over time", lambda one: track(one.busy_shares), "<"),
+        Column("over time", lambda use: track(use.busy_shares), "<"),
     )
     drop = ("messages", "over time")
     sheet = Sheet(columns, {"ranks": 6, "link": 8}, drop, (), SHOWN, "less busy link", ": --top, or --json")
-    lines = sheet.shown(found, part, width)
+    lines = sheet.shown(uses, part, width)
     lines += _tier_lines(run, part, width)
     whole = "the window" if part.window else "the makespan"
     notes = [f"shares are of {whole}, which is cut into {SLICES} slices; a full bar is busy throughout"]
-    if any(one.wait_ns is not None for one in shown):
+    if any(use.wait_ns is not None for use in shown):
         is_shared = SHARED_LINKS.encode() in run.metadata("links")
         shares = "of messages that share a link, all but one count as waiting"
         notes.append(f"waiting: {shares if is_shared else 'how long messages waited for the link'}, summed")
@@ -161,7 +161,7 @@ def link_lines(run: RunDirectory, part: Selection, width: int) -> list[str]:
 
 def link_data(run: RunDirectory, part: Selection) -> Any:
     """For `--json`."""
-    return [to_builtins(one) for one in part.cut(link_uses(run, part) or [])]
+    return [to_builtins(use) for use in part.cut(link_uses(run, part) or [])]
 
 
 LINKS = Forms(link_lines, link_data)

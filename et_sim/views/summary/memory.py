@@ -76,7 +76,7 @@ class _Rows:
     alive: Any
 
     def take(self, rows: Any) -> _Rows:
-        return _Rows(*(getattr(self, one.name)[rows] for one in fields(self)))
+        return _Rows(*(getattr(self, field.name)[rows] for field in fields(self)))
 
 
 class _Names(Struct, frozen=True):
@@ -93,8 +93,11 @@ def memory_peaks(run: RunDirectory, part: Selection = EVERYTHING) -> list[Peak] 
         return None
     ranks = [part.names(text) for text in run.actors()["ranks"].to_pylist()]
     every = (peak for rows, names in _blocks(run) for peak in _peaks(rows, names))
-    found = [Peak(own, *peak) for own, peak in alike((ranks[a], tuple(p)) for a, *p in every if ranks[a])]
-    return sorted(found, key=lambda peak: (-peak.bytes, peak.at_ns))
+    peaks = [
+        Peak(ranks_text, *peak)
+        for ranks_text, peak in alike((ranks[a], tuple(p)) for a, *p in every if ranks[a])
+    ]
+    return sorted(peaks, key=lambda peak: (-peak.bytes, peak.at_ns))
 
 
 def _blocks(run: RunDirectory) -> Iterator[tuple[_Rows, _Names]]:
@@ -129,7 +132,7 @@ def _blocks(run: RunDirectory) -> Iterator[tuple[_Rows, _Names]]:
 
 
 def _joined(parts: Sequence[_Rows]) -> _Rows:
-    return _Rows(*(np.concatenate([getattr(part, one.name) for part in parts]) for one in fields(_Rows)))
+    return _Rows(*(np.concatenate([getattr(part, field.name) for part in parts]) for field in fields(_Rows)))
 
 
 def _peaks(rows: _Rows, names: _Names) -> list[tuple[Any, ...]]:
@@ -162,8 +165,8 @@ def _peaks(rows: _Rows, names: _Names) -> list[tuple[Any, ...]]:
 def _by_class(rows: _Rows, names: _Names) -> tuple[tuple[str, int], ...]:
     sums = np.zeros(len(names.classes), np.int64)
     np.add.at(sums, rows.tensor_class, rows.delta)
-    found = [(str(name), size) for name, size in zip(names.classes, sums.tolist(), strict=True) if size]
-    return tuple(sorted(found, key=lambda one: -one[1]))
+    sizes = [(str(name), size) for name, size in zip(names.classes, sums.tolist(), strict=True) if size]
+    return tuple(sorted(sizes, key=lambda entry: -entry[1]))
 
 
 def _named(rows: _Rows, names: _Names) -> tuple[Alive, ...]:
@@ -195,34 +198,34 @@ def _alive(rows: _Rows) -> _Rows:
 
 def memory_data(run: RunDirectory, part: Selection) -> Any:
     """For `--json`."""
-    found = memory_peaks(run, part)
-    return None if found is None else [one.as_dict() for one in part.cut(found)]
+    every = memory_peaks(run, part)
+    return None if every is None else [peak.as_dict() for peak in part.cut(every)]
 
 
 def memory_lines(run: RunDirectory, part: Selection, width: int) -> list[str]:
     """What of it was written, the peaks, and what was alive at the highest."""
-    found, kept = memory_peaks(run, part), recorded_part(run)
-    if found is None:
+    every, kept = memory_peaks(run, part), recorded_part(run)
+    if every is None:
         return prose([NOT_TRACKED], width)
     if "window_ns" in run.manifest.get("recorded_part", {}):
         kept += "; tensors that were alive before then are counted, but not named"
     heading = prose([f"of what was written: {kept}", ""] if kept else [], width)
-    return [*heading, *(_peak_lines(found, part, width) if found else ["no tensor is ever alive"])]
+    return [*heading, *(_peak_lines(every, part, width) if every else ["no tensor is ever alive"])]
 
 
 MEMORY = Forms(memory_lines, memory_data)
 
 
-def _peak_lines(found: Sequence[Peak], part: Selection, width: int) -> list[str]:
+def _peak_lines(every: Sequence[Peak], part: Selection, width: int) -> list[str]:
     head = ("ranks", "peak", "at", "tensors alive then")
-    peaks = part.cut(found, SHOWN_PEAKS)
+    peaks = part.cut(every, SHOWN_PEAKS)
     rows = [
         (shortened(peak.ranks, 24), format_bytes(peak.bytes), format_ns(peak.at_ns), f"{peak.tensors:,}")
         for peak in peaks
     ]
     lines = fitted([head, *rows], "<>>>", width, shrink={0: 8})
-    lines += not_shown(len(found) - len(peaks), "lower line", ": --top, or --json")
-    highest = found[0]
+    lines += not_shown(len(every) - len(peaks), "lower line", ": --top, or --json")
+    highest = every[0]
     shown = part.cut(highest.largest, SHOWN_TENSORS)
     shares = [(name, format_bytes(size), share(size, highest.bytes)) for name, size in highest.by_class]
     lines += ["", f"at the peak of {called(highest.ranks, 40)}:"]
@@ -230,12 +233,18 @@ def _peak_lines(found: Sequence[Peak], part: Selection, width: int) -> list[str]
     lines += ["", "largest tensors then:"]
     named = [("tensor", "class", "size", "since", "written by")]
     named += [
-        (one.tensor, one.tensor_class, format_bytes(one.bytes), format_ns(one.since_ns), _origin(one))
-        for one in shown
+        (
+            tensor.tensor,
+            tensor.tensor_class,
+            format_bytes(tensor.bytes),
+            format_ns(tensor.since_ns),
+            _origin(tensor),
+        )
+        for tensor in shown
     ]
     lines += fitted(named, "<<>><", width, shrink={0: 12, 4: 10}, names=(0,))
     return [*lines, *not_shown(highest.tensors - len(shown), "other")]
 
 
-def _origin(one: Alive) -> str:
-    return "nobody: there from the start" if one.node is None else f"node {one.node}"
+def _origin(tensor: Alive) -> str:
+    return "nobody: there from the start" if tensor.node is None else f"node {tensor.node}"

@@ -29,18 +29,24 @@ ALONE_LEGEND = "without kernel: transfer or waiting while no kernel of the rank 
 def operations_text(run: RunDirectory, part: Selection, width: int) -> list[str]:
     """All operations."""
     every = operations(run, part)
-    found = part.cut(every)
-    lines = operation_lines(found, width)
-    lines += not_shown(len(every) - len(found), "more line", ": --top")
-    for table in (_kernel_lines(found, width), _exposure_lines(found, without_kernel(run, part), width)):
+    cut = part.cut(every)
+    lines = operation_lines(cut, width)
+    lines += not_shown(len(every) - len(cut), "more line", ": --top")
+    for table in (_kernel_lines(cut, width), _exposure_lines(cut, without_kernel(run, part), width)):
         lines += ["", *table] if table else []
     return lines
 
 
 def operations_data(run: RunDirectory, part: Selection) -> Any:
     """For `--json`."""
-    alone, found = without_kernel(run, part), part.cut(operations(run, part))
-    return [{**one.as_dict(), "without_kernel_ns": alone[one.kind, one.name, one.group]} for one in found]
+    without_kernel_ns, cut = without_kernel(run, part), part.cut(operations(run, part))
+    return [
+        {
+            **operation.as_dict(),
+            "without_kernel_ns": without_kernel_ns[operation.kind, operation.name, operation.group],
+        }
+        for operation in cut
+    ]
 
 
 OPERATIONS = Forms(operations_text, operations_data)
@@ -60,10 +66,10 @@ HEAD = (
 ALIGNMENT = "<<<>>>>>>>"
 
 
-def operation_lines(found: Sequence[Operation], width: int) -> list[str]:
+def operation_lines(totals: Sequence[Operation], width: int) -> list[str]:
     """One line per operation, in the order given; totals are sums over ranks."""
-    rows = [HEAD, *(_row(operation) for operation in found)]
-    if any(operation.group not in (None, "all") for operation in found):
+    rows = [HEAD, *(_row(operation) for operation in totals)]
+    if any(operation.group not in (None, "all") for operation in totals):
         return fitted(rows, ALIGNMENT, width, shrink={1: 16, 0: 10, 2: 6}, drop=(7, 8, 5, 6, 9), names=(1, 2))
     without = [(*row[:2], *row[3:]) for row in rows]
     return fitted(without, ALIGNMENT[1:], width, shrink={1: 16, 0: 10}, drop=(6, 7, 4, 5, 8), names=(1,))
@@ -85,21 +91,21 @@ def _row(operation: Operation) -> tuple[str, ...]:
         format_ns(operation.mean_ns) if completed else "-",
         share(operation.waiting_ns, operation.total_ns) if operation.bytes else "",
         each,
-        *(format_bandwidth(one / 1e9) if one else "" for one in (rate.algorithm, rate.bus)),
+        *(format_bandwidth(bandwidth / 1e9) if bandwidth else "" for bandwidth in (rate.algorithm, rate.bus)),
     )
 
 
-def _kernel_lines(found: Sequence[Operation], width: int) -> list[str]:
+def _kernel_lines(totals: Sequence[Operation], width: int) -> list[str]:
     """One line per operation that the roofline timed."""
     rows = [
         (
-            one.name,
-            format_ns(one.total_ns),
-            *map(_most, (one.timed_by, one.bound)),
-            *use_cells(one.averages())[1:],
+            operation.name,
+            format_ns(operation.total_ns),
+            *map(_most, (operation.timed_by, operation.bound)),
+            *use_cells(operation.averages())[1:],
         )
-        for one in found
-        if one.bound
+        for operation in totals
+        if operation.bound
     ]
     if not rows:
         return []
@@ -112,7 +118,7 @@ def _most(spent: dict[str, int]) -> str:
     """The word with the most time; whether there are others."""
     if not spent:
         return "-"
-    word = max(spent, key=lambda one: (spent[one], one))
+    word = max(spent, key=lambda word: (spent[word], word))
     return f"{word} {share(spent[word], sum(spent.values()))}" if len(spent) > 1 else word
 
 
@@ -124,13 +130,19 @@ def use_cells(figures: Mapping[str, Any]) -> tuple[str, ...]:
     return share(bound, 1), share(compute, 1), share(memory, 1), by_byte(intensity)
 
 
-def _exposure_lines(found: Sequence[Operation], alone: Counter[Key], width: int) -> list[str]:
+def _exposure_lines(totals: Sequence[Operation], without_kernel_ns: Counter[Key], width: int) -> list[str]:
     """One line per operation that communicates."""
     rows = [
-        (one.name, one.group or "", format_ns(one.total_ns), format_ns(ns), share(ns, one.total_ns))
-        for one in found
-        if one.kind not in NOT_COMMUNICATION
-        for ns in [alone[one.kind, one.name, one.group]]
+        (
+            operation.name,
+            operation.group or "",
+            format_ns(operation.total_ns),
+            format_ns(ns),
+            share(ns, operation.total_ns),
+        )
+        for operation in totals
+        if operation.kind not in NOT_COMMUNICATION
+        for ns in [without_kernel_ns[operation.kind, operation.name, operation.group]]
     ]
     if not rows:
         return []

@@ -97,14 +97,14 @@ def operations(
 
     `beside` is another run, whose operations are to have the same names.
     """
-    found: dict[tuple[str | None, ...], Operation] = {}
+    operation_of: dict[tuple[str | None, ...], Operation] = {}
     keys = OperationKeys(run, part, names_in(beside) if beside is not None else ())
     for kind, name, groups, figures, words_of in _groups(run, keys, part):
         for group, ranks in groups:
             key = kind, name, group
-            if key not in found:
-                found[key] = Operation(*key, members=members_of(keys.groups.sizes, group))
-            operation = found[key]
+            if key not in operation_of:
+                operation_of[key] = Operation(*key, members=members_of(keys.groups.sizes, group))
+            operation = operation_of[key]
             # Weighted here, in Python's unbounded integers: a million ranks would overflow a column.
             count, completed, total_ns, longest_ns, queued_ns, waiting_ns, *rest = figures
             payload, kernel_ns, bound_ns, *sums = rest
@@ -122,7 +122,9 @@ def operations(
             operation.kernel_ns += ranks * kernel_ns
             operation.compute_bound_ns += ranks * bound_ns
             operation.weighted = tuple(a + ranks * b for a, b in zip(operation.weighted, sums, strict=True))
-    return sorted(found.values(), key=lambda one: (-one.total_ns, one.kind, one.name, one.group or ""))
+    return sorted(
+        operation_of.values(), key=lambda entry: (-entry.total_ns, entry.kind, entry.name, entry.group or "")
+    )
 
 
 def _groups(
@@ -152,27 +154,27 @@ def _time_by_words(
     rows: Any, times: Spans, shown: Any, key_of_row: Any, keys: int, part: Selection
 ) -> list[dict[str, dict[str, int]]]:
     """Of each key, the time of its nodes by each of the columns of words."""
-    found: list[dict[str, dict[str, int]]] = [{column: {} for column in WORDS} for _ in range(keys)]
+    times_of: list[dict[str, dict[str, int]]] = [{column: {} for column in WORDS} for _ in range(keys)]
     cut = times.cut(part)
     duration = np.where(times.completed & shown, cut.end - cut.start, 0)
     for column in WORDS:
-        said = words(rows[column])
-        total = np.zeros((keys, len(said.texts)), np.int64)
-        np.add.at(total, (key_of_row, said.codes), duration)
+        texts = words(rows[column])
+        total = np.zeros((keys, len(texts.texts)), np.int64)
+        np.add.at(total, (key_of_row, texts.codes), duration)
         for key, word in zip(*np.nonzero(total[:, :-1]), strict=True):
-            found[key][column][str(said.texts[word])] = int(total[key, word])
-    return found
+            times_of[key][column][str(texts.texts[word])] = int(total[key, word])
+    return times_of
 
 
 def _numbered(keys: Any, size: int) -> tuple[Any, Any]:
     """The distinct keys, all below `size`, and which of them every row has."""
     if size > MOST_COUNTED:
-        found, key_of_row = np.unique(keys, return_inverse=True)
-        return found, key_of_row.reshape(-1)
-    found = np.flatnonzero(np.bincount(keys, minlength=size))
+        known, key_of_row = np.unique(keys, return_inverse=True)
+        return known, key_of_row.reshape(-1)
+    known = np.flatnonzero(np.bincount(keys, minlength=size))
     number = np.zeros(size, np.int64)
-    number[found] = np.arange(len(found))
-    return found, number[keys]
+    number[known] = np.arange(len(known))
+    return known, number[keys]
 
 
 def _add_up(

@@ -43,6 +43,6 @@ def used(entries: Sequence[Mapping[str, Any]]) -> tuple[TimePart, ...]:
 
 def parts_of(entry: Mapping[str, Any]) -> dict[str, int]:
     """How a rank spends its time; what of its computation hides communication stands for itself."""
-    found = {part.short: entry[part.figure] for part in PARTS}
+    parts = {part.short: entry[part.figure] for part in PARTS}
     hidden = entry["hidden_comm_ns"]
-    return {**found, "compute": found["compute"] - hidden, OVERLAP: hidden}
+    return {**parts, "compute": parts["compute"] - hidden, OVERLAP: hidden}

@@ -66,36 +66,39 @@ def pause_roots(run: RunDirectory, part: Selection = EVERYTHING) -> list[Spread]
         place.endless += int(is_endless[row])
         place.first_ns = min(place.first_ns, int(begin[row]))
         above.deepest_bytes = max(above.deepest_bytes, int(depth[row]))
-    found = [root for root in roots.values() if any(one.pauses for one in spread(root))]
-    return sorted(found, key=lambda root: (-sum(one.paused_ns for one in spread(root)), root.link))
+    pausing = [root for root in roots.values() if any(link.pauses for link in spread(root))]
+    return sorted(pausing, key=lambda root: (-sum(link.paused_ns for link in spread(root)), root.link))
 
 
 def spread(root: Spread) -> Iterator[Spread]:
     """It, and all below it, each before those that it caused: the longest pauses first."""
     waiting = [root]
     while waiting:
-        one = waiting.pop()
-        yield one
-        waiting += sorted(one.caused.values(), key=lambda child: (child.paused_ns, child.link))
+        link = waiting.pop()
+        yield link
+        waiting += sorted(link.caused.values(), key=lambda child: (child.paused_ns, child.link))
 
 
 def pauses_data(run: RunDirectory, part: Selection = EVERYTHING) -> list[dict[str, Any]] | None:
     """For `--json`: each root with what it caused, inside one another."""
-    found = pause_roots(run, part)
-    return None if found is None else [_as_dict(root) for root in part.cut(found)]
+    roots = pause_roots(run, part)
+    return None if roots is None else [_as_dict(root) for root in part.cut(roots)]
 
 
 def _as_dict(root: Spread) -> dict[str, Any]:
     made: dict[int, dict[str, Any]] = {}
-    for one in spread(root):
-        own = {"link": one.link, "deepest_bytes": one.deepest_bytes, "caused": []}
-        if one is not root:
-            times = {"paused_ns": one.paused_ns, "first_ns": None if one.first_ns == NEVER else one.first_ns}
-            own |= {"pauses": one.pauses, **times, "never_ended": one.endless}
-        made[id(one)] = own
-    for one in spread(root):
-        below = sorted(one.caused.values(), key=lambda child: (-child.paused_ns, child.link))
-        made[id(one)]["caused"] = [made[id(child)] for child in below]
+    for link in spread(root):
+        entry = {"link": link.link, "deepest_bytes": link.deepest_bytes, "caused": []}
+        if link is not root:
+            times = {
+                "paused_ns": link.paused_ns,
+                "first_ns": None if link.first_ns == NEVER else link.first_ns,
+            }
+            entry |= {"pauses": link.pauses, **times, "never_ended": link.endless}
+        made[id(link)] = entry
+    for link in spread(root):
+        below = sorted(link.caused.values(), key=lambda child: (-child.paused_ns, child.link))
+        made[id(link)]["caused"] = [made[id(child)] for child in below]
     return made[id(root)]
 
 
@@ -107,29 +110,28 @@ def pause_view(run: RunDirectory, part: Selection, width: int) -> list[str]:
 PAUSES = Forms(pause_view, pauses_data)
 
 
-def pause_lines(found: list[Spread], part: Selection, width: int) -> list[str]:
+def pause_lines(roots: list[Spread], part: Selection, width: int) -> list[str]:
     """A line for each root, and below it one for each port that had to wait because of it."""
-    if not found:
+    if not roots:
         return ["no port was paused"]
     lines = []
-    for root in found:
-        every = [one for one in spread(root) if one.pauses]
-        total = sum(one.paused_ns for one in every)
-        counted = plural(sum(one.pauses for one in every), "pause")
+    for root in roots:
+        every = [link for link in spread(root) if link.pauses]
+        total = sum(link.paused_ns for link in every)
+        counted = plural(sum(link.pauses for link in every), "pause")
         depth = format_bytes(root.deepest_bytes)
         lines.append(cut(f"{root.link}, {depth} waiting: {counted} of {format_ns(total)} in all", width))
-        lines += [_line(one, width) for one in every]
+        lines += [_line(link, width) for link in every]
     shown = part.cut(lines, SHOWN)
     notes = not_shown(len(lines) - len(shown), "more line", ": --top, or --json")
     notes += ["each was paused because of what waited for the one above it; the topmost was not paused"]
     return [*shown, *notes]
 
 
-def _line(one: Spread, width: int) -> str:
-    said = (
-        f"{plural(one.pauses, 'pause')} of {format_ns(one.paused_ns)}, the first at {format_ns(one.first_ns)}"
-    )
-    if one.endless:
-        said += f"; {plural(one.endless, 'of them never ends', 'of them never end')}"
-    indent = "  " * min(one.depth, 10)
-    return cut(f"{indent}{one.link}: {said}", width)
+def _line(link: Spread, width: int) -> str:
+    first = format_ns(link.first_ns)
+    text = f"{plural(link.pauses, 'pause')} of {format_ns(link.paused_ns)}, the first at {first}"
+    if link.endless:
+        text += f"; {plural(link.endless, 'of them never ends', 'of them never end')}"
+    indent = "  " * min(link.depth, 10)
+    return cut(f"{indent}{link.link}: {text}", width)

@@ -46,21 +46,21 @@ def phase_totals(run: RunDirectory, part: Selection = EVERYTHING) -> list[PhaseT
     if not run.holds("phases"):
         return None
     weights = part.weights(run)
-    found: dict[tuple[int | None, str], PhaseTotal] = {}
+    totals: dict[tuple[int | None, str], PhaseTotal] = {}
     for rows in run.batches("phases", COLUMNS):
         named = words(rows["operation"])
         groups = Grouped(integers(rows["dimension"], missing=NONE), named.codes)
         for (number, operation), figures in groups.with_keys(*_figures(rows, groups, weights, part)):
             dimension, name = None if number == NONE else number, str(named.texts[operation])
-            total = found.setdefault((dimension, name), PhaseTotal(dimension, name))
+            total = totals.setdefault((dimension, name), PhaseTotal(dimension, name))
             count, payload, queued, running, longest = figures
             total.count += count
             total.bytes += payload
             total.queued_ns += queued
             total.running_ns += running
             total.longest_ns = max(total.longest_ns, longest)
-    counted = [one for one in found.values() if one.count]
-    return sorted(counted, key=lambda one: (one.dimension is None, one.dimension or 0, one.operation))
+    counted = [total for total in totals.values() if total.count]
+    return sorted(counted, key=lambda total: (total.dimension is None, total.dimension or 0, total.operation))
 
 
 def _figures(rows: Any, groups: Grouped, weights: Any, part: Selection) -> list[Any]:
@@ -79,15 +79,15 @@ def _figures(rows: Any, groups: Grouped, weights: Any, part: Selection) -> list[
 
 def phase_data(run: RunDirectory, part: Selection) -> Any:
     """For `--json`."""
-    return [to_builtins(one) for one in phase_totals(run, part) or []]
+    return [to_builtins(total) for total in phase_totals(run, part) or []]
 
 
 def phase_lines(run: RunDirectory, part: Selection, width: int) -> list[str]:
     """One line for each dimension and operation."""
-    found = phase_totals(run, part)
-    if not found:
+    totals = phase_totals(run, part)
+    if not totals:
         return prose(["no collective had a phase"], width)
-    whole = sum(one.running_ns for one in found)
+    whole = sum(total.running_ns for total in totals)
     columns = (
         Column("dimension", "called", "<"),
         Column("operation", side="<"),
@@ -95,15 +95,15 @@ def phase_lines(run: RunDirectory, part: Selection, width: int) -> list[str]:
         Column("bytes"),
         Column("queueing", "queued_ns"),
         Column("running", "running_ns"),
-        Column("", lambda one: share(one.running_ns, whole)),
-        Column("mean", lambda one: format_ns(one.running_ns / one.count)),
+        Column("", lambda total: share(total.running_ns, whole)),
+        Column("mean", lambda total: format_ns(total.running_ns / total.count)),
         Column("longest", "longest_ns"),
     )
     sheet = Sheet(columns, cut={"operation": 8}, drop=("mean", "longest"))
     legend = "sums over all ranks and chunks; chunks run side by side, so these are no parts of the makespan"
-    if any(one.dimension is None for one in found):
+    if any(total.dimension is None for total in totals):
         legend += f"; {SEVERAL}: of groups whose members differ in several dimensions"
-    return prose([*sheet.lines(found, width), legend], width)
+    return prose([*sheet.lines(totals, width), legend], width)
 
 
 PHASES = Forms(phase_lines, phase_data)

@@ -81,7 +81,7 @@ def _uses(run: RunDirectory, table: PortTable, part: Selection, columns: int) ->
         )
         for at in unique(table.of_row).tolist()
     ]
-    return sorted(uses, key=lambda one: (-one.deepest_bytes, -one.mean_bytes, one.resource))
+    return sorted(uses, key=lambda use: (-use.deepest_bytes, -use.mean_bytes, use.resource))
 
 
 def incasts(run: RunDirectory, part: Selection = EVERYTHING) -> list[Incast]:
@@ -93,21 +93,23 @@ def incasts(run: RunDirectory, part: Selection = EVERYTHING) -> list[Incast]:
     messages, links = flows.crossing()
     order = np.argsort(links, kind="stable")
     messages, links = messages[order], links[order]
-    most, found = table.most("deepest_bytes"), []
+    most, met = table.most("deepest_bytes"), []
     bounds = np.searchsorted(table.of_row, np.arange(len(table.resource) + 1))
     for at in np.flatnonzero((most > 0) & (table.most("most_messages") > 1)).tolist():
         span = np.searchsorted(links, (table.resource[at], table.resource[at] + 1))
-        rows, own = slice(*bounds[at : at + 2].tolist()), messages[slice(*span.tolist())]
-        found += _of_port(table, at, rows, flows, own, int(most[at]))
-    return sorted(found, key=lambda one: (-one.deepest_bytes, one.begin_ns, one.resource))
+        rows, own_messages = slice(*bounds[at : at + 2].tolist()), messages[slice(*span.tolist())]
+        met += _of_port(table, at, rows, flows, own_messages, int(most[at]))
+    return sorted(met, key=lambda incast: (-incast.deepest_bytes, incast.begin_ns, incast.resource))
 
 
-def _of_port(table: PortTable, at: int, rows: slice, flows: FlowTable, own: Any, most: int) -> list[Incast]:
+def _of_port(
+    table: PortTable, at: int, rows: slice, flows: FlowTable, messages: Any, most: int
+) -> list[Incast]:
     start, end, deep = (table.figures[name][rows] for name in ("start_ns", "end_ns", "deepest_bytes"))
     hot = np.flatnonzero(deep * HOT >= most)
     pieces = np.split(hot, np.flatnonzero((np.diff(hot) > 1) | (start[hot[1:]] != end[hot[:-1]])) + 1)
-    begun, arrived, source = (flows.figures[name][own] for name in ("begin_ns", "arrived_ns", "source"))
-    found = []
+    begun, arrived, source = (flows.figures[name][messages] for name in ("begin_ns", "arrived_ns", "source"))
+    meetings = []
     for piece in pieces:
         first, last = int(start[piece[0]]), int(end[piece[-1]])
         there = (begun < last) & (arrived > first)
@@ -115,40 +117,40 @@ def _of_port(table: PortTable, at: int, rows: slice, flows: FlowTable, own: Any,
         if len(ranks) > 1:
             port, deepest = int(table.resource[at]), int(deep[piece].max())
             met = (int(there.sum()), format_ranks(ranks))
-            found.append(Incast(port, table.name[at], first, last, deepest, *met))
-    return found
+            meetings.append(Incast(port, table.name[at], first, last, deepest, *met))
+    return meetings
 
 
 def queues_data(run: RunDirectory, part: Selection = EVERYTHING) -> dict[str, Any]:
     """For `--json`."""
     ports, met = part.cut(queue_uses(run, part)), part.cut(incasts(run, part))
-    return {"ports": [to_builtins(one) for one in ports], "incasts": [to_builtins(one) for one in met]}
+    return {"ports": [to_builtins(use) for use in ports], "incasts": [to_builtins(use) for use in met]}
 
 
 def queue_lines(run: RunDirectory, part: Selection, width: int) -> list[str]:
     """One line for each port, then for each incast."""
-    found = queue_uses(run, part)
-    if not found:
+    uses = queue_uses(run, part)
+    if not uses:
         return prose(["nothing waited at any port"], width)
     length = part.length_ns(run.summary["makespan_ns"])
-    deepest = max(one.deepest_bytes for one in found)
+    deepest = max(use.deepest_bytes for use in uses)
     columns = (
         Column("link", side="<"),
         Column("deepest", "deepest_bytes"),
-        Column("mean", lambda one: format_bytes(round(one.mean_bytes))),
+        Column("mean", lambda use: format_bytes(round(use.mean_bytes))),
         Column("messages", "most_messages", is_optional=True),
-        Column("lost", lambda one: f"{one.lost:,}" if one.lost else "", is_optional=True),
-        Column("marked", lambda one: f"{one.marked:,}" if one.marked else "", is_optional=True),
-        Column("paused", lambda one: share(one.paused_ns, length) if one.pauses else "", is_optional=True),
-        Column("over time", lambda one: f"|{_track(one.deepest_over_time, deepest)}|", "<"),
+        Column("lost", lambda use: f"{use.lost:,}" if use.lost else "", is_optional=True),
+        Column("marked", lambda use: f"{use.marked:,}" if use.marked else "", is_optional=True),
+        Column("paused", lambda use: share(use.paused_ns, length) if use.pauses else "", is_optional=True),
+        Column("over time", lambda use: f"|{_track(use.deepest_over_time, deepest)}|", "<"),
     )
     hint = " with less: --top, or --json"
     sheet = Sheet(columns, {"link": 12}, ("mean", "over time"), ("link",), SHOWN, "port", hint)
-    lines = sheet.shown(found, part, width)
+    lines = sheet.shown(uses, part, width)
     lines.append(
         f"over time: the most bytes at a time, in {COLUMNS} parts; a full bar is {format_bytes(deepest)}"
     )
-    if found[0].most_messages is None:
+    if uses[0].most_messages is None:
         lines.append("bytes are those on the link and in the buffer at its end, which credits keep free")
     else:
         lines.append("messages: that had set out over the link and not arrived, at most at a time")
@@ -161,10 +163,10 @@ def _track(depths: Sequence[int], deepest: int) -> str:
     return "".join(LEVELS[-(-depth * top // max(deepest, 1))] for depth in depths)
 
 
-def _incast_lines(found: Sequence[Incast], part: Selection, width: int) -> list[str]:
-    if not found:
+def _incast_lines(meetings: Sequence[Incast], part: Selection, width: int) -> list[str]:
+    if not meetings:
         return []
-    lines = ["", "where messages of several ranks met:", *INCAST_SHEET.shown(found, part, width)]
+    lines = ["", "where messages of several ranks met:", *INCAST_SHEET.shown(meetings, part, width)]
     note = "while the queue was at least half as deep as it ever was; ranks whose messages were on the way"
     return [*lines, note]
 
@@ -173,10 +175,10 @@ INCAST_SHEET = Sheet(
     (
         Column("link", side="<"),
         Column("from", "begin_ns"),
-        Column("for", lambda one: format_ns(one.end_ns - one.begin_ns)),
+        Column("for", lambda incast: format_ns(incast.end_ns - incast.begin_ns)),
         Column("deepest", "deepest_bytes"),
         Column("messages"),
-        Column("ranks that send", lambda one: f"{sum(map(len, parse_ranks(one.ranks))):,}"),
+        Column("ranks that send", lambda incast: f"{sum(map(len, parse_ranks(incast.ranks))):,}"),
         Column("", "ranks", "<", key="ranks"),
     ),
     cut={"ranks": 8, "link": 12},

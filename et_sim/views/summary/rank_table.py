@@ -56,19 +56,19 @@ def rank_lines(
     Bars take the room left; where that is little, only the parts that take most of the time have columns.
     """
     whole_ns = makespan_ns if whole_ns is None else whole_ns
-    found = used(entries)
-    every = [part for part in PARTS if part.figure in ALWAYS or (part in found and part.short != "early")]
+    present = used(entries)
+    every = [part for part in PARTS if part.figure in ALWAYS or (part in present and part.short != "early")]
     rows, lacking = [], []
     for columns in (every, _largest(every, entries)):
         rows = [_head(columns), *(_row(entry, columns, makespan_ns, whole_ns) for entry in entries)]
         alignment = "<>>" + ">>" * len(columns)
-        lacking = no_room([part.short for part in found if part in every and part not in columns], width)
+        lacking = no_room([part.short for part in present if part in every and part not in columns], width)
         length = min(BAR_WIDTH, width - max(len(line) for line in aligned(rows, alignment, gap=" ")) - 1)
         if length >= LEAST_BAR:
             marks = ([(part.mark, entry[part.figure]) for part in PARTS] for entry in entries)
             drawn = ("", *(bar(pieces, whole_ns, length).rstrip() for pieces in marks))
             with_bars = [(*row, piece) for row, piece in zip(rows, drawn, strict=True)]
-            return [*aligned(with_bars, alignment + "<", gap=" "), *more, *_legend(found, width), *lacking]
+            return [*aligned(with_bars, alignment + "<", gap=" "), *more, *_legend(present, width), *lacking]
     return [*fitted(rows, alignment, width, shrink={0: 6}, drop=(2, 8, 6, 4), gap=" "), *lacking, *more]
 
 

@@ -61,7 +61,7 @@ def _measured(run: RunDirectory, part: Selection, window: tuple[int, int]) -> li
         spent.add(*piece)
     spent.close()
     parts = spent.parts
-    found = [
+    entries = [
         (
             part.names(actors["ranks"][actor].as_py()),
             (
@@ -78,7 +78,7 @@ def _measured(run: RunDirectory, part: Selection, window: tuple[int, int]) -> li
         )
         for actor in np.flatnonzero(weights).tolist()
     ]
-    return [{"ranks": ranks, **dict(figures)} for ranks, figures in alike(found)]
+    return [{"ranks": ranks, **dict(figures)} for ranks, figures in alike(entries)]
 
 
 def _sorts(rows: Any) -> Any:

@@ -61,16 +61,16 @@ class Roofline:
     peaks: dict[str, float]  # operations per second
     bandwidths: dict[str, float]  # bytes per second
 
-    def roof(self, one: Kernel) -> float:
+    def roof(self, kernel: Kernel) -> float:
         """What the machine allows at a kernel's intensity."""
-        peak, bandwidth = self.peaks.get(one.peak, np.inf), self.bandwidths.get(one.level, np.inf)
-        return float(min(peak, bandwidth * one.intensity))
+        peak, bandwidth = self.peaks.get(kernel.peak, np.inf), self.bandwidths.get(kernel.level, np.inf)
+        return float(min(peak, bandwidth * kernel.intensity))
 
     def as_dict(self, top: int | None) -> dict[str, Any]:
         """For `--json`."""
         rows = [
-            {**to_builtins(one), "share_of_roof": one.operations_per_second / self.roof(one)}
-            for one in self.kernels
+            {**to_builtins(kernel), "share_of_roof": kernel.operations_per_second / self.roof(kernel)}
+            for kernel in self.kernels
         ]
         return {"peaks": self.peaks, "bandwidths": self.bandwidths, "kernels": rows[:top]}
 
@@ -94,7 +94,7 @@ def roofline_of(run: RunDirectory, part: Selection = EVERYTHING) -> Roofline:
     for rows in run.batches("timeline", _columns(run)):
         _add(rows, run.stems, weights, part, sums)
     kernels = [_kernel(key, figures) for key, figures in sums.of.items()]
-    kernels.sort(key=lambda one: (-one.total_ns, one.name, one.peak, one.level))
+    kernels.sort(key=lambda kernel: (-kernel.total_ns, kernel.name, kernel.peak, kernel.level))
     peaks, bandwidths = ({label: rate for label, (_, rate) in sorted(of.items())} for of in sums.roofs)
     return Roofline(tuple(kernels), peaks, bandwidths)
 
@@ -129,16 +129,16 @@ def _add(rows: Any, stems: Words, weights: Any, part: Selection, sums: _Sums) ->
     totals = [np.bincount(groups.of_row, ranks * figure, len(groups.keys)) for figure in figures]
     rates = operations / taken * 1e9 / compute[at], size[at] / taken * 1e9 / memory[at]
     for number, key in enumerate(groups.keys.tolist()):
-        told = [str(label.texts[code]) for label, code in zip(labels, key[1:], strict=True)]
-        said = (told[0], told[1]) if told else (PEAK, BANDWIDTH)
-        old = sums.of.setdefault((str(stems.texts[key[0]]), *said), [0.0] * len(totals))
+        texts = [str(label.texts[code]) for label, code in zip(labels, key[1:], strict=True)]
+        names = (texts[0], texts[1]) if texts else (PEAK, BANDWIDTH)
+        old = sums.of.setdefault((str(stems.texts[key[0]]), *names), [0.0] * len(totals))
         for place, total in enumerate(totals):
             old[place] += float(total[number])
-        own = np.flatnonzero(groups.of_row == number)
+        of_kernel = np.flatnonzero(groups.of_row == number)
         for which in (0, 1):
-            lengths = np.minimum(taken[own], ENOUGH_NS)
-            best = own[np.lexsort((rates[which][own], lengths))[-1]]
-            sums.tell(which, said[which], float(taken[best]), float(rates[which][best]))
+            lengths = np.minimum(taken[of_kernel], ENOUGH_NS)
+            best = of_kernel[np.lexsort((rates[which][of_kernel], lengths))[-1]]
+            sums.tell(which, names[which], float(taken[best]), float(rates[which][best]))
 
 
 def _kernel(key: tuple[str, str, str], figures: list[float]) -> Kernel:
@@ -157,7 +157,9 @@ def _kernel(key: tuple[str, str, str], figures: list[float]) -> Kernel:
 
 def per_second(rate: float) -> str:
     """Operations per second, in words."""
-    scale, prefix = next((one for one in PREFIXES if rate >= one[0]), PREFIXES[-1])
+    scale, prefix = next(
+        (scale_and_prefix for scale_and_prefix in PREFIXES if rate >= scale_and_prefix[0]), PREFIXES[-1]
+    )
     return f"{rate / scale:.3g} {prefix}FLOP/s"
 
 
@@ -168,23 +170,23 @@ def by_byte(intensity: float) -> str:
 
 def roofline_lines(run: RunDirectory, part: Selection, width: int) -> list[str]:
     """A line for each operation, and the roofs."""
-    found = roofline_of(run, part)
-    if not found.kernels:
+    roofline = roofline_of(run, part)
+    if not roofline.kernels:
         return prose([NO_KERNELS], width)
     columns = (
         Column("kernel", "name", "<"),
         Column("total", "total_ns"),
-        Column("ops/byte", lambda one: by_byte(one.intensity)),
-        Column("achieved", lambda one: per_second(one.operations_per_second)),
-        Column("of roof", lambda one: share(one.operations_per_second, found.roof(one))),
-        Column("bandwidth", lambda one: format_bandwidth(one.bytes / one.total_ns)),
-        Column("bound", lambda one: "memory" if one.memory_bound_share > 0.5 else "compute", "<"),
+        Column("ops/byte", lambda kernel: by_byte(kernel.intensity)),
+        Column("achieved", lambda kernel: per_second(kernel.operations_per_second)),
+        Column("of roof", lambda kernel: share(kernel.operations_per_second, roofline.roof(kernel))),
+        Column("bandwidth", lambda kernel: format_bandwidth(kernel.bytes / kernel.total_ns)),
+        Column("bound", lambda kernel: "memory" if kernel.memory_bound_share > 0.5 else "compute", "<"),
     )
     drop, hint = ("bandwidth", "bound"), ": --top, or --json"
     sheet = Sheet(columns, {"kernel": 10}, drop, ("kernel",), SHOWN, hint=hint)
-    lines = sheet.shown(found.kernels, part, width)
-    roofs = [f"{label} {per_second(rate)}" for label, rate in found.peaks.items()]
-    roofs += [f"{label} {format_bandwidth(rate / 1e9)}" for label, rate in found.bandwidths.items()]
+    lines = sheet.shown(roofline.kernels, part, width)
+    roofs = [f"{label} {per_second(rate)}" for label, rate in roofline.peaks.items()]
+    roofs += [f"{label} {format_bandwidth(rate / 1e9)}" for label, rate in roofline.bandwidths.items()]
     note = "as the times of kernels tell them; times are summed over ranks"
     return prose([*lines, "", f"roofs: {', '.join(roofs)}", note], width)
 

@@ -58,19 +58,19 @@ def _reason(other: Mapping[str, Any], before: int | None) -> str:
         return ", by corrections that act only together"
     if len(acting) == 1 and acting[0]["makespan_ns"] == other["makespan_ns"]:
         return f": {acting[0]['correction']}"
-    return f": {', '.join(_alone(one, before) for one in acting)}"
+    return f": {', '.join(_alone(correction, before) for correction in acting)}"
 
 
-def _alone(one: Mapping[str, Any], before: int | None) -> str:
+def _alone(correction: Mapping[str, Any], before: int | None) -> str:
     """A correction, and what it does by itself."""
-    if one["status"] != COMPLETE:
-        return f"{one['correction']} (alone: {one['status']})"
-    share = f" {_percent(before, one['makespan_ns'])}" if before else ""
-    return f"{one['correction']} (alone{share or ': complete'})"
+    if correction["status"] != COMPLETE:
+        return f"{correction['correction']} (alone: {correction['status']})"
+    share = f" {_percent(before, correction['makespan_ns'])}" if before else ""
+    return f"{correction['correction']} (alone{share or ': complete'})"
 
 
 def _names(corrections: Sequence[Mapping[str, Any]]) -> str:
-    return ", ".join(one["correction"] for one in corrections)
+    return ", ".join(correction["correction"] for correction in corrections)
 
 
 def _percent(before: int, after: int) -> str:
@@ -105,53 +105,55 @@ MOST_LETTERS = 24  # of a list of ranks
 
 def bottleneck_text(summary: dict[str, Any]) -> str:
     """Empty if nothing was carried, or it was not counted."""
-    found = summary["bottleneck"]
-    if found is None:
+    bottleneck = summary["bottleneck"]
+    if bottleneck is None:
         reason = summary["bottleneck_unknown"]
         return f"not known: {reason}" if reason else ""
-    waits = "" if found["has_contention"] else "; nothing waits on this model"
-    return f"{_most_loaded(found)}{waits}"
+    waits = "" if bottleneck["has_contention"] else "; nothing waits on this model"
+    return f"{_most_loaded(bottleneck)}{waits}"
 
 
-def _most_loaded(found: dict[str, Any]) -> str:
-    used, tier, links, alike = (found[name] for name in ("used", "tier", "tier_links", "links_as_loaded"))
+def _most_loaded(bottleneck: dict[str, Any]) -> str:
+    used, tier, links, alike = (
+        bottleneck[name] for name in ("used", "tier", "tier_links", "links_as_loaded")
+    )
     percent = share(used, 1)
-    if found["of"] == "rate":
-        passes = "passes" if found["has_contention"] else "would pass"
+    if bottleneck["of"] == "rate":
+        passes = "passes" if bottleneck["has_contention"] else "would pass"
         rate = f"{passes} data on at its rate for {percent} of the run"
         return f"{tier}: the busiest switch {rate}, more than any link"
-    if found["of"] == "time":  # all that a rank sends, whichever links it takes
-        ranks = found["ranks"]
+    if bottleneck["of"] == "time":  # all that a rank sends, whichever links it takes
+        ranks = bottleneck["ranks"]
         whose = called(ranks, MOST_LETTERS)
         if not ranks.isdecimal():
             whose = "each rank" if alike == links else f"each of {whose}"
         return f"{tier}: what {whose} sends takes {percent} of the run, message after message"
-    several, one = ("use", "uses") if found["has_contention"] else ("would need", "would need")
+    several, singular = ("use", "uses") if bottleneck["has_contention"] else ("would need", "would need")
     if alike == links:
         them = "its link" if links == 1 else f"each of its {links:,} links"
-        return f"{tier}: {them} {one} {percent} of its bandwidth over the run"
-    others = alike - found["links"]
+        return f"{tier}: {them} {singular} {percent} of its bandwidth over the run"
+    others = alike - bottleneck["links"]
     more = f" and {plural(others, 'other')}" if others else ""
     name = (
-        found["link"]
-        if found["ranks"] is None
-        else f"{found['link']}, {called(found['ranks'], MOST_LETTERS)}"
+        bottleneck["link"]
+        if bottleneck["ranks"] is None
+        else f"{bottleneck['link']}, {called(bottleneck['ranks'], MOST_LETTERS)}"
     )
-    verb, whose = (one, "its") if alike == 1 else (several, "their")
-    of_tier = f"the tier's {links:,} links {share(found['tier_used'], 1)}"
+    verb, whose = (singular, "its") if alike == 1 else (several, "their")
+    of_tier = f"the tier's {links:,} links {share(bottleneck['tier_used'], 1)}"
     return f"{name}{more} ({tier}): {verb} {percent} of {whose} bandwidth over the run; {of_tier}"
 
 
-def throughput_text(found: dict[str, Any] | None) -> str:
+def throughput_text(throughput: dict[str, Any] | None) -> str:
     """Empty where the workload does not say what a run of it does."""
-    if found is None:
+    if throughput is None:
         return ""
     parts = [
-        f"{_rounded(found['tokens_per_s'])} tokens/s",
-        f"{_rounded(found['tokens_per_s_per_rank'])} tokens/s/NPU",
+        f"{_rounded(throughput['tokens_per_s'])} tokens/s",
+        f"{_rounded(throughput['tokens_per_s_per_rank'])} tokens/s/NPU",
     ]
-    if found["tflops_per_rank"] is not None:
-        parts.append(f"{found['tflops_per_rank']:,.4g} TFLOP/s/NPU")
+    if throughput["tflops_per_rank"] is not None:
+        parts.append(f"{throughput['tflops_per_rank']:,.4g} TFLOP/s/NPU")
     return ", ".join(parts)
 
 
@@ -159,21 +161,21 @@ def _rounded(value: float) -> str:
     return f"{value:,.0f}" if value >= 1000 else f"{value:.4g}"
 
 
-def utilisation_text(found: dict[str, Any] | None) -> str:
+def utilisation_text(utilisation: dict[str, Any] | None) -> str:
     """MFU and HFU; empty where the machine's peak is not known."""
-    if found is None or found["mfu"] is None:
+    if utilisation is None or utilisation["mfu"] is None:
         return ""
-    parts = [f"MFU {100 * found['mfu']:.1f} %"]
-    if found["hfu"] is not None:
-        parts.append(f"HFU {100 * found['hfu']:.1f} %")
-    of = " ".join(filter(None, (found["datatype"], "dense peak")))
-    return f"{', '.join(parts)} of the {of}, {found['peak_tflops']:g} TFLOP/s"
+    parts = [f"MFU {100 * utilisation['mfu']:.1f} %"]
+    if utilisation["hfu"] is not None:
+        parts.append(f"HFU {100 * utilisation['hfu']:.1f} %")
+    of = " ".join(filter(None, (utilisation["datatype"], "dense peak")))
+    return f"{', '.join(parts)} of the {of}, {utilisation['peak_tflops']:g} TFLOP/s"
 
 
 def per_million_tokens(summary: dict[str, Any], name: str) -> str:
     """Price or energy by tokens, to stand behind that of the step; empty where it is not known."""
-    found = summary["throughput"]
-    value = None if found is None else found[f"{name}_per_million_tokens"]
+    throughput = summary["throughput"]
+    value = None if throughput is None else throughput[f"{name}_per_million_tokens"]
     if value is None:
         return ""
     shown = format_joules(value) if name == "joules" else f"{value:,.4g} {summary['costs']['currency']}"
@@ -186,14 +188,14 @@ SURE = f"{100 * LEVEL:.0f} %"
 def uncertainty_text(summary: Mapping[str, Any]) -> str:
     """Such as `80 %: 1.33 s to 1.5 s; 71 % of the time is calibrated, 29 % modelled`; empty where nothing
     states it."""
-    found = summary.get("uncertainty")
-    if found is None:
+    uncertainty = summary.get("uncertainty")
+    if uncertainty is None:
         return ""
-    shares = [(share, basis) for basis, share in found["shares"].items() if share >= 0.005]
-    told = [f"{100 * share:.0f} % {basis}" for share, basis in sorted(shares, reverse=True)]
-    first, *rest = told or ["none of the time is known"]
+    shares = [(share, basis) for basis, share in uncertainty["shares"].items() if share >= 0.005]
+    shares_texts = [f"{100 * share:.0f} % {basis}" for share, basis in sorted(shares, reverse=True)]
+    first, *rest = shares_texts or ["none of the time is known"]
     amount, basis = first.rsplit(" ", 1)
-    low, high = (format_ns(_three_digits(found[name])) for name in ("low_ns", "high_ns"))
+    low, high = (format_ns(_three_digits(uncertainty[name])) for name in ("low_ns", "high_ns"))
     return f"{SURE}: {low} to {high}; {', '.join([f'{amount} of the time is {basis}', *rest])}"
 
 
@@ -206,7 +208,7 @@ def ratio_band(a: Mapping[str, Any], b: Mapping[str, Any]) -> tuple[float, float
     """Of the makespan of run B by that of A, from their summaries; None where either states nothing."""
     if not (a.get("uncertainty") and b.get("uncertainty") and a["makespan_ns"]):
         return None
-    before, after = (Composition.read(one["uncertainty"]) for one in (a, b))
+    before, after = (Composition.read(summary["uncertainty"]) for summary in (a, b))
     return before.ratio(after, b["makespan_ns"] / a["makespan_ns"])
 
 
@@ -215,7 +217,7 @@ def difference_text(a: Mapping[str, Any], b: Mapping[str, Any]) -> str:
     band = ratio_band(a, b)
     if band is None:
         return ""
-    low, high = (100 * (one - 1) for one in band)
+    low, high = (100 * (factor - 1) for factor in band)
     if low <= 0 <= high:
         return f"{SURE}: {low:+.1f} % to {high:+.1f} %: not a difference that this model can tell"
     word = "faster" if high < 0 else "slower"

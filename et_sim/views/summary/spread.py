@@ -86,14 +86,17 @@ def spreads(run: RunDirectory, part: Selection = EVERYTHING) -> list[Spread]:
     """Of all operations that several of the selected ranks have, the costliest first."""
     keys = OperationKeys(run, part)
     names = _RankNames(run, part, keys.groups)
-    found: dict[Key, list[_Ranks]] = {}
+    ranks_of: dict[Key, list[_Ranks]] = {}
     for codes, sums in _sums(run, part, keys):
         for key, ranks in keys.operations(*codes):
-            one = _Ranks(sums[0], np.full(len(sums[0]), ranks, np.int64), *sums[1:])
-            found.setdefault(key, []).append(one)
-    every = [_spread(key, parts, names) for key, parts in found.items()]
-    several = [one for one in every if one.ranks > 1]
-    return sorted(several, key=lambda one: (-one.cost_ns, one.kind, one.name, one.group or ""))
+            of_actors = _Ranks(sums[0], np.full(len(sums[0]), ranks, np.int64), *sums[1:])
+            ranks_of.setdefault(key, []).append(of_actors)
+    every = [_spread(key, parts, names) for key, parts in ranks_of.items()]
+    several = [operation for operation in every if operation.ranks > 1]
+    return sorted(
+        several,
+        key=lambda operation: (-operation.cost_ns, operation.kind, operation.name, operation.group or ""),
+    )
 
 
 def _sums(
@@ -102,9 +105,9 @@ def _sums(
     """By codes of operations: actors, and of each its nodes, time, waiting and mean begin."""
     keys, sums = [], []
     for rows in run.batches("timeline", COLUMNS):
-        some, figures = _figures(rows, part)
+        chosen, figures = _figures(rows, part)
         columns = (*operations.columns(rows), numbers(rows["actor"]))
-        these, totals = _added(np.stack([column[some].astype(np.int64) for column in columns], 1), figures)
+        these, totals = _added(np.stack([column[chosen].astype(np.int64) for column in columns], 1), figures)
         keys.append(these)
         sums.append(totals)
     if not keys:
@@ -122,12 +125,14 @@ def _sums(
 def _figures(rows: Any, part: Selection) -> tuple[Any, Any]:
     """Which nodes completed in the window; and of each 1, its time, waiting and begin in the window."""
     times = spans(rows)
-    some = np.flatnonzero(times.completed & part.touches(times.start, times.end))
-    times = times.take(some).cut(part)
+    chosen = np.flatnonzero(times.completed & part.touches(times.start, times.end))
+    times = times.take(chosen).cut(part)
     waiting = times.moved - times.admitted
     duration = times.end - times.admitted - waiting
-    figures = (np.ones(len(some)), duration, waiting, times.start - (part.window or (0,))[0])
-    return some, np.stack([one.astype(np.float64) for one in figures], 1)  # sums below 2**53 are exact
+    figures = (np.ones(len(chosen)), duration, waiting, times.start - (part.window or (0,))[0])
+    return chosen, np.stack(
+        [figure.astype(np.float64) for figure in figures], 1
+    )  # sums below 2**53 are exact
 
 
 def _added(keys: Any, figures: Any) -> tuple[Any, Any]:
@@ -160,10 +165,10 @@ class _RankNames:
 
 def _spread(key: Key, parts: list[_Ranks], names: _RankNames) -> Spread:
     actor, weight, count, duration, waiting, begin = (
-        np.concatenate([getattr(one, column) for one in parts]) for column in _Ranks.__struct_fields__
+        np.concatenate([getattr(part, column) for part in parts]) for column in _Ranks.__struct_fields__
     )
     ranks = int(weight.sum())
-    durations, begins = (_distribution(one, weight, actor, key[2], names) for one in (duration, begin))
+    durations, begins = (_distribution(column, weight, actor, key[2], names) for column in (duration, begin))
     waited = float((waiting * weight).sum() / ranks)
     cost = durations.most - durations.mean if key[0] in NOT_COMMUNICATION else waited
     return Spread(*key, ranks, int((count * weight).sum()), durations, begins, waited, max(cost, 0.0))
@@ -185,7 +190,7 @@ def _distribution(values: Any, weight: Any, actor: Any, group: str | None, names
 
 def spread_data(run: RunDirectory, part: Selection) -> list[dict[str, Any]]:
     """For `--json`."""
-    return [to_builtins(one) for one in part.cut(spreads(run, part))]
+    return [to_builtins(operation) for operation in part.cut(spreads(run, part))]
 
 
 def notes_of(run: RunDirectory) -> list[str]:
@@ -213,12 +218,12 @@ SHEET = Sheet(
         Column("operation", "called", "<"),
         Column("cost", "cost_ns"),
         Column("ranks"),
-        Column("shortest", lambda one: format_ns(one.duration_ns.least)),
-        Column("median", lambda one: format_ns(one.duration_ns.median)),
-        Column("longest", lambda one: format_ns(one.duration_ns.most)),
-        Column("of", lambda one: _most(one.duration_ns), "<"),
-        Column("later", lambda one: format_ns(one.begin_ns.most - one.begin_ns.least)),
-        Column("last", lambda one: _most(one.begin_ns), "<"),
+        Column("shortest", lambda operation: format_ns(operation.duration_ns.least)),
+        Column("median", lambda operation: format_ns(operation.duration_ns.median)),
+        Column("longest", lambda operation: format_ns(operation.duration_ns.most)),
+        Column("of", lambda operation: _most(operation.duration_ns), "<"),
+        Column("later", lambda operation: format_ns(operation.begin_ns.most - operation.begin_ns.least)),
+        Column("last", lambda operation: _most(operation.begin_ns), "<"),
     ),
     cut={"operation": 20},
     drop=("ranks", "shortest", "last", "later"),

@@ -51,31 +51,36 @@ def tier_totals(run: RunDirectory, part: Selection) -> list[TierUse]:
 
 def topology_lines(run: RunDirectory, part: Selection, width: int) -> list[str]:
     """Devices, tiers, and the links that are used most."""
-    tiers, found = tier_totals(run, part), topology_of(run, part)
+    tiers, topology = tier_totals(run, part), topology_of(run, part)
     if not tiers:
         return prose([NOTHING_CARRIED], width)
-    lines = [] if found is None else [_devices(found), ""]
+    lines = [] if topology is None else [_devices(topology), ""]
     rows: list[tuple[str, ...]] = [TIER_HEAD]
     rows += [
-        (one.tier, "" if one.links is None else f"{one.links:,}", share(one.used, 1), share(one.most_used, 1))
-        for one in tiers
+        (
+            tier.tier,
+            "" if tier.links is None else f"{tier.links:,}",
+            share(tier.used, 1),
+            share(tier.most_used, 1),
+        )
+        for tier in tiers
     ]
     lines += fitted(rows, "<>>>", width, shrink={0: 12})
-    if found is not None:
-        lines += ["", *_steps(found, width), "", *_most_used(found, part, width)]
-    return prose([*lines, "", *topology_notes(run, found)], width)
+    if topology is not None:
+        lines += ["", *_steps(topology, width), "", *_most_used(topology, part, width)]
+    return prose([*lines, "", *topology_notes(run, topology)], width)
 
 
-def _devices(found: Topology) -> str:
-    npus = int((found.rows == 0).sum())
-    others = len(found.names) - npus
+def _devices(topology: Topology) -> str:
+    npus = int((topology.rows == 0).sum())
+    others = len(topology.names) - npus
     devices = plural(npus, "NPU") + (f", {plural(others, 'other device')}" if others else "")
-    return f"{devices}, {plural(len(found.source), 'link')}, each in one direction"
+    return f"{devices}, {plural(len(topology.source), 'link')}, each in one direction"
 
 
-def _steps(found: Topology, width: int) -> list[str]:
+def _steps(topology: Topology, width: int) -> list[str]:
     """How many links of each tier are used how much."""
-    counts = level_counts(found)
+    counts = level_counts(topology)
     rows: list[tuple[str, ...]] = [
         ("links used", *(name.replace("up to ", "≤ ").replace("over ", "> ") for name in level_names()))
     ]
@@ -83,57 +88,62 @@ def _steps(found: Topology, width: int) -> list[str]:
     return fitted(rows, "<" + ">" * (len(SCALE) + 1), width, shrink={0: 12})
 
 
-def level_counts(found: Topology) -> dict[str, list[int]]:
+def level_counts(topology: Topology) -> dict[str, list[int]]:
     """By tier, how many links are at each step of the scale."""
-    levels = np.array([level_of(used) for used in found.used.tolist()], np.int64)
-    tiers = np.array(found.tier)
+    levels = np.array([level_of(used) for used in topology.used.tolist()], np.int64)
+    tiers = np.array(topology.tier)
     steps = len(SCALE) + 1
     return {
         str(tier): np.bincount(levels[tiers == tier], minlength=steps).tolist()
-        for tier in dict.fromkeys(found.tier)
+        for tier in dict.fromkeys(topology.tier)
     }
 
 
-def _most_used(found: Topology, part: Selection, width: int) -> list[str]:
-    order = _order(found)
+def _most_used(topology: Topology, part: Selection, width: int) -> list[str]:
+    order = _order(topology)
     shown: Sequence[int] = part.cut(order, SHOWN)
     rows: list[tuple[str, ...]] = [("from", "to", "tier", "bytes", "used")]
     for at in shown:
-        ends = (found.names[found.source[at]], found.names[found.target[at]])
+        ends = (topology.names[topology.source[at]], topology.names[topology.target[at]])
         rows.append(
-            (*ends, found.tier[at], format_bytes(float(found.bytes[at])), share(float(found.used[at]), 1))
+            (
+                *ends,
+                topology.tier[at],
+                format_bytes(float(topology.bytes[at])),
+                share(float(topology.used[at]), 1),
+            )
         )
     lines = fitted(rows, "<<<>>", width, shrink={0: 8, 1: 8, 2: 8})
     lines += not_shown(len(order) - len(shown), "less used link", ": --top, or --json")
     return lines
 
 
-def _order(found: Topology) -> list[int]:
+def _order(topology: Topology) -> list[int]:
     """Links that carried anything, the most used first."""
-    order = np.argsort(-found.used, kind="stable")
-    return [int(at) for at in order[found.bytes[order] > 0].tolist()]
+    order = np.argsort(-topology.used, kind="stable")
+    return [int(at) for at in order[topology.bytes[order] > 0].tolist()]
 
 
-def most_used_text(found: Topology) -> str:
+def most_used_text(topology: Topology) -> str:
     """The link that is used most, as a sentence."""
-    order = _order(found)
+    order = _order(topology)
     if not order:
         return NOTHING_CARRIED
     at = order[0]
-    alike = int(np.isclose(found.used, found.used[at], rtol=0.01).sum())
+    alike = int(np.isclose(topology.used, topology.used[at], rtol=0.01).sum())
     others = f", and {plural(alike - 1, 'other')} like it" if alike > 1 else ""
-    ends = f"{found.names[found.source[at]]} to {found.names[found.target[at]]}"
-    return f"used most: {ends}, {share(float(found.used[at]), 1)}{others}"
+    ends = f"{topology.names[topology.source[at]]} to {topology.names[topology.target[at]]}"
+    return f"used most: {ends}, {share(float(topology.used[at]), 1)}{others}"
 
 
-def topology_notes(run: RunDirectory, found: Topology | None) -> list[str]:
+def topology_notes(run: RunDirectory, topology: Topology | None) -> list[str]:
     """What figures mean, and what is not known."""
     notes = ["used: the bytes carried, of those that a link could carry in the time"]
-    if found is None:
+    if topology is None:
         notes.append(NOT_ONE_BY_ONE)
-    elif not found.has_links:
+    elif not topology.has_links:
         notes.append(DEMAND)
-    if found is not None and run.summary["folded"]["actors"] < run.summary["ranks"]:
+    if topology is not None and run.summary["folded"]["actors"] < run.summary["ranks"]:
         notes.append(
             "ranks are folded: in exchanges in pairs, others than the first may use the opposite link"
         )
@@ -143,30 +153,32 @@ def topology_notes(run: RunDirectory, found: Topology | None) -> list[str]:
 
 def topology_data(run: RunDirectory, part: Selection = EVERYTHING) -> Any:
     """For `--json`."""
-    found = topology_of(run, part)
+    topology = topology_of(run, part)
     tiers = [
         {
-            "tier": one.tier,
-            "links": one.links,
-            "bytes": one.bytes,
-            "used": one.used,
-            "most_used": one.most_used,
+            "tier": tier.tier,
+            "links": tier.links,
+            "bytes": tier.bytes,
+            "used": tier.used,
+            "most_used": tier.most_used,
         }
-        for one in tier_totals(run, part)
+        for tier in tier_totals(run, part)
     ]
-    if found is None:
+    if topology is None:
         return {"devices": None, "tiers": tiers, "links": None}
-    devices = [{"name": name, "row": row} for name, row in zip(found.names, found.rows.tolist(), strict=True)]
+    devices = [
+        {"name": name, "row": row} for name, row in zip(topology.names, topology.rows.tolist(), strict=True)
+    ]
     links = [
         {
-            "source": found.names[found.source[at]],
-            "target": found.names[found.target[at]],
-            "tier": found.tier[at],
-            "bytes_per_ns": float(found.bytes_per_ns[at]),
-            "bytes": round(float(found.bytes[at])),
-            "used": round(float(found.used[at]), 9),
+            "source": topology.names[topology.source[at]],
+            "target": topology.names[topology.target[at]],
+            "tier": topology.tier[at],
+            "bytes_per_ns": float(topology.bytes_per_ns[at]),
+            "bytes": round(float(topology.bytes[at])),
+            "used": round(float(topology.used[at]), 9),
         }
-        for at in part.cut(_order(found))
+        for at in part.cut(_order(topology))
     ]
     return {"devices": devices, "tiers": tiers, "links": links}
 

@@ -64,7 +64,7 @@ class WaitTables:
     def as_dict(self, top: int | None = None) -> dict[str, Any]:
         """For `--json`."""
         tables = {"ranks": self.ranks, "groups": self.groups, "operations": self.operations}
-        return {name: [to_builtins(one) for one in table[:top]] for name, table in tables.items()}
+        return {name: [to_builtins(line) for line in table[:top]] for name, table in tables.items()}
 
 
 def waits_of(run: RunDirectory, part: Selection = EVERYTHING) -> WaitTables:
@@ -78,16 +78,16 @@ def waits_of(run: RunDirectory, part: Selection = EVERYTHING) -> WaitTables:
     )
 
 
-def _named(one: WaitTable, whom: Counter[int], names: Sequence[str]) -> WaitTable:
-    one.nodes_waiting_ns = whom.total()
-    if one.nodes_waiting_ns:
+def _named(line: WaitTable, whom: Counter[int], names: Sequence[str]) -> WaitTable:
+    line.nodes_waiting_ns = whom.total()
+    if line.nodes_waiting_ns:
         most = min(whom, key=lambda entry: (-whom[entry], entry))
-        one.waits_for, one.waits_for_ns = names[most], whom[most]
-    return one
+        line.waits_for, line.waits_for_ns = names[most], whom[most]
+    return line
 
 
-def _longest_first(found: list[WaitTable]) -> list[WaitTable]:
-    return sorted(found, key=lambda one: (-one.waiting_ns, -one.transfer_ns))
+def _longest_first(lines: list[WaitTable]) -> list[WaitTable]:
+    return sorted(lines, key=lambda line: (-line.waiting_ns, -line.transfer_ns))
 
 
 def _of_ranks(
@@ -97,15 +97,15 @@ def _of_ranks(
     entries = rank_entries(run, part)
     selected = [part.names(text) for text in ranks]
     actors = [actor for actor, text in enumerate(selected) if text]
-    found = []
+    waits_of_ranks = []
     entry_of = _entry_of_actor(entries, [selected[actor] for actor in actors])
     for actor, number in zip(actors, entry_of.tolist(), strict=True):
         entry = entries[number]
-        one = WaitTable("", entry["exposed_comm_ns"] + entry["hidden_comm_ns"], entry["waiting_ns"])
-        _named(one, by_actor.get(actor, Counter()), names)
-        found.append((selected[actor], tuple(to_builtins(one).items())[1:]))
-    lines = [WaitTable(text, **dict(figures)) for text, figures in alike(found)]
-    return _longest_first([one for one in lines if one.transfer_ns or one.waiting_ns])
+        wait = WaitTable("", entry["exposed_comm_ns"] + entry["hidden_comm_ns"], entry["waiting_ns"])
+        _named(wait, by_actor.get(actor, Counter()), names)
+        waits_of_ranks.append((selected[actor], tuple(to_builtins(wait).items())[1:]))
+    lines = [WaitTable(text, **dict(figures)) for text, figures in alike(waits_of_ranks)]
+    return _longest_first([line for line in lines if line.transfer_ns or line.waiting_ns])
 
 
 def _entry_of_actor(entries: Sequence[dict[str, Any]], ranks: Sequence[str]) -> Any:
@@ -126,21 +126,21 @@ def _of_operations(
 ) -> tuple[list[WaitTable], list[WaitTable]]:
     """By group, and one by one."""
     groups: dict[str, tuple[WaitTable, Counter[int]]] = {}
-    found = []
-    for one in operations(run, part):
-        if one.kind in NOT_COMMUNICATION:
+    of_operations = []
+    for operation in operations(run, part):
+        if operation.kind in NOT_COMMUNICATION:
             continue
-        whom = by_operation.get((one.kind, one.name, one.group), Counter())
-        moving = one.total_ns - one.queued_ns - one.waiting_ns
-        called = f"{one.name}, {one.kind}" + (f" in {one.group}" if one.group else "")
-        found.append(_named(WaitTable(called, moving, one.waiting_ns), whom, names))
-        name = one.group or ALONE
+        whom = by_operation.get((operation.kind, operation.name, operation.group), Counter())
+        moving = operation.total_ns - operation.queued_ns - operation.waiting_ns
+        called = f"{operation.name}, {operation.kind}" + (f" in {operation.group}" if operation.group else "")
+        of_operations.append(_named(WaitTable(called, moving, operation.waiting_ns), whom, names))
+        name = operation.group or ALONE
         total, together = groups.setdefault(name, (WaitTable(name), Counter()))
         total.transfer_ns += moving
-        total.waiting_ns += one.waiting_ns
+        total.waiting_ns += operation.waiting_ns
         together.update(whom)
     of_groups = [_named(total, whom, names) for total, whom in groups.values()]
-    return _longest_first(of_groups), _longest_first(found)
+    return _longest_first(of_groups), _longest_first(of_operations)
 
 
 def _who_is_waited_for(run: RunDirectory, part: Selection, entry_of: Any) -> tuple[Pairs, Pairs]:
@@ -152,17 +152,17 @@ def _who_is_waited_for(run: RunDirectory, part: Selection, entry_of: Any) -> tup
         whom, actor = integers(rows["waits_for"], missing=NONE), numbers(rows["actor"]).astype(np.int64)
         times = spans(rows).cut(part)
         waiting = times.moved - times.admitted
-        some = np.flatnonzero((whom != NONE) & (waiting > 0) & (weights[actor] > 0))
-        if not len(some):
+        waiters = np.flatnonzero((whom != NONE) & (waiting > 0) & (weights[actor] > 0))
+        if not len(waiters):
             continue
-        entry, waiting = entry_of[whom[some]], waiting[some]
-        of_operation = Grouped(*(column[some] for column in keys.columns(rows)), entry)
-        for (*codes, one), ns in of_operation.with_keys(of_operation.total(waiting)):
+        entry, waiting = entry_of[whom[waiters]], waiting[waiters]
+        of_operation = Grouped(*(column[waiters] for column in keys.columns(rows)), entry)
+        for (*codes, number), ns in of_operation.with_keys(of_operation.total(waiting)):
             for key, ranks in keys.operations(*codes):
-                by_operation.setdefault(key, Counter())[one] += ranks * ns
-        of_actor = Grouped(actor[some], entry)
-        for (own, one), ns in of_actor.with_keys(of_actor.total(waiting)):
-            by_actor.setdefault(own, Counter())[one] += ns
+                by_operation.setdefault(key, Counter())[number] += ranks * ns
+        of_actor = Grouped(actor[waiters], entry)
+        for (actor_waiting, number), ns in of_actor.with_keys(of_actor.total(waiting)):
+            by_actor.setdefault(actor_waiting, Counter())[number] += ns
     return by_actor, by_operation
 
 
@@ -173,12 +173,12 @@ def waits_data(run: RunDirectory, part: Selection) -> Any:
 
 def waits_lines(run: RunDirectory, part: Selection, width: int) -> list[str]:
     """Three tables."""
-    found = waits_of(run, part)
+    waits = waits_of(run, part)
     unended = [UNENDED] if run.summary["status"] != "complete" else []
-    if not found.operations:
+    if not waits.operations:
         return prose(["there is no communication", *unended], width)
     lines: list[str] = []
-    for head, table in (("ranks", found.ranks), ("group", found.groups), ("operation", found.operations)):
+    for head, table in (("ranks", waits.ranks), ("group", waits.groups), ("operation", waits.operations)):
         lines += [*_table(head, table, part, width), ""]
     return prose([*lines, *LEGEND, *unended], width)
 
@@ -188,17 +188,17 @@ WAITS = Forms(waits_lines, waits_data)
 
 def _table(head: str, table: Sequence[WaitTable], part: Selection, width: int) -> list[str]:
     shown = part.cut(table, ROWS)
-    whole = max((one.transfer_ns + one.waiting_ns for one in shown), default=1)
+    whole = max((line.transfer_ns + line.waiting_ns for line in shown), default=1)
     rows = [
         (
-            one.name,
-            format_ns(one.transfer_ns),
-            format_ns(one.waiting_ns),
-            share(one.waiting_ns, one.transfer_ns + one.waiting_ns),
-            _for(one),
-            bar((("▒", one.transfer_ns), ("░", one.waiting_ns)), whole, BAR),
+            line.name,
+            format_ns(line.transfer_ns),
+            format_ns(line.waiting_ns),
+            share(line.waiting_ns, line.transfer_ns + line.waiting_ns),
+            _for(line),
+            bar((("▒", line.transfer_ns), ("░", line.waiting_ns)), whole, BAR),
         )
-        for one in shown
+        for line in shown
     ]
     lines = fitted(
         [(head, "transfer", "waiting", "", "for", ""), *rows],
@@ -211,8 +211,8 @@ def _table(head: str, table: Sequence[WaitTable], part: Selection, width: int) -
     return [*lines, *not_shown(len(table) - len(shown), "line", " with less waiting: --top")]
 
 
-def _for(one: WaitTable) -> str:
-    if one.waits_for is None:
+def _for(line: WaitTable) -> str:
+    if line.waits_for is None:
         return ""
-    whose = "rank" if one.waits_for.isdecimal() else "ranks"
-    return f"{whose} {one.waits_for} {share(one.waits_for_ns, one.nodes_waiting_ns)}"
+    whose = "rank" if line.waits_for.isdecimal() else "ranks"
+    return f"{whose} {line.waits_for} {share(line.waits_for_ns, line.nodes_waiting_ns)}"

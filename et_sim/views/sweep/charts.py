@@ -85,8 +85,8 @@ def draw_chart(scene: Scene, box: Box, chart: Chart, content: Content) -> None:
     if content.found:  # rings around what a search found
         ring = f"a{RING} {RING} 0 1 0 {2 * RING} 0a{RING} {RING} 0 1 0 {-2 * RING} 0"
         every = list(_places(box, x, y))
-        found = dict.fromkeys(every[row] for row in content.found)
-        rings = (f"M{across - RING:.1f} {up:.1f}{ring}" for across, up in found if across is not None)
+        positions = dict.fromkeys(every[row] for row in content.found)
+        rings = (f"M{across - RING:.1f} {up:.1f}{ring}" for across, up in positions if across is not None)
         _outline(scene, "found", "".join(rings), FRONT)
 
 
@@ -121,15 +121,15 @@ def _frame(scene: Scene, box: Box, x: Scale, y: Scale) -> None:
 
 def lines(box: Box, scales: Sequence[Scale], rows: Sequence[int]) -> str:
     """The shape of rows across upright scales, equally far apart; what has no place on one is left out."""
-    found: dict[str, None] = {}
+    paths: dict[str, None] = {}
     for row in rows:
         corners = [
             f"{box.left + box.width * at / max(len(scales) - 1, 1):.0f} {box.y(place):.0f}"
             for at, scale in enumerate(scales)
             if (place := scale.places[row]) is not None
         ]
-        found["M" + "L".join(corners)] = None
-    return "".join(found)
+        paths["M" + "L".join(corners)] = None
+    return "".join(paths)
 
 
 MOST_ACROSS = 3
@@ -169,7 +169,7 @@ def legend_of(content: Content, ink: str) -> list[Entry]:
 
 def found_name(content: Content) -> str:
     """What the points are that a search found."""
-    titles = [one.title for one in content.objectives]
+    titles = [objective.title for objective in content.objectives]
     if len(titles) == 1:
         return f"point with the {OBJECTIVES[content.objectives[0].column]} {titles[0]}"
     return f"Pareto front of {', '.join(titles[:-1])} and {titles[-1]}"

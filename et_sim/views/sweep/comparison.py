@@ -44,19 +44,19 @@ class SweepComparison(Struct, frozen=True):
     def exceeds(self, threshold: float) -> bool:
         """Whether any point of B is slower than A's by more than a share, or complete no more."""
         return any(
-            one.ratio > 1 + threshold or (one.a_ns is not None and one.b_ns is None) for one in self.pairs
+            pair.ratio > 1 + threshold or (pair.a_ns is not None and pair.b_ns is None) for pair in self.pairs
         )
 
     def as_dict(self) -> dict[str, Any]:
         """For `--json`."""
         points = [
             {
-                "axes": dict(zip(self.axes, one.values, strict=True)),
-                "status": list(one.statuses),
-                "makespan_ns": [one.a_ns, one.b_ns],
-                **({} if one.band is None else {"relative_band": list(one.band)}),
+                "axes": dict(zip(self.axes, pair.values, strict=True)),
+                "status": list(pair.statuses),
+                "makespan_ns": [pair.a_ns, pair.b_ns],
+                **({} if pair.band is None else {"relative_band": list(pair.band)}),
             }
-            for one in self.pairs
+            for pair in self.pairs
         ]
         return {"points": points, "only_a": self.only_a, "only_b": self.only_b}
 
@@ -78,7 +78,7 @@ def compare_sweeps(a: SweepDirectory, b: SweepDirectory) -> SweepComparison:
             place=str(b.path),
             remedy="compare sweeps that have points in common",
         )
-    pairs.sort(key=lambda one: -max(one.ratio, 1 / one.ratio if one.ratio else 1.0))
+    pairs.sort(key=lambda pair: -max(pair.ratio, 1 / pair.ratio if pair.ratio else 1.0))
     return SweepComparison(a.axes, tuple(pairs), len(before) - len(pairs), len(after) - len(pairs))
 
 
@@ -90,34 +90,34 @@ def _pair(key: Key, a: Mapping[str, Any], b: Mapping[str, Any]) -> Pair:
     return Pair(key, (a["status"], b["status"]), a["makespan_ns"], b["makespan_ns"], relative_band(a, b))
 
 
-def sweep_comparison_lines(found: SweepComparison, width: int, top: int) -> list[str]:
+def sweep_comparison_lines(comparison: SweepComparison, width: int, top: int) -> list[str]:
     """What changed, at most `top` points of each kind."""
-    known = [one for one in found.pairs if one.a_ns is not None and one.b_ns is not None]
-    changed = [one for one in known if one.a_ns != one.b_ns]
-    lines = [f"points       {_counted(found)}"]
+    known = [pair for pair in comparison.pairs if pair.a_ns is not None and pair.b_ns is not None]
+    changed = [pair for pair in known if pair.a_ns != pair.b_ns]
+    lines = [f"points       {_counted(comparison)}"]
     if known:
-        slower = sum(one.ratio > 1 for one in changed)
+        slower = sum(pair.ratio > 1 for pair in changed)
         same = len(known) - len(changed)
         lines.append(f"makespan     {slower:,} slower, {len(changed) - slower:,} faster, {same:,} as before")
-        if any(one.band for one in changed):
-            untold = sum(contains_none(one.band) for one in changed)
+        if any(pair.band for pair in changed):
+            untold = sum(contains_none(pair.band) for pair in changed)
             lines.append(f"uncertainty  {untold:,} of these changes may be none, by their {BAND}")
         lines.append(f"best         {_best(known)}")
     if changed:
-        lines += ["", *_table(found.axes, changed, width, top)]
-    return lines + _statuses(found, top)
+        lines += ["", *_table(comparison.axes, changed, width, top)]
+    return lines + _statuses(comparison, top)
 
 
-def _counted(found: SweepComparison) -> str:
-    text = f"{len(found.pairs):,} in both"
-    for count, whose in ((found.only_a, "A"), (found.only_b, "B")):
+def _counted(comparison: SweepComparison) -> str:
+    text = f"{len(comparison.pairs):,} in both"
+    for count, whose in ((comparison.only_a, "A"), (comparison.only_b, "B")):
         text += f", {count:,} only in {whose}" if count else ""
     return text
 
 
 def _best(known: list[Pair]) -> str:
     """Of the points that both completed."""
-    before, after = min(one.a_ns or 0 for one in known), min(one.b_ns or 0 for one in known)
+    before, after = min(pair.a_ns or 0 for pair in known), min(pair.b_ns or 0 for pair in known)
     if before == after:
         return f"{format_ns(before)} in both"
     text = f"{format_ns(before)}, then {format_ns(after)}"
@@ -126,10 +126,10 @@ def _best(known: list[Pair]) -> str:
 
 def _table(axes: tuple[str, ...], changed: list[Pair], width: int, top: int) -> list[str]:
     cells = [[*axes, "before", "after", "difference", ""]]
-    for one in changed[:top]:
-        before, after = one.a_ns or 0, one.b_ns or 0
+    for pair in changed[:top]:
+        before, after = pair.a_ns or 0, pair.b_ns or 0
         times = [format_ns(before), format_ns(after), signed(after - before), percent(before, after)]
-        cells.append([*map(shown, one.values), *times])
+        cells.append([*map(shown, pair.values), *times])
     places = range(len(axes))
     shrink = dict.fromkeys(places, NARROWEST)
     lines = fitted(cells, "<" * len(axes) + ">>>>", width, shrink=shrink, drop=(len(axes),), names=places)
@@ -137,12 +137,14 @@ def _table(axes: tuple[str, ...], changed: list[Pair], width: int, top: int) -> 
     return lines
 
 
-def _statuses(found: SweepComparison, top: int) -> list[str]:
+def _statuses(comparison: SweepComparison, top: int) -> list[str]:
     """Points that became complete, or are so no more."""
-    other = [one for one in found.pairs if COMPLETE in one.statuses and len(set(one.statuses)) > 1]
-    lines = [""] * bool(other)
-    for one in other[:top]:
-        values = ", ".join(f"{axis} {shown(v)}" for axis, v in zip(found.axes, one.values, strict=True))
-        lines.append(f"{values}: {one.statuses[0]}, then {one.statuses[1]}")
-    lines += not_shown(len(other) - top, "point", " more: --top, or --json")
+    differing = [
+        pair for pair in comparison.pairs if COMPLETE in pair.statuses and len(set(pair.statuses)) > 1
+    ]
+    lines = [""] * bool(differing)
+    for pair in differing[:top]:
+        values = ", ".join(f"{axis} {shown(v)}" for axis, v in zip(comparison.axes, pair.values, strict=True))
+        lines.append(f"{values}: {pair.statuses[0]}, then {pair.statuses[1]}")
+    lines += not_shown(len(differing) - top, "point", " more: --top, or --json")
     return lines

@@ -30,11 +30,11 @@ def front_of(costs: Sequence[float], times: Sequence[float]) -> list[int]:
 
     Of rows that are equal in both, the first one counts.
     """
-    found: list[int] = []
+    front: list[int] = []
     for row in sorted(range(len(costs)), key=lambda row: (costs[row], times[row], row)):
-        if not found or times[row] < times[found[-1]]:
-            found.append(row)
-    return found
+        if not front or times[row] < times[front[-1]]:
+            front.append(row)
+    return front
 
 
 MOST_JOINED = 16  # values whose best points a line joins; always, where there is one axis
@@ -71,27 +71,27 @@ class Content:
     def axes(self) -> tuple[Scale, ...]:
         """Where the values of the axes stand, as the sweep lists them."""
         in_order = sorted(range(len(self.rows)), key=lambda row: self.rows[row]["point"])
-        found = []
+        scales = []
         for axis in self.sweep.axes:
             scale = axis_scale(axis, [self.rows[row][axis] for row in in_order])
             places: list[int | None] = [None] * len(self.rows)
             for row, place in zip(in_order, scale.places, strict=True):
                 places[row] = place
-            found.append(Scale(scale.title, tuple(places), scale.marks))
-        return tuple(found)
+            scales.append(Scale(scale.title, tuple(places), scale.marks))
+        return tuple(scales)
 
     @cached_property
     def resources(self) -> tuple[Quantity, ...]:
         """Figures besides the makespan that cost something, and differ between points."""
         columns = set(self.sweep.table.column_names)
-        usual = {one.column for one in (MAKESPAN, *RESOURCES)}
-        sought = [one for one in self.objectives if one.column not in usual]
+        usual = {quantity.column for quantity in (MAKESPAN, *RESOURCES)}
+        sought = [quantity for quantity in self.objectives if quantity.column not in usual]
         return tuple(
-            one.of(self.sweep.table)
-            for one in (*sought, *RESOURCES)
-            if one.column in columns
-            and len({row[one.column] for row in self.rows} - {None}) > 1
-            and one.column not in self.sweep.axes
+            quantity.of(self.sweep.table)
+            for quantity in (*sought, *RESOURCES)
+            if quantity.column in columns
+            and len({row[quantity.column] for row in self.rows} - {None}) > 1
+            and quantity.column not in self.sweep.axes
         )
 
     @cached_property
@@ -107,27 +107,29 @@ class Content:
         places = {row[NUMBER]: place for place, row in enumerate(self.rows)}
         return tuple(places[row[NUMBER]] for row in front_rows(self.sweep, self.rows))
 
-    def quantity(self, one: Quantity) -> Scale:
+    def quantity(self, column_of: Quantity) -> Scale:
         """Where a figure of every row stands."""
-        return quantity_scale(one, [row[one.column] for row in self.rows])
+        return quantity_scale(column_of, [row[column_of.column] for row in self.rows])
 
-    def front(self, one: Quantity) -> tuple[int, ...]:
+    def front(self, column_of: Quantity) -> tuple[int, ...]:
         """The rows that no other one beats in this figure and in makespan, by rising figure."""
-        known = [row for row in range(len(self.rows)) if self.rows[row][one.column] is not None]
-        costs = [self.rows[row][one.column] for row in known]
-        found = front_of(costs, [self.rows[row][MAKESPAN.column] for row in known])
-        return tuple(known[place] for place in found)
+        known = [row for row in range(len(self.rows)) if self.rows[row][column_of.column] is not None]
+        costs = [self.rows[row][column_of.column] for row in known]
+        places = front_of(costs, [self.rows[row][MAKESPAN.column] for row in known])
+        return tuple(known[place] for place in places)
 
     def charts(self) -> list[Chart]:
         """One for every axis, and one for every resource."""
-        alone = len(self.axes) == 1
+        is_only_axis = len(self.axes) == 1
         of_axes = [
-            Chart(scale, self.makespans, len(set(scale.places)) > 1 and (alone or _are_few(scale)))
+            Chart(scale, self.makespans, len(set(scale.places)) > 1 and (is_only_axis or _are_few(scale)))
             for scale in self.axes
         ]
         of_resources = [
-            Chart(self.quantity(one), self.makespans, front=() if self.objectives else self.front(one))
-            for one in self.resources
+            Chart(
+                self.quantity(resource), self.makespans, front=() if self.objectives else self.front(resource)
+            )
+            for resource in self.resources
         ]
         return of_axes + of_resources
 

@@ -73,10 +73,12 @@ def _check(table: Any, place: str) -> None:
     import pyarrow.compute as pc
 
     for figure in FIGURES:
-        found = table[figure.name].type
-        if found != getattr(pa, figure.kind)():
+        column_type = table[figure.name].type
+        if column_type != getattr(pa, figure.kind)():
             raise UsageError(
-                f"column {figure.name!r} is of type {found}, not {figure.kind}", place=place, remedy=AGAIN
+                f"column {figure.name!r} is of type {column_type}, not {figure.kind}",
+                place=place,
+                remedy=AGAIN,
             )
     for name in (NUMBER, "status"):
         if table[name].null_count:
@@ -108,9 +110,9 @@ def _read(path: Path) -> Any:
 
     try:
         with pa.OSFile(str(path)) as source:
-            found = pa.ipc.open_file(source).read_all()
-            found.validate(full=True)
-            return found
+            table = pa.ipc.open_file(source).read_all()
+            table.validate(full=True)
+            return table
     except (pa.ArrowException, OSError) as error:
         reason = str(error).splitlines()[0]
         raise UsageError(f"cannot be read: {reason}", place=str(path), remedy=AGAIN) from None

@@ -45,8 +45,8 @@ class Quantity(Struct, frozen=True):
         """The same in a sweep's table, which says what prices are in."""
         if not self.is_price:
             return self
-        currencies = sorted({one for one in table["currency"].to_pylist() if one is not None})
-        return replace(self, title=" ".join([self.title, *(f"in {one}" for one in currencies)]))
+        currencies = sorted({currency for currency in table["currency"].to_pylist() if currency is not None})
+        return replace(self, title=" ".join([self.title, *(f"in {currency}" for currency in currencies)]))
 
 
 MAKESPAN = Quantity("makespan_ns", "makespan", format_ns)
@@ -153,23 +153,29 @@ def _logarithmic(value: float, least: float, most: float) -> int:
     return round(LAST * math.log(value / least) / math.log(most / least))
 
 
-def _round_marks(least: float, most: float, said: Callable[[Any], str], base: int) -> list[tuple[int, str]]:
+def _round_marks(
+    least: float, most: float, text_of: Callable[[Any], str], base: int
+) -> list[tuple[int, str]]:
     """At round numbers of the largest unit that fits."""
     if most == least:
-        return [(LAST // 2, said(least))]
+        return [(LAST // 2, text_of(least))]
     unit = _unit(max(abs(least), abs(most)), base)
     step = _round_step((most - least) / unit / TICKS) * unit
     numbers = range(math.ceil(least / step - 1e-9), math.floor(most / step + 1e-9) + 1)
-    return [(_linear(number * step, least, most), said(number * step)) for number in numbers]
+    return [(_linear(number * step, least, most), text_of(number * step)) for number in numbers]
 
 
-def _factor_marks(least: float, most: float, said: Callable[[Any], str], base: int) -> list[tuple[int, str]]:
+def _factor_marks(
+    least: float, most: float, text_of: Callable[[Any], str], base: int
+) -> list[tuple[int, str]]:
     """At 1, 2, 5, 10, … of a unit, or the powers of ten alone where these are many."""
     unit = _unit(least, base)
     first, last = math.floor(math.log10(least / unit)), math.ceil(math.log10(most / unit))
     digits = (1, 2, 5) if last - first <= 2 else (1,)
     numbers = [digit * 10.0**power * unit for power in range(first, last + 1) for digit in digits]
-    return [(_logarithmic(one, least, most), said(one)) for one in numbers if least <= one <= most]
+    return [
+        (_logarithmic(number, least, most), text_of(number)) for number in numbers if least <= number <= most
+    ]
 
 
 def _unit(size: float, base: int) -> float:

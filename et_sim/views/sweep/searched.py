@@ -22,7 +22,9 @@ Row = Mapping[str, Any]
 def front_rows(sweep: SweepDirectory, rows: Sequence[Row]) -> list[Row]:
     """The best points, in their order."""
     assert sweep.search is not None
-    known = [row for row in rows if all(row[one.column] is not None for one in objectives_of(sweep))]
+    known = [
+        row for row in rows if all(row[quantity.column] is not None for quantity in objectives_of(sweep))
+    ]
     by_number = {row[NUMBER]: row for row in known}
     return [by_number[number] for number in sweep.search["front"] if number in by_number]
 
@@ -31,7 +33,7 @@ def objectives_of(sweep: SweepDirectory) -> tuple[Quantity, ...]:
     """What a search looked for; empty, if none did."""
     if sweep.search is None:
         return ()
-    known = {one.column: one for one in (MAKESPAN, EXPOSED, *RESOURCES, *RATES)}
+    known = {quantity.column: quantity for quantity in (MAKESPAN, EXPOSED, *RESOURCES, *RATES)}
     return tuple(
         known[name].of(sweep.table) for key in ("minimise", "maximise") for name in sweep.search[key]
     )
@@ -66,15 +68,17 @@ def searched(search: Mapping[str, Any]) -> str:
         (search["impossible"], "that cannot run, or cannot meet the constraints"),
         (search["left"], "not looked at"),
     ]
-    return f"points       {total:,}: " + ", ".join(f"{count:,} {what}" for count, what in parts if count)
+    return f"points       {total:,}: " + ", ".join(
+        f"{count:,} {outcome}" for count, outcome in parts if count
+    )
 
 
 def _table(sweep: SweepDirectory, front: Sequence[Row], width: int) -> list[str]:
     columns = objectives_of(sweep)
-    cells = [["best", *sweep.axes, *(one.title for one in columns)]]
+    cells = [["best", *sweep.axes, *(column.title for column in columns)]]
     for row in front:
         values = (shown(row[axis]) for axis in sweep.axes)
-        cells.append([str(row[NUMBER]), *values, *(one.shown(row[one.column]) for one in columns)])
+        cells.append([str(row[NUMBER]), *values, *(column.shown(row[column.column]) for column in columns)])
     sides = [">" if are_numbers(front, axis) else "<" for axis in sweep.axes]
     texts = [place for place, side in enumerate(sides, 1) if side == "<"]
     alignment = f"<{''.join(sides)}{'>' * len(columns)}"

@@ -49,12 +49,14 @@ class Turn(Struct, frozen=True):
 
 def effects_of(rows: Sequence[Mapping[str, Any]], axis: str) -> list[Effect]:
     """Makespans of complete points by the values of an axis, in the order of these."""
-    found = []
+    effects = []
     for span in _spans(_ordered(rows, axis)):
         inside = set(span)
         times = [row["makespan_ns"] for row in rows if row[axis] in inside]
-        found.append(Effect(axis, span[0], span[-1], len(times), min(times), round(sum(times) / len(times))))
-    return found
+        effects.append(
+            Effect(axis, span[0], span[-1], len(times), min(times), round(sum(times) / len(times)))
+        )
+    return effects
 
 
 def _ordered(rows: Sequence[Mapping[str, Any]], axis: str) -> list[Any]:
@@ -83,11 +85,11 @@ def turns_of(rows: Sequence[Mapping[str, Any]], axes: Sequence[str], axis: str) 
     changes: Counter[tuple[Any, Any, str, str]] = Counter()
     for line in lines.values():
         line.sort(key=lambda row: place[row[axis]])
-        for one, other in pairwise(line):
-            ends = one[axis], other[axis]
+        for before, after in pairwise(line):
+            ends = before[axis], after[axis]
             pairs[ends] += ends[0] != ends[1]
-            if one["bottleneck"] != other["bottleneck"]:
-                changes[(*ends, one["bottleneck"], other["bottleneck"])] += 1
+            if before["bottleneck"] != after["bottleneck"]:
+                changes[(*ends, before["bottleneck"], after["bottleneck"])] += 1
     order = sorted(
         changes.items(), key=lambda item: (place[item[0][0]], place[item[0][1]], -item[1], item[0][2:])
     )
@@ -125,29 +127,29 @@ def sweep_json(sweep: SweepDirectory, top: int | None = None) -> str:
     rows = sweep.table.to_pylist()
     done = complete(rows)
     best, in_order = done if top is None else done[: _top(top)], _in_order(done)
-    found = {
+    content = {
         "points": sweep.points,
         "evaluated": len(rows),
         "status": dict(Counter(row["status"] for row in rows)),
         "axes": list(sweep.axes),
         **({} if sweep.search is None else {"search": sweep.search}),
         "best": [_as_json(done[0], row) for row in best],
-        "effects": [to_builtins(one) for axis in sweep.axes for one in effects_of(in_order, axis)],
-        "turns": [to_builtins(one) for axis in sweep.axes for one in turns_of(in_order, sweep.axes, axis)],
+        "effects": [to_builtins(effect) for axis in sweep.axes for effect in effects_of(in_order, axis)],
+        "turns": [to_builtins(turn) for axis in sweep.axes for turn in turns_of(in_order, sweep.axes, axis)],
         "failures": [
             {NUMBER: row[NUMBER], "status": row["status"], "error": row["error"]}
             for row in rows
             if row["status"] != COMPLETE
         ],
     }
-    return json.dumps(found, indent=2, ensure_ascii=False)
+    return json.dumps(content, indent=2, ensure_ascii=False)
 
 
 def _as_json(first: Row, row: Row) -> dict[str, Any]:
     """A point, and by how much it may be slower than the best one."""
-    found = {name: value for name, value in row.items() if value is not None and name != MADE_OF}
+    values = {name: value for name, value in row.items() if value is not None and name != MADE_OF}
     band = None if row is first else relative_band(first, row)
-    return found if band is None else {**found, "slower_by_band": band}
+    return values if band is None else {**values, "slower_by_band": band}
 
 
 def _top(top: int | None) -> int:
@@ -170,10 +172,10 @@ def _in_order(rows: Sequence[Row]) -> list[Row]:
 def counted(sweep: SweepDirectory, rows: Sequence[Row]) -> str:
     """How many points there are, and what became of them."""
     counts = Counter(row["status"] for row in rows)
-    told = ", ".join(f"{count:,} {status}" for status, count in counts.most_common())
+    statuses = ", ".join(f"{count:,} {status}" for status, count in counts.most_common())
     left = sweep.points - len(rows)
     more = f"; {left:,} not evaluated yet" if left else ""
-    return f"points       {sweep.points:,}: {told or 'none evaluated'}{more}"
+    return f"points       {sweep.points:,}: {statuses or 'none evaluated'}{more}"
 
 
 def run_name(row: Row) -> str:
@@ -219,8 +221,8 @@ def figures_of_point(first: Row, row: Row) -> tuple[str, ...]:
     slower, band = "", None
     if row is not first:
         least, band = first["makespan_ns"], relative_band(first, row)
-        found = share(row["makespan_ns"] - least, least) if row["makespan_ns"] > least else ""
-        slower = f"{ALIKE} {found}".strip() if contains_none(band) else found
+        increase = share(row["makespan_ns"] - least, least) if row["makespan_ns"] > least else ""
+        slower = f"{ALIKE} {increase}".strip() if contains_none(band) else increase
     peak = row["peak_memory_bytes"]
     memory = "" if peak is None else format_bytes(peak)
     return format_ns(row["makespan_ns"]), slower, band_text(band), memory, longest_part(row)
@@ -234,40 +236,44 @@ def longest_part(row: Row) -> str:
 def _effects(sweep: SweepDirectory, done: Sequence[Row], width: int) -> list[str]:
     cells = [["axis", "value", "points", "best", "mean", ""]]
     for axis in sweep.axes:
-        found = effects_of(done, axis)
-        least = min(one.mean_ns for one in found)
-        for number, one in enumerate(found):
-            slower = share(one.mean_ns - least, least) if one.mean_ns > least else ""
+        effects = effects_of(done, axis)
+        least = min(effect.mean_ns for effect in effects)
+        for number, effect in enumerate(effects):
+            slower = share(effect.mean_ns - least, least) if effect.mean_ns > least else ""
             cells.append(
                 [
                     axis if number == 0 else "",
-                    _span(one),
-                    f"{one.points:,}",
-                    format_ns(one.least_ns),
-                    format_ns(one.mean_ns),
+                    _span(effect),
+                    f"{effect.points:,}",
+                    format_ns(effect.least_ns),
+                    format_ns(effect.mean_ns),
                     f"+{slower}" if slower[:1].isdecimal() else slower,
                 ]
             )
     return fitted(cells, "<>>>>>", width, shrink={0: 16, 1: NARROWEST}, names=(0, 1))
 
 
-def _span(one: Effect) -> str:
-    return shown(one.value) if one.value == one.until else f"{shown(one.value)} to {shown(one.until)}"
+def _span(effect: Effect) -> str:
+    return (
+        shown(effect.value)
+        if effect.value == effect.until
+        else f"{shown(effect.value)} to {shown(effect.until)}"
+    )
 
 
 def _turns(sweep: SweepDirectory, done: Sequence[Row], width: int) -> list[str]:
     """Where the bottleneck changes, all other axes being equal."""
     if len({row["bottleneck"] for row in done}) < 2:
         return ["", *wrap(f"Most time goes to {done[0]['bottleneck']} at every point.", width)]
-    found = [one for axis in sweep.axes for one in turns_of(done, sweep.axes, axis)]
-    if not found:
+    turns = [turn for axis in sweep.axes for turn in turns_of(done, sweep.axes, axis)]
+    if not turns:
         return []
     cells = [["where most time goes to something else", "from", "to", "pairs of points"]]
-    for one in found[:MOST_TURNS]:
-        at = f"{one.axis}: {shown(one.value)} -> {shown(one.to)}"
-        cells.append([at, one.bottleneck, one.becomes, f"{one.times:,} of {one.of:,}"])
+    for turn in turns[:MOST_TURNS]:
+        at = f"{turn.axis}: {shown(turn.value)} -> {shown(turn.to)}"
+        cells.append([at, turn.bottleneck, turn.becomes, f"{turn.times:,} of {turn.of:,}"])
     lines = ["", *fitted(cells, "<<<>", width, shrink={0: 24}, names=(0,))]
-    return [*lines, *not_shown(len(found) - MOST_TURNS, "more change", ": --json has all")]
+    return [*lines, *not_shown(len(turns) - MOST_TURNS, "more change", ": --json has all")]
 
 
 def _failures(rows: Sequence[Row], most: int, width: int) -> list[str]:

@@ -23,10 +23,10 @@ ALIKE = "\N{ALMOST EQUAL TO}"  # marks what cannot be told from the best
 
 def relative_band(before: Row, after: Row) -> Band | None:
     """By how much a point is slower than another; None where one of them states nothing."""
-    found = _composition(before), _composition(after)
-    if found[0] is None or found[1] is None or not before["makespan_ns"]:
+    compositions = _composition(before), _composition(after)
+    if compositions[0] is None or compositions[1] is None or not before["makespan_ns"]:
         return None
-    low, high = found[0].ratio(found[1], after["makespan_ns"] / before["makespan_ns"])
+    low, high = compositions[0].ratio(compositions[1], after["makespan_ns"] / before["makespan_ns"])
     return low - 1, high - 1
 
 
