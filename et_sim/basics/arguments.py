@@ -22,10 +22,12 @@ class _Groups(argparse.HelpFormatter):
         if not isinstance(action, argparse._SubParsersAction):
             return super()._format_action(action)
         self._indent()
-        told = {one.dest: super(_Groups, self)._format_action(one) for one in action._get_subactions()}
+        help_of = {
+            action.dest: super(_Groups, self)._format_action(action) for action in action._get_subactions()
+        }
         self._dedent()
         return "\n".join(
-            f"  {title}\n{''.join(told.get(name, '') for name in names)}"
+            f"  {title}\n{''.join(help_of.get(name, '') for name in names)}"
             for title, names in self.groups.items()
         )
 
@@ -52,26 +54,26 @@ class Parser(argparse.ArgumentParser):
 
     def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
         """Like argparse's, and an unknown option is answered with the nearest one."""
-        found, unknown = self.parse_known_args(args, namespace)
+        parsed, unknown = self.parse_known_args(args, namespace)
         if unknown:
-            asked = self._of_command(getattr(found, "command", None))
+            asked = self._of_command(getattr(parsed, "command", None))
             if asked.words:
-                getattr(found, asked.words).extend(unknown)
-                return found
-            if asked._takes_late(found, unknown):
-                return found
+                getattr(parsed, asked.words).extend(unknown)
+                return parsed
+            if asked._takes_late(parsed, unknown):
+                return parsed
             asked._refuse_options(unknown)
             asked._refuse(f"{unknown[0]!r} is one argument too many", "put a text with spaces in quotes")
-        return found
+        return parsed
 
-    def _takes_late(self, found: argparse.Namespace, unknown: Sequence[str]) -> bool:
+    def _takes_late(self, parsed: argparse.Namespace, unknown: Sequence[str]) -> bool:
         """Whether a single word is the last argument; argparse looks for that only before the options."""
         late = self.late
         is_one = late is not None and len(unknown) == 1 and not unknown[0].startswith("-")
-        if late is None or not is_one or getattr(found, late.dest) is not None:
+        if late is None or not is_one or getattr(parsed, late.dest) is not None:
             return False
         self._check_value(late, unknown[0])
-        setattr(found, late.dest, unknown[0])
+        setattr(parsed, late.dest, unknown[0])
         return True
 
     def error(self, message: str) -> NoReturn:
@@ -85,16 +87,20 @@ class Parser(argparse.ArgumentParser):
         known = tuple(self._option_string_actions)
         for word in words:
             name = word.partition("=")[0]
-            if name.startswith("--") and len(name) > 2 and not any(one.startswith(name) for one in known):
+            if (
+                name.startswith("--")
+                and len(name) > 2
+                and not any(option.startswith(name) for option in known)
+            ):
                 self._refuse(f"there is no option {name}", did_you_mean(name, known))
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         if action.choices is None or value in action.choices:
             return
         choices = [str(choice) for choice in action.choices]
-        what = "/".join(action.option_strings) or str(action.metavar or action.dest).lower()
+        argument = "/".join(action.option_strings) or str(action.metavar or action.dest).lower()
         listed = f"there are {', '.join(choices)}"
-        self._refuse(f"there is no {what} {str(value)!r}", did_you_mean(str(value), choices) or listed)
+        self._refuse(f"there is no {argument} {str(value)!r}", did_you_mean(str(value), choices) or listed)
 
     def _refuse(self, message: str, remedy: str = "") -> NoReturn:
         """End with status 2."""

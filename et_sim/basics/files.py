@@ -98,10 +98,10 @@ def _new(target: Path) -> tuple[Path, int | None]:
 
 def _remove_abandoned(parent: Path) -> None:
     """Remove the folders that nobody holds."""
-    found: list[Path] = []
+    drafts: list[Path] = []
     with suppress(OSError), os.scandir(parent) as entries:  # it may be that one can write there, and not look
-        found = [parent / entry.name for entry in entries if _DRAFTS.fullmatch(entry.name)]
-    for folder in found:
+        drafts = [parent / entry.name for entry in entries if _DRAFTS.fullmatch(entry.name)]
+    for folder in drafts:
         lock = _locked(folder)
         if lock is not None:
             shutil.rmtree(folder, ignore_errors=True)

@@ -89,9 +89,9 @@ def levels(changes: Any) -> Any:
 
 def union(owner: Any, start: Any, end: Any) -> Intervals:
     """The union of intervals in any order; empty ones vanish."""
-    some = end > start
-    if not some.all():
-        owner, start, end = owner[some], start[some], end[some]
+    lasting = end > start
+    if not lasting.all():
+        owner, start, end = owner[lasting], start[lasting], end[lasting]
     if not len(owner):
         return Intervals(owner, start, end)
     lowest, highest = int(owner.min()), int(owner.max())
@@ -99,12 +99,12 @@ def union(owner: Any, start: Any, end: Any) -> Intervals:
     at_once = max(LONGEST_AXIS // span, 1)
     if highest - lowest < at_once:
         return _union(owner, start, end, lowest, 0 if lowest == highest else span)
-    found = []
+    parts = []
     for first in range(lowest, highest + 1, at_once):
         inside = (owner >= first) & (owner < first + at_once)
         if inside.any():
-            found.append(_union(owner[inside], start[inside], end[inside], first, span))
-    return _joined(found)
+            parts.append(_union(owner[inside], start[inside], end[inside], first, span))
+    return _joined(parts)
 
 
 def _union(owner: Any, start: Any, end: Any, lowest: int, span: int) -> Intervals:
@@ -157,20 +157,20 @@ class Unions:
         self._count, self._limit = 0, FEW
         self._last = -1
 
-    def add(self, owner: Any, sort: Any, start: Any, end: Any) -> None:
+    def add(self, owner: Any, kind: Any, start: Any, end: Any) -> None:
         """Take a piece; its owners are in order, and none comes before those of earlier pieces."""
         if not len(owner):
             return
         if owner[0] > self._last >= 0:
             self.close()
-        for number in np.flatnonzero(np.bincount(sort)).tolist():
-            rows = np.flatnonzero(sort == number)
+        for number in np.flatnonzero(np.bincount(kind)).tolist():
+            rows = np.flatnonzero(kind == number)
             if len(rows) == len(owner):
-                found = union(owner, start, end)
+                covered = union(owner, start, end)
             else:
-                found = union(owner[rows], start[rows], end[rows])
-            self._kept[number].append(found)
-            self._count += len(found)
+                covered = union(owner[rows], start[rows], end[rows])
+            self._kept[number].append(covered)
+            self._count += len(covered)
         self._last = int(owner[-1])
         if owner[0] < self._last:
             parts = [together(kept).split(self._last) for kept in self._kept]
@@ -196,21 +196,21 @@ class Unions:
 COMPUTE, COPY, TRANSFER, MEMORY, WAITING, HOST = SORTS = range(6)
 
 
-def waits_apart(owner: Any, sort: Any, start: Any, end: Any, admitted: Any, moved: Any) -> tuple[Any, ...]:
+def waits_apart(owner: Any, kind: Any, start: Any, end: Any, admitted: Any, moved: Any) -> tuple[Any, ...]:
     """Owner, sort, start and end, where transfers merely wait from when they are let in until they move.
 
     Before that, others of their owner are under way, which count for themselves.
     """
-    start = np.where(sort == TRANSFER, admitted, start)
-    waits = (sort == TRANSFER) & (moved > start)
+    start = np.where(kind == TRANSFER, admitted, start)
+    waits = (kind == TRANSFER) & (moved > start)
     if waits.any():
         twice = np.repeat(np.arange(len(owner)), 1 + waits)
         is_first = np.append(True, twice[1:] != twice[:-1]) & waits[twice]
         is_second = ~is_first & waits[twice]
-        owner, sort, moved = owner[twice], sort[twice], moved[twice]
+        owner, kind, moved = owner[twice], kind[twice], moved[twice]
         start, end = np.where(is_second, moved, start[twice]), np.where(is_first, moved, end[twice])
-        sort = np.where(is_first, WAITING, sort)
-    return owner, sort, start, end
+        kind = np.where(is_first, WAITING, kind)
+    return owner, kind, start, end
 
 
 class Spent:
@@ -225,9 +225,9 @@ class Spent:
         self.communication_ns, self.comm_without_kernel_ns, self.covered_ns = np.zeros((3, owners), np.int64)
         self._unions = Unions(len(SORTS), self._measure)
 
-    def add(self, owner: Any, sort: Any, start: Any, end: Any, admitted: Any, moved: Any) -> None:
+    def add(self, owner: Any, kind: Any, start: Any, end: Any, admitted: Any, moved: Any) -> None:
         """Take a piece, as `Unions` does; see `waits_apart`."""
-        self._unions.add(*waits_apart(owner, sort, start, end, admitted, moved))
+        self._unions.add(*waits_apart(owner, kind, start, end, admitted, moved))
 
     def close(self) -> None:
         """Everything is there: the figures are those of all owners."""
@@ -235,21 +235,21 @@ class Spent:
 
     def _measure(self, unions: list[Intervals]) -> None:
         before = together(())
-        for sort, found in enumerate(unions):
-            _add(self.totals[sort], found, 1)
-            every = together((before, found))
-            _add(self.parts[sort], every, 1)
-            _add(self.parts[sort], before, -1)
+        for kind, intervals in enumerate(unions):
+            _add(self.totals[kind], intervals, 1)
+            every = together((before, intervals))
+            _add(self.parts[kind], every, 1)
+            _add(self.parts[kind], before, -1)
             before = every
-            if sort == WAITING and not len(unions[MEMORY]) and not len(unions[COPY]):
+            if kind == WAITING and not len(unions[MEMORY]) and not len(unions[COPY]):
                 kernels_or_communication = every
         _add(self.covered_ns, before, 1)
         _add(self.communication_ns, together((unions[TRANSFER], unions[WAITING])), 1)
         if len(unions[MEMORY]) or len(unions[COPY]):
-            kernels_or_communication = together(unions[sort] for sort in (COMPUTE, TRANSFER, WAITING))
+            kernels_or_communication = together(unions[kind] for kind in (COMPUTE, TRANSFER, WAITING))
         _add(self.comm_without_kernel_ns, kernels_or_communication, 1)
         _add(self.comm_without_kernel_ns, unions[COMPUTE], -1)
 
 
-def _add(total: Any, found: Intervals, sign: int) -> None:
-    np.add.at(total, found.owner, sign * (found.end - found.start))
+def _add(total: Any, intervals: Intervals, sign: int) -> None:
+    np.add.at(total, intervals.owner, sign * (intervals.end - intervals.start))

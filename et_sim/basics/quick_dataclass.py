@@ -43,15 +43,15 @@ def _made(declared: Any, **options: bool) -> Any:
         if str(kind).startswith("ClassVar"):
             continue
         given = content.get(name, MISSING)
-        one: Any = given if isinstance(given, Field) else field(default=given)
-        fields[name] = one
-        if not (one.init and one.compare and one.repr) or kind in (KW_ONLY, "KW_ONLY"):
+        entry: Any = given if isinstance(given, Field) else field(default=given)
+        fields[name] = entry
+        if not (entry.init and entry.compare and entry.repr) or kind in (KW_ONLY, "KW_ONLY"):
             raise TypeError(f"{name}: a quick dataclass takes, compares and shows every field")
-        one.name, one.type, one.kw_only, one._field_type = name, kind, False, _EXAMPLE._field_type
-        if one.default is not MISSING:
-            content[name] = msgspec.field(default=one.default)
-        elif one.default_factory is not MISSING:
-            content[name] = msgspec.field(default_factory=one.default_factory)
+        entry.name, entry.type, entry.kw_only, entry._field_type = name, kind, False, _EXAMPLE._field_type
+        if entry.default is not MISSING:
+            content[name] = msgspec.field(default=entry.default)
+        elif entry.default_factory is not MISSING:
+            content[name] = msgspec.field(default_factory=entry.default_factory)
     bases = tuple(base for base in declared.__bases__ if base is not object)
     made = _MAKE(declared.__name__, (*bases, msgspec.Struct), content, **options)
     made.__dataclass_fields__ = fields

@@ -50,9 +50,9 @@ class Term:
         return asdict(self)
 
     @staticmethod
-    def read(found: Mapping[str, Any]) -> Term:
+    def read(content: Mapping[str, Any]) -> Term:
         """From what `as_dict` gave, and more beside it."""
-        return Term(found["basis"], found["random"], found["common"], found["bias"])
+        return Term(content["basis"], content["random"], content["common"], content["bias"])
 
 
 class UncertainPart(Struct, frozen=True):
@@ -80,7 +80,7 @@ class Composition(Struct, frozen=True, dict=True):
         total = sum(amounts.values())
         if total <= 0:
             return None
-        order = sorted((item for item in amounts if amounts[item] > 0), key=lambda one: (-amounts[one], one))
+        order = sorted((item for item in amounts if amounts[item] > 0), key=lambda key: (-amounts[key], key))
         joined: dict[tuple[str, str], float] = {}
         for place, (name, item) in enumerate(order):
             key = (name, item if place < MOST_PARTS else OTHERS)
@@ -99,8 +99,8 @@ class Composition(Struct, frozen=True, dict=True):
     @cached_property
     def bases(self) -> Mapping[str, float]:
         """Of every basis that occurs, in the order of BASES."""
-        found = _sums((self.terms[part.of].basis, part.share) for part in self.parts)
-        return {basis: found[basis] for basis in BASES if basis in found}
+        sums = _sums((self.terms[part.of].basis, part.share) for part in self.parts)
+        return {basis: sums[basis] for basis in BASES if basis in sums}
 
     @property
     def bias(self) -> float:
@@ -119,17 +119,17 @@ class Composition(Struct, frozen=True, dict=True):
 
     def errors(self, run: str) -> Errors:
         """By where each comes from; `run` tells those apart that no other run has."""
-        found: dict[tuple[Any, ...], float] = {
+        errors: dict[tuple[Any, ...], float] = {
             (run, WHOLE): self.whole.random,
             (self.device, WHOLE, self.whole.common): self.whole.common,
         }
         for name, share in self.shares.items():
-            found[self.device, name, self.terms[name]] = share * self.terms[name].common
+            errors[self.device, name, self.terms[name]] = share * self.terms[name].common
         for part in self.parts:
             term = self.terms[part.of]
             of_run = run if part.item == OTHERS else ""
-            found[self.device, part.of, term, of_run, part.item] = part.share * term.random
-        return found
+            errors[self.device, part.of, term, of_run, part.item] = part.share * term.random
+        return errors
 
     def ratio(self, other: Composition, ratio: float) -> tuple[float, float]:
         """The band of the other time by this one, where predictions have this ratio."""
@@ -159,23 +159,25 @@ class Composition(Struct, frozen=True, dict=True):
         }
 
     @staticmethod
-    def read(found: Mapping[str, Any]) -> Composition:
+    def read(content: Mapping[str, Any]) -> Composition:
         """From what `as_dict` gave."""
-        terms = {one["class"]: Term.read(one) for one in found["classes"]}
-        parts = tuple(UncertainPart(one["class"], one["item"], one["share"]) for one in found["parts"])
-        return Composition(found["device"], Term.read(found["whole"]), terms, parts)
+        terms = {entry["class"]: Term.read(entry) for entry in content["classes"]}
+        parts = tuple(
+            UncertainPart(entry["class"], entry["item"], entry["share"]) for entry in content["parts"]
+        )
+        return Composition(content["device"], Term.read(content["whole"]), terms, parts)
 
 
 def _sums(pairs: Iterable[tuple[str, float]]) -> dict[str, float]:
-    found: dict[str, float] = {}
+    sums: dict[str, float] = {}
     for name, amount in pairs:
-        found[name] = found.get(name, 0.0) + amount
-    return found
+        sums[name] = sums.get(name, 0.0) + amount
+    return sums
 
 
 def _length(errors: Iterable[float]) -> float:
     """Of independent errors together, whatever their order."""
-    return math.sqrt(math.fsum(one * one for one in errors))
+    return math.sqrt(math.fsum(error * error for error in errors))
 
 
 def _around(bias: float, sigma: float) -> tuple[float, float]:

@@ -122,33 +122,33 @@ def format_bandwidth(bytes_per_ns: float) -> str:
     return _format(bytes_per_ns * 1e9, units, decimals=2)
 
 
-def _split(what: str, value: int | float | str, forms: str) -> tuple[Fraction, str]:
+def _split(quantity: str, value: int | float | str, forms: str) -> tuple[Fraction, str]:
     """The number, exactly, and the unit text behind it."""
     from fractions import Fraction
 
     if isinstance(value, bool) or not isinstance(value, int | float | str):
-        raise _refused(what, value, forms)
+        raise _refused(quantity, value, forms)
     if not isinstance(value, str):
         if (isinstance(value, float) and not math.isfinite(value)) or value < 0:
-            raise _refused(what, value, forms, "must be finite and not negative")
+            raise _refused(quantity, value, forms, "must be finite and not negative")
         return Fraction(value), ""
     match = _QUANTITY.fullmatch(value) if len(value) <= _LONGEST_TEXT else None
     if match is None:
-        raise _refused(what, value, forms)
+        raise _refused(quantity, value, forms)
     return Fraction(match[1]), match[2]
 
 
-def _as_float(number: Fraction, what: str, value: int | float | str, forms: str) -> float:
+def _as_float(number: Fraction, quantity: str, value: int | float | str, forms: str) -> float:
     try:
         return float(number)
     except OverflowError:
-        raise _refused(what, value, forms, "is too large") from None
+        raise _refused(quantity, value, forms, "is too large") from None
 
 
-def _refused(what: str, value: object, forms: str, cause: str = "cannot be understood") -> UsageError:
+def _refused(quantity: str, value: object, forms: str, cause: str = "cannot be understood") -> UsageError:
     shown = repr(value)
     shown = shown if len(shown) <= _LONGEST_TEXT else f"{shown[:_LONGEST_TEXT]}..."
-    return UsageError(f"{what} {shown} {cause or 'cannot be understood'}", remedy=forms)
+    return UsageError(f"{quantity} {shown} {cause or 'cannot be understood'}", remedy=forms)
 
 
 def _format(value: int | float, units: tuple[tuple[str, int], ...], *, decimals: int) -> str:
@@ -204,7 +204,7 @@ def strided_ranks(ranks: Iterable[int]) -> str:
 def parse_ranks(text: str) -> list[range]:
     """The ranks of "0-3,6,8-14/2", as ascending ranges in the order given."""
     pieces = [_RANKS.fullmatch(piece) for piece in text.split(",")] if isinstance(text, str) else [None]
-    found = []
+    spans = []
     for piece in pieces:
         if piece is None:
             raise _refused("ranks", text, _RANKS_FORMS)
@@ -213,8 +213,8 @@ def parse_ranks(text: str) -> list[range]:
         if last < first or step < 1:
             cause = f"has the empty range {piece[0].strip()}" if last < first else "has a step of 0"
             raise _refused("ranks", text, _RANKS_FORMS, cause)
-        found.append(range(first, last + 1, step))
-    return found
+        spans.append(range(first, last + 1, step))
+    return spans
 
 
 def rank_mask(pieces: Iterable[range] | None, ranks: int) -> Any:
@@ -227,6 +227,6 @@ def rank_mask(pieces: Iterable[range] | None, ranks: int) -> Any:
     return mask
 
 
-def plural(count: int, one: str, many: str = "") -> str:
+def plural(count: int, singular: str, many: str = "") -> str:
     """`1 rank`, `2 ranks`, `1,024 ranks`."""
-    return f"{count:,} {one if count == 1 else many or one + 's'}"
+    return f"{count:,} {singular if count == 1 else many or singular + 's'}"

@@ -81,8 +81,8 @@ def _facts(key: Key) -> dict[str, str]:
 
 def _profiles(correction: Correction, with_it: str, without: str) -> str:
     """What each profile makes of a correction."""
-    said = ((one.value, behaviour_of(one).corrects(correction)) for one in Profile)
-    return "; ".join(f"{name}: {with_it if corrects else without}" for name, corrects in said)
+    behaviours = ((profile.value, behaviour_of(profile).corrects(correction)) for profile in Profile)
+    return "; ".join(f"{name}: {with_it if corrects else without}" for name, corrects in behaviours)
 
 
 def _example(key: Key, file: str) -> dict[str, str]:
@@ -120,22 +120,22 @@ def find(word: str, meanings: Iterable[Meaning]) -> list[Meaning]:
         for name in dict.fromkeys(map(_bare, (meaning.name, *meaning.also))):
             named.setdefault(name, []).append(meaning)
     alike = named.get(_bare(word), [])
-    differ_in_case = len({one.name for one in alike if one.name.lower() == word.lower()}) > 1
-    if found := exact if differ_in_case and exact else alike:
-        return _merged(found)
+    differ_in_case = len({meaning.name for meaning in alike if meaning.name.lower() == word.lower()}) > 1
+    if matches := exact if differ_in_case and exact else alike:
+        return _merged(matches)
     remedy = did_you_mean(_bare(word), tuple(named)) or "et-sim explain, alone, lists all words"
     raise UsageError(f"nothing here is called {word!r}", remedy=remedy)
 
 
 def _merged(meanings: Iterable[Meaning]) -> list[Meaning]:
     """What is said alike of several places stands once."""
-    found: dict[str, Meaning] = {}
-    for one in meanings:
-        facts = {name: fact for name, fact in one.facts.items() if name != "example"}
-        said = repr((one.name, one.kind, one.text, facts))
-        before = found.get(said)
-        found[said] = replace(before, place=f"{before.place}, {one.place}") if before else one
-    return list(found.values())
+    merged: dict[str, Meaning] = {}
+    for meaning in meanings:
+        facts = {name: fact for name, fact in meaning.facts.items() if name != "example"}
+        key = repr((meaning.name, meaning.kind, meaning.text, facts))
+        before = merged.get(key)
+        merged[key] = replace(before, place=f"{before.place}, {meaning.place}") if before else meaning
+    return list(merged.values())
 
 
 def _bare(name: str) -> str:
@@ -144,12 +144,12 @@ def _bare(name: str) -> str:
 
 
 def _of_options(options: Iterable[Option]) -> Iterator[Meaning]:
-    for one in options:
-        facts = {"default": one.default, "allowed": one.allowed}
-        place = f"et-sim {', '.join(one.commands)}"
-        told = {name: fact for name, fact in facts.items() if fact}
-        also = (one.name.replace("--no-", ""),)
-        yield Meaning(one.name, "option", place, one.text, told, also)
+    for option in options:
+        facts = {"default": option.default, "allowed": option.allowed}
+        place = f"et-sim {', '.join(option.commands)}"
+        given = {name: fact for name, fact in facts.items() if fact}
+        also = (option.name.replace("--no-", ""),)
+        yield Meaning(option.name, "option", place, option.text, given, also)
 
 
 def _of_parts() -> Iterator[Meaning]:
@@ -215,6 +215,6 @@ def _of_tables() -> Iterator[Meaning]:
         for column in table.columns:
             facts = {"type": column.kind, "unit": column.unit, "only of": column.only_of}
             facts["refers to"] = column.refers_to
-            told = {name: fact for name, fact in facts.items() if fact}
+            given = {name: fact for name, fact in facts.items() if fact}
             also = (f"{table.name}.{column.name}",)
-            yield Meaning(column.name, "column", table.file, column.meaning, told, also)
+            yield Meaning(column.name, "column", table.file, column.meaning, given, also)

@@ -33,8 +33,8 @@ def schema_of(table: Table, manifest: str, metadata: Mapping[str, str], without:
 
 
 def _field(column: Column) -> Any:
-    said = {"meaning": column.meaning, "unit": column.unit, "refers_to": column.refers_to}
-    return pa.field(column.name, TYPES[column.kind], metadata=said)
+    metadata = {"meaning": column.meaning, "unit": column.unit, "refers_to": column.refers_to}
+    return pa.field(column.name, TYPES[column.kind], metadata=metadata)
 
 
 def version_misfit(schema: Any) -> str:
@@ -58,7 +58,7 @@ def column_misfit(schema: Any, table: Table) -> str:
     return ""
 
 
-def _is_of(found: Any, kind: str) -> bool:
+def _is_of(arrow_type: Any, kind: str) -> bool:
     if kind in (WORD, TEXT):
-        return bool(pa.types.is_dictionary(found) and found.value_type == pa.string())
-    return bool(found == TYPES[kind])
+        return bool(pa.types.is_dictionary(arrow_type) and arrow_type.value_type == pa.string())
+    return bool(arrow_type == TYPES[kind])

@@ -32,9 +32,9 @@ class Groups(Struct, frozen=True, eq=False):
 
     def most(self, values: Any) -> Any:
         """The largest of the values of rows."""
-        found = values[self.first].copy()
-        np.maximum.at(found, self.of_row, values)
-        return found
+        most = values[self.first].copy()
+        np.maximum.at(most, self.of_row, values)
+        return most
 
 
 def groups_of(*columns: Any) -> Groups:
@@ -52,6 +52,6 @@ def sums_of(of_row: Any, values: Any, count: int) -> Any:
     """The sums of values by the numbers of their groups, of which there are so many."""
     if np.asarray(values).dtype.kind == "f":
         return np.bincount(of_row, values, count)
-    found = np.zeros(count, np.int64)
-    np.add.at(found, of_row, values)
-    return found
+    sums = np.zeros(count, np.int64)
+    np.add.at(sums, of_row, values)
+    return sums

@@ -108,4 +108,6 @@ FIGURES = (
     Figure("digest", "string", "of all inputs' contents and of the program"),
 )
 # What a search may look for, and constraints may be about.
-OBJECTIVES: Mapping[str, Best] = MappingProxyType({one.name: one.best for one in FIGURES if one.best})
+OBJECTIVES: Mapping[str, Best] = MappingProxyType(
+    {figure.name: figure.best for figure in FIGURES if figure.best}
+)

@@ -46,11 +46,11 @@ def all_tables() -> tuple[Table, ...]:
 
 def table_named(name: str) -> Table:
     """The table of this name, or a refusal."""
-    found = {table.name: table for table in (*all_tables(), *SERVING_TABLES)}
-    if name not in found:
-        remedy = did_you_mean(name, tuple(found)) or f"tables: {', '.join(found)}"
+    tables = {table.name: table for table in (*all_tables(), *SERVING_TABLES)}
+    if name not in tables:
+        remedy = did_you_mean(name, tuple(tables)) or f"tables: {', '.join(tables)}"
         raise UsageError(f"there is no table {name!r}", remedy=remedy)
-    return found[name]
+    return tables[name]
 
 
 def details() -> tuple[str, ...]:

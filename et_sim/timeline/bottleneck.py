@@ -60,10 +60,10 @@ def why_unknown(load: Load | None) -> str | None:
 
 def _of_switches(load: Load, used: float) -> dict[str, Any]:
     """Which of the sort are as loaded, is not said: where ranks are folded, one stands for others."""
-    sort = max(load.switches_ns, key=lambda name: load.switches_ns[name])
+    kind = max(load.switches_ns, key=lambda name: load.switches_ns[name])
     unsaid = dict.fromkeys(("link", "ranks", "links", "links_as_loaded", "tier_links", "tier_used"))
     contention = {"has_contention": load.resources.are_links}
-    return {"tier": sort, "used": round(used, 6), "of": "rate", **contention, **unsaid}
+    return {"tier": kind, "used": round(used, 6), "of": "rate", **contention, **unsaid}
 
 
 def _first(resources: Any, rows: Any, actor_of_rank: Any) -> int:

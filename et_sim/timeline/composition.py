@@ -53,10 +53,10 @@ def composition(
     """That of a run; None where no rank did anything that takes time. `rows_of` has all rows of an actor."""
     busy = sum(getattr(statistics, name) for name in _PARTS)[plan.actor_of_rank]
     actor = int(plan.actor_of_rank[np.argmax(busy)])
-    found = _Time(plan, workload, accuracy, actor)
+    times = _Time(plan, workload, accuracy, actor)
     for rows in rows_of(actor):
-        found.add(rows)
-    return found.composition(statistics)
+        times.add(rows)
+    return times.composition(statistics)
 
 
 class _Time:
@@ -71,9 +71,9 @@ class _Time:
 
     def add(self, rows: Rows) -> None:
         """Take a piece."""
-        sort = SORT_OF[rows.kind, rows.lane]
-        self._kernels.append(self._of_kernels(rows, np.flatnonzero((sort == COMPUTE) | (sort == COPY))))
-        self._transfers.append(self._of_transfers(rows, np.flatnonzero(sort == TRANSFER)))
+        kind = SORT_OF[rows.kind, rows.lane]
+        self._kernels.append(self._of_kernels(rows, np.flatnonzero((kind == COMPUTE) | (kind == COPY))))
+        self._transfers.append(self._of_transfers(rows, np.flatnonzero(kind == TRANSFER)))
 
     def _of_kernels(self, rows: Rows, which: Any) -> Any:
         node = (rows.at - self._first)[which]
@@ -82,8 +82,8 @@ class _Time:
             known[bound.codes[which] == bound.texts.index(MEASURED)] = _OF_TABLE
         known[_is_recorded(rows, which)] = _RECORDED
         number = np.where(known == _SHAPED, self._trace.layer_shape[node], self._trace.name[node])
-        what = known.astype(np.int64) << _BITS | number
-        return np.stack((what, rows.start_ns[which], rows.end_ns[which]))
+        item = known.astype(np.int64) << _BITS | number
+        return np.stack((item, rows.start_ns[which], rows.end_ns[which]))
 
     def _of_transfers(self, rows: Rows, which: Any) -> Any:
         group = rows.group[which]
@@ -91,49 +91,49 @@ class _Time:
         members[group >= 0] = self._plan.groups["members"][group[group >= 0]]
         kind = rows.kind[which] + len(KIND_NAMES) * self._doers(rows, which)
         power = np.frexp(np.maximum(rows.bytes[which], 1).astype(np.float64))[1] - 1
-        what = (kind << _BITS | members) << _BITS_OF_POWER | power
+        item = (kind << _BITS | members) << _BITS_OF_POWER | power
         waited = np.maximum(rows.queued_ns[which], 0) + np.maximum(rows.waiting_ns[which], 0)
-        return np.stack((what, rows.start_ns[which] + waited, rows.end_ns[which]))
+        return np.stack((item, rows.start_ns[which] + waited, rows.end_ns[which]))
 
     def _doers(self, rows: Rows, which: Any) -> Any:
         """What times transfers."""
         nodes = np.asarray(self._plan.nodes)[rows.at[which]]
         is_collective = nodes["action"] == Action.COLLECTIVE
-        found = np.full(len(which), _NETWORK, np.int64)
+        doers = np.full(len(which), _NETWORK, np.int64)
         if self._plan.library_choices:
             on = np.array(self._plan.library_nodes)[np.where(is_collective, nodes["detail"], 0)]
-            found[is_collective & (on == 1)] = _LIBRARY
-            found[is_collective & (on > 1)] = _LIBRARY_BETWEEN
-        found[_is_recorded(rows, which)] = _RECORDING
-        return found
+            doers[is_collective & (on == 1)] = _LIBRARY
+            doers[is_collective & (on > 1)] = _LIBRARY_BETWEEN
+        doers[_is_recorded(rows, which)] = _RECORDING
+        return doers
 
     def composition(self, statistics: Statistics) -> Composition | None:
         """When all rows are there."""
-        kernels, transfers = (np.concatenate(some, axis=1) for some in (self._kernels, self._transfers))
-        what, start, end = kernels
-        busy = union(np.zeros(len(what), np.int64), start, end)
+        kernels, transfers = (np.concatenate(blocks, axis=1) for blocks in (self._kernels, self._transfers))
+        item, start, end = kernels
+        busy = union(np.zeros(len(item), np.int64), start, end)
         which, moved, came = transfers
         exposed = came - moved - (busy.before(came) - busy.before(moved))
         amounts: Amounts = {}
         figures = {name: int(getattr(statistics, name)[self._actor]) for name in _PARTS}
-        _spread(amounts, figures["compute_ns"], what, end - start, self._kernel)
+        _spread(amounts, figures["compute_ns"], item, end - start, self._kernel)
         _spread(amounts, figures["exposed_comm_ns"], which, exposed, self._transfer)
         for name, of in (("exposed_memory_ns", MEMORY), ("host_ns", HOST)):
             amounts[of, of] = figures[name]
         terms = self._accuracy.terms
         return Composition.of(self._accuracy.device, self._accuracy.whole, terms, amounts)
 
-    def _kernel(self, what: int) -> tuple[str, str]:
-        known, number = what >> _BITS, what & _MASK
+    def _kernel(self, item: int) -> tuple[str, str]:
+        known, number = item >> _BITS, item & _MASK
         if known == _SHAPED:
             shape = self._trace.layer_shapes[number]
             return self._accuracy.of_kernel(shape), shape
         name = self._trace.names[number]
         return {_RECORDED: RECORDED, _OF_TABLE: TABLES}.get(known, KERNELS), name
 
-    def _transfer(self, what: int) -> tuple[str, str]:
-        what, power = what >> _BITS_OF_POWER, what & (1 << _BITS_OF_POWER) - 1
-        kind, members = what >> _BITS, what & _MASK
+    def _transfer(self, item: int) -> tuple[str, str]:
+        item, power = item >> _BITS_OF_POWER, item & (1 << _BITS_OF_POWER) - 1
+        kind, members = item >> _BITS, item & _MASK
         doer, kind = divmod(kind, len(KIND_NAMES))
         named = f"{KIND_NAMES[kind]} of {members:,} ranks, from 2^{power} B on"
         if doer == _RECORDING:
@@ -150,13 +150,13 @@ def _is_recorded(rows: Rows, which: Any) -> Any:
 
 
 def _spread(
-    amounts: Amounts, total: int, what: Any, weight: Any, named: Callable[[int], tuple[str, str]]
+    amounts: Amounts, total: int, item: Any, weight: Any, named: Callable[[int], tuple[str, str]]
 ) -> None:
     """Share a time out to items, by weights; what overlaps has less than its own length."""
-    some = weight > 0
-    found = groups_of(what[some])
-    sums = found.sums(weight[some].astype(np.float64))
-    keys, amounts_of = what[some][found.first].tolist(), sums * (total / max(sums.sum(), 1))
+    weighted = weight > 0
+    items = groups_of(item[weighted])
+    sums = items.sums(weight[weighted].astype(np.float64))
+    keys, amounts_of = item[weighted][items.first].tolist(), sums * (total / max(sums.sum(), 1))
     for key, amount in zip(keys, amounts_of.tolist(), strict=True):
         name = named(key)
         amounts[name] = amounts.get(name, 0.0) + amount

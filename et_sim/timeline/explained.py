@@ -62,7 +62,7 @@ def explained(outcome: Outcome, workload: Workload, waits: Waits) -> dict[str, A
     return {
         "path_ns": end,
         "gaps_ns": int(spent[_GAPS]),
-        "spent_ns": {one: ns for one, ns in zip((*WorkKind, OTHER), spent.tolist(), strict=True) if ns},
+        "spent_ns": {kind: ns for kind, ns in zip((*WorkKind, OTHER), spent.tolist(), strict=True) if ns},
         "gaps": [
             {"ranks": _ranks(outcome, actor), "name": called, "ns": lanes[actor, called]}
             for actor, called in order[:LANES_TOLD]
@@ -80,15 +80,16 @@ def explained(outcome: Outcome, workload: Workload, waits: Waits) -> dict[str, A
     }
 
 
-def doubt(found: dict[str, Any] | None, *, is_changed: bool) -> str:
+def doubt(figures: dict[str, Any] | None, *, is_changed: bool) -> str:
     """The warning of a run on a changed machine that too little is known for; empty if there is none."""
-    if found is None or not is_changed or found["gaps_ns"] <= (1 - WANTED) * found["path_ns"]:
+    if figures is None or not is_changed or figures["gaps_ns"] <= (1 - WANTED) * figures["path_ns"]:
         return ""
-    longest = found["longest"][0]
+    longest = figures["longest"][0]
     before = f' before "{longest["before"][:60]}"' if longest["before"] else ""
+    share = 100 * figures["gaps_ns"] / figures["path_ns"]
     return (
-        f"{100 * found['gaps_ns'] / found['path_ns']:.0f} % of the longest path are gaps that the recording "
-        "does not explain, and that stay as long as they were on any machine: what this run says of a "
+        f"{share:.0f} % of the longest path are gaps that the recording does not explain, and that stay "
+        "as long as they were on any machine: what this run says of a "
         f"changed machine is doubtful (the longest: {longest['name']}{before} of rank {longest['ranks']})"
     )
 
@@ -113,24 +114,24 @@ class _Walk:
         self._actors: dict[int, _Nodes] = {}
         self._waits: dict[tuple[int, int], tuple[int, int, int]] = {}  # of communication that waited
         self._coming: dict[tuple[int, int, int], int] = {}  # node, by actor, sequence number and time
-        for some in issued(outcome, COMMUNICATION):
-            self._read(some, waits.of(some))
+        for nodes in issued(outcome, COMMUNICATION):
+            self._read(nodes, waits.of(nodes))
 
-    def _read(self, some: Issued, found: Waited) -> None:
+    def _read(self, nodes: Issued, waits: Waited) -> None:
         """What communication waited for, and which collective came when."""
         state = self._outcome.nodes
-        row = some.state_row - self._outcome.plan.actors["node_first"][some.actor]
-        came = state["start_ns"][some.state_row] + np.maximum(found.queued_ns, 0)
-        of_group = np.flatnonzero(some.nodes["action"] == Action.COLLECTIVE)
-        keys = some.actor, state["sequence"][some.state_row], came
+        row = nodes.state_row - self._outcome.plan.actors["node_first"][nodes.actor]
+        came = state["start_ns"][nodes.state_row] + np.maximum(waits.queued_ns, 0)
+        of_group = np.flatnonzero(nodes.nodes["action"] == Action.COLLECTIVE)
+        keys = nodes.actor, state["sequence"][nodes.state_row], came
         self._coming.update(_pairs([key[of_group] for key in keys], [row[of_group]], single=True))
-        waited = np.flatnonzero(found.waiting_ns > 0)
-        values = came + found.waiting_ns, found.waits_for, state["sequence"][some.state_row]
-        self._waits.update(_pairs([some.actor[waited], row[waited]], [one[waited] for one in values]))
+        waited = np.flatnonzero(waits.waiting_ns > 0)
+        values = came + waits.waiting_ns, waits.waits_for, state["sequence"][nodes.state_row]
+        self._waits.update(_pairs([nodes.actor[waited], row[waited]], [column[waited] for column in values]))
 
     def hops(self) -> Hops:
         """All of them."""
-        found: list[tuple[int, int, int, int]] = []
+        hops: list[tuple[int, int, int, int]] = []
         actor = int(np.argmax(self._outcome.finish_ns))
         nodes = self._nodes(actor)
         row = int(np.argmax(np.asarray(nodes.end)))
@@ -139,16 +140,16 @@ class _Walk:
             waited = self._waits.get((actor, row))
             awaited = self._awaited(actor, row, nodes, *waited) if waited is not None else None
             if waited is not None and awaited is not None and waited[0] < until:
-                found.append((actor, row, waited[0], until))
+                hops.append((actor, row, waited[0], until))
                 (actor, row), until = awaited, waited[0]
                 nodes = self._nodes(actor)
                 continue
             begin = nodes.start[row]
-            found.append((actor, row, begin if begin < until else until, until))
+            hops.append((actor, row, begin if begin < until else until, until))
             freed = nodes.freed_by[row]
             row = freed if freed != NONE else nodes.released_by[row]
             until = nodes.end[row] if row != NONE else 0
-        return Hops(*np.array(found, np.int64).reshape(-1, 4).T)
+        return Hops(*np.array(hops, np.int64).reshape(-1, 4).T)
 
     def _awaited(
         self, actor: int, row: int, nodes: _Nodes, since: int, awaited: int, sequence: int
@@ -184,7 +185,7 @@ class _Nodes(NamedTuple):
 
 def _pairs(keys: list[Any], values: list[Any], *, single: bool = False) -> Iterator[tuple[Any, Any]]:
     """Rows of the keys with rows of the values."""
-    rows = values[0].tolist() if single else zip(*(one.tolist() for one in values), strict=True)
+    rows = values[0].tolist() if single else zip(*(column.tolist() for column in values), strict=True)
     return zip(zip(*(key.tolist() for key in keys), strict=True), rows, strict=True)
 
 

@@ -27,8 +27,8 @@ def bytes_sent(plan: Plan, network: Network, logged: Iterable[Any]) -> list[int]
     actor = plan.actor_of_rank[0]
     count = np.zeros(len(plan.phases), np.int64)
     for phases in logged:
-        own = phases["phase_row"][phases["actor"] == actor]
-        count += np.bincount(own, minlength=len(count))
+        phase_rows = phases["phase_row"][phases["actor"] == actor]
+        count += np.bincount(phase_rows, minlength=len(count))
     sent = np.zeros(len(network.levels or network.grid.dimensions), np.int64)
     levels = level_tables(network) if network.levels else None
     for row in np.flatnonzero(count).tolist():

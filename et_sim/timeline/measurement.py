@@ -175,10 +175,10 @@ class Measurement:
     def has_work(self) -> Any:
         """Which ranks are not just NPUs that no job runs on."""
         jobs = self._workload.jobs
-        found = np.full(len(self.actor_of_rank), not jobs)
+        has_work = np.full(len(self.actor_of_rank), not jobs)
         for job in jobs:
-            found[job.npus] = True
-        return found
+            has_work[job.npus] = True
+        return has_work
 
     def ranks_of_actors(self) -> list[Any]:
         """Which these are."""
@@ -230,8 +230,8 @@ class Measurement:
             rows = self.source.rows(first, until) if rows is None else rows
             return rows, memory.changes(rows)
         rows = self._to_come.rows(first, until)
-        found = memory.changes(rows)
-        return rows, found.where(found.time_ns <= self._outcome.end_ns)
+        changes = memory.changes(rows)
+        return rows, changes.where(changes.time_ns <= self._outcome.end_ns)
 
     @cached_property
     def _to_come(self) -> TimelineSource:

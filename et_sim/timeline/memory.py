@@ -64,7 +64,7 @@ class MemorySource:
 
 def _places(plan: Plan) -> Any:
     """Of each node of a template, its place in an order that fits dependencies; mostly, rows are in one."""
-    found = []
+    places = []
     for template in plan.templates[: len(plan.tensors)]:
         nodes = plan.nodes[template.node_first : template.node_first + template.nodes]
         place = np.arange(template.nodes)
@@ -74,18 +74,20 @@ def _places(plan: Plan) -> Any:
         if (parent > child).any():
             order, _ = settle(parent, child, np.zeros(template.nodes, np.uint8))
             place[order] = np.arange(len(order))
-        found.append(place)
-    return np.concatenate(found)
+        places.append(place)
+    return np.concatenate(places)
 
 
-def until_next(found: Changes) -> Any:
+def until_next(memory_changes: Changes) -> Any:
     """How long each change is the last one of its owner; -1: for ever."""
-    until = np.full(len(found.time_ns), -1, np.int64)
-    until[:-1] = np.where(found.owner[1:] == found.owner[:-1], found.time_ns[1:], -1)
+    until = np.full(len(memory_changes.time_ns), -1, np.int64)
+    until[:-1] = np.where(
+        memory_changes.owner[1:] == memory_changes.owner[:-1], memory_changes.time_ns[1:], -1
+    )
     return until
 
 
-def events_of(found: Changes) -> Any:
+def events_of(memory_changes: Changes) -> Any:
     """What each change is, as an index into EVENTS."""
-    alive = np.where(found.node < 0, GIVEN, WRITTEN)
-    return np.where(found.delta_bytes < 0, RELEASED, alive).astype(np.int8)
+    alive = np.where(memory_changes.node < 0, GIVEN, WRITTEN)
+    return np.where(memory_changes.delta_bytes < 0, RELEASED, alive).astype(np.int8)

@@ -82,16 +82,16 @@ class OutOfMemory:
         """What happened, in one."""
         who = f"rank {self.ranks} needs" if self.ranks.isdigit() else f"ranks {self.ranks} need"
         first = self.allocated[0] if self.allocated else None
-        what = ""
+        cause = ""
         if first is not None:
             by = "the start" if first.node is None else f'node {first.node} "{first.node_name}"'
-            what = f", when {by} allocates {first.tensor!r} ({format_bytes(first.bytes)})"
+            cause = f", when {by} allocates {first.tensor!r} ({format_bytes(first.bytes)})"
         if self.too_large is not None:
-            alone = f'node {self.too_large.node} "{self.too_large.node_name}"'
-            what += f"; the tensors of {alone} alone are {exact_bytes(self.too_large.bytes)}"
+            node = f'node {self.too_large.node} "{self.too_large.node_name}"'
+            cause += f"; the tensors of {node} alone are {exact_bytes(self.too_large.bytes)}"
         return (
             f"{who} more local memory than the {exact_bytes(self.capacity_bytes)} there are, at "
-            f"{format_ns(self.time_ns)}: {exact_bytes(self.alive_bytes)} on rank {self.rank}{what}"
+            f"{format_ns(self.time_ns)}: {exact_bytes(self.alive_bytes)} on rank {self.rank}{cause}"
         )
 
     def as_error(self) -> OutOfMemoryError:
@@ -119,7 +119,7 @@ def out_of_memory(outcome: Outcome, workload: Workload, memory: LocalMemory | No
     measurement = Measurement(outcome, workload)
     first_ns: int | None = None
     actors: list[int] = []
-    found: tuple[Rows, Changes] | None = None
+    first: tuple[Rows, Changes] | None = None
     for rows, changes in measurement.changes_of_memory():
         over = changes.where(changes.alive_bytes > memory.capacity_bytes)
         if not len(over.owner):
@@ -128,15 +128,15 @@ def out_of_memory(outcome: Outcome, workload: Workload, memory: LocalMemory | No
         if first_ns is not None and earliest > first_ns:
             continue
         if first_ns is None or earliest < first_ns:
-            first_ns, actors, found = earliest, [], (rows, changes)
+            first_ns, actors, first = earliest, [], (rows, changes)
         actors += unique(over.owner[over.time_ns == earliest]).tolist()
-    if first_ns is None or found is None:
+    if first_ns is None or first is None:
         return None
     source = measurement.memory
     assert source is not None
     ranks = np.flatnonzero(np.isin(outcome.plan.actor_of_rank, actors))
     text = format_ranks(ranks.tolist())
-    return _described(*found, measurement, source, memory, first_ns, actors[0], text)
+    return _described(*first, measurement, source, memory, first_ns, actors[0], text)
 
 
 def _described(
@@ -149,30 +149,32 @@ def _described(
     actor: int,
     ranks: str,
 ) -> OutOfMemory:
-    own = changes.where((changes.owner == actor) & (changes.time_ns <= time_ns))
-    last = {tensor: row for row, tensor in enumerate(own.tensor.tolist())}
-    alive = sorted(row for row in last.values() if own.delta_bytes[row] > 0)
+    of_actor = changes.where((changes.owner == actor) & (changes.time_ns <= time_ns))
+    last = {tensor: row for row, tensor in enumerate(of_actor.tensor.tolist())}
+    alive = sorted(row for row in last.values() if of_actor.delta_bytes[row] > 0)
 
     def held(row: int) -> Held:
-        tensor, node = int(own.tensor[row]), int(own.node[row])
+        tensor, node = int(of_actor.tensor[row]), int(of_actor.node[row])
         return Held(
             tensor=source.names[tensor],
             tensor_class=CLASSES[source.classes[tensor]],
-            bytes=int(own.delta_bytes[row]),
-            since_ns=int(own.time_ns[row]),
+            bytes=int(of_actor.delta_bytes[row]),
+            since_ns=int(of_actor.time_ns[row]),
             node=None if node < 0 else int(rows.node_id[node]),
             node_name=None if node < 0 else measurement.source.names[rows.name[node]],
         )
 
-    every = sorted((held(row) for row in alive), key=lambda one: (-one.bytes, one.since_ns, one.tensor))
-    sums = {name: sum(one.bytes for one in every if one.tensor_class == name) for name in CLASSES}
+    every = sorted(
+        (held(row) for row in alive), key=lambda tensor: (-tensor.bytes, tensor.since_ns, tensor.tensor)
+    )
+    sums = {name: sum(tensor.bytes for tensor in every if tensor.tensor_class == name) for name in CLASSES}
     return OutOfMemory(
         time_ns=time_ns,
         ranks=ranks,
         capacity_bytes=memory.capacity_bytes,
-        alive_bytes=sum(one.bytes for one in every),
+        alive_bytes=sum(tensor.bytes for tensor in every),
         stopped=memory.when_full is not WhenFull.REPORT,
-        allocated=tuple(one for one in every if one.since_ns == time_ns)[:LARGEST],
+        allocated=tuple(tensor for tensor in every if tensor.since_ns == time_ns)[:LARGEST],
         tensors=len(every),
         largest=tuple(every[:LARGEST]),
         by_class={name: size for name, size in sums.items() if size},

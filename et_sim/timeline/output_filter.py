@@ -69,12 +69,12 @@ class OutputFilter(Struct, frozen=True):
 
     def as_dict(self) -> dict[str, Any]:
         """What the manifest says of it; empty if everything is kept."""
-        said: dict[str, Any] = {}
+        content: dict[str, Any] = {}
         if self.ranks:
-            said["ranks"] = format_ranks(sorted(set().union(*self.ranks)))
+            content["ranks"] = format_ranks(sorted(set().union(*self.ranks)))
         if self.window is not None:
-            said["window_ns"] = list(self.window)
-        return said
+            content["window_ns"] = list(self.window)
+        return content
 
 
 EVERYTHING = OutputFilter()

@@ -72,18 +72,18 @@ def overload(outcome: Outcome, network: Network) -> Overload | None:
     sends = (action == Action.COLLECTIVE) | (action == Action.SEND)
     begun = np.flatnonzero(sends & (start >= 0))
     last = np.where(end < 0, outcome.end_ns, end)[begun]
-    who, what, since = actor[begun], node[begun], start[begun]
-    first, until = together(plan, who, what, since, last)
-    who, what, since, first, until, last = (
-        column[end[begun] >= 0] for column in (who, what, since, first, until, last)
+    who, node_row, since = actor[begun], node[begun], start[begun]
+    first, until = together(plan, who, node_row, since, last)
+    who, node_row, since, first, until, last = (
+        column[end[begun] >= 0] for column in (who, node_row, since, first, until, last)
     )
     sizes = _Sizes(plan, ports)
-    worst.look("sends", ports, who, since, until, sizes.sent(who, what))
-    joint = plan.nodes["action"][what] == Action.COLLECTIVE
+    worst.look("sends", ports, who, since, until, sizes.sent(who, node_row))
+    joint = plan.nodes["action"][node_row] == Action.COLLECTIVE
     begin, over, of_receives = received(outcome, actor, node)
     spans = np.concatenate((first[joint], begin)), np.concatenate((last[joint], end[over]))
     whose = np.concatenate((who[joint], actor[over]))
-    size = np.concatenate((sizes.got(who[joint], what[joint]), of_receives))
+    size = np.concatenate((sizes.got(who[joint], node_row[joint]), of_receives))
     worst.look("gets", ports, whose, *spans, [(0, size)])
     if not worst.factor > TOLERANCE:
         return None
@@ -148,17 +148,17 @@ class _Ports:
         rates: list[Any] = []
         if isinstance(fabric, GridFabric):
             for number, dimension in enumerate(fabric.dimensions):
-                own = [link.bytes_per_ns for link in fabric.links if link.dimension == number]
-                fastest, npus = max([dimension.bytes_per_ns, *own]), dimension.npus
+                bandwidths = [link.bytes_per_ns for link in fabric.links if link.dimension == number]
+                fastest, npus = max([dimension.bytes_per_ns, *bandwidths]), dimension.npus
                 if dimension.shape is Shape.FULLY_CONNECTED:
                     self.pairs[number] = npus
                     links = np.where(2 * np.arange(1, npus // 2 + 1) == npus, 1, 2)
                 else:
                     links = np.array([2 if dimension.shape is Shape.RING and npus > 2 else 1])
                 rates.append(links * fastest)
-        everything = float(sum(one.sum() for one in rates))
+        everything = float(sum(rates_of_level.sum() for rates_of_level in rates))
         if isinstance(fabric, LevelFabric):
-            of_level = [one.links_used * bytes_per_ns(one.link_bandwidth) for one in fabric.levels]
+            of_level = [level.links_used * bytes_per_ns(level.link_bandwidth) for level in fabric.levels]
             rates = [np.array([of_level[level]]) for level in fabric.level_of]
             everything = sum(of_level)
         if isinstance(fabric, GraphFabric):
@@ -167,8 +167,8 @@ class _Ports:
                 for ends in (fabric.graph.sources, fabric.graph.targets)
             ]
             everything = float(max(both))
-        for one in rates:
-            self.first.append(self.first[-1] + len(one))
+        for rates_of_level in rates:
+            self.first.append(self.first[-1] + len(rates_of_level))
         self.rates = np.concatenate(([everything], *rates))
 
     def __len__(self) -> int:
@@ -200,7 +200,7 @@ class _Sizes:
 
     def __init__(self, plan: Plan, ports: _Ports) -> None:
         self._plan, self._ports, self._collectives = plan, ports, list(_phases(plan))
-        sent = [_of_program(plan, ports, one) for one in plan.programs]
+        sent = [_of_program(plan, ports, program) for program in plan.programs]
         self._of_program = np.stack(sent or [np.zeros(len(ports))])
         self._times = np.zeros((len(plan.collectives), len(self._of_program)))
         for row, phases in self._collectives:
@@ -209,9 +209,11 @@ class _Sizes:
 
     def sent(self, actor: Any, node: Any) -> Iterator[tuple[int, Any]]:
         """What nodes send, by port, all ports last; of ports that are used alike, the first."""
-        own = self._own(actor, node, Way.OUT)
-        by_port = {0: sum(own.values(), np.zeros(len(node)))}
-        by_port |= {self._ports.of_all(one): sent for one, sent in own.items() if self._ports.of_all(one)}
+        own_bytes = self._own(actor, node, Way.OUT)
+        by_port = {0: sum(own_bytes.values(), np.zeros(len(node)))}
+        by_port |= {
+            self._ports.of_all(port): sent for port, sent in own_bytes.items() if self._ports.of_all(port)
+        }
         _, alike = np.unique(
             np.concatenate((self._of_program, [self._ports.rates])).round(9), axis=1, return_index=True
         )
@@ -221,8 +223,8 @@ class _Sizes:
 
     def got(self, actor: Any, node: Any) -> Any:
         """What collectives bring: of what all members send alike, as much."""
-        own = self._own(actor, node, Way.IN).values()
-        return self._alike(0)[node] + sum(own, np.zeros(len(node)))
+        own_bytes = self._own(actor, node, Way.IN).values()
+        return self._alike(0)[node] + sum(own_bytes, np.zeros(len(node)))
 
     def _own(self, actor: Any, node: Any, way: Way) -> dict[int, Any]:
         return by_members(self._plan, self._collectives, actor, node, way)
@@ -231,11 +233,11 @@ class _Sizes:
         """What each node of the plan sends, whoever's it is."""
         action, detail = self._plan.nodes["action"], self._plan.nodes["detail"]
         is_collective, is_send = action == Action.COLLECTIVE, action == Action.SEND
-        found = np.zeros(len(action))
-        found[is_collective] = (self._times @ self._of_program[:, port])[detail[is_collective]]
+        sent = np.zeros(len(action))
+        sent[is_collective] = (self._times @ self._of_program[:, port])[detail[is_collective]]
         if port == 0:
-            found[is_send] = self._plan.nodes["bytes"][is_send]
-        return found
+            sent[is_send] = self._plan.nodes["bytes"][is_send]
+        return sent
 
 
 def _phases(plan: Plan) -> Iterator[tuple[int, Phases]]:

@@ -55,14 +55,16 @@ def by_members(
     plan: Plan, collectives: Iterable[tuple[int, Phases]], actor: Any, node: Any, way: Way
 ) -> dict[int, Any]:
     """By network dimension (-1: several), what each node sends, or gets, in such phases."""
-    found: dict[int, Any] = {}
+    sent_by_dimension: dict[int, Any] = {}
     members: dict[int, Any] = {}
     order = np.argsort(np.where(plan.nodes["action"] == Action.COLLECTIVE, plan.nodes["detail"], -1)[node])
     detail = np.where(plan.nodes["action"] == Action.COLLECTIVE, plan.nodes["detail"], -1)[node[order]]
     for collective, phases in collectives:
-        own = [one for one in phases if differs_by_member(plan.programs[plan.phases[one[0]]["program"]])]
-        mine: Any = order[slice(*np.searchsorted(detail, [collective, collective + 1]))] if own else []
-        for row, chunks in own if len(mine) else ():
+        differing = [
+            phase for phase in phases if differs_by_member(plan.programs[plan.phases[phase[0]]["program"]])
+        ]
+        mine: Any = order[slice(*np.searchsorted(detail, [collective, collective + 1]))] if differing else []
+        for row, chunks in differing if len(mine) else ():
             number = int(plan.phases[row]["program"])
             program = plan.programs[number]
             if number not in members:
@@ -71,9 +73,9 @@ def by_members(
             place = plan.members["position"][member]
             if not program["own_steps"]:
                 place = _along(plan, int(plan.phases[row]["axis"]), member, actor[mine])
-            sent = found.setdefault(int(program["dimension"]), np.zeros(len(node)))
+            sent = sent_by_dimension.setdefault(int(program["dimension"]), np.zeros(len(node)))
             sent[mine] += chunks * members[number][place]
-    return found
+    return sent_by_dimension
 
 
 def _along(plan: Plan, axis: int, member: Any, actor: Any) -> Any:
@@ -112,12 +114,12 @@ def _by_member(plan: Plan, program: Any, way: Way) -> Any:
 
 def _in_tree(tree: Any, program: Any, way: Way) -> Any:
     """With its parent and its children: half of that goes up, the other half down."""
-    found, child = np.zeros(len(tree), np.int64), np.flatnonzero(tree["parent"] >= 0)
+    sent, child = np.zeros(len(tree), np.int64), np.flatnonzero(tree["parent"] >= 0)
     up, down = tree["up_bytes"] * program["goes_up"], tree["down_bytes"] * program["goes_down"]
     to_parent, to_child = (up, down) if way == Way.OUT else (down, up)
-    found[child] += to_parent[child]
-    np.add.at(found, tree["parent"][child], to_child[child])
-    return found
+    sent[child] += to_parent[child]
+    np.add.at(sent, tree["parent"][child], to_child[child])
+    return sent
 
 
 def received(outcome: Outcome, actor: Any, node: Any) -> tuple[Any, Any, Any]:

@@ -52,9 +52,9 @@ def figures_of_ranks(measurement: Measurement) -> dict[str, Any]:
         for name, given, most in zip(names, figures, awaited, strict=True)
     ]
     at_work = np.bincount(of_rank[measurement.has_work], minlength=len(actor))
-    found = slowest(waits, [one["waiting_ns"] for one in per_rank], at_work.tolist())
+    slowest_rank = slowest(waits, [figures["waiting_ns"] for figures in per_rank], at_work.tolist())
     return {
-        "slowest": found and {"ranks": names[found.place], "cost_ns": found.cost_ns},
+        "slowest": slowest_rank and {"ranks": names[slowest_rank.place], "cost_ns": slowest_rank.cost_ns},
         "per_rank": per_rank,
     }
 
@@ -74,12 +74,12 @@ def packets(ports: Ports | None) -> dict[str, Any] | None:
     """What the summary says."""
     if ports is None:
         return None
-    found: dict[str, Any] = dict(ports.totals)
+    totals: dict[str, Any] = dict(ports.totals)
     for name, column in (("lost_at", "lost"), ("paused_at", "pauses")):
         most = int(np.argmax(ports.columns[column]))
         is_any = ports.columns[column][most] > 0
-        found[name] = ports.resources.port_names[ports.resources.port[most]] if is_any else None
-    return found
+        totals[name] = ports.resources.port_names[ports.resources.port[most]] if is_any else None
+    return totals
 
 
 OF_PROFILE = ("profile", "profile_named_by", "corrections", "switched", "other_profile")
@@ -96,16 +96,16 @@ def costs(rates: dict[str, Any] | None, measurement: Measurement, makespan_ns: i
     per_actor = zip(measurement.statistics.compute_ns, measurement.ranks_per_actor, strict=True)
     computing_ns = sum(int(time) * int(ranks) for time, ranks in per_actor)
     all_ns = makespan_ns * len(measurement.actor_of_rank)
-    found: dict[str, Any] = {"computing_joules": None, "not_computing_joules": None, "network_joules": None}
+    joules: dict[str, Any] = {"computing_joules": None, "not_computing_joules": None, "network_joules": None}
     if rates["busy_watts"] is not None:
-        found["computing_joules"] = _seconds(computing_ns, rates["busy_watts"])
-        found["not_computing_joules"] = _seconds(all_ns - computing_ns, rates["idle_watts"])
-        found["network_joules"] = _seconds(all_ns, rates["network_watts"])
-    parts = [value for value in found.values() if value is not None]
+        joules["computing_joules"] = _seconds(computing_ns, rates["busy_watts"])
+        joules["not_computing_joules"] = _seconds(all_ns - computing_ns, rates["idle_watts"])
+        joules["network_joules"] = _seconds(all_ns, rates["network_watts"])
+    parts = [value for value in joules.values() if value is not None]
     hourly = rates["price_per_hour"]
     price = None if hourly is None else _seconds(all_ns, hourly) / SECONDS_PER_HOUR
     return {
-        **{name: _rounded(value) for name, value in found.items()},
+        **{name: _rounded(value) for name, value in joules.items()},
         "joules": _rounded(sum(parts, Fraction())) if parts else None,
         "price": _rounded(price),
         "currency": rates["currency"],
@@ -138,7 +138,7 @@ def throughput(
         None if operations is None else operations / makespan_ns / ranks / 1000  # 10^12 per second
         for operations in (step.model_operations, step.hardware_operations)
     )
-    found: dict[str, Any] = {
+    figures: dict[str, Any] = {
         "tokens": step.tokens,
         "datatype": step.datatype,
         "peak_tflops": peak,
@@ -150,8 +150,8 @@ def throughput(
     }
     for name in ("price", "joules"):
         value = None if taken is None else taken[name]
-        found[f"{name}_per_million_tokens"] = None if value is None else value * MILLION / step.tokens
-    return {name: float(f"{v:.{RATE_DIGITS}g}") if isinstance(v, float) else v for name, v in found.items()}
+        figures[f"{name}_per_million_tokens"] = None if value is None else value * MILLION / step.tokens
+    return {name: float(f"{v:.{RATE_DIGITS}g}") if isinstance(v, float) else v for name, v in figures.items()}
 
 
 @dataclass(eq=False)
@@ -182,8 +182,8 @@ class RecordedRun:
     @property
     def manifest_text(self) -> str:
         """The manifest but for the configuration, which may list many links, as canonical JSON."""
-        told = {key: value for key, value in self.manifest.items() if key != "configuration"}
-        return json.dumps(told, sort_keys=True)
+        content = {key: value for key, value in self.manifest.items() if key != "configuration"}
+        return json.dumps(content, sort_keys=True)
 
     @property
     def is_complete(self) -> bool:
@@ -213,8 +213,8 @@ class RecordedRun:
     @property
     def uncertainty(self) -> dict[str, Any] | None:
         """The band of the makespan, and what it rests on; None where the machine states no accuracy."""
-        found = self.measurement.composition
-        return None if found is None else found.summary(self.makespan_ns)
+        composition = self.measurement.composition
+        return None if composition is None else composition.summary(self.makespan_ns)
 
     @cached_property
     def throughput(self) -> dict[str, Any] | None:

@@ -221,21 +221,21 @@ class TimelineSource:
     def _recorded(self) -> tuple[Any, tuple[str, ...]]:
         """Where nodes of the templates were recorded, NONE if nobody says; and what that is called."""
         index: dict[str, int] = {}
-        found = np.full(sum(map(len, self._workload.templates)), NONE, np.int32)
+        names_of_nodes = np.full(sum(map(len, self._workload.templates)), NONE, np.int32)
         first = 0
         for trace in self._workload.templates:
             for word, attribute, values in (
                 ("thread", "tid", trace.thread),
                 ("stream", "stream", trace.stream),
             ):
-                some = np.flatnonzero(trace.has(attribute))
-                if not len(some):
+                given = np.flatnonzero(trace.has(attribute))
+                if not len(given):
                     continue
-                numbers, which = np.unique(values[some], return_inverse=True)
+                numbers, which = np.unique(values[given], return_inverse=True)
                 names = [index.setdefault(f"{word} {number}", len(index)) for number in numbers.tolist()]
-                found[first + some] = np.array(names, np.int32)[which]
+                names_of_nodes[first + given] = np.array(names, np.int32)[which]
             first += len(trace)
-        return found, tuple(index)
+        return names_of_nodes, tuple(index)
 
     def _lanes_of(self, lane: Any, these: Any) -> Any:
         """Where nodes are shown; those on streams, where they would be without."""
@@ -290,12 +290,12 @@ class TimelineSource:
             nodes = plan.nodes[first : first + len(trace)]
             modelled = (trace.kind == NodeKind.COMP) & (nodes["treatment"] == Treatment.MODELLED)
             timed = np.flatnonzero(modelled)
-            found = plan.compute.durations(trace, timed, int(rank_of.get(stack.number, 0)))
-            if found.utilisation is None and len(timed):
+            priced = plan.compute.durations(trace, timed, int(rank_of.get(stack.number, 0)))
+            if priced.utilisation is None and len(timed):
                 return None
-            is_known |= found.utilisation is not None
-            used = found.utilisation or Utilisation.unknown("", "", 0)  # of ranks without kernels
-            parts.append(used.slowed(found.ns, nodes["duration_ns"][timed]).spread(timed, len(trace)))
+            is_known |= priced.utilisation is not None
+            used = priced.utilisation or Utilisation.unknown("", "", 0)  # of ranks without kernels
+            parts.append(used.slowed(priced.ns, nodes["duration_ns"][timed]).spread(timed, len(trace)))
         return Utilisation.joined(parts) if is_known else None
 
     def _utilisation_of(self, at: Any, nodes: Any, state: Any) -> Utilisation | None:
@@ -355,11 +355,11 @@ class TimelineSource:
 
     def _waited(self, actor: Any, nodes: Any, row: Any) -> Waited:
         queued, waiting = np.full((2, len(actor)), NONE, np.int64)
-        found = Waited(queued, waiting, np.full(len(actor), NONE, np.int32))
+        waited = Waited(queued, waiting, np.full(len(actor), NONE, np.int32))
         which = np.flatnonzero(IS_COMMUNICATION[nodes["action"]])
         if len(which):
             state_row = self._plan.actors["node_first"][actor[which]] + row[which]
-            some = self.waits.of(Issued(actor[which], nodes[which], state_row))
-            for column, values in zip(found, some, strict=True):
+            waits_of_some = self.waits.of(Issued(actor[which], nodes[which], state_row))
+            for column, values in zip(waited, waits_of_some, strict=True):
                 column[which] = values
-        return found
+        return waited

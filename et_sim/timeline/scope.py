@@ -64,7 +64,7 @@ def scope(of_machine: Mapping[str, Any], coverage: Mapping[str, Any], messages: 
     kernels = [
         both
         for label, both in of_machine["of_kernels"].items()
-        if any(one == label or one.startswith(f"{label} (") for one in timed_by)
+        if any(source == label or source.startswith(f"{label} (") for source in timed_by)
     ]
     recorded = coverage["replayed_communication"]
     if coverage["replayed"] > recorded:

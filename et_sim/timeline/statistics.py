@@ -148,8 +148,8 @@ class Occupation:
             end = np.where(end < 0, self._end_ns, end)  # what never ended is still under way
         admitted = rows.start_ns + np.maximum(rows.queued_ns, 0)
         moved = admitted + np.maximum(rows.waiting_ns, 0)
-        sort = SORT_OF[rows.kind, rows.lane]
-        self._spent.add(rows.actor, sort, rows.start_ns, end, admitted, moved)
+        kind = SORT_OF[rows.kind, rows.lane]
+        self._spent.add(rows.actor, kind, rows.start_ns, end, admitted, moved)
 
     def figures(self) -> Spent:
         """When all rows are there."""

@@ -104,5 +104,5 @@ def filled(table: Table, run: RecordedRun, output_filter: OutputFilter = EVERYTH
 
 def whole(table: Table, run: RecordedRun) -> Any:
     """The same as a pyarrow.Table."""
-    found = filled(table, run)
-    return None if found is None else pa.Table.from_batches(list(found.batches()), found.schema)
+    content = filled(table, run)
+    return None if content is None else pa.Table.from_batches(list(content.batches()), content.schema)

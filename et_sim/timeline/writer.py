@@ -31,13 +31,13 @@ def check_target(target: Path) -> None:
         raise UsageError(f"{target} is a file", remedy="name a directory with --out")
     if target.samefile(Path.cwd()):
         raise _cannot_write(target, "it is the current directory")
-    found = sorted(path.name for path in target.iterdir())
-    if found and not _is_run(target):
+    names = sorted(path.name for path in target.iterdir())
+    if names and not _is_run(target):
         raise UsageError(
             f"{target} is not empty and does not hold an earlier run",
             remedy="choose another directory with --out; nothing was overwritten",
         )
-    foreign = [name for name in found if name not in all_files()]
+    foreign = [name for name in names if name not in all_files()]
     if foreign:
         raise UsageError(
             f"{target} holds an earlier run and also {foreign[0]!r}, which et-sim did not write",
@@ -116,9 +116,9 @@ def _write_files(
     from et_sim.timeline.tables import filled
 
     for table in all_tables():
-        found = filled(table, result, output_filter)
-        if found is not None:
-            write_table(folder / table.file, found.schema, found.batches(), output_filter)
+        content = filled(table, result, output_filter)
+        if content is not None:
+            write_table(folder / table.file, content.schema, content.batches(), output_filter)
     write_json(result.summary(), folder / SUMMARY)
     if stall is not None:
         write_json(stall, folder / STALL)

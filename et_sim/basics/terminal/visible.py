@@ -20,7 +20,7 @@ _OBEYED = re.compile(
 
 def visible(text: str) -> str:
     """The same text as a terminal may have it."""
-    return _OBEYED.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+    return _OBEYED.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
 class VisibleText:

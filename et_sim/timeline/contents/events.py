@@ -40,8 +40,8 @@ def messages_content(run: RecordedRun) -> Content | None:
 def _messages(run: RecordedRun, messages: MessageSpool) -> Iterator[Block]:
     source = run.measurement.source
     for log in messages.blocks():
-        nodes, some = np.zeros(len(log), np.uint64), np.flatnonzero(log["node"] >= 0)
-        nodes[some] = source.node_ids(log["actor"][some], log["node"][some])
+        nodes, named = np.zeros(len(log), np.uint64), np.flatnonzero(log["node"] >= 0)
+        nodes[named] = source.node_ids(log["actor"][named], log["node"][named])
         columns = {
             **{name: log[name] for name in OF_MESSAGES},
             "kind": Texts(log["what"].astype(np.int8), SENT_NAMES),
@@ -69,8 +69,8 @@ def _path(run: RecordedRun, causal_events: CausalEvents) -> Iterator[Block]:
         node, link = events["node"].astype(np.int64), events["link"]
         actor, is_none = np.searchsorted(first, node, side="right") - 1, node == NONE
         link = np.where(link < NONE, len(classes) + NONE - 1 - link, link)
-        ids, some = np.zeros(len(node), np.uint64), np.flatnonzero(~is_none)
-        ids[some] = source.node_ids(actor[some], node[some] - first[actor[some]])
+        ids, named = np.zeros(len(node), np.uint64), np.flatnonzero(~is_none)
+        ids[named] = source.node_ids(actor[named], node[named] - first[actor[named]])
         names = ("critical_parent", "other_parent", "start_ns", "end_ns", "resource")
         yield Block(
             {
@@ -117,19 +117,19 @@ class CrossedDimensions:
 
     def of_phases(self, rows: Any, actor: Any, node: Any) -> Any:
         """Of phases of these nodes."""
-        plan, found = self._plan, rows["dimension"].copy()
+        plan, dimensions = self._plan, rows["dimension"].copy()
         system = np.flatnonzero(rows["axis"] == plan.dimensions)
         if len(system):
-            found[system] = self._real_dimension
+            dimensions[system] = self._real_dimension
         in_group = plan.axes["members_first"][rows["axis"]] == IN_GROUP
-        own = np.flatnonzero((rows["axis"] == NO_AXIS) | in_group)
-        if len(own):
-            member = plan.actors["first_member"][actor[own]] + plan.nodes["member"][node[own]]
-            group, axis = plan.members["group"][plan.actor_members[member]], rows["axis"][own]
+        on_axis = np.flatnonzero((rows["axis"] == NO_AXIS) | in_group)
+        if len(on_axis):
+            member = plan.actors["first_member"][actor[on_axis]] + plan.nodes["member"][node[on_axis]]
+            group, axis = plan.members["group"][plan.actor_members[member]], rows["axis"][on_axis]
             pairs = groups_of(group, axis)
             firsts = zip(group[pairs.first].tolist(), axis[pairs.first].tolist(), strict=True)
-            found[own] = np.array([self._of_group(*pair) for pair in firsts])[pairs.of_row]
-        return found
+            dimensions[on_axis] = np.array([self._of_group(*pair) for pair in firsts])[pairs.of_row]
+        return dimensions
 
     @cached_property
     def _real_dimension(self) -> int:

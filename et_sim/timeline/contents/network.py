@@ -61,11 +61,11 @@ def _ends(ends: Ends | None, count: int) -> dict[str, Any]:
     if ends is None:
         none = np.full(count, NOBODY, np.int32)
         ends = Ends(none, none, (), np.zeros(0, np.int32))
-    found: dict[str, Any] = {}
+    columns: dict[str, Any] = {}
     for side, device in (("source", ends.source), ("target", ends.target)):
         rows = np.append(ends.rows, NOBODY)[device]
-        found |= {side: Texts(device, ends.names), f"{side}_row": rows.astype(np.int32)}
-    return found
+        columns |= {side: Texts(device, ends.names), f"{side}_row": rows.astype(np.int32)}
+    return columns
 
 
 def _slices(slices: Any, per_link: int, marks: Sequence[str]) -> Iterator[tuple[Any, Any, Any]]:
@@ -176,6 +176,8 @@ def _flows(ports: Any, actor_of_rank: Any) -> Iterator[Block]:
             "bytes_per_ns": part["bytes"] / np.maximum(part["arrived_ns"] - part["begin_ns"], 1),
             "mean_queue_ns": part["queued_ns"] / np.maximum(part["packets"], 1),
             "last_queue_ns": part["last_queued_ns"],
-            "way": np.array([" ".join(str(one) for one in way if one >= 0) for way in ways.tolist()], object),
+            "way": np.array(
+                [" ".join(str(link) for link in way if link >= 0) for way in ways.tolist()], object
+            ),
         }
         yield Block(columns, actor_of_rank[part["source"]], part["begin_ns"], part["arrived_ns"])

@@ -52,10 +52,10 @@ def _who(members: tuple[int, ...] | GroupRule) -> _Who:
 
 def _texts(texts: list[str | None], meant: Any) -> Texts:
     """The texts of the groups that rows mean, which may have none."""
-    said = [text for text in texts if text is not None]
+    given = [text for text in texts if text is not None]
     place = np.full(len(texts), NONE)
-    place[[at for at, text in enumerate(texts) if text is not None]] = np.arange(len(said))
-    return Texts(place[meant], tuple(said))
+    place[[at for at, text in enumerate(texts) if text is not None]] = np.arange(len(given))
+    return Texts(place[meant], tuple(given))
 
 
 class _Meanings:
@@ -78,20 +78,21 @@ class _Meanings:
         order = np.lexsort((np.arange(len(actor)), usage, actor))
         actor, group, meant, ranks = (column[order] for column in (actor, group, meant, ranks))
         known = tuple(self._number)
-        names = tuple(shown_group(one.name) for one in known)
-        said = [_who(one.members) for one in known]
+        names = tuple(shown_group(group.name) for group in known)
+        who_of_groups = [_who(group.members) for group in known]
         sizes, strides = (
-            np.array([getattr(who, name) for who in said], np.int64)[meant] for name in ("size", "stride")
+            np.array([getattr(who, name) for who in who_of_groups], np.int64)[meant]
+            for name in ("size", "stride")
         )
         return {
             "actor": actor.astype(np.int32),
             "group": Texts(group, names),
             "ranks": Texts(ranks, tuple(self._ranks)),
             "name": Texts(meant, names),
-            "members": _texts([who.listed for who in said], meant),
+            "members": _texts([who.listed for who in who_of_groups], meant),
             "size": sizes,
             "stride": strides,
-            "rule": _texts([who.rule for who in said], meant),
+            "rule": _texts([who.rule for who in who_of_groups], meant),
         }
 
     def _plain(self) -> Iterator[Any]:
@@ -101,10 +102,12 @@ class _Meanings:
         numbers = unique(self._template[plain])
         bounds = [*np.searchsorted(self._template[plain[order]], numbers).tolist(), len(plain)]
         for number, (begin, end) in zip(numbers.tolist(), pairwise(bounds), strict=True):
-            own = plain[order[begin:end]]
+            of_usage = plain[order[begin:end]]
             for usage, used in enumerate(self._plan.used_groups[number]):
-                group = np.full(len(own), self._number[used])
-                yield np.stack((own, np.full(len(own), usage), group, group, np.full(len(own), NONE)))
+                group = np.full(len(of_usage), self._number[used])
+                yield np.stack(
+                    (of_usage, np.full(len(of_usage), usage), group, group, np.full(len(of_usage), NONE))
+                )
 
     def _mixed(self) -> Iterator[Any]:
         """Of the others: by what the ranks' templates mean."""
@@ -116,12 +119,12 @@ class _Meanings:
             used = [self._plan.used_groups[template] for template in templates.tolist()]
             for usage, shown in enumerate(self._plan.used_groups[int(self._template[actor])]):
                 meant = np.array([self._number[groups[usage]] for groups in used])
-                found, of_template = np.unique(meant, return_inverse=True)
+                groups, of_template = np.unique(meant, return_inverse=True)
                 of_group = of_template.reshape(-1)[of_rank.reshape(-1)]
                 order = np.argsort(of_group, kind="stable")
                 parts = np.split(ranks[order], np.flatnonzero(np.diff(of_group[order])) + 1)
-                for group, part in zip(found.tolist(), parts, strict=True):
-                    text = self._text(part) if len(found) > 1 else NONE
+                for group, part in zip(groups.tolist(), parts, strict=True):
+                    text = self._text(part) if len(groups) > 1 else NONE
                     yield np.array((actor, usage, self._number[shown], group, text), np.int64)[:, None]
 
     def _text(self, ranks: Any) -> int:
@@ -149,7 +152,7 @@ def peers_content(run: RecordedRun) -> Content | None:
         find_endpoints(trace, workload.has_relative_peers(number), workload.ranks)
         for number, trace in enumerate(workload.templates if is_folded else ())
     ]
-    if not any(len(one.rows) for one in endpoints):
+    if not any(len(endpoint.rows) for endpoint in endpoints):
         return None
     texts: dict[str, int] = {}
     blocks = list(_blocks_of_peers(run, endpoints, texts))
@@ -164,16 +167,17 @@ def _blocks_of_peers(
     template_of_rank, count = run.workload.template_of_rank, run.workload.ranks
     templates = run.outcome.plan.actors["template"].tolist()
     for actor, ranks in enumerate(run.measurement.ranks_of_actors()):
-        own = endpoints[templates[actor]]
-        if not len(own.rows):
+        endpoints_here = endpoints[templates[actor]]
+        if not len(endpoints_here.rows):
             continue
         runs = template_of_rank[ranks]
         meanings = [
-            _peers_meant(slot, ranks, runs, endpoints, count, texts) for slot in range(len(own.peers))
+            _peers_meant(slot, ranks, runs, endpoints, count, texts)
+            for slot in range(len(endpoints_here.peers))
         ]
-        places = [place for place, slot in enumerate(own.slot.tolist()) for _ in meanings[slot]]
-        pairs = np.array([pair for slot in own.slot.tolist() for pair in meanings[slot]], np.int64)
-        ids = run.workload.templates[templates[actor]].node_id[own.rows]
+        places = [place for place, slot in enumerate(endpoints_here.slot.tolist()) for _ in meanings[slot]]
+        pairs = np.array([pair for slot in endpoints_here.slot.tolist() for pair in meanings[slot]], np.int64)
+        ids = run.workload.templates[templates[actor]].node_id[endpoints_here.rows]
         yield {
             "actor": np.full(len(pairs), actor, np.int32),
             "node": ids[places].astype(np.uint64),
@@ -188,16 +192,18 @@ def _peers_meant(
     """(number of a text of ranks, or NONE; distance of the peer), by the ranks' templates."""
     templates, of_rank = np.unique(runs, return_inverse=True)
     every = [endpoints[template] for template in templates.tolist()]
-    peer = np.array([int(one.peers[slot]) for one in every])[of_rank.reshape(-1)]
-    is_distance = np.array([one.relative for one in every])[of_rank.reshape(-1)]
+    peer = np.array([int(endpoint.peers[slot]) for endpoint in every])[of_rank.reshape(-1)]
+    is_distance = np.array([endpoint.relative for endpoint in every])[of_rank.reshape(-1)]
     distance = np.where(is_distance, peer, peer - ranks) % count
     order = np.argsort(distance, kind="stable")
     parts = np.split(ranks[order], np.flatnonzero(np.diff(distance[order])) + 1)
-    found = unique(distance).tolist()
-    if len(found) == 1:
-        return [(NONE, found[0])]
+    distances = unique(distance).tolist()
+    if len(distances) == 1:
+        return [(NONE, distances[0])]
     named = (format_ranks(part) for part in parts)
-    return [(texts.setdefault(text, len(texts)), one) for text, one in zip(named, found, strict=True)]
+    return [
+        (texts.setdefault(text, len(texts)), single) for text, single in zip(named, distances, strict=True)
+    ]
 
 
 def memory_content(run: RecordedRun) -> Content | None:
@@ -210,18 +216,18 @@ def memory_content(run: RecordedRun) -> Content | None:
 
 
 def _memory_blocks(run: RecordedRun, source: MemorySource) -> Iterator[Block]:
-    for rows, found in run.measurement.changes_of_memory():
+    for rows, changes in run.measurement.changes_of_memory():
         columns = {
-            "actor": found.owner,
-            "time_ns": found.time_ns,
-            "event": Texts(events_of(found), EVENTS),
-            "tensor": Texts(found.tensor, source.names),
-            "class": Texts(source.classes[found.tensor], CLASSES),
-            "node": Nullable(rows.node_id[found.node], found.node < 0),
-            "delta_bytes": found.delta_bytes,
-            "alive_bytes": found.alive_bytes,
+            "actor": changes.owner,
+            "time_ns": changes.time_ns,
+            "event": Texts(events_of(changes), EVENTS),
+            "tensor": Texts(changes.tensor, source.names),
+            "class": Texts(source.classes[changes.tensor], CLASSES),
+            "node": Nullable(rows.node_id[changes.node], changes.node < 0),
+            "delta_bytes": changes.delta_bytes,
+            "alive_bytes": changes.alive_bytes,
         }
-        yield Block(columns, found.owner, found.time_ns, until_next(found))
+        yield Block(columns, changes.owner, changes.time_ns, until_next(changes))
 
 
 KINDS: dict[str, type] = {"ranks": np.int32, "slowdown": np.float64}

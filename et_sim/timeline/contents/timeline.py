@@ -23,7 +23,7 @@ from et_sim.timeline.rows import (
 
 PART_FIGURES = ("launch_ns", "arithmetic_ns", "traffic_ns")
 PART_WORDS = ("bound", "peak", "efficiency", "level", "memory_efficiency")
-REPLAYED = [TREATMENT_NAMES.index(one) for one in ("replayed", "defaulted")]
+REPLAYED = [TREATMENT_NAMES.index(treatment) for treatment in ("replayed", "defaulted")]
 REPLAY = "replay"
 KERNEL_FIGURES = ("compute_utilisation", "memory_utilisation", "operational_intensity")
 
@@ -107,7 +107,7 @@ def _parts(rows: Rows) -> dict[str, Any]:
     words = {name: getattr(used, name) for name in PART_WORDS}
     return {
         **{name: getattr(used, name) for name in PART_FIGURES},
-        **{name: Texts(one.codes.astype(np.int32) - 1, one.texts[1:]) for name, one in words.items()},
+        **{name: Texts(word.codes.astype(np.int32) - 1, word.texts[1:]) for name, word in words.items()},
     }
 
 
@@ -119,5 +119,5 @@ def _utilisation(rows: Rows) -> dict[str, Any]:
         return {**figures, "memory_bound": _nothing(rows, np.bool_)}
     is_none = np.isnan(used.compute)
     columns = zip(KERNEL_FIGURES, (used.compute, used.memory, used.intensity), strict=True)
-    found = {name: Nullable(values, is_none) for name, values in columns}
-    return {**found, "memory_bound": Nullable(used.is_memory_bound, is_none)}
+    columns_of_use = {name: Nullable(values, is_none) for name, values in columns}
+    return {**columns_of_use, "memory_bound": Nullable(used.is_memory_bound, is_none)}

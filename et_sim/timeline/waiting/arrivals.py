@@ -47,11 +47,11 @@ class Arrivals(Struct, frozen=True, eq=False):
 def arrivals(outcome: Outcome) -> Arrivals:
     """Those of a run."""
     plan, state = outcome.plan, outcome.nodes
-    found = [np.zeros((3, 0), np.int64)]
-    for some in issued(outcome, (Action.COLLECTIVE,)):
-        usage = plan.actors["first_member"][some.actor] + some.nodes["member"]
-        found.append(np.stack((some.state_row, plan.actor_members[usage], some.nodes["detail"])))
-    state_row, member, collective = np.concatenate(found, axis=1).astype(np.int64)
+    parts = [np.zeros((3, 0), np.int64)]
+    for nodes in issued(outcome, (Action.COLLECTIVE,)):
+        usage = plan.actors["first_member"][nodes.actor] + nodes.nodes["member"]
+        parts.append(np.stack((nodes.state_row, plan.actor_members[usage], nodes.nodes["detail"])))
+    state_row, member, collective = np.concatenate(parts, axis=1).astype(np.int64)
     order = np.argsort(member, kind="stable")
     state_row, member, collective = state_row[order], member[order], collective[order]
     party = parties(plan, member, collective)
@@ -83,10 +83,10 @@ def _admitted(outcome: Outcome, state_row: Any) -> Any:
     In runs of 1.0 in which chunks start together, nobody is let in before the last one has come.
     """
     state = outcome.nodes
-    found, start = state["admitted_ns"][state_row], state["start_ns"][state_row]
+    admitted, start = state["admitted_ns"][state_row], state["start_ns"][state_row]
     if outcome.plan.version_1.starts_together:
         return start
-    return np.where((found == NONE) & (state["end_ns"][state_row] != NONE), start, found)
+    return np.where((admitted == NONE) & (state["end_ns"][state_row] != NONE), start, admitted)
 
 
 class _Came(Struct, frozen=True, eq=False):

@@ -78,12 +78,12 @@ def issued(outcome: Outcome, actions: Iterable[Action]) -> Iterator[Issued]:
     while at < len(actors):
         before = int(behind[at] - counts[at])
         until = max(int(np.searchsorted(behind, before + ROWS_AT_ONCE, side="right")), at + 1)
-        some, count = actors[at:until], counts[at:until]
+        batch, count = actors[at:until], counts[at:until]
         at = until
         if not count.any():
             continue
-        actor = np.repeat(some, count)
-        shift = begin[template[some]] - (np.cumsum(count) - count)
+        actor = np.repeat(batch, count)
+        shift = begin[template[batch]] - (np.cumsum(count) - count)
         row = rows[np.arange(len(actor)) + np.repeat(shift, count)]
         state_row = plan.actors["node_first"][actor] + row - first[template[actor]]
         is_issued = np.flatnonzero(outcome.nodes["start_ns"][state_row] != NONE)

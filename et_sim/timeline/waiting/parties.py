@@ -41,7 +41,7 @@ def parties(plan: Plan, member: Any, collective: Any) -> Parties:
     scope = scopes[collective]
     group = plan.members["group"][member].astype(np.int64)
     of_row = np.zeros(len(member), np.int64)
-    found: list[Any] = []
+    parties_of_rows: list[Any] = []
     for kind in unique(scope).tolist():
         mine = np.flatnonzero(scope == kind)
         if kind != WHOLE and isinstance(scope_of := known[kind], OneWay):
@@ -51,10 +51,10 @@ def parties(plan: Plan, member: Any, collective: Any) -> Parties:
             lists = [_members_of(plan, row) for row in keys.tolist()]
         else:
             number, lists = _within(plan, group[mine], member[mine], known[kind])
-        of_row[mine] = len(found) + number.reshape(-1)
-        found += lists
-    sizes = np.array([len(one) for one in found], np.int64)
-    flat = np.concatenate(found) if found else np.zeros(0, np.int64)
+        of_row[mine] = len(parties_of_rows) + number.reshape(-1)
+        parties_of_rows += lists
+    sizes = np.array([len(party) for party in parties_of_rows], np.int64)
+    flat = np.concatenate(parties_of_rows) if parties_of_rows else np.zeros(0, np.int64)
     return Parties(of_row, np.concatenate(([0], np.cumsum(sizes))), flat)
 
 
@@ -102,8 +102,8 @@ def _axes_of(plan: Plan, collective: Any) -> tuple[int, ...]:
         axes.update(plan.phases["axis"][first : first + phases].tolist())
         row += 1
     lines: dict[tuple[int, int], int] = {}
-    for one in sorted(axes - {NO_AXIS}):
-        lines.setdefault((int(plan.axes["stride"][one]), int(plan.axes["members"][one])), one)
+    for axis in sorted(axes - {NO_AXIS}):
+        lines.setdefault((int(plan.axes["stride"][axis]), int(plan.axes["members"][axis])), axis)
     return (*(axes & {NO_AXIS}), *lines.values())
 
 
@@ -154,10 +154,10 @@ def _along_tree(plan: Plan, group: Any, member: Any, way: OneWay) -> tuple[Any, 
         row, lowest = divmod(rest, plan.ranks)
         places = others[first[at] : first[at + 1]]
         if in_group:
-            found = plan.group_members[plan.groups["members_first"][row] + places]
+            actors = plan.group_members[plan.groups["members_first"][row] + places]
         else:
-            found = plan.groups["first_member"][row] + plan.actor_of_rank[lowest + places * stride]
-        lists.append(unique(found).astype(np.int64))
+            actors = plan.groups["first_member"][row] + plan.actor_of_rank[lowest + places * stride]
+        lists.append(unique(actors).astype(np.int64))
     return number.reshape(-1), lists
 
 

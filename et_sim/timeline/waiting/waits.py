@@ -40,22 +40,22 @@ class Waits:
     def __init__(self, outcome: Outcome) -> None:
         self._outcome, self._plan = outcome, outcome.plan
 
-    def of(self, some: Issued) -> Waited:
+    def of(self, nodes: Issued) -> Waited:
         """What became of nodes before their bytes moved."""
-        queued, waiting = np.full((2, len(some.actor)), NONE, np.int64)
-        awaited = np.full(len(some.actor), NONE, np.int32)
-        action = some.nodes["action"]
+        queued, waiting = np.full((2, len(nodes.actor)), NONE, np.int64)
+        awaited = np.full(len(nodes.actor), NONE, np.int32)
+        action = nodes.nodes["action"]
         of_groups = np.flatnonzero(action == Action.COLLECTIVE)
         if len(of_groups):
-            found, state_row = self._arrivals, some.state_row[of_groups]
-            at = found.rows(state_row)
-            queued[of_groups] = found.admitted_ns[at] - self._outcome.nodes["start_ns"][state_row]
-            waiting[of_groups] = found.until_ns[at] - found.admitted_ns[at]
-            awaited[of_groups] = found.actors[found.first[found.arrival[at]]]
+            arrived, state_row = self._arrivals, nodes.state_row[of_groups]
+            at = arrived.rows(state_row)
+            queued[of_groups] = arrived.admitted_ns[at] - self._outcome.nodes["start_ns"][state_row]
+            waiting[of_groups] = arrived.until_ns[at] - arrived.admitted_ns[at]
+            awaited[of_groups] = arrived.actors[arrived.first[arrived.arrival[at]]]
         of_pairs = np.flatnonzero((action == Action.RECEIVE) | (action == Action.SEND))
         if len(of_pairs):
             queued[of_pairs] = 0
-            waiting[of_pairs], awaited[of_pairs] = self._of_pairs(some.where(of_pairs))
+            waiting[of_pairs], awaited[of_pairs] = self._of_pairs(nodes.where(of_pairs))
         awaited[waiting <= 0] = NONE
         return Waited(queued, waiting, awaited)
 
@@ -65,42 +65,42 @@ class Waits:
         Of several that come last at one time, the lowest class is meant, so that the sums do not depend on
         how ranks are put into actors.
         """
-        found: dict[tuple[int, int], int] = {}
+        totals: dict[tuple[int, int], int] = {}
         lowest = self._arrivals.of_lowest_class(class_of_actor)
         for every in issued(self._outcome, COMMUNICATION):
             _, waiting, awaited = self.of(every)
             waits = np.flatnonzero(waiting > 0)
-            some, waiting, awaited = every.where(waits), waiting[waits], awaited[waits]
-            of_groups = np.flatnonzero(some.nodes["action"] == Action.COLLECTIVE)
+            waiting_nodes, waiting, awaited = every.where(waits), waiting[waits], awaited[waits]
+            of_groups = np.flatnonzero(waiting_nodes.nodes["action"] == Action.COLLECTIVE)
             if len(of_groups):
-                rows = self._arrivals.rows(some.state_row[of_groups])
+                rows = self._arrivals.rows(waiting_nodes.state_row[of_groups])
                 awaited[of_groups] = lowest[self._arrivals.arrival[rows]]
-            waiter, whom = class_of_actor[some.actor], class_of_actor[awaited]
+            waiter, whom = class_of_actor[waiting_nodes.actor], class_of_actor[awaited]
             pairs = groups_of(waiter, whom)
-            sums = pairs.sums(waiting * ranks_per_actor[some.actor])
-            columns = waiter[pairs.first], whom[pairs.first], sums
-            for one, other, total in zip(*(column.tolist() for column in columns), strict=True):
-                found[one, other] = found.get((one, other), 0) + total
-        return found
+            sums = pairs.sums(waiting * ranks_per_actor[waiting_nodes.actor])
+            keys = zip(waiter[pairs.first].tolist(), whom[pairs.first].tolist(), strict=True)
+            for key, total in zip(keys, sums.tolist(), strict=True):
+                totals[key] = totals.get(key, 0) + total
+        return totals
 
     @cached_property
     def _arrivals(self) -> Arrivals:
         return arrivals(self._outcome)
 
-    def _of_pairs(self, some: Issued) -> tuple[Any, Any]:
+    def _of_pairs(self, nodes: Issued) -> tuple[Any, Any]:
         """How long sends and receives waited for each other, and who is at the other end."""
-        state = self._outcome.nodes[some.state_row]
+        state = self._outcome.nodes[nodes.state_row]
         start = state["start_ns"]
         end = np.where(state["end_ns"] == NONE, self._outcome.end_ns, state["end_ns"])
-        is_send = some.nodes["action"] == Action.SEND
+        is_send = nodes.nodes["action"] == Action.SEND
         channel = self._plan.channels[
-            self._plan.actor_channels[self._plan.actors["channel_first"][some.actor] + some.nodes["detail"]]
+            self._plan.actor_channels[self._plan.actors["channel_first"][nodes.actor] + nodes.nodes["detail"]]
         ]
         peer = np.where(is_send, channel["target"], channel["source"]).astype(np.int64)
         came = np.where(
             state["end_ns"] == NONE, end, start
         )  # who waits for one that never came waits to the end
-        came[is_send] = self._receives_posted(some.state_row[is_send], start[is_send], end[is_send])
+        came[is_send] = self._receives_posted(nodes.state_row[is_send], start[is_send], end[is_send])
         known = ~is_send & (state["message_node"] != NONE)
         sends = self._plan.actors["node_first"][state["message_from"][known]] + state["message_node"][known]
         came[known] = self._outcome.nodes["start_ns"][sends]

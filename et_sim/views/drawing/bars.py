@@ -185,7 +185,7 @@ PANELS: tuple[tuple[str, Of], ...] = (
 def spread_picture(
     run: RunDirectory, part: Selection = EVERYTHING, operations: Sequence[Spread] | None = None
 ) -> str:
-    """The SVG text: how far ranks differ; of what was `found` already."""
+    """The SVG text: how far ranks differ; of `operations`, where they are known already."""
     every, scene = spreads(run, part) if operations is None else operations, Scene()
     differing = [
         operation for operation in every if any(of(operation).most > of(operation).least for _, of in PANELS)

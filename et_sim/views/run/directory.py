@@ -67,7 +67,7 @@ class RunDirectory(Struct, frozen=True, dict=True):
     def batches(
         self, name: str, columns: Sequence[str], numbers: Sequence[int] | None = None
     ) -> Iterator[Any]:
-        """A table's rows with these columns, a record batch at a time, or `some` batches by their numbers.
+        """A table's rows with these columns, a record batch at a time; of `numbers`, only these batches.
 
         All share their dictionaries.
         """
