@@ -128,6 +128,10 @@ class RecordingMode(TorchDispatchMode):
         if func.namespace in ("c10d", "_c10d_functional", "_dtensor") and self._collectives.knows(func):
             self._phases.look()
             return self._collectives.call(func, args, kwargs)
+        if func is torch.ops.aten.is_pinned.default:  # DDP asks whether it got what it allocated
+            return True
+        if kwargs.get("pin_memory"):
+            kwargs = {**kwargs, "pin_memory": False}
         tensors = [one for one in tree_iter((args, kwargs)) if isinstance(one, torch.Tensor)]
         target = kwargs.get("device")
         if not any(isinstance(one, FakeTensor) for one in tensors):

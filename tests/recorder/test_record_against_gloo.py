@@ -17,7 +17,7 @@ from et_sim.trace import CollectiveKind, NodeKind
 
 needs_torch()
 
-SECONDS = 120  # more than enough: what takes longer waits for something that never comes
+SECONDS = 1800
 WORKER = Path(__file__).parent / "gloo_worker.py"
 
 
@@ -70,6 +70,7 @@ def _recorded(recording: Recording, rank: int) -> list[list[Any]]:
     ("program", "arguments", "world"),
     [
         ("data_parallel.py", (), 2),
+        ("data_parallel.py", ("unused",), 2),
         ("sharded.py", ("1",), 2),
         ("sharded.py", ("2",), 4),
         ("careful_loop.py", ("ddp",), 2),
