@@ -91,9 +91,29 @@ def _attention(
     return found[0]
 
 
+def _set_data(tensor: torch.Tensor, value: torch.Tensor) -> None:
+    """PyTorch refuses to move data between the host and a device of this kind."""
+    if tensor.device == value.device:
+        torch.Tensor.data.__set__(tensor, value)
+        return
+    moved = value.detach()
+    if isinstance(tensor, torch.nn.Parameter):
+        moved = torch.nn.Parameter(moved, requires_grad=tensor.requires_grad)
+    _swap(tensor, moved)
+
+
+def _address(tensor: torch.Tensor) -> int:
+    """Fake memory has none; programs tell tensors apart by it, so it is another for every storage."""
+    if not isinstance(tensor, FakeTensor):
+        return tensor.data_ptr()
+    return (tensor.untyped_storage()._cdata << 16) + tensor.storage_offset() * tensor.element_size()
+
+
 _SPECIAL: dict[Any, Callable[..., Any]] = {
     torch.device: torch.device,  # stays "cuda", as programs compare it with; it is rewritten where it is used
     torch.Tensor.cuda: _to_device,
+    torch.Tensor.data_ptr: _address,
+    torch.Tensor.data.__set__: _set_data,
     torch.Tensor.is_cuda.__get__: lambda tensor: tensor.device.type in (NAME, _CUDA),
     torch.Tensor.record_stream: lambda *_: None,
     torch.Tensor.pin_memory: lambda tensor, *_, **__: tensor,

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
 import pytest
-from recording_here import needs_torch, record
+from recording_here import Recording, needs_torch, record
 
+from et_sim.cli import main
 from et_sim.trace import NodeKind
 
 needs_torch()
@@ -48,9 +50,16 @@ def test_the_rule_gives_the_figures_of_the_whole_model() -> None:
     }
 
 
-def test_a_model_of_few_layers_follows_the_rule(tmp_path: Path) -> None:
-    layers = 2
-    recording = record(tmp_path, "llama.py", str(layers), world=TENSOR * DATA, options=("--step", "1"))
+LAYERS = 2
+
+
+@pytest.fixture(scope="module")
+def recording(tmp_path_factory: pytest.TempPathFactory) -> Recording:
+    folder = tmp_path_factory.mktemp("llama")
+    return record(folder, "llama.py", str(LAYERS), world=TENSOR * DATA, options=("--step", "1"))
+
+
+def test_a_model_of_few_layers_follows_the_rule(recording: Recording) -> None:
     trace = recording.workload.templates[0]
     words = np.array(trace.layer_shapes)[trace.layer_shape]
     is_product = (trace.kind == NodeKind.COMP) & np.char.startswith(words, "gemm")
@@ -58,7 +67,7 @@ def test_a_model_of_few_layers_follows_the_rule(tmp_path: Path) -> None:
     second = {
         (one["phase"], one["group"], one["kind"]): one for one in of_rank["collectives"] if one["step"] == 1
     }
-    assert _expected(layers) == {
+    assert _expected(LAYERS) == {
         "weights": of_rank["weights"],
         "products": int(trace.num_ops[is_product].sum()),
         "gathered forward": second["forward", "mesh_dp", "all_gather"]["bytes"],
@@ -67,3 +76,22 @@ def test_a_model_of_few_layers_follows_the_rule(tmp_path: Path) -> None:
         "reduced forward": second["forward", "mesh_tp", "all_reduce"]["count"],
         "reduced backward": second["backward", "mesh_tp", "all_reduce"]["count"],
     }
+
+
+def test_what_the_program_does_beyond_its_plan_is_named(
+    recording: Recording, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plan = tmp_path / "plan.workload.json"
+    parts = ("--layers", str(LAYERS), "--tp", str(TENSOR), "--dp", str(DATA), "--zero", "3")
+    tokens = ("--sequence", str(TOKENS), "--micro-batches", "1")
+    assert main(["make", "llm", "--model", "llama3-8b", *parts, *tokens, "-o", str(plan)]) == 0
+    capsys.readouterr()
+    assert main(["compare", str(plan), str(recording.manifest), "--json"]) == 0
+    work = {(one["kind"], one["members"]): one for one in json.loads(capsys.readouterr().out)["work"]}
+    ranks = TENSOR * DATA
+    reductions = work["all_reduce", TENSOR]["count"]
+    assert reductions == {"a": ranks * (4 * LAYERS + 3), "b": ranks * (7 * LAYERS + 2)}
+    norms = {"a": ranks * 2 * (2 * LAYERS + 1), "b": 0}  # the program does them in element-wise steps
+    assert work["rmsnorm", None]["count"] == norms
+    products = work["gemm", None]["operations"]
+    assert products["a"] == products["b"] == ranks * _expected(LAYERS)["products"]
