@@ -72,7 +72,12 @@ class Pattern:
     pairs: bool = False
     places: bool = False  # every place has its own role
     together: bool = False  # all wait for all, wherever they stand
-    distances: frozenset[int] = frozenset()
+    distances: frozenset[int] = frozenset()  # of shifts
+
+    @property
+    def goes_round(self) -> bool:
+        """Whether members send to others that stand so many places ahead of them."""
+        return self.shifts or self.places
 
     def add(self, program: Any, steps: Any) -> None:
         """Take in what a program does."""
@@ -84,11 +89,11 @@ class Pattern:
             return
         first = int(program["step_first"])
         used = steps["distance"][first : first + int(program["step_period"])]
-        self.distances |= frozenset(used.tolist())
         if program["pairs"]:
             self.pairs = True
         else:
             self.shifts = True
+            self.distances |= frozenset(used.tolist())
 
 
 def patterns_of_axes(lowering: Lowering) -> dict[tuple[int, int], Pattern]:
@@ -190,7 +195,7 @@ class SystemAxes:
             place = self._ranks // stride % members
             lines = self._lines(stride, members)
             steps = steps_along(self._paths, lines)
-            if steps is not None:
+            if steps is not None and pattern.goes_round:
                 with np.errstate(over="ignore"):
                     seen[lines] = splitmix64(seen[lines] + _read_round(steps), 5)
             for distance in _both_ways(pattern, members) if steps is None else ():
@@ -220,8 +225,8 @@ def _read_round(steps: Any) -> Any:
 
 
 def _both_ways(pattern: Pattern, members: int) -> list[int]:
-    """Distances, forward, to every member that one exchanges messages with."""
-    if pattern.places or pattern.pairs:
+    """Distances, forward, to every member that one exchanges messages with, but for pairs."""
+    if pattern.places:
         return list(range(1, members))
     return sorted({way for d in pattern.distances for way in (d % members, -d % members)} - {0})
 
@@ -269,12 +274,12 @@ class GroupAxes:
             for members, usage, pattern in self._blocks:
                 odd = splitmix64(usage, 3) | np.uint64(1)
                 steps = steps_along(paths, members)
-                if steps is not None:
+                if steps is not None and pattern.goes_round:
                     np.add.at(seen, members, splitmix64(_read_round(steps), 1) * odd)
                 for distance in _both_ways(pattern, members.shape[1]) if steps is None else ():
                     code = paths.codes(members, np.roll(members, -distance, axis=1))
                     np.add.at(seen, members, splitmix64(splitmix64(code, distance), 1) * odd)
-                if pattern.pairs and paths.differ_along_axes:
+                if pattern.pairs:
                     of_pair = paths.codes if paths.messages_queue or paths.shared_links else paths.costs
                     for distance, partner in _partners(members.shape[1]):
                         code = splitmix64(of_pair(members, members[:, partner]), members.shape[1] + distance)

@@ -136,7 +136,7 @@ def fold(lowering: Lowering, paths: PathKeys | None) -> Actors:
         return alone
     patterns = patterns_of_axes(lowering)
     messages = _PointToPoint(lowering, paths)
-    shares_links = paths.messages_queue and (messages.are_any or _run_in_groups(lowering, patterns))
+    shares_links = paths.messages_queue and (messages.are_any or _cross_axes(lowering, patterns))
     system = SystemAxes(
         lowering, patterns, paths, shares_links=shares_links or paths.shared_links is not None
     )
@@ -195,13 +195,14 @@ def _can_fold_switches(lowering: Lowering, paths: PathKeys) -> bool:
     return not meets_others and can_be_folded(collectives, grid)
 
 
-def _run_in_groups(lowering: Lowering, patterns: dict[tuple[int, int], Pattern]) -> bool:
-    """Whether collectives run along axes of groups, which may use the links of any dimension, beside others.
+def _cross_axes(lowering: Lowering, patterns: dict[tuple[int, int], Pattern]) -> bool:
+    """Whether collectives run along axes that may use the links of any dimension, beside others.
 
-    So may the axis through the whole system, but then no ranks are folded where messages queue.
+    These are axes of groups, and the axis through the whole system.
     """
-    axes = lowering.collectives.axes
-    return any(axis == NO_AXIS or axes[axis].in_group for axis, _ in patterns)
+    axes, dimensions = lowering.collectives.axes, len(lowering.machine.network.grid.dimensions)
+    in_groups = any(axis == NO_AXIS or axes[axis].in_group for axis, _ in patterns)
+    return in_groups or (len(patterns) > 1 and any(axis == dimensions for axis, _ in patterns))
 
 
 def _first_colours(lowering: Lowering) -> Any:

@@ -22,6 +22,8 @@ ALGORITHMS = ("ring", "ring", "direct", "halvingDoubling", "halvingDoubling", "d
 ALL_TO_ALL = ("ring", "direct", "direct2")
 SIZES = (1, 64, 1000, 1024, 4096, 65536, 65536, 100_001)
 GRIDS_OF_PARTS = ((4, 2), (2, 3), (3, 3), (4, 3), (2, 2, 2), (2, 3, 2))
+GRIDS_OF_STRAGGLERS = ((8,), (4, 2), (4, 4), (3, 4), (2, 2, 2), (2, 4, 2))
+THROUGH_ALL = ("oneHalvingDoubling", "oneHalvingDoubling", "oneRing", "oneDirect")
 GRIDS = ((2,), (3,), (4,), (4,), (5,), (6,), (8,), (2, 2), (2, 3), (4, 2), (2, 2, 2))
 
 
@@ -67,6 +69,39 @@ def random_case(seed: int, *, in_parts: bool = False) -> Case:
             known[key] = len(traces)
             traces.append(_trace(program, ranks, named, of_rank[rank], pace))
         template_of.append(known[key])
+    workload = Workload(tuple(traces), np.array(template_of, np.int32), relative_peers=(True,) * len(traces))
+    return Case(workload, machine)
+
+
+def straggling_case(seed: int) -> Case:
+    """The case of a seed with one or two stragglers, mostly in groups side by side.
+
+    Otherwise all ranks do the same. So the groups without a straggler may stay alike.
+    """
+    draw = Random(seed)
+    npus = list(draw.choice(GRIDS_OF_STRAGGLERS))
+    ranks = int(np.prod(npus))
+    machine = _machine(draw, npus)
+    machine["model"] = draw.choice(("analytical", "link", "flow"))
+    if draw.random() < 0.4:
+        for kind in ("all-reduce", "all-gather", "reduce-scatter"):
+            machine["system"][f"{kind}-implementation"] = [draw.choice(THROUGH_ALL)]
+    late = draw.sample(range(ranks), draw.choice((1, 1, 2)))
+    how = draw.choice(({"delay": "1us"}, {"delay": "500ns"}, {"delay": "20us"}, {"compute": 1.5}))
+    machine["system"]["stragglers"] = [{"ranks": str(rank), **how} for rank in late]
+    groups = _parts(draw, npus) if draw.random() < 0.7 else {}
+    if groups:
+        machine["groups"] = {name: list(members) for name, members in groups.items()}
+    program = _program(draw, ranks)
+    if groups and draw.random() < 0.8:
+        program = [step if step.what != "exchange" else Step("instant", step.after, ()) for step in program]
+    traces, template_of, known = [], [], dict[tuple[str, ...], int]()
+    for rank in range(ranks):
+        named = _groups_of_rank(draw, groups, rank, False, 0)
+        if named not in known:
+            known[named] = len(traces)
+            traces.append(_trace(program, ranks, named, 0, 0))
+        template_of.append(known[named])
     workload = Workload(tuple(traces), np.array(template_of, np.int32), relative_peers=(True,) * len(traces))
     return Case(workload, machine)
 

@@ -134,6 +134,20 @@ def test_exchanges_in_pairs_alone_still_fold_to_one_actor() -> None:
     assert actors_of(case) == 1
 
 
+@pytest.mark.parametrize(
+    ("profile", "model"), [("reference", "link"), ("reference", "flow"), ("corrected", "analytical")]
+)
+def test_exchanges_in_pairs_through_two_switches_fold_to_one_actor(profile: str, model: str) -> None:
+    """Only the ways to partners count: others would lead through both switches from some ranks."""
+    build = TraceBuilder()
+    build.collective("all_reduce", 65536)
+    on = system("ring", 2, **{"profile": profile, "all-reduce-implementation": ["oneHalvingDoubling"]})
+    machine = {"network": network(["Switch", "Switch"], [4, 4]), "system": on, "model": model}
+    case = Case(alike(16, build.build()), machine)
+    assert_same(case)
+    assert actors_of(case) == 1
+
+
 @pytest.mark.parametrize("active", [1, 4])
 def test_messages_that_arrive_as_their_receives_are_posted_are_watched(active: int) -> None:
     build = TraceBuilder()
