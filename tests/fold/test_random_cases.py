@@ -148,6 +148,19 @@ def test_exchanges_in_pairs_through_two_switches_fold_to_one_actor(profile: str,
     assert actors_of(case) == 1
 
 
+@pytest.mark.parametrize(("profile", "model"), [("reference", "link"), ("corrected", "analytical")])
+def test_pairs_through_all_that_share_links_with_a_ring_are_told_apart(profile: str, model: str) -> None:
+    """The ring uses the link from each rank to the next, where only every other rank has its partner."""
+    build = TraceBuilder()
+    build.collective("all_reduce", 1 << 20, concurrent=True)
+    build.collective("all_gather", 1 << 20, concurrent=True)
+    keys = {"profile": profile, "all-reduce-implementation": ["oneHalvingDoubling"], "num-queues-per-dim": 2}
+    machine = {"network": network(["FullyConnected"] * 2, [4, 4]), "system": system("ring", 2, **keys)}
+    case = Case(alike(16, build.build()), machine | {"model": model})
+    assert_same(case)
+    assert actors_of(case) == 4
+
+
 @pytest.mark.parametrize("active", [1, 4])
 def test_messages_that_arrive_as_their_receives_are_posted_are_watched(active: int) -> None:
     build = TraceBuilder()
