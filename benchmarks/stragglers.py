@@ -1,0 +1,94 @@
+"""What one straggler costs that folding cannot save: processor time, peak memory and actors of single runs.
+
+Run as `python benchmarks/stragglers.py`; every row is a process of its own.
+"""
+
+from __future__ import annotations
+
+import argparse
+import resource
+import subprocess
+import sys
+import time
+from typing import Any
+
+import numpy as np
+
+from et_sim.api import run
+from et_sim.trace import TraceBuilder, Workload
+from et_sim.trace.group_rule import GroupRule
+
+CASES = ("groups", "torus", "pairs")
+ONE_LATE = {"stragglers": [{"ranks": "5", "compute": 2}]}
+
+
+def network(shape: str, npus: list[int]) -> dict[str, Any]:
+    """Dimensions of one shape."""
+    each = len(npus)
+    return {
+        "topology": [shape] * each,
+        "npus_count": npus,
+        "bandwidth": [50.0] * each,
+        "latency": [500.0] * each,
+    }
+
+
+def system(dimensions: int, all_reduce: list[str], **keys: Any) -> dict[str, Any]:
+    """Rings in four chunks, but for the all-reduce."""
+    rings = {f"{kind}-implementation": ["ring"] * dimensions for kind in ("all-gather", "reduce-scatter")}
+    return {
+        "scheduling-policy": "LIFO",
+        "endpoint-delay": 10,
+        "active-chunks-per-dimension": 4,
+        "preferred-dataset-splits": 4,
+        "local-mem-bw": 50,
+        "all-to-all-implementation": ["ring"] * dimensions,
+        "all-reduce-implementation": all_reduce,
+        **rings,
+        **keys,
+    }
+
+
+def case(name: str) -> tuple[Workload, dict[str, Any]]:
+    """A workload and its machine."""
+    build, last = TraceBuilder(), list[int]()
+    for layer in range(4 if name == "groups" else 1):
+        work = build.compute(f"layer{layer}", micros=10, after=last)
+        group = "eight" if name == "groups" else ""
+        last = [build.collective("all_reduce", 1 << 20, group=group, after=[work])]
+    npus = {"groups": [8, 8192], "torus": [16] * 4, "pairs": [64, 64]}[name]
+    rules = {"eight": GroupRule(8, 1)} if name == "groups" else {}
+    workload = Workload((build.build(),), np.zeros(int(np.prod(npus)), np.int32), group_rules=rules)
+    if name == "pairs":
+        on = system(2, ["oneHalvingDoubling"], profile="corrected")
+    else:
+        on = system(len(npus), ["ring"] * len(npus), **ONE_LATE)
+    shape = "Ring" if name == "torus" else "Switch"
+    return workload, {"network": network(shape, npus), "system": on}
+
+
+def measure(name: str, *, fold: bool) -> None:
+    """Print one row."""
+    workload, machine = case(name)
+    begin = time.process_time()
+    result = run(workload, **machine, fold=fold)
+    seconds, peak = time.process_time() - begin, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10
+    actors, finish = len(result.outcome.plan.actors), len(np.unique(result.finish_ns))
+    print(
+        f"{name:7} {'folded' if fold else '--no-fold':10} {seconds:6.2f} s {peak:5} MiB"
+        f" {actors:6} actors, {finish} finish times, {result.outcome.messages:,} messages",
+        flush=True,
+    )
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("case", nargs="?", choices=CASES)
+    parser.add_argument("--no-fold", action="store_true")
+    given = parser.parse_args()
+    if given.case:
+        measure(given.case, fold=not given.no_fold)
+    else:
+        for each in CASES:
+            for option in ([], ["--no-fold"]):
+                subprocess.run([sys.executable, __file__, each, *option], check=True)
