@@ -12,7 +12,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import secrets
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -87,7 +86,7 @@ def draft_folder(target: Path) -> Iterator[Path]:
 
 def _new(target: Path) -> tuple[Path, int | None]:
     while True:
-        folder = target.with_name(f".{target.name[:_LONGEST]}.draft-{secrets.token_hex(4)}")
+        folder = target.with_name(f".{target.name[:_LONGEST]}.draft-{os.urandom(4).hex()}")
         folder.mkdir()
         lock = _locked(folder)
         if lock is not None and not folder.is_dir():  # somebody took it for abandoned before it was locked

@@ -133,6 +133,8 @@ def _rare_collections() -> Iterator[None]:
     try:
         yield
     finally:
+        gc.freeze()  # and back: all that is there counts as old, or it would be looked through now
+        gc.unfreeze()
         gc.set_threshold(*before)
 
 

@@ -40,13 +40,13 @@ def add_parser(commands: Any) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Simulate, write the directory, and print the summary."""
-    from et_sim.cli.run_models import check_ladder, simulate_ladder
-    from et_sim.cli.simulating import simulate_into
     from et_sim.timeline import OutputFilter, check_target
 
     names = _models(options)
     target = options.out or Path(f"{_name(options.workload)}.run")
     if names:
+        from et_sim.cli.run_models import check_ladder
+
         check_ladder(target, names)
     else:
         check_target(target)
@@ -58,9 +58,13 @@ def run(options: argparse.Namespace) -> int:
         output_filter = OutputFilter(part.ranks, part.window, options.compress)
     wanted = replace(run_options(options), other_profile=True)
     if names:
+        from et_sim.cli.run_models import simulate_ladder
+
         return simulate_ladder(
             target, options.workload, wanted, names, as_json=options.json, output_filter=output_filter
         )
+    from et_sim.cli.simulating import simulate_into
+
     return simulate_into(target, options.workload, wanted, as_json=options.json, output_filter=output_filter)
 
 

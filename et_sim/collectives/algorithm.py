@@ -7,7 +7,6 @@ barriers, go over a tree that no name chooses.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from importlib import import_module
 
 from et_sim.basics.errors import MachineError
@@ -17,8 +16,7 @@ from et_sim.collectives.program import AS_REFERENCE, OVER_A_TREE, CostFixes, Ope
 from et_sim.collectives.tree import TreeProgram, rooted_tree
 
 
-@dataclass(frozen=True, slots=True)
-class Algorithm(Name):
+class Algorithm(Name, frozen=True):
     """A parsed algorithm name; "tree" has no name in files."""
 
     def keeps_size(self, fixes: CostFixes) -> bool:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 
 from msgspec import Struct
@@ -35,8 +34,7 @@ FAMILIES: Mapping[str, Family] = MappingProxyType(
 _SPELLING = re.compile(r"(one(?=[A-Z]))?([A-Za-z]+)(-?[0-9]{1,9})?", re.ASCII)
 
 
-@dataclass(frozen=True, slots=True)
-class Name:
+class Name(Struct, frozen=True):
     """A name in its parts."""
 
     family: str

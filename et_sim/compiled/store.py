@@ -39,11 +39,19 @@ def code_path(function: Callable[..., Any], signature: tuple[Any, ...]) -> Path:
     """Where the machine code of a function for a signature is, or would be."""
     digest = hashlib.sha256(f"{function.__module__}\0{function.__qualname__}\0".encode())
     for module in sorted({function.__module__, *modules_of(signature)}):
-        source = getattr(sys.modules[module], "__file__", None)
+        source = _source_of(module)
         if source is not None and not is_covered(Path(source)):
             digest.update(Path(source).read_bytes())
     digest.update(_text_of(signature).encode())
     return cache_directory() / f"{function.__name__}-{digest.hexdigest()[:_DIGEST_LENGTH]}{ENDING}"
+
+
+def _source_of(module: str) -> str | None:
+    """Its file, whether it has been imported or not."""
+    if module in sys.modules:
+        return getattr(sys.modules[module], "__file__", None)
+    found = find_spec(module)
+    return None if found is None else found.origin
 
 
 def write_code(path: Path, symbol: str, returns: bool, content: bytes) -> None:

@@ -45,8 +45,8 @@ def compiled(wanted: Order, tell: Callable[[float], None]) -> MachineCode:
     from et_sim.compiled.build import build
 
     sys.path += [path for path in wanted.search_paths if path not in sys.path]
-    entry = getattr(importlib.import_module(wanted.module), wanted.function)
-    return build(entry.function, wanted.signature, tell)
+    named = getattr(importlib.import_module(wanted.module), wanted.function)  # an entry, or named by one
+    return build(getattr(named, "function", named), wanted.signature, tell)
 
 
 def make(wanted: Order, is_patient: bool) -> None:

@@ -3,7 +3,6 @@
 from et_sim.compute.model import ComputeModel, Durations, Treatment, Utilisation
 from et_sim.compute.registry import Replay, compute_model, is_recorded, kernel_times, recorded_ns
 from et_sim.compute.roofline import Roofline, reduction_ns
-from et_sim.compute.rules import Rules
 from et_sim.machine.datatypes import datatype_named
 
 __all__ = [
@@ -11,7 +10,6 @@ __all__ = [
     "Durations",
     "Replay",
     "Roofline",
-    "Rules",
     "Treatment",
     "Utilisation",
     "compute_model",

@@ -240,6 +240,10 @@ class PartialModel(TimingModel, Protocol):
 class ComputeModel(TimingModel, Protocol):
     """How long the kernels of a machine take: its nodes that compute on the device."""
 
+    @property
+    def has_rules(self) -> bool:
+        """Whether kernels of one machine are timed by several models."""
+
     def rank_classes(self, ranks: int) -> RowColumn | None:
         """A number per rank, equal where ranks are timed alike; None: all of them are."""
 
@@ -248,9 +252,10 @@ class ComputeModel(TimingModel, Protocol):
 
 
 class OfAllRanks:
-    """A model that times all ranks alike, and has nothing to say about it."""
+    """A model that times all kernels of all ranks alike, and has nothing to say about it."""
 
     __slots__ = ()
+    has_rules = False
 
     def rank_classes(self, ranks: int) -> None:
         """All ranks are the same machine."""

@@ -15,11 +15,8 @@ from typing import Any
 import numpy as np
 
 from et_sim.basics.units import LONGEST_NS
-from et_sim.compute.device import Device
 from et_sim.compute.model import ComputeModel, Durations, OfAllRanks, SystemModel, TimingModel, Treatment
-from et_sim.compute.operator_table import OperatorTable
 from et_sim.compute.roofline import Roofline
-from et_sim.compute.rules import Rules
 from et_sim.machine.compute_rules import Recorded
 from et_sim.machine.model import System
 from et_sim.machine.operator_times import OperatorTimes
@@ -96,18 +93,31 @@ SCOPES: Mapping[type, tuple[str, str]] = MappingProxyType(
 )
 
 
+# Models of rules are two thirds of this room, and few systems have any.
 def _systolic(array: Any, label: str, place: str) -> TimingModel:
-    from et_sim.compute.systolic import Systolic  # a third of this room, for few systems
+    from et_sim.compute.systolic import Systolic
 
     return Systolic(array, label, place)
+
+
+def _device(device: Any, label: str, place: str) -> TimingModel:
+    from et_sim.compute.device import Device
+
+    return Device(device, label, place)
+
+
+def _operator_table(times: Any, label: str, place: str) -> TimingModel:
+    from et_sim.compute.operator_table import OperatorTable
+
+    return OperatorTable(times, label, place)
 
 
 # What makes a model of the settings, the label and the place of a rule.
 OF_RULES: Mapping[type, Callable[[Any, str, str], TimingModel]] = MappingProxyType(
     {
         ClockedArray: _systolic,
-        RooflineDevice: Device,
-        OperatorTimes: OperatorTable,
+        RooflineDevice: _device,
+        OperatorTimes: _operator_table,
         Recorded: lambda *_: Replay(),
     }
 )
@@ -127,6 +137,8 @@ def compute_model(system: System) -> ComputeModel:
     rest: ComputeModel = next(model for kind in MODELS if (model := kind.of(system)) is not None)
     if system.replay_only or not system.compute:
         return rest
+    from et_sim.compute.rules import Rules
+
     return Rules(
         system.compute,
         [OF_RULES[type(rule.settings)](rule.settings, rule.label, rule.place) for rule in system.compute],

@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
 
+from et_sim.basics.quick_dataclass import quick_dataclass
 from et_sim.basics.units import LONGEST_NS
 from et_sim.compute.model import Durations, Labels, OfAllRanks, Treatment, Utilisation, without
 from et_sim.machine.model import System
@@ -34,7 +35,7 @@ def reduction_ns(reduced_bytes: Column, memory_gbps: float) -> Column:
     return 3 * np.minimum(one_pass, 2 * LONGEST_NS).astype(np.int64)
 
 
-@dataclass(frozen=True, slots=True)
+@quick_dataclass(frozen=True)
 class Roofline(OfAllRanks):
     """Peak of one NPU: TFLOPS and decimal GB/s of local memory."""
 

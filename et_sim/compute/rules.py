@@ -25,6 +25,8 @@ from et_sim.trace.columns import ATTRIBUTES, BIT, BoolColumn, IntColumn, NodeKin
 class Rules:
     """Models by rule, and one for the rest."""
 
+    has_rules = True
+
     def __init__(
         self, rules: Sequence[ComputeRule], models: Sequence[TimingModel], rest: ComputeModel
     ) -> None:

@@ -15,8 +15,8 @@ import numpy as np
 
 from et_sim.basics.errors import InputError
 from et_sim.basics.units import format_ns
+from et_sim.engine.entry import FINISHED, NEEDS_POOLS, PAUSED, TIED, TOO_LATE, simulate
 from et_sim.engine.guards import Standstill, check_model, check_record
-from et_sim.engine.loop import FINISHED, NEEDS_POOLS, PAUSED, TIED, TOO_LATE, simulate
 from et_sim.engine.observe import facade as observe
 from et_sim.engine.outcome import Outcome, load_of, ports_of
 from et_sim.engine.pools import (

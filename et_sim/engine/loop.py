@@ -7,7 +7,6 @@ falls inside an event, and entering again goes on as if nothing had happened.
 from __future__ import annotations
 
 from et_sim.compiled.decorators import works_on_tables
-from et_sim.compiled.entry_points import entry
 from et_sim.engine.calendar.clock import (
     advance,
     close_drained_bucket,
@@ -18,6 +17,7 @@ from et_sim.engine.collectives.in_network import part_at_switch, switch_done
 from et_sim.engine.collectives.queues import admit_over_limit, break_queue_deadlock
 from et_sim.engine.collectives.unexpected import inject_step, step_asked
 from et_sim.engine.containers import give_row
+from et_sim.engine.entry import FINISHED, NEEDS_POOLS, PAUSED, TIED, TOO_LATE
 from et_sim.engine.nodes.issue import complete, free_server, slowed_done, start_later, start_rank
 from et_sim.engine.nodes.pool import reach_stage
 from et_sim.engine.nodes.pool_shares import end_transfer, share
@@ -42,10 +42,7 @@ from et_sim.engine.transport.message_pool import release_message
 from et_sim.engine.transport.network_seam import network_event, rows_left
 from et_sim.engine.transport.point_to_point import message_asked, send_now
 
-FINISHED, PAUSED, NEEDS_POOLS, TOO_LATE, TIED = range(5)
 
-
-@entry(what="the engine")
 def simulate(run: Run, reserve: int, collectives: int, block_reserve: int, budget: int) -> int:
     """Process up to `budget` events, while every pool has its reserve (see `pools`) left."""
     clock = run.clock[0]

@@ -9,14 +9,12 @@ Not here: what credits mean (`et_sim.network.packet.credit`).
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 from et_sim.basics.errors import MachineError, did_you_mean
 from et_sim.documents.limits import MOST_DEVICES, whole_number
 from et_sim.machine.imported import Imported
 
-FIRST = re.compile(r"^\s*num-npus\s*:", re.MULTILINE)
 TORUS, SWITCH = "Torus3D", "NV_Switch"
 BITS_PER_BYTE = 8
 NUMBERS = (

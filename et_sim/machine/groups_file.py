@@ -16,10 +16,8 @@ from et_sim.machine.sources import Source
 from et_sim.machine.texts import parse_yaml
 
 
-def read_programs(path: str | None) -> tuple[dict[int, str], tuple[tuple[str, str], ...]]:
-    """(program prefixes by node id, the path and content hash of the file); both empty without a file."""
-    if path is None:
-        return {}, ()
+def read_programs(path: str) -> tuple[dict[int, str], tuple[tuple[str, str], ...]]:
+    """(program prefixes by node id, the path and content hash of the file)."""
     try:
         raw = Path(path).read_bytes()
         text = raw.decode("utf-8")

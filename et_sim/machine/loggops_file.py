@@ -8,8 +8,6 @@ Not here: what they mean for messages (`et_sim.network.loggops`).
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from typing import Any
 
 from msgspec.structs import replace
 
@@ -25,11 +23,6 @@ LOGGOPS_KEY = Key(
     "Not known there.",
     choices=tuple(key.name for key in keys_of(LogGops)),
 )
-
-
-def is_loggops(content: Mapping[str, Any]) -> bool:
-    """Whether a network file gives the constants of LogGOPS."""
-    return LOGGOPS_KEY.name in content
 
 
 def read_loggops(source: Section, remarks: Remarks) -> Network:

@@ -5,7 +5,6 @@ Not here: what is measured (`operator_times`, `roofline`).
 
 from __future__ import annotations
 
-import csv
 import hashlib
 import io
 import math
@@ -96,6 +95,8 @@ def read_measured(path: Path, required: Sequence[str], optional: Sequence[str], 
 
 
 def _csv(raw: bytes, path: Path) -> tuple[list[str], list[dict[str, Any]], int]:
+    import csv
+
     try:
         lines = list(csv.reader(io.StringIO(raw.decode("utf-8-sig"), newline=""), strict=True))
     except (UnicodeDecodeError, csv.Error) as error:

@@ -5,36 +5,13 @@ An importer gives devices and links as a file of ours would list them, and on wh
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import Any
 
 from et_sim.basics.errors import MachineError
 from et_sim.documents.limits import MOST_DEVICES, MOST_LINKS, read_bounded, whole_number
-from et_sim.machine import garnet_file
 from et_sim.machine.garnet_file import import_garnet
-from et_sim.machine.imported import Imported
-
-NS3_FIRST = re.compile(r"\s*\d+\s+\d+\s+\d+\s*$")
-HTSIM_FIRST = re.compile(r"nodes\s+\d+\s*$", re.IGNORECASE)
-NS3, HTSIM, GARNET, GRAPHML, NODE_LINK = "ns-3", "htsim", "garnet", "graphml", "node-link"
-FORMATS = (NS3, HTSIM, GARNET, GRAPHML, NODE_LINK)
-
-
-def format_of(text: str) -> str:
-    """Which tool's file a text is; empty: none of those."""
-    if text.lstrip().startswith("<"):
-        return GRAPHML if "<graphml" in text[:2000] else ""
-    if garnet_file.FIRST.search(text):
-        return GARNET
-    lines = (line.partition("#")[0].strip() for line in text.splitlines())
-    first = next((line for line in lines if line), "")
-    return NS3 if NS3_FIRST.match(first) else HTSIM if HTSIM_FIRST.match(first) else ""
-
-
-def is_node_link(content: Any) -> bool:
-    """Whether a JSON object is a graph in node-link form."""
-    return isinstance(content, dict) and "nodes" in content and ("links" in content or "edges" in content)
+from et_sim.machine.imported import GARNET, GRAPHML, HTSIM, NODE_LINK, NS3, Imported, format_of, is_node_link
 
 
 def import_text(text: str, place: str, form: str) -> Imported:

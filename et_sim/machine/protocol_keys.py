@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 from et_sim.documents.keys import Remarks, Section, inner_section, keys_of, made, read, read_keys
-from et_sim.machine.ns3_keys import read_ns3_keys
 from et_sim.machine.protocol_presets import PACKET_KEYS, PRESETS, PROTOCOL_KEY, PROTOCOL_KEYS, TELEMETRY
 from et_sim.machine.transports import Control, Packets, Protocol, Tcp
 
@@ -43,6 +42,8 @@ def read_protocol(source: Section, remarks: Remarks) -> Protocol | None:
     base = PRESETS[given["preset"]] if "preset" in given else Protocol()
     if "file" in given:
         folder = Path() if source.place.startswith("<") else Path(source.place).parent
+        from et_sim.machine.ns3_keys import read_ns3_keys
+
         base = read_ns3_keys(folder / given["file"], remarks)
     tcp = given.pop("tcp", None)
     packets = made(Packets, given, base.packets)

@@ -16,10 +16,8 @@ from et_sim.basics.units import plural
 from et_sim.collectives.names import FAMILIES, spans_all
 from et_sim.documents.keys import Remarks, entry_place, nearest
 from et_sim.machine.corrections import Correction
-from et_sim.machine.groups_file import read_groups
 from et_sim.machine.library_object import NAME as LIBRARY
 from et_sim.machine.library_object import names_library, read_library, without_library
-from et_sim.machine.loggops_file import is_loggops, read_loggops
 from et_sim.machine.memory_file import read_memory
 from et_sim.machine.model import (
     Implementations,
@@ -34,10 +32,9 @@ from et_sim.machine.model import (
 )
 from et_sim.machine.network_file import read_network
 from et_sim.machine.profiles import DEFAULT, Profile
-from et_sim.machine.recognise import Role, is_graph
+from et_sim.machine.recognise import Role, is_graph, is_hierarchy, is_loggops, is_version_1
 from et_sim.machine.sources import Given, Source, as_given, load
 from et_sim.machine.system_file import read_system
-from et_sim.machine.version_1 import is_hierarchy, is_version_1, read_hierarchy, read_system_1
 
 NAME = "rings"
 TAKE_RINGS = tuple(name for name, family in FAMILIES.items() if family.takes_rings)
@@ -137,6 +134,8 @@ def read_machine(
     if groups is not None and not _means_no_groups(groups):
         sources.append(load(groups, Role.GROUPS))
         configuration["groups"] = as_given(sources[-1])
+        from et_sim.machine.groups_file import read_groups
+
         groups_value = read_groups(sources[-1], ranks)
     return Machine(
         network=network_value,
@@ -188,6 +187,8 @@ def read_network_alone(given: Given) -> Network:
     """The network of a file of either version, without a system that might change it."""
     source = load(given, Role.NETWORK)
     if is_hierarchy(source.content):
+        from et_sim.machine.version_1 import read_hierarchy
+
         return read_hierarchy(source, {}, Remarks())
     return _read_network(source, Remarks(), may_be_plain=True)
 
@@ -195,6 +196,8 @@ def read_network_alone(given: Given) -> Network:
 def _read_network(source: Source, remarks: Remarks, *, may_be_plain: bool) -> Network:
     """The network of a file that is not of ASTRA-sim 1.0."""
     if is_loggops(source.content):
+        from et_sim.machine.loggops_file import read_loggops
+
         return read_loggops(source, remarks)
     if is_graph(source.content):
         from et_sim.machine.topology.graph_file import read_graph
@@ -207,6 +210,8 @@ def read_system_alone(given: Given) -> System:
     """The system of a file of either version, without the network it is for."""
     source = load(given, Role.SYSTEM)
     if source.is_text or is_version_1(source.content, beside_version_1=False):
+        from et_sim.machine.version_1 import read_system_1
+
         return read_system_1(source, Remarks())[0]
     return read_system(source, Remarks())[0]
 
@@ -245,10 +250,14 @@ def _read_network_and_system(
     overrides: dict[str, list[Any]] = {}
     is_old = levels or isinstance(network.content.get("topology"), str)
     if system.is_text or is_version_1(system.content, beside_version_1=is_old):
+        from et_sim.machine.version_1 import read_system_1
+
         system_value, layers, overrides = read_system_1(system, remarks)
     else:
         system_value, layers = read_system(system, remarks)
     if levels:
+        from et_sim.machine.version_1 import read_hierarchy
+
         return read_hierarchy(network, overrides, remarks, system.place), system_value, layers
     if overrides:
         name = next(iter(overrides))

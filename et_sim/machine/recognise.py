@@ -12,6 +12,8 @@ from typing import Any
 from et_sim.basics.errors import MachineError
 from et_sim.machine.memory_file import MEMORY_KEYS
 from et_sim.machine.network_file import NETWORK_KEYS
+from et_sim.machine.profiles import Profile
+from et_sim.machine.system import COLLECTIVES
 from et_sim.machine.system_file import SYSTEM_KEYS
 
 
@@ -75,3 +77,21 @@ def role_of(content: Mapping[str, Any]) -> Role | None:
 def is_graph(content: Mapping[str, Any]) -> bool:
     """Whether a network file describes a graph, not dimensions."""
     return "topology" not in content and not content.keys().isdisjoint(GRAPH_SIGNS)
+
+
+def is_hierarchy(content: Mapping[str, Any]) -> bool:
+    """Whether this is a network file of 1.0."""
+    return not content.keys().isdisjoint(NETWORK_1_SIGNS)
+
+
+def is_version_1(content: Mapping[str, Any], *, beside_version_1: bool) -> bool:
+    """Whether a dict or JSON object is a system of 1.0; `beside_version_1`: so is the network."""
+    if "profile" in content:
+        return bool(content["profile"] == Profile.ASTRA_1)
+    texts = [isinstance(content.get(f"{name}-implementation"), str) for name in COLLECTIVES]
+    return beside_version_1 and any(texts)
+
+
+def is_loggops(content: Mapping[str, Any]) -> bool:
+    """Whether a network file gives the constants of LogGOPS."""
+    return not content.keys().isdisjoint(LOGGOPS_SIGNS)

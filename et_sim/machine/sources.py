@@ -23,16 +23,7 @@ from et_sim.basics.files import is_folder
 from et_sim.documents.json_text import TOO_MANY_DIGITS
 from et_sim.documents.keys import Section
 from et_sim.documents.limits import MOST_DIGITS, read_bounded
-from et_sim.machine.imported import Imported
-from et_sim.machine.other_topologies import (
-    FORMATS,
-    format_of,
-    from_networkx,
-    from_node_link,
-    import_text,
-    is_node_link,
-    read_import,
-)
+from et_sim.machine.imported import FORMATS, Imported, format_of, is_node_link
 from et_sim.machine.recognise import Role, mixed_up, refuse_other_role, role_of
 from et_sim.machine.texts import parse_json, parse_yaml
 
@@ -125,11 +116,15 @@ def _with_import(source: Source) -> Source:
     if source.imported is not None:
         return source
     if is_node_link(source.content):
+        from et_sim.machine.other_topologies import from_node_link
+
         found = from_node_link(source.content, source.place)
         return replace(source, content=dict(AS_IMPORT), imported=found)
     entry = source.content.get("graph")
     if not isinstance(entry, dict) or not isinstance(entry.get("import"), str):
         return source
+    from et_sim.machine.other_topologies import read_import
+
     path = Path(source.place).parent / entry["import"]
     form = entry.get("format", "")
     found, raw = read_import(path, form if form in FORMATS else "")
@@ -139,6 +134,8 @@ def _with_import(source: Source) -> Source:
 
 
 def _from_networkx(given: Any) -> Source:
+    from et_sim.machine.other_topologies import from_networkx
+
     found = from_networkx(given, "<network>")
     text = json.dumps(found.content, sort_keys=True, default=str)
     return Source("<network>", dict(AS_IMPORT), hashlib.sha256(text.encode()).hexdigest(), imported=found)
@@ -196,6 +193,8 @@ def _from_file(path: Path, role: Role) -> Source:
     if role is Role.SYSTEM and looks_like_settings(text) and _yaml_role(text, place) in (None, role):
         return Source(place, dict(parse_settings(text, place)), hashlib.sha256(raw).hexdigest(), is_text=True)
     if role is Role.NETWORK and (form := format_of(text)):
+        from et_sim.machine.other_topologies import import_text
+
         found, digest = import_text(text, place, form), hashlib.sha256(raw).hexdigest()
         return Source(place, {**AS_IMPORT, **found.keys}, digest, imported=found)
     content = parse_yaml(text, place) if role is Role.NETWORK else _json_object(text, place, role)

@@ -8,15 +8,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import asdict, field
 from enum import StrEnum
-from fractions import Fraction
 from functools import partial
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from msgspec import Struct
 
 from et_sim.basics.quick_dataclass import quick_dataclass
 from et_sim.documents.keys import Key, Remarks, Section
 from et_sim.documents.kinds import NUMBER, choice, choices, count, integer, number, ranks, size, text, time
+
+if TYPE_CHECKING:
+    from fractions import Fraction
 
 MOST_SLOWED = 10
 MOST_COST = 1_000_000_000
@@ -197,6 +199,13 @@ _WHILE = (
 )
 
 
+def _exact(factor: float) -> Fraction:
+    """As it is written."""
+    from fractions import Fraction
+
+    return Fraction(str(factor))
+
+
 @quick_dataclass(frozen=True)
 class Overlap:
     """How many times longer work takes beside communication."""
@@ -208,16 +217,14 @@ class Overlap:
     def check(self, given: Mapping[str, Any], section: Section, _: Remarks) -> None:
         """Refuse what cannot be counted exactly."""
         for name, factor in given.items():
-            if (Fraction(str(factor)) * DECIMALS).denominator != 1:
+            if (_exact(factor) * DECIMALS).denominator != 1:
                 cause = f'key "{name}" is {factor}, with more than three decimals'
                 raise section.fault(cause, "round it: work is counted exactly")
 
     def slowed(self) -> tuple[SlowedWork, ...]:
         """The work that takes longer; factors of 1 change nothing."""
         both = ((StreamWork.KERNELS, self.kernels), (StreamWork.COPIES, self.copies))
-        return tuple(
-            SlowedWork(work, Fraction(str(factor)), self.place) for work, factor in both if factor > 1
-        )
+        return tuple(SlowedWork(work, _exact(factor), self.place) for work, factor in both if factor > 1)
 
 
 @quick_dataclass(frozen=True)

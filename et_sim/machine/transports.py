@@ -14,7 +14,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from fractions import Fraction
 from functools import partial
 from typing import Any
 
@@ -367,6 +366,8 @@ PACKET, FLIT = "packet", "flit"
 
 def _whole_ps(cycle_ns: float) -> int | None:
     """A cycle in picoseconds; None: they are not whole."""
+    from fractions import Fraction
+
     exact = Fraction(str(cycle_ns)) * PS_PER_NS
     return int(exact) if exact.denominator == 1 else None
 

@@ -44,7 +44,6 @@ from et_sim.network.fabric import (
     note_leg,
 )
 from et_sim.network.fabrics import fabric_of
-from et_sim.network.graph import link_resources
 from et_sim.plan.tables import Plan, record, table
 
 HAS_CONTENTION = False
@@ -107,10 +106,11 @@ def resources(network: Network, plan: Plan) -> ResourceTable:
 
     The links of a graph are told apart if every rank is simulated.
     """
-    fabric = fabric_of(network)
+    fabric: Any = fabric_of(network)
     if isinstance(network.fabric, GraphFabric) and not plan.is_folded:
-        return replace(link_resources(network), are_links=False)
-    return fabric.sending_resources(network, len(plan.actors))
+        return replace(fabric.link_resources(network), are_links=False)
+    found: ResourceTable = fabric.sending_resources(network, len(plan.actors))
+    return found
 
 
 def path_keys(network: Network, *, whole: bool) -> PathKeys:

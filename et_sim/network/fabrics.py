@@ -8,7 +8,6 @@ from et_sim.compiled.tables_by_reference import Tables
 from et_sim.engine.state.resources import ResourceTable
 from et_sim.fold.path_keys import PathKeys
 from et_sim.machine.model import GraphFabric, GridFabric, Network
-from et_sim.network import graph, grid, levels
 
 
 class Fabric(Protocol):
@@ -42,5 +41,13 @@ class Fabric(Protocol):
 def fabric_of(network: Network) -> Fabric:
     """The grid of its dimensions, a graph, or the levels of ASTRA-sim 1.0."""
     if isinstance(network.fabric, GraphFabric):
+        from et_sim.network import graph
+
         return graph
-    return grid if isinstance(network.fabric, GridFabric) else levels
+    if isinstance(network.fabric, GridFabric):
+        from et_sim.network import grid
+
+        return grid
+    from et_sim.network import levels
+
+    return levels

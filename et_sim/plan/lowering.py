@@ -17,7 +17,6 @@ from et_sim.basics.errors import MachineError, TraceError
 from et_sim.basics.units import LONGEST_NS, format_bytes, format_ns
 from et_sim.compute import compute_model
 from et_sim.machine.corrections import Correction
-from et_sim.machine.groups_file import read_programs
 from et_sim.machine.model import LogicalGrid, Machine, QueueOrder, StreamPolicy, System
 from et_sim.memory import NO_SERVER, memory_model
 from et_sim.plan import tables
@@ -84,7 +83,12 @@ class Lowering:
         communicates = not system.replay_communication and not system.replay_only
         exchanges = Exchanges(workload, self.groups, communicates=communicates)
         self.collectives = CollectiveTables(machine, self.groups, self.customs, exchanges)
-        programs, self._named_files = read_programs(machine.system.per_node_implementation)
+        programs: dict[int, str] = {}
+        self._named_files: tuple[tuple[str, str], ...] = ()
+        if machine.system.per_node_implementation is not None:
+            from et_sim.machine.groups_file import read_programs
+
+            programs, self._named_files = read_programs(machine.system.per_node_implementation)
         choice = CustomChoice(machine.system, programs)
         pool = getattr(memory, "pool", None)
         self.joint = JointRequests(self.groups, communicates=not system.replay_communication)

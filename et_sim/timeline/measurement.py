@@ -14,7 +14,6 @@ import numpy as np
 from msgspec import Struct, field
 
 from et_sim.basics.uncertainty import Composition
-from et_sim.compute import Rules
 from et_sim.engine.outcome import Outcome
 from et_sim.machine.accuracy import Accuracy
 from et_sim.memory import Changes, peaks
@@ -149,7 +148,7 @@ class Measurement:
     @property
     def has_rules(self) -> bool:
         """Whether rules say what times kernels."""
-        return isinstance(self._outcome.plan.compute, Rules)
+        return self._outcome.plan.compute.has_rules
 
     @property
     def actor_of_rank(self) -> Any:

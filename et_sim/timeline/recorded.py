@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from fractions import Fraction
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -33,6 +32,8 @@ from et_sim.timeline.waiting.nodes import slowest, waited_for_most
 from et_sim.trace.workload import Step, Workload
 
 if TYPE_CHECKING:
+    from fractions import Fraction
+
     from et_sim.timeline.layers import LayerRun
 
 
@@ -106,13 +107,15 @@ def costs(rates: dict[str, Any] | None, measurement: Measurement, makespan_ns: i
     price = None if hourly is None else _seconds(all_ns, hourly) / SECONDS_PER_HOUR
     return {
         **{name: _rounded(value) for name, value in joules.items()},
-        "joules": _rounded(sum(parts, Fraction())) if parts else None,
+        "joules": _rounded(sum(parts)) if parts else None,
         "price": _rounded(price),
         "currency": rates["currency"],
     }
 
 
 def _seconds(time_ns: int, rate: float) -> Fraction:
+    from fractions import Fraction
+
     return Fraction(time_ns) * Fraction(str(rate)) / NS_PER_SECOND
 
 

@@ -14,7 +14,6 @@ from msgspec import Struct
 
 from et_sim.basics.group_names import shown_group
 from et_sim.compute import Treatment, Utilisation
-from et_sim.compute.rules import Rules
 from et_sim.engine.outcome import Outcome
 from et_sim.engine.state.run import NONE
 from et_sim.plan.tables import LANES, Action, Lane
@@ -284,7 +283,7 @@ class TimelineSource:
         rank_of = dict(zip(*np.unique(self._workload.template_of_rank, return_index=True), strict=True))
         traces = self._workload.templates
         # By rules, the order of words depends on which kernels come first.
-        alike = range(len(traces)) if isinstance(plan.compute, Rules) else ()
+        alike = range(len(traces)) if plan.compute.has_rules else ()
         for stack in stacks(traces, alike):
             first, trace = int(plan.templates["node_first"][stack.number]), stack.trace
             nodes = plan.nodes[first : first + len(trace)]

@@ -16,7 +16,6 @@ import numpy as np
 import numpy.typing as npt
 
 from et_sim.compiled.decorators import compiled
-from et_sim.compiled.entry_points import entry
 from et_sim.trace import wire_layout as at
 from et_sim.trace.wire_attributes import decode_attribute, fail
 from et_sim.trace.wire_fields import BYTES, VARINT, as_signed_32, read_cold_field, read_field, read_varint
@@ -25,7 +24,6 @@ from et_sim.trace.wire_layout import DecodeBuffers, intern
 Integers = npt.NDArray[np.int64]
 
 
-@entry(what="the trace decoder", seconds=lambda buffers: len(buffers.text.data) * 5e-6)
 def decode_records(buffers: DecodeBuffers) -> None:
     """Go on decoding; `buffers.registers` tells how far it came and what failed."""
     registers = buffers.registers

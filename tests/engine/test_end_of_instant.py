@@ -14,8 +14,8 @@ from machines import network, simulate
 
 from et_sim.basics.errors import StallError
 from et_sim.engine import driver
+from et_sim.engine.entry import PAUSED
 from et_sim.engine.guards import EVENTS_FOR_NOTHING, Standstill
-from et_sim.engine.loop import PAUSED
 from et_sim.engine.state import kinds
 from et_sim.engine.state.records import CLOCK, EVENT, SLOT
 from et_sim.trace import TraceBuilder

@@ -19,8 +19,8 @@ from et_sim.basics.errors import MachineError
 from et_sim.documents.keys import LinedSection, Remarks, Section, show
 from et_sim.machine.credit_keys import read_credits
 from et_sim.machine.graph import KINDS, NPU, SWITCH, Figures, Graph, GraphBuilder
+from et_sim.machine.imported import FORMATS
 from et_sim.machine.model import GIB, GraphFabric, LogicalDimension, Network, Rails, Reducer, Routing, Shape
-from et_sim.machine.other_topologies import FORMATS
 from et_sim.machine.protocol_keys import read_protocol
 from et_sim.machine.sources import Source
 from et_sim.machine.topology.fields import Fields

@@ -14,7 +14,6 @@ from typing import Any
 from et_sim.documents.keys import Key, Remarks, Section, Slot, check_names, keys_of, made, show
 from et_sim.documents.kinds import CHOICE, COUNT
 from et_sim.machine.networks import MOST_RANKS, Level, Network, Shape
-from et_sim.machine.recognise import NETWORK_1_SIGNS
 
 _SCALARS = (
     Key("topology-name", CHOICE, "Only `Hierarchical` exists.", choices=("Hierarchical",)),
@@ -22,11 +21,6 @@ _SCALARS = (
 )
 _LISTS = keys_of(Level)
 LEVEL_KEYS = (*_SCALARS, *_LISTS)
-
-
-def is_hierarchy(content: Mapping[str, Any]) -> bool:
-    """Whether this is a network file of 1.0."""
-    return not content.keys().isdisjoint(NETWORK_1_SIGNS)
 
 
 def read_hierarchy(

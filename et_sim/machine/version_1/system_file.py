@@ -6,7 +6,6 @@ Values are those of the text file, or of a dict with the same keys. Not here: th
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -98,14 +97,6 @@ NETWORK_OVERRIDES = {
     "link-bandwidth": float,
     "link-latency": float,
 }
-
-
-def is_version_1(content: Mapping[str, Any], *, beside_version_1: bool) -> bool:
-    """Whether a dict or JSON object is a system of 1.0; `beside_version_1`: so is the network."""
-    if "profile" in content:
-        return bool(content["profile"] == Profile.ASTRA_1)
-    texts = [isinstance(content.get(f"{name}-implementation"), str) for name in COLLECTIVES]
-    return beside_version_1 and any(texts)
 
 
 def read_system_1(source: Section, remarks: Remarks) -> tuple[System, LayerSettings, dict[str, list[Any]]]:

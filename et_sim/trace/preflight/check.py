@@ -31,7 +31,6 @@ from et_sim.trace.columns import CollectiveKind, NodeKind, Trace
 from et_sim.trace.order import edges
 from et_sim.trace.preflight.collectives import PLAIN_RULES, Rules, check_collectives
 from et_sim.trace.preflight.cycles import find_knots
-from et_sim.trace.preflight.message_cycles import check_message_cycles
 from et_sim.trace.preflight.messages import check_messages
 from et_sim.trace.preflight.problem import REPAIR_FIRST, Problem, TemplateIndex, of_ranks
 from et_sim.trace.splits import has_splits, split_faults
@@ -252,6 +251,8 @@ def find_problems(
     if rules.communicates:
         problems += check_messages(index, expected)
         if not any(problem.severity == "error" for problem in problems):
+            from et_sim.trace.preflight.message_cycles import check_message_cycles
+
             problems += check_message_cycles(index)
         problems += check_collectives(index, expected, groups, rules)
     return sorted(deduplicate(problems), key=lambda problem: problem.severity != "error")

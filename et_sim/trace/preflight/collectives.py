@@ -29,7 +29,6 @@ from et_sim.trace.preflight.differences import (
     explain_missing,
     explain_more,
 )
-from et_sim.trace.preflight.interleaving import check_interleaving
 from et_sim.trace.preflight.pairs import sorted_groups
 from et_sim.trace.preflight.problem import SPELLED_OUT, Problem, TemplateIndex, not_spelled_out
 from et_sim.trace.preflight.streams import (
@@ -125,6 +124,8 @@ def check_collectives(
         return problems
     if rules.side_by_side:
         return problems + check_waiting(index, sequences)
+    from et_sim.trace.preflight.interleaving import check_interleaving
+
     return problems + check_interleaving(index, sequences, started)
 
 

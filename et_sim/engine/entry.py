@@ -1,0 +1,13 @@
+"""How Python enters the event loop, and why it comes back from there.
+
+The loop (`loop`) and what it calls are imported where they are interpreted or compiled: a run of machine code
+needs none of them.
+"""
+
+from __future__ import annotations
+
+from et_sim.compiled.entry_points import Later, entry
+
+FINISHED, PAUSED, NEEDS_POOLS, TOO_LATE, TIED = range(5)
+
+simulate = entry(what="the engine")(Later("et_sim.engine.loop", "simulate"))
