@@ -10,6 +10,7 @@ import argparse
 import atexit
 import gc
 import io
+import os
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -75,6 +76,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")
     atexit.register(_freeze)
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # or numpy starts a thread for each processor
     with _rare_collections(), visible_streams():
         return _obey(arguments)
 

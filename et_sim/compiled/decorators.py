@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
+from importlib import import_module
 from typing import Any, ParamSpec, TypeVar, overload
 
 from msgspec import Struct
@@ -25,6 +26,23 @@ class Mark(Struct, frozen=True):
 
     is_wide: bool = False  # every integer argument has 64 bits, so that it is compiled once
     is_inlined: bool = False
+
+
+class Later:
+    """A function by name, whose module is imported when it is wanted: machine code does without."""
+
+    def __init__(self, module: str, name: str) -> None:
+        self.__module__, self.__name__, self.__qualname__ = module, name, name
+
+    @property
+    def function(self) -> Callable[..., Any]:
+        """The function."""
+        found: Callable[..., Any] = getattr(import_module(self.__module__), self.__name__)
+        return found
+
+    def __call__(self, *arguments: Any) -> Any:
+        """Call it."""
+        return self.function(*arguments)
 
 
 class Choice(Struct, frozen=True):

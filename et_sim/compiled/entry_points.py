@@ -13,7 +13,6 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Protocol, TypeVar
 
@@ -80,17 +79,6 @@ def entry(
     what is short need not wait until it is compiled.
     """
     return lambda function: Entry(function, what, seconds)
-
-
-class Later:
-    """A function by name, whose module is imported when it is called: machine code does without."""
-
-    def __init__(self, module: str, name: str) -> None:
-        self.__module__, self.__name__, self.__qualname__ = module, name, name
-
-    def __call__(self, *arguments: Any) -> Any:
-        """Call the function."""
-        return getattr(import_module(self.__module__), self.__name__)(*arguments)
 
 
 class _Whole:

@@ -67,8 +67,8 @@ def _target() -> Any:
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
     return llvm.Target.from_triple(llvm.get_process_triple()).create_target_machine(
-        cpu=os.environ.get("NUMBA_CPU_NAME") or llvm.get_host_cpu_name(),
-        features=os.environ.get("NUMBA_CPU_FEATURES") or llvm.get_host_cpu_features().flatten(),
+        cpu=os.environ.get("NUMBA_CPU_NAME") or _host()[0],
+        features=os.environ.get("NUMBA_CPU_FEATURES") or _host()[1],
         opt=3,
         reloc="static" if platform.machine() in ("x86_64", "AMD64", "i386", "i686") else "default",
         codemodel="jitdefault",
@@ -77,6 +77,11 @@ def _target() -> Any:
 
 
 @functools.cache
+def _host() -> tuple[str, str]:
+    """Name and features of this processor."""
+    return llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten()
+
+
 def processor() -> str:
     """What the machine code of this host may use."""
-    return f"{llvm.get_host_cpu_name()} {llvm.get_host_cpu_features().flatten()}"
+    return " ".join(_host())

@@ -146,8 +146,11 @@ def _text_of(signature: tuple[Any, ...]) -> str:
 
 
 def _described(kind: Any) -> str:
-    if isinstance(kind, tuple):
-        return f"({','.join(_described(part) for part in kind)})"
+    return f"({','.join(map(_described, kind))})" if isinstance(kind, tuple) else _named(kind)
+
+
+@functools.lru_cache(maxsize=None, typed=True)
+def _named(kind: Any) -> str:
     return f"{kind.__module__}.{kind.__qualname__}" if isinstance(kind, type) else str(kind)
 
 

@@ -19,7 +19,7 @@ import importlib
 from collections.abc import Callable
 from typing import Any
 
-from et_sim.compiled.decorators import MARK, Choice, works_on_tables
+from et_sim.compiled.decorators import MARK, Choice, Later, works_on_tables
 
 __all__ = ["Tables", "chosen_by_tables", "works_on_tables"]
 
@@ -33,7 +33,8 @@ class Tables:
 def chosen_by_tables(name: str, field: str = "", default: Callable[..., Any] | None = None) -> Any:
     """A function that stands for all functions `name` in the modules of dataclasses derived from `Tables`.
 
-    Its first argument is of such a dataclass, or has one as `field`. `default` is for modules without it.
+    Its first argument is of such a dataclass, or has one as `field`. A module may name one that is elsewhere
+    (`Later`); `default` is for modules without it.
     """
     chosen = functools.cache(functools.partial(_function_of, name=name, default=default))
 
@@ -47,6 +48,8 @@ def chosen_by_tables(name: str, field: str = "", default: Callable[..., Any] | N
 
 def _function_of(module: str, name: str, default: Callable[..., Any] | None) -> Any:
     found = getattr(importlib.import_module(module), name, default)
+    if isinstance(found, Later):
+        return found.function
     if found is None:
         raise TypeError(f"{module} has no function {name!r}")
     return found

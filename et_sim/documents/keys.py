@@ -30,7 +30,6 @@ from msgspec import Struct, structs
 
 from et_sim.basics.errors import InputError, MachineError, brief, did_you_mean
 from et_sim.basics.quick_dataclass import quick_dataclass
-from et_sim.documents.unused_keys import UNUSED_KEYS
 
 # Times and sizes stay exact in a double up to here, and the reference reads its clock through one.
 LARGEST_INTEGER = 2**53
@@ -328,6 +327,8 @@ def check_names(section: Section, table: tuple[Key, ...], remarks: Remarks) -> N
     for name in section.content:
         if name in known:
             continue
+        from et_sim.documents.unused_keys import UNUSED_KEYS
+
         if name in UNUSED_KEYS:
             remarks.warn(section.at(name), name, f"no effect: it {UNUSED_KEYS[name]}")
         else:

@@ -6,7 +6,8 @@ needs none of them.
 
 from __future__ import annotations
 
-from et_sim.compiled.entry_points import Later, entry
+from et_sim.compiled.decorators import Later
+from et_sim.compiled.entry_points import entry
 
 FINISHED, PAUSED, NEEDS_POOLS, TOO_LATE, TIED = range(5)
 

@@ -12,7 +12,6 @@ import numpy as np
 from et_sim.basics.units import format_bandwidth
 from et_sim.documents.keys import Key, Remarks, Section, inner_section, keys_of, read
 from et_sim.documents.kinds import OBJECT
-from et_sim.machine.flits import filled_in, most_carried
 from et_sim.machine.protocol_presets import PROTOCOL_KEY
 from et_sim.machine.transports import Credits
 
@@ -46,6 +45,8 @@ def _warn_of_slow_links(
     credits: Credits, bytes_per_ns: Any, latency_ns: Any, place: str, remarks: Remarks
 ) -> None:
     """Links that can never carry what their bandwidth says."""
+    from et_sim.machine.flits import filled_in, most_carried
+
     full = filled_in(credits, bytes_per_ns, latency_ns)
     part = most_carried(full, bytes_per_ns, latency_ns) / bytes_per_ns
     slowest = int(part.argmin())

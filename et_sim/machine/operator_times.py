@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import field, replace
 from enum import StrEnum
 from types import MappingProxyType
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from et_sim.basics.errors import MachineError
 from et_sim.basics.quick_dataclass import quick_dataclass
@@ -18,7 +18,9 @@ from et_sim.basics.units import LONGEST_NS
 from et_sim.documents.keys import Key, Remarks, Section, nearest
 from et_sim.documents.kinds import TEXT, choice
 from et_sim.machine.datatypes import BITS, datatype_named
-from et_sim.machine.measured import Measured, read_measured
+
+if TYPE_CHECKING:
+    from et_sim.machine.measured import Measured
 
 NS_OF = MappingProxyType({"ns": 1.0, "us": 1000.0})
 MEASURED = "time of measured operations"
@@ -74,6 +76,8 @@ class OperatorTimes:
     @staticmethod
     def complete(given: Mapping[str, Any], section: Section, remarks: Remarks) -> dict[str, Any]:
         """The durations that the file gives."""
+        from et_sim.machine.measured import read_measured
+
         columns = ("operation", "dtype", "shape", "size", *NS_OF)
         table = read_measured(section.beside(given["file"]), (), columns, remarks)
         units = [unit for unit in NS_OF if unit in table.columns]

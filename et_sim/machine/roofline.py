@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from itertools import pairwise
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -21,7 +21,9 @@ from et_sim.basics.quick_dataclass import quick_dataclass
 from et_sim.documents.keys import Kind, Remarks, Section, Slot, key, nearest, show
 from et_sim.documents.kinds import NUMBER, OBJECT, choice, count, number, rate, sections, size, text, time
 from et_sim.machine.datatypes import BITS
-from et_sim.machine.measured import Measured, read_measured
+
+if TYPE_CHECKING:
+    from et_sim.machine.measured import Measured
 
 LARGEST_RATE = 1 << 40
 LARGEST_TILE = 65536
@@ -158,6 +160,8 @@ def _curves(section: Section, remarks: Remarks) -> dict[str, Curve]:
     if "table" in entry:
         if len(entry) > 1 or not isinstance(entry["table"], str):
             raise section.fault('"table" names a file, and stands alone', "correct it")
+        from et_sim.machine.measured import read_measured
+
         path = section.beside(entry["table"])
         return _measured(read_measured(path, ("size", "efficiency"), ("operation",), remarks))
     half: Any = entry.get("half")

@@ -25,6 +25,7 @@ import numpy as np
 from et_sim.basics.errors import MachineError, UsageError
 from et_sim.basics.quick_dataclass import quick_dataclass
 from et_sim.basics.units import format_bytes
+from et_sim.compiled.decorators import Later
 from et_sim.compiled.tables_by_reference import Tables, works_on_tables
 from et_sim.engine.calendar.clock import schedule
 from et_sim.engine.containers import NONE, join, leave
@@ -40,13 +41,6 @@ from et_sim.machine.corrections import Correction
 from et_sim.machine.model import GraphFabric, LevelFabric, Network, Routing
 from et_sim.network.fabric import WAY_FIELDS, is_wired_to_itself, next_ports, set_out, take_hop
 from et_sim.network.fabrics import fabric_of
-from et_sim.network.link_repeats import HOP_DONE, LINK_FREE, is_there
-from et_sim.network.link_repeats import describe_event as describe_event
-from et_sim.network.link_repeats import may_repeat as may_repeat
-from et_sim.network.link_repeats import note_counted as note_counted
-from et_sim.network.link_repeats import pass_counted as pass_counted
-from et_sim.network.link_repeats import pass_event as pass_event
-from et_sim.network.link_repeats import ways_turn as ways_turn
 from et_sim.network.route_tables import MOST_BYTES_OF_TABLE
 from et_sim.plan.tables import Plan, record, table
 
@@ -78,6 +72,14 @@ LINK = record(
     ("free_rest", "f8"),  # and the fraction of a nanosecond besides
     ("joined", MOMENT),  # this and what follows: to notice ties
     ("mark", MARK),
+)
+HOP_DONE = 0  # a message reached the end of a link: a message
+LINK_FREE = 1  # a link may carry its next message: a link
+
+# What machine code is made of, and Python has no use for.
+describe_event, may_repeat, note_counted, pass_counted, pass_event, ways_turn = (
+    Later("et_sim.network.link_repeats", name)
+    for name in ("describe_event", "may_repeat", "note_counted", "pass_counted", "pass_event", "ways_turn")
 )
 
 
@@ -199,6 +201,13 @@ def arrive_at_once(run: Run, target: int, size: int, kind: int, a: int, b: int, 
         schedule(run, now, done, c, b, 0)
     observe.message_flies(run, target, size, now, 0, NONE)
     schedule(run, now, kind, a, b, c)
+
+
+@works_on_tables
+def is_there(run: Run, row: int) -> bool:
+    """Whether a message is at its target, or will be at the end of the link that it is on."""
+    message = run.messages[row]
+    return bool(message.at == message.target and not message.via_switch)
 
 
 @works_on_tables

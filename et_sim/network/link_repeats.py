@@ -19,16 +19,7 @@ from et_sim.engine.repeats.turns import comes_to, turn
 from et_sim.engine.state.kinds import STEP
 from et_sim.engine.state.run import Run
 from et_sim.network.fabric import next_ports, set_out, take_hop
-
-HOP_DONE = 0  # a message reached the end of a link: a message
-LINK_FREE = 1  # a link may carry its next message: a link
-
-
-@works_on_tables
-def is_there(run: Run, row: int) -> bool:
-    """Whether a message is at its target, or will be at the end of the link that it is on."""
-    message = run.messages[row]
-    return bool(message.at == message.target and not message.via_switch)
+from et_sim.network.link import HOP_DONE, is_there
 
 
 @works_on_tables

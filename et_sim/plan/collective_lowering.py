@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from msgspec import Struct
@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from et_sim.basics.errors import MachineError
 from et_sim.collectives import (
     OVER_A_TREE,
+    RING,
     Algorithm,
     CostFixes,
     Operation,
@@ -49,7 +50,6 @@ from et_sim.plan.exchanges import (
     split_pairs,
 )
 from et_sim.plan.groups import GroupShape, GroupTable
-from et_sim.plan.library_phases import AROUND, LibraryPhases, PacedPhase
 from et_sim.plan.phases import (
     Chunks,
     PhasePart,
@@ -63,6 +63,9 @@ from et_sim.plan.phases import (
 )
 from et_sim.plan.programs import CustomProgram, OwnSizes, ProgramKey, ProgramRows, check_bytes
 from et_sim.plan.tables import QueueCursor
+
+if TYPE_CHECKING:
+    from et_sim.plan.library_phases import LibraryPhases, PacedPhase
 
 # Without `involved_dim`, a collective takes part in the first four dimensions.
 DEFAULT_INVOLVED_DIMENSIONS = 4
@@ -111,7 +114,11 @@ class CollectiveTables:
         self._rules = _rules_of(machine.system)
         library = machine.system.library
         endpoint_ns = machine.system.endpoint_delay_ns
-        self._library = LibraryPhases(library, machine.network, endpoint_ns) if library else None
+        self._library: LibraryPhases | None = None
+        if library is not None:
+            from et_sim.plan.library_phases import LibraryPhases
+
+            self._library = LibraryPhases(library, machine.network, endpoint_ns)
         self._choices: dict[int, Choice] = {}  # of the library, by row
         self._nodes: dict[int, int] = {}  # of those collectives
         self._processors: dict[int, int] = {}
@@ -289,7 +296,7 @@ class CollectiveTables:
         """As the library chooses; every chunk of it runs from the beginning."""
         layout = self.ways.sides(request.group)
         around = replace(request, operation=Operation.ALL_GATHER)
-        ways = self._ways(around, (AROUND,) * len(layout))
+        ways = self._ways(around, (RING,) * len(layout))
         made = library.lower(request.operation, request.size, request.datatype, request.group, ways, layout)
         if made is None:
             return None

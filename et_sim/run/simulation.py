@@ -31,7 +31,6 @@ from et_sim.plan.lowering import Lowering, assemble
 from et_sim.plan.members import Actors
 from et_sim.plan.spilled import Spilled, spilled
 from et_sim.plan.tables import Plan
-from et_sim.run.alone import machine_alone, read_alone, refuse_without_times
 from et_sim.run.options import RunOptions
 from et_sim.timeline import CausalEvents, MessageSpool, Phases, PortRecord
 from et_sim.timeline.out_of_memory import out_of_memory
@@ -124,7 +123,12 @@ def prepare(
             machine = layer_file.machine
             model = choose_model(options.model, machine, is_preset=options.machine is not None)
             return Task(layer_file.workload, machine, layer_file, profile, named_by, model)
-        workload = read_alone(workload) if options.alone else read_workload(workload, machine.network.ranks)
+        if options.alone:
+            from et_sim.run.alone import read_alone
+
+            workload = read_alone(workload)
+        else:
+            workload = read_workload(workload, machine.network.ranks)
     if workload.profile and named_by is NamedBy.NOBODY:
         profile, named_by = workload.profile, NamedBy.WORKLOAD
         machine = read_machine(**given, profile=profile)
@@ -136,6 +140,8 @@ def prepare(
     if workload.jobs:
         machine = replace(machine, groups=workload.job_groups)
     if options.alone:
+        from et_sim.run.alone import machine_alone, refuse_without_times
+
         refuse_without_times(workload)
         machine = machine_alone(machine, workload.ranks)
     model = choose_model(options.model, machine, is_preset=options.machine is not None)

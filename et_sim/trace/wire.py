@@ -23,7 +23,8 @@ import numpy.typing as npt
 from et_sim.basics.errors import TraceError
 from et_sim.basics.protobuf_fields import first_varint
 from et_sim.basics.units import LONGEST_NS
-from et_sim.compiled.entry_points import Later, entry
+from et_sim.compiled.decorators import Later
+from et_sim.compiled.entry_points import entry
 from et_sim.trace import wire_layout as at
 from et_sim.trace.columns import (
     ATTRIBUTES,

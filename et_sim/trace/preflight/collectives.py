@@ -24,11 +24,6 @@ from et_sim.basics.units import format_ranks, plural
 from et_sim.trace.columns import CollectiveKind, NodeKind, RowColumn, Trace
 from et_sim.trace.group_rule import NO_GROUP
 from et_sim.trace.order import in_program_order
-from et_sim.trace.preflight.differences import (
-    explain_difference,
-    explain_missing,
-    explain_more,
-)
 from et_sim.trace.preflight.pairs import sorted_groups
 from et_sim.trace.preflight.problem import SPELLED_OUT, Problem, TemplateIndex, not_spelled_out
 from et_sim.trace.preflight.streams import (
@@ -367,6 +362,8 @@ def _compare(index: TemplateIndex, stream: Stream, members: Any, sequences: _Seq
     usual = max((c for c in holders if c), key=lambda c: (len(holders[c]), -int(holders[c][0])))
     others = sorted((c for c in holders if c != usual), key=lambda c: int(holders[c][0]))
     problems = []
+    from et_sim.trace.preflight.differences import explain_difference, explain_missing, explain_more
+
     for content in others[:SPELLED_OUT]:
         one, other = holders[usual], holders[content]
         if content:
