@@ -33,6 +33,7 @@ def processor_seconds() -> float:
 def seconds(arguments: list[str], folder: str, cache: str, compiling: str = "now", **others: str) -> float:
     """Wall time of one process."""
     environment = {**os.environ, "ET_SIM_CACHE_DIR": cache, "ET_SIM_COMPILE": compiling, **others}
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)  # whoever sets it compiles every module anew
     begin = time.perf_counter()
     subprocess.run([*ET_SIM, *arguments], cwd=folder, env=environment, check=True, capture_output=True)
     return time.perf_counter() - begin
