@@ -19,7 +19,7 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import EnumType
 from functools import cache
 from itertools import islice
@@ -62,15 +62,18 @@ class Remarks:
         self.defaults.append(Notice(place, key, text))
 
 
-@dataclass(frozen=True, slots=True)
-class Section:
+class _OfFile(Struct, frozen=True, kw_only=True):
+    """What is said by name."""
+
+    file: str = ""  # the file that it is in
+    error_type: type[InputError] = MachineError  # what a refusal raises
+
+
+class Section(_OfFile, frozen=True):
     """An object of a file, and where it stands."""
 
     place: str  # as it is named: 'system.json: "costs"', or the file where lines are named
     content: dict[str, Any]
-    _: dataclasses.KW_ONLY
-    file: str = ""  # the file that it is in
-    error_type: type[InputError] = MachineError  # what a refusal raises
 
     def at(self, *path: str | int) -> str:  # noqa: ARG002
         """Where one of its keys, or what is below it, stands."""
@@ -97,8 +100,7 @@ class Section:
         return Path(self.file or self.place).parent / name
 
 
-@dataclass(frozen=True, slots=True)
-class LinedSection(Section):
+class LinedSection(Section, frozen=True):
     """An object in which keys are found by their lines; in what comes from Python, by their path."""
 
     path: tuple[str | int, ...] = ()
@@ -114,7 +116,7 @@ class LinedSection(Section):
     def entry(self, key: str, content: dict[str, Any], index: int | None = None) -> Section:
         """An object that one of its keys holds."""
         path = (*self.path, key, *(() if index is None else (index,)))
-        return replace(self, content=content, path=path)
+        return structs.replace(self, content=content, path=path)
 
 
 def inner_section(section: Section, key: Key, remarks: Remarks) -> Section | None:

@@ -11,6 +11,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from msgspec import structs
+
 from et_sim.basics.errors import MachineError, UsageError
 from et_sim.basics.units import plural
 from et_sim.collectives.names import FAMILIES, spans_all
@@ -233,13 +235,13 @@ def _with_profile(system: Source, profile: str) -> Source:
             place=system.place,
             remedy="leave out the profile, or describe the system in the form of 2.x",
         )
-    return replace(system, content={**system.content, "profile": profile})
+    return structs.replace(system, content={**system.content, "profile": profile})
 
 
 def _with_corrections(system: Source, corrections: Collection[Correction]) -> Source:
     """The system with some corrections on."""
     switches = {**system.content.get("corrections", {}), **dict.fromkeys(map(str, corrections), True)}
-    return replace(system, content={**system.content, "corrections": switches})
+    return structs.replace(system, content={**system.content, "corrections": switches})
 
 
 def _read_network_and_system(

@@ -14,9 +14,10 @@ import math
 import numbers
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeAlias
+
+from msgspec.structs import replace
 
 from et_sim.basics.errors import MachineError, UsageError, did_you_mean
 from et_sim.basics.files import is_folder
@@ -65,8 +66,7 @@ AS_IMPORT = {"graph": {"import": "this file"}}
 _MOST_BITS = int(MOST_DIGITS * math.log2(10))
 
 
-@dataclass(frozen=True, slots=True)
-class Source(Section):
+class Source(Section, frozen=True):
     """The content of one configuration, and where it came from: a path, or "<system>" and the like."""
 
     digest: str = ""  # sha256 of the file, or of the dict's canonical JSON

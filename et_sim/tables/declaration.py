@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from et_sim.basics.units import LONGEST_NS
 
@@ -12,8 +12,7 @@ WORD, TEXT = "word", "text"  # texts in a dictionary: of at most 127 different o
 STRING = "string"  # texts without a dictionary
 
 
-@dataclass(frozen=True, slots=True)
-class Column:
+class Column(NamedTuple):
     """A column. Who writes it, who reads it and who looks for damage go by this declaration."""
 
     name: str
@@ -49,8 +48,7 @@ class Column:
         return "bytes" if self.name == "bytes" or self.name.endswith("_bytes") else ""
 
 
-@dataclass(frozen=True, slots=True)
-class Table:
+class Table(NamedTuple):
     """A table of a run; one with neither `detail` nor `remedy` is part of every run."""
 
     name: str

@@ -7,10 +7,9 @@ Not here: what any view shows.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from importlib import import_module
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from et_sim.tables.registry import table_named
 
@@ -22,16 +21,14 @@ RANKS, WINDOW, TOP = "ranks", "window", "top"
 ALL = (RANKS, WINDOW, TOP)
 
 
-@dataclass(frozen=True, slots=True)
-class Forms:
+class Forms(NamedTuple):
     """A view as lines of at most a width, and as data for `--json`."""
 
     lines: Callable[[RunDirectory, Selection, int], list[str]]
     data: Callable[[RunDirectory, Selection], Any]
 
 
-@dataclass(frozen=True, slots=True)
-class View:
+class View(NamedTuple):
     """`forms` and `picture` are `module:name` below `et_sim.views`, loaded when they are wanted."""
 
     name: str

@@ -9,7 +9,6 @@ import fnmatch
 import math
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 
 from msgspec import Struct
@@ -118,8 +117,7 @@ def _imported(source: Source, build: GraphBuilder, part: Fields) -> _Made:
     return _Made(found.dimensions)
 
 
-@dataclass(frozen=True, slots=True)
-class _ImportedSection(LinedSection):
+class _ImportedSection(LinedSection, frozen=True):
     """What an importer made of a file, of which it knows the lines of links."""
 
     link_lines: Sequence[int] = ()

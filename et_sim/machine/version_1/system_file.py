@@ -103,7 +103,7 @@ def read_system_1(source: Section, remarks: Remarks) -> tuple[System, LayerSetti
     """The system, how to run layer files, and lists that override the network's."""
     content = {name: _typed(name, value) for name, value in source.content.items()}
     overrides = {name: content.pop(name) for name in NETWORK_OVERRIDES if name in content}
-    given = read_keys(replace(source, content=content), SYSTEM_1_KEYS, remarks)
+    given = read_keys(structs.replace(source, content=content), SYSTEM_1_KEYS, remarks)
     values = note_defaults(given, SYSTEM_1_KEYS, source.place, remarks)
     system = replace(
         made(System, given),
