@@ -5,7 +5,6 @@ Not here: what the shapes mean for messages (`et_sim.network`).
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 from msgspec import structs
@@ -141,7 +140,7 @@ def read_network(source: Section, remarks: Remarks, *, may_be_plain: bool = Fals
     """
     check_names(source, NETWORK_KEYS, remarks)
     if may_be_plain and isinstance(source.content.get("topology"), str):
-        source = replace(source, content=source.content | {"topology": [source.content["topology"]]})
+        source = structs.replace(source, content=source.content | {"topology": [source.content["topology"]]})
     lists = {key.name: _list(key, source) for key in DIMENSION_KEYS}
     _check_lengths(lists, source)
     dimensions = tuple(
