@@ -11,6 +11,7 @@ Not here: attributes that the simulator ignores; a trace only remembers how many
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -18,12 +19,14 @@ import numpy as np
 
 from et_sim.basics.errors import TraceError
 from et_sim.basics.protobuf_fields import LENGTH, VARINT, delimited, tag, varint
-from et_sim.trace.columns import NUMBERS, START_NS, TEXT_ATTRIBUTES, NodeKind, Trace
+from et_sim.trace.columns import NUMBERS, START_NS, TEXT_ATTRIBUTES, NodeKind, TensorLists, Trace
 from et_sim.trace.schema import ATTRIBUTE_KINDS, FIRST_ATTRIBUTE_FIELD
-from et_sim.trace.stack import stacks
+from et_sim.trace.stack import PER_NODE, stacks
 
 _VERSION, _HEADER_ATTRIBUTE = 1, 2  # of the metadata record
 _NAME = 1  # of an attribute
+_NODE_COLUMNS = ("node_id", "name", "names", "data_start", "data_deps", "ctrl_start", "ctrl_deps")
+_TEXTS = {one.column: one.texts for one in TEXT_ATTRIBUTES}
 _ID, _NODE_NAME, _TYPE, _CTRL_DEPS, _DATA_DEPS, _DURATION, _INPUTS, _ATTRIBUTE = 1, 2, 3, 4, 5, 7, 8, 10
 
 
@@ -35,6 +38,7 @@ def encode_trace(trace: Trace) -> bytes:
 def encode_several(traces: Sequence[Trace]) -> list[bytes]:
     """The files of some traces, many small ones at once; those with metadata or tensors one by one."""
     files: list[bytes] = []
+    before: _Encoded | None = None
     for stack in stacks(traces):
         is_plain = not any(trace.metadata_text or len(trace.tensors) for trace in stack.traces)
         for part in [stack] if is_plain else stack.apart():
@@ -44,11 +48,75 @@ def encode_several(traces: Sequence[Trace]) -> list[bytes]:
                     _refuse_negative(
                         trace, "tensor_bytes", (trace.tensor_bytes < 0) & trace.has("tensor_size")
                     )
-            records = [_framed(b"".join(pieces)) for pieces in zip(*_columns(part.trace), strict=True)]
+            if before is not None and before.has_nodes_of(part.trace):
+                records = before.resized(part.trace)
+            else:
+                before = _Encoded(part.trace)
+                records = before.records
             bounds = pairwise(part.first.tolist())
             for trace, (first, end) in zip(part.traces, bounds, strict=True):
                 files.append(_framed(_header(trace)) + b"".join(records[first:end]))
     return files
+
+
+class _Encoded:
+    """The records of a trace, of which others that are the same nodes in other sizes share most."""
+
+    def __init__(self, trace: Trace) -> None:
+        self._trace, self._number = trace, dict[str, int]()
+        self._nodes = [b"".join(pieces) for pieces in zip(*_nodes(trace), strict=True)]
+        pieces = zip(self._nodes, *_sizes(trace), strict=True)
+        self.records = [_framed(b"".join(record)) for record in pieces]
+
+    def has_nodes_of(self, other: Trace) -> bool:
+        """Whether another trace has the very columns of this one for what its nodes are."""
+        trace = self._trace
+        return (
+            all(getattr(trace, column) is getattr(other, column) for column in _NODE_COLUMNS)
+            and all(getattr(trace.tensors, part) is getattr(other.tensors, part) for part in ("row", "start"))
+            and not (trace.metadata_text or other.metadata_text)
+            and np.array_equal(trace.kind, other.kind)
+        )
+
+    def resized(self, other: Trace) -> list[bytes]:
+        """The records of a trace that has these nodes."""
+        rows = np.flatnonzero(self._differ(other))
+        lists = other.tensors
+        listed = np.flatnonzero(np.isin(lists.row, rows))
+        columns = {column: getattr(other, column)[rows] for column in PER_NODE}
+        tensors = TensorLists(
+            np.searchsorted(rows, lists.row[listed]).astype(np.int32),
+            lists.is_output[listed],
+            np.concatenate(([0], np.cumsum(np.diff(lists.start)[listed]))),
+            lists.words[np.repeat(np.isin(lists.row, rows), np.diff(lists.start))],
+            lists.texts,
+        )
+        records = self.records.copy()
+        sizes = zip(*_sizes(replace(other, **columns, tensors=tensors)), strict=True)
+        for row, pieces in zip(rows.tolist(), sizes, strict=True):
+            records[row] = _framed(self._nodes[row] + b"".join(pieces))
+        return records
+
+    def _differ(self, other: Trace) -> Any:
+        """Which rows are not those of this trace."""
+        trace = self._trace
+        differ = np.zeros(len(trace), np.bool_)
+        for column in PER_NODE:
+            if column not in _TEXTS:
+                differ |= getattr(trace, column) != getattr(other, column)
+        for column, texts in _TEXTS.items():
+            differ |= self._texts_of(trace, column, texts) != self._texts_of(other, column, texts)
+        words = self._texts_of(trace.tensors, "words", "texts") != self._texts_of(
+            other.tensors, "words", "texts"
+        )
+        differ[np.repeat(trace.tensors.row, np.diff(trace.tensors.start))[words]] = True
+        return differ
+
+    def _texts_of(self, of: Trace | TensorLists, column: str, texts: str) -> Any:
+        """A column of texts as numbers that mean the same in every trace."""
+        number = self._number
+        numbers = [number.setdefault(text, len(number)) for text in getattr(of, texts)]
+        return np.array(numbers, np.int64)[getattr(of, column)]
 
 
 def _framed(record: bytes) -> bytes:
@@ -85,8 +153,8 @@ def _refuse_negative(trace: Trace, column: str, wrong: Any) -> None:
         )
 
 
-def _columns(trace: Trace) -> list[list[bytes]]:
-    """One list of pieces per field or attribute, in the order in which they stand in a record."""
+def _nodes(trace: Trace) -> list[list[bytes]]:
+    """One list of pieces per field, in the order in which they stand in a record: what nodes are."""
     ids = [varint(node_id) for node_id in trace.node_id.tolist()]
     id_tag = tag(_ID, VARINT)
     names = [delimited(_NODE_NAME, name.encode()) if name else b"" for name in trace.names]
@@ -96,6 +164,12 @@ def _columns(trace: Trace) -> list[list[bytes]]:
         _numbers(trace.kind, _plain(_TYPE)),
         _dependencies(_CTRL_DEPS, ids, trace.ctrl_start, trace.ctrl_deps),
         _dependencies(_DATA_DEPS, ids, trace.data_start, trace.data_deps),
+    ]
+
+
+def _sizes(trace: Trace) -> list[list[bytes]]:
+    """The same of what stands behind, attributes included."""
+    return [
         _numbers(trace.duration_us, _plain(_DURATION)),
         *([_metadata_texts(trace)] if trace.metadata_text else []),
         *_attributes(trace),

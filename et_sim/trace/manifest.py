@@ -92,11 +92,12 @@ def write_manifest(workload: Workload, path: str | Path) -> list[Path]:
 
     Templates that no rank runs are left out, and equal ones are written once.
     """
-    from et_sim.trace.encode import encode_trace
+    from et_sim.trace.encode import encode_several
 
-    used = set(np.flatnonzero(workload.ranks_per_template).tolist())
-    traces = enumerate(workload.templates)
-    files = manifest_files(workload, [encode_trace(one) if at in used else b"" for at, one in traces], path)
+    used = np.flatnonzero(workload.ranks_per_template).tolist()
+    encoded = dict(zip(used, encode_several([workload.templates[at] for at in used]), strict=True))
+    contents = [encoded.get(at, b"") for at in range(len(workload.templates))]
+    files = manifest_files(workload, contents, path)
     replace_all([*files[1:], files[0]])
     return [file for file, _ in files]
 

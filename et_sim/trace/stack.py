@@ -19,7 +19,7 @@ from et_sim.basics.errors import EtSimError
 from et_sim.trace.columns import ATTRIBUTES, TEXT_ATTRIBUTES, IntColumn, Trace, no_tensor_lists
 
 ROWS_AT_ONCE = 1 << 15  # more leave the processor's cache
-_PER_NODE = (
+PER_NODE = (
     *("node_id", "kind", "name", "duration_us", "involved_count", "present"),
     *(one.column for one in ATTRIBUTES),
 )
@@ -100,7 +100,7 @@ def _stacked(number: int, traces: Sequence[Trace]) -> Stack:
 
 def _joined(traces: Sequence[Trace], first: IntColumn) -> Trace:
     columns: dict[str, Any] = {
-        name: np.concatenate([getattr(trace, name) for trace in traces]) for name in _PER_NODE
+        name: np.concatenate([getattr(trace, name) for trace in traces]) for name in PER_NODE
     }
     sizes = np.diff(first)
     before = [0, *accumulate(len(trace.names) for trace in traces)]

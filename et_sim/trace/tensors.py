@@ -9,12 +9,12 @@ Not here: reading and writing the lists (`wire`, `encode`), and how long tensors
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from et_sim.basics.errors import TraceError
 from et_sim.basics.unique import unique
@@ -53,6 +53,29 @@ def as_lists(of_rows: Sequence[tuple[Words | None, Words | None]]) -> TensorList
         start=start,
         words=np.array(words, np.int32),
         texts=tuple(number),
+    )
+
+
+def with_sizes(lists: TensorLists, sizes: Mapping[str, int]) -> TensorLists:
+    """The same lists, where some tensors have other sizes; all are pairs of tensor and bytes."""
+    if not sizes:
+        return lists
+    texts = list(lists.texts)
+    number = {text: at for at, text in enumerate(texts)}
+    size_of = np.full(len(texts), -1, np.int32)
+    for name, size in sizes.items():
+        if name in number:
+            size_of[number[name]] = number.setdefault(str(size), len(number))
+    new = size_of[lists.words[::2]]
+    words = lists.words.copy()
+    words[1::2] = np.where(new >= 0, new, words[1::2])
+    used, first, of_word = np.unique(words, return_index=True, return_inverse=True)
+    order = np.argsort(first)
+    place = np.empty(len(order), np.int32)
+    place[order] = np.arange(len(order), dtype=np.int32)
+    texts = list(number)
+    return structs.replace(
+        lists, words=place[of_word.reshape(-1)], texts=tuple(texts[at] for at in used[order].tolist())
     )
 
 

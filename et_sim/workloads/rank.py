@@ -82,6 +82,16 @@ class Rank:
             known = self.questions[key] = (question, question(self._rank))
         return known[1]
 
+    def is_like(self, other: Rank, axis: str) -> bool:
+        """Whether a program got the answers about another rank that it gets of this one, but for the place on
+        an axis; if so, it counts as asked about this one, too."""
+        asked = {key: (ask, ask(self._rank)) for key, (ask, _) in other.questions.items()}
+        for key, (_, answer) in other.questions.items():
+            if key != ("place", axis) and asked[key][1] != answer:
+                return False
+        self.questions |= asked
+        return True
+
     # Places.
 
     def size(self, *axes: str) -> int:

@@ -4,6 +4,9 @@ A trace repeats itself: each micro-batch has the nodes of the one before. What a
 all nodes that do the same; a node then is a number, a name and what it comes after. Where some nodes name
 tensors, those that name none are said to read and write none.
 
+Ranks that do the same things in other sizes share a recording's nodes (`resized`), and their traces its
+columns.
+
 Not here: order by streams, and places (`rank`).
 """
 
@@ -12,19 +15,30 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from et_sim.basics.errors import UsageError
 from et_sim.trace.builder import TraceBuilder
-from et_sim.trace.columns import BIT, RowColumn, Trace
-from et_sim.trace.tensors import Words, as_lists
+from et_sim.trace.columns import BIT, TEXT_ATTRIBUTES, RowColumn, TensorLists, Trace
+from et_sim.trace.tensors import Words, as_lists, with_sizes
 
 Nodes = tuple[int, ...]
+Key = tuple[Any, ...]  # equal for nodes that do the same
 MOST_NODES = 20_000_000  # of one rank
 _NO_TENSORS: tuple[Words, None] = ((), None)
-_OWN_COLUMNS = ("node_id", "name", "data_start", "data_deps", "ctrl_start", "ctrl_deps", "present")
+_NODE_COLUMNS = ("node_id", "name", "data_start", "data_deps", "ctrl_start", "ctrl_deps")
+_OWN_COLUMNS = (*_NODE_COLUMNS, "present")
+
+
+class Doing(NamedTuple):
+    """What a node does: `make` of a builder makes it with these options."""
+
+    key: Key
+    make: Callable[..., int]
+    options: Mapping[str, Any]
+    attributes: Mapping[str, int]
 
 
 @dataclass(slots=True)
@@ -32,17 +46,24 @@ class Recording:
     """Nodes in the order in which they were recorded, which is that of their ids."""
 
     source: str
-    _kinds: TraceBuilder = field(init=False)
-    _number: dict[Any, int] = field(default_factory=dict)
+    _builder: TraceBuilder = field(init=False)
+    _number: dict[Key, int] = field(default_factory=dict)
+    _doings: list[Doing] = field(default_factory=list)  # by that number
     _kind: list[int] = field(default_factory=list)
     _name: list[int] = field(default_factory=list)
     _names: dict[str, int] = field(default_factory=dict)
     _data: list[Nodes] = field(default_factory=list)
     _ctrl: list[Nodes] = field(default_factory=list)
     _tensors: dict[int, tuple[Words | None, Words | None]] = field(default_factory=dict)  # by node
+    _first: Recording | None = None  # whose nodes these are, in other sizes
+    _sizes: Mapping[str, int] = field(default_factory=dict)  # bytes of tensors, if not those of the first
+    _trace: Trace | None = None  # of which resized recordings have columns
+    _digest: bytes = b""
+    _tensor_names: frozenset[str] = frozenset()
+    _built: dict[tuple[Key, ...], Trace] = field(default_factory=dict)  # by what is not as in the first
 
     def __post_init__(self) -> None:
-        self._kinds = TraceBuilder(version="et-sim workloads", source=self.source)
+        self._builder = _new_builder(self.source)
 
     def __len__(self) -> int:
         return len(self._kind)
@@ -67,8 +88,9 @@ class Recording:
         key = (make.__name__, *options, *options.values(), *sorted(attributes.items()))
         number = self._number.get(key)
         if number is None:
-            more = {"attributes": attributes} if attributes else {}
-            number = self._number[key] = make(self._kinds, **options, **more)
+            doing = Doing(key, make, options, attributes)
+            number = self._number[key] = _make(self._builder, doing)
+            self._doings.append(doing)
         self._kind.append(number)
         self._name.append(self._names.setdefault(name, len(self._names)))
         self._data.append(data)
@@ -85,9 +107,55 @@ class Recording:
         ]
         self._tensors[node] = (merged[0], merged[1] or before[1])
 
+    def doings(self) -> list[tuple[str, Doing]]:
+        """Of every node its name, and what it does."""
+        names = list(self._names)
+        return [(names[name], self._doings[kind]) for name, kind in zip(self._name, self._kind, strict=True)]
+
+    def names_of(self, key: Key) -> set[str]:
+        """The names of all nodes that do something."""
+        number, names = self._number.get(key), list(self._names)
+        return {names[name] for name, kind in zip(self._name, self._kind, strict=True) if kind == number}
+
+    def resized(
+        self, doings: Mapping[Key, Doing], sizes: Mapping[str, int], built: dict[tuple[Key, ...], Trace]
+    ) -> Recording:
+        """The same nodes, where some do something else instead, and some tensors have other sizes.
+
+        Nothing may be added to either afterwards. `built` remembers what is done in several of them.
+        """
+        if self._trace is None:
+            self._digest, self._trace = self.content, self.trace()
+            self._built[()] = self._kinds()
+            self._tensor_names = frozenset(self._trace.tensors.texts)
+        sizes = {name: size for name, size in sizes.items() if name in self._tensor_names}
+        if not sizes and not doings.keys() & self._number.keys():
+            return self
+        found = Recording(self.source, _first=self, _sizes=sizes, _built=built)
+        found._kind, found._name, found._names = self._kind, self._name, self._names
+        found._doings = [doings.get(one.key, one) for one in self._doings]
+        return found
+
+    def _kinds(self) -> Trace:
+        """A row for all nodes that do the same."""
+        if self._first is None:
+            return self._builder.build()
+        before = self._first._doings
+        rows = [row for row, (one, now) in enumerate(zip(before, self._doings, strict=True)) if one != now]
+        keys = tuple(self._doings[row].key for row in rows)
+        if keys not in self._built:
+            builder = _new_builder(self.source)
+            for row in rows:
+                _make(builder, self._doings[row])
+            self._built[keys] = builder.build()
+        return _with_rows(self._first._built[()], np.array(rows, np.int64), self._built[keys])
+
     @property
     def content(self) -> bytes:
         """Equal for recordings whose traces are equal."""
+        if self._first is not None:
+            keys = [one.key for one in self._doings]
+            return hashlib.sha256(self._first._digest + repr((keys, self._sizes)).encode()).digest()
         digest = hashlib.sha256(repr((list(self._number), list(self._names))).encode())
         for column in (self._kind, self._name):
             digest.update(np.array(column, np.int64).tobytes())
@@ -99,33 +167,60 @@ class Recording:
 
     def trace(self) -> Trace:
         """All nodes so far."""
-        kinds, rows = self._kinds.build(), np.array(self._kind, np.int64)
-        data_start, data_deps = _rows(self._data)
-        ctrl_start, ctrl_deps = _rows(self._ctrl)
+        kinds, rows = self._kinds(), np.array(self._kind, np.int64)
+        lists = self._tensor_lists()
+        said = np.zeros(len(rows), np.uint32)
+        for is_output, word in enumerate(("inputs", "outputs")):
+            said[lists.row[lists.is_output == bool(is_output)]] |= np.uint32(BIT[word])
         taken = {
             one.name: getattr(kinds, one.name)[rows]
             for one in fields(Trace)
             if one.name not in _OWN_COLUMNS and isinstance(getattr(kinds, one.name), np.ndarray)
         }
-        lists = as_lists(
-            [self._tensors.get(row, _NO_TENSORS) for row in range(len(rows))] * bool(self._tensors)
-        )
-        said = np.zeros(len(rows), np.uint32)
-        for is_output, word in enumerate(("inputs", "outputs")):
-            said[lists.row[lists.is_output == bool(is_output)]] |= np.uint32(BIT[word])
-        return replace(
-            kinds,
-            node_id=np.arange(len(rows), dtype=np.uint64),
-            name=np.array(self._name, np.int32),
-            names=tuple(self._names),
-            data_start=data_start,
-            data_deps=data_deps,
-            ctrl_start=ctrl_start,
-            ctrl_deps=ctrl_deps,
-            present=kinds.present[rows] | said,
-            tensors=lists,
-            **taken,
-        )
+        taken |= self._own_columns()
+        return replace(kinds, present=kinds.present[rows] | said, tensors=lists, **taken)
+
+    def _own_columns(self) -> dict[str, Any]:
+        """What no two nodes have in common: ids, names, and what they come after."""
+        if self._first is not None:
+            return {column: getattr(self._first._trace, column) for column in (*_NODE_COLUMNS, "names")}
+        return {
+            "node_id": np.arange(len(self), dtype=np.uint64),
+            "name": np.array(self._name, np.int32),
+            "names": tuple(self._names),
+            **dict(zip(("data_start", "data_deps"), _rows(self._data), strict=True)),
+            **dict(zip(("ctrl_start", "ctrl_deps"), _rows(self._ctrl), strict=True)),
+        }
+
+    def _tensor_lists(self) -> TensorLists:
+        if self._first is None or self._first._trace is None:
+            rows = [self._tensors.get(row, _NO_TENSORS) for row in range(len(self))]
+            return as_lists(rows * bool(self._tensors))
+        return with_sizes(self._first._trace.tensors, self._sizes)
+
+
+def _new_builder(source: str) -> TraceBuilder:
+    return TraceBuilder(version="et-sim workloads", source=source)
+
+
+def _make(builder: TraceBuilder, doing: Doing) -> int:
+    more = {"attributes": doing.attributes} if doing.attributes else {}
+    return doing.make(builder, **doing.options, **more)
+
+
+def _with_rows(kinds: Trace, rows: Any, others: Trace) -> Trace:
+    """The same, with other nodes in some rows."""
+    columns: dict[str, Any] = {}
+    for one in fields(Trace):
+        column = getattr(kinds, one.name)
+        if one.name not in _NODE_COLUMNS and isinstance(column, np.ndarray):
+            columns[one.name] = column.copy()
+            columns[one.name][rows] = getattr(others, one.name)
+    for text in TEXT_ATTRIBUTES:
+        known = getattr(kinds, text.texts)
+        columns[text.column][rows] += len(known)
+        columns[text.texts] = known + getattr(others, text.texts)
+    return replace(kinds, **columns)
 
 
 def _words(tensors: Mapping[str, int] | None) -> Words | None:

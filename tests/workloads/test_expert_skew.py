@@ -11,18 +11,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from machines import algorithms, network
+from msgspec import structs
 
 from et_sim.api import run
 from et_sim.basics.errors import UsageError
 from et_sim.cli import main
-from et_sim.trace import Workload
+from et_sim.trace import Workload, encode_trace
 from et_sim.trace.columns import CollectiveKind
+from et_sim.trace.encode import encode_several
 from et_sim.trace.preflight import find_problems
 from et_sim.trace.splits import has_splits
+from et_sim.workloads import make_workload
 from et_sim.workloads.models.model import Attention, Experts, FeedForward, Model
 from et_sim.workloads.training.figures import figures
 from et_sim.workloads.training.plan import Plan, tokens_of_experts
-from et_sim.workloads.training.step import make_training
+from et_sim.workloads.training.step import make_training, training_program
 
 MODEL = Model(
     name="small",
@@ -173,3 +176,40 @@ def test_a_model_without_experts_has_none_that_are_uneven() -> None:
 
     with pytest.raises(UsageError, match="has no experts"):
         make_training(replace(MODEL, experts=None), Plan(data=2, expert_skew="zipf:1"))
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {},
+        {"recompute": "full", "micro_batches": 3},
+        {"recompute": "selective", "schedule": "zero-bubble", "products": "fp8"},
+        {"zero": 3, "order": "dp-pp"},
+        {"tensor": 2, "sequence_parallel": True, "tensor_overlap": 2, "context": 2, "data": 2},
+        {"schedule": "interleaved", "chunks": 2, "expert": 8, "data": 8, "micro_batches": 4},
+    ],
+    ids=lambda more: " ".join(map(str, more.values())) or "usual",
+)
+def test_a_resized_step_is_the_step_that_the_rank_would_have_recorded(more: dict[str, Any]) -> None:
+    plan = Plan(**(USUAL | {"expert_skew": "zipf:1.5"} | more))
+    assert len(made_as_rank_by_rank(structs.replace(MODEL, layers=4), plan)) > plan.pipeline
+
+
+def test_what_is_one_kernel_on_one_rank_may_be_two_on_another(tmp_path: Path) -> None:
+    """The first expert gets as many tokens as the shared one, so that both have one activation function."""
+    experts = Experts(4, 1, MODEL.feed_forward, 1)
+    (tmp_path / "loads.json").write_text(json.dumps([1, 2, 1, 0]))
+    plan = Plan(data=4, expert=4, expert_skew=str(tmp_path / "loads.json"))
+    files = made_as_rank_by_rank(structs.replace(MODEL, experts=experts), plan)
+    assert len(files) == 3
+
+
+def made_as_rank_by_rank(model: Model, plan: Plan) -> list[bytes]:
+    """The files of a job, which are those of ranks that know of no other."""
+    found = make_training(model, plan)
+    expected = make_workload(plan.axes, lambda rank: training_program(model, plan)(rank))
+    assert found.template_of_rank.tolist() == expected.template_of_rank.tolist()
+    files = encode_several(found.templates)
+    assert files == [encode_trace(one) for one in found.templates]
+    assert files == [encode_trace(one) for one in expected.templates]
+    return files

@@ -25,6 +25,11 @@ class Layers(Struct, frozen=True):
     plan: Plan
     place: int = 0  # among the ranks that the experts are spread over, if experts are uneven
     _known: dict[tuple[bool, int], tuple[ModelPart, ...]] = field(default_factory=dict)
+    _tokens: dict[Experts, tuple[int, ...]] = field(default_factory=dict)  # that each expert gets
+
+    def at(self, place: int) -> Layers:
+        """Those of another place, to which as many tokens are sent."""
+        return Layers(self.model, self.plan, place, _tokens=self._tokens)
 
     @property
     def tokens(self) -> int:
@@ -197,7 +202,11 @@ class Layers(Struct, frozen=True):
         plan, tokens = self.plan, self.kept_tokens
         if not plan.expert_skew:
             return ()
-        return tokens_of_experts(plan.expert_skew, plan.expert_seed, experts.count, experts.chosen, tokens)
+        if experts not in self._tokens:
+            self._tokens[experts] = tokens_of_experts(
+                plan.expert_skew, plan.expert_seed, experts.count, experts.chosen, tokens
+            )
+        return self._tokens[experts]
 
     def tokens_sent(self, experts: Experts) -> tuple[int, ...]:
         """To each place along the expert axis."""

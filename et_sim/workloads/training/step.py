@@ -22,8 +22,9 @@ from et_sim.workloads.recording import MOST_NODES, Nodes
 from et_sim.workloads.training.layers import Layers
 from et_sim.workloads.training.operations import step_of
 from et_sim.workloads.training.parts import Enter, ModelPart
-from et_sim.workloads.training.plan import CONTEXT, DATA, EXPERT, PIPELINE, TENSOR, Piece, Plan
+from et_sim.workloads.training.plan import CONTEXT, DATA, PIPELINE, TENSOR, Piece, Plan
 from et_sim.workloads.training.replicas import LOSS_BYTES, Replicas
+from et_sim.workloads.training.uneven import UnevenSteps
 from et_sim.workloads.training.units import Unit, units_of
 from et_sim.workloads.training.work import NOTHING, Work
 
@@ -106,8 +107,15 @@ def training_program(model: Model, plan: Plan) -> Program:
     check_plan(model, plan)
     layers = Layers(model, plan)
     if plan.expert_skew and plan.expert > 1:
-        return lambda rank: _Step(Layers(model, plan, rank.place(EXPERT)), rank).run()
-    return lambda rank: _Step(layers, rank).run()
+        return UnevenSteps(layers, _run_step)
+    return lambda rank: _run_step(layers, rank)
+
+
+def _run_step(layers: Layers, rank: Rank) -> dict[int, tuple[Unit, ...]]:
+    """Record the step of a rank; returns the units of its chunks."""
+    step = _Step(layers, rank)
+    step.run()
+    return step.units
 
 
 @dataclass(slots=True)

@@ -1,0 +1,136 @@
+"""Steps of ranks whose experts get different numbers of tokens: recorded once, and resized.
+
+What a rank does is the same whichever experts it has; sizes of some kernels, exchanges and tensors are not.
+So the step is run for one rank of a stage. For the others it is found out, part by part of the layers, what
+becomes of each thing that the first one does; its nodes, their names and their order stay.
+
+Where that would not be certain, because two things are one thing to the first rank and different ones to
+another, or something outside of layers looks like what changes, the step is run again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from et_sim.trace.columns import Trace
+from et_sim.workloads.rank import Rank
+from et_sim.workloads.recording import Doing, Key, Recording
+from et_sim.workloads.training.layers import Layers
+from et_sim.workloads.training.parts import ModelPart
+from et_sim.workloads.training.plan import EXPERT, PIPELINE
+from et_sim.workloads.training.units import Unit, units_of
+from et_sim.workloads.training.work import Work
+
+Parts = tuple[ModelPart, ...]
+Doings = list[tuple[str, Doing]]  # of a layer: the ends of their names, and what they are
+
+
+@dataclass(slots=True)
+class _First:
+    """A rank whose step was run."""
+
+    rank: Rank
+    units: Mapping[int, Sequence[Unit]]  # by chunk
+    names: dict[Key, set[str]] = field(default_factory=dict)  # of the nodes that do something
+
+
+class _Change(NamedTuple):
+    """What becomes of what layers do."""
+
+    becomes: Mapping[Key, Doing]  # if it is not the same
+    ends: Mapping[Key, tuple[str, ...]]  # of the names of the nodes that do it
+
+
+@dataclass(slots=True)
+class UnevenSteps:
+    """What ranks do, by the place of their experts; `run` runs the step of one of them."""
+
+    layers: Layers
+    run: Callable[[Layers, Rank], Mapping[int, Sequence[Unit]]]
+    _layers: dict[int, Layers] = field(default_factory=dict)  # by place
+    _firsts: list[_First] = field(default_factory=list)
+    _doings: dict[Parts, Doings] = field(default_factory=dict)
+    _changes: dict[tuple[tuple[int, int], ...], _Change | None] = field(default_factory=dict)
+    _built: dict[tuple[Key, ...], Trace] = field(default_factory=dict)
+
+    def __call__(self, rank: Rank) -> None:
+        """Record what a rank does."""
+        place = rank.place(EXPERT)
+        if place not in self._layers:
+            self._layers[place] = self.layers.at(place)
+        layers = self._layers[place]
+        for first in self._firsts:
+            if rank.is_like(first.rank, EXPERT):
+                recording = self._resized(first, layers)
+                if recording is not None:
+                    rank.recording = recording
+                    return
+        self._firsts.append(_First(rank, self.run(layers, rank)))
+
+    def _resized(self, first: _First, layers: Layers) -> Recording | None:
+        """The step of the first rank, in the sizes of these layers; None: that is not certain."""
+        sizes: dict[str, int] = {}
+        differ: list[tuple[Parts, Parts]] = []
+        place = first.rank.place(PIPELINE)
+        for chunk, units in first.units.items():
+            others = units_of(layers, layers.plan.part(layers.model, place, chunk))
+            for unit, other in zip(units, others, strict=True):
+                if not self._add_sizes(unit, other, sizes):
+                    return None
+                differ.append((unit.parts, other.parts))
+        change = self._change(differ)
+        if change is None or not all(
+            self._is_of_layers(first, key, change.ends[key]) for key in change.becomes
+        ):
+            return None
+        return first.rank.recording.resized(change.becomes, sizes, self._built)
+
+    def _add_sizes(self, unit: Unit, other: Unit, sizes: dict[str, int]) -> bool:
+        """Of tensors, where they differ; False: one rank has tensors that the other one lacks."""
+        pairs = (unit.left_bytes, other.left_bytes), (unit.again_bytes, other.again_bytes)
+        for tensors, (before, now) in zip((other.left, other.again), pairs, strict=True):
+            if (before > 0) != (now > 0):
+                return False
+            if before != now:
+                for micro_batch in range(self.layers.plan.micro_batches):
+                    sizes |= tensors(micro_batch)
+        return True
+
+    def _change(self, of: Sequence[tuple[Parts, Parts]]) -> _Change | None:
+        """What becomes of what units do whose parts are replaced; None: of one thing, several."""
+        of = list({(id(one), id(other)): (one, other) for one, other in of}.values())
+        pairs = tuple((id(one), id(other)) for one, other in of)  # of layers, which are kept
+        if pairs not in self._changes:
+            self._changes[pairs] = self._found_change(of)
+        return self._changes[pairs]
+
+    def _found_change(self, of: Sequence[tuple[Parts, Parts]]) -> _Change | None:
+        becomes: dict[Key, Doing] = {}
+        ends: dict[Key, set[str]] = {}
+        for parts, others in of:
+            for (end, before), (_, now) in zip(self._of(parts), self._of(others), strict=True):
+                if becomes.setdefault(before.key, now).key != now.key:
+                    return None
+                ends.setdefault(before.key, set()).add(end)
+        changed = {key: now for key, now in becomes.items() if now.key != key}
+        return _Change(changed, {key: tuple(ends[key]) for key in changed})
+
+    def _of(self, parts: Parts) -> Doings:
+        """All that parts do, forward and backward."""
+        if parts not in self._doings:
+            work = Work(Rank(self.layers.plan.axes, 0, {}, ""), self.layers.plan)
+            for part in parts:
+                part.forward(work)
+            for part in parts[::-1]:
+                part.backward(work)
+            work.catch_up()
+            self._doings[parts] = work.rank.recording.doings()
+        return self._doings[parts]
+
+    def _is_of_layers(self, first: _First, key: Key, ends: tuple[str, ...]) -> bool:
+        """Whether only such nodes of the first rank do something as do it in a layer."""
+        if key not in first.names:
+            first.names[key] = first.rank.recording.names_of(key)
+        return all(name.endswith(ends) for name in first.names[key])
