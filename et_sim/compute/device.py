@@ -134,6 +134,7 @@ class Device(Struct, frozen=True, eq=False):
     label: str
     place: str
     _known: dict[str, Operation] = field(default_factory=dict)
+    _waste: dict[str, tuple[float, float]] = field(default_factory=dict)  # of operations, whole and split
 
     def __post_init__(self) -> None:
         for name, one in (
@@ -209,14 +210,16 @@ class Device(Struct, frozen=True, eq=False):
         )
         found, kinds = np.ones((4, len(first))), [OTHER, *FORMS]
         of_kind = np.zeros(len(first), np.int64)
-        shaped = dict[int, Operation]()
+        shaped = dict[int, str]()
         for at, (shape, width) in enumerate(pairs.T.tolist()):
             if not trace.has("layer_shape", rows[first[at]]):
                 continue
-            one = self._operation(trace.layer_shapes[shape], trace, int(rows[first[at]]))
+            shaped[at] = trace.layer_shapes[shape]
+            one = self._operation(shaped[at], trace, int(rows[first[at]]))
             found[:2, at] = one.operations, one.bytes(width)
-            of_kind[at], shaped[at] = kinds.index(one.kind), one
-        found[2:, list(shaped)] = waste(self.device, list(shaped.values()))
+            of_kind[at] = kinds.index(one.kind)
+        if shaped:
+            found[2:, list(shaped)] = self._waste_of(list(shaped.values())).T
         operations, size, whole, split = found[:, number.reshape(-1)]
         return _Work(
             np.where(trace.has("num_ops", rows), trace.num_ops[rows], operations).astype(np.float64),
@@ -232,6 +235,13 @@ class Device(Struct, frozen=True, eq=False):
         if text not in self._known:
             self._known[text] = read_shape(text, place_of(trace, row)).operation
         return self._known[text]
+
+    def _waste_of(self, texts: list[str]) -> FloatColumn:
+        """A row for each."""
+        new = list(dict.fromkeys(text for text in texts if text not in self._waste))
+        whole, split = waste(self.device, [self._known[text] for text in new])
+        self._waste.update(zip(new, zip(whole.tolist(), split.tolist(), strict=True), strict=True))
+        return np.array([self._waste[text] for text in texts])
 
     def _peaks(self, work: _Work, trace: Trace, rows: IntColumn) -> tuple[IntColumn, FloatColumn]:
         """Index into BITS plus one of the peak that each kernel has, and what it is; 0 of those that compute
