@@ -24,7 +24,7 @@ from hypothesis.internal.conjecture import providers
 
 EXAMPLES = {"default": 6, "deep": 150, "exhaustive": 2000}
 FIRST_SEED = 1_000_000  # of the random cases that `--deep` adds
-FEW_CASES, ONE_IN = 4, 6  # of a test with more cases than a few, the shorter tests run one in so many
+FEW_CASES, ONE_IN = 2, 6  # of more cases than a few, the shorter tests run the first and one in so many
 IN_FULL = ("golden", "docs", "recorder")  # folders that choose for themselves
 COMMON_NETWORKS = ("et_sim.network.analytical", "et_sim.network.link")
 # As estimated, interpreted: what takes longer waits for machine code, which other tests need with --deep.
@@ -117,7 +117,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     items.sort(key=lambda item: order.get(item.path.parent.name, len(order)))
     deselect(config, items, lambda item: not item.get_closest_marker("deep"))
     cases = Counter(map(_test_of, items))
-    deselect(config, items, lambda item: cases[_test_of(item)] <= FEW_CASES or _is_drawn(item))
+    first = {id(item) for item in {_test_of(item): item for item in reversed(items)}.values()}
+    deselect(
+        config,
+        items,
+        lambda item: cases[_test_of(item)] <= FEW_CASES or id(item) in first or _is_drawn(item),
+    )
 
 
 def deselect(config: pytest.Config, items: list[pytest.Item], keeps: Callable[[pytest.Item], bool]) -> None:

@@ -66,6 +66,7 @@ def test_a_fit_finds_the_device_that_made_the_rows(other: RooflineDevice) -> Non
     assert found.device.query_tile == 128
 
 
+@pytest.mark.deep
 def test_rows_left_out_are_predicted_without_their_sizes(other: RooflineDevice) -> None:
     kernels = measured(other, PRODUCTS, noise=0.05)
     found = fit(device_of(MACHINE), kernels)
@@ -83,6 +84,7 @@ def test_what_was_not_measured_stays_and_is_named(other: RooflineDevice) -> None
     assert "products: not measured" in found.unknown
 
 
+@pytest.mark.deep
 def test_figures_that_no_row_depends_on_stay(other: RooflineDevice) -> None:
     tiny = [f"gemm 64 64 {64 * step}" for step in range(1, 33)]
     found = fit(device_of(MACHINE), measured(other, tiny))
@@ -117,6 +119,7 @@ def test_figures_at_their_bounds_are_refused(other: RooflineDevice) -> None:
         fit(device_of(MACHINE), Kernels.of(rows))
 
 
+@pytest.mark.deep
 def test_a_calibrated_machine_predicts_what_it_was_fitted_to(
     other: RooflineDevice, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -28,6 +28,7 @@ def calibrate(job: str, *words: str) -> int:
     return main(["calibrate", "step", job, "--machine", MACHINE, *words])
 
 
+@pytest.mark.deep
 def test_the_host_time_is_the_time_of_a_kernel_where_the_host_is_the_slower(
     job: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

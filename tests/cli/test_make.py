@@ -116,6 +116,7 @@ def test_a_manifest_is_written_where_it_is_asked_for(
     assert read_workload(tmp_path / "ring.workload.json").ranks == 4
 
 
+@pytest.mark.deep
 def test_more_ranks_than_anybody_wants_as_files_are_files_if_asked_for(tmp_path: Path) -> None:
     made = ["make", "all_reduce", "--ranks", "4097", "--bytes", "1"]
     assert main([*made, "-o", str(tmp_path / "f"), "--files"]) == 0

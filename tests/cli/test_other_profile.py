@@ -93,6 +93,7 @@ def test_a_profile_that_is_named_is_simulated_alone(
     assert " in the reference profile" not in _screen(capsys, "differs")
 
 
+@pytest.mark.deep
 def test_python_simulates_both_only_if_asked() -> None:
     machine = {"system": FIFO_RING, "network": "network.yml"}
     assert et_sim.simulate("differs", **machine).summary()["other_profile"] is None
@@ -125,6 +126,7 @@ def test_each_correction_that_is_named_takes_what_a_run_with_it_alone_takes(
         assert alone["makespan_ns"] == one["makespan_ns"] != found["makespan_ns"]
 
 
+@pytest.mark.deep
 def test_a_stall_names_the_profile_and_the_correction_that_cure_it(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -140,6 +142,7 @@ def test_a_stall_names_the_profile_and_the_correction_that_cure_it(
     assert _summary(capsys, "stalls")["status"] == "complete"
 
 
+@pytest.mark.deep
 def test_a_stall_in_a_profile_that_is_named_is_cured_as_well(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["run", "stalls", *MACHINE, "--profile=reference"]) == 1
     assert "simulate it with --profile corrected" in capsys.readouterr().err
@@ -164,6 +167,7 @@ def test_a_machine_that_the_corrected_profile_refuses_is_said_to_be(
     assert "; the corrected profile is refused: system.json: key" in _screen(capsys, "same")
 
 
+@pytest.mark.deep
 def test_what_costs_much_is_not_simulated_and_may_act(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -189,6 +193,7 @@ def test_all_files_are_the_same_bytes_on_every_run(folder: Path) -> None:
     assert manifest["other_profile"]["makespan_ns"] == 79_540
 
 
+@pytest.mark.deep
 def test_switched_corrections_stay_switched(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     off = {"port-bandwidth": False, "concurrent-communication": False}
     (folder / "system.json").write_text(json.dumps({**FIFO_RING, "corrections": off}))

@@ -99,6 +99,7 @@ def test_layers_of_stages_that_are_no_numbers_are_refused(capsys: pytest.Capture
     assert "--stage-layers: 'x,y' (give whole numbers, as in 7,8,8,7)" in capsys.readouterr().err
 
 
+@pytest.mark.deep
 def test_a_machine_by_name_gives_the_capacity_and_the_number_of_ranks(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

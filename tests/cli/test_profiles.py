@@ -53,6 +53,7 @@ def test_the_demos_system_file_names_the_corrected_profile(folder: Path) -> None
     assert json.loads((folder / "demo" / "system.json").read_text())["profile"] == "corrected"
 
 
+@pytest.mark.deep
 def test_what_a_manifest_names_is_simulated_where_no_machine_names_a_profile(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

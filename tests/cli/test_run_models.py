@@ -59,6 +59,7 @@ def test_every_model_of_the_registry_is_a_rung_and_writes_the_run_it_gives_alone
         assert rung["makespan_ns"] == json.loads((other / "summary.json").read_text())["makespan_ns"]
 
 
+@pytest.mark.deep
 def test_a_step_says_what_differs_and_where_it_begins(capsys: pytest.CaptureFixture[str]) -> None:
     below, above = ladder(capsys, "--network-models=analytical,link")
     assert below["difference_ns"] is None
@@ -95,6 +96,7 @@ def test_models_that_agree_are_said_to(folder: Path, capsys: pytest.CaptureFixtu
     assert "analytical to link: every operation, group and rank takes as long" in said
 
 
+@pytest.mark.deep
 def test_the_corrected_figure_of_every_model_stands_beside_what_nobody_named(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -60,6 +60,7 @@ def test_a_search_prints_what_inspect_prints(tmp_path: Path, capsys: pytest.Capt
     assert found["search"]["front"] == [found["best"][0]["point"]]
 
 
+@pytest.mark.deep
 def test_a_sweep_of_the_rest_keeps_the_front(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     spec, out = _write(tmp_path), str(tmp_path / "out")
     _search(spec, "--json")
@@ -92,6 +93,7 @@ def test_a_sweep_that_would_lose_the_front_is_refused(
     assert (tmp_path / "out" / "sweep.arrow").read_bytes() == before
 
 
+@pytest.mark.deep
 def test_whole_runs_of_what_is_found_are_kept(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     spec = _write(tmp_path, SEARCH.replace("[makespan_ns]", "[makespan_ns, peak_memory_bytes]"))
     assert _search(spec, "--keep", "best:1", "--json") == 0

@@ -63,6 +63,7 @@ def test_people_are_told_what_was_simulated_and_rounded(capsys: pytest.CaptureFi
     assert "exact contexts" in capsys.readouterr().out
 
 
+@pytest.mark.deep
 def test_its_tables_are_asked_in_sql(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["serve", "r.csv", *USUAL]) == 0
     capsys.readouterr()
@@ -73,6 +74,7 @@ def test_its_tables_are_asked_in_sql(capsys: pytest.CaptureFixture[str]) -> None
     assert "is incomplete: requests.arrow missing (serve again)" in capsys.readouterr().err
 
 
+@pytest.mark.deep
 def test_replicas_for_prompts_and_for_tokens(capsys: pytest.CaptureFixture[str]) -> None:
     words = ["--model", "gpt2", "--layers", "2", "--tp", "2", "--machine", "h100-dgx:8"]
     apart = ["--prefill-replicas", "2", "--decode-replicas", "1", "--decode-tp", "4"]
@@ -119,6 +121,7 @@ def test_what_makes_no_sense_is_refused(
     assert [path.name for path in Path().iterdir()] == ["r.csv"]
 
 
+@pytest.mark.deep
 def test_what_was_served_is_inspected_and_reported(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["serve", "r.csv", *USUAL]) == 0
     printed = capsys.readouterr().out
@@ -156,6 +159,7 @@ def test_what_only_runs_have_is_refused_of_a_serving(
     assert said in capsys.readouterr().err
 
 
+@pytest.mark.deep
 def test_a_damaged_summary_of_a_serving_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["serve", "r.csv", *USUAL]) == 0
     path = Path("r.serve/summary.json")

@@ -54,6 +54,7 @@ def test_its_data_are_whole(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     assert {(one["bottleneck"], one["becomes"]) for one in found["turns"]} == {("communication", "compute")}
 
 
+@pytest.mark.deep
 def test_sql_reads_both_tables(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     _swept(tmp_path)
     capsys.readouterr()

@@ -79,6 +79,7 @@ def test_a_terminal_that_moves_no_cursor_gets_plain_lines() -> None:
     assert written.endswith("rich is not loaded\n")
 
 
+@pytest.mark.deep
 def test_a_pipe_gets_plain_lines_and_rich_is_not_loaded() -> None:
     done = subprocess.run(
         [sys.executable, "-c", WORK], cwd=REPOSITORY, capture_output=True, check=True, text=True

@@ -66,6 +66,7 @@ def test_a_workload_with_mistakes_is_status_2(monkeypatch: pytest.MonkeyPatch) -
     assert status_unread(monkeypatch, ["check", "stuck", *MACHINE]) == 2
 
 
+@pytest.mark.deep
 @pytest.mark.usefixtures("files")
 def test_a_plan_that_does_not_fit_is_status_1(monkeypatch: pytest.MonkeyPatch) -> None:
     command = ["plan", "llm", "--model", "gpt3-175b", "--machine", "h100-dgx:8", "--dp", "8"]

@@ -142,6 +142,7 @@ def test_kernels_take_what_the_machine_says_and_others_are_left_out_by_name(
     )
 
 
+@pytest.mark.deep
 def test_bands_of_measured_kernels_hold_as_many_as_they_say(capsys: pytest.CaptureFixture[str]) -> None:
     """Errors of kernels have longer tails than the normal distribution, and share no other software here."""
     errors = validated(capsys, str(Path(__file__).parent / "data/measured_kernels.csv"))["errors"]
@@ -150,6 +151,7 @@ def test_bands_of_measured_kernels_hold_as_many_as_they_say(capsys: pytest.Captu
     assert all(70 <= share <= 90 for share in found.values()), found
 
 
+@pytest.mark.deep
 def test_rows_have_the_band_of_their_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     found = validated(capsys, write(tmp_path, COLLECTIVES))
     row = found["rows"][1]
@@ -164,6 +166,7 @@ def test_rows_have_the_band_of_their_run(tmp_path: Path, capsys: pytest.CaptureF
     assert "in band: measured within the band of 80 %" in capsys.readouterr().out
 
 
+@pytest.mark.deep
 def test_collectives_and_iterations_are_simulated(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """An all-gather of nccl-tests counts what a rank has at the end."""
     found = validated(capsys, write(tmp_path, COLLECTIVES, ITERATIONS))["rows"]
@@ -224,6 +227,7 @@ def test_plans_of_tables_are_those_of_their_columns() -> None:
     assert not one.model.has_dropout
 
 
+@pytest.mark.deep
 def test_a_host_takes_its_time_for_every_kernel(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = write(tmp_path, ITERATIONS)
     plain, slow = (

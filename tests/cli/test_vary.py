@@ -145,6 +145,7 @@ def test_figures_of_an_array_are_varied_by_closed_forms(
     assert "it is too small" in _refused(run, capsys, "--vary", "array width=1.01")
 
 
+@pytest.mark.deep
 def test_memories_and_bandwidth_of_an_array_are_figures_where_bandwidth_is_given(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

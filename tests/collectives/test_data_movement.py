@@ -371,6 +371,7 @@ def test_the_engine_delivers_as_many_messages_as_the_schedule_has(
     assert sent == len(schedule_of(name, operation, members, size, fixes))
 
 
+@pytest.mark.deep
 @given(operation=st.sampled_from(OVER_A_TREE), members=MEMBERS, size=ANY_SIZES)
 def test_the_engine_delivers_the_messages_of_a_rooted_tree(
     operation: Operation, members: int, size: int

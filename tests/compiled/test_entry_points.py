@@ -22,6 +22,7 @@ from et_sim.compiled.store import read_code
 SHORT, LONG = "0.1", "1000"
 
 
+@pytest.mark.deep
 def test_a_short_call_is_interpreted_and_compiled_for_the_next_process(tmp_path: Path) -> None:
     first = run(SHORT, ET_SIM_CACHE_DIR=str(tmp_path))
     assert (first.was_compiled, first.result) == (False, 12)

@@ -51,6 +51,7 @@ def _run_in(site: Path, **environment: str) -> Said:
     return run("0", PYTHONPATH=paths, ET_SIM_CACHE_DIR=str(site.parent / "cache"), **environment)
 
 
+@pytest.mark.deep
 def test_a_first_run_uses_what_came_along_without_numba(archive: Path, installed: Path) -> None:
     _bring(archive, installed)
     said = _run_in(installed)
@@ -58,6 +59,7 @@ def test_a_first_run_uses_what_came_along_without_numba(archive: Path, installed
     assert [path.suffix for path in said.directory.iterdir()] == [".code"]
 
 
+@pytest.mark.deep
 def test_what_was_made_of_it_is_kept(archive: Path, installed: Path) -> None:
     brought = _bring(archive, installed)
     assert _run_in(installed).was_compiled
@@ -71,6 +73,7 @@ def test_an_archive_has_no_more_than_what_the_program_lacked(archive: Path) -> N
     assert name.startswith("quadrupled_sum-")
 
 
+@pytest.mark.deep
 def test_nothing_is_taken_while_numbas_settings_are_changed(archive: Path, installed: Path) -> None:
     _bring(archive, installed)
     assert not _run_in(installed, NUMBA_BOUNDSCHECK="1", ET_SIM_COMPILE="never").was_compiled

@@ -47,6 +47,7 @@ def test_a_kernel_begins_after_its_launch_and_the_kernel_before(
     assert simulated(chain(kernels), host).makespan_ns == max(ended, launched)
 
 
+@pytest.mark.deep
 def test_collectives_are_launched_too_and_ranks_fold_as_before() -> None:
     workload = transformer(tensor=2, data=2, micro_batches=2)
     machine = network(["Ring"], [4])

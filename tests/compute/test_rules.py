@@ -80,6 +80,7 @@ def test_ranks_of_different_rules_take_different_times_folded_or_not() -> None:
     assert folded.summary()["coverage"]["timed_by"] == single.summary()["coverage"]["timed_by"]
 
 
+@pytest.mark.deep
 def test_ranks_that_other_models_time_are_told_apart_even_if_they_take_as_long() -> None:
     rules = [
         {**DEVICE, "label": one, "where": {"ranks": ranks}} for one, ranks in (("a", "0-3"), ("b", "4-7"))
@@ -174,6 +175,7 @@ def test_a_size_that_was_measured_takes_what_was_measured(tmp_path: Path, micros
     assert first_ns(simulated(table(tmp_path / "times.csv", text))) == round(microseconds * 1000)
 
 
+@pytest.mark.deep
 def test_an_arrow_table_says_the_same(tmp_path: Path) -> None:
     path = tmp_path / "times.arrow"
     rows = pa.table({"operation": ["gemm"] * 2, "size": [1, 10**9], "ns": [700, 700]})

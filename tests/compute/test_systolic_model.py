@@ -74,6 +74,7 @@ def test_what_bounds_a_kernel_is_in_the_timeline() -> None:
     assert row["operational_intensity"] > 0
 
 
+@pytest.mark.deep
 def test_ranks_fold_exactly_when_their_shapes_cost_the_same() -> None:
     other = "gemm 100 100 99"
     traces = [program(PRODUCT), program(PRODUCT), program(other)]

@@ -180,6 +180,7 @@ def _causal_events(result: Result) -> Any:
     return result.causal_events.blocks()
 
 
+@pytest.mark.deep
 @given(
     st.lists(
         st.tuples(st.integers(0, 3), st.integers(1, 3), st.integers(0, 9), st.integers(1, 99)), min_size=1

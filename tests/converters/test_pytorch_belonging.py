@@ -72,6 +72,7 @@ def test_few_operators_that_link_are_refused_with_their_rate(
     assert "only 13 of 36 operators of the smaller one link (36 %)" in capsys.readouterr().err
 
 
+@pytest.mark.deep
 def test_spans_that_do_not_match_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     def shorter(content: dict[str, Any]) -> None:
         content["finish_ts"] = content["start_ts"] + 30  # milliseconds
@@ -123,6 +124,7 @@ def test_ranks_of_different_worlds_steps_or_days_are_refused(
     assert not list((tmp_path / "out").iterdir())
 
 
+@pytest.mark.deep
 def test_ranks_without_times_do_not_join_ranks_with_them(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -137,6 +139,7 @@ def test_ranks_without_times_do_not_join_ranks_with_them(
     assert main([*command, "--force"]) == 0
 
 
+@pytest.mark.deep
 def test_ranks_of_a_world_that_are_not_there_are_told(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

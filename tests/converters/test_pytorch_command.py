@@ -51,6 +51,7 @@ def test_the_same_recordings_give_the_same_bytes_however_many_at_once(tmp_path: 
         assert (tmp_path / f"1.{rank}.et").read_bytes() == (tmp_path / f"2.{rank}.et").read_bytes()
 
 
+@pytest.mark.deep
 def test_single_files_are_told_by_their_content(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for number, path in enumerate((HOST, DEVICE, FOLDER / "dlrm_8r_linked" / "dlrm_eg_0_plus.json.gz")):
         assert main(["pytorch", str(path), "-o", str(tmp_path / f"x.{number}.et.gz"), "--json"]) == 0
@@ -103,6 +104,7 @@ def test_a_folder_with_one_recording_of_no_rank_is_rank_0(
     assert (tmp_path / "out.0.et").is_file()
 
 
+@pytest.mark.deep
 def test_missing_ranks_and_other_files_are_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "in").mkdir()
     shutil.copy(FOLDER / "fake_fsdp2_tp4_1024" / "et_5.json.gz", tmp_path / "in")
@@ -179,6 +181,7 @@ def test_an_input_is_not_overwritten(tmp_path: Path, capsys: pytest.CaptureFixtu
 DDP = FOLDER / "gloo_ddp_2r"
 
 
+@pytest.mark.deep
 def test_the_same_recordings_give_the_same_bytes(tmp_path: Path) -> None:
     contents = set()
     for _ in range(2):
@@ -205,6 +208,7 @@ def test_a_failed_conversion_leaves_nothing(tmp_path: Path, monkeypatch: pytest.
     assert not list((tmp_path / "out").iterdir())
 
 
+@pytest.mark.deep
 def test_only_what_the_execution_trace_covers_is_converted(tmp_path: Path) -> None:
     folder, half = FOLDER / "fake_fsdp2_tp4_1024", tmp_path / "et_5.json"
     content = parsed(folder / "et_5.json.gz")

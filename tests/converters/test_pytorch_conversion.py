@@ -236,6 +236,7 @@ def test_bytes_by_collective_are_those_of_the_recorded_tensors(name: str, operat
     assert found == dict(wanted)
 
 
+@pytest.mark.deep
 def test_bytes_by_collective_are_those_of_the_kernels_arguments() -> None:
     case = named("device_only/nccl_ddp")
     assert case.device is not None

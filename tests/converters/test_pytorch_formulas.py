@@ -184,6 +184,7 @@ def test_a_recording_runs_on_other_devices_by_its_shapes(case: Case) -> None:
 MEGATRON = [one for one in cases() if one.name == "megatron_tp8/et_0+kineto"]
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("case", MEGATRON, ids=lambda case: case.name)
 def test_fills_beside_a_product_leave_it_its_shape(case: Case) -> None:
     trace = decode(content(case))

@@ -88,6 +88,7 @@ def test_ids_are_those_of_the_arguments(timeline: Timeline) -> None:
     assert trace.sequence.tolist() == [own.get("Sequence number", -1) for own in arguments]
 
 
+@pytest.mark.deep
 def test_lanes_are_threads_and_streams(timeline: Timeline) -> None:
     trace = timeline.trace
     assert len(set(trace.lanes)) == len(trace.lanes)

@@ -91,6 +91,7 @@ def test_a_bigger_data_parallel_group_is_the_job_that_would_be_made_so(
     assert meaning("grown.workload.json") == meaning("large.workload.json")
 
 
+@pytest.mark.deep
 def test_files_with_listed_groups_become_a_few_templates(capsys: pytest.CaptureFixture[str]) -> None:
     write_workload(job(2), "small")
     write_manifest(job(8), "large.workload.json")
@@ -130,6 +131,7 @@ def described(rank: int, ranks: int) -> Trace:
     return build.build()
 
 
+@pytest.mark.deep
 @pytest.mark.usefixtures("warm_engine")
 def test_replicas_that_are_independent_take_the_time_of_one(capsys: pytest.CaptureFixture[str]) -> None:
     write_workload(Workload.of([described(rank, 6) for rank in range(6)]), "six")
@@ -430,6 +432,7 @@ def test_grown_rules_say_who_is_a_member_among_the_new_ranks(data: st.DataObject
             assert len(members) == len(old) * growth.factor_of(name)
 
 
+@pytest.mark.deep
 @given(st.data())
 def test_whatever_grows_messages_still_match(data: st.DataObject) -> None:
     """Random messages between random ranks: no send without its receive in any replica."""

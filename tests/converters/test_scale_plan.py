@@ -145,6 +145,7 @@ def test_a_job_with_more_replicas_is_the_job_that_would_be_made_so(
     the_same_job(tp, cp, pp, 2 * dp, factor, order)
 
 
+@pytest.mark.deep
 def test_replicas_grow_between_tensor_and_stages_and_around_context() -> None:
     the_same_job(2, 1, 2, 2, 3, "tp-cp-ep-dp-pp")
     the_same_job(1, 2, 2, 2, 2, "pp-cp-dp")

@@ -303,6 +303,7 @@ def test_help_loads_neither_numpy_nor_protobuf() -> None:
     assert done.stdout.strip() == "[]"
 
 
+@pytest.mark.deep
 def test_a_reader_that_stops_early_is_no_error(step: Path) -> None:
     command = f'"{sys.executable}" -c "from converters.cli import main; main()" show "{step}" | head -n 1'
     done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=True)

@@ -52,6 +52,7 @@ def problems(path: Path) -> list[str]:
     return [verdict.problem for verdict in examine_model(str(path), programs=3)]
 
 
+@pytest.mark.deep
 def test_the_example_of_the_page_has_forty_lines_or_fewer_and_keeps_its_promise(write: Write) -> None:
     path = write("pods_right")
     assert len([line for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]) <= 40
@@ -116,6 +117,7 @@ def test_the_command_fails_if_a_model_is_wrong(write: Write, capsys: pytest.Capt
     assert main(["check-model", str(write("pods_well")), "--programs", "1"]) == 0
 
 
+@pytest.mark.deep
 def test_a_network_of_ones_own_is_tried_alone(
     write: Write, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -48,6 +48,7 @@ def finished(workload: Workload, **options: Any) -> Result:
     return result
 
 
+@pytest.mark.deep
 @given(group_rules(), st.integers(1, 3))
 def test_a_run_with_a_rule_equals_one_with_its_groups_listed(
     given_rule: tuple[GroupRule, int], paces: int

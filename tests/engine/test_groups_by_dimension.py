@@ -80,6 +80,7 @@ def groups(draw: Any, topologies: list[str]) -> tuple[list[int], list[list[int]]
     return npus, places
 
 
+@pytest.mark.deep
 @given(st.data())
 def test_a_sub_grid_takes_the_time_of_a_machine_of_its_own_shape(data: st.DataObject) -> None:
     name, topologies = data.draw(st.sampled_from(machines()))
@@ -216,6 +217,7 @@ def test_a_group_of_unequal_nodes_is_near_the_bound_of_its_ports(kind: str, memb
     assert took < 1.35 * bound
 
 
+@pytest.mark.deep
 def test_rings_of_unequal_nodes_all_run_at_the_same_time_whatever_may_be_active() -> None:
     members = [0, 1, 2, 4, 5, 6, 7]
     alike = [group_times(members, size=64 * MIB, **{"active-chunks-per-dimension": n}) for n in (1, 2)]

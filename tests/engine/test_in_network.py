@@ -111,6 +111,7 @@ def test_a_broadcast_goes_up_from_the_root_and_down_to_everybody_else(model: str
     assert result.finish_ns.tolist() == [E + ns(size)] + [E + L + P + L + copies * ns(size) + E] * 7
 
 
+@pytest.mark.deep
 def test_an_all_reduce_of_a_gibibyte_on_eight_npus_at_450_gb_per_s_by_closed_form() -> None:
     size, chunks, rate = 1 << 30, 32, 450
     net = switch() | {"bandwidth": ["450GB/s"]}

@@ -64,6 +64,7 @@ def test_links_carry_what_the_closed_form_says_within_the_run(kind: str, fold: b
         assert busy == pytest.approx(links * (size // B), abs=2 * links * (model == "flow"))
 
 
+@pytest.mark.deep
 @settings(max_examples=settings.default.max_examples // 2)
 @given(st.data())
 def test_no_use_of_a_link_lies_beyond_the_run_and_folding_changes_no_sum(data: st.DataObject) -> None:
@@ -137,6 +138,7 @@ FORETOLD = [  # (kind, model, which network)
 ]
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize(("kind", "model", "number"), FORETOLD)
 def test_the_makespan_changes_as_predicted(kind: str, model: str, number: int, tmp_path: Path) -> None:
     late = {3: 900} if number == 2 else None
@@ -191,6 +193,7 @@ def test_switches_of_one_row_with_other_figures_have_other_names(rate: str | Non
     assert names == first + (["rate of reduction in spine"] if rate else [])
 
 
+@pytest.mark.deep
 def test_links_between_switches_belong_to_no_rank(tmp_path: Path) -> None:
     for model in ("analytical", "link"):
         result = simulate(

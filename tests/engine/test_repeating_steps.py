@@ -87,6 +87,7 @@ def test_most_steps_of_a_ring_are_skipped(model: str, profile: str, detail: str,
         assert 2 * skipped(found) > found.outcome.messages
 
 
+@pytest.mark.deep
 def test_nothing_is_passed_beyond_the_end_of_a_computation() -> None:
     """It ends at different times within the steps, and lets a second collective go beside the first."""
     for nanos in range(20_000, 20_600, 37):

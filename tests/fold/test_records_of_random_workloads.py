@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 from causes import check, check_causes
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -45,6 +46,7 @@ def test_all_times_of_random_workloads_follow_from_the_record(drawn: tuple[Workl
     assert len(makespans) == 1
 
 
+@pytest.mark.deep
 @given(workloads())
 @settings(suppress_health_check=list(HealthCheck))
 def test_messages_and_links_of_random_workloads_add_up(drawn: tuple[Workload, dict[str, Any]]) -> None:
@@ -110,6 +112,7 @@ def workloads_1(draw: st.DrawFn) -> tuple[Workload, dict[str, Any]]:
     return cooked(recipe, paces, of_rank, rules), machine
 
 
+@pytest.mark.deep
 @given(workloads_1())
 @settings(suppress_health_check=list(HealthCheck))
 def test_causes_and_changes_on_machines_of_1_0(drawn: tuple[Workload, dict[str, Any]]) -> None:

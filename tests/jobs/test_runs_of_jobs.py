@@ -376,6 +376,7 @@ def test_a_run_of_files_tells_of_its_jobs(folder: Path, capsys: pytest.CaptureFi
     assert "--job and --ranks both choose ranks" in capsys.readouterr().err
 
 
+@pytest.mark.deep
 def test_runs_of_jobs_are_verified_and_compared(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["run", "jobs/both.yaml", *MACHINE, "--network-model=analytical", "--detail=path"]) == 0
     assert main(["run", "jobs/both.yaml", *MACHINE, "--network-model=link", "--out=linked"]) == 0

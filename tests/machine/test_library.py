@@ -177,6 +177,7 @@ def test_groups_anywhere_take_about_what_the_library_says(members: list[int], ki
     assert 0.87 <= _in_group_ns("h100-dgx:24", members, kind, size) / said <= 1.13
 
 
+@pytest.mark.deep
 def test_one_rank_more_on_one_of_two_nodes_is_no_gain() -> None:
     times = [
         _in_group_ns("h100-dgx:16", members, "all_reduce", 1 << 30)

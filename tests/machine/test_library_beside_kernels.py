@@ -92,6 +92,7 @@ def test_kernels_that_memory_bounds_and_recorded_ones_lose_nothing() -> None:
     assert _span(recorded, "kernel") == (0, 500_000)
 
 
+@pytest.mark.deep
 @settings(max_examples=settings.default.max_examples // 3)
 @given(
     nodes=st.lists(

@@ -82,6 +82,7 @@ def test_a_lone_message_takes_the_time_of_the_formula(
     assert result.finish_ns[target] == -(-cycles * cycle // 1)
 
 
+@pytest.mark.deep
 def test_default_channels_keep_a_link_busy() -> None:
     size = 1 << 20
     result = simulate(one_message(size, 16, 1), torus(), system(dimensions=2), model="packet")

@@ -52,6 +52,7 @@ def test_a_machine_reads_without_remarks_and_says_where_its_figures_are_from(nam
     assert not any(text.startswith("Estimate") for text in known.sources.values())
 
 
+@pytest.mark.deep
 def test_the_files_of_a_machine_take_as_long_as_its_name(tmp_path: Path) -> None:
     assert main(["machine", "h100-dgx:16", "--out", str(tmp_path / "files")]) == 0
     by_name = et_sim.simulate(training(16), machine="h100-dgx:16")
@@ -244,6 +245,7 @@ def test_npus_that_share_a_card_get_it_together(of_node: int, model: str) -> Non
     assert took == pytest.approx(wire + stored + 1200, abs=50)
 
 
+@pytest.mark.deep
 def test_collectives_of_some_npus_of_each_node_use_their_cards_and_no_more() -> None:
     for kind, bytes_of_wire in (("all_reduce", 1.0), ("all_to_all", 0.5)):
         for members, sharers in (((0, 8), 1), ((0, 1, 8, 9), 2), ((0, 4, 8, 12), 1)):

@@ -82,6 +82,7 @@ def test_what_one_cannot_use_is_left_to_others() -> None:
     assert times[:2] == [10_000 + 170] * 2
 
 
+@pytest.mark.deep
 def test_a_request_that_is_alone_takes_what_it_takes_in_turn() -> None:
     for seed in range(20):
         draw = Random(seed)

@@ -181,6 +181,7 @@ def test_timers_of_congestion_control_end_when_nobody_sends_lost_packets_again()
     assert "nobody sends again" in result.stall.cause
 
 
+@pytest.mark.deep
 def test_after_its_recoveries_a_target_rate_rises_once_by_the_step_and_then_by_the_large_one() -> None:
     """So each of both makes a run shorter."""
     marking = [{"bandwidth": "100Gbps", "from": 0, "to": 1, "probability": 1}]

@@ -267,6 +267,7 @@ def test_the_profile_that_counts_parts_of_nanoseconds_ends_a_chunk_in_the_same_o
     assert 0 <= new - old <= steps
 
 
+@pytest.mark.deep
 def test_seeds_repeat() -> None:
     def run(seed: int) -> tuple[int, int]:
         lossy = {"random-drop-from": 5000, "random-drop": 0.02, "seed": seed}

@@ -93,6 +93,7 @@ def test_losses_and_marks_are_noted_at_the_port_and_time_where_they_happen() -> 
         assert sum(row[name] for row in rows(result, "queues")) == found["switch0->npu3"]
 
 
+@pytest.mark.deep
 def test_a_chain_of_pauses_names_the_queue_that_each_is_caused_by() -> None:
     result = run(dumbbell(buffer=150_000), [(source, 4, 400_000) for source in range(4)])
     pauses = rows(result, "pauses")

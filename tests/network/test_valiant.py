@@ -136,6 +136,7 @@ def test_neighbouring_groups_do_not_share_one_link_any_more(
     assert took[1] == took[2] < 0.8 * took[0]
 
 
+@pytest.mark.deep
 def test_ways_of_messages_are_not_folded_where_they_share_links(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ET_SIM_COMPILE", "never")
     build, ranks = TraceBuilder(), 16

@@ -87,6 +87,7 @@ def test_random_schedules_end_when_the_rules_say(seed: int) -> None:
     agree(seed)
 
 
+@pytest.mark.deep
 def test_schedules_with_ties_end_when_the_rules_say_and_some_stall() -> None:
     assert sum(agree(seed) is None for seed in range(60)) == 6
 

@@ -203,6 +203,7 @@ def _arrivals(flows: list[Flow], capacity: dict[Hashable, Fraction], *, once_per
     return [math.floor(end + LATENCY * len(flow.links)) for flow, end in zip(flows, ends, strict=True)]
 
 
+@pytest.mark.deep
 @given(st.data())
 def test_on_graphs_rates_are_those_of_progressive_filling_once_per_nanosecond(data: st.DataObject) -> None:
     check_on_graph(data, 24)

@@ -91,6 +91,7 @@ def test_two_replicas_serve_two_requests_as_one_serves_one() -> None:
     assert found["e2e_ns"].tolist() == alone["e2e_ns"].tolist() * 2
 
 
+@pytest.mark.deep
 def test_separate_replicas_add_the_time_of_the_cache_on_its_way() -> None:
     given = [Request(0, 0, 300, 5)]
     options = RunOptions(machine="h100-dgx:4")
@@ -138,6 +139,7 @@ def test_what_is_left_of_the_memory_is_cache() -> None:
     assert one["token_bytes"] == 16_384
 
 
+@pytest.mark.deep
 def test_percentiles_are_values_that_were_met() -> None:
     found = served(*[(number * 10**8, 10 + number, 2) for number in range(10)])
     of, spread = found.requests()["ttft_ns"], found.summary()["ttft_ns"]
@@ -145,6 +147,7 @@ def test_percentiles_are_values_that_were_met() -> None:
     assert [spread["p50"], spread["p90"], spread["p99"], spread["max"]] == ordered[[4, 8, 9, 9]].tolist()
 
 
+@pytest.mark.deep
 def test_good_requests_keep_all_objectives() -> None:
     usual = served((0, 100, 4), (10**9, 1000, 4))
     limit = int(usual.requests()["ttft_ns"][0])

@@ -42,6 +42,7 @@ def test_one_dask_worker_and_this_process_give_the_same_bytes(tmp_path: Path) ->
     assert table_of(tmp_path / "dask") == table_of(tmp_path / "here")
 
 
+@pytest.mark.deep
 def test_a_sweep_that_ends_early_leaves_no_task_on_the_cluster(tmp_path: Path) -> None:
     from distributed import LocalCluster
 

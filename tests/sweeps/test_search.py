@@ -86,6 +86,7 @@ def test_bounds_find_what_a_sweep_finds_with_fewer_evaluations(
     assert report.found.evaluated + report.found.ruled_out == len(times)
 
 
+@pytest.mark.deep
 def test_no_row_is_below_its_bound(swept: list[dict[str, Any]], tmp_path: Path) -> None:
     plan = plan_sweep(plans(tmp_path, {}))
     bounder = Bounder(plan.space)
@@ -121,6 +122,7 @@ def test_several_objectives_give_the_front_of_the_whole_sweep(
     assert json.loads(sweep_json(opened))["search"]["front"] == report.found.front
 
 
+@pytest.mark.deep
 def test_constraints_on_results_are_kept(swept: list[dict[str, Any]], tmp_path: Path) -> None:
     most = sorted(row["peak_memory_bytes"] for row in swept if row["pp"] > 1)[1]
     goal = {"minimise": ["makespan_ns"], "constraints": [f"peak_memory_bytes <= {most}B", "pp > 1"]}
@@ -145,6 +147,7 @@ def test_the_most_tokens_per_second_are_found_and_constraints_rule_out_by_bounds
     assert report.found.impossible > 0
 
 
+@pytest.mark.deep
 def test_memory_that_no_machine_has_is_known_before(tmp_path: Path) -> None:
     given_ = plans(tmp_path, {"minimise": ["makespan_ns"]})
     sizes = {"field": "system.local-mem-capacity", "values": ["1MB", "8MB"]}
@@ -162,6 +165,7 @@ def optuna(budget: int = 5, **more: Any) -> dict[str, Any]:
     return spec(search={"minimise": ["makespan_ns"], "budget": budget, "at-once": 2, **more})
 
 
+@pytest.mark.deep
 def test_without_bounds_optuna_chooses_equally_for_equal_seeds(tmp_path: Path) -> None:
     pytest.importorskip("optuna")
     for name, seed in (("one", 3), ("two", 3), ("three", 4)):
@@ -211,6 +215,7 @@ class _Ending(Alone):
             yield done
 
 
+@pytest.mark.deep
 def test_an_interrupted_search_ends_like_one_that_was_left_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -225,6 +230,7 @@ def test_an_interrupted_search_ends_like_one_that_was_left_alone(
     assert table_of(tmp_path / "out") == table_of(tmp_path / "alone")
 
 
+@pytest.mark.deep
 def test_a_ladder_hands_the_best_to_the_next_model(tmp_path: Path) -> None:
     pytest.importorskip("optuna")
     report = _searched(optuna(9, ladder=["analytical", "link"], keep=3), tmp_path / "out")

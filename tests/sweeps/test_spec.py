@@ -102,6 +102,7 @@ def test_every_root_of_an_address_is_a_key_of_base() -> None:
     assert {key.name for key in keys_of(BaseSpec)} == set(ROOTS)
 
 
+@pytest.mark.deep
 def test_a_sweep_of_many_points_needs_a_yes() -> None:
     axes = {
         "bandwidth": {"field": "network.bandwidth[0]", "range": {"from": 1.0, "to": 2.0, "count": 10_001}}

@@ -188,6 +188,7 @@ def _hears_ctrl_c() -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+@pytest.mark.deep
 def test_a_killed_sweep_goes_on_where_it_was(undisturbed: Path, tmp_path: Path) -> None:
     path, out = write(tmp_path), tmp_path / "out"
     process = _start(path, out, workers=1)
@@ -382,6 +383,7 @@ def test_what_cannot_be_kept_is_refused(text: str) -> None:
         parse_keep(text, POINTS)
 
 
+@pytest.mark.deep
 def test_python_evaluates_when_the_table_is_asked_for(tmp_path: Path, undisturbed: Path) -> None:
     found = et_sim.sweep(write(tmp_path), tmp_path / "out", workers=1, progress=False)
     assert len(found) == POINTS

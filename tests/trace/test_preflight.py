@@ -128,6 +128,7 @@ def test_knots_are_the_strongly_connected_components(count: int, pairs: list[tup
     assert (len(order) == count) == (not knots)
 
 
+@pytest.mark.deep
 def test_a_huge_knot_still_gives_one_real_cycle() -> None:
     count = 60_000
     child = np.arange(count, dtype=np.int32)

@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from et_sim.trace.columns import CollectiveKind, NodeKind
 from et_sim.trace.schema import ENUMS, PACKAGE, Field, message_tables, messages
 
@@ -134,5 +136,6 @@ def test_one_line_adds_an_attribute_to_builder_files_decoder_and_converters() ->
     assert run_in_python(WITH_ONE_LINE_MORE + USE_IT) == ""
 
 
+@pytest.mark.deep
 def test_without_the_line_nothing_knows_it() -> None:
     assert "there is no attribute 'shade'" in run_in_python(USE_IT)

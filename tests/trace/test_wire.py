@@ -425,6 +425,7 @@ pickle.dump([{name: getattr(trace, name) for name in fields} for trace in traces
 """
 
 
+@pytest.mark.deep
 def test_uncompiled_code_gives_the_same_columns(tmp_path: Path) -> None:
     import pickle
 

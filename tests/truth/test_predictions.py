@@ -26,6 +26,7 @@ def test_an_unchanged_machine_takes_as_long_as_was_recorded(seed: int) -> None:
     assert [case.error for case in found(seed) if case.change == REPLAY] == [0]
 
 
+@pytest.mark.deep
 def test_predictions_of_a_few_programs_are_near_the_truth() -> None:
     errors = [case.error for seed in FEW for case in found(seed) if case.change != REPLAY]
     assert statistics.median(errors) <= MEDIAN

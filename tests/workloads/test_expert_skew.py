@@ -70,6 +70,7 @@ def operations(workload: Workload) -> int:
     return sum(n * int(of.num_ops.sum()) for n, of in zip(counts, workload.templates, strict=True))
 
 
+@pytest.mark.deep
 def test_an_even_skew_takes_as_long_as_none() -> None:
     even, none = (make_training(MODEL, Plan(**USUAL, expert_skew=skew)) for skew in ("zipf:0", ""))
     found, expected = run(even, **machine(8)), run(none, **machine(8))
@@ -77,6 +78,7 @@ def test_an_even_skew_takes_as_long_as_none() -> None:
     assert operations(even) == operations(none)
 
 
+@pytest.mark.deep
 def test_a_skewed_job_moves_and_computes_as_much_and_takes_longer() -> None:
     plan = Plan(**USUAL, expert_skew="zipf:1.5")
     skewed, even = make_training(MODEL, plan), make_training(MODEL, Plan(**USUAL))

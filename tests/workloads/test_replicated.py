@@ -167,6 +167,7 @@ def test_operations_of_a_recommendation_model_are_those_of_its_products() -> Non
     assert operations(trace, "embedding lookup") == PLAN.batch * 4 * 8 * 3
 
 
+@pytest.mark.deep
 def test_vectors_come_while_the_bottom_network_computes() -> None:
     """On a network that takes no time a step is its computation; else the all-to-all is partly hidden."""
     model = changed(small_dlrm(), {"bottom": (4096, 4096)})

@@ -168,6 +168,7 @@ def test_few_tensors_are_named_by_a_node_and_every_node_says_what_it_names(
         assert counts.sum() < len(trace)
 
 
+@pytest.mark.deep
 def test_a_job_that_does_not_fit_runs_out_of_memory_at_the_planned_bytes() -> None:
     found, workload = figures(*job({"data": 2}))
     (planned,) = (stage.memory.total for stage in found.stages)

@@ -194,6 +194,7 @@ def test_groups_that_share_reduce_what_they_have_among_each_other() -> None:
     assert workload.group_rules["replica"] == GroupRule(4, 2)
 
 
+@pytest.mark.deep
 @given(st.sampled_from([2, 4, 8]), st.integers(1, 3))
 def test_a_ring_passes_keys_on_and_their_gradients_all_the_way_round(context: int, count: int) -> None:
     plan = Plan(context=context, micro_batches=count)
@@ -332,6 +333,7 @@ def check_actors(plan: Plan, *, may_unfold: bool = False) -> None:
 SHAPES = st.sampled_from([(1, 1, 1), (2, 1, 1), (1, 1, 3), (1, 4, 1), (2, 2, 2), (2, 4, 2), (1, 2, 3)])
 
 
+@pytest.mark.deep
 @given(
     shape=SHAPES,
     micro_batches=st.integers(1, 5),

@@ -88,6 +88,7 @@ def test_the_exit_status_tells_a_run_that_is_slower_by_more_than_the_threshold(
     assert main(["compare", str(b), str(a), *options]) == 0
 
 
+@pytest.mark.deep
 def test_the_exit_status_does_not_depend_on_who_reads(tmp_path: Path) -> None:
     a, b = (_run(tmp_path / name, [_trace(m)] * 2) for name, m in (("a", 10), ("b", 20)))
     for pair, status in (((a, b), 1), ((b, a), 0)):

@@ -310,6 +310,7 @@ def test_a_damaged_record_is_refused(tmp_path: Path, column: str, value: int, co
         critical_path_text(tmp_path / "run")
 
 
+@pytest.mark.deep
 def test_the_text_fits_eighty_columns_and_json_says_the_same(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

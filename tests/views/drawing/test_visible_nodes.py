@@ -59,6 +59,7 @@ def _key(row: dict[str, Any]) -> tuple[int, int]:
     return row["actor"], row["node"]
 
 
+@pytest.mark.deep
 @given(WINDOWS, st.integers(1, 400), st.sampled_from(BATCHES[1:]), st.sampled_from([None, "0-2", "5,1"]))
 def test_drawn_is_what_is_under_way_in_the_window_in_proportion(
     runs: dict[int, RunDirectory],

@@ -294,6 +294,7 @@ def test_counters_of_the_network_say_how_deep_queues_are(tmp_path: Path) -> None
     assert [one["args"]["bytes"] for one in queues] == [value for _, value in read.values[track]]
 
 
+@pytest.mark.deep
 def test_recorded_messages_lead_from_collective_to_collective(tmp_path: Path, stages: Path) -> None:
     run = pipeline(tmp_path / "run", detail="messages", fold=False)
     contents, plain = _contents(run), _contents(stages)
@@ -349,6 +350,7 @@ def test_a_run_of_which_a_part_was_written_shows_that_part_and_says_so(tmp_path:
     assert _perfetto(contents).all() == _expected(run)
 
 
+@pytest.mark.deep
 def test_arrows_lead_from_what_begins_first_in_both_formats(tmp_path: Path, stages: Path) -> None:
     """A receive that waits has a slice within it that begins with the send; Chrome's events say the same."""
     recorded = pipeline(tmp_path / "run", detail="messages", fold=False)
@@ -466,6 +468,7 @@ def test_an_export_of_everything_takes_less_than_90_bytes_a_slice(tmp_path: Path
     assert (peaks[1] - peaks[0]) / (4 * 10 * 8_000) < 90
 
 
+@pytest.mark.deep
 def test_the_critical_path_is_a_track_that_adds_up_to_the_makespan(tmp_path: Path) -> None:
     run = pipeline(tmp_path / "run", detail="path", fold=False)
     contents = _contents(run)

@@ -114,6 +114,7 @@ def test_the_page_has_a_part_for_everything_that_was_recorded(tmp_path: Path) ->
     assert headings[13:] == ["Machine", "Coverage", "Configuration"]
 
 
+@pytest.mark.deep
 def test_the_page_shows_queues_where_messages_met_and_who_paused_whom(tmp_path: Path) -> None:
     content = _page(congested(tmp_path / "run"))
     texts = Page(content).texts

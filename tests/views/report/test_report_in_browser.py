@@ -150,6 +150,7 @@ def test_the_page_draws_without_a_word(demo: Opened) -> None:
     assert demo.page.title() == "demo/run: 52.429 ms, et-sim"
 
 
+@pytest.mark.deep
 def test_buttons_and_keys_zoom_and_move(demo: Opened) -> None:
     demo.page.get_by_role("button", name="Zoom in").click()
     demo.settle()
@@ -283,6 +284,7 @@ def test_search_counts_what_it_finds_and_steps_through_it(demo: Opened) -> None:
     assert found.inner_text() == ""
 
 
+@pytest.mark.deep
 def test_search_finds_by_name_and_kinds_are_highlighted(demo: Opened) -> None:
     demo.page.get_by_label("find").fill("optimizer")
     demo.page.keyboard.press("Enter")
@@ -418,6 +420,7 @@ def test_on_paper_the_still_picture_takes_the_place_of_the_other(demo: Opened) -
     assert demo.page.pdf(format="A4").startswith(b"%PDF")
 
 
+@pytest.mark.deep
 def test_without_scripts_everything_is_there_but_the_moving_timeline(
     browser: Any, files: dict[str, Path]
 ) -> None:

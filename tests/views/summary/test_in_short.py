@@ -48,6 +48,7 @@ def test_of_a_recorded_path_the_sentence_says_whose_it_is_and_what_it_is_mostly(
     assert said in " ".join(view_text("summary", run.path, width=500).split())
 
 
+@pytest.mark.deep
 def test_no_faster_network_saves_more_than_the_sentence_says(tmp_path: Path) -> None:
     workload = transformer(tensor=2, pipeline=2, data=2)
     slow = et_sim.simulate(workload, system=FIFO_RING, network=ring(8, "50GB/s", 500), detail="path")

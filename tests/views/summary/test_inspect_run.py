@@ -136,6 +136,7 @@ def test_a_run_without_any_time_is_no_division_by_zero(tmp_path: Path) -> None:
     ElementTree.fromstring(picture(open_run(path)))
 
 
+@pytest.mark.deep
 def test_a_picture_is_well_formed_deterministic_and_bounded(tmp_path: Path) -> None:
     many = [_trace(1 + rank, layers=100) for rank in range(MOST_ACTORS + 8)]
     run = open_run(_written(many, tmp_path / "run"))

@@ -47,6 +47,7 @@ def test_a_table_of_operations_fits_60_columns_and_says_what_it_leaves_out(group
     assert "bandwidth" in " ".join(lines).partition("no room for")[2]
 
 
+@pytest.mark.deep
 def test_a_number_and_its_unit_stay_on_one_line(tmp_path: Path) -> None:
     build = et_sim.TraceBuilder()
     work = build.compute("work", micros=20)

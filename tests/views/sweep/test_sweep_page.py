@@ -90,6 +90,7 @@ def test_fronts_and_failures_are_tables(page: tuple[str, dict[str, Any], list[di
     assert html.count("</script>") == 2  # words of the table end no script
 
 
+@pytest.mark.deep
 def test_kept_runs_are_one_click_away(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
