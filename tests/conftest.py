@@ -1,7 +1,8 @@
 """What all tests share: three suites, how many random cases each has, and engines that are compiled once.
 
-`pytest` runs a part of everything, `pytest --deep` all tests, `pytest --exhaustive` these with thousands of
-random cases, and golden cases in every way. `--hypothesis-seed N` draws other random cases.
+`pytest` runs a part of everything, `pytest --deep` all tests, `--deep-only` what that adds, and
+`pytest --exhaustive` all with thousands of random cases, and golden cases in every way. `--hypothesis-seed N`
+draws other random cases.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import gc
 import os
 import subprocess
 import sys
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -22,13 +23,14 @@ from engines_ahead import FOLDED, simulate
 from hypothesis import HealthCheck, settings
 from hypothesis.internal.conjecture import providers
 
-EXAMPLES = {"default": 6, "deep": 150, "exhaustive": 2000}
+EXAMPLES = {"default": 6, "deep": 40, "exhaustive": 2000}
 FIRST_SEED = 1_000_000  # of the random cases that `--deep` adds
 FEW_CASES, ONE_IN = 2, 6  # of more cases than a few, the shorter tests run the first and one in so many
 IN_FULL = ("golden", "docs", "recorder")  # folders that choose for themselves
 COMMON_NETWORKS = ("et_sim.network.analytical", "et_sim.network.link")
-# As estimated, interpreted: what takes longer waits for machine code, which other tests need with --deep.
+# As estimated, interpreted: a call that takes longer waits for machine code, which others need with --deep.
 LONG_SECONDS = {False: 30.0, True: 15.0}
+WORTH_SECONDS = 8.0  # with --deep, a form of the engine whose calls take longer in all is ordered
 SHORT_SECONDS = 3.0  # of other code: what takes longer in all is ordered
 AHEAD = pytest.StashKey[subprocess.Popen[bytes]]()
 # Folders whose tests run no engine, or hardly any: they come first, while engines are compiled.
@@ -41,11 +43,12 @@ os.environ.setdefault("ET_SIM_COMPILE", "now")
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--deep", action="store_true", help="run everything, also what takes long")
+    parser.addoption("--deep-only", action="store_true", help="of it, what `pytest` does not run as well")
     parser.addoption("--exhaustive", action="store_true", help="the same with thousands of random cases")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.option.deep |= config.option.exhaustive
+    config.option.deep |= config.option.exhaustive or config.option.deep_only
     lines = (
         "deep: runs only with --deep, because it takes long",
         "exhaustive: runs only with --exhaustive: a release is worth it",
@@ -111,18 +114,32 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if not config.option.exhaustive:
         deselect(config, items, lambda item: not item.get_closest_marker("exhaustive"))
-    if config.option.deep:
+    if config.option.deep and not config.option.deep_only:
+        return
+    short = _short_suite(items)
+    if config.option.deep_only:
+        deselect(config, items, lambda item: id(item) not in short or _grows(item))
         return
     order = {name: number for number, name in enumerate(WITHOUT_ENGINE)}
     items.sort(key=lambda item: order.get(item.path.parent.name, len(order)))
-    deselect(config, items, lambda item: not item.get_closest_marker("deep"))
-    cases = Counter(map(_test_of, items))
-    first = {id(item) for item in {_test_of(item): item for item in reversed(items)}.values()}
-    deselect(
-        config,
-        items,
-        lambda item: cases[_test_of(item)] <= FEW_CASES or id(item) in first or _is_drawn(item),
-    )
+    deselect(config, items, lambda item: id(item) in short)
+
+
+def _short_suite(items: list[pytest.Item]) -> set[int]:
+    """Which tests run without `--deep`."""
+    shallow = [item for item in items if not item.get_closest_marker("deep")]
+    cases = Counter(map(_test_of, shallow))
+    firsts = {_test_of(item): id(item) for item in reversed(shallow)}
+    return {
+        id(item)
+        for item in shallow
+        if cases[_test_of(item)] <= FEW_CASES or id(item) == firsts[_test_of(item)] or _is_drawn(item)
+    }
+
+
+def _grows(item: pytest.Item) -> bool:
+    """Whether a test draws more cases with `--deep`."""
+    return hasattr(getattr(item, "obj", None), "hypothesis")
 
 
 def deselect(config: pytest.Config, items: list[pytest.Item], keeps: Callable[[pytest.Item], bool]) -> None:
@@ -156,24 +173,24 @@ def _is_rare(run: Any) -> bool:
 
 @pytest.fixture(scope="session", autouse=True)
 def nothing_short_waits_for_machine_code(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Code that is not there is ordered, and interpreted meanwhile; without `--deep`, rare code only that."""
+    """What is worth it is ordered, and interpreted meanwhile; without `--deep`, that is what is common."""
     from et_sim.compiled.entry_points import Entry, choice
 
-    run_entry, spent, is_deep = Entry._run, defaultdict[Any, float](float), request.config.option.deep
+    run_entry, is_deep = Entry._run, request.config.option.deep
 
-    def run(self: Any, seconds: Callable[[], float] | None, *arguments: Any) -> Any:
+    def run(self: Any, seconds: Any, *arguments: Any) -> Any:
         if choice() != "now" or self._failed:
             return run_entry(self, seconds, *arguments)
         if native := self._found(arguments):
             return native(*arguments)
-        if seconds is None:
-            spent[self] += self._seconds(*arguments)
-            waits, is_rare = spent[self] > LONG_SECONDS[is_deep], spent[self] < SHORT_SECONDS
-        else:
-            waits, is_rare = seconds() > LONG_SECONDS[is_deep], _is_rare(arguments[0])
-        if waits:
+        so_far = self._so_far(seconds, arguments)
+        if (so_far if seconds is None else seconds()) > LONG_SECONDS[is_deep]:
             return run_entry(self, seconds, *arguments)
-        if is_deep or not is_rare:
+        if seconds is None:
+            is_worth_it = so_far > SHORT_SECONDS
+        else:
+            is_worth_it = so_far > WORTH_SECONDS if is_deep else not _is_rare(arguments[0])
+        if is_worth_it:
             self.ordered(arguments, True)
         return self._interpret(arguments)
 

@@ -128,18 +128,9 @@ def agree(seed: int, folder: Path, capsys: pytest.CaptureFixture[str]) -> int:
 
 
 @pytest.mark.deep
-@pytest.mark.parametrize("seed", range(8))
 def test_check_and_run_agree(
-    seed: int, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("ET_SIM_COMPILE", "never")
-    agree(seed, tmp_path, capsys)
-
-
-@pytest.mark.deep
-def test_check_and_run_agree_on_many(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ET_SIM_COMPILE", "never")
-    found = [agree(seed, tmp_path, capsys) for seed in range(8, 400)]
-    assert {found.count(status) > 20 for status in (0, 1, 2)} == {True}
+    found = [agree(seed, tmp_path, capsys) for seed in range(120)]
+    assert {found.count(status) > 5 for status in (0, 1, 2)} == {True}

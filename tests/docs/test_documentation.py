@@ -47,14 +47,14 @@ def _name(page: Path) -> str:
     ],
 )
 def test_every_command_prints_what_the_page_shows(
-    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    place, is_deep = Place(tmp_path), request.config.option.deep
+    place = Place(tmp_path)
     for command in commands_of(page.read_text(encoding="utf-8")):
         if command.is_installing:
             continue
         is_interpreted = page.name in INTERPRETED and "et-sim inspect" not in command.text
-        if not (command.words or command.is_python or is_deep):
+        if not (command.words or command.is_python):
             is_interpreted = True  # in a shell, it would wait
         monkeypatch.setenv("ET_SIM_COMPILE", "never" if is_interpreted else "now")
         status, printed = place.run(command)

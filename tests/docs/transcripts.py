@@ -5,7 +5,7 @@
 A ```console block holds commands (`$ …`, continued with `> …`) and their output, stdout and stderr together.
 A line `...` in the output stands for any lines. Every page runs in one directory of its own, from top to
 bottom; ```python blocks run as scripts in the same place. Installing commands are not run. What needs no
-shell runs in this process, which spares it the start of another one.
+shell runs in this process, which spares it the start of another one; a shell filters what it prints.
 """
 
 from __future__ import annotations
@@ -35,10 +35,11 @@ SCRIPT = """#!/bin/sh
 exec "{python}" {arguments} "$@"
 """  # of Python, too: by a link it would not find the packages that are installed beside it
 MAIN = "-c 'import sys; from {module} import main; sys.exit(main())'"
-TIMEOUT_S = 1800  # a command may wait for all the machine code that was ordered before its own
+TIMEOUT_S = 600
 PROGRAMS: dict[str, Callable[[list[str]], int]] = {"et-sim": et_sim, "et-convert": et_convert}
 QUOTED = re.compile(r"""'[^']*'|"(?:[^"$`\\]|\\")*\"""")  # within which a shell does nothing
 SHELL = re.compile(r"[^\w\s./:=,@%+'\"-]|'|\"")
+FILTERED = re.compile(r"((?:'[^']*'|[^'\"|<>&;])*)(\| .*|> .*)", re.DOTALL)
 
 
 @dataclass(slots=True)
@@ -57,13 +58,25 @@ class Command:
 
     @property
     def words(self) -> list[str]:
-        """What a shell would pass on, if that is all it would do and one of our programs gets it."""
-        text = self.text.replace("\\\n", " ")
+        """What a shell would pass on to one of our programs, if it did no more than filter the output."""
+        text = self._parts[0]
         bare = QUOTED.sub("", text)
         if self.is_python or "\n" in bare or SHELL.search(bare):
             return []
         words = shlex.split(text)
         return words if words[0] in PROGRAMS else []
+
+    @property
+    def filter(self) -> str:
+        """What a shell does with the output; empty: nothing."""
+        return self._parts[1]
+
+    @property
+    def _parts(self) -> tuple[str, str]:
+        text = self.text.replace("\\\n", " ")
+        if found := FILTERED.fullmatch(text):
+            return found[1], found[2].removeprefix("|") if found[2][0] == "|" else f"cat {found[2]}"
+        return text, ""
 
 
 def commands_of(page: str) -> list[Command]:
@@ -121,7 +134,7 @@ class Place:
     def run(self, command: Command) -> tuple[int, list[str]]:
         """Exit status and output lines."""
         if words := command.words:
-            status, text = self._within(lambda: PROGRAMS[words[0]](words[1:]))
+            status, text = self._within(lambda: PROGRAMS[words[0]](words[1:]), command.filter)
         elif command.is_python:
             code = compile(command.text, f"<line {command.line}>", "exec")
             status, text = self._within(lambda: exec(code, {"__name__": "__main__"}))
@@ -129,26 +142,30 @@ class Place:
             status, text = self._in_a_shell(command.text)
         return status, [line for line in text.splitlines() if not PROGRESS.match(line)]
 
-    def _within(self, call: Callable[[], Any]) -> tuple[int, str]:
-        """Run in this process."""
+    def _within(self, call: Callable[[], Any], output_filter: str = "") -> tuple[int, str]:
+        """Run in this process; a filter gets what is no error."""
         printed = io.StringIO()
+        filtered = io.StringIO() if output_filter else printed
         with (
             _folder_and_variables(self._folder, self._variables),
-            redirect_stdout(printed),
+            redirect_stdout(filtered),
             redirect_stderr(printed),
         ):
             try:
                 status = call() or 0
             except SystemExit as end:  # of the parser of arguments
                 status = end.code
-        return status, printed.getvalue()
+        if not output_filter:
+            return status, printed.getvalue()
+        status, text = self._in_a_shell(output_filter, filtered.getvalue())
+        return status, printed.getvalue() + text
 
-    def _in_a_shell(self, text: str) -> tuple[int, str]:
+    def _in_a_shell(self, text: str, given: str = "") -> tuple[int, str]:
         done = subprocess.run(
             ["sh", "-c", text],
             cwd=self._folder,
             env={**os.environ, **self._variables},
-            stdin=subprocess.DEVNULL,
+            input=given,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             timeout=TIMEOUT_S,

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from machines import MODELS, network, system
 
@@ -175,7 +175,6 @@ def test_folding_changes_no_time_of_random_exchanges() -> None:
 
 
 @pytest.mark.deep
-@settings(max_examples=300, deadline=None)
 @given(st.integers(100, 10**9))
 def test_folding_changes_no_time_of_many_random_exchanges(seed: int) -> None:
     folds_exactly(seed)

@@ -58,13 +58,13 @@ def test_a_damaged_run_is_refused_or_shown(file: str, folder: Path) -> None:
     assert troubles(Case(file, PARTS[file], commands), 0, folder) == []
 
 
-@pytest.mark.seeds(deep=100, exhaustive=1000, at_a_time=100)
+@pytest.mark.seeds(deep=25, exhaustive=1000, at_a_time=25)
 @pytest.mark.parametrize("name", CASES)
 def test_much_damaged_input_is_refused_or_read(name: str, seeds: range, folder: Path) -> None:
     assert [text for seed in seeds for text in troubles(CASES[name], seed, folder)] == []
 
 
-@pytest.mark.seeds(deep=15, exhaustive=150, at_a_time=15)
+@pytest.mark.seeds(deep=5, exhaustive=150, at_a_time=5)
 @pytest.mark.parametrize("file", PARTS)
 def test_runs_damaged_in_many_ways_are_refused_or_shown(file: str, seeds: range, folder: Path) -> None:
     case = Case(file, PARTS[file], RUN_COMMANDS)

@@ -192,9 +192,9 @@ def all_cases() -> tuple[Case, ...]:
         return tuple(Case(json.loads(line)) for line in lines)
 
 
-def some(cases: Sequence[Any], step: int, *, others: pytest.MarkDecorator = pytest.mark.deep) -> list[Any]:
-    """Cases as parameters, of which all but every `step`th of the small ones run only with `--deep`."""
-    return _parameters(cases, _small(cases)[::step], others)
+def some(cases: Sequence[Any], step: int, *, deep_step: int = 1) -> list[Any]:
+    """Cases as parameters: every `step`th of the small always runs, every `deep_step`th with `--deep`."""
+    return _parameters(cases, _small(cases)[::step], cases[::deep_step])
 
 
 def of_every_kind(
@@ -202,21 +202,23 @@ def of_every_kind(
     step: int,
     *,
     also_large: bool = False,
-    others: pytest.MarkDecorator = pytest.mark.deep,
+    deep_step: int = 1,
 ) -> list[Any]:
-    """Likewise; of every category on every network model, the smallest and every `step`th other do not."""
+    """Likewise, of every category on every network model, beginning with the smallest."""
     found: dict[tuple[str, str], list[Case]] = {}
     for case in sorted(cases, key=_messages):
         found.setdefault((case.category, case.model), []).append(case)
-    chosen = [case for kind in found.values() for case in kind[::step]]
-    return _parameters(cases, chosen if also_large else _small(chosen), others)
+    chosen, deep = ([case for kind in found.values() for case in kind[::each]] for each in (step, deep_step))
+    return _parameters(cases, chosen if also_large else _small(chosen), deep)
 
 
-def _parameters(cases: Sequence[Any], chosen: Sequence[Any], others: pytest.MarkDecorator) -> list[Any]:
-    """All cases; the others than those that are chosen are marked."""
-    named = {_name(case) for case in chosen}
+def _parameters(cases: Sequence[Any], chosen: Sequence[Any], deep: Sequence[Any]) -> list[Any]:
+    """All cases, marked if they do not run always."""
+    marks: dict[str, Any] = {_name(case): pytest.mark.deep for case in deep}
+    marks |= {_name(case): () for case in chosen}
     return [
-        pytest.param(case, id=_name(case), marks=() if _name(case) in named else others) for case in cases
+        pytest.param(case, id=_name(case), marks=marks.get(_name(case), pytest.mark.exhaustive))
+        for case in cases
     ]
 
 

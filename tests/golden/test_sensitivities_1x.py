@@ -47,7 +47,7 @@ def _sample() -> list[Case]:
 
 
 @pytest.mark.deep
-@pytest.mark.parametrize("case", some(_sample(), 10))
+@pytest.mark.parametrize("case", some(_sample(), 10, deep_step=2))
 def test_the_makespan_of_1_0_changes_as_predicted(case: Case, tmp_path: Path) -> None:
     result = simulate(case, tmp_path, fold=True, detail="path")
     found = sensitivities(result, tmp_path / "run")

@@ -81,7 +81,7 @@ def test_rows_of_all_reduces_on_the_page_are_what_is_simulated_today() -> None:
     assert wafer.milliseconds(point.whole) in row, "run: python docs/studies/wafer.py"
 
 
-@pytest.mark.deep
+@pytest.mark.exhaustive
 def test_the_page_of_wafers_and_its_pictures_are_todays(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("ET_SIM_COMPILE")
     texts, pictures = wafer.study()

@@ -78,7 +78,7 @@ def test_no_run_is_shorter_and_none_needs_less_memory(plan: Plan) -> None:
 
 
 @pytest.mark.deep
-@settings(max_examples=80)
+@settings(max_examples=30)
 @given(plans(), st.booleans())
 def test_of_many_plans_no_run_is_shorter(plan: Plan, is_reference: bool) -> None:
     _check(decoder(layers=4), plan, profile="reference" if is_reference else "corrected")

@@ -313,7 +313,7 @@ def random_plans(draw: st.DrawFn) -> Plan:
 
 
 @pytest.mark.deep
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(random_plans())
 def test_every_run_has_as_many_actors_as_planned_or_ties_tell_all_ranks_apart(plan: Plan) -> None:
     check_actors(plan, may_unfold=True)
