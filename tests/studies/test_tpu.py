@@ -72,7 +72,7 @@ def test_a_row_of_the_page_is_what_is_simulated_today() -> None:
     assert row in PAGE.read_text(encoding="utf-8"), "run: python docs/studies/tpu.py"
 
 
-@pytest.mark.deep
+@pytest.mark.exhaustive
 def test_the_page_and_its_pictures_are_todays() -> None:
     texts, pictures = tpu.study()
     page = PAGE.read_text(encoding="utf-8")

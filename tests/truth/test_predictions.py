@@ -35,7 +35,7 @@ def test_predictions_of_a_few_programs_are_near_the_truth() -> None:
 
 @pytest.mark.parametrize(
     "programs",
-    [pytest.param(250, marks=pytest.mark.deep), pytest.param(1000, marks=pytest.mark.exhaustive)],
+    [pytest.param(75, marks=pytest.mark.deep), pytest.param(1000, marks=pytest.mark.exhaustive)],
 )
 def test_predictions_of_many_programs_are_near_the_truth(programs: int) -> None:
     every = many_cases(range(programs), os.cpu_count() or 1)
