@@ -114,15 +114,13 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if not config.option.exhaustive:
         deselect(config, items, lambda item: not item.get_closest_marker("exhaustive"))
-    if config.option.deep and not config.option.deep_only:
-        return
+    order = {name: number for number, name in enumerate(WITHOUT_ENGINE)}
+    items.sort(key=lambda item: order.get(item.path.parent.name, len(order)))
     short = _short_suite(items)
     if config.option.deep_only:
         deselect(config, items, lambda item: id(item) not in short or _grows(item))
-        return
-    order = {name: number for number, name in enumerate(WITHOUT_ENGINE)}
-    items.sort(key=lambda item: order.get(item.path.parent.name, len(order)))
-    deselect(config, items, lambda item: id(item) in short)
+    elif not config.option.deep:
+        deselect(config, items, lambda item: id(item) in short)
 
 
 def _short_suite(items: list[pytest.Item]) -> set[int]:
