@@ -6,25 +6,21 @@ Not here: how the code is kept (`store`) and run (`native`).
 from __future__ import annotations
 
 import functools
-import itertools
 import sys
 import traceback
 from collections.abc import Callable
 from contextvars import ContextVar
-from types import FunctionType, ModuleType
+from types import FunctionType
 from typing import Any
 
-from llvmlite import ir
 from msgspec import Struct
 from numba import from_dtype, njit, types
-from numba.core import cgutils
-from numba.core.typing.templates import AttributeTemplate
 from numba.core.typing.typeof import typeof_impl
-from numba.extending import infer_getattr, lower_getattr_generic, models, register_model
 
 from et_sim.compiled.decorators import Choice, Mark, mark_of
 from et_sim.compiled.native import bitcode, object_code
-from et_sim.compiled.signature import REAL, ArrayKind, TablesKind, TupleKind, modules_of
+from et_sim.compiled.signature import REAL, ArrayKind, TablesKind, TupleKind
+from et_sim.compiled.tables_type import TablesType
 
 HELPERS_SHARE = 0.57  # of the time goes to helpers one by one, the rest to all of them together
 OPTIONS = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True, "error_model": "numpy", "_nrt": False}
@@ -66,7 +62,6 @@ def _built(
 ) -> MachineCode:
     """Compile with the compilers of `compile_once`, or with Numba's own if there are none."""
     kinds = tuple(_type_of(kind) for kind in signature)
-    modules = modules_of(signature)
     token = _LEAN.set(lean)
     try:
         if lean is None:
@@ -74,8 +69,7 @@ def _built(
             dispatcher.compile(kinds)
         else:
             dispatcher = njit(pipeline_class=lean.EntryCompiler, **OPTIONS)(function)
-            helpers = max(len(_helpers_of(function, modules)), 1)
-            with lean.compiling_once(lambda done: tell(HELPERS_SHARE * min(done / helpers, 1))):
+            with lean.compiling_once(function, kinds, lambda share: tell(HELPERS_SHARE * share)):
                 dispatcher.compile(kinds)
     finally:
         _LEAN.reset(token)
@@ -85,37 +79,6 @@ def _built(
         raise TypeError(f"{function.__qualname__} returns {returned}, not a number of 64 bits or nothing")
     code = bitcode(compiled.library.get_llvm_str())
     return MachineCode(compiled.fndesc.llvm_func_name, returned == types.int64, code, object_code(code))
-
-
-def _helpers_of(function: Callable[..., Any], modules: set[str]) -> set[Callable[..., Any]]:
-    """The helpers that a function calls, itself or by others, with tables of these modules."""
-    found: set[Callable[..., Any]] = set()
-    left: list[Any] = [function]
-    while left:
-        caller = left.pop()
-        mark = mark_of(caller)
-        if isinstance(mark, Choice):
-            called = [mark.function_of(module) for module in modules if mark.stands_for(module)]
-        else:
-            named = [caller.__globals__.get(name) for name in caller.__code__.co_names]
-            modules_named = [name for name in named if isinstance(name, ModuleType)]
-            of_modules = itertools.product(modules_named, caller.__code__.co_names)
-            called = named + [getattr(module, name, None) for module, name in of_modules]
-        new = {callee for callee in called if mark_of(callee) is not None} - found
-        found |= new
-        left += new
-    return found
-
-
-class TablesType(types.Type):
-    """The compiled type of one dataclass with certain array types."""
-
-    def __init__(self, module: str, name: str, fields: tuple[tuple[str, types.Type], ...]) -> None:
-        self.module = module
-        self.fields = dict(fields)
-        self.index = {field: index for index, field in enumerate(self.fields)}
-        described = ", ".join(f"{field}: {kind}" for field, kind in fields)
-        super().__init__(name=f"{module}.{name}({described})")
 
 
 def _type_of(kind: Any) -> types.Type:
@@ -185,28 +148,3 @@ class _PlainArguments:
     def _plain(self, kind: Any) -> Any:
         plain = types.unliteral(kind)
         return types.int64 if self._is_wide and isinstance(plain, types.Integer) else plain
-
-
-@register_model(TablesType)
-class _TablesModel(models.OpaqueModel):
-    """A bare pointer."""
-
-
-def _descriptors(context: Any, kind: TablesType) -> ir.Type:
-    return ir.LiteralStructType([context.get_value_type(field) for field in kind.fields.values()])
-
-
-@infer_getattr
-class _TablesAttribute(AttributeTemplate):
-    key = TablesType
-
-    def generic_resolve(self, kind: TablesType, attribute: str) -> types.Type | None:
-        return kind.fields.get(attribute)
-
-
-@lower_getattr_generic(TablesType)
-def _load_field(context: Any, builder: Any, kind: TablesType, value: Any, attribute: str) -> Any:
-    place = builder.bitcast(value, _descriptors(context, kind).as_pointer())
-    loaded = builder.load(cgutils.gep_inbounds(builder, place, 0, kind.index[attribute]))
-    loaded.set_metadata("invariant.load", builder.module.add_metadata([]))
-    return loaded

@@ -21,11 +21,13 @@ from numba import _dynfunc
 from numba.core.compiler import CompilerBase, DefaultPassBuilder
 from numba.core.compiler_machinery import register_pass
 from numba.core.typed_passes import NativeLowering
+from numba.core.untyped_passes import TranslateByteCode
 
-from et_sim.compiled.shortcuts import LeanLower, shortcuts
+from et_sim.compiled.lean_lower import LeanLower
+from et_sim.compiled.reachable import Reachable
+from et_sim.compiled.shortcuts import shortcuts
 
 NEEDED = (
-    "TranslateByteCode",
     "FixupArgs",
     "IRProcessing",
     "GenericRewrites",
@@ -36,18 +38,40 @@ NEEDED = (
 )
 
 
+_REACHABLE: ContextVar[Reachable] = ContextVar("reachable")
 _TELL: ContextVar[tuple[Callable[[int], None], int]] = ContextVar("tell", default=(lambda _: None, 0))
 
 
 @contextmanager
-def compiling_once(tell: Callable[[int], None]) -> Iterator[None]:
-    """Meanwhile, Numba is spared work; `tell` gets the number of helpers compiled, with each of them."""
-    token = _TELL.set((tell, 0))
+def compiling_once(
+    function: Any, arguments: tuple[Any, ...], tell: Callable[[float], None]
+) -> Iterator[None]:
+    """Meanwhile, Numba is spared work, and compiles only what can be reached from a function.
+
+    `tell` gets the share of its helpers that are compiled, with each of them.
+    """
+    reachable = Reachable()
+    tokens = _TELL.set((lambda _: None, 0)), _REACHABLE.set(reachable)
     try:
         with shortcuts():
+            helpers = reachable.helpers_of(function, arguments)
+            _TELL.set((lambda done: tell(min(done / helpers, 1)), 0))
             yield
     finally:
-        _TELL.reset(token)
+        _TELL.reset(tokens[0])
+        _REACHABLE.reset(tokens[1])
+
+
+@register_pass(mutates_CFG=True, analysis_only=False)
+class _TranslateReachable(TranslateByteCode):
+    """Translates what can be reached of a function."""
+
+    _name = "translate_reachable"
+
+    def run_pass(self, state: Any) -> bool:
+        state.func_ir = _REACHABLE.get().graph(state.func_id.func, state.args)
+        state.func_id = state.func_ir.func_id
+        return True
 
 
 @register_pass(mutates_CFG=True, analysis_only=False)
@@ -111,10 +135,11 @@ class HelperCompiler(CompilerBase):
 
     def define_pipelines(self) -> list[Any]:
         manager = DefaultPassBuilder.define_nopython_pipeline(self.state)
+        own = {NativeLowering: self.lowering, TranslateByteCode: _TranslateReachable}
         manager.passes = [
-            (self.lowering if step is NativeLowering else step, name)
+            (own.get(step, step), name)
             for step, name in manager.passes
-            if step is NativeLowering or step.__name__ in NEEDED
+            if step in own or step.__name__ in NEEDED
         ]
         manager._ENFORCING = False
         manager.finalize()

@@ -15,10 +15,19 @@ from contextlib import ExitStack, contextmanager, nullcontext
 from typing import Any
 from unittest.mock import patch
 
-from numba.core import event, lowering, postproc, transforms, typeinfer, types
-from numba.core.base import BaseContext
+from numba.core import (
+    base,
+    cgutils,
+    errors,
+    event,
+    interpreter,
+    lowering,
+    postproc,
+    transforms,
+    typeinfer,
+    types,
+)
 from numba.core.compiler_machinery import PassManager
-from numba.core.ir import Assign
 from numba.core.registry import cpu_target
 from numba.core.types.functions import BaseFunction
 
@@ -36,46 +45,50 @@ def shortcuts() -> Iterator[None]:
 
         for kind in (BaseFunction, types.Dispatcher):
             replace(kind, "get_call_type", _remembered(kind.get_call_type))
-        find, refresh = BaseContext.get_function, BaseContext.refresh
-        replace(BaseContext, "get_function", _remembered_function(find, refresh))
-        replace(BaseContext, "refresh", _nothing)
+        find, refresh = base.BaseContext.get_function, base.BaseContext.refresh
+        replace(base.BaseContext, "get_function", _remembered_function(find, refresh))
+        replace(base.BaseContext, "refresh", _nothing)
         for name in ("start_event", "end_event"):
             replace(event, name, _nothing)
         for module in (typeinfer, lowering):
             replace(module, "new_error_context", lambda *_, **__: nothing)
+        replace(type(errors.termcolor()), "errmsg", lambda _, message: message)
+        for name in ("peep_hole_delete_with_exit", "peep_hole_fuse_dict_add_updates"):
+            replace(interpreter, name, _same)
+        replace(base, "user_function", _call_of(base.user_function))
         replace(postproc.PostProcessor, "run", _without_lifetimes(postproc.PostProcessor.run))
         replace(PassManager, "_runPass", _run_pass)
         yield
 
 
-class LeanLower(lowering.Lower):
-    """Lowers to less intermediate code: values that variables had before are not released."""
-
-    def lower_block(self, block: Any) -> None:
-        """Lower a block, without context for messages about errors."""
-        self.pre_block(block)
-        for instruction in block.body:
-            self.loc = instruction.loc
-            if isinstance(instruction, Assign):
-                name = instruction.target.name
-                self.storevar(self.lower_assign(self.typeof(name), instruction), name)
-            else:
-                self.lower_inst(instruction)
-        self.post_block(block)
-
-    def storevar(self, value: Any, name: str, **_: Any) -> None:
-        """Store a value in a variable."""
-        if name in self._singly_assigned_vars:
-            self._blk_local_varmap[name] = value
-            return
-        place = self.getvar(name)
-        if value.type != place.type.pointee:
-            raise AssertionError(f"{name}: a {value.type} is stored in a {place.type.pointee}")
-        self.builder.store(value, place)
-
-
 def _nothing(*_: Any, **__: Any) -> None:
     pass
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+def _call_of(user_function: Callable[..., Any]) -> Callable[..., Any]:
+    """`user_function`: what calls a compiled function; only checks of bounds ever end one with an error."""
+
+    def call_of(description: Any, libraries: Any) -> Any:
+        checked = user_function(description, libraries)
+
+        def call(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            if context.enable_boundscheck:
+                return checked(context, builder, signature, arguments)
+            called = context.declare_function(builder.module, description)
+            packer = context.call_conv._get_arg_packer(description.argtypes)
+            packed = packer.as_arguments(builder, arguments)
+            place = cgutils.alloca_once(builder, called.args[0].type.pointee)
+            builder.call(called, [place, builder.function.args[1], *packed])
+            return context.get_returned_value(builder, description.restype, builder.load(place))
+
+        call.signature, call.libs = checked.signature, checked.libs  # type: ignore[attr-defined]
+        return call
+
+    return call_of
 
 
 def _remembered(resolve: Callable[..., Any]) -> Callable[..., Any]:

@@ -13,7 +13,18 @@ from pathlib import Path
 
 PACKAGE = Path(__file__).parents[1]
 SOURCE_FOLDERS = ("trace", "plan", "network", "engine")
-COMPILERS = ("build", "compile_once", "decorators", "native", "shortcuts", "signature", "tables_by_reference")
+COMPILERS = (
+    "build",
+    "compile_once",
+    "decorators",
+    "lean_lower",
+    "native",
+    "reachable",
+    "shortcuts",
+    "signature",
+    "tables_by_reference",
+    "tables_type",
+)
 SOURCE_FILES = ("basics/units.py", *(f"compiled/{name}.py" for name in COMPILERS))
 
 

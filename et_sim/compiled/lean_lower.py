@@ -1,0 +1,155 @@
+"""Lowers Numba's representation to little intermediate code, where it is what the engine consists of.
+
+Rows of tables, fields of records and numbers in arrays are read and written in place. Numba copies the
+description of an array to the stack first, each time; what that costs is not the copy, which LLVM removes,
+but removing it. Values that variables had before are not released: nothing is on the heap.
+
+Not here: everything else, which Numba lowers.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+from numba.core import ir, lowering, types
+from numba.np import arrayobj
+
+from et_sim.compiled.tables_type import TablesType, load_field
+
+DATA, SHAPE = 4, 5  # of the description of an array
+NUMBERS = types.Number | types.Boolean
+
+
+class LeanLower(lowering.Lower):
+    """Lowers one function."""
+
+    def _find_singly_assigned_variable(self) -> None:
+        """What is assigned once at the beginning needs no place on the stack, either."""
+        super()._find_singly_assigned_variable()
+        count = Counter(
+            made.target.name
+            for block in self.blocks.values()
+            for made in block.body
+            if isinstance(made, ir.Assign)
+        )
+        on_stack = lowering.must_use_alloca(self.blocks)
+        for made in self._first_assignments():
+            if count[made.target.name] == 1 and made.target.name not in on_stack:
+                self._singly_assigned_vars.add(made.target.name)
+
+    def _first_assignments(self) -> list[Any]:
+        """The assignments that come before everything."""
+        return [made for made in self.blocks[min(self.blocks)].body if isinstance(made, ir.Assign)]
+
+    def pre_block(self, block: Any) -> None:
+        """Nothing is tried, nor released."""
+        self._cur_ir_block = block
+
+    def lower_block(self, block: Any) -> None:
+        """Lower a block, without context for messages about errors."""
+        self.pre_block(block)
+        for instruction in block.body:
+            self.loc = instruction.loc
+            if isinstance(instruction, ir.Assign):
+                name = instruction.target.name
+                self.storevar(self.lower_assign(self.typeof(name), instruction), name)
+            elif isinstance(instruction, ir.SetAttr):
+                self._lower_setattr(instruction)
+            elif isinstance(instruction, ir.StaticSetItem):
+                self.lower_setitem(*_parts(instruction), self.fndesc.calltypes[instruction])
+            else:
+                self.lower_inst(instruction)
+        self.post_block(block)
+
+    def storevar(self, value: Any, name: str, **_: Any) -> None:
+        """Store a value in a variable."""
+        if name in self._singly_assigned_vars:
+            self._blk_local_varmap[name] = value
+            return
+        place = self.getvar(name)
+        if value.type != place.type.pointee:
+            raise AssertionError(f"{name}: a {value.type} is stored in a {place.type.pointee}")
+        self.builder.store(value, place)
+
+    def lower_expr(self, kind: Any, expression: Any) -> Any:
+        """Lower an expression of a type."""
+        read = None
+        if expression.op == "getattr":
+            read = self._field(expression)
+        elif expression.op == "getitem":
+            read = self._item(expression.value, expression.index)
+        elif expression.op == "static_getitem" and expression.index_var is not None:
+            read = self._item(expression.value, expression.index_var)
+        elif expression.op == "call":
+            read = self._length(expression)
+        if read is None:
+            return super().lower_expr(kind, expression)
+        return self.context.cast(self.builder, *read, kind)
+
+    def lower_setitem(self, target: Any, index: Any, value: Any, signature: Any) -> Any:
+        """Lower the assignment of an item."""
+        of, given = self.typeof(target.name), self.typeof(value.name)
+        place = self._place(target, index) if isinstance(given, NUMBERS) else None
+        if place is None or not isinstance(of.dtype, NUMBERS):
+            return super().lower_setitem(target, index, value, signature)
+        stored = self.context.cast(self.builder, self.loadvar(value.name), given, of.dtype)
+        arrayobj.store_item(self.context, self.builder, of, stored, place)
+        return None
+
+    def _lower_setattr(self, instruction: Any) -> None:
+        signature = self.fndesc.calltypes[instruction]
+        if not isinstance(signature.args[0], types.Record):
+            self.lower_inst(instruction)
+            return
+        given = self.loadvar(instruction.value.name)
+        given = self.context.cast(self.builder, given, self.typeof(instruction.value.name), signature.args[1])
+        record = self.loadvar(instruction.target.name)
+        arrayobj.record_setattr(self.context, self.builder, signature, (record, given), instruction.attr)
+
+    def _field(self, expression: Any) -> tuple[Any, Any] | None:
+        """A field of tables or of a record, and its type; None: it is of something else."""
+        kind, name = self.typeof(expression.value.name), expression.attr
+        if isinstance(kind, TablesType):
+            value = self.loadvar(expression.value.name)
+            return load_field(self.context, self.builder, kind, value, name), kind.fields[name]
+        if isinstance(kind, types.Record):
+            value = self.loadvar(expression.value.name)
+            return arrayobj.record_getattr(self.context, self.builder, kind, value, name), kind.typeof(name)
+        return None
+
+    def _item(self, array: Any, index: Any) -> tuple[Any, Any] | None:
+        """An item of an array, and its type; None: it is of something else."""
+        place = self._place(array, index)
+        if place is None:
+            return None
+        kind = self.typeof(array.name)
+        return arrayobj.load_item(self.context, self.builder, kind, place), kind.dtype
+
+    def _place(self, array: Any, index: Any) -> Any:
+        """Where an item of an array without gaps is; None: it is none."""
+        kind, index_kind = self.typeof(array.name), self.typeof(index.name)
+        is_row = isinstance(kind, types.Array) and kind.ndim == 1 and kind.layout == "C"
+        is_number = isinstance(index_kind, types.Integer) and index_kind.signed
+        if not (is_row and is_number) or self.context.enable_boundscheck:
+            return None
+        builder, described = self.builder, self.loadvar(array.name)
+        row = self.context.cast(builder, self.loadvar(index.name), index_kind, types.intp)
+        if not (isinstance(index_kind, types.IntegerLiteral) and index_kind.literal_value >= 0):
+            rows = builder.extract_value(described, (SHAPE, 0))
+            is_from_end = builder.icmp_signed("<", row, row.type(0))
+            row = builder.select(is_from_end, builder.add(row, rows), row)
+        return builder.gep(builder.extract_value(described, DATA), [row])
+
+    def _length(self, call: Any) -> tuple[Any, Any] | None:
+        """How many rows an array has, if that is called."""
+        function = self.typeof(call.func.name)
+        if getattr(function, "typing_key", None) is not len:
+            return None
+        if not isinstance(self.typeof(call.args[0].name), types.Array):
+            return None
+        return self.builder.extract_value(self.loadvar(call.args[0].name), (SHAPE, 0)), types.intp
+
+
+def _parts(instruction: Any) -> tuple[Any, Any, Any]:
+    return instruction.target, instruction.index_var, instruction.value
