@@ -12,7 +12,8 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-from numba.core import ir, lowering, types
+from numba import types
+from numba.core import ir, lowering
 from numba.np import arrayobj
 
 from et_sim.compiled.tables_type import TablesType, load_field
@@ -128,7 +129,8 @@ class LeanLower(lowering.Lower):
 
     def _place(self, array: Any, index: Any) -> Any:
         """Where an item of an array without gaps is; None: it is none."""
-        kind, index_kind = self.typeof(array.name), self.typeof(index.name)
+        kind: Any = self.typeof(array.name)
+        index_kind: Any = self.typeof(index.name)
         is_row = isinstance(kind, types.Array) and kind.ndim == 1 and kind.layout == "C"
         is_number = isinstance(index_kind, types.Integer) and index_kind.signed
         if not (is_row and is_number) or self.context.enable_boundscheck:

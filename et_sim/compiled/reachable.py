@@ -15,7 +15,8 @@ from collections.abc import Iterable, Iterator
 from types import ModuleType
 from typing import Any, NamedTuple
 
-from numba.core import ir, types
+from numba import types
+from numba.core import ir
 from numba.core.bytecode import ByteCode, FunctionIdentity
 from numba.core.interpreter import Interpreter
 from numba.core.ir_utils import build_definitions
@@ -53,7 +54,8 @@ class Reachable:
     def helpers_of(self, function: Any, arguments: tuple[Any, ...]) -> int:
         """How many helpers a function calls, itself or by others."""
         self._reached(function, self._known_of(arguments))
-        return sum(not (found.is_idle and _is_number(found.result)) for found in self._found.values())
+        left = sum(not (found.is_idle and _is_number(found.result)) for found in self._found.values())
+        return max(left - 1, 1)
 
     def graph(self, function: Any, arguments: tuple[Any, ...]) -> Any:
         """The representation of a function for types of arguments, which is the caller's to change."""
@@ -214,7 +216,7 @@ class _Function:
 
     def _decides(self, condition: Any) -> Any:
         """The number whose truth is a condition: branches take any number."""
-        made = self._made.get(condition.name)
+        made: Any = self._made.get(condition.name)
         is_truth = isinstance(made, ir.Expr) and made.op == "call" and self._of(made.func) == Value(bool)
         return made.args[0] if is_truth else condition
 
