@@ -13,7 +13,16 @@ from et_sim.cli import COMMANDS
 REPOSITORY = Path(__file__).resolve().parents[1]
 HEAVY = ("numpy", "numba", "pyarrow", "yaml", "networkx", "google.protobuf", "msgspec", "rich", "duckdb")
 SLOW = (*HEAVY, "pandas", "pyarrow.compute")
-OF_FEW_RUNS = ("et_sim.machine.topology", "et_sim.memory.spilling", "et_sim.trace.builder")
+OF_FEW_RUNS = (
+    *(
+        "et_sim.machine.topology",
+        "et_sim.machine.version_1",
+        "et_sim.memory.spilling",
+        "et_sim.trace.builder",
+    ),
+    *("et_sim.compute.device", "et_sim.compute.rules", "et_sim.plan.library_phases", "fractions"),
+)
+OF_INTERPRETED_RUNS = ("et_sim.engine.loop", "et_sim.engine.nodes", "et_sim.trace.wire_nodes")
 PROGRAM = """
 import contextlib, io, sys
 from et_sim.cli import main
@@ -65,7 +74,8 @@ def test_importing_the_package_loads_nothing_heavy() -> None:
 
 
 def test_what_few_runs_need_is_not_imported_with_the_simulator() -> None:
-    program = f"import sys, et_sim.api; print(*(name for name in {OF_FEW_RUNS!r} if name in sys.modules))"
+    names = (*OF_FEW_RUNS, *OF_INTERPRETED_RUNS)
+    program = f"import sys, et_sim.api; print(*(name for name in {names!r} if name in sys.modules))"
     done = subprocess.run(
         [sys.executable, "-c", program], cwd=REPOSITORY, capture_output=True, text=True, check=True
     )
@@ -74,8 +84,16 @@ def test_what_few_runs_need_is_not_imported_with_the_simulator() -> None:
 
 @pytest.mark.usefixtures("warm_engine")
 def test_a_run_loads_nothing_that_it_does_not_need(tmp_path: Path) -> None:
-    """Neither the compiler nor what Arrow loads for some conversions: pandas, its own compute functions."""
-    found = _loaded_by("demo", "--out", str(tmp_path / "demo"))
-    assert not {"numba", "pandas", "pyarrow.compute", "duckdb", "networkx", "google.protobuf", "rich"} & set(
-        found
-    )
+    """Neither the compiler and what is compiled, nor what numpy and Arrow load for some conversions."""
+    needless = {
+        "numba",
+        "numpy.ma",
+        "pandas",
+        "pyarrow.compute",
+        "duckdb",
+        "networkx",
+        "google.protobuf",
+        "rich",
+    }
+    needless |= {*OF_INTERPRETED_RUNS}
+    assert _loaded_by("demo", "--out", str(tmp_path / "demo"), of=tuple(needless)) == []
