@@ -114,20 +114,22 @@ class Fit(Struct, frozen=True):
 def fit(library: Library, rows: Sequence[Measured]) -> Fit:
     """The calibration that is nearest to the rows; refuses rows that cannot tell its factors apart."""
     _refuse_too_fast(library, rows)
-    found, fitted, unknown = library.calibration, list[str](), list[str]()
+    calibration, fitted, unknown = library.calibration, list[str](), list[str]()
     ways = [(row, _way_of(library, row)) for row in rows]
     for way in WAYS:
-        own = [row for row, kind in ways if kind is way]
-        if not own:
+        rows_of_way = [row for row, kind in ways if kind is way]
+        if not rows_of_way:
             unknown.append(f"{way.name}: not measured")
             continue
         if way is BETWEEN:
-            unknown.append(f"groups on more than {max(row.call.nodes for row in own)} nodes: not measured")
-        _check_rows(way, own)
-        free = _free(library, way, own, unknown)
-        found = _nearest(replace(library, calibration=found), way, free, own)
+            unknown.append(
+                f"groups on more than {max(row.call.nodes for row in rows_of_way)} nodes: not measured"
+            )
+        _check_rows(way, rows_of_way)
+        free = _free(library, way, rows_of_way, unknown)
+        calibration = _nearest(replace(library, calibration=calibration), way, free, rows_of_way)
         fitted += free
-    return Fit(found, tuple(fitted), len(rows), tuple(unknown))
+    return Fit(calibration, tuple(fitted), len(rows), tuple(unknown))
 
 
 def ratios(library: Library, rows: Sequence[Measured]) -> list[float]:
@@ -143,11 +145,11 @@ def left_out(library: Library, rows: Sequence[Measured]) -> list[tuple[Measured,
     """
     sizes = sorted({(row.call.ranks, row.call.nodes) for row in rows})
     if len(sizes) > 2:
-        parts = [[row for row in rows if (row.call.ranks, row.call.nodes) == one] for one in sizes[1:-1]]
+        parts = [[row for row in rows if (row.call.ranks, row.call.nodes) == shape] for shape in sizes[1:-1]]
     else:
         bytes_of = sorted({row.call.size for row in rows})
-        parts = [[row for row in rows if row.call.size in bytes_of[one::3]] for one in range(3)]
-    found = []
+        parts = [[row for row in rows if row.call.size in bytes_of[remainder::3]] for remainder in range(3)]
+    pairs = []
     for part in parts:
         held = set(map(id, part))
         rest = [row for row in rows if id(row) not in held]
@@ -155,8 +157,8 @@ def left_out(library: Library, rows: Sequence[Measured]) -> list[tuple[Measured,
             calibrated = replace(library, calibration=fit(library, rest).calibration)
         except InputError:
             continue
-        found += list(zip(part, ratios(calibrated, part), strict=True))
-    return found
+        pairs += list(zip(part, ratios(calibrated, part), strict=True))
+    return pairs
 
 
 def _way_of(library: Library, row: Measured) -> Way:
@@ -232,12 +234,15 @@ def _nearest(library: Library, way: Way, free: Sequence[str], rows: Sequence[Mea
 
         def residuals(logs: Any, made: Callable[[Any], Calibration] = made) -> list[float]:
             calibration = made(logs)
-            off = [math.log(one(calibration) / row.us) for one, row in zip(predict, rows, strict=True)]
+            off = [
+                math.log(predicted(calibration) / row.us)
+                for predicted, row in zip(predict, rows, strict=True)
+            ]
             return [*off, *(PRIOR * log for log in logs)]
 
-        found = least_squares(residuals, [0.0] * len(begin), most=math.log(MOST_FACTOR), loss=RIDGE_LOSS)
-        if best is None or found.cost < best[0]:
-            best = found.cost, made(found.x)
+        minimum = least_squares(residuals, [0.0] * len(begin), most=math.log(MOST_FACTOR), loss=RIDGE_LOSS)
+        if best is None or minimum.cost < best[0]:
+            best = minimum.cost, made(minimum.x)
     assert best is not None
     for name in free:
         first = way.starts[0].get(name) or getattr(library.calibration, name) or 1.0

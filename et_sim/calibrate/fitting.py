@@ -27,7 +27,7 @@ def least_squares(
         raise UsageError(
             "fitting needs scipy, which is not installed", remedy="pip install 'et-sim[calibrate]'"
         ) from error
-    above = [one + most for one in start]
+    above = [value + most for value in start]
     above = [min(pair) for pair in zip(above, highest or above, strict=True)]
-    bounds = ([one - most for one in start], above)
+    bounds = ([value - most for value in start], above)
     return optimize.least_squares(residuals, list(start), bounds=bounds, loss="soft_l1", f_scale=loss)

@@ -66,18 +66,18 @@ def starts(device: RooflineDevice, family: Family) -> tuple[RooflineDevice, ...]
 
 def factors(device: RooflineDevice, family: Family, lead: str) -> list[Factor]:
     """Figures of a family, of which `lead` was measured."""
-    found = []
+    factors_found = []
     if family.kinds == PRODUCTS:
-        found += _of_tiles(device) if device.tiles else [_efficiency(device, family.kinds, lead)]
-        found.append(Factor("launch-overhead", device.launch_ns or LAUNCH_NS, _setter("launch_ns")))
+        factors_found += _of_tiles(device) if device.tiles else [_efficiency(device, family.kinds, lead)]
+        factors_found.append(Factor("launch-overhead", device.launch_ns or LAUNCH_NS, _setter("launch_ns")))
     if family.kinds == ATTENTION:
-        found.append(_efficiency(device, family.kinds, lead))
+        factors_found.append(_efficiency(device, family.kinds, lead))
         if device.query_tile:
             begin = device.query_prologue or QUERY_PROLOGUE
-            found.append(Factor("query-prologue", begin, _setter("query_prologue")))
+            factors_found.append(Factor("query-prologue", begin, _setter("query_prologue")))
     else:
-        found.append(_efficiency(device, family.kinds, lead, is_memory=True))
-    return found
+        factors_found.append(_efficiency(device, family.kinds, lead, is_memory=True))
+    return factors_found
 
 
 def one_factor(device: RooflineDevice, family: Family, lead: str) -> list[Factor]:
@@ -96,14 +96,14 @@ def _scale_parts(device: RooflineDevice, value: float) -> RooflineDevice:
 
 def _of_tiles(device: RooflineDevice) -> list[Factor]:
     """Parts of the peak by size of tile, and what tiles and splits take besides."""
-    found = []
+    tile_factors = []
     for size in sorted({tile.rows * tile.columns for tile in device.tiles}, reverse=True):
         part = next(tile.part for tile in device.tiles if tile.rows * tile.columns == size)
-        found.append(Factor(f"part with tiles of {size}", part, _part_setter(size), 1.0))
-    found.append(Factor("prologue", device.prologue or PROLOGUE, _setter("prologue")))
+        tile_factors.append(Factor(f"part with tiles of {size}", part, _part_setter(size), 1.0))
+    tile_factors.append(Factor("prologue", device.prologue or PROLOGUE, _setter("prologue")))
     if device.split_k > 1:
-        found.append(Factor("split-time", device.split_ns or SPLIT_NS, _setter("split_ns")))
-    return found
+        tile_factors.append(Factor("split-time", device.split_ns or SPLIT_NS, _setter("split_ns")))
+    return tile_factors
 
 
 def _with_parts(device: RooflineDevice) -> RooflineDevice:
@@ -123,7 +123,7 @@ def _efficiency(
     proportion = {kind: given.of(kind).peak / begin for kind in kinds}
 
     def change(device: RooflineDevice, value: float) -> RooflineDevice:
-        parts = {kind: min(1.0, value * one) for kind, one in proportion.items()}
+        parts = {kind: min(1.0, value * share) for kind, share in proportion.items()}
         changed: dict[str, Any] = {field_name: _with(getattr(device, field_name), parts)}
         return replace(device, **changed)
 

@@ -77,7 +77,7 @@ class Kernels(Struct, frozen=True, eq=False):
 
     def of_family(self, family: Family) -> IntColumn:
         """Which are of its kinds."""
-        return np.array([at for at, one in enumerate(self.shapes) if one.kind in family.kinds], np.int64)
+        return np.array([at for at, shape in enumerate(self.shapes) if shape.kind in family.kinds], np.int64)
 
 
 class Fit(Struct, frozen=True):
@@ -108,16 +108,16 @@ def fit(device: RooflineDevice, kernels: Kernels, *, takes_few: bool = False) ->
                 f"{family.name}: {len(which)} rows are too few to leave some out and judge a fit by"
             )
             continue
-        device, found, unsaid = _fit_family(device, family, kernels, which, is_coarse=is_coarse)
+        device, family_factors, unsaid = _fit_family(device, family, kernels, which, is_coarse=is_coarse)
         if is_coarse:
             unsaid.append(f"{family.name}: {len(which)} rows are too few for more than one figure")
-        fitted |= found
+        fitted |= family_factors
         unknown += unsaid
         taken.append(which)
     types = sorted({kernels.rows[at].datatype for at in np.concatenate(taken).tolist()} - {""})
     if types and len(device.peaks) > 1:
         unknown.append(f"datatypes but {' and '.join(types)}: not measured; they have the same figures")
-    others = {shape.kind for shape in kernels.shapes} - {kind for one in FAMILIES for kind in one.kinds}
+    others = {shape.kind for shape in kernels.shapes} - {kind for known in FAMILIES for kind in known.kinds}
     unknown += [f"{kind}: there is nothing to fit" for kind in sorted(others)]
     return Fit(device, fitted, np.concatenate(taken), tuple(unknown))
 
@@ -137,11 +137,11 @@ def left_out(
         is_coarse = takes_few and _is_few(device, family, kernels, which)
         for held, rest in _folds(kernels, family, which):
             try:
-                found, _, _ = _fit_family(device, family, kernels, rest, is_coarse=is_coarse)
+                fitted, _, _ = _fit_family(device, family, kernels, rest, is_coarse=is_coarse)
             except InputError:
                 continue
             yield from zip(
-                (kernels.rows[at] for at in held.tolist()), kernels.ratios(found, held).tolist(), strict=True
+                (kernels.rows[at] for at in held.tolist()), kernels.ratios(fitted, held).tolist(), strict=True
             )
 
 
@@ -168,14 +168,14 @@ def _fit_family(
                 place=place,
                 remedy=f"measure {FEWEST_ROWS * len(free)} shapes at least",
             )
-        found = _nearest(start, free, kernels, which)
-        if best is None or found.cost < best[0]:
-            best = found.cost, start, free, found
+        minimum = _nearest(start, free, kernels, which)
+        if best is None or minimum.cost < best[0]:
+            best = minimum.cost, start, free, minimum
     assert best is not None
-    _, device, free, found = best
+    _, device, free, minimum = best
     fitted, unknown = {}, []
-    pull = np.sqrt((found.jac[: len(which)] ** 2).sum(axis=0))
-    for factor, log, is_said in zip(free, found.x.tolist(), (pull > PRIOR).tolist(), strict=True):
+    pull = np.sqrt((minimum.jac[: len(which)] ** 2).sum(axis=0))
+    for factor, log, is_said in zip(free, minimum.x.tolist(), (pull > PRIOR).tolist(), strict=True):
         if not is_said:
             unknown.append(f"{factor.name}: no row depends on it; it stays {factor.start:g}")
             continue
@@ -204,7 +204,7 @@ def _nearest(start: RooflineDevice, free: Sequence[Factor], kernels: Kernels, wh
             device = factor.change(device, factor.start * math.exp(log))
         return np.concatenate((np.log(kernels.ratios(device, which)), PRIOR * logs))
 
-    highest = [math.log(one.highest / one.start) + 1e-9 for one in free]
+    highest = [math.log(factor.highest / factor.start) + 1e-9 for factor in free]
     return least_squares(residuals, [0.0] * len(free), most=math.log(MOST_FACTOR), loss=LOSS, highest=highest)
 
 

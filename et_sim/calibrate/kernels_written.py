@@ -43,14 +43,14 @@ def read_kernels(
         for name, row in known.items()
         if name not in taken and not tables
     )
-    found = [_measured(path, row) for row in rows if row.table in taken]
-    if not found:
+    measured = [_measured(path, row) for row in rows if row.table in taken]
+    if not measured:
         raise InputError(
-            f"no kernel was measured on {machine}" + "".join(f"; left out: {one}" for one in left),
+            f"no kernel was measured on {machine}" + "".join(f"; left out: {reason}" for reason in left),
             place=str(path),
             remedy="name the machine that was measured, or the table: --table NAME",
         )
-    return found, left
+    return measured, left
 
 
 def _is_of(machine: str, row: Row) -> bool:
@@ -71,8 +71,8 @@ def _measured(path: Path, row: Row) -> Measured:
         raise InputError(
             f"dtype {row.job.datatype!r} is not known", place=place, remedy="name one such as bf16, fp8, fp32"
         )
-    what = row.kind if row.size_class == "all" else f"{row.kind}, {row.size_class}"
-    return Measured(row.what, datatype, row.measured_us, place, what)
+    size_class = row.kind if row.size_class == "all" else f"{row.kind}, {row.size_class}"
+    return Measured(row.what, datatype, row.measured_us, place, size_class)
 
 
 NAME = "kernels"
@@ -90,12 +90,14 @@ def device_of(machine: str) -> RooflineDevice:
 
 def accuracy_of(held_out: Iterable[tuple[Measured, float]]) -> dict[str, Any]:
     """What the device states of classes of kernels, from rows that a fit had not seen."""
-    found: dict[str, list[float]] = {}
+    ratios_of: dict[str, list[float]] = {}
     for row, ratio in held_out:
         name = small_kind(row.shape) or row.shape.partition(" ")[0]
         if name in OPERATIONS:
-            found.setdefault(name, []).append(ratio)
-    return {name: accuracy_entry(ratios) for name, ratios in found.items() if len(ratios) >= FEWEST_UNSEEN}
+            ratios_of.setdefault(name, []).append(ratio)
+    return {
+        name: accuracy_entry(ratios) for name, ratios in ratios_of.items() if len(ratios) >= FEWEST_UNSEEN
+    }
 
 
 def device_changes(
@@ -105,7 +107,9 @@ def device_changes(
     old = as_one_file(machine)["device"]
     keys: dict[str, Any] = {}
     if after.tiles != before.tiles:
-        keys["tiles"] = [[one.rows, one.columns, one.step, float(f"{one.part:.4g}")] for one in after.tiles]
+        keys["tiles"] = [
+            [tile.rows, tile.columns, tile.step, float(f"{tile.part:.4g}")] for tile in after.tiles
+        ]
     figures = {
         "prologue": (before.prologue, after.prologue),
         "query-tile": (before.query_tile, after.query_tile),
@@ -134,15 +138,17 @@ def device_changes(
 
 def _before(old: dict[str, Any], name: str) -> str:
     """Where a figure is from, and where it was from before: other figures may refer to that."""
-    said = {**old["sources"], **old["estimates"]}.get(name, "")
-    kept = said.partition(BEFORE)[2] if said.startswith(SEE) else "" if said.startswith("see ") else said
+    source = {**old["sources"], **old["estimates"]}.get(name, "")
+    kept = (
+        source.partition(BEFORE)[2] if source.startswith(SEE) else "" if source.startswith("see ") else source
+    )
     return SEE + (f"{BEFORE}{kept}" if kept else "")
 
 
 def _source(old: dict[str, Any], name: str, kinds: Iterable[str]) -> str:
     """Where figures of kinds are from, before those of the others."""
-    said = {**old["sources"], **old["estimates"]}.get(name, "")
-    rest = said.partition(ELSE)[2] if said.startswith(SEE) else said
+    source = {**old["sources"], **old["estimates"]}.get(name, "")
+    rest = source.partition(ELSE)[2] if source.startswith(SEE) else source
     return f"{SEE}: {', '.join(kinds)}" + (f"{ELSE}{rest}" if rest else "")
 
 

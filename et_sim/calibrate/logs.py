@@ -47,16 +47,16 @@ def read_measured(path: Path) -> list[Measured]:
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"{path} cannot be read: {error}", remedy="name a log of nccl-tests") from error
     if path.suffix.lower() == ".json":
-        found = [
+        measured = [
             Measured(_call(row.job), row.measured_us or 0.0, f"{path}: table {row.table}, row {row.number}")
             for row in read_rows(path)
             if isinstance(row.job, Collective)
         ]
     else:
-        found = list(_csv(path, text) if path.suffix.lower() == ".csv" else _log(path, text))
-    if not found:
+        measured = list(_csv(path, text) if path.suffix.lower() == ".csv" else _log(path, text))
+    if not measured:
         raise InputError("there is no measured collective", place=str(path), remedy=_REMEDY)
-    return found
+    return measured
 
 
 _NODES = re.compile(r"\bnNodes (\d+)")
@@ -76,7 +76,7 @@ def read_rings(path: Path) -> dict[str, list[float]]:
         text = path.read_text(encoding="utf-8", errors="replace")
     except OSError as error:
         raise UsageError(f"{path} cannot be read: {error}", remedy="name a log of NCCL") from error
-    nodes = [int(one) for one in _NODES.findall(text)]
+    nodes = [int(count) for count in _NODES.findall(text)]
     rings = [(int(count), float(speed)) for count, speed in _RINGS.findall(text)]
     if not rings or not nodes:
         raise InputError(
@@ -104,17 +104,17 @@ def read_choices(path: Path) -> dict[str, list[list[Any]]]:
         "run with NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,TUNING, and keep the whole log of one communicator"
     )
     if len(nodes) != 1:
-        what = "nothing says how many nodes there are (nNodes)"
+        cause = "nothing says how many nodes there are (nNodes)"
         if nodes:
-            what = f"communicators on {' and '.join(sorted(nodes))} nodes are described"
-        raise InputError(what, place=str(path), remedy=remedy)
-    found: dict[tuple[str, int], list[Any]] = {}
+            cause = f"communicators on {' and '.join(sorted(nodes))} nodes are described"
+        raise InputError(cause, place=str(path), remedy=remedy)
+    choices: dict[tuple[str, int], list[Any]] = {}
     for number, line in enumerate(text.splitlines(), 1):
         seen = _CHOICE.search(line)
         if seen is None:
             continue
         name = (seen["kind"] or (program[1] if program else "")).lower().replace("_", "")
-        kind = {one.replace("_", ""): one for one in LOGGED_KINDS}.get(name)
+        kind = {kind.replace("_", ""): kind for kind in LOGGED_KINDS}.get(name)
         algorithm, protocol = _named(seen["algorithm"], _ALGORITHMS), _named(seen["protocol"], _PROTOCOLS)
         place = f"{path}, line {number}"
         if kind is None or algorithm is None or protocol is None:
@@ -123,13 +123,13 @@ def read_choices(path: Path) -> dict[str, list[list[Any]]]:
             )
         size = int(seen["size"])
         entry = [int(min(nodes)), size, algorithm, protocol]
-        if found.setdefault((kind, size), entry) != entry:
+        if choices.setdefault((kind, size), entry) != entry:
             raise InputError(f"{size} bytes were sent in another way before", place=place, remedy=remedy)
-    if not found:
+    if not choices:
         raise InputError("no choice is described", place=str(path), remedy=remedy)
     return {
-        kind: [entry for (of, _), entry in sorted(found.items()) if of == kind]
-        for kind in dict.fromkeys(of for of, _ in found)
+        kind: [entry for (of, _), entry in sorted(choices.items()) if of == kind]
+        for kind in dict.fromkeys(of for of, _ in choices)
     }
 
 
@@ -137,7 +137,7 @@ def _named(given: str, names: Sequence[str]) -> str | None:
     """By its name, in whichever letters, or its number."""
     if given.isdecimal():
         return names[int(given)] if int(given) < len(names) else None
-    plain = {one.replace("-", "").lower(): one for one in names}
+    plain = {name.replace("-", "").lower(): name for name in names}
     return plain.get(given.replace("_", "").lower())
 
 

@@ -90,7 +90,7 @@ def read_recording(prefix: str, ranks: int, node: int) -> Recording:
             remedy="record a timeline of a device with torch.profiler, shapes with record_shapes=True",
         )
     counts = {_row(prefix, *key, times): len(times) for key, times in sorted(kernels.rows.items())}
-    spread = [one / median(times) for times in kernels.rows.values() for one in times]
+    spread = [us / median(times) for times in kernels.rows.values() for us in times]
     rows, left = collectives.rows(prefix)
     return Recording(
         prefix,
@@ -125,7 +125,7 @@ class _Kernels:
         times = recorded_ns(trace) / 1000
         is_kernel = (trace.kind == NodeKind.COMP) & trace.has("stream") & is_recorded(trace) & (times > 0)
         is_kernel &= ~(trace.is_cpu | trace.is_gap | trace.is_launch | trace.is_copy)
-        is_attention = np.array([one.partition(" ")[0] in ATTENTION for one in trace.layer_shapes])
+        is_attention = np.array([shape.partition(" ")[0] in ATTENTION for shape in trace.layer_shapes])
         has_shape, is_unmasked = trace.has("layer_shape"), is_attention[trace.layer_shape]
         computes, moves = trace.num_ops > 0, trace.tensor_bytes > 0
         for name, which in (
@@ -189,15 +189,17 @@ class _Collectives:
 
     def rows(self, source: str) -> tuple[list[tuple[Collective, int]], dict[str, int]]:
         """Each call with the time that it commonly takes, and how often it was; what was left out."""
-        found: dict[Call, list[float]] = defaultdict(list)
+        whole: dict[Call, list[float]] = defaultdict(list)
         partly: dict[Call, list[float]] = defaultdict(list)
         for (call, _, _), times in self._calls.items():
-            (found if len(times) == call.ranks else partly)[call].append(min(times))
-        self.waits = any(call not in found for call in partly)
+            (whole if len(times) == call.ranks else partly)[call].append(min(times))
+        self.waits = any(call not in whole for call in partly)
         rows = []
-        for call in sorted({*found, *partly}, key=lambda one: (one.kind, one.ranks, one.size, one.datatype)):
-            times = found.get(call) or partly[call]
-            us = median(times) if call in found else min(times)
+        for call in sorted(
+            {*whole, *partly}, key=lambda call: (call.kind, call.ranks, call.size, call.datatype)
+        ):
+            times = whole.get(call) or partly[call]
+            us = median(times) if call in whole else min(times)
             place = f"{source}: {len(times)} x {call.kind} of {call.size:,} bytes"
             rows.append((Collective(call, us, place), len(times)))
         return rows, dict(self._left)

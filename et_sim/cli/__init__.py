@@ -150,7 +150,7 @@ def carry_out(options: argparse.Namespace) -> int:
     """Run the command; where it fails over the files of a run, say what is wrong with these."""
     refuse_misplaced(vars(options), SIMULATOR)
     given = [vars(options)[name] for name in ("directory", "a", "b") if name in vars(options)]
-    runs = [one for one in given if kind_of(Path(one)) is Kind.RUN]
+    runs = [path for path in given if kind_of(Path(path)) is Kind.RUN]
     try:
         with _wrong_figures_refused() if runs else nullcontext():
             status: int = options.run(options)
@@ -158,7 +158,7 @@ def carry_out(options: argparse.Namespace) -> int:
         from et_sim.views.run.directory import is_serving
         from et_sim.views.run.soundness import explain_damage
 
-        for damage in filter(None, (explain_damage(one) for one in runs if not is_serving(one))):
+        for damage in filter(None, (explain_damage(path) for path in runs if not is_serving(path))):
             raise damage from None
         raise
     return status
@@ -203,6 +203,6 @@ class _Version(argparse.Action):
         """Nothing else is done."""
         from et_sim.version import commit
 
-        said = commit()
-        print(f"et-sim {__version__} ({said})" if said else f"et-sim {__version__}")
+        revision = commit()
+        print(f"et-sim {__version__} ({revision})" if revision else f"et-sim {__version__}")
         parser.exit()

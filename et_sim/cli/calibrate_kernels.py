@@ -64,11 +64,11 @@ class KernelFit:
         from et_sim.calibrate.kernels_written import device_of
 
         before, kernels = device_of(machine), Kernels.of(rows)
-        found = fit(before, kernels, takes_few=takes_few)
-        ratios = kernels.ratios(found.device, found.which).tolist()
-        fitted = [(rows[at], ratio) for at, ratio in zip(found.which.tolist(), ratios, strict=True)]
-        held_out = list(left_out(found.device, kernels, takes_few=takes_few))
-        return KernelFit(machine, before, found, fitted, held_out)
+        fitting = fit(before, kernels, takes_few=takes_few)
+        ratios = kernels.ratios(fitting.device, fitting.which).tolist()
+        fitted = [(rows[at], ratio) for at, ratio in zip(fitting.which.tolist(), ratios, strict=True)]
+        held_out = list(left_out(fitting.device, kernels, takes_few=takes_few))
+        return KernelFit(machine, before, fitting, fitted, held_out)
 
     @property
     def errors(self) -> FitErrors:
@@ -105,7 +105,11 @@ class KernelFit:
 
 def _classes(rows: Ratios) -> dict[str, list[float]]:
     """By kind and size, and each kind as a whole if it has several sizes."""
-    found = by_class((row.size_class, ratio) for row, ratio in rows)
+    classes = by_class((row.size_class, ratio) for row, ratio in rows)
     kinds = by_class((f"{row.size_class.partition(',')[0]}, {ALL}", ratio) for row, ratio in rows)
-    several = {name for name in kinds if sum(one.split(",")[0] == name.split(",")[0] for one in found) > 1}
-    return dict(sorted({**found, **{name: kinds[name] for name in several}}.items()))
+    several = {
+        name
+        for name in kinds
+        if sum(size_class.split(",")[0] == name.split(",")[0] for size_class in classes) > 1
+    }
+    return dict(sorted({**classes, **{name: kinds[name] for name in several}}.items()))

@@ -32,11 +32,11 @@ def add_parser(commands: Any) -> None:
     )
     parser.add_argument("logs", nargs="+", type=Path, metavar="LOG", help="logs, CSV, or tables as JSON")
     add_fit_options(parser)
-    for option, what, topics in (
+    for option, content, topics in (
         ("--graph", "the channels that it found", "INIT,GRAPH"),
         ("--tuning", "what it chose", "INIT,TUNING"),
     ):
-        text = f"a log of NCCL with {what} (NCCL_DEBUG_SUBSYS={topics})"
+        text = f"a log of NCCL with {content} (NCCL_DEBUG_SUBSYS={topics})"
         parser.add_argument(option, action="append", default=[], type=Path, metavar="LOG", help=text)
     parser.set_defaults(run=run)
 
@@ -56,16 +56,16 @@ def run(options: argparse.Namespace) -> int:
             choices.setdefault(kind, []).extend(entries)
     logged |= {"choices": choices} if choices else {}
     library = _library(options.machine, rows, logged)
-    found = fit(library, rows)
-    calibrated = replace(library, calibration=found.calibration)
+    fitting = fit(library, rows)
+    calibrated = replace(library, calibration=fitting.calibration)
     fitted = list(zip(rows, ratios(calibrated, rows), strict=True))
     held_out = left_out(library, rows)
     values = {
         name.replace("_", "-"): float(f"{value:.4g}")
-        for name, value in asdict(found.calibration).items()
-        if name in found.fitted
+        for name, value in asdict(fitting.calibration).items()
+        if name in fitting.fitted
     }
-    errors = FitErrors(_classes(fitted), _classes(held_out), found.unknown)
+    errors = FitErrors(_classes(fitted), _classes(held_out), fitting.unknown)
 
     def machine() -> dict[str, Any]:
         changes = {"library": {"calibration": values, **logged}, "accuracy": _accuracy(held_out)}
@@ -73,7 +73,7 @@ def run(options: argparse.Namespace) -> int:
         return calibrated_machine(options.machine, changes, files, "library", errors.of_machine())
 
     text = [
-        f"{found.rows} rows, {len(found.fitted)} factors:",
+        f"{fitting.rows} rows, {len(fitting.fitted)} factors:",
         "  " + ", ".join(f"{name} {value:g}" for name, value in values.items()),
         *errors.lines("bytes"),
     ]
@@ -111,11 +111,11 @@ def _accuracy(held_out: Ratios) -> dict[str, Any]:
     from et_sim.calibrate.machine_file import accuracy_entry
     from et_sim.machine.accuracy import library_class
 
-    found: dict[str, list[float]] = {}
+    ratios_by_name: dict[str, list[float]] = {}
     for row, ratio in held_out:
         name = library_class(row.call.size, is_on_one_node=row.call.nodes == 1)
-        found.setdefault(name, []).append(ratio)
-    return {name: accuracy_entry(ratios) for name, ratios in found.items()}
+        ratios_by_name.setdefault(name, []).append(ratio)
+    return {name: accuracy_entry(ratios) for name, ratios in ratios_by_name.items()}
 
 
 Ratios = Sequence[tuple["Measured", float]]
@@ -124,7 +124,7 @@ Ratios = Sequence[tuple["Measured", float]]
 def _classes(rows: Ratios) -> dict[str, list[float]]:
     """By the bytes of what was measured, and all."""
     bounds = (("< 1 MiB", 0, MIB), ("< 64 MiB", MIB, 64 * MIB), (">= 64 MiB", 64 * MIB, 1 << 63))
-    found = {
+    classes = {
         name: [ratio for row, ratio in rows if least <= row.call.size < most] for name, least, most in bounds
     }
-    return {name: inside for name, inside in {**found, ALL: [ratio for _, ratio in rows]}.items() if inside}
+    return {name: inside for name, inside in {**classes, ALL: [ratio for _, ratio in rows]}.items() if inside}

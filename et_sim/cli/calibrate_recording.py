@@ -46,12 +46,12 @@ def run(options: argparse.Namespace) -> int:
 
     machine, _, npus = options.machine.partition(":")
     name = unchanged(options.machine)
-    found = read_recording(options.recording, int(npus or 0), entry(name).fewest)
-    rows, notes = _of_one_datatype(found, options.dtype)
+    recording = read_recording(options.recording, int(npus or 0), entry(name).fewest)
+    rows, notes = _of_one_datatype(recording, options.dtype)
     if options.kernels:
-        _write_kernels(options.kernels, found)
+        _write_kernels(options.kernels, recording)
     if options.collectives:
-        _write_collectives(options.collectives, found)
+        _write_collectives(options.collectives, recording)
     fit = KernelFit.of(machine, rows, takes_few=True)
 
     def written() -> dict[str, Any]:
@@ -60,73 +60,76 @@ def run(options: argparse.Namespace) -> int:
                 "nothing was fitted, so there is no machine to write",
                 remedy="merge recordings: write their kernels with --kernels, and fit the tables together",
             )
-        return fit.written(found.files)
+        return fit.written(recording.files)
 
-    data = {**_data(found), **fit.data, "notes": notes}
-    return conclude(options, data, (*_text(found), *fit.text, *notes), written)
+    data = {**_data(recording), **fit.data, "notes": notes}
+    return conclude(options, data, (*_text(recording), *fit.text, *notes), written)
 
 
-def _of_one_datatype(found: Recording, wanted: str | None) -> tuple[list[Measured], list[str]]:
+def _of_one_datatype(recording: Recording, wanted: str | None) -> tuple[list[Measured], list[str]]:
     """Rows of one datatype, and what was left out."""
     from et_sim.machine.datatypes import datatype_named
 
     took: dict[str, float] = {}
-    for row in found.kernels:
-        took[row.datatype] = took.get(row.datatype, 0.0) + row.us * found.counts[row]
-    chosen = max(took, key=lambda one: took[one], default="")
+    for row in recording.kernels:
+        took[row.datatype] = took.get(row.datatype, 0.0) + row.us * recording.counts[row]
+    chosen = max(took, key=lambda datatype: took[datatype], default="")
     if wanted is not None:
         chosen = datatype_named(wanted) or ""
         if chosen not in took:
             raise UsageError(
                 f"no kernel with a shape computes in {wanted}",
-                remedy=f"there are: {', '.join(one or 'unknown' for one in took) or 'none'}",
+                remedy=f"there are: {', '.join(datatype or 'unknown' for datatype in took) or 'none'}",
             )
-    kept = [row for row in found.kernels if row.datatype == chosen]
+    kept = [row for row in recording.kernels if row.datatype == chosen]
     notes = []
     for other in sorted(set(took) - {chosen}):
-        kernels = sum(count for row, count in found.counts.items() if row.datatype == other)
+        kernels = sum(count for row, count in recording.counts.items() if row.datatype == other)
         notes.append(f"left out: {kernels} kernels of {other or 'unknown dtype'}; --dtype takes them instead")
     return kept, notes
 
 
-def _text(found: Recording) -> Iterator[str]:
+def _text(recording: Recording) -> Iterator[str]:
     from et_sim.basics.units import format_ns, plural
     from et_sim.calibrate.recording import SHAPED
 
-    whole = sum(part.us for part in found.parts.values())
-    kernels = sum(part.kernels for part in found.parts.values())
-    yield f"{plural(len(found.files), 'trace')}: {kernels:,} kernels, {format_ns(int(whole * 1000))}"
-    for name, part in found.parts.items():
+    whole = sum(part.us for part in recording.parts.values())
+    kernels = sum(part.kernels for part in recording.parts.values())
+    yield f"{plural(len(recording.files), 'trace')}: {kernels:,} kernels, {format_ns(int(whole * 1000))}"
+    for name, part in recording.parts.items():
         line = f"  {name}: {part.kernels:,} ({100 * part.us / whole:.0f} % of the time)"
-        yield f"{line}, {len(found.kernels)} shapes" if name == SHAPED else line
-    if found.kernels:
-        yield f"equal kernels differ from their median by E {found.repeats:.1f} %"
-    if found.collectives:
+        yield f"{line}, {len(recording.kernels)} shapes" if name == SHAPED else line
+    if recording.kernels:
+        yield f"equal kernels differ from their median by E {recording.repeats:.1f} %"
+    if recording.collectives:
         yield f"{'collective':15} dtype  ranks  nodes        bytes  times         us"
-    for row in found.collectives:
+    for row in recording.collectives:
         call = row.call
         yield (
             f"{call.kind:15} {call.datatype or '-':5}  {call.ranks:5}  {call.nodes:5}  {call.size:11}  "
-            f"{found.calls[call]:5}  {row.us:9.1f}"
+            f"{recording.calls[call]:5}  {row.us:9.1f}"
         )
-    if found.waits:
+    if recording.waits:
         yield "not all members were recorded: of these, the least time is taken, and waits may be in it"
-    for why, count in found.left.items():
+    for why, count in recording.left.items():
         yield f"left out: {count:,} collectives {why}"
 
 
-def _data(found: Recording) -> dict[str, Any]:
+def _data(recording: Recording) -> dict[str, Any]:
     return {
         "kernels": {
-            name: {"kernels": part.kernels, "us": round(part.us, 3)} for name, part in found.parts.items()
+            name: {"kernels": part.kernels, "us": round(part.us, 3)} for name, part in recording.parts.items()
         },
-        "repeats_e": found.repeats,
+        "repeats_e": recording.repeats,
         "collectives": [
-            {**dict(zip(COLUMNS, _columns(row.call, row.us), strict=True)), "times": found.calls[row.call]}
-            for row in found.collectives
+            {
+                **dict(zip(COLUMNS, _columns(row.call, row.us), strict=True)),
+                "times": recording.calls[row.call],
+            }
+            for row in recording.collectives
         ],
-        "collectives_left_out": dict(found.left),
-        "waits_for_unrecorded": found.waits,
+        "collectives_left_out": dict(recording.left),
+        "waits_for_unrecorded": recording.waits,
     }
 
 
@@ -137,18 +140,18 @@ def _columns(call: Any, us: float) -> Sequence[Any]:
     return call.kind, call.datatype, call.ranks, call.nodes, call.size, float(f"{us:.6g}")
 
 
-def _write_collectives(path: Path, found: Recording) -> None:
-    rows = [_columns(row.call, row.us) for row in found.collectives]
+def _write_collectives(path: Path, recording: Recording) -> None:
+    rows = [_columns(row.call, row.us) for row in recording.collectives]
     _write(path, [COLUMNS, *rows])
 
 
-def _write_kernels(path: Path, found: Recording) -> None:
+def _write_kernels(path: Path, recording: Recording) -> None:
     """A table for each datatype, and what is known of them beside it."""
     from et_sim.basics.files import write_json
 
-    stem = Path(found.source).name
-    names = {row.datatype: f"{stem}_{row.datatype or 'unknown'}" for row in found.kernels}
-    lines = [(names[row.datatype], row.shape, f"{row.us:.6g}") for row in found.kernels]
+    stem = Path(recording.source).name
+    names = {row.datatype: f"{stem}_{row.datatype or 'unknown'}" for row in recording.kernels}
+    lines = [(names[row.datatype], row.shape, f"{row.us:.6g}") for row in recording.kernels]
     _write(path, [("table", "shape", "us"), *sorted(lines)])
     write_json({name: {"dtype": datatype} for datatype, name in names.items()}, path.with_suffix(".json"))
 

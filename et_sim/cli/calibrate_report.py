@@ -40,10 +40,10 @@ def conclude(
 
 def by_class(rows: Iterable[tuple[str, float]]) -> dict[str, list[float]]:
     """Ratios by the name of their class, in the order of these."""
-    found: dict[str, list[float]] = {}
+    ratios: dict[str, list[float]] = {}
     for name, ratio in sorted(rows, key=lambda row: row[0]):
-        found.setdefault(name, []).append(ratio)
-    return found
+        ratios.setdefault(name, []).append(ratio)
+    return ratios
 
 
 @dataclass(frozen=True, slots=True)

@@ -48,46 +48,46 @@ def run(options: argparse.Namespace) -> int:
     if measured_ns <= 0:
         raise UsageError(f"--measured is {options.measured}", remedy="give a time above 0: 1.42s")
     find = find_software_factor if options.software_factor else find_host_time
-    found = find(options.workload, RunOptions(machine=options.machine), measured_ns)
+    step = find(options.workload, RunOptions(machine=options.machine), measured_ns)
     facts = {
         "job": Path(options.workload).name,
         "machine": options.machine,
         "measured_ns": round(measured_ns),
-        "simulated_before_ns": found.before_ns,
-        "simulated_ns": found.after_ns,
-        found.figure: found.value,
+        "simulated_before_ns": step.before_ns,
+        "simulated_ns": step.after_ns,
+        step.figure: step.value,
     }
 
     def machine() -> dict[str, Any]:
         changes: dict[str, Any] = (
-            {"host-time": f"{found.value:g}ns"}
-            if found.figure == HOST_TIME
-            else {"time-factors": [{"kernels": found.value}]}
+            {"host-time": f"{step.value:g}ns"}
+            if step.figure == HOST_TIME
+            else {"time-factors": [{"kernels": step.value}]}
         )
         files = files_text(_files(options.workload))
         source = (
             f"one time, {format_ns(measured_ns)} of {files} on {options.machine}; this job says nothing of "
             "how far off the machine is"
         )
-        return calibrated_machine(options.machine, changes, source, found.figure, facts)
+        return calibrated_machine(options.machine, changes, source, step.figure, facts)
 
-    return conclude(options, facts, _text(found, measured_ns), machine)
+    return conclude(options, facts, _text(step, measured_ns), machine)
 
 
-def _text(found: Step, measured_ns: float) -> list[str]:
+def _text(step: Step, measured_ns: float) -> list[str]:
     from et_sim.basics.units import format_ns
     from et_sim.calibrate.step import HOST_TIME
 
-    value = format_ns(found.value) if found.figure == HOST_TIME else f"{found.value:g}"
-    ratio = 100 * (found.after_ns / measured_ns - 1)
+    value = format_ns(step.value) if step.figure == HOST_TIME else f"{step.value:g}"
+    ratio = 100 * (step.after_ns / measured_ns - 1)
     lines = [
-        f"measured {format_ns(measured_ns)}, simulated {format_ns(found.before_ns)} without",
-        f"with {found.figure} {value}: {format_ns(found.after_ns)} ({ratio:+.2f} %), after {found.runs} runs",
-        f"{found.figure} is fitted to this one time: whatever else the machine lacks is in it, and this job "
+        f"measured {format_ns(measured_ns)}, simulated {format_ns(step.before_ns)} without",
+        f"with {step.figure} {value}: {format_ns(step.after_ns)} ({ratio:+.2f} %), after {step.runs} runs",
+        f"{step.figure} is fitted to this one time: whatever else the machine lacks is in it, and this job "
         "says nothing any more of how far off the machine is",
     ]
     least, most = COMMON_HOST_NS
-    if found.figure == HOST_TIME and found.value and not least <= found.value <= most:
+    if step.figure == HOST_TIME and step.value and not least <= step.value <= most:
         usual = f"{format_ns(least)} to {format_ns(most)}"
         lines.append(
             f"hosts commonly take {usual} for a launch: look whether something "
@@ -102,5 +102,5 @@ def _files(workload: str) -> list[Path]:
     if path.is_file():
         return [path]
     return sorted(
-        one for one in path.parent.glob(f"{path.name}.*") if one.name.endswith((".et", ".workload.json"))
+        file for file in path.parent.glob(f"{path.name}.*") if file.name.endswith((".et", ".workload.json"))
     )

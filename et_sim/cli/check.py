@@ -47,33 +47,33 @@ def run(options: argparse.Namespace) -> int:
     from et_sim.trace.preflight import find_problems
 
     check_model(options.network_model)
-    found: list[Problem] = []
-    machine = _whole_machine(options, found)
-    ranks = machine.network.ranks if machine else _ranks_of_network(options, found)
+    problems: list[Problem] = []
+    machine = _whole_machine(options, problems)
+    ranks = machine.network.ranks if machine else _ranks_of_network(options, problems)
     try:
         workload, machine = _workload(options, ranks, machine)
     except EtSimError as error:
-        if found:  # what is wrong with the machine must not get lost
-            error.cause += f"; moreover, {found[0].text}"
+        if problems:  # what is wrong with the machine must not get lost
+            error.cause += f"; moreover, {problems[0].text}"
         raise
     if machine and workload.profile and not machine.names_profile:
-        found.clear()
-        machine = _whole_machine(options, found, workload.profile)
+        problems.clear()
+        machine = _whole_machine(options, problems, workload.profile)
     if machine and workload.jobs:
         machine = replace(machine, groups=workload.job_groups)
-    groups = machine.groups if machine else _read_parts(options, workload.ranks, found)
+    groups = machine.groups if machine else _read_parts(options, workload.ranks, problems)
     groups = workload.job_groups if workload.jobs else groups
-    found += [_warning("workload", text) for text in workload.notices]
+    problems += [_warning("workload", text) for text in workload.notices]
     rules = _rules(machine)
     if options.alone:
         rules = rules._replace(communicates=False)
-    found += find_problems(workload, groups=groups, rules=rules)
-    if machine and not _has_errors(found):
-        _attempt(found, lambda: _plan(workload, machine, options, found))
-    found.sort(key=lambda problem: problem.severity != "error")
-    status = 2 if _has_errors(found) else 0
+    problems += find_problems(workload, groups=groups, rules=rules)
+    if machine and not _has_errors(problems):
+        _attempt(problems, lambda: _plan(workload, machine, options, problems))
+    problems.sort(key=lambda problem: problem.severity != "error")
+    status = 2 if _has_errors(problems) else 0
     with printing(status):
-        print(_as_json(workload, found) if options.json else _as_text(workload, found))
+        print(_as_json(workload, problems) if options.json else _as_text(workload, problems))
     return status
 
 
@@ -104,7 +104,7 @@ def _workload(
 
 
 def _whole_machine(
-    options: argparse.Namespace, found: list[Problem], profile: str | None = None
+    options: argparse.Namespace, problems: list[Problem], profile: str | None = None
 ) -> Machine | None:
     """The machine, if system and network are given and everything about it is sound."""
     if options.machine is None and not (options.system and options.network):
@@ -115,15 +115,15 @@ def _whole_machine(
     from et_sim.run.options import machine_parts
 
     given = machine_parts({name: getattr(options, name) for name in MACHINE}, options.machine)
-    machine = _attempt(found, lambda: read_machine(**given, profile=options.profile or profile))
+    machine = _attempt(problems, lambda: read_machine(**given, profile=options.profile or profile))
     if machine:
-        for one in machine.warnings:
-            key = f"key {one.key!r}: " if one.key else ""
-            found.append(_warning("machine", f"{one.place}: {key}{one.text}"))
+        for warning in machine.warnings:
+            key = f"key {warning.key!r}: " if warning.key else ""
+            problems.append(_warning("machine", f"{warning.place}: {key}{warning.text}"))
     return machine
 
 
-def _plan(workload: Workload, machine: Machine, options: argparse.Namespace, found: list[Problem]) -> None:
+def _plan(workload: Workload, machine: Machine, options: argparse.Namespace, problems: list[Problem]) -> None:
     """What a run would refuse, remark on, or end in."""
     from et_sim.network.registry import choose_model, model_of
     from et_sim.plan.lowering import Lowering, assemble
@@ -136,8 +136,8 @@ def _plan(workload: Workload, machine: Machine, options: argparse.Namespace, fou
     lowering = Lowering(workload, machine)
     remarks = tuple(chosen.remarks(machine.network))
     plan = assemble(lowering, Actors.one_per_rank(workload.ranks))
-    found += [_warning("machine", f"{n.place}: {n.text}") for n in (*plan.notices, *remarks)]
-    found += find_renumbered(plan, lowering.workload)
+    problems += [_warning("machine", f"{n.place}: {n.text}") for n in (*plan.notices, *remarks)]
+    problems += find_renumbered(plan, lowering.workload)
 
 
 def _rules(machine: Machine | None) -> Rules:
@@ -147,18 +147,18 @@ def _rules(machine: Machine | None) -> Rules:
     return rules_of(machine.system) if machine else Rules()
 
 
-def _ranks_of_network(options: argparse.Namespace, found: list[Problem]) -> int | None:
+def _ranks_of_network(options: argparse.Namespace, problems: list[Problem]) -> int | None:
     """How many NPUs the network has, if one is given and sound."""
     if not options.network:
         return None
     from et_sim.machine import read_network_alone
 
-    network = _attempt(found, lambda: read_network_alone(options.network))
+    network = _attempt(problems, lambda: read_network_alone(options.network))
     return network.ranks if network else None
 
 
 def _read_parts(
-    options: argparse.Namespace, ranks: int, found: list[Problem]
+    options: argparse.Namespace, ranks: int, problems: list[Problem]
 ) -> dict[str, tuple[int, ...]] | None:
     """Check the other files of an incomplete or unsound machine, each by itself; returns the groups."""
     from et_sim.documents.keys import Remarks
@@ -169,15 +169,15 @@ def _read_parts(
     from et_sim.machine.sources import load
 
     if options.system:
-        _attempt(found, lambda: read_system_alone(options.system))
+        _attempt(problems, lambda: read_system_alone(options.system))
     if options.memory:
-        _attempt(found, lambda: read_memory(load(options.memory, Role.MEMORY), ranks, Remarks()))
+        _attempt(problems, lambda: read_memory(load(options.memory, Role.MEMORY), ranks, Remarks()))
     if not options.groups or (options.groups == "empty" and not Path("empty").exists()):
         return None  # "empty" is the reference's word for no groups
-    return _attempt(found, lambda: read_groups(load(options.groups, Role.GROUPS), ranks))
+    return _attempt(problems, lambda: read_groups(load(options.groups, Role.GROUPS), ranks))
 
 
-def _attempt(found: list[Problem], read: Callable[[], Result]) -> Result | None:
+def _attempt(problems: list[Problem], read: Callable[[], Result]) -> Result | None:
     """What `read` gives; a refusal becomes a finding, once."""
     from et_sim.trace.preflight import Problem
 
@@ -186,8 +186,8 @@ def _attempt(found: list[Problem], read: Callable[[], Result]) -> Result | None:
     except EtSimError as error:
         text = f"{error.place}: {error.cause}" if error.place else error.cause
         problem = Problem("error", "refused", "", text, error.remedy)
-        if problem not in found:
-            found.append(problem)
+        if problem not in problems:
+            problems.append(problem)
         return None
 
 
@@ -197,25 +197,25 @@ def _warning(kind: str, text: str) -> Problem:
     return Problem("warning", kind, "", text, "")
 
 
-def _count(found: list[Problem]) -> int:
+def _count(problems: list[Problem]) -> int:
     """How many there are, with those that are like another one."""
-    return sum(1 + problem.like for problem in found)
+    return sum(1 + problem.like for problem in problems)
 
 
-def _has_errors(found: list[Problem]) -> bool:
-    return any(problem.severity == "error" for problem in found)
+def _has_errors(problems: list[Problem]) -> bool:
+    return any(problem.severity == "error" for problem in problems)
 
 
-def _as_text(workload: Workload, found: list[Problem]) -> str:
+def _as_text(workload: Workload, all_problems: list[Problem]) -> str:
     """Findings by severity, and what was looked at."""
     size = workload_size(workload)
     nouns = zip(size.values(), ("rank", "node", "distinct trace"), strict=True)
     looked_at = ", ".join(plural(number, noun) for number, noun in nouns)
-    if not found:
+    if not all_problems:
         return f"no problems found: {looked_at}"
     lines = []
     for severity in ("error", "warning"):
-        problems = [problem for problem in found if problem.severity == severity]
+        problems = [problem for problem in all_problems if problem.severity == severity]
         if problems:
             lines += [f"{plural(_count(problems), severity)}:"]
         for problem in problems:
@@ -223,16 +223,16 @@ def _as_text(workload: Workload, found: list[Problem]) -> str:
     return "\n".join([*lines, f"looked at {looked_at}"])
 
 
-def _as_json(workload: Workload, found: list[Problem]) -> str:
+def _as_json(workload: Workload, problems: list[Problem]) -> str:
     from msgspec import to_builtins
 
-    errors = _count([problem for problem in found if problem.severity == "error"])
+    errors = _count([problem for problem in problems if problem.severity == "error"])
     content = {
         "workload": workload.source,
         **workload_size(workload),
         "errors": errors,
-        "warnings": _count(found) - errors,
-        "problems": [to_builtins(problem) for problem in found],
+        "warnings": _count(problems) - errors,
+        "problems": [to_builtins(problem) for problem in problems],
     }
     return json.dumps(content, indent=2, ensure_ascii=False)
 

@@ -181,9 +181,9 @@ def _expanded(options: argparse.Namespace, program: StepProgram | TreeProgram) -
     return expand(program, second_tree=options.second_tree)
 
 
-def _refuse_more_than(limit: int, count: int, what: str, remedy: str) -> None:
+def _refuse_more_than(limit: int, count: int, noun: str, remedy: str) -> None:
     if count > limit:
-        raise UsageError(f"these are {count:,} {what}, more than {limit:,}", remedy=remedy)
+        raise UsageError(f"these are {count:,} {noun}, more than {limit:,}", remedy=remedy)
 
 
 def _data(

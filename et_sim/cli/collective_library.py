@@ -40,10 +40,13 @@ def show_library(options: argparse.Namespace) -> int:
         from et_sim.views.drawing.scene import write_picture
 
         lines = [
-            Line(name, [(one.size, way.time_us) for one in sizes for way in one.ways if _name(way) == name])
+            Line(
+                name,
+                [(entry.size, way.time_us) for entry in sizes for way in entry.ways if _name(way) == name],
+            )
             for name in _names(sizes)
         ]
-        chosen = [(one.size, one.chosen.time_us) for one in sizes]
+        chosen = [(entry.size, entry.chosen.time_us) for entry in sizes]
         title = f"{options.type} of {ranks} ranks on {options.machine}"
         write_picture(choices_picture(title, lines, chosen), options.svg, None)
     elif options.json:
@@ -63,15 +66,15 @@ def _library(options: argparse.Namespace) -> tuple[Library, int]:
         raise UsageError(
             f"a library does not choose for {options.type}", remedy=f"it does for {', '.join(KINDS)}"
         )
-    found = preset(options.machine)
-    library = read_machine(system=found.system, network=found.network).system.library
+    machine = preset(options.machine)
+    library = read_machine(system=machine.system, network=machine.network).system.library
     if library is None:
         raise UsageError(
-            f"{found.name} names no collective library", remedy="give its algorithms in place of `library`"
+            f"{machine.name} names no collective library", remedy="give its algorithms in place of `library`"
         )
-    if found.npus < 2:
-        raise UsageError(f"{found.text} has one NPU", remedy="name two or more, as in h100-dgx:16")
-    return library, found.npus
+    if machine.npus < 2:
+        raise UsageError(f"{machine.text} has one NPU", remedy="name two or more, as in h100-dgx:16")
+    return library, machine.npus
 
 
 def _sizes(text: str | None) -> list[int]:
@@ -98,7 +101,7 @@ def _name(way: Choice) -> str:
 
 
 def _names(sizes: Sequence[_Size]) -> list[str]:
-    return list(dict.fromkeys(_name(way) for one in sizes for way in one.ways))
+    return list(dict.fromkeys(_name(way) for entry in sizes for way in entry.ways))
 
 
 def _text(
@@ -110,10 +113,10 @@ def _text(
     yield f"{library.name}, {options.type} of {ranks} ranks on {where}: us by what each puts in, * is chosen"
     names = _names(sizes)
     rows = [["bytes", *names]]
-    for one in sizes:
-        times = {_name(way): f"{way.time_us:.1f}" for way in one.ways}
-        times[_name(one.chosen)] += CHOSEN
-        rows.append([format_bytes(one.size), *(times.get(name, "-") for name in names)])
+    for entry in sizes:
+        times = {_name(way): f"{way.time_us:.1f}" for way in entry.ways}
+        times[_name(entry.chosen)] += CHOSEN
+        rows.append([format_bytes(entry.size), *(times.get(name, "-") for name in names)])
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
         yield "  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True))
@@ -132,18 +135,18 @@ def _data(
         "nodes": nodes,
         "sizes": [
             {
-                "bytes": one.size,
+                "bytes": entry.size,
                 "ways": [
                     {
                         "way": _name(way),
                         "channels": way.channels,
                         "time_us": way.time_us,
                         "estimate_us": way.estimate_us,
-                        "chosen": way == one.chosen,
+                        "chosen": way == entry.chosen,
                     }
-                    for way in one.ways
+                    for way in entry.ways
                 ],
             }
-            for one in sizes
+            for entry in sizes
         ],
     }

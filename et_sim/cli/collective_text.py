@@ -58,8 +58,8 @@ def step_lines(program: StepProgram, moved: Movement) -> Iterator[str]:
     rounds = [_span("round", rule.first_round, rule.last_round) for rule in rules]
     widths = [max(len(text) for text in column) for column in (rounds, names)]
     for rule, when, name in zip(rules, rounds, names, strict=True):
-        what = _what(rule, program.peer)
-        yield f"  {when:<{widths[0]}}  {name:<{widths[1]}}  {what}"
+        action = _what(rule, program.peer)
+        yield f"  {when:<{widths[0]}}  {name:<{widths[1]}}  {action}"
 
 
 def tree_lines(schedule: Schedule) -> Iterator[str]:

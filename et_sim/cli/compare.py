@@ -45,8 +45,8 @@ def add_parser(commands: Any) -> None:
     )
     parser.add_argument("--html", type=Path, metavar="FILE", help="write the comparison as an HTML page")
     for form in ("svg", "png"):
-        said = f"draw both timelines on one axis, as {form.upper()}, into a file"
-        parser.add_argument(f"--{form}", type=Path, metavar="FILE", help=said)
+        help_text = f"draw both timelines on one axis, as {form.upper()}, into a file"
+        parser.add_argument(f"--{form}", type=Path, metavar="FILE", help=help_text)
     parser.set_defaults(run=run)
 
 
@@ -63,7 +63,7 @@ def run(options: argparse.Namespace) -> int:
     from et_sim.views.sweep.directory import is_sweep
     from et_sim.views.text import terminal_width
 
-    sweeps = [one for one in (options.a, options.b) if is_sweep(one)]
+    sweeps = [path for path in (options.a, options.b) if is_sweep(path)]
     if len(sweeps) == 1:
         remedy = "compare two runs, or two sweeps"
         raise UsageError("only one of the two is a sweep", place=sweeps[0], remedy=remedy)
@@ -76,15 +76,15 @@ def run(options: argparse.Namespace) -> int:
         )
     if sweeps:
         return _compare_sweeps(options, threshold)
-    found = compare(open_run(options.a), open_run(options.b))
-    status = SLOWER if threshold is not None and found.exceeds(threshold) else 0
+    comparison = compare(open_run(options.a), open_run(options.b))
+    status = SLOWER if threshold is not None and comparison.exceeds(threshold) else 0
     with printing(status):
         if files:
-            _write(found, options)
+            _write(comparison, options)
         elif options.json:
-            print(json.dumps(found.as_dict(), indent=2, ensure_ascii=False))
+            print(json.dumps(comparison.as_dict(), indent=2, ensure_ascii=False))
         else:
-            print("\n".join(comparison_lines(found, terminal_width(), options.top)))
+            print("\n".join(comparison_lines(comparison, terminal_width(), options.top)))
     return status
 
 
@@ -100,19 +100,19 @@ def _compare_workloads(options: argparse.Namespace) -> int:
     return 0
 
 
-def _write(found: Comparison, options: argparse.Namespace) -> None:
+def _write(comparison: Comparison, options: argparse.Namespace) -> None:
     """The page and the pictures that are asked for."""
     if options.svg is not None or options.png is not None:
         from et_sim.views.drawing.scene import write_picture
         from et_sim.views.drawing.timeline import aligned_picture
 
-        write_picture(aligned_picture(found), options.svg, options.png)
+        write_picture(aligned_picture(comparison), options.svg, options.png)
     if options.html is not None:
         from et_sim.basics.units import format_bytes
         from et_sim.views.report.compare_page import compare_report
         from et_sim.views.report.page import write_page
 
-        size = write_page(compare_report(found), options.html)
+        size = write_page(compare_report(comparison), options.html)
         print(f"{options.html}: {format_bytes(size)}; open it in a browser")
 
 
@@ -121,10 +121,10 @@ def _compare_sweeps(options: argparse.Namespace, threshold: float | None) -> int
     from et_sim.views.sweep.directory import open_sweep
     from et_sim.views.text import terminal_width
 
-    found = compare_sweeps(open_sweep(options.a), open_sweep(options.b))
-    options.status_unread = SLOWER if threshold is not None and found.exceeds(threshold) else 0
+    comparison = compare_sweeps(open_sweep(options.a), open_sweep(options.b))
+    options.status_unread = SLOWER if threshold is not None and comparison.exceeds(threshold) else 0
     if options.json:
-        print(json.dumps(found.as_dict(), indent=2, ensure_ascii=False))
+        print(json.dumps(comparison.as_dict(), indent=2, ensure_ascii=False))
     else:
-        print("\n".join(sweep_comparison_lines(found, terminal_width(), options.top)))
+        print("\n".join(sweep_comparison_lines(comparison, terminal_width(), options.top)))
     return int(options.status_unread)

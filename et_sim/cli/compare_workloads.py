@@ -37,14 +37,14 @@ Done = Mapping[Work, tuple[int, ...]]  # FIGURES, over all ranks
 
 def are_workloads(*paths: str) -> bool:
     """Whether paths name workloads, and no runs or sweeps."""
-    found = [kind_of(Path(path)) is Kind.MANIFEST or Path(f"{path}.0.et").is_file() for path in paths]
-    if any(found) and not all(found):
+    is_workload = [kind_of(Path(path)) is Kind.MANIFEST or Path(f"{path}.0.et").is_file() for path in paths]
+    if any(is_workload) and not all(is_workload):
         raise UsageError(
             "only one of the two is a workload",
-            place=paths[found.index(True)],
+            place=paths[is_workload.index(True)],
             remedy="compare two workloads, or run it and compare two runs",
         )
-    return all(found)
+    return all(is_workload)
 
 
 def compare_workloads(options: argparse.Namespace) -> Iterator[str]:
@@ -71,12 +71,12 @@ def compare_workloads(options: argparse.Namespace) -> Iterator[str]:
 
 def work_of(workload: Workload) -> Done:
     """What all ranks do."""
-    found: dict[Work, tuple[int, ...]] = {}
+    totals: dict[Work, tuple[int, ...]] = {}
     for trace, ranks in zip(workload.templates, workload.ranks_per_template.tolist(), strict=True):
         for work, figures in _of_trace(workload, trace):
-            before = found.get(work, NOTHING)
-            found[work] = tuple(one + ranks * more for one, more in zip(before, figures, strict=True))
-    return found
+            before = totals.get(work, NOTHING)
+            totals[work] = tuple(total + ranks * more for total, more in zip(before, figures, strict=True))
+    return totals
 
 
 def _of_trace(workload: Workload, trace: Trace) -> Iterator[tuple[Work, tuple[int, ...]]]:
@@ -144,7 +144,9 @@ def _data(given: list[Workload], done: list[Done], differing: list[Work]) -> dic
                 "kind": work.name,
                 "members": work.members or None,
                 **{
-                    figure: {name: one.get(work, NOTHING)[at] for name, one in zip("ab", done, strict=True)}
+                    figure: {
+                        name: totals.get(work, NOTHING)[at] for name, totals in zip("ab", done, strict=True)
+                    }
                     for at, figure in enumerate(FIGURES)
                 },
             }
@@ -158,9 +160,9 @@ def _table(done: list[Done], differing: list[Work], ranks: list[int]) -> list[st
 
     rows: list[tuple[str, ...]] = [("work", "group of", *FIGURES)]
     for work in differing:
-        pairs = zip(*(one.get(work, NOTHING) for one in done), strict=True)
+        pairs = zip(*(totals.get(work, NOTHING) for totals in done), strict=True)
         cells = [
-            " → ".join(dict.fromkeys(_average(one, of) for one, of in zip(pair, ranks, strict=True)))
+            " → ".join(dict.fromkeys(_average(total, of) for total, of in zip(pair, ranks, strict=True)))
             for pair in pairs
         ]
         rows.append((work.name, f"{work.members:,}" if work.members else "", *cells))

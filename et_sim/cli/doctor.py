@@ -50,14 +50,14 @@ def _tables(findings: list[Finding]) -> list[str]:
 
     rows = []
     for topic, of_topic in groupby(findings, lambda finding: finding.topic):
-        for number, one in enumerate(of_topic):
-            expected = f"expected {one.expected}" if one.expected else ""
-            texts = filter(None, ("PROBLEM" if one.problem else "", one.found, expected))
-            rows.append(("" if number else topic, one.name, ", ".join(texts)))
+        for number, finding in enumerate(of_topic):
+            expected = f"expected {finding.expected}" if finding.expected else ""
+            texts = filter(None, ("PROBLEM" if finding.problem else "", finding.found, expected))
+            rows.append(("" if number else topic, finding.name, ", ".join(texts)))
     return aligned(rows, "<<<")
 
 
 def _verdict(problems: list[Finding]) -> list[str]:
     if not problems:
         return ["", "all is well"]
-    return ["", *(f"PROBLEM: {one.problem} ({one.remedy})" for one in problems)]
+    return ["", *(f"PROBLEM: {problem.problem} ({problem.remedy})" for problem in problems)]

@@ -57,7 +57,7 @@ def _told(meaning: Meaning) -> str:
 def _lists(meanings: list[Meaning]) -> Iterator[str]:
     """The names, by what they are and where they stand; values are found by name only."""
     listed = [meaning for meaning in meanings if not meaning.kind.startswith("value of ")]
-    for (kind, place), of_place in groupby(listed, lambda one: (one.kind, one.place)):
+    for (kind, place), of_place in groupby(listed, lambda key: (key.kind, key.place)):
         names = ", ".join(dict.fromkeys(meaning.name for meaning in of_place))
         yield f"{kind} ({place})\n{_indented(names)}"
 

@@ -84,10 +84,10 @@ def _write(target: Path, pieces: Iterable[bytes], events: int) -> None:
 
     with new_file(target) as sink, Progress() as progress:
         progress.stage(f"writing {target}")
-        told = progress.counted(pieces, events, "events", AT_ONCE)
+        counted = progress.counted(pieces, events, "events", AT_ONCE)
         if target.suffix == ".gz":
             with gzip.GzipFile("", "wb", fileobj=sink, mtime=0) as packed:
-                packed.writelines(told)
+                packed.writelines(counted)
         else:
-            sink.writelines(told)
+            sink.writelines(counted)
     print(f"{target}: {format_bytes(target.stat().st_size)}; open it at https://ui.perfetto.dev")

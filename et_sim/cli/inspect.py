@@ -52,8 +52,8 @@ def add_parser(commands: Any) -> None:
         '"endpoint delay=2"; without any, with each of them a tenth more and less',
     )
     for form in ("svg", "png"):
-        said = f"draw a sweep, or the view, as {form.upper()} into a file (views: {', '.join(DRAWN)})"
-        parser.add_argument(f"--{form}", type=Path, metavar="FILE", help=said)
+        help_text = f"draw a sweep, or the view, as {form.upper()} into a file (views: {', '.join(DRAWN)})"
+        parser.add_argument(f"--{form}", type=Path, metavar="FILE", help=help_text)
     parser.set_defaults(run=run)
 
 
@@ -145,12 +145,14 @@ def _show_serving(options: argparse.Namespace) -> int:
     return 0
 
 
-def _refuse_views(options: argparse.Namespace, what: str, remedy: str, too: Sequence[str] = ()) -> None:
+def _refuse_views(
+    options: argparse.Namespace, description: str, remedy: str, too: Sequence[str] = ()
+) -> None:
     """Refuse what only runs have."""
     given = [f"--{name}" for name in (*OF_RUNS, *too) if getattr(options, name) not in (None, False)]
     given += [options.view] if options.view not in (None, "summary") else []
     if given:
-        cause = f"this {what}, and {given[0]} is about a run"
+        cause = f"this {description}, and {given[0]} is about a run"
         raise UsageError(cause, place=options.directory, remedy=remedy)
 
 
@@ -208,15 +210,17 @@ def _check_cuts(options: argparse.Namespace) -> None:
         if getattr(options, name) is None:
             continue
         able = [view.name for view in VIEWS.values() if name in view.cuts]
-        said = "job" if name == "ranks" and options.job is not None else name
+        option = "job" if name == "ranks" and options.job is not None else name
         if options.view not in able:
             raise UsageError(
-                f"the view {options.view} does not know --{said}", remedy=f"views that do: {', '.join(able)}"
+                f"the view {options.view} does not know --{option}",
+                remedy=f"views that do: {', '.join(able)}",
             )
         if options.view == "summary" and options.json:
             raise UsageError(
-                f"--json is the whole summary.json and does not know --{said}",
-                remedy=f"et-sim inspect {options.directory} ranks --json --{said} {getattr(options, said)}",
+                f"--json is the whole summary.json and does not know --{option}",
+                remedy=f"et-sim inspect {options.directory} ranks --json"
+                f" --{option} {getattr(options, option)}",
             )
     if options.window is not None:
         from et_sim.views import open_run

@@ -39,44 +39,52 @@ def run(options: argparse.Namespace) -> int:
             raise UsageError("--out needs a machine", remedy=f"name one of {', '.join(names())}")
         _list([entry(name) for name in names()], as_json=options.json)
         return 0
-    found = preset(options.name)
+    machine = preset(options.name)
     if options.out is not None:
-        _write(found, options.out)
-    known = entry(found.name)
+        _write(machine, options.out)
+    known = entry(machine.name)
     if options.json:
         calibrated = {"calibrated": known.calibrated} if known.calibrated else {}
-        facts = {"name": found.name, "npus": found.npus, "system": found.system, "network": found.network}
+        facts = {
+            "name": machine.name,
+            "npus": machine.npus,
+            "system": machine.system,
+            "network": machine.network,
+        }
         print(
             json.dumps(
                 {**facts, "sources": known.sources, "estimates": known.estimates, **calibrated}, indent=2
             )
         )
     elif options.out is not None:
-        print(f"{found.text} written to {options.out / SYSTEM} and {options.out / NETWORK}")
+        print(f"{machine.text} written to {options.out / SYSTEM} and {options.out / NETWORK}")
     else:
-        print("\n".join(_described(found, known)))
+        print("\n".join(_described(machine, known)))
     return 0
 
 
 def _list(known: list[Entry], *, as_json: bool) -> None:
     if as_json:
         rows = [
-            {"name": one.name, "about": one.about, "fewest": one.fewest, "most": one.most} for one in known
+            {"name": listed.name, "about": listed.about, "fewest": listed.fewest, "most": listed.most}
+            for listed in known
         ]
         print(json.dumps(rows, indent=2))
         return
-    width = max(len(one.name) for one in known)
-    print("\n".join(f"{one.name:{width}}  {one.about}" for one in known))
+    width = max(len(listed.name) for listed in known)
+    print("\n".join(f"{listed.name:{width}}  {listed.about}" for listed in known))
 
 
-def _described(found: Preset, known: Entry) -> list[str]:
-    sources = [f"  {what}: {where}" for what, where in (*known.sources.items(), *known.estimates.items())]
-    changed = f"; changed: {found.options[1:]}" if found.options else ""
+def _described(machine: Preset, known: Entry) -> list[str]:
+    sources = [
+        f"  {subject}: {where}" for subject, where in (*known.sources.items(), *known.estimates.items())
+    ]
+    changed = f"; changed: {machine.options[1:]}" if machine.options else ""
     return [
-        f"{found.text}: {known.about}{changed}",
+        f"{machine.text}: {known.about}{changed}",
         f"device: {known.device}",
         "dimensions:",
-        *(f"  {one}" for one in found.wiring),
+        *(f"  {line}" for line in machine.wiring),
         "sources:",
         *sources,
         *_calibrated(known),
@@ -87,19 +95,19 @@ def _calibrated(known: Entry) -> list[str]:
     """How far off a machine is that et-sim calibrate wrote, by what was fitted."""
     lines = []
     for fitted, errors in known.calibrated.items():
-        for name, one in errors.items():
-            if isinstance(one, dict):
-                lines.append(f"  {fitted}: {name}: E {one['e']:.1f} % on {one['rows']} {one['of']}")
+        for name, error in errors.items():
+            if isinstance(error, dict):
+                lines.append(f"  {fitted}: {name}: E {error['e']:.1f} % on {error['rows']} {error['of']}")
             else:
-                lines.append(f"  {fitted}: {name}: {one}")
+                lines.append(f"  {fitted}: {name}: {error}")
     return ["calibrated:", *lines] if lines else []
 
 
-def _write(found: Preset, folder: Path) -> None:
+def _write(machine: Preset, folder: Path) -> None:
     """JSON is YAML, too."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        for name, content in ((SYSTEM, found.system), (NETWORK, found.network)):
+        for name, content in ((SYSTEM, machine.system), (NETWORK, machine.network)):
             (folder / name).write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
     except OSError as error:
         raise UsageError(f"cannot be written: {error.strerror or error}", place=str(folder)) from None

@@ -67,7 +67,7 @@ def run(options: argparse.Namespace) -> int:
 
     options.ranks = ranks_of(options)
     if options.kind in JOBS:
-        workload, what, facts = _made_job(options)
+        workload, description, facts = _made_job(options)
     else:
         size = parse_bytes(options.bytes) if options.bytes is not None else 0
         _check(options, size)
@@ -78,10 +78,10 @@ def run(options: argparse.Namespace) -> int:
             repeat=options.repeat,
             compute_us=options.compute_us,
         )
-        what = f"{options.kind} of {format_bytes(size)} ({size} bytes)" if size else options.kind
+        description = f"{options.kind} of {format_bytes(size)} ({size} bytes)" if size else options.kind
         facts = {"bytes": size}
     facts = {"kind": options.kind, "ranks": workload.ranks, "nodes": workload.nodes, **facts}
-    written, lines = _write(options, workload, what)
+    written, lines = _write(options, workload, description)
     print(json.dumps({**written, **facts}, indent=2, ensure_ascii=False) if options.json else lines)
     return 0
 
@@ -103,7 +103,7 @@ def _made_job(options: argparse.Namespace) -> tuple[Workload, str, dict[str, Any
     return job.workload, job.text, {"model": job.model, "plan": asdict(job.plan), **job.more}
 
 
-def _write(options: argparse.Namespace, workload: Workload, what: str) -> tuple[dict[str, Any], str]:
+def _write(options: argparse.Namespace, workload: Workload, contents: str) -> tuple[dict[str, Any], str]:
     """Write files or a manifest; returns what was written, for programs and for people."""
     from et_sim.trace import write_manifest
     from et_sim.trace.files import groups_path
@@ -118,16 +118,17 @@ def _write(options: argparse.Namespace, workload: Workload, what: str) -> tuple[
         files = f"{prefix}.0.et" + (f" to {prefix}.{last}.et" if last else "")
         machine += f" --profile {workload.profile}"  # a manifest names it
         if not workload.group_rules:
-            line = f"{what}: {workload.nodes} nodes in {files}"
+            line = f"{contents}: {workload.nodes} nodes in {files}"
             return {"prefix": prefix}, f"{line}\n{run} {prefix} {machine}"
         groups = str(groups_path(prefix))
-        line = f"{what}: {workload.nodes} nodes in {files}, groups in {groups}"
+        line = f"{contents}: {workload.nodes} nodes in {files}, groups in {groups}"
         return {"prefix": prefix, "groups": groups}, f"{line}\n{run} {prefix} --groups {groups} {machine}"
     manifest, *templates = (str(path) for path in write_manifest(workload, Path(prefix + ENDING)))
     last = len(templates) - 1
     files = templates[0] + (f" to {templates[last]}" if last else "")
+    ranks = "rank" if workload.ranks == 1 else "ranks"
     lines = [
-        f"{what}: {workload.nodes} nodes on {workload.ranks} {'rank' if workload.ranks == 1 else 'ranks'}",
+        f"{contents}: {workload.nodes} nodes on {workload.ranks} {ranks}",
         f"written to {manifest}, with {'1 template' if last < 1 else f'{last + 1} templates'} ({files})",
         f"{run} {manifest} {machine}",
     ]

@@ -37,22 +37,24 @@ def run(options: argparse.Namespace) -> int:
     from et_sim.network.description import as_text, describe
 
     network = read_network_alone(options.file)
-    found = describe(network, [_pair(text, network.ranks) for text in options.path or ()])
+    description = describe(network, [_pair(text, network.ranks) for text in options.path or ()])
     if options.svg is not None:
         from et_sim.cli.network_picture import topology_picture
         from et_sim.views.drawing.scene import write_picture
 
         write_picture(topology_picture(network), options.svg, None)
-    print(json.dumps(found, indent=2) if options.json else "\n".join(as_text(found, options.file)))
+    print(
+        json.dumps(description, indent=2) if options.json else "\n".join(as_text(description, options.file))
+    )
     return 0
 
 
 def _pair(text: str, ranks: int) -> tuple[int, int]:
-    one, _, other = text.partition(":")
-    if not (one.isdecimal() and other.isdecimal() and int(one) < ranks and int(other) < ranks):
+    source, _, other = text.partition(":")
+    if not (source.isdecimal() and other.isdecimal() and int(source) < ranks and int(other) < ranks):
         raise UsageError(
             f"--path is {text!r}", remedy=f'give two ranks below {ranks}, such as "0:{ranks - 1}"'
         )
-    if int(one) == int(other):
+    if int(source) == int(other):
         raise UsageError(f"--path is {text!r}", remedy="give two different ranks")
-    return int(one), int(other)
+    return int(source), int(other)

@@ -35,13 +35,13 @@ def topology_picture(network: Network) -> str:
     first = np.zeros(len(pairs), np.int64)
     first[of_link[there][::-1]] = np.flatnonzero(there)[::-1]
     lines = []
-    for at, (one, other) in enumerate(pairs.tolist()):
+    for at, (near, far) in enumerate(pairs.tolist()):
         link = int(first[at])
-        said = f"{graph.names[graph.sources[link]]} to {graph.names[graph.targets[link]]}: "
-        said += format_bandwidth(float(widest[at]))
-        said += f", one of {plural(int(count[at]), 'link')}" if count[at] > 1 else ""
+        label = f"{graph.names[graph.sources[link]]} to {graph.names[graph.targets[link]]}: "
+        label += format_bandwidth(float(widest[at]))
+        label += f", one of {plural(int(count[at]), 'link')}" if count[at] > 1 else ""
         wide = max(THINNEST, WIDEST * float(widest[at] / graph.bytes_per_ns.max()))
-        lines.append(Line(one, other, COLOUR, wide, said))
+        lines.append(Line(near, far, COLOUR, wide, label))
     scene = Scene()
     draw_network(scene, devices, places, lines)
     return scene.svg(round(places.bottom) + 12)

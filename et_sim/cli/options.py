@@ -11,7 +11,7 @@ from et_sim.basics.errors import UsageError
 from et_sim.run.options import DEFAULTS, HELP, RunOptions
 
 
-def parse_share(text: str, what: str) -> float:
+def parse_share(text: str, option: str) -> float:
     """The number; `what` is asked for."""
     number, percent = text.strip().removesuffix("%").strip(), text.strip().endswith("%")
     try:
@@ -20,7 +20,7 @@ def parse_share(text: str, what: str) -> float:
         share = math.nan
     if not (math.isfinite(share) and share >= 0):
         raise UsageError(
-            f"{what} {text!r} cannot be understood", remedy="give a share from 0 on, such as 2% or 0.02"
+            f"{option} {text!r} cannot be understood", remedy="give a share from 0 on, such as 2% or 0.02"
         )
     return share
 
@@ -65,13 +65,13 @@ def ranks_of(options: argparse.Namespace) -> int | None:
         return ranks
     from et_sim.machine.presets import preset
 
-    found = preset(options.machine)
-    if options.ranks not in (None, found.npus):
+    machine = preset(options.machine)
+    if options.ranks not in (None, machine.npus):
         raise UsageError(
-            f"--ranks is {options.ranks}, and {found.text} has {found.npus} NPUs",
+            f"--ranks is {options.ranks}, and {machine.text} has {machine.npus} NPUs",
             remedy="leave one of them out",
         )
-    return found.npus
+    return machine.npus
 
 
 def run_options(options: argparse.Namespace, **others: Any) -> RunOptions:

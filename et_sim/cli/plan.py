@@ -69,14 +69,14 @@ def run(options: argparse.Namespace) -> int:
         raise UsageError(f"there is nothing called {options.kind!r} to plan", remedy=remedy)
     system = _system(options.machine)
     capacity = _capacity(options, system)
-    found, model = _planned(options, system)
-    found = found.with_workspace(parse_share(options.workspace, "--workspace"))
-    _check_machine(options, found)
-    rates = _rates(found, system)
-    lines = as_text(found, capacity, rates, options.machine, options.workspace)
-    status = 1 if capacity is not None and _largest(found) > capacity else 0
+    figures, model = _planned(options, system)
+    figures = figures.with_workspace(parse_share(options.workspace, "--workspace"))
+    _check_machine(options, figures)
+    rates = _rates(figures, system)
+    lines = as_text(figures, capacity, rates, options.machine, options.workspace)
+    status = 1 if capacity is not None and _largest(figures) > capacity else 0
     with printing(status):
-        data = as_data(found, model, capacity, rates)
+        data = as_data(figures, model, capacity, rates)
         print(json.dumps(data, indent=2) if options.json else "\n".join(lines))
     return status
 
@@ -91,14 +91,14 @@ def _system(machine: str | None) -> System | None:
     return read_machine(**RunOptions(machine=machine).parts).system
 
 
-def _rates(found: Figures, system: System | None) -> dict[str, Any] | None:
+def _rates(figures: Figures, system: System | None) -> dict[str, Any] | None:
     """What a step would come to if the network took no time; None: no machine says how fast kernels are."""
     if system is None:
         return None
     from et_sim.machine.system import peaks_of
     from et_sim.timeline.recorded import throughput
 
-    return throughput(found.step, peaks_of(system), found.ranks, found.ideal_ns, None)
+    return throughput(figures.step, peaks_of(system), figures.ranks, figures.ideal_ns, None)
 
 
 def _capacity(options: argparse.Namespace, system: System | None) -> int | None:
@@ -115,17 +115,17 @@ def _capacity(options: argparse.Namespace, system: System | None) -> int | None:
     return capacity
 
 
-def _check_machine(options: argparse.Namespace, found: Figures) -> None:
+def _check_machine(options: argparse.Namespace, figures: Figures) -> None:
     """A number of NPUs that is given is that of ranks."""
     if options.machine is None or ":" not in options.machine:
         return
     from et_sim.machine.presets import preset
 
     npus = preset(options.machine).npus
-    if npus != found.ranks:
+    if npus != figures.ranks:
         raise UsageError(
-            f"--machine {options.machine} has {plural(npus, 'NPU')}, and the plan ({found.plan.axes}) makes"
-            f" {plural(found.ranks, 'rank')}",
+            f"--machine {options.machine} has {plural(npus, 'NPU')}, and the plan ({figures.plan.axes}) makes"
+            f" {plural(figures.ranks, 'rank')}",
             remedy="correct one of them, or leave out the number of NPUs",
         )
 
@@ -144,34 +144,36 @@ def _planned(options: argparse.Namespace, system: System | None) -> tuple[Figure
         model = jobs.read_model(options, plan)
         return figures(model, plan, times)[0], to_builtins(model)
     job = jobs.make_job(options)
-    found = figures_of_replicas(job.workload, job.plan, job.name, job.layers, job.weights, job.unit, times)
-    return found, job.model
+    step_figures = figures_of_replicas(
+        job.workload, job.plan, job.name, job.layers, job.weights, job.unit, times
+    )
+    return step_figures, job.model
 
 
-def _largest(found: Figures) -> int:
-    return max(stage.memory.total for stage in found.stages)
+def _largest(figures: Figures) -> int:
+    return max(stage.memory.total for stage in figures.stages)
 
 
 def as_data(
-    found: Figures, model: dict[str, Any], capacity: int | None, rates: dict[str, Any] | None
+    figures: Figures, model: dict[str, Any], capacity: int | None, rates: dict[str, Any] | None
 ) -> dict[str, Any]:
     """The figures for programs."""
     from dataclasses import asdict
 
     return {
         "model": model,
-        "plan": asdict(found.plan),
-        "ranks": found.ranks,
-        "templates": found.templates,
-        "actors": found.actors,
-        "nodes": found.nodes,
-        "weights": found.weights,
-        "active_weights": found.active_weights,
-        found.unit: found.amount,
-        "operations": found.operations,
-        **({"step": found.step.as_written()} if found.step else {}),
-        **({"imbalance": found.imbalance._asdict()} if found.imbalance else {}),
-        "ideal_ns": found.ideal_ns,
+        "plan": asdict(figures.plan),
+        "ranks": figures.ranks,
+        "templates": figures.templates,
+        "actors": figures.actors,
+        "nodes": figures.nodes,
+        "weights": figures.weights,
+        "active_weights": figures.active_weights,
+        figures.unit: figures.amount,
+        "operations": figures.operations,
+        **({"step": figures.step.as_written()} if figures.step else {}),
+        **({"imbalance": figures.imbalance._asdict()} if figures.imbalance else {}),
+        "ideal_ns": figures.ideal_ns,
         "throughput_at_most": rates,
         "capacity_bytes": capacity,
         "stages": [
@@ -184,85 +186,89 @@ def as_data(
                 "bubble": round(stage.bubble, 6),
                 "traffic": [entry._asdict() for entry in stage.traffic],
             }
-            for stage in found.stages
+            for stage in figures.stages
         ],
     }
 
 
 def as_text(
-    found: Figures, capacity: int | None, rates: dict[str, Any] | None, machine: str | None, workspace: str
+    figures: Figures, capacity: int | None, rates: dict[str, Any] | None, machine: str | None, workspace: str
 ) -> list[str]:
     """The figures for people."""
     from et_sim.basics.units import format_ns
     from et_sim.views.summary.sentences import scope_text, throughput_text, utilisation_text
     from et_sim.views.text import aligned, terminal_width, wrapped
 
-    plan = found.plan
-    is_sparse = found.active_weights != found.weights
-    active = f", {found.active_weights:,} of them active" if is_sparse else ""
-    times = f" ({found.operations / found.products_of_weights:.3f} x 6 x weights x {found.unit})"
-    counts = (plural(found.ranks, "rank"), plural(found.templates, "template"), plural(found.actors, "actor"))
+    plan = figures.plan
+    is_sparse = figures.active_weights != figures.weights
+    active = f", {figures.active_weights:,} of them active" if is_sparse else ""
+    times = f" ({figures.operations / figures.products_of_weights:.3f} x 6 x weights x {figures.unit})"
+    counts = (
+        plural(figures.ranks, "rank"),
+        plural(figures.templates, "template"),
+        plural(figures.actors, "actor"),
+    )
     timed = f"at {plan.tflops:g} TFLOPS and {plan.memory_gbps:g} GB/s"
     if machine is not None:
         timed = f"as {machine} times kernels"
     reached = {"throughput": throughput_text(rates), "utilisation": utilisation_text(rates)}
-    said = [
-        ("in short", _in_short(found, capacity)),
-        ("includes", scope_text(_scope(found, machine, workspace))),
+    entries = [
+        ("in short", _in_short(figures, capacity)),
+        ("includes", scope_text(_scope(figures, machine, workspace))),
     ]
     lines = [
-        *(line for name, text in said for line in wrapped(f"{name:<12} {text}", terminal_width(), 13)),
-        f"model        {found.name}: {found.weights:,} {WEIGHTS.get(found.unit, 'weights')}{active}",
+        *(line for name, text in entries for line in wrapped(f"{name:<12} {text}", terminal_width(), 13)),
+        f"model        {figures.name}: {figures.weights:,} {WEIGHTS.get(figures.unit, 'weights')}{active}",
         f"plan         {plan}: {', '.join(counts)}",
-        f"step         {found.amount:,} {found.unit}, {found.operations:.4g} operations"
-        + (times if found.unit == TOKENS else ""),
-        f"computation  {format_ns(found.ideal_ns)}, {timed}, if the network took no time",
+        f"step         {figures.amount:,} {figures.unit}, {figures.operations:.4g} operations"
+        + (times if figures.unit == TOKENS else ""),
+        f"computation  {format_ns(figures.ideal_ns)}, {timed}, if the network took no time",
         *(f"{name:12} at most {text}" for name, text in reached.items() if text),
-        *_experts(found),
+        *_experts(figures),
         "",
     ]
-    parts = (*MEMORY, *([WORKSPACE] if _has_workspace(found) else []), "total")
+    parts = (*MEMORY, *([WORKSPACE] if _has_workspace(figures) else []), "total")
     head = ("stage", "layers", *parts, "bubble")
-    rows = [_row(stage, parts) for stage in _shown(found.stages)]
+    rows = [_row(stage, parts) for stage in _shown(figures.stages)]
     lines += aligned([head, *rows], "<<" + ">" * (len(head) - 2))
-    left = len(found.stages) - len(rows)
+    left = len(figures.stages) - len(rows)
     if left > 0:
         lines.append(f"… {plural(left, 'stage')} between them (--json has all)")
-    lines += ["", *_traffic(found)]
+    lines += ["", *_traffic(figures)]
     if capacity is not None:
-        lines += ["", _fits(found, capacity)]
+        lines += ["", _fits(figures, capacity)]
     return lines
 
 
-def _in_short(found: Figures, capacity: int | None) -> str:
+def _in_short(figures: Figures, capacity: int | None) -> str:
     """Whether it fits, what a step takes at least, and what is sent most."""
     from et_sim.basics.units import format_bytes, format_ns
 
-    worst = max(found.stages, key=lambda stage: stage.memory.total)
+    worst = max(figures.stages, key=lambda stage: stage.memory.total)
     size = format_bytes(worst.memory.total)
     text = f"ranks need up to {size}"
     if capacity is not None:
         fits = "fits" if worst.memory.total <= capacity else "does not fit"
         text = f"{fits}: ranks need up to {size} of {format_bytes(capacity)}"
-    text += f"; a step takes {format_ns(found.ideal_ns)} at least"
-    bubble = max(stage.bubble for stage in found.stages)
+    text += f"; a step takes {format_ns(figures.ideal_ns)} at least"
+    bubble = max(stage.bubble for stage in figures.stages)
     text += f", with up to {bubble:.1%} of bubble" if bubble else ""
-    entries = [entry for stage in found.stages for entry in stage.traffic]
+    entries = [entry for stage in figures.stages for entry in stage.traffic]
     if not entries:
         return text
     most = max(entries, key=lambda entry: entry.bytes)
     return f"{text}; most is sent over {most.over or 'all ranks'}, {format_bytes(most.bytes)} by a rank"
 
 
-def _has_workspace(found: Figures) -> bool:
-    return any(stage.memory.workspace for stage in found.stages)
+def _has_workspace(figures: Figures) -> bool:
+    return any(stage.memory.workspace for stage in figures.stages)
 
 
-def _scope(found: Figures, machine: str | None, workspace: str) -> dict[str, list[str]]:
+def _scope(figures: Figures, machine: str | None, workspace: str) -> dict[str, list[str]]:
     """What the figures of a plan include, whatever is planned."""
     timed = "at these rates" if machine is None else f"as {machine} times them"
-    memory, lacking = f"memory with gradients of {plural(found.plan.sum_bytes, 'byte')}", []
-    if _has_workspace(found):
+    memory, lacking = f"memory with gradients of {plural(figures.plan.sum_bytes, 'byte')}", []
+    if _has_workspace(figures):
         memory += f", and {workspace} of workspace and fragmentation as assumed"
     else:
         lacking.append("workspace and fragmentation, unless --workspace says how much")
@@ -272,13 +278,13 @@ def _scope(found: Figures, machine: str | None, workspace: str) -> dict[str, lis
     }
 
 
-def _experts(found: Figures) -> list[str]:
+def _experts(figures: Figures) -> list[str]:
     """How uneven they are, if they are."""
-    if found.imbalance is None:
+    if figures.imbalance is None:
         return []
-    busiest, rank = found.imbalance
-    ranks = f", the busiest rank {rank:.2f} times that of ranks" if found.plan.expert > 1 else ""
-    return [f"experts      {found.plan.expert_skew}: the busiest gets {busiest:.2f} times the mean{ranks}"]
+    busiest, rank = figures.imbalance
+    ranks = f", the busiest rank {rank:.2f} times that of ranks" if figures.plan.expert > 1 else ""
+    return [f"experts      {figures.plan.expert_skew}: the busiest gets {busiest:.2f} times the mean{ranks}"]
 
 
 def _shown(stages: tuple[Stage, ...]) -> tuple[Stage, ...]:
@@ -292,13 +298,13 @@ def _row(stage: Stage, parts: Sequence[str]) -> tuple[str, ...]:
     return str(stage.place), "+".join(map(str, stage.layers)), *sizes, f"{stage.bubble:.1%}"
 
 
-def _traffic(found: Figures) -> list[str]:
+def _traffic(figures: Figures) -> list[str]:
     """What a rank puts in, of the stage where that is most."""
     from et_sim.basics.units import format_bytes
     from et_sim.views.text import aligned
 
     most: dict[tuple[str, str], tuple[int, int, int]] = {}
-    for stage in found.stages:
+    for stage in figures.stages:
         for entry in stage.traffic:
             key = entry.over, entry.kind
             if key not in most or entry.bytes > most[key][0]:
@@ -313,19 +319,19 @@ def _traffic(found: Figures) -> list[str]:
     return aligned([head, *rows], "<<>>>")
 
 
-def _fits(found: Figures, capacity: int) -> str:
+def _fits(figures: Figures, capacity: int) -> str:
     from et_sim.basics.units import format_bytes
 
-    worst = max(found.stages, key=lambda stage: stage.memory.total)
+    worst = max(figures.stages, key=lambda stage: stage.memory.total)
     total, whole = worst.memory.total, format_bytes(capacity)
     text = f"stage {worst.place} needs {format_bytes(total)} of {whole}"
     if total <= capacity:
         return f"fits         {text}: {total / capacity:.0%}"
     names = dict(REMEDIES)
-    if found.unit != TOKENS:
+    if figures.unit != TOKENS:
         names |= {"weights": "another model", "activations": "a smaller --batch"}
     for name, level in (("optimizer", 1), ("gradients", 2), ("weights", 3)):
-        if found.plan.zero >= level:
+        if figures.plan.zero >= level:
             names[name] = "more ranks of tensors, stages or replicas"
     largest = max(names, key=lambda name: getattr(worst.memory, name))
     return f"too large    {text}; most of it is {largest}: try {names[largest]}"

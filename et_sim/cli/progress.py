@@ -47,47 +47,47 @@ class Progress:
         self._thread.start()
         return self
 
-    def compiling(self, what: str) -> None:
-        """Machine code for `what` is being made in the background."""
-        self._lines.compiling(what)
+    def compiling(self, form: str) -> None:
+        """Machine code for `form` is being made in the background."""
+        self._lines.compiling(form)
 
-    def waiting(self, what: str, share: float, seconds: float) -> None:
+    def waiting(self, form: str, share: float, seconds: float) -> None:
         """The run waits for it."""
         self._is_compiling = True
-        self._lines.waiting(what, share, seconds)
+        self._lines.waiting(form, share, seconds)
 
     def compiled(self) -> None:
         """The wait is over."""
         self._lines.compiled()
         self._is_compiling = False
 
-    def failed(self, what: str, reason: str) -> None:
+    def failed(self, form: str, reason: str) -> None:
         """There will be no machine code."""
-        self._lines.failed(what, reason)
+        self._lines.failed(form, reason)
 
     def stage(self, name: str) -> None:
         """Another part of the work begins."""
         self._stage, self._share, self._detail = name, None, ""
         self._estimate, self._stage_begin = Estimate(), time.monotonic()
 
-    def counted(self, items: Iterable[Item], total: int, what: str, each: int = 1) -> Iterator[Item]:
+    def counted(self, items: Iterable[Item], total: int, noun: str, each: int = 1) -> Iterator[Item]:
         """The items, while it is told how many somebody took of what they hold, so many each but the last."""
         for number, item in enumerate(items):
             yield item
             done = min((number + 1) * each, total)
             self._share = done / max(total, 1)
             self._estimate.add(self._share, time.monotonic())
-            self._detail = f"{done:,} of {total:,} {what}"
+            self._detail = f"{done:,} of {total:,} {noun}"
 
     def report(
-        self, now_ns: int, done: int, expected: int, nodes: int, all_nodes: int, what: str = "messages"
+        self, now_ns: int, done: int, expected: int, nodes: int, all_nodes: int, noun: str = "messages"
     ) -> None:
         """Called by the engine now and then."""
         share = (done + nodes) / max(expected + all_nodes, 1)
         self._share = share if share <= 1 else None
         self._estimate.add(share, time.monotonic())
         self._detail = (
-            f"simulated {format_ns(now_ns)} · {done:,} of {expected:,} {what} · "
+            f"simulated {format_ns(now_ns)} · {done:,} of {expected:,} {noun} · "
             f"{nodes:,} of {all_nodes:,} nodes"
         )
 

@@ -55,10 +55,10 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def _refuse_options(options: argparse.Namespace, what: str, remedy: str) -> None:
+def _refuse_options(options: argparse.Namespace, description: str, remedy: str) -> None:
     given = [f"--{name}" for name in OF_RUNS if getattr(options, name) is not None]
     if given:
-        cause = f"this {what}, and {given[0]} is about a run"
+        cause = f"this {description}, and {given[0]} is about a run"
         raise UsageError(cause, place=options.directory, remedy=remedy)
 
 

@@ -62,11 +62,11 @@ def simulate_ladder(
     from et_sim.views.compare.ladder import ladder, ladder_lines
     from et_sim.views.text import terminal_width
 
-    said: set[str] = set()
+    reported: set[str] = set()
     status = 0
     for name in names:
         of_model = replace(options, model=name)
-        _, stalled = simulated_into(target / name, workload, of_model, output_filter, said)
+        _, stalled = simulated_into(target / name, workload, of_model, output_filter, reported)
         status = max(status, stalled)
     rungs = ladder([open_run(target / name) for name in names])
     with printing(status):

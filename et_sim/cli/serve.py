@@ -93,11 +93,11 @@ def run(options: argparse.Namespace) -> int:
     model, setup, machine = _read(options)
     with Progress() as progress:
         progress.stage("serving")
-        found = serve(options.requests, model, setup, machine, progress.serving)
+        serving = serve(options.requests, model, setup, machine, progress.serving)
         progress.stage("adding up and writing")
-        found.write(target)
-    _warn(found)
-    summary = found.summary()
+        serving.write(target)
+    _warn(serving)
+    summary = serving.summary()
     if options.json:
         print(json.dumps(summary, indent=2, ensure_ascii=False))
         return 0
@@ -171,13 +171,13 @@ def _quantity(options: argparse.Namespace, name: str, parse: Callable[[str], flo
     text = vars(options)[name]
     if text is None:
         return 0
-    found = int(parse(text))
-    if found < 1:
+    quantity = int(parse(text))
+    if quantity < 1:
         raise UsageError(f"--{name} is {text}", remedy=f"give {remedy}")
-    return found
+    return quantity
 
 
-def _warn(found: Serving) -> None:
-    for notice in found.manifest["warnings"]:
+def _warn(serving: Serving) -> None:
+    for notice in serving.manifest["warnings"]:
         place = f"{notice['place']}: " if notice["place"] else ""
         print(f"et-sim: warning: {place}{notice['text']}", file=sys.stderr)

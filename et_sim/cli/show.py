@@ -61,8 +61,8 @@ def run(options: argparse.Namespace) -> int:
         return _draw(options, open_run(given), "")
     with tempfile.TemporaryDirectory() as folder:
         _simulate(given, options.groups, Path(folder) / "run")
-        said = "with the traces' own times, on a network that takes none"
-        return _draw(options, open_run(Path(folder) / "run"), said)
+        remark = "with the traces' own times, on a network that takes none"
+        return _draw(options, open_run(Path(folder) / "run"), remark)
 
 
 def _simulate(workload: str, groups: str | None, target: Path) -> None:
@@ -75,7 +75,7 @@ def _simulate(workload: str, groups: str | None, target: Path) -> None:
     simulate(workload, system=IDEAL_SYSTEM, network=network, memory=IDEAL_MEMORY, groups=groups).save(target)
 
 
-def _draw(options: argparse.Namespace, opened: RunDirectory, said: str) -> int:
+def _draw(options: argparse.Namespace, opened: RunDirectory, remark: str) -> int:
     """As `et-sim inspect RUN schedule` does."""
     from et_sim.cli.inspect import present
     from et_sim.views.run.selection import EVERYTHING
@@ -92,6 +92,6 @@ def _draw(options: argparse.Namespace, opened: RunDirectory, said: str) -> int:
     files = [str(file) for file in (options.svg, options.png) if file is not None]
     if files:
         print(f"drawn into {' and '.join(files)}")
-    elif said and not options.json:
-        print(said)
+    elif remark and not options.json:
+        print(remark)
     return 0

@@ -40,7 +40,7 @@ def simulate_into(
 
 
 def simulated_into(
-    target: Path, workload: str, options: RunOptions, output_filter: OutputFilter, said: set[str]
+    target: Path, workload: str, options: RunOptions, output_filter: OutputFilter, reported: set[str]
 ) -> tuple[Result, int]:
     """Simulate and write; warnings, but for those that were `said` before, and a stall go to stderr.
 
@@ -59,8 +59,8 @@ def simulated_into(
         place = f"{notice['place']}: " if notice["place"] else ""
         key = f"key {notice['key']!r}: " if notice["key"] else ""
         warning = f"et-sim: warning: {place}{key}{notice['text']}"
-        if warning not in said:
-            said.add(warning)
+        if warning not in reported:
+            reported.add(warning)
             print(warning, file=sys.stderr)
     if not stall and not result.is_stopped:
         return result, 0

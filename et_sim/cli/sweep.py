@@ -98,8 +98,8 @@ def _resumable(folder: Path) -> Iterator[None]:
         yield
     except KeyboardInterrupt:
         if holds_journal(folder):
-            told = f"what is finished is in {folder}, and the same command goes on from there"
-            print(f"et-sim: {told}", file=sys.stderr)
+            advice = f"what is finished is in {folder}, and the same command goes on from there"
+            print(f"et-sim: {advice}", file=sys.stderr)
         raise
 
 
@@ -107,11 +107,11 @@ def _tell(report: Report, folder: Path) -> None:
     """What was there already, and warnings, go to stderr."""
     if report.known and report.found is None:
         was = "was" if report.known == 1 else "were"
-        told = "all points were" if report.known == report.points else f"{report.known:,} of them {was}"
-        print(f"et-sim: {report.points:,} points; {told} evaluated before, in {folder}", file=sys.stderr)
+        known = "all points were" if report.known == report.points else f"{report.known:,} of them {was}"
+        print(f"et-sim: {report.points:,} points; {known} evaluated before, in {folder}", file=sys.stderr)
     table = report.table
     counted = Counter(
-        text for some in table["warnings"].to_pylist() for text in filter(None, some.split("; "))
+        text for warnings in table["warnings"].to_pylist() for text in filter(None, warnings.split("; "))
     )
     for text, count in counted.most_common(WARNINGS_TOLD):
         print(f"et-sim: warning: {text} (at {count:,} of {len(table):,} points)", file=sys.stderr)

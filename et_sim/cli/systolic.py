@@ -52,12 +52,14 @@ def run(options: argparse.Namespace) -> int:
     config = parse_config(_read(options.config), str(options.config), Rules(options.rules))
     layout = Layout(options.input_type) if options.input_type else None
     layers = parse_topology(_read(options.topology), str(options.topology), layout)
-    found = reports(layers, config.array)
-    written = _write(options.out, found) if options.out else []
+    layer_reports = reports(layers, config.array)
+    written = _write(options.out, layer_reports) if options.out else []
     if options.json:
-        print(json.dumps(_data(config, found), indent=2, ensure_ascii=False))
+        print(json.dumps(_data(config, layer_reports), indent=2, ensure_ascii=False))
         return 0
-    print("\n".join([*_text(options.topology, config, found), *(f"wrote {path}" for path in written)]))
+    print(
+        "\n".join([*_text(options.topology, config, layer_reports), *(f"wrote {path}" for path in written)])
+    )
     return 0
 
 
@@ -76,19 +78,22 @@ def _read(path: Path) -> str:
         ) from None
 
 
-def _write(directory: Path, found: list[Report]) -> list[Path]:
+def _write(directory: Path, layer_reports: list[Report]) -> list[Path]:
     from et_sim.basics.errors import InputError
 
     rows: dict[str, Callable[[Report], dict[str, Any]]] = {
-        "COMPUTE_REPORT.csv": lambda one: one.compute_row,
-        "BANDWIDTH_REPORT.csv": lambda one: one.bandwidth_row,
-        "DETAILED_ACCESS_REPORT.csv": lambda one: one.access_row,
+        "COMPUTE_REPORT.csv": lambda report: report.compute_row,
+        "BANDWIDTH_REPORT.csv": lambda report: report.bandwidth_row,
+        "DETAILED_ACCESS_REPORT.csv": lambda report: report.access_row,
     }
     try:
         directory.mkdir(parents=True, exist_ok=True)
         for name, row in rows.items():
-            lines = [", ".join(["LayerID", *row(found[0])])]
-            lines += [", ".join(map(str, [number, *row(one).values()])) for number, one in enumerate(found)]
+            lines = [", ".join(["LayerID", *row(layer_reports[0])])]
+            lines += [
+                ", ".join(map(str, [number, *row(report).values()]))
+                for number, report in enumerate(layer_reports)
+            ]
             (directory / name).write_text("".join(f"{line},\n" for line in lines))
     except OSError as error:
         raise InputError(
@@ -97,7 +102,7 @@ def _write(directory: Path, found: list[Report]) -> list[Path]:
     return [directory / name for name in rows]
 
 
-def _data(config: Config, found: list[Report]) -> dict[str, Any]:
+def _data(config: Config, layer_reports: list[Report]) -> dict[str, Any]:
     array = config.array
     return {
         "run_name": config.run_name,
@@ -113,46 +118,50 @@ def _data(config: Config, found: list[Report]) -> dict[str, Any]:
         },
         "rules": array.rules.value,
         "without_effect": list(config.without_effect),
-        "total_cycles": sum(one.cycles for one in found),
-        "stall_cycles": sum(one.stalls for one in found),
+        "total_cycles": sum(report.cycles for report in layer_reports),
+        "stall_cycles": sum(report.stalls for report in layer_reports),
         "layers": [
             {
-                "name": one.layer.name,
-                "M": one.layer.rows,
-                "N": one.layer.columns,
-                "K": one.layer.inner,
-                "macs": one.layer.macs,
-                "compute": one.compute_row,
-                "bandwidth": one.bandwidth_row,
-                "access": one.access_row,
+                "name": report.layer.name,
+                "M": report.layer.rows,
+                "N": report.layer.columns,
+                "K": report.layer.inner,
+                "macs": report.layer.macs,
+                "compute": report.compute_row,
+                "bandwidth": report.bandwidth_row,
+                "access": report.access_row,
             }
-            for one in found
+            for report in layer_reports
         ],
     }
 
 
-def _text(topology: Path, config: Config, found: list[Report]) -> Iterator[str]:
+def _text(topology: Path, config: Config, layer_reports: list[Report]) -> Iterator[str]:
     from et_sim.basics.units import plural
 
     array = config.array
     memories = "/".join(str(kb) for kb in (array.ifmap_kb, array.filter_kb, array.ofmap_kb))
     words = ", ".join(map(str, array.bandwidths))
     limit = f"{words} words per cycle" if array.is_limited else "as much bandwidth as it needs"
-    yield f"{topology}: {plural(len(found), 'layer')} on {array.height} x {array.width}, {array.dataflow},"
+    layers = plural(len(layer_reports), "layer")
+    yield f"{topology}: {layers} on {array.height} x {array.width}, {array.dataflow},"
     yield f"  {memories} KiB for ifmap/filter/ofmap, {limit}, rules: {array.rules}"
     if config.without_effect:
         yield f"  without effect: {', '.join(config.without_effect)}"
     yield ""
     table = [["layer", "cycles", "stalls", "overall", "mapping", "compute", "SRAM reads", "SRAM writes"]]
-    for one in found:
-        row, sram = one.compute_row, one.sram_words
+    for report in layer_reports:
+        row, sram = report.compute_row, report.sram_words
         shares = (f"{row[name]:.2f} %" for name in list(row)[2:])
         moved = (sram[0] + sram[1], sram[2])
-        counts = (f"{one.cycles:,}", f"{one.stalls:,}")
-        table.append([one.layer.name, *counts, *shares, *(f"{words:,}" for words in moved)])
+        counts = (f"{report.cycles:,}", f"{report.stalls:,}")
+        table.append([report.layer.name, *counts, *shares, *(f"{words:,}" for words in moved)])
     widths = [max(map(len, column)) for column in zip(*table, strict=True)]
     for name, *cells in table:
         yield "  ".join([name.ljust(widths[0]), *map(str.rjust, cells, widths[1:])]).rstrip()
-    if len(found) > 1:
-        cycles, stalls = (sum(one.cycles for one in found), sum(one.stalls for one in found))
+    if len(layer_reports) > 1:
+        cycles, stalls = (
+            sum(report.cycles for report in layer_reports),
+            sum(report.stalls for report in layer_reports),
+        )
         yield f"all: {cycles:,} cycles, {stalls:,} of them stalls"

@@ -64,26 +64,34 @@ def run(options: argparse.Namespace) -> int:
     changes = {} if options.host_time is None else {KEY: options.host_time}
     with Progress() as progress:
         progress.stage("predicting")
-        found = list(progress.counted(predictions(rows, machine, changes), len(rows), "rows"))
+        all_predictions = list(progress.counted(predictions(rows, machine, changes), len(rows), "rows"))
     if options.svg:
-        _draw(found, options.svg)
+        _draw(all_predictions, options.svg)
     if options.json:
-        print(json.dumps({"rows": [_as_row(one) for one in found], "errors": _errors(found)}, indent=1))
+        print(
+            json.dumps(
+                {
+                    "rows": [_as_row(prediction) for prediction in all_predictions],
+                    "errors": _errors(all_predictions),
+                },
+                indent=1,
+            )
+        )
     else:
-        print("\n".join(_text(found)))
+        print("\n".join(_text(all_predictions)))
     return 0
 
 
-def _draw(found: list[Prediction], target: Path) -> None:
+def _draw(predictions: list[Prediction], target: Path) -> None:
     """Kinds with the largest errors first."""
     from et_sim.views.drawing.planes import Kind, measured_picture
     from et_sim.views.drawing.scene import write_picture
 
     kinds: dict[str, list[tuple[float, float]]] = {}
-    for one in found:
-        if one.predicted_us is not None and one.row.measured_us is not None:
-            points = kinds.setdefault(one.row.kind.replace("_", "-"), [])
-            points.append((one.row.measured_us, one.predicted_us))
+    for prediction in predictions:
+        if prediction.predicted_us is not None and prediction.row.measured_us is not None:
+            points = kinds.setdefault(prediction.row.kind.replace("_", "-"), [])
+            points.append((prediction.row.measured_us, prediction.predicted_us))
     mape = {name: sum(abs(p / m - 1) for m, p in points) / len(points) for name, points in kinds.items()}
     worst = sorted(kinds, key=lambda name: -mape[name])
     write_picture(
@@ -91,82 +99,85 @@ def _draw(found: list[Prediction], target: Path) -> None:
     )
 
 
-def _as_row(one: Prediction) -> dict[str, Any]:
+def _as_row(prediction: Prediction) -> dict[str, Any]:
     return {
-        "table": one.row.table,
-        "row": one.row.number,
-        "what": one.row.what,
-        "hardware": one.row.hardware,
-        "machine": one.machine,
-        "measured_us": one.row.measured_us,
-        "predicted_us": one.predicted_us,
-        "low_us": one.band_us and one.band_us[0],
-        "high_us": one.band_us and one.band_us[1],
-        "how": one.how,
+        "table": prediction.row.table,
+        "row": prediction.row.number,
+        "what": prediction.row.what,
+        "hardware": prediction.row.hardware,
+        "machine": prediction.machine,
+        "measured_us": prediction.row.measured_us,
+        "predicted_us": prediction.predicted_us,
+        "low_us": prediction.band_us and prediction.band_us[0],
+        "high_us": prediction.band_us and prediction.band_us[1],
+        "how": prediction.how,
     }
 
 
-def _errors(found: list[Prediction]) -> list[dict[str, Any]]:
+def _errors(predictions: list[Prediction]) -> list[dict[str, Any]]:
     """By system, kind and size class, and of all rows of a system and kind."""
     from msgspec import to_builtins
 
     from et_sim.validation.errors import Errors
 
     groups: dict[tuple[str, str], dict[str, list[Prediction]]] = {}
-    for one in found:
-        if one.machine is not None and one.ratio is not None:
-            sizes = groups.setdefault((one.machine, one.row.kind), {})
-            sizes.setdefault(one.row.size_class, []).append(one)
+    for prediction in predictions:
+        if prediction.machine is not None and prediction.ratio is not None:
+            sizes = groups.setdefault((prediction.machine, prediction.row.kind), {})
+            sizes.setdefault(prediction.row.size_class, []).append(prediction)
     for sizes in groups.values():
         if len(sizes) > 1:
-            sizes["all"] = [one for some in sizes.values() for one in some]
+            sizes["all"] = [prediction for of_size in sizes.values() for prediction in of_size]
     return [
         {
             "system": system,
             "kind": kind,
             "size": size,
-            **to_builtins(Errors.of([one.ratio for one in some if one.ratio is not None])),
-            "in_band": _in_band(some),
+            **to_builtins(
+                Errors.of([prediction.ratio for prediction in of_size if prediction.ratio is not None])
+            ),
+            "in_band": _in_band(of_size),
         }
         for (system, kind), sizes in groups.items()
-        for size, some in sizes.items()
+        for size, of_size in sizes.items()
     ]
 
 
-def _in_band(some: list[Prediction]) -> float | None:
+def _in_band(of_size: list[Prediction]) -> float | None:
     """In how many percent of the rows with a band it holds what was measured; None: none has one."""
-    known = [inside for one in some if (inside := one.is_in_band) is not None]
+    known = [inside for prediction in of_size if (inside := prediction.is_in_band) is not None]
     return 100 * sum(known) / len(known) if known else None
 
 
-def _text(found: list[Prediction]) -> list[str]:
+def _text(predictions: list[Prediction]) -> list[str]:
     from et_sim.basics.uncertainty import LEVEL
     from et_sim.basics.units import plural
     from et_sim.views.text import aligned
 
     cells = [list(COLUMNS)]
-    for group in _errors(found):
+    for group in _errors(predictions):
         numbers = (f"{group[name]:.1f}" for name in ("e", "g", "mape", "bias", "largest"))
         inside = "-" if group["in_band"] is None else f"{group['in_band']:.0f}"
         cells.append([group["system"], group["kind"], group["size"], f"{group['rows']:,}", *numbers, inside])
     lines = aligned(cells, "<<<>>>>>>>") if len(cells) > 1 else []
-    known = [(ratio - 1, one) for one in found if (ratio := one.ratio) is not None]
+    known = [(ratio - 1, prediction) for prediction in predictions if (ratio := prediction.ratio) is not None]
     known.sort(key=lambda pair: -abs(pair[0]))
     if known:
         lines += ["", f"furthest off, of {plural(len(known), 'row')}:"]
     lines += [
-        f"  {one.row.table} row {one.row.number}: {one.row.what}: measured {one.row.measured_us:,.6g} us,"
-        f" predicted {one.predicted_us:,.6g} us ({100 * off:+.0f} %)"
-        for off, one in known[:WORST]
+        f"  {prediction.row.table} row {prediction.row.number}: {prediction.row.what}:"
+        f" measured {prediction.row.measured_us:,.6g} us,"
+        f" predicted {prediction.predicted_us:,.6g} us ({100 * off:+.0f} %)"
+        for off, prediction in known[:WORST]
     ]
     left: dict[str, int] = {}
-    for one in found:
-        if one.predicted_us is None:
-            left[one.how] = left.get(one.how, 0) + 1
+    for prediction in predictions:
+        if prediction.predicted_us is None:
+            left[prediction.how] = left.get(prediction.how, 0) + 1
     lines += [f"not predicted: {plural(count, 'row')}: {why}" for why, count in left.items()]
     lines.append(
         "E: exp of the mean |ln(predicted / measured)|, less one; G: geometric mean of relative errors"
     )
-    if any(one.band_us is not None for one in found):
+    if any(prediction.band_us is not None for prediction in predictions):
         lines.append(f"in band: measured within the band of {100 * LEVEL:.0f} % that the machine states")
     return lines

@@ -72,11 +72,13 @@ def spans_all(name: str) -> bool:
 def spellings() -> tuple[str, ...]:
     """All names, as people are told them."""
     names = [
-        (str(Name(family, spans)), one)
+        (str(Name(family, spans)), member)
         for spans in (False, True)
-        for family, one in FAMILIES.items()
-        if one.spans or not spans
+        for family, member in FAMILIES.items()
+        if member.spans or not spans
     ]
     return tuple(
-        spelled for name, one in names for spelled in ((name, f"{name}<W>") if one.is_windowed else (name,))
+        spelled
+        for name, listed in names
+        for spelled in ((name, f"{name}<W>") if listed.is_windowed else (name,))
     )

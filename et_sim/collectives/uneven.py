@@ -40,10 +40,10 @@ def uneven_exchange(
         turned = [0, *range(members - 1, 0, -1)] if way else list(range(members))
         sent[:, way], received[:, way] = sizes_of_way(to_ahead[:, turned], ahead[:, turned])
     blocks = 2 * rows
-    own = OwnBytes(sent.reshape(blocks, -1), received.reshape(blocks, -1))
+    own_bytes = OwnBytes(sent.reshape(blocks, -1), received.reshape(blocks, -1))
     distance = np.resize(program.distance, program.sends)
     largest = sent.max(axis=(0, 1), initial=0)
-    return replace(program, distance=distance, message_bytes=largest, own=own)
+    return replace(program, distance=distance, message_bytes=largest, own=own_bytes)
 
 
 def check_knows_sizes(algorithm: Algorithm, members: int, ranks: int, fixes: CostFixes) -> None:

@@ -48,15 +48,15 @@ LEAST_STEPS = 4  # that a split leaves to each part
 def waste(device: RooflineDevice, operations: Sequence[Operation]) -> tuple[FloatColumn, FloatColumn]:
     """Of each operation: as one piece, and split in the best way, if that is better."""
     whole, split = np.ones(len(operations)), np.ones(len(operations))
-    products = [at for at, one in enumerate(operations) if one.kind in PRODUCTS]
+    products = [at for at, operation in enumerate(operations) if operation.kind in PRODUCTS]
     if device.tiles and products:
         columns = _Products.of([operations[at].products for at in products])
         powers = range(device.split_k.bit_length())
-        found = np.stack([columns.operations(device, 1 << power) for power in powers]) / columns.own
-        whole[products], split[products] = found[0], found.min(axis=0)
-    for at, one in enumerate(operations):
-        if one.kind in ATTENTION and 0 < device.query_tile <= one.products[0].rows:
-            whole[at] = split[at] = _of_attention(device, one) / one.operations
+        ratios = np.stack([columns.operations(device, 1 << power) for power in powers]) / columns.own
+        whole[products], split[products] = ratios[0], ratios.min(axis=0)
+    for at, operation in enumerate(operations):
+        if operation.kind in ATTENTION and 0 < device.query_tile <= operation.products[0].rows:
+            whole[at] = split[at] = _of_attention(device, operation) / operation.operations
     return whole, split
 
 
@@ -72,15 +72,17 @@ class _Products(Struct, frozen=True):
 
     @staticmethod
     def of(operations: Sequence[tuple[Product, ...]]) -> _Products:
-        sizes = np.array([(p.rows, p.columns, p.count) for one in operations for p in one], np.int64)
+        sizes = np.array(
+            [(p.rows, p.columns, p.count) for operation in operations for p in operation], np.int64
+        )
         rows, columns, count = sizes.T
         return _Products(
             rows,
             columns,
             count,
             np.cumsum([0, *map(len, operations[:-1])]),
-            np.array([one[0].inner for one in operations], np.int64),
-            np.array([float(sum(p.operations for p in one)) for one in operations]),
+            np.array([products[0].inner for products in operations], np.int64),
+            np.array([float(sum(p.operations for p in products)) for products in operations]),
         )
 
     def operations(self, device: RooflineDevice, parts: int) -> FloatColumn:
@@ -99,7 +101,7 @@ class _Products(Struct, frozen=True):
 def _of_attention(device: RooflineDevice, operation: Operation) -> float:
     scores, rows = operation.products[0], device.query_tile
     tiles = -(-scores.rows // rows) * scores.count
-    of_pair = sum(one.operations for one in operation.products) / (
+    of_pair = sum(product.operations for product in operation.products) / (
         scores.rows * scores.columns * scores.count
     )
     of_query = operation.operations / (scores.rows * scores.count) + of_pair * device.query_prologue
@@ -137,11 +139,11 @@ class Device(Struct, frozen=True, eq=False):
     _waste: dict[str, tuple[float, float]] = field(default_factory=dict)  # of operations, whole and split
 
     def __post_init__(self) -> None:
-        for name, one in (
+        for name, curve_set in (
             ("efficiency", self.device.efficiency),
             ("memory-efficiency", self.device.memory_efficiency),
         ):
-            for kind in one.curves:
+            for kind in curve_set.curves:
                 if kind not in FORMS and kind != OTHER:
                     known = (*FORMS, OTHER)
                     remedy = did_you_mean(kind, known) or f"known: {', '.join(known)}"
@@ -174,7 +176,7 @@ class Device(Struct, frozen=True, eq=False):
         launch = launches * self.device.launch_ns + np.where(is_split, self.device.split_ns, 0.0)
         total = launch + np.maximum(arithmetic, traffic)
         ns = np.clip(total, 1, 2.0 * LONGEST_NS).astype(np.int64)
-        levels = [one.name for one in self.device.levels]
+        levels = [level.name for level in self.device.levels]
         with np.errstate(divide="ignore", invalid="ignore"):
             used = Utilisation(
                 compute=work.operations / (peak_of * 1e3) / np.maximum(total, 1),
@@ -186,14 +188,14 @@ class Device(Struct, frozen=True, eq=False):
                 launch_ns=launch,
                 timed_by=Labels.alike(self.label, len(rows)),
                 bound=self._bound(arithmetic, traffic, launch, wasted, level),
-                peak=Labels.of(["", *(f"peak of {one}" for one in BITS)], names),
+                peak=Labels.of(["", *(f"peak of {bits}" for bits in BITS)], names),
                 efficiency=Labels.of(
-                    [*(f"efficiency of {one}" for one in of_efficiency[0]), ""],
+                    [*(f"efficiency of {kind}" for kind in of_efficiency[0]), ""],
                     np.where(is_capped, len(of_efficiency[0]), of_efficiency[1]),
                 ),
-                level=Labels.of([f"bandwidth of {one}" for one in levels], level),
+                level=Labels.of([f"bandwidth of {level}" for level in levels], level),
                 memory_efficiency=Labels.of(
-                    [f"memory efficiency of {one}" for one in of_memory[0]], of_memory[1]
+                    [f"memory efficiency of {kind}" for kind in of_memory[0]], of_memory[1]
                 ),
                 processors=np.where(
                     arithmetic > np.maximum(traffic, launch), self.device.processors or np.nan, np.nan
@@ -208,19 +210,19 @@ class Device(Struct, frozen=True, eq=False):
         pairs, first, number = np.unique(
             np.stack((trace.layer_shape[rows], bits)), axis=1, return_index=True, return_inverse=True
         )
-        found, kinds = np.ones((4, len(first))), [OTHER, *FORMS]
+        kinds_work, kinds = np.ones((4, len(first))), [OTHER, *FORMS]
         of_kind = np.zeros(len(first), np.int64)
         shaped = dict[int, str]()
         for at, (shape, width) in enumerate(pairs.T.tolist()):
             if not trace.has("layer_shape", rows[first[at]]):
                 continue
             shaped[at] = trace.layer_shapes[shape]
-            one = self._operation(shaped[at], trace, int(rows[first[at]]))
-            found[:2, at] = one.operations, one.bytes(width)
-            of_kind[at] = kinds.index(one.kind)
+            operation = self._operation(shaped[at], trace, int(rows[first[at]]))
+            kinds_work[:2, at] = operation.operations, operation.bytes(width)
+            of_kind[at] = kinds.index(operation.kind)
         if shaped:
-            found[2:, list(shaped)] = self._waste_of(list(shaped.values())).T
-        operations, size, whole, split = found[:, number.reshape(-1)]
+            kinds_work[2:, list(shaped)] = self._waste_of(list(shaped.values())).T
+        operations, size, whole, split = kinds_work[:, number.reshape(-1)]
         return _Work(
             np.where(trace.has("num_ops", rows), trace.num_ops[rows], operations).astype(np.float64),
             np.where(trace.has("tensor_size", rows), trace.tensor_bytes[rows], size).astype(np.float64),
@@ -262,11 +264,11 @@ class Device(Struct, frozen=True, eq=False):
 
     def _levels(self, size: FloatColumn, is_cold: BoolColumn) -> tuple[IntColumn, FloatColumn]:
         """The smallest level of memory that the bytes fit, or the largest there is; its bandwidth."""
-        found = np.zeros(len(size), np.int64)
+        levels = np.zeros(len(size), np.int64)
         for number, level in enumerate(self.device.levels):
             if level.capacity is not None and number:
-                found[(size <= level.capacity) & ~is_cold] = number
-        return found, np.array([level.bandwidth for level in self.device.levels])[found]
+                levels[(size <= level.capacity) & ~is_cold] = number
+        return levels, np.array([level.bandwidth for level in self.device.levels])[levels]
 
     def _bound(
         self,
@@ -277,7 +279,7 @@ class Device(Struct, frozen=True, eq=False):
         level: IntColumn,
     ) -> Labels:
         """The longest part; tiles, if arithmetic is that because of them, or wastes more than it needs."""
-        words = [LAUNCH, COMPUTE, TILES, *(one.name for one in self.device.levels)]
+        words = [LAUNCH, COMPUTE, TILES, *(level.name for level in self.device.levels)]
         useful = arithmetic / waste
         which = np.where(traffic > arithmetic, level + 3, 1)
         wasteful = (which == 1) & ((useful < np.maximum(traffic, launch)) | (2 * useful < arithmetic))
@@ -290,11 +292,11 @@ def _parts(
     efficiency: Efficiency, work: _Work, size: FloatColumn
 ) -> tuple[FloatColumn, tuple[list[str], IntColumn]]:
     """Which part of a peak each kernel reaches, and by whose curve."""
-    found, which = np.ones(len(size)), np.zeros(len(size), np.int64)
+    efficiencies, which = np.ones(len(size)), np.zeros(len(size), np.int64)
     names = list(efficiency.curves)
     for number in unique(work.of_kind).tolist():
-        some = np.flatnonzero(work.of_kind == number)
+        of_this_kind = np.flatnonzero(work.of_kind == number)
         kind: Any = work.kind[number]
-        found[some] = np.maximum(efficiency.of(kind).at(size[some]), 1e-9)
-        which[some] = names.index(kind if kind in efficiency.curves else OTHER)
-    return found, (names, which)
+        efficiencies[of_this_kind] = np.maximum(efficiency.of(kind).at(size[of_this_kind]), 1e-9)
+        which[of_this_kind] = names.index(kind if kind in efficiency.curves else OTHER)
+    return efficiencies, (names, which)

@@ -32,9 +32,9 @@ def datatypes_of(trace: Trace, rows: IntColumn, default: str, rule: str) -> IntC
     names = list(BITS)
     known = [datatype_named(text) if text else default for text in trace.datatypes]
     number = np.array([names.index(name) if name else -1 for name in known], np.int64)
-    found = number[trace.datatype[rows]]
-    if (found < 0).any():
-        row = int(rows[int(np.argmax(found < 0))])
+    numbers = number[trace.datatype[rows]]
+    if (numbers < 0).any():
+        row = int(rows[int(np.argmax(numbers < 0))])
         text = trace.datatypes[int(trace.datatype[row])]
         if not text:
             raise TraceError(
@@ -48,7 +48,7 @@ def datatypes_of(trace: Trace, rows: IntColumn, default: str, rule: str) -> IntC
             place=trace.source,
             remedy=f"{remedy} known: {', '.join(names)}".strip(),
         )
-    return found
+    return numbers
 
 
 NOTHING = ""
@@ -155,10 +155,10 @@ class Utilisation:
     def take(self, rows: IntColumn) -> Utilisation:
         """That of some of the kernels, in the order given."""
 
-        def some(one: Any) -> Any:
-            return one.take(rows) if isinstance(one, Labels) else one[rows]
+        def chosen(column: Any) -> Any:
+            return column.take(rows) if isinstance(column, Labels) else column[rows]
 
-        return self._each(some)
+        return self._each(chosen)
 
     def slowed(self, nominal_ns: IntColumn, actual_ns: IntColumn) -> Utilisation:
         """The same kernels where they take other times than the model says."""
@@ -176,25 +176,25 @@ class Utilisation:
     def spread(self, rows: IntColumn, count: int) -> Utilisation:
         """The same kernels as these rows of so many nodes: the others have NaN, and no words."""
 
-        def put(one: Any) -> Any:
-            if isinstance(one, Labels):
-                return one.spread(rows, count)
-            column = np.zeros(count, np.bool_) if one.dtype == np.bool_ else np.full(count, np.nan)
-            column[rows] = one
+        def put(part: Any) -> Any:
+            if isinstance(part, Labels):
+                return part.spread(rows, count)
+            column = np.zeros(count, np.bool_) if part.dtype == np.bool_ else np.full(count, np.nan)
+            column[rows] = part
             return column
 
         return self._each(put)
 
     def is_same(self, other: Utilisation) -> bool:
         """Whether all of it is."""
-        pairs = ((getattr(self, one.name), getattr(other, one.name)) for one in fields(self))
+        pairs = ((getattr(self, field.name), getattr(other, field.name)) for field in fields(self))
         return all(
-            one.is_same(two) if isinstance(one, Labels) else np.array_equal(one, two, equal_nan=True)
-            for one, two in pairs
+            column.is_same(two) if isinstance(column, Labels) else np.array_equal(column, two, equal_nan=True)
+            for column, two in pairs
         )
 
     def _each(self, change: Callable[[Any], Any]) -> Utilisation:
-        return Utilisation(*(change(getattr(self, one.name)) for one in fields(self)))
+        return Utilisation(*(change(getattr(self, field.name)) for field in fields(self)))
 
     @staticmethod
     def joined(parts: list[Utilisation]) -> Utilisation:
@@ -203,7 +203,7 @@ class Utilisation:
         def together(column: list[Any]) -> Any:
             return Labels.joined(column) if isinstance(column[0], Labels) else np.concatenate(column)
 
-        columns = ([getattr(part, one.name) for part in parts] for one in fields(Utilisation))
+        columns = ([getattr(part, field.name) for part in parts] for field in fields(Utilisation))
         return Utilisation(*map(together, columns))
 
 

@@ -51,7 +51,8 @@ class Operation(Struct, frozen=True):
     def times(self, count: int) -> Operation:
         """So many of them."""
         products = tuple(
-            Product(one.rows, one.columns, one.inner, one.count * count) for one in self.products
+            Product(product.rows, product.columns, product.inner, product.count * count)
+            for product in self.products
         )
         return Operation(
             self.kind, self.operations * count, self.elements * count, products, self.index_bytes * count
@@ -75,7 +76,7 @@ class Form(Struct, frozen=True):
     def text(self) -> str:
         """As it is written."""
         required = len(self.numbers) - self.optional
-        words = [*self.numbers[:required], *(f"[{one}]" for one in self.numbers[required:])]
+        words = [*self.numbers[:required], *(f"[{number}]" for number in self.numbers[required:])]
         return " ".join(
             [*words, *(["…"] if self.repeats else []), *(["[causal]"] if self.may_be_causal else [])]
         )
@@ -88,12 +89,12 @@ def _gemm(rows: int, columns: int, inner: int) -> Operation:
 
 
 def _grouped_gemm(columns: int, inner: int, *rows: int) -> Operation:
-    parts = [_gemm(one, columns, inner) for one in rows]
+    parts = [_gemm(row_count, columns, inner) for row_count in rows]
     return Operation(
         "grouped_gemm",
-        sum(one.operations for one in parts),
-        sum(one.elements for one in parts),
-        tuple(product for one in parts for product in one.products),
+        sum(part.operations for part in parts),
+        sum(part.elements for part in parts),
+        tuple(product for part in parts for product in part.products),
     )
 
 
@@ -265,10 +266,10 @@ def read_shape(text: str, place: str) -> Shape:
 
 def refuse_large_filter(sizes: Sequence[int], place: str, error: type[EtSimError]) -> None:
     """Refuse a filter that is larger than the image."""
-    for what, image, window in (("height", sizes[0], sizes[2]), ("width", sizes[1], sizes[3])):
+    for side, image, window in (("height", sizes[0], sizes[2]), ("width", sizes[1], sizes[3])):
         if window > image:
             raise error(
-                f"the filter's {what} {window} is larger than the ifmap's, {image}",
+                f"the filter's {side} {window} is larger than the ifmap's, {image}",
                 place=place,
                 remedy="make the ifmap as large as the filter at least, padding included",
             )

@@ -59,19 +59,19 @@ class OperatorTable:
         has_type = trace.datatype[rows] != 0
         datatype = np.full(len(rows), -1, np.int64)
         if self.times.datatype or has_type.any():
-            some = np.arange(len(rows)) if self.times.datatype else np.flatnonzero(has_type)
-            datatype[some] = datatypes_of(trace, rows[some], self.times.datatype, self.place)
+            typed = np.arange(len(rows)) if self.times.datatype else np.flatnonzero(has_type)
+            datatype[typed] = datatypes_of(trace, rows[typed], self.times.datatype, self.place)
         columns = (trace.layer_shape, trace.num_ops, trace.tensor_bytes)
         keys = np.stack((datatype, *(column[rows].astype(np.int64) for column in columns)))
         _, first, number = np.unique(keys, axis=1, return_index=True, return_inverse=True)
-        told = [
+        looked_up = [
             self._duration(trace, int(rows[at]), "" if datatype[at] < 0 else self._names[int(datatype[at])])
             for at in first.tolist()
         ]
-        found = np.array([ns for ns, _ in told], np.float64) * self.times.multiple
-        ns = np.clip(found, 1, 2.0 * LONGEST_NS).astype(np.int64)[number.reshape(-1)]
-        how = np.array([place for _, place in told], np.int64)[number.reshape(-1)]
-        names = [self.label, *(f"{self.label} ({one})" for one in PLACES[1:])]
+        table_ns = np.array([ns for ns, _ in looked_up], np.float64) * self.times.multiple
+        ns = np.clip(table_ns, 1, 2.0 * LONGEST_NS).astype(np.int64)[number.reshape(-1)]
+        how = np.array([place for _, place in looked_up], np.int64)[number.reshape(-1)]
+        names = [self.label, *(f"{self.label} ({place})" for place in PLACES[1:])]
         used = replace(
             Utilisation.unknown("", "", len(rows)),
             timed_by=Labels.of(names, how),
@@ -82,9 +82,9 @@ class OperatorTable:
 
     def covers(self, trace: Trace) -> BoolColumn:
         """What the table has, if the rest is left to other rules."""
-        found = np.ones(len(trace), np.bool_)
+        covered = np.ones(len(trace), np.bool_)
         if self.times.outside is not Outside.LEAVE:
-            return found
+            return covered
         columns = (trace.layer_shape, trace.num_ops, trace.tensor_bytes, trace.datatype, trace.present)
         known: dict[tuple[int, ...], bool] = {}
         is_kernel = (trace.kind == NodeKind.COMP) & ~trace.is_cpu
@@ -92,8 +92,8 @@ class OperatorTable:
             key = tuple(int(column[row]) for column in columns)
             if key not in known:
                 known[key] = self._has(trace, row)
-            found[row] = known[key]
-        return found
+            covered[row] = known[key]
+        return covered
 
     def _has(self, trace: Trace, row: int) -> bool:
         lacks = next(iter(self.lacking(trace, 0).values()))
@@ -128,9 +128,9 @@ class OperatorTable:
         for key in ((kind, datatype), (kind, ""), ("", datatype), ("", "")):
             if key in self.times.of_sizes:
                 return self._between(*self.times.of_sizes[key], size, trace, row)
-        what = " ".join(filter(None, (kind or "kernels without a shape", datatype)))
+        sizes = " ".join(filter(None, (kind or "kernels without a shape", datatype)))
         raise NotInTableError(
-            f"{trace.describe(row)} is not in the table {self.times.place}, which has no sizes of {what}",
+            f"{trace.describe(row)} is not in the table {self.times.place}, which has no sizes of {sizes}",
             place=trace.source,
             remedy='measure it, or let another rule of "compute" time it',
         )

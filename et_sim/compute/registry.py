@@ -47,8 +47,8 @@ class Replay(OfAllRanks):
 
 def is_recorded(trace: Trace) -> BoolColumn:
     """Which nodes have a duration in their trace."""
-    found: BoolColumn = (trace.duration_us != 0) | trace.has("duration_ns")
-    return found
+    recorded: BoolColumn = (trace.duration_us != 0) | trace.has("duration_ns")
+    return recorded
 
 
 def recorded_ns(trace: Trace) -> IntColumn:
@@ -70,12 +70,12 @@ def kernel_times(model: ComputeModel) -> Callable[[Trace, Any, int], Any]:
 
     def times(trace: Trace, rows: Any, rank: int) -> Any:
         lacks = np.zeros(len(trace), np.bool_)
-        for one in model.lacking(trace, rank).values():
-            lacks |= one
-        found = recorded_ns(trace)[rows]
+        for mask in model.lacking(trace, rank).values():
+            lacks |= mask
+        ns = recorded_ns(trace)[rows]
         described = ~lacks[rows]
-        found[described] = model.durations(trace, rows[described], rank).ns
-        return found
+        ns[described] = model.durations(trace, rows[described], rank).ns
+        return ns
 
     return times
 
@@ -125,9 +125,9 @@ OF_RULES: Mapping[type, Callable[[Any, str, str], TimingModel]] = MappingProxyTy
 
 def scopes_of(system: System) -> dict[str, tuple[str, str]]:
     """The same of what times the kernels of a system, by its label."""
-    found = {"roofline": SCOPES[Roofline]} if Roofline.of(system) else {}
+    scopes = {"roofline": SCOPES[Roofline]} if Roofline.of(system) else {}
     rules = () if system.replay_only else system.compute
-    return found | {
+    return scopes | {
         rule.label: SCOPES[type(rule.settings)] for rule in rules if type(rule.settings) in SCOPES
     }
 

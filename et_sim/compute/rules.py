@@ -39,15 +39,17 @@ class Rules:
 
     def lacking(self, trace: Trace, rank: int) -> Mapping[str, BoolColumn]:
         """What the model of each kernel's rule needs."""
-        found: dict[str, BoolColumn] = {}
+        lacking: dict[str, BoolColumn] = {}
         which = self._which(trace, rank)
         for number, model in enumerate(self._models):
             of_rule = which == number
             if not of_rule.any():
                 continue
             for attribute, lacks in model.lacking(trace, rank).items():
-                found[attribute] = found.get(attribute, np.zeros(len(trace), np.bool_)) | (lacks & of_rule)
-        return found
+                lacking[attribute] = lacking.get(attribute, np.zeros(len(trace), np.bool_)) | (
+                    lacks & of_rule
+                )
+        return lacking
 
     def durations(self, trace: Trace, rows: IntColumn, rank: int) -> Durations:
         """What the models of their rules say."""
@@ -57,28 +59,28 @@ class Rules:
             return self._models[numbers[0]].durations(trace, rows, rank)
         order = [np.flatnonzero(which == number) for number in numbers]
         parts = [
-            self._models[number].durations(trace, rows[some], rank)
-            for number, some in zip(numbers, order, strict=True)
+            self._models[number].durations(trace, rows[chosen], rank)
+            for number, chosen in zip(numbers, order, strict=True)
         ]
         ns, treatment = np.zeros(len(rows), np.int64), np.zeros(len(rows), np.uint8)
         size = np.zeros(len(rows), np.int64)
-        told = []
-        for some, part in zip(order, parts, strict=True):
-            ns[some], treatment[some] = part.ns, part.treatment
+        utilisations = []
+        for chosen, part in zip(order, parts, strict=True):
+            ns[chosen], treatment[chosen] = part.ns, part.treatment
             if part.bytes is not None:
-                size[some] = part.bytes
-            told.append(part.utilisation or Utilisation.unknown("", "", len(some)))
+                size[chosen] = part.bytes
+            utilisations.append(part.utilisation or Utilisation.unknown("", "", len(chosen)))
         if not parts:
             return Durations(ns, treatment)
         back = np.argsort(np.concatenate(order))
-        return Durations(ns, treatment, size, Utilisation.joined(told).take(back))
+        return Durations(ns, treatment, size, Utilisation.joined(utilisations).take(back))
 
     def rank_classes(self, ranks: int) -> RowColumn | None:
         """Ranks are alike that the same rules are about."""
         rules = [rule.where.ranks for rule in self._rules if rule.where and rule.where.ranks is not None]
         if not rules:
             return None
-        masks = np.stack([rank_mask(one, ranks) for one in rules])
+        masks = np.stack([rank_mask(rule, ranks) for rule in rules])
         return np.unique(masks, axis=1, return_inverse=True)[1].reshape(-1).astype(np.int32)
 
     def notices(self) -> tuple[Notice, ...]:
@@ -91,7 +93,7 @@ class Rules:
 
     def _which(self, trace: Trace, rank: int) -> IntColumn:
         """The number of each kernel's rule; one more than the last for the rest."""
-        found = np.full(len(trace), len(self._rules), np.int64)
+        rule_numbers = np.full(len(trace), len(self._rules), np.int64)
         is_left = (trace.kind == NodeKind.COMP) & ~trace.is_cpu
         for number, rule in enumerate(self._rules):
             matches = is_left if rule.where is None else is_left & _matches(rule.where, trace, rank)
@@ -99,32 +101,32 @@ class Rules:
                 matches = matches & model.covers(trace)
             if matches.any():
                 self._met.add(number)
-            found[matches] = number
+            rule_numbers[matches] = number
             is_left = is_left & ~matches
-        return found
+        return rule_numbers
 
 
 def _matches(where: Where, trace: Trace, rank: int) -> Any:
     """Which nodes of a rank's trace a rule is about."""
-    found = np.ones(len(trace), np.bool_)
+    matches = np.ones(len(trace), np.bool_)
     if where.ranks is not None and not any(rank in piece for piece in where.ranks):
-        return ~found
+        return ~matches
     if where.kind is not None:
-        found &= trace.is_copy == (where.kind is WorkOf.COPY)
+        matches &= trace.is_copy == (where.kind is WorkOf.COPY)
     if where.name is not None:
         fullmatch = re.compile(where.name, re.DOTALL).fullmatch
-        found &= np.array([fullmatch(name) is not None for name in trace.names], np.bool_)[trace.name]
+        matches &= np.array([fullmatch(name) is not None for name in trace.names], np.bool_)[trace.name]
     if where.operations:
         kinds = [text.partition(" ")[0] in where.operations for text in trace.layer_shapes]
-        found &= np.array(kinds, np.bool_)[trace.layer_shape]
+        matches &= np.array(kinds, np.bool_)[trace.layer_shape]
     if where.datatype is not None:
         types = [datatype_named(text) == where.datatype for text in trace.datatypes]
-        found &= np.array(types, np.bool_)[trace.datatype]
+        matches &= np.array(types, np.bool_)[trace.datatype]
     if where.attribute is not None:
-        found &= trace.has(where.attribute)
+        matches &= trace.has(where.attribute)
     if where.value is not None:
-        found &= _has_value(where, trace)
-    return found
+        matches &= _has_value(where, trace)
+    return matches
 
 
 _TEXTS = {
@@ -136,10 +138,10 @@ _TEXTS = {
 
 
 def _has_value(where: Where, trace: Trace) -> Any:
-    one = next(one for one in ATTRIBUTES if one.name == where.attribute)
-    column = getattr(trace, one.column)
-    if one.name in _TEXTS:
-        texts = getattr(trace, _TEXTS[one.name])
+    attribute = next(candidate for candidate in ATTRIBUTES if candidate.name == where.attribute)
+    column = getattr(trace, attribute.column)
+    if attribute.name in _TEXTS:
+        texts = getattr(trace, _TEXTS[attribute.name])
         return np.array([text == where.value for text in texts], np.bool_)[column]
     return column == where.value
 
@@ -157,11 +159,17 @@ def _check(where: Where, place: str) -> None:
         raise MachineError(f'key "attribute" names {where.attribute!r}', place=place, remedy=remedy)
     if where.value is None:
         return
-    one = next((one for one in ATTRIBUTES if one.name == where.attribute), None)
-    wants_text = one is not None and one.name in _TEXTS
-    if one is None or (not one.is_number and not wants_text) or wants_text != isinstance(where.value, str):
+    attribute = next((candidate for candidate in ATTRIBUTES if candidate.name == where.attribute), None)
+    wants_text = attribute is not None and attribute.name in _TEXTS
+    if (
+        attribute is None
+        or (not attribute.is_number and not wants_text)
+        or wants_text != isinstance(where.value, str)
+    ):
         noun = "a text in quotes" if wants_text else "a number, or true or false"
-        remedy = "leave it out" if one is None or not (one.is_number or wants_text) else f"give {noun}"
+        remedy = (
+            "leave it out" if attribute is None or not (attribute.is_number or wants_text) else f"give {noun}"
+        )
         raise MachineError(
             f'key "value" is {where.value!r}, which {where.attribute!r} cannot be', place=place, remedy=remedy
         )

@@ -31,8 +31,8 @@ def examine_compiling() -> Iterator[Finding]:
     try:
         chosen = choice()
     except UsageError as error:
-        found = os.environ["ET_SIM_COMPILE"]
-        yield Finding("compiling", "ET_SIM_COMPILE", found, problem=error.cause, remedy=error.remedy)
+        setting = os.environ["ET_SIM_COMPILE"]
+        yield Finding("compiling", "ET_SIM_COMPILE", setting, problem=error.cause, remedy=error.remedy)
         return
     yield Finding("compiling", "ET_SIM_COMPILE", f"{chosen or 'not set'}: {MODES[chosen]}")
 
@@ -77,8 +77,8 @@ def _failures(directory: Path) -> Iterator[Finding]:
 
 def _room(directory: Path) -> Finding:
     free = shutil.disk_usage(directory).free
-    found = f"{format_bytes(free)} free"
+    space = f"{format_bytes(free)} free"
     if free >= LEAST_ROOM:
-        return Finding(TOPIC, "disk", found)
-    problem = f"the disk of {directory} has only {found}, and machine code may not fit"
-    return Finding(TOPIC, "disk", found, problem=problem, remedy="make room, or set ET_SIM_CACHE_DIR")
+        return Finding(TOPIC, "disk", space)
+    problem = f"the disk of {directory} has only {space}, and machine code may not fit"
+    return Finding(TOPIC, "disk", space, problem=problem, remedy="make room, or set ET_SIM_CACHE_DIR")

@@ -38,18 +38,18 @@ def examine_packages() -> Iterator[Finding]:
         yield _required(name, range_)
         if name == "numba" and _version(name):
             of_numba = _requirements(metadata(name).get_all("Requires-Dist") or [])
-            yield from (_required(*one) for one in of_numba if one[0] == "llvmlite")
+            yield from (_required(*requirement) for requirement in of_numba if requirement[0] == "llvmlite")
     for name, use in OPTIONAL.items():
         yield Finding("optional", name, _version(name) or f"not installed; only for {use}")
 
 
-def is_within(found: str, range_: str) -> bool:
+def is_within(version: str, range_: str) -> bool:
     """Whether a version is in a range such as ">=0.61,<0.69"."""
-    return all(_agrees(found, *clause) for clause in _CLAUSE.findall(range_))
+    return all(_agrees(version, *clause) for clause in _CLAUSE.findall(range_))
 
 
-def _agrees(found: str, relation: str, wanted: str) -> bool:
-    here, there = _numbers(found), _numbers(wanted)
+def _agrees(version: str, relation: str, wanted: str) -> bool:
+    here, there = _numbers(version), _numbers(wanted)
     if relation in ("==", "!=") and wanted.endswith(".*"):
         here = here[: len(there)]
     if relation == "~=":
@@ -68,22 +68,22 @@ def _numbers(text: str) -> tuple[int, ...]:
 
 def _requirements(lines: list[str]) -> list[tuple[str, str]]:
     """(package, range) of those that are always needed."""
-    found = [match for line in lines if (match := _REQUIREMENT.fullmatch(line))]
-    return [(match[1], match[2].strip()) for match in found if "extra" not in (match[3] or "")]
+    matches = [match for line in lines if (match := _REQUIREMENT.fullmatch(line))]
+    return [(match[1], match[2].strip()) for match in matches if "extra" not in (match[3] or "")]
 
 
 def _required(name: str, range_: str) -> Finding:
-    if found := _version(name):
-        return _judged(name, found, range_, f"pip install '{name}{range_}'")
+    if version := _version(name):
+        return _judged(name, version, range_, f"pip install '{name}{range_}'")
     problem = f"{name} is missing"
     return Finding(TOPIC, name, MISSING, range_, problem, f"pip install '{name}{range_}'")
 
 
-def _judged(name: str, found: str, range_: str, remedy: str) -> Finding:
-    if is_within(found, range_):
-        return Finding(TOPIC, name, found, range_)
-    problem = f"{name} {found} is outside of the versions that et-sim is tested with ({range_})"
-    return Finding(TOPIC, name, found, range_, problem, remedy or f"use {name}{range_}")
+def _judged(name: str, version: str, range_: str, remedy: str) -> Finding:
+    if is_within(version, range_):
+        return Finding(TOPIC, name, version, range_)
+    problem = f"{name} {version} is outside of the versions that et-sim is tested with ({range_})"
+    return Finding(TOPIC, name, version, range_, problem, remedy or f"use {name}{range_}")
 
 
 def _version(name: str) -> str:

@@ -47,11 +47,11 @@ def _memory() -> Finding:
         total, free = kib["MemTotal"] * 1024, kib["MemAvailable"] * 1024
     except (OSError, ValueError, KeyError, IndexError):
         return Finding(TOPIC, "memory", "unknown on this system")
-    found = f"{format_bytes(total)}, {format_bytes(free)} of them free"
+    amounts = f"{format_bytes(total)}, {format_bytes(free)} of them free"
     if free >= LEAST_MEMORY:
-        return Finding(TOPIC, "memory", found)
+        return Finding(TOPIC, "memory", amounts)
     problem = f"only {format_bytes(free)} of memory are free, and compiling may fail"
-    return Finding(TOPIC, "memory", found, problem=problem, remedy="end other programs")
+    return Finding(TOPIC, "memory", amounts, problem=problem, remedy="end other programs")
 
 
 def _browser() -> str:

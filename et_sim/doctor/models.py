@@ -87,10 +87,10 @@ class _Trial(Struct, frozen=True):
 
     def verdict(self, programs: int) -> Verdict:
         """Paths first, and then programs until one is wrong."""
-        sides = " x ".join(str(one.npus) for one in self.described.grid.dimensions)
+        sides = " x ".join(str(dimension.npus) for dimension in self.described.grid.dimensions)
         if self.ranks > MOST_RANKS:
-            what = f"has {self.ranks} ranks, and {MOST_RANKS} are the most that are tried"
-            raise UsageError(f"the network {what}", remedy="give a smaller one of the same kind")
+            problem_text = f"has {self.ranks} ranks, and {MOST_RANKS} are the most that are tried"
+            raise UsageError(f"the network {problem_text}", remedy="give a smaller one of the same kind")
         keys = model_named(self.model).path_keys(self.described, whole=True)
         problem, tried = "" if keys is None else self._unequal_paths(keys), 0
         while not problem and tried < programs:
@@ -139,8 +139,8 @@ class _Trial(Struct, frozen=True):
         for at, (source, target) in enumerate(pairs):
             builders[source].send(target, size, after=after)
             after = [builders[target].receive(source, size, name=str(at))]
-        found = self._run(Workload.of([build.build() for build in builders]), fold=False).timeline
-        ends = {row["name"]: row["end_ns"] for row in found.select(["name", "end_ns"]).to_pylist()}
+        timeline = self._run(Workload.of([build.build() for build in builders]), fold=False).timeline
+        ends = {row["name"]: row["end_ns"] for row in timeline.select(["name", "end_ns"]).to_pylist()}
         arrivals = [0, *(int(ends[str(at)]) for at in range(len(pairs)))]
         return [end - begin for begin, end in pairwise(arrivals)]
 
@@ -158,17 +158,16 @@ class _Trial(Struct, frozen=True):
         workload = Workload((build.build(),), np.zeros(self.ranks, np.int32))
         late = self.random.choice((None, self.random.randrange(self.ranks)))
         runs = [self._finish(workload, fold=fold, late=late) for fold in (True, False, False)]
-        what = ", ".join(steps) + ("" if late is None else f", rank {late} late")
-        for which, found in (("folded", runs[0]), ("unfolded again", runs[2])):
-            if found != runs[1]:
-                rank = next(at for at in range(self.ranks) if found[at] != runs[1][at])
-                return (
-                    f"{what}: rank {rank} ends at {found[rank]:,} ns {which}, at {runs[1][rank]:,} unfolded"
-                )
+        case = ", ".join(steps) + ("" if late is None else f", rank {late} late")
+        for which, finish_ns in (("folded", runs[0]), ("unfolded again", runs[2])):
+            if finish_ns != runs[1]:
+                rank = next(at for at in range(self.ranks) if finish_ns[at] != runs[1][at])
+                ends = f"{finish_ns[rank]:,} ns {which}, at {runs[1][rank]:,} unfolded"
+                return f"{case}: rank {rank} ends at {ends}"
         return ""
 
     def _finish(self, workload: Workload, *, fold: bool, late: int | None = None) -> list[int]:
-        return [int(one) for one in self._run(workload, fold=fold, late=late).finish_ns]
+        return [int(ns) for ns in self._run(workload, fold=fold, late=late).finish_ns]
 
     def _run(self, workload: Workload, *, fold: bool, late: int | None = None) -> Result:
         number = len(self.described.grid.dimensions)

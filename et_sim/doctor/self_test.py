@@ -42,14 +42,14 @@ def _judged(case: dict[str, Any]) -> Finding:
     except Exception as error:  # whatever is broken is what this command is there to tell
         problem = f"the case {name} fails with {type(error).__name__}: {error}"
         return Finding(TOPIC, name, "nothing", expected, problem, REMEDY)
-    found = f"{max(finish):,} ns"
+    makespan = f"{max(finish):,} ns"
     if finish == wanted:
-        return Finding(TOPIC, name, found, expected)
+        return Finding(TOPIC, name, makespan, expected)
     rank = next(rank for rank, both in enumerate(zip(finish, wanted, strict=True)) if both[0] != both[1])
     problem = (
         f"in the case {name}, rank {rank} finishes at {finish[rank]:,} ns in place of {wanted[rank]:,} ns"
     )
-    return Finding(TOPIC, name, found, expected, problem, REMEDY)
+    return Finding(TOPIC, name, makespan, expected, problem, REMEDY)
 
 
 def _simulated(case: dict[str, Any]) -> list[int]:

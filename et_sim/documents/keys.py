@@ -218,10 +218,12 @@ def key(
     """
     if more.get("required") and default is dataclasses.MISSING:
         default = None  # whoever reads it refuses a file without it
-    own = Key(more.pop("name", ""), kind, meaning, default=default if stated is True else stated, **more)
+    described = Key(
+        more.pop("name", ""), kind, meaning, default=default if stated is True else stated, **more
+    )
     if type(default).__hash__ is None:
-        return dataclasses.field(default_factory=lambda: default, metadata={"key": own})
-    return dataclasses.field(default=default, metadata={"key": own})
+        return dataclasses.field(default_factory=lambda: default, metadata={"key": described})
+    return dataclasses.field(default=default, metadata={"key": described})
 
 
 def inline(of: Any) -> Any:
@@ -232,35 +234,35 @@ def inline(of: Any) -> Any:
 @cache
 def _declared(of: Any) -> tuple[tuple[str, Key | None, Any], ...]:
     """(field, its key, the class of what is inline) of each field."""
-    found: list[tuple[str, Key | None, Any]] = []
+    declared: list[tuple[str, Key | None, Any]] = []
     for field in dataclasses.fields(of):
-        own = field.metadata.get("key")
-        if own is not None:
-            name = own.name or field.name.removesuffix("_ns").replace("_", "-")
-            own = structs.replace(own, name=name)
-        found.append((field.name, own, field.metadata.get("inline")))
-    return tuple(found)
+        described = field.metadata.get("key")
+        if described is not None:
+            name = described.name or field.name.removesuffix("_ns").replace("_", "-")
+            described = structs.replace(described, name=name)
+        declared.append((field.name, described, field.metadata.get("inline")))
+    return tuple(declared)
 
 
 @cache
 def keys_of(of: Any) -> tuple[Key, ...]:
     """The keys that a class declares, in its order; those that are no fields come last."""
-    found: list[Key] = []
-    for _, own, inner in _declared(of):
-        found += keys_of(inner) if inner is not None else [] if own is None else [own]
-    return (*found, *getattr(of, "more_keys", ()))
+    keys: list[Key] = []
+    for _, described, inner in _declared(of):
+        keys += keys_of(inner) if inner is not None else [] if described is None else [described]
+    return (*keys, *getattr(of, "more_keys", ()))
 
 
 def made(of: Callable[..., T], values: Mapping[str, Any], base: T | None = None) -> T:
     """One of checked values by key, or by field; the rest is as in `base`, or as the class has it."""
-    found: dict[str, Any] = {}
-    for field, own, inner in _declared(of):
-        name = field if own is None else own.name
+    arguments: dict[str, Any] = {}
+    for field, described, inner in _declared(of):
+        name = field if described is None else described.name
         if name in values:
-            found[field] = values[name]
+            arguments[field] = values[name]
         elif inner is not None:
-            found[field] = made(inner, values, None if base is None else getattr(base, field))
-    return of(**found) if base is None else replace(base, **found)  # type: ignore[type-var]
+            arguments[field] = made(inner, values, None if base is None else getattr(base, field))
+    return of(**arguments) if base is None else replace(base, **arguments)  # type: ignore[type-var]
 
 
 def read(of: Callable[..., T], section: Section, remarks: Remarks, base: T | None = None) -> T:
@@ -280,10 +282,10 @@ def build(
     values = {"place": section.place, **given}
     if hasattr(of, "complete"):
         values |= of.complete(given, section, remarks)
-    found = made(of, values, base)
-    if hasattr(found, "check"):
-        found.check(given, section, remarks)
-    return found
+    described = made(of, values, base)
+    if hasattr(described, "check"):
+        described.check(given, section, remarks)
+    return described
 
 
 def read_keys(section: Section, table: tuple[Key, ...], remarks: Remarks) -> dict[str, Any]:
@@ -378,10 +380,10 @@ def line_of(text: str, path: tuple[str | int, ...]) -> int:
     line = 1
     for step in path:
         if isinstance(node, yaml.MappingNode):
-            found = [(key, value) for key, value in node.value if key.value == step]
-            if not found:
+            matches = [(key, value) for key, value in node.value if key.value == step]
+            if not matches:
                 break
-            line, node = found[0][0].start_mark.line + 1, found[0][1]
+            line, node = matches[0][0].start_mark.line + 1, matches[0][1]
         elif isinstance(node, yaml.SequenceNode) and isinstance(step, int) and step < len(node.value):
             node = node.value[step]
             line = node.start_mark.line + 1

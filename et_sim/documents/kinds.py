@@ -195,16 +195,16 @@ def _objects(slot: Slot, value: Any) -> Any:
         raise section.fault(cause, f"allowed: at most {key.most}", key=key.name)
     if key.of is None:
         return value
-    is_named = any(own.name == "name" and own.required for own in keys_of(key.of))
-    found: dict[Any, Any] = {}
+    is_named = any(inner.name == "name" and inner.required for inner in keys_of(key.of))
+    entries: dict[Any, Any] = {}
     for index, entry in enumerate(value):
         inner = section.entry(key.name, entry, index)
         made = read(key.of, inner, slot.remarks)
         name = getattr(made, "name", None) if is_named else index
-        if name in found:
+        if name in entries:
             raise inner.fault(f'an entry before is called "{name}", too', "give each its own name")
-        found[name] = made
-    return tuple(found.values())
+        entries[name] = made
+    return tuple(entries.values())
 
 
 INTEGER = Kind("integer", _range("an integer"), _integer)  # a fraction is cut off with a warning

@@ -96,7 +96,7 @@ def kind_of(path: Path) -> Kind | None:
                 return Kind.RUN
             if (path / "sweep.arrow").is_file():
                 return Kind.SWEEP
-            return Kind.RECORDINGS if any(_is_recording(one) for one in _some_json(path)) else None
+            return Kind.RECORDINGS if any(_is_recording(content) for content in _some_json(path)) else None
         if not path.is_file():
             return None
         if (path.parent / "run.json").is_file() and path.suffix in (".arrow", ".json"):
@@ -117,13 +117,13 @@ def refuse_misplaced(given: Mapping[str, object], places: Mapping[str, tuple[Kin
     for name, allowed in places.items():
         value = given.get(name)
         values: Iterable[object] = value if isinstance(value, list) else [value]
-        for one in values:
-            if isinstance(one, str | Path) and (kind := kind_of(Path(one))) and kind not in allowed:
-                if name == "workload" and kind in (Kind.RUN, Kind.RECORDINGS) and _is_prefix(Path(one)):
+        for path in values:
+            if isinstance(path, str | Path) and (kind := kind_of(Path(path))) and kind not in allowed:
+                if name == "workload" and kind in (Kind.RUN, Kind.RECORDINGS) and _is_prefix(Path(path)):
                     continue
                 if name == "workload" and kind is Kind.TRACE and given.get("alone"):
                     continue
-                raise UsageError(f"this is {kind}", place=str(one), remedy=_remedy(kind, Path(one)))
+                raise UsageError(f"this is {kind}", place=str(path), remedy=_remedy(kind, Path(path)))
 
 
 def _remedy(kind: Kind, path: Path) -> str:
@@ -136,8 +136,8 @@ def _remedy(kind: Kind, path: Path) -> str:
         case Kind.PART_OF_RUN:
             return f"look at the run with: et-sim inspect {path.parent}"
         case Kind.TRACE:
-            found = _TRACE_NAME.fullmatch(path.name)
-            prefix = path.with_name(found[1]) if found else path
+            match = _TRACE_NAME.fullmatch(path.name)
+            prefix = path.with_name(match[1]) if match else path
             return (
                 f"a workload is given by its prefix, et-sim run {prefix}, or one rank with --alone; "
                 f"to read the file: et-convert show {path}"
@@ -184,7 +184,7 @@ def _fits(sign: re.Pattern[str], text: str) -> bool:
 
 
 def _some_json(folder: Path) -> list[Path]:
-    names = (one for one in folder.iterdir() if one.name.endswith((".json", ".json.gz")))
+    names = (file for file in folder.iterdir() if file.name.endswith((".json", ".json.gz")))
     return sorted(names)[:3]
 
 

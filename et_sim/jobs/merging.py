@@ -94,10 +94,10 @@ class Renaming:
             members = range(count) if ranks == ALL_RANKS else ranks
             beyond = [rank for rank in members if not 0 <= rank < count]
             if beyond or (not name and len(members) != count):
-                what = f"rank {beyond[0]}" if beyond else f"{len(members)} ranks"
+                members_text = f"rank {beyond[0]}" if beyond else f"{len(members)} ranks"
                 raise TraceError(
-                    f'process group "{name or 0}" lists {what}, and job "{self._job.name}" has ranks 0 to'
-                    f" {count - 1}",
+                    f'process group "{name or 0}" lists {members_text}, and job "{self._job.name}"'
+                    f" has ranks 0 to {count - 1}",
                     place=trace.source,
                     remedy="give the job the traces of all its ranks, or correct the trace's metadata",
                 )
@@ -145,7 +145,7 @@ def read_jobs(given: str | Path | Mapping[str, Any], npus: int, *, profile_is_op
     placed = place_jobs(file.entries, [part.workload.ranks for part in parts], npus)
     profile = _profile(parts, profile_is_open=profile_is_open)
     jobs = tuple(_job(part.entry, chosen) for part, chosen in zip(parts, placed, strict=True))
-    inputs = dict.fromkeys(one for part in parts for one in (*part.workload.inputs, *part.inputs))
+    inputs = dict.fromkeys(path for part in parts for path in (*part.workload.inputs, *part.inputs))
     merger = _Merger(npus)
     for job, part in sorted(zip(jobs, parts, strict=True), key=lambda pair: int(pair[0].npus.min())):
         merger.add(job, part)
@@ -192,8 +192,8 @@ def _part(file: JobFile, entry: JobEntry) -> _Part:
             source = load(path, Role.GROUPS)
             groups, inputs = read_groups(source, workload.ranks), ((source.place, source.digest),)
     except EtSimError as error:
-        what = "a workload" if key == "workload" else "a groups file"
-        cause = f"has {what} that cannot be used: {error.place}: {error.cause}"
+        input_noun = "a workload" if key == "workload" else "a groups file"
+        cause = f"has {input_noun} that cannot be used: {error.place}: {error.cause}"
         raise entry.fault(key, cause, error.remedy) from None
     if not workload.ranks:
         raise entry.fault("workload", "has a workload of no ranks", "give one with traces")

@@ -26,21 +26,21 @@ LEAST_STRIDED = 3  # NPUs that are worth a range with a step
 
 def npus_text(npus: Any) -> str:
     """Which NPU each rank runs on, as `parse_ranks` reads it."""
-    found, listed, at = [], [int(npu) for npu in npus], 0
+    ranges, listed, at = [], [int(npu) for npu in npus], 0
     while at < len(listed):
         step = listed[at + 1] - listed[at] if at + 1 < len(listed) else 0
         end = at + 1
         while step > 0 and end < len(listed) and listed[end] - listed[end - 1] == step:
             end += 1
         if step == 1 and end - at > 1:
-            found.append(f"{listed[at]}-{listed[end - 1]}")
+            ranges.append(f"{listed[at]}-{listed[end - 1]}")
         elif end - at >= LEAST_STRIDED:
-            found.append(f"{listed[at]}-{listed[end - 1]}/{step}")
+            ranges.append(f"{listed[at]}-{listed[end - 1]}/{step}")
         else:
             end = at + 1
-            found.append(str(listed[at]))
+            ranges.append(str(listed[at]))
         at = end
-    return ",".join(found)
+    return ",".join(ranges)
 
 
 FREE = -1
@@ -49,7 +49,7 @@ FREE = -1
 def place_jobs(entries: Sequence[JobEntry], ranks: Sequence[int], npus: int) -> list[Any]:
     """The NPUs of each job's ranks, on a machine of so many."""
     job_of_npu = np.full(npus, FREE, np.int64)
-    found: list[Any] = [None] * len(entries)
+    placed: list[Any] = [None] * len(entries)
     order = sorted(range(len(entries)), key=lambda job: entries[job].placed != GIVEN)
     for job in order:
         entry = entries[job]
@@ -59,8 +59,8 @@ def place_jobs(entries: Sequence[JobEntry], ranks: Sequence[int], npus: int) -> 
         else:
             chosen = _chosen(entry, ranks[job], np.flatnonzero(job_of_npu == FREE), npus)
         job_of_npu[chosen] = job
-        found[job] = chosen.astype(np.int32)
-    return found
+        placed[job] = chosen.astype(np.int32)
+    return placed
 
 
 def _as_given(entry: JobEntry, ranks: int, npus: int) -> Any:

@@ -61,11 +61,11 @@ _REACHES = {
 }
 
 
-def reach_of(keyword: Keyword, layer: int, own: Keyword | None, phase: Phase) -> Reach:
+def reach_of(keyword: Keyword, layer: int, own_keyword: Keyword | None, phase: Phase) -> Reach:
     """Whom the collective of a layer's phase reaches; `own` is the layer's keyword in HYBRID_CUSTOMIZED."""
     if keyword in DLRMS and layer == 0:  # the embedding's all-to-alls
         return Reach.EVERYBODY
-    return _REACHES[own or keyword][phase == Phase.WEIGHT_GRADIENT]
+    return _REACHES[own_keyword or keyword][phase == Phase.WEIGHT_GRADIENT]
 
 
 class LogicalDimensions(Struct, frozen=True):

@@ -169,8 +169,8 @@ class _Where:
 
     def place(self, work: Work) -> dict[str, Any] | None:
         """The builder's arguments for a collective, or None if nobody takes part in it."""
-        own = self.layer_file.layers[work.layer].keyword
-        reach = reach_of(self.layer_file.keyword, work.layer, own, work.phase)
+        own_keyword = self.layer_file.layers[work.layer].keyword
+        reach = reach_of(self.layer_file.keyword, work.layer, own_keyword, work.phase)
         if self.by_group:
             return None if self.is_alone[reach] else {"group": _GROUP_OF[reach]}
         sizes = (2,) * FLAGS if self.sizes is None else self.sizes

@@ -79,37 +79,39 @@ class TokenReader(Struct):
         """A token to come."""
         return self.tokens[self.at + ahead] if self.at + ahead < len(self.tokens) else None
 
-    def word(self, what: str, remedy: str) -> Token:
+    def word(self, expected: str, remedy: str) -> Token:
         """The next token, whatever it is."""
         token = self.peek()
         if token is None:
             last = self.tokens[-1].line
             raise TraceError(
-                f"the file ends where {what} should stand", place=f"{self.source}, line {last}", remedy=remedy
+                f"the file ends where {expected} should stand",
+                place=f"{self.source}, line {last}",
+                remedy=remedy,
             )
         self.at += 1
         return token
 
-    def integer(self, what: str, remedy: str, *, least: int = 0, most: int) -> int:
+    def integer(self, expected: str, remedy: str, *, least: int = 0, most: int) -> int:
         """The next token as an integer."""
-        token = self.word(what, remedy)
+        token = self.word(expected, remedy)
         if not _INTEGER.fullmatch(token.text):
-            cause = f"{what} should stand here, an integer; found {shown(token.text)}"
+            cause = f"{expected} should stand here, an integer; found {shown(token.text)}"
             raise self.refused(token, cause, remedy)
         value = int(token.text) if len(token.text) <= _LONGEST_SHOWN else most + 1
         if not least <= value <= most:
             limits = f"from {least} to {most:,}" if least > -most else f"within {most:,} of zero"
-            raise self.refused(token, f"{what} is {shown(token.text)[1:-1]}", f"it must be {limits}")
+            raise self.refused(token, f"{expected} is {shown(token.text)[1:-1]}", f"it must be {limits}")
         return value
 
-    def choice(self, what: str, choices: Sequence[str], remedy: str = "") -> str:
+    def choice(self, expected: str, choices: Sequence[str], remedy: str = "") -> str:
         """The next token as one of some words."""
-        token = self.word(what, remedy or f"one of {', '.join(choices)}")
+        token = self.word(expected, remedy or f"one of {', '.join(choices)}")
         if token.text in choices:
             return token.text
         near = did_you_mean(token.text, list(choices)) or did_you_mean(token.text.upper(), list(choices))
         advice = " ".join(part for part in (near, remedy or f"known: {', '.join(choices)}") if part)
-        raise self.refused(token, f"{what} should stand here; found {shown(token.text)}", advice)
+        raise self.refused(token, f"{expected} should stand here; found {shown(token.text)}", advice)
 
     def refused(self, token: Token, cause: str, remedy: str) -> TraceError:
         """The error that names a token's place."""
@@ -135,8 +137,8 @@ _COUNT_FORM = "give the number of layers after the keyword"
 def read_layer_file(path: str | Path) -> LayerFile:
     """The layers of a file, which may be compressed with gzip."""
     raw = read_bytes(Path(path))
-    found = parse_layer_file(_text_of(unpacked(raw, str(path)), path), str(path))
-    return replace(found, sha256=hashlib.sha256(raw).hexdigest())
+    layer_file = parse_layer_file(_text_of(unpacked(raw, str(path)), path), str(path))
+    return replace(layer_file, sha256=hashlib.sha256(raw).hexdigest())
 
 
 def read_text(path: str | Path) -> str:
@@ -218,7 +220,7 @@ def _read_head(reader: TokenReader, keyword: Keyword) -> _Head:
         reader.word("a label such as model_parallel_NPU_group:", form)
         group = reader.integer("the size of the model-parallel group", form, least=1, most=_MOST_NPUS)
     if keyword == Keyword.HYBRID_TRANSFORMER_FWD_IN_BCKWD:
-        places = [_read_indices(reader, what, form) for what in ("checkpoints", "checkpoint_initiates")]
+        places = [_read_indices(reader, label, form) for label in ("checkpoints", "checkpoint_initiates")]
     bottom = reader.peek()
     if keyword in DLRMS:
         last_bottom = reader.integer("the index of the last bottom layer", form, most=MOST_LAYERS)
@@ -226,10 +228,10 @@ def _read_head(reader: TokenReader, keyword: Keyword) -> _Head:
     if last_bottom is not None and bottom is not None and last_bottom >= count:
         raise reader.refused(bottom, _out_of_range("the last bottom layer", last_bottom, count), _COUNTED)
     checkpoints, initiates = ([int(token.text) for token in tokens] for tokens in places)
-    for what, tokens in zip(("checkpoint", "checkpoint initiate"), places, strict=True):
+    for role, tokens in zip(("checkpoint", "checkpoint initiate"), places, strict=True):
         for token in tokens:
             if int(token.text) >= count:
-                raise reader.refused(token, _out_of_range(what, int(token.text), count), _COUNTED)
+                raise reader.refused(token, _out_of_range(role, int(token.text), count), _COUNTED)
     for token in places[1]:
         _check_recomputation(reader, token, checkpoints, initiates)
     return _Head(count, group, checkpoints, initiates, last_bottom)
@@ -238,21 +240,21 @@ def _read_head(reader: TokenReader, keyword: Keyword) -> _Head:
 _COUNTED = "layers are counted from 0"
 
 
-def _out_of_range(what: str, index: int, count: int) -> str:
-    return f"{what} is layer {index}, and there are layers 0 to {count - 1}"
+def _out_of_range(role: str, index: int, count: int) -> str:
+    return f"{role} is layer {index}, and there are layers 0 to {count - 1}"
 
 
-def _read_indices(reader: TokenReader, what: str, form: str) -> list[Token]:
+def _read_indices(reader: TokenReader, label: str, form: str) -> list[Token]:
     """A label, a count, and as many layers."""
-    reader.word(f"a label such as {what}:", form)
-    count = reader.integer(f"the number of {what}", form, most=MOST_LAYERS)
-    found = []
+    reader.word(f"a label such as {label}:", form)
+    count = reader.integer(f"the number of {label}", form, most=MOST_LAYERS)
+    tokens = []
     for number in range(count):
         token = reader.peek()
-        reader.integer(f"layer {number + 1} of {count} {what}", form, most=MOST_LAYERS)
+        reader.integer(f"layer {number + 1} of {count} {label}", form, most=MOST_LAYERS)
         if token is not None:
-            found.append(token)
-    return found
+            tokens.append(token)
+    return tokens
 
 
 def _check_recomputation(
@@ -307,52 +309,52 @@ def _read_layers(reader: TokenReader, keyword: Keyword, count: int) -> tuple[Lay
 
 def _read_layer(reader: TokenReader, keyword: Keyword, number: int) -> Layer:
     name = reader.word("the name of a layer", _FORM)
-    what = f"layer {number} ({shown(name.text)})"
+    layer = f"layer {number} ({shown(name.text)})"
     first = reader.at - 1
 
     def integer(of: str, most: int, least: int = 0) -> int:
-        return reader.integer(f"{of} of {what}", _advice(reader, first), least=least, most=most)
+        return reader.integer(f"{of} of {layer}", _advice(reader, first), least=least, most=most)
 
     reserved = integer("the reserved number", 2**31 - 1, -(2**31))
     works = []
     for phase in Phase:
         compute = integer(f"the {phase.words} time", LONGEST_NS)
-        word = _read_collective(reader, f"the {phase.words} collective of {what}", first)
+        word = _read_collective(reader, f"the {phase.words} collective of {layer}", first)
         size = integer(f"the {phase.words} bytes", MOST_BYTES)
         works.append(PhaseWork(compute, COLLECTIVE_WORDS[word], size))
     update = integer("the update time", LONGEST_NS)
-    own = None
+    own_keyword = None
     if keyword == Keyword.HYBRID_CUSTOMIZED:
-        own = _read_own_keyword(reader, what)
+        own_keyword = _read_own_keyword(reader, layer)
     else:
-        _refuse_own_keyword(reader, keyword, what)
-    return Layer(name.text, works[0], works[1], works[2], update, own, reserved)
+        _refuse_own_keyword(reader, keyword, layer)
+    return Layer(name.text, works[0], works[1], works[2], update, own_keyword, reserved)
 
 
-def _read_collective(reader: TokenReader, what: str, first: int) -> str:
+def _read_collective(reader: TokenReader, expected: str, first: int) -> str:
     token = reader.peek()
     if token is not None and token.text == "ALLREDUCEALLTOALL":
-        cause = f"{what} is ALLREDUCEALLTOALL, which nothing can run: 1.0 ends where it is issued"
+        cause = f"{expected} is ALLREDUCEALLTOALL, which nothing can run: 1.0 ends where it is issued"
         raise reader.refused(token, cause, f"use one of {', '.join(COLLECTIVE_WORDS)}")
     words = tuple(COLLECTIVE_WORDS)
     remedy = f"one of {', '.join(words)}; 1.0 takes any other word as NONE"
     advice = _advice(reader, first)
-    return reader.choice(what, words, remedy if advice == _FORM else advice)
+    return reader.choice(expected, words, remedy if advice == _FORM else advice)
 
 
-def _read_own_keyword(reader: TokenReader, what: str) -> Keyword:
+def _read_own_keyword(reader: TokenReader, layer: str) -> Keyword:
     token = reader.peek()
     if token is not None and token.text in KEYWORDS and token.text not in PER_LAYER:
         raise reader.refused(
             token,
-            f"the keyword of {what} is {token.text}, which does not say where one layer communicates",
+            f"the keyword of {layer} is {token.text}, which does not say where one layer communicates",
             f"give one of {', '.join(PER_LAYER)}",
         )
     remedy = f"in a HYBRID_CUSTOMIZED file every layer ends with one of {', '.join(PER_LAYER)}"
-    return Keyword(reader.choice(f"the keyword of {what}", PER_LAYER, remedy))
+    return Keyword(reader.choice(f"the keyword of {layer}", PER_LAYER, remedy))
 
 
-def _refuse_own_keyword(reader: TokenReader, keyword: Keyword, what: str) -> None:
+def _refuse_own_keyword(reader: TokenReader, keyword: Keyword, layer: str) -> None:
     """A 13th word puts 1.0 out of step. It may be a layer's name: then its reserved number follows."""
     token, following = reader.peek(), reader.peek(1)
     if token is None or token.text not in KEYWORDS:
@@ -360,7 +362,7 @@ def _refuse_own_keyword(reader: TokenReader, keyword: Keyword, what: str) -> Non
     if following is None or not following.text.lstrip("+-").isdecimal():
         raise reader.refused(
             token,
-            f"{what} has a 13th word, {token.text}, and the file is {keyword}",
+            f"{layer} has a 13th word, {token.text}, and the file is {keyword}",
             "only files of HYBRID_CUSTOMIZED have one: take it out, or change the file's keyword",
         )
 

@@ -42,7 +42,7 @@ def repeated(program: LayerProgram, passes: int, end: int) -> LayerProgram:
         steps=_copied(steps, apart["step"], copies, apart),
         collectives=_copied(issued, apart["collective"], copies, apart),
         waits=_joined(middle, tail),
-        skipped=Counter({what: count // 2 * passes for what, count in program.skipped.items()}),
+        skipped=Counter({reason: count // 2 * passes for reason, count in program.skipped.items()}),
     )
 
 
@@ -70,7 +70,7 @@ def _rows_of(table: _Table, which: Column) -> _Table:
 def _joined(table: _Table, other: _Table) -> _Table:
     columns = structs.asdict(table).items()
     return structs.replace(
-        table, **{name: np.concatenate((one, getattr(other, name))) for name, one in columns}
+        table, **{name: np.concatenate((column, getattr(other, name))) for name, column in columns}
     )
 
 
@@ -91,9 +91,9 @@ def _copied_trace(trace: Trace, begin: int, copies: int) -> Trace:
         if isinstance(column, np.ndarray) and len(column) == len(trace):
             columns[field.name] = _tiled(column, begin, copies, 0)
     columns["node_id"] = np.arange(len(trace) + copies * (len(trace) - begin), dtype=np.uint64)
-    for sort in ("data", "ctrl"):
-        start, deps = getattr(trace, f"{sort}_start"), getattr(trace, f"{sort}_deps")
+    for kind in ("data", "ctrl"):
+        start, deps = getattr(trace, f"{kind}_start"), getattr(trace, f"{kind}_deps")
         counts = _tiled(np.diff(start), begin, copies, 0)
-        columns[f"{sort}_start"] = np.concatenate(([0], np.cumsum(counts)))
-        columns[f"{sort}_deps"] = _tiled(deps, int(start[begin]), copies, len(trace) - begin)
+        columns[f"{kind}_start"] = np.concatenate(([0], np.cumsum(counts)))
+        columns[f"{kind}_deps"] = _tiled(deps, int(start[begin]), copies, len(trace) - begin)
     return replace(trace, **columns)

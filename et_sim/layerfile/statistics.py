@@ -123,7 +123,7 @@ def _waited(program: LayerProgram, end_ns: IntColumn, done: IntColumn) -> list[t
     together: dict[tuple[int, int], list[int]] = {}
     for number, (step, place) in enumerate(zip(waits.step.tolist(), waits.place.tolist(), strict=True)):
         together.setdefault((step, place), []).append(number)
-    found = []
+    total_waits = []
     for (step, place), numbers in together.items():
         looked = _looked(program, end_ns, step, place)
         ends = done[waits.collective[numbers]]
@@ -131,10 +131,10 @@ def _waited(program: LayerProgram, end_ns: IntColumn, done: IntColumn) -> list[t
         if len(late):
             first = int(waits.collective[numbers[0]])
             until = int(late.min() if place == END else late.max())
-            found.append(
+            total_waits.append(
                 (int(program.collectives.layer[first]), int(program.collectives.phase[first]), until - looked)
             )
-    return found
+    return total_waits
 
 
 def _looked(program: LayerProgram, end_ns: IntColumn, step: int, place: int) -> int:

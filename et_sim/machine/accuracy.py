@@ -92,18 +92,18 @@ class Accuracy(Struct, frozen=True):
 
     def of_library(self, kind: str, size: int, *, is_on_one_node: bool) -> str:
         """The class of a library's collectives of so many bytes, as nccl-tests counts them."""
-        own = library_class(size, is_on_one_node=is_on_one_node)
-        return next(name for name in (kind, own, LIBRARY) if name in self.terms)
+        size_class = library_class(size, is_on_one_node=is_on_one_node)
+        return next(name for name in (kind, size_class, LIBRARY) if name in self.terms)
 
     def as_dict(self) -> dict[str, Any]:
         """As a run's manifest has it, and as system files may."""
         return {DEVICE: self.device, **{name: term.as_dict() for name, term in self.terms.items()}}
 
     @staticmethod
-    def from_dict(found: Mapping[str, Any]) -> Accuracy:
+    def from_dict(content: Mapping[str, Any]) -> Accuracy:
         """From what `as_dict` gave."""
-        terms = {name: Term.read(term) for name, term in found.items() if name != DEVICE}
-        return Accuracy(found[DEVICE], terms)
+        terms = {name: Term.read(term) for name, term in content.items() if name != DEVICE}
+        return Accuracy(content[DEVICE], terms)
 
 
 def library_class(size: int, *, is_on_one_node: bool) -> str:

@@ -36,9 +36,9 @@ def read_credits(source: Section, bytes_per_ns: Any, latency_ns: Any, remarks: R
             'keys "protocol" and "credits" exclude each other',
             "leave out the protocol: with credits, nothing is lost that it would send again",
         )
-    found = read(Credits, section, remarks)
-    _warn_of_slow_links(found, np.asarray(bytes_per_ns), latency_ns, source.place, remarks)
-    return found
+    credits_read = read(Credits, section, remarks)
+    _warn_of_slow_links(credits_read, np.asarray(bytes_per_ns), latency_ns, source.place, remarks)
+    return credits_read
 
 
 def _warn_of_slow_links(

@@ -135,12 +135,12 @@ def _figures(file: _File, width: str, latency: str) -> dict[str, Any]:
 
 def _ring(npus: int, stride: int, size: int, rings: int, figures: dict[str, Any]) -> list[dict[str, Any]]:
     """All lines of a dimension; the second, fourth, … ring of each leads the other way."""
-    found = []
+    links = []
     ways = {} if size == 1 else {1: rings} if size == 2 else {1: (rings + 1) // 2, size - 1: rings // 2}
     for way, count in ways.items():
         for npu in range(npus) if count else ():
             here = npu // stride % size
             there = npu + ((here + way) % size - here) * stride
             ends = {"from": f"npu{npu}", "to": f"npu{there}", "one-way": True}
-            found.append({**ends, "count": count, **figures})
-    return found
+            links.append({**ends, "count": count, **figures})
+    return links

@@ -30,14 +30,14 @@ def link_classes(graph: Graph) -> tuple[Any, list[LinkClass]]:
     """(the class of each link, the classes from the lowest row up)."""
     low, high = graph.tiers[graph.sources], graph.tiers[graph.targets]
     figures = np.stack([low, high, graph.bytes_per_ns, graph.latency_ns])
-    found, of_link = np.unique(figures, axis=1, return_inverse=True)
-    rows = [tuple(column) for column in found.T.tolist()]
+    columns, of_link = np.unique(figures, axis=1, return_inverse=True)
+    rows = [tuple(column) for column in columns.T.tolist()]
     names = {tier: row_name(graph, tier) for tier in unique(graph.tiers).tolist()}
-    ends = [(int(one), int(other)) for one, other, _, _ in rows]
+    ends = [(int(source), int(target)) for source, target, _, _ in rows]
     classes = []
-    for (one, other), (_, _, bandwidth, latency) in zip(ends, rows, strict=True):
-        name = f"{names[one]} to {names[other]}"
-        if ends.count((one, other)) > 1:
+    for (source, target), (_, _, bandwidth, latency) in zip(ends, rows, strict=True):
+        name = f"{names[source]} to {names[target]}"
+        if ends.count((source, target)) > 1:
             name += f", {format_bandwidth(bandwidth)}, {format_ns(latency)}"
         classes.append(LinkClass(name, bandwidth, latency))
     return of_link.reshape(-1).astype(np.int32), classes
@@ -46,8 +46,10 @@ def link_classes(graph: Graph) -> tuple[Any, list[LinkClass]]:
 def link_tiers(graph: Graph) -> tuple[Any, tuple[str, ...]]:
     """(the tier of each link, the names of the tiers): links between the same rows, one way."""
     rows = np.stack([graph.tiers[graph.sources], graph.tiers[graph.targets]])
-    found, of_link = np.unique(rows, axis=1, return_inverse=True)
-    names = tuple(f"{row_name(graph, one)} to {row_name(graph, other)}" for one, other in found.T.tolist())
+    tiers, of_link = np.unique(rows, axis=1, return_inverse=True)
+    names = tuple(
+        f"{row_name(graph, source)} to {row_name(graph, target)}" for source, target in tiers.T.tolist()
+    )
     return of_link.reshape(-1).astype(np.int32), names
 
 
@@ -104,13 +106,13 @@ class GraphBuilder(Struct):
 
     def expect(self, *, devices: int = 0, links: int = 0) -> None:
         """Refuse what would be too large, before it is made; links of both directions count."""
-        for count, most, what in (
+        for count, most, noun in (
             (len(self.names) + devices, MOST_DEVICES, "devices"),
             (len(self.sources) + links, MOST_LINKS, "links"),
         ):
             if count > most:
                 raise MachineError(
-                    f"the network would have {count:,} {what}",
+                    f"the network would have {count:,} {noun}",
                     remedy=f"the limit is {most:,}; describe large machines by dimensions, which fold",
                 )
 
@@ -149,10 +151,10 @@ class GraphBuilder(Struct):
         self.targets.append(target)
         self.figures.append(figures)
 
-    def cable(self, one: int, other: int, figures: Figures) -> None:
+    def cable(self, device: int, other: int, figures: Figures) -> None:
         """Add a link each way."""
-        self.link(one, other, figures)
-        self.link(other, one, figures)
+        self.link(device, other, figures)
+        self.link(other, device, figures)
 
     def built(self, kept: Sequence[int] | None = None, ranks: Sequence[int] | None = None) -> Graph:
         """The graph; `kept`: of these links only, `ranks`: the device of each rank."""

@@ -61,9 +61,9 @@ def read_groups(source: Source, ranks: int) -> dict[str, tuple[int, ...]]:
 
 def _key(name: str, place: str) -> str:
     if not name.strip("0"):
-        what = "cannot be defined: 0 always means all ranks" if name else "has no name"
+        problem = "cannot be defined: 0 always means all ranks" if name else "has no name"
         remedy = "leave it out, or give the group another name"
-        raise MachineError(f"group {show(name)} {what}", place=place, remedy=remedy)
+        raise MachineError(f"group {show(name)} {problem}", place=place, remedy=remedy)
     if len(name) > _LONGEST:
         raise MachineError(
             f"group {show(name)}: the name has {len(name)} characters",

@@ -65,7 +65,7 @@ def _entries(
     """The entries of a list, each about a dimension, and their checked values."""
     if key.name not in source.content:
         return []
-    found = []
+    entries = []
     for index, entry in enumerate(Slot(key, source, remarks).value(source.content[key.name])):
         section = source.entry(key.name, entry, index)
         given = read_keys(section, keys, remarks)
@@ -74,13 +74,13 @@ def _entries(
                 f'key "dimension" is {given["dimension"]}, and the network has {len(dimensions)}',
                 f"allowed: 0 to {len(dimensions) - 1}",
             )
-        found.append((section, given))
-    return found
+        entries.append((section, given))
+    return entries
 
 
 def read_links(source: Section, fabric: GridFabric, remarks: Remarks) -> tuple[UnevenLink, ...]:
     """The links that the source changes; `fabric` has the others."""
-    found: dict[tuple[int, int, int], UnevenLink] = {}
+    links: dict[tuple[int, int, int], UnevenLink] = {}
     for section, given in _entries(source, LINKS_KEY, LINK_KEYS, fabric.dimensions, remarks):
         if "bandwidth" not in given and "latency" not in given:
             raise section.fault(
@@ -91,10 +91,10 @@ def read_links(source: Section, fabric: GridFabric, remarks: Remarks) -> tuple[U
         usual = {"bandwidth": dimension.bandwidth, "latency": dimension.latency_ns}
         link = made(UnevenLink, usual | given)
         ends = (link.dimension, link.source, link.target)
-        if ends in found:
+        if ends in links:
             raise section.fault("the same link stands there twice", "keep one of them")
-        found[ends] = link
-    return tuple(found.values())
+        links[ends] = link
+    return tuple(links.values())
 
 
 def _check_ends(given: dict[str, Any], fabric: GridFabric, section: Section) -> None:
@@ -174,17 +174,17 @@ def _reducers(
     source: Section, dimensions: tuple[Dimension, ...], remarks: Remarks
 ) -> tuple[tuple[int, Reducer], ...]:
     """The dimensions whose switches reduce."""
-    found: dict[int, Reducer] = {}
+    reducers: dict[int, Reducer] = {}
     for section, given in _entries(source, IN_NETWORK_KEY, IN_NETWORK_KEYS, dimensions, remarks):
         number = given["dimension"]
         shape = dimensions[number].shape
         if shape is not Shape.SWITCH:
             cause = f"dimension {number} is a {shape.value}, which has no switch"
             raise section.fault(cause, "name a Switch dimension")
-        if number in found:
+        if number in reducers:
             raise section.fault(f"dimension {number} stands there twice", "keep one of them")
-        found[number] = made(Reducer, given)
-    return tuple(sorted(found.items()))
+        reducers[number] = made(Reducer, given)
+    return tuple(sorted(reducers.items()))
 
 
 def _list(key: Key, source: Section) -> list[Any]:

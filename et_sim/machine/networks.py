@@ -265,7 +265,9 @@ class Rails(Struct, frozen=True):
 
     def with_figures(self, before: Figures, after: Figures) -> Rails:
         """Where links of those figures have others."""
-        within, port, rail = (after if one == before else one for one in (self.within, self.port, self.rail))
+        within, port, rail = (
+            after if figures == before else figures for figures in (self.within, self.port, self.rail)
+        )
         return replace(self, within=within, port=port, rail=rail)
 
 
@@ -320,7 +322,9 @@ class Network(Struct, frozen=True):
         reducers: tuple[tuple[int, Reducer], ...] = (),
     ) -> Network:
         """Collectives run along the dimensions that are wired."""
-        seen = (LogicalDimension(one.npus, one.shape, one.bandwidth) for one in dimensions)
+        seen = (
+            LogicalDimension(dimension.npus, dimension.shape, dimension.bandwidth) for dimension in dimensions
+        )
         return Network(LogicalGrid(tuple(seen)), GridFabric(dimensions, links, reducers))
 
     @staticmethod
@@ -380,4 +384,4 @@ class Network(Struct, frozen=True):
 
 def strides_of(dimensions: Sequence[LogicalDimension | Dimension | Level]) -> tuple[int, ...]:
     """Distance in rank ids between neighbours of each dimension, innermost first."""
-    return tuple(math.prod(one.npus for one in dimensions[:at]) for at in range(len(dimensions)))
+    return tuple(math.prod(dimension.npus for dimension in dimensions[:at]) for at in range(len(dimensions)))

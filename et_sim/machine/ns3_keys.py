@@ -158,7 +158,7 @@ class _Reader:
                 marking=self._marking() if self._whole("ENABLE_QCN") else (),
             ),
         )
-        found = replace(
+        protocol = replace(
             base,
             payload=self._whole("PACKET_PAYLOAD_SIZE", least=1),
             header=base.header + more[0],
@@ -167,7 +167,7 @@ class _Reader:
         )
         if missing:
             raise self._incomplete(missing)
-        return found
+        return protocol
 
     def _control(self, algorithm: CongestionControl) -> Control:
         readers: dict[str, Callable[[str], Any]] = {
@@ -211,10 +211,12 @@ class _Reader:
     def _say_what_is_for_nothing(self) -> None:
         """One warning for all keys that were given for another algorithm, or for no reason."""
         mode = self._whole("CC_MODE") if "CC_MODE" in self._values else int(USED["CC_MODE"].usual)
-        found = [key for key in self._values if key in QUIET]
-        parts = [f"no effect: {', '.join(found)}"] if found else []
-        found = [key for key in self._values if key in USED and mode not in (USED[key].algorithms or (mode,))]
-        parts += [f"no effect with CC_MODE {mode}: {', '.join(found)}"] if found else []
+        unused = [key for key in self._values if key in QUIET]
+        parts = [f"no effect: {', '.join(unused)}"] if unused else []
+        unused = [
+            key for key in self._values if key in USED and mode not in (USED[key].algorithms or (mode,))
+        ]
+        parts += [f"no effect with CC_MODE {mode}: {', '.join(unused)}"] if unused else []
         if parts:
             self._remarks.warn(str(self._path), "", "; ".join(parts))
 
@@ -233,35 +235,35 @@ class _Reader:
     def _map(self, key: str, kind: Callable[[str], Any]) -> dict[int, Any]:
         words = self._values[key]
         try:
-            found = {int(words[at]): kind(words[at + 1]) for at in range(1, len(words), 2)}
+            values = {int(words[at]): kind(words[at + 1]) for at in range(1, len(words), 2)}
             if len(words) != 1 + 2 * int(words[0]):
                 raise ValueError
         except (ValueError, IndexError):
             raise self._refused(
                 key, "not a count and as many pairs", "give how many, then bandwidth and value of each"
             ) from None
-        return found
+        return values
 
     def _number(self, key: str, at: int = 0) -> float:
         try:
-            found = float(self._values[key][at])
-            if not 0 <= found < float("inf"):
+            number = float(self._values[key][at])
+            if not 0 <= number < float("inf"):
                 raise ValueError
         except (ValueError, IndexError):
             raise self._refused(key, "no number of 0 or more follows", "give one") from None
-        return found
+        return number
 
     def _interval_ns(self, key: str) -> float:
-        found = self._number(key) * 1000
-        if found < 0.001:
+        interval_ns = self._number(key) * 1000
+        if interval_ns < 0.001:
             raise self._refused(key, "an interval of less than a picosecond", "give microseconds above 0")
-        return found
+        return interval_ns
 
     def _whole(self, key: str, least: int = 0) -> int:
-        found = self._number(key)
-        if found != int(found) or found < least:
+        number = self._number(key)
+        if number != int(number) or number < least:
             raise self._refused(key, f"not a whole number of {least} or more", "give one")
-        return int(found)
+        return int(number)
 
     def _rate(self, key: str) -> int:
         text = (self._values[key] or [""])[0]
@@ -271,10 +273,10 @@ class _Reader:
             raise self._refused(key, "no bandwidth follows", 'give one such as "100Mb/s"') from None
 
     def _incomplete(self, missing: list[str]) -> MachineError:
-        told = "key" if len(missing) == 1 else "keys"
+        noun = "key" if len(missing) == 1 else "keys"
         lines = "; ".join(f"{key} {REQUIRED[key].usual}" for key in missing)
         return MachineError(
-            f"{told} {', '.join(missing)} {'is' if len(missing) == 1 else 'are'} missing",
+            f"{noun} {', '.join(missing)} {'is' if len(missing) == 1 else 'are'} missing",
             place=str(self._path),
             remedy=f"add, as in the frontend's own file: {lines}",
         )

@@ -90,9 +90,9 @@ class OperatorTimes:
         of_shapes, points = _rows(table, units[0])
         of_sizes = {
             (kind, datatype): table.curve(
-                found, " ".join(filter(None, (kind, datatype))), ", or the whole shape"
+                sizes, " ".join(filter(None, (kind, datatype))), ", or the whole shape"
             )
-            for (kind, datatype), found in points.items()
+            for (kind, datatype), sizes in points.items()
         }
         if not of_shapes and not of_sizes:
             raise MachineError("the table has no rows", place=table.place, remedy="give durations")

@@ -70,7 +70,7 @@ def _ns3(text: str, place: str) -> Imported:
         )
     of_switch = set(numbers)
     devices = [{"name": f"{n}", "kind": "switch" if n in of_switch else "npu"} for n in range(nodes)]
-    found, at = [], []
+    listed, at = [], []
     for number, words in rows:
         if len(words) not in (4, 5):
             raise MachineError(
@@ -79,15 +79,15 @@ def _ns3(text: str, place: str) -> Imported:
                 remedy='write it as "0 8 100Gbps 0.001ms 0"',
             )
         entry = {"from": words[0], "to": words[1], "bandwidth": words[2], "latency": words[3]}
-        found.append(entry)
+        listed.append(entry)
         at.append(number)
     ends: dict[tuple[str, str], int] = {}
-    for entry in found:  # links side by side get names
+    for entry in listed:  # links side by side get names
         pair = (min(entry["from"], entry["to"]), max(entry["from"], entry["to"]))
         ends[pair] = ends.get(pair, 0) + 1
         if ends[pair] > 1:
             entry["name"] = f"{pair[0]}->{pair[1]}#{ends[pair]}"
-    return Imported({"devices": devices, "links": found}, at)
+    return Imported({"devices": devices, "links": listed}, at)
 
 
 HTSIM_TIER_KEYS = {
@@ -116,10 +116,10 @@ def _htsim(text: str, place: str) -> Imported:
                 raise fail(lines[f"tier {tier}"], f"tier {tier} has no {key}", "give it")
     pod = head.get("podsize", nodes) if count == 3 else nodes
     each = tiers[0]["radix_down"]
-    for whole, by, what in ((nodes, pod, "nodes by pods"), (pod, each, "hosts of a pod by those of a leaf")):
+    for whole, by, sizes in ((nodes, pod, "nodes by pods"), (pod, each, "hosts of a pod by those of a leaf")):
         if by < 1 or whole % by:
             raise fail(
-                lines.get("podsize", lines["nodes"]), f"{whole} {what}, {by}, do not divide", "correct them"
+                lines.get("podsize", lines["nodes"]), f"{whole} {sizes}, {by}, do not divide", "correct them"
             )
     bundle = [keys.get("bundle", 1) for keys in tiers]
     for tier in range(1, count):
@@ -144,9 +144,9 @@ def _htsim(text: str, place: str) -> Imported:
     def connect(below: str, above: str, tier: int) -> None:
         speed = {"bandwidth": f"{tiers[tier]['downlink_speed_gbps']}Gbps", "one-way": True}
         for number in range(1, bundle[tier] + 1):
-            for one, other, into in ((below, above, tier + 1), (above, below, tier)):
-                named = {"name": f"{one}->{other}#{number}"} if number > 1 else {}
-                ends = {"from": one, "to": other, "latency": wire[tier] + inside[into]}
+            for source, target, into in ((below, above, tier + 1), (above, below, tier)):
+                named = {"name": f"{source}->{target}#{number}"} if number > 1 else {}
+                ends = {"from": source, "to": target, "latency": wire[tier] + inside[into]}
                 links.append({**ends, **named, **speed})
 
     top = "agg" if count == 3 else "spine"
@@ -212,7 +212,9 @@ def _graphml(text: str, place: str) -> Imported:
 def from_networkx(graph: Any, place: str) -> Imported:
     """Devices and links of a networkx graph."""
     nodes = [{"id": name, **known} for name, known in graph.nodes(data=True)]
-    links = [{"source": one, "target": other, **known} for one, other, known in graph.edges(data=True)]
+    links = [
+        {"source": source, "target": target, **known} for source, target, known in graph.edges(data=True)
+    ]
     content = {"directed": graph.is_directed(), "nodes": nodes, "links": links}
     return from_node_link(content, place)
 

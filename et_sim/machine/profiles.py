@@ -72,5 +72,5 @@ def behaviour_of(profile: Profile, switches: dict[str, bool] | None = None) -> B
     """The profile's behaviour, with single corrections switched."""
     behaviour = _BEHAVIOURS[profile]
     switched = {Correction(name): wanted for name, wanted in (switches or {}).items()}
-    chosen = behaviour.corrections | {one for one, wanted in switched.items() if wanted}
-    return replace(behaviour, corrections=chosen - {one for one, wanted in switched.items() if not wanted})
+    chosen = behaviour.corrections | {name for name, wanted in switched.items() if wanted}
+    return replace(behaviour, corrections=chosen - {name for name, wanted in switched.items() if not wanted})

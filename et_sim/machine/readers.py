@@ -70,7 +70,7 @@ def _check_rings(system: System, grid: LogicalGrid, source: Source, remarks: Rem
 
 def _are_taken(implementations: Implementations, number: int) -> bool:
     names = (getattr(implementations, field) for field in Implementations.__dataclass_fields__)
-    return any(one is not None and len(one) > number and one[number] in TAKE_RINGS for one in names)
+    return any(words is not None and len(words) > number and words[number] in TAKE_RINGS for words in names)
 
 
 def _remark_on_chunks(system: System, place: str, remarks: Remarks) -> None:
@@ -148,7 +148,7 @@ def read_machine(
         warnings=tuple(remarks.warnings),
         defaults=tuple(remarks.defaults),
         inputs=(
-            *(one for source in sources for one in ((source.place, source.digest), *source.imports)),
+            *(pair for source in sources for pair in ((source.place, source.digest), *source.imports)),
             *dict.fromkeys(remarks.inputs),
         ),
         names_profile=system_value.behaviour.profile is not DEFAULT or "profile" in system_source.content,
@@ -220,7 +220,7 @@ def read_system_alone(given: Given) -> System:
 
 def check_profile(name: str) -> None:
     """Refuse a profile that is none."""
-    names = [one.value for one in Profile]
+    names = [profile.value for profile in Profile]
     if name not in names:
         remedy = nearest(name, names) or f"known: {', '.join(names)}"
         raise UsageError(f"profile {name!r} is not known", remedy=remedy)

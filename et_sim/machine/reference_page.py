@@ -338,8 +338,8 @@ def _cells(key: Key, *, is_entry: bool) -> dict[str, str]:
 
 def _accuracy() -> str:
     names = {"operations": OPERATIONS, "exchanges": EXCHANGES}
-    said = {what: ", ".join(f"`{name}`" for name in some) for what, some in names.items()}
-    return "\n" + fill(_ACCURACY.format(**said).strip(), WIDTH) + "\n"
+    texts = {class_name: ", ".join(f"`{name}`" for name in members) for class_name, members in names.items()}
+    return "\n" + fill(_ACCURACY.format(**texts).strip(), WIDTH) + "\n"
 
 
 def _ignored_table() -> str:

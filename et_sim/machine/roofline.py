@@ -69,12 +69,12 @@ class Curve(Struct, frozen=True):
 
     def at(self, size: FloatColumn) -> FloatColumn:
         """The part that is reached by operations of some sizes."""
-        found: FloatColumn
+        speed: FloatColumn
         if self.sizes:
-            found = self.peak * np.interp(np.log(np.maximum(size, 1.0)), np.log(self.sizes), self.values)
+            speed = self.peak * np.interp(np.log(np.maximum(size, 1.0)), np.log(self.sizes), self.values)
         else:
-            found = self.peak * size / (size + self.half) if self.half else np.full(len(size), self.peak)
-        return found
+            speed = self.peak * size / (size + self.half) if self.half else np.full(len(size), self.peak)
+        return speed
 
 
 class Efficiency(Struct, frozen=True):
@@ -131,8 +131,8 @@ def _efficiency(slot: Slot, value: Any) -> Efficiency:
         raise section.fault("nothing is given", f'for example {{"gemm": 0.8, "{OTHER}": 1}}')
     if any(name in CURVE_KEYS for name in value):
         return Efficiency(MappingProxyType(_curves(section, slot.remarks)))
-    found = {kind: _curve(section, kind, slot.remarks) for kind in value}
-    return Efficiency(MappingProxyType({OTHER: Curve(), **found}))
+    curves = {kind: _curve(section, kind, slot.remarks) for kind in value}
+    return Efficiency(MappingProxyType({OTHER: Curve(), **curves}))
 
 
 def _curve(section: Section, kind: str, remarks: Remarks) -> Curve:
@@ -189,8 +189,8 @@ def _measured(table: Measured) -> dict[str, Curve]:
     if not points:
         raise MachineError("the table has no rows", place=table.place, remedy="give two sizes at least")
     curves = {
-        kind: Curve(1.0, 0.0, *table.curve(found, "" if kind == OTHER else kind))
-        for kind, found in points.items()
+        kind: Curve(1.0, 0.0, *table.curve(measured, "" if kind == OTHER else kind))
+        for kind, measured in points.items()
     }
     return curves if OTHER in curves else {OTHER: Curve(), **curves}
 
@@ -335,12 +335,12 @@ class RooflineDevice:
     @property
     def _places(self) -> dict[str, tuple[str, str]]:
         """The field of every figure, and what it is called there."""
-        found = {f"peak of {one}": ("peaks", one) for one in self.peaks}
-        found |= {f"bandwidth of {one.name}": ("levels", one.name) for one in self.levels}
-        found |= {f"efficiency of {kind}": ("efficiency", kind) for kind in self.efficiency.curves}
+        places = {f"peak of {datatype}": ("peaks", datatype) for datatype in self.peaks}
+        places |= {f"bandwidth of {level.name}": ("levels", level.name) for level in self.levels}
+        places |= {f"efficiency of {kind}": ("efficiency", kind) for kind in self.efficiency.curves}
         for kind in self.memory_efficiency.curves:
-            found[f"memory efficiency of {kind}"] = ("memory_efficiency", kind)
-        return found | ({"launch overhead": ("launch_ns", "")} if self.launch_ns else {})
+            places[f"memory efficiency of {kind}"] = ("memory_efficiency", kind)
+        return places | ({"launch overhead": ("launch_ns", "")} if self.launch_ns else {})
 
     def scaled(self, name: str, multiple: float) -> tuple[RooflineDevice, float] | None:
         """With one figure multiplied; a curve is, as a whole."""
@@ -353,11 +353,12 @@ class RooflineDevice:
             case "peaks":
                 after = MappingProxyType({**before, key: before[key] * multiple})
                 sustained = {
-                    one: rate * (multiple if one == key else 1) for one, rate in self.sustained.items()
+                    datatype: rate * (multiple if datatype == key else 1)
+                    for datatype, rate in self.sustained.items()
                 }
                 return replace(self, peaks=after, sustained=MappingProxyType(sustained)), multiple
             case "levels":
-                after = tuple(one.faster(multiple) if one.name == key else one for one in before)
+                after = tuple(curve.faster(multiple) if curve.name == key else curve for curve in before)
             case "launch_ns":
                 split_ns = self.split_ns * multiple
                 return replace(self, launch_ns=before * multiple, split_ns=split_ns), multiple

@@ -53,31 +53,31 @@ OF_SYSTEM = {
 
 def figures(machine: Machine) -> dict[str, Callable[[float], Scaled]]:
     """What can be multiplied, by the names that the critical path has for it."""
-    found: dict[str, Callable[[float], Scaled]] = {}
+    scales: dict[str, Callable[[float], Scaled]] = {}
     for link, name in enumerate(_classes(machine.network)):
-        found[f"bandwidth of {name}"] = partial(scale_bandwidth, machine, link)
-        found[f"latency of {name}"] = partial(scale_latency, machine, link)
-    for sort, one in enumerate(switch_sorts(machine.network)[1]):
-        found[f"rate of {one.name}"] = partial(scale_switches, machine, sort, "bytes_per_ns")
-        found[f"latency of {one.name}"] = partial(scale_switches, machine, sort, "latency_ns")
+        scales[f"bandwidth of {name}"] = partial(scale_bandwidth, machine, link)
+        scales[f"latency of {name}"] = partial(scale_latency, machine, link)
+    for kind, switch in enumerate(switch_sorts(machine.network)[1]):
+        scales[f"rate of {switch.name}"] = partial(scale_switches, machine, kind, "bytes_per_ns")
+        scales[f"latency of {switch.name}"] = partial(scale_switches, machine, kind, "latency_ns")
     pool = machine.memory.pool
     for number, stage in enumerate(pool.stages if pool else ()):
         called = stage_name(stage.name)
-        found[f"bandwidth of {called}"] = partial(scale_stage, machine, number, STAGE_BANDWIDTHS)
-        found[f"latency of {called}"] = partial(scale_stage, machine, number, ("latency_ns",))
+        scales[f"bandwidth of {called}"] = partial(scale_stage, machine, number, STAGE_BANDWIDTHS)
+        scales[f"latency of {called}"] = partial(scale_stage, machine, number, ("latency_ns",))
     for name in dict.fromkeys(name for rule in machine.system.compute for name in rule.settings.figures):
-        found[name] = partial(_scale_rules, machine, name)
+        scales[name] = partial(_scale_rules, machine, name)
     for name, key in OF_SYSTEM.items():
-        found[name] = partial(scale_system, machine, key)
-    found["time of all kernels"] = partial(_scale_kernels, machine)
-    return {name: scale for name, scale in found.items() if scale(2.0) is not None}
+        scales[name] = partial(scale_system, machine, key)
+    scales["time of all kernels"] = partial(_scale_kernels, machine)
+    return {name: scale for name, scale in scales.items() if scale(2.0) is not None}
 
 
 def _classes(network: Network) -> list[str]:
     """Of links that have figures of their own, but for single links of a dimension."""
     fabric = network.fabric
     if isinstance(fabric, GraphFabric):
-        return [one.name for one in link_classes(fabric.graph)[1]]
+        return [link_class.name for link_class in link_classes(fabric.graph)[1]]
     if isinstance(fabric, LevelFabric):
         parts = ["" if part is ScaledPart.LINKS else f": {part.name.lower()}" for part in ScaledPart]
         return [f"dimension {level}{part}" for level in range(len(fabric.levels)) for part in parts]
@@ -88,8 +88,8 @@ def _scale_rules(machine: Machine, name: str, multiple: float) -> Scaled:
     """A figure of the key "compute", in all rules that have it."""
     rules, actual = [], multiple
     for rule in machine.system.compute:
-        found = rule.settings.scaled(name, multiple)
-        settings, actual = (rule.settings, actual) if found is None else found
+        scaled = rule.settings.scaled(name, multiple)
+        settings, actual = (rule.settings, actual) if scaled is None else scaled
         rules.append(replace(rule, settings=settings))
     return replace(machine, system=replace(machine.system, compute=tuple(rules))), actual
 
@@ -119,20 +119,20 @@ def scale_latency(machine: Machine, link: int, multiple: float) -> Scaled:
     return _scale_link(machine, link, level, name, multiple)
 
 
-def scale_switches(machine: Machine, sort: int, name: str, multiple: float) -> Scaled:
+def scale_switches(machine: Machine, kind: int, name: str, multiple: float) -> Scaled:
     """A figure of a sort of switches that reduce, if they have it."""
     network = machine.network
     of_entry, sorts = switch_sorts(network)
-    found = _scale(sorts[sort].reducer, name, multiple)
-    if found is None or math.isinf(getattr(found[0], name)):
+    scaled = _scale(sorts[kind].reducer, name, multiple)
+    if scaled is None or math.isinf(getattr(scaled[0], name)):
         return None
     reducers = tuple(
-        (at, found[0] if own == sort else reducer)
-        for (at, reducer), own in zip(network.reducers, of_entry, strict=True)
+        (at, scaled[0] if own_kind == kind else reducer)
+        for (at, reducer), own_kind in zip(network.reducers, of_entry, strict=True)
     )
     fabric: Any = network.fabric  # levels have no such switches
     changed = structs.replace(network, fabric=structs.replace(fabric, reducers=reducers))
-    return replace(machine, network=changed), found[1]
+    return replace(machine, network=changed), scaled[1]
 
 
 def scale_stage(machine: Machine, number: int, names: tuple[str, ...], multiple: float) -> Scaled:
@@ -142,10 +142,10 @@ def scale_stage(machine: Machine, number: int, names: tuple[str, ...], multiple:
         return None
     stage, multiplied = pool.stages[number], multiple
     for name in names:
-        found = _scale(stage, name, multiple)
-        if found is None:
+        scaled = _scale(stage, name, multiple)
+        if scaled is None:
             return None
-        stage, multiplied = found
+        stage, multiplied = scaled
     stages = (*pool.stages[:number], stage, *pool.stages[number + 1 :])
     changed = replace(machine.memory, pool=replace(pool, stages=stages))
     return replace(machine, memory=changed), multiplied
@@ -153,8 +153,8 @@ def scale_stage(machine: Machine, number: int, names: tuple[str, ...], multiple:
 
 def scale_system(machine: Machine, name: str, multiple: float) -> Scaled:
     """A figure of the system."""
-    found = _scale(machine.system, name, multiple)
-    return found and (replace(machine, system=found[0]), found[1])
+    scaled = _scale(machine.system, name, multiple)
+    return scaled and (replace(machine, system=scaled[0]), scaled[1])
 
 
 def _scale_link(machine: Machine, link: int, level: int, name: str, multiple: float) -> Scaled:
@@ -162,34 +162,37 @@ def _scale_link(machine: Machine, link: int, level: int, name: str, multiple: fl
     if isinstance(fabric, GraphFabric):
         return _scale_class(machine, fabric, link, name, multiple)
     if isinstance(fabric, LevelFabric):
-        found = _scale(fabric.levels[level], name, multiple)
-        if found is None:
+        scaled = _scale(fabric.levels[level], name, multiple)
+        if scaled is None:
             return None
-        levels = (*fabric.levels[:level], found[0], *fabric.levels[level + 1 :])
+        levels = (*fabric.levels[:level], scaled[0], *fabric.levels[level + 1 :])
         npus = (dimension.npus for dimension in network.grid.dimensions)
         changed = Network.of_cut_levels(levels, tuple(zip(npus, fabric.level_of, strict=True)))
     else:
-        found = _scale(fabric.dimensions[link], name, multiple) if link < len(fabric.dimensions) else None
-        if found is None:
+        scaled = _scale(fabric.dimensions[link], name, multiple) if link < len(fabric.dimensions) else None
+        if scaled is None:
             return None
-        dimensions = (*fabric.dimensions[:link], found[0], *fabric.dimensions[link + 1 :])
+        dimensions = (*fabric.dimensions[:link], scaled[0], *fabric.dimensions[link + 1 :])
         changed = Network.of_dimensions(dimensions, fabric.links, fabric.reducers)
-    return _rewired(machine, changed), found[1]
+    return _rewired(machine, changed), scaled[1]
 
 
 def _scale_class(machine: Machine, fabric: GraphFabric, link: int, name: str, multiple: float) -> Scaled:
     """All links of a class, whose figures are the same."""
     of_link, classes = link_classes(fabric.graph)
-    found = _scale(classes[link], name, multiple)
-    if found is None:
+    scaled = _scale(classes[link], name, multiple)
+    if scaled is None:
         return None
     figures = getattr(fabric.graph, name).copy()
-    figures[of_link == link] = getattr(found[0], name)
+    figures[of_link == link] = getattr(scaled[0], name)
     changed = structs.replace(fabric, graph=structs.replace(fabric.graph, **{name: figures}))
     if fabric.rails is not None:
-        before, after = (Figures(one.bytes_per_ns, one.latency_ns) for one in (classes[link], found[0]))
+        before, after = (
+            Figures(link_class.bytes_per_ns, link_class.latency_ns)
+            for link_class in (classes[link], scaled[0])
+        )
         changed = structs.replace(changed, rails=fabric.rails.with_figures(before, after))
-    return _rewired(machine, structs.replace(machine.network, fabric=changed)), found[1]
+    return _rewired(machine, structs.replace(machine.network, fabric=changed)), scaled[1]
 
 
 def _rewired(machine: Machine, network: Network) -> Machine:
@@ -199,7 +202,7 @@ def _rewired(machine: Machine, network: Network) -> Machine:
         return replace(machine, network=network)
     pairs = zip(network.wiring, machine.network.wiring, strict=True)
     inner, *others = (after.bytes_per_ns / before.bytes_per_ns for after, before in pairs)
-    outer = next((one for one, of in zip(others, network.wiring[1:], strict=True) if of.npus > 1), 1.0)
+    outer = next((stride for stride, of in zip(others, network.wiring[1:], strict=True) if of.npus > 1), 1.0)
     wires = library.wires.times(inner, outer)
     return replace(
         machine, network=network, system=replace(machine.system, library=replace(library, wires=wires))

@@ -100,14 +100,14 @@ def as_given(source: Source) -> dict[str, Any]:
     Links of a topology that is in no file are listed, and a file with one is named; text of ASTRA-sim 1.0
     names the profile that says so.
     """
-    content, found = source.content, source.imported
+    content, imported = source.content, source.imported
     if source.is_text:
         return {**content, "profile": "astra-1.0"}
-    if found is None or source.imports:
+    if imported is None or source.imports:
         return content
     if not source.place.startswith("<"):
         return {**content, "graph": {"import": Path(source.place).name}}
-    listed: dict[str, Any] = _plain(found.content, source.place)
+    listed: dict[str, Any] = _plain(imported.content, source.place)
     return {**{key: value for key, value in content.items() if key != "graph"}, **listed}
 
 
@@ -118,8 +118,8 @@ def _with_import(source: Source) -> Source:
     if is_node_link(source.content):
         from et_sim.machine.other_topologies import from_node_link
 
-        found = from_node_link(source.content, source.place)
-        return replace(source, content=dict(AS_IMPORT), imported=found)
+        imported = from_node_link(source.content, source.place)
+        return replace(source, content=dict(AS_IMPORT), imported=imported)
     entry = source.content.get("graph")
     if not isinstance(entry, dict) or not isinstance(entry.get("import"), str):
         return source
@@ -127,18 +127,18 @@ def _with_import(source: Source) -> Source:
 
     path = Path(source.place).parent / entry["import"]
     form = entry.get("format", "")
-    found, raw = read_import(path, form if form in FORMATS else "")
-    content = {**found.keys, **source.content}
+    imported, raw = read_import(path, form if form in FORMATS else "")
+    content = {**imported.keys, **source.content}
     digest = hashlib.sha256(raw).hexdigest()
-    return replace(source, content=content, imported=found, imports=((str(path), digest),))
+    return replace(source, content=content, imported=imported, imports=((str(path), digest),))
 
 
 def _from_networkx(given: Any) -> Source:
     from et_sim.machine.other_topologies import from_networkx
 
-    found = from_networkx(given, "<network>")
-    text = json.dumps(found.content, sort_keys=True, default=str)
-    return Source("<network>", dict(AS_IMPORT), hashlib.sha256(text.encode()).hexdigest(), imported=found)
+    imported = from_networkx(given, "<network>")
+    text = json.dumps(imported.content, sort_keys=True, default=str)
+    return Source("<network>", dict(AS_IMPORT), hashlib.sha256(text.encode()).hexdigest(), imported=imported)
 
 
 def _from_mapping(given: Mapping[Any, Any], role: Role) -> Source:
@@ -195,8 +195,8 @@ def _from_file(path: Path, role: Role) -> Source:
     if role is Role.NETWORK and (form := format_of(text)):
         from et_sim.machine.other_topologies import import_text
 
-        found, digest = import_text(text, place, form), hashlib.sha256(raw).hexdigest()
-        return Source(place, {**AS_IMPORT, **found.keys}, digest, imported=found)
+        imported, digest = import_text(text, place, form), hashlib.sha256(raw).hexdigest()
+        return Source(place, {**AS_IMPORT, **imported.keys}, digest, imported=imported)
     content = parse_yaml(text, place) if role is Role.NETWORK else _json_object(text, place, role)
     if not isinstance(content, dict):
         shape = "is empty" if content is None else f"holds {_noun(content)} at its top level"

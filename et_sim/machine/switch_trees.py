@@ -143,17 +143,17 @@ class _Reach:
         self._figures = _cables(graph)
         nics = np.flatnonzero(graph.kinds == NIC).tolist()
         near: dict[int, list[int]] = {}
-        for one, other in self._figures:
-            near.setdefault(one, []).append(other)
+        for source, target in self._figures:
+            near.setdefault(source, []).append(target)
         for nic in nics:  # what it connects
-            for one in near.get(nic, []):
+            for host in near.get(nic, []):
                 for other in near.get(nic, []):
-                    if graph.kinds[one] == NPU and other in self._place:
+                    if graph.kinds[host] == NPU and other in self._place:
                         self._figures.setdefault(
-                            (one, other), (*self._figures[one, nic], *self._figures[nic, other])
+                            (host, other), (*self._figures[host, nic], *self._figures[nic, other])
                         )
                         self._figures.setdefault(
-                            (other, one), (*self._figures[other, nic], *self._figures[nic, one])
+                            (other, host), (*self._figures[other, nic], *self._figures[nic, host])
                         )
         self._next = [
             sorted(self._place[other] for other in near.get(device, []) if other in self._place)
@@ -161,9 +161,9 @@ class _Reach:
         ]
         rank_of = {int(device): rank for rank, device in enumerate(graph.npus)}
         self._hosts: list[list[int]] = [[] for _ in range(len(graph.npus))]  # places of switches, by rank
-        for one, other in sorted(self._figures):
-            if one in rank_of and other in self._place:
-                self._hosts[rank_of[one]].append(self._place[other])
+        for source, target in sorted(self._figures):
+            if source in rank_of and target in self._place:
+                self._hosts[rank_of[source]].append(self._place[target])
         self._from: dict[int, tuple[list[int], list[int]]] = {}
 
     def over(self, ranks: Any) -> SwitchTree | None:
@@ -174,10 +174,10 @@ class _Reach:
         best: tuple[int, int, int] | None = None
         for root in range(len(self._next)):
             depth, _ = self._spread(root)
-            depths = [min(depth[host] for host in own) for own in hosts]
-            found = (max(depths), sum(depths), root)
-            if found[0] < FAR and (best is None or found < best):
-                best = found
+            depths = [min(depth[host] for host in own_hosts) for own_hosts in hosts]
+            tree = (max(depths), sum(depths), root)
+            if tree[0] < FAR and (best is None or tree < best):
+                best = tree
         return None if best is None else self._rooted(best[2], ranks, hosts)
 
     def _spread(self, root: int) -> tuple[list[int], list[int]]:
@@ -198,8 +198,8 @@ class _Reach:
         depth, before = self._spread(root)
         hanging: dict[int, list[int]] = {root: []}
         below: dict[int, int] = {}
-        for rank, own in zip(ranks.tolist(), hosts, strict=True):
-            host = min(own, key=lambda place: (depth[place], place))
+        for rank, own_hosts in zip(ranks.tolist(), hosts, strict=True):
+            host = min(own_hosts, key=lambda place: (depth[place], place))
             hanging.setdefault(host, []).append(rank)
             while host != NOBODY:
                 hanging.setdefault(host, [])
@@ -223,28 +223,33 @@ class _Reach:
 
     def _alike(self, switches: tuple[TreeSwitch, ...], order: list[int]) -> tuple[Any, ...] | None:
         """What all members of a regular tree pay on their way, level by level; None: not all the same."""
-        found: list[Any] = [()] * len(switches)
+        kinds: list[Any] = [()] * len(switches)
         below: list[list[tuple[int, Any]]] = [[] for _ in switches]  # (device, what lies below it)
         for place in range(len(switches) - 1, -1, -1):
             switch, device = switches[place], self._fabric.reducers[order[place]][0]
             below[place] += [(int(self._graph.npus[rank]), ()) for rank in switch.ranks]
             ways = {
-                (self._figures[one, device], self._figures[device, one], lower) for one, lower in below[place]
+                (self._figures[child, device], self._figures[device, child], lower)
+                for child, lower in below[place]
             }
             if len(ways) > 1:
                 return None
             reducer = switch.reducer
-            found[place] = (reducer.bytes_per_ns, reducer.latency_ns, len(below[place]), *ways)
+            kinds[place] = (reducer.bytes_per_ns, reducer.latency_ns, len(below[place]), *ways)
             if switch.parent != NOBODY:
-                below[switch.parent].append((device, found[place]))
-        return tuple(found[0])
+                below[switch.parent].append((device, kinds[place]))
+        return tuple(kinds[0])
 
 
 def _cables(graph: Graph) -> dict[tuple[int, int], tuple[float, ...]]:
     """The figures of links from device to device, where there is one each way; of several, the first."""
-    found: dict[tuple[int, int], tuple[float, ...]] = {}
+    cables: dict[tuple[int, int], tuple[float, ...]] = {}
     ends = zip(graph.sources.tolist(), graph.targets.tolist(), strict=True)
     figures = zip(graph.bytes_per_ns.tolist(), graph.latency_ns.tolist(), strict=True)
-    for pair, own in zip(ends, figures, strict=True):
-        found.setdefault(pair, own)
-    return {(one, other): own for (one, other), own in found.items() if (other, one) in found}
+    for pair, link_figures in zip(ends, figures, strict=True):
+        cables.setdefault(pair, link_figures)
+    return {
+        (source, target): link_figures
+        for (source, target), link_figures in cables.items()
+        if (target, source) in cables
+    }

@@ -421,11 +421,11 @@ class LayerSettings:
 
 def peaks_of(system: System) -> dict[str, float]:
     """In 10^12 operations per second; no datatype that rules for different kernels differ about."""
-    found: dict[str, set[float]] = {}
+    peaks_found: dict[str, set[float]] = {}
     for rule in system.compute:
         if isinstance(rule.settings, RooflineDevice):
             for datatype, peak in rule.settings.peaks.items():
-                found.setdefault(datatype, set()).add(peak)
-    if system.roofline and system.peak_perf and not found:
-        found[ANY] = {system.peak_perf}
-    return {datatype: peaks.pop() for datatype, peaks in sorted(found.items()) if len(peaks) == 1}
+                peaks_found.setdefault(datatype, set()).add(peak)
+    if system.roofline and system.peak_perf and not peaks_found:
+        peaks_found[ANY] = {system.peak_perf}
+    return {datatype: peaks.pop() for datatype, peaks in sorted(peaks_found.items()) if len(peaks) == 1}

@@ -209,7 +209,7 @@ def _orders(
     given: dict[str, Any], corrections: frozenset[Correction], source: Section, remarks: Remarks
 ) -> dict[str, Any]:
     """The orders of dimensions and within them, where the correction lets the keys speak."""
-    found: dict[str, Any] = {}
+    orders: dict[str, Any] = {}
     for key, field, order in zip(
         ORDER_KEYS, ("dimension_order", "queue_order"), (DimensionOrder, QueueOrder), strict=True
     ):
@@ -219,8 +219,8 @@ def _orders(
             remarks.warn(source.place, key.name, UNREAD_ORDER)
             continue
         word = Slot(structs.replace(key, kind=CHOICE), source, remarks).value(given[key.name])
-        found[field] = DimensionOrder.ASCENDING if word == "baseline" else order(word)
-    return found
+        orders[field] = DimensionOrder.ASCENDING if word == "baseline" else order(word)
+    return orders
 
 
 def _endpoint_delay(given: dict[str, Any], values: dict[str, Any], place: str, remarks: Remarks) -> int:

@@ -157,7 +157,7 @@ class ClockedArray:
             return replace(self, clock_ghz=self.clock_ghz * multiple), multiple
         if name == DRAM_BANDWIDTH:
             words = self.array.bandwidths
-            moved = tuple(_whole(one, multiple, GREATEST_BANDWIDTH) for one in words)
+            moved = tuple(_whole(bandwidth, multiple, GREATEST_BANDWIDTH) for bandwidth in words)
             return replace(self, array=replace(self.array, bandwidths=moved)), sum(moved) / sum(words)
         field, most = _SIZES[name]
         size: int = getattr(self.array, field)

@@ -87,8 +87,8 @@ def _count(node: yaml.Node, sizes: dict[int, int]) -> int:
     if id(node) not in sizes:
         sizes[id(node)] = 1  # an alias to what it is part of is refused by who reads its value
         values = node.value if isinstance(node.value, list) else []
-        inner = (one for entry in values for one in (entry if isinstance(entry, tuple) else (entry,)))
-        sizes[id(node)] = 1 + sum(_count(one, sizes) for one in inner)
+        inner = (part for entry in values for part in (entry if isinstance(entry, tuple) else (entry,)))
+        sizes[id(node)] = 1 + sum(_count(part, sizes) for part in inner)
     return sizes[id(node)]
 
 

@@ -44,9 +44,9 @@ _LETTERS = re.compile(r"[A-Za-z]+")
 
 def class_of(tensor: str) -> int:
     """The class of a tensor, by its name, as an index into CLASSES."""
-    said, colon, _ = tensor.partition(":")
-    if colon and said in CLASSES:
-        return CLASSES.index(said)
+    class_name, colon, _ = tensor.partition(":")
+    if colon and class_name in CLASSES:
+        return CLASSES.index(class_name)
     known = [CLASS_OF_WORD[word] for word in _LETTERS.findall(tensor.lower()) if word in CLASS_OF_WORD]
     return known[-1] if known else UNKNOWN
 
@@ -123,7 +123,7 @@ def lifetimes(accesses: Accesses) -> Lifetimes:
     start = np.where(is_given, 0, accesses.start_ns[order[head]])
     of_tensor = np.cumsum(is_new)[head] - 1
     first_size = accesses.bytes[order[is_new]]
-    found = Lifetimes(
+    all_lifetimes = Lifetimes(
         owner=owner[head],
         tensor=tensor[head],
         bytes=first_size[of_tensor],
@@ -132,7 +132,7 @@ def lifetimes(accesses: Accesses) -> Lifetimes:
         written_by=np.where(is_given, NO_NODE, accesses.node[order[head]]),
         last_read_by=accesses.node[order[last]],
     )
-    return _joined(found, of_tensor)
+    return _joined(all_lifetimes, of_tensor)
 
 
 def _differs(column: Any) -> Any:
@@ -202,8 +202,8 @@ def changes(alive: Lifetimes) -> Changes:
     )
 
 
-def peaks(found: Changes, owners: int) -> Any:
+def peaks(changes: Changes, owners: int) -> Any:
     """The most bytes alive at any time, per owner; 0 where nothing ever is."""
     most = np.zeros(owners, np.int64)
-    np.maximum.at(most, found.owner, found.alive_bytes)
+    np.maximum.at(most, changes.owner, changes.alive_bytes)
     return most

@@ -78,10 +78,10 @@ class PoolMemory(Struct, frozen=True):
         first = last = np.zeros(len(size), np.int64)
         for stage in stages_of(self.pool, tier, stores=stores):
             rate = per_npu(stage, self.ranks) * stage.bandwidth(stores=stores)
-            one, every = _whole_ns(size / pieces, rate), _whole_ns(size, rate)
+            piece_ns, every = _whole_ns(size / pieces, rate), _whole_ns(size, rate)
             latency = int(stage.latency_ns)
-            last = np.maximum(first + every, last + one) + latency
-            first = first + one + latency
+            last = np.maximum(first + every, last + piece_ns) + latency
+            first = first + piece_ns + latency
         return last
 
     def server_of_ranks(self, ranks: RowColumn) -> RowColumn:

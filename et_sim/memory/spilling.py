@@ -178,8 +178,8 @@ class _Planner:
         self.free_bytes -= size
         while size:
             there, after = self.free.popleft()
-            for one in after:
-                self._after(one, node)
+            for successor in after:
+                self._after(successor, node)
             if there > size:
                 self.free.appendleft((there - size, (node,) if len(after) > MANY else after))
             size -= min(there, size)

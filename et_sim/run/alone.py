@@ -26,11 +26,11 @@ def read_alone(path: str | Path) -> Workload:
     files = traces_of(path)
     if not files:
         return read_workload(path)
-    found = read_traces(list(files.values()), str(path))
+    workload = read_traces(list(files.values()), str(path))
     if list(files) == list(range(len(files))):
-        return found
+        return workload
     ranks = ", ".join(f"{at} is rank {rank} of {path.name}" for at, (rank, path) in enumerate(files.items()))
-    return structs.replace(found, notices=(*found.notices, f"ranks are numbered anew: {ranks}"))
+    return structs.replace(workload, notices=(*workload.notices, f"ranks are numbered anew: {ranks}"))
 
 
 def refuse_without_times(workload: Workload) -> None:

@@ -32,14 +32,14 @@ def times_alone(
     jobs = task.workload.jobs
     if len(jobs) == 1:
         return [duration_ns(together, jobs[0])]
-    found = []
+    durations = []
     for job in jobs:
         watch.stage(f"simulating job {job.name} alone")
         workload = only(task.workload, job)
         lowering = Lowering(workload, _machine_of(task.machine, workload, job))
         _, outcome, _ = simulated_in_memory(workload, lowering, model, may_fold, watch, Recorder())
-        found.append(duration_ns(outcome, job))
-    return found
+        durations.append(duration_ns(outcome, job))
+    return durations
 
 
 def duration_ns(outcome: Outcome, job: Job) -> int | None:
@@ -52,11 +52,11 @@ def jobs_as_dicts(
     task: Task, model: NetworkModel, options: RunOptions, watch: Watcher, outcome: Outcome
 ) -> list[dict[str, Any]]:
     """What became of every job, and if that is asked for, how long it takes alone."""
-    alone = times_alone(task, model, options.fold, watch, outcome) if options.isolated else []
-    found = []
+    isolated_ns = times_alone(task, model, options.fold, watch, outcome) if options.isolated else []
+    entries = []
     for place, job in enumerate(task.workload.jobs):
-        duration, by_itself = duration_ns(outcome, job), alone[place] if alone else None
-        found.append(
+        duration, by_itself = duration_ns(outcome, job), isolated_ns[place] if isolated_ns else None
+        entries.append(
             {
                 "name": job.name,
                 "workload": job.workload,
@@ -71,27 +71,29 @@ def jobs_as_dicts(
                 "slowdown": _slowdown(duration, by_itself),
             }
         )
-    return found
+    return entries
 
 
-def _slowdown(duration: int | None, alone: int | None) -> float | None:
-    if duration is None or alone is None:
+def _slowdown(duration: int | None, isolated: int | None) -> float | None:
+    if duration is None or isolated is None:
         return None
-    if duration == alone:
+    if duration == isolated:
         return 1.0
-    return duration / alone if alone else None
+    return duration / isolated if isolated else None
 
 
 def _machine_of(machine: Machine, workload: Workload, job: Job) -> Machine:
     """The machine without stragglers that are about nodes of other jobs."""
-    stragglers = tuple(one for one in machine.system.stragglers if _concerns(one, workload, job))
+    stragglers = tuple(
+        straggler for straggler in machine.system.stragglers if _concerns(straggler, workload, job)
+    )
     return replace(machine, system=replace(machine.system, stragglers=stragglers))
 
 
 def _concerns(straggler: Straggler, workload: Workload, job: Job) -> bool:
     if straggler.node is None:
         return True
-    own = job.npus[rank_mask(straggler.ranks, workload.ranks)[job.npus]]
-    templates = unique(workload.template_of_rank[own]).tolist()
+    npus = job.npus[rank_mask(straggler.ranks, workload.ranks)[job.npus]]
+    templates = unique(workload.template_of_rank[npus]).tolist()
     node = np.uint64(straggler.node)
-    return any(bool((workload.templates[one].node_id == node).any()) for one in templates)
+    return any(bool((workload.templates[template].node_id == node).any()) for template in templates)

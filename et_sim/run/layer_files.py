@@ -99,7 +99,7 @@ def _cut(machine: Machine, sizes: tuple[int, ...], level_of: tuple[int, ...]) ->
     lists = {}
     for name in Implementations.__dataclass_fields__:
         names = getattr(machine.system.implementations, name)
-        spans = names is not None and any(one.startswith("one") for one in names)
+        spans = names is not None and any(name.startswith("one") for name in names)
         if names is not None and not spans:
             names = tuple(names[level] for level in level_of if level < len(names))
         lists[name] = names

@@ -69,14 +69,14 @@ class RunOptions:
 
 def machine_parts(given: Mapping[str, Any], machine: str | None) -> dict[str, Any]:
     """What describes a machine, of which some parts are given; refuses one without system or network."""
-    found = dict(given)
+    parts = dict(given)
     if machine is not None:
         from et_sim.machine.presets import preset
 
         known = preset(machine)
         for name, content in (("system", known.system), ("network", known.network)):
-            found[name] = content if given[name] is None else given[name]
-    missing = [name for name in REQUIRED if found[name] is None]
+            parts[name] = content if given[name] is None else given[name]
+    missing = [name for name in REQUIRED if parts[name] is None]
     if missing:
         verb = "is" if len(missing) == 1 else "are"
         files = " and ".join(f"--{name}" for name in missing)
@@ -84,7 +84,7 @@ def machine_parts(given: Mapping[str, Any], machine: str | None) -> dict[str, An
             f"the machine is not described: {' and '.join(missing)} {verb} missing",
             remedy=f"give {files}, or --machine (et-sim machine lists them)",
         )
-    return found
+    return parts
 
 
 REQUIRED = ("system", "network")

@@ -60,18 +60,20 @@ def other_profile(
     try:
         named = replace(options, profile=Profile.CORRECTED.value, model=task.model.name)
         corrected = prepare(given, named, change)
-        found = trials.simulated(corrected, max(ALWAYS, min(size_of(outcome.plan), AT_MOST)))
+        tried = trials.simulated(corrected, max(ALWAYS, min(size_of(outcome.plan), AT_MOST)))
         missing &= corrected.machine.system.behaviour.corrections
     except EtSimError as error:
-        found = Tried(REFUSED, reason=str(error))
+        tried = Tried(REFUSED, reason=str(error))
     acting = Acting((), is_measured=True)
-    if found.status != REFUSED and found != now:
-        acting = trials.acting(missing, now, found)
+    if tried.status != REFUSED and tried != now:
+        acting = trials.acting(missing, now, tried)
     return {
         "profile": Profile.CORRECTED.value,
-        **to_builtins(found),
+        **to_builtins(tried),
         "measured": acting.is_measured,
-        "corrections": [{"correction": one.value, **to_builtins(tried)} for one, tried in acting.found],
+        "corrections": [
+            {"correction": correction.value, **to_builtins(tried)} for correction, tried in acting.found
+        ],
     }
 
 
@@ -130,20 +132,22 @@ class _Trials:
             missing -= {Correction.WHOLE_PATH}
         size = size_of(self._plan)
         if LIKELIEST in missing and CONDITIONS[LIKELIEST](self._plan) and size <= ALWAYS:
-            alone = self._alone(LIKELIEST, ALWAYS, 1)
-            if alone == corrected:
-                return Acting(((LIKELIEST, alone),), is_measured=True)
+            result = self._alone(LIKELIEST, ALWAYS, 1)
+            if result == corrected:
+                return Acting(((LIKELIEST, result),), is_measured=True)
         if len(self._plan.nodes) * len(missing) > MOST_NODES_LOWERED:
             return Acting((), is_measured=False)
-        found = may_act(self._plan, missing, self._planned)
-        if size * len(found) > ALWAYS:
-            return Acting(tuple((one, Tried(NOT_SIMULATED)) for one in found), is_measured=False)
+        candidates = may_act(self._plan, missing, self._planned)
+        if size * len(candidates) > ALWAYS:
+            return Acting(
+                tuple((candidate, Tried(NOT_SIMULATED)) for candidate in candidates), is_measured=False
+            )
         acting: list[tuple[Correction, Tried]] = []
-        for one in found:
-            alone = self._alone(one, ALWAYS // len(found), len(found))
-            if alone == corrected:
-                return Acting(((one, alone),), is_measured=True)
-            acting += [(one, alone)] * (alone != now)
+        for candidate in candidates:
+            result = self._alone(candidate, ALWAYS // len(candidates), len(candidates))
+            if result == corrected:
+                return Acting(((candidate, result),), is_measured=True)
+            acting += [(candidate, result)] * (result != now)
         return Acting(tuple(acting), is_measured=True)
 
     def _alone(self, correction: Correction, affordable: int, alike: int) -> Tried:

@@ -37,10 +37,10 @@ def known_cures(manifest: Mapping[str, Any], *, has_moves: bool) -> list[str]:
         return cures
     figure = format_ns(other["makespan_ns"])
     cures.append(f"simulate it with --profile {other['profile']}, where it completes in {figure}")
-    alone = [one["correction"] for one in other["corrections"] if one["status"] == "complete"]
+    sufficient = [entry["correction"] for entry in other["corrections"] if entry["status"] == "complete"]
     return cures + [
         f'or switch the correction {name} on, which alone lets it complete: "corrections": {{"{name}": true}}'
-        for name in alone
+        for name in sufficient
     ]
 
 

@@ -45,7 +45,7 @@ PACKETS_IN_A_SECOND = 500_000  # on trees, compiled; on stars, more
 SECONDS_WORTH_SAYING, HOURS_FROM = 60, 3600
 MOST_RANKS_EXPLAINED = 65_536
 Change = Callable[[Machine], Machine]
-One = str | Path | Workload
+SingleWorkload = str | Path | Workload
 Given = str | Path | Workload | Mapping[str, Any]  # a mapping: the keys of a job file
 
 
@@ -55,7 +55,7 @@ class Watcher(Protocol):
     def stage(self, name: str) -> None:
         """Another part of the work begins."""
 
-    def report(self, now_ns: int, done: int, expected: int, nodes: int, all_nodes: int, what: str, /) -> None:
+    def report(self, now_ns: int, done: int, expected: int, nodes: int, all_nodes: int, noun: str, /) -> None:
         """How far the simulation is: how many messages, or packets, and nodes are done."""
 
 
@@ -64,7 +64,7 @@ class Nobody:
 
     def stage(self, name: str) -> None: ...
     def report(
-        self, now_ns: int, done: int, expected: int, nodes: int, all_nodes: int, what: str, /
+        self, now_ns: int, done: int, expected: int, nodes: int, all_nodes: int, noun: str, /
     ) -> None: ...
 
 
@@ -194,7 +194,9 @@ def is_several(workload: Given) -> bool:
     return isinstance(workload, Mapping) or kind_of(Path(workload)) is Kind.JOBS
 
 
-def merged(workload: Given, npus: int | None, *, alone: bool, groups: object, is_open: bool) -> One:
+def merged(
+    workload: Given, npus: int | None, *, alone: bool, groups: object, is_open: bool
+) -> SingleWorkload:
     """Several jobs, a file or a mapping with the keys of one, as one workload; anything else as it is.
 
     `npus`: how many the machine has, if that is known; `is_open`: nothing but the jobs says which profile is
@@ -265,8 +267,8 @@ def simulated(
     outcome = recorder.run(plan, network, model, watch)
     if outcome is None or (actors.is_folded and not outcome.is_complete and _can_tell_apart(workload)):
         watch.stage(ALONE)
-        alone = Actors.one_per_rank(workload.ranks)
-        outcome = recorder.run(assemble(lowering, alone), network, model, watch)
+        unfolded = Actors.one_per_rank(workload.ranks)
+        outcome = recorder.run(assemble(lowering, unfolded), network, model, watch)
     assert outcome is not None  # only a folded run is given up
     return outcome
 
@@ -313,14 +315,14 @@ def announced(packets: int) -> str:
 
 def fewest_actors(lowering: Lowering, model: NetworkModel, may_fold: bool) -> Actors:
     """As few as may behave like all ranks."""
-    alone = Actors.one_per_rank(lowering.workload.ranks)
+    unfolded = Actors.one_per_rank(lowering.workload.ranks)
     if not may_fold:
-        return alone
+        return unfolded
     machine = lowering.machine
     whole = machine.system.behaviour.corrects(Correction.WHOLE_PATH)
     actors = fold_ranks(lowering, model.path_keys(machine.network, whole=whole))
     # Who starts together must not be told apart by the watch for ties.
-    return alone if lowering.start_together and len(actors) > 1 else actors
+    return unfolded if lowering.start_together and len(actors) > 1 else actors
 
 
 def _can_tell_apart(workload: Workload) -> bool:

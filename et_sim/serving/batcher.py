@@ -154,27 +154,27 @@ class Batcher:
 
     def _prompts(self, budget: int) -> list[Share]:
         """Sequences that begin to run, in the order of arrival, up to so many tokens."""
-        found: list[Share] = []
+        shares: list[Share] = []
         while self.waiting and not self.waiting[0].is_elsewhere and self._may_begin(self.waiting[0]):
             pending = self.waiting[0].pending
             tokens = min(pending, budget) if self.policy.is_chunked else pending
-            if not tokens or (tokens > budget and found):
+            if not tokens or (tokens > budget and shares):
                 break
-            found.append(Share(self._take(), tokens))
+            shares.append(Share(self._take(), tokens))
             budget -= tokens
-            self.running.append(found[-1].sequence)
-        return found
+            self.running.append(shares[-1].sequence)
+        return shares
 
     def _single_tokens(self) -> list[Share]:
         """A token of each sequence whose prompt is cached, as far as there are blocks."""
-        found: list[Share] = []
+        shares: list[Share] = []
         at = 0
         while at < len(self.running):
             sequence = self.running[at]
             if sequence.pending == 1 and self._grow(sequence):
-                found.append(Share(sequence, 1))
+                shares.append(Share(sequence, 1))
             at += 1
-        return found
+        return shares
 
     def _grow(self, sequence: Sequence) -> bool:
         """Have a block for one token more; false if the sequence had to give up its own instead."""

@@ -84,20 +84,20 @@ class Cluster(Struct):
         """All of them, which are in the order of arrival, until each has its tokens."""
         self._check(requests)
         arriving = [Served(request) for request in requests]
-        self.served = sorted(arriving, key=lambda one: one.request.number)
+        self.served = sorted(arriving, key=lambda sequence: sequence.request.number)
         at = 0
         while at < len(arriving) or self._events:
-            arrivals = [one.request.arrival_ns for one in arriving[at : at + 1]]
+            arrivals = [sequence.request.arrival_ns for sequence in arriving[at : at + 1]]
             now = min(arrivals + [event[0] for event in self._events[:1]])
             while at < len(arriving) and arriving[at].request.arrival_ns == now:
                 self._arrive(arriving[at])
                 at += 1
             while self._events and self._events[0][0] == now:
-                _, kind, _, *what = heapq.heappop(self._events)
+                _, kind, _, *arguments = heapq.heappop(self._events)
                 if kind == PASS_ENDS:
-                    self._end_pass(now, *what)
+                    self._end_pass(now, *arguments)
                 else:
-                    self._end_transfer(*what)
+                    self._end_transfer(*arguments)
             self._begin(now)
             self.report(now, self._done)
 
@@ -165,7 +165,9 @@ class Cluster(Struct):
         self._push(begin + took, CACHE_ARRIVES, sequence, target)
 
     def _run(self, now: int, replica: Replica, shares: list[Share]) -> None:
-        segments = [Segment(tokens, one.cached, tokens == one.pending) for one, tokens in shares]
+        segments = [
+            Segment(tokens, sequence.cached, tokens == sequence.pending) for sequence, tokens in shares
+        ]
         batch = Batch.of(segments, self.context_step)
         end = now + self.times.pass_ns(replica.pool, batch)
         for sequence, _ in shares:
@@ -179,7 +181,7 @@ class Cluster(Struct):
                 len(shares),
                 batch.prefill.tokens,
                 batch.decode.tokens,
-                sum(one.context for one in segments),
+                sum(segment.context for segment in segments),
                 replica.batcher.used,
                 len(replica.batcher.waiting),
             )
@@ -187,6 +189,6 @@ class Cluster(Struct):
         replica.is_busy = True
         self._push(end, PASS_ENDS, replica, shares)
 
-    def _push(self, time_ns: int, kind: int, *what: Any) -> None:
+    def _push(self, time_ns: int, kind: int, *arguments: Any) -> None:
         self._count += 1
-        heapq.heappush(self._events, (time_ns, kind, self._count, *what))
+        heapq.heappush(self._events, (time_ns, kind, self._count, *arguments))

@@ -40,8 +40,8 @@ def read_requests(given: str, seed: int | None = None) -> tuple[Request, ...]:
         raise UsageError("--seed is given, and the requests are those of a file", remedy="leave it out")
     if seed is not None and seed < 0:
         raise UsageError(f"--seed is {seed}", remedy="give a number from 0 up")
-    found = _poisson(given, seed or 0) if is_rule else list(_from_file(Path(given)))
-    return tuple(sorted(found, key=lambda request: (request.arrival_ns, request.number)))
+    requests = _poisson(given, seed or 0) if is_rule else list(_from_file(Path(given)))
+    return tuple(sorted(requests, key=lambda request: (request.arrival_ns, request.number)))
 
 
 def _from_file(path: Path) -> Iterator[Request]:

@@ -132,38 +132,38 @@ class Serving:
     def requests(self) -> dict[str, Any]:
         """Columns of the table of requests."""
         columns = {
-            "request": [one.request.number for one in self.served],
-            "prompt_tokens": [one.request.prompt for one in self.served],
-            "output_tokens": [one.produced for one in self.served],
-            "arrival_ns": [one.request.arrival_ns for one in self.served],
+            "request": [sequence.request.number for sequence in self.served],
+            "prompt_tokens": [sequence.request.prompt for sequence in self.served],
+            "output_tokens": [sequence.produced for sequence in self.served],
+            "arrival_ns": [sequence.request.arrival_ns for sequence in self.served],
             **{
-                name: [getattr(one, name) for one in self.served]
+                name: [getattr(sequence, name) for sequence in self.served]
                 for name in (
                     *("scheduled_ns", "first_token_ns", "finish_ns", "replica", "decode_replica"),
                     *("transfer_ns", "preemptions"),
                 )
             },
         }
-        found: dict[str, Any] = {name: np.array(values, np.int64) for name, values in columns.items()}
-        further = found["output_tokens"] - 1
-        found[TTFT] = found["first_token_ns"] - found["arrival_ns"]
-        found[E2E] = found["finish_ns"] - found["arrival_ns"]
-        each = (found["finish_ns"] - found["first_token_ns"]) // np.maximum(further, 1)
-        found[TPOT] = Nullable(each, further <= 0)
+        table: dict[str, Any] = {name: np.array(values, np.int64) for name, values in columns.items()}
+        further = table["output_tokens"] - 1
+        table[TTFT] = table["first_token_ns"] - table["arrival_ns"]
+        table[E2E] = table["finish_ns"] - table["arrival_ns"]
+        each = (table["finish_ns"] - table["first_token_ns"]) // np.maximum(further, 1)
+        table[TPOT] = Nullable(each, further <= 0)
         for name in ("decode_replica", "transfer_ns"):
-            found[name] = Nullable(found[name], found[name] < 0)
-        return found
+            table[name] = Nullable(table[name], table[name] < 0)
+        return table
 
     def passes(self) -> dict[str, Any]:
         """Columns of the table of passes."""
         rows = np.array(self.iterations, np.int64).reshape(-1, len(Iteration._fields))
-        found: dict[str, Any] = dict(zip(Iteration._fields, rows.T, strict=True))
+        table: dict[str, Any] = dict(zip(Iteration._fields, rows.T, strict=True))
         number = np.repeat(np.arange(len(self.pools)), [pool.replicas for pool in self.pools])
-        pool = number[found["replica"]]
-        sizes = np.array([one.token_bytes * self.policy.block for one in self.pools])
-        found["cache_bytes"] = found.pop("used_blocks") * sizes[pool]
-        found["pool"] = Texts(pool, tuple(one.work for one in self.pools))
-        return found
+        pool = number[table["replica"]]
+        sizes = np.array([pool.token_bytes * self.policy.block for pool in self.pools])
+        table["cache_bytes"] = table.pop("used_blocks") * sizes[pool]
+        table["pool"] = Texts(pool, tuple(pool.work for pool in self.pools))
+        return table
 
     def summary(self) -> dict[str, Any]:
         """The content of summary.json."""
@@ -174,7 +174,7 @@ class Serving:
         rows = self.passes()
         load = load_of(of["arrival_ns"], of["finish_ns"], of["output_tokens"])
         busy = round(float((rows["end_ns"] - rows["start_ns"]).sum()) / span / self._replicas, 4)
-        found = {
+        summary = {
             "requests": len(self.served),
             "duration_ns": last - first,
             "prompt_tokens": int(of["prompt_tokens"].sum()),
@@ -194,7 +194,7 @@ class Serving:
             "pools": [self._pool(pool) for pool in self.pools],
             "policy": asdict(self.policy),
         }
-        return {**found, **self.facts}
+        return {**summary, **self.facts}
 
     @property
     def _replicas(self) -> int:
@@ -255,7 +255,7 @@ def _spread(column: Any) -> dict[str, int] | None:
     count = len(known)
     if not count:
         return None
-    found = {"mean": int(known.sum()) // count}
+    spread = {"mean": int(known.sum()) // count}
     for percent in PERCENTILES:
-        found[f"p{percent}"] = int(known[-(-percent * count // 100) - 1])
-    return {**found, "max": int(known[-1])}
+        spread[f"p{percent}"] = int(known[-(-percent * count // 100) - 1])
+    return {**spread, "max": int(known[-1])}

@@ -80,10 +80,10 @@ def serve(
     check_pools(pools, npus)
     times = SimulatedTimes(model, options, npus)
 
-    def told(now_ns: int, done: int) -> None:
+    def report_progress(now_ns: int, done: int) -> None:
         report(now_ns, done, len(requests), len(times.passes))
 
-    cluster = Cluster(pools, setup.policy, times, setup.context_step, told)
+    cluster = Cluster(pools, setup.policy, times, setup.context_step, report_progress)
     cluster.serve(requests)
     facts = {
         "model": model.name,

@@ -64,8 +64,8 @@ class Range(Struct, frozen=True):
     def _at(self, number: int, steps: int) -> int | float:
         if number in (0, steps):
             return self.last if number else self.first
-        found = self._between(number / steps)
-        return round(found) if self.is_whole else found
+        value = self._between(number / steps)
+        return round(value) if self.is_whole else value
 
     def at(self, share: float) -> int | float:
         """The number at a share of the way, from 0 to just below 1: every whole number has the same part."""
@@ -131,21 +131,21 @@ def _bundles(
 ) -> list[tuple[list[int], list[tuple[Any, ...]]]]:
     """Numbers of axes that advance together, and their values, in the order of their first axes."""
     number_of = {axis.name: number for number, axis in enumerate(axes)}
-    found: list[tuple[list[int], list[tuple[Any, ...]]]] = []
+    bundles: list[tuple[list[int], list[tuple[Any, ...]]]] = []
     for number, axis in enumerate(axes):
         group = next((names for names in zipped if axis.name in names), [axis.name])
         numbers = sorted(number_of[name] for name in group)
         if numbers[0] != number:
             continue
-        values = [axes[one].values or () for one in numbers]
-        counts = {axes[one].name: len(some) for one, some in zip(numbers, values, strict=True)}
+        values = [axes[number].values or () for number in numbers]
+        counts = {axes[number].name: len(column) for number, column in zip(numbers, values, strict=True)}
         if len(set(counts.values())) > 1:
-            told = ", ".join(f"{name} has {count}" for name, count in counts.items())
+            counts_text = ", ".join(f"{name} has {count}" for name, count in counts.items())
             raise InputError(
-                f"zipped axes differ in their number of values: {told}", remedy="make them equal"
+                f"zipped axes differ in their number of values: {counts_text}", remedy="make them equal"
             )
-        found.append((numbers, list(zip(*values, strict=True))))
-    return found
+        bundles.append((numbers, list(zip(*values, strict=True))))
+    return bundles
 
 
 def sample(axes: Sequence[Axis], method: str, points: int, seed: int) -> Iterator[Values]:
@@ -169,9 +169,9 @@ def admitted(
 ) -> list[Values]:
     """Those that meet all conditions, each once."""
     names = [axis.name for axis in axes]
-    found: dict[str, Values] = {}
+    combinations: dict[str, Values] = {}
     for values in candidates:
         named = dict(zip(names, values, strict=True))
         if all(condition.holds(named) for condition in conditions):
-            found.setdefault(json.dumps(values), values)
-    return list(found.values())
+            combinations.setdefault(json.dumps(values), values)
+    return list(combinations.values())

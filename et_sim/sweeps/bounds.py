@@ -59,8 +59,8 @@ class Bounder(Struct):
         assert isinstance(inputs.workload, Mapping)
         model, plan = model_and_plan(inputs.workload, self.space.folder)
         system = _system(inputs)
-        found = bounds_of(model, plan, _kernel_times(system, plan.ranks))
-        memory = found.memory_bytes
+        step_bounds = bounds_of(model, plan, _kernel_times(system, plan.ranks))
+        memory = step_bounds.memory_bytes
         if system.local_memory is not None:
             when_full = system.local_memory.when_full
             if when_full is WhenFull.STOP and memory > system.local_memory.capacity_bytes:
@@ -70,12 +70,12 @@ class Bounder(Struct):
                     remedy="divide the model among more ranks",
                 )
             memory = 0 if when_full is WhenFull.SPILL else memory
-        columns = {"makespan_ns": found.time_ns, "peak_memory_bytes": memory, "ranks": plan.ranks}
-        least = _costs(system, found.time_ns * plan.ranks)
+        columns = {"makespan_ns": step_bounds.time_ns, "peak_memory_bytes": memory, "ranks": plan.ranks}
+        least = _costs(system, step_bounds.time_ns * plan.ranks)
         step = Step(tokens_of(model, plan), model_operations(model, plan), None, datatype_of(plan))
         costs = {"price": None, "joules": None} | least
-        rates = throughput(step, peaks_of(system), plan.ranks, found.time_ns, costs) or {}
-        known = {one.name: rates.get(one.name) for one in OF_STEPS}
+        rates = throughput(step, peaks_of(system), plan.ranks, step_bounds.time_ns, costs) or {}
+        known = {column.name: rates.get(column.name) for column in OF_STEPS}
         return columns | least | {name: value for name, value in known.items() if value is not None}
 
 
@@ -101,13 +101,13 @@ def _kernel_times(system: System, ranks: int) -> KernelTimes:
 
 def _costs(system: System, all_ns: int) -> dict[str, float]:
     """Of all ranks together, in so much time of theirs."""
-    rates, found = system.costs, {}
+    rates, costs = system.costs, {}
     if rates is not None and rates.busy_watts is not None and rates.idle_watts is not None:
         least = min(rates.busy_watts, rates.idle_watts) + rates.network_watts
-        found["joules"] = all_ns * least / 1e9 * _ROUNDED
+        costs["joules"] = all_ns * least / 1e9 * _ROUNDED
     if rates is not None and rates.price_per_hour is not None:
-        found["price"] = all_ns * rates.price_per_hour / 3600e9 * _ROUNDED
-    return found
+        costs["price"] = all_ns * rates.price_per_hour / 3600e9 * _ROUNDED
+    return costs
 
 
 def bounds_of_points(space: Space, points: Any, watch: Any) -> tuple[dict[int, Bound], dict[int, EtSimError]]:
@@ -117,11 +117,11 @@ def bounds_of_points(space: Space, points: Any, watch: Any) -> tuple[dict[int, B
     refusals: dict[int, EtSimError] = {}
     for point in points:
         try:
-            found = bounder.of(point.values)
+            point_bounds = bounder.of(point.values)
         except EtSimError as error:
             refusals[point.number] = error
         else:
-            if found is not None:
-                bounds[point.number] = found
+            if point_bounds is not None:
+                bounds[point.number] = point_bounds
         watch.add(1, 0)
     return bounds, refusals

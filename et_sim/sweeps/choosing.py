@@ -43,8 +43,8 @@ class ByBounds:
     def __init__(self, goal: Goal, points: Sequence[Point], bounds: Mapping[int, Bound]) -> None:
         self._goal = goal
         least = {
-            one.number: tuple(bounded(name, bounds.get(one.number, {})) for name in goal.objectives)
-            for one in points
+            point.number: tuple(bounded(name, bounds.get(point.number, {})) for name in goal.objectives)
+            for point in points
         }
         table = np.array(list(least.values()), np.float64).reshape(len(least), -1)
         size = np.where(np.isfinite(table), np.abs(table), 0.0)
@@ -64,7 +64,7 @@ class ByBounds:
     def _rule_out(self) -> None:
         numbers = np.array(self._numbers, np.int64)
         values = np.array(self._values, np.float64).reshape(len(numbers), len(self._goal.objectives))
-        self._left = [one for one in self._left if not self._is_ruled_out(one, numbers, values)]
+        self._left = [point for point in self._left if not self._is_ruled_out(point, numbers, values)]
 
     def _is_ruled_out(self, point: Point, numbers: Any, values: Any) -> bool:
         least = self._least[point.number]
@@ -135,13 +135,13 @@ class ByOptuna:
         """Tell the sampler."""
         if values is not None:
             self._worst = np.maximum(self._worst, values)
-        told = list(values) if values is not None else (2 * self._worst).tolist()
+        objectives = list(values) if values is not None else (2 * self._worst).tolist()
         places = self._places[self._row[point.number]].tolist()
         self._study.add_trial(
             self._optuna.trial.create_trial(
                 params={axis.name: place for axis, place in zip(self._axes, places, strict=True)},
                 distributions=self._distributions,
-                values=told,
+                values=objectives,
             )
         )
 

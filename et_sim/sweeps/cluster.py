@@ -76,10 +76,10 @@ class Cluster(Struct):
             for future in arriving:
                 batch = under_way.pop(future)
                 if future.status == "finished":
-                    found = future.result()
-                    if isinstance(found, str):
-                        raise UsageError(found)
-                    yield found
+                    done = future.result()
+                    if isinstance(done, str):
+                        raise UsageError(done)
+                    yield done
                 else:  # its workers died, or what was scattered died with them
                     lost = _again(batch, attempts, left, _reason(future))
                     if left:
@@ -147,17 +147,17 @@ def _check_versions(client: Any) -> None:
         raise UsageError(
             "the cluster has no workers", remedy="start some with: dask worker ADDRESS"
         ) from None
-    told = client.run(about_program, on_error="return")
-    for worker, found in sorted(told.items()):
-        if isinstance(found, OSError):  # it is being lost; tasks of others compare programs, too
+    answers = client.run(about_program, on_error="return")
+    for worker, answer in sorted(answers.items()):
+        if isinstance(answer, OSError):  # it is being lost; tasks of others compare programs, too
             continue
-        if isinstance(found, BaseException):
+        if isinstance(answer, BaseException):
             raise UsageError(
-                f"worker {worker} cannot run et-sim: {found}",
+                f"worker {worker} cannot run et-sim: {answer}",
                 remedy="install et-sim[cluster] in the environment of the workers",
             )
-        if tuple(found) != about_program():
-            version = found[0]
+        if tuple(answer) != about_program():
+            version = answer[0]
             other = f"et-sim {version}" if version != __version__ else f"et-sim {version} with other sources"
             raise UsageError(
                 f"worker {worker} runs {other}, and this is et-sim {__version__}",

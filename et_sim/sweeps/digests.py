@@ -70,12 +70,12 @@ class NamedFiles:
 
     def of(self, content: Any) -> list[tuple[str, str]]:
         """Texts that name files, and digests of these."""
-        found: list[tuple[str, str]] = []
+        files: list[tuple[str, str]] = []
         for text in sorted(set(texts_in(content))):
             if text not in self._found:
                 self._found[text] = list(self._files_of(text))
-            found += self._found[text]
-        return found
+            files += self._found[text]
+        return files
 
     def _files_of(self, text: str) -> Iterator[tuple[str, str]]:
         left, seen = [(text, folder) for folder in self._folders], set[Path]()
@@ -109,9 +109,11 @@ def _files_named(folder: Path, name: str) -> list[Path]:
     prefix = path.name
     try:
         return sorted(
-            one
-            for one in path.parent.iterdir()
-            if prefix and one.name.startswith(f"{prefix}.") and one.name.endswith((".et", ".et.gz", ".json"))
+            file
+            for file in path.parent.iterdir()
+            if prefix
+            and file.name.startswith(f"{prefix}.")
+            and file.name.endswith((".et", ".et.gz", ".json"))
         )
     except OSError:
         return []

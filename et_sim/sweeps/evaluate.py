@@ -127,8 +127,8 @@ def figures(result: Result) -> dict[str, Any]:
 def _longest_part(result: Result) -> dict[str, Any]:
     """What most of the time of all ranks goes to, and its share."""
     weights = result.measurement.ranks_per_actor
-    spent = {what: int(getattr(result.statistics, name) @ weights) for name, what in PARTS.items()}
-    most = max(spent, key=lambda what: spent[what])
+    spent = {part: int(getattr(result.statistics, name) @ weights) for name, part in PARTS.items()}
+    most = max(spent, key=lambda part: spent[part])
     total = sum(spent.values())
     return {"bottleneck": most, "bottleneck_share": round(spent[most] / total, 6) if total else None}
 

@@ -52,12 +52,12 @@ class Condition(Struct, frozen=True):
     def holds(self, values: Mapping[str, Any]) -> bool:
         """Whether it holds for these values of the axes."""
         try:
-            found = _value(self.tree, {name: values[axis] for name, axis in self.axes.items()})
+            value = _value(self.tree, {name: values[axis] for name, axis in self.axes.items()})
         except (ArithmeticError, TypeError, ValueError, RecursionError) as error:
             raise self._refused(str(error), values) from None
-        if not isinstance(found, bool):
-            raise self._refused(f"it is {found!r}, neither true nor false", values)
-        return found
+        if not isinstance(value, bool):
+            raise self._refused(f"it is {value!r}, neither true nor false", values)
+        return value
 
     def _refused(self, reason: str, values: Mapping[str, Any]) -> InputError:
         where = ", ".join(f"{axis} {values[axis]!r}" for axis in self.axes.values())
@@ -65,7 +65,7 @@ class Condition(Struct, frozen=True):
         return InputError(f"constraint {self.text!r} cannot be decided{at}: {reason}")
 
 
-def parse_condition(text: str, axes: Sequence[str], what: str = "axis") -> Condition:
+def parse_condition(text: str, axes: Sequence[str], noun: str = "axis") -> Condition:
     """The condition that a text says, of axes with these names; `what` is what a name stands for."""
     if len(text) > LONGEST:
         raise InputError(f"a constraint has {len(text):,} characters", remedy=f"write at most {LONGEST:,}")
@@ -84,7 +84,7 @@ def parse_condition(text: str, axes: Sequence[str], what: str = "axis") -> Condi
         raise InputError(f"constraint {text!r} cannot be read", remedy=f"allowed: {ALLOWED}") from None
     called = {id(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)}
     for node in ast.walk(tree):
-        _check(node, text, named, axes, what, is_called=id(node) in called)
+        _check(node, text, named, axes, noun, is_called=id(node) in called)
     return Condition(text, tree, named)
 
 
@@ -98,21 +98,21 @@ def _identifier(match: re.Match[str], named: dict[str, str]) -> str:
 
 
 def _check(
-    node: ast.AST, text: str, named: Mapping[str, str], axes: Sequence[str], what: str, *, is_called: bool
+    node: ast.AST, text: str, named: Mapping[str, str], axes: Sequence[str], noun: str, *, is_called: bool
 ) -> None:
     """Refuse what is not listed."""
     match node:
         case ast.Name(id=name):
             if name not in (_FUNCTIONS if is_called else named):
                 remedy = did_you_mean(name, list(axes)) or f"known: {', '.join(axes)}"
-                raise InputError(f"constraint {text!r} names {name!r}, which is no {what}", remedy=remedy)
+                raise InputError(f"constraint {text!r} names {name!r}, which is no {noun}", remedy=remedy)
         case ast.Constant(value=bool() | int() | float() | str()):
             pass
         case ast.Call(func=ast.Name(id=name), args=[_, *_], keywords=[]) if name in _FUNCTIONS:
             pass
-        case ast.BinOp(op=one) if type(one) in _ARITHMETIC:
+        case ast.BinOp(op=operator) if type(operator) in _ARITHMETIC:
             pass
-        case ast.Compare(ops=several) if all(type(one) in _COMPARISONS for one in several):
+        case ast.Compare(ops=several) if all(type(comparison) in _COMPARISONS for comparison in several):
             pass
         case ast.BoolOp() | ast.UnaryOp(op=ast.Not() | ast.USub() | ast.UAdd()):
             pass
@@ -138,12 +138,12 @@ def _value(node: ast.AST, names: Mapping[str, Any]) -> Any:
             return -number if isinstance(op, ast.USub) else number
         case ast.BoolOp(op, values):
             wanted = isinstance(op, ast.Or)
-            return wanted if any(bool(_value(one, names)) is wanted for one in values) else not wanted
+            return wanted if any(bool(_value(operand, names)) is wanted for operand in values) else not wanted
         case ast.Compare(left, ops, comparators):
-            return _compared([_value(one, names) for one in (left, *comparators)], ops)
+            return _compared([_value(operand, names) for operand in (left, *comparators)], ops)
         case ast.Call(ast.Name(name), arguments):
-            found = [_value(one, names) for one in arguments]
-            return _FUNCTIONS[name](found) if len(found) > 1 else found[0]
+            operands = [_value(argument, names) for argument in arguments]
+            return _FUNCTIONS[name](operands) if len(operands) > 1 else operands[0]
     raise TypeError(f"{ast.unparse(node)} is not known")  # ruled out by _check
 
 

@@ -102,15 +102,15 @@ def _check_missing(field: Field, number: int, at: Mapping[str, Any], known: Coll
     step = field.path[number]
     possible = list(dict.fromkeys([*at, *(known if number == 0 else _parts_of(field, number))]))
     rest = field.path[number + 1 :]
-    if step in possible and not any(isinstance(one, int) for one in rest):
+    if step in possible and not any(isinstance(key, int) for key in rest):
         return
     if step in possible:
         raise InputError(
             f"{field} names no field: there is no list {step!r} yet", remedy="add it to the file"
         )
     here = str(Field(field.root, field.path[:number]))
-    some = ", ".join(sorted(at)[:_NAMES_SHOWN])
-    remedy = did_you_mean(str(step), [str(one) for one in possible]) or f"{here} has {some or 'no keys'}"
+    keys = ", ".join(sorted(at)[:_NAMES_SHOWN])
+    remedy = did_you_mean(str(step), [str(key) for key in possible]) or f"{here} has {keys or 'no keys'}"
     raise InputError(f"{field} names no field: {here} has no key {str(step)!r}", remedy=remedy)
 
 
@@ -126,13 +126,13 @@ def with_value(content: Any, path: tuple[str | int, ...], value: Any) -> Any:
     """The content with another value in a place; what it was made of stays as it is."""
     if not path:
         return value
-    found = at = copy.copy(content)
+    changed = at = copy.copy(content)
     for step in path[:-1]:
         inner = at.get(step, {}) if isinstance(step, str) and isinstance(at, dict) else at[step]
         at[step] = copy.copy(inner)
         at = at[step]
     at[path[-1]] = value
-    return found
+    return changed
 
 
 def _noun(value: Any) -> str:

@@ -164,7 +164,7 @@ def _check_objectives(best: Best, names: Sequence[str]) -> None:
     for number, name in enumerate(names):
         if name not in OBJECTIVES:
             remedy = did_you_mean(name, tuple(OBJECTIVES))
-            known = ", ".join(one for one, wanted in OBJECTIVES.items() if wanted is best)
+            known = ", ".join(objective for objective, wanted in OBJECTIVES.items() if wanted is best)
             raise InputError(f"{name!r} is no objective", remedy=remedy or f"known: {known}")
         if OBJECTIVES[name] is not best:
             size = "large" if best is Best.LEAST else "small"
@@ -176,8 +176,8 @@ def _check_objectives(best: Best, names: Sequence[str]) -> None:
 def _condition(text: str, axes: Sequence[str]) -> Condition:
     """A condition on columns and axes, in which quantities may have units."""
 
-    def plain(found: re.Match[str]) -> str:
-        number, unit = found[1], found[2]
+    def plain(quantity: re.Match[str]) -> str:
+        number, unit = quantity[1], quantity[2]
         size = parse_bytes(number + unit) if unit.endswith("B") else parse_time_ns(number + unit)
         return f"{size:g}" if isinstance(size, float) and not size.is_integer() else str(int(size))
 
@@ -200,16 +200,16 @@ def _ladder(spec: SearchSpec, sweep: Sweep) -> tuple[str | None, ...]:
 
 def _limits(conditions: Sequence[Condition]) -> dict[str, float]:
     """What columns must not be worse than, from conditions such as `makespan_ns <= 5` or `mfu >= 0.4`."""
-    found: dict[str, float] = {}
+    limits: dict[str, float] = {}
     for condition in conditions:
         match condition.tree:
-            case ast.Compare(left=ast.Name(id=name), ops=[one], comparators=[ast.Constant(value=limit)]) if (
-                isinstance(limit, int | float) and condition.axes.get(name) in OBJECTIVES
-            ):
+            case ast.Compare(
+                left=ast.Name(id=name), ops=[comparison], comparators=[ast.Constant(value=limit)]
+            ) if isinstance(limit, int | float) and condition.axes.get(name) in OBJECTIVES:
                 column = condition.axes[name]
-                if isinstance(one, LIMITING[OBJECTIVES[column]]):
-                    found[column] = min(signed(column, float(limit)), found.get(column, math.inf))
-    return found
+                if isinstance(comparison, LIMITING[OBJECTIVES[column]]):
+                    limits[column] = min(signed(column, float(limit)), limits.get(column, math.inf))
+    return limits
 
 
 def dominators(values: Values, others: Any) -> int:
@@ -217,25 +217,26 @@ def dominators(values: Values, others: Any) -> int:
     return int((others <= values).all(axis=1).sum()) if len(others) else 0
 
 
-def least_dominated(found: Mapping[int, Values], count: int) -> list[int]:
+def least_dominated(values_of: Mapping[int, Values], count: int) -> list[int]:
     """Numbers of so many points, those that fewest others dominate first; equal ones as they are numbered."""
     import numpy as np
 
-    numbers = sorted(found, key=lambda number: (found[number], number))
-    values = np.array([found[number] for number in numbers], np.float64).reshape(len(numbers), -1)
+    numbers = sorted(values_of, key=lambda number: (values_of[number], number))
+    values = np.array([values_of[number] for number in numbers], np.float64).reshape(len(numbers), -1)
     # In this order a point is dominated only by points before it.
-    ranks = [dominators(found[number], values[:place]) for place, number in enumerate(numbers)]
+    ranks = [dominators(values_of[number], values[:place]) for place, number in enumerate(numbers)]
     order = sorted(range(len(numbers)), key=lambda place: (ranks[place], place))
     return [numbers[place] for place in order[:count]]
 
 
-def front_of(found: Mapping[int, Values]) -> list[int]:
+def front_of(values_of: Mapping[int, Values]) -> list[int]:
     """Numbers of the points that no other dominates, by their objectives, the first one first."""
     best: list[int] = []
-    for number in sorted(found, key=lambda number: (found[number], number)):
-        values = found[number]
+    for number in sorted(values_of, key=lambda number: (values_of[number], number)):
+        values = values_of[number]
         if not any(
-            all(one <= other for one, other in zip(found[before], values, strict=True)) for before in best
+            all(value <= other for value, other in zip(values_of[before], values, strict=True))
+            for before in best
         ):
             best.append(number)
     return best

@@ -45,7 +45,7 @@ def check_folder(folder: Path) -> None:
         return
     if not is_folder(folder):
         raise UsageError(f"{folder} is a file", remedy="name a directory with --out")
-    names = sorted(one.name for one in folder.iterdir())
+    names = sorted(file.name for file in folder.iterdir())
     if names and not {JOURNAL, LOCK, FILES[TABLE]} & set(names):
         raise UsageError(
             f"{folder} is not empty and does not hold a sweep",
@@ -114,20 +114,22 @@ class Journal(Struct):
                 if not line.endswith(b"\n"):
                     break
                 end += len(line)
-                found = _finished(line)
-                if found is not None:
-                    self.finished[found.digest] = found
+                record = _finished(line)
+                if record is not None:
+                    self.finished[record.digest] = record
             file.truncate(end)
 
     def add(self, finished: Iterable[Finished]) -> None:
         """Write points down."""
-        some = list(finished)
+        records = list(finished)
         try:
-            self._file.write("".join(f"{one.line()}\n" for one in some).encode("utf-8", "surrogatepass"))
+            self._file.write(
+                "".join(f"{record.line()}\n" for record in records).encode("utf-8", "surrogatepass")
+            )
             self._file.flush()
         except OSError as error:
             raise cannot_write(self.folder, error) from None
-        self.finished.update((one.digest, one) for one in some)
+        self.finished.update((record.digest, record) for record in records)
         if time.monotonic() - self._synced >= SECONDS_BETWEEN_SYNCS:
             self.sync()
 

@@ -67,47 +67,47 @@ class WorkerPool(Struct):
                 self._engage(working, left)
                 done: list[Done] = []
                 for ready in wait(list(working)):
-                    one = working[ready]
-                    found = _received(one)
-                    if found is None:
-                        in_vain = 0 if one.done else in_vain + 1
+                    worker = working[ready]
+                    received = _received(worker)
+                    if received is None:
+                        in_vain = 0 if worker.done else in_vain + 1
                         if in_vain == MOST_STARTS:
                             raise UsageError(
                                 "worker processes end as soon as they begin", remedy="try --workers 1"
                             )
-                        done += _given_back(one, left, attempts)
+                        done += _given_back(worker, left, attempts)
                     else:
-                        result, memory = found
-                        one.tasks.popleft()
-                        one.done += 1
+                        result, memory = received
+                        worker.tasks.popleft()
+                        worker.done += 1
                         done.append(result)
                         if memory > LARGEST_BYTES:
-                            left.extendleft(reversed(one.tasks))
-                            one.tasks.clear()
+                            left.extendleft(reversed(worker.tasks))
+                            worker.tasks.clear()
                         else:
-                            _feed(one, left)
-                    if found is None or not one.tasks:
+                            _feed(worker, left)
+                    if received is None or not worker.tasks:
                         del working[ready]
-                        self._leave(one, may_stay=found is not None and memory <= LARGEST_BYTES)
+                        self._leave(worker, may_stay=received is not None and memory <= LARGEST_BYTES)
                 if done:
                     yield done
         finally:
-            for one in working.values():
-                one.end()
+            for worker in working.values():
+                worker.end()
 
     def _engage(self, working: dict[Any, _Worker], left: deque[Task]) -> None:
         """As many workers as there are to be, if there is work for them."""
         while left and len(working) < self.workers:
-            one = self._idle.pop() if self._idle else self._start()
-            working[one.connection] = one
-            _feed(one, left)
+            worker = self._idle.pop() if self._idle else self._start()
+            working[worker.connection] = worker
+            _feed(worker, left)
 
-    def _leave(self, one: _Worker, *, may_stay: bool) -> None:
+    def _leave(self, worker: _Worker, *, may_stay: bool) -> None:
         """A worker without tasks waits for those of the next call, if it is fit for them."""
         if may_stay:
-            self._idle.append(one)
+            self._idle.append(worker)
         else:
-            one.end()
+            worker.end()
 
     def close(self) -> None:
         """End the workers that wait."""
@@ -134,33 +134,33 @@ class WorkerPool(Struct):
         return _Worker(process, connection)
 
 
-def _feed(one: _Worker, left: deque[Task]) -> None:
-    while left and len(one.tasks) < AHEAD:
+def _feed(worker: _Worker, left: deque[Task]) -> None:
+    while left and len(worker.tasks) < AHEAD:
         task = left.popleft()
-        one.tasks.append(task)
+        worker.tasks.append(task)
         with suppress(ConnectionError):
-            one.connection.send(task)
+            worker.connection.send(task)
 
 
-def _received(one: _Worker) -> tuple[Done, int] | None:
+def _received(worker: _Worker) -> tuple[Done, int] | None:
     """A result and the worker's memory; None: it has ended."""
     try:
-        found, memory = one.connection.recv()
+        done, memory = worker.connection.recv()
     except (EOFError, ConnectionError):
         return None
-    if isinstance(found, str):
-        raise UsageError(found)
-    return found, memory
+    if isinstance(done, str):
+        raise UsageError(done)
+    return done, memory
 
 
-def _given_back(one: _Worker, left: deque[Task], attempts: Counter[str]) -> list[Done]:
+def _given_back(worker: _Worker, left: deque[Task], attempts: Counter[str]) -> list[Done]:
     """Tasks of a worker that ended are done again, but what it was at only so often."""
     lost: list[Done] = []
-    if one.tasks:
-        first = one.tasks[0]
+    if worker.tasks:
+        first = worker.tasks[0]
         attempts[first.digest] += 1
         if attempts[first.digest] >= MOST_ATTEMPTS:
-            one.tasks.popleft()
+            worker.tasks.popleft()
             lost.append(Lost(first.digest, ENDED))
-    left.extendleft(reversed(one.tasks))
+    left.extendleft(reversed(worker.tasks))
     return lost

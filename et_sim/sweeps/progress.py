@@ -17,7 +17,7 @@ SECONDS_BETWEEN_LINES = 10.0
 class Watcher(Protocol):
     """Is told how a sweep gets on."""
 
-    def begin(self, what: str, total: int) -> None:
+    def begin(self, stage: str, total: int) -> None:
         """So many points are going to be evaluated."""
 
     def add(self, done: int, failed: int) -> None:
@@ -27,7 +27,7 @@ class Watcher(Protocol):
 class Nobody:
     """Watches nothing."""
 
-    def begin(self, what: str, total: int) -> None: ...
+    def begin(self, stage: str, total: int) -> None: ...
     def add(self, done: int, failed: int) -> None: ...
 
 
@@ -42,9 +42,9 @@ class Progress:
         self._finished = threading.Event()
         self._thread = threading.Thread(target=self._keep_showing, daemon=True)
 
-    def begin(self, what: str, total: int) -> None:
+    def begin(self, stage: str, total: int) -> None:
         """Another part of the work begins."""
-        self._stage, self._total, self._done, self._failed = what, total, 0, 0
+        self._stage, self._total, self._done, self._failed = stage, total, 0, 0
         self._begin, self._estimate = time.monotonic(), Estimate()
 
     def add(self, done: int, failed: int) -> None:

@@ -40,7 +40,7 @@ def keys_of(recipe: Mapping[str, Any]) -> tuple[str, ...]:
 
 def plan_keys() -> tuple[str, ...]:
     """The keys of a plan."""
-    return tuple(one.metadata["flag"].lstrip("-") for one in fields(Plan))
+    return tuple(field.metadata["flag"].lstrip("-") for field in fields(Plan))
 
 
 def check_recipe(recipe: Mapping[str, Any]) -> None:
@@ -57,11 +57,11 @@ def check_recipe(recipe: Mapping[str, Any]) -> None:
     _refuse_unknown(plan, plan_keys(), "a plan")
 
 
-def _refuse_unknown(content: Mapping[str, Any], known: tuple[str, ...], what: str) -> None:
+def _refuse_unknown(content: Mapping[str, Any], known: tuple[str, ...], section: str) -> None:
     for key in content:
         if key not in known:
             remedy = did_you_mean(str(key), known) or f"known: {', '.join(known)}"
-            raise InputError(f"{what} has no key {key!r}", place=_PLACE, remedy=remedy)
+            raise InputError(f"{section} has no key {key!r}", place=_PLACE, remedy=remedy)
 
 
 def make(recipe: Mapping[str, Any], folder: Path) -> Workload:
@@ -124,25 +124,27 @@ def _model_of(recipe: Mapping[str, Any], folder: Path) -> str:
 def _plan(recipe: Mapping[str, Any], **usual: Any) -> Plan:
     """The plan of a recipe; `usual` stands where its keys are left out."""
     given, chosen = recipe.get(PLAN, {}), usual
-    for one in fields(Plan):
-        key = one.metadata["flag"].lstrip("-")
+    for plan_field in fields(Plan):
+        key = plan_field.metadata["flag"].lstrip("-")
         if key not in given:
             continue
         value = given[key]
-        if isinstance(one.default, bool):
+        if isinstance(plan_field.default, bool):
             if not isinstance(value, bool):
                 raise _no(f"plan.{key}", value, "true or false")
-            chosen[one.name] = value != one.default  # an option may say that something is left out
-        elif isinstance(one.default, tuple):
+            chosen[plan_field.name] = (
+                value != plan_field.default
+            )  # an option may say that something is left out
+        elif isinstance(plan_field.default, tuple):
             if not isinstance(value, list) or not all(type(part) is int for part in value):
                 raise _no(f"plan.{key}", value, "a list of whole numbers")
-            chosen[one.name] = tuple(value)
-        elif isinstance(one.default, float) and type(value) is int:
-            chosen[one.name] = float(value)
-        elif type(value) is not type(one.default):
-            raise _no(f"plan.{key}", value, "a text" if isinstance(one.default, str) else "a number")
+            chosen[plan_field.name] = tuple(value)
+        elif isinstance(plan_field.default, float) and type(value) is int:
+            chosen[plan_field.name] = float(value)
+        elif type(value) is not type(plan_field.default):
+            raise _no(f"plan.{key}", value, "a text" if isinstance(plan_field.default, str) else "a number")
         else:
-            chosen[one.name] = value
+            chosen[plan_field.name] = value
     return Plan(**chosen)
 
 

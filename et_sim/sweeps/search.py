@@ -29,26 +29,26 @@ def search(
     plan: SweepPlan, goal: Goal, journal: Journal, folder: Path, runner: Runner, watch: Watcher
 ) -> tuple[State, Found, Any]:
     """Evaluate what may be best, and write the tables; the last state, what was found, the last table."""
-    found: Found | None = None
+    findings: Found | None = None
     values: dict[int, Values] = {}
     for place, model in enumerate(goal.ladder):
-        if found is not None:
+        if findings is not None:
             survivors = set(least_dominated(values, goal.keep))
             plan = plan.on_model(model, [point for point in plan.points if point.number in survivors])
         is_last = place + 1 == len(goal.ladder)
         at = folder if is_last else folder / f"{RUNG}{place + 1}"
         rung = _Rung(goal, State(plan, journal, at, model), runner, watch)
         with rung.state.written_at_worst():
-            if found is None:
-                found, values = rung.descend()
+            if findings is None:
+                findings, values = rung.descend()
             else:
                 watch.begin(f"searching on {model}", len(plan.points))
                 values = rung.evaluate(plan.points)
-                found.front = front_of(values)
+                findings.front = front_of(values)
         at.mkdir(exist_ok=True)
-        table = rung.state.write(to_builtins(found))
-    assert found is not None
-    return rung.state, found, table
+        table = rung.state.write(to_builtins(findings))
+    assert findings is not None
+    return rung.state, findings, table
 
 
 class _Rung(Struct):
@@ -64,35 +64,35 @@ class _Rung(Struct):
         goal, points = self.goal, self.state.plan.points
         bounds, refusals = self._bounds()
         possible = [
-            one
-            for one in points
-            if one.number not in refusals
-            and goal.admits(self.state.plan.named(one))
-            and not _exceeds(goal, bounds.get(one.number, {}))
+            point
+            for point in points
+            if point.number not in refusals
+            and goal.admits(self.state.plan.named(point))
+            and not _exceeds(goal, bounds.get(point.number, {}))
         ]
         if not possible:
             if refusals:
                 raise next(iter(refusals.values()))
             return Found.of(goal, BOUNDS, impossible=len(points)), {}
         chooser, method = self._chooser(possible, bounds)
-        found = Found.of(goal, method)
-        found.impossible = len(points) - len(possible)
+        findings = Found.of(goal, method)
+        findings.impossible = len(points) - len(possible)
         most = len(possible) if goal.budget is None else min(goal.budget, len(possible))
         self.watch.begin("searching", most)
         values: dict[int, Values] = {}
-        while found.evaluated < most:
-            batch = chooser.choose(min(goal.at_once, most - found.evaluated))
+        while findings.evaluated < most:
+            batch = chooser.choose(min(goal.at_once, most - findings.evaluated))
             if not batch:
                 break
             learnt = self.evaluate(batch)
             for point in batch:
                 chooser.learn(point, learnt.get(point.number))
             values |= learnt
-            found.evaluated += len(batch)
-        found.left = chooser.left()
-        found.ruled_out = len(possible) - found.evaluated - found.left
-        found.front = front_of(values)
-        return found, values
+            findings.evaluated += len(batch)
+        findings.left = chooser.left()
+        findings.ruled_out = len(possible) - findings.evaluated - findings.left
+        findings.front = front_of(values)
+        return findings, values
 
     def _bounds(self) -> tuple[Mapping[int, Bound], Mapping[int, EtSimError]]:
         if self.goal.method == OPTUNA:
@@ -103,7 +103,9 @@ class _Rung(Struct):
 
     def _chooser(self, points: Sequence[Point], bounds: Mapping[int, Bound]) -> tuple[Chooser, str]:
         goal = self.goal
-        has_bounds = any(bounds.get(one.number, {}).get(name) for one in points for name in goal.objectives)
+        has_bounds = any(
+            bounds.get(point.number, {}).get(name) for point in points for name in goal.objectives
+        )
         if goal.method == BOUNDS and not has_bounds:
             raise InputError(
                 "search: no bounds are known of these points",

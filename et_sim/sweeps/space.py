@@ -159,24 +159,24 @@ def _check_axis(space: Space, axis: Axis, sweep: Sweep) -> None:
     root, place = axis.field.root, sweep.text.at("axes", axis.name)
     first = next((value for (name, _), value in space.loaded.items() if name == root), None)
     try:
-        found = space.base.get(root) if first is None else first
-        if found is None:
-            machines = [one.values or () for one in space.axes if one.field.root == "machine"]
+        source = space.base.get(root) if first is None else first
+        if source is None:
+            machines = [axis.values or () for axis in space.axes if axis.field.root == "machine"]
             name = next((str(value) for values in machines for value in values), space.machine)
             assert name is not None  # the spec was checked
-            found = preset_source(name, root)
-        if isinstance(found, GivenWorkload):
+            source = preset_source(name, root)
+        if isinstance(source, GivenWorkload):
             raise InputError(
                 f"{axis.field} names no field: the workload is given, not made",
                 remedy="make it, or vary the whole: workload: [one, another]",
             )
-        if isinstance(found, Source):
-            check_field(axis.field, found.content)
+        if isinstance(source, Source):
+            check_field(axis.field, source.content)
         else:
-            inner = axis.field.path[:1] == (PLAN,) and PLAN in keys_of(found)
-            known = plan_keys() if inner else keys_of(found)
+            inner = axis.field.path[:1] == (PLAN,) and PLAN in keys_of(source)
+            known = plan_keys() if inner else keys_of(source)
             at = Field("workload.plan", axis.field.path[1:]) if inner else axis.field
-            check_field(at, found.get(PLAN, {}) if inner else found, known)
+            check_field(at, source.get(PLAN, {}) if inner else source, known)
     except EtSimError as error:
         raise _placed(error, place) from None
 
@@ -188,8 +188,8 @@ def _load(name: str, given: Any, sweep: Sweep, path: tuple[str, ...]) -> Loaded:
             return _load_workload(given, sweep.folder)
         if not isinstance(given, str | dict):
             raise InputError(f"the {name} is {given!r}", remedy="name a file, or write its keys here")
-        found = load(str(sweep.folder / given) if isinstance(given, str) else given, ROLES[name])
-        return replace(found, place=f"{name} of {sweep.text.place}") if isinstance(given, dict) else found
+        source = load(str(sweep.folder / given) if isinstance(given, str) else given, ROLES[name])
+        return replace(source, place=f"{name} of {sweep.text.place}") if isinstance(given, dict) else source
     except EtSimError as error:
         raise _placed(error, sweep.text.at(*path)) from None
 
@@ -208,8 +208,8 @@ def _load_workload(given: Any, folder: Path) -> GivenWorkload | dict[str, Any]:
     if is_layer_file(path) or kind_of(path) is Kind.JOBS:
         files = NamedFiles((path.parent,)).of([path.name])
         return GivenWorkload(str(path), digest_of([digest for _, digest in files]))
-    found = read_workload(path)
-    return GivenWorkload(found, digest_of([found.profile, *(digest for _, digest in found.inputs)]))
+    workload = read_workload(path)
+    return GivenWorkload(workload, digest_of([workload.profile, *(digest for _, digest in workload.inputs)]))
 
 
 def preset_source(machine: str, role: str) -> Source:
@@ -220,15 +220,15 @@ def preset_source(machine: str, role: str) -> Source:
     return Source(machine, content, digest_of(content))
 
 
-def _changed(found: Loaded, where: Field, value: Any) -> Loaded:
+def _changed(loaded: Loaded, where: Field, value: Any) -> Loaded:
     """The input with another value in a field."""
-    if isinstance(found, GivenWorkload):
+    if isinstance(loaded, GivenWorkload):
         raise InputError(f"{where} cannot be changed: the workload is given, not made")
     try:
-        if isinstance(found, Source):
-            content = with_value(found.content, where.path, value)
-            return replace(found, content=content, digest=digest_of(content))
-        changed: dict[str, Any] = with_value(found, where.path, value)
+        if isinstance(loaded, Source):
+            content = with_value(loaded.content, where.path, value)
+            return replace(loaded, content=content, digest=digest_of(content))
+        changed: dict[str, Any] = with_value(loaded, where.path, value)
         return changed
     except (KeyError, IndexError, TypeError, AttributeError):
         raise InputError(f"there is no field {where} in this one") from None

@@ -181,14 +181,14 @@ class Sweep(Struct, frozen=True):
                 if self.sample is None
                 else sample(self.axes, self.sample.method, self.sample.points, self.sample.seed)
             )
-            found = admitted(candidates, self.axes, self.conditions)
+            points = admitted(candidates, self.axes, self.conditions)
         except InputError as error:
             raise _placed(error, self.text.place) from None
-        if not found:
+        if not points:
             raise InputError(
                 "no combination of the axes meets the constraints", place=self.text.at("constraints")
             )
-        return found
+        return points
 
 
 def read_spec(given: Given) -> Sweep:
@@ -203,12 +203,12 @@ def read_spec(given: Given) -> Sweep:
         remedy = "name a YAML file that describes the sweep"
         remedy = "name the file, not its folder" if is_folder(path) else remedy
         raise UsageError(f"the sweep cannot be read: {reason}", place=str(path), remedy=remedy) from None
-    found = parse_yaml(content, str(path))
-    if not isinstance(found, dict):
+    parsed = parse_yaml(content, str(path))
+    if not isinstance(parsed, dict):
         raise InputError(
             "is no description of a sweep", place=str(path), remedy='give it the keys "base" and "axes"'
         )
-    return _sweep(found, Text(str(path), content), path.parent)
+    return _sweep(parsed, Text(str(path), content), path.parent)
 
 
 def _reason(error: Exception) -> str:
@@ -241,13 +241,13 @@ def _sweep(content: dict[str, Any], text: Text, folder: Path) -> Sweep:
 
 
 def _conditions(spec: SweepSpec, axes: tuple[Axis, ...], text: Text) -> tuple[Condition, ...]:
-    found = []
-    for number, one in enumerate(spec.constraints):
+    conditions = []
+    for number, constraint in enumerate(spec.constraints):
         try:
-            found.append(parse_condition(one, [axis.name for axis in axes]))
+            conditions.append(parse_condition(constraint, [axis.name for axis in axes]))
         except InputError as error:
             raise _placed(error, text.at("constraints", number)) from None
-    return tuple(found)
+    return tuple(conditions)
 
 
 def _axis(name: str, given: Any, text: Text, section: Section) -> Axis:
@@ -275,10 +275,12 @@ def _axis(name: str, given: Any, text: Text, section: Section) -> Axis:
                 raise InputError(f"axis {name!r} has no values", remedy="list at least one")
             return Axis(name, field, tuple(spec.values))
         assert spec.range is not None
-        one = spec.range
+        limits = spec.range
         if not field.path:
             raise InputError(f"axis {name!r} has a range, and {field} is no number", remedy="list its values")
-        return Axis(name, field, range=Range(one.first, one.last, one.count, one.scale == SCALES[1]))
+        return Axis(
+            name, field, range=Range(limits.first, limits.last, limits.count, limits.scale == SCALES[1])
+        )
     except InputError as error:
         raise _placed(error, place) from None
 

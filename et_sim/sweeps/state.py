@@ -117,13 +117,13 @@ def _counted(
 ) -> SweepPlan:
     files = space.files()
     points, invalid = [], {}
-    for number, some in numbered:
+    for number, point_values in numbered:
         try:
-            digest = space.digest(space.inputs(some), files)
+            digest = space.digest(space.inputs(point_values), files)
         except EtSimError as error:
-            digest = digest_of([list(some), str(error)])
+            digest = digest_of([list(point_values), str(error)])
             invalid[digest] = Finished(digest, refused(error), 0.0)
-        points.append(Point(number, some, digest))
+        points.append(Point(number, point_values, digest))
     return SweepPlan(sweep, space, tuple(points), invalid, goal)
 
 
@@ -148,10 +148,10 @@ class State(Struct):
     def values(self, goal: Goal, points: Iterable[Point]) -> dict[int, Values]:
         """The objectives of those of the points, which are known, that are looked for; by their numbers."""
         known = self.known()
-        found = {
+        values_of = {
             point.number: goal.values(self.plan.named(point), known[point.digest].row) for point in points
         }
-        return {number: values for number, values in found.items() if values is not None}
+        return {number: values for number, values in values_of.items() if values is not None}
 
     def fastest(self) -> list[Point]:
         """Points that are complete, the one with the least makespan first."""
@@ -185,29 +185,33 @@ class State(Struct):
     def tasks(self, points: Sequence[Point], *, saves: bool) -> list[Task]:
         """To evaluate them."""
         return [
-            Task(one.digest, one.values, self.model, str(self._run_folder(one)) if saves else None)
-            for one in points
+            Task(point.digest, point.values, self.model, str(self._run_folder(point)) if saves else None)
+            for point in points
         ]
 
     def _run_folder(self, point: Point) -> Path:
         return self.folder.absolute() / RUNS / point.digest[:NAME_LETTERS]
 
-    def evaluate(self, runner: Runner, tasks: Sequence[Task], what: str, watch: Watcher) -> None:
+    def evaluate(self, runner: Runner, tasks: Sequence[Task], stage: str, watch: Watcher) -> None:
         """Have tasks done, and write down what comes back."""
         if not tasks:
             return
-        watch.begin(what, len(tasks))
+        watch.begin(stage, len(tasks))
         self.work(runner, tasks, watch)
 
     def work(self, runner: Runner, tasks: Sequence[Task], watch: Watcher) -> None:
         """The same as a part of what was begun."""
         for done in runner.run(tasks):
             self._take(done)
-            watch.add(len(done), sum(_is_incomplete(one) for one in done))
+            watch.add(len(done), sum(_is_incomplete(result) for result in done))
 
     def _take(self, done: Sequence[Done]) -> None:
-        self.lost |= {one.digest: one.finished() for one in done if isinstance(one, Lost)}
-        new = [one for one in done if isinstance(one, Finished) and one.digest not in self.journal.finished]
+        self.lost |= {result.digest: result.finished() for result in done if isinstance(result, Lost)}
+        new = [
+            result
+            for result in done
+            if isinstance(result, Finished) and result.digest not in self.journal.finished
+        ]
         if new:
             self.journal.add(new)
 
@@ -229,8 +233,8 @@ class State(Struct):
         return table
 
 
-def _is_incomplete(one: Done) -> bool:
-    return isinstance(one, Lost) or one.row["status"] != COMPLETE
+def _is_incomplete(result: Done) -> bool:
+    return isinstance(result, Lost) or result.row["status"] != COMPLETE
 
 
 def _distinct(points: Iterable[Point]) -> list[Point]:

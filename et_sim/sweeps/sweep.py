@@ -58,18 +58,18 @@ def carry_out(
     with runners(plan.space, workers, dask) as (runner, local), Journal(folder) as journal:
         before = set(journal.finished)
         if plan.goal is None:
-            state, found = State(plan, journal, folder), None
+            state, findings = State(plan, journal, folder), None
             with state.written_at_worst(lambda: _found(state, goal)):
                 saves = kept.every and dask is None
                 state.evaluate(runner, state.tasks(state.unknown(), saves=saves), "sweeping", watch)
             table = state.write(_found(state, goal))
             best = state.fastest()
         else:
-            state, found, table = search(plan, plan.goal, journal, folder, runner, watch)
-            best = state.of_numbers(found.front)
+            state, findings, table = search(plan, plan.goal, journal, folder, runner, watch)
+            best = state.of_numbers(findings.front)
         state.evaluate(local, state.tasks(state.to_keep(kept, best), saves=True), "keeping runs", watch)
     known = sum(point.digest in before for point in plan.points)
-    return Report(table, len(plan.points), known, table["status"].to_pylist().count(COMPLETE), found)
+    return Report(table, len(plan.points), known, table["status"].to_pylist().count(COMPLETE), findings)
 
 
 def _goal_of_folder(plan: SweepPlan, folder: Path) -> Goal | None:
@@ -95,9 +95,9 @@ def _found(state: State, goal: Goal | None) -> dict[str, Any] | None:
         return None
     known = state.known()
     done = [point for point in state.plan.points if point.digest in known]
-    found = Found.of(goal, "sweep", evaluated=len(done))
-    found.left, found.front = len(state.plan.points) - len(done), front_of(state.values(goal, done))
-    content: dict[str, Any] = to_builtins(found)
+    findings = Found.of(goal, "sweep", evaluated=len(done))
+    findings.left, findings.front = len(state.plan.points) - len(done), front_of(state.values(goal, done))
+    content: dict[str, Any] = to_builtins(findings)
     return content
 
 

@@ -62,9 +62,11 @@ def times_of(finished: Mapping[str, Finished]) -> Any:
     """How long every point took that was ever evaluated in a directory."""
     import pyarrow as pa
 
-    some = sorted(finished.values(), key=lambda one: one.digest)
-    seconds = pa.array([one.seconds for one in some], pa.float64())
-    return pa.table({"digest": pa.array([one.digest for one in some], pa.string()), "seconds": seconds})
+    records = sorted(finished.values(), key=lambda record: record.digest)
+    seconds = pa.array([record.seconds for record in records], pa.float64())
+    return pa.table(
+        {"digest": pa.array([record.digest for record in records], pa.string()), "seconds": seconds}
+    )
 
 
 def write_tables(folder: Path, table: Any, times: Any) -> None:

@@ -32,7 +32,7 @@ class Errors(Struct, frozen=True):
         return Errors(
             count,
             100 * math.expm1(sum(map(abs, logarithms)) / count),
-            100 * math.exp(sum(math.log(max(one, LEAST)) for one in relative) / count),
+            100 * math.exp(sum(math.log(max(error, LEAST)) for error in relative) / count),
             100 * sum(relative) / count,
             100 * math.expm1(sum(logarithms) / count),
             100 * max(relative),

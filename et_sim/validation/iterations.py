@@ -59,10 +59,10 @@ def _model(row: dict[str, Any]) -> Model:
         return replace(known, layers=row["layers"], sequence=sequence)
     name = f"{row['params_B']:g}B" if "params_B" in row else f"width {sizes['hidden']}"
     name = str(row.get("model", name))
-    found = decoder(
+    decoder_model = decoder(
         name, sizes["hidden"], sizes["heads"], sizes["layers"], sequence, sizes["vocab"], sizes.get("ffn")
     )
-    return replace(found, has_dropout=row.get("sharding") != "FULL_SHARD")
+    return replace(decoder_model, has_dropout=row.get("sharding") != "FULL_SHARD")
 
 
 def decoder(

@@ -20,14 +20,14 @@ def machine_named(hardware: str) -> str | None:
     """The preset whose words all stand in the text, the one with the most letters; None: there is none."""
     text = re.sub(r"(\d) ?GB?\b", r"\1GB", hardware.upper().replace("_", "-"))
     best = ""
-    found = None
+    machine = None
     for name, words in known_as().items():
         letters = "".join(words)
         is_other = any(word not in name and re.search(board, text) for word, board in OTHER_BOARDS.items())
         stand = all(re.search(rf"(?<![A-WYZ]){word}(?![0-9A-Z])", text) for word in words)
         if words and stand and not is_other and len(letters) > len(best):
-            best, found = letters, name
-    return found
+            best, machine = letters, name
+    return machine
 
 
 def network_between(text: str, machine: str, npus: int) -> dict[str, Any] | None:

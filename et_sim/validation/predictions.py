@@ -69,11 +69,11 @@ def predictions(
             unknown = row.hardware or "unnamed hardware"
             yield Prediction(row, None, None, f"no machine is known for {unknown} (--machine names one)")
         elif isinstance(row.job, Kernel):
-            found = kernels[number]
-            if isinstance(found, str):
-                yield Prediction(row, name, None, found)
+            time = kernels[number]
+            if isinstance(time, str):
+                yield Prediction(row, name, None, time)
             else:
-                yield Prediction(row, name, found[0] / 1000, "modelled", _band(found[1], found[0]))
+                yield Prediction(row, name, time[0] / 1000, "modelled", _band(time[1], time[0]))
         else:
             try:
                 yield _simulated(row, name, row.job, changes)
@@ -85,7 +85,7 @@ def _kernels(
     rows: Sequence[Row], machine: str | None, named: Callable[[str], str | None]
 ) -> dict[int, tuple[int, Composition | None] | str]:
     """Nanoseconds by the number of the row and how far they may be off, or why there are none."""
-    found: dict[int, tuple[int, Composition | None] | str] = {}
+    predicted: dict[int, tuple[int, Composition | None] | str] = {}
     by_machine: dict[str, list[int]] = {}
     for number, row in enumerate(rows):
         name = machine or named(row.hardware)
@@ -101,17 +101,17 @@ def _kernels(
                 build.compute(job.shape, layer_shape=job.shape, dtype=job.datatype or None)
                 time_ns = int(times(build.build(), np.zeros(1, np.int64), 0)[0])
                 stated = system.accuracy
-                found[number] = time_ns, None if stated is None else stated.of_kernel_alone(job.shape)
+                predicted[number] = time_ns, None if stated is None else stated.of_kernel_alone(job.shape)
             except EtSimError as error:
-                found[number] = str(error)
-    return found
+                predicted[number] = str(error)
+    return predicted
 
 
-def _band(found: Composition | None, time_ns: int) -> tuple[float, float] | None:
+def _band(composition: Composition | None, time_ns: int) -> tuple[float, float] | None:
     """In microseconds."""
-    if found is None:
+    if composition is None:
         return None
-    low, high = found.band(time_ns)
+    low, high = composition.band(time_ns)
     return low / 1000, high / 1000
 
 

@@ -72,10 +72,10 @@ def read_rows(path: Path) -> list[Row]:
         text = path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"{path} cannot be read: {error}", remedy="name a file of measurements") from error
-    found = list(_kernels(path, text) if path.suffix.lower() == ".csv" else _tables(path, text))
-    if not found:
+    rows = list(_kernels(path, text) if path.suffix.lower() == ".csv" else _tables(path, text))
+    if not rows:
         raise UsageError(f"{path} has no row", remedy="name a file of measurements")
-    return found
+    return rows
 
 
 def _kernels(path: Path, text: str) -> Iterator[Row]:
@@ -83,7 +83,7 @@ def _kernels(path: Path, text: str) -> Iterator[Row]:
     about = path.with_suffix(".json")
     if about.exists():
         known = parse_json(about.read_text(encoding="utf-8", errors="replace"), str(about), InputError)
-        if not isinstance(known, dict) or not all(isinstance(one, dict) for one in known.values()):
+        if not isinstance(known, dict) or not all(isinstance(row, dict) for row in known.values()):
             remedy = 'write {"TABLE": {"gpu": …, "dtype": …}}'
             raise InputError("this says nothing of tables", place=str(about), remedy=remedy)
     numbers: dict[str, int] = {}
@@ -125,15 +125,15 @@ def _tables(path: Path, text: str) -> Iterator[Row]:
     content = parse_json(text, str(path), InputError)
     if isinstance(content, dict) and isinstance(content.get("meta"), dict):
         content = [{"id": path.stem, **content["meta"], "rows": content.get("rows", [])}]
-    if not isinstance(content, list) or not all(isinstance(one, dict) for one in content):
+    if not isinstance(content, list) or not all(isinstance(row, dict) for row in content):
         raise InputError("this is no list of tables", place=str(path), remedy="name a file of measurements")
     for number, table in enumerate(content, 1):
         try:
             yield from _collectives(path, table) if "collective" in table else _iterations(path, table)
         except (KeyError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
-            what = f"{error} is missing" if isinstance(error, KeyError) else str(error)
+            problem = f"{error} is missing" if isinstance(error, KeyError) else str(error)
             place = f"{path}: table {table.get('id', number)}"
-            raise InputError(what, place=place, remedy="docs/accuracy.md says what tables hold") from error
+            raise InputError(problem, place=place, remedy="docs/accuracy.md says what tables hold") from error
 
 
 def _collectives(path: Path, table: dict[str, Any]) -> Iterator[Row]:
@@ -162,32 +162,32 @@ def _collectives(path: Path, table: dict[str, Any]) -> Iterator[Row]:
 
 
 def _iterations(path: Path, table: dict[str, Any]) -> Iterator[Row]:
-    for number, one in iterations_of(table):
-        if one is None:
+    for number, iteration in iterations_of(table):
+        if iteration is None:
             yield Row(table["id"], number, str(table.get("hardware") or ""), "", "", "", "", None, None)
             continue
         yield Row(
             table["id"],
             number,
-            one.hardware,
+            iteration.hardware,
             str(table.get("interconnect") or ""),
             "iteration",
-            f"{one.plan.ranks} GPUs",
-            one.label,
-            _time(one.measured_s * 1e6, path, table["id"], number),
-            one,
+            f"{iteration.plan.ranks} GPUs",
+            iteration.label,
+            _time(iteration.measured_s * 1e6, path, table["id"], number),
+            iteration,
         )
 
 
 def _time(value: Any, path: Path, table: str, number: int) -> float:
     try:
-        found = float(value)
+        time = float(value)
     except (TypeError, ValueError):
-        found = 0.0
-    if not 0 < found < 1e15:
+        time = 0.0
+    if not 0 < time < 1e15:
         raise InputError(
             f"the time is {value!r}",
             place=f"{path}: table {table}, row {number}",
             remedy="give microseconds, more than 0",
         )
-    return found
+    return time

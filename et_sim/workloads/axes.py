@@ -65,17 +65,17 @@ class Axes:
                     remedy="split axes that follow each other",
                 )
             reached *= axis.size
-        found = Axes()
-        found.ranks, found._own = self.ranks, self._own
-        found._all = dict(self._all)
-        found._add(sizes, first)
+        axes = Axes()
+        axes.ranks, axes._own = self.ranks, self._own
+        axes._all = dict(self._all)
+        axes._add(sizes, first)
         if prod(sizes.values()) != total:
             text = " x ".join(f"{name} {size}" for name, size in sizes.items()) or "no sizes"
             raise UsageError(
                 f"{text} are {prod(sizes.values())} places, and {plural(total, 'rank')} are to be split",
                 remedy=f"choose sizes whose product is {total}",
             )
-        return found
+        return axes
 
     def __getitem__(self, name: str) -> Axis:
         if name not in self._all:

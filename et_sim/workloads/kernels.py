@@ -73,11 +73,11 @@ def linear(
 
     Weights were cast before, once and for all.
     """
-    found = product(name, rows, columns, inner, value_bytes, copies)
+    kernel = product(name, rows, columns, inner, value_bytes, copies)
     if dtype:
         yield cast(f"{name} inputs cast", rows * inner * copies, value_bytes, dtype, 1)
-        found = quantised(found, rows * columns * copies, value_bytes, dtype)
-    yield found.cold()
+        kernel = quantised(kernel, rows * columns * copies, value_bytes, dtype)
+    yield kernel.cold()
 
 
 def passing(name: str, values: int, moved: int, operations: int = 1, launches: int = 1) -> Kernel:

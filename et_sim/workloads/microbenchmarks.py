@@ -68,9 +68,9 @@ def _check(kind: str, ranks: int, size: int, repeat: int, compute_us: int) -> No
     if kind not in KINDS:
         remedy = did_you_mean(kind, KINDS) or f"known: {', '.join(KINDS)}"
         raise UsageError(f"there is no microbenchmark {kind!r}", remedy=remedy)
-    for what, value, least in (("ranks", ranks, 1), ("repeat", repeat, 1), ("size", size, 0)):
+    for argument, value, least in (("ranks", ranks, 1), ("repeat", repeat, 1), ("size", size, 0)):
         if value < least:
-            raise UsageError(f"{what} is {value}", remedy=f"it must be at least {least}")
+            raise UsageError(f"{argument} is {value}", remedy=f"it must be at least {least}")
     if compute_us < 0:
         raise UsageError(f"compute_us is {compute_us}", remedy="it must be at least 0")
     if kind == "compute" and compute_us == 0:

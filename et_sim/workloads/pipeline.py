@@ -38,9 +38,9 @@ class Pass(NamedTuple):
     chunk: int = 0
 
 
-def pass_label(one: Pass, chunks: int) -> str:
+def pass_label(pass_: Pass, chunks: int) -> str:
     """What the names of a pass's nodes begin with."""
-    return f"{one.direction} {one.micro_batch}" + (f" chunk {one.chunk}" if chunks > 1 else "")
+    return f"{pass_.direction} {pass_.micro_batch}" + (f" chunk {pass_.chunk}" if chunks > 1 else "")
 
 
 class Shape(NamedTuple):
@@ -88,12 +88,12 @@ def interleaved(place: int, shape: Shape) -> Iterator[Pass]:
 def zero_bubble(place: int, shape: Shape) -> Iterator[Pass]:
     """Later stages put off more of the gradients of weights, so that the stages before them wait less."""
     waiting: list[int] = []
-    for one in one_forward_one_backward(place, shape):
-        if one.direction is Direction.FORWARD:
-            yield one
+    for pass_ in one_forward_one_backward(place, shape):
+        if pass_.direction is Direction.FORWARD:
+            yield pass_
             continue
-        yield Pass(Direction.INPUTS, one.micro_batch)
-        waiting.append(one.micro_batch)
+        yield Pass(Direction.INPUTS, pass_.micro_batch)
+        waiting.append(pass_.micro_batch)
         if len(waiting) > place:
             yield Pass(Direction.WEIGHTS, waiting.pop(0))
     for number in waiting:
@@ -104,9 +104,9 @@ def _in_turn(forward: list[Pass], backward: list[Pass], warm_up: int) -> Iterato
     """Some forward passes; then one more and one backward, while there are any."""
     warm_up = min(warm_up, len(forward))
     yield from forward[:warm_up]
-    for number, one in enumerate(backward):
+    for number, pass_ in enumerate(backward):
         yield from forward[warm_up + number : warm_up + number + 1]
-        yield one
+        yield pass_
 
 
 SCHEDULES: dict[str, Schedule] = {

@@ -311,10 +311,10 @@ class Rank:
         ctrl: Nodes = ()
         if stream is not None:
             ctrl = tuple(node for node in self._last.get(stream, ()) if node not in data)
-        found = (self.recording.add(make, options, name, data, ctrl, tensors, attributes),)
+        nodes = (self.recording.add(make, options, name, data, ctrl, tensors, attributes),)
         if stream is not None:
-            self._last[stream] = found
-        return found
+            self._last[stream] = nodes
+        return nodes
 
 
 def _joined(first: Nodes, second: Nodes) -> Nodes:

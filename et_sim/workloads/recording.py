@@ -103,7 +103,8 @@ class Recording:
         """What a node reads and writes besides what it names already."""
         before = self._tensors.get(node, (None, None))
         merged = [
-            (said or ()) + (_words(more) or ()) for said, more in zip(before, (inputs, outputs), strict=True)
+            (earlier or ()) + (_words(more) or ())
+            for earlier, more in zip(before, (inputs, outputs), strict=True)
         ]
         self._tensors[node] = (merged[0], merged[1] or before[1])
 
@@ -131,17 +132,17 @@ class Recording:
         sizes = {name: size for name, size in sizes.items() if name in self._tensor_names}
         if not sizes and not doings.keys() & self._number.keys():
             return self
-        found = Recording(self.source, _first=self, _sizes=sizes, _built=built)
-        found._kind, found._name, found._names = self._kind, self._name, self._names
-        found._doings = [doings.get(one.key, one) for one in self._doings]
-        return found
+        resized = Recording(self.source, _first=self, _sizes=sizes, _built=built)
+        resized._kind, resized._name, resized._names = self._kind, self._name, self._names
+        resized._doings = [doings.get(doing.key, doing) for doing in self._doings]
+        return resized
 
     def _kinds(self) -> Trace:
         """A row for all nodes that do the same."""
         if self._first is None:
             return self._builder.build()
         before = self._first._doings
-        rows = [row for row, (one, now) in enumerate(zip(before, self._doings, strict=True)) if one != now]
+        rows = [row for row, (then, now) in enumerate(zip(before, self._doings, strict=True)) if then != now]
         keys = tuple(self._doings[row].key for row in rows)
         if keys not in self._built:
             builder = _new_builder(self.source)
@@ -154,7 +155,7 @@ class Recording:
     def content(self) -> bytes:
         """Equal for recordings whose traces are equal."""
         if self._first is not None:
-            keys = [one.key for one in self._doings]
+            keys = [doing.key for doing in self._doings]
             return hashlib.sha256(self._first._digest + repr((keys, self._sizes)).encode()).digest()
         digest = hashlib.sha256(repr((list(self._number), list(self._names))).encode())
         for column in (self._kind, self._name):
@@ -169,16 +170,16 @@ class Recording:
         """All nodes so far."""
         kinds, rows = self._kinds(), np.array(self._kind, np.int64)
         lists = self._tensor_lists()
-        said = np.zeros(len(rows), np.uint32)
+        bits = np.zeros(len(rows), np.uint32)
         for is_output, word in enumerate(("inputs", "outputs")):
-            said[lists.row[lists.is_output == bool(is_output)]] |= np.uint32(BIT[word])
+            bits[lists.row[lists.is_output == bool(is_output)]] |= np.uint32(BIT[word])
         taken = {
-            one.name: getattr(kinds, one.name)[rows]
-            for one in fields(Trace)
-            if one.name not in _OWN_COLUMNS and isinstance(getattr(kinds, one.name), np.ndarray)
+            field.name: getattr(kinds, field.name)[rows]
+            for field in fields(Trace)
+            if field.name not in _OWN_COLUMNS and isinstance(getattr(kinds, field.name), np.ndarray)
         }
         taken |= self._own_columns()
-        return replace(kinds, present=kinds.present[rows] | said, tensors=lists, **taken)
+        return replace(kinds, present=kinds.present[rows] | bits, tensors=lists, **taken)
 
     def _own_columns(self) -> dict[str, Any]:
         """What no two nodes have in common: ids, names, and what they come after."""
@@ -211,11 +212,11 @@ def _make(builder: TraceBuilder, doing: Doing) -> int:
 def _with_rows(kinds: Trace, rows: Any, others: Trace) -> Trace:
     """The same, with other nodes in some rows."""
     columns: dict[str, Any] = {}
-    for one in fields(Trace):
-        column = getattr(kinds, one.name)
-        if one.name not in _NODE_COLUMNS and isinstance(column, np.ndarray):
-            columns[one.name] = column.copy()
-            columns[one.name][rows] = getattr(others, one.name)
+    for field in fields(Trace):
+        column = getattr(kinds, field.name)
+        if field.name not in _NODE_COLUMNS and isinstance(column, np.ndarray):
+            columns[field.name] = column.copy()
+            columns[field.name][rows] = getattr(others, field.name)
     for text in TEXT_ATTRIBUTES:
         known = getattr(kinds, text.texts)
         columns[text.column][rows] += len(known)
@@ -230,5 +231,5 @@ def _words(tensors: Mapping[str, int] | None) -> Words | None:
 def _rows(lists: Sequence[Nodes]) -> tuple[Any, RowColumn]:
     """Lists as offsets and entries."""
     start = np.zeros(len(lists) + 1, np.int64)
-    np.cumsum([len(one) for one in lists], out=start[1:])
-    return start, np.array([node for one in lists for node in one], np.int32)
+    np.cumsum([len(row_nodes) for row_nodes in lists], out=start[1:])
+    return start, np.array([node for row_nodes in lists for node in row_nodes], np.int32)

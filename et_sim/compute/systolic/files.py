@@ -52,7 +52,7 @@ class Layout(StrEnum):
 
 def parse_topology(text: str, source: str, layout: Layout | None = None) -> list[SystolicLayer]:
     """The layers of a file; without a layout, the number of columns of the first row tells it."""
-    found: list[SystolicLayer] = []
+    layers: list[SystolicLayer] = []
     for number, line in enumerate(text.splitlines(), start=1):
         place = f"{source}, line {number}"
         cells = [cell.strip() for cell in line.strip().split(",")]
@@ -62,12 +62,12 @@ def parse_topology(text: str, source: str, layout: Layout | None = None) -> list
             continue
         if layout is None:
             layout = Layout.CONVOLUTIONS if len(list(filter(None, cells))) > 4 else Layout.PRODUCTS
-        found += _layers(cells, layout, place)
-    if not found:
+        layers += _layers(cells, layout, place)
+    if not layers:
         raise InputError(
             "there are no layers", place=source, remedy="the first line is a header, and each other a layer"
         )
-    return found
+    return layers
 
 
 def _refuse_layer(cells: list[str], place: str) -> None:
@@ -168,14 +168,18 @@ def parse_config(text: str, source: str, rules: Rules = Rules.SCALE_SIM) -> Conf
     """The configuration that a file describes."""
     given = dict(_values(text, source))
     reader = _Reader(given, source)
-    mode = Bandwidth(reader.choice(_PRESETS, "InterfaceBandwidth", [one.value for one in Bandwidth]))
+    mode = Bandwidth(
+        reader.choice(_PRESETS, "InterfaceBandwidth", [bandwidth.value for bandwidth in Bandwidth])
+    )
     array = Array(
         height=reader.number("ArrayHeight", LARGEST_SIDE),
         width=reader.number("ArrayWidth", LARGEST_SIDE),
         ifmap_kb=reader.number("IfmapSramSzkB", LARGEST_MEMORY_KB),
         filter_kb=reader.number("FilterSramSzkB", LARGEST_MEMORY_KB),
         ofmap_kb=reader.number("OfmapSramSzkB", LARGEST_MEMORY_KB),
-        dataflow=Dataflow(reader.choice(_ARCHITECTURE, "Dataflow", [one.value for one in Dataflow])),
+        dataflow=Dataflow(
+            reader.choice(_ARCHITECTURE, "Dataflow", [dataflow.value for dataflow in Dataflow])
+        ),
         mode=mode,
         bandwidths=reader.bandwidths() if mode == Bandwidth.GIVEN else (10,),
         rules=rules,
@@ -206,22 +210,22 @@ def _values(text: str, source: str) -> Iterator[tuple[tuple[str, str], _Value]]:
         cut = min((at for at in (line.find("="), line.find(":")) if at > 0), default=0)
         key, value = line[:cut].strip(), line[cut + 1 :].strip()
         if not cut or not section:
-            what = "is no key with a value" if section else "stands before the first section"
+            problem = "is no key with a value" if section else "stands before the first section"
             raise InputError(
-                f"{line!r} {what}", place=place, remedy="write [section], and below it key = value"
+                f"{line!r} {problem}", place=place, remedy="write [section], and below it key = value"
             )
         known = {name.lower(): name for name in _KEYS[section]}
         if key.lower() not in known:
             raise InputError(
                 f"there is no key {key!r} in [{section}]", place=place, remedy=_near_key(key, section)
             )
-        found = section, known[key.lower()]
-        if found in seen:
+        key_path = section, known[key.lower()]
+        if key_path in seen:
             raise InputError(
-                f"{key} is given twice", place=place, remedy=f"line {seen[found]} gives it too: keep one"
+                f"{key} is given twice", place=place, remedy=f"line {seen[key_path]} gives it too: keep one"
             )
-        seen[found] = number
-        yield found, _Value(number, value)
+        seen[key_path] = number
+        yield key_path, _Value(number, value)
 
 
 def _near_key(key: str, section: str) -> str:
@@ -247,7 +251,7 @@ class _Reader:
         value = self._get(section, key)
         if value.text not in choices:
             spellings = (value.text, value.text.lower(), value.text.upper())
-            near = next(filter(None, (did_you_mean(one, choices) for one in spellings)), "")
+            near = next(filter(None, (did_you_mean(spelling, choices) for spelling in spellings)), "")
             raise InputError(
                 f"{key} is {value.text!r}",
                 place=self._place(value),

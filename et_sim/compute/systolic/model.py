@@ -33,10 +33,10 @@ BANDWIDTH = tuple(
 )
 _MOVES = (("IFMAP", "Reads"), ("Filter", "Reads"), ("OFMAP", "Writes"))
 ACCESS = tuple(
-    f"{memory} {operand} {what}"
+    f"{memory} {operand} {figure}"
     for memory in ("SRAM", "DRAM")
     for operand, move in _MOVES
-    for what in ("Start Cycle", "Stop Cycle", move)
+    for figure in ("Start Cycle", "Stop Cycle", move)
 )
 
 
@@ -106,23 +106,27 @@ class Report(Struct, frozen=True, dict=True):
     def bandwidth_row(self) -> dict[str, float]:
         """A row of BANDWIDTH_REPORT.csv: words per cycle."""
         sram = [words / self.cycles if self.cycles else 0.0 for words in self.sram_words]
-        return dict(zip(BANDWIDTH, (*sram, *(one.bandwidth for one in self.timing.dram)), strict=True))
+        return dict(
+            zip(BANDWIDTH, (*sram, *(traffic.bandwidth for traffic in self.timing.dram)), strict=True)
+        )
 
     @property
     def access_row(self) -> dict[str, int]:
         """A row of DETAILED_ACCESS_REPORT.csv."""
         sram = [(*span, words) for span, words in zip(self.timing.spans, self.sram_words, strict=True)]
-        return dict(zip(ACCESS, (value for one in (*sram, *self.timing.dram) for value in one), strict=True))
+        return dict(
+            zip(ACCESS, (value for traffic in (*sram, *self.timing.dram) for value in traffic), strict=True)
+        )
 
 
 def reports(layers: Iterable[SystolicLayer], array: Array) -> list[Report]:
     """Of each layer; those with equal dimensions are worked out once."""
     known: dict[Dimensions, Report] = {}
-    found = []
+    reports = []
     for layer in layers:
-        found.append(Report(layer, array, known.get(layer.dimensions)))
-        known.setdefault(layer.dimensions, found[-1])
-    return found
+        reports.append(Report(layer, array, known.get(layer.dimensions)))
+        known.setdefault(layer.dimensions, reports[-1])
+    return reports
 
 
 def unlimited_cycles(layer: SystolicLayer, array: Array) -> int:
@@ -188,7 +192,9 @@ def layers_of(text: str, place: str) -> tuple[tuple[SystolicLayer, int], ...]:
             remedy='let another rule of "compute" time it: "where": {"operation": …}',
         )
     is_convolution = shape.kind == CONVOLUTION
-    sides = [side for one in operation.products for side in (one.rows, one.columns, one.inner)]
+    sides = [
+        side for product in operation.products for side in (product.rows, product.columns, product.inner)
+    ]
     largest = max(shape.numbers if is_convolution else sides)
     if largest > LARGEST:
         raise TraceError(
@@ -199,8 +205,11 @@ def layers_of(text: str, place: str) -> tuple[tuple[SystolicLayer, int], ...]:
     if is_convolution:
         return ((SystolicLayer(text, Dimensions(*shape.numbers), place), shape.count),)
     return tuple(
-        (SystolicLayer.product(text, one.rows, one.columns, one.inner, place=place), one.count)
-        for one in operation.products
+        (
+            SystolicLayer.product(text, product.rows, product.columns, product.inner, place=place),
+            product.count,
+        )
+        for product in operation.products
     )
 
 
@@ -230,16 +239,18 @@ class Systolic:
     def durations(self, trace: Trace, rows: IntColumn, rank: int) -> Durations:  # noqa: ARG002
         """Cycles, stalls included, in nanoseconds."""
         shapes, first, number = np.unique(trace.layer_shape[rows], return_index=True, return_inverse=True)
-        found = [
+        figures = [
             self._figures(trace.layer_shapes[shape], trace, int(rows[row]))
             for shape, row in zip(shapes.tolist(), first.tolist(), strict=True)
         ]
         of_row = number.reshape(-1)
-        columns = np.array([one[1:4] for one in found], np.float64).reshape(-1, 3)[of_row]
-        is_bound = np.array([one.is_memory_bound for one in found], np.bool_)[of_row]
+        columns = np.array([layer_figures[1:4] for layer_figures in figures], np.float64).reshape(-1, 3)[
+            of_row
+        ]
+        is_bound = np.array([layer_figures.is_memory_bound for layer_figures in figures], np.bool_)[of_row]
         unknown = Utilisation.unknown(self.label, "", len(rows))
         return Durations(
-            np.array([one.ns for one in found], np.int64)[of_row],
+            np.array([layer_figures.ns for layer_figures in figures], np.int64)[of_row],
             np.full(len(rows), Treatment.MODELLED, np.uint8),
             trace.tensor_bytes[rows],
             replace(
@@ -259,24 +270,24 @@ class Systolic:
             self._known[text] = self._of(reports)
         return self._known[text]
 
-    def _of(self, found: list[tuple[Report, int]]) -> _Figures:
+    def _of(self, reports: list[tuple[Report, int]]) -> _Figures:
         """One after the other. Of unlimited bandwidth no share is used, and every word counts once."""
         array = self.clocked.array
-        cycles = sum(one.cycles * count for one, count in found)
-        macs = sum(one.layer.macs * count for one, count in found)
+        cycles = sum(report.cycles * count for report, count in reports)
+        macs = sum(report.layer.macs * count for report, count in reports)
         memory = 0.0
         if array.is_limited:
-            words = sum(sum(each.words for each in one.timing.dram) * count for one, count in found)
+            words = sum(sum(each.words for each in report.timing.dram) * count for report, count in reports)
             possible = sum(array.bandwidth(operand) for operand in range(3)) * cycles
             memory = min(1.0, words / possible) if possible else 0.0
         else:
-            words = sum(_words(one) * count for one, count in found)
-        stalls = sum(one.stalls * count for one, count in found)
+            words = sum(_words(report) * count for report, count in reports)
+        stalls = sum(report.stalls * count for report, count in reports)
         compute = macs / (cycles * array.elements) if cycles else 0.0
         duration = self.clocked.duration_ns(cycles)
         return _Figures(duration, compute, memory, 2 * macs / words, 2 * stalls > cycles)
 
 
-def _words(one: Report) -> int:
-    layer = one.layer
+def _words(report: Report) -> int:
+    layer = report.layer
     return layer.image_words + layer.inner * layer.columns + layer.rows * layer.columns

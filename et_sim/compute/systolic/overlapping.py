@@ -63,8 +63,8 @@ class Windows(Struct, frozen=True):
         """[pixel, value]: which entries lie within the image."""
         row = self.pixel_row[pixels, None] + self.value_row[None, values]
         column = self.pixel_column[pixels, None] + self.value_column[None, values]
-        found: npt.NDArray[np.bool_] = (row < self.height) & (column < self.width)
-        return found
+        inside: npt.NDArray[np.bool_] = (row < self.height) & (column < self.width)
+        return inside
 
 
 MOST_ENTRIES = 1 << 26  # of one pass that are kept
@@ -219,10 +219,10 @@ class Overlapping(Struct, frozen=True, dict=True):
     def _upright(self, fold: int) -> Entries:
         """[step, column]: the same before columns lag."""
         first = fold * self.folds.height
-        some, all_of_them = slice(first, first + self.folds.height), slice(None)
+        fold_rows, all_of_them = slice(first, first + self.folds.height), slice(None)
         if self.folds.dataflow == Dataflow.OUTPUT:
-            return self._windows.block(some, all_of_them).T
-        return self._windows.block(all_of_them, some)
+            return self._windows.block(fold_rows, all_of_them).T
+        return self._windows.block(all_of_them, fold_rows)
 
     def _held(self, fold: int) -> Entries:
         column, row = divmod(fold, self.folds.row_folds)
@@ -283,14 +283,14 @@ class _Counter:
         place = 0
         while place < len(entries):
             size = max(self._usual - (self._at - self._begin), _LEAST_BLOCK)
-            some = entries[place : place + min(size, _MOST_COUNTED)]
-            at = np.flatnonzero(self._seen_in[some] != len(self.ends) + 1)
-            words = some[at]
+            batch = entries[place : place + min(size, _MOST_COUNTED)]
+            at = np.flatnonzero(self._seen_in[batch] != len(self.ends) + 1)
+            words = batch[at]
             numbers = np.arange(len(words), dtype=np.int32)
             self._first_at[words[::-1]] = numbers[::-1]
             is_new = self._first_at[words] == numbers
             count = int(np.count_nonzero(is_new))
-            taken = len(some)
+            taken = len(batch)
             if self.held + count < self._most:
                 self._seen_in[words] = len(self.ends) + 1
                 self.held += count
@@ -319,7 +319,7 @@ class _Buffer:
         self._mark(False)
         window = self._window
         ahead = (window.start + window.held) % window.sets
-        if any(np.any(some == word) for some in self._entries(ahead, window.step)):
+        if any(np.any(entries == word) for entries in self._entries(ahead, window.step)):
             steps = 1
         else:
             steps = min(self._steps_to(int(entry) // window.set_words) for entry in self._places(word))
@@ -328,8 +328,8 @@ class _Buffer:
         return steps
 
     def _mark(self, is_held: bool) -> None:
-        for some in self._entries(self._window.start, self._window.held):
-            self.is_held[some] = is_held
+        for entries in self._entries(self._window.start, self._window.held):
+            self.is_held[entries] = is_held
 
     def _entries(self, first: int, count: int) -> list[Entries]:
         """The words of so many sets, of which some may be at the list's beginning."""

@@ -142,13 +142,13 @@ class Layout(Struct):
     def _begins(self, block: int, lines: Lines) -> Lines:
         tall, narrow = self.blocks * self.height, self.last_width
         diagonals, left = block * self.height + lines, np.maximum(lines - self.height + 1, 0)
-        found: Lines = _before(diagonals, tall, narrow)
-        found += np.maximum(np.minimum(left, narrow) - np.maximum(diagonals - tall + 1, 0), 0)
+        begins: Lines = _before(diagonals, tall, narrow)
+        begins += np.maximum(np.minimum(left, narrow) - np.maximum(diagonals - tall + 1, 0), 0)
         if narrow < self.width:  # the last block lacks the other columns
             low = tall - self.height
-            found += _before(diagonals - narrow, low, self.width - narrow)
-            found += np.maximum(left - np.maximum(diagonals - low + 1, narrow), 0)
-        return found
+            begins += _before(diagonals - narrow, low, self.width - narrow)
+            begins += np.maximum(left - np.maximum(diagonals - low + 1, narrow), 0)
+        return begins
 
 
 def _before(lines: Lines, height: int, width: int) -> Lines:
@@ -172,8 +172,8 @@ class Phases(Struct, frozen=True):
         return sum(map(len, self.ends))
 
     def __iter__(self) -> Iterator[int]:
-        for some in self.ends:
-            yield from some
+        for phase_ends in self.ends:
+            yield from phase_ends
 
     @property
     def last(self) -> int:

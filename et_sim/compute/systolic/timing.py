@@ -283,7 +283,7 @@ class Clock:
 
     def __init__(self, operands: tuple[Edges, ...], *lines: int) -> None:
         self.late = 0
-        self._ends = [(one.first_line, one.last_line) for one in operands]
+        self._ends = [(operand.first_line, operand.last_line) for operand in operands]
         self._edges = {*lines, *(line for ends in self._ends for line in ends)}
         self._lines: list[int] = []
         self._late_after: list[int] = []
@@ -325,11 +325,11 @@ class Clock:
 
     def spans(self, read_cycles: int) -> tuple[tuple[int, int], ...]:
         """The first and the last cycle of each operand at the array."""
-        found = []
+        spans = []
         for operand, (first, last) in enumerate(self._ends):
             more = read_cycles if operand < 2 else 0
-            found.append((self.cycle(first, operand) + more, self.cycle(last, operand) + more))
-        return tuple(found)
+            spans.append((self.cycle(first, operand) + more, self.cycle(last, operand) + more))
+        return tuple(spans)
 
 
 class _Reads:

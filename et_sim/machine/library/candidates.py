@@ -168,7 +168,9 @@ def _ring(
     between = crossing * inter
     plateau = size / (channels.count * n) >= PLATEAU
     if kind == ALL_REDUCE and protocol is Protocol.SIMPLE and nodes > 1 and plateau:
-        base, within, between = (one * machine.gpu.ring_plateau for one in (base, within, between))
+        base, within, between = (
+            bandwidth * machine.gpu.ring_plateau for bandwidth in (base, within, between)
+        )
     return Candidate(RING, protocol, channels.count, base, within, between, bus * n / steps)
 
 

@@ -65,13 +65,15 @@ def rings_of(wires: Wires, speeds: Speeds, *, nodes: int, ppn: int, cards: int) 
 
 def speed_within(wires: Wires, speeds: Speeds, count: int, most: float = float("inf")) -> float:
     """The fastest at which so many channels fit into the links of a GPU."""
-    return next((one for one in speeds.within if one * count <= wires.gpu and one <= most), wires.gpu / count)
+    return next(
+        (speed for speed in speeds.within if speed * count <= wires.gpu and speed <= most), wires.gpu / count
+    )
 
 
 def speed_between(wires: Wires, speeds: Speeds) -> float:
     """The fastest that a card carries."""
     card = wires.card * CARD_EFFICIENCY
-    return next((one for one in speeds.between if one <= card), card)
+    return next((speed for speed in speeds.between if speed <= card), card)
 
 
 def _most(

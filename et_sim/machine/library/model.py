@@ -134,18 +134,22 @@ class Library:
         if call.kind == ALL_TO_ALL:
             return self.choices(call)[0]
         seen, known = self._seen(call), self.choices(call)
-        best = [one for one in known if seen and (one.algorithm, one.protocol) == seen]
-        return min(best or known, key=lambda one: one.estimate_us)
+        best = [
+            candidate for candidate in known if seen and (candidate.algorithm, candidate.protocol) == seen
+        ]
+        return min(best or known, key=lambda candidate: candidate.estimate_us)
 
     def _seen(self, call: Call) -> tuple[str, Protocol] | None:
         """What was seen of as many bytes, or of the next number below; None: nothing, or of fewer or more."""
         kind, size = self._counted(call)
-        alike = sorted((one.size, one) for one in self.logged if (one.kind, one.nodes) == (kind, call.nodes))
+        alike = sorted(
+            (entry.size, entry) for entry in self.logged if (entry.kind, entry.nodes) == (kind, call.nodes)
+        )
         sizes = [at for at, _ in alike]
         if not alike or not sizes[0] <= size <= sizes[-1]:
             return None
-        one = alike[bisect_right(sizes, size) - 1][1]
-        return one.algorithm, one.protocol
+        entry = alike[bisect_right(sizes, size) - 1][1]
+        return entry.algorithm, entry.protocol
 
     @property
     def takes_processors(self) -> bool:
@@ -168,8 +172,10 @@ class Library:
     def way(self, call: Call) -> Candidate:
         """What it chooses, as its cost model has it."""
         seen, known, size = self._seen(call), self._ways(call), self._counted(call)[1]
-        best = [one for one in known if seen and (one.algorithm, one.protocol) == seen]
-        return min(best or known, key=lambda one: one.estimate_us(size))
+        best = [
+            candidate for candidate in known if seen and (candidate.algorithm, candidate.protocol) == seen
+        ]
+        return min(best or known, key=lambda candidate: candidate.estimate_us(size))
 
     def choices(self, call: Call) -> tuple[Choice, ...]:
         """All that may be chosen, in the order of the library's tables."""

@@ -84,7 +84,7 @@ class Rules(Struct, frozen=True):
 
 
 def _speeds(within: str, between: str, *, is_later: bool) -> Speeds:
-    values = [tuple(float(one) for one in text.split()) for text in (within, between)]
+    values = [tuple(float(word) for word in text.split()) for text in (within, between)]
     return Speeds(values[0], values[1], is_later)
 
 
@@ -104,7 +104,7 @@ _BLACKWELL = _speeds(
 
 
 def _factors(*rows: str) -> tuple[tuple[float, ...], ...]:
-    return tuple(tuple(float(one) for one in row.split()) for row in rows)
+    return tuple(tuple(float(word) for word in row.split()) for row in rows)
 
 
 ARM = "arm"  # Grace

@@ -81,7 +81,7 @@ def names() -> tuple[str, ...]:
     """All machines."""
     folder = files("et_sim.machine.presets") / "machines"
     return tuple(
-        sorted(one.name.removesuffix(_ENDING) for one in folder.iterdir() if one.name.endswith(_ENDING))
+        sorted(file.name.removesuffix(_ENDING) for file in folder.iterdir() if file.name.endswith(_ENDING))
     )
 
 
@@ -132,13 +132,13 @@ def preset(text: str) -> Preset:
 
 def unchanged(text: str) -> str:
     """The name of a machine whose nodes are as it has them, for those who take any number of its NPUs."""
-    found = preset(text)
-    if found.options:
+    chosen = preset(text)
+    if chosen.options:
         raise UsageError(
-            f"{text}: {found.options[1:]} means nothing here, where rows say how many NPUs there are",
-            remedy=f"name {found.name}",
+            f"{text}: {chosen.options[1:]} means nothing here, where rows say how many NPUs there are",
+            remedy=f"name {chosen.name}",
         )
-    return found.name
+    return chosen.name
 
 
 def _node(machine: dict[str, Any]) -> list[int]:
@@ -149,7 +149,7 @@ def _node(machine: dict[str, Any]) -> list[int]:
 
 def _with_options(name: str, machine: dict[str, Any], text: str) -> dict[str, Any]:
     """With other numbers of NPUs and of network cards in a node."""
-    given = dict(one.split("=") for one in text.split(",") if one)
+    given = dict(option.split("=") for option in text.split(",") if option)
     for option in given:
         if option not in _OPTIONS:
             raise UsageError(
@@ -163,15 +163,15 @@ def _with_options(name: str, machine: dict[str, Any], text: str) -> dict[str, An
             f"{name} has no nodes of {text[1:]}", remedy="name a machine of nodes, and 1 or more of each"
         )
     inner, outer = machine["dimensions"]
-    own = _node(machine)[0]
-    in_node, had = node or own, machine.get("library", {}).get("cards", own)
-    cards = cards or had * in_node // own or 1
+    preset_node = _node(machine)[0]
+    in_node, had = node or preset_node, machine.get("library", {}).get("cards", preset_node)
+    cards = cards or had * in_node // preset_node or 1
     if cards > in_node:
         raise UsageError(
             f"{cards} cards for {in_node} NPUs: those of one NPU count as one",
             remedy=f"name {in_node} or fewer",
         )
-    card = parse_bandwidth(outer["bandwidth"]) * own / had
+    card = parse_bandwidth(outer["bandwidth"]) * preset_node / had
     shared = {**outer, "bandwidth": f"{card * cards / in_node:g}GB/s"}
     library = {"library": {**machine["library"], "cards": cards}} if "library" in machine else {}
     return {**machine, "node": in_node, "dimensions": [inner, shared], **library}
@@ -217,7 +217,7 @@ def _collectives(machine: dict[str, Any], dimensions: int) -> dict[str, Any]:
         return {}
     algorithms = machine["algorithms"][:dimensions]
     return {
-        **{f"{one}-implementation": algorithms for one in _COLLECTIVES[:3]},
+        **{f"{collective}-implementation": algorithms for collective in _COLLECTIVES[:3]},
         "all-to-all-implementation": ["direct"] * dimensions,
     }
 
@@ -239,12 +239,12 @@ def _nodes(name: str, machine: dict[str, Any], npus: int) -> dict[str, Any]:
     cards, is_pci = library.get("cards", node), library.get("link") == "PCI"
     if npus > node and node % cards == 0 and (cards < node or is_pci):
         return {"graph": _rails(machine["dimensions"], counts, node // cards, is_pci=is_pci)}
-    inner = [one for one, _ in zip(machine["dimensions"], counts, strict=False)]
+    inner = [dimension for dimension, _ in zip(machine["dimensions"], counts, strict=False)]
     return {
-        "topology": [one["topology"] for one in inner],
+        "topology": [dimension["topology"] for dimension in inner],
         "npus_count": counts,
-        "bandwidth": [one["bandwidth"] for one in inner],
-        "latency": [one["latency"] for one in inner],
+        "bandwidth": [dimension["bandwidth"] for dimension in inner],
+        "latency": [dimension["latency"] for dimension in inner],
     }
 
 
@@ -292,7 +292,7 @@ def _torus(name: str, machine: dict[str, Any], npus: int) -> dict[str, Any]:
         for second in range(first, cubes // first + 1)
         if cubes // first % second == 0 and cubes // first // second >= second
     ]
-    best = min(sides, key=lambda one: (one[2] - one[0], one))
+    best = min(sides, key=lambda torus: (torus[2] - torus[0], torus))
     return {
         "topology": ["Ring"] * 3,
         "npus_count": [cube * side for side in best],
@@ -322,8 +322,8 @@ def _data(folder: str, name: str) -> dict[str, Any]:
     if name.endswith(_ENDING):
         return _own(name)
     path = files("et_sim.machine.presets") / folder / f"{name}{_ENDING}"
-    found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    return found
+    content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    return content
 
 
 def _own(path: str) -> dict[str, Any]:
@@ -334,11 +334,15 @@ def _own(path: str) -> dict[str, Any]:
         raise UsageError(
             f"{path} cannot be read: {error}", remedy="name a file that et-sim calibrate wrote"
         ) from error
-    found = parse_json(text, path, MachineError)
-    if not isinstance(found, dict) or not found.keys() >= _KEYS or not isinstance(found["device"], dict):
+    content = parse_json(text, path, MachineError)
+    if (
+        not isinstance(content, dict)
+        or not content.keys() >= _KEYS
+        or not isinstance(content["device"], dict)
+    ):
         raise MachineError(
             "this describes no machine by name",
             place=path,
             remedy="name a file that et-sim calibrate wrote; other files are given as --system and --network",
         )
-    return found
+    return content

@@ -41,7 +41,9 @@ class Fields:
 
     def missing(self, key: str, remedy: str) -> InputError:
         """An error about a key that is not there, or is misspelt."""
-        near = next((one for one in self._content if nearest(one, (key,)) and one not in self._asked), None)
+        near = next(
+            (known for known in self._content if nearest(known, (key,)) and known not in self._asked), None
+        )
         if near is not None:
             return self.fault(near, f"key {show(near)} is not known", nearest(near, (key,)))
         return self.section.fault(f'key "{key}" is missing', remedy)
@@ -62,14 +64,14 @@ class Fields:
 
     def whole(self, key: str, default: int | None = None, *, least: int = 1) -> int:
         """A whole number."""
-        found: int = self.read(key, COUNT, default, minimum=least, maximum=MOST)
-        return found
+        number: int = self.read(key, COUNT, default, minimum=least, maximum=MOST)
+        return number
 
     def wholes(self, key: str, *, least: int = 1) -> tuple[int, ...]:
         """A list of whole numbers."""
         value = self.value(key)
-        good = isinstance(value, list) and bool(value) and all(type(one) is int for one in value)
-        if not good or not all(least <= one <= MOST for one in value):
+        good = isinstance(value, list) and bool(value) and all(type(number) is int for number in value)
+        if not good or not all(least <= number <= MOST for number in value):
             cause = f'key "{key}" is missing' if value is None else f'key "{key}" is {show(value)}'
             raise self.fault(key, cause, f"allowed: a list of whole numbers >= {least}, such as [ 4, 8 ]")
         return tuple(value)

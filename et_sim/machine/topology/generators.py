@@ -34,20 +34,23 @@ def nested(build: GraphBuilder, fields: Fields, place: Place) -> NetworkPart:
     rows = (tier for tier, kind in zip(build.tiers, build.kinds, strict=True) if kind != NPU)
     tier = max(place.tier, 1 + max(rows, default=0))
     outer = fields.part("outer")
-    own = inner[0].dimensions
+    inner_dimensions = inner[0].dimensions
     if attach == GATEWAYS:
         given = tuple(part.gateway for part in inner)
         part = generate(build, outer, Place(place.prefix, tier, given))
-        return NetworkPart(devices, own + part.dimensions, part.gateway)
+        return NetworkPart(devices, inner_dimensions + part.dimensions, part.gateway)
     if attach == NPUS:
         part = generate(build, outer, Place(place.prefix, tier, tuple(devices)))
-        return NetworkPart(devices, (*own, copies), part.gateway, groups=part.groups)
+        return NetworkPart(devices, (*inner_dimensions, copies), part.gateway, groups=part.groups)
     for at in range(len(inner[0].devices)):
         given = tuple(part.devices[at] for part in inner)
         part = generate(build, outer, Place(f"{place.prefix}rail{at}.", tier, given))
     is_grid = bool(inner[0].grid) and bool(part.grid)
     return NetworkPart(
-        devices, own + part.dimensions, part.gateway, inner[0].grid + part.grid if is_grid else ()
+        devices,
+        inner_dimensions + part.dimensions,
+        part.gateway,
+        inner[0].grid + part.grid if is_grid else (),
     )
 
 

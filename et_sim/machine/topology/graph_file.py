@@ -64,7 +64,7 @@ def _read(source: Source, build: GraphBuilder, remarks: Remarks) -> Network:
     is_whole = len(kept) == len(build.sources) and ranks is None and not fields.entries("links")
     grid = made.grid if is_whole else ()
     default = Routing.DIMENSION_ORDER if made.grid else Routing.SHORTEST
-    routing = Routing(fields.choice("routing", [one.value for one in Routing], default.value))
+    routing = Routing(fields.choice("routing", [routing.value for routing in Routing], default.value))
     if routing is Routing.VALIANT and not made.groups:
         cause = "valiant sends messages by way of another group, and this network is no dragonfly"
         raise fields.fault("routing", cause, "give shortest or ecmp, or generate a dragonfly")
@@ -110,11 +110,11 @@ def _imported(source: Source, build: GraphBuilder, part: Fields) -> _Made:
     part.choice("format", ("", *FORMATS), "")
     part.done()
     assert source.imported is not None
-    found, place = source.imported, source.imports[0][0] if source.imports else source.place
-    inner = Fields(_ImportedSection(place, found.content, link_lines=found.link_lines))
+    imported, place = source.imported, source.imports[0][0] if source.imports else source.place
+    inner = Fields(_ImportedSection(place, imported.content, link_lines=imported.link_lines))
     add_devices(build, inner)
     add_links(build, inner)
-    return _Made(found.dimensions)
+    return _Made(imported.dimensions)
 
 
 class _ImportedSection(LinedSection, frozen=True):
@@ -166,23 +166,23 @@ def _chosen(build: GraphBuilder, entry: Fields) -> list[int]:
     """Links by name, by their ends (`from`, `to`; `between`: either way), or all of a device."""
     if "link" in entry:
         match = re.compile(fnmatch.translate(entry.text("link"))).match
-        own = entry.text("link")
-        return [row for name, row in build.link_names.items() if name == own or match(name)]
+        name_given = entry.text("link")
+        return [row for name, row in build.link_names.items() if name == name_given or match(name)]
     if "device" in entry:
         mean = set(devices_named(build, entry, "device", entry.text("device")))
         ends = zip(build.sources, build.targets, strict=True)
-        return [row for row, (one, other) in enumerate(ends) if one in mean or other in mean]
+        return [row for row, (source, target) in enumerate(ends) if source in mean or target in mean]
     is_both = "between" in entry
     given = entry.entries("between") if is_both else [entry.value("from"), entry.value("to")]
     if len(given) != 2 or None in given:
         cause = "the entry does not say which links it is about"
         raise entry.fault("", cause, 'give "link", "device", "between" with two names, or "from" and "to"')
     first, second = (set(devices_named(build, entry, "between", str(name))) for name in given)
-    found = []
-    for row, (one, other) in enumerate(zip(build.sources, build.targets, strict=True)):
-        if (one in first and other in second) or (is_both and one in second and other in first):
-            found.append(row)
-    return found
+    rows = []
+    for row, (source, target) in enumerate(zip(build.sources, build.targets, strict=True)):
+        if (source in first and target in second) or (is_both and source in second and target in first):
+            rows.append(row)
+    return rows
 
 
 def _placed(build: GraphBuilder, fields: Fields) -> list[int] | None:
@@ -190,16 +190,18 @@ def _placed(build: GraphBuilder, fields: Fields) -> list[int] | None:
     if "ranks" not in fields:
         return None
     npus = [number for number, kind in enumerate(build.kinds) if kind == NPU]
-    found = []
+    devices = []
     for name in map(str, fields.entries("ranks")):
-        found += devices_named(build, fields, "ranks", name)
-    if sorted(found) != npus:
-        wrong = next((one for one in found if build.kinds[one] != NPU or found.count(one) > 1), None)
-        cause = f"{len(found)} devices are placed, and there are {len(npus)} NPUs"
+        devices += devices_named(build, fields, "ranks", name)
+    if sorted(devices) != npus:
+        wrong = next(
+            (device for device in devices if build.kinds[device] != NPU or devices.count(device) > 1), None
+        )
+        cause = f"{len(devices)} devices are placed, and there are {len(npus)} NPUs"
         if wrong is not None:
             cause = f"{build.names[wrong]} is no NPU, or stands there twice"
         raise fields.fault("ranks", cause, "list every NPU once, rank 0 first; patterns stand for several")
-    return found
+    return devices
 
 
 def _dimensions(fields: Fields, implied: tuple[int, ...], npus: int) -> tuple[int, ...]:
@@ -219,8 +221,8 @@ def _forwarding(fields: Fields, graph: Graph) -> bool:
     forwards = wanted == ALL or (wanted == AUTO and not switches_suffice(graph))
     pair = unreachable_pair(graph, forwards)
     if pair is not None:
-        one, other = pair
-        names = [f"rank {rank} ({graph.names[graph.npus[rank]]})" for rank in (one, other)]
+        source, target = pair
+        names = [f"rank {rank} ({graph.names[graph.npus[rank]]})" for rank in (source, target)]
         remedy = "link them" if forwards else "link them through switches, or give forwarding: all"
         raise fields.fault("", f"no way leads from {names[0]} to {names[1]}", remedy)
     return forwards
@@ -231,7 +233,7 @@ def _routes(build: GraphBuilder, fields: Fields, graph: Graph) -> tuple[tuple[in
     link_of: dict[tuple[int, int], int] = {}
     for row, ends in enumerate(zip(graph.sources.tolist(), graph.targets.tolist(), strict=True)):
         link_of.setdefault(ends, row)
-    found: dict[tuple[int, int], tuple[int, ...]] = {}
+    routes: dict[tuple[int, int], tuple[int, ...]] = {}
     for entry in fields.parts("routes"):
         names = [str(name) for name in entry.entries("path")]
         entry.done()
@@ -244,30 +246,30 @@ def _routes(build: GraphBuilder, fields: Fields, graph: Graph) -> tuple[tuple[in
             cause = f"{show(names)} is no way from an NPU to another"
             raise entry.fault("", cause, "list each device on it once, the two NPUs first and last")
         links = []
-        for one, other in pairwise(way):
-            if (one, other) not in link_of:
-                cause = f"no link leads from {build.names[one]} to {build.names[other]}"
+        for source, target in pairwise(way):
+            if (source, target) not in link_of:
+                cause = f"no link leads from {build.names[source]} to {build.names[target]}"
                 raise entry.fault("path", cause, "list every device on the way")
-            links.append(link_of[one, other])
-        if (way[0], way[-1]) in found:
+            links.append(link_of[source, target])
+        if (way[0], way[-1]) in routes:
             raise entry.fault(
                 "", f"a way from {names[0]} to {names[-1]} is already given", "keep one of them"
             )
-        found[way[0], way[-1]] = tuple(links)
-    return tuple(found.values())
+        routes[way[0], way[-1]] = tuple(links)
+    return tuple(routes.values())
 
 
 def _reducers(build: GraphBuilder, fields: Fields) -> tuple[tuple[int, Reducer], ...]:
     """The switches that reduce, by name or by the row in which they stand."""
-    found: dict[int, Reducer] = {}
+    reducers: dict[int, Reducer] = {}
     for entry in fields.parts("in-network"):
         for device in _switches_meant(build, entry):
-            if device in found:
+            if device in reducers:
                 cause = f"{build.names[device]} is meant by two entries"
                 raise entry.fault("", cause, "let each switch be meant by one")
-            found[device] = Reducer(entry.rate("rate", math.inf), entry.latency(0.0))
+            reducers[device] = Reducer(entry.rate("rate", math.inf), entry.latency(0.0))
         entry.done()
-    return tuple(sorted(found.items()))
+    return tuple(sorted(reducers.items()))
 
 
 def _switches_meant(build: GraphBuilder, entry: Fields) -> list[int]:
@@ -279,26 +281,28 @@ def _switches_meant(build: GraphBuilder, entry: Fields) -> list[int]:
         raise entry.fault("dimension", cause, 'give "switches", a name or pattern, or "tier", counted from 1')
     if "tier" in entry:
         tier = entry.whole("tier")
-        found = [row for row, kind in enumerate(build.kinds) if kind == SWITCH and build.tiers[row] == tier]
-        if not found:
+        switches = [
+            row for row, kind in enumerate(build.kinds) if kind == SWITCH and build.tiers[row] == tier
+        ]
+        if not switches:
             raise entry.fault("tier", f"no switch stands in tier {tier}", "tier 1 is nearest to the NPUs")
-        return found
+        return switches
     if "switches" not in entry:
         remedy = 'give "switches", a name or pattern, or "tier", counted from 1'
         raise entry.fault("", "the entry does not say which switches reduce", remedy)
     name = entry.text("switches")
     means = devices_named(build, entry, "switches", name)
-    found = [row for row in means if build.kinds[row] == SWITCH]
-    if not found or (name in build.number and len(found) < len(means)):
+    switches = [row for row in means if build.kinds[row] == SWITCH]
+    if not switches or (name in build.number and len(switches) < len(means)):
         cause = f"{build.names[means[0]]} is a {KINDS[build.kinds[means[0]]]}, and only switches reduce"
         raise entry.fault("switches", cause, "name switches")
-    return found
+    return switches
 
 
 def _logical(sizes: tuple[int, ...], graph: Graph, made: _Made) -> tuple[LogicalDimension, ...]:
     """The bandwidth by which orders of dimensions weigh them is that of the links of an NPU."""
     first = graph.npus[0]
-    own = float(graph.bytes_per_ns[graph.sources == first].max(initial=0.0)) / GIB
+    bandwidth = float(graph.bytes_per_ns[graph.sources == first].max(initial=0.0)) / GIB
     wraps = [wraps for _, wraps in made.grid] if len(made.grid) == len(sizes) else [False] * len(sizes)
-    shapes = [Shape.RING if one else Shape.SWITCH for one in wraps]
-    return tuple(LogicalDimension(n, shape, own) for n, shape in zip(sizes, shapes, strict=True))
+    shapes = [Shape.RING if is_wrapped else Shape.SWITCH for is_wrapped in wraps]
+    return tuple(LogicalDimension(n, shape, bandwidth) for n, shape in zip(sizes, shapes, strict=True))

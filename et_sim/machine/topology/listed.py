@@ -50,21 +50,21 @@ def add_links(build: GraphBuilder, fields: Fields) -> None:
         figures, one_way, name = entry.figures(), entry.switch("one-way"), entry.text("name", "")
         entry.done()
         build.expect(links=(len(ends[0]) * len(ends[1]) - len(set(ends[0]) & set(ends[1]))) * (2 - one_way))
-        pairs = [(one, other) for one in ends[0] for other in ends[1] if one != other]
+        pairs = [(source, target) for source in ends[0] for target in ends[1] if source != target]
         if name and len(pairs) > 1:
             raise entry.fault("name", f"{len(pairs)} links would be named {show(name)}", "leave it out")
         if not pairs:
             raise entry.fault("to", "the link leads from a device to itself", "name two devices")
-        for one, other in pairs:
-            _link(build, entry, one, other, name)(figures)
+        for source, target in pairs:
+            _link(build, entry, source, target, name)(figures)
             if not one_way:
-                _link(build, entry, other, one, f"{name}:back" if name else "")(figures)
+                _link(build, entry, target, source, f"{name}:back" if name else "")(figures)
 
 
-def _link(build: GraphBuilder, entry: Fields, one: int, other: int, name: str) -> Callable[..., None]:
+def _link(build: GraphBuilder, entry: Fields, source: int, target: int, name: str) -> Callable[..., None]:
     def add(figures: object) -> None:
         try:
-            build.link(one, other, figures, name)  # type: ignore[arg-type]
+            build.link(source, target, figures, name)  # type: ignore[arg-type]
         except KeyError as taken:
             cause = f"a link named {show(taken.args[0])} is already there"
             raise entry.fault(
@@ -79,33 +79,33 @@ def _matching(build: GraphBuilder, entry: Fields, key: str) -> list[int]:
     given = entry.value(key)
     if given is None:
         raise entry.fault("", f'key "{key}" is missing', "name a device, or several with a pattern")
-    found = []
+    devices = []
     for name in given if isinstance(given, list) else [given]:
-        found += devices_named(build, entry, key, str(name))
-    return list(dict.fromkeys(found))
+        devices += devices_named(build, entry, key, str(name))
+    return list(dict.fromkeys(devices))
 
 
 def devices_named(build: GraphBuilder, entry: Fields, key: str, name: str) -> list[int]:
     """The devices of a name or pattern; there must be one."""
     if name in build.number:
         return [build.number[name]]
-    found: list[int] = []
+    devices: list[int] = []
     if PATTERN.search(name):
         match = re.compile(fnmatch.translate(name)).match
-        found = [number for number, own in enumerate(build.names) if match(own)]
-    if not found:
+        devices = [number for number, device_name in enumerate(build.names) if match(device_name)]
+    if not devices:
         near = did_you_mean(name, tuple(build.names[:5000]))
         remedy = near or f"there are {', '.join(build.names[:3])}, … {build.names[-1]}" if build.names else ""
         raise entry.fault(key, f"no device is named {show(name)}", remedy or "list the devices first")
-    return found
+    return devices
 
 
 def set_tiers(build: GraphBuilder) -> None:
     """Switches and NICs stand as many rows up as they are links away from the nearest NPU."""
     neighbours: list[list[int]] = [[] for _ in build.names]
-    for one, other in zip(build.sources, build.targets, strict=True):
-        neighbours[one].append(other)
-        neighbours[other].append(one)
+    for source, target in zip(build.sources, build.targets, strict=True):
+        neighbours[source].append(target)
+        neighbours[target].append(source)
     tier = [0 if kind == NPU else -1 for kind in build.kinds]
     waiting = deque(number for number, kind in enumerate(build.kinds) if kind == NPU)
     while waiting:
@@ -114,4 +114,6 @@ def set_tiers(build: GraphBuilder) -> None:
             if tier[there] < 0:
                 tier[there] = tier[here] + 1
                 waiting.append(there)
-    build.tiers[:] = [max(one, 1) if kind != NPU else 0 for one, kind in zip(tier, build.kinds, strict=True)]
+    build.tiers[:] = [
+        max(distance, 1) if kind != NPU else 0 for distance, kind in zip(tier, build.kinds, strict=True)
+    ]

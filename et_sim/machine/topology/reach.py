@@ -15,8 +15,8 @@ def switches_suffice(graph: Graph) -> bool:
     first = graph.npus[0]
     near = graph.targets[(graph.sources == first) & (graph.kinds[graph.targets] != NPU)]
     forwards = graph.kinds != NPU
-    found = (_ways_through(graph, switch, forwards) for switch in unique(near).tolist())
-    return any(length is not None for length in found)
+    lengths = (_ways_through(graph, switch, forwards) for switch in unique(near).tolist())
+    return any(length is not None for length in lengths)
 
 
 def longest_way(graph: Graph, npus_forward: bool) -> int | None:
@@ -24,8 +24,8 @@ def longest_way(graph: Graph, npus_forward: bool) -> int | None:
     if npus_forward:
         return _ways_through(graph, graph.npus[0], np.ones(len(graph), bool))
     near = graph.targets[graph.sources == graph.npus[0]]
-    found = (_ways_through(graph, device, graph.kinds != NPU) for device in near.tolist())
-    return min((length for length in found if length is not None), default=None)
+    lengths = (_ways_through(graph, device, graph.kinds != NPU) for device in near.tolist())
+    return min((length for length in lengths if length is not None), default=None)
 
 
 def _ways_through(graph: Graph, device: int, forwards: Any) -> int | None:
@@ -50,9 +50,9 @@ def unreachable_pair(graph: Graph, npus_forward: bool) -> tuple[int, int] | None
     if switches_suffice(graph):
         return None
     for rank, npu in enumerate(graph.npus.tolist()):
-        found = _links_away(graph.sources, graph.targets, npu, forwards)[graph.npus] >= 0
-        if not found.all():
-            return rank, int(np.argmin(found))
+        is_reached = _links_away(graph.sources, graph.targets, npu, forwards)[graph.npus] >= 0
+        if not is_reached.all():
+            return rank, int(np.argmin(is_reached))
     return None
 
 
@@ -68,8 +68,8 @@ def _links_away(sources: Any, targets: Any, first: int, forwards: Any) -> Any:
         distance += 1
         counts = begin[edge + 1] - begin[edge]
         of = np.repeat(begin[edge] - np.cumsum(counts) + counts, counts) + np.arange(counts.sum())
-        found = unique(ends[of])
-        found = found[away[found] < 0]
-        away[found] = distance
-        edge = found[forwards[found]]
+        devices = unique(ends[of])
+        devices = devices[away[devices] < 0]
+        away[devices] = distance
+        edge = devices[forwards[devices]]
     return away

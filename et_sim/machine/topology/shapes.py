@@ -59,10 +59,10 @@ def fully_connected(build: GraphBuilder, fields: Fields, place: Place) -> Networ
     count, figures = fields.whole("npus", least=2), fields.figures()
     build.expect(devices=count, links=count * (count - 1))
     ends = endpoints(build, fields, place, count)
-    for one in ends.ports:
+    for port in ends.ports:
         for other in ends.ports:
-            if one != other:
-                build.link(one, other, figures)
+            if port != other:
+                build.link(port, other, figures)
     return NetworkPart(ends.devices, (count,), ends.ports[0])
 
 
@@ -70,9 +70,9 @@ def hybrid_cube_mesh(build: GraphBuilder, fields: Fields, place: Place) -> Netwo
     """The eight NPUs of a DGX-1: two groups of four, and each NPU linked to its counterpart."""
     figures = fields.figures()
     ends = endpoints(build, fields, place, 8)
-    for one, other, count in CUBE_MESH:
+    for first, second, count in CUBE_MESH:
         of = replace(figures, bytes_per_ns=figures.bytes_per_ns * count)
-        build.cable(ends.ports[one], ends.ports[other], of)
+        build.cable(ends.ports[first], ends.ports[second], of)
     return NetworkPart(ends.devices, (8,), ends.ports[0])
 
 
@@ -141,9 +141,9 @@ def _split(fields: Fields, radix: int, ratio: Fraction) -> tuple[int, int]:
     return radix - int(up), int(up)
 
 
-def _divided(fields: Fields, whole: int, by: int, what: str) -> int:
+def _divided(fields: Fields, whole: int, by: int, noun: str) -> int:
     if whole % by:
-        raise fields.fault("npus", f"{whole} {what}, {by}, do not divide", f"give a multiple of {by}")
+        raise fields.fault("npus", f"{whole} {noun}, {by}, do not divide", f"give a multiple of {by}")
     return whole // by
 
 
@@ -275,9 +275,9 @@ def dragonfly(build: GraphBuilder, fields: Fields, place: Place) -> NetworkPart:
         build.cable(port, rows[number // each], figures)
     for group in range(groups):
         first = group * routers
-        for one in range(routers):
-            for other in range(one + 1, routers):
-                build.cable(rows[first + one], rows[first + other], local)
+        for router in range(routers):
+            for other in range(router + 1, routers):
+                build.cable(rows[first + router], rows[first + other], local)
     for group in range(groups):
         for other in range(group + 1, groups):
             ahead = other - group

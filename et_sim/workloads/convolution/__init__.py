@@ -86,77 +86,95 @@ def network_names() -> tuple[str, ...]:
 
 def read_network(name: str) -> tuple[str, Network]:
     """A preset by its name, or what a file describes."""
-    short, found = read_preset(PRESETS, name, Network)
-    if not found.layers:
+    short, network = read_preset(PRESETS, name, Network)
+    if not network.layers:
         raise UsageError("has no layers", place=name, remedy="give one at least")
     seen: set[str] = set()
-    for one in found.layers:
-        if one.name in seen:
-            raise UsageError(f"has two layers {one.name!r}", place=name, remedy="give each its own name")
-        seen.add(one.name)
-        if isinstance(one, Convolution | Pool) and one.window > one.image + 2 * one.padding:
+    for layer in network.layers:
+        if layer.name in seen:
+            raise UsageError(f"has two layers {layer.name!r}", place=name, remedy="give each its own name")
+        seen.add(layer.name)
+        if isinstance(layer, Convolution | Pool) and layer.window > layer.image + 2 * layer.padding:
             raise UsageError(
-                f"layer {one.name!r} has a window of {one.window} on an image of {one.image}",
+                f"layer {layer.name!r} has a window of {layer.window} on an image of {layer.image}",
                 place=name,
                 remedy="correct window, image or padding",
             )
-    return short, found
+    return short, network
 
 
 def layers_of(network: Network, plan: Plan) -> list[ChainLayer]:
     """What each layer computes for a micro-batch; the first one needs no gradients of its inputs."""
-    return [_layer(one, plan, is_first=number == 0) for number, one in enumerate(network.layers)]
+    return [_layer(layer, plan, is_first=number == 0) for number, layer in enumerate(network.layers)]
 
 
-def _layer(one: Convolution | Pool | Add | Dense, plan: Plan, *, is_first: bool) -> ChainLayer:
+def _layer(layer: Convolution | Pool | Add | Dense, plan: Plan, *, is_first: bool) -> ChainLayer:
     size, batch = plan.value_bytes, plan.batch
-    if isinstance(one, Dense):
+    if isinstance(layer, Dense):
         return dense_layer(
-            one.name, plan, one.inputs, one.outputs, is_activated=one.activation, needs_inputs=not is_first
+            layer.name,
+            plan,
+            layer.inputs,
+            layer.outputs,
+            is_activated=layer.activation,
+            needs_inputs=not is_first,
         )
-    if isinstance(one, Convolution):
-        return _convolution(one, plan, is_first=is_first)
-    values = batch * one.image**2 * one.channels
-    if isinstance(one, Add):
+    if isinstance(layer, Convolution):
+        return _convolution(layer, plan, is_first=is_first)
+    values = batch * layer.image**2 * layer.channels
+    if isinstance(layer, Add):
         forward = element_wise("sum", values, 2, 3, size)
-        return ChainLayer(one.name, 0, (forward,), (element_wise("sum", values, 2, 3, size),), values * size)
-    outputs = batch * _side(one) ** 2 * one.channels
+        return ChainLayer(
+            layer.name, 0, (forward,), (element_wise("sum", values, 2, 3, size),), values * size
+        )
+    outputs = batch * _side(layer) ** 2 * layer.channels
     moved = (values + outputs) * size
-    shape = shapes.elementwise(outputs, max(values // outputs, 1), one.window**2)
-    pooled = Kernel("window", outputs * one.window**2, moved, shape)
-    return ChainLayer(one.name, 0, (pooled,), (pooled,), outputs * size)
+    shape = shapes.elementwise(outputs, max(values // outputs, 1), layer.window**2)
+    pooled = Kernel("window", outputs * layer.window**2, moved, shape)
+    return ChainLayer(layer.name, 0, (pooled,), (pooled,), outputs * size)
 
 
-def _side(one: Convolution | Pool) -> int:
+def _side(layer: Convolution | Pool) -> int:
     """Of the image that comes out."""
-    return (one.image + 2 * one.padding - one.window) // one.stride + 1
+    return (layer.image + 2 * layer.padding - layer.window) // layer.stride + 1
 
 
-def _convolution(one: Convolution, plan: Plan, *, is_first: bool) -> ChainLayer:
+def _convolution(convolution: Convolution, plan: Plan, *, is_first: bool) -> ChainLayer:
     """Gradients are products of matrices: pixels by filters, and filters by values of a window."""
-    size, batch, side = plan.value_bytes, plan.batch, _side(one)
-    pixels, inner = batch * side**2, one.window**2 * one.channels
-    padded, window = one.image + 2 * one.padding, one.window
-    values = pixels * one.filters
-    weights = inner * one.filters + (one.filters if one.bias else 0) + (2 * one.filters if one.norm else 0)
-    moved = (batch * one.image**2 * one.channels + inner * one.filters + values) * size
+    size, batch, side = plan.value_bytes, plan.batch, _side(convolution)
+    pixels, inner = batch * side**2, convolution.window**2 * convolution.channels
+    padded, window = convolution.image + 2 * convolution.padding, convolution.window
+    values = pixels * convolution.filters
+    weights = (
+        inner * convolution.filters
+        + (convolution.filters if convolution.bias else 0)
+        + (2 * convolution.filters if convolution.norm else 0)
+    )
+    moved = (
+        batch * convolution.image**2 * convolution.channels + inner * convolution.filters + values
+    ) * size
     shape = shapes.convolution(
-        (padded, padded), (window, window), one.channels, one.filters, (one.stride, one.stride), count=batch
+        (padded, padded),
+        (window, window),
+        convolution.channels,
+        convolution.filters,
+        (convolution.stride, convolution.stride),
+        count=batch,
     )
     forward = [Kernel("convolution", 2 * values * inner, moved, shape)]
     backward = []
-    if one.norm:
+    if convolution.norm:
         forward.append(element_wise("norm", values, 7, 3, size))
         backward.append(element_wise("norm", values, 11, 5, size))
-    if one.activation:
+    if convolution.activation:
         forward.append(element_wise("activation", values, 1, 2, size))
         backward.insert(0, element_wise("activation", values, 1, 3, size))
     if not is_first:
-        backward.append(_moving(product("inputs", pixels, inner, one.filters, size), moved))
-    backward.append(_moving(product("weights", one.filters, inner, pixels, size), moved))
-    kept = values * (2 if one.norm else 1)  # outputs, and what was normalised
-    kept += batch * one.image**2 * one.channels if is_first else 0
-    return ChainLayer(one.name, weights, tuple(forward), tuple(backward), kept * size)
+        backward.append(_moving(product("inputs", pixels, inner, convolution.filters, size), moved))
+    backward.append(_moving(product("weights", convolution.filters, inner, pixels, size), moved))
+    kept = values * (2 if convolution.norm else 1)  # outputs, and what was normalised
+    kept += batch * convolution.image**2 * convolution.channels if is_first else 0
+    return ChainLayer(convolution.name, weights, tuple(forward), tuple(backward), kept * size)
 
 
 def _moving(kernel: Kernel, moved: int) -> Kernel:

@@ -112,11 +112,11 @@ def weight_bytes_of_stage(model: Model, plan: Plan, place: int) -> int:
     """Of a rank at a place along the pipeline; those of layers as products read them."""
     layers, part = Layers(model, plan), plan.part(model, place, 0)
     ends = layers.embedding_weights * part.has_embedding + layers.head_weights * part.has_head
-    found = 0
+    weights = 0
     shares = plan.tensor if plan.expert == 1 else 1  # of every expert
     for layer in part.all_layers:
-        found += layers.dense_weights(layer) + -(-layers.expert_weights(layer) // shares)
-    of_layers = stored_bytes(found, plan.cast_to) if plan.cast_to else found * plan.value_bytes
+        weights += layers.dense_weights(layer) + -(-layers.expert_weights(layer) // shares)
+    of_layers = stored_bytes(weights, plan.cast_to) if plan.cast_to else weights * plan.value_bytes
     return ends * plan.value_bytes + of_layers
 
 
@@ -156,10 +156,10 @@ def _check_shares(model: Model, plan: Plan) -> None:
         _check_share("the width of an expert", experts.expert.width, tensor, "tensor-parallel ranks")
 
 
-def _check_share(what: str, total: int, share: int, by: str) -> None:
+def _check_share(quantity: str, total: int, share: int, by: str) -> None:
     if total % share:
         raise UsageError(
-            f"{what}: {total}, which {share} {by} do not divide",
+            f"{quantity}: {total}, which {share} {by} do not divide",
             remedy=f"choose a divisor of {total}",
         )
 

@@ -297,7 +297,7 @@ class Place(NamedTuple):
 
 def messages(model: Model, source: Place, target: Place) -> Counter[tuple[int, int]]:
     """Bytes of a token, by rank that sends and rank that receives."""
-    found: Counter[tuple[int, int]] = Counter()
+    sizes: Counter[tuple[int, int]] = Counter()
     attention = model.attention
     heads = 1 if attention.latent is not None else attention.key_heads
     size = cached_values(attention) // heads * target.plan.value_bytes
@@ -312,13 +312,13 @@ def messages(model: Model, source: Place, target: Place) -> Counter[tuple[int, i
                 to = target.first + stage * target.plan.tensor + tensor
                 for head in _heads(tensor, target.plan.tensor, heads):
                     holders = [
-                        one
-                        for one in range(source.plan.tensor)
-                        if head in _heads(one, source.plan.tensor, heads)
+                        receiver
+                        for receiver in range(source.plan.tensor)
+                        if head in _heads(receiver, source.plan.tensor, heads)
                     ]
                     holder = holders[tensor % len(holders)]
-                    found[source.first + other * source.plan.tensor + holder, to] += layers * size
-    return found
+                    sizes[source.first + other * source.plan.tensor + holder, to] += layers * size
+    return sizes
 
 
 def _heads(tensor: int, ranks: int, heads: int) -> range:

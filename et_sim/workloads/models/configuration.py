@@ -28,7 +28,7 @@ class _Keys(Struct, frozen=True):
 
     def number(self, *names: str, default: int | None = None, least: int = 1) -> int:
         """The first key that is there."""
-        name = next((one for one in names if self.content.get(one) is not None), None)
+        name = next((spelling for spelling in names if self.content.get(spelling) is not None), None)
         if name is None:
             if default is None:
                 raise UsageError(f'key "{names[0]}" is missing', place=self.place, remedy="add it, a number")
@@ -72,7 +72,7 @@ def _windows(keys: _Keys, layers: int) -> tuple[int, ...]:
         return ()
     window, types = keys.number("sliding_window"), _layer_types(keys, layers)
     if types is not None:
-        return tuple(window if one == _SLIDING else 0 for one in types)
+        return tuple(window if layer_type == _SLIDING else 0 for layer_type in types)
     if keys.content.get("max_window_layers") is not None:
         first = keys.number("max_window_layers", least=0)
         return tuple(window if layer >= first else 0 for layer in range(layers))
@@ -94,7 +94,7 @@ def _layer_types(keys: _Keys, layers: int) -> list[str] | None:
         raise UsageError(
             f'key "layer_types" is no list of {layers} words', place=keys.place, remedy="name each layer's"
         )
-    if unknown := next((one for one in types if one not in (_SLIDING, _FULL)), None):
+    if unknown := next((layer_type for layer_type in types if layer_type not in (_SLIDING, _FULL)), None):
         raise UsageError(
             f'key "layer_types" has {brief(repr(unknown))}',
             place=keys.place,
@@ -135,9 +135,9 @@ def model_of(content: Any, place: str, name: str) -> Model:
         raise UsageError(cause, place=place, remedy=remedy)
     if _FORMS[kind] is not _llama:
         _refuse_windows(keys)
-    found = _FORMS[kind](keys, keys.text("name") or name)
-    _check(found, place)
-    return found
+    model = _FORMS[kind](keys, keys.text("name") or name)
+    _check(model, place)
+    return model
 
 
 def _check(model: Model, place: str) -> None:

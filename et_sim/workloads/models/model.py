@@ -61,13 +61,13 @@ class Attention(Struct, frozen=True):
 
     def weights(self, hidden: int) -> int:
         """Of one layer, with the projection of its outputs."""
-        found = sum(inputs * outputs for _, inputs, outputs in self.projections(hidden))
-        found += self.heads * self.value_size * hidden
+        weights = sum(inputs * outputs for _, inputs, outputs in self.projections(hidden))
+        weights += self.heads * self.value_size * hidden
         if self.latent is not None:
-            found += self.latent.query_rank + self.latent.value_rank  # their norms
+            weights += self.latent.query_rank + self.latent.value_rank  # their norms
         if self.has_bias:
-            found += (self.heads + 2 * self.key_heads) * self.head_size
-        return found + hidden * self.has_output_bias
+            weights += (self.heads + 2 * self.key_heads) * self.head_size
+        return weights + hidden * self.has_output_bias
 
 
 class FeedForward(Struct, frozen=True):
@@ -156,15 +156,15 @@ class Model:
     @property
     def embedding_weights(self) -> int:
         """Of tokens, positions and types of tokens."""
-        found = (self.vocabulary + self.positions + self.token_types) * self.hidden
-        return found + (self.norm_weights if self.is_encoder else 0)
+        weights = (self.vocabulary + self.positions + self.token_types) * self.hidden
+        return weights + (self.norm_weights if self.is_encoder else 0)
 
     @property
     def head_weights(self) -> int:
         """Of what comes after the last layer, without what the embedding has."""
-        found = 0 if self.is_encoder else self.norm_weights
-        found += self.hidden * (self.hidden + 1) if self.has_pooler else 0
-        return found + (0 if self.is_tied or self.is_encoder else self.vocabulary * self.hidden)
+        weights = 0 if self.is_encoder else self.norm_weights
+        weights += self.hidden * (self.hidden + 1) if self.has_pooler else 0
+        return weights + (0 if self.is_tied or self.is_encoder else self.vocabulary * self.hidden)
 
     @property
     def weights(self) -> int:

@@ -133,8 +133,8 @@ def make_dlrm_training(model: Dlrm, plan: Plan, name: str = "dlrm") -> Workload:
         for number in range(plan.micro_batches):
             is_last = number == plan.micro_batches - 1
             work.during = pass_label(Pass(Direction.FORWARD, number), 1)
-            found = work.compute(lookup(model, plan, is_update=False))
-            vectors = _exchange(work, size, "vectors all-to-all", found)
+            vectors_read = work.compute(lookup(model, plan, is_update=False))
+            vectors = _exchange(work, size, "vectors all-to-all", vectors_read)
             run_forward(work, bottom, number)
             work.at += tuple(node for node in vectors if node not in work.at)
             work.then(interaction(model, plan, is_backward=False))

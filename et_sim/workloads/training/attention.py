@@ -205,12 +205,14 @@ class Core(Struct, frozen=True):
             work.at = done
         work.at += gradients
 
-    def _pass_on(self, rank: Rank, work: Work, after: Nodes, what: str) -> Nodes:
+    def _pass_on(self, rank: Rank, work: Work, after: Nodes, content: str) -> Nodes:
         """To the next rank of the ring, and from the one before."""
         tag, size = work.next_tag(), self.key_bytes
-        rank.send(rank.next(CONTEXT, 1, wraps=True), size, tag, name=work.name(f"{what} send"), after=after)
+        rank.send(
+            rank.next(CONTEXT, 1, wraps=True), size, tag, name=work.name(f"{content} send"), after=after
+        )
         source = rank.next(CONTEXT, -1, wraps=True)
-        return rank.receive(source, size, tag, name=work.name(f"{what} receive"), after=after)
+        return rank.receive(source, size, tag, name=work.name(f"{content} receive"), after=after)
 
     def _exchanged(self, work: Work, *, backward: bool) -> None:
         """All tokens of some heads, instead of some tokens of all heads."""

@@ -54,25 +54,25 @@ def ends_of_passes(
     while left:
         for place, order in enumerate(orders):
             while at[place] < len(order):
-                one = order[at[place]]
-                piece = one.chunk * plan.pipeline + place
-                ready = _ready(one, piece, plan.parts, sent)
+                pass_ = order[at[place]]
+                piece = pass_.chunk * plan.pipeline + place
+                ready = _ready(pass_, piece, plan.parts, sent)
                 if ready is None:
                     break
                 begin = max(clock[place], ready)
-                clock[place] = begin + lengths[place][one]
-                sent[one.direction, one.micro_batch, piece] = begin + until_sent[place][one]
+                clock[place] = begin + lengths[place][pass_]
+                sent[pass_.direction, pass_.micro_batch, piece] = begin + until_sent[place][pass_]
                 at[place] += 1
                 left -= 1
     return clock
 
 
-def _ready(one: Pass, piece: int, parts: int, sent: Mapping[_Key, int]) -> int | None:
+def _ready(pass_: Pass, piece: int, parts: int, sent: Mapping[_Key, int]) -> int | None:
     """When what a pass needs of other stages is there; None: not yet known."""
-    if one.direction is Direction.WEIGHTS:
+    if pass_.direction is Direction.WEIGHTS:
         return 0
-    before = piece - 1 if one.direction is Direction.FORWARD else piece + 1
-    return sent.get((one.direction, one.micro_batch, before)) if 0 <= before < parts else 0
+    before = piece - 1 if pass_.direction is Direction.FORWARD else piece + 1
+    return sent.get((pass_.direction, pass_.micro_batch, before)) if 0 <= before < parts else 0
 
 
 class Bounds(NamedTuple):
@@ -100,10 +100,10 @@ def bounds_of(model: Model, plan: Plan, kernel_ns: KernelTimes) -> Bounds:
             program(recorder)
             known[alike] = _kernels(recorder.recording.trace(), rank, kernel_ns)
         kernels.append(known[alike])
-    lengths = [one.lengths(order, plan.chunks) for one, order in zip(kernels, orders, strict=True)]
-    sent = [one.until_sent(order, plan.chunks) for one, order in zip(kernels, orders, strict=True)]
+    lengths = [stage.lengths(order, plan.chunks) for stage, order in zip(kernels, orders, strict=True)]
+    sent = [stage.until_sent(order, plan.chunks) for stage, order in zip(kernels, orders, strict=True)]
     ends = ends_of_passes(plan, orders, lengths, sent)
-    return Bounds(max(end + one.rest_ns for end, one in zip(ends, kernels, strict=True)), memory)
+    return Bounds(max(end + stage.rest_ns for end, stage in zip(ends, kernels, strict=True)), memory)
 
 
 class _Kernels(NamedTuple):
@@ -115,16 +115,16 @@ class _Kernels(NamedTuple):
 
     def lengths(self, order: Sequence[Pass], chunks: int) -> Lengths:
         """How long each pass computes."""
-        return {one: self.pass_ns.get(_of_first(one, chunks), 0) for one in order}
+        return {pass_: self.pass_ns.get(_of_first(pass_, chunks), 0) for pass_ in order}
 
     def until_sent(self, order: Sequence[Pass], chunks: int) -> Lengths:
         """How long each pass computes before it sends, if it does."""
-        return {one: self.sent_ns.get(_of_first(one, chunks), 0) for one in order}
+        return {pass_: self.sent_ns.get(_of_first(pass_, chunks), 0) for pass_ in order}
 
 
-def _of_first(one: Pass, chunks: int) -> str:
+def _of_first(pass_: Pass, chunks: int) -> str:
     """The same pass of the first micro-batch."""
-    return pass_label(one._replace(micro_batch=0), chunks)
+    return pass_label(pass_._replace(micro_batch=0), chunks)
 
 
 def _kernels(trace: Trace, rank: int, kernel_ns: KernelTimes) -> _Kernels:
@@ -144,7 +144,7 @@ def _kernels(trace: Trace, rank: int, kernel_ns: KernelTimes) -> _Kernels:
     for row in np.flatnonzero(trace.kind == NodeKind.SEND).tolist():
         if trace.names[int(trace.name[row])] == f"{names[row]} send":  # others are within the stage
             before = rows[rows <= needed[row]].tolist()
-            sent[names[row]] = sum(int(nanos[one]) for one in before if names[one] == names[row])
+            sent[names[row]] = sum(int(nanos[node]) for node in before if names[node] == names[row])
     return _Kernels(passes, sent, rest)
 
 
@@ -160,27 +160,29 @@ def _kernels_needed(trace: Trace) -> list[int]:
     """Of each node, the last kernel that it waits for; all kernels before that one come before it."""
     is_kernel = (trace.kind == NodeKind.COMP).tolist()
     data, ctrl = dependency_lists(trace)
-    found = [-1] * len(trace)
+    needed = [-1] * len(trace)
     for row in range(len(trace)):
         for other in (*data.of(row), *ctrl.of(row)):
-            found[row] = max(found[row], other if is_kernel[other] else found[other])
-    return found
+            needed[row] = max(needed[row], other if is_kernel[other] else needed[other])
+    return needed
 
 
 def _memory(plan: Plan, chunks: Sequence[Sequence[Unit]], order: Sequence[Pass]) -> int:
     """What a rank of a place has at least."""
     states = States.of(plan)
     units = [unit for chunk in chunks for unit in chunk]
-    kept = [some for unit in units for some in (states.weights(unit.weights), states.gradients(unit.weights))]
-    dense, expert = (sum(one.weights.dense for one in units), sum(one.weights.expert for one in units))
+    kept = [
+        sizes for unit in units for sizes in (states.weights(unit.weights), states.gradients(unit.weights))
+    ]
+    dense, expert = (sum(unit.weights.dense for unit in units), sum(unit.weights.expert for unit in units))
     shares = states.shares
     kept.append(states.optimizer(-(-dense // shares[0]) + -(-expert // shares[1])))
     left = [sum(size for unit in chunk for size in unit.left(0).values()) for chunk in chunks]
     waiting = most = 0
-    for one in order:
-        if one.direction is Direction.FORWARD:
-            waiting += left[one.chunk]
+    for pass_ in order:
+        if pass_.direction is Direction.FORWARD:
+            waiting += left[pass_.chunk]
             most = max(most, waiting)
-        elif one.direction in (Direction.BACKWARD, Direction.WEIGHTS):
-            waiting -= left[one.chunk]
-    return sum(size for some in kept for size in some.values()) + most
+        elif pass_.direction in (Direction.BACKWARD, Direction.WEIGHTS):
+            waiting -= left[pass_.chunk]
+    return sum(size for sizes in kept for size in sizes.values()) + most

@@ -49,7 +49,7 @@ class Memory:
     @property
     def total(self) -> int:
         """All of them at once."""
-        return sum(getattr(self, one.name) for one in fields(self))
+        return sum(getattr(self, field.name) for field in fields(self))
 
     def with_workspace(self, share: float) -> Memory:
         """With as much workspace as a share of all else."""
@@ -70,10 +70,10 @@ def most_memory(trace: Trace) -> Memory:
             end_ns=end[uses.row],
         )
     )
-    found = changes(alive)
-    if not len(found.time_ns):
+    changed = changes(alive)
+    if not len(changed.time_ns):
         return Memory(0, 0, 0, 0, 0)
-    time = found.time_ns[int(np.argmax(found.alive_bytes))]
+    time = changed.time_ns[int(np.argmax(changed.alive_bytes))]
     is_alive = (alive.start_ns <= time) & (time < alive.end_ns)
     sizes = np.zeros(len(CLASSES), np.int64)
     np.add.at(sizes, classes_of(uses.names)[alive.tensor[is_alive]], alive.bytes[is_alive])
@@ -144,7 +144,7 @@ class Figures(Struct, frozen=True):
 
     def with_workspace(self, share: float) -> Figures:
         """With as much workspace, and loss by fragmentation, as a share of the memory that is counted."""
-        stages = (structs.replace(one, memory=one.memory.with_workspace(share)) for one in self.stages)
+        stages = (structs.replace(stage, memory=stage.memory.with_workspace(share)) for stage in self.stages)
         return structs.replace(self, stages=tuple(stages))
 
     @property
@@ -176,8 +176,8 @@ def figures(model: Model, plan: Plan, kernel_ns: KernelTimes | None = None) -> t
         for place, trace in enumerate(traces)
     )
     weights = model.weights, model.active_weights
-    found = _figures(workload, plan, model.name, weights, tokens_of(model, plan), "tokens", ideal, stages)
-    return structs.replace(found, step=workload.step, imbalance=_imbalance(Layers(model, plan))), workload
+    result = _figures(workload, plan, model.name, weights, tokens_of(model, plan), "tokens", ideal, stages)
+    return structs.replace(result, step=workload.step, imbalance=_imbalance(Layers(model, plan))), workload
 
 
 def _busiest(workload: Workload, ranks: Any) -> Trace:
@@ -247,17 +247,17 @@ def _figures(
 
 def traffic(trace: Trace) -> tuple[Traffic, ...]:
     """What a rank of a trace sends, by group and kind."""
-    found: dict[tuple[str, str], list[int]] = {}
+    totals: dict[tuple[str, str], list[int]] = {}
     for row in np.flatnonzero((trace.kind == NodeKind.COLL) | (trace.kind == NodeKind.SEND)).tolist():
         if trace.kind[row] == NodeKind.SEND:
             key = ("", MESSAGES)
         else:
             kind = CollectiveKind(int(trace.comm_type[row])).name.lower().replace("_", "-")
             key = (trace.group_names[int(trace.group[row])], kind)
-        entry = found.setdefault(key, [0, 0])
+        entry = totals.setdefault(key, [0, 0])
         entry[0] += 1
         entry[1] += int(trace.comm_bytes[row])
-    return tuple(Traffic(*key, *entry) for key, entry in sorted(found.items()))
+    return tuple(Traffic(*key, *entry) for key, entry in sorted(totals.items()))
 
 
 def _ideal(
@@ -267,30 +267,30 @@ def _ideal(
     orders = passes_by_place(plan)
     nanos = [_nanos(trace, rank, kernel_ns) for trace, rank in zip(traces, ranks, strict=True)]
     lengths = [
-        _lengths(trace, some, order, plan.chunks)
-        for trace, some, order in zip(traces, nanos, orders, strict=True)
+        _lengths(trace, durations, order, plan.chunks)
+        for trace, durations, order in zip(traces, nanos, orders, strict=True)
     ]
     ends = ends_of_passes(plan, orders, lengths, lengths)
-    busy = [int(some.sum()) for some in nanos]
+    busy = [int(durations.sum()) for durations in nanos]
     rest = [whole - sum(by_pass.values()) for whole, by_pass in zip(busy, lengths, strict=True)]
     return max(end + more for end, more in zip(ends, rest, strict=True)), busy
 
 
 def _nanos(trace: Trace, rank: int, kernel_ns: KernelTimes | None) -> Any:
     """Of each kernel: as the machine says, or the trace; of other nodes 0."""
-    found = np.where(trace.kind == NodeKind.COMP, trace.duration_us * 1000, 0)
+    nanos = np.where(trace.kind == NodeKind.COMP, trace.duration_us * 1000, 0)
     if kernel_ns is not None:
         rows = np.flatnonzero(trace.kind == NodeKind.COMP)
-        found[rows] = kernel_ns(trace, rows, rank)
-    return found
+        nanos[rows] = kernel_ns(trace, rows, rank)
+    return nanos
 
 
 def _lengths(trace: Trace, nanos: Any, order: Sequence[Pass], chunks: int) -> dict[Pass, int]:
     """How long each pass computes."""
-    total = dict.fromkeys((pass_label(one, chunks) for one in order), 0)
+    total = dict.fromkeys((pass_label(pass_, chunks) for pass_ in order), 0)
     for row in np.flatnonzero(nanos).tolist():
         words = trace.names[int(trace.name[row])].split(" ")
         label = " ".join(words[: 4 if chunks > 1 else 2])
         if label in total:
             total[label] += int(nanos[row])
-    return {one: total[pass_label(one, chunks)] for one in order}
+    return {pass_: total[pass_label(pass_, chunks)] for pass_ in order}

@@ -142,7 +142,9 @@ class Layers(Struct, frozen=True):
         turned = attention.latent.rotary_size if attention.latent else attention.head_size
         values = self.tokens * (attention.heads + attention.key_heads) * turned // self.plan.tensor
         rotary = () if self.model.positions else (passing("rotary", values, 2 * size, 3, launches=2),)
-        outputs = sum(one[2] for one in attention.projections(self.model.hidden)) // self.plan.tensor
+        outputs = (
+            sum(projection[2] for projection in attention.projections(self.model.hidden)) // self.plan.tensor
+        )
         bias = (passing("qkv bias", self.tokens * outputs, size),) if attention.has_bias else ()
         return Passing(rotary, (*rotary, *bias))
 
@@ -174,18 +176,18 @@ class Layers(Struct, frozen=True):
         size, value = sent * hidden * self.plan.value_bytes, hidden * self.plan.value_bytes
         groups = self.tokens_here(experts)
         got = sum(groups) if groups else each * local
-        there = tuple(own * value for own in self.tokens_sent(experts))
+        there = tuple(tokens * value for tokens in self.tokens_sent(experts))
         back = there[self.place : self.place + 1] * self.plan.expert
         shared: tuple[ModelPart, ...] = ()
         if experts.shared:
             whole = FeedForward(experts.expert.width * experts.shared, experts.expert.is_gated)
             shared = self._dense(whole, "shared expert")
         sorting = passing("sorting", (tokens + sent) * hidden, self.plan.value_bytes)
-        sort = Passing((sorting,), (sorting,))
+        sorting_pass = Passing((sorting,), (sorting,))
         return (
             *(shared or (self._norm("expert norm"),)),
             self._product(ROUTER, experts.count, hidden, rows=tokens),
-            sort,
+            sorting_pass,
             ToExperts("to experts", size, there, back),
             self._product("experts up", experts.expert.inner, hidden, rows=each, copies=local, groups=groups),
             self._activation("experts", experts.expert, max(got, 1) * experts.expert.width),
@@ -193,7 +195,7 @@ class Layers(Struct, frozen=True):
                 "experts down", hidden, experts.expert.width, rows=each, copies=local, groups=groups
             ),
             ToExperts("from experts", size, back, there),
-            sort,
+            sorting_pass,
             self._sum("experts sum", has_bias=False),
         )
 
@@ -210,29 +212,29 @@ class Layers(Struct, frozen=True):
 
     def tokens_sent(self, experts: Experts) -> tuple[int, ...]:
         """To each place along the expert axis."""
-        found, local = self.tokens_of_experts(experts), experts.count // self.plan.expert
-        return tuple(sum(found[at : at + local]) for at in range(0, len(found), local))
+        loads, local = self.tokens_of_experts(experts), experts.count // self.plan.expert
+        return tuple(sum(loads[at : at + local]) for at in range(0, len(loads), local))
 
     def tokens_here(self, experts: Experts) -> tuple[int, ...]:
         """What each expert of the rank gets from all ranks together; (): all get as many."""
         local = experts.count // self.plan.expert
         here = self.tokens_of_experts(experts)[self.place * local : (self.place + 1) * local]
-        return tuple(own * self.plan.expert for own in here)
+        return tuple(tokens * self.plan.expert for tokens in here)
 
     def embedding(self) -> tuple[ModelPart, ...]:
         """Rows of the tokens, and on the way back a whole table; a rank that lacks a row gives zeros."""
         model, size, hidden = self.model, self.plan.value_bytes, self.model.hidden
         rows = passing("embedding", self.tokens * hidden, 2 * size)
         table = passing("embedding", (self.tokens + self.vocabulary) * hidden, size, launches=2)
-        found: list[ModelPart] = [Passing((rows,), (table,)), self._leave("embedding")]
+        parts: list[ModelPart] = [Passing((rows,), (table,)), self._leave("embedding")]
         if model.positions or model.has_dropout:
             drops = model.has_dropout * (2 * size + MASK_BYTES)
             values, moved = self.kept_tokens * hidden, (3 * size if model.positions else 0) + drops
             launches = (model.positions > 0) + model.has_dropout
             summed = passing("embedding sum", values, moved, 2, launches)
             dropped = (passing("embedding sum", values, drops),) if drops else ()
-            found.append(Passing((summed,), dropped))
-        return tuple(found)
+            parts.append(Passing((summed,), dropped))
+        return tuple(parts)
 
     def head(self) -> tuple[ModelPart, ...]:
         """Scores of all words, and the loss."""
@@ -259,11 +261,11 @@ class Layers(Struct, frozen=True):
     def dense_weights(self, layer: int) -> int:
         """Of a layer, on a rank, without experts that are spread."""
         model, tensor = self.model, self.plan.tensor
-        found = 2 * model.norm_weights + -(-model.attention.weights(model.hidden) // tensor)
+        weights = 2 * model.norm_weights + -(-model.attention.weights(model.hidden) // tensor)
         if model.experts is None or not model.has_experts(layer):
-            return found + -(-model.feed_forward.weights(model.hidden) // tensor)
+            return weights + -(-model.feed_forward.weights(model.hidden) // tensor)
         shared = model.experts.shared * model.experts.expert.weights(model.hidden)
-        return found + model.experts.router_weights(model.hidden) + -(-shared // tensor)
+        return weights + model.experts.router_weights(model.hidden) + -(-shared // tensor)
 
     def expert_weights(self, layer: int) -> int:
         """Of a layer, on a rank, of the experts that it has."""

@@ -71,21 +71,21 @@ class Product(Struct, frozen=True):
 
     def _product(self, name: str, rows: int, columns: int, inner: int) -> Kernel:
         if self.groups:
-            found = grouped_product(name, self.groups, columns, inner, self.value_bytes)
+            kernel = grouped_product(name, self.groups, columns, inner, self.value_bytes)
             outputs = sum(self.groups) * columns
         else:
-            found = product(name, rows, columns, inner, self.value_bytes, self.copies)
+            kernel = product(name, rows, columns, inner, self.value_bytes, self.copies)
             outputs = rows * columns * self.copies
-        return quantised(found, outputs, self.value_bytes, self.datatype) if self.datatype else found
+        return quantised(kernel, outputs, self.value_bytes, self.datatype) if self.datatype else kernel
 
     @property
     def _rows(self) -> int:
         """Of all experts."""
         return sum(self.groups) if self.groups else self.rows * self.copies
 
-    def _cast(self, work: Work, what: str, values: int, copies: int = 2) -> None:
+    def _cast(self, work: Work, tensor: str, values: int, copies: int = 2) -> None:
         if self.datatype:
-            work.then(cast(f"{self.name} {what} cast", values, self.value_bytes, self.datatype, copies))
+            work.then(cast(f"{self.name} {tensor} cast", values, self.value_bytes, self.datatype, copies))
 
     def _cast_weights(self, work: Work) -> None:
         is_gathered = work.plan.zero == 3
@@ -229,16 +229,16 @@ class ReducedProduct(Struct, frozen=True):
 
 def overlapped(parts: Sequence[ModelPart], chunks: int) -> tuple[ModelPart, ...]:
     """The same parts, with products and their exchanges as one."""
-    found: list[ModelPart] = []
+    overlapped_parts: list[ModelPart] = []
     for part in parts:
-        last = found[-1] if found else None
+        last = overlapped_parts[-1] if overlapped_parts else None
         if isinstance(part, Product) and isinstance(last, Enter):
-            found[-1] = GatheredProduct(last, part, chunks)
+            overlapped_parts[-1] = GatheredProduct(last, part, chunks)
         elif isinstance(part, Leave) and part.is_scattered and isinstance(last, Product):
-            found[-1] = ReducedProduct(last, part, chunks)
+            overlapped_parts[-1] = ReducedProduct(last, part, chunks)
         else:
-            found.append(part)
-    return tuple(found)
+            overlapped_parts.append(part)
+    return tuple(overlapped_parts)
 
 
 def _gather(work: Work, of: Enter | Leave, kernel: Kernel, chunks: int) -> Nodes:

@@ -75,13 +75,13 @@ def _zipf(skew: str, seed: int, experts: int) -> tuple[Fraction, ...]:
 def _listed(path: str, experts: int) -> tuple[Fraction, ...]:
     form = f"write a JSON list of {experts} numbers from 0 up, or give zipf:S, as in zipf:1.2"
     try:
-        found = json.loads(Path(path).read_text(encoding="utf-8"))
+        content = json.loads(Path(path).read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
         raise UsageError(f"{path!r} cannot be read as loads of experts: {error}", remedy=form) from None
-    numbers = found if isinstance(found, list) else []
-    if len(numbers) != experts or not all(_is_load(one) for one in numbers):
+    numbers = content if isinstance(content, list) else []
+    if len(numbers) != experts or not all(_is_load(load) for load in numbers):
         raise UsageError(f"{path} does not list loads of {experts} experts", place="expert_skew", remedy=form)
-    return tuple(Fraction(one) for one in numbers)
+    return tuple(Fraction(load) for load in numbers)
 
 
 def _is_load(value: object) -> bool:
@@ -105,11 +105,11 @@ def _shared_out(loads: tuple[Fraction, ...], total: int, most: int) -> tuple[int
             shares[at] = Fraction(most)
         left -= most * len(full)
         open_ones = [at for at in open_ones if at not in full]
-    found = [int(share) for share in shares]
-    by_rest = sorted(range(len(found)), key=lambda at: (found[at] - shares[at], at))
-    for at in by_rest[: total - sum(found)]:
-        found[at] += 1
-    return tuple(found)
+    counts = [int(share) for share in shares]
+    by_rest = sorted(range(len(counts)), key=lambda at: (counts[at] - shares[at], at))
+    for at in by_rest[: total - sum(counts)]:
+        counts[at] += 1
+    return tuple(counts)
 
 
 TENSOR, CONTEXT, DATA, PIPELINE = "tensor", "context", "data", "pipeline"
@@ -219,16 +219,16 @@ class Plan:
     )
 
     def __post_init__(self) -> None:
-        for one in fields(self):
-            value = getattr(self, one.name)
+        for plan_field in fields(self):
+            value = getattr(self, plan_field.name)
             if isinstance(value, bool | str | tuple):
                 continue
-            least = one.metadata["least"]
+            least = plan_field.metadata["least"]
             if not least <= value <= MOST:
-                what = "more than 0" if least == SMALLEST else f"at least {least:g}"
+                limit = "more than 0" if least == SMALLEST else f"at least {least:g}"
                 raise UsageError(
-                    f"{one.name} is {value}",
-                    remedy=f"it must be {what}, and at most {MOST:,}",
+                    f"{plan_field.name} is {value}",
+                    remedy=f"it must be {limit}, and at most {MOST:,}",
                 )
         for name, known in (
             ("recompute", RECOMPUTATION),
@@ -364,14 +364,14 @@ class Plan:
         """The ranks by their places."""
         from et_sim.workloads.axes import Axes
 
-        found = Axes(**{name: self.size(name) for name in self._counted if name != EXPERT})
+        axes = Axes(**{name: self.size(name) for name in self._counted if name != EXPERT})
         if self.expert > 1:
             for dense, experts in self._sides:
                 if dense:
-                    found = found.split(*dense, **{name: self.size(name) for name in experts})
+                    axes = axes.split(*dense, **{name: self.size(name) for name in experts})
         if self.shard:
-            found = found.split(DATA, **{SHARD: self.shard, REPLICA: self.data // self.shard})
-        return found
+            axes = axes.split(DATA, **{SHARD: self.shard, REPLICA: self.data // self.shard})
+        return axes
 
     def __str__(self) -> str:
         return f"{self.axes}, experts over {self.expert}" if self.expert > 1 else str(self.axes)

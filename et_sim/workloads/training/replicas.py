@@ -17,7 +17,7 @@ from et_sim.workloads.kernels import optimizer, passing
 from et_sim.workloads.rank import MAIN
 from et_sim.workloads.recording import Nodes
 from et_sim.workloads.training.plan import Plan
-from et_sim.workloads.training.states import SORTS, Sharing, States, Weights
+from et_sim.workloads.training.states import KINDS, Sharing, States, Weights
 from et_sim.workloads.training.work import NOTHING, Work
 
 GRADIENT_STREAM, WEIGHT_STREAM = "gradients", "weights"
@@ -47,23 +47,23 @@ class Replicas:
 
     def gather(self, weights: Weights, after: Nodes) -> Nodes:
         """All weights of a layer, before it needs them."""
-        found: Nodes = ()
+        gathers: Nodes = ()
         kept = {} if self._plan.zero == 3 else self.states.weights(weights)
-        for (count, sharing, size, sort), whole in zip(
-            self._sorts((weights,)), self.states.gathered(weights), strict=True
+        for (count, sharing, size, kind), whole in zip(
+            self._counts((weights,)), self.states.gathered(weights), strict=True
         ):
             if count and size > 1:
                 nodes = self.work.rank.collective(
                     "all_gather",
                     -(-count * self._plan.value_bytes // size),
                     sharing.shares,
-                    name=f"{self.work.during} {weights.name} {sort}weights all-gather",
+                    name=f"{self.work.during} {weights.name} {kind}weights all-gather",
                     after=after,
                     stream=WEIGHT_STREAM,
                 )
                 self.work.name_tensors(nodes, kept, whole)
-                found += nodes
-        return found
+                gathers += nodes
+        return gathers
 
     def ready(self, weights: Weights, since: int, *, is_first: bool, is_last: bool) -> None:
         """The gradients of a micro-batch are there, of kernels since a node; `is_last`: they are complete."""
@@ -77,7 +77,7 @@ class Replicas:
         for whole in self.states.unreduced(weights):
             self.work.begin(since, writes=whole)
         self.waiting.append((weights, after))
-        size = sum(one.dense + one.expert for one, _ in self.waiting) * self._plan.gradient_bytes
+        size = sum(weights.dense + weights.expert for weights, _ in self.waiting) * self._plan.gradient_bytes
         if size >= self._plan.bucket or self._plan.zero == 3:
             self.flush()
 
@@ -102,14 +102,14 @@ class Replicas:
         first = self.waiting[0][0].name
         after = tuple(dict.fromkeys(node for _, nodes in self.waiting for node in nodes))
         units = [weights for weights, _ in self.waiting]
-        for number, (count, (shares, equal), parts, sort) in enumerate(self._sorts(units)):
+        for number, (count, (shares, equal), parts, kind) in enumerate(self._counts(units)):
             size = count * self._plan.gradient_bytes
             if not size:
                 continue
-            done = self._reduce("reduce_scatter", size, shares, f"{first} {sort}gradients", after)
+            done = self._reduce("reduce_scatter", size, shares, f"{first} {kind}gradients", after)
             for unit in units:
                 self.work.name_tensors(done, self.states.unreduced(unit)[number], NOTHING)
-            done = self._reduce("all_reduce", -(-size // parts), equal, f"{first} {sort}gradients", done)
+            done = self._reduce("all_reduce", -(-size // parts), equal, f"{first} {kind}gradients", done)
             self.reduced += tuple(node for node in done if node not in self.reduced)
         self.waiting = []
 
@@ -119,16 +119,16 @@ class Replicas:
         text = f"{name} {kind.replace('_', '-')}"
         return self.work.rank.collective(kind, size, axes, name=text, after=after, stream=GRADIENT_STREAM)
 
-    def _sorts(self, of: Sequence[Weights]) -> Iterator[tuple[int, Sharing, int, str]]:
+    def _counts(self, of: Sequence[Weights]) -> Iterator[tuple[int, Sharing, int, str]]:
         """Dense weights and experts: how many, over which axes, in how many shares, and their name."""
-        counts = (sum(one.dense for one in of), sum(one.expert for one in of))
-        return zip(counts, self.states.shared, self.states.shares, SORTS, strict=True)
+        counts = (sum(weights.dense for weights in of), sum(weights.expert for weights in of))
+        return zip(counts, self.states.shared, self.states.shares, KINDS, strict=True)
 
     def update(self) -> None:
         """The optimizer; then shares of updated weights are gathered, where they are shared no longer."""
         self.flush()
         plan, work = self._plan, self.work
-        values = sum(-(-count // size) for count, _, size, _ in self._sorts(self.updated))
+        values = sum(-(-count // size) for count, _, size, _ in self._counts(self.updated))
         moved = SUM_PASSES * plan.sum_bytes + 2 * plan.master_bytes + MASTER_COPY_BYTES + plan.value_bytes
         work.during = "step"
         if values:

@@ -18,7 +18,7 @@ from et_sim.workloads.kernels import stored_bytes
 from et_sim.workloads.training.plan import CONTEXT, DATA, EXPERT_DATA, REPLICA, SHARD, Plan
 
 Tensors = Mapping[str, int]  # name -> bytes
-SORTS = ("", "expert ")
+KINDS = ("", "expert ")
 
 
 class Weights(NamedTuple):
@@ -62,7 +62,7 @@ class States(Struct, frozen=True):
     def of(plan: Plan) -> States:
         """Those of a plan."""
         shared, axes = sharing(plan), plan.axes
-        dense, expert = (axes.size(*one.shares) if one.shares else 1 for one in shared)
+        dense, expert = (axes.size(*weights.shares) if weights.shares else 1 for weights in shared)
         return States(plan, shared, (dense, expert))
 
     def _values(self, unit: Weights, first: int) -> int:
@@ -72,10 +72,10 @@ class States(Struct, frozen=True):
 
     def weights(self, unit: Weights) -> Tensors:
         """What the rank always has of them, and of casts, along rows and along columns."""
-        found = {f"weights:{unit.name}": self._values(unit, 3) * self.plan.value_bytes}
+        sizes = {f"weights:{unit.name}": self._values(unit, 3) * self.plan.value_bytes}
         if unit.are_cast and self.plan.zero < 3:
-            found[f"weights:{unit.name} cast"] = 2 * self._cast_bytes(unit, unit.dense + unit.expert)
-        return found
+            sizes[f"weights:{unit.name} cast"] = 2 * self._cast_bytes(unit, unit.dense + unit.expert)
+        return sizes
 
     def _cast_bytes(self, unit: Weights, values: int) -> int:
         return stored_bytes(values, self.plan.cast_to) if unit.are_cast else 0
@@ -98,12 +98,12 @@ class States(Struct, frozen=True):
         return self._whole(unit, 2, "gradients", lambda count: count * self.plan.gradient_bytes)
 
     def _whole(
-        self, unit: Weights, first: int, what: str, size: Callable[[int], int]
+        self, unit: Weights, first: int, role: str, size: Callable[[int], int]
     ) -> tuple[Tensors, Tensors]:
         counts = unit.dense, unit.expert
         dense, expert = (
-            {f"temporary:{unit.name} {sort}{what}": size(count)} if self._is_cut(count, share, first) else {}
-            for sort, count, share in zip(SORTS, counts, self.shares, strict=True)
+            {f"temporary:{unit.name} {kind}{role}": size(count)} if self._is_cut(count, share, first) else {}
+            for kind, count, share in zip(KINDS, counts, self.shares, strict=True)
         )
         return dense, expert
 

@@ -36,7 +36,7 @@ def check_plan(model: Model, plan: Plan) -> None:
     _check_length(model, plan)
     attention, experts = model.attention, model.experts
     sequence = model.sequence
-    for what, total, share, by in (
+    for quantity, total, share, by in (
         ("heads", attention.heads, plan.tensor, "tensor-parallel ranks"),
         (
             "the width of the feed-forward part",
@@ -47,7 +47,7 @@ def check_plan(model: Model, plan: Plan) -> None:
         ("tokens of a sequence", sequence, plan.context, "context-parallel ranks"),
         ("experts", experts.count if experts else plan.expert, plan.expert, "expert-parallel ranks"),
     ):
-        _check_share(what, total, share, by)
+        _check_share(quantity, total, share, by)
     if plan.sequence_parallel:
         tokens = plan.batch * sequence // plan.context
         _check_share("tokens of a micro-batch", tokens, plan.tensor, "tensor-parallel ranks")
@@ -74,11 +74,11 @@ def check_plan(model: Model, plan: Plan) -> None:
         Layers(model, plan).tokens_sent(experts)  # refuses loads that it cannot share out
 
 
-def _check_share(what: str, total: int, share: int, by: str) -> None:
+def _check_share(quantity: str, total: int, share: int, by: str) -> None:
     if total % share:
         near = max(total // share, 1) * share
         raise UsageError(
-            f"{what}: {total}, which {share} {by} do not divide",
+            f"{quantity}: {total}, which {share} {by} do not divide",
             remedy=f"choose another number, or a multiple of {share} such as {near}",
         )
 
@@ -146,15 +146,15 @@ class _Step:
         plan = self.plan
         place = self.rank.place(PIPELINE)
         shape = Shape(plan.pipeline, plan.micro_batches, plan.chunks)
-        for one in schedule(plan.schedule, shape)(place):
-            piece = plan.part(self.layers.model, place, one.chunk)
-            self.work.during = pass_label(one, plan.chunks)
-            if one.direction is Direction.FORWARD:
-                self._forward(one, piece)
-            elif one.direction is Direction.WEIGHTS:
-                self._weights(one)
+        for pass_ in schedule(plan.schedule, shape)(place):
+            piece = plan.part(self.layers.model, place, pass_.chunk)
+            self.work.during = pass_label(pass_, plan.chunks)
+            if pass_.direction is Direction.FORWARD:
+                self._forward(pass_, piece)
+            elif pass_.direction is Direction.WEIGHTS:
+                self._weights(pass_)
             else:
-                self._backward(one, piece)
+                self._backward(pass_, piece)
         self._finish(place)
 
     def _finish(self, place: int) -> None:
@@ -179,22 +179,22 @@ class _Step:
 
     # Passes.
 
-    def _forward(self, one: Pass, piece: Piece) -> None:
+    def _forward(self, pass_: Pass, piece: Piece) -> None:
         work = self.work
         work.at, self.sent = self.sent, ()
         if not piece.has_embedding:
-            self._receive(one, -1)
-        units = self._units(one, piece)
+            self._receive(pass_, -1)
+        units = self._units(pass_, piece)
         for unit in units:
             self._need(units, unit)
             since = len(work.kernels)
             self._through(unit.parts, unit.label)
             reads = self.replicas.states.weights(unit.weights)
-            work.begin(since, reads=reads, writes=unit.left(one.micro_batch))
+            work.begin(since, reads=reads, writes=unit.left(pass_.micro_batch))
             work.end(*self.replicas.states.gathered(unit.weights))
         if not piece.has_head:
-            self._send(one, 1)
-        self.outputs[one.micro_batch, one.chunk] = work.at
+            self._send(pass_, 1)
+        self.outputs[pass_.micro_batch, pass_.chunk] = work.at
 
     def _through(self, parts: Sequence[ModelPart], name: str) -> None:
         self.work.where = name
@@ -202,23 +202,23 @@ class _Step:
             part.forward(self.work)
         self.work.where = ""
 
-    def _backward(self, one: Pass, piece: Piece) -> None:
+    def _backward(self, pass_: Pass, piece: Piece) -> None:
         work = self.work
-        kept = self.outputs.pop((one.micro_batch, one.chunk))
+        kept = self.outputs.pop((pass_.micro_batch, pass_.chunk))
         work.at, self.sent = self.sent, ()
         if not piece.has_head:
-            self._receive(one, 1)
+            self._receive(pass_, 1)
         work.at += kept
-        units = self._units(one, piece)[::-1]
+        units = self._units(pass_, piece)[::-1]
         for unit in units:
             self._need(units, unit)
             since = len(work.kernels)
             if unit.is_repeated:
                 self._again(unit)
-            self._back(unit, one)
-            work.begin(since, writes=unit.again(one.micro_batch))
+            self._back(unit, pass_)
+            work.begin(since, writes=unit.again(pass_.micro_batch))
         if not piece.has_embedding:
-            self._send(one, -1)
+            self._send(pass_, -1)
         self.replicas.flush()  # buckets hold gradients of one pass
 
     def _again(self, unit: Unit) -> None:
@@ -227,10 +227,10 @@ class _Step:
         self._through(unit.parts, f"{unit.label} again")
         work.at = (*work.at, *(node for node in gradients if node not in work.at))
 
-    def _back(self, unit: Unit, one: Pass) -> None:
+    def _back(self, unit: Unit, pass_: Pass) -> None:
         """Backward through parts; gradients of weights come while others are exchanged, or later."""
         work, since = self.work, len(self.work.kernels)
-        is_split = one.direction is Direction.INPUTS
+        is_split = pass_.direction is Direction.INPUTS
         work.where = unit.label
         backward = unit.parts[::-1]
         for part, following in zip(backward, [*backward[1:], None], strict=True):
@@ -238,44 +238,44 @@ class _Step:
             if not is_split and not isinstance(following, Enter):
                 work.catch_up()
         work.where = ""
-        again = NOTHING if unit.is_repeated else unit.again(one.micro_batch)
+        again = NOTHING if unit.is_repeated else unit.again(pass_.micro_batch)
         work.end(*self.replicas.states.gathered(unit.weights), again)
         if not is_split:
-            self._gradients(unit, one, since)
+            self._gradients(unit, pass_, since)
             return
         put_off, work.put_off = work.put_off, []
-        later = partial(self._gradients_later, unit, one, put_off)
-        self.put_off.setdefault((one.micro_batch, one.chunk), []).append(later)
+        later = partial(self._gradients_later, unit, pass_, put_off)
+        self.put_off.setdefault((pass_.micro_batch, pass_.chunk), []).append(later)
 
-    def _weights(self, one: Pass) -> None:
-        for work in self.put_off.pop((one.micro_batch, one.chunk), ()):  # none of a stage without layers
+    def _weights(self, pass_: Pass) -> None:
+        for work in self.put_off.pop((pass_.micro_batch, pass_.chunk), ()):  # none of a stage without layers
             work()
         self.replicas.flush()
 
-    def _gradients_later(self, unit: Unit, one: Pass, put_off: Sequence[Callable[[], None]]) -> None:
+    def _gradients_later(self, unit: Unit, pass_: Pass, put_off: Sequence[Callable[[], None]]) -> None:
         since = len(self.work.kernels)
         for work in put_off:
             work()
-        self._gradients(unit, one, since)
+        self._gradients(unit, pass_, since)
 
-    def _gradients(self, unit: Unit, one: Pass, since: int) -> None:
+    def _gradients(self, unit: Unit, pass_: Pass, since: int) -> None:
         """Those of a unit's weights are there, made by kernels since a node; what they needed may go."""
         self.work.end(
-            unit.left(one.micro_batch), unit.again(one.micro_batch) if unit.is_repeated else NOTHING
+            unit.left(pass_.micro_batch), unit.again(pass_.micro_batch) if unit.is_repeated else NOTHING
         )
         work, last = self.work, self.plan.micro_batches - 1
         work.where, before = unit.label, work.where
-        is_first, is_last = one.micro_batch == 0, one.micro_batch == last
+        is_first, is_last = pass_.micro_batch == 0, pass_.micro_batch == last
         self.replicas.ready(unit.weights, since, is_first=is_first, is_last=is_last)
         work.where = before
 
     # Weights.
 
-    def _units(self, one: Pass, piece: Piece) -> tuple[Unit, ...]:
+    def _units(self, pass_: Pass, piece: Piece) -> tuple[Unit, ...]:
         """Of the piece that a pass goes through."""
-        if one.chunk not in self.units:
-            self.units[one.chunk] = units_of(self.layers, piece)
-        return self.units[one.chunk]
+        if pass_.chunk not in self.units:
+            self.units[pass_.chunk] = units_of(self.layers, piece)
+        return self.units[pass_.chunk]
 
     def _need(self, order: Sequence[Unit], unit: Unit) -> None:
         """Where weights are shared: gather these, and the next ones of the pass."""
@@ -288,8 +288,8 @@ class _Step:
             name = ahead.weights.name
             if name not in self.gathered:
                 self.gathered[name] = self.replicas.gather(ahead.weights, self.rank.last(MAIN))
-        found = self.gathered[unit.weights.name]
-        self.work.at += tuple(node for node in found if node not in self.work.at)
+        gathered = self.gathered[unit.weights.name]
+        self.work.at += tuple(node for node in gathered if node not in self.work.at)
 
     # Between stages.
 
@@ -298,26 +298,26 @@ class _Step:
         shares = plan.tensor if plan.sequence_parallel or plan.scatter_gather else 1
         return -(-self.layers.activation_bytes // shares)
 
-    def _tag(self, one: Pass, piece: int, *, is_backward: bool) -> int:
+    def _tag(self, pass_: Pass, piece: int, *, is_backward: bool) -> int:
         """One for each micro-batch, piece that receives, and direction."""
-        return 2 * (one.micro_batch * self.plan.parts + piece) + is_backward
+        return 2 * (pass_.micro_batch * self.plan.parts + piece) + is_backward
 
-    def _piece(self, one: Pass) -> int:
+    def _piece(self, pass_: Pass) -> int:
         """Which piece of the model a pass goes through."""
-        return one.chunk * self.plan.pipeline + self.rank.place(PIPELINE)
+        return pass_.chunk * self.plan.pipeline + self.rank.place(PIPELINE)
 
-    def _receive(self, one: Pass, way: int) -> None:
+    def _receive(self, pass_: Pass, way: int) -> None:
         """From the piece so many ahead."""
         before, work = self.work.at, self.work
         source = self.rank.next(PIPELINE, way, wraps=True)
-        tag = self._tag(one, self._piece(one), is_backward=way > 0)
+        tag = self._tag(pass_, self._piece(pass_), is_backward=way > 0)
         work.at = self.rank.receive(source, self._size(), tag, name=work.name("receive"))
         if self.plan.scatter_gather:
             work.exchange("all_gather", self._size(), TENSOR, "received all-gather")
         work.at += before
 
-    def _send(self, one: Pass, way: int) -> None:
+    def _send(self, pass_: Pass, way: int) -> None:
         target = self.rank.next(PIPELINE, way, wraps=True)
-        tag = self._tag(one, self._piece(one) + way, is_backward=way < 0)
+        tag = self._tag(pass_, self._piece(pass_) + way, is_backward=way < 0)
         sent = self.rank.send(target, self._size(), tag, name=self.work.name("send"), after=self.work.at)
         self.sent = () if self.plan.overlap_pipeline else sent

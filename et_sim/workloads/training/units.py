@@ -30,22 +30,22 @@ def activation_bytes(layers: Layers, layer: int, recompute: str | None = None) -
     attention = model.attention
     values = 2 * kept  # inputs of the two norms
     inputs = 2 * kept  # of what comes after them, to be gathered again if they are spread
-    found = 2 * kept * MASK_BYTES if model.has_dropout else 0
+    size = 2 * kept * MASK_BYTES if model.has_dropout else 0
     core = Core.of(model, plan, model.window(layer))
     spread = attention.heads * (attention.query_size + attention.value_size)  # queries, outputs
     spread += attention.key_heads * (attention.query_size + attention.value_size)
     values += -(-layers.tokens * spread // plan.tensor)
     if recompute == "none":
-        found += _scores(core, plan.value_bytes, layers)
+        size += _scores(core, plan.value_bytes, layers)
     if model.experts is not None and model.has_experts(layer):
         others, into = _of_experts(layers, model.experts)
     else:
         others, into = _feed_forward(layers, model.feed_forward)
     values, inputs = values + others, inputs + into
     if not plan.cast_to:
-        return found + (values + inputs) * plan.value_bytes
+        return size + (values + inputs) * plan.value_bytes
     outputs = -(-layers.tokens * attention.heads * attention.value_size // plan.tensor)  # as cast, too
-    return found + values * plan.value_bytes + stored_bytes(inputs + outputs, plan.cast_to)
+    return size + values * plan.value_bytes + stored_bytes(inputs + outputs, plan.cast_to)
 
 
 def _feed_forward(layers: Layers, part: FeedForward, copies: int = 1) -> tuple[int, int]:
@@ -100,14 +100,14 @@ class Unit(NamedTuple):
 
 def units_of(layers: Layers, piece: Piece) -> tuple[Unit, ...]:
     """Those of a piece, in the order of the forward pass."""
-    found = [_layer(layers, layer) for layer in piece.all_layers]
+    units = [_layer(layers, layer) for layer in piece.all_layers]
     if piece.has_embedding:
         weights = Weights("embedding", layers.embedding_weights, 0)
-        found.insert(0, Unit("embedding", weights, layers.embedding()))
+        units.insert(0, Unit("embedding", weights, layers.embedding()))
     if piece.has_head:
         weights = Weights("head", layers.head_weights, 0)
-        found.append(Unit("", weights, layers.head(), "temporary", head_bytes(layers)))
-    return tuple(found)
+        units.append(Unit("", weights, layers.head(), "temporary", head_bytes(layers)))
+    return tuple(units)
 
 
 def _layer(layers: Layers, layer: int) -> Unit:

@@ -34,15 +34,15 @@ class Work(Struct):
     cast: set[tuple[str, ...]] = field(default_factory=set)  # weights that were, and where
     _tag: int = FIRST_RING_TAG
 
-    def name(self, what: str) -> str:
+    def name(self, role: str) -> str:
         """Of a node."""
-        return f"{self.during} {self.where} {what}" if self.where else f"{self.during} {what}"
+        return f"{self.during} {self.where} {role}" if self.where else f"{self.during} {role}"
 
     def compute(self, kernel: Kernel, after: Nodes | None = None) -> Nodes:
         """A kernel in the main stream; a node says how long it takes where the machine does not."""
         operations, size = kernel.operations, kernel.bytes
         micros = max(operations / (self.plan.tflops * 1e6), size / (self.plan.memory_gbps * 1e3))
-        found = self.rank.compute(
+        nodes = self.rank.compute(
             self.name(kernel.name),
             micros=max(round(micros), 1),
             num_ops=operations,
@@ -55,8 +55,8 @@ class Work(Struct):
                 **({"launches": kernel.launches} if kernel.launches != 1 else {}),
             },
         )
-        self.kernels += found
-        return found
+        self.kernels += nodes
+        return nodes
 
     def then(self, kernel: Kernel) -> None:
         """A kernel that the next one needs."""
