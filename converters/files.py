@@ -58,11 +58,11 @@ def write_files(
 
 def watched(items: Iterable[Item], count: int, noun: str = "files") -> Iterator[Item]:
     """The items, with a line on stderr now and then while whoever takes them is busy."""
-    said = time.monotonic()
+    reported = time.monotonic()
     for number, item in enumerate(items):
         yield item
-        if time.monotonic() - said >= SECONDS_BETWEEN_LINES:
-            said = time.monotonic()
+        if time.monotonic() - reported >= SECONDS_BETWEEN_LINES:
+            reported = time.monotonic()
             sys.stderr.write(f"et-convert: {number + 1:,} of {count:,} {noun}\n")
 
 
@@ -74,8 +74,8 @@ _BETWEEN_LINES = 10.0
 class Progress:
     """Told how much of a known total is done, says so."""
 
-    def __init__(self, what: str, total: int) -> None:
-        self._what = what
+    def __init__(self, noun: str, total: int) -> None:
+        self._what = noun
         self._total = max(total, 1)
         self._begin = time.monotonic()
         self._said = self._begin

@@ -205,12 +205,14 @@ def _trace(rank: _Rank, source: str) -> Trace:
     operations, count = rank.operations, len(rank.operations)
     _resolve_beginnings(rank, source)
     kinds = [operation.kind for operation in operations]
-    is_calc, is_send, is_receive = (np.array([kind == one for kind in kinds], bool) for one in KINDS)
+    is_calc, is_send, is_receive = (
+        np.array([kind == kind_meant for kind in kinds], bool) for kind_meant in KINDS
+    )
     sizes = np.array([operation.size for operation in operations], np.int64)
     peers = np.array([operation.peer for operation in operations], np.int32)
     number = {name: row for row, name in enumerate(dict.fromkeys(kinds))}
     bits = {kind: sum(BIT[name] for name in of_kind) for kind, of_kind in _PRESENT.items()}
-    columns: dict[str, Any] = {one.column: np.zeros(count, one.dtype) for one in ATTRIBUTES}
+    columns: dict[str, Any] = {attribute.column: np.zeros(count, attribute.dtype) for attribute in ATTRIBUTES}
     columns["comm_bytes"] = np.where(is_calc, 0, sizes)
     columns["comm_tag"] = np.array([operation.tag for operation in operations], np.int64)
     columns["comm_dst"] = np.where(is_send, peers, 0)
@@ -278,9 +280,10 @@ def _refuse_unmatched(messages: _Messages, source: str) -> None:
     channel = min(messages.first, key=messages.first.__getitem__)
     origin, target, tag, size = channel
     surplus = messages.surplus[channel]
-    one, other = ("send", "recv") if surplus > 0 else ("recv", "send")
+    unmatched, other = ("send", "recv") if surplus > 0 else ("recv", "send")
     here, there = (origin, target) if surplus > 0 else (target, origin)
-    cause = f"rank {here} has a {one} of {size} bytes with tag {tag} that no {other} of rank {there} matches"
+    message = f"{unmatched} of {size} bytes with tag {tag}"
+    cause = f"rank {here} has a {message} that no {other} of rank {there} matches"
     near = _like(messages, channel)
     raise TraceError(cause, place=at(source, messages.first[channel]), remedy=near)
 

@@ -86,9 +86,9 @@ def statements(lines: Iterable[str], source: str) -> Iterator[Statement]:
             text, is_comment = _without_comments(text, is_comment)
         if not text:
             continue
-        found = _operation(text, line, source)
-        if found is not None:
-            yield found
+        operation = _operation(text, line, source)
+        if operation is not None:
+            yield operation
             continue
         for part in text.replace("{", ";").replace("}", ";};").split(";"):
             if part := part.strip():
@@ -111,9 +111,9 @@ def _without_comments(text: str, is_comment: bool) -> tuple[str, bool]:
 def _statement(text: str, line: int, source: str) -> Statement:
     if text == "}":
         return End(line)
-    found = _operation(text, line, source)
-    if found is not None:
-        return found
+    operation = _operation(text, line, source)
+    if operation is not None:
+        return operation
     if match := _DEPENDENCY.fullmatch(text):
         return Dependency(line, match[1], match[2], match[3])
     if match := _HEAD.fullmatch(text):
@@ -131,24 +131,24 @@ def _operation(text: str, line: int, source: str) -> Operation | None:
     size = int(calc or sent or received)
     if size > LARGEST:
         raise TraceError(f"{size} is too large", place=at(source, line), remedy=f"at most {LARGEST}")
-    for what, number in (("cpu", cpu), ("nic", nic)):
+    for unit, number in (("cpu", cpu), ("nic", nic)):
         if number is not None and int(number):
             raise TraceError(
-                f"{what} {number}: a trace has one {what} per rank, and so has the LogGOPS model",
+                f"{unit} {number}: a trace has one {unit} per rank, and so has the LogGOPS model",
                 place=at(source, line),
-                remedy=f"write {what} 0, or make a rank of its own of what runs on another {what}",
+                remedy=f"write {unit} 0, or make a rank of its own of what runs on another {unit}",
             )
     if calc is not None:
         if tag is not None or nic is not None:
             raise TraceError("a calc has no tag and no nic", place=at(source, line), remedy="leave them out")
         return Operation(line, label or "", CALC, size, -1, 0)
     kind, peer = (SEND, int(target)) if sent is not None else (RECEIVE, int(origin))
-    for what, given in (("source", peer), ("tag", int(tag or 0))):
+    for key, given in (("source", peer), ("tag", int(tag or 0))):
         if given < 0:
             raise TraceError(
-                f"any {what} (-1): a receive of a trace takes one message, whichever comes first",
+                f"any {key} (-1): a receive of a trace takes one message, whichever comes first",
                 place=at(source, line),
-                remedy=f"name the {what} of the message that was received",
+                remedy=f"name the {key} of the message that was received",
             )
     return Operation(line, label or "", kind, size, peer, int(tag or 0))
 

@@ -96,9 +96,9 @@ def _text(path: Path) -> str:
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        what = f"byte {error.start} is not UTF-8 text, so the file is not JSON"
+        problem = f"byte {error.start} is not UTF-8 text, so the file is not JSON"
         raise TraceError(
-            what, place=str(path), remedy="name a trace as JSON; et-convert show prints a trace file"
+            problem, place=str(path), remedy="name a trace as JSON; et-convert show prints a trace file"
         ) from None
 
 
@@ -153,13 +153,13 @@ def _after_space(text: str, position: int) -> int:
 def _not_a_trace(first: dict[str, Any], source: str) -> TraceError:
     keys = ", ".join(sorted(first)[:_SHOWN])
     if "traceEvents" in first:
-        what = "is a profiler's timeline (Kineto), not a trace of the Chakra schema as JSON"
+        problem = "is a profiler's timeline (Kineto), not a trace of the Chakra schema as JSON"
     elif "nodes" in first and "schema" in first:
-        what = "is PyTorch's execution trace, not a trace of the Chakra schema as JSON"
+        problem = "is PyTorch's execution trace, not a trace of the Chakra schema as JSON"
     else:
-        what = f"is JSON of an unknown flavour: its first object has the keys {keys}"
+        problem = f"is JSON of an unknown flavour: its first object has the keys {keys}"
     flavours = ", ".join(flavour.name for flavour in _FLAVOURS)
-    return TraceError(what, place=source, remedy=f"known flavours: {flavours}; see docs/converting.md")
+    return TraceError(problem, place=source, remedy=f"known flavours: {flavours}; see docs/converting.md")
 
 
 def _dangling(dropped: Dropped, source: str) -> TraceError:

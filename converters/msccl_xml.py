@@ -111,8 +111,8 @@ class _Reader:
         try:
             value = int(text or "")
         except ValueError:
-            found = "is missing" if text is None else f"is {text!r}"
-            raise self.refused(f"attribute {name!r} {found}", "give a whole number") from None
+            problem = "is missing" if text is None else f"is {text!r}"
+            raise self.refused(f"attribute {name!r} {problem}", "give a whole number") from None
         if value < least or (most is not None and value > most):
             limits = f"{least} or more" if most is None else f"{least} to {most}"
             raise self.refused(f"attribute {name!r} is {value}", f"it must be {limits}")
@@ -124,30 +124,30 @@ class _Reader:
 
 
 def _numbered(
-    parent: ElementTree.Element, tag: str, key: str, what: str, place: str
+    parent: ElementTree.Element, tag: str, key: str, noun: str, place: str
 ) -> dict[int, ElementTree.Element]:
     """The children with a tag, by number, ascending."""
-    found: dict[int, ElementTree.Element] = {}
+    elements: dict[int, ElementTree.Element] = {}
     for element in parent.iterfind(tag):
-        reader = _Reader(element, f"{place}, a {what}")
+        reader = _Reader(element, f"{place}, a {noun}")
         number = reader.number(key, least=0)
-        if number in found:
+        if number in elements:
             raise reader.refused(f"there are two with the number {number}", "give each a number of its own")
-        found[number] = element
-    return dict(sorted(found.items()))
+        elements[number] = element
+    return dict(sorted(elements.items()))
 
 
 def _gpus(root: ElementTree.Element, source: str, count: int) -> tuple[dict[int, Threadblock], ...]:
-    found = _numbered(root, "gpu", "id", "gpu", source)
-    missing = next((number for number in range(count) if number not in found), None)
-    if missing is not None or len(found) > count:
-        wrong = f"gpu {missing} is missing" if missing is not None else f"gpu {max(found)} is one too many"
+    gpus = _numbered(root, "gpu", "id", "gpu", source)
+    missing = next((number for number in range(count) if number not in gpus), None)
+    if missing is not None or len(gpus) > count:
+        wrong = f"gpu {missing} is missing" if missing is not None else f"gpu {max(gpus)} is one too many"
         raise TraceError(
-            f"{wrong}: ngpus is {count}, and there are {len(found)} <gpu> elements",
+            f"{wrong}: ngpus is {count}, and there are {len(gpus)} <gpu> elements",
             place=source,
             remedy=f"describe gpus 0 to {count - 1}, and correct ngpus if it is wrong",
         )
-    return tuple(_threadblocks(element, source, number, count) for number, element in found.items())
+    return tuple(_threadblocks(element, source, number, count) for number, element in gpus.items())
 
 
 def _threadblocks(gpu: ElementTree.Element, source: str, number: int, gpus: int) -> dict[int, Threadblock]:
@@ -183,10 +183,11 @@ def _step(element: ElementTree.Element, place: str, peers: tuple[int, int], leng
     if work is None:
         known = ", ".join(STEP_TYPES)
         raise reader.refused(f"step type {kind!r} is not known", f"known: {known}")
-    for needed, peer, what in ((work.sends, peers[0], "send"), (work.receives, peers[1], "recv")):
+    for needed, peer, attribute in ((work.sends, peers[0], "send"), (work.receives, peers[1], "recv")):
         if needed and peer == NOBODY:
             raise reader.refused(
-                f"type {kind!r} needs a peer, and the threadblock has no {what!r}", f"give <tb> a {what}"
+                f"type {kind!r} needs a peer, and the threadblock has no {attribute!r}",
+                f"give <tb> a {attribute}",
             )
     count = reader.number("cnt", least=1, default=1) if kind != "nop" else 0
     return Step(kind, count, _awaited(reader, lengths))

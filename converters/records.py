@@ -19,7 +19,7 @@ from et_sim.trace.columns import ATTRIBUTES
 from et_sim.trace.schema import messages
 
 # The members of the oneof that other tools expect for the attributes with a meaning.
-EXPECTED_MEMBER = tuple((one.name, one.member) for one in ATTRIBUTES)
+EXPECTED_MEMBER = tuple((attribute.name, attribute.member) for attribute in ATTRIBUTES)
 
 
 @dataclass(slots=True)

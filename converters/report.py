@@ -64,8 +64,8 @@ def make_report(trace: Trace, dropped: Dropped, notes: Iterable[tuple[str, str]]
     communication = np.isin(trace.kind, [NodeKind.SEND, NodeKind.RECV, NodeKind.COLL])
     on_cpu = int((communication & trace.is_cpu).sum())
     if on_cpu:
-        what = f"{plural(on_cpu, 'communication node')} with is_cpu_op set"
-        remarks.append(("on the CPU", f"{what}; et-sim run simulates communication of devices only"))
+        nodes = f"{plural(on_cpu, 'communication node')} with is_cpu_op set"
+        remarks.append(("on the CPU", f"{nodes}; et-sim run simulates communication of devices only"))
     if trace.ignored_attributes:
         remarks.append(("kept, unused", _unused_text(trace.ignored_attributes)))
     return Report(trace.kind_counts, _operations(trace), tuple(remarks))
@@ -160,16 +160,16 @@ def _unused_text(attributes: dict[str, int]) -> str:
 
 def _operations(trace: Trace) -> dict[str, tuple[int, int]]:
     """Nodes and bytes of each collective and of messages; collectives of no type stand apart."""
-    found: dict[str, tuple[int, int]] = {}
+    operations: dict[str, tuple[int, int]] = {}
     collective = trace.kind == NodeKind.COLL
     typed = trace.has("comm_type")
     for number in unique(trace.comm_type[collective & typed]).tolist():
         which = collective & typed & (trace.comm_type == number)
-        found[collective_name(number)] = _nodes_and_bytes(trace, which)
-    found["no comm_type"] = _nodes_and_bytes(trace, collective & ~typed)
-    found["send"] = _nodes_and_bytes(trace, trace.kind == NodeKind.SEND)
-    found["receive"] = _nodes_and_bytes(trace, trace.kind == NodeKind.RECV)
-    return {name: (count, size) for name, (count, size) in found.items() if count}
+        operations[collective_name(number)] = _nodes_and_bytes(trace, which)
+    operations["no comm_type"] = _nodes_and_bytes(trace, collective & ~typed)
+    operations["send"] = _nodes_and_bytes(trace, trace.kind == NodeKind.SEND)
+    operations["receive"] = _nodes_and_bytes(trace, trace.kind == NodeKind.RECV)
+    return {name: (count, size) for name, (count, size) in operations.items() if count}
 
 
 def _nodes_and_bytes(trace: Trace, which: Any) -> tuple[int, int]:

@@ -35,7 +35,7 @@ def number_ranges(option: str, text: str) -> list[range]:
     """The numbers of "0-3,6", as ranges in the order given."""
     import re
 
-    found = []
+    ranges = []
     for piece in text.split(","):
         match = re.fullmatch(r"\s*([0-9]{1,20})(?:-([0-9]{1,20}))?\s*", piece, re.ASCII)
         first, last = (int(match[1]), int(match[2] or match[1])) if match else (1, 0)
@@ -43,5 +43,5 @@ def number_ranges(option: str, text: str) -> list[range]:
             raise UsageError(
                 f"{option} {text!r} cannot be understood", remedy='give numbers and ranges such as "1-3,7"'
             )
-        found.append(range(first, last + 1))
-    return found
+        ranges.append(range(first, last + 1))
+    return ranges

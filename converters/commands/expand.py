@@ -40,7 +40,9 @@ def run(options: argparse.Namespace) -> Iterator[str]:
 
     workload = read_manifest(options.manifest)
     ranks = _chosen(options.ranks, workload.ranks)
-    files = Files(workload, [read_unpacked(Path(one.source)) for one in workload.templates], options.output)
+    files = Files(
+        workload, [read_unpacked(Path(template.source)) for template in workload.templates], options.output
+    )
     whole = options.output if len(ranks) == workload.ranks else None
     paths, contents = files.of_ranks(ranks)
     outputs, groups = paths[: len(ranks)], "".join(map(str, paths[len(ranks) :]))

@@ -116,9 +116,9 @@ def _listed(text: str, ids: Any) -> Any:
         first, last = (np.uint64(min(end, 2**64 - 1)) for end in (piece.start, piece.stop - 1))
         which = (ids >= first) & (ids <= last)
         if not bool(which.any()):
-            what = (
+            problem = (
                 f"no node has an id from {first} to {last}" if first < last else f"there is no node {first}"
             )
-            raise UsageError(what, remedy="et-convert show lists the nodes")
+            raise UsageError(problem, remedy="et-convert show lists the nodes")
         chosen |= which
     return chosen

@@ -76,7 +76,7 @@ def run(options: argparse.Namespace) -> Iterator[str]:
         done = convert_all(jobs, options.jobs or processors(), progress, notes)
     finally:
         progress.close()
-    reports = [one.report for one in done]
+    reports = [job.report for job in done]
     plain = json.dumps({"ranks": reports, "notes": notes}, indent=2, ensure_ascii=False)
     if options.report is not None:
         replace_all([(options.report, plain.encode() + b"\n")])

@@ -109,11 +109,11 @@ def run(options: argparse.Namespace) -> Iterator[str]:
             remedy=f"leave out --expand (at most {MOST_FILES:,} files are written)",
         )
     scaled = scale(given, families, growth, gradients)
-    conversions, what = _write(options, scaled)
+    conversions, inputs = _write(options, scaled)
     remarks = [*given.workload.notices, *_remarks(growth, scaled, families, gradients)]
     yield from report_lines(conversions, remarks, as_json=options.json, ranks=growth.ranks)
     if not options.json:
-        yield f"run with: et-sim run {what}"
+        yield f"run with: et-sim run {inputs}"
 
 
 def _refuse_both(options: argparse.Namespace) -> None:
@@ -208,7 +208,7 @@ def _gradients(
     if options.gradients is None and (options.bucket is not None or options.micro_batches is not None):
         raise UsageError("nothing says how many gradients there are", remedy="give --gradients SIZE")
     if options.gradients is None:
-        trains = next((one for one in given.traces if replicas and backward_rows(one).any()), None)
+        trains = next((trace for trace in given.traces if replicas and backward_rows(trace).any()), None)
         if trains is None:
             return None
         raise UsageError(
@@ -263,7 +263,9 @@ def _write(options: argparse.Namespace, scaled: Scaled) -> tuple[list[Converted]
         entries = [(number, place_of[content]) for number, content in enumerate(scaled.contents)]
         traces = decoded((scaled.contents[number], path) for number, path in entries)
         write_files(inputs, [path for path, _ in listed], [*listed[1:], listed[0]])
-    reports = [make_report(one, Dropped(), notes) for one, notes in zip(traces, scaled.notes, strict=True)]
+    reports = [
+        make_report(trace, Dropped(), notes) for trace, notes in zip(traces, scaled.notes, strict=True)
+    ]
     conversions = []
     for number, report in enumerate(reports):
         outputs = tuple(dict.fromkeys(path for template, path in entries if template == number))

@@ -118,5 +118,5 @@ def _template_of(options: argparse.Namespace) -> tuple[Path, int]:
 def _ranks_of(prefix: Path) -> list[int]:
     """The ranks that have a file."""
     pattern = re.compile(re.escape(prefix.name) + r"\.(0|[1-9][0-9]*)\.et(?:\.gz)?")
-    found = (pattern.fullmatch(path.name) for path in prefix.parent.glob("*.et*"))
-    return sorted({int(match[1]) for match in found if match})
+    matches = (pattern.fullmatch(path.name) for path in prefix.parent.glob("*.et*"))
+    return sorted({int(match[1]) for match in matches if match})

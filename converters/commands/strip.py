@@ -39,7 +39,7 @@ def run(options: argparse.Namespace) -> Iterator[str]:
         strip(recorded, keep_delays=options.keep_delays)
         for recorded in watched(given.traces, len(given.traces), "traces")
     ]
-    contents, notes = [one.content for one in stripped], [one.notes for one in stripped]
+    contents, notes = [trace.content for trace in stripped], [trace.notes for trace in stripped]
     edit = Edited(given.workload, contents, notes, "stripped", sources_of(given))
     conversions = write_edited(given, edit, options.output)
     yield from report_lines(conversions, given.workload.notices, as_json=options.json)

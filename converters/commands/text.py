@@ -125,8 +125,8 @@ def _converted(
     from converters.records import Dropped
     from converters.report import Converted, make_report
 
-    said = [*notes_of(program, options.passes), *notes]
-    report = make_report(program.trace, Dropped(), said)
+    all_notes = [*notes_of(program, options.passes), *notes]
+    report = make_report(program.trace, Dropped(), all_notes)
     return Converted(str(options.input), _format(program.layer_file), tuple(outputs), report)
 
 

@@ -47,13 +47,13 @@ def run(options: argparse.Namespace) -> Iterator[str]:
     paths = [Path(f"{options.output}.{rank}.jsonl") for rank in range(len(of_rank))]
     refuse_overwriting(given.files, paths)
     texts = [
-        as_lines(frame_bytes((one.header, *one.records)), one.source)
-        for one in watched(given.traces, len(given.traces), "traces")
+        as_lines(frame_bytes((trace.header, *trace.records)), trace.source)
+        for trace in watched(given.traces, len(given.traces), "traces")
     ]
     replace_all((path, texts[template][0]) for path, template in zip(paths, of_rank, strict=True))
     reports = [
-        make_report(one.trace, Dropped(), [*spelling.notes(), *_dangling(one.trace)])
-        for one, (_, spelling) in zip(given.traces, texts, strict=True)
+        make_report(recorded.trace, Dropped(), [*spelling.notes(), *_dangling(recorded.trace)])
+        for recorded, (_, spelling) in zip(given.traces, texts, strict=True)
     ]
     conversions = [
         Converted(source, "JSON lines", (str(path),), reports[template])

@@ -42,17 +42,17 @@ class Drawing:
 def draw(trace: Trace, rows: Any) -> Drawing:
     """The graph of these rows; a dependency of both sorts is drawn twice."""
     shown = set(rows.tolist())
-    found: list[tuple[int, int, str]] = []
+    edges: list[tuple[int, int, str]] = []
     outside: dict[int, int] = {}
     lists = list(zip(("data", "control"), dependency_lists(trace), strict=True))
     for row in rows.tolist():
-        for sort, parents in lists:
+        for kind, parents in lists:
             for parent in dict.fromkeys(parents.of(row)):
                 if parent in shown:
-                    found.append((parent, row, sort))
+                    edges.append((parent, row, kind))
                 else:
                     outside[row] = outside.get(row, 0) + 1
-    return Drawing(trace, rows.tolist(), found, outside)
+    return Drawing(trace, rows.tolist(), edges, outside)
 
 
 def near(trace: Trace, start: int, steps: int) -> Any:
@@ -78,8 +78,8 @@ def as_dot(drawing: Drawing) -> str:
         colour = _HOST if facts["place"] == "host" else _COLOURS.get(facts["kind"], _OTHER)
         lines.append(f'  n{int(drawing.trace.node_id[row])} [label="{label}", fillcolor="{colour}"];')
     ids = drawing.trace.node_id
-    for parent, child, sort in drawing.edges:
-        style = " [style=dashed]" if sort == "control" else ""
+    for parent, child, kind in drawing.edges:
+        style = " [style=dashed]" if kind == "control" else ""
         lines.append(f"  n{int(ids[parent])} -> n{int(ids[child])}{style};")
     return "\n".join([*lines, "}", ""])
 
@@ -92,8 +92,8 @@ def as_graphml(drawing: Drawing) -> str:
     ids = [str(int(node_id)) for node_id in drawing.trace.node_id]
     for row, facts in _facts(drawing):
         graph.add_node(ids[row], **facts)
-    for parent, child, sort in drawing.edges:
-        graph.add_edge(ids[parent], ids[child], dependency=sort)
+    for parent, child, kind in drawing.edges:
+        graph.add_edge(ids[parent], ids[child], dependency=kind)
     return "\n".join([*networkx.generate_graphml(graph), ""])
 
 
@@ -139,7 +139,7 @@ def _label(facts: dict[str, Any]) -> Iterator[str]:
 
 def _printable(text: str) -> str:
     """XML 1.0 has no place for control characters, not even as references."""
-    return "".join(one if one.isprintable() else "�" for one in text)
+    return "".join(character if character.isprintable() else "�" for character in text)
 
 
 def _escaped(text: str) -> str:

@@ -86,7 +86,7 @@ class Figures:
             setattr(self, name, max(getattr(self, name), getattr(other, name)))
         if other.span_us:
             ends = (self.span_us or other.span_us, other.span_us)
-            self.span_us = min(one[0] for one in ends), max(one[1] for one in ends)
+            self.span_us = min(span[0] for span in ends), max(span[1] for span in ends)
 
 
 def merged(parts: Iterable[tuple[Figures, int]]) -> Figures:
@@ -100,33 +100,33 @@ def merged(parts: Iterable[tuple[Figures, int]]) -> Figures:
 def figures_of(recorded: Recorded) -> Figures:
     """The figures of one trace."""
     trace = recorded.trace
-    found = Figures(ranks=1, host_nodes=int(trace.is_cpu.sum()))
-    found.nodes.update(trace.kind_counts)
-    _count_dependencies(found, trace)
+    figures = Figures(ranks=1, host_nodes=int(trace.is_cpu.sum()))
+    figures.nodes.update(trace.kind_counts)
+    _count_dependencies(figures, trace)
     spans = durations_ns(trace)
-    found.depth, found.path_ns = _depth_and_path(trace, spans)
-    _add_tallies(found, trace, spans)
-    _count_communication(found, trace)
-    _count_memory(found, trace)
+    figures.depth, figures.path_ns = _depth_and_path(trace, spans)
+    _add_tallies(figures, trace, spans)
+    _count_communication(figures, trace)
+    _count_memory(figures, trace)
     starts = start_micros(recorded)
     timed = trace.kind != NodeKind.METADATA
     if bool(starts[timed].any()):
         ends = starts[timed] + -(-spans[timed] // 1000)
-        found.span_us = int(starts[timed].min()), int(ends.max())
-    return found
+        figures.span_us = int(starts[timed].min()), int(ends.max())
+    return figures
 
 
-def _count_dependencies(found: Figures, trace: Trace) -> None:
+def _count_dependencies(figures: Figures, trace: Trace) -> None:
     counts = {
         "data": len(trace.data_deps),
         "control": len(trace.ctrl_deps),
         "dangling": trace.dropped_dependencies,
     }
-    found.dependencies.update({name: count for name, count in counts.items() if count})
+    figures.dependencies.update({name: count for name, count in counts.items() if count})
     has_parent = (np.diff(trace.data_start) > 0) | (np.diff(trace.ctrl_start) > 0)
     has_child = np.zeros(len(trace), np.bool_)
     has_child[trace.data_deps] = has_child[trace.ctrl_deps] = True
-    found.first_nodes, found.last_nodes = int((~has_parent).sum()), int((~has_child).sum())
+    figures.first_nodes, figures.last_nodes = int((~has_parent).sum()), int((~has_child).sum())
 
 
 def _depth_and_path(trace: Trace, spans: Any) -> tuple[int, int]:
@@ -141,11 +141,11 @@ def _depth_and_path(trace: Trace, spans: Any) -> tuple[int, int]:
     for row in rows:
         parents = (*data.of(row), *ctrl.of(row))
         if parents:
-            end[row] += max(end[one] for one in parents if one != row)
+            end[row] += max(end[parent] for parent in parents if parent != row)
     return int(depth.max(initial=0)), max(end, default=0)
 
 
-def _add_tallies(found: Figures, trace: Trace, spans: Any) -> None:
+def _add_tallies(figures: Figures, trace: Trace, spans: Any) -> None:
     """Recorded durations by kind, and by name."""
     is_host = trace.is_cpu & (trace.kind == NodeKind.COMP)
     kinds = [number for number in unique(trace.kind).tolist() if number != NodeKind.METADATA]
@@ -153,13 +153,13 @@ def _add_tallies(found: Figures, trace: Trace, spans: Any) -> None:
     for label, which in {"COMP on the host": is_host, **places}.items():
         rows = np.flatnonzero(which & (spans > 0))
         if len(rows):
-            found.durations[label] = _one_tally(trace, spans, rows)
+            figures.durations[label] = _one_tally(trace, spans, rows)
     rows = np.flatnonzero(spans > 0)
     by_name = rows[np.argsort(trace.name[rows], kind="stable")]
     for part in np.split(by_name, np.flatnonzero(np.diff(trace.name[by_name])) + 1):
         if len(part):
             stem = _NUMBER.sub("#", trace.node_name(int(part[0])))
-            found.names.setdefault(stem, Tally()).add(_one_tally(trace, spans, part), 1)
+            figures.names.setdefault(stem, Tally()).add(_one_tally(trace, spans, part), 1)
 
 
 def _one_tally(trace: Trace, spans: Any, rows: Any) -> Tally:
@@ -168,7 +168,7 @@ def _one_tally(trace: Trace, spans: Any, rows: Any) -> Tally:
     return Tally(len(rows), total, int(spans[longest]), f"{trace.describe(longest)} in {trace.source}")
 
 
-def _count_communication(found: Figures, trace: Trace) -> None:
+def _count_communication(figures: Figures, trace: Trace) -> None:
     rows = np.flatnonzero(trace.kind == NodeKind.COLL)
     has_type = trace.has("comm_type", rows)
     keys = zip(
@@ -179,19 +179,19 @@ def _count_communication(found: Figures, trace: Trace) -> None:
     )
     for (group, number, size), count in Counter(keys).items():
         kind = collective_name(number) if number >= 0 else "no comm_type"
-        found.collectives[group_key(trace.group_names[group]), kind, size] += count
-    found.messages.update(trace.comm_bytes[trace.kind == NodeKind.SEND].tolist())
+        figures.collectives[group_key(trace.group_names[group]), kind, size] += count
+    figures.messages.update(trace.comm_bytes[trace.kind == NodeKind.SEND].tolist())
 
 
-def _count_memory(found: Figures, trace: Trace) -> None:
-    found.loaded_bytes = sum(trace.tensor_bytes[trace.kind == NodeKind.MEM_LOAD].tolist())
-    found.stored_bytes = sum(trace.tensor_bytes[trace.kind == NodeKind.MEM_STORE].tolist())
+def _count_memory(figures: Figures, trace: Trace) -> None:
+    figures.loaded_bytes = sum(trace.tensor_bytes[trace.kind == NodeKind.MEM_LOAD].tolist())
+    figures.stored_bytes = sum(trace.tensor_bytes[trace.kind == NodeKind.MEM_STORE].tolist())
     try:
         uses = tensor_uses(trace, trace.source)
     except TraceError:  # lists that are no tensors with sizes: a trace of other meaning
         return
     _, first = np.unique(uses.tensor, return_index=True)
-    found.tensors, found.tensor_bytes = len(first), sum(uses.bytes[first].tolist())
+    figures.tensors, figures.tensor_bytes = len(first), sum(uses.bytes[first].tolist())
 
 
 _LABEL_WIDTH = 14

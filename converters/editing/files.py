@@ -229,9 +229,9 @@ def write_edited(given: Input, edit: Edited, prefix: str) -> list[Converted]:
 def decoded(contents: Iterable[tuple[bytes, str]]) -> list[Trace]:
     """The traces that files will hold; equal files share one."""
     held: dict[bytes, Trace] = {}
-    found = []
+    traces = []
     for content, source in contents:
         if content not in held:
             held[content] = decode(content, source)
-        found.append(held[content])
-    return found
+        traces.append(held[content])
+    return traces

@@ -53,19 +53,22 @@ def backward_rows(recorded: Recorded) -> Any:
     says_so = np.array([bool(_BACKWARD.search(name)) for name in trace.names], np.bool_)
     if not says_so.any():
         return np.zeros(len(trace), np.bool_)
-    found = says_so[trace.name].tolist()
+    is_backward = says_so[trace.name].tolist()
     data, ctrl = dependency_lists(trace)
     on_host, is_gap, is_launch = trace.is_cpu.tolist(), trace.is_gap.tolist(), trace.is_launch.tolist()
     for row in row_order(recorded):
-        if found[row]:
+        if is_backward[row]:
             continue
         if on_host[row]:
-            found[row] = any(found[parent] and on_host[parent] for parent in ctrl.of(row))
+            is_backward[row] = any(is_backward[parent] and on_host[parent] for parent in ctrl.of(row))
             continue
         parents = data.of(row)
-        parents = [*parents, *(one for parent in parents if is_gap[parent] for one in data.of(parent))]
-        found[row] = any(found[parent] and is_launch[parent] for parent in parents)
-    backward = np.array(found, np.bool_) & (trace.kind == NodeKind.COMP) & ~trace.is_gap
+        parents = [
+            *parents,
+            *(grandparent for parent in parents if is_gap[parent] for grandparent in data.of(parent)),
+        ]
+        is_backward[row] = any(is_backward[parent] and is_launch[parent] for parent in parents)
+    backward = np.array(is_backward, np.bool_) & (trace.kind == NodeKind.COMP) & ~trace.is_gap
     of_devices = backward & ~trace.is_cpu
     return of_devices if of_devices.any() else backward
 
@@ -96,12 +99,12 @@ def add_gradients(recorded: Recorded, gradients: Gradients) -> tuple[Rewiring, l
             held = rewiring.data.setdefault(row, data.of(row))
             rewiring.data[row], rewiring.ctrl[row] = [*held, len(trace) + len(nodes) - 1], ctrl.of(row)
     times = len(unique(iteration))
-    said = (
+    notes = (
         f"{format_bytes(gradients.size_bytes)} in {plural(len(gradients.ends), 'all-reduce')} of group"
         f" {gradients.group}{f', in each of {times} iterations' if times > 1 else ''}, as"
         f" {plural(len(backward), 'backward node')} make them, evenly over their time"
     )
-    return rewiring, nodes, said
+    return rewiring, nodes, notes
 
 
 def _iterations(recorded: Recorded) -> Any:
@@ -128,24 +131,24 @@ def _sizes(gradients: Gradients) -> list[int]:
 
 
 def _children(trace: Trace) -> dict[int, list[int]]:
-    found: dict[int, list[int]] = {}
+    children: dict[int, list[int]] = {}
     data, _ = dependency_lists(trace)
     for row in range(len(trace)):
         for parent in data.of(row):
-            found.setdefault(parent, []).append(row)
-    return found
+            children.setdefault(parent, []).append(row)
+    return children
 
 
 def _followers(trace: Trace, row: int, children: dict[int, list[int]]) -> list[int]:
     """What comes right after a row in its stream or thread, gaps aside."""
-    found, todo = [], [row]
+    followers, todo = [], [row]
     while todo:
         for child in children.get(todo.pop(), ()):
             if trace.is_gap[child]:
                 todo.append(child)
             elif bool(trace.is_cpu[child]) == bool(trace.is_cpu[row]):
-                found.append(child)
-    return sorted(set(found))
+                followers.append(child)
+    return sorted(set(followers))
 
 
 def _all_reduce(node_id: int, size: int, group: str, before: list[int]) -> Any:

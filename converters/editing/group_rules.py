@@ -43,7 +43,7 @@ class GroupRules:
         """The families that grow together if some rank's group `name` does; its own comes first."""
         family = self._family(name, source)
         rule = self.rules[family]
-        others = [one for one in self.rules if one in self.unnamed and self.rules[one] == rule]
+        others = [name for name in self.rules if name in self.unnamed and self.rules[name] == rule]
         return list(dict.fromkeys((family, *others))) if family in self.unnamed else [family]
 
     def _family(self, name: str, source: str) -> str:
@@ -51,11 +51,11 @@ class GroupRules:
         key = group_key(name)
         if name in self.rules:
             return name
-        found = {family for names in set(self.of_rank) for known, family in names if known == key}
-        if len(found) == 1:
-            return found.pop()
-        known = [*self.rules, *dict.fromkeys(one for names in self.of_rank[:64] for one, _ in names)]
-        cause = f"there is no group {name!r}" if not found else f"group {name!r} means different groups"
+        families = {family for names in set(self.of_rank) for known, family in names if known == key}
+        if len(families) == 1:
+            return families.pop()
+        known = [*self.rules, *dict.fromkeys(name for names in self.of_rank[:64] for name, _ in names)]
+        cause = f"there is no group {name!r}" if not families else f"group {name!r} means different groups"
         if not key:
             cause = "the group of all ranks grows by itself"
             remedy = "ask for more ranks with --replicas, or a bigger group"
@@ -93,7 +93,7 @@ def find_group_rules(
     for rank in ranks:
         template = int(workload.template_of_rank[rank])
         instances = tuple(groups.instance(rank, name) for name in used[template])
-        key = template, tuple(one[:2] if one[0] == "rule" else one for one in instances)
+        key = template, tuple(instance[:2] if instance[0] == "rule" else instance for instance in instances)
         if key not in known:
             known[key] = search.names(rank, used[template], instances)
         of_rank.append(known[key])
@@ -121,19 +121,19 @@ class _Search:
 
     def names(self, rank: int, used: list[str], instances: tuple[Any, ...]) -> Names:
         """What a rank's groups are called as rules."""
-        found = [("", self.all_ranks)] if self.all_ranks else []
+        names = [("", self.all_ranks)] if self.all_ranks else []
         alike: dict[GroupRule, int] = {}
         for name, instance in zip(used, instances, strict=True):
             if instance[0] == "all" and not self.all_ranks:
                 continue
             if instance[0] == "rule":
                 self.rules.setdefault(name, self.workload.group_rules[name])
-                found.append((name, name))
+                names.append((name, name))
                 continue
             rule = self.rule_of(rank, name)
             alike[rule] = alike.get(rule, 0) + 1
-            found.append((name, self.name_of(rule, alike[rule], name)))
-        return tuple(found)
+            names.append((name, self.name_of(rule, alike[rule], name)))
+        return tuple(names)
 
     def name_of(self, rule: GroupRule, number: int, group: str) -> str:
         """What the `number`-th rule of its size and stride is called: by its axes, or after a group."""
@@ -158,8 +158,10 @@ class _Search:
                 remedy="give the groups file with --groups, or traces whose metadata describes their groups",
             )
         patterns = (0, *(self.plan.patterns if self.plan else ()))
-        found = (_rule_of_members(members, every) for every in patterns)
-        rule = next((one for one in found if one and self._fits(one, rank, members)), None)
+        rules = (_rule_of_members(members, every) for every in patterns)
+        rule = next(
+            (candidate for candidate in rules if candidate and self._fits(candidate, rank, members)), None
+        )
         if rule is None:
             listed = ", ".join(map(str, members[:8])) + (", …" if len(members) > 8 else "")
             raise TraceError(

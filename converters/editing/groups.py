@@ -64,7 +64,7 @@ def read_groups_file(path: Path | None) -> dict[str, tuple[int, ...]]:
         raise TraceError("is not a groups file", place=str(path), remedy=form)
     for name, members in content.items():
         is_list = isinstance(members, list) and len(members) > 0
-        if not is_list or any(isinstance(one, bool) or not isinstance(one, int) for one in members):
+        if not is_list or any(isinstance(member, bool) or not isinstance(member, int) for member in members):
             raise TraceError(f'group "{name}" is not a list of ranks', place=str(path), remedy=form)
     return {group_key(name): tuple(members) for name, members in content.items()}
 

@@ -61,9 +61,9 @@ class Partners:
     def __init__(self, workload: Workload, groups: Groups) -> None:
         self._workload = workload
         used = collectives(workload, groups)
-        self._meetings = [*(one for one in used if len(one.rows) > 1), *_messages(workload)]
+        self._meetings = [*(use for use in used if len(use.rows) > 1), *_messages(workload)]
         # Groups of which nothing says who is in them; their users are taken for members.
-        self.unknown = {one.name for one in used if groups.members(next(iter(one.rows)), one.name) is None}
+        self.unknown = {use.name for use in used if groups.members(next(iter(use.rows)), use.name) is None}
 
     def find_open(self, chosen: Sequence[Any], in_slice: Any) -> tuple[Open | None, int]:
         """The first open row, and how many there are; `chosen` is a mask per template."""
@@ -109,14 +109,14 @@ class Partners:
         return Open(meeting.what, rank, int(meeting.rows[rank][at]), partner, int(meeting.rows[partner][at]))
 
 
-def open_error(workload: Workload, found: Open, count: int, in_slice: Any) -> TraceError:
+def open_error(workload: Workload, pair: Open, count: int, in_slice: Any) -> TraceError:
     """Why a slice cannot be written."""
-    trace, other = workload.trace(found.rank), workload.trace(found.partner)
-    where = "whose rank is" if not in_slice[found.partner] else "which is"
+    trace, other = workload.trace(pair.rank), workload.trace(pair.partner)
+    where = "whose rank is" if not in_slice[pair.partner] else "which is"
     more = f"; {count - 1:,} more nodes likewise" if count > 1 else ""
     return TraceError(
-        f"{trace.describe(found.row)} of rank {found.rank} is in the slice, and meets"
-        f" {other.describe(found.partner_row)} of rank {found.partner} ({found.what}), {where} not{more}",
+        f"{trace.describe(pair.row)} of rank {pair.rank} is in the slice, and meets"
+        f" {other.describe(pair.partner_row)} of rank {pair.partner} ({pair.what}), {where} not{more}",
         place=trace.source,
         remedy="choose so that partners are together, or leave such nodes out with --drop-open",
     )
@@ -125,24 +125,24 @@ def open_error(workload: Workload, found: Open, count: int, in_slice: Any) -> Tr
 def collectives(workload: Workload, groups: Groups) -> list[Meeting]:
     """One meeting per group that is used, be it by one rank only."""
     names = [_rows_by_group(trace) for trace in workload.templates]
-    found: dict[tuple[Any, ...], Meeting] = {}
+    meetings: dict[tuple[Any, ...], Meeting] = {}
     for rank, template in enumerate(workload.template_of_rank.tolist()):
         for name, rows in names[template].items():
-            what = f"group {name}" if name else "the group of all ranks"
+            description = f"group {name}" if name else "the group of all ranks"
             instance = groups.instance(rank, name)
-            found.setdefault(instance, Meeting(what, {}, name)).rows[rank] = rows
-    return list(found.values())
+            meetings.setdefault(instance, Meeting(description, {}, name)).rows[rank] = rows
+    return list(meetings.values())
 
 
 def _rows_by_group(trace: Trace) -> dict[str, Any]:
     rows = np.flatnonzero(trace.kind == NodeKind.COLL)
     keys = np.array([group_key(name) for name in trace.group_names], object)
-    found: dict[str, Any] = {}
+    rows_of: dict[str, Any] = {}
     for number in unique(trace.group[rows]).tolist():
         of_number = rows[trace.group[rows] == number]
         name = str(keys[number])
-        found[name] = np.sort(np.concatenate((found.get(name, _EMPTY), of_number)))
-    return found
+        rows_of[name] = np.sort(np.concatenate((rows_of.get(name, _EMPTY), of_number)))
+    return rows_of
 
 
 def _messages(workload: Workload) -> list[Meeting]:
@@ -167,10 +167,10 @@ def _rows_by_channel(trace: Trace) -> dict[tuple[bool, int, int, int], Any]:
     rows = np.flatnonzero(is_send | is_receive)
     peers = np.where(is_send, trace.comm_dst, trace.comm_src)[rows].tolist()
     tags, sizes = (trace.comm_tag[rows] % TAG_RANGE).tolist(), trace.comm_bytes[rows].tolist()
-    found: dict[tuple[bool, int, int, int], list[int]] = defaultdict(list)
+    channels: dict[tuple[bool, int, int, int], list[int]] = defaultdict(list)
     for row, peer, tag, size in zip(rows.tolist(), peers, tags, sizes, strict=True):
-        found[bool(is_send[row]), peer, tag, size].append(row)
-    return {key: np.array(held) for key, held in found.items()}
+        channels[bool(is_send[row]), peer, tag, size].append(row)
+    return {key: np.array(held) for key, held in channels.items()}
 
 
 def repaired(path: Path, trace: Trace) -> tuple[bytes, Dropped]:

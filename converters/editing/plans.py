@@ -92,26 +92,27 @@ class PlanChange:
         """After how many ranks groups may begin anew."""
         return sorted({axis.size * axis.stride for view in self.views for axis in view})
 
-    def name_of(self, rule: GroupRule, what: str) -> str:
+    def name_of(self, rule: GroupRule, subject: str) -> str:
         """The axes along which groups lie that follow a rule."""
-        return self.grown(rule, what)[0]
+        return self.grown(rule, subject)[0]
 
-    def grown(self, rule: GroupRule, what: str) -> tuple[str, GroupRule]:
+    def grown(self, rule: GroupRule, subject: str) -> tuple[str, GroupRule]:
         """The axes of groups that follow a rule, and their rule in the new plan."""
-        found = [one for view in self.views if (one := _along(view, rule, self.ranks))]
-        if not found:
+        matches = [match for view in self.views if (match := _along(view, rule, self.ranks))]
+        if not matches:
             plan = ", ".join(f"{axis.name} {axis.size}" for axis in self.views[0] if axis.size > 1)
             raise UsageError(
-                f"{what} ({rule.count} members {rule.apart}) does not lie along axes of the plan {plan}",
+                f"{subject} ({rule.count} members {rule.apart}) does not lie along axes of the plan {plan}",
                 remedy=f"--from and --order must say how the ranks are numbered (order is {self.order})",
             )
-        if any(new != found[0][1] for _, new in found):
+        axes, grown = matches[0]
+        if any(new != grown for _, new in matches):
             raise UsageError(
-                f"{what} ({rule.count} members {rule.apart}) is one of {found[0][0]} or of {found[1][0]},"
+                f"{subject} ({rule.count} members {rule.apart}) is one of {axes} or of {matches[1][0]},"
                 " which have the same members, and only one of them grows",
                 remedy="scale with --replicas, or a job that tells them apart",
             )
-        return found[0]
+        return matches[0]
 
 
 def read_change(old_text: str, new_text: str, order_text: str) -> PlanChange:
@@ -265,7 +266,7 @@ def read_role(given: Input, plan: PlanChange, rank: int | None) -> int:
     """The number of the recorded rank among those of the plan; by default what the trace says of itself."""
     (recorded,) = given.traces
     header = messages().GlobalMetadata.FromString(recorded.header)
-    says = {one.name: one.string_val for one in header.attr}
+    says = {attribute.name: attribute.string_val for attribute in header.attr}
     if rank is None and says.get("rank", "").isdecimal():
         rank = int(says["rank"])
     world = says.get("world_size", "")
@@ -284,9 +285,9 @@ def read_role(given: Input, plan: PlanChange, rank: int | None) -> int:
         )
     sends = bool(np.isin(recorded.trace.kind, (NodeKind.SEND, NodeKind.RECV)).any())
     if sends or any(axis.name == "pp" and axis.size > 1 for axis in plan.views[0]):
-        what = "sends or receives messages" if sends else "is of one stage of several"
+        work = "sends or receives messages" if sends else "is of one stage of several"
         raise UsageError(
-            f"{what}, so that other ranks do something else than it",
+            f"{work}, so that other ranks do something else than it",
             place=recorded.source,
             remedy="convert one rank of each kind, and run what there is with --alone",
         )

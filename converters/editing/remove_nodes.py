@@ -73,14 +73,14 @@ class _Walk:
         """Gather the ancestors of a row that leaves; equal collections are shared, not copied."""
         held, owned = _NONE, False
         for parent in (*self.data.of(row), *self.ctrl.of(row)):
-            found = {self.chains.of[parent]: parent} if self.stays[parent] else self.above[parent]
-            if not found or found is held:
+            ancestors = {self.chains.of[parent]: parent} if self.stays[parent] else self.above[parent]
+            if not ancestors or ancestors is held:
                 continue
             if not held:
-                held = found
+                held = ancestors
                 continue
-            self.count(len(found))
-            for chain, ancestor in found.items():
+            self.count(len(ancestors))
+            for chain, ancestor in ancestors.items():
                 known = held.get(chain)
                 if known is None or self.chains.place[known] < self.chains.place[ancestor]:
                     if not owned:
@@ -116,7 +116,7 @@ class _Walk:
         self, parents: list[int], latest: dict[int, int], known: dict[int, dict[int, int]]
     ) -> list[int]:
         """One list; `latest` and `known` grow by what it is given."""
-        found: dict[int, int] = {}
+        added: dict[int, int] = {}
         for parent in parents:
             if self.stays[parent]:
                 continue
@@ -126,9 +126,13 @@ class _Walk:
             if id(above) not in known:
                 known[id(above)] = above
                 self.count(len(above))
-                found |= {self.chains.of[one]: one for one in above.values() if self.note(latest, one)}
-        self.bridges.added += len(found)
-        return [parent for parent in parents if self.stays[parent]] + sorted(found.values())
+                added |= {
+                    self.chains.of[ancestor]: ancestor
+                    for ancestor in above.values()
+                    if self.note(latest, ancestor)
+                }
+        self.bridges.added += len(added)
+        return [parent for parent in parents if self.stays[parent]] + sorted(added.values())
 
     def note(self, latest: dict[int, int], ancestor: int) -> bool:
         """Whether it is later in its chain than what is known."""

@@ -71,14 +71,14 @@ def scale(given: Input, families: GroupRules, growth: Growth, gradients: Gradien
     """Everything that `growth` asks for, and all-reduces of gradients."""
     workload = given.workload
     if not growth.is_bigger:
-        contents = [frame_bytes((one.header, *one.records)) for one in given.traces]
+        contents = [frame_bytes((trace.header, *trace.records)) for trace in given.traces]
         return Scaled(workload, contents, [()] * len(contents))
     variants, of_old = _variants(workload, families, growth)
     contents, notes = [], []
     for variant in watched(variants, len(variants), "templates"):
-        content, said = _write(given.traces[variant.template], variant, growth, gradients)
+        content, note = _write(given.traces[variant.template], variant, growth, gradients)
         contents.append(content)
-        notes.append(said)
+        notes.append(note)
     bigger = Workload(
         tuple(workload.templates[variant.template] for variant in variants),
         of_old[growth.old_rank_of_new()],
@@ -102,7 +102,7 @@ def _variants(workload: Workload, families: GroupRules, growth: Growth) -> tuple
         columns = [_distance(workload, template, users, peer, growth) for peer in peers.tolist()]
         rows = np.stack(columns, axis=1) if columns else np.zeros((len(users), 0), np.int64)
         distinct, which = np.unique(rows, axis=0, return_inverse=True)
-        listed = [tuple(zip(peers.tolist(), one, strict=True)) for one in distinct.tolist()]
+        listed = [tuple(zip(peers.tolist(), distances, strict=True)) for distances in distinct.tolist()]
         for user, row in zip(users.tolist(), which.reshape(-1).tolist(), strict=True):
             variant = Variant(template, listed[row], families.of_rank[user])
             of_old[user] = number.setdefault(variant, len(number))
@@ -165,7 +165,7 @@ def _write(
 
 def _set_distances(trace: Trace, variant: Variant, values: dict[int, dict[str, Any]]) -> None:
     distance_of = dict(variant.distances)
-    for kind, peer, own in (
+    for kind, peer, distance in (
         (NodeKind.SEND, "comm_dst", "comm_src"),
         (NodeKind.RECV, "comm_src", "comm_dst"),
     ):
@@ -174,8 +174,8 @@ def _set_distances(trace: Trace, variant: Variant, values: dict[int, dict[str, A
             held = values.setdefault(row, {})
             if distance_of[end] != end:
                 held[peer] = distance_of[end]
-            if trace.has(own, row) and int(getattr(trace, own)[row]) != 0:
-                held[own] = 0
+            if trace.has(distance, row) and int(getattr(trace, distance)[row]) != 0:
+                held[distance] = 0
 
 
 def _set_groups(

@@ -57,15 +57,15 @@ def iteration_of_rows(recorded: Recorded, markers: Sequence[str]) -> IntColumn:
     """The number of every row's iteration; -1 if it comes after no marker."""
     trace = recorded.trace
     known = (_marked(trace, marker) for marker in markers)
-    found = next((rows for rows in known if bool((rows >= 0).any())), None)
-    if found is None:
+    iterations = next((rows for rows in known if bool((rows >= 0).any())), None)
+    if iterations is None:
         listed = " or ".join(f'"{marker}"' for marker in markers)
         raise TraceError(
             f"no node is called {listed}, alone or with a number behind it",
             place=recorded.source,
             remedy=f"name the nodes with which iterations begin: --marker TEXT{_candidates(trace)}",
         )
-    iteration = found.tolist()
+    iteration = iterations.tolist()
     data, ctrl = dependency_lists(trace)
     for row in row_order(recorded):
         for parent in (*data.of(row), *ctrl.of(row)):
@@ -138,11 +138,11 @@ def _marked(trace: Trace, marker: str) -> IntColumn:
         match = numbered.fullmatch(name)
         if match:
             number[at] = int(match[1])
-    found = number[trace.name]
-    if not bool((found >= 0).any()) and marker in trace.names:
+    iteration = number[trace.name]
+    if not bool((iteration >= 0).any()) and marker in trace.names:
         rows = np.flatnonzero(trace.name == trace.names.index(marker))
-        found[rows] = np.arange(len(rows))
-    return found
+        iteration[rows] = np.arange(len(rows))
+    return iteration
 
 
 def _candidates(trace: Trace) -> str:
@@ -174,17 +174,17 @@ def cut(given: Input, wanted: Wanted, prefix: str) -> Edited:
     groups = Groups(workload, wanted.groups)
     partners = Partners(workload, groups)
     left_out = _close(partners, workload, chosen, in_slice) if wanted.drop_open else 0
-    found, count = partners.find_open(chosen, in_slice)
-    if found:
-        raise open_error(workload, found, count, in_slice)
+    open_partner, count = partners.find_open(chosen, in_slice)
+    if open_partner:
+        raise open_error(workload, open_partner, count, in_slice)
     new_rank = np.cumsum(in_slice) - 1
     new_rank[~in_slice] = -1
     used = unique(workload.template_of_rank[in_slice]).tolist()
     contents = []
     for template in watched(used, len(used), "traces"):
-        content, said = _write(given.traces[template], chosen[template], new_rank.tolist())
+        content, remarks = _write(given.traces[template], chosen[template], new_rank.tolist())
         contents.append(content)
-        notes[template] += said
+        notes[template] += remarks
     renumbered = np.searchsorted(used, workload.template_of_rank[in_slice]).astype(np.int32)
     relative = tuple(workload.has_relative_peers(template) for template in used)
     part = replace(
@@ -242,21 +242,23 @@ def _choose(given: Input, wanted: Wanted, in_slice: Any) -> tuple[list[Any], lis
     used = set(unique(given.workload.template_of_rank[in_slice]).tolist())
     masks: list[Any] = []
     notes: list[list[tuple[str, str]]] = []
-    starts = [start_micros(one) for one in given.traces] if wanted.window_us else []
-    origin = min((_earliest(one.trace, at) for one, at in zip(given.traces, starts, strict=False)), default=0)
+    starts = [start_micros(trace) for trace in given.traces] if wanted.window_us else []
+    origin = min(
+        (_earliest(recorded.trace, at) for recorded, at in zip(given.traces, starts, strict=False)), default=0
+    )
     for template, recorded in enumerate(watched(given.traces, len(given.traces), "traces")):
         mask = np.ones(len(recorded.trace), np.bool_)
-        said: list[tuple[str, str]] = []
+        remarks: list[tuple[str, str]] = []
         if template in used and wanted.iterations is not None:
             chosen, outside = in_iterations(recorded, wanted.markers, wanted.iterations)
             mask &= chosen
             if outside:
-                said.append(("no iteration", f"{plural(outside, 'node')} before the first marker"))
+                remarks.append(("no iteration", f"{plural(outside, 'node')} before the first marker"))
         if template in used and wanted.window_us:
             begin, end = (origin + at for at in wanted.window_us)
             mask &= in_window(recorded, starts[template], begin, end)
         masks.append(mask | (recorded.trace.kind == NodeKind.METADATA))
-        notes.append(said)
+        notes.append(remarks)
     return masks, notes
 
 
@@ -280,20 +282,22 @@ def _write(recorded: Recorded, chosen: Any, new_rank: list[int]) -> tuple[bytes,
     trace = recorded.trace
     bridges = remove_nodes(recorded, chosen)
     changes: dict[int, Change] = {}
-    said = [("kept", f"{int(chosen.sum()):,} of {plural(len(trace), 'node')}"), *dependency_notes(bridges)]
+    remarks = [("kept", f"{int(chosen.sum()):,} of {plural(len(trace), 'node')}"), *dependency_notes(bridges)]
     if new_rank != list(range(len(new_rank))):
         for row, values in renumbered_ends(trace, chosen, new_rank).items():
             changes[row] = partial(set_attributes, values=values)
         texts, gone = rewritten_descriptions(trace, lambda members: _new_members(members, new_rank))
         changes |= {row: partial(_set_text, text=text) for row, text in texts.items()}
         if gone:
-            said.append(("groups", f"{plural(gone, 'description')} of groups with members outside left out"))
-    return edited(recorded, chosen, bridges, changes), tuple(said)
+            remarks.append(
+                ("groups", f"{plural(gone, 'description')} of groups with members outside left out")
+            )
+    return edited(recorded, chosen, bridges, changes), tuple(remarks)
 
 
 def renumbered_ends(trace: Trace, chosen: Any, new_rank: list[int]) -> dict[int, dict[str, int]]:
     """Peers of messages and roots of collectives that have other numbers now, by row."""
-    found: dict[int, dict[str, int]] = {}
+    renumbered: dict[int, dict[str, int]] = {}
     rooted = {int(kind): column for kind, column in ROOT_COLUMN.items()}
     for column in ("comm_src", "comm_dst"):
         kinds = [kind for kind, where in rooted.items() if where == column]
@@ -305,8 +309,8 @@ def renumbered_ends(trace: Trace, chosen: Any, new_rank: list[int]) -> dict[int,
             old = int(ends[row])
             new = new_rank[old] if 0 <= old < len(new_rank) else old
             if new != old and new >= 0:
-                found.setdefault(row, {})[column] = new
-    return found
+                renumbered.setdefault(row, {})[column] = new
+    return renumbered
 
 
 def _new_members(members: tuple[int, ...], new_rank: list[int]) -> tuple[int, ...] | None:

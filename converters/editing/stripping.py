@@ -76,10 +76,10 @@ def delay(recorded: Recorded, leaves: Any) -> Delays:
 def _beside_others(trace: Trace, leaves: Any) -> Any:
     """Leaving rows with a parent or a child that stays."""
     parent, child = edges(trace)
-    found = np.zeros(len(trace), np.bool_)
-    found[parent[~leaves[child]]] = True
-    found[child[~leaves[parent]]] = True
-    return found & leaves
+    beside = np.zeros(len(trace), np.bool_)
+    beside[parent[~leaves[child]]] = True
+    beside[child[~leaves[parent]]] = True
+    return beside & leaves
 
 
 class _Walk:
@@ -127,10 +127,10 @@ class _Walk:
 
     def times(self, parents: list[int]) -> Times:
         """What a list of parents says."""
-        found: Times = {}
+        times: Times = {}
         for parent in parents:
-            _merge(found, self.above[parent] if self.gone[parent] else {parent: 0})
-        return found
+            _merge(times, self.above[parent] if self.gone[parent] else {parent: 0})
+        return times
 
     def carried(self, times: Times, span: int) -> Times:
         if len(times) > _TIDY:
@@ -142,7 +142,7 @@ class _Walk:
         if len(times) < 2:
             return times
         real = [ancestor for ancestor in times if ancestor != _BEGIN]
-        real.sort(key=lambda one: (self.chains.of[one], -self.chains.place[one]))
+        real.sort(key=lambda ancestor: (self.chains.of[ancestor], -self.chains.place[ancestor]))
         most: dict[int, int] = {}  # by chain: time since the end of its first node, by way of later ones
         kept: Times = {}
         for ancestor in real:
@@ -150,21 +150,21 @@ class _Walk:
             if time > most.get(self.chains.of[ancestor], -1):
                 most[self.chains.of[ancestor]] = time
                 kept[ancestor] = times[ancestor]
-        surely = max((self.since_begin[one] + time for one, time in kept.items()), default=-1)
+        surely = max((self.since_begin[ancestor] + time for ancestor, time in kept.items()), default=-1)
         if times.get(_BEGIN, -1) > surely:
             kept[_BEGIN] = times[_BEGIN]
         return kept
 
     def rewire(self, row: int, data: list[int], ctrl: list[int], times: Times) -> None:
         """Write the times as dependencies, as the row's own time, and as delays in between."""
-        own = 0
+        own_time = 0
         if self.leaves[row]:
-            own = min(times.values())
-            self.found.spans[row] = own + self.span[row]
+            own_time = min(times.values())
+            self.found.spans[row] = own_time + self.span[row]
         lists = [[parent for parent in parents if not self.gone[parent]] for parents in (data, ctrl)]
         for ancestor, time in times.items():
-            parent = self.delayed(ancestor, time - own)
-            is_data = any(self.reaches(one, ancestor, time) for one in data) or not ctrl
+            parent = self.delayed(ancestor, time - own_time)
+            is_data = any(self.reaches(parent, ancestor, time) for parent in data) or not ctrl
             if parent >= 0 and parent not in lists[0] and parent not in lists[1]:
                 lists[0 if is_data else 1].append(parent)
                 self.found.bridges.added += 1
@@ -191,13 +191,13 @@ class _Walk:
 
     def settle(self, row: int, times: Times) -> None:
         """Note what surely passes, and continue the chain of the ancestor with the fewest children."""
-        own = self.span[row]
+        own_time = self.span[row]
         for ancestor, time in times.items():
             begun = time if ancestor == _BEGIN else self.since_begin[ancestor] + time
-            self.since_begin[row] = max(self.since_begin[row], begun + own)
+            self.since_begin[row] = max(self.since_begin[row], begun + own_time)
         best = self.chains.link(row, (ancestor for ancestor in times if ancestor != _BEGIN))
         if best >= 0:
-            self.since_first[row] = self.since_first[best] + times[best] + own
+            self.since_first[row] = self.since_first[best] + times[best] + own_time
 
 
 def _merge(into: Times, other: Times) -> None:
@@ -228,20 +228,22 @@ def strip(recorded: Recorded, *, keep_delays: bool) -> Stripped:
         bridges = remove_nodes(recorded, ~leaves)
         notes = (("removed", label), *dependency_notes(bridges))
         return Stripped(edited(recorded, ~leaves, bridges), notes)
-    found = delay(recorded, leaves)
-    if max((*found.spans.values(), *(span for _, span in found.extra)), default=0) > LONGEST_NS:
+    delays_kept = delay(recorded, leaves)
+    if max((*delays_kept.spans.values(), *(span for _, span in delays_kept.extra)), default=0) > LONGEST_NS:
         raise TraceError(
             "recorded durations add up to more than 64 bits hold",
             place=recorded.source,
             remedy="correct duration_micros, which is in microseconds, or strip without --keep-delays",
         )
     keep = ~leaves
-    keep[list(found.spans)] = True
-    changes: dict[int, Change] = {row: partial(_as_delay, span=span) for row, span in found.spans.items()}
-    content = edited(recorded, keep, found.bridges, changes, list(_extra(recorded, found)))
-    kept = sum(found.spans.values()) + sum(span for _, span in found.extra)
-    delays = f"{plural(len(found.spans) + len(found.extra), 'delay')}, {format_ns(kept)} in all"
-    notes = (("removed", label), ("delays", delays), *dependency_notes(found.bridges))
+    keep[list(delays_kept.spans)] = True
+    changes: dict[int, Change] = {
+        row: partial(_as_delay, span=span) for row, span in delays_kept.spans.items()
+    }
+    content = edited(recorded, keep, delays_kept.bridges, changes, list(_extra(recorded, delays_kept)))
+    kept = sum(delays_kept.spans.values()) + sum(span for _, span in delays_kept.extra)
+    delays = f"{plural(len(delays_kept.spans) + len(delays_kept.extra), 'delay')}, {format_ns(kept)} in all"
+    notes = (("removed", label), ("delays", delays), *dependency_notes(delays_kept.bridges))
     return Stripped(content, notes)
 
 
@@ -269,17 +271,17 @@ def _as_delay(node: Any, span: int) -> None:
     _set_span(node, span)
 
 
-def _extra(recorded: Recorded, found: Delays) -> Iterator[Any]:
+def _extra(recorded: Recorded, delays: Delays) -> Iterator[Any]:
     """New nodes for time that is needed on one way only; they take no turn of the host."""
     ids = recorded.trace.node_id
     first = int(ids[-1]) + 1 if len(ids) else 0
-    if first + len(found.extra) > 2**64:
+    if first + len(delays.extra) > 2**64:
         raise TraceError(
             "there is no id left for a delay after the largest one",
             place=recorded.source,
             remedy="strip without --keep-delays",
         )
-    for number, (parent, span) in enumerate(found.extra):
+    for number, (parent, span) in enumerate(delays.extra):
         node = messages().Node(id=first + number, name="delay", type=NodeKind.COMP)
         if parent >= 0:
             node.data_deps.append(int(ids[parent]))

@@ -128,8 +128,8 @@ def roofline_timer(peak_tflops: float, memory_gbps: float) -> Timer:
         _refuse_huge(counts, value_bytes)
         operations = np.array([operations for operations, _ in counts], np.int64)
         values = np.array([values for _, values in counts], np.int64)
-        found: list[int] = machine.duration_ns(operations, values * value_bytes).tolist()
-        return found
+        durations: list[int] = machine.duration_ns(operations, values * value_bytes).tolist()
+        return durations
 
     return times
 
@@ -183,10 +183,10 @@ def layers_of(products: Sequence[Product], shape: Shape, timer: Timer, source: s
             works = [PhaseWork(times[phase], *_exchange(product, named[at], phase, shape)) for phase in Phase]
         except InputError as error:
             raise TraceError(error.cause, place=place, remedy=error.remedy) from None
-        own = None
+        own_keyword = None
         if keyword == Keyword.HYBRID_CUSTOMIZED:
-            own = Keyword("DATA" if named[at] == _LOCAL else named[at])
-        layers.append(Layer(product.name, works[0], works[1], works[2], shape.update_ns, own))
+            own_keyword = Keyword("DATA" if named[at] == _LOCAL else named[at])
+        layers.append(Layer(product.name, works[0], works[1], works[2], shape.update_ns, own_keyword))
     return LayerFile(
         keyword,
         tuple(layers),
@@ -198,12 +198,12 @@ def layers_of(products: Sequence[Product], shape: Shape, timer: Timer, source: s
 
 def rounded_up(products: Sequence[Product], shape: Shape) -> int:
     """How many products are shared unevenly."""
-    found = 0
+    rounded = 0
     for product in products:
         divisors = _STRATEGIES[product.strategy or shape.strategy].divisors
         sizes = zip((product.m, product.k, product.n), divisors, strict=True)
-        found += any(size % _count(letter, shape) for size, letter in sizes)
-    return found
+        rounded += any(size % _count(letter, shape) for size, letter in sizes)
+    return rounded
 
 
 def _keyword(products: Sequence[Product], named: list[str], source: str) -> Keyword:

@@ -128,7 +128,7 @@ def parse_convolutions(text: str, source: str, images: int) -> list[Product]:
     """All layers of a list, in order, each of so many images."""
     if images < 1:
         raise UsageError(f"--images is {images}", remedy="give how many images all NPUs process in a step")
-    found = []
+    products = []
     for layer in parse_topology(text, source, Layout.CONVOLUTIONS):
         if len(layer.name.split()) != 1:
             raise TraceError(
@@ -143,5 +143,5 @@ def parse_convolutions(text: str, source: str, images: int) -> list[Product]:
                 remedy=f"give fewer images: {_MOST:,} pixels are the most",
             )
         line = int(layer.place.rpartition(" ")[2])
-        found.append(Product(layer.name, layer.rows * images, layer.columns, layer.inner, "", line))
-    return found
+        products.append(Product(layer.name, layer.rows * images, layer.columns, layer.inner, "", line))
+    return products

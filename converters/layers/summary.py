@@ -38,11 +38,11 @@ def notes_of(program: LayerProgram, passes: int) -> Iterator[Note]:
 def _reached(program: LayerProgram) -> Iterator[str]:
     """Collectives and bytes by whom they reach, in order of their first issue."""
     issued, file = program.collectives, program.layer_file
-    found: dict[Reach, list[int]] = {}
+    sizes_of: dict[Reach, list[int]] = {}
     for layer, phase, size in zip(issued.layer, issued.phase, issued.bytes.tolist(), strict=True):
-        own = file.layers[layer].keyword
-        found.setdefault(reach_of(file.keyword, int(layer), own, Phase(phase)), []).append(size)
-    for reach, sizes in found.items():
+        own_keyword = file.layers[layer].keyword
+        sizes_of.setdefault(reach_of(file.keyword, int(layer), own_keyword, Phase(phase)), []).append(size)
+    for reach, sizes in sizes_of.items():
         yield f"{format_bytes(sum(sizes))} in {plural(len(sizes), 'collective')} {reach.words}"
 
 

@@ -47,9 +47,9 @@ def align(ours: Sequence, theirs: Sequence) -> tuple[Numbers, Numbers]:
     """Positions that match, ascending in both."""
     best = np.zeros(0, np.int64), np.zeros(0, np.int64)
     for shift in _shifts(ours, theirs):
-        found = _follow(ours.name, theirs.name, shift)
-        if len(found[0]) > len(best[0]):
-            best = found
+        aligned = _follow(ours.name, theirs.name, shift)
+        if len(aligned[0]) > len(best[0]):
+            best = aligned
         if len(best[0]) >= _NEARLY_ALL * min(len(ours), len(theirs)):
             break
     return best
@@ -77,9 +77,9 @@ def _by_number(ours: Sequence, theirs: Sequence) -> tuple[Numbers, Numbers]:
     )
     here, at_here = _once(first)
     there, at_there = _once(second)
-    _, one, other = np.intersect1d(here, there, assume_unique=True, return_indices=True)
-    order = np.argsort(at_here[one], kind="stable")
-    return at_here[one][order], at_there[other][order]
+    _, in_ours, in_theirs = np.intersect1d(here, there, assume_unique=True, return_indices=True)
+    order = np.argsort(at_here[in_ours], kind="stable")
+    return at_here[in_ours][order], at_there[in_theirs][order]
 
 
 def _once(values: Any) -> tuple[Any, Any]:
@@ -94,10 +94,10 @@ def _repeated_runs(short: Numbers, long: Numbers) -> tuple[Numbers, Numbers]:
     order = np.argsort(theirs, kind="stable")
     ordered = theirs[order]
     low, high = np.searchsorted(ordered, values), np.searchsorted(ordered, values, "right")
-    some = (high > low) & (high - low <= _MOST_REPEATS)
-    low, repeats = low[some], (high - low)[some]
+    repeated = (high > low) & (high - low <= _MOST_REPEATS)
+    low, repeats = low[repeated], (high - low)[repeated]
     each = np.repeat(low - np.cumsum(repeats) + repeats, repeats) + np.arange(int(repeats.sum()))
-    return np.repeat(at[some], repeats), order[each]
+    return np.repeat(at[repeated], repeats), order[each]
 
 
 def _runs(names: Numbers, length: int) -> Any:
@@ -114,20 +114,22 @@ def _runs(names: Numbers, length: int) -> Any:
 def _follow(ours: Numbers, theirs: Numbers, shift: int) -> tuple[Numbers, Numbers]:
     """Equal windows from one place on, skipping as little as possible between them."""
     here, there = max(0, -shift), max(0, shift)
-    found: list[tuple[int, int, int]] = []
+    pieces: list[tuple[int, int, int]] = []
     while here < len(ours) and there < len(theirs):
         length = _equal(ours[here:], theirs[there:])
         if length:
-            found.append((here, there, length))
+            pieces.append((here, there, length))
             here, there = here + length, there + length
         skip = _next_meeting(ours[here:], theirs[there:])
         if skip is None:
             break
         here, there = here + skip[0], there + skip[1]
-    windows = [(np.arange(one, one + size), np.arange(other, other + size)) for one, other, size in found]
+    windows = [
+        (np.arange(first, first + size), np.arange(second, second + size)) for first, second, size in pieces
+    ]
     if not windows:
         return np.zeros(0, np.int64), np.zeros(0, np.int64)
-    return np.concatenate([one for one, _ in windows]), np.concatenate([other for _, other in windows])
+    return np.concatenate([first for first, _ in windows]), np.concatenate([second for _, second in windows])
 
 
 def _equal(ours: Numbers, theirs: Numbers) -> int:
@@ -147,10 +149,10 @@ def _next_meeting(ours: Numbers, theirs: Numbers) -> tuple[int, int] | None:
     """The fewest elements to skip on both sides for the next ones to agree."""
     for far in _LOOK_AHEAD:
         first, second = _runs(ours[: far + _AGAIN], _AGAIN), _runs(theirs[: far + _AGAIN], _AGAIN)
-        one, other = np.nonzero(first[:, None] == second[None, :])
-        if len(one):
-            nearest = int(np.argmin(one + other))
-            return int(one[nearest]), int(other[nearest])
+        skips, other_skips = np.nonzero(first[:, None] == second[None, :])
+        if len(skips):
+            nearest = int(np.argmin(skips + other_skips))
+            return int(skips[nearest]), int(other_skips[nearest])
         if far >= max(len(ours), len(theirs)):
             break
     return None

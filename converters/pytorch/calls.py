@@ -66,19 +66,19 @@ class Calls:
 
     def around(self, call: Rows, wanted: Flags) -> Rows:
         """The innermost wanted call around (or at) each of some calls, or NONE."""
-        found = call.copy()
+        around = call.copy()
         while True:
-            on = np.flatnonzero(found != NONE)
-            on = on[~wanted[found[on]]]
+            on = np.flatnonzero(around != NONE)
+            on = on[~wanted[around[on]]]
             if not len(on):
-                return found
-            found[on] = self.parent[found[on]]
+                return around
+            around[on] = self.parent[around[on]]
 
     def of_row(self, events: int) -> Rows:
         """The call of each event of the device trace, or NONE."""
-        found = np.full(events, NONE, np.int32)
-        found[self.row] = np.arange(len(self.row))
-        return found
+        calls = np.full(events, NONE, np.int32)
+        calls[self.row] = np.arange(len(self.row))
+        return calls
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -117,7 +117,7 @@ def running_most(lane: Rows, values: Times) -> Times:
 
 def device_work(device: DeviceTrace) -> Work:
     """Everything that ran on a device, with the event that started it."""
-    rows = np.flatnonzero(np.isin(device.sort, [int(sort) for sort in ON_DEVICE]))
+    rows = np.flatnonzero(np.isin(device.sort, [int(kind) for kind in ON_DEVICE]))
     start = device.ts_ns[rows]
     rows = rows[np.lexsort((rows, start + device.dur_ns[rows], start, device.lane[rows]))]
     start = device.ts_ns[rows]
@@ -133,7 +133,7 @@ def device_work(device: DeviceTrace) -> Work:
 
 def host_calls(device: DeviceTrace, work: Work) -> tuple[Calls, Work]:
     """The calls of all threads, and the work with its calls."""
-    is_call = np.isin(device.sort, [int(sort) for sort in _HOST])
+    is_call = np.isin(device.sort, [int(kind) for kind in _HOST])
     is_call[work.launch[work.launch != NONE]] = True
     is_call |= (device.sort == EventSort.LAUNCH) & np.isin(device.name, named(device, *WAITING))
     first, last = _polls(device, is_call)
@@ -155,9 +155,9 @@ def host_calls(device: DeviceTrace, work: Work) -> tuple[Calls, Work]:
     end = start + lasts[rows]
     parent = np.empty(len(rows), np.int32)
     nest(lane, start, end, parent, np.empty(len(rows), np.int32))
-    sort = device.sort[rows]
+    kind = device.sort[rows]
     # What was begun in an operator and goes on without it (gloo's messages) holds no later calls.
-    outlasts = (sort == EventSort.ANNOTATION) & (parent != NONE) & (end > end[parent])
+    outlasts = (kind == EventSort.ANNOTATION) & (parent != NONE) & (end > end[parent])
     if outlasts.any():
         end[outlasts] = end[parent[outlasts]]
         nest(lane, start, end, parent, np.empty(len(rows), np.int32))
@@ -167,8 +167,8 @@ def host_calls(device: DeviceTrace, work: Work) -> tuple[Calls, Work]:
         start,
         end,
         parent,
-        sort == EventSort.OPERATOR,
-        sort == EventSort.ANNOTATION,
+        kind == EventSort.OPERATOR,
+        kind == EventSort.ANNOTATION,
     )
     of_row = calls.of_row(len(device))
     call = np.where(work.launch != NONE, of_row[work.launch], NONE)
@@ -199,13 +199,13 @@ def _callers(node_id: Any, rows: Rows, work: Rows) -> Rows:
     at = np.minimum(np.searchsorted(node_id[rows][order], node_id[work]), max(len(order) - 1, 0))
     if not len(order):
         return np.full(len(work), NONE, np.int64)
-    found: Rows = np.where(node_id[rows[order[at]]] == node_id[work], order[at], NONE)
-    return found
+    callers: Rows = np.where(node_id[rows[order[at]]] == node_id[work], order[at], NONE)
+    return callers
 
 
 def named(device: DeviceTrace, *which: str) -> Any:
     """Indices of the names that the rules list under `which`."""
-    wanted = set().union(*(rules().runtime[one] for one in which))
+    wanted = set().union(*(rules().runtime[rule] for rule in which))
     return np.array([at for at, name in enumerate(device.names) if _plain(name) in wanted], np.int64)
 
 
@@ -223,5 +223,5 @@ def _launches(device: DeviceTrace, rows: Rows) -> Rows:
     if not len(calls):
         return np.full(len(rows), NONE, np.int64)
     at = np.minimum(np.searchsorted(device.correlation[calls], wanted), len(calls) - 1)
-    found: Rows = np.where((device.correlation[calls[at]] == wanted) & (wanted > 0), calls[at], NONE)
-    return found
+    launches: Rows = np.where((device.correlation[calls[at]] == wanted) & (wanted > 0), calls[at], NONE)
+    return launches

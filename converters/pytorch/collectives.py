@@ -55,8 +55,15 @@ class Carriers:
     @property
     def group_of_work(self) -> Column:
         """A number for the group of each piece of work; the same for all that does not communicate."""
-        names = {name: at for at, name in enumerate(dict.fromkeys(one.group for one in self.communications))}
-        numbers = np.array([names[one.group] for one in self.communications] + [NONE], np.int64)
+        names = {
+            name: at
+            for at, name in enumerate(
+                dict.fromkeys(communication.group for communication in self.communications)
+            )
+        }
+        numbers = np.array(
+            [names[communication.group] for communication in self.communications] + [NONE], np.int64
+        )
         return numbers[self.of_work]
 
 
@@ -120,16 +127,16 @@ class _Records:
         return None if self.host is None or row == NONE else self.host.is_on_host(row)
 
     def _read(self, call: int) -> Communication | None:
-        found = self.of_event(int(self.calls.row[call]))
+        record = self.of_event(int(self.calls.row[call]))
         row = int(self.host_of_call[call])
-        if found is None and self.host is not None and row != NONE:
-            found = self.host.of(row)
+        if record is None and self.host is not None and row != NONE:
+            record = self.host.of(row)
         name = self.name_of(call)
-        if found is None and name.startswith(_ANNOTATIONS):
-            found = from_annotation(name, self.in_bytes(call))
-        if found is None and name.startswith(_OPERATORS):
-            found = from_operator(name, self._values(call))
-        return found
+        if record is None and name.startswith(_ANNOTATIONS):
+            record = from_annotation(name, self.in_bytes(call))
+        if record is None and name.startswith(_OPERATORS):
+            record = from_operator(name, self._values(call))
+        return record
 
     def _values(self, call: int) -> Values:
         dims, types, values = self._arguments(call)
@@ -138,12 +145,12 @@ class _Records:
             "Tensor" if size else "Int" if kind == "Scalar" else kind
             for size, kind in zip(sizes, types, strict=False)
         ]
-        return Values([_value(one) for one in values], kinds, dict(enumerate(sizes)), 0)
+        return Values([_value(value) for value in values], kinds, dict(enumerate(sizes)), 0)
 
     def _arguments(self, call: int) -> tuple[list[Any], list[Any], list[Any]]:
         text = int(self.device.arguments[self.calls.row[call]])
-        found = json.loads(self.device.texts[text]) if text != ABSENT else {}
-        return found.get("dims") or [], found.get("types") or [], found.get("values") or []
+        arguments = json.loads(self.device.texts[text]) if text != ABSENT else {}
+        return arguments.get("dims") or [], arguments.get("types") or [], arguments.get("values") or []
 
 
 def find_carriers(given: Recording, groups: Groups) -> Carriers:
@@ -171,28 +178,32 @@ class _Search:
         """Give kernels what they transfer."""
         device, work = self.records.device, self.work
         kind = [rules().kernel(name) for name in device.names]
-        communicates = np.array([one is not None for one in kind], np.bool_)
-        some = np.flatnonzero(communicates[device.name[work.row]]) if len(work) else np.zeros(0, np.int64)
+        communicates = np.array([kind_name is not None for kind_name in kind], np.bool_)
+        communicating = (
+            np.flatnonzero(communicates[device.name[work.row]]) if len(work) else np.zeros(0, np.int64)
+        )
         # In the order of launching, so that messages that wait for a common kernel find the first one.
-        launched = device.ts_ns[np.where(work.launch[some] != NONE, work.launch[some], work.row[some])]
-        waiting = self._pending(some)
-        for at in some[np.argsort(launched, kind="stable")].tolist():
+        launched = device.ts_ns[
+            np.where(work.launch[communicating] != NONE, work.launch[communicating], work.row[communicating])
+        ]
+        waiting = self._pending(communicating)
+        for at in communicating[np.argsort(launched, kind="stable")].tolist():
             self._kernel(at, kind[device.name[work.row[at]]] or UNNAMED, waiting)
         for lane in waiting.values():
             for call in lane:
-                found = self.records.known[call]
-                what = "collectives recorded, but without a kernel in the recording"
-                if found is not None and self.groups.is_alone(found):
-                    what = ALONE
-                self.groups.tally.remark(what, self.records.name_of(call))
+                communication = self.records.known[call]
+                remark = "collectives recorded, but without a kernel in the recording"
+                if communication is not None and self.groups.is_alone(communication):
+                    remark = ALONE
+                self.groups.tally.remark(remark, self.records.name_of(call))
 
-    def _pending(self, some: Column) -> dict[int, list[int]]:
+    def _pending(self, kernels: Column) -> dict[int, list[int]]:
         """By lane, in the order of time: records of communication that launch no kernel themselves."""
         records, calls = self.records, self.records.calls
-        holding = {call for at in some.tolist() for call in self._ancestors(int(self.work.call[at]))}
+        holding = {call for at in kernels.tolist() for call in self._ancestors(int(self.work.call[at]))}
         named = np.flatnonzero(records.is_named & calls.is_operator).tolist()
         waiting: dict[int, list[int]] = {}
-        for call in named if len(some) else ():
+        for call in named if len(kernels) else ():
             if records.name_of(call) == _RECORD and call not in holding and records.of(call) is not None:
                 waiting.setdefault(int(calls.lane[call]), []).append(call)
         return waiting
@@ -205,14 +216,14 @@ class _Search:
     def _kernel(self, at: int, kind: str, waiting: dict[int, list[int]]) -> None:
         records, call = self.records, int(self.work.call[at])
         name = records.device.names[records.device.name[self.work.row[at]]].partition("(")[0]
-        own = records.of_event(int(self.work.row[at]))
+        communication = records.of_event(int(self.work.row[at]))
         around = list(records.around(call))
-        fresh = [one for one in around[:1] if one not in self.used]
-        if own is not None:
+        fresh = [outer for outer in around[:1] if outer not in self.used]
+        if communication is not None:
             self.used.update(around)
-            for one in around:
-                own = own.with_group_of(records.known[one] or own)
-            self._carry(at, [own])
+            for outer in around:
+                communication = communication.with_group_of(records.known[outer] or communication)
+            self._carry(at, [communication])
         elif fresh:
             self.used.update(around)
             self._carry(at, [self._merged(around)])
@@ -221,10 +232,10 @@ class _Search:
         else:
             lane = int(records.calls.lane[call]) if call != NONE else NONE
             start = int(records.calls.start_ns[call]) if call != NONE else 0
-            early = [one for one in waiting.get(lane, []) if records.calls.start_ns[one] < start]
+            early = [record for record in waiting.get(lane, []) if records.calls.start_ns[record] < start]
             if early:
-                waiting[lane] = [one for one in waiting[lane] if one not in early]
-                self._carry(at, [self._merged([one]) for one in early])
+                waiting[lane] = [record for record in waiting[lane] if record not in early]
+                self._carry(at, [self._merged([record]) for record in early])
             else:
                 self._unsized(at, kind, name)
 
@@ -257,11 +268,11 @@ class _Search:
         if all(map(self.groups.is_alone, communications)):
             self.groups.tally.count(ALONE)
             return
-        for one in communications:
-            self.carried.setdefault(at, []).append(self._add(one))
+        for communication in communications:
+            self.carried.setdefault(at, []).append(self._add(communication))
 
-    def _add(self, one: Communication) -> int:
-        self.found.append(self.groups.resolve(one))
+    def _add(self, communication: Communication) -> int:
+        self.found.append(self.groups.resolve(communication))
         return len(self.found) - 1
 
     def host(self) -> None:
@@ -272,7 +283,7 @@ class _Search:
             for call in np.flatnonzero(records.is_named & calls.is_operator).tolist()
             if call not in self.used and records.name_of(call).startswith(_OPERATORS) and records.of(call)
         ]
-        outer = {one for call in operators for one in self._ancestors(int(calls.parent[call]))}
+        outer = {ancestor for call in operators for ancestor in self._ancestors(int(calls.parent[call]))}
         workers = _by_start(calls, np.flatnonzero(records.is_named & calls.is_annotation).tolist())
         workers = [call for call in workers if call not in self.used and records.of(call) is not None]
         for call in _by_start(calls, operators):
@@ -292,28 +303,28 @@ class _Search:
                 self.begun.append((worker, call, self._add(merged)))
             self.used.update(records.around(call))
         for call in workers:
-            found = records.known[call]
-            if found is None or self.groups.is_alone(found):
+            communication = records.known[call]
+            if communication is None or self.groups.is_alone(communication):
                 continue
             if not records.name_of(call).startswith("nccl:"):
-                self.begun.append((call, NONE, self._add(found)))
+                self.begun.append((call, NONE, self._add(communication)))
 
     def _is_hosts(self, call: int) -> bool:
-        said = self.records.is_on_host(call)
-        if said is not None:
-            return said or (not self.records.in_bytes(call) and not self.carried)
+        is_on_host = self.records.is_on_host(call)
+        if is_on_host is not None:
+            return is_on_host or (not self.records.in_bytes(call) and not self.carried)
         return not self.carried
 
-    def _worker(self, call: int, what: Communication, workers: list[int]) -> int:
+    def _worker(self, call: int, communication: Communication, workers: list[int]) -> int:
         """The first annotation of a worker that begins after the operator and does the same."""
         calls = self.records.calls
         for worker in workers:
-            said = self.records.known[worker]
-            if said is None or calls.start_ns[worker] < calls.start_ns[call]:
+            other = self.records.known[worker]
+            if other is None or calls.start_ns[worker] < calls.start_ns[call]:
                 continue
-            ours, theirs = what.operation.collective, said.operation.collective
+            ours, theirs = communication.operation.collective, other.operation.collective
             by_all_reduce = ours == CollectiveKind.REDUCE_SCATTER and theirs == CollectiveKind.ALL_REDUCE
-            if said.operation == what.operation or by_all_reduce:
+            if other.operation == communication.operation or by_all_reduce:
                 return worker
         return NONE
 
@@ -329,8 +340,8 @@ class _Search:
         for at, several in self.carried.items():
             of_work[first[at] : first[at] + len(several)] = several
         of_call = np.full(len(calls), NONE, np.int32)
-        for call, one in self.by_call.items():
-            of_call[call] = one
+        for call, communication in self.by_call.items():
+            of_call[call] = communication
         columns = {name: getattr(work, name)[index] for name in Work.__slots__}
         worker, operator, carried = np.array(self.begun, np.int64).reshape(-1, 3).T
         nothing = np.full(len(worker), NONE, np.int64)
@@ -355,8 +366,8 @@ class _Search:
         )
 
 
-def _by_start(calls: Calls, some: list[int]) -> list[int]:
-    return sorted(some, key=lambda call: (int(calls.start_ns[call]), call))
+def _by_start(calls: Calls, unordered: list[int]) -> list[int]:
+    return sorted(unordered, key=lambda call: (int(calls.start_ns[call]), call))
 
 
 def _value(text: Any) -> Any:

@@ -111,7 +111,7 @@ def from_record(given: Values, attributes: Mapping[str, Any]) -> Communication |
     in_bytes = sum(given.in_bytes.get(at, 0) for at in tensors)
     lists = [value for value in given.values[position + 1 :] if isinstance(value, list)]
     numbers = [value for value in given.values[position + 1 :] if _is_int(value)]
-    own = given.values[position - 1] if position > 0 else UNKNOWN
+    root = given.values[position - 1] if position > 0 else UNKNOWN
     name_of_group = next((value[0] for value in given.values[:position] if _is_pair(value)), "")
     start, stride, size = numbers[-3:] if len(numbers) >= 3 else (UNKNOWN, 0, *numbers[-1:], UNKNOWN)[:3]
     return Communication(
@@ -121,7 +121,7 @@ def from_record(given: Values, attributes: Mapping[str, Any]) -> Communication |
         group=str(attributes.get("pg_name", "") or name_of_group),
         group_size=int(attributes.get("pg_size", size)),
         group_ranks=_regular_ranks(start, stride, size),
-        root=int(own) if _has_root(operation) and _is_int(own) else UNKNOWN,
+        root=int(root) if _has_root(operation) and _is_int(root) else UNKNOWN,
         datatype=str(attributes.get("dtype", "")),
         in_splits=_whole(lists[0]) if lists else (),
         out_splits=_whole(lists[1]) if len(lists) > 1 else (),
@@ -208,7 +208,7 @@ def _elements(shape: Any) -> int:
     if not isinstance(shape, list) or not shape:
         return 0
     if isinstance(shape[0], list):
-        return sum(_elements(one) for one in shape)
+        return sum(_elements(part) for part in shape)
     product = 1
     for extent in shape:
         product *= int(extent)
@@ -279,10 +279,10 @@ class HostRecords:
 
     def of(self, row: int) -> Communication | None:
         """What a row of sort COMMUNICATION or C10D transfers; None if it transfers nothing, or is another."""
-        sort = int(self.host.sort[row])
-        if sort == NodeSort.COMMUNICATION:
+        kind = int(self.host.sort[row])
+        if kind == NodeSort.COMMUNICATION:
             return from_record(self._values(row), self._attributes(row))
-        if sort == NodeSort.C10D:
+        if kind == NodeSort.C10D:
             return from_operator(self.host.names[self.host.name[row]], self._values(row))
         return None
 
@@ -301,21 +301,21 @@ class HostRecords:
 
     def _attributes(self, row: int) -> dict[str, Any]:
         text = int(self.host.attributes[row])
-        found = json.loads(self.host.texts[text]) if text != ABSENT else {}
-        return found if isinstance(found, dict) else {}
+        attributes = json.loads(self.host.texts[text]) if text != ABSENT else {}
+        return attributes if isinstance(attributes, dict) else {}
 
     def _json(self, text: int) -> list[Any]:
-        found = json.loads(self.host.texts[text]) if text != ABSENT else []
-        return found if isinstance(found, list) else []
+        value = json.loads(self.host.texts[text]) if text != ABSENT else []
+        return value if isinstance(value, list) else []
 
 
 def bytes_by_argument(tensors: Tensors, row: int) -> dict[int, int]:
     """Bytes of the tensors of each argument of a row."""
-    found: dict[int, int] = {}
+    sizes: dict[int, int] = {}
     for at in range(int(tensors.start[row]), int(tensors.start[row + 1])):
         argument = int(tensors.argument[at])
-        found[argument] = found.get(argument, 0) + int(tensors.elements[at]) * int(tensors.element_bytes[at])
-    return found
+        sizes[argument] = sizes.get(argument, 0) + int(tensors.elements[at]) * int(tensors.element_bytes[at])
+    return sizes
 
 
 def _total(tensors: Tensors, row: int) -> int:

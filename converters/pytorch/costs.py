@@ -63,14 +63,16 @@ def sort_of(name: str) -> Sort:
 def bytes_by_row(host: HostTrace) -> Column:
     """Of each row of an execution trace; NONE where the tensors do not tell."""
     sorts = [sort_of(name) for name in host.names]
-    sort = np.array([one.value for one in sorts], np.int8)[host.name]
+    kind = np.array([kind_of_name.value for kind_of_name in sorts], np.int8)[host.name]
     inputs, outputs, first = _row_bytes(host.inputs), _row_bytes(host.outputs), _row_bytes(host.inputs, 0)
-    found = inputs + outputs
-    fills, gathers, scatters = (sort == one.value for one in (Sort.FILLS, Sort.GATHERS, Sort.SCATTERS))
-    found = np.where(fills, np.maximum(outputs, first), found)
-    found = np.where(gathers, inputs - first + 2 * outputs, found)
-    found = np.where(scatters, 2 * (inputs - first), found)
-    known: Column = np.where((sort == Sort.UNKNOWN.value) | (found <= 0), NONE, found)
+    moved = inputs + outputs
+    fills, gathers, scatters = (
+        kind == kind_meant.value for kind_meant in (Sort.FILLS, Sort.GATHERS, Sort.SCATTERS)
+    )
+    moved = np.where(fills, np.maximum(outputs, first), moved)
+    moved = np.where(gathers, inputs - first + 2 * outputs, moved)
+    moved = np.where(scatters, 2 * (inputs - first), moved)
+    known: Column = np.where((kind == Sort.UNKNOWN.value) | (moved <= 0), NONE, moved)
     return known
 
 
@@ -86,18 +88,18 @@ def _row_bytes(tensors: Tensors, argument: int | None = None) -> Column:
 
 def bytes_of_call(name: str, given: Any) -> int:
     """Of a call with the arguments that a timeline records of it; NONE if they do not tell."""
-    sort = sort_of(name)
-    if not given or sort is Sort.UNKNOWN:
+    kind = sort_of(name)
+    if not given or kind is Sort.UNKNOWN:
         return NONE
     sizes = shape_bytes(given["dims"], given["types"])
     total, first = sum(sizes), sizes[0] if sizes else 0
-    if sort is Sort.FILLS:
+    if kind is Sort.FILLS:
         total = first
-    elif sort is Sort.GATHERS:
+    elif kind is Sort.GATHERS:
         total = _gathered(name, given, sizes)
-    elif sort is Sort.SCATTERS:
+    elif kind is Sort.SCATTERS:
         total = 2 * (total - first)
-    elif sort is Sort.PLAIN:
+    elif kind is Sort.PLAIN:
         total += _written(name, given, sizes) if total else 0
     return total if 0 < total < _MOST_BYTES else NONE
 
@@ -150,8 +152,8 @@ class _Operators:
         """Operations of each of some calls; NONE where they are not known."""
 
         def count(name: str, given: Given) -> int:
-            found = operations(name, given)
-            return NONE if found is None or found > _MOST else found
+            count = operations(name, given)
+            return NONE if count is None or count > _MOST else count
 
         return self._figures(calls, count)
 
@@ -159,15 +161,15 @@ class _Operators:
         """Bytes of the tensors of each of some calls; NONE where they do not tell."""
         device, host = self.given.device, self.given.host
         event, row = self.given.calls.row[calls], self.given.host_of_call[calls]
-        found = np.full(len(calls), NONE, np.int64)
+        size = np.full(len(calls), NONE, np.int64)
         if host is not None:
-            found[row != NONE] = bytes_by_row(host)[row[row != NONE]]
+            size[row != NONE] = bytes_by_row(host)[row[row != NONE]]
         bare = np.flatnonzero(row == NONE)
         columns = device.name[event[bare]], device.arguments[event[bare]]
-        found[bare] = _once_each(
+        size[bare] = _once_each(
             columns, lambda name, at: bytes_of_call(device.names[name], _json(device.texts, at))
         )
-        return found
+        return size
 
     def shapes(self, calls: Column) -> Column:
         """What each of some calls computes, as a number of a text; NONE where there are no words for it."""
@@ -196,20 +198,23 @@ class _Operators:
             return figure(device.names[name], Given(*(lists.get(key) or [] for key in ("dims", second))))
 
         event, row = self.given.calls.row[calls], self.given.host_of_call[calls]
-        name, found = device.name[event], np.full(len(calls), NONE, np.int64)
+        name, figures = device.name[event], np.full(len(calls), NONE, np.int64)
         bare = np.flatnonzero(row == NONE)
-        found[bare] = _once_each((name[bare], device.arguments[event[bare]]), by_timeline)
+        figures[bare] = _once_each((name[bare], device.arguments[event[bare]]), by_timeline)
         if host is not None:
             recorded = host
 
             def by_execution_trace(name: int, *lists: int) -> int:
                 return figure(device.names[name], Given(*(_json(recorded.texts, at) or [] for at in lists)))
 
-            some = np.flatnonzero(row != NONE)
+            recorded_rows = np.flatnonzero(row != NONE)
             column = host.input_values if second == "values" else host.input_types
-            texts = (one[row[some]] for one in (host.input_shapes, column, host.output_shapes))
-            found[some] = _once_each((name[some], *texts), by_execution_trace)
-        return found
+            texts = (
+                texts_column[row[recorded_rows]]
+                for texts_column in (host.input_shapes, column, host.output_shapes)
+            )
+            figures[recorded_rows] = _once_each((name[recorded_rows], *texts), by_execution_trace)
+        return figures
 
 
 def find_costs(given: Recording, tally: Tally) -> Costs:
@@ -217,33 +222,35 @@ def find_costs(given: Recording, tally: Tally) -> Costs:
     device, calls, work = given.device, given.calls, given.work
     operators = _Operators(given)
     operator = calls.around(work.call, calls.is_operator)
-    own = _own_bytes(device)[work.row]
+    own_bytes = _own_bytes(device)[work.row]
     formula = _formulas(given)
     flops = _operations(operators, work, formula)
-    size = _bytes(operators, operator, own, work)
+    size = _bytes(operators, operator, own_bytes, work)
     duration = work.end_ns - work.start_ns
     is_wrong = (flops > _OPERATIONS_PER_NS * duration) | (size > _BYTES_PER_NS * duration)
-    is_wrong &= own < 0
-    what = "kernels whose operators do more than a device can in their time: without figures"
-    tally.count(what, int(is_wrong.sum()))
+    is_wrong &= own_bytes < 0
+    remark = "kernels whose operators do more than a device can in their time: without figures"
+    tally.count(remark, int(is_wrong.sum()))
     size[is_wrong] = flops[is_wrong] = NONE
     shape = _of_lone_kernels(operators, formula)
     shape[is_wrong] = NONE
     datatype = np.full(len(work), NONE, np.int64)
-    some = np.flatnonzero((operator != NONE) & (flops >= 0))
-    groups, which = np.unique(operator[some], return_inverse=True)
-    datatype[some] = operators.datatypes(groups)[which.reshape(-1)] if len(some) else NONE
-    return Costs(flops, np.where(own >= 0, own, size), operator, shape, datatype, tuple(operators.texts))
+    computing = np.flatnonzero((operator != NONE) & (flops >= 0))
+    groups, which = np.unique(operator[computing], return_inverse=True)
+    datatype[computing] = operators.datatypes(groups)[which.reshape(-1)] if len(computing) else NONE
+    return Costs(
+        flops, np.where(own_bytes >= 0, own_bytes, size), operator, shape, datatype, tuple(operators.texts)
+    )
 
 
 def _of_lone_kernels(operators: _Operators, formula: Column) -> Column:
     """What kernels compute that do all the work of their operator."""
-    found = np.full(len(formula), NONE, np.int64)
+    shapes = np.full(len(formula), NONE, np.int64)
     groups, first, kernels = np.unique(formula, return_index=True, return_counts=True)
     lone = (groups != NONE) & (kernels == 1)
     if lone.any():
-        found[first[lone]] = operators.shapes(groups[lone])
-    return found
+        shapes[first[lone]] = operators.shapes(groups[lone])
+    return shapes
 
 
 def _formulas(given: Recording) -> Column:
@@ -264,30 +271,30 @@ def _formulas(given: Recording) -> Column:
 
 def _operations(operators: _Operators, work: Work, formula: Column) -> Column:
     """Operations of each kernel's formula, shared by its kernels."""
-    some = np.flatnonzero(formula != NONE)
-    found = np.full(len(work), NONE, np.int64)
-    groups, which = np.unique(formula[some], return_inverse=True)
+    with_formula = np.flatnonzero(formula != NONE)
+    shares = np.full(len(work), NONE, np.int64)
+    groups, which = np.unique(formula[with_formula], return_inverse=True)
     totals = operators.operations(groups)
-    found[some] = _shared(work, some, which, totals)
-    return found
+    shares[with_formula] = _shared(work, with_formula, which, totals)
+    return shares
 
 
-def _bytes(operators: _Operators, operator: Column, own: Column, work: Work) -> Column:
+def _bytes(operators: _Operators, operator: Column, own_bytes: Column, work: Work) -> Column:
     """Bytes of the tensors that each operator names, shared by its work without a size of its own.
 
     An operator that is not PyTorch's own tells of one kernel only: of several, nobody knows which takes what.
     """
     device, calls = operators.given.device, operators.given.calls
-    found = np.full(len(work), NONE, np.int64)
-    some = np.flatnonzero((operator != NONE) & (own < 0))
-    if not len(some):
-        return found
-    groups, which, kernels = np.unique(operator[some], return_inverse=True, return_counts=True)
+    shares = np.full(len(work), NONE, np.int64)
+    unsized = np.flatnonzero((operator != NONE) & (own_bytes < 0))
+    if not len(unsized):
+        return shares
+    groups, which, kernels = np.unique(operator[unsized], return_inverse=True, return_counts=True)
     totals = operators.moved(groups)
     is_own = np.array([name.startswith("aten::") or is_known(name) for name in device.names], np.bool_)
     totals[(kernels > 1) & ~is_own[device.name[calls.row[groups]]]] = NONE
-    found[some] = _shared(work, some, which, totals)
-    return found
+    shares[unsized] = _shared(work, unsized, which, totals)
+    return shares
 
 
 def _own_bytes(device: DeviceTrace) -> Column:
@@ -302,18 +309,18 @@ def _once_each(columns: tuple[Any, ...], figure: Callable[..., int]) -> Column:
     rows = np.stack([column.astype(np.int64) for column in columns], axis=1)
     distinct, of_row = np.unique(rows, axis=0, return_inverse=True)
     figures = np.array([figure(*row) for row in distinct.tolist()], np.int64)
-    found: Column = figures[of_row.reshape(-1)] if len(rows) else np.zeros(0, np.int64)
-    return found
+    of_rows: Column = figures[of_row.reshape(-1)] if len(rows) else np.zeros(0, np.int64)
+    return of_rows
 
 
-def _shared(work: Work, some: Column, group: Column, totals: Column) -> Column:
+def _shared(work: Work, rows: Column, group: Column, totals: Column) -> Column:
     """The total of each group, given to its work as its times are to each other; NONE if it is not known.
 
     Work is at `some`, and of the group with the number beside it. Groups of work that took no time share
     equally.
     """
-    took = np.maximum(work.end_ns[some] - work.start_ns[some], 0) + 1
-    order = np.lexsort((some, group))
+    took = np.maximum(work.end_ns[rows] - work.start_ns[rows], 0) + 1
+    order = np.lexsort((rows, group))
     until = np.cumsum(took[order])
     first = np.searchsorted(group[order], np.arange(len(totals)))
     before = np.concatenate(([0], until))[first]
@@ -323,9 +330,9 @@ def _shared(work: Work, some: Column, group: Column, totals: Column) -> Column:
     share = np.diff(upto, prepend=0)
     share[first] = upto[first]
     share[totals[place] == NONE] = NONE
-    found = np.empty(len(some), np.int64)
-    found[order] = share
-    return found
+    shares = np.empty(len(rows), np.int64)
+    shares[order] = share
+    return shares
 
 
 def _json(texts: tuple[bytes, ...], at: int) -> Any:

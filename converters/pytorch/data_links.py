@@ -62,9 +62,9 @@ def link_data(draft: Draft, given: Recording, work_node: Column, threads: Thread
     before, after = items[before], items[after]
     ended = work.end_ns[before] <= work.start_ns[after]
     draft.link(Link.DATA, work_node[before[ended]], work_node[after[ended]])
-    own = np.flatnonzero(host_of_call != NONE)
-    before, after = write_read_pairs(host, host_of_call[own], calls.start_ns[own], calls.lane[own])
-    before, after = own[before], own[after]
+    linked = np.flatnonzero(host_of_call != NONE)
+    before, after = write_read_pairs(host, host_of_call[linked], calls.start_ns[linked], calls.lane[linked])
+    before, after = linked[before], linked[after]
     ended = calls.end_ns[before] <= calls.start_ns[after]
     last = threads.last_before(calls.lane[before[ended]], calls.end_ns[before[ended]])
     draft.link(Link.DATA, last, after[ended])

@@ -98,8 +98,10 @@ def trace_bytes(rank: ConvertedRank) -> Iterator[bytes]:
 
 def _header(rank: ConvertedRank) -> bytes:
     """What the file says about itself."""
-    said = [text_attribute(name, value) for name, value in rank.described_as.items()]
-    content = b"".join(delimited(2, attribute[_head_size(attribute) :]) for attribute in said if attribute)
+    attributes = [text_attribute(name, value) for name, value in rank.described_as.items()]
+    content = b"".join(
+        delimited(2, attribute[_head_size(attribute) :]) for attribute in attributes if attribute
+    )
     return varint(len(content)) + content
 
 
@@ -136,15 +138,17 @@ class _Writer:
     def __init__(self, rank: ConvertedRank) -> None:
         self.rank = rank
         self.book = EncodedFields()
-        self._heads = np.array([self.book.add(number_head(*one)) for one in _NUMBERS], np.int64)
+        self._heads = np.array([self.book.add(number_head(*number)) for number in _NUMBERS], np.int64)
         self._names = np.array([self.book.add(_name(_NAMES.get(role, ""))) for role in Role], np.int64)
         self._tables = [*self._of_host(), *self._of_device(), *self._of_costs()]
         self._gaps = self._gap_pieces()
-        kinds = [int(one.operation.node) for one in rank.communications]
+        kinds = [int(communication.operation.node) for communication in rank.communications]
         self._kind_of = np.array(kinds or [NONE], np.int64)
-        sizes = [_numbers_of(one, rank.rank) for one in rank.communications]
+        sizes = [_numbers_of(communication, rank.rank) for communication in rank.communications]
         self._sizes = np.array(sizes or [[NONE] * 5], np.int64)
-        self._is_unsized = np.array([one.is_unsized for one in rank.communications] or [False], np.bool_)
+        self._is_unsized = np.array(
+            [communication.is_unsized for communication in rank.communications] or [False], np.bool_
+        )
         which = np.arange(len(rank.communications))
         self._communications = self.book.table(which, rank.communications, _texts_of)
         self._groups = self.book.add(text_field(VALUES_FIELD, process_group_text(rank.groups)))
@@ -201,7 +205,7 @@ class _Writer:
         if self.rank.device is None:
             return None
         name, names = gap_names(self.rank.graph, self.rank.device, self.rank.event)
-        pieces = np.array([self.book.add(_name(one)) for one in names], np.int64)
+        pieces = np.array([self.book.add(_name(name)) for name in names], np.int64)
         return np.where(name != NONE, pieces[name], NONE)
 
     def block(self, first: int, last: int) -> Block:
@@ -242,17 +246,17 @@ class _Writer:
         }
         for table in self._tables:
             recorded = table.recorded[rows]
-            some = recorded != NONE
+            is_recorded = recorded != NONE
             if table.only is not _Only.ALL:
-                some &= allowed[table.only]
-            piece[some, table.place] = table.pieces[table.column[recorded[some]]]
+                is_recorded &= allowed[table.only]
+            piece[is_recorded, table.place] = table.pieces[table.column[recorded[is_recorded]]]
         return piece
 
     def _kinds(self, rows: slice) -> Column:
-        found = np.full(len(self.rank.graph.role[rows]), int(NodeKind.COMP), np.int64)
-        found[self.rank.graph.role[rows] == Role.METADATA] = NodeKind.METADATA
+        kinds = np.full(len(self.rank.graph.role[rows]), int(NodeKind.COMP), np.int64)
+        kinds[self.rank.graph.role[rows] == Role.METADATA] = NodeKind.METADATA
         which = self.rank.communication[rows]
-        return np.where(which != NONE, self._kind_of[which], found)
+        return np.where(which != NONE, self._kind_of[which], kinds)
 
     def _values(self, rows: slice, duration: Column) -> tuple[Column, Any]:
         rank, graph = self.rank, self.rank.graph
@@ -260,20 +264,20 @@ class _Writer:
         value = np.zeros((count, len(_NUMBERS)), np.int64)
         has_value = np.zeros((count, len(_NUMBERS)), np.uint8)
 
-        def put(name: str, values: Any, some: Any) -> None:
+        def put(name: str, values: Any, is_given: Any) -> None:
             value[:, _AT[name]] = values
-            has_value[:, _AT[name]] = some
+            has_value[:, _AT[name]] = is_given
 
         role, which = graph.role[rows], rank.communication[rows]
-        put("is_cpu_op", np.isin(role, [int(one) for one in ON_HOST]) & (which == NONE), True)
+        put("is_cpu_op", np.isin(role, [int(host_role) for host_role in ON_HOST]) & (which == NONE), True)
         put("concurrent", 1, True)
         for name, roles in _MARKED.items():
-            put(name, 1, np.isin(role, [int(one) for one in roles]))
+            put(name, 1, np.isin(role, [int(marked_role) for marked_role in roles]))
         put("comm_size_unknown", 1, (which != NONE) & self._is_unsized[which])
         put("duration_ns", duration, rank.is_timed & (role != Role.METADATA))
         for name, lookup in rank.numbers.items():
-            found = lookup[rows]
-            put(name, found, found >= 0)
+            numbers = lookup[rows]
+            put(name, numbers, numbers >= 0)
         for at, name in enumerate(("comm_type", "comm_size", "comm_src", "comm_dst", "comm_tag")):
             column = np.where(which != NONE, self._sizes[which, at], NONE)
             put(name, column, column >= 0)
@@ -294,29 +298,29 @@ def _recorded(number: int, key: str, text: bytes) -> bytes:
     return text_field(number, str(content)) if content else b""
 
 
-def _numbers_of(one: Communication, rank: int) -> list[int]:
+def _numbers_of(communication: Communication, rank: int) -> list[int]:
     """Type, size, source, destination and tag; NONE where the operation has none."""
-    operation, kind = one.operation, one.operation.collective
+    operation, kind = communication.operation, communication.operation.collective
     if operation == UNNAMED_OPERATION:
         return [NONE] * 5
-    size = NONE if one.is_unsized else one.comm_bytes
+    size = NONE if communication.is_unsized else communication.comm_bytes
     if kind is None:
-        ends = (one.peer, rank) if operation.node == NodeKind.RECV else (rank, one.peer)
-        return [NONE, size, *ends, one.tag]
-    rooted = one.peer if one.peer != UNKNOWN else NONE
+        ends = (communication.peer, rank) if operation.node == NodeKind.RECV else (rank, communication.peer)
+        return [NONE, size, *ends, communication.tag]
+    rooted = communication.peer if communication.peer != UNKNOWN else NONE
     ends = (NONE, rooted) if kind in _DESTINED else (rooted, NONE)
     return [int(kind), size, *ends, NONE]
 
 
-def _texts_of(one: Communication) -> bytes:
+def _texts_of(communication: Communication) -> bytes:
     """The group, and what the simulator leaves to other readers."""
     return b"".join(
         (
-            text_attribute("pg_name", one.group),
-            text_attribute("comm_dtype", one.datatype),
-            number_attribute("comm_out_size", one.out_bytes) if one.out_bytes else b"",
-            text_attribute("comm_split_sizes", split_text(one.split_bytes)),
-            list_attribute("in_split_sizes", one.in_splits),
-            list_attribute("out_split_sizes", one.out_splits),
+            text_attribute("pg_name", communication.group),
+            text_attribute("comm_dtype", communication.datatype),
+            number_attribute("comm_out_size", communication.out_bytes) if communication.out_bytes else b"",
+            text_attribute("comm_split_sizes", split_text(communication.split_bytes)),
+            list_attribute("in_split_sizes", communication.in_splits),
+            list_attribute("out_split_sizes", communication.out_splits),
         )
     )

@@ -87,8 +87,8 @@ class Launches:
 
     def last_ended(self, lane: int, moment: int, ended_by: int) -> int:
         """The last work of a stream launched before a moment, if it has ended by another; or NONE."""
-        found = self.last_before(lane, moment)
-        return found if found != NONE and self.work.end_ns[found] <= ended_by else NONE
+        last = self.last_before(lane, moment)
+        return last if last != NONE and self.work.end_ns[last] <= ended_by else NONE
 
 
 @dataclass(slots=True)
@@ -163,11 +163,11 @@ class _Search:
         self._has_records = any(item[0] == _RECORD for item in self._items)
 
     def result(self) -> Concluded:
-        for kind, row, thread, moment, what, within in self._items:
+        for kind, row, thread, moment, argument, within in self._items:
             known = self._threads.setdefault(thread, _Thread())
             if kind == _LAUNCH:
-                if known.lane != what:
-                    known.lane, known.other = what, known.lane
+                if known.lane != argument:
+                    known.lane, known.other = argument, known.lane
                 known.records, known.fresh = 0, None
             elif kind == _RECORD:
                 known.records += 1
@@ -179,31 +179,33 @@ class _Search:
                 if kind == _WAIT:
                     self._stream_waits(known, thread, moment, fresh)
                 else:
-                    self._host_waits(row, moment, what, fresh)
+                    self._host_waits(row, moment, argument, fresh)
         return Concluded(self._awaited, self._of_host, self._stream_of, self._pending)
 
     def _in_order(self, host_waits: Column) -> list[tuple[int, int, int, int, int, int]]:
         """Kind, row, thread, time, stream (or end), innermost call around it, of all calls that matter."""
         device, work = self._device, self._work
-        some = np.flatnonzero(self._launches.on_device & (work.launch != NONE))
-        _, first = np.unique(work.launch[some], return_index=True)
-        some = some[first]
+        launched = np.flatnonzero(self._launches.on_device & (work.launch != NONE))
+        _, first = np.unique(work.launch[launched], return_index=True)
+        launched = launched[first]
         is_call = device.sort == EventSort.LAUNCH
         records = np.flatnonzero(is_call & np.isin(device.name, named(device, "record")))
         waits = np.flatnonzero(is_call & np.isin(device.name, named(device, "stream_wait")))
         streams = np.flatnonzero(is_call & np.isin(device.name, named(device, "wait_stream")))
-        groups = work.launch[some], records, waits, host_waits, streams
+        groups = work.launch[launched], records, waits, host_waits, streams
         rows = np.concatenate(groups)
-        kind = np.repeat((_LAUNCH, _RECORD, _WAIT, _HOST_WAIT, _STREAM), [len(one) for one in groups])
+        kind = np.repeat(
+            (_LAUNCH, _RECORD, _WAIT, _HOST_WAIT, _STREAM), [len(rows_of_kind) for rows_of_kind in groups]
+        )
         times = device.ts_ns[rows]
-        what = np.where(kind == _HOST_WAIT, times + device.dur_ns[rows], NONE)
-        what[: len(some)] = work.lane[some]
+        argument = np.where(kind == _HOST_WAIT, times + device.dur_ns[rows], NONE)
+        argument[: len(launched)] = work.lane[launched]
         within = _innermost(self._calls, device.lane[rows], times)
         order = np.lexsort((rows, times))
-        columns = (kind, rows, device.lane[rows], times, what, within)
+        columns = (kind, rows, device.lane[rows], times, argument, within)
         items = list(zip(*(column[order].tolist() for column in columns), strict=True))
-        for one, _, thread, moment, lane, _ in items:
-            if one == _LAUNCH:
+        for kind_of_call, _, thread, moment, lane, _ in items:
+            if kind_of_call == _LAUNCH:
                 ahead = self._next.setdefault(thread, ([], []))
                 ahead[0].append(moment)
                 ahead[1].append(lane)
@@ -239,11 +241,13 @@ class _Search:
         launches = self._launches
         follows = launches.first_after(lane, moment)
         start = int(self._work.start_ns[follows])
-        others = [used] if used not in (NONE, lane) else [one for one in launches.by_lane if one != lane]
-        ended = [launches.last_ended(one, moment, start) for one in others]
-        ended = [one for one in ended if one != NONE]
+        others = (
+            [used] if used not in (NONE, lane) else [other for other in launches.by_lane if other != lane]
+        )
+        ended = [launches.last_ended(other, moment, start) for other in others]
+        ended = [work for work in ended if work != NONE]
         if ended:
-            self._awaited.append((max(ended, key=lambda one: int(self._work.end_ns[one])), follows))
+            self._awaited.append((max(ended, key=lambda work: int(self._work.end_ns[work])), follows))
 
     def _take(self, event: _Event, lane: int, moment: int) -> bool:
         """Let the next work of a stream wait for an event, if it can have done so."""
@@ -261,51 +265,51 @@ class _Search:
         if follows == NONE:
             return False
         start, end = int(self._work.start_ns[follows]), self._work.end_ns
-        fitting = [one for one in self._events if one.lane != lane and end[one.work] <= start]
+        fitting = [event for event in self._events if event.lane != lane and end[event.work] <= start]
         known = max(int(self._held[follows]), int(self._launches.launched_ns[follows]))
-        tight = [one for one in fitting if end[one.work] >= max(start - self._reach, known)]
+        tight = [event for event in fitting if end[event.work] >= max(start - self._reach, known)]
         if not fitting:
             return False
         return self._take(
-            max(tight, key=lambda one: int(end[one.work])) if tight else fitting[0], lane, moment
+            max(tight, key=lambda event: int(end[event.work])) if tight else fitting[0], lane, moment
         )
 
     def _host_waits(self, row: int, moment: int, returned: int, fresh: _Event | None) -> None:
         end = self._work.end_ns
-        fitting = [one for one in self._events if self._not_yet[row] < end[one.work] <= returned]
-        tight = [one for one in fitting if end[one.work] > max(moment, returned - 2 * RETURN_NS)]
+        fitting = [event for event in self._events if self._not_yet[row] < end[event.work] <= returned]
+        tight = [event for event in fitting if end[event.work] > max(moment, returned - 2 * RETURN_NS)]
         chosen = fresh if fresh in fitting else None
         if chosen is None and tight:
-            chosen = max(tight, key=lambda one: int(end[one.work]))
+            chosen = max(tight, key=lambda event: int(end[event.work]))
         if chosen is not None:
             self._of_host[row] = chosen.work
             self._consume(chosen)
 
     def _consume(self, event: _Event) -> None:
         """Forget an event, and what its stream had done before."""
-        place = next((at for at, one in enumerate(self._events) if one is event), NONE)
+        place = next((at for at, other in enumerate(self._events) if other is event), NONE)
         self._events = [
-            one
-            for at, one in enumerate(self._events)
-            if one.lane != event.lane or (at > place and one.work != event.work)
+            other
+            for at, other in enumerate(self._events)
+            if other.lane != event.lane or (at > place and other.work != event.work)
         ]
 
 
 def _innermost(calls: Calls, lane: Column, moment: Column) -> Column:
     """The operator or annotation that is open on a thread at a moment, or NONE."""
-    found = np.full(len(moment), NONE, np.int64)
+    innermost = np.full(len(moment), NONE, np.int64)
     is_open = calls.is_operator | calls.is_annotation
     rows = np.flatnonzero(is_open)
-    for one in unique(lane).tolist():
-        own, wanted = rows[calls.lane[rows] == one], np.flatnonzero(lane == one)
-        if not len(own):
+    for thread in unique(lane).tolist():
+        of_thread, wanted = rows[calls.lane[rows] == thread], np.flatnonzero(lane == thread)
+        if not len(of_thread):
             continue
-        at = np.searchsorted(calls.start_ns[own], moment[wanted], "right") - 1
-        at_call: Any = np.where(at >= 0, own[np.maximum(at, 0)], NONE)
+        at = np.searchsorted(calls.start_ns[of_thread], moment[wanted], "right") - 1
+        at_call: Any = np.where(at >= 0, of_thread[np.maximum(at, 0)], NONE)
         while True:
             over = (at_call != NONE) & (calls.end_ns[at_call] <= moment[wanted])
             if not over.any():
                 break
             at_call = np.where(over, calls.parent[at_call], at_call)
-        found[wanted] = at_call
-    return found
+        innermost[wanted] = at_call
+    return innermost

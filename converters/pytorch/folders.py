@@ -43,9 +43,9 @@ def settle_files(finished: Sequence[Done]) -> list[str]:
     timed = [done for done in finished if done.meetings is not None]
     if not timed:
         return []
-    found = settle([done.meetings for done in timed if done.meetings is not None])
+    settled = settle([done.meetings for done in timed if done.meetings is not None])
     for done, start, sizes, estimates in zip(
-        timed, found.start_ns, found.sizes, found.estimates, strict=True
+        timed, settled.start_ns, settled.sizes, settled.estimates, strict=True
     ):
         done.report["start_ns"] = start
         unsized = done.report["unsized"]
@@ -54,7 +54,7 @@ def settle_files(finished: Sequence[Done]) -> list[str]:
         if start or sizes:
             _rewrite(done.draft, done.job.output.suffix == ".gz", start, sizes, estimates)
             done.report["output_bytes"] = _size(done.draft, done.job.output.suffix == ".gz")
-    return [f"start skew: {found.said}"] if found.said else []
+    return [f"start skew: {settled.starts_text}"] if settled.starts_text else []
 
 
 def _size(path: Path, is_packed: bool) -> int:
@@ -126,30 +126,30 @@ def refuse_unlike(reports: Sequence[dict[str, Any]]) -> None:
 
     `reports` are those of `report_on`.
     """
-    for place, what in _differences(reports):
-        raise TraceError(what, place=place, remedy=_REMEDY)
+    for place, difference in _differences(reports):
+        raise TraceError(difference, place=place, remedy=_REMEDY)
 
 
 def _differences(reports: Sequence[dict[str, Any]]) -> Iterator[tuple[str, str]]:
-    for key, said in (("world_size", "a world of {}"), ("steps", "{}")):
-        known = [one for one in reports if one["recorded"][key]]
-        for one in known[1:]:
-            first, other = known[0]["recorded"][key], one["recorded"][key]
+    for key, wording in (("world_size", "a world of {}"), ("steps", "{}")):
+        known = [report for report in reports if report["recorded"][key]]
+        for report in known[1:]:
+            first, other = known[0]["recorded"][key], report["recorded"][key]
             if first != other:
-                ours, theirs = said.format(_shown(other)), said.format(_shown(first))
-                yield _place(one), f"is of {ours}, and {_place(known[0])} of {theirs}"
-    for one in reports if len(reports) > 1 else ():  # of a single one, the rank may be a guess
-        size = one["recorded"]["world_size"]
-        if size and one["rank"] is not None and one["rank"] >= size:
-            yield _place(one), f"is of rank {one['rank']} of a world of {size}"
-    without = [one for one in reports if one["time"] is None]
+                ours, theirs = wording.format(_shown(other)), wording.format(_shown(first))
+                yield _place(report), f"is of {ours}, and {_place(known[0])} of {theirs}"
+    for report in reports if len(reports) > 1 else ():  # of a single one, the rank may be a guess
+        size = report["recorded"]["world_size"]
+        if size and report["rank"] is not None and report["rank"] >= size:
+            yield _place(report), f"is of rank {report['rank']} of a world of {size}"
+    without = [report for report in reports if report["time"] is None]
     if without and len(without) < len(reports):
-        timed_too = next(one for one in reports if one["time"] is not None)
+        timed_too = next(report for report in reports if report["time"] is not None)
         yield (
             _place(without[0]),
             f"has no times, so its rank would take none, and {_place(timed_too)} has: a timeline is missing",
         )
-    timed = [one for one in reports if one["recorded"]["begin_ns"] is not None]
+    timed = [report for report in reports if report["recorded"]["begin_ns"] is not None]
     for before, after in pairwise(timed):
         ours, theirs = after["recorded"], before["recorded"]
         apart = max(ours["begin_ns"] - theirs["end_ns"], theirs["begin_ns"] - ours["end_ns"])
@@ -159,7 +159,7 @@ def _differences(reports: Sequence[dict[str, Any]]) -> Iterator[tuple[str, str]]
 
 def missing_ranks(reports: Sequence[dict[str, Any]]) -> list[str]:
     """What is to be said where a world has more ranks than are converted together."""
-    world = max((one["recorded"]["world_size"] or 0 for one in reports), default=0)
+    world = max((report["recorded"]["world_size"] or 0 for report in reports), default=0)
     if world <= len(reports) or len(reports) == 1:
         return []
     return [
@@ -190,47 +190,47 @@ def jobs_of_folder(folder: Path, prefix: str, without: frozenset[Link]) -> tuple
     known: list[tuple[Path, Identity]] = []
     unknown: list[tuple[Path, Identity]] = []
     for path in _candidates(folder):
-        what = identify(path)
-        if what.kind == "other":
-            notes.append(f"{path} is no recording: {what.why}")
+        identity = identify(path)
+        if identity.kind == "other":
+            notes.append(f"{path} is no recording: {identity.why}")
         else:
-            (unknown if what.rank == ABSENT else known).append((path, what))
+            (unknown if identity.rank == ABSENT else known).append((path, identity))
     if not known and not unknown:
         raise TraceError(
             "holds no execution trace of PyTorch and no Kineto timeline",
             place=str(folder),
             remedy="name a folder with files such as et_0.json.gz and kineto_0.json.gz",
         )
-    found: dict[int, Job] = {}
-    for path, what in known:
-        _take(found, path, what.kind, what.rank, prefix, without)
-    for path, what in unknown:
-        rank = _rank_of(what, known, unknown)
+    jobs: dict[int, Job] = {}
+    for path, identity in known:
+        _take(jobs, path, identity.kind, identity.rank, prefix, without)
+    for path, identity in unknown:
+        rank = _rank_of(identity, known, unknown)
         if rank is None:
             raise TraceError(
                 "neither its content nor its name says of which rank it is",
                 place=str(path),
                 remedy="give files names such as kineto_0.json and et_0.json",
             )
-        _take(found, path, what.kind, rank, prefix, without)
+        _take(jobs, path, identity.kind, rank, prefix, without)
     if unknown and not known:
         notes.append("no file says of which rank it is: taken as rank 0")
-    missing = sorted(set(range(max(found) + 1)) - set(found))
+    missing = sorted(set(range(max(jobs) + 1)) - set(jobs))
     if missing:
         first = f"the first is {missing[0]}"
-        notes.append(f"{len(missing)} of ranks 0 to {max(found)} have no recording, {first}")
-    return [found[rank] for rank in sorted(found)], notes
+        notes.append(f"{len(missing)} of ranks 0 to {max(jobs)} have no recording, {first}")
+    return [jobs[rank] for rank in sorted(jobs)], notes
 
 
 def _rank_of(
-    what: Identity, known: list[tuple[Path, Identity]], unknown: list[tuple[Path, Identity]]
+    identity: Identity, known: list[tuple[Path, Identity]], unknown: list[tuple[Path, Identity]]
 ) -> int | None:
     """The rank of a file that does not say it: of its process, of the only other file, or the only one."""
     of_process = {other.process: other.rank for _, other in known if other.process != ABSENT}
-    if what.process in of_process:
-        return of_process[what.process]
+    if identity.process in of_process:
+        return of_process[identity.process]
     ranks = {other.rank for _, other in known}
-    if len(ranks) > 1 or sum(other.kind == what.kind for _, other in [*known, *unknown]) > 1:
+    if len(ranks) > 1 or sum(other.kind == identity.kind for _, other in [*known, *unknown]) > 1:
         return None
     return min(ranks, default=0)
 
@@ -246,9 +246,9 @@ def _candidates(folder: Path) -> list[Path]:
 
 
 def _take(
-    found: dict[int, Job], path: Path, kind: str, rank: int, prefix: str, without: frozenset[Link]
+    jobs: dict[int, Job], path: Path, kind: str, rank: int, prefix: str, without: frozenset[Link]
 ) -> None:
-    job = found.setdefault(rank, Job(Path(f"{prefix}.{rank}.et"), without=without))
+    job = jobs.setdefault(rank, Job(Path(f"{prefix}.{rank}.et"), without=without))
     taken = getattr(job, kind)
     if taken is not None:
         raise TraceError(
@@ -256,7 +256,7 @@ def _take(
             place=str(path),
             remedy="convert one recording of each rank at a time; name two files with --host and --device",
         )
-    found[rank] = _with(job, kind, path)
+    jobs[rank] = _with(job, kind, path)
 
 
 def _with(job: Job, kind: str, path: Path) -> Job:
@@ -274,10 +274,10 @@ def convert_all(
         finished = sorted(_converted(of_job, processes, progress), key=lambda done: jobs.index(done.job))
         if not any(job.force for job in jobs):
             refuse_unlike([done.report for done in finished])
-        said = settle_files(finished)
-        said += missing_ranks([done.report for done in finished])
+        remarks = settle_files(finished)
+        remarks += missing_ranks([done.report for done in finished])
         if notes is not None:
-            notes += said
+            notes += remarks
     return finished
 
 
@@ -320,14 +320,14 @@ def refuse_overwriting(jobs: list[Job]) -> None:
 
 def job_of_file(path: Path, output: Path, without: frozenset[Link]) -> Job:
     """What to do with a single file."""
-    what = identify(path)
-    if what.kind == "other":
+    identity = identify(path)
+    if identity.kind == "other":
         raise TraceError(
-            f"is no recording of PyTorch: {what.why}",
+            f"is no recording of PyTorch: {identity.why}",
             place=str(path),
             remedy="give an execution trace or a Kineto timeline, or a folder of them",
         )
-    return _with(Job(output, without=without), what.kind, path)
+    return _with(Job(output, without=without), identity.kind, path)
 
 
 def processors() -> int:

@@ -124,7 +124,7 @@ def _library_convolution(first: int, order: str = "psd") -> Formula:
         if len(given.values) <= first + 2 and not given.outputs:
             raise ValueError
         named = dict(zip(order, values, strict=True))
-        output = recorded_output(given) or output_of(data, weight, [named[one] for one in "spd"])
+        output = recorded_output(given) or output_of(data, weight, [named[key] for key in "spd"])
         return int(2 * prod(output) * prod(weight[1:]))
 
     return count
@@ -154,7 +154,7 @@ def _asked_for(mask: Any) -> int:
     """How many of the gradients of input and weight; both if nobody says."""
     if isinstance(mask, str):
         mask = [word.strip(" []").lower() == "true" for word in mask.split(",")]
-    return sum(bool(one) for one in mask[:2]) if isinstance(mask, list) and len(mask) > 1 else 2
+    return sum(bool(is_wanted) for is_wanted in mask[:2]) if isinstance(mask, list) and len(mask) > 1 else 2
 
 
 def _convolution_backward(given: Given) -> int:
@@ -221,7 +221,9 @@ def extents(value: Any, count: int) -> list[int]:
     """`[1, 1]`, `"[1, 1]"` or a single number for all dimensions."""
     if isinstance(value, int):
         return [value] * count
-    numbers = [int(one) for one in value.strip("[] ").split(",")] if isinstance(value, str) else list(value)
+    numbers = (
+        [int(number) for number in value.strip("[] ").split(",")] if isinstance(value, str) else list(value)
+    )
     return numbers * count if len(numbers) == 1 else numbers
 
 
@@ -389,6 +391,8 @@ WRITERS: dict[str, Writer] = {
     "linear": _linear_words,
     **dict.fromkeys(("convolution", "_convolution"), _convolution_words),
     "cudnn_convolution": _library_convolution_words(2),
-    **{f"_scaled_dot_product_{one}_attention": _attention_words(0) for one in _SDPA},
-    **{f"_scaled_dot_product_{one}_attention_backward": _attention_words(1, backward=True) for one in _SDPA},
+    **{f"_scaled_dot_product_{name}_attention": _attention_words(0) for name in _SDPA},
+    **{
+        f"_scaled_dot_product_{name}_attention_backward": _attention_words(1, backward=True) for name in _SDPA
+    },
 }

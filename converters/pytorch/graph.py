@@ -59,16 +59,16 @@ class Tally:
     counts: Counter[str] = field(default_factory=Counter)
     examples: dict[str, list[str]] = field(default_factory=dict)
 
-    def count(self, what: str, number: int = 1, *, example: str = "") -> None:
+    def count(self, subject: str, number: int = 1, *, example: str = "") -> None:
         """So many more; perhaps with a word about them."""
         if number:
-            self.counts[what] += int(number)
-            self.examples.setdefault(what, []).extend([example] if example else [])
+            self.counts[subject] += int(number)
+            self.examples.setdefault(subject, []).extend([example] if example else [])
 
-    def remark(self, what: str, example: str) -> None:
+    def remark(self, subject: str, example: str) -> None:
         """One more, and what it was, unless enough of them are named."""
-        self.counts[what] += 1
-        named = self.examples.setdefault(what, [])
+        self.counts[subject] += 1
+        named = self.examples.setdefault(subject, [])
         if example not in named and len(named) < _NAMED:
             named.append(example)
 

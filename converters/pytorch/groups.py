@@ -28,15 +28,15 @@ class Groups:
     tally: Tally
     members: dict[str, tuple[int, ...]] = field(default_factory=dict)
 
-    def resolve(self, found: Communication) -> Communication:
+    def resolve(self, communication: Communication) -> Communication:
         """The communication with the name of its group, and its root or peer as one of all ranks."""
-        name = self._name_of(found)
+        name = self._name_of(communication)
         if name and name not in self.members:
-            self._learn(name, found)
-        resolved = replace(found, group="" if self._is_everybody(name) else name)
-        if found.peer == UNKNOWN and found.root != UNKNOWN:
-            return replace(resolved, peer=self.global_rank(name, found.root))
-        if found.peer == UNKNOWN and found.operation.is_message:
+            self._learn(name, communication)
+        resolved = replace(communication, group="" if self._is_everybody(name) else name)
+        if communication.peer == UNKNOWN and communication.root != UNKNOWN:
+            return replace(resolved, peer=self.global_rank(name, communication.root))
+        if communication.peer == UNKNOWN and communication.operation.is_message:
             self.tally.count("messages whose peer the trace does not say (a simulation refuses them)")
         return resolved
 
@@ -45,11 +45,11 @@ class Groups:
         ranks = self.members.get(name, ())
         return ranks[member] if member < len(ranks) else member
 
-    def is_alone(self, found: Communication) -> bool:
+    def is_alone(self, communication: Communication) -> bool:
         """Whether a communication is of one rank with itself, which moves nothing."""
-        ranks = self.members.get(found.group, found.group_ranks)
-        size = len(ranks) or (found.group_size if found.group_size > 0 else self.world)
-        return size == 1 and not found.operation.is_message
+        ranks = self.members.get(communication.group, communication.group_ranks)
+        size = len(ranks) or (communication.group_size if communication.group_size > 0 else self.world)
+        return size == 1 and not communication.operation.is_message
 
     def described(self) -> dict[str, tuple[int, ...]]:
         """What the converted trace says about groups: those that somebody can be in besides all."""
@@ -59,23 +59,25 @@ class Groups:
         ranks = self.members.get(name, ())
         return not name or name == DEFAULT or (name in self.members and len(ranks) in (0, self.world))
 
-    def _name_of(self, found: Communication) -> str:
-        if found.group:
-            return found.group
-        if found.group_ranks:
-            fitting = [name for name, ranks in self.members.items() if ranks == found.group_ranks]
+    def _name_of(self, communication: Communication) -> str:
+        if communication.group:
+            return communication.group
+        if communication.group_ranks:
+            fitting = [name for name, ranks in self.members.items() if ranks == communication.group_ranks]
             if fitting:
                 return fitting[0]
-            if len(found.group_ranks) != self.world:
-                return "ranks " + " ".join(map(str, found.group_ranks))
-        if found.group_size in (UNKNOWN, self.world):
-            if len(self._distinct()) > 1 and found.group_size == UNKNOWN:
+            if len(communication.group_ranks) != self.world:
+                return "ranks " + " ".join(map(str, communication.group_ranks))
+        if communication.group_size in (UNKNOWN, self.world):
+            if len(self._distinct()) > 1 and communication.group_size == UNKNOWN:
                 self.tally.count("of a group that the trace does not name, taken as all ranks")
             return DEFAULT
-        fitting = [name for name, ranks in self._distinct().items() if len(ranks) == found.group_size]
+        fitting = [name for name, ranks in self._distinct().items() if len(ranks) == communication.group_size]
         if len(fitting) == 1:
             return fitting[0]
-        self.tally.count(f"of a group of {found.group_size} that the trace does not name, taken as all ranks")
+        self.tally.count(
+            f"of a group of {communication.group_size} that the trace does not name, taken as all ranks"
+        )
         return DEFAULT
 
     def _distinct(self) -> dict[str, tuple[int, ...]]:
@@ -86,10 +88,10 @@ class Groups:
                 names.setdefault(ranks if len(ranks) != self.world else (), name)
         return {name: ranks for ranks, name in names.items()}
 
-    def _learn(self, name: str, found: Communication) -> None:
-        if found.group_ranks:
-            self.members[name] = found.group_ranks
-        elif found.group_size == self.world and self.world != UNKNOWN:
+    def _learn(self, name: str, communication: Communication) -> None:
+        if communication.group_ranks:
+            self.members[name] = communication.group_ranks
+        elif communication.group_size == self.world and self.world != UNKNOWN:
             self.members[name] = ()
         elif name != DEFAULT:
             self.tally.count(f"of group {name}, whose members the trace does not say")
@@ -98,7 +100,7 @@ class Groups:
 def collect_groups(host: HostTrace | None, device: DeviceTrace | None, tally: Tally) -> Groups:
     """The groups that both recordings describe."""
     rank = next((t.rank for t in (device, host) if t is not None and t.rank != ABSENT), ABSENT)
-    described = [*(one for trace in (device, host) if trace is not None for one in trace.groups)]
+    described = [*(group for trace in (device, host) if trace is not None for group in trace.groups)]
     world = device.world_size if device is not None and device.world_size != ABSENT else _world(described)
     groups = Groups(rank, world, tally)
     for group in described:
@@ -114,8 +116,8 @@ def learn_world(groups: Groups, largest: int) -> None:
     """Take the largest group, of this size, as all ranks, if nobody says how many there are."""
     if groups.world == UNKNOWN and largest > 0:
         groups.world = largest
-        what = f"the number of ranks is not recorded: taken as {largest}, the size of the largest group"
-        groups.tally.count(what)
+        remark = f"the number of ranks is not recorded: taken as {largest}, the size of the largest group"
+        groups.tally.count(remark)
 
 
 def _world(described: Iterable[ProcessGroup]) -> int:

@@ -60,23 +60,25 @@ def link_handoffs(draft: Draft, device: DeviceTrace, calls: Calls, threads: Thre
     if len(lanes) < 2:
         return
     name = np.full(threads.node.max(initial=0) + 2, -1, np.int64)  # by node; only calls have one
-    plain = {at: one.partition("#")[0] for at, one in enumerate(device.names)}  # ProfilerStep#3
-    number = {one: at for at, one in reversed(plain.items())}
-    name[: len(calls)] = np.array([number[one] for one in plain.values()], np.int64)[device.name[calls.row]]
+    plain = {at: full_name.partition("#")[0] for at, full_name in enumerate(device.names)}  # ProfilerStep#3
+    number = {plain_name: at for at, plain_name in reversed(plain.items())}
+    name[: len(calls)] = np.array([number[plain_name] for plain_name in plain.values()], np.int64)[
+        device.name[calls.row]
+    ]
     chains = {lane: np.flatnonzero(threads.lane == lane) for lane in lanes}
     reasons: dict[int, list[_Reason]] = {}
     for lane in lanes:
         for other in lanes:
             if other != lane:
-                for reason in _reasons(threads, chains[lane], chains[other], other, name):
-                    reasons.setdefault(reason.gap, []).append(reason)
+                for new in _reasons(threads, chains[lane], chains[other], other, name):
+                    reasons.setdefault(new.gap, []).append(new)
     follows = {gap: int(name[threads.node[gap + 1]]) for gap in reasons}
     votes = Counter(
-        (follows[gap], one.lane, one.has_stopped, -1 if one.has_stopped else one.place)
+        (follows[gap], reason.lane, reason.has_stopped, -1 if reason.has_stopped else reason.place)
         for gap, several in reasons.items()
-        for one in several
+        for reason in several
     )
-    by_autograd = {at for at, one in enumerate(device.names) if one.startswith(_AUTOGRAD)}
+    by_autograd = {at for at, full_name in enumerate(device.names) if full_name.startswith(_AUTOGRAD)}
     ran_autograd = {
         lane: bool(by_autograd & set(name[threads.node[chain]].tolist())) for lane, chain in chains.items()
     }
@@ -85,15 +87,15 @@ def link_handoffs(draft: Draft, device: DeviceTrace, calls: Calls, threads: Thre
     before, after = [], []
     for gap, several in sorted(reasons.items()):
         good: list[tuple[int, int, _Reason]] = []
-        for one in several:
-            place = -1 if one.has_stopped else one.place
-            count = votes[follows[gap], one.lane, one.has_stopped, place]
-            chance = often[one.lane][place] / len(chains[one.lane])
-            by_autograd_too = follows[gap] in by_autograd and ran_autograd[one.lane]
-            if one.has_stopped or by_autograd_too or chance ** (count - 1) <= _CHANCE:
-                good.append((-count, one.left_ns, one))
+        for reason in several:
+            place = -1 if reason.has_stopped else reason.place
+            count = votes[follows[gap], reason.lane, reason.has_stopped, place]
+            chance = often[reason.lane][place] / len(chains[reason.lane])
+            by_autograd_too = follows[gap] in by_autograd and ran_autograd[reason.lane]
+            if reason.has_stopped or by_autograd_too or chance ** (count - 1) <= _CHANCE:
+                good.append((-count, reason.left_ns, reason))
         if good:
-            best = min(good, key=lambda one: one[:2])[2]
+            best = min(good, key=lambda candidate: candidate[:2])[2]
             node = int(threads.node[gap])
             begin[node] = max(int(begin[node]), best.ended_ns)
             before.append(best.cause)
@@ -102,16 +104,16 @@ def link_handoffs(draft: Draft, device: DeviceTrace, calls: Calls, threads: Thre
     draft.link(Link.CROSS_THREAD, np.array(before, np.int64), np.array(after, np.int64))
 
 
-def _reasons(threads: Threads, own: Column, other: Column, lane: int, name: Column) -> list[_Reason]:
+def _reasons(threads: Threads, chain: Column, other: Column, lane: int, name: Column) -> list[_Reason]:
     """What another thread says about the gaps of one."""
     starts, ends, is_gap = threads.start_ns, threads.end_ns, threads.is_gap
-    gaps = own[is_gap[own] & (ends[own] - starts[own] >= _SHORTEST_NS)]
-    gaps = gaps[gaps < own[-1]]
+    gaps = chain[is_gap[chain] & (ends[chain] - starts[chain] >= _SHORTEST_NS)]
+    gaps = gaps[gaps < chain[-1]]
     busy = other[~is_gap[other]]
     if not len(gaps) or not len(busy):
         return []
     idle = other[is_gap[other]]
-    found = []
+    reasons = []
     done = np.searchsorted(ends[busy], ends[gaps], "right")
     begun = np.searchsorted(starts[busy], ends[gaps])  # what begins as late as this has let nobody go
     at = np.minimum(done, begun) - 1  # what it had done last
@@ -126,12 +128,12 @@ def _reasons(threads: Threads, own: Column, other: Column, lane: int, name: Colu
         has_stopped = last == len(busy) - 1
         if not has_stopped and rest >= 0 and starts[idle[rest]] >= ended and ends[idle[rest]] > finish:
             has_stopped = int(ends[idle[rest]]) - ended >= _LEFT * left
-        found.append(
+        reasons.append(
             _Reason(
                 gap, int(threads.node[cause]), ended, left, lane, has_stopped, int(name[threads.node[cause]])
             )
         )
-    return found
+    return reasons
 
 
 _SHORTEST_WAIT_NS = 1_000
@@ -168,19 +170,19 @@ def link_workers(
     starts[freed[free]] = np.maximum(starts[freed[free]], work.end_ns[by_worker[free]])
     before += work_node[by_worker[free]].tolist()
     after += freed[free].tolist()
-    slept_of = threads.before(np.array([mark_of[int(work.row[one])] for one in asked.tolist()]))
+    slept_of = threads.before(np.array([mark_of[int(work.row[at_work])] for at_work in asked.tolist()]))
     for lane in unique(calls.lane[work.call[asked]]).tolist():
         nodes_of[lane] = threads.node[threads.lane == lane]
         marks_of[lane] = np.flatnonzero(marks & (calls.lane == lane))
-    for one, node in zip(asked.tolist(), slept_of.tolist(), strict=True):
-        asking = int(work.call[one])
-        if node != NONE and is_gap[node] and ends[asking] <= work.start_ns[one]:
+    for at_work, node in zip(asked.tolist(), slept_of.tolist(), strict=True):
+        asking = int(work.call[at_work])
+        if node != NONE and is_gap[node] and ends[asking] <= work.start_ns[at_work]:
             starts[node] = max(int(starts[node]), int(ends[asking]))
             before.append(asking)
             after.append(node)
-        lane = int(calls.lane[work.call[one]])
+        lane = int(calls.lane[work.call[at_work]])
         nodes, later = nodes_of[lane], marks_of[lane]
-        end = int(work.end_ns[one])
+        end = int(work.end_ns[at_work])
         at = bisect_left(nodes, end, key=threads.end_of.__getitem__)  # during which the collective ended
         if at == len(nodes):
             continue
@@ -189,11 +191,11 @@ def link_workers(
         left = int(threads.end_of[node]) - end
         if node >= len(calls) and lasts >= _SHORTEST_WAIT_NS and left <= max(lasts // 2, _SOON_NS):
             starts[node] = max(int(starts[node]), end)
-            found = [node]
+            waiting = [node]
         else:
             first = bisect_left(later, end, key=calls.start_ns.__getitem__)
-            found = later[first : first + 1].tolist()
-        before += [int(work_node[one])] * len(found)
-        after += found
+            waiting = later[first : first + 1].tolist()
+        before += [int(work_node[at_work])] * len(waiting)
+        after += waiting
     draft.start_ns = [starts]
     draft.link(Link.CROSS_THREAD, np.array(before, np.int64), np.array(after, np.int64))

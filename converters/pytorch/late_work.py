@@ -56,15 +56,15 @@ def find_reach(distance: Column, ends: Column, window: Column) -> Reach:
     order = np.argsort(distance, kind="stable")
     distance, rate = distance[order], (ends / np.maximum(window, 1))[order]
     weight = 1 / (1 + rate * _LONGEST_NS)
-    found = np.cumsum(weight)
+    total = np.cumsum(weight)
     passed = np.cumsum(weight * rate * distance)  # accidents expected before each of those so far
     rest = np.append(np.cumsum((weight * rate)[::-1])[::-1], 0)[1:]
     accidents = passed + rest * distance
-    excess = np.where(distance <= _LONGEST_NS, found - accidents / SELDOM, 0)
+    excess = np.where(distance <= _LONGEST_NS, total - accidents / SELDOM, 0)
     at = int(np.argmax(excess)) if len(excess) else 0
     if not len(excess) or excess[at] <= 0 or (at + 1 < _ENOUGH and distance[at] < _USUAL_NS):
         return Reach(_USUAL_NS)
-    return Reach(int(distance[at]), at + 1, float(accidents[at] / found[at]))
+    return Reach(int(distance[at]), at + 1, float(accidents[at] / total[at]))
 
 
 _LATE_NS = 15_000  # work that began so long after all that is known
@@ -97,9 +97,9 @@ class LateWork:
         for other in self._other_streams():
             last = np.maximum(last, np.where(other.cause != NONE, other.end_ns, NONE))
             count += np.where(other.cause != NONE, other.count, 0)
-        some = np.flatnonzero(last != NONE)
-        start = self._start_ns[some]
-        return find_reach(start - last[some], count[some], start - self.opened_ns[some])
+        answered = np.flatnonzero(last != NONE)
+        start = self._start_ns[answered]
+        return find_reach(start - last[answered], count[answered], start - self.opened_ns[answered])
 
     def causes(self, reach_ns: int, calls_for_waits: Column) -> list[tuple[int, int]]:
         """What each piece awaited, if that is to be seen, and the piece; `calls_for_waits` are times."""
@@ -110,20 +110,20 @@ class LateWork:
             fits = (other.cause != NONE) & (other.end_ns >= start - reach_ns) & (other.end_ns > moment)
             fits &= asked | (other.count * reach_ns <= SELDOM * window)
             best, moment = np.where(fits, other.cause, best), np.where(fits, other.end_ns, moment)
-        some = np.flatnonzero(best != NONE)
-        return list(zip(best[some].tolist(), self.row[some].tolist(), strict=True))
+        caused = np.flatnonzero(best != NONE)
+        return list(zip(best[caused].tolist(), self.row[caused].tolist(), strict=True))
 
     def _asked(self, calls_for_waits: Column) -> Flags:
         """Whether somebody called for a wait after the launch before on the stream."""
         work, launched = self.launches.work, self.launches.launched_ns
         since = np.zeros(len(self.row), np.int64)
         for lane, (times, _) in self.launches.by_lane.items():
-            some = np.flatnonzero(work.lane[self.row] == lane)
-            place = np.searchsorted(times, launched[self.row[some]])
-            since[some] = np.where(place > 0, np.array(times)[np.maximum(place - 1, 0)], 0)
+            of_lane = np.flatnonzero(work.lane[self.row] == lane)
+            place = np.searchsorted(times, launched[self.row[of_lane]])
+            since[of_lane] = np.where(place > 0, np.array(times)[np.maximum(place - 1, 0)], 0)
         until = np.searchsorted(calls_for_waits, launched[self.row])
-        found: Flags = np.searchsorted(calls_for_waits, since) < until
-        return found
+        is_asked: Flags = np.searchsorted(calls_for_waits, since) < until
+        return is_asked
 
     def _other_streams(self) -> Iterator[_Ends]:
         work, launched = self.launches.work, self.launches.launched_ns

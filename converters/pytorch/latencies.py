@@ -78,18 +78,18 @@ def find_latencies(given: Recording, awaited: Pairs) -> Latencies:
 
 def before_on_stream(work: Work) -> Column:
     """When everything that began earlier on its stream had ended, by work."""
-    found = np.full(len(work), _LONG_AGO)
+    latest = np.full(len(work), _LONG_AGO)
     if len(work):
         most = running_most(work.lane, work.end_ns)
-        found[1:] = np.where(work.lane[1:] == work.lane[:-1], most[:-1], _LONG_AGO)
-    return found
+        latest[1:] = np.where(work.lane[1:] == work.lane[:-1], most[:-1], _LONG_AGO)
+    return latest
 
 
 def _holds_others(calls: Calls) -> Flags:
     """Which calls make others: their nodes end before they return."""
-    found = np.zeros(len(calls), np.bool_)
-    found[calls.parent[calls.parent != NONE]] = True
-    return found
+    is_holding = np.zeros(len(calls), np.bool_)
+    is_holding[calls.parent[calls.parent != NONE]] = True
+    return is_holding
 
 
 def _is_latency(lasted: Column, most: Column | int = _LONGEST_NS) -> Any:

@@ -73,7 +73,7 @@ class _Sides:
 
 def operators_of(host: HostTrace) -> Any:
     """Rows that stand for calls."""
-    return np.flatnonzero(~np.isin(host.sort, [int(one) for one in _NOT_CALLED]))
+    return np.flatnonzero(~np.isin(host.sort, [int(node_sort) for node_sort in _NOT_CALLED]))
 
 
 def _names_in_common(host: HostTrace, device: DeviceTrace) -> Any:
@@ -94,12 +94,12 @@ def link(host: HostTrace, device: DeviceTrace, calls: Calls) -> Links:
         (NAMES, _by_names),
     )
     smaller = min(len(sides.host), len(sides.call))
-    for what, way in ways:
+    for way_name, way in ways:
         if len(best[0]) >= _ENOUGH * smaller:
             break
-        found = way(host, device, calls, sides)
-        if len(found[0]) > len(best[0]):
-            best, name = found, what
+        links = way(host, device, calls, sides)
+        if len(links[0]) > len(best[0]):
+            best, name = links, way_name
     host_of_call = np.full(len(calls), NONE, np.int32)
     host_of_call[best[1]] = best[0]
     return Links(host_of_call, name, np.sort(sides.host), len(sides.call), len(best[0]))
@@ -169,8 +169,8 @@ def _usual_shift(ours: Pairs, theirs: Pairs) -> int | None:
     names = names[np.cumsum(count[names]) <= max(_VOTES, int(count[names[:1]].sum()))]
     sorted_ids = []
     for side, ids in (ours, theirs):
-        some = np.flatnonzero(np.isin(side, names))
-        sorted_ids.append(ids[some[np.lexsort((ids[some], side[some]))]])
+        shared = np.flatnonzero(np.isin(side, names))
+        sorted_ids.append(ids[shared[np.lexsort((ids[shared], side[shared]))]])
     shifts, votes = np.unique(sorted_ids[1] - sorted_ids[0], return_counts=True)
     return int(shifts[np.argmax(votes)]) if len(shifts) else None
 
@@ -187,16 +187,20 @@ def _by_names(host: HostTrace, device: DeviceTrace, calls: Calls, sides: _Sides)
             there = np.flatnonzero(lanes == lane)
             if _shared(ours.name[here], theirs.name[there]) < _LIKELY * len(here):
                 continue
-            one, other = align(ours.some(here), theirs.some(there))
-            candidates.append((len(one), thread, lane, (sides.host[here[one]], sides.call[there[other]])))
+            in_host, in_device = align(ours.some(here), theirs.some(there))
+            candidates.append(
+                (len(in_host), thread, lane, (sides.host[here[in_host]], sides.call[there[in_device]]))
+            )
     taken: set[tuple[str, int]] = set()
-    found = [_no_pairs()]
-    for _, thread, lane, pairs in sorted(candidates, key=lambda one: (-one[0], one[1], one[2])):
+    all_pairs = [_no_pairs()]
+    for _, thread, lane, pairs in sorted(
+        candidates, key=lambda candidate: (-candidate[0], candidate[1], candidate[2])
+    ):
         if ("thread", thread) in taken or ("lane", lane) in taken:
             continue
         taken |= {("thread", thread), ("lane", lane)}
-        found.append(pairs)
-    return np.concatenate([pair[0] for pair in found]), np.concatenate([pair[1] for pair in found])
+        all_pairs.append(pairs)
+    return np.concatenate([pair[0] for pair in all_pairs]), np.concatenate([pair[1] for pair in all_pairs])
 
 
 def _shared(ours: Rows, theirs: Rows) -> int:
@@ -230,12 +234,12 @@ def doubts(host: HostTrace, device: DeviceTrace, calls: Calls, links: Links) -> 
         yield f"{took}"
 
 
-def refuse_unrelated(host: HostTrace, device: DeviceTrace, links: Links, found: list[str]) -> None:
+def refuse_unrelated(host: HostTrace, device: DeviceTrace, links: Links, doubts: list[str]) -> None:
     """Raise for the first of some doubts."""
-    if found:
-        linked = "" if "operators" in found[0] else f"; {_rate(links)}"
+    if doubts:
+        linked = "" if "operators" in doubts[0] else f"; {_rate(links)}"
         raise TraceError(
-            f"does not belong to {host.path}: {found[0]}{linked}",
+            f"does not belong to {host.path}: {doubts[0]}{linked}",
             place=device.path,
             remedy="give two recordings of one rank, made at the same time, or --force to convert these",
         )

@@ -63,35 +63,49 @@ def meetings_of(rank: ConvertedRank) -> Meetings:
     rows = np.flatnonzero(rank.communication != NONE)
     rows = rows[np.lexsort((rows, graph.start_ns[rows]))]
     which = rank.communication[rows]
-    collective = [one.operation.collective for one in rank.communications]
-    kind = np.array([NONE if one is None else int(one) for one in collective] or [NONE], np.int64)[which]
-    size = [NONE if one.is_unsized else one.comm_bytes for one in rank.communications]
+    collective = [communication.operation.collective for communication in rank.communications]
+    kind = np.array(
+        [NONE if kind_or_none is None else int(kind_or_none) for kind_or_none in collective] or [NONE],
+        np.int64,
+    )[which]
+    size = [
+        NONE if communication.is_unsized else communication.comm_bytes
+        for communication in rank.communications
+    ]
     sizes = np.array(size or [NONE], np.int64)[which]
-    names = np.array([one.group for one in rank.communications] or [""], object)[which]
-    found: dict[tuple[int, ...] | str, Series] = {}
+    names = np.array([communication.group for communication in rank.communications] or [""], object)[which]
+    series: dict[tuple[int, ...] | str, Series] = {}
     for name in dict.fromkeys(names.tolist()):
         at = np.flatnonzero((names == name) & (kind != NONE))
         if len(at):
-            found[rank.groups.get(name) or name] = Series(
+            series[rank.groups.get(name) or name] = Series(
                 kind[at],
                 rows[at] + 1,
                 graph.start_ns[rows[at]] + rank.begin_ns,
                 graph.end_ns[rows[at]] + rank.begin_ns,
                 sizes[at],
             )
-    return Meetings(rank.begin_ns, rank.begin_ns + rank.measured_ns, found, _messages(rank, rows, which))
+    return Meetings(rank.begin_ns, rank.begin_ns + rank.measured_ns, series, _messages(rank, rows, which))
 
 
 def _messages(rank: ConvertedRank, rows: Column, which: Column) -> dict[tuple[int, int], Column]:
     """Ends of the messages among the rows, in their order."""
-    found: dict[tuple[int, int], list[int]] = {}
-    for row, one in zip(rows.tolist(), which.tolist(), strict=True):
-        said = rank.communications[one]
-        if said.operation.collective is not None or rank.graph.role[row] != Role.KERNEL or said.peer < 0:
+    ends_of: dict[tuple[int, int], list[int]] = {}
+    for row, at in zip(rows.tolist(), which.tolist(), strict=True):
+        communication = rank.communications[at]
+        if (
+            communication.operation.collective is not None
+            or rank.graph.role[row] != Role.KERNEL
+            or communication.peer < 0
+        ):
             continue
-        ends = (rank.rank, said.peer) if said.operation.node == NodeKind.SEND else (said.peer, rank.rank)
-        found.setdefault(ends, []).append(int(rank.graph.end_ns[row]) + rank.begin_ns)
-    return {ends: np.array(moments, np.int64) for ends, moments in found.items()}
+        ends = (
+            (rank.rank, communication.peer)
+            if communication.operation.node == NodeKind.SEND
+            else (communication.peer, rank.rank)
+        )
+        ends_of.setdefault(ends, []).append(int(rank.graph.end_ns[row]) + rank.begin_ns)
+    return {ends: np.array(moments, np.int64) for ends, moments in ends_of.items()}
 
 
 @dataclass(slots=True)
@@ -99,7 +113,7 @@ class Settled:
     """What was concluded, by rank in the order given."""
 
     start_ns: list[int]
-    said: str = ""  # about the starts
+    starts_text: str = ""  # how far apart the ranks begin, or why that is not known
     sizes: list[dict[int, int]] = field(default_factory=list)  # bytes by node
     estimates: list[set[int]] = field(default_factory=list)  # nodes whose bytes are estimates
 
@@ -107,10 +121,10 @@ class Settled:
 def settle(ranks: Sequence[Meetings]) -> Settled:
     """Compare what the ranks of a job recorded."""
     groups = list(_matched(ranks))
-    found = Settled([0] * len(ranks))
-    _find_starts(found, ranks, groups)
-    _find_sizes(found, ranks, groups)
-    return found
+    settled = Settled([0] * len(ranks))
+    _find_starts(settled, ranks, groups)
+    _find_sizes(settled, ranks, groups)
+    return settled
 
 
 _Group = tuple[list[int], list[Series]]  # positions of ranks, and what each did
@@ -121,40 +135,40 @@ def _matched(ranks: Sequence[Meetings]) -> Iterator[_Group]:
     for key in dict.fromkeys(key for rank in ranks for key in rank.of_group):
         who = [at for at, rank in enumerate(ranks) if key in rank.of_group]
         series = [ranks[at].of_group[key] for at in who]
-        if all(np.array_equal(one.kind, series[0].kind) for one in series[1:]):
+        if all(np.array_equal(other.kind, series[0].kind) for other in series[1:]):
             yield who, series
 
 
-def _find_starts(found: Settled, ranks: Sequence[Meetings], groups: Sequence[_Group]) -> None:
+def _find_starts(settled: Settled, ranks: Sequence[Meetings], groups: Sequence[_Group]) -> None:
     if len(ranks) < 2:
         return
     ends: list[tuple[list[int], Any]] = []
     for who, series in groups:
         joint = np.isin(series[0].kind, [int(kind) for kind in _JOINT])
         if len(who) > 1 and joint.sum() >= _ENOUGH:
-            ends.append((who, np.array([one.end_ns[joint] for one in series])))
+            ends.append((who, np.array([rank_series.end_ns[joint] for rank_series in series])))
     collectives = len(ends)
     if len(_compared(ends)) < len(ranks):
         ends += _message_ends(ranks)
     missing = len(ranks) - len(_compared(ends))
     if missing:
-        found.said = f"not known: {missing} of {len(ranks)} ranks share no collectives with others"
+        settled.starts_text = f"not known: {missing} of {len(ranks)} ranks share no collectives with others"
         return
     offset = _offsets(ends, len(ranks))
     apart, apart_raw = _disagreement(ends, offset), _disagreement(ends, np.zeros_like(offset))
     if apart_raw <= _CLEAR * apart:
         offset, apart = np.zeros_like(offset), apart_raw
     if apart > _VAGUE * min(rank.end_ns - rank.begin_ns for rank in ranks):
-        found.said = f"not known: ends of collectives that are one disagree by {format_ns(apart)}"
+        settled.starts_text = f"not known: ends of collectives that are one disagree by {format_ns(apart)}"
         return
     starts = np.array([rank.begin_ns for rank in ranks], np.int64) + offset
     starts -= starts.min()
-    found.start_ns = starts.tolist()
+    settled.start_ns = starts.tolist()
     count = sum(values.shape[1] for _, values in ends)
-    what = "collectives" if len(ends) == collectives else "collectives and messages"
+    noun = "collectives" if len(ends) == collectives else "collectives and messages"
     moved = f", after clocks are set by up to {format_ns(int(np.abs(offset).max()))}" if offset.any() else ""
-    found.said = (
-        f"ranks begin up to {format_ns(int(starts.max()))} apart; the ends of {count:,} {what} agree "
+    settled.starts_text = (
+        f"ranks begin up to {format_ns(int(starts.max()))} apart; the ends of {count:,} {noun} agree "
         f"within {format_ns(apart)}{moved}"
     )
 
@@ -165,13 +179,13 @@ def _compared(ends: Sequence[tuple[list[int], Any]]) -> set[int]:
 
 def _message_ends(ranks: Sequence[Meetings]) -> list[tuple[list[int], Any]]:
     """Both ends of messages between two ranks that recorded as many of them."""
-    found: list[tuple[list[int], Any]] = []
+    ends_of_pairs: list[tuple[list[int], Any]] = []
     for ends in dict.fromkeys(ends for rank in ranks for ends in rank.of_pair):
         who = [at for at, rank in enumerate(ranks) if ends in rank.of_pair]
         moments = [ranks[at].of_pair[ends] for at in who]
         if len(who) == 2 and len(moments[0]) == len(moments[1]) >= _ENOUGH:
-            found.append((who, np.array(moments)))
-    return found
+            ends_of_pairs.append((who, np.array(moments)))
+    return ends_of_pairs
 
 
 def _offsets(ends: Sequence[tuple[list[int], Any]], ranks: int) -> Any:
@@ -180,7 +194,9 @@ def _offsets(ends: Sequence[tuple[list[int], Any]], ranks: int) -> Any:
     left = list(ends)
     while left:
         # A group with clocks that are set sets the others; without any, its first rank's is taken as right.
-        who, values = left.pop(next((at for at, one in enumerate(left) if is_set[one[0]].any()), 0))
+        who, values = left.pop(
+            next((at for at, group_ends in enumerate(left) if is_set[group_ends[0]].any()), 0)
+        )
         if not is_set[who].any():
             is_set[who[0]] = True
         known = is_set[who]
@@ -200,12 +216,12 @@ def _disagreement(ends: Sequence[tuple[list[int], Any]], offset: Any) -> int:
     return int(np.median(np.concatenate(off)))
 
 
-def _find_sizes(found: Settled, ranks: Sequence[Meetings], groups: Sequence[_Group]) -> None:
+def _find_sizes(settled: Settled, ranks: Sequence[Meetings], groups: Sequence[_Group]) -> None:
     """Sizes that other ranks know, and those that follow from how fast the group is else."""
-    found.sizes, found.estimates = [{} for _ in ranks], [set() for _ in ranks]
+    settled.sizes, settled.estimates = [{} for _ in ranks], [set() for _ in ranks]
     for who, series in groups:
-        known = np.max([one.bytes for one in series], axis=0)
-        took = np.min([one.end_ns - one.begin_ns for one in series], axis=0)
+        known = np.max([rank_series.bytes for rank_series in series], axis=0)
+        took = np.min([rank_series.end_ns - rank_series.begin_ns for rank_series in series], axis=0)
         guessed = np.zeros(len(known), np.bool_)
         for kind in unique(series[0].kind[known == NONE]).tolist():
             sample = (series[0].kind == kind) & (known > 0) & (took > 0)
@@ -214,8 +230,8 @@ def _find_sizes(found: Settled, ranks: Sequence[Meetings], groups: Sequence[_Gro
                 rate = float(np.median(known[sample] / took[sample]))
                 known[wanted] = np.maximum(np.rint(rate * took[wanted]), 1).astype(np.int64)
                 guessed |= wanted
-        for at, one in zip(who, series, strict=True):
-            for place in np.flatnonzero((one.bytes == NONE) & (known != NONE)).tolist():
-                found.sizes[at][int(one.node[place])] = int(known[place])
+        for at, rank_series in zip(who, series, strict=True):
+            for place in np.flatnonzero((rank_series.bytes == NONE) & (known != NONE)).tolist():
+                settled.sizes[at][int(rank_series.node[place])] = int(known[place])
                 if guessed[place]:
-                    found.estimates[at].add(int(one.node[place]))
+                    settled.estimates[at].add(int(rank_series.node[place]))

@@ -42,13 +42,13 @@ class Lookup:
 
     def __getitem__(self, rows: Any) -> Any:
         """Entries of some rows, given as a slice, as numbers or as one number."""
-        found = np.full(np.shape(self._like[rows]), NONE, np.int64)
+        entries = np.full(np.shape(self._like[rows]), NONE, np.int64)
         for index, values in self._parts:
             which = index[rows]
-            found = np.where(which != NONE, values[which], found)
+            entries = np.where(which != NONE, values[which], entries)
         if self._further is not None:
-            found = np.where(found != NONE, self._further[found], NONE)
-        return found
+            entries = np.where(entries != NONE, self._further[entries], NONE)
+        return entries
 
     def then(self, values: Any) -> Lookup:
         """What stands in further values where this column says."""
@@ -61,8 +61,8 @@ class Lookup:
 
 def taken(values: Any, index: Any) -> Column:
     """Entries of a column, NONE where the index is."""
-    found: Column = Lookup(index, (index, values))[:]
-    return found
+    entries: Column = Lookup(index, (index, values))[:]
+    return entries
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -105,11 +105,11 @@ def row_lanes(graph: Graph, device: DeviceTrace, event: Lookup) -> Column:
     order = np.flatnonzero(graph.kind == Link.THREAD_ORDER)
     before, after = graph.before[order], graph.after[order]
     while len(before):  # what follows, or comes before, on a thread is of the same
-        some = (lane[before] == NONE) & (lane[after] != NONE)
-        others = (lane[after] == NONE) & (lane[before] != NONE)
-        lane[before[some]] = lane[after[some]]
-        lane[after[others]] = lane[before[others]]
-        if not (some.any() or others.any()):
+        forwards = (lane[before] == NONE) & (lane[after] != NONE)
+        backwards = (lane[after] == NONE) & (lane[before] != NONE)
+        lane[before[forwards]] = lane[after[forwards]]
+        lane[after[backwards]] = lane[before[backwards]]
+        if not (forwards.any() or backwards.any()):
             break
         open_ends = (lane[before] == NONE) | (lane[after] == NONE)
         before, after = before[open_ends], after[open_ends]
@@ -120,16 +120,16 @@ def gap_names(graph: Graph, device: DeviceTrace, event: Lookup) -> tuple[Column,
     """What the gaps of a graph are called: by row, an index into names; NONE for what is no gap."""
     row_event = event[:]
     lane = np.where(row_event != NONE, device.lane[row_event], NONE)
-    called = _lane_names(device, lane)
+    lane_names = _lane_names(device, lane)
     is_gap = np.isin(graph.role, [int(role) for role in EMPTY])
     pairs = np.flatnonzero(is_gap[graph.before])
     pairs = pairs[lane[graph.after[pairs]] != NONE]
-    of_gap = np.where(is_gap, len(called) - 1, lane)
-    _continue_threads(graph, of_gap, len(called) - 1)
+    of_gap = np.where(is_gap, len(lane_names) - 1, lane)
+    _continue_threads(graph, of_gap, len(lane_names) - 1)
     of_gap[graph.before[pairs][::-1]] = lane[graph.after[pairs]][::-1]  # of several, the first
-    names = tuple(f"{_words(role)}{of}" for role in EMPTY for of in called)
+    names = tuple(f"{_words(role)}{of}" for role in EMPTY for of in lane_names)
     place = np.zeros(len(Role), np.int64)
-    place[[int(role) for role in EMPTY]] = np.arange(len(EMPTY)) * len(called)
+    place[[int(role) for role in EMPTY]] = np.arange(len(EMPTY)) * len(lane_names)
     return np.where(is_gap, place[graph.role] + of_gap, NONE), names
 
 
@@ -138,8 +138,8 @@ def _continue_threads(graph: Graph, lane: Column, unknown: int) -> None:
     order = np.flatnonzero(graph.kind == Link.THREAD_ORDER)
     before, after = graph.before[order], graph.after[order]
     for _ in range(2):
-        some = np.isin(lane[after], (NONE, unknown)) & ~np.isin(lane[before], (NONE, unknown))
-        lane[after[some]] = lane[before[some]]
+        is_continued = np.isin(lane[after], (NONE, unknown)) & ~np.isin(lane[before], (NONE, unknown))
+        lane[after[is_continued]] = lane[before[is_continued]]
 
 
 def explained(graph: Graph, device: DeviceTrace | None, event: Lookup, path: Rows) -> dict[str, Any]:
@@ -158,7 +158,8 @@ def explained(graph: Graph, device: DeviceTrace | None, event: Lookup, path: Row
         "path_ns": total,
         "gaps_ns": int(duration[places].sum()),
         "gaps": [
-            {"name": one, "ns": ns} for one, ns in sorted(length.items(), key=lambda it: (-it[1], it[0]))
+            {"name": reason, "ns": ns}
+            for reason, ns in sorted(length.items(), key=lambda it: (-it[1], it[0]))
         ],
         "longest": [
             {
@@ -173,8 +174,8 @@ def explained(graph: Graph, device: DeviceTrace | None, event: Lookup, path: Row
 
 
 def _called(device: DeviceTrace, event: Lookup, row: int) -> str:
-    found = int(event[row])
-    return device.names[device.name[found]] if found != NONE else ""
+    called_event = int(event[row])
+    return device.names[device.name[called_event]] if called_event != NONE else ""
 
 
 def _words(role: Role) -> str:
@@ -184,7 +185,7 @@ def _words(role: Role) -> str:
 def _lane_names(device: DeviceTrace, lane_of_row: Column) -> list[str]:
     """` of thread 2` or ` of stream 7` for each lane; the last is for gaps that nothing follows."""
     lanes, first = np.unique(lane_of_row[lane_of_row != NONE], return_index=True)
-    devices = {one.device for one in device.lanes if one.stream != ABSENT}
+    devices = {lane.device for lane in device.lanes if lane.stream != ABSENT}
     threads: Mapping[int, int] = {
         lane: number
         for number, lane in enumerate(

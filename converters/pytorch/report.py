@@ -47,8 +47,8 @@ def report_on(rank: ConvertedRank, inputs: list[str], output: str, size_bytes: i
         "costs": _costs(rank),
         "time": _time(rank) if rank.is_timed else None,
         "remarks": {
-            what: {"count": count, "examples": rank.tally.examples.get(what, [])}
-            for what, count in sorted(rank.tally.counts.items())
+            subject: {"count": count, "examples": rank.tally.examples.get(subject, [])}
+            for subject, count in sorted(rank.tally.counts.items())
         },
         "not_converted": {**_dropped(rank), **rank.left_out_events},
     }
@@ -61,11 +61,11 @@ def _recorded(rank: ConvertedRank) -> dict[str, Any]:
     sizes = [device.world_size] if device is not None else []
     sizes += [group.size for group in groups if group.name == DEFAULT]
     names = unique(device.name[device.sort == EventSort.ANNOTATION]).tolist() if device is not None else []
-    found = (_STEP.fullmatch(device.names[name]) for name in names) if device is not None else ()
+    steps = (_STEP.fullmatch(device.names[name]) for name in names) if device is not None else ()
     begin = rank.begin_ns if rank.begin_ns > _EPOCH_NS else None
     return {
         "world_size": next((size for size in sizes if size > 0), None),
-        "steps": sorted(int(step.group(1)) for step in found if step),
+        "steps": sorted(int(step.group(1)) for step in steps if step),
         "begin_ns": begin,
         "end_ns": None if begin is None else begin + rank.measured_ns,
     }
@@ -73,36 +73,38 @@ def _recorded(rank: ConvertedRank) -> dict[str, Any]:
 
 def _roles(graph: Graph) -> dict[str, dict[str, int]]:
     duration = graph.end_ns - graph.start_ns
-    found = {}
+    totals = {}
     for role in Role:
         of_role = graph.role == role
         if of_role.any():
-            found[_plain_name(role)] = {"nodes": int(of_role.sum()), "ns": int(duration[of_role].sum())}
-    return found
+            totals[_plain_name(role)] = {"nodes": int(of_role.sum()), "ns": int(duration[of_role].sum())}
+    return totals
 
 
 def _communication(rank: ConvertedRank) -> list[dict[str, Any]]:
     """By operation and group, in the order of their first."""
     rows = np.flatnonzero(rank.communication != NONE)
     duration = (rank.graph.end_ns - rank.graph.start_ns)[rows].tolist()
-    found: dict[tuple[str, str], dict[str, Any]] = {}
+    entries: dict[tuple[str, str], dict[str, Any]] = {}
     for which, took in zip(rank.communication[rows].tolist(), duration, strict=True):
-        one = rank.communications[which]
-        key = one.operation.label, one.group
-        entry = found.setdefault(
+        communication = rank.communications[which]
+        key = communication.operation.label, communication.group
+        entry = entries.setdefault(
             key,
             {"operation": key[0], "group": key[1], "count": 0, "unsized": 0, "bytes": 0, "measured_ns": 0},
         )
         entry["count"] += 1
-        entry["unsized"] += one.is_unsized
-        entry["bytes"] += one.comm_bytes
+        entry["unsized"] += communication.is_unsized
+        entry["bytes"] += communication.comm_bytes
         entry["measured_ns"] += took
-    return list(found.values())
+    return list(entries.values())
 
 
 def _unsized(rank: ConvertedRank) -> int:
     """Collectives and messages whose size the recording does not give."""
-    is_unsized = np.array([one.is_unsized for one in rank.communications] or [False], np.bool_)
+    is_unsized = np.array(
+        [communication.is_unsized for communication in rank.communications] or [False], np.bool_
+    )
     return int(is_unsized[rank.communication[rank.communication != NONE]].sum())
 
 
@@ -154,8 +156,8 @@ def _path(graph: Graph, ends: Column, decisive: Rows) -> Rows:
     path = np.empty(len(graph), np.int32)
     decided_by = np.where(decisive >= 0, graph.before[decisive] if len(graph.before) else decisive, NONE)
     length = longest_path(int(np.argmax(ends)), decided_by, path) if len(ends) else 0
-    found: Rows = path[:length]
-    return found
+    nodes: Rows = path[:length]
+    return nodes
 
 
 def _by_role(graph: Graph, path: Rows) -> dict[str, int]:
@@ -170,16 +172,16 @@ def _by_role(graph: Graph, path: Rows) -> dict[str, int]:
 def _nodes(rank: ConvertedRank) -> Counter[NodeKind]:
     is_metadata = rank.graph.role == Role.METADATA
     communicates = rank.communication != NONE
-    found = Counter(
+    counts = Counter(
         {
             NodeKind.METADATA: int(is_metadata.sum()),
             NodeKind.COMP: int((~is_metadata & ~communicates).sum()),
         }
     )
     which = rank.communication[communicates]
-    of = np.array([int(one.operation.node) for one in rank.communications] or [0])[which]
-    found.update({kind: int((of == kind).sum()) for kind in (NodeKind.COLL, NodeKind.SEND, NodeKind.RECV)})
-    return found
+    of = np.array([int(communication.operation.node) for communication in rank.communications] or [0])[which]
+    counts.update({kind: int((of == kind).sum()) for kind in (NodeKind.COLL, NodeKind.SEND, NodeKind.RECV)})
+    return counts
 
 
 def _costs(rank: ConvertedRank) -> dict[str, int]:
@@ -208,24 +210,24 @@ def _first_names(device: DeviceTrace, rows: Column) -> list[str]:
 
 def _dropped(rank: ConvertedRank) -> dict[str, int]:
     """What was left out in reading, by category."""
-    found: dict[str, int] = {}
+    dropped: dict[str, int] = {}
     for trace in (rank.device, rank.host):
-        for what, count in sorted(trace.dropped.items() if trace is not None else ()):
-            found[_plain(what)] = found.get(_plain(what), 0) + count
+        for subject, count in sorted(trace.dropped.items() if trace is not None else ()):
+            dropped[_plain(subject)] = dropped.get(_plain(subject), 0) + count
         if trace is not None and trace.repaired:
-            found["blocks of a file that were corrected"] = (
-                found.get("blocks of a file that were corrected", 0) + trace.repaired
+            dropped["blocks of a file that were corrected"] = (
+                dropped.get("blocks of a file that were corrected", 0) + trace.repaired
             )
-    return found
+    return dropped
 
 
-def _plain(what: str) -> str:
+def _plain(subject: str) -> str:
     """What the readers call "phase/category" in words."""
-    phase, _, category = what.partition("/")
+    phase, _, category = subject.partition("/")
     if phase in ("s", "f", "t"):
         return f"ends of {category} arrows"
     known = {"M": "events of metadata", "i": "instants", "I": "instants", "C": "counters"}
-    return known.get(phase, f"events of category {category}" if category else what)
+    return known.get(phase, f"events of category {category}" if category else subject)
 
 
 def _plain_name(role: Role) -> str:
@@ -246,10 +248,10 @@ def lines(report: dict[str, Any]) -> Iterator[str]:
     yield _row(
         "dependencies", ", ".join(f"{count:,} {name}" for name, count in report["dependencies"].items())
     )
-    for one in report["communication"]:
-        group = f"group {one['group']}" if one["group"] else "all ranks"
-        took = f", {format_ns(one['measured_ns'])}" if report["timed"] else ""
-        yield _row(one["operation"], f"{_sizes(one)} of {group}{took}")
+    for entry in report["communication"]:
+        group = f"group {entry['group']}" if entry["group"] else "all ranks"
+        took = f", {format_ns(entry['measured_ns'])}" if report["timed"] else ""
+        yield _row(entry["operation"], f"{_sizes(entry)} of {group}{took}")
     yield from _unsized_lines(report["unsized"])
     costs = report["costs"]
     if costs["kernels"]:
@@ -266,18 +268,18 @@ def lines(report: dict[str, Any]) -> Iterator[str]:
         yield _row(
             "time", "none: an execution trace has no times, so this is the host's side without durations"
         )
-    for what, remark in report["remarks"].items():
+    for subject, remark in report["remarks"].items():
         named = f" ({', '.join(remark['examples'])})" if remark["examples"] else ""
-        yield _row("remark", f"{remark['count']:,} x {what}{named}")
+        yield _row("remark", f"{remark['count']:,} x {subject}{named}")
     if report["not_converted"]:
-        dropped = ", ".join(f"{count:,} {what}" for what, count in report["not_converted"].items())
+        dropped = ", ".join(f"{count:,} {subject}" for subject, count in report["not_converted"].items())
         yield _row("left out", dropped)
 
 
-def _sizes(one: dict[str, Any]) -> str:
+def _sizes(entry: dict[str, Any]) -> str:
     """The bytes of operations, as far as the recording gives them, and how many these are."""
-    unsized, known = one["unsized"], one["count"] - one["unsized"]
-    sized = [f"{format_bytes(one['bytes'])} in {known:,}"] if known else []
+    unsized, known = entry["unsized"], entry["count"] - entry["unsized"]
+    sized = [f"{format_bytes(entry['bytes'])} in {known:,}"] if known else []
     return " and ".join(sized + ([f"unknown size in {unsized:,}"] if unsized else []))
 
 
@@ -291,8 +293,8 @@ def _unsized_lines(unsized: dict[str, int]) -> Iterator[str]:
         (unsized["estimated"], "estimated from how long they took"),
         (left, "marked as unknown: they take their recorded time"),
     )
-    said = ", ".join(f"{count:,} {what}" for count, what in how if count)
-    yield _row("unknown sizes", f"{unsized['count']:,} collectives and messages: {said}")
+    details = ", ".join(f"{count:,} {reason}" for count, reason in how if count)
+    yield _row("unknown sizes", f"{unsized['count']:,} collectives and messages: {details}")
 
 
 def _row(label: str, text: str) -> str:
@@ -315,9 +317,9 @@ def _linkage_lines(linkage: dict[str, Any]) -> Iterator[str]:
 def _time_lines(time: dict[str, Any]) -> Iterator[str]:
     measured, replayed = time["measured_ns"], time["replayed_ns"]
     off = time["difference_ns"]
-    said = f"{format_ns(abs(off))} {'more' if off > 0 else 'less'}" if off else "the same"
+    difference = f"{format_ns(abs(off))} {'more' if off > 0 else 'less'}" if off else "the same"
     yield _row("measured", f"{format_ns(measured)} ({measured:,} ns)")
-    yield _row("replayed", f"{format_ns(replayed)} ({replayed:,} ns), {said}")
+    yield _row("replayed", f"{format_ns(replayed)} ({replayed:,} ns), {difference}")
     if time["devices_busy_ns"]:
         share = 100 * time["devices_busy_ns"] / measured if measured else 0
         yield _row("devices busy", f"{format_ns(time['devices_busy_ns'])} ({share:.0f} %)")
@@ -333,7 +335,7 @@ def _explained_lines(explained: dict[str, Any]) -> Iterator[str]:
     whole, gaps = max(explained["path_ns"], 1), explained["gaps_ns"]
     text = f"{100 * (whole - gaps) / whole:.0f} % of the longest path"
     if gaps:
-        shown = [f"{format_ns(one['ns'])} {one['name']}" for one in explained["gaps"][:_GAPS_SHOWN]]
+        shown = [f"{format_ns(gap['ns'])} {gap['name']}" for gap in explained["gaps"][:_GAPS_SHOWN]]
         more = ["…"] if len(explained["gaps"]) > _GAPS_SHOWN else []
         text += f"; the rest is fixed: {', '.join(shown + more)}"
     yield _row("explained", text)

@@ -72,8 +72,8 @@ class Rules:
 
     def kernel(self, name: str) -> str | None:
         """Whether a kernel communicates: the name of its operation, UNNAMED, or None for other kernels."""
-        found = (operation for pattern, operation in self.kernels if pattern.search(name))
-        return next(found, None)
+        operations = (operation for pattern, operation in self.kernels if pattern.search(name))
+        return next(operations, None)
 
     def bytes_of(self, datatype: str) -> int:
         """Bytes of one element; 0 if the datatype is not known."""
@@ -97,7 +97,7 @@ def rules() -> Rules:
             (re.compile(rule["pattern"]), rule["collective"].replace("_", "")) for rule in content["kernel"]
         ),
         {name: int(size) for size, names in content["bytes"].items() for name in names},
-        {what: frozenset(names) for what, names in content["runtime"].items()},
+        {rule: frozenset(names) for rule, names in content["runtime"].items()},
         _traffic(content["traffic"]),
     )
 

@@ -59,9 +59,9 @@ def add_streams(
     of this work among nodes of no duration.
     """
     device, calls, work = given.device, given.calls, given.work
-    role = np.array([_ROLE_OF.get(EventSort(sort), Role.KERNEL) for sort in range(len(EventSort))])
+    role = np.array([_ROLE_OF.get(EventSort(kind), Role.KERNEL) for kind in range(len(EventSort))])
     node = draft.add(role[device.sort[work.row]], work.start_ns, work.end_ns, work=np.arange(len(work)))
-    own = base + np.arange(len(work)) * STEP
+    own_position = base + np.arange(len(work)) * STEP
     launches, arrival = _launch_nodes(draft, calls, work, threads, latencies.arrival_ns)
     before, after = stream_order(work)
     starts, ends = work.start_ns, work.end_ns
@@ -72,23 +72,25 @@ def add_streams(
         (Link.EVENT_WAIT, node[awaited[0]], awaited[1], ends[awaited[0]] + latencies.event_ns),
     )
     _keep_order(draft, work, node, np.flatnonzero(communicates))
-    kind = np.concatenate([np.full(len(pairs), one) for one, pairs, *_ in allowed])
+    kind = np.concatenate([np.full(len(pairs), link) for link, pairs, *_ in allowed])
     first = np.concatenate([pairs for _, pairs, *_ in allowed])
     second = np.concatenate([pairs for *_, pairs, _ in allowed])
     moment = np.concatenate([moments for *_, moments in allowed])
     late = np.flatnonzero(starts > 0)
-    gap = _gaps(draft, kind, first, node[second], np.minimum(moment, starts[second]), node, own, late)
-    return Streams(node, np.concatenate([own, gap]))
+    gap = _gaps(
+        draft, kind, first, node[second], np.minimum(moment, starts[second]), node, own_position, late
+    )
+    return Streams(node, np.concatenate([own_position, gap]))
 
 
-def _keep_order(draft: Draft, work: Work, node: Column, some: Column) -> None:
+def _keep_order(draft: Draft, work: Work, node: Column, communications: Column) -> None:
     """Communication of one stream is in order even where the recording overlaps."""
-    before, after = some[:-1], some[1:]
+    before, after = communications[:-1], communications[1:]
     overlaps = (work.lane[before] == work.lane[after]) & (work.end_ns[before] > work.start_ns[after])
     overlaps &= work.row[before] != work.row[after]
     if overlaps.any():
-        what = "communications of one stream that overlap in the recording (kept in order)"
-        draft.tally.count(what, int(overlaps.sum()))
+        remark = "communications of one stream that overlap in the recording (kept in order)"
+        draft.tally.count(remark, int(overlaps.sum()))
         draft.link(Link.STREAM_ORDER, node[before[overlaps]], node[after[overlaps]], though_late=True)
 
 
@@ -99,7 +101,7 @@ def _gaps(
     after: Column,
     moment: Column,
     node: Column,
-    own: Column,
+    own_position: Column,
     late: Column,
 ) -> Column:
     """Dependencies, each with a gap node if it lets what follows begin only later, at its `moment`.
@@ -126,19 +128,19 @@ def _gaps(
     closes = np.concatenate([(end[before] + lasts)[gap_of], start[node[lone]]])
     target = np.concatenate([after[gap_of], node[lone]])
     gaps = draft.add(role, opens, closes)
-    for one in (Link.LAUNCH, Link.STREAM_ORDER, Link.EVENT_WAIT):
-        plain = (kind == one) & ~gap_of
-        draft.link(one, before[plain], after[plain])
-        of_kind = np.flatnonzero(kind[gap_of] == one)
-        draft.link(one, before[gap_of][of_kind], gaps[of_kind])
-        draft.link(one, gaps[of_kind], target[of_kind])
+    for link in (Link.LAUNCH, Link.STREAM_ORDER, Link.EVENT_WAIT):
+        plain = (kind == link) & ~gap_of
+        draft.link(link, before[plain], after[plain])
+        of_kind = np.flatnonzero(kind[gap_of] == link)
+        draft.link(link, before[gap_of][of_kind], gaps[of_kind])
+        draft.link(link, gaps[of_kind], target[of_kind])
     draft.link(Link.STREAM_ORDER, gaps[len(target) - len(lone) :], node[lone])
     draft.tally.count("launches of work that began before the recording", len(lone))
     is_worker = np.concatenate(draft.role)[after] == Role.COMMUNICATION
-    what = f"gaps of streams longer than {_LONG_GAP_NS // 1000} us that nothing explains"
-    draft.tally.count(what, int(((left > _LONG_GAP_NS) & ~is_worker).sum()))
+    remark = f"gaps of streams longer than {_LONG_GAP_NS // 1000} us that nothing explains"
+    draft.tally.count(remark, int(((left > _LONG_GAP_NS) & ~is_worker).sum()))
     first = node[0] if len(node) else 0
-    position: Column = own[target - first] - 1
+    position: Column = own_position[target - first] - 1
     return position
 
 
@@ -168,8 +170,8 @@ def _launch_nodes(
         node[seeming] = threads.last_before(calls.lane[call[seems]], work.start_ns[seeming])
         arrival = arrival.copy()
         arrival[seeming] = work.start_ns[seeming]
-        what = "launches that seem to begin after what they launched (the call before is taken)"
-        draft.tally.count(what, len(seeming))
+        remark = "launches that seem to begin after what they launched (the call before is taken)"
+        draft.tally.count(remark, len(seeming))
     return node, arrival
 
 

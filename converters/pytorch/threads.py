@@ -63,20 +63,20 @@ class Threads:
         at = place[node]
         other = np.clip(at + step, 0, len(self.node) - 1)
         same = (other != at) & (self.lane[other] == self.lane[at])
-        found: Rows = np.where(same, self.node[other], NONE)
-        return found
+        nodes: Rows = np.where(same, self.node[other], NONE)
+        return nodes
 
     def last_before(self, lane: Column, moment: Column) -> Column:
         """The last node of a lane that has ended at a moment, gaps aside; NONE if there is none."""
-        found = np.full(len(moment), NONE, np.int64)
+        nodes = np.full(len(moment), NONE, np.int64)
         ends = self.end_ns
-        for one in unique(lane).tolist():
-            rows = np.flatnonzero((self.lane == one) & ~self.is_gap)
-            wanted = np.flatnonzero(lane == one)
+        for thread in unique(lane).tolist():
+            rows = np.flatnonzero((self.lane == thread) & ~self.is_gap)
+            wanted = np.flatnonzero(lane == thread)
             if len(rows):
                 at = np.searchsorted(ends[rows], moment[wanted], "right") - 1
-                found[wanted] = np.where(at >= 0, self.node[rows[np.maximum(at, 0)]], NONE)
-        return found
+                nodes[wanted] = np.where(at >= 0, self.node[rows[np.maximum(at, 0)]], NONE)
+        return nodes
 
 
 def add_threads(draft: Draft, calls: Calls, work: Work, arrival_ns: Column, waited_until: Column) -> Threads:
@@ -97,18 +97,45 @@ def add_threads(draft: Draft, calls: Calls, work: Work, arrival_ns: Column, wait
     role[waited_until != NONE] = Role.WAIT
     nodes = draft.add(role, start, end, call=np.arange(len(calls)))
     worked = np.maximum(np.minimum(covered, until), end)
-    own = nodes * STEP
+    own_position = nodes * STEP
     lane = calls.lane
-    parts = [(nodes, lane, np.zeros(len(nodes), bool), own)]
+    parts = [(nodes, lane, np.zeros(len(nodes), bool), own_position)]
     returned = np.where(role == Role.LAUNCH, np.maximum(np.minimum(calls.end_ns, until), end), end)
-    some = np.flatnonzero(returned > end)
-    parts.append(_part(draft, Role.LAUNCH_REST, lane[some], end[some], returned[some], own[some] + 1))
-    some = np.flatnonzero(worked > returned)
-    parts.append(_part(draft, Role.REST, lane[some], returned[some], worked[some], own[some] + 2))
-    some = np.flatnonzero(until > worked)
-    parts.append(_part(draft, Role.GAP, lane[some], worked[some], until[some], own[some] + 3))
-    first = np.flatnonzero(np.insert(is_last[:-1], 0, True) & (start > 0)) if len(calls) else some[:0]
-    parts.append(_part(draft, Role.GAP, lane[first], start[first] * 0, start[first], own[first] - 1))
+    outlasting = np.flatnonzero(returned > end)
+    parts.append(
+        _part(
+            draft,
+            Role.LAUNCH_REST,
+            lane[outlasting],
+            end[outlasting],
+            returned[outlasting],
+            own_position[outlasting] + 1,
+        )
+    )
+    outlasting = np.flatnonzero(worked > returned)
+    parts.append(
+        _part(
+            draft,
+            Role.REST,
+            lane[outlasting],
+            returned[outlasting],
+            worked[outlasting],
+            own_position[outlasting] + 2,
+        )
+    )
+    outlasting = np.flatnonzero(until > worked)
+    parts.append(
+        _part(
+            draft,
+            Role.GAP,
+            lane[outlasting],
+            worked[outlasting],
+            until[outlasting],
+            own_position[outlasting] + 3,
+        )
+    )
+    first = np.flatnonzero(np.insert(is_last[:-1], 0, True) & (start > 0)) if len(calls) else outlasting[:0]
+    parts.append(_part(draft, Role.GAP, lane[first], start[first] * 0, start[first], own_position[first] - 1))
     columns = list(zip(*parts, strict=True))
     del parts, covered, until, worked, returned, start, end
     order = np.lexsort((np.concatenate(columns[3]), np.concatenate(columns[1]))).astype(np.int32)
@@ -136,10 +163,10 @@ def _own_time(
     np.minimum.at(first_work, work.call[launched], arrival_ns[launched])
     end = np.clip(first_work, start, end)
     end[is_mark] = start[is_mark]
-    own = np.minimum(calls.end_ns, until)
+    own_end = np.minimum(calls.end_ns, until)
     waits = (waited_until != NONE) & (
-        waited_until <= own
+        waited_until <= own_end
     )  # a call that goes on to call others has not waited
-    end[waits] = own[waits]
+    end[waits] = own_end[waits]
     start[waits] = np.maximum(waited_until[waits], start[waits])
     return start, end

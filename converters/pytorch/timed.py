@@ -41,10 +41,10 @@ def convert_timed(
     links = link(host, device, calls) if host is not None else None
     tally = Tally()
     if host is not None and links is not None:
-        found = list(doubts(host, device, calls, links))
+        all_doubts = list(doubts(host, device, calls, links))
         if not force:
-            refuse_unrelated(host, device, links, found)
-        for doubt in found:
+            refuse_unrelated(host, device, links, all_doubts)
+        for doubt in all_doubts:
             tally.count(f"converted though the recordings seem not to belong together: {doubt}")
     host_of_call = links.host_of_call if links is not None else np.full(len(calls), NONE, np.int32)
     given = Recording(device, host, calls, work, host_of_call)
@@ -78,7 +78,7 @@ def _nothing_timed(device: DeviceTrace) -> TraceError:
 
 def _from_its_beginning(device: DeviceTrace) -> tuple[DeviceTrace, Calls, Work]:
     """The timeline with times from its first call or work on, and these."""
-    timed = [int(sort) for sort in EventSort if sort not in (EventSort.DEVICE_ANNOTATION, EventSort.OVERHEAD)]
+    timed = [int(kind) for kind in EventSort if kind not in (EventSort.DEVICE_ANNOTATION, EventSort.OVERHEAD)]
     rows = np.isin(device.sort, timed)
     if not rows.any():
         raise _nothing_timed(device)
@@ -86,7 +86,7 @@ def _from_its_beginning(device: DeviceTrace) -> tuple[DeviceTrace, Calls, Work]:
     calls, work = host_calls(device, device_work(device))
     if not len(calls) and not len(work):
         raise _nothing_timed(device)
-    shift = min((int(one.start_ns.min()) for one in (calls, work) if len(one)), default=0)
+    shift = min((int(columns.start_ns.min()) for columns in (calls, work) if len(columns)), default=0)
     return _shifted(device, shift), _shifted_spans(calls, shift), _shifted_spans(work, shift)
 
 
@@ -105,8 +105,8 @@ def _within(given: Recording, links: Links, tally: Tally) -> tuple[Recording, Li
     low, high = int(calls.start_ns[linked].min()), int(calls.end_ns[linked].max())
     keep = (calls.start_ns >= low) & (calls.end_ns <= high)
     launched = (work.call != NONE) & keep[work.call]
-    what = "calls of the timeline outside of what the execution trace covers"
-    tally.count(what, int((~keep).sum()))
+    remark = "calls of the timeline outside of what the execution trace covers"
+    tally.count(remark, int((~keep).sum()))
     tally.count("work of devices that calls outside of it launched", int((~launched).sum()))
     number = np.append(np.cumsum(keep) - 1, NONE)  # the last entry is NONE's
     number[:-1][~keep] = NONE
@@ -211,30 +211,30 @@ def _left_out(device: DeviceTrace, calls: Calls, work: Work) -> dict[str, int]:
     """Events that are no nodes, and why."""
     is_none = np.ones(len(device), np.bool_)
     is_none[calls.row] = is_none[work.row] = False
-    said = {
+    reasons = {
         EventSort.LAUNCH: "calls of the runtime that neither launch nor wait (time of their operators)",
         EventSort.SYNC: "synchronisation events (dependencies)",
         EventSort.DEVICE_ANNOTATION: "annotations of devices (extents of work)",
         EventSort.OVERHEAD: "events of the profiler itself",
     }
-    counts = {what: int((is_none & (device.sort == sort)).sum()) for sort, what in said.items()}
-    return {what: count for what, count in counts.items() if count}
+    counts = {reason: int((is_none & (device.sort == kind)).sum()) for kind, reason in reasons.items()}
+    return {reason: count for reason, count in counts.items() if count}
 
 
 def _with_zero(costs: Costs) -> Column:
     """No operations where only the bytes are known, so that a roofline model takes the bytes."""
     only_bytes = (costs.operations == NONE) & (costs.tensor_bytes >= 0)
-    found: Column = np.where(only_bytes, 0, costs.operations)
-    return found
+    operations: Column = np.where(only_bytes, 0, costs.operations)
+    return operations
 
 
-def _of_lanes(device: DeviceTrace, what: str) -> Column:
-    return np.array([getattr(lane, what) for lane in device.lanes], np.int64)
+def _of_lanes(device: DeviceTrace, attribute: str) -> Column:
+    return np.array([getattr(lane, attribute) for lane in device.lanes], np.int64)
 
 
 def _about(device: DeviceTrace, host: HostTrace | None, groups: Groups) -> dict[str, str]:
     """What the written file says about itself."""
-    said = {
+    facts = {
         "converter": "et-convert pytorch",
         "rank": str(groups.rank) if groups.rank != ABSENT else "",
         "world_size": str(groups.world) if groups.world > 0 else "",
@@ -242,4 +242,4 @@ def _about(device: DeviceTrace, host: HostTrace | None, groups: Groups) -> dict[
         "schema": host.schema if host is not None else "",
         "device": str(device.device_properties[0].get("name", "")) if device.device_properties else "",
     }
-    return {name: value for name, value in said.items() if value}
+    return {name: value for name, value in facts.items() if value}

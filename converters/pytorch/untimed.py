@@ -34,7 +34,7 @@ def convert_untimed(host: HostTrace, without: frozenset[Link] = frozenset()) -> 
     rows = rows[np.argsort(host.node_id[rows], kind="stable")]
     parent = parent_rows(host)
     read = _read(host, rows)
-    sizes = (found.group_size for found in read.values() if found is not None)
+    sizes = (communication.group_size for communication in read.values() if communication is not None)
     learn_world(groups, max(sizes, default=UNKNOWN))
     _report_cycle(host, parent, groups.tally)
     communications, by_row = _communications(host, read, parent, groups)
@@ -98,8 +98,8 @@ def parent_rows(host: HostTrace) -> Column:
     order = np.argsort(host.node_id, kind="stable")
     ids = host.node_id[order]
     at = np.minimum(np.searchsorted(ids, host.parent), len(ids) - 1)
-    found: Column = np.where((ids[at] == host.parent) & (host.parent != host.node_id), order[at], NONE)
-    return found
+    parents: Column = np.where((ids[at] == host.parent) & (host.parent != host.node_id), order[at], NONE)
+    return parents
 
 
 def find_cycle(parent: Column) -> list[int]:
@@ -125,10 +125,10 @@ def find_cycle(parent: Column) -> list[int]:
 def _report_cycle(host: HostTrace, parent: Column, tally: Tally) -> None:
     cycle = find_cycle(parent)
     if cycle:
-        said = "nodes that call each other in a circle (what runs against the order of ids is dropped)"
+        remark = "nodes that call each other in a circle (what runs against the order of ids is dropped)"
         ids = [int(host.node_id[row]) for row in cycle]
-        tally.count(said, len(ids))
-        tally.examples[said] = [" is called by ".join(map(str, [*ids, ids[0]]))]
+        tally.count(remark, len(ids))
+        tally.examples[remark] = [" is called by ".join(map(str, [*ids, ids[0]]))]
 
 
 def _communications(
@@ -136,34 +136,34 @@ def _communications(
 ) -> tuple[list[Communication], Column]:
     """What is communicated, and the row that carries it: of several around each other the innermost."""
     around: set[int] = set()
-    for row, found in read.items():
-        at = int(parent[row]) if found is not None else NONE
+    for row, communication in read.items():
+        at = int(parent[row]) if communication is not None else NONE
         while at != NONE and at not in around:
             around.add(at)
             at = int(parent[at])
     communications: list[Communication] = []
     by_row = np.full(len(host), NONE, np.int64)
-    for row, found in read.items():
-        if found is None or row in around:
+    for row, communication in read.items():
+        if communication is None or row in around:
             continue
-        if groups.is_alone(found):
+        if groups.is_alone(communication):
             groups.tally.count(ALONE)
             continue
         at = int(parent[row])
         while at != NONE:
             outer = read.get(at)
-            found = found.with_group_of(outer) if outer is not None else found
+            communication = communication.with_group_of(outer) if outer is not None else communication
             at = int(parent[at])
         by_row[row] = len(communications)
-        communications.append(groups.resolve(found))
+        communications.append(groups.resolve(communication))
     return communications, by_row
 
 
 def _read(host: HostTrace, rows: Column) -> dict[int, Communication | None]:
     """What the rows that are about communication say."""
     records = HostRecords(host)
-    some = rows[np.isin(host.sort[rows], (NodeSort.COMMUNICATION, NodeSort.C10D))].tolist()
-    return {row: records.of(row) for row in some}
+    communicating = rows[np.isin(host.sort[rows], (NodeSort.COMMUNICATION, NodeSort.C10D))].tolist()
+    return {row: records.of(row) for row in communicating}
 
 
 def _link_threads(draft: Draft, thread: Any, nodes: Column) -> None:

@@ -44,20 +44,20 @@ def find_waits(given: Recording, tally: Tally) -> Waits:
     device, calls, work = given.device, given.calls, given.work
     launches = Launches.of(device, work)
     pending = Pending()
-    found = _recorded(device, launches, pending, tally)
+    recorded = _recorded(device, launches, pending, tally)
     not_yet = _waits_for_events(device, calls)
-    arrival = find_latencies(given, _pairs(found)).arrival_ns
-    reach = find_late_work(launches, arrival, found).reach()
+    arrival = find_latencies(given, _pairs(recorded)).arrival_ns
+    reach = find_late_work(launches, arrival, recorded).reach()
     concluded = conclude(given, launches, not_yet, reach.ns)
-    if not found:
-        found, pending = concluded.awaited, concluded.pending
-        what = "waits of streams for events, concluded from the order of calls"
-        tally.count(what, len(found))
-    arrival = find_latencies(given, _pairs(found)).arrival_ns
+    if not recorded:
+        recorded, pending = concluded.awaited, concluded.pending
+        remark = "waits of streams for events, concluded from the order of calls"
+        tally.count(remark, len(recorded))
+    arrival = find_latencies(given, _pairs(recorded)).arrival_ns
     is_wait = (device.sort == EventSort.LAUNCH) & np.isin(device.name, named(device, "stream_wait"))
-    late = find_late_work(launches, arrival, found).causes(reach.ns, np.sort(device.ts_ns[is_wait]))
+    late = find_late_work(launches, arrival, recorded).causes(reach.ns, np.sort(device.ts_ns[is_wait]))
     tally.count("waits of streams, concluded from when work began", len(late), example=str(reach))
-    awaited = _pairs(found + late)
+    awaited = _pairs(recorded + late)
     until, host_after = _host_waits(device, calls, launches, concluded, pending, not_yet, tally)
     held = _held_launches(device, calls, launches, until, tally)
     both = tuple(np.concatenate(side) for side in zip(host_after, held, strict=True))
@@ -68,13 +68,13 @@ def _waits_for_events(device: DeviceTrace, calls: Calls) -> dict[int, int]:
     """Rows of calls of the host that wait for an event, and when it had not happened yet: of queries in a
     row, at the last but one."""
     waits = calls.row[np.isin(device.name[calls.row], named(device, "wait_event"))]
-    found = dict.fromkeys(waits.tolist(), NONE)
+    records = dict.fromkeys(waits.tolist(), NONE)
     asked = np.flatnonzero((device.sort == EventSort.LAUNCH) & np.isin(device.name, named(device, "query")))
     asked = asked[np.lexsort((device.ts_ns[asked], device.lane[asked]))]
     is_call = np.isin(asked, calls.row)
     for before, row in zip(asked[:-1][is_call[1:]].tolist(), asked[1:][is_call[1:]].tolist(), strict=True):
-        found[row] = int(device.ts_ns[before])
-    return found
+        records[row] = int(device.ts_ns[before])
+    return records
 
 
 def _recorded(
@@ -84,7 +84,7 @@ def _recorded(
     waits, texts = device.waits, device.texts
     call_at = _moments(device)
     lane_of = _lane_of_stream(device)
-    found: list[tuple[int, int]] = []
+    pairs: list[tuple[int, int]] = []
     for at, row in enumerate(waits.row.tolist()):
         if texts[waits.sort[at]] != b"Stream Wait Event":
             continue
@@ -103,8 +103,8 @@ def _recorded(
         if pair[0] != NONE and source != lane:
             pending.add(_stream_of(device, lane, lane_of), called, pair[0])
         if NONE not in pair and source != lane:
-            found.append(pair)
-    return found
+            pairs.append(pair)
+    return pairs
 
 
 def _host_waits(
@@ -118,7 +118,7 @@ def _host_waits(
 ) -> tuple[Column, Pairs]:
     """Calls that returned when work had ended: which work, and when."""
     until = np.full(len(calls), NONE, np.int64)
-    found: list[tuple[int, int]] = []
+    pairs: list[tuple[int, int]] = []
     names = {which: set(named(device, which).tolist()) for which in ("wait_device", "wait_own", "query")}
     waiting = set(named(device, *WAITING, "query").tolist())
     recorded = _recorded_targets(device, launches, pending)
@@ -140,7 +140,9 @@ def _host_waits(
         else:
             targets = [launches.last_ended(lane, start, end) for lane in launches.by_lane]
             targets = [
-                one for one in targets if one != NONE and launches.work.end_ns[one] > not_yet.get(row, NONE)
+                target
+                for target in targets
+                if target != NONE and launches.work.end_ns[target] > not_yet.get(row, NONE)
             ]
             if name not in names["wait_device"] and targets:
                 targets = [_likeliest(launches, targets, start, concluded.stream_of.get(row, NONE))]
@@ -149,20 +151,20 @@ def _host_waits(
                 targets += pending.between(lane, launches.last_time(lane, start), start)
             if targets or name not in names["query"]:
                 tally.count("waits of the host, concluded from the order of calls")
-        targets = [one for one in targets if launches.work.end_ns[one] <= end]
+        targets = [target for target in targets if launches.work.end_ns[target] <= end]
         if targets:
-            until[call] = max(int(launches.work.end_ns[one]) for one in targets)
-            found += [(one, call) for one in targets]
-    return until, _pairs(found)
+            until[call] = max(int(launches.work.end_ns[target]) for target in targets)
+            pairs += [(target, call) for target in targets]
+    return until, _pairs(pairs)
 
 
 def _likeliest(launches: Launches, targets: list[int], start: int, lane: int) -> int:
     """What a wait for a stream was for: what ended last, if that was waited for; else what the thread's own
     stream did last."""
     ends, lanes = launches.work.end_ns, launches.work.lane
-    last = max(targets, key=lambda one: int(ends[one]))
-    own = [one for one in targets if lanes[one] == lane]
-    return own[0] if own and ends[last] <= start else last
+    last = max(targets, key=lambda target: int(ends[target]))
+    of_lane = [target for target in targets if lanes[target] == lane]
+    return of_lane[0] if of_lane and ends[last] <= start else last
 
 
 def _held_launches(
@@ -173,21 +175,21 @@ def _held_launches(
     """
     work = launches.work
     own_end = np.full(len(calls), NONE, np.int64)
-    some = np.flatnonzero((work.call != NONE) & launches.on_device)
-    np.maximum.at(own_end, work.call[some], work.end_ns[some])
+    launched = np.flatnonzero((work.call != NONE) & launches.on_device)
+    np.maximum.at(own_end, work.call[launched], work.end_ns[launched])
     own_start = np.full(len(calls), np.iinfo(np.int64).max)
-    np.minimum.at(own_start, work.call[some], work.start_ns[some])
+    np.minimum.at(own_start, work.call[launched], work.start_ns[launched])
     before = np.full(len(calls), NONE, np.int64)
-    np.maximum.at(before, work.call[some], before_on_stream(work)[some])
+    np.maximum.at(before, work.call[launched], before_on_stream(work)[launched])
     launching = np.flatnonzero((own_end != NONE) & (until == NONE))
     pageable = np.array([_PAGEABLE in name for name in device.names], np.bool_)
     copies = np.zeros(len(calls), np.bool_)
-    copies[work.call[some[pageable[device.name[work.row[some]]]]]] = True
+    copies[work.call[launched[pageable[device.name[work.row[launched]]]]]] = True
     is_long = (calls.end_ns - calls.start_ns)[launching] >= _LONG_LAUNCH_NS
     launching = launching[is_long | copies[launching]]
-    by_end = some[np.argsort(work.end_ns[some], kind="stable")]
-    ends, begins = work.end_ns[by_end], np.sort(launches.launched_ns[some])
-    found: list[tuple[int, int]] = []
+    by_end = launched[np.argsort(work.end_ns[launched], kind="stable")]
+    ends, begins = work.end_ns[by_end], np.sort(launches.launched_ns[launched])
+    pairs: list[tuple[int, int]] = []
     for call in launching.tolist():
         start, end = int(calls.start_ns[call]), int(calls.end_ns[call])
         soon = end - max((end - start) // 5, RETURN_NS * int(copies[call]))
@@ -195,7 +197,9 @@ def _held_launches(
         of_device = copies[call] or own_end[call] - max(start, int(own_start[call])) >= (end - start) // 2
         if soon <= own_end[call] <= end and (of_device or before[call] > start):
             tally.count("launches that waited for their own work, concluded from how long they took")
-            targets = some[(work.call[some] == call) & (work.end_ns[some] == own_end[call])].tolist()
+            targets = launched[
+                (work.call[launched] == call) & (work.end_ns[launched] == own_end[call])
+            ].tolist()
         else:
             queued = np.searchsorted(begins, start) - np.searchsorted(ends, start)
             last = int(by_end[np.searchsorted(ends, end, "right") - 1])
@@ -203,14 +207,14 @@ def _held_launches(
                 continue
             tally.count("launches that waited for room in a queue, concluded from how long they took")
             targets = [last]
-        until[call] = max(int(work.end_ns[one]) for one in targets)
-        found += [(one, call) for one in targets]
-    return _pairs(found)
+        until[call] = max(int(work.end_ns[target]) for target in targets)
+        pairs += [(target, call) for target in targets]
+    return _pairs(pairs)
 
 
 def _recorded_targets(device: DeviceTrace, launches: Launches, pending: Pending) -> dict[int, list[int]]:
     """By correlation of the waiting call: what the timeline says that the host waited for."""
-    waits, found = device.waits, dict[int, list[int]]()
+    waits, targets_of = device.waits, dict[int, list[int]]()
     call_at = _moments(device)
     lane_of = _lane_of_stream(device)
     for at, row in enumerate(waits.row.tolist()):
@@ -231,8 +235,8 @@ def _recorded_targets(device: DeviceTrace, launches: Launches, pending: Pending)
             targets = [launches.last_before(lane, called) for lane in launches.by_lane]
         else:
             continue
-        found[correlation] = [one for one in targets if one != NONE]
-    return found
+        targets_of[correlation] = [target for target in targets if target != NONE]
+    return targets_of
 
 
 def _moments(device: DeviceTrace) -> dict[int, int]:
@@ -249,17 +253,17 @@ def _lane_of_stream(device: DeviceTrace) -> dict[tuple[int, int], int]:
 
 
 def _stream_of(device: DeviceTrace, lane: int, lane_of: dict[tuple[int, int], int]) -> int:
-    own = device.lanes[lane]
-    return lane_of.get((own.device, own.stream), lane)
+    lane_meant = device.lanes[lane]
+    return lane_of.get((lane_meant.device, lane_meant.stream), lane)
 
 
 def _work_of_calls(work: Work) -> dict[int, list[int]]:
-    found: dict[int, list[int]] = {}
+    work_of: dict[int, list[int]] = {}
     for at in np.flatnonzero(work.call != NONE).tolist():
-        found.setdefault(int(work.call[at]), []).append(at)
-    return found
+        work_of.setdefault(int(work.call[at]), []).append(at)
+    return work_of
 
 
-def _pairs(found: list[tuple[int, int]]) -> Pairs:
-    pairs = np.array(sorted(set(found)), np.int64).reshape(-1, 2)
+def _pairs(listed: list[tuple[int, int]]) -> Pairs:
+    pairs = np.array(sorted(set(listed)), np.int64).reshape(-1, 2)
     return pairs[:, 0], pairs[:, 1]

@@ -170,11 +170,11 @@ class EncodedFields:
     def table(self, used: Any, contents: Sequence[Any], encode: Any) -> Column:
         """The piece of each of `contents`, encoding those that are used; the last entry, which -1 finds, is
         NONE."""
-        found = np.full(len(contents) + 1, NONE, np.int64)
+        table = np.full(len(contents) + 1, NONE, np.int64)
         for at in used.tolist():
             if at >= 0:
-                found[at] = self.add(encode(contents[at]))
-        return found
+                table[at] = self.add(encode(contents[at]))
+        return table
 
     def packed(self) -> Pieces:
         """All pieces as compiled code reads them."""

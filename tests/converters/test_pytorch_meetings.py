@@ -44,13 +44,15 @@ def job(
 def test_ranks_begin_as_far_apart_as_they_did() -> None:
     found = settle(job([0, 30 * MS, 12 * MS], [0, 0, 0]))
     assert found.start_ns == [0, 30 * MS, 12 * MS]
-    assert found.said.startswith("ranks begin up to 30 ms apart; the ends of 20 collectives agree within ")
+    assert found.starts_text.startswith(
+        "ranks begin up to 30 ms apart; the ends of 20 collectives agree within "
+    )
 
 
 def test_clocks_that_differ_are_set_by_the_ends_of_collectives() -> None:
     found = settle(job([0, 30 * MS, 12 * MS], [0, 5 * MS, -7_000 * MS]))
     assert np.allclose(found.start_ns, [0, 30 * MS, 12 * MS], atol=2000)
-    assert "after clocks are set by up to 7 s" in found.said
+    assert "after clocks are set by up to 7 s" in found.starts_text
 
 
 def test_clocks_are_compared_along_chains_of_groups() -> None:
@@ -69,18 +71,20 @@ def test_messages_compare_clocks_of_ranks_without_a_collective_in_common() -> No
     ]
     found = settle(pipeline)
     assert found.start_ns == [0, 10 * MS, 10 * MS]
-    assert "the ends of 40 collectives and messages agree within 0 ns, after clocks are set" in found.said
+    assert (
+        "the ends of 40 collectives and messages agree within 0 ns, after clocks are set" in found.starts_text
+    )
     few = [Meetings(at * MS, 250 * MS, {}, {(0, 1): ends[:1]}) for at in range(2)]
-    assert settle(few).said == "not known: 2 of 2 ranks share no collectives with others"
+    assert settle(few).starts_text == "not known: 2 of 2 ranks share no collectives with others"
 
 
 def test_ranks_begin_together_where_clocks_say_nothing() -> None:
     vague = settle(job([0, 30 * MS], [0, 0], blur=400 * MS))
     assert vague.start_ns == [0, 0]
-    assert vague.said.startswith("not known: ends of collectives that are one disagree by ")
-    strangers = settle(job([0, 30 * MS, 5 * MS], [0, 0, 0], groups=((0, 1), (2,))))
-    assert strangers.start_ns == [0, 0, 0]
-    assert strangers.said == "not known: 1 of 3 ranks share no collectives with others"
+    assert vague.starts_text.startswith("not known: ends of collectives that are one disagree by ")
+    unrelated = settle(job([0, 30 * MS, 5 * MS], [0, 0, 0], groups=((0, 1), (2,))))
+    assert unrelated.start_ns == [0, 0, 0]
+    assert unrelated.starts_text == "not known: 1 of 3 ranks share no collectives with others"
 
 
 def test_a_size_is_another_ranks_or_what_the_group_moves_in_the_time() -> None:

@@ -41,7 +41,7 @@ def _token(match: re.Match[str]) -> str:
         return "null"
     if "\\" in token:
         token = _ESCAPE.sub(_escape, token)
-    return _CONTROL.sub(lambda found: f"\\u{ord(found.group()):04x}", token)
+    return _CONTROL.sub(lambda match: f"\\u{ord(match.group()):04x}", token)
 
 
 def _escape(match: re.Match[str]) -> str:
@@ -67,17 +67,17 @@ class Decoder(Generic[_T]):
         try:
             if not content.isascii():
                 content.decode()  # the decoder does not look into what it leaves as text
-            found = self._decoder.decode(content)
+            records = self._decoder.decode(content)
         except msgspec.ValidationError as error:
             raise self._error(batch, error) from None
         except (msgspec.DecodeError, UnicodeDecodeError):
             self.repaired += 1
             try:
-                found = self._decoder.decode(repaired_json(content))
+                records = self._decoder.decode(repaired_json(content))
             except (msgspec.DecodeError, UnicodeDecodeError) as error:
                 raise self._error(batch, error) from None
-        self.count += len(found)
-        return found
+        self.count += len(records)
+        return records
 
     def _error(self, batch: Batch, error: Exception) -> TraceError:
         return unreadable(batch, self._path, f"{error} ($[0] is its element {self.count})")

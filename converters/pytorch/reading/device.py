@@ -74,7 +74,7 @@ def digits(numbers: Sequence[bytes]) -> npt.NDArray[np.int64]:
 
 _SPAN, _DROP = 100, 101  # beside the numbers of EventSort
 _NOT_ON_DEVICE = (EventSort.OPERATOR, EventSort.ANNOTATION, EventSort.LAUNCH, EventSort.OVERHEAD)
-_ON_DEVICE = frozenset(int(sort) for sort in EventSort if sort not in _NOT_ON_DEVICE)
+_ON_DEVICE = frozenset(int(kind) for kind in EventSort if kind not in _NOT_ON_DEVICE)
 _COLUMNS: Kinds = {
     "sort": np.uint8,
     "name": np.int32,
@@ -196,19 +196,19 @@ class DeviceReader:
         """One row for each event."""
         arguments = [event.args or NO_ARGUMENTS for event in events]
         names = self._names
-        functions = numbers([own.record_function for own in arguments])
+        functions = numbers([argument.record_function for argument in arguments])
         values: dict[str, Any] = {
             "sort": sorts,
             "name": [names[event.name] for event in events],
             "ts_ns": starts,
             "dur_ns": lengths,
-            "correlation": [own.correlation for own in arguments],
+            "correlation": [argument.correlation for argument in arguments],
             "external_id": [
-                own.external_id if own.external_id_of_old == ABSENT else own.external_id_of_old
-                for own in arguments
+                argument.external_id if argument.external_id_of_old == ABSENT else argument.external_id_of_old
+                for argument in arguments
             ],
             "record_function": np.where(functions == 0, ABSENT, functions),  # 0: nobody gave it a number
-            "sequence": [own.sequence for own in arguments],
+            "sequence": [argument.sequence for argument in arguments],
             "lane": self._lanes_of(events, sorts, arguments),
             "arguments": self._details.inputs_of(events, arguments),
         }
@@ -218,10 +218,10 @@ class DeviceReader:
     def _lanes_of(self, events: list[Event], sorts: list[int], arguments: list[Arguments]) -> list[int]:
         lanes = self._lanes
         return [
-            lanes[event.pid, event.tid, own.device, own.stream]
-            if sort in _ON_DEVICE
+            lanes[event.pid, event.tid, argument.device, argument.stream]
+            if kind in _ON_DEVICE
             else lanes[event.pid, event.tid]
-            for event, sort, own in zip(events, sorts, arguments, strict=True)
+            for event, kind, argument in zip(events, sorts, arguments, strict=True)
         ]
 
     def _with_times(self, events: list[Event], rows: list[int]) -> list[int]:
@@ -231,9 +231,9 @@ class DeviceReader:
             self._count("events without a time", len(rows) - len(timed))
         return timed
 
-    def _count(self, what: str, number: int) -> None:
+    def _count(self, subject: str, number: int) -> None:
         if number:
-            self._remarks[what] += number
+            self._remarks[subject] += number
 
     def _times(self, chosen: list[Event], rows: list[int], key: str, batch: Batch) -> Times:
         """Exact nanoseconds of the events, which are elements `rows` of the batch."""
@@ -278,6 +278,6 @@ def _code(key: tuple[str, str]) -> int:
     """What to do with events of a phase and a category: a number of EventSort, or one of those above."""
     phase, category = key
     if phase == "X":
-        sort = SORTS.get(category.lower())
-        return int(sort) if sort is not None else _SPAN if category == "Trace" else _DROP
+        kind = SORTS.get(category.lower())
+        return int(kind) if kind is not None else _SPAN if category == "Trace" else _DROP
     return _DROP

@@ -43,7 +43,7 @@ _CATEGORIES = {
     EventSort.OVERHEAD: ("overhead",),
     EventSort.ACCELERATOR: ("mtia_ccp_events", "mtia_workloadd", "hpu_op"),
 }
-SORTS = {name: sort for sort, names in _CATEGORIES.items() for name in names}
+SORTS = {name: kind for kind, names in _CATEGORIES.items() for name in names}
 
 
 class Arguments(
@@ -155,32 +155,36 @@ class Details:
 
     def add(self, first_row: int, events: list[Event], sorts: list[int], arguments: list[Arguments]) -> None:
         """Take the details of consecutive rows."""
-        for row, own in enumerate(arguments):
-            if own.operation is not None:
-                self._collective(first_row + row, own)
-            if own.sync_sort is not None or own.waited_stream is not None:
-                self._wait(first_row + row, own, events[row].name)
-            if (own.size_bytes is not None or own.size is not None) and sorts[row] in _MOVES:
+        for row, argument in enumerate(arguments):
+            if argument.operation is not None:
+                self._collective(first_row + row, argument)
+            if argument.sync_sort is not None or argument.waited_stream is not None:
+                self._wait(first_row + row, argument, events[row].name)
+            if (argument.size_bytes is not None or argument.size is not None) and sorts[row] in _MOVES:
                 self._transfers.append(
-                    first_row + row, own.size if own.size_bytes is None else own.size_bytes
+                    first_row + row, argument.size if argument.size_bytes is None else argument.size_bytes
                 )
 
     def inputs_of(self, events: list[Event], arguments: list[Arguments]) -> list[int]:
         """The text of each event's recorded inputs."""
         inputs, keeps = self._inputs, self._keeps_values
         return [
-            inputs[bytes(own.dims), bytes(own.types), bytes(own.values) if keeps[event.name] else b""]
-            if own.types or own.dims
+            inputs[
+                bytes(argument.dims),
+                bytes(argument.types),
+                bytes(argument.values) if keeps[event.name] else b"",
+            ]
+            if argument.types or argument.dims
             else ABSENT
-            for event, own in zip(events, arguments, strict=True)
+            for event, argument in zip(events, arguments, strict=True)
         ]
 
     def waits(self) -> WaitColumns:
         return WaitColumns(**self._waits.finish())
 
     def transfers(self) -> Transfers:
-        found = self._transfers.finish()
-        return Transfers(found["row"], found["size_bytes"].astype(np.int64))
+        columns = self._transfers.finish()
+        return Transfers(columns["row"], columns["size_bytes"].astype(np.int64))
 
     def collectives(self) -> Collectives:
         return Collectives(**self._collectives.finish())
@@ -196,13 +200,13 @@ class Details:
         more = b', "values": ' + values if recorded[2] else b""
         return self.texts[b'{"dims": ' + dims + b', "types": ' + types + more + b"}"]
 
-    def _wait(self, row: int, own: Arguments, name: str) -> None:
-        sort = name if own.sync_sort is None else own.sync_sort
-        stream = stream_number(own.waited_stream)
-        self._waits.append(row, self.texts[sort], stream, own.waited_event, own.waited_record)
+    def _wait(self, row: int, argument: Arguments, name: str) -> None:
+        kind = name if argument.sync_sort is None else argument.sync_sort
+        stream = stream_number(argument.waited_stream)
+        self._waits.append(row, self.texts[kind], stream, argument.waited_event, argument.waited_record)
 
-    def _collective(self, row: int, own: Arguments) -> None:
-        given = {name: getattr(own, name) for name in self._collectives.columns if name != "row"}
+    def _collective(self, row: int, argument: Arguments) -> None:
+        given = {name: getattr(argument, name) for name in self._collectives.columns if name != "row"}
         texts = {name: self.texts[_plain(given[name])] for name in COLLECTIVE_TEXTS}
         self._collectives.append(row, *{**given, **texts}.values())
 

@@ -66,25 +66,25 @@ class TensorColumns:
 
     def add(self, values: list[msgspec.Raw], types: list[bytes]) -> list[int]:
         """The next rows: their arguments, and the types of these; gives how many tensors each has."""
-        found: list[_Found] = []
+        tensors: list[_Found] = []
         counts = []
         for row_values, row_types in zip(values, types, strict=True):
-            before = len(found)
+            before = len(tensors)
             wanted = self._wanted[row_types]
             if wanted and row_values:
                 arguments = self._decode(row_values)
                 for number in wanted:
                     if number < len(arguments):
-                        _collect(number, arguments[number], found)
-            counts.append(len(found) - before)
+                        _collect(number, arguments[number], tensors)
+            counts.append(len(tensors) - before)
         texts = self._texts
         self._columns.add(
             {
-                "argument": [number for number, _ in found],
-                "storage_id": [tensor[_STORAGE] for _, tensor in found],
-                "elements": [tensor[_ELEMENTS] for _, tensor in found],
-                "element_bytes": [tensor[_ELEMENT_BYTES] for _, tensor in found],
-                "device": [texts[tensor[_DEVICE]] for _, tensor in found],
+                "argument": [number for number, _ in tensors],
+                "storage_id": [tensor[_STORAGE] for _, tensor in tensors],
+                "elements": [tensor[_ELEMENTS] for _, tensor in tensors],
+                "element_bytes": [tensor[_ELEMENT_BYTES] for _, tensor in tensors],
+                "device": [texts[tensor[_DEVICE]] for _, tensor in tensors],
             }
         )
         return counts
@@ -99,7 +99,7 @@ def _arguments_with_tensors(types: bytes) -> tuple[int, ...]:
     return tuple(number for number, name in enumerate(names) if isinstance(name, str) and "Tensor(" in name)
 
 
-def _collect(number: int, argument: Any, found: list[_Found]) -> None:
+def _collect(number: int, argument: Any, tensors: list[_Found]) -> None:
     """Append the tensors of an argument, in order, out of lists of lists, too."""
     left = [argument]
     while left:
@@ -108,7 +108,7 @@ def _collect(number: int, argument: Any, found: list[_Found]) -> None:
             continue
         if len(value) == _TENSOR_LENGTH and isinstance(value[_DEVICE], str):
             if value[_ELEMENT_BYTES] or value[_DEVICE]:  # else it is the place of a tensor that was not given
-                found.append((number, value))
+                tensors.append((number, value))
         else:
             left.extend(reversed(value))
 
@@ -266,9 +266,9 @@ class HostReader:
             _INPUTS: self._inputs.add(fields.inputs, input_types),
             _OUTPUTS: self._outputs.add(fields.outputs, output_types),
         }
-        sort, scope = np.array(values["sort"], np.uint8), numbers(fields.scope)
+        kind, scope = np.array(values["sort"], np.uint8), numbers(fields.scope)
         values["sort"] = np.where(
-            (sort == NodeSort.OPERATOR) & (scope == _USER_SCOPE), NodeSort.ANNOTATION, sort
+            (kind == NodeSort.OPERATOR) & (scope == _USER_SCOPE), NodeSort.ANNOTATION, kind
         )
         self._columns.add(values)
         for node, given in zip(nodes, fields.inputs, strict=True):

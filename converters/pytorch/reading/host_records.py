@@ -63,9 +63,9 @@ class Node(msgspec.Struct, rename={"node_id": "id", "category": "cat"}):
             return self.ctrl_deps[0] if self.ctrl_deps else ABSENT
         return ABSENT if self.ctrl_deps is None else self.ctrl_deps
 
-    def said(self, name: str, otherwise: Any) -> Any:
+    def attribute(self, name: str, otherwise: Any) -> Any:
         """What the node says about one of the common attributes."""
-        return next((found.value for found in self.attrs if found.name == name), otherwise)
+        return next((entry.value for entry in self.attrs if entry.name == name), otherwise)
 
 
 class FlatNode(msgspec.Struct, rename={"node_id": "id", "category": "cat"}):
@@ -98,7 +98,7 @@ class FlatNode(msgspec.Struct, rename={"node_id": "id", "category": "cat"}):
         """Id of the node that called this one."""
         return ABSENT if self.parent is None else self.parent
 
-    def said(self, name: str, otherwise: Any) -> Any:
+    def attribute(self, name: str, otherwise: Any) -> Any:
         """What the node says about one of the common attributes."""
         return getattr(self, name, otherwise)
 
@@ -133,14 +133,14 @@ class Fields:
 
 def fields_of(nodes: list[Node]) -> Fields:
     """The fields of nodes of the later schemas."""
-    own = [{attribute.name: attribute.value for attribute in node.attrs} for node in nodes]
+    attributes = [{attribute.name: attribute.value for attribute in node.attrs} for node in nodes]
     return Fields(
         parent=[node.caller for node in nodes],
-        record_function=[found.get("rf_id", ABSENT) for found in own],
-        sequence=[found.get("seq_id", ABSENT) for found in own],
-        scope=[found.get("scope", 0) for found in own],
-        thread=[found.get("tid", 0) for found in own],
-        schema_text=[str(found.get("op_schema") or "") for found in own],
+        record_function=[values.get("rf_id", ABSENT) for values in attributes],
+        sequence=[values.get("seq_id", ABSENT) for values in attributes],
+        scope=[values.get("scope", 0) for values in attributes],
+        thread=[values.get("tid", 0) for values in attributes],
+        schema_text=[str(values.get("op_schema") or "") for values in attributes],
         inputs=[node.inputs.values for node in nodes],
         input_shapes=[node.inputs.shapes for node in nodes],
         input_types=[node.inputs.types for node in nodes],
@@ -148,8 +148,8 @@ def fields_of(nodes: list[Node]) -> Fields:
         output_shapes=[node.outputs.shapes for node in nodes],
         output_types=[node.outputs.types for node in nodes],
         more=[
-            {name: value for name, value in found.items() if name not in _COMMON and value not in ("", None)}
-            for found in own
+            {name: value for name, value in values.items() if name not in _COMMON and value not in ("", None)}
+            for values in attributes
         ],
     )
 

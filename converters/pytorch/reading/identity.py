@@ -78,5 +78,5 @@ def _device_identity(path: Path, members: dict[str, Any], events: list[Event]) -
 def _rank_at_end(path: Path) -> int:
     """The rank of a file whose distributedInfo comes after its events."""
     with Blocks(path) as blocks:
-        found = _RANK.search(blocks.last(_TAIL_BYTES))
-    return int(found.group(1)) if found else ABSENT
+        match = _RANK.search(blocks.last(_TAIL_BYTES))
+    return int(match.group(1)) if match else ABSENT

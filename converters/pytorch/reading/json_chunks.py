@@ -79,9 +79,9 @@ class Blocks:
         try:
             block = self._text.read(size)
         except (EOFError, OSError, zlib.error) as error:
-            what = "ends early" if isinstance(error, EOFError) else f"is damaged: {error}"
+            problem = "ends early" if isinstance(error, EOFError) else f"is damaged: {error}"
             raise TraceError(
-                f"the gzip data {what}",
+                f"the gzip data {problem}",
                 place=str(self.path),
                 remedy="fetch it again, or record again: whoever wrote it was probably stopped meanwhile",
             ) from None
@@ -133,12 +133,12 @@ def _depths(block: bytes) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.int64]]:
     marks |= folded == _OPENING
     marks |= folded == _CLOSING
     positions = np.flatnonzero(marks)
-    found = letters[positions]
-    is_quote = found == _QUOTE
+    found_letters = letters[positions]
+    is_quote = found_letters == _QUOTE
     in_string = np.cumsum(is_quote, dtype=np.int32) & 1
     counts = (in_string == 0) & ~is_quote
-    positions, found = positions[counts], found[counts] | _CASE
-    return positions, np.cumsum(np.where(found == _OPENING, 1, -1))
+    positions, found_letters = positions[counts], found_letters[counts] | _CASE
+    return positions, np.cumsum(np.where(found_letters == _OPENING, 1, -1))
 
 
 def _clear_escaped(marks: npt.NDArray[np.bool_], letters: npt.NDArray[np.uint8]) -> None:
@@ -202,9 +202,9 @@ def json_chunks(
             yield from _members(text, lists)
         else:
             shown = text.buffer[text.position : text.position + _SHOWN]
-            what = f"starts with {shown!r}, not with a JSON object" if first else "is empty"
+            problem = f"starts with {shown!r}, not with a JSON object" if first else "is empty"
             raise TraceError(
-                what, place=str(path), remedy="name a recording of PyTorch: JSON, or JSON in gzip"
+                problem, place=str(path), remedy="name a recording of PyTorch: JSON, or JSON in gzip"
             )
         if text.next_letter():
             raise text.error("text follows after the end of the JSON object")
@@ -242,13 +242,13 @@ class _Text:
             if not self.more():
                 return b""
 
-    def value(self, what: str) -> bytes:
+    def value(self, subject: str) -> bytes:
         """The JSON value that comes next, whole."""
         while (end := self._value_end(self.next_letter())) < 0:
             if len(self.buffer) - self.position > _LARGEST_MEMBER:
-                raise self.error(f"{what} is longer than {_LARGEST_MEMBER >> 20} MiB")
+                raise self.error(f"{subject} is longer than {_LARGEST_MEMBER >> 20} MiB")
             if not self.more():
-                raise self.cut_off(what)
+                raise self.cut_off(subject)
         value = self.buffer[self.position : end]
         self.position = end
         return value
@@ -261,15 +261,15 @@ class _Text:
         # A number at the end of the buffer may go on in the next block.
         return match.end() if match and (first == b'"' or match.end() < len(self.buffer)) else -1
 
-    def error(self, what: str) -> TraceError:
+    def error(self, problem: str) -> TraceError:
         return TraceError(
-            f"is not the JSON it should be: {what}",
+            f"is not the JSON it should be: {problem}",
             place=f"{self.blocks.path}: byte {self.offset}",
             remedy="the file is damaged or was edited; record again, or fetch it again",
         )
 
-    def cut_off(self, what: str) -> TraceError:
-        cause = _CUT_OFF.format(what=what)
+    def cut_off(self, subject: str) -> TraceError:
+        cause = _CUT_OFF.format(what=subject)
         return TraceError(
             cause, place=f"{self.blocks.path}: byte {self.before + len(self.buffer)}", remedy=_CUT_OFF_REMEDY
         )
@@ -304,14 +304,14 @@ def _members(text: _Text, lists: Collection[str]) -> Iterator[Member | Batch]:
 
 def _batches(text: _Text, key: str) -> Iterator[Batch]:
     """The elements of a list; the text is behind its opening bracket, and then behind its closing one."""
-    what = f'the list "{key}"' if key else "the list"
+    subject = f'the list "{key}"' if key else "the list"
     is_first = True
     while True:
         start = text.position
         end, closed_at = elements(text.buffer[start:])
         if not end and closed_at < 0:
             if not text.more():
-                raise text.cut_off(what)
+                raise text.cut_off(subject)
             continue
         stop = closed_at if closed_at >= 0 else end
         content = text.buffer[start : start + stop].strip()
@@ -319,7 +319,7 @@ def _batches(text: _Text, key: str) -> Iterator[Batch]:
         text.position = start + stop
         if not is_first and content:
             if not content.startswith(b","):
-                raise text.error(f'"," is expected between elements of {what}')
+                raise text.error(f'"," is expected between elements of {subject}')
             content = content[1:]
         if content or is_first:  # an empty list is a batch, too
             yield Batch(key, b"[" + content + b"]", offset)

@@ -53,10 +53,12 @@ def _event(node: Node | FlatNode) -> Event:
     if node.ts is None or sort_of(node.name) in _ROOTS:
         return _NO_EVENT
     length = node.inclusive_dur if node.dur is None else node.dur
-    thread = node.said("tid", 0)
+    thread = node.attribute("tid", 0)
     if _is_work(node):
-        category, own = str(node.category), node.args or Arguments(stream=node.stream)
+        category, arguments = str(node.category), node.args or Arguments(stream=node.stream)
     else:
-        category = "user_annotation" if node.said("scope", 0) == _USER_SCOPE else "cpu_op"
-        own = Arguments(record_function=node.said("rf_id", ABSENT), sequence=node.said("seq_id", ABSENT))
-    return Event("X", category, node.name, pid=node.pid, tid=thread, ts=node.ts, dur=length, args=own)
+        category = "user_annotation" if node.attribute("scope", 0) == _USER_SCOPE else "cpu_op"
+        arguments = Arguments(
+            record_function=node.attribute("rf_id", ABSENT), sequence=node.attribute("seq_id", ABSENT)
+        )
+    return Event("X", category, node.name, pid=node.pid, tid=thread, ts=node.ts, dur=length, args=arguments)

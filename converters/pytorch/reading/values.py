@@ -131,9 +131,9 @@ class Rows:
 def numbers(values: Sequence[Any] | npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
     """Numbers as files write them, in 64 bits."""
     with suppress(ValueError):  # numpy's word for lists among the numbers
-        found: npt.NDArray[Any] = np.asarray(values)
-        if found.dtype.kind == "i" and found.ndim == 1:
-            return found.astype(np.int64, copy=False)
+        array: npt.NDArray[Any] = np.asarray(values)
+        if array.dtype.kind == "i" and array.ndim == 1:
+            return array.astype(np.int64, copy=False)
     return np.array([whole_number(value) for value in values], np.int64)
 
 
@@ -181,8 +181,8 @@ COMMUNICATION = "record_param_comms"
 
 def rank_of_name(path: Path) -> int:
     """The rank that a file's name tells: "rank3", "worker3", or a short number at its end ("et_3.json")."""
-    found = _RANK.search(path.name) or _NUMBER.search(path.name)
-    return int(found.group(1)) if found else ABSENT
+    match = _RANK.search(path.name) or _NUMBER.search(path.name)
+    return int(match.group(1)) if match else ABSENT
 
 
 def values_matter(name: str) -> bool:
