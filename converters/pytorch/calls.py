@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from converters.pytorch.columns import NONE, ON_DEVICE, DeviceTrace, EventSort, HostTrace
+from converters.pytorch.columns import NONE, ON_DEVICE, DeviceTrace, EventKind, HostTrace
 from converters.pytorch.rules import rules
 from et_sim.basics.unique import unique
 from et_sim.compiled.entry_points import entry
@@ -39,7 +39,7 @@ def nest(lane: Any, start: Any, end: Any, parent: Any, open_calls: Any) -> None:
 Rows = npt.NDArray[np.signedinteger[Any]]  # 32 bits, for there are many
 Times = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
-_HOST = (EventSort.OPERATOR, EventSort.ANNOTATION)
+_HOST = (EventKind.OPERATOR, EventKind.ANNOTATION)
 WAITING = ("wait_stream", "wait_event", "wait_device", "wait_own")
 
 
@@ -117,7 +117,7 @@ def running_most(lane: Rows, values: Times) -> Times:
 
 def device_work(device: DeviceTrace) -> Work:
     """Everything that ran on a device, with the event that started it."""
-    rows = np.flatnonzero(np.isin(device.sort, [int(kind) for kind in ON_DEVICE]))
+    rows = np.flatnonzero(np.isin(device.kind, [int(kind) for kind in ON_DEVICE]))
     start = device.ts_ns[rows]
     rows = rows[np.lexsort((rows, start + device.dur_ns[rows], start, device.lane[rows]))]
     start = device.ts_ns[rows]
@@ -133,9 +133,9 @@ def device_work(device: DeviceTrace) -> Work:
 
 def host_calls(device: DeviceTrace, work: Work) -> tuple[Calls, Work]:
     """The calls of all threads, and the work with its calls."""
-    is_call = np.isin(device.sort, [int(kind) for kind in _HOST])
+    is_call = np.isin(device.kind, [int(kind) for kind in _HOST])
     is_call[work.launch[work.launch != NONE]] = True
-    is_call |= (device.sort == EventSort.LAUNCH) & np.isin(device.name, named(device, *WAITING))
+    is_call |= (device.kind == EventKind.LAUNCH) & np.isin(device.name, named(device, *WAITING))
     first, last = _polls(device, is_call)
     is_call[last] = True
     begin = device.ts_ns.copy()
@@ -145,7 +145,7 @@ def host_calls(device: DeviceTrace, work: Work) -> tuple[Calls, Work]:
     order = (
         -lasts[rows],
         device.external_id[rows],  # operators are numbered as they start: decides between equal microseconds
-        device.sort[rows] == EventSort.LAUNCH,
+        device.kind[rows] == EventKind.LAUNCH,
         begin[rows],
         device.lane[rows],
     )
@@ -155,9 +155,9 @@ def host_calls(device: DeviceTrace, work: Work) -> tuple[Calls, Work]:
     end = start + lasts[rows]
     parent = np.empty(len(rows), np.int32)
     nest(lane, start, end, parent, np.empty(len(rows), np.int32))
-    kind = device.sort[rows]
+    kind = device.kind[rows]
     # What was begun in an operator and goes on without it (gloo's messages) holds no later calls.
-    outlasts = (kind == EventSort.ANNOTATION) & (parent != NONE) & (end > end[parent])
+    outlasts = (kind == EventKind.ANNOTATION) & (parent != NONE) & (end > end[parent])
     if outlasts.any():
         end[outlasts] = end[parent[outlasts]]
         nest(lane, start, end, parent, np.empty(len(rows), np.int32))
@@ -167,8 +167,8 @@ def host_calls(device: DeviceTrace, work: Work) -> tuple[Calls, Work]:
         start,
         end,
         parent,
-        kind == EventSort.OPERATOR,
-        kind == EventSort.ANNOTATION,
+        kind == EventKind.OPERATOR,
+        kind == EventKind.ANNOTATION,
     )
     of_row = calls.of_row(len(device))
     call = np.where(work.launch != NONE, of_row[work.launch], NONE)
@@ -180,7 +180,7 @@ def host_calls(device: DeviceTrace, work: Work) -> tuple[Calls, Work]:
 def _polls(device: DeviceTrace, is_call: Flags) -> tuple[Rows, Rows]:
     """The first and the last of queries that a thread made one after another, several times; of threads that
     do something else, too."""
-    is_host = device.sort == EventSort.LAUNCH
+    is_host = device.kind == EventKind.LAUNCH
     is_query = is_host & np.isin(device.name, named(device, "query"))
     busy = unique(device.lane[is_call])
     is_query &= np.isin(device.lane, busy)
@@ -217,7 +217,7 @@ def _plain(name: str) -> str:
 
 def _launches(device: DeviceTrace, rows: Rows) -> Rows:
     """The first call with the correlation of each piece of work, or NONE."""
-    calls = np.flatnonzero((device.sort == EventSort.LAUNCH) & (device.correlation > 0))
+    calls = np.flatnonzero((device.kind == EventKind.LAUNCH) & (device.correlation > 0))
     calls = calls[np.lexsort((device.ts_ns[calls], device.correlation[calls]))]
     wanted = device.correlation[rows]
     if not len(calls):

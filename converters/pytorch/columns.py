@@ -34,7 +34,7 @@ ABSENT = -1
 NONE = -1  # in a column of rows: none
 
 
-class NodeSort(IntEnum):
+class HostNodeKind(IntEnum):
     """What a node of an execution trace stands for."""
 
     OPERATOR = 0
@@ -47,7 +47,7 @@ class NodeSort(IntEnum):
     DEVICE = 7  # work of an accelerator that an older linker put into the file ("ET+")
 
 
-class EventSort(IntEnum):
+class EventKind(IntEnum):
     """What an event of a Kineto timeline stands for, whatever its category is called."""
 
     OPERATOR = 0  # cpu_op
@@ -62,7 +62,7 @@ class EventSort(IntEnum):
     ACCELERATOR = 9  # work of other devices, such as mtia_ccp_events
 
 
-ON_DEVICE = frozenset({EventSort.KERNEL, EventSort.MEMCPY, EventSort.MEMSET, EventSort.ACCELERATOR})
+ON_DEVICE = frozenset({EventKind.KERNEL, EventKind.MEMCPY, EventKind.MEMSET, EventKind.ACCELERATOR})
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +110,7 @@ class HostTrace:
 
     node_id: Numbers  # unique
     parent: Numbers  # id of the node that called this one; the root is its own
-    sort: Kinds  # NodeSort
+    kind: Kinds  # HostNodeKind
     name: Indices
     record_function: Numbers  # rf_id: equals Kineto's "Record function id"
     thread: Numbers  # small numbers of the execution trace's own, 1 is the first thread
@@ -121,7 +121,7 @@ class HostTrace:
     input_types: Indices  # text: JSON list of strings, "Tensor(float)", "Int", "GenericList[Int]", …
     output_shapes: Indices
     output_types: Indices
-    # All input values as JSON, only for rows of sorts COMMUNICATION, GROUPS and C10D and for operators whose
+    # All input values as JSON, only for rows of kinds COMMUNICATION, GROUPS and C10D and for operators whose
     # cost depends on values that are no tensors (convolutions, attention); elsewhere ABSENT.
     input_values: Indices
     # JSON object of the attributes beyond the common ones that are not empty: collective_name, dtype,
@@ -150,10 +150,10 @@ class Lane:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class WaitColumns:
-    """Synchronisation events (EventSort.SYNC): who waited for what."""
+    """Synchronisation events (EventKind.SYNC): who waited for what."""
 
     row: Indices  # of the event
-    sort: Indices  # text (plain): "Stream Wait Event", "Event Sync", "Stream Sync", "Context Sync"
+    kind: Indices  # text (plain): "Stream Wait Event", "Event Sync", "Stream Sync", "Context Sync"
     stream: Numbers  # that is waited for; of "Stream Wait Event" the waiting one is in the row's lane
     event: Numbers  # the CUDA event's id
     record_correlation: Numbers  # correlation of the call that recorded the event
@@ -228,7 +228,7 @@ class DeviceTrace:
     dropped: Mapping[str, int]
     repaired: int  # blocks of the file that were no valid JSON or UTF-8 until corrected
 
-    sort: Kinds  # EventSort
+    kind: Kinds  # EventKind
     name: Indices
     ts_ns: Times
     dur_ns: Times

@@ -19,7 +19,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from converters.pytorch.columns import ABSENT, HostTrace, NodeSort, Tensors
+from converters.pytorch.columns import ABSENT, HostNodeKind, HostTrace, Tensors
 from converters.pytorch.rules import UNNAMED_OPERATION, Operation, rules
 from et_sim.trace.columns import CollectiveKind, NodeKind
 
@@ -279,10 +279,10 @@ class HostRecords:
 
     def of(self, row: int) -> Communication | None:
         """What a row of sort COMMUNICATION or C10D transfers; None if it transfers nothing, or is another."""
-        kind = int(self.host.sort[row])
-        if kind == NodeSort.COMMUNICATION:
+        kind = int(self.host.kind[row])
+        if kind == HostNodeKind.COMMUNICATION:
             return from_record(self._values(row), self._attributes(row))
-        if kind == NodeSort.C10D:
+        if kind == HostNodeKind.C10D:
             return from_operator(self.host.names[self.host.name[row]], self._values(row))
         return None
 

@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 
 from converters.pytorch.calls import Recording, Work
-from converters.pytorch.columns import ABSENT, NONE, DeviceTrace, EventSort, HostTrace, Tensors
+from converters.pytorch.columns import ABSENT, NONE, DeviceTrace, EventKind, HostTrace, Tensors
 from converters.pytorch.communication import shape_bytes
 from converters.pytorch.formulas import Given, is_known, operations, output_elements, shape_of
 from converters.pytorch.graph import Column, Tally
@@ -37,7 +37,7 @@ from et_sim.compute import datatype_named
 _MOST_BYTES = 1 << 62  # a shape that nobody has
 
 
-class Sort(Enum):
+class TensorUse(Enum):
     """What an operator does with its tensors."""
 
     UNKNOWN = auto()
@@ -48,31 +48,31 @@ class Sort(Enum):
     SCATTERS = auto()  # into the first one
 
 
-def sort_of(name: str) -> Sort:
+def tensor_use_of(name: str) -> TensorUse:
     """What operators of this name do."""
     names = rules().traffic
     short = name.removeprefix("aten::").removesuffix("_")
-    if short in names.sorts:
-        return Sort[names.sorts[short]]
+    if short in names.uses:
+        return TensorUse[names.uses[short]]
     if is_known(name):
-        return Sort.PLAIN
+        return TensorUse.PLAIN
     is_moved = names.by_tensors.search(name) and not names.others.search(name)
-    return Sort.PLAIN if is_moved else Sort.UNKNOWN
+    return TensorUse.PLAIN if is_moved else TensorUse.UNKNOWN
 
 
 def bytes_by_row(host: HostTrace) -> Column:
     """Of each row of an execution trace; NONE where the tensors do not tell."""
-    sorts = [sort_of(name) for name in host.names]
-    kind = np.array([kind_of_name.value for kind_of_name in sorts], np.int8)[host.name]
+    uses = [tensor_use_of(name) for name in host.names]
+    kind = np.array([use_of_name.value for use_of_name in uses], np.int8)[host.name]
     inputs, outputs, first = _row_bytes(host.inputs), _row_bytes(host.outputs), _row_bytes(host.inputs, 0)
     moved = inputs + outputs
     fills, gathers, scatters = (
-        kind == kind_meant.value for kind_meant in (Sort.FILLS, Sort.GATHERS, Sort.SCATTERS)
+        kind == use_meant.value for use_meant in (TensorUse.FILLS, TensorUse.GATHERS, TensorUse.SCATTERS)
     )
     moved = np.where(fills, np.maximum(outputs, first), moved)
     moved = np.where(gathers, inputs - first + 2 * outputs, moved)
     moved = np.where(scatters, 2 * (inputs - first), moved)
-    known: Column = np.where((kind == Sort.UNKNOWN.value) | (moved <= 0), NONE, moved)
+    known: Column = np.where((kind == TensorUse.UNKNOWN.value) | (moved <= 0), NONE, moved)
     return known
 
 
@@ -88,18 +88,18 @@ def _row_bytes(tensors: Tensors, argument: int | None = None) -> Column:
 
 def bytes_of_call(name: str, given: Any) -> int:
     """Of a call with the arguments that a timeline records of it; NONE if they do not tell."""
-    kind = sort_of(name)
-    if not given or kind is Sort.UNKNOWN:
+    kind = tensor_use_of(name)
+    if not given or kind is TensorUse.UNKNOWN:
         return NONE
     sizes = shape_bytes(given["dims"], given["types"])
     total, first = sum(sizes), sizes[0] if sizes else 0
-    if kind is Sort.FILLS:
+    if kind is TensorUse.FILLS:
         total = first
-    elif kind is Sort.GATHERS:
+    elif kind is TensorUse.GATHERS:
         total = _gathered(name, given, sizes)
-    elif kind is Sort.SCATTERS:
+    elif kind is TensorUse.SCATTERS:
         total = 2 * (total - first)
-    elif kind is Sort.PLAIN:
+    elif kind is TensorUse.PLAIN:
         total += _written(name, given, sizes) if total else 0
     return total if 0 < total < _MOST_BYTES else NONE
 
@@ -265,7 +265,7 @@ def _formulas(given: Recording) -> Column:
         formula[np.isin(formula, outer)] = NONE  # an operator within it counts
         outer = unique(outer[outer != NONE])
         outer = calls.around(calls.parent[outer], wanted)
-    formula[np.isin(device.sort[work.row], (EventSort.MEMCPY, EventSort.MEMSET))] = NONE
+    formula[np.isin(device.kind[work.row], (EventKind.MEMCPY, EventKind.MEMSET))] = NONE
     return formula
 
 

@@ -51,7 +51,7 @@ def _uses(tensors: Tensors, rows: Column) -> tuple[Any, Any]:
 
 
 def link_data(draft: Draft, given: Recording, work_node: Column, threads: Threads) -> None:
-    """Add the dependencies of both sorts."""
+    """Add the dependencies of both kinds."""
     calls, work, host, host_of_call = given.calls, given.work, given.host, given.host_of_call
     if host is None:
         return

@@ -27,7 +27,7 @@ import numpy as np
 from sortedcontainers import SortedKeyList
 
 from converters.pytorch.calls import Calls, Flags, Recording, Work, named
-from converters.pytorch.columns import NONE, DeviceTrace, EventSort
+from converters.pytorch.columns import NONE, DeviceTrace, EventKind
 from converters.pytorch.graph import Column
 from converters.pytorch.latencies import before_on_stream
 from et_sim.basics.unique import unique
@@ -57,7 +57,7 @@ class Launches:
     def of(cls, device: DeviceTrace, work: Work) -> Launches:
         """The launches of a recording. Work without one that began before all of its stream that have one
         was launched before the recording; of other work without one, the beginning is taken."""
-        on_device = device.sort[work.row] != EventSort.ANNOTATION
+        on_device = device.kind[work.row] != EventKind.ANNOTATION
         known = work.launch != NONE
         of_lane = np.flatnonzero(np.diff(work.lane, prepend=NONE))  # where each begins
         so_far = np.cumsum(known)
@@ -188,7 +188,7 @@ class _Search:
         launched = np.flatnonzero(self._launches.on_device & (work.launch != NONE))
         _, first = np.unique(work.launch[launched], return_index=True)
         launched = launched[first]
-        is_call = device.sort == EventSort.LAUNCH
+        is_call = device.kind == EventKind.LAUNCH
         records = np.flatnonzero(is_call & np.isin(device.name, named(device, "record")))
         waits = np.flatnonzero(is_call & np.isin(device.name, named(device, "stream_wait")))
         streams = np.flatnonzero(is_call & np.isin(device.name, named(device, "wait_stream")))

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from converters.pytorch.calls import Calls, Flags, Recording, Work, named, running_most
-from converters.pytorch.columns import NONE, EventSort
+from converters.pytorch.columns import NONE, EventKind
 from converters.pytorch.graph import Column
 from et_sim.basics.unique import unique
 
@@ -66,7 +66,7 @@ def find_latencies(given: Recording, awaited: Pairs) -> Latencies:
     arrives[is_after] = np.maximum(arrives, calls.end_ns[call])[is_after]
     longer = calls.end_ns[call] - begun - _median((calls.end_ns[call] - begun)[launched], 0)
     is_within = launched & ~is_after & (np.maximum(ended, happened) <= begun) & ~by_operator
-    is_within &= device.sort[work.row] == EventSort.KERNEL
+    is_within &= device.kind[work.row] == EventKind.KERNEL
     is_within &= ~np.isin(names, named(device, "wait_own"))
     arrives[is_within] += np.maximum(longer, 0)[is_within]
     arrival[launched] = np.minimum(start, arrives)[launched]

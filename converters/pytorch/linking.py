@@ -23,12 +23,12 @@ import numpy.typing as npt
 
 from converters.pytorch.alignment import Sequence, align
 from converters.pytorch.calls import Calls, Rows
-from converters.pytorch.columns import ABSENT, NONE, DeviceTrace, HostTrace, NodeSort
+from converters.pytorch.columns import ABSENT, NONE, DeviceTrace, HostNodeKind, HostTrace
 from et_sim.basics.errors import TraceError
 from et_sim.basics.unique import unique
 from et_sim.basics.units import format_ns
 
-_NOT_CALLED = (NodeSort.PROCESS, NodeSort.THREAD, NodeSort.DEVICE, NodeSort.GROUPS)
+_NOT_CALLED = (HostNodeKind.PROCESS, HostNodeKind.THREAD, HostNodeKind.DEVICE, HostNodeKind.GROUPS)
 RECORD_FUNCTIONS, EXTERNAL, NAMES = "record-function ids", "external ids", "names, thread by thread"
 _ENOUGH = 0.8  # of the smaller side, for a way of linking to be taken without looking further
 _VOTES = 100_000  # operators that are asked at most
@@ -73,7 +73,7 @@ class _Sides:
 
 def operators_of(host: HostTrace) -> Any:
     """Rows that stand for calls."""
-    return np.flatnonzero(~np.isin(host.sort, [int(node_sort) for node_sort in _NOT_CALLED]))
+    return np.flatnonzero(~np.isin(host.kind, [int(node_sort) for node_sort in _NOT_CALLED]))
 
 
 def _names_in_common(host: HostTrace, device: DeviceTrace) -> Any:

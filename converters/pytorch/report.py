@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from converters.pytorch.columns import NONE, DeviceTrace, EventSort
+from converters.pytorch.columns import NONE, DeviceTrace, EventKind
 from converters.pytorch.graph import Column, Graph, Link, Role, Rows, longest_path
 from converters.pytorch.groups import DEFAULT
 from converters.pytorch.rank import ConvertedRank, Lookup, explained
@@ -60,7 +60,7 @@ def _recorded(rank: ConvertedRank) -> dict[str, Any]:
     groups = host.groups if host is not None else ()
     sizes = [device.world_size] if device is not None else []
     sizes += [group.size for group in groups if group.name == DEFAULT]
-    names = unique(device.name[device.sort == EventSort.ANNOTATION]).tolist() if device is not None else []
+    names = unique(device.name[device.kind == EventKind.ANNOTATION]).tolist() if device is not None else []
     steps = (_STEP.fullmatch(device.names[name]) for name in names) if device is not None else ()
     begin = rank.begin_ns if rank.begin_ns > _EPOCH_NS else None
     return {

@@ -48,7 +48,7 @@ class Traffic:
 
     by_tensors: re.Pattern[str]
     others: re.Pattern[str]
-    sorts: Mapping[str, str]  # FILLS, REDUCES, …, by name without `aten::` and the last `_`
+    uses: Mapping[str, str]  # FILLS, REDUCES, …, by name without `aten::` and the last `_`
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,8 +104,8 @@ def rules() -> Rules:
 
 def _traffic(content: Mapping[str, Any]) -> Traffic:
     by_tensors, others = (re.compile("|".join(content[key])) for key in ("by_tensors", "others"))
-    sorts = ("fills", "reduces", "gathers", "scatters")
-    return Traffic(by_tensors, others, {name: key.upper() for key in sorts for name in content[key]})
+    uses = ("fills", "reduces", "gathers", "scatters")
+    return Traffic(by_tensors, others, {name: key.upper() for key in uses for name in content[key]})
 
 
 def _operation(name: str) -> Operation:

@@ -18,17 +18,17 @@ from typing import Any
 import numpy as np
 
 from converters.pytorch.calls import Calls, Flags, Recording, Work
-from converters.pytorch.columns import NONE, EventSort
+from converters.pytorch.columns import NONE, EventKind
 from converters.pytorch.graph import Column, Draft, Link, Role
 from converters.pytorch.latencies import Latencies, Pairs
 from converters.pytorch.threads import STEP, Threads
 
 _ROLE_OF = {
-    EventSort.KERNEL: Role.KERNEL,
-    EventSort.MEMCPY: Role.COPY,
-    EventSort.MEMSET: Role.FILL,
-    EventSort.ACCELERATOR: Role.ACCELERATOR,
-    EventSort.ANNOTATION: Role.COMMUNICATION,  # a worker's
+    EventKind.KERNEL: Role.KERNEL,
+    EventKind.MEMCPY: Role.COPY,
+    EventKind.MEMSET: Role.FILL,
+    EventKind.ACCELERATOR: Role.ACCELERATOR,
+    EventKind.ANNOTATION: Role.COMMUNICATION,  # a worker's
 }
 
 
@@ -59,8 +59,8 @@ def add_streams(
     of this work among nodes of no duration.
     """
     device, calls, work = given.device, given.calls, given.work
-    role = np.array([_ROLE_OF.get(EventSort(kind), Role.KERNEL) for kind in range(len(EventSort))])
-    node = draft.add(role[device.sort[work.row]], work.start_ns, work.end_ns, work=np.arange(len(work)))
+    role = np.array([_ROLE_OF.get(EventKind(kind), Role.KERNEL) for kind in range(len(EventKind))])
+    node = draft.add(role[device.kind[work.row]], work.start_ns, work.end_ns, work=np.arange(len(work)))
     own_position = base + np.arange(len(work)) * STEP
     launches, arrival = _launch_nodes(draft, calls, work, threads, latencies.arrival_ns)
     before, after = stream_order(work)

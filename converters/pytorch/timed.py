@@ -12,7 +12,7 @@ import numpy as np
 
 from converters.pytorch.calls import Calls, Recording, Work, device_work, host_calls
 from converters.pytorch.collectives import Carriers, find_carriers
-from converters.pytorch.columns import ABSENT, NONE, DeviceTrace, EventSort, HostTrace
+from converters.pytorch.columns import ABSENT, NONE, DeviceTrace, EventKind, HostTrace
 from converters.pytorch.costs import Costs, find_costs
 from converters.pytorch.data_links import link_data
 from converters.pytorch.graph import Column, Draft, Graph, Link, Role, Tally
@@ -78,8 +78,8 @@ def _nothing_timed(device: DeviceTrace) -> TraceError:
 
 def _from_its_beginning(device: DeviceTrace) -> tuple[DeviceTrace, Calls, Work]:
     """The timeline with times from its first call or work on, and these."""
-    timed = [int(kind) for kind in EventSort if kind not in (EventSort.DEVICE_ANNOTATION, EventSort.OVERHEAD)]
-    rows = np.isin(device.sort, timed)
+    timed = [int(kind) for kind in EventKind if kind not in (EventKind.DEVICE_ANNOTATION, EventKind.OVERHEAD)]
+    rows = np.isin(device.kind, timed)
     if not rows.any():
         raise _nothing_timed(device)
     device = _shifted(device, int(device.ts_ns[rows].min()))
@@ -212,12 +212,12 @@ def _left_out(device: DeviceTrace, calls: Calls, work: Work) -> dict[str, int]:
     is_none = np.ones(len(device), np.bool_)
     is_none[calls.row] = is_none[work.row] = False
     reasons = {
-        EventSort.LAUNCH: "calls of the runtime that neither launch nor wait (time of their operators)",
-        EventSort.SYNC: "synchronisation events (dependencies)",
-        EventSort.DEVICE_ANNOTATION: "annotations of devices (extents of work)",
-        EventSort.OVERHEAD: "events of the profiler itself",
+        EventKind.LAUNCH: "calls of the runtime that neither launch nor wait (time of their operators)",
+        EventKind.SYNC: "synchronisation events (dependencies)",
+        EventKind.DEVICE_ANNOTATION: "annotations of devices (extents of work)",
+        EventKind.OVERHEAD: "events of the profiler itself",
     }
-    counts = {reason: int((is_none & (device.sort == kind)).sum()) for kind, reason in reasons.items()}
+    counts = {reason: int((is_none & (device.kind == kind)).sum()) for kind, reason in reasons.items()}
     return {reason: count for reason, count in counts.items() if count}
 
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from converters.pytorch.collectives import ALONE
-from converters.pytorch.columns import NONE, HostTrace, NodeSort
+from converters.pytorch.columns import NONE, HostNodeKind, HostTrace
 from converters.pytorch.communication import UNKNOWN, Communication, HostRecords
 from converters.pytorch.data_links import write_read_pairs
 from converters.pytorch.graph import Column, Draft, Graph, Link, Role, Tally
@@ -162,7 +162,7 @@ def _communications(
 def _read(host: HostTrace, rows: Column) -> dict[int, Communication | None]:
     """What the rows that are about communication say."""
     records = HostRecords(host)
-    communicating = rows[np.isin(host.sort[rows], (NodeSort.COMMUNICATION, NodeSort.C10D))].tolist()
+    communicating = rows[np.isin(host.kind[rows], (HostNodeKind.COMMUNICATION, HostNodeKind.C10D))].tolist()
     return {row: records.of(row) for row in communicating}
 
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from converters.pytorch.calls import WAITING, Calls, Recording, Work, named
-from converters.pytorch.columns import NONE, DeviceTrace, EventSort
+from converters.pytorch.columns import NONE, DeviceTrace, EventKind
 from converters.pytorch.events import RETURN_NS, Concluded, Launches, Pending, conclude
 from converters.pytorch.graph import Column, Tally
 from converters.pytorch.late_work import find_late_work
@@ -54,7 +54,7 @@ def find_waits(given: Recording, tally: Tally) -> Waits:
         remark = "waits of streams for events, concluded from the order of calls"
         tally.count(remark, len(recorded))
     arrival = find_latencies(given, _pairs(recorded)).arrival_ns
-    is_wait = (device.sort == EventSort.LAUNCH) & np.isin(device.name, named(device, "stream_wait"))
+    is_wait = (device.kind == EventKind.LAUNCH) & np.isin(device.name, named(device, "stream_wait"))
     late = find_late_work(launches, arrival, recorded).causes(reach.ns, np.sort(device.ts_ns[is_wait]))
     tally.count("waits of streams, concluded from when work began", len(late), example=str(reach))
     awaited = _pairs(recorded + late)
@@ -69,7 +69,7 @@ def _waits_for_events(device: DeviceTrace, calls: Calls) -> dict[int, int]:
     row, at the last but one."""
     waits = calls.row[np.isin(device.name[calls.row], named(device, "wait_event"))]
     records = dict.fromkeys(waits.tolist(), NONE)
-    asked = np.flatnonzero((device.sort == EventSort.LAUNCH) & np.isin(device.name, named(device, "query")))
+    asked = np.flatnonzero((device.kind == EventKind.LAUNCH) & np.isin(device.name, named(device, "query")))
     asked = asked[np.lexsort((device.ts_ns[asked], device.lane[asked]))]
     is_call = np.isin(asked, calls.row)
     for before, row in zip(asked[:-1][is_call[1:]].tolist(), asked[1:][is_call[1:]].tolist(), strict=True):
@@ -86,7 +86,7 @@ def _recorded(
     lane_of = _lane_of_stream(device)
     pairs: list[tuple[int, int]] = []
     for at, row in enumerate(waits.row.tolist()):
-        if texts[waits.sort[at]] != b"Stream Wait Event":
+        if texts[waits.kind[at]] != b"Stream Wait Event":
             continue
         lane = int(device.lane[row])
         recorded = call_at.get(int(waits.record_correlation[at]))
@@ -218,7 +218,7 @@ def _recorded_targets(device: DeviceTrace, launches: Launches, pending: Pending)
     call_at = _moments(device)
     lane_of = _lane_of_stream(device)
     for at, row in enumerate(waits.row.tolist()):
-        kind, correlation = device.texts[waits.sort[at]], int(device.correlation[row])
+        kind, correlation = device.texts[waits.kind[at]], int(device.correlation[row])
         called = call_at.get(correlation)
         if called is None:
             continue
@@ -242,7 +242,7 @@ def _recorded_targets(device: DeviceTrace, launches: Launches, pending: Pending)
 def _moments(device: DeviceTrace) -> dict[int, int]:
     """When the call of a correlation began; only of calls that waits can mean."""
     which = named(device, "record", "stream_wait", "wait_stream", "wait_event", "wait_device")
-    rows = np.flatnonzero((device.sort == EventSort.LAUNCH) & np.isin(device.name, which))
+    rows = np.flatnonzero((device.kind == EventKind.LAUNCH) & np.isin(device.name, which))
     times = device.ts_ns[rows].tolist()
     return dict(zip(device.correlation[rows].tolist(), times, strict=True))
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from recordings import FOLDER
 
-from converters.pytorch.columns import ABSENT, EventSort
+from converters.pytorch.columns import ABSENT, EventKind
 from converters.pytorch.reading import Identity, identify, read_device, read_host, read_linked
 from converters.pytorch.reading.values import rank_of_name
 from et_sim.basics.errors import TraceError
@@ -173,7 +173,7 @@ def test_impossible_times_are_refused(tmp_path: Path) -> None:
 
 def test_a_list_of_events_alone_is_a_timeline(tmp_path: Path) -> None:
     trace = read_device(written(tmp_path, [event(), {"ph": "M", "name": "process_name"}]))
-    assert trace.sort.tolist() == [EventSort.KERNEL]
+    assert trace.kind.tolist() == [EventKind.KERNEL]
     assert trace.dropped == {"M/": 1}
 
 
@@ -269,7 +269,7 @@ def test_a_linked_file_of_a_later_schema_is_read(tmp_path: Path) -> None:
     assert nodes.node_id.tolist() == [3, 4]
     assert events.node_id is not None
     assert events.node_id.tolist() == [3, 3]
-    assert events.sort.tolist() == [EventSort.OPERATOR, EventSort.KERNEL]
+    assert events.kind.tolist() == [EventKind.OPERATOR, EventKind.KERNEL]
     assert events.dur_ns.tolist() == [4250, 7000]
     assert events.record_function.tolist() == [5, ABSENT]
     assert events.lanes[1].stream == 20

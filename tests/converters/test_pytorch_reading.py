@@ -14,10 +14,10 @@ import numpy as np
 import pytest
 from recordings import FOLDER, parsed, recordings
 
-from converters.pytorch.columns import ON_DEVICE, DeviceTrace, EventSort, HostTrace, NodeSort
+from converters.pytorch.columns import ON_DEVICE, DeviceTrace, EventKind, HostNodeKind, HostTrace
 from converters.pytorch.reading import identify, read_device, read_host, read_linked
 
-S = EventSort
+S = EventKind
 # Spelled out once more, so that a category that gets lost in the reader is missed here.
 SORT_OF = {
     "cpu_op": S.OPERATOR,
@@ -73,7 +73,7 @@ def nanoseconds(microseconds: Decimal | int) -> int:
 
 def test_every_kept_event_has_its_row(timeline: Timeline) -> None:
     trace, events = timeline.trace, timeline.events
-    assert trace.sort.tolist() == [SORT_OF[event["cat"]] for event in events]
+    assert trace.kind.tolist() == [SORT_OF[event["cat"]] for event in events]
     assert [trace.names[name] for name in trace.name] == [event["name"] for event in events]
     assert trace.ts_ns.tolist() == [nanoseconds(event["ts"]) for event in events]
     assert trace.dur_ns.tolist() == [nanoseconds(event["dur"]) for event in events]
@@ -92,7 +92,7 @@ def test_ids_are_those_of_the_arguments(timeline: Timeline) -> None:
 def test_lanes_are_threads_and_streams(timeline: Timeline) -> None:
     trace = timeline.trace
     assert len(set(trace.lanes)) == len(trace.lanes)
-    for event, sort, lane in zip(timeline.events, trace.sort, trace.lane, strict=True):
+    for event, sort, lane in zip(timeline.events, trace.kind, trace.lane, strict=True):
         found, own = trace.lanes[lane], event.get("args", {})
         assert (found.process, found.thread) == (event["pid"], event["tid"])
         if sort in ON_DEVICE:
@@ -138,7 +138,7 @@ def test_details_are_those_of_the_arguments(timeline: Timeline) -> None:
     assert trace.waits.row.tolist() == waits
     for place, row in enumerate(waits):
         own = arguments[row]
-        assert texts[trace.waits.sort[place]] == own.get("cuda_sync_kind", events[row]["name"])
+        assert texts[trace.waits.kind[place]] == own.get("cuda_sync_kind", events[row]["name"])
         assert trace.waits.stream[place] in (own.get("wait_on_stream", -1), -1)
         assert trace.waits.record_correlation[place] == own.get("wait_on_cuda_event_record_corr_id", -1)
     moved = {row: own["bytes"] for row, own in enumerate(arguments) if "bytes" in own}
@@ -212,11 +212,11 @@ def test_arguments_of_nodes_are_kept(execution: Execution) -> None:
     for side, what, column in columns:
         for node, text in zip(nodes, column, strict=True):
             assert meanings[text] == values_of(node, side, what)
-    for node, text, sort in zip(nodes, trace.input_values, trace.sort, strict=True):
+    for node, text, sort in zip(nodes, trace.input_values, trace.kind, strict=True):
         if text >= 0:
             assert json.loads(trace.texts[text], parse_float=Decimal) == values_of(node, "input", "values")
         else:
-            assert sort not in (NodeSort.COMMUNICATION, NodeSort.GROUPS, NodeSort.C10D)
+            assert sort not in (HostNodeKind.COMMUNICATION, HostNodeKind.GROUPS, HostNodeKind.C10D)
 
 
 def test_tensors_of_nodes_are_those_in_their_values(execution: Execution) -> None:
@@ -239,13 +239,13 @@ def test_tensors_of_nodes_are_those_in_their_values(execution: Execution) -> Non
 
 def test_sorts_of_nodes_add_up(execution: Execution) -> None:
     trace, nodes = execution.trace, execution.nodes
-    found = Counter(trace.sort.tolist())
+    found = Counter(trace.kind.tolist())
     names = Counter(node["name"] for node in nodes)
-    assert found[NodeSort.COMMUNICATION] == names["record_param_comms"]
-    assert found[NodeSort.DEVICE] == sum("cat" in node for node in nodes)
-    assert found[NodeSort.PROCESS] == 1
-    assert found[NodeSort.THREAD] == sum(count for name, count in names.items() if "|thread]" in name)
-    assert found[NodeSort.GROUPS] == sum(
+    assert found[HostNodeKind.COMMUNICATION] == names["record_param_comms"]
+    assert found[HostNodeKind.DEVICE] == sum("cat" in node for node in nodes)
+    assert found[HostNodeKind.PROCESS] == 1
+    assert found[HostNodeKind.THREAD] == sum(count for name, count in names.items() if "|thread]" in name)
+    assert found[HostNodeKind.GROUPS] == sum(
         count for name, count in names.items() if "process_group:init" in name
     )
 
@@ -260,7 +260,7 @@ def test_a_linked_file_is_read_as_both_recordings() -> None:
     owners = [node["parent"] if "cat" in node else node["id"] for node in timed]
     assert device.node_id.tolist() == owners
     assert device.dur_ns.tolist() == [nanoseconds(node["dur"]) for node in timed]
-    launched = np.isin(device.sort, sorted(ON_DEVICE))
+    launched = np.isin(device.kind, sorted(ON_DEVICE))
     assert int(launched.sum()) == sum("cat" in node for node in nodes)
 
 
@@ -277,7 +277,7 @@ def test_groups_of_an_execution_trace_are_listed_once() -> None:
 def test_the_size_of_blocks_does_not_matter(block_bytes: int) -> None:
     path = FOLDER / "gloo_ddp_2r" / "kineto_0.json.gz"
     whole, pieces = read_device(path), read_device(path, block_bytes=block_bytes)
-    for name in ("sort", "name", "ts_ns", "dur_ns", "lane", "external_id", "arguments"):
+    for name in ("kind", "name", "ts_ns", "dur_ns", "lane", "external_id", "arguments"):
         assert np.array_equal(getattr(whole, name), getattr(pieces, name)), name
     assert (whole.names, whole.texts, whole.lanes) == (pieces.names, pieces.texts, pieces.lanes)
 

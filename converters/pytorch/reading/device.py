@@ -21,11 +21,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from converters.pytorch.columns import ABSENT, DeviceTrace, EventSort, Numbers, Times
+from converters.pytorch.columns import ABSENT, DeviceTrace, EventKind, Numbers, Times
 from converters.pytorch.reading.decoding import Decoder, decoded
 from converters.pytorch.reading.device_records import (
+    KINDS,
     NO_ARGUMENTS,
-    SORTS,
     Arguments,
     Details,
     Event,
@@ -72,11 +72,11 @@ def digits(numbers: Sequence[bytes]) -> npt.NDArray[np.int64]:
     return np.array([round(Decimal(number.decode().strip('"')) * _NS_PER_US) for number in numbers], np.int64)
 
 
-_SPAN, _DROP = 100, 101  # beside the numbers of EventSort
-_NOT_ON_DEVICE = (EventSort.OPERATOR, EventSort.ANNOTATION, EventSort.LAUNCH, EventSort.OVERHEAD)
-_ON_DEVICE = frozenset(int(kind) for kind in EventSort if kind not in _NOT_ON_DEVICE)
+_SPAN, _DROP = 100, 101  # beside the numbers of EventKind
+_NOT_ON_DEVICE = (EventKind.OPERATOR, EventKind.ANNOTATION, EventKind.LAUNCH, EventKind.OVERHEAD)
+_ON_DEVICE = frozenset(int(kind) for kind in EventKind if kind not in _NOT_ON_DEVICE)
 _COLUMNS: Kinds = {
-    "sort": np.uint8,
+    "kind": np.uint8,
     "name": np.int32,
     "ts_ns": np.int64,
     "dur_ns": np.int64,
@@ -192,13 +192,13 @@ class DeviceReader:
             **self._columns.finish(),
         )
 
-    def _append(self, events: list[Event], sorts: list[int], starts: Times, lengths: Times) -> None:
+    def _append(self, events: list[Event], kinds: list[int], starts: Times, lengths: Times) -> None:
         """One row for each event."""
         arguments = [event.args or NO_ARGUMENTS for event in events]
         names = self._names
         functions = numbers([argument.record_function for argument in arguments])
         values: dict[str, Any] = {
-            "sort": sorts,
+            "kind": kinds,
             "name": [names[event.name] for event in events],
             "ts_ns": starts,
             "dur_ns": lengths,
@@ -209,19 +209,19 @@ class DeviceReader:
             ],
             "record_function": np.where(functions == 0, ABSENT, functions),  # 0: nobody gave it a number
             "sequence": [argument.sequence for argument in arguments],
-            "lane": self._lanes_of(events, sorts, arguments),
+            "lane": self._lanes_of(events, kinds, arguments),
             "arguments": self._details.inputs_of(events, arguments),
         }
-        self._details.add(self._columns.rows, events, sorts, arguments)
+        self._details.add(self._columns.rows, events, kinds, arguments)
         self._columns.add(values)
 
-    def _lanes_of(self, events: list[Event], sorts: list[int], arguments: list[Arguments]) -> list[int]:
+    def _lanes_of(self, events: list[Event], kinds: list[int], arguments: list[Arguments]) -> list[int]:
         lanes = self._lanes
         return [
             lanes[event.pid, event.tid, argument.device, argument.stream]
             if kind in _ON_DEVICE
             else lanes[event.pid, event.tid]
-            for event, kind, argument in zip(events, sorts, arguments, strict=True)
+            for event, kind, argument in zip(events, kinds, arguments, strict=True)
         ]
 
     def _with_times(self, events: list[Event], rows: list[int]) -> list[int]:
@@ -275,9 +275,9 @@ class DeviceReader:
 
 
 def _code(key: tuple[str, str]) -> int:
-    """What to do with events of a phase and a category: a number of EventSort, or one of those above."""
+    """What to do with events of a phase and a category: a number of EventKind, or one of those above."""
     phase, category = key
     if phase == "X":
-        kind = SORTS.get(category.lower())
+        kind = KINDS.get(category.lower())
         return int(kind) if kind is not None else _SPAN if category == "Trace" else _DROP
     return _DROP

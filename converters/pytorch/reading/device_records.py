@@ -14,7 +14,7 @@ from converters.pytorch.columns import (
     ABSENT,
     COLLECTIVE_TEXTS,
     Collectives,
-    EventSort,
+    EventKind,
     Transfers,
     WaitColumns,
 )
@@ -22,9 +22,9 @@ from converters.pytorch.reading.decoding import NO_TEXT
 from converters.pytorch.reading.values import Memo, Number, Rows, Table, stream_number, values_matter
 
 _CATEGORIES = {
-    EventSort.OPERATOR: ("cpu_op", "operator"),
-    EventSort.ANNOTATION: ("user_annotation",),
-    EventSort.LAUNCH: (
+    EventKind.OPERATOR: ("cpu_op", "operator"),
+    EventKind.ANNOTATION: ("user_annotation",),
+    EventKind.LAUNCH: (
         "cuda_runtime",
         "cuda_driver",
         "runtime",
@@ -35,15 +35,15 @@ _CATEGORIES = {
         "privateuse1_runtime",
         "privateuse1_driver",
     ),
-    EventSort.KERNEL: ("kernel", "concurrent_kernel"),
-    EventSort.MEMCPY: ("gpu_memcpy", "memcpy"),
-    EventSort.MEMSET: ("gpu_memset", "memset"),
-    EventSort.SYNC: ("cuda_sync", "xpu_sync"),
-    EventSort.DEVICE_ANNOTATION: ("gpu_user_annotation",),
-    EventSort.OVERHEAD: ("overhead",),
-    EventSort.ACCELERATOR: ("mtia_ccp_events", "mtia_workloadd", "hpu_op"),
+    EventKind.KERNEL: ("kernel", "concurrent_kernel"),
+    EventKind.MEMCPY: ("gpu_memcpy", "memcpy"),
+    EventKind.MEMSET: ("gpu_memset", "memset"),
+    EventKind.SYNC: ("cuda_sync", "xpu_sync"),
+    EventKind.DEVICE_ANNOTATION: ("gpu_user_annotation",),
+    EventKind.OVERHEAD: ("overhead",),
+    EventKind.ACCELERATOR: ("mtia_ccp_events", "mtia_workloadd", "hpu_op"),
 }
-SORTS = {name: kind for kind, names in _CATEGORIES.items() for name in names}
+KINDS = {name: kind for kind, names in _CATEGORIES.items() for name in names}
 
 
 class Arguments(
@@ -58,7 +58,7 @@ class Arguments(
         "types": "Input type",
         "values": "Concrete Inputs",
         "size_bytes": "bytes",
-        "sync_sort": "cuda_sync_kind",
+        "sync_kind": "cuda_sync_kind",
         "waited_stream": "wait_on_stream",
         "waited_event": "wait_on_cuda_event_id",
         "waited_record": "wait_on_cuda_event_record_corr_id",
@@ -92,7 +92,7 @@ class Arguments(
     values: msgspec.Raw = NO_TEXT
     size_bytes: Number = None
     size: Number = None  # the same, of ROCm's calls
-    sync_sort: str | None = None
+    sync_kind: str | None = None
     waited_stream: Number = None
     waited_event: Number = ABSENT
     waited_record: Number = ABSENT
@@ -138,7 +138,7 @@ NO_ARGUMENTS = Arguments()
 
 
 _SHAPES = list[list[int | list[int | list[Any]]]]  # of tensors, and of lists of them
-_MOVES = frozenset((EventSort.MEMCPY, EventSort.MEMSET, EventSort.LAUNCH, EventSort.ACCELERATOR))
+_MOVES = frozenset((EventKind.MEMCPY, EventKind.MEMSET, EventKind.LAUNCH, EventKind.ACCELERATOR))
 
 
 class Details:
@@ -149,18 +149,18 @@ class Details:
         self._keeps_values: Memo[str, bool] = Memo(values_matter)
         self._inputs: Memo[tuple[bytes, bytes, bytes], int] = Memo(self._inputs_text)
         self.unreadable_inputs = 0  # recorded inputs, different ones, that are no lists of the right kind
-        self._waits = Rows("row", "sort", "stream", "event", "record_correlation")
+        self._waits = Rows("row", "kind", "stream", "event", "record_correlation")
         self._transfers = Rows("row", "size_bytes")
         self._collectives = Rows(*Collectives.__dataclass_fields__)
 
-    def add(self, first_row: int, events: list[Event], sorts: list[int], arguments: list[Arguments]) -> None:
+    def add(self, first_row: int, events: list[Event], kinds: list[int], arguments: list[Arguments]) -> None:
         """Take the details of consecutive rows."""
         for row, argument in enumerate(arguments):
             if argument.operation is not None:
                 self._collective(first_row + row, argument)
-            if argument.sync_sort is not None or argument.waited_stream is not None:
+            if argument.sync_kind is not None or argument.waited_stream is not None:
                 self._wait(first_row + row, argument, events[row].name)
-            if (argument.size_bytes is not None or argument.size is not None) and sorts[row] in _MOVES:
+            if (argument.size_bytes is not None or argument.size is not None) and kinds[row] in _MOVES:
                 self._transfers.append(
                     first_row + row, argument.size if argument.size_bytes is None else argument.size_bytes
                 )
@@ -201,7 +201,7 @@ class Details:
         return self.texts[b'{"dims": ' + dims + b', "types": ' + types + more + b"}"]
 
     def _wait(self, row: int, argument: Arguments, name: str) -> None:
-        kind = name if argument.sync_sort is None else argument.sync_sort
+        kind = name if argument.sync_kind is None else argument.sync_kind
         stream = stream_number(argument.waited_stream)
         self._waits.append(row, self.texts[kind], stream, argument.waited_event, argument.waited_record)
 

@@ -20,7 +20,7 @@ from typing import Any, TypeAlias
 import msgspec
 import numpy as np
 
-from converters.pytorch.columns import ABSENT, HostTrace, NodeSort, ProcessGroup, Tensors
+from converters.pytorch.columns import ABSENT, HostNodeKind, HostTrace, ProcessGroup, Tensors
 from converters.pytorch.reading.decoding import Decoder, decoded, unreadable
 from converters.pytorch.reading.host_records import Fields, FlatNode, Layout, Node, fields_of, fields_of_flat
 from converters.pytorch.reading.json_chunks import BLOCK_BYTES, Batch, Member, Progress, json_chunks
@@ -119,7 +119,7 @@ _INPUTS, _OUTPUTS = "inputs", "outputs"
 _COLUMNS: Kinds = {
     "node_id": None,
     "parent": None,
-    "sort": np.uint8,
+    "kind": np.uint8,
     "name": np.int32,
     "record_function": None,
     "thread": None,
@@ -177,7 +177,7 @@ class HostReader:
         self._members: dict[str, Any] = {}
         self._names: Table[str] = Table()
         self._texts: Table[str | bytes] = Table()
-        self._sorts: Memo[str, int] = Memo(sort_of)
+        self._kinds: Memo[str, int] = Memo(kind_of_node)
         self._keeps_values: Memo[str, bool] = Memo(values_matter)
         self._columns = Columns(_COLUMNS)
         self._inputs = TensorColumns(self._texts)
@@ -238,14 +238,14 @@ class HostReader:
 
     def _append(self, nodes: AnyNodes, fields: Fields) -> None:
         """One row for each node."""
-        names, texts, sorts = self._names, self._texts, self._sorts
+        names, texts, kinds = self._names, self._texts, self._kinds
         input_types = [bytes(types) for types in fields.input_types]
         output_types = [bytes(types) for types in fields.output_types]
         values: dict[str, Any] = {
             "node_id": [node.node_id for node in nodes],
             "parent": fields.parent,
-            "sort": [
-                NodeSort.DEVICE if node.category and node.category != "cpu_op" else sorts[node.name]
+            "kind": [
+                HostNodeKind.DEVICE if node.category and node.category != "cpu_op" else kinds[node.name]
                 for node in nodes
             ],
             "name": [names[node.name] for node in nodes],
@@ -266,13 +266,13 @@ class HostReader:
             _INPUTS: self._inputs.add(fields.inputs, input_types),
             _OUTPUTS: self._outputs.add(fields.outputs, output_types),
         }
-        kind, scope = np.array(values["sort"], np.uint8), numbers(fields.scope)
-        values["sort"] = np.where(
-            (kind == NodeSort.OPERATOR) & (scope == _USER_SCOPE), NodeSort.ANNOTATION, kind
+        kind, scope = np.array(values["kind"], np.uint8), numbers(fields.scope)
+        values["kind"] = np.where(
+            (kind == HostNodeKind.OPERATOR) & (scope == _USER_SCOPE), HostNodeKind.ANNOTATION, kind
         )
         self._columns.add(values)
         for node, given in zip(nodes, fields.inputs, strict=True):
-            if sorts[node.name] == NodeSort.GROUPS:
+            if kinds[node.name] == HostNodeKind.GROUPS:
                 self._add_groups(given)
 
     def _add_groups(self, given: msgspec.Raw) -> None:
@@ -299,13 +299,13 @@ def _refuse_doubles(path: Path, node_id: Any) -> None:
         )
 
 
-def sort_of(name: str) -> int:
+def kind_of_node(name: str) -> int:
     """What a name says about a node; whether it is an annotation says its scope."""
     root = _ROOT.match(name)
     if root:
-        return NodeSort.PROCESS if root.group(1) == "process" else NodeSort.THREAD
+        return HostNodeKind.PROCESS if root.group(1) == "process" else HostNodeKind.THREAD
     if name == COMMUNICATION:
-        return NodeSort.COMMUNICATION
+        return HostNodeKind.COMMUNICATION
     if GROUPS in name:
-        return NodeSort.GROUPS
-    return NodeSort.C10D if C10D.match(name) else NodeSort.OPERATOR
+        return HostNodeKind.GROUPS
+    return HostNodeKind.C10D if C10D.match(name) else HostNodeKind.OPERATOR

@@ -10,16 +10,16 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from converters.pytorch.columns import ABSENT, DeviceTrace, HostTrace, NodeSort
+from converters.pytorch.columns import ABSENT, DeviceTrace, HostNodeKind, HostTrace
 from converters.pytorch.reading.device import DeviceReader
 from converters.pytorch.reading.device_records import Arguments, Event
-from converters.pytorch.reading.host import AnyNodes, read_host, sort_of
+from converters.pytorch.reading.host import AnyNodes, kind_of_node, read_host
 from converters.pytorch.reading.host_records import FlatNode, Node
 from converters.pytorch.reading.json_chunks import BLOCK_BYTES, Batch, Progress
 from converters.pytorch.reading.values import Column
 
 _NO_EVENT = Event(phase="node", category="of the host, without times")
-_ROOTS = (NodeSort.PROCESS, NodeSort.THREAD)
+_ROOTS = (HostNodeKind.PROCESS, HostNodeKind.THREAD)
 _USER_SCOPE = 7
 
 
@@ -50,7 +50,7 @@ def _owner(node: Node | FlatNode) -> int:
 
 def _event(node: Node | FlatNode) -> Event:
     """The event of the timeline that the linker found for a node."""
-    if node.ts is None or sort_of(node.name) in _ROOTS:
+    if node.ts is None or kind_of_node(node.name) in _ROOTS:
         return _NO_EVENT
     length = node.inclusive_dur if node.dur is None else node.dur
     thread = node.attribute("tid", 0)
