@@ -46,7 +46,7 @@ def main() -> None:
         report, told = _timed(
             lambda: carry_out(plan_sweep(SPEC, searches=True), Path(folder, "search"), workers=1)
         )
-        found = report.found
+        found = report.search
         print(f"search      {found.evaluated:4d} of {_points()} plans evaluated, {told}")
         table, told = _timed(lambda: carry_out(plan_sweep(SPEC), Path(folder, "sweep"), workers=2).table)
         rows = [row for row in table.to_pylist() if row["status"] == "complete"]

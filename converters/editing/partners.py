@@ -40,7 +40,7 @@ _EMPTY = np.zeros(0, np.int64)
 class Meeting(NamedTuple):
     """Ranks that meet, with the rows of each, in the order in which they meet."""
 
-    what: str
+    description: str
     rows: dict[int, Any]  # rank -> rows; of a message, sender and receiver
     name: str = ""  # of a group
 
@@ -48,7 +48,7 @@ class Meeting(NamedTuple):
 class Open(NamedTuple):
     """A row in the slice whose partner is not in it."""
 
-    what: str
+    description: str
     rank: int
     row: int
     partner: int
@@ -106,7 +106,9 @@ class Partners:
 
     def _open(self, meeting: Meeting, rank: int, at: int, kept: dict[int, Any]) -> Open:
         partner = next(other for other, mask in kept.items() if not mask[at])
-        return Open(meeting.what, rank, int(meeting.rows[rank][at]), partner, int(meeting.rows[partner][at]))
+        return Open(
+            meeting.description, rank, int(meeting.rows[rank][at]), partner, int(meeting.rows[partner][at])
+        )
 
 
 def open_error(workload: Workload, pair: Open, count: int, in_slice: Any) -> TraceError:
@@ -116,7 +118,7 @@ def open_error(workload: Workload, pair: Open, count: int, in_slice: Any) -> Tra
     more = f"; {count - 1:,} more nodes likewise" if count > 1 else ""
     return TraceError(
         f"{trace.describe(pair.row)} of rank {pair.rank} is in the slice, and meets"
-        f" {other.describe(pair.partner_row)} of rank {pair.partner} ({pair.what}), {where} not{more}",
+        f" {other.describe(pair.partner_row)} of rank {pair.partner} ({pair.description}), {where} not{more}",
         place=trace.source,
         remedy="choose so that partners are together, or leave such nodes out with --drop-open",
     )

@@ -66,11 +66,11 @@ def delay(recorded: Recorded, leaves: Any) -> Delays:
         for row in watched(order, len(trace), "nodes"):
             walk.visit(row)
         walk.end()
-        idle = [row for row, span in walk.found.spans.items() if span == 0]
+        idle = [row for row, span in walk.delays.spans.items() if span == 0]
         if not idle:
             break
         anchors[idle] = False
-    return walk.found
+    return walk.delays
 
 
 def _beside_others(trace: Trace, leaves: Any) -> Any:
@@ -88,7 +88,7 @@ class _Walk:
     def __init__(self, trace: Trace, leaves: Any, anchors: Any) -> None:
         count = len(trace)
         self.count = count
-        self.found = Delays()
+        self.delays = Delays()
         self.leaves = leaves.tolist()
         self.gone = (leaves & ~anchors).tolist()
         self.data, self.ctrl = dependency_lists(trace)
@@ -160,20 +160,20 @@ class _Walk:
         own_time = 0
         if self.leaves[row]:
             own_time = min(times.values())
-            self.found.spans[row] = own_time + self.span[row]
+            self.delays.spans[row] = own_time + self.span[row]
         lists = [[parent for parent in parents if not self.gone[parent]] for parents in (data, ctrl)]
         for ancestor, time in times.items():
             parent = self.delayed(ancestor, time - own_time)
             is_data = any(self.reaches(parent, ancestor, time) for parent in data) or not ctrl
             if parent >= 0 and parent not in lists[0] and parent not in lists[1]:
                 lists[0 if is_data else 1].append(parent)
-                self.found.bridges.added += 1
+                self.delays.bridges.added += 1
         for parent in (*data, *ctrl):
             if self.gone[parent]:
                 leads = any(ancestor != _BEGIN for ancestor in self.above[parent])
-                self.found.bridges.bridged += leads
-                self.found.bridges.dropped += not leads
-        self.found.bridges.data[row], self.found.bridges.ctrl[row] = lists
+                self.delays.bridges.bridged += leads
+                self.delays.bridges.dropped += not leads
+        self.delays.bridges.data[row], self.delays.bridges.ctrl[row] = lists
         self.settle(row, times)
 
     def reaches(self, parent: int, ancestor: int, time: int) -> bool:
@@ -185,8 +185,8 @@ class _Walk:
             return ancestor
         key = ancestor, time
         if key not in self.number:
-            self.number[key] = self.count + len(self.found.extra)
-            self.found.extra.append(key)
+            self.number[key] = self.count + len(self.delays.extra)
+            self.delays.extra.append(key)
         return self.number[key]
 
     def settle(self, row: int, times: Times) -> None:

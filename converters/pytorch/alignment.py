@@ -38,7 +38,7 @@ class Sequence:
     def __len__(self) -> int:
         return len(self.name)
 
-    def some(self, rows: Any) -> Sequence:
+    def chosen(self, rows: Any) -> Sequence:
         """Those in some places."""
         return Sequence(self.name[rows], self.number[rows])
 

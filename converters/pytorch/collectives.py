@@ -168,7 +168,7 @@ class _Search:
     records: _Records
     work: Work
     groups: Groups
-    found: list[Communication] = field(default_factory=list)
+    communications: list[Communication] = field(default_factory=list)
     carried: dict[int, list[int]] = field(default_factory=dict)  # by work
     by_call: dict[int, int] = field(default_factory=dict)
     begun: list[tuple[int, int, int]] = field(default_factory=list)  # worker, its operator, communication
@@ -272,8 +272,8 @@ class _Search:
             self.carried.setdefault(at, []).append(self._add(communication))
 
     def _add(self, communication: Communication) -> int:
-        self.found.append(self.groups.resolve(communication))
-        return len(self.found) - 1
+        self.communications.append(self.groups.resolve(communication))
+        return len(self.communications) - 1
 
     def host(self) -> None:
         """Communication of the host's own backends: operators whose tensors no kernel moves."""
@@ -358,7 +358,7 @@ class _Search:
         of_work = np.concatenate((of_work, carried))
         order = np.lexsort((columns["row"], columns["end_ns"], columns["start_ns"], columns["lane"]))
         return Carriers(
-            tuple(self.found),
+            tuple(self.communications),
             Work(**{name: column[order] for name, column in columns.items()}),
             of_work[order],
             of_call,

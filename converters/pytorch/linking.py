@@ -187,7 +187,7 @@ def _by_names(host: HostTrace, device: DeviceTrace, calls: Calls, sides: _Sides)
             there = np.flatnonzero(lanes == lane)
             if _shared(ours.name[here], theirs.name[there]) < _LIKELY * len(here):
                 continue
-            in_host, in_device = align(ours.some(here), theirs.some(there))
+            in_host, in_device = align(ours.chosen(here), theirs.chosen(there))
             candidates.append(
                 (len(in_host), thread, lane, (sides.host[here[in_host]], sides.call[there[in_device]]))
             )

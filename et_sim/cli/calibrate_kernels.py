@@ -53,7 +53,7 @@ class KernelFit:
 
     machine: str
     before: RooflineDevice
-    found: Fit
+    result: Fit
     fitted: Ratios
     held_out: Ratios
 
@@ -73,20 +73,20 @@ class KernelFit:
     @property
     def errors(self) -> FitErrors:
         """How far off it is."""
-        return FitErrors(_classes(self.fitted), _classes(self.held_out), self.found.unknown)
+        return FitErrors(_classes(self.fitted), _classes(self.held_out), self.result.unknown)
 
     @property
     def data(self) -> dict[str, Any]:
         """As JSON."""
-        return {"fitted_figures": self.found.fitted, **self.errors.data()}
+        return {"fitted_figures": self.result.fitted, **self.errors.data()}
 
     @property
     def text(self) -> Iterator[str]:
         """As people read it."""
         from et_sim.basics.units import plural
 
-        yield f"{len(self.fitted)} rows, {plural(len(self.found.fitted), 'figure')}:"
-        for name, value in self.found.fitted.items():
+        yield f"{len(self.fitted)} rows, {plural(len(self.result.fitted), 'figure')}:"
+        for name, value in self.result.fitted.items():
             unit = " ns" if name in ("launch-overhead", "split-time") else ""
             yield f"  {name}: {value:g}{unit}"
         yield from self.errors.lines("kernels")
@@ -96,7 +96,7 @@ class KernelFit:
         from et_sim.calibrate.kernels_written import NAME, accuracy_of, device_changes
         from et_sim.calibrate.machine_file import calibrated_machine, files_text
 
-        device = device_changes(self.machine, self.before, self.found.device, accuracy_of(self.held_out))
+        device = device_changes(self.machine, self.before, self.result.device, accuracy_of(self.held_out))
         types = " and ".join(sorted({row.datatype for row, _ in self.fitted if row.datatype}))
         source = f"{len(self.fitted)} kernels{f' in {types}' if types else ''} of {files_text(files)}"
         errors = self.errors.of_machine()

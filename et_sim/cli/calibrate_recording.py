@@ -55,7 +55,7 @@ def run(options: argparse.Namespace) -> int:
     fit = KernelFit.of(machine, rows, takes_few=True)
 
     def written() -> dict[str, Any]:
-        if not fit.found.fitted:
+        if not fit.result.fitted:
             raise UsageError(
                 "nothing was fitted, so there is no machine to write",
                 remedy="merge recordings: write their kernels with --kernels, and fit the tables together",

@@ -79,7 +79,7 @@ def run(options: argparse.Namespace, *, searches: bool = False) -> int:
         given = {"workers": options.workers, "dask": options.dask, "keep": options.keep}
         report = carry_out(plan, folder, **given, watch=progress)
     _tell(report, folder)
-    is_success = report.complete if report.found is None else report.found.front
+    is_success = report.complete if report.search is None else report.search.front
     with printing(0 if is_success else 1):
         if options.json:
             print(sweep_json(open_sweep(folder)))
@@ -105,7 +105,7 @@ def _resumable(folder: Path) -> Iterator[None]:
 
 def _tell(report: Report, folder: Path) -> None:
     """What was there already, and warnings, go to stderr."""
-    if report.known and report.found is None:
+    if report.known and report.search is None:
         was = "was" if report.known == 1 else "were"
         known = "all points were" if report.known == report.points else f"{report.known:,} of them {was}"
         print(f"et-sim: {report.points:,} points; {known} evaluated before, in {folder}", file=sys.stderr)

@@ -19,7 +19,7 @@ from msgspec import Struct, structs
 from et_sim.machine.graph import Figures, link_classes
 from et_sim.machine.memory import stage_name
 from et_sim.machine.model import GraphFabric, LevelFabric, Machine, Network, TimeFactors, WorkKind
-from et_sim.machine.switch_trees import switch_sorts
+from et_sim.machine.switch_trees import switch_kinds
 
 Scaled = tuple[Machine, float] | None
 
@@ -57,7 +57,7 @@ def figures(machine: Machine) -> dict[str, Callable[[float], Scaled]]:
     for link, name in enumerate(_classes(machine.network)):
         scales[f"bandwidth of {name}"] = partial(scale_bandwidth, machine, link)
         scales[f"latency of {name}"] = partial(scale_latency, machine, link)
-    for kind, switch in enumerate(switch_sorts(machine.network)[1]):
+    for kind, switch in enumerate(switch_kinds(machine.network)[1]):
         scales[f"rate of {switch.name}"] = partial(scale_switches, machine, kind, "bytes_per_ns")
         scales[f"latency of {switch.name}"] = partial(scale_switches, machine, kind, "latency_ns")
     pool = machine.memory.pool
@@ -122,8 +122,8 @@ def scale_latency(machine: Machine, link: int, multiple: float) -> Scaled:
 def scale_switches(machine: Machine, kind: int, name: str, multiple: float) -> Scaled:
     """A figure of a sort of switches that reduce, if they have it."""
     network = machine.network
-    of_entry, sorts = switch_sorts(network)
-    scaled = _scale(sorts[kind].reducer, name, multiple)
+    of_entry, kinds = switch_kinds(network)
+    scaled = _scale(kinds[kind].reducer, name, multiple)
     if scaled is None or math.isinf(getattr(scaled[0], name)):
         return None
     reducers = tuple(

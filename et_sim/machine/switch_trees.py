@@ -25,27 +25,27 @@ from et_sim.machine.graph import NIC, NPU, Graph, row_name
 from et_sim.machine.model import GraphFabric, GridFabric, Network, Reducer
 
 
-class SwitchSort(Struct, frozen=True):
+class SwitchKind(Struct, frozen=True):
     """Switches that nothing but their place tells apart."""
 
     name: str
     reducer: Reducer
 
 
-def switch_sorts(network: Network) -> tuple[list[int], list[SwitchSort]]:
-    """(the sort of each entry of `network.reducers`, the sorts in the order in which they come first)."""
+def switch_kinds(network: Network) -> tuple[list[int], list[SwitchKind]]:
+    """(the kind of each entry of `network.reducers`, the kinds in the order in which they come first)."""
     fabric = network.fabric
     of_entry = [
         (f"dimension {at}" if not isinstance(fabric, GraphFabric) else _row(fabric, at), reducer)
         for at, reducer in network.reducers
     ]
-    sorts = list(dict.fromkeys(of_entry))
-    rows = [row for row, _ in sorts]
+    kinds = list(dict.fromkeys(of_entry))
+    rows = [row for row, _ in kinds]
     made = [
-        SwitchSort(f"reduction in {row}{_figures(reducer) if rows.count(row) > 1 else ''}", reducer)
-        for row, reducer in sorts
+        SwitchKind(f"reduction in {row}{_figures(reducer) if rows.count(row) > 1 else ''}", reducer)
+        for row, reducer in kinds
     ]
-    return [sorts.index(entry) for entry in of_entry], made
+    return [kinds.index(entry) for entry in of_entry], made
 
 
 def _row(fabric: GraphFabric, device: int) -> str:
@@ -67,7 +67,7 @@ class TreeSwitch(Struct, frozen=True):
 
     endpoint: int
     server: int  # which of all switches of the network it is
-    sort: int  # of those with the same figures: a row of `SwitchTrees.sorts`
+    kind: int  # of those with the same figures: a row of `SwitchTrees.kinds`
     reducer: Reducer
     parent: int  # its place in the tree; NOBODY: it is the root
     ranks: tuple[int, ...]  # that hang on it
@@ -87,10 +87,10 @@ class SwitchTrees:
     def __init__(self, network: Network) -> None:
         fabric = network.fabric
         self._grid = fabric if isinstance(fabric, GridFabric) else None
-        self._sort_of, self.sorts = switch_sorts(network)
+        self._kind_of, self.kinds = switch_kinds(network)
         self._reach = None
         if isinstance(fabric, GraphFabric) and fabric.reducers:
-            self._reach = _Reach(fabric, self._sort_of)
+            self._reach = _Reach(fabric, self._kind_of)
         self._reducers = network.reducers
         self._ranks = network.ranks
 
@@ -126,7 +126,7 @@ class SwitchTrees:
             if (lines == lines[0]).all():
                 uneven = any(link.dimension == number for link in self._grid.links)
                 server, members = first_server + int(lines[0]), tuple(ranks.tolist())
-                stands = self._ranks + number, server, self._sort_of[entry]
+                stands = self._ranks + number, server, self._kind_of[entry]
                 switch = TreeSwitch(*stands, reducer, NOBODY, members, len(members))
                 return SwitchTree((switch,), None if uneven else (number,))
             first_server += self._ranks // npus
@@ -136,9 +136,9 @@ class SwitchTrees:
 class _Reach:
     """A graph's switches that reduce: how far each is from each, and on which of them ranks hang."""
 
-    def __init__(self, fabric: GraphFabric, sort_of: list[int]) -> None:
+    def __init__(self, fabric: GraphFabric, kind_of: list[int]) -> None:
         graph = fabric.graph
-        self._fabric, self._graph, self._sort_of = fabric, graph, sort_of
+        self._fabric, self._graph, self._kind_of = fabric, graph, kind_of
         self._place = {device: place for place, (device, _) in enumerate(fabric.reducers)}
         self._figures = _cables(graph)
         nics = np.flatnonzero(graph.kinds == NIC).tolist()
@@ -211,7 +211,7 @@ class _Reach:
             TreeSwitch(
                 endpoint=len(self._graph.npus) + place,
                 server=place,
-                sort=self._sort_of[place],
+                kind=self._kind_of[place],
                 reducer=self._fabric.reducers[place][1],
                 parent=NOBODY if place == root else place_in_tree[before[place]],
                 ranks=tuple(hanging[place]),

@@ -60,7 +60,7 @@ def spills(uses: TensorUses, order: Sequence[int], capacity: int) -> Spills:
     planner = _Planner(uses, order, capacity)
     for place, (row, of_row) in enumerate(planner.steps):
         planner.run(place, row, of_row)
-    return planner.found
+    return planner.spills
 
 
 class _Planner:
@@ -71,7 +71,7 @@ class _Planner:
         largest = np.zeros(count, np.int64)  # of sizes that differ, the bound must hold for any
         np.maximum.at(largest, uses.tensor, uses.bytes)
         self.size: list[int] = largest.tolist()
-        self.found = Spills(len(order), sizes=self.size)
+        self.spills = Spills(len(order), sizes=self.size)
         self.steps = list(_steps(uses, order))
         self.free: deque[tuple[int, tuple[int, ...]]] = deque([(capacity, ())])  # bytes, and who frees them
         self.free_bytes = capacity
@@ -116,8 +116,8 @@ class _Planner:
     def _make_room(self, missing: int, place: int, row: int, of_row: list[_Use]) -> None:
         while self.free_bytes < missing:
             if not self.candidates or self.due[self.candidates[0][2]] <= place:
-                if self.found.too_large is None:
-                    self.found.too_large = row, sum(self.size[use.tensor] for use in of_row)
+                if self.spills.too_large is None:
+                    self.spills.too_large = row, sum(self.size[use.tensor] for use in of_row)
                 self.free.append((missing - self.free_bytes, ()))
                 self.free_bytes = missing
                 return
@@ -185,14 +185,14 @@ class _Planner:
             size -= min(there, size)
 
     def _move(self, tensor: int, *, is_store: bool) -> int:
-        self.found.tensors.append(tensor)
-        self.found.is_store.append(is_store)
-        return self.found.rows + len(self.found.tensors) - 1
+        self.spills.tensors.append(tensor)
+        self.spills.is_store.append(is_store)
+        return self.spills.rows + len(self.spills.tensors) - 1
 
     def _after(self, parent: int, child: int) -> None:
         if parent not in (NOBODY, child):
-            self.found.parents.append(parent)
-            self.found.children.append(child)
+            self.spills.parents.append(parent)
+            self.spills.children.append(child)
 
 
 def _steps(uses: TensorUses, order: Sequence[int]) -> Iterator[tuple[int, list[_Use]]]:

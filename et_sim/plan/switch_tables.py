@@ -116,7 +116,7 @@ class SwitchTables:
             count = len(self._branches) - first
             stands = branch_of[place], first, count, switch.members, base, len(tree.switches)
             figures = switch.reducer.bytes_per_ns, switch.reducer.latency_ns
-            self._switches.append((switch.endpoint, switch.server, switch.sort, *stands, *figures))
+            self._switches.append((switch.endpoint, switch.server, switch.kind, *stands, *figures))
         return own
 
     def finish(self) -> dict[str, Any]:
@@ -160,5 +160,5 @@ def switch_tables(
             if name == groups.canonical_names[row]:
                 found.add_group(collectives, groups, row, axis)
     trees = collectives.switches.trees
-    names = {"switch_sorts": tuple(one.name for one in trees.sorts)}
+    names = {"switch_sorts": tuple(one.name for one in trees.kinds)}
     return found.finish() | names | {"switch_endpoints": trees.endpoints, "switch_servers": trees.servers}

@@ -72,7 +72,7 @@ def other_profile(
         **to_builtins(tried),
         "measured": acting.is_measured,
         "corrections": [
-            {"correction": correction.value, **to_builtins(tried)} for correction, tried in acting.found
+            {"correction": correction.value, **to_builtins(tried)} for correction, tried in acting.tried
         ],
     }
 
@@ -80,7 +80,7 @@ def other_profile(
 class Acting(Struct, frozen=True):
     """Corrections that act, and what becomes of the workload with each alone."""
 
-    found: tuple[tuple[Correction, Tried], ...]
+    tried: tuple[tuple[Correction, Tried], ...]
     is_measured: bool  # else they may act
 
 

@@ -83,7 +83,7 @@ def bounded(name: str, bound: Mapping[str, float]) -> float:
     return signed(name, bound.get(name, math.inf if OBJECTIVES[name] is Best.MOST else 0.0))
 
 
-class Found(Struct):
+class SearchResult(Struct):
     """What a search found, as its table says it."""
 
     minimise: list[str]
@@ -97,12 +97,12 @@ class Found(Struct):
     front: list[int] = field(default_factory=list)  # numbers of the best points, in order
 
     @staticmethod
-    def of(goal: Goal, method: str, evaluated: int = 0, impossible: int = 0) -> Found:
+    def of(goal: Goal, method: str, evaluated: int = 0, impossible: int = 0) -> SearchResult:
         """Of what is looked for, and how."""
         least, most = (
             [name for name in goal.objectives if OBJECTIVES[name] is best] for best in (Best.LEAST, Best.MOST)
         )
-        return Found(least, most, method, list(goal.ladder), evaluated, impossible)
+        return SearchResult(least, most, method, list(goal.ladder), evaluated, impossible)
 
 
 def _refuse_unknown_figure(name: str, known: Mapping[str, Any]) -> None:

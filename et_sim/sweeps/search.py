@@ -15,7 +15,7 @@ from msgspec import Struct, to_builtins
 from et_sim.basics.errors import EtSimError, InputError
 from et_sim.sweeps.bounds import Bound, bounds_of_points
 from et_sim.sweeps.choosing import ByBounds, ByOptuna, Chooser
-from et_sim.sweeps.goal import BOUNDS, OPTUNA, Found, Goal, Values, bounded, front_of, least_dominated
+from et_sim.sweeps.goal import BOUNDS, OPTUNA, Goal, SearchResult, Values, bounded, front_of, least_dominated
 from et_sim.sweeps.journal import Journal
 from et_sim.sweeps.progress import Watcher
 from et_sim.sweeps.runners import Runner
@@ -27,9 +27,9 @@ RUNG = "rung-"  # folders of what was found on cheaper models
 
 def search(
     plan: SweepPlan, goal: Goal, journal: Journal, folder: Path, runner: Runner, watch: Watcher
-) -> tuple[State, Found, Any]:
+) -> tuple[State, SearchResult, Any]:
     """Evaluate what may be best, and write the tables; the last state, what was found, the last table."""
-    findings: Found | None = None
+    findings: SearchResult | None = None
     values: dict[int, Values] = {}
     for place, model in enumerate(goal.ladder):
         if findings is not None:
@@ -59,7 +59,7 @@ class _Rung(Struct):
     runner: Runner
     watch: Watcher
 
-    def descend(self) -> tuple[Found, dict[int, Values]]:
+    def descend(self) -> tuple[SearchResult, dict[int, Values]]:
         """Evaluate what may be best, as far as the budget reaches; the objectives of what is looked for."""
         goal, points = self.goal, self.state.plan.points
         bounds, refusals = self._bounds()
@@ -73,9 +73,9 @@ class _Rung(Struct):
         if not possible:
             if refusals:
                 raise next(iter(refusals.values()))
-            return Found.of(goal, BOUNDS, impossible=len(points)), {}
+            return SearchResult.of(goal, BOUNDS, impossible=len(points)), {}
         chooser, method = self._chooser(possible, bounds)
-        findings = Found.of(goal, method)
+        findings = SearchResult.of(goal, method)
         findings.impossible = len(points) - len(possible)
         most = len(possible) if goal.budget is None else min(goal.budget, len(possible))
         self.watch.begin("searching", most)

@@ -17,7 +17,7 @@ from msgspec import Struct, to_builtins
 
 from et_sim.basics.errors import UsageError
 from et_sim.sweeps.evaluate import COMPLETE
-from et_sim.sweeps.goal import Found, Goal, front_of, goal_of
+from et_sim.sweeps.goal import Goal, SearchResult, front_of, goal_of
 from et_sim.sweeps.journal import Journal, check_folder
 from et_sim.sweeps.pool import WorkerPool, usual_workers
 from et_sim.sweeps.progress import Nobody, Progress, Watcher
@@ -36,7 +36,7 @@ class Report(Struct, frozen=True):
     points: int
     known: int  # of them, those that were evaluated before
     complete: int
-    found: Found | None = None  # by a search
+    search: SearchResult | None = None  # by a search
 
 
 def carry_out(
@@ -95,7 +95,7 @@ def _found(state: State, goal: Goal | None) -> dict[str, Any] | None:
         return None
     known = state.known()
     done = [point for point in state.plan.points if point.digest in known]
-    findings = Found.of(goal, "sweep", evaluated=len(done))
+    findings = SearchResult.of(goal, "sweep", evaluated=len(done))
     findings.left, findings.front = len(state.plan.points) - len(done), front_of(state.values(goal, done))
     content: dict[str, Any] = to_builtins(findings)
     return content

@@ -208,6 +208,6 @@ search: {{{goal}, at-once: 2, ladder: [analytical, link], keep: 3}}
     report = carry_out(planned, tmp_path / "dask", dask=str(file), watch=Killer())
     assert processes[-1].wait() != 0
     carry_out(planned, tmp_path / "one", workers=1)
-    assert report.found.front
+    assert report.search.front
     for name in (".", "rung-1"):
         assert table_of(tmp_path / "dask" / name) == table_of(tmp_path / "one" / name)

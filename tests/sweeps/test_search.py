@@ -79,11 +79,11 @@ def test_bounds_find_what_a_sweep_finds_with_fewer_evaluations(
     given_ = plans(tmp_path, {"minimise": ["makespan_ns"], "at-once": 2})
     report = _searched(given_, tmp_path / "out")
     times = [row["makespan_ns"] for row in swept]
-    assert report.found.front == [min(range(len(times)), key=times.__getitem__)]
-    assert report.found.method == "bounds"
-    assert report.found.left == 0
-    assert len(report.table) == report.found.evaluated <= len(times) / 2
-    assert report.found.evaluated + report.found.ruled_out == len(times)
+    assert report.search.front == [min(range(len(times)), key=times.__getitem__)]
+    assert report.search.method == "bounds"
+    assert report.search.left == 0
+    assert len(report.table) == report.search.evaluated <= len(times) / 2
+    assert report.search.evaluated + report.search.ruled_out == len(times)
 
 
 @pytest.mark.deep
@@ -116,10 +116,10 @@ def test_several_objectives_give_the_front_of_the_whole_sweep(
     values = {
         row["point"]: (*(row[name] for name in minimise), *(-row[name] for name in maximise)) for row in swept
     }
-    assert report.found.front == front_of(values)
-    assert len(report.found.front) > 1
+    assert report.search.front == front_of(values)
+    assert len(report.search.front) > 1
     opened = open_sweep(tmp_path / "out")
-    assert json.loads(sweep_json(opened))["search"]["front"] == report.found.front
+    assert json.loads(sweep_json(opened))["search"]["front"] == report.search.front
 
 
 @pytest.mark.deep
@@ -127,10 +127,10 @@ def test_constraints_on_results_are_kept(swept: list[dict[str, Any]], tmp_path: 
     most = sorted(row["peak_memory_bytes"] for row in swept if row["pp"] > 1)[1]
     goal = {"minimise": ["makespan_ns"], "constraints": [f"peak_memory_bytes <= {most}B", "pp > 1"]}
     report = _searched(plans(tmp_path, goal), tmp_path / "out")
-    best = next(row for row in report.table.to_pylist() if row["point"] == report.found.front[0])
+    best = next(row for row in report.table.to_pylist() if row["point"] == report.search.front[0])
     assert best["peak_memory_bytes"] <= most
     assert best["pp"] > 1
-    assert report.found.impossible > 0
+    assert report.search.impossible > 0
 
 
 def test_the_most_tokens_per_second_are_found_and_constraints_rule_out_by_bounds(
@@ -138,13 +138,13 @@ def test_the_most_tokens_per_second_are_found_and_constraints_rule_out_by_bounds
 ) -> None:
     report = _searched(plans(tmp_path, {"maximise": ["tokens_per_s"], "at-once": 1}), tmp_path / "most")
     rates = [row["tokens_per_s"] for row in swept]
-    assert report.found.front == [rates.index(max(rates))]
-    assert report.found.ruled_out > 0
+    assert report.search.front == [rates.index(max(rates))]
+    assert report.search.ruled_out > 0
     assert sweep_text(open_sweep(tmp_path / "most")).split("\n\n")[1].splitlines()[0].endswith("tokens/s")
     goal = {"minimise": ["peak_memory_bytes"], "constraints": [f"tokens_per_s >= {max(rates)}"]}
     report = _searched(plans(tmp_path, goal), tmp_path / "limited")
-    assert report.found.front == [rates.index(max(rates))]
-    assert report.found.impossible > 0
+    assert report.search.front == [rates.index(max(rates))]
+    assert report.search.impossible > 0
 
 
 @pytest.mark.deep
@@ -153,7 +153,7 @@ def test_memory_that_no_machine_has_is_known_before(tmp_path: Path) -> None:
     sizes = {"field": "system.local-mem-capacity", "values": ["1MB", "8MB"]}
     given_["axes"] = PLANS | {"capacity": sizes}
     report = _searched(given_, tmp_path / "out")
-    assert 6 < report.found.impossible < 12
+    assert 6 < report.search.impossible < 12
     assert set(report.table["status"].to_pylist()) == {"complete"}
     sizes["values"] = ["1MB"]
     with pytest.raises(EtSimError, match=r"a rank needs .* or more, and has"):
@@ -170,8 +170,8 @@ def test_without_bounds_optuna_chooses_equally_for_equal_seeds(tmp_path: Path) -
     pytest.importorskip("optuna")
     for name, seed in (("one", 3), ("two", 3), ("three", 4)):
         report = _searched(optuna(seed=seed), tmp_path / name)
-        assert report.found.method == "optuna"
-        assert (report.found.evaluated, report.found.left) == (5, 4)
+        assert report.search.method == "optuna"
+        assert (report.search.evaluated, report.search.left) == (5, 4)
         assert len(report.table) == 5
         assert report.known == 0
     assert table_of(tmp_path / "one") == table_of(tmp_path / "two") != table_of(tmp_path / "three")
@@ -181,10 +181,10 @@ def test_a_budget_for_all_points_finds_the_best(tmp_path: Path) -> None:
     pytest.importorskip("optuna")
     report = _searched(optuna(100), tmp_path / "out")
     swept = carry_out(plan_sweep(spec()), tmp_path / "all", workers=1).table
-    assert report.found.left == 0
+    assert report.search.left == 0
     assert report.table.drop_columns([]).equals(swept)
     times = swept["makespan_ns"].to_pylist()
-    assert report.found.front == [times.index(min(times))]
+    assert report.search.front == [times.index(min(times))]
 
 
 class _Never:
@@ -238,7 +238,7 @@ def test_a_ladder_hands_the_best_to_the_next_model(tmp_path: Path) -> None:
     order = sorted(below.table.to_pylist(), key=lambda row: (row["makespan_ns"], row["point"]))
     rows = report.table.to_pylist()
     assert {row["point"] for row in rows} == {row["point"] for row in order[:3]}
-    assert report.found.front == [min(rows, key=lambda row: (row["makespan_ns"], row["point"]))["point"]]
+    assert report.search.front == [min(rows, key=lambda row: (row["makespan_ns"], row["point"]))["point"]]
     base = {"workload": WORKLOAD, "system": SYSTEM, "network": RING_4, "model": "link"}
     swept = carry_out(plan_sweep(spec(base=base)), tmp_path / "all", workers=1).table.to_pylist()
     assert all(row in swept for row in rows)

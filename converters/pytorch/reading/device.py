@@ -175,7 +175,7 @@ class DeviceReader:
             backend=str(distributed.get("backend") or ""),
             base_ns=max(0, whole_number(self._members.get("baseTimeNanoseconds"))),
             names=tuple(self._names),
-            lanes=tuple(self._lanes.found),
+            lanes=tuple(self._lanes.lanes),
             groups=tuple(process_groups(distributed.get("pg_config"))),
             device_properties=tuple(entry for entry in properties if isinstance(entry, dict)),
             metadata={

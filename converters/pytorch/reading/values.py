@@ -218,9 +218,9 @@ class Lanes(Memo[tuple[Any, ...], int]):
     written; those written in two ways are one."""
 
     def __init__(self) -> None:
-        super().__init__(lambda written: self.found[_lane(written, self._words)])
+        super().__init__(lambda written: self.lanes[_lane(written, self._words)])
         self._words: Table[str] = Table()
-        self.found: Table[Lane] = Table()
+        self.lanes: Table[Lane] = Table()
 
 
 def _lane(written: tuple[Any, ...], words: Table[str]) -> Lane:
