@@ -212,11 +212,11 @@ def _make(builder: TraceBuilder, doing: Doing) -> int:
 def _with_rows(kinds: Trace, rows: Any, others: Trace) -> Trace:
     """The same, with other nodes in some rows."""
     columns: dict[str, Any] = {}
-    for field in fields(Trace):
-        column = getattr(kinds, field.name)
-        if field.name not in _NODE_COLUMNS and isinstance(column, np.ndarray):
-            columns[field.name] = column.copy()
-            columns[field.name][rows] = getattr(others, field.name)
+    for trace_field in fields(Trace):
+        column = getattr(kinds, trace_field.name)
+        if trace_field.name not in _NODE_COLUMNS and isinstance(column, np.ndarray):
+            columns[trace_field.name] = column.copy()
+            columns[trace_field.name][rows] = getattr(others, trace_field.name)
     for text in TEXT_ATTRIBUTES:
         known = getattr(kinds, text.texts)
         columns[text.column][rows] += len(known)
