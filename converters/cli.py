@@ -41,7 +41,7 @@ def _obey(arguments: Sequence[str] | None) -> int:
         sys.stdout.flush()
         print(f"et-convert: error: {error}", file=sys.stderr)
         return error.exit_status
-    except BrokenPipeError:  # the reader of our output has gone: nobody is left to tell
+    except BrokenPipeError:  # the reader of the output has gone, and nobody would see a message
         sys.stderr.close()
         return 0
     except KeyboardInterrupt:

@@ -55,7 +55,7 @@ Channel = tuple[int, int, int, int]  # source, target, tag, bytes
 
 @dataclass(slots=True)
 class _Messages:
-    """Sends and receives that have met nobody yet."""
+    """Sends and receives that are not matched yet."""
 
     surplus: dict[Channel, int] = field(default_factory=dict)  # sends less receives
     first: dict[Channel, int] = field(default_factory=dict)  # the line of the first of those

@@ -71,7 +71,7 @@ def convert(path: Path, *, drop_dangling: bool = False) -> JsonTrace:
     try:
         trace = decode(content, source, drop_dangling=True)
     except TraceError as error:
-        error.place = source  # offsets would be those of bytes that nobody has
+        error.place = source  # offsets would be those of bytes that are in no file
         raise
     dropped = Dropped()
     if trace.dropped_dependencies:

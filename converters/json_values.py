@@ -1,7 +1,7 @@
 """Single values of a JSON trace into protobuf messages, checked, and nodes whose attributes are keys.
 
 A value that does not fit raises `UnfitError`; `about` adds the node, and whoever knows the file adds that.
-What a conversion says besides its figures (keys that nobody knows, numbers that were rounded) are `Remarks`.
+What a conversion says besides its figures (unknown keys, numbers that were rounded) are `Remarks`.
 
 Not here: the keys under which a flavour keeps its values, which each gives as `Keys`.
 """

@@ -97,7 +97,7 @@ def parse_algorithm(content: bytes, source: str) -> Algorithm:
 
 
 class _Reader:
-    """Attributes of one element as numbers; `place` is told in errors."""
+    """Attributes of one element as numbers; errors name `place`."""
 
     def __init__(self, element: ElementTree.Element, place: str) -> None:
         self._element = element

@@ -56,7 +56,7 @@ def draw(trace: Trace, rows: Any) -> Drawing:
 
 
 def near(trace: Trace, start: int, steps: int) -> Any:
-    """Rows that are at most so many dependencies away from a row, in either direction."""
+    """Rows at most `steps` dependencies away from a row, in either direction."""
     parent, child = edges(trace)
     reached = np.zeros(len(trace), np.bool_)
     reached[start] = True

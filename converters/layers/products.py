@@ -125,7 +125,7 @@ def _size(text: str, column: str, place: str) -> int:
 
 
 def parse_convolutions(text: str, source: str, images: int) -> list[Product]:
-    """All layers of a list, in order, each of so many images."""
+    """All layers of a list, in order, each with the given number of images."""
     if images < 1:
         raise UsageError(f"--images is {images}", remedy="give how many images all NPUs process in a step")
     products = []

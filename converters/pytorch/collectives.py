@@ -122,7 +122,7 @@ class _Records:
         return sum(shape_bytes(dims, types))
 
     def is_on_host(self, call: int) -> bool | None:
-        """Whether a call's tensors are in the host's memory; None if nobody says."""
+        """Whether a call's tensors are in the host's memory; None if it is not recorded."""
         row = int(self.host_of_call[call])
         return None if self.host is None or row == NONE else self.host.is_on_host(row)
 

@@ -73,7 +73,7 @@ class Done:
 
 
 def convert(job: Job, draft: Path, watch: Watch | None = None) -> Done:
-    """Convert one rank into a draft of its output; `watch` is told how many bytes of its files are done."""
+    """Convert one rank into a draft of its output; `watch` receives the bytes done."""
     give_back_freed_arrays()
 
     def read(size_bytes: int) -> None:

@@ -34,7 +34,7 @@ from converters.pytorch.rules import rules
 from et_sim.basics.unique import unique
 from et_sim.compute import datatype_named
 
-_MOST_BYTES = 1 << 62  # a shape that nobody has
+_MOST_BYTES = 1 << 62  # no real shape is as large
 
 
 class TensorUse(Enum):
@@ -124,7 +124,7 @@ def _gathered(name: str, given: Any, sizes: Sequence[int]) -> int:
     return 2 * lines * int(shapes[0][1]) * rules().bytes_of(given["types"][0]) + sizes[1]
 
 
-_MOST = 1 << 62  # a shape that nobody has
+_MOST = 1 << 62  # no real shape is as large
 # No device has as many: a kernel with more is not what its operator's shapes say.
 _OPERATIONS_PER_NS, _BYTES_PER_NS = 20_000_000, 40_000
 
@@ -282,7 +282,7 @@ def _operations(operators: _Operators, work: Work, formula: Column) -> Column:
 def _bytes(operators: _Operators, operator: Column, own_bytes: Column, work: Work) -> Column:
     """Bytes of the tensors that each operator names, shared by its work without a size of its own.
 
-    An operator that is not PyTorch's own tells of one kernel only: of several, nobody knows which takes what.
+    An operator that is not PyTorch's own describes one kernel only: of several, the share of each is unknown.
     """
     device, calls = operators.given.device, operators.given.calls
     shares = np.full(len(work), NONE, np.int64)

@@ -33,7 +33,7 @@ from converters.pytorch.latencies import before_on_stream
 from et_sim.basics.unique import unique
 
 RETURN_NS = 10_000  # from the end of work to the return of a call that waited for it
-_MOST_KEPT = 256  # events that nobody has waited for
+_MOST_KEPT = 256  # events that no stream has waited for
 _LAUNCH, _RECORD, _WAIT, _HOST_WAIT, _STREAM = range(5)
 
 
@@ -93,7 +93,7 @@ class Launches:
 
 @dataclass(slots=True)
 class Pending:
-    """What streams have been told to wait for, in the order of calls: moments, and work."""
+    """What calls make streams wait for, in the order of calls: moments, and work."""
 
     by_lane: dict[int, SortedKeyList] = field(default_factory=lambda: defaultdict(_by_moment))
 
@@ -102,7 +102,7 @@ class Pending:
         self.by_lane[lane].add((moment, work))
 
     def between(self, lane: int, first: int, last: int) -> list[int]:
-        """What a stream was told to wait for after one moment and before another."""
+        """What calls between two moments made a stream wait for."""
         return [work for _, work in self.by_lane[lane].irange_key(first, last, inclusive=(False, False))]
 
 

@@ -1,8 +1,8 @@
 """A folder of recordings: which files belong to which rank, and all ranks converted side by side.
 
-Files are told by their content, and ranks by their content or else by their names. Two recordings belong
-together if they are of one rank; or of one process, if one does not say its rank. Ranks are converted by
-processes of their own; when all are done, their files get their names.
+The content of a file says what it is. Its content or else its name says of which rank it is. Two recordings
+belong together if they are of one rank; or of one process, if one does not say its rank. Ranks are converted
+by processes of their own; when all are done, their files get their names.
 
 Into the files of a job's ranks goes what only all of them together say: starts, and sizes. A file that
 nothing is said about stays as it is. A start is an attribute of the first record; of nodes, only those with

@@ -151,7 +151,7 @@ def _library_backward_weight(given: Given) -> int:
 
 
 def _asked_for(mask: Any) -> int:
-    """How many of the gradients of input and weight; both if nobody says."""
+    """How many of the gradients of input and weight; both if the call does not say."""
     if isinstance(mask, str):
         mask = [word.strip(" []").lower() == "true" for word in mask.split(",")]
     return sum(bool(is_wanted) for is_wanted in mask[:2]) if isinstance(mask, list) and len(mask) > 1 else 2
@@ -301,7 +301,7 @@ def shape_of(name: str, given: Given) -> str:
         words = writer(given)
         if words is None:
             return ""
-        read_shape(words, "")  # refuses what nobody could read
+        read_shape(words, "")  # refuses a text that could not be read back
     except (IndexError, TypeError, ValueError, TraceError):
         return ""
     return words

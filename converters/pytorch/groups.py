@@ -113,7 +113,7 @@ def collect_groups(host: HostTrace | None, device: DeviceTrace | None, tally: Ta
 
 
 def learn_world(groups: Groups, largest: int) -> None:
-    """Take the largest group, of this size, as all ranks, if nobody says how many there are."""
+    """Take the largest group, of this size, as all ranks, if the number of ranks is not recorded."""
     if groups.world == UNKNOWN and largest > 0:
         groups.world = largest
         remark = f"the number of ranks is not recorded: taken as {largest}, the size of the largest group"

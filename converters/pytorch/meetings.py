@@ -52,7 +52,7 @@ class Meetings:
 
     begin_ns: int
     end_ns: int
-    of_group: dict[tuple[int, ...] | str, Series]  # by members; of those nobody describes, by name
+    of_group: dict[tuple[int, ...] | str, Series]  # by members; groups without a description by name
     # Ends of the messages that kernels carry, by sender and receiver.
     of_pair: dict[tuple[int, int], Column] = field(default_factory=dict)
 

@@ -74,7 +74,7 @@ class ConvertedRank:
     device: DeviceTrace | None
     links: Links | None
     is_timed: bool
-    rank: int  # -1 if nobody says
+    rank: int  # -1 if it is not known
     groups: Mapping[str, tuple[int, ...]]
     communications: tuple[Communication, ...]
     communication: Column  # index into `communications`
@@ -93,11 +93,11 @@ class ConvertedRank:
 
 
 EMPTY = (Role.GAP, Role.LAUNCH_GAP, Role.STREAM_GAP)
-_LONGEST = 5  # that are told one by one
+_LONGEST = 5  # that are listed one by one
 
 
 def row_lanes(graph: Graph, device: DeviceTrace, event: Lookup) -> Column:
-    """The thread or stream of every row, as an index into the lanes; NONE where nobody can tell."""
+    """The thread or stream of every row, as an index into the lanes; NONE where it is not known."""
     row_event = event[:]
     lane = np.where(row_event != NONE, device.lane[row_event], NONE)
     pairs = np.flatnonzero(np.isin(graph.role[graph.before], (Role.LAUNCH_GAP, Role.STREAM_GAP)))

@@ -107,7 +107,7 @@ def find_cycle(parent: Column) -> list[int]:
     reached = np.append(parent, NONE)  # the last entry is NONE's
     for _ in range(max(1, len(parent)).bit_length()):
         reached = reached[reached]
-    caught = unique(reached[reached != NONE])  # after so many steps, only rows of cycles are left
+    caught = unique(reached[reached != NONE])  # only rows of cycles are left
     best: list[int] = []
     seen: set[int] = set()
     for start in caught.tolist():

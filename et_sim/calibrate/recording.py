@@ -65,7 +65,7 @@ class Recording(Struct, frozen=True, eq=False):
 
 
 def read_recording(prefix: str, ranks: int, node: int) -> Recording:
-    """All traces of a prefix, of so many ranks (0: as many as there are traces) on nodes of `node`."""
+    """All traces of a prefix, of `ranks` ranks (0: as many as there are traces) on nodes of `node`."""
     paths = traces_of(prefix)
     if not paths:
         raise UsageError(

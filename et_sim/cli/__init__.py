@@ -92,7 +92,7 @@ def _obey(arguments: Sequence[str] | None) -> int:
     except EtSimError as error:
         print(f"et-sim: error: {error}", file=sys.stderr)
         return error.exit_status
-    except BrokenPipeError as gone:  # the reader of our output has gone: nobody is left to tell
+    except BrokenPipeError as gone:  # the reader of the output has gone, and nobody would see a message
         sys.stderr.close()
         return gone.status if isinstance(gone, UnreadError) else status
     except KeyboardInterrupt:

@@ -136,7 +136,7 @@ def _write(options: argparse.Namespace, workload: Workload, contents: str) -> tu
 
 
 def _write_files(workload: Workload, prefix: str) -> None:
-    """All files, or none; many take a while, of which is told."""
+    """Write all files, or none, and show progress."""
     from et_sim.cli.progress import Progress
     from et_sim.trace.disk import replace_all
     from et_sim.trace.files import files_of_ranks

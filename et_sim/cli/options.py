@@ -59,7 +59,7 @@ def add_machine_option(parser: argparse.ArgumentParser) -> None:
 
 
 def ranks_of(options: argparse.Namespace) -> int | None:
-    """How many ranks are asked for; None: nobody says it."""
+    """How many ranks are asked for; None: it is not given."""
     if options.machine is None:
         ranks: int | None = options.ranks
         return ranks

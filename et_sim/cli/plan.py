@@ -102,7 +102,7 @@ def _rates(figures: Figures, system: System | None) -> dict[str, Any] | None:
 
 
 def _capacity(options: argparse.Namespace, system: System | None) -> int | None:
-    """What a NPU has; None: nobody says it."""
+    """The memory of an NPU; None: it is not known."""
     from et_sim.basics.units import parse_bytes
 
     if system is not None:

@@ -69,7 +69,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _name(workload: str) -> str:
-    """What a run is called if nobody says it."""
+    """The default name of a run."""
     from et_sim.documents.recognise import Kind, kind_of
     from et_sim.trace.manifest import ENDING
 

@@ -91,7 +91,7 @@ def run(options: argparse.Namespace, *, searches: bool = False) -> int:
 
 @contextmanager
 def _resumable(folder: Path) -> Iterator[None]:
-    """Around the work: whoever interrupts it is told what there is already."""
+    """Around the work: an interruption prints where the finished points are."""
     from et_sim.sweeps.journal import holds_journal
 
     try:

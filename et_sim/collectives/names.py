@@ -70,7 +70,7 @@ def spans_all(name: str) -> bool:
 
 
 def spellings() -> tuple[str, ...]:
-    """All names, as people are told them."""
+    """All names, as help and messages list them."""
     names = [
         (str(Name(family, spans)), member)
         for spans in (False, True)

@@ -42,7 +42,7 @@ class Schedule(Struct, frozen=True, eq=False):
     """All messages of all members, one row a message. Members are named by their position."""
 
     members: int
-    step: Counts  # the sender's how-manieth message it is; in a tree: UP or DOWN
+    step: Counts  # index of the message among the sender's; in a tree: UP or DOWN
     round: Counts
     source: Counts
     target: Counts

@@ -28,7 +28,7 @@ def place_of(trace: Trace, row: int) -> str:
 
 
 def datatypes_of(trace: Trace, rows: IntColumn, default: str, rule: str) -> IntColumn:
-    """Index into BITS of the datatype of each node; refuses nodes that nobody knows one of."""
+    """Index into BITS of the datatype of each node; refuses nodes whose datatype is not known."""
     names = list(BITS)
     known = [datatype_named(text) if text else default for text in trace.datatypes]
     number = np.array([names.index(name) if name else -1 for name in known], np.int64)
@@ -62,7 +62,7 @@ class Labels(Struct, frozen=True, eq=False):
 
     @staticmethod
     def alike(text: str, count: int) -> Labels:
-        """The same word so many times."""
+        """The same word `count` times."""
         return Labels(np.full(count, 1 if text else 0, np.int16), (NOTHING, text) if text else (NOTHING,))
 
     @staticmethod
@@ -85,7 +85,7 @@ class Labels(Struct, frozen=True, eq=False):
         return Labels(self.codes[rows], self.texts)
 
     def spread(self, rows: IntColumn, count: int) -> Labels:
-        """The same entries as these rows of so many: the others have no word."""
+        """The same entries as these rows of `count`: the others have no word."""
         codes = np.zeros(count, np.int16)
         codes[rows] = self.codes
         return Labels(codes, self.texts)
@@ -133,7 +133,7 @@ class Utilisation:
 
     @staticmethod
     def unknown(timed_by: str, bound: str, count: int) -> Utilisation:
-        """Of kernels whose times were measured: nobody knows what they consist of."""
+        """Of kernels whose times were measured: what the times consist of is not known."""
         nothing, none = np.full(count, np.nan), Labels.alike("", count)
         return Utilisation(
             nothing,
@@ -174,7 +174,7 @@ class Utilisation:
         )
 
     def spread(self, rows: IntColumn, count: int) -> Utilisation:
-        """The same kernels as these rows of so many nodes: the others have NaN, and no words."""
+        """The same kernels as these rows of `count` nodes: the others have NaN, and no words."""
 
         def put(part: Any) -> Any:
             if isinstance(part, Labels):

@@ -18,7 +18,7 @@ from et_sim.basics.errors import EtSimError, TraceError, did_you_mean
 LARGEST = 1 << 40  # of one number
 MOST_OPERATIONS = 1 << 62
 CAUSAL = "causal"
-TIMES = "x"  # behind a shape: so many of them
+TIMES = "x"  # behind a shape: how many of them
 INDEX_BYTES = 8
 
 # Operations for each element; docs/compute.md says of what they consist.
@@ -59,7 +59,7 @@ class Operation(Struct, frozen=True):
         )
 
     def bytes(self, bits: int) -> int:
-        """Read and written, where a number has so many bits."""
+        """Bytes read and written, where a number has `bits` bits."""
         return -(-self.elements * bits // 8) + self.index_bytes
 
 

@@ -1,4 +1,4 @@
-"""Everything that is looked at, in the order in which it is told."""
+"""All examinations, in the order of the report."""
 
 from __future__ import annotations
 

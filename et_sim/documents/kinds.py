@@ -214,7 +214,7 @@ _BANDWIDTH = _range("a number", ', or a text with a unit such as "400Gbps" or "5
 BANDWIDTH = Kind("bandwidth", _BANDWIDTH, _quantity(parse_bandwidth, 1073741824))  # a bare number: GiB/s
 RATE = Kind("bandwidth in GB/s", _BANDWIDTH, _quantity(parse_bandwidth))
 TIME = Kind("time", _range("a number", ', or a text with a unit such as "1.5us"'), _quantity(parse_time_ns))
-PICOSECONDS = replace(TIME, read=_picoseconds)  # so many at least, or none
+PICOSECONDS = replace(TIME, read=_picoseconds)  # at least one picosecond, or 0
 SIZE = Kind("size", _range("a number of bytes", ', or a text with a unit such as "64KiB"'), _size)
 BITS_PER_S = Kind("bandwidth with its unit", _word_or_text, _bits_per_s)
 _ON_OFF = "1 or true for on, 0 or false for off"

@@ -39,7 +39,7 @@ def read_bounded(path: Path, error_type: type[InputError]) -> bytes:
 
 
 class Ungzipped(gzip.GzipFile):
-    """What gzip packed into so many bytes, as far as it is no more than data become."""
+    """What gzip packed into these bytes, as far as it is no more than data become."""
 
     def __init__(self, file: BinaryIO, size: int, place: str, error_type: type[InputError]) -> None:
         super().__init__(fileobj=file)

@@ -17,7 +17,7 @@ from et_sim.basics.errors import UsageError
 
 
 class Kind(StrEnum):
-    """What can be told apart, as it is called in sentences."""
+    """The kinds of files that are recognised, as sentences name them."""
 
     RUN = "the directory of a run"
     PART_OF_RUN = "a part of a run's directory"

@@ -34,7 +34,7 @@ from et_sim.trace.workload import Job
 
 
 class Renaming:
-    """What the ranks and groups of a job are in a run on so many NPUs."""
+    """What the ranks and groups of a job are in a run on all NPUs of a machine."""
 
     def __init__(self, job: Job, npus: int, labels: Mapping[str, str]) -> None:
         """`labels`: names of groups that are called otherwise."""
@@ -136,7 +136,7 @@ class _Part(Struct, frozen=True):
 
 
 def read_jobs(given: str | Path | Mapping[str, Any], npus: int, *, profile_is_open: bool) -> Workload:
-    """The workload that a job file, or a dict like one, describes on a machine of so many NPUs.
+    """The workload that a job file, or a dict like one, describes on a machine with `npus` NPUs.
 
     `profile_is_open`: nothing else says which profile it is simulated in, so the jobs must agree on one.
     """
@@ -178,7 +178,7 @@ def only(workload: Workload, job: Job) -> Workload:
 
 
 def _part(file: JobFile, entry: JobEntry) -> _Part:
-    """Read a job's files; what is wrong with them is told with the line that names them."""
+    """Read a job's files; errors name the line of the job file that names them."""
     _refuse_others(file, entry)
     key = "workload"
     try:

@@ -47,7 +47,7 @@ FREE = -1
 
 
 def place_jobs(entries: Sequence[JobEntry], ranks: Sequence[int], npus: int) -> list[Any]:
-    """The NPUs of each job's ranks, on a machine of so many."""
+    """The NPUs of each job's ranks, on a machine with `npus` NPUs."""
     job_of_npu = np.full(npus, FREE, np.int64)
     placed: list[Any] = [None] * len(entries)
     order = sorted(range(len(entries)), key=lambda job: entries[job].placed != GIVEN)

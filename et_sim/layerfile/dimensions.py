@@ -18,7 +18,7 @@ from msgspec import Struct
 from et_sim.basics.errors import InputError
 from et_sim.layerfile.layer_file import DLRMS, TRANSFORMERS, Keyword, Phase
 
-FLAGS = 10  # so many dimensions a mask of 1.0 has
+FLAGS = 10  # dimensions of a mask of 1.0
 
 
 class Reach(Enum):

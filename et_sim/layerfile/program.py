@@ -70,7 +70,7 @@ def layer_program(
     *,
     ranks: int | None = None,
 ) -> LayerProgram:
-    """The program of every rank for so many passes of the training loop.
+    """The program of every rank for `passes` passes of the training loop.
 
     With `dimensions`, the sizes of a machine's dimensions, collectives carry one flag per dimension (see
     `LayerProgram.logical` for the transformers). Without, they carry ten, and the collectives of transformers
@@ -168,7 +168,7 @@ class _Where:
         self.is_alone = {Reach.MODEL: group == 1, Reach.DATA: ranks is not None and group == ranks}
 
     def place(self, work: Work) -> dict[str, Any] | None:
-        """The builder's arguments for a collective, or None if nobody takes part in it."""
+        """The builder's arguments for a collective, or None if no rank takes part in it."""
         own_keyword = self.layer_file.layers[work.layer].keyword
         reach = reach_of(self.layer_file.keyword, work.layer, own_keyword, work.phase)
         if self.by_group:
@@ -181,7 +181,7 @@ class _Where:
 
 @dataclass(slots=True)
 class _Unrolling:
-    """Plays the steps, keeping in mind which collectives nobody has waited for yet."""
+    """Plays the steps, keeping in mind the collectives that no step has waited for yet."""
 
     layer_file: LayerFile  # scaled
     where: _Where
@@ -287,7 +287,7 @@ class _Unrolling:
         return issued
 
     def _wait(self, work: Work | None, step: int, place: int) -> list[int]:
-        """The nodes to wait for, which nobody needs to wait for again."""
+        """The nodes to wait for; later steps need not wait for them again."""
         issued = [] if work is None else self.outstanding.pop(work, [])
         self.waits += [(number, step, place) for number in issued]
         return [self.done[number] for number in issued]

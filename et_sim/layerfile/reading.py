@@ -122,7 +122,7 @@ class TokenReader(Struct):
 MOST_LAYERS = 100_000
 _MOST_NPUS = 1 << 24
 _WORDS_PER_LAYER = 12
-_LOOKED_AT = 4096  # so many bytes decide whether a file is a layer file
+_LOOKED_AT = 4096  # bytes that decide whether a file is a layer file
 _FORM = "a layer is 12 words: name, reserved, time, collective and bytes of each of 3 phases, update time"
 _GROUP = "a transformer keyword is followed by a label, the group's size,"
 _EXTRAS = {

@@ -5,7 +5,7 @@ for it: all the time if it is blocking, else from the first look at which it is 
 has ended, the loop looks once more at the first layer's weight gradients, and what it waits for there
 counts until the first of them is done. All this is how ASTRA-sim 1.0 counts.
 
-What a file names and its loop never issues is told in sentences.
+Sentences list the collectives that a file names and its loop never issues.
 
 Not here: simulating; start and end of every node are given.
 """

@@ -91,7 +91,7 @@ class Accuracy(Struct, frozen=True):
         return kind if kind in self.terms else COMMUNICATION
 
     def of_library(self, kind: str, size: int, *, is_on_one_node: bool) -> str:
-        """The class of a library's collectives of so many bytes, as nccl-tests counts them."""
+        """The class of a library's collectives of this size, as nccl-tests counts bytes."""
         size_class = library_class(size, is_on_one_node=is_on_one_node)
         return next(name for name in (kind, size_class, LIBRARY) if name in self.terms)
 

@@ -37,7 +37,7 @@ class Correction(StrEnum):
 
 
 class CorrectionNote(Struct, frozen=True):
-    """What users are told about a switch."""
+    """What the documentation says about a switch."""
 
     correction: Correction
     defect: str

@@ -58,7 +58,7 @@ _ALSO: Mapping[str, str] = MappingProxyType(
 
 
 def datatype_named(word: str) -> str | None:
-    """The name that a type has here, whoever spells it; None: nobody knows it."""
+    """The name that a type has here, however it is spelled; None: it is unknown."""
     short = word.strip().rpartition(":")[2].lower()
     short = _ALSO.get(short, short)
     return short if short in BITS else None

@@ -129,13 +129,13 @@ class GraphBuilder(Struct):
         return self.number[name]
 
     def npus(self, count: int) -> list[int]:
-        """Add so many NPUs."""
+        """Add `count` NPUs."""
         self.expect(devices=count)
         first = self.kinds.count(NPU)
         return [self.device(f"npu{first + number}", NPU, 0) for number in range(count)]
 
     def switches(self, count: int, name: str, tier: int) -> list[int]:
-        """Add so many switches of a tier."""
+        """Add `count` switches of a tier."""
         self.expect(devices=count)
         return [self.device(f"{name}{number}", SWITCH, tier) for number in range(count)]
 

@@ -91,7 +91,7 @@ def _check_nodes(given: dict[str, Any], memory: RemoteMemory, ranks: int, source
 
 
 def _pool(given: dict[str, Any], source: Section, ranks: int) -> MemoryPool:
-    """The pool that the checked values describe, for so many NPUs."""
+    """The pool that the checked values describe, for the given number of NPUs."""
     for name in ("chunk", "stages"):
         if name not in given:
             raise source.fault(

@@ -1,6 +1,6 @@
 """ns-3's key file, as ASTRA-sim's frontend reads it: a key and its values on each line.
 
-Every key is used, or the user is told that it changes nothing, or it is refused.
+Every key is used, or reported as without effect, or refused.
 Not here: its topology file (`importers`).
 """
 

@@ -21,7 +21,7 @@ class Profile(StrEnum):
     ASTRA_1 = "astra-1.0"
 
 
-DEFAULT = Profile.REFERENCE  # where nobody names one
+DEFAULT = Profile.REFERENCE  # where none is named
 
 
 @quick_dataclass(frozen=True)

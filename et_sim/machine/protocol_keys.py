@@ -109,7 +109,7 @@ def _check_together(protocol: Protocol, given: Mapping[str, Any], section: Secti
 
 
 def _warn_of_losses(protocol: Protocol, place: str, remarks: Remarks) -> None:
-    """Say that packets may be lost that nobody sends again."""
+    """Warn that packets may be lost and not sent again."""
     packets = protocol.packets
     if packets.tcp is None and not packets.buffers.pauses and packets.timeout_ns == 0:
         text = (

@@ -52,7 +52,7 @@ class MemoryLevel:
     capacity: int | None = size("Without the key: everything fits.", None, above_minimum=True)
 
     def faster(self, multiple: float) -> MemoryLevel:
-        """With so many times the bandwidth."""
+        """With a multiple of the bandwidth."""
         return replace(self, bandwidth=self.bandwidth * multiple)
 
 

@@ -380,7 +380,7 @@ class System:
         of=Overlap,
         becomes=Overlap.slowed,
     )
-    costs: Costs | None = section(  # None: nobody says what it draws, nor its price
+    costs: Costs | None = section(  # None: neither its power nor its price is known
         "What an NPU draws and what it is let for; then the summary says what the run takes of both "
         "([energy and price](machines.md#energy-and-price)).",
         None,
@@ -401,7 +401,7 @@ class System:
     replay_communication: bool = False  # ranks run by themselves
     shared_bus: SharedBus | None = None
     custom_implementations: dict[str, str] = field(default_factory=dict)  # type key -> trace prefix
-    local_memory: LocalMemory | None = None  # None: nobody says how much there is
+    local_memory: LocalMemory | None = None  # None: its capacity is not known
     boost_mode: bool = False  # decides ties as ASTRA-sim 1.0 does in this mode
     library: Library | None = None  # what chooses collectives, in place of `implementations`
     gap_denominator: float = 16.0  # Themis keeps the usual order for less than this part of a chunk

@@ -140,7 +140,7 @@ class ClockedArray:
         return {"mode": Bandwidth.GIVEN if "bandwidth" in given else Bandwidth.CALCULATED}
 
     def duration_ns(self, cycles: int) -> int:
-        """How long so many cycles last, cut to whole nanoseconds."""
+        """How long the cycles last, cut to whole nanoseconds."""
         return int(min(cycles / self.clock_ghz, float(2 * LONGEST_NS)))
 
     @property

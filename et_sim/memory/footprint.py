@@ -82,7 +82,7 @@ class Lifetimes(Struct, frozen=True, eq=False):
     tensor: Any
     bytes: Any
     start_ns: Any
-    end_ns: Any  # FOREVER: nobody reads it
+    end_ns: Any  # FOREVER: no node reads it
     written_by: Any  # NO_NODE: it was there from the start
     last_read_by: Any
 
@@ -146,7 +146,7 @@ def _lasts(first: Any, rows: int) -> Any:
 
 
 def _overwritten(start: Any, of_tensor: Any) -> Any:
-    """Until when a value that nobody reads holds its memory: until the next one of the tensor begins."""
+    """Until when a value without a reader holds its memory: until the next value of the tensor begins."""
     is_last = np.append(of_tensor[1:] != of_tensor[:-1], np.ones(min(len(start), 1), np.bool_))
     return np.where(is_last, FOREVER, np.maximum(start, np.roll(start, -1)))
 

@@ -1,6 +1,6 @@
 """The jobs of a run, and how long each takes when it has the machine for itself.
 
-A job alone has the NPUs and the start that it has beside the others; nobody else sends anything.
+A job alone has the NPUs and the start that it has beside the others; no other job sends anything.
 """
 
 from __future__ import annotations

@@ -72,7 +72,7 @@ class LayerFileRun:
 
 
 def workload_without_machine(path: str | Path, ranks: int | None) -> Workload:
-    """A layer file for so many ranks, to be looked at only."""
+    """A layer file for `ranks` ranks, to be inspected only."""
     from et_sim.layerfile import layer_workload, read_layer_file
 
     layer_file = read_layer_file(path)

@@ -50,7 +50,7 @@ Given = str | Path | Workload | Mapping[str, Any]  # a mapping: the keys of a jo
 
 
 class Watcher(Protocol):
-    """Is told how a run is getting on."""
+    """Receives the progress of a run."""
 
     def stage(self, name: str) -> None:
         """Another part of the work begins."""
@@ -354,6 +354,6 @@ def profile_facts(task: Task) -> dict[str, Any]:
 
 
 def is_worth_a_look(task: Task, outcome: Outcome) -> bool:
-    """Whether the corrected profile is of interest: nobody chose the other one, or it came to a stop."""
+    """Whether the corrected profile is of interest: the other one was not chosen, or it came to a stop."""
     is_reference = task.machine.system.behaviour.profile is Profile.REFERENCE
     return is_reference and (task.profile_named_by is NamedBy.NOBODY or not outcome.is_complete)

@@ -71,7 +71,7 @@ class Share(NamedTuple):
 
 
 def blocks_for(tokens: int, block: int) -> int:
-    """How many blocks so many tokens need."""
+    """How many blocks the tokens need."""
     return -(-tokens // block)
 
 
@@ -98,7 +98,7 @@ class Batcher:
         return self.blocks - self.free
 
     def fits(self, tokens: int) -> bool:
-        """Whether a sequence with so many cached tokens could ever run."""
+        """Whether a sequence with this number of cached tokens could ever run."""
         return blocks_for(tokens, self.policy.block) <= self.blocks
 
     # Beginning and ending.
@@ -153,7 +153,7 @@ class Batcher:
         return batch + self._prompts(budget)
 
     def _prompts(self, budget: int) -> list[Share]:
-        """Sequences that begin to run, in the order of arrival, up to so many tokens."""
+        """Sequences that begin to run, in the order of arrival, up to `budget` tokens."""
         shares: list[Share] = []
         while self.waiting and not self.waiting[0].is_elsewhere and self._may_begin(self.waiting[0]):
             pending = self.waiting[0].pending

@@ -30,7 +30,7 @@ class Times(Protocol):
         """How long a replica of a pool works on a batch."""
 
     def transfer_ns(self, source: CachePool, replica: int, target: CachePool, other: int, tokens: int) -> int:
-        """How long the cache of so many tokens takes from a replica to another one."""
+        """How long the cache of these tokens takes from one replica to another."""
 
 
 class SimulatedTimes(Struct):

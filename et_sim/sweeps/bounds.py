@@ -40,7 +40,7 @@ class Bounder(Struct):
     _known: dict[Any, Bound] = field(default_factory=dict)
 
     def of(self, values: Values) -> Bound | None:
-        """The bounds of a point; None: nobody knows any. What cannot be simulated is refused."""
+        """The bounds of a point; None: none are known. What cannot be simulated is refused."""
         inputs = self.space.inputs(values)
         if not isinstance(inputs.workload, Mapping) or not is_language_model(inputs.workload):
             return None

@@ -105,7 +105,7 @@ def _again(batch: list[Task], attempts: Counter[str], left: deque[list[Task]], r
 
 
 def _batches(tasks: Sequence[Task], wanted: int) -> Iterator[list[Task]]:
-    """Of few tasks, so many batches that all threads have some."""
+    """Few tasks are split into enough batches for all threads."""
     size = max(min(AT_ONCE, len(tasks) // wanted), 1)
     for first in range(0, len(tasks), size):
         yield list(tasks[first : first + size])

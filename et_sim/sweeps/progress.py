@@ -15,13 +15,13 @@ SECONDS_BETWEEN_LINES = 10.0
 
 
 class Watcher(Protocol):
-    """Is told how a sweep gets on."""
+    """Receives the progress of a sweep."""
 
     def begin(self, stage: str, total: int) -> None:
         """So many points are going to be evaluated."""
 
     def add(self, done: int, failed: int) -> None:
-        """So many more are done; of them, so many are not complete."""
+        """More points are done; some of them are not complete."""
 
 
 class Nobody:

@@ -74,7 +74,7 @@ class SweepPlan(Struct, frozen=True):
 
     @property
     def name(self) -> str:
-        """What its directory is called if nobody says it."""
+        """The default name of its directory."""
         return f"{Path(self.sweep.text.place).stem}.{'sweep' if self.goal is None else 'search'}"
 
     def named(self, point: Point) -> dict[str, Any]:

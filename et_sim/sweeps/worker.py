@@ -19,7 +19,7 @@ PAGE_BYTES = 4096
 
 
 def main(descriptor: int) -> None:
-    """Work until nobody sends tasks any more."""
+    """Work until no more tasks arrive."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all processes: the sweep's decides
     with Connection(descriptor) as connection:
         try:
@@ -37,7 +37,7 @@ def main(descriptor: int) -> None:
 
 
 def _memory_bytes() -> int:
-    """How much memory this process has; 0 where nobody says it."""
+    """How much memory this process has; 0 where the system does not say."""
     try:
         return int(STATUS.read_text(encoding="ascii").split()[1]) * PAGE_BYTES
     except (OSError, ValueError, IndexError):

@@ -24,7 +24,7 @@ from et_sim.machine.accuracy import LARGE_SIDE, LONG_SEQUENCE
 from et_sim.validation.iterations import Iteration, iterations_of
 
 MIB = 1 << 20
-INFERRED = "inferred"  # of an algorithm that nobody forced
+INFERRED = "inferred"  # of an algorithm that was not forced
 NAMES = {"alltoall": "all_to_all", "sendrecv": "ring_send_receive"}  # of nccl-tests, and ours
 
 
@@ -36,14 +36,14 @@ class Kernel(Struct, frozen=True):
 
 
 class Collective(Struct, frozen=True):
-    """A collective alone, of so many bytes as nccl-tests counts them."""
+    """A collective by itself; nccl-tests counts its bytes."""
 
     kind: str
     bytes: int
     gpus: int
     nodes: int = 1
     datatype: str = ""
-    algorithm: str = ""  # that the library was told to take
+    algorithm: str = ""  # that the library was forced to take
 
 
 class Row(Struct, frozen=True):

@@ -81,7 +81,7 @@ def linear(
 
 
 def passing(name: str, values: int, moved: int, operations: int = 1, launches: int = 1) -> Kernel:
-    """So many values, for each of which memory moves so many bytes: in several kernels, if need be."""
+    """A number of values, for each of which memory moves some bytes: in several kernels, if need be."""
     shape = shapes.elementwise(values, 1, operations)
     return Kernel(name, values * operations, values * moved, shape, launches=launches)
 

@@ -112,7 +112,7 @@ class Rank:
         return bool(self._ask(("last", axis), lambda rank: self.axes.place(axis, rank) == last))
 
     def next(self, axis: str, steps: int = 1, *, wraps: bool = False) -> int:
-        """The rank so many places ahead along an axis, or behind if `steps` is negative, as a distance."""
+        """The rank `steps` places ahead along an axis, or behind if `steps` is negative, as a distance."""
         size, stride = self.axes[axis]
         check_integer("steps", steps)
         if wraps:

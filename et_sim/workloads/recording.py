@@ -1,4 +1,4 @@
-"""What a rank was told to do, as a trace: many nodes of few kinds.
+"""What a rank is to do, as a trace: many nodes of few kinds.
 
 A trace repeats itself: each micro-batch has the nodes of the one before. What a node does is kept once for
 all nodes that do the same; a node then is a number, a name and what it comes after. Where some nodes name

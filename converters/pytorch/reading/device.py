@@ -207,7 +207,7 @@ class DeviceReader:
                 argument.external_id if argument.external_id_of_old == ABSENT else argument.external_id_of_old
                 for argument in arguments
             ],
-            "record_function": np.where(functions == 0, ABSENT, functions),  # 0: nobody gave it a number
+            "record_function": np.where(functions == 0, ABSENT, functions),  # 0: it has no number
             "sequence": [argument.sequence for argument in arguments],
             "lane": self._lanes_of(events, kinds, arguments),
             "arguments": self._details.inputs_of(events, arguments),

@@ -51,7 +51,7 @@ class Speeds(Struct, frozen=True):
 
 
 def rings_of(wires: Wires, speeds: Speeds, *, nodes: int, ppn: int, cards: int) -> Channels:
-    """The rings of a group that has so many of each node's cards."""
+    """The rings of a group that has the given number of each node's cards."""
     if nodes == 1 and wires.is_mesh:
         return Channels(max(ppn - 1, 1), wires.gpu, wires.gpu)
     if nodes == 1:
@@ -64,7 +64,7 @@ def rings_of(wires: Wires, speeds: Speeds, *, nodes: int, ppn: int, cards: int) 
 
 
 def speed_within(wires: Wires, speeds: Speeds, count: int, most: float = float("inf")) -> float:
-    """The fastest at which so many channels fit into the links of a GPU."""
+    """The fastest at which these channels fit into the links of a GPU."""
     return next(
         (speed for speed in speeds.within if speed * count <= wires.gpu and speed <= most), wires.gpu / count
     )

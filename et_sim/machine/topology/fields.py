@@ -20,7 +20,7 @@ LATENCY_FORMS = "allowed: a time such as 500ns or 0.5us; a bare number is in ns"
 
 
 class Fields:
-    """One object of the description; each key is asked for once, and what nobody asked for is refused."""
+    """One object of the description; each key is read once, and keys that are not read are refused."""
 
     def __init__(self, section: Section) -> None:
         self.section = section
@@ -158,7 +158,7 @@ class Fields:
         return figures
 
     def done(self) -> None:
-        """Refuse what nobody asked for."""
+        """Refuse keys that were not read."""
         for key in self._content:
             if key not in self._asked:
                 known = list(self._asked)

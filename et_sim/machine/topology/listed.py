@@ -44,7 +44,7 @@ def _add(build: GraphBuilder, fields: Fields, key: str, name: str, kind: int) ->
 
 
 def add_links(build: GraphBuilder, fields: Fields) -> None:
-    """Those of the key `links`, each way unless told otherwise."""
+    """Those of the key `links`, each way unless an entry says otherwise."""
     for entry in fields.parts("links"):
         ends = [_matching(build, entry, key) for key in ("from", "to")]
         figures, one_way, name = entry.figures(), entry.switch("one-way"), entry.text("name", "")

@@ -1,4 +1,4 @@
-"""A part of a graph as its generator leaves it, and what a generator is told about where it stands."""
+"""A part of a graph as its generator leaves it, and what a generator receives about where it stands."""
 
 from __future__ import annotations
 

@@ -328,7 +328,7 @@ def _heads(tensor: int, ranks: int, heads: int) -> range:
 
 
 def make_transfer(model: Model, source: Place, target: Place, *, tokens: int, ranks: int) -> Workload:
-    """The messages of so many tokens, all at once; the other ones of `ranks` do nothing."""
+    """The messages of all tokens at once; the other ones of `ranks` do nothing."""
     builders: dict[int, TraceBuilder] = {}
     for (sender, receiver), size in sorted(messages(model, source, target).items()):
         for rank in (sender, receiver):

@@ -307,7 +307,7 @@ class _Step:
         return pass_.chunk * self.plan.pipeline + self.rank.place(PIPELINE)
 
     def _receive(self, pass_: Pass, way: int) -> None:
-        """From the piece so many ahead."""
+        """From the piece `way` places ahead."""
         before, work = self.work.at, self.work
         source = self.rank.next(PIPELINE, way, wraps=True)
         tag = self._tag(pass_, self._piece(pass_), is_backward=way > 0)

@@ -100,8 +100,8 @@ class UnevenSteps:
 
     def _change(self, of: Sequence[tuple[Parts, Parts]]) -> _Change | None:
         """What becomes of what units do whose parts are replaced; None: of one thing, several."""
-        of = list({(id(one), id(other)): (one, other) for one, other in of}.values())
-        pairs = tuple((id(one), id(other)) for one, other in of)  # of layers, which are kept
+        of = list({(id(before), id(after)): (before, after) for before, after in of}.values())
+        pairs = tuple((id(before), id(after)) for before, after in of)  # of layers, which are kept
         if pairs not in self._changes:
             self._changes[pairs] = self._found_change(of)
         return self._changes[pairs]
