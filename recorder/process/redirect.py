@@ -91,6 +91,15 @@ def _attention(
     return found[0]
 
 
+def _type_name(tensor: torch.Tensor, dtype: Any = None, *args: Any, **kwargs: Any) -> Any:
+    """`tensor.type()` names the class of a tensor on CUDA."""
+    if dtype is None and tensor.device.type == NAME:
+        return tensor.type().replace(f"torch.{NAME}.", "torch.cuda.")
+    if isinstance(dtype, str) and dtype.startswith("torch.cuda."):
+        return tensor.to(torch.device(NAME, 0)).type(dtype.replace(".cuda.", "."), *args, **kwargs)
+    return tensor.type(dtype, *args, **kwargs)
+
+
 def _set_data(tensor: torch.Tensor, value: torch.Tensor) -> None:
     """PyTorch refuses to move data between the host and a device of this kind."""
     if tensor.device == value.device:
@@ -112,6 +121,7 @@ def _address(tensor: torch.Tensor) -> int:
 _SPECIAL: dict[Any, Callable[..., Any]] = {
     torch.device: torch.device,  # stays "cuda", as programs compare it with; it is rewritten where it is used
     torch.Tensor.cuda: _to_device,
+    torch.Tensor.type: _type_name,
     torch.Tensor.data_ptr: _address,
     torch.Tensor.data.__set__: _set_data,
     torch.Tensor.is_cuda.__get__: lambda tensor: tensor.device.type in (NAME, _CUDA),
@@ -148,8 +158,9 @@ def patch(
 
 def _patch_cuda(module: DeviceModule) -> None:
     for name in dir(module):
-        if not name.startswith("__") and hasattr(torch.cuda, name):
-            setattr(torch.cuda, name, getattr(module, name))
+        for place in (torch.cuda, torch.cuda.random):
+            if not name.startswith("__") and hasattr(place, name):
+                setattr(place, name, getattr(module, name))
     torch.cuda.is_available = module.is_available
     torch.backends.cuda.is_built = lambda: True
     torch.accelerator.current_accelerator = lambda *_, **__: torch.device(NAME)

@@ -88,6 +88,19 @@ class Event:
         return 1.0
 
 
+class Generator:
+    """Random numbers of the device, whose state is never anything."""
+
+    def get_state(self) -> torch.Tensor:
+        return torch.zeros(16, dtype=torch.uint8, device="cpu")
+
+    def set_state(self, _: Any) -> None:
+        pass
+
+    clone_state = graphsafe_get_state = get_state
+    graphsafe_set_state = set_state
+
+
 class DeviceModule:
     """Registered as `torch.rec`, and put in the place of the functions of `torch.cuda`."""
 
@@ -184,8 +197,8 @@ class DeviceModule:
 
     manual_seed_all = seed_all = manual_seed
 
-    def get_rng_state(self, _: Any = None) -> torch.Tensor:
-        return torch.zeros(16, dtype=torch.uint8, device="cpu")
+    def get_rng_state(self, device: Any = None) -> torch.Tensor:
+        return Generator().get_state()
 
     def set_rng_state(self, *_: Any, **__: Any) -> None:
         pass
@@ -198,6 +211,10 @@ class DeviceModule:
 
     def initial_seed(self) -> int:
         return 0
+
+    @property
+    def default_generators(self) -> tuple[Generator]:
+        return (Generator(),)
 
     # Memory, of which programs print figures.
 
