@@ -197,7 +197,7 @@ class DeviceModule:
 
     manual_seed_all = seed_all = manual_seed
 
-    def get_rng_state(self, device: Any = None) -> torch.Tensor:
+    def get_rng_state(self, device: Any = None) -> torch.Tensor:  # noqa: ARG002
         return Generator().get_state()
 
     def set_rng_state(self, *_: Any, **__: Any) -> None:
