@@ -129,10 +129,10 @@ def run_plan(
             run = grow_pools(run, reserve, model)
         elif report:
             clock = run.clock[0]
-            what = clock.delivered, expected, "messages"
+            progress = clock.delivered, expected, "messages"
             if model.packets_sent is not None:
-                what = int(model.packets_sent(run.network)), packets, "packets"
-            report(clock.now >> bits, *what[:2], clock.completed, len(run.nodes), what[2])
+                progress = int(model.packets_sent(run.network)), packets, "packets"
+            report(clock.now >> bits, *progress[:2], clock.completed, len(run.nodes), progress[2])
     clock = run.clock[0]
     queues = observe.queues_at_end(run, int(clock.now) >> bits, ports) if ports else None
     return Outcome(

@@ -64,14 +64,14 @@ def _what_repeats(run: Any) -> str:
     rows = [int(clock["head"])]
     if clock["slot"] >= 0:
         rows.append(int(run.slots["head"][clock["slot"]]))
-    found = []
+    kinds_pending = []
     for row in rows:
         for _ in range(len(run.events)):
             if row < 0:
                 break
-            found.append(int(run.events["kind"][row]) % kinds.OPENS_BUCKET)
+            kinds_pending.append(int(run.events["kind"][row]) % kinds.OPENS_BUCKET)
             row = int(run.events["next"][row])
-    kinds_found, counts = np.unique(np.array(found, np.int64), return_counts=True)
+    kinds_found, counts = np.unique(np.array(kinds_pending, np.int64), return_counts=True)
     names = [
         f"{count} of {_name(kind)}" for kind, count in zip(kinds_found.tolist(), counts.tolist(), strict=True)
     ]

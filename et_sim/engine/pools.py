@@ -77,7 +77,7 @@ def reserve_per_event(plan: Plan, needs: Needs) -> Reserve:
     """
     chunks = plan.collectives["chunks"].astype(np.int64)
     collectives = _most_at_once(plan, np.ones_like(chunks))
-    of_steps = (int(plan.programs[what].max(initial=0)) for what in ("start_transfers", "burst"))
+    of_steps = (int(plan.programs[column].max(initial=0)) for column in ("start_transfers", "burst"))
     transfers = max(*of_steps, TRANSFERS_OF_A_TREE)
     queues = plan.queue_rows * plan.queue_sets * _most_groups(plan)
     started = min(_most_at_once(plan, chunks), plan.running_limit * queues) + 1

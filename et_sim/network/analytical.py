@@ -264,8 +264,8 @@ def _describe_all(run: Run, branch_row: int, program_row: int, leg: Leg, size: i
     cause = observe.described_so_far(run)
     for link in range(len(network.own_ns)):
         observe.describe_beside(run, link, cause, now, now + network.own_ns[link])
-    for sort in range(len(network.rates_ns)):
-        observe.describe_rate_beside(run, sort, cause, now, now + network.rates_ns[sort])
+    for switch_class in range(len(network.rates_ns)):
+        observe.describe_rate_beside(run, switch_class, cause, now, now + network.rates_ns[switch_class])
 
 
 @works_on_tables

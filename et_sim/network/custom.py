@@ -54,8 +54,8 @@ class Paths(SimplePaths):
 
     def codes(self, source: Any, target: Any) -> Any:
         """A number for the path of each pair of ranks."""
-        found = np.asarray(self._codes(np.asarray(source), np.asarray(target)), np.int64)
-        return np.broadcast_to(found, np.broadcast(source, target).shape)
+        codes = np.asarray(self._codes(np.asarray(source), np.asarray(target)), np.int64)
+        return np.broadcast_to(codes, np.broadcast(source, target).shape)
 
 
 def check(network: Network, most_bytes: int = 0) -> None:  # noqa: ARG001

@@ -33,12 +33,12 @@ def bisection(graph: Graph) -> float | None:
     import networkx as nx
 
     colours = _merged(graph)
-    one, other, capacity = _coloured(graph, colours)
-    if len(one) > MOST_ARCS:
+    first, second, capacity = _coloured(graph, colours)
+    if len(first) > MOST_ARCS:
         return None
     arcs: Any = nx.DiGraph()
     arcs.add_nodes_from((LOWER, UPPER))
-    for source, target, total in zip(one.tolist(), other.tolist(), capacity.tolist(), strict=True):
+    for source, target, total in zip(first.tolist(), second.tolist(), capacity.tolist(), strict=True):
         arcs.add_edge(source, target, capacity=total)
     return float(nx.maximum_flow_value(arcs, LOWER, UPPER))
 
@@ -114,21 +114,21 @@ def describe(network: Network, pairs: Iterable[tuple[int, int]] = ()) -> dict[st
 def _reducers(network: Network) -> list[dict[str, Any]]:
     """The dimensions, or switches of a graph, that reduce; without a rate: as fast as data comes."""
     fabric = network.fabric
-    found = []
+    reducers = []
     for number, reducer in network.reducers:
         name = fabric.graph.names[number] if isinstance(fabric, GraphFabric) else f"dimension {number}"
         rate = reducer.bytes_per_ns if reducer.bytes_per_ns < math.inf else None
-        found.append({"name": name, "bytes_per_ns": rate, "latency_ns": reducer.latency_ns})
-    return found
+        reducers.append({"name": name, "bytes_per_ns": rate, "latency_ns": reducer.latency_ns})
+    return reducers
 
 
 def _diameter(graph: Graph, routes: RouteTables) -> tuple[int, bool]:
     """(links between the NPUs that are farthest apart, whether all pairs were looked at)."""
     ranks = len(graph.npus)
     is_exact = ranks * ranks <= MOST_PAIRS
-    some = np.arange(ranks) if is_exact else unique(np.linspace(0, ranks - 1, AT_LEAST).astype(np.int64))
+    sources = np.arange(ranks) if is_exact else unique(np.linspace(0, ranks - 1, AT_LEAST).astype(np.int64))
     longest = 0
-    for source in some.tolist():
+    for source in sources.tolist():
         hops = np.zeros(ranks, np.int64)
         distances_of(routes, np.full(ranks, source), np.arange(ranks), hops)
         longest = max(longest, int(hops.max()))
@@ -137,15 +137,15 @@ def _diameter(graph: Graph, routes: RouteTables) -> tuple[int, bool]:
 
 def _tiers(graph: Graph) -> list[dict[str, Any]]:
     """The links between any two tiers, in one direction."""
-    found = []
+    tiers = []
     low, high = graph.tiers[graph.sources], graph.tiers[graph.targets]
-    for one, other in sorted({(int(a), int(b)) for a, b in zip(low, high, strict=True)}):
-        of = (low == one) & (high == other)
+    for low_row, high_row in sorted({(int(a), int(b)) for a, b in zip(low, high, strict=True)}):
+        of = (low == low_row) & (high == high_row)
         total = float(graph.bytes_per_ns[of].sum())
-        found.append(
+        tiers.append(
             {
-                "from": row_name(graph, one),
-                "to": row_name(graph, other),
+                "from": row_name(graph, low_row),
+                "to": row_name(graph, high_row),
                 "links": int(of.sum()),
                 "bytes_per_ns": sorted(set(graph.bytes_per_ns[of].tolist())),
                 "latency_ns": sorted(set(graph.latency_ns[of].tolist())),
@@ -153,7 +153,7 @@ def _tiers(graph: Graph) -> list[dict[str, Any]]:
                 "bytes_per_ns_per_npu": total / len(graph.npus),
             }
         )
-    return found
+    return tiers
 
 
 def _path(graph: Graph, routes: RouteTables, source: int, target: int) -> dict[str, Any]:
@@ -168,32 +168,39 @@ def _path(graph: Graph, routes: RouteTables, source: int, target: int) -> dict[s
     }
 
 
-def as_text(found: dict[str, Any], place: str) -> list[str]:
+def as_text(description: dict[str, Any], place: str) -> list[str]:
     """The same for people."""
-    parts = [plural(found["npus"], "NPU")]
-    parts += [plural(found["nics"], "NIC"), plural(found["switches"], "switch", "switches")]
+    parts = [plural(description["npus"], "NPU")]
+    parts += [plural(description["nics"], "NIC"), plural(description["switches"], "switch", "switches")]
     devices = ", ".join(part for part in parts if not part.startswith("0 "))
-    across = found["bisection_bytes_per_ns"]
-    few = "" if found["diameter_is_exact"] else "at least "
+    across = description["bisection_bytes_per_ns"]
+    few = "" if description["diameter_is_exact"] else "at least "
     rows = [
         ("network", place),
         ("devices", devices),
-        ("links", f"{found['links']:,}, each in one direction"),
-        ("diameter", f"{few}{plural(found['diameter'], 'link')}"),
-        ("bisection", "not known: irregular and large" if across is None else _halves(found, across)),
-        ("routing", found["routing"] + (", NPUs forward" if found["npus_forward"] else ", switches forward")),
-        ("dimensions", " x ".join(map(str, found["logical_dimensions"])) + " (logical, innermost first)"),
-        ("ranks", _placement(found["ranks"])),
+        ("links", f"{description['links']:,}, each in one direction"),
+        ("diameter", f"{few}{plural(description['diameter'], 'link')}"),
+        ("bisection", "not known: irregular and large" if across is None else _halves(description, across)),
+        (
+            "routing",
+            description["routing"]
+            + (", NPUs forward" if description["npus_forward"] else ", switches forward"),
+        ),
+        (
+            "dimensions",
+            " x ".join(map(str, description["logical_dimensions"])) + " (logical, innermost first)",
+        ),
+        ("ranks", _placement(description["ranks"])),
     ]
-    if found["protocol"]:
-        rows.append(("protocol", _packets(found["protocol"])))
-    if found["credits"]:
-        rows.append(("credits", _flits(found["credits"])))
-    if found["in_network"]:
-        rows.append(("reduce", _names_of(found["in_network"])))
+    if description["protocol"]:
+        rows.append(("protocol", _packets(description["protocol"])))
+    if description["credits"]:
+        rows.append(("credits", _flits(description["credits"])))
+    if description["in_network"]:
+        rows.append(("reduce", _names_of(description["in_network"])))
     lines = [f"{name:<13}{text}" for name, text in rows]
-    lines += ["", *_tier_lines(found["tiers"]), ""]
-    for path in found["paths"]:
+    lines += ["", *_tier_lines(description["tiers"]), ""]
+    for path in description["paths"]:
         lines.append(
             f"{path['source']} to {path['target']}: {' > '.join(path['devices'])}: "
             f"{format_ns(path['latency_ns'])}, {format_bandwidth(path['bytes_per_ns'])}"
@@ -220,8 +227,8 @@ def _flits(credits: dict[str, Any]) -> str:
     )
 
 
-def _halves(found: dict[str, Any], across: float) -> str:
-    half = found["npus"] // 2
+def _halves(description: dict[str, Any], across: float) -> str:
+    half = description["npus"] // 2
     share = across / half
     return f"{format_bandwidth(across)} from ranks 0-{half - 1} to the others, {format_bandwidth(share)} each"
 
@@ -236,9 +243,9 @@ def _placement(names: list[str]) -> str:
 def _names_of(reducers: list[dict[str, Any]]) -> str:
     """How fast those are that reduce, the same figures together."""
     alike: dict[str, list[str]] = {}
-    for one in reducers:
-        rate = "" if one["bytes_per_ns"] is None else f"at {format_bandwidth(one['bytes_per_ns'])}, "
-        alike.setdefault(f"{rate}{format_ns(one['latency_ns'])}", []).append(one["name"])
+    for reducer in reducers:
+        rate = "" if reducer["bytes_per_ns"] is None else f"at {format_bandwidth(reducer['bytes_per_ns'])}, "
+        alike.setdefault(f"{rate}{format_ns(reducer['latency_ns'])}", []).append(reducer["name"])
     return "; ".join(f"{_few(names)} ({figures})" for figures, names in alike.items())
 
 

@@ -52,8 +52,8 @@ def tables(network: Network) -> GraphTables:
     graph = wired(network).graph
     (of_link, classes), (of_tier, names) = link_classes(graph), link_tiers(graph)
     speeds, units = table(SPEED, len(classes)), 1 << network.fraction_bits
-    speeds["bytes_per_ns"] = np.array([one.bytes_per_ns for one in classes]) / units
-    speeds["latency_ns"] = np.array([one.latency_ns for one in classes]) * units
+    speeds["bytes_per_ns"] = np.array([link_class.bytes_per_ns for link_class in classes]) / units
+    speeds["latency_ns"] = np.array([link_class.latency_ns for link_class in classes]) * units
     return GraphTables(route_tables(network), speeds, of_link, of_tier, np.array([len(names)]))
 
 
@@ -101,12 +101,12 @@ def sending_resources(network: Network, actors: int) -> ResourceTable:
     rows = np.zeros(len(names), np.int32)
     rows[of_link] = np.minimum(graph.tiers[graph.sources], graph.tiers[graph.targets])
     senders = actors + bool(network.reducers)
-    found = sendings(len(names), senders, class_names(network), names)
+    links = sendings(len(names), senders, class_names(network), names)
     return replace(
-        found,
-        actor=np.where(found.actor < actors, found.actor, NOBODY).astype(np.int32),
+        links,
+        actor=np.where(links.actor < actors, links.actor, NOBODY).astype(np.int32),
         dimension=np.tile(rows, senders),
-        port=found.tier,
+        port=links.tier,
         port_names=tuple(f"{SENDING}, {name}" for name in names),
         are_tiers=True,
     )
@@ -119,7 +119,7 @@ def causal_classes(network: Network) -> int:
 
 def class_names(network: Network) -> tuple[str, ...]:
     """What the classes of links are called."""
-    return tuple(one.name for one in link_classes(wired(network).graph)[1])
+    return tuple(link_class.name for link_class in link_classes(wired(network).graph)[1])
 
 
 @works_on_tables
@@ -194,8 +194,8 @@ def link_resources(network: Network, _actor_of_rank: Any = None) -> ResourceTabl
     """Every link by its name and its ends."""
     wires_of = wired(network).graph
     ends = (
-        f"{wires_of.names[one]}{TO}{wires_of.names[other]}"
-        for one, other in zip(wires_of.sources.tolist(), wires_of.targets.tolist(), strict=True)
+        f"{wires_of.names[source]}{TO}{wires_of.names[target]}"
+        for source, target in zip(wires_of.sources.tolist(), wires_of.targets.tolist(), strict=True)
     )
     names = (
         name if TO in name else f"{name} ({way})" for name, way in zip(wires_of.link_names, ends, strict=True)

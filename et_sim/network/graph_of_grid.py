@@ -22,7 +22,7 @@ def as_graph(network: Network) -> Network:
             place="network configuration",
             remedy="describe the network in the form of 2.x, or as a graph",
         )
-    links = sum(fabric.ranks * min(_peers(one), one.npus) for one in fabric.dimensions)
+    links = sum(fabric.ranks * min(_peers(dimension), dimension.npus) for dimension in fabric.dimensions)
     if links > MOST_LINKS:
         raise MachineError(
             f"the network has about {links:,} links",

@@ -242,8 +242,8 @@ def wires(network: Network, home: Any) -> tuple[Wires, Any, Any]:
     for link in fabric.links:
         npu, port = npu_and_port(fabric, link)
         of = records.dimensions[link.dimension]
-        own = records.speeds[of.uneven_first : of.uneven_end]["link"]
-        row = of.uneven_first + np.searchsorted(own, npu * of.ports + port)
+        uneven_links = records.speeds[of.uneven_first : of.uneven_end]["link"]
+        row = of.uneven_first + np.searchsorted(uneven_links, npu * of.ports + port)
         speed[first[link.dimension] + home[npu] * of.ports + port] = row
     owner = np.concatenate([np.repeat(np.arange(homes), count // homes) for count in counts])
     nothing = np.zeros(0, np.int32)
@@ -252,15 +252,15 @@ def wires(network: Network, home: Any) -> tuple[Wires, Any, Any]:
 
 def _capacities(fabric: GridFabric, actor_of_rank: Any, first: Any, counts: Any) -> Any:
     """Of every link; an NPU that is connected with all others has no link to itself."""
-    found = np.repeat([dimension.bytes_per_ns for dimension in fabric.dimensions], counts)
+    capacities = np.repeat([dimension.bytes_per_ns for dimension in fabric.dimensions], counts)
     for dimension, begin, count in zip(fabric.dimensions, first.tolist(), counts.tolist(), strict=True):
         if dimension.shape is Shape.FULLY_CONNECTED:
-            found[begin : begin + count : dimension.npus] = 0
+            capacities[begin : begin + count : dimension.npus] = 0
     for link in fabric.links:
         npu, port = npu_and_port(fabric, link)
         at = int(actor_of_rank[npu]) * ports_of(fabric.dimensions[link.dimension]) + port
-        found[first[link.dimension] + at] = link.bytes_per_ns
-    return found
+        capacities[first[link.dimension] + at] = link.bytes_per_ns
+    return capacities
 
 
 @works_on_tables

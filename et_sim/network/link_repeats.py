@@ -72,13 +72,18 @@ def _describe_message(run: Run, at: int, row: int) -> int:
 def _turns(run: Run, before: int, now: int) -> bool:
     """Whether a link may have the place of another one, and note that it has."""
     links = run.network.links
-    one, other = links[before], links[now]
+    earlier, later = links[before], links[now]
     if before != now:
-        if one.speed != other.speed or one.busy != other.busy or one.head != NONE or other.head != NONE:
+        if (
+            earlier.speed != later.speed
+            or earlier.busy != later.busy
+            or earlier.head != NONE
+            or later.head != NONE
+        ):
             return False
-        if one.busy and (one.free_ns != other.free_ns or one.free_rest != other.free_rest):
+        if earlier.busy and (earlier.free_ns != later.free_ns or earlier.free_rest != later.free_rest):
             return False
-        if one.bytes - one.bytes_before != other.bytes - other.bytes_before:
+        if earlier.bytes - earlier.bytes_before != later.bytes - later.bytes_before:
             return False
     return turn(run, links, before, now)
 

@@ -121,13 +121,13 @@ class GridPaths:
         """
         if not self.messages_queue or self._uneven is not None:
             return None
-        found = None
+        steps = None
         for _, dimension, ahead in places_ahead(self._fabric.dimensions, lines, np.roll(lines, -1, axis=-1)):
             if ahead.any():
-                if found is not None or dimension.shape is Shape.RING:
+                if steps is not None or dimension.shape is Shape.RING:
                     return None
-                found = np.zeros_like(ahead) if dimension.shape is Shape.SWITCH else ahead
-        return found
+                steps = np.zeros_like(ahead) if dimension.shape is Shape.SWITCH else ahead
+        return steps
 
     def _distances(self, source: Any, target: Any, *, directed: bool) -> Any:
         """A number for the hops of each pair per dimension, or for how far it goes (`directed`).
@@ -185,17 +185,17 @@ class _UnevenLinks:
     def on_path(self, source: Any, target: Any) -> Any:
         """A number for the speeds on each path that has one link, or a switch."""
         pair = source * self._fabric.ranks + target
-        found = np.zeros(np.broadcast(source, target).shape, np.uint64)
+        codes = np.zeros(np.broadcast(source, target).shape, np.uint64)
         if len(self._pair):
             at = np.minimum(np.searchsorted(self._pair, pair), len(self._pair) - 1)
-            found += splitmix64(np.where(self._pair[at] == pair, self._speed[at], 0), 1)
+            codes += splitmix64(np.where(self._pair[at] == pair, self._speed[at], 0), 1)
         with np.errstate(over="ignore"):
             for number, up in self._up.items():
                 dimension, stride = self._fabric.dimensions[number], self._fabric.strides[number]
                 crosses = (target // stride - source // stride) % dimension.npus != 0
                 speeds = splitmix64(up[source], 2) + splitmix64(self._down[number][target], 3)
-                found += np.where(crosses, splitmix64(speeds, 4 + number), np.uint64(0))
-        return found
+                codes += np.where(crosses, splitmix64(speeds, 4 + number), np.uint64(0))
+        return codes
 
 
 def places_ahead(tiers: Sequence[Tier], source: Any, target: Any) -> Iterator[tuple[int, Tier, Any]]:
@@ -287,10 +287,10 @@ class LinkPaths(SimplePaths):
     def _links(self, source: Any, target: Any) -> Any:
         """The links of each way, a row each, NONE behind the last."""
         ends = [np.ascontiguousarray(column, np.int64).reshape(-1) for column in (source, target)]
-        found = np.full((len(ends[0]), self._most_links), NONE, np.int32)
-        journeys = _Journeys(self._hops, table(WALKER, 1), ends[0], ends[1], found, np.zeros(1, np.int64))
+        links = np.full((len(ends[0]), self._most_links), NONE, np.int32)
+        journeys = _Journeys(self._hops, table(WALKER, 1), ends[0], ends[1], links, np.zeros(1, np.int64))
         _walk(journeys)
-        return found[:, : journeys.longest[0]]
+        return links[:, : journeys.longest[0]]
 
 
 def _add_on_links(sums: Any, links: Any, words: Any) -> None:

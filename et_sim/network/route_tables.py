@@ -95,7 +95,7 @@ def route_tables(network: Network) -> RouteTables:
     ends = _ends(fabric)
     rule.groups, rule.first_group = len(fabric.groups), len(ends)
     rank_of[ends] = np.arange(len(ends))
-    first_goal, goal_row, goal_extra, hops, found = _distances(fabric, forwards, column)
+    first_goal, goal_row, goal_extra, hops, places = _distances(fabric, forwards, column)
     key, first, links = _given_routes(fabric)
     return RouteTables(
         rule=rule,
@@ -112,7 +112,7 @@ def route_tables(network: Network) -> RouteTables:
         goal_row=goal_row,
         goal_extra=goal_extra,
         hops=hops,
-        found=found,
+        found=places,
         axes=_axes([(npus, wraps) for npus, wraps in fabric.grid]),
         logical=_axes([(dimension.npus, False) for dimension in network.grid.dimensions]),
         group_of=_groups(fabric, len(ends)),
@@ -163,15 +163,15 @@ def _distances(fabric: GraphFabric, forwards: Any, column: Any) -> tuple[Any, An
     is_ordered = fabric.routing is Routing.ECMP_NS3
     if is_ordered:  # the search begins at the rank, and so at all that is near it
         first_near = np.searchsorted(owner, np.arange(ends + 1))
-        sets = [tuple(near[one:end][::-1]) for one, end in pairwise(first_near.tolist())]
+        sets = [tuple(near[begin:end][::-1]) for begin, end in pairwise(first_near.tolist())]
         goals = list(dict.fromkeys(sets))
         number = {goal: row for row, goal in enumerate(goals)}
-        owner, rows = np.arange(ends), np.array([number[one] for one in sets])
+        owner, rows = np.arange(ends), np.array([number[near_set] for near_set in sets])
     else:
         single, rows = np.unique(near, return_inverse=True)
-        goals = [(one,) for one in single]
+        goals = [(goal,) for goal in single]
         for group in fabric.groups:  # all of it is where it begins
-            goals.append(tuple(one for one in group if forwards[one]))
+            goals.append(tuple(device for device in group if forwards[device]))
         owner = np.concatenate([owner, ends + np.arange(len(fabric.groups))])
         rows = np.concatenate([rows.reshape(-1), np.arange(len(single), len(goals))])
         ends += len(fabric.groups)
@@ -184,16 +184,16 @@ def _distances(fabric: GraphFabric, forwards: Any, column: Any) -> tuple[Any, An
             remedy="let switches alone forward (forwarding: switches), or use a mesh or torus as a whole",
         )
     hops = np.full((len(goals), columns), FAR, np.uint8)
-    found = np.zeros(hops.shape, np.int32) if is_ordered else unordered
+    places = np.zeros(hops.shape, np.int32) if is_ordered else unordered
     among = np.flatnonzero(forwards[graph.sources] & forwards[graph.targets])
     order = -graph.sources[among] if is_ordered else np.arange(len(among))
     among = among[np.lexsort((order, graph.targets[among]))]
     back = column[graph.sources[among]].astype(np.int32)
     first = np.searchsorted(column[graph.targets[among]], np.arange(columns + 1))
     first_start = np.cumsum([0, *(len(goal) for goal in goals)])
-    starts = column[[one for goal in goals for one in goal]].astype(np.int32)
+    starts = column[[device for goal in goals for device in goal]].astype(np.int32)
     deepest = np.zeros(1, np.int64)
-    _spread(first_start, starts, first, back, hops, found, np.zeros(columns, np.int32), deepest)
+    _spread(first_start, starts, first, back, hops, places, np.zeros(columns, np.int32), deepest)
     if deepest[0] >= FAR:
         raise MachineError(
             f"some way has {FAR} links or more",
@@ -202,7 +202,7 @@ def _distances(fabric: GraphFabric, forwards: Any, column: Any) -> tuple[Any, An
         )
     first_goal = np.searchsorted(owner, np.arange(ends + 1))
     rows = rows.reshape(-1).astype(np.int32)
-    return first_goal, rows, np.where(owner < ranks, extra, 0).astype(np.int32), hops, found
+    return first_goal, rows, np.where(owner < ranks, extra, 0).astype(np.int32), hops, places
 
 
 def _near(fabric: GraphFabric, forwards: Any) -> tuple[Any, Any, int]:
@@ -223,7 +223,7 @@ def _near(fabric: GraphFabric, forwards: Any) -> tuple[Any, Any, int]:
 
 @entry(what="the routes", seconds=lambda goals, _starts, _first, back, *_: len(goals) * len(back) * 3e-7)
 def _spread(
-    first_start: Any, starts: Any, first: Any, back: Any, hops: Any, found: Any, queue: Any, deepest: Any
+    first_start: Any, starts: Any, first: Any, back: Any, hops: Any, places: Any, queue: Any, deepest: Any
 ) -> None:
     """How many links each device is away from every goal, against the direction of links."""
     for row in range(len(hops)):
@@ -245,6 +245,6 @@ def _spread(
                     hops[row, there] = distance
                     queue[tail] = there
                     tail += 1
-        if len(found) > 0:
+        if len(places) > 0:
             for at in range(tail):
-                found[row, queue[at]] = at
+                places[row, queue[at]] = at

@@ -64,8 +64,8 @@ def stop_after(routes: RouteTables, device: int, stop: int, source: int, target:
 def _detour(routes: RouteTables, source: int, target: int, ports: int) -> int:
     """The group by way of which a message goes to another one; within a group, the target."""
     rule = routes.rule[0]
-    one, other = routes.group_of[routes.device_of[source]], routes.group_of[routes.device_of[target]]
-    low, high = min(one, other), max(one, other)
+    first, second = routes.group_of[routes.device_of[source]], routes.group_of[routes.device_of[target]]
+    low, high = min(first, second), max(first, second)
     if low == high or rule.groups < 3:
         return target
     if low == NONE:
@@ -121,10 +121,10 @@ def _in_order_found(routes: RouteTables, at: int, stop: int, nearest: int, befor
         for row in range(routes.first_link[at], routes.first_link[at + 1]):
             there = routes.target[routes.links[row]]
             if _hops(routes, there, stop) == nearest:
-                found = int(routes.found[goal, routes.column[there]])
-                is_later = found > last_found or (found == last_found and row > last)
-                if is_later and found < next_found:
-                    next_found, following = found, row
+                place = int(routes.found[goal, routes.column[there]])
+                is_later = place > last_found or (place == last_found and row > last)
+                if is_later and place < next_found:
+                    next_found, following = place, row
         last_found, last = next_found, following
     return last
 
@@ -191,8 +191,8 @@ def _chosen(routes: RouteTables, at: int, source: int, target: int, ports: int, 
     if count == 1 or rule.choice == LOWEST:
         return 0
     if rule.choice == NS3:
-        one, other = routes.device_of[source], routes.device_of[target]
-        return murmur3(ns3_address(one), ns3_address(other), ports, int(at)) % count
+        source_device, target_device = routes.device_of[source], routes.device_of[target]
+        return murmur3(ns3_address(source_device), ns3_address(target_device), ports, int(at)) % count
     return murmur3(int(source), int(target), int(rule.seed), int(at)) % count
 
 
@@ -238,26 +238,26 @@ def mixed(state: int, word: int) -> int:
 
 
 @works_on_tables
-def route_into(routes: RouteTables, source: int, target: int, found: Any) -> int:
+def route_into(routes: RouteTables, source: int, target: int, links: Any) -> int:
     """Fill in the links of a message's way; returns how many, or NONE if they are too many."""
     stop, count = source, 0
     device = routes.device_of[source]
     while device != routes.device_of[target]:
         stop = stop_after(routes, device, stop, source, target, FIRST_PORTS)
         link = next_link(routes, device, stop, source, target, FIRST_PORTS)
-        if count == len(found):
+        if count == len(links):
             return NONE
-        found[count] = link
+        links[count] = link
         count += 1
         device = routes.target[link]
     return count
 
 
 @entry(what="the routes", seconds=lambda _, sources, *__: len(sources) * 1e-3)
-def routes_of(routes: RouteTables, sources: Any, targets: Any, counts: Any, found: Any) -> None:
+def routes_of(routes: RouteTables, sources: Any, targets: Any, counts: Any, links: Any) -> None:
     """The links of many ways: a row each."""
     for row in range(len(sources)):
-        counts[row] = route_into(routes, sources[row], targets[row], found[row])
+        counts[row] = route_into(routes, sources[row], targets[row], links[row])
 
 
 @entry(what="the routes", seconds=lambda _, sources, *__: len(sources) * 1e-4)
@@ -287,10 +287,10 @@ def path_between(routes: RouteTables, source: int, target: int) -> list[int]:
     """The links of one way."""
     room = 64
     while True:
-        counts, found = np.zeros(1, np.int64), np.zeros((1, room), np.int32)
-        routes_of(routes, np.array([source]), np.array([target]), counts, found)
+        counts, links = np.zeros(1, np.int64), np.zeros((1, room), np.int32)
+        routes_of(routes, np.array([source]), np.array([target]), counts, links)
         if counts[0] != NONE:
-            return [int(link) for link in found[0, : counts[0]]]
+            return [int(link) for link in links[0, : counts[0]]]
         room *= 8
 
 

@@ -20,18 +20,18 @@ def settings_row(*settings: Any, **others: float) -> Any:
 
     Fields that are neither choices nor numbers are left out.
     """
-    found: dict[str, tuple[str, Any]] = {}
+    kinds_and_values: dict[str, tuple[str, Any]] = {}
     for each in settings:
         for field in fields(each):
             name, value = field.name, getattr(each, field.name)
             if isinstance(value, Enum):
-                found[name] = "u1", list(type(value)).index(value)
+                kinds_and_values[name] = "u1", list(type(value)).index(value)
             elif field.type == "float" and name.endswith("_ns"):
-                found[f"{name[:-3]}_ps"] = "i8", round(value * PS_PER_NS)
+                kinds_and_values[f"{name[:-3]}_ps"] = "i8", round(value * PS_PER_NS)
             elif field.type in KINDS:
-                found[name] = KINDS[str(field.type)], value
-    found |= {name: (KINDS[type(value).__name__], value) for name, value in others.items()}
-    row = table(record(*((name, kind) for name, (kind, _) in found.items())), 1)
-    for name, (_, value) in found.items():
+                kinds_and_values[name] = KINDS[str(field.type)], value
+    kinds_and_values |= {name: (KINDS[type(value).__name__], value) for name, value in others.items()}
+    row = table(record(*((name, kind) for name, (kind, _) in kinds_and_values.items())), 1)
+    for name, (_, value) in kinds_and_values.items():
         row[name] = value
     return row

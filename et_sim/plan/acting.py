@@ -20,12 +20,12 @@ NOT_COMPARED = ("corrections", "notices", "compute", "tensors", "pool_units")
 SCHEDULED = (Action.DELAY, Action.MEMORY)  # these never end while their rank issues other nodes
 
 
-def have_same_tables(one: Plan | None, other: Plan | None) -> bool:
+def have_same_tables(first: Plan | None, second: Plan | None) -> bool:
     """Whether two plans say the same, but for what is decided while they run; None: there is none."""
-    if one is None or other is None:
-        return one is other
+    if first is None or second is None:
+        return first is second
     return all(
-        np.array_equal(getattr(one, field.name), getattr(other, field.name))
+        np.array_equal(getattr(first, field.name), getattr(second, field.name))
         for field in fields(Plan)
         if field.name not in NOT_COMPARED
     )
@@ -84,6 +84,10 @@ def may_act(
     of_tables = missing - CONDITIONS.keys()
     if have_same_tables(plan, with_these(of_tables)):  # as a rule, which saves making many
         of_tables = frozenset()
-    found = {one for one in missing & CONDITIONS.keys() if CONDITIONS[one](plan)}
-    found |= {one for one in of_tables if not have_same_tables(plan, with_these(frozenset({one})))}
-    return [one for one in Correction if one in found]
+    acting = {correction for correction in missing & CONDITIONS.keys() if CONDITIONS[correction](plan)}
+    acting |= {
+        correction
+        for correction in of_tables
+        if not have_same_tables(plan, with_these(frozenset({correction})))
+    }
+    return [correction for correction in Correction if correction in acting]

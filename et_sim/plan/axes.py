@@ -143,8 +143,8 @@ class Axes:
         for axis in self._rows:
             slot += axis.in_group
             begin = tables.IN_GROUP if axis.in_group else tables.IN_SYSTEM
-            own = (begin, slot * axis.in_group, self._endpoint_ns)
-            first.append((axis.stride, axis.members, *own))
+            bounds = (begin, slot * axis.in_group, self._endpoint_ns)
+            first.append((axis.stride, axis.members, *bounds))
         out = tables.table(tables.AXIS, len(first) + len(of_groups))
         columns = np.array(first + of_groups, np.int64).T
         names = ("stride", "members", "members_first", "slot", "endpoint_ns")
@@ -201,8 +201,8 @@ class Ways:
 
     def queue_sets(self, group: GroupShape) -> int:
         """Sets of queues that members of a group use at most."""
-        own = sum(max(side.own_rings - 1, 0) for side in self.sides(group))
-        return 1 if group.is_as_listed else self._dimensions + own
+        sets_of_sides = sum(max(side.own_rings - 1, 0) for side in self.sides(group))
+        return 1 if group.is_as_listed else self._dimensions + sets_of_sides
 
     def of(self, operation: Operation, group: GroupShape, algorithms: tuple[Algorithm, ...]) -> list[Way]:
         """One for each algorithm."""

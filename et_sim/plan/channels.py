@@ -89,16 +89,16 @@ def endpoints_of_templates(workload: Workload, *, communicates: bool) -> list[En
         nothing = Endpoints(nobody, nobody > 0, nobody, nobody, nobody, nobody, relative=False)
         return [nothing] * len(workload.templates)
     lowest = lowest_ranks(workload)
-    found: list[Endpoints] = []
+    every: list[Endpoints] = []
     for stack in stacks(workload.templates):
         relative = [workload.has_relative_peers(template) for template in stack.numbers]
-        found += _endpoints(stack, relative, workload.ranks)
+        every += _endpoints(stack, relative, workload.ranks)
         for template in _doubtful(workload, stack, lowest):
-            trace, endpoints, rank = workload.templates[template], found[template], int(lowest[template])
+            trace, endpoints, rank = workload.templates[template], every[template], int(lowest[template])
             if not endpoints.relative:
                 check_peers(trace, rank_place(rank, trace), endpoints, workload.ranks)
             _check_own_end(workload, template, endpoints, rank)
-    return found
+    return every
 
 
 def _doubtful(workload: Workload, stack: Stack, lowest: Any) -> list[int]:
@@ -107,11 +107,11 @@ def _doubtful(workload: Workload, stack: Stack, lowest: Any) -> list[int]:
     is_send = trace.kind == NodeKind.SEND
     messages = (is_send | (trace.kind == NodeKind.RECV)) & ~trace.is_unsized
     peer = np.where(is_send, trace.comm_dst, trace.comm_src)
-    own = np.where(is_send, trace.comm_src, trace.comm_dst)
+    named_end = np.where(is_send, trace.comm_src, trace.comm_dst)
     given = np.where(is_send, trace.has("comm_src"), trace.has("comm_dst"))
     runs = np.bincount(workload.template_of_rank, minlength=len(workload.templates))[stack.numbers]
     rank = np.where(runs == 1, lowest[stack.numbers], -1)  # of several ranks, each is another end
-    is_right = (peer >= 0) & (peer < workload.ranks) & (~given | (own == stack.spread(rank)))
+    is_right = (peer >= 0) & (peer < workload.ranks) & (~given | (named_end == stack.spread(rank)))
     return [stack.number + at for at in unique(stack.of_row[messages & ~is_right]).tolist()]
 
 
@@ -144,12 +144,12 @@ def check_peers(trace: Trace, place: str, endpoints: Endpoints, ranks: int) -> N
 def _check_own_end(workload: Workload, template: int, endpoints: Endpoints, lowest: int) -> None:
     """Where a node names its own end, too, that must be the rank that runs it."""
     trace, rows, is_send = workload.templates[template], endpoints.rows, endpoints.is_send
-    own = np.where(is_send, trace.comm_src[rows], trace.comm_dst[rows])
+    named_end = np.where(is_send, trace.comm_src[rows], trace.comm_dst[rows])
     given = np.flatnonzero(np.where(is_send, trace.has("comm_src", rows), trace.has("comm_dst", rows)))
     if not len(given):
         return
     right = 0 if endpoints.relative else lowest
-    foreign = given[own[given] != right]
+    foreign = given[named_end[given] != right]
     rank = lowest
     if not len(foreign) and not endpoints.relative:
         others = np.flatnonzero(workload.template_of_rank == template)[1:2]
@@ -157,7 +157,7 @@ def _check_own_end(workload: Workload, template: int, endpoints: Endpoints, lowe
     if len(foreign):
         at = int(rows[foreign[0]])
         raise TraceError(
-            f"{trace.describe(at)} names rank {int(own[foreign[0]])} as its own end",
+            f"{trace.describe(at)} names rank {int(named_end[foreign[0]])} as its own end",
             place=rank_place(rank, trace),
             remedy="the source of a send and the target of a receive are the rank itself: leave them out",
         )

@@ -226,10 +226,10 @@ class CollectiveTables:
         total = bytes_to_cut(request.size, system.splits, runs)
         gap = system.gap_denominator
         loads = [Load(*load) for load in request.loads] or empty_loads(len(lanes))
-        found = routes(system.dimension_order, request.operation, total, runs, lanes, gap, loads)
+        chosen = routes(system.dimension_order, request.operation, total, runs, lanes, gap, loads)
         if any(load.time for load in loads):
             self._loads_after[request] = tuple((load.dimension, load.time) for load in loads)
-        return found
+        return chosen
 
     def _exchange(self, held: Any, visited: Sequence[Way], group: GroupShape, turn: int) -> list[PhaseRow]:
         """The phases of a chunk of which ranks hold bytes for each member."""
@@ -364,7 +364,7 @@ class CollectiveTables:
         keeps_size = way.algorithm.keeps_size(self._accounting)
         return PhasePart(way.number, way.members, keeps_size, self._accounting.whole_pieces)
 
-    def _phase(self, phase: PhaseStep, way: Way, turn: int, own: OwnSizes | None = None) -> PhaseRow:
+    def _phase(self, phase: PhaseStep, way: Way, turn: int, sizes: OwnSizes | None = None) -> PhaseRow:
         axis = way.axis_of(phase.operation, self._accounting, turn)
         key = ProgramKey(axis, phase.part.members, way.algorithm, phase.operation, phase.size)
         most = phase.size
@@ -372,7 +372,7 @@ class CollectiveTables:
             most = max(most, phase.output)
         check_bytes(phase.operation, most)
         return (
-            self._programs.row(key, own),
+            self._programs.row(key, sizes),
             axis,
             way.dimension,
             way.queues_of(turn),

@@ -100,20 +100,22 @@ def lower_collectives(
     """
     trace = stack.trace
     used: list[list[str]] = [[] for _ in stack.traces]
-    own_groups = {at: read_process_groups(one) for at, one in enumerate(stack.traces) if one.metadata_text}
+    own_groups = {
+        at: read_process_groups(trace) for at, trace in enumerate(stack.traces) if trace.metadata_text
+    }
     rows = np.flatnonzero(nodes["action"] == Action.COLLECTIVE)
     if not len(rows):
         return used
-    template, own = stack.of_row[rows], _Own(stack, rows)
+    template, texts_of_rows = stack.of_row[rows], _Own(stack, rows)
     exchanges = _exchanges(stack, rows, template, collectives)
     datatypes = np.zeros((2, len(rows)), np.int64)
     if collectives.minds_datatypes:
-        datatypes[:] = own.column("datatype"), trace.datatype[rows]
+        datatypes[:] = texts_of_rows.column("datatype"), trace.datatype[rows]
     signature = _signature(trace, rows, template, custom)
     signature[SIZE, exchanges != PLAIN] = 0  # members put in different amounts
     before = _planned_before(trace, rows, template, collectives)
     in_order = signature.copy()
-    in_order[GROUP] = own.column("group")
+    in_order[GROUP] = texts_of_rows.column("group")
     order, first = sorted_groups(template, before, *in_order, datatypes[0], exchanges)
     at = order[first]
     details, members = np.full((2, len(first)), UNSAID, np.int64)
@@ -121,10 +123,10 @@ def lower_collectives(
     loads: Loads = ()
     last = -1
     every = np.stack((template, before, rows, *signature, datatypes[1], exchanges), axis=1)[at].tolist()
-    for index, (of, placed, row, *what) in enumerate(every):
+    for index, (of, placed, row, *content) in enumerate(every):
         if of != last:
             last, loads = of, ()
-        alike = _Alike(*what)
+        alike = _Alike(*content)
         lowered = known.get(alike) if placed == ALONE and of not in own_groups else None
         if lowered is None or lowered.is_rule:
             node = stack.traces[of].describe(row - int(stack.first[of]))
@@ -179,9 +181,9 @@ def _lower(
     group = groups.canonical(trace.group_names[alike.group], where, own_groups)
     group_row, is_rule = groups.row(group, rank), groups.is_rule(group)
     if is_rule and (alike.code != NATIVE or alike.root != NO_ROOT):
-        what = "runs a custom collective" if alike.code != NATIVE else f"names the root {alike.root}"
+        subject = "runs a custom collective" if alike.code != NATIVE else f"names the root {alike.root}"
         raise TraceError(
-            f"{node} {what} in group {group!r}, which is another one for other ranks",
+            f"{node} {subject} in group {group!r}, which is another one for other ranks",
             place=place,
             remedy="expand the workload to a file per rank (et-convert expand)",
         )
@@ -220,13 +222,13 @@ class _Own(NamedTuple):
 
 def _exchanges(stack: Stack, rows: Any, template: Any, collectives: CollectiveTables) -> Any:
     """Of each, the number of its exchange."""
-    found = np.full(len(rows), PLAIN, np.int64)
+    exchange_of_row = np.full(len(rows), PLAIN, np.int64)
     for number in collectives.exchanges.templates:
         if number in stack.numbers:
             at = number - stack.number
             mine = template == at
-            found[mine] = collectives.exchanges.of_rows(number, rows[mine] - stack.first[at])
-    return found
+            exchange_of_row[mine] = collectives.exchanges.of_rows(number, rows[mine] - stack.first[at])
+    return exchange_of_row
 
 
 def _planned_before(trace: Trace, rows: Any, template: Any, collectives: CollectiveTables) -> Any:
@@ -275,8 +277,8 @@ def _roots(trace: Trace, rows: Any) -> Any:
     to_root = np.isin(kinds, [op for op in GOES_UP if op not in GOES_DOWN])
     out = np.full(len(rows), NO_ROOT, np.int64)
     for which, name in ((from_root, "comm_src"), (to_root, "comm_dst")):
-        said = which & trace.has(name, rows)
-        out[said] = getattr(trace, name)[rows[said]]
+        given = which & trace.has(name, rows)
+        out[given] = getattr(trace, name)[rows[given]]
     return out
 
 

@@ -91,14 +91,14 @@ class CustomTables:
         if limits is None or not any(len(member.endpoints.rows) for member in members):
             return  # a program of computations stands for a time that is known
         received = [int(m.endpoints.bytes[~m.endpoints.is_send].sum()) for m in members]
-        strange = [place for place, found in enumerate(received) if not limits[0] <= found <= limits[1]]
+        strange = [place for place, amount in enumerate(received) if not limits[0] <= amount <= limits[1]]
         if strange:
             least, most = (exact_bytes(limit) for limit in limits)
             needs = least if least == most else f"{least} to {most}"
-            what, first = operation.name.lower(), strange[0]
+            operation_name, first = operation.name.lower(), strange[0]
             text = (
                 f"rank {members[first].rank} receives {exact_bytes(received[first])} in the program, "
-                f"and {what} of {exact_bytes(size)} over {count} members takes {needs}"
+                f"and {operation_name} of {exact_bytes(size)} over {count} members takes {needs}"
             )
             self.notices.append(Notice(prefix, "", text))
 

@@ -75,14 +75,14 @@ def routes(
     if scheduler not in GREEDY or operation not in GREEDY_OPERATIONS:
         return [Route(run, (usual,)) for run in runs]
     flexible = scheduler is DimensionOrder.OFFLINE_GREEDY_FLEX
-    found: list[Route] = []
+    routes_taken: list[Route] = []
     for size, order in greedy_chunks(operation, total, runs, lanes, gap, flexible=flexible, loads=loads):
-        last = found[-1] if found else None
+        last = routes_taken[-1] if routes_taken else None
         if last is not None and last.chunks.size == size and last.orders == (order,):
-            found[-1] = Route(Chunks(last.chunks.number + 1, size), last.orders)
+            routes_taken[-1] = Route(Chunks(last.chunks.number + 1, size), last.orders)
         else:
-            found.append(Route(Chunks(1, size), (order,)))
-    return found
+            routes_taken.append(Route(Chunks(1, size), (order,)))
+    return routes_taken
 
 
 def usual_order(operation: Operation, dimensions: int) -> Order:

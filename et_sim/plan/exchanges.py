@@ -123,10 +123,10 @@ class _Program(Struct):
 
 def _exchanging(traces: Sequence[Trace]) -> set[int]:
     """Which of the traces have any."""
-    found: set[int] = set()
+    numbers: set[int] = set()
     for stack in stacks(traces):
-        found.update((stack.number + stack.of_row[has_splits(stack.trace)]).tolist())
-    return found
+        numbers.update((stack.number + stack.of_row[has_splits(stack.trace)]).tolist())
+    return numbers
 
 
 class Exchanges:
@@ -175,9 +175,9 @@ class Exchanges:
             raise TraceError(f"{node} {fault.what}", place=place, remedy=fault.remedy)
         rows = np.flatnonzero(has_splits(trace)).astype(np.int32)
         rows = rows if fits_row_order(*edges(trace)) else issue_order(trace, rows)[0]
-        own, sizes = read_process_groups(trace), sizes_of_texts(trace)
+        groups, sizes = read_process_groups(trace), sizes_of_texts(trace)
         name_of = {
-            group: self._groups.canonical(trace.group_names[group], place, own)
+            group: self._groups.canonical(trace.group_names[group], place, groups)
             for group in unique(trace.group[rows]).tolist()
         }
         names = np.array([name_of[group] for group in trace.group[rows].tolist()])

@@ -72,21 +72,21 @@ class GroupTable:
         self.names = [WHOLE_SYSTEM]  # per row, as in the input
         self.canonical_names = [WHOLE_SYSTEM]  # per row
 
-    def canonical(self, name: str, place: str, own: OwnGroups) -> str:
+    def canonical(self, name: str, place: str, groups: OwnGroups) -> str:
         """One spelling for every group that a node can call `name`; raises if there is none.
 
         `own` are the groups that the node's trace describes; they come before all others.
         """
         key = group_key(name)
-        if key in own:
-            return self._canonical_of_described(key, own[key], place)
+        if key in groups:
+            return self._canonical_of_described(key, groups[key], place)
         if key == WHOLE_SYSTEM:
             return WHOLE_SYSTEM
         if name in self._rules:
             return name
         if key in self._listed:
             return key
-        known = [*own, *self._listed, *self._rules]
+        known = [*groups, *self._listed, *self._rules]
         hint = did_you_mean(name, known) or (
             f"known groups: {', '.join(known[:8])}" if known else "pass the groups file with --groups"
         )

@@ -65,11 +65,11 @@ def _launched(trace: Trace, launch_ns: float) -> Trace:
         "present": np.full(added, BIT["is_cpu_op"] | BIT["launch"] | BIT["duration_ns"], np.uint32),
     }
     columns: dict[str, Any] = {}
-    for one in fields(trace):
-        column = getattr(trace, one.name)
-        if isinstance(column, np.ndarray) and len(column) == count and not one.name.endswith("_deps"):
-            new: Any = node.get(one.name, np.zeros(added, column.dtype))
-            columns[one.name] = np.concatenate((column, new))
+    for field in fields(trace):
+        column = getattr(trace, field.name)
+        if isinstance(column, np.ndarray) and len(column) == count and not field.name.endswith("_deps"):
+            new: Any = node.get(field.name, np.zeros(added, column.dtype))
+            columns[field.name] = np.concatenate((column, new))
     first = np.diff(trace.ctrl_start)
     first[rows] += 1
     chain = np.minimum(np.arange(added), 1)  # the first launch comes after nothing

@@ -44,12 +44,12 @@ Layout = tuple[Side, ...]  # innermost first
 def sides_of_system(grid: LogicalGrid) -> Layout:
     """Those of the machine itself: its dimensions."""
     pairs = zip(grid.strides, grid.dimensions, strict=True)
-    return tuple(Side(number, stride, one.npus) for number, (stride, one) in enumerate(pairs))
+    return tuple(Side(number, stride, dimension.npus) for number, (stride, dimension) in enumerate(pairs))
 
 
 def sides_of_group(grid: LogicalGrid, members: Any) -> Layout:
     """Those of a group, whose members are in ascending order; those of one member are left out."""
-    found: list[Side] = []
+    sides: list[Side] = []
     stride, finest, uneven = 1, np.zeros(0, np.int64), 0  # of uneven blocks below: members of each
     for number, first in zip(_outwards(grid), _first_of_blocks(grid, members), strict=True):
         sizes = np.diff(np.append(np.flatnonzero(first), len(members)))
@@ -59,9 +59,9 @@ def sides_of_group(grid: LogicalGrid, members: Any) -> Layout:
         count = int(sizes[0]) // stride
         if count > 1:
             blocks = finest[: np.searchsorted(np.cumsum(finest), sizes[0]) + 1] // stride
-            found.append(Side(number, stride, count, tuple(blocks.tolist()), uneven if len(blocks) else 0))
+            sides.append(Side(number, stride, count, tuple(blocks.tolist()), uneven if len(blocks) else 0))
         stride, finest = int(sizes[0]), finest[:0]
-    return tuple(found)
+    return tuple(sides)
 
 
 def classes_of_groups(grid: LogicalGrid, members: Any) -> Any:
@@ -93,18 +93,18 @@ def rings_through(blocks: Sequence[int]) -> tuple[Ring, ...]:
 
 def _outwards(grid: LogicalGrid) -> list[int]:
     """The dimensions that have several NPUs; if there is none, the first."""
-    return [number for number, one in enumerate(grid.dimensions) if one.npus > 1] or [0]
+    return [number for number, dimension in enumerate(grid.dimensions) if dimension.npus > 1] or [0]
 
 
 def _first_of_blocks(grid: LogicalGrid, members: Any) -> list[Any]:
     """For each of these dimensions, which members are the first of a node, a rack, ... of it."""
-    found = []
+    firsts = []
     for number in _outwards(grid):
         block = members // (grid.strides[number] * grid.dimensions[number].npus)
         first = np.ones(block.shape, np.bool_)
         first[..., 1:] = block[..., 1:] != block[..., :-1]
-        found.append(first)
-    return found
+        firsts.append(first)
+    return firsts
 
 
 def _are_alike(sizes: Any, finest: Any) -> bool:

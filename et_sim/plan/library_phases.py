@@ -148,38 +148,38 @@ class LibraryPhases:
     def _chunks(self, parts: tuple[list[_Part], list[_Part]], time_ns: int) -> list[tuple[PacedPhase, ...]]:
         """All bytes along one side each, and then word from whoever has not been heard of."""
         within, between = parts
-        carried_ns = sum(self._carried_ns(one, -(-one.size // one.steps)) for one in (*within, *between))
+        carried_ns = sum(self._carried_ns(part, -(-part.size // part.steps)) for part in (*within, *between))
         if carried_ns > time_ns:
-            within, between = ([_in_few_rounds(one) for one in side] for side in parts)
+            within, between = ([_in_few_rounds(part) for part in side] for side in parts)
         bulks = [(bulk, others) for bulk, others in ((within, between), (between, within)) if bulk]
-        are_heard = all(one.is_heard_by_all for bulk, _ in bulks for one in bulk)
+        are_heard = all(part.is_heard_by_all for bulk, _ in bulks for part in bulk)
         words = [
-            [_word_along(one.way) for one in (others if are_heard else (*within, *between))]
+            [_word_along(part.way) for part in (others if are_heard else (*within, *between))]
             for _, others in bulks
         ]
-        least = [[self._carried_ns(one, 1) for one in word] for word in words]
+        least = [[self._carried_ns(message, 1) for message in word] for word in words]
         last_ns = max(sum(each) for each in least)  # of all chunks, so that no word meets bytes
         chunks = []
         for (bulk, others), word, each in zip(bulks, words, least, strict=True):
-            rings = max(1 if one.are_pairs else one.way.own_rings for one in bulk)
-            beside = sum(one.size for one in others) / time_ns if self._has_one_port else 0.0
-            shares = [replace(one, size=-(-one.size // rings), beside=beside) for one in bulk]
+            rings = max(1 if part.are_pairs else part.way.own_rings for part in bulk)
+            beside = sum(part.size for part in others) / time_ns if self._has_one_port else 0.0
+            shares = [replace(part, size=-(-part.size // rings), beside=beside) for part in bulk]
             phases = self._paced(shares, time_ns - last_ns)
-            for one, time in zip(
+            for part, time in zip(
                 word, [each[0] + last_ns - sum(each), *each[1:]] if each else [], strict=True
             ):
-                phases.append(self._phase(one, time))
+                phases.append(self._phase(part, time))
             chunks += [tuple(phases)] * rings
         return chunks
 
     def _paced(self, parts: Sequence[_Part], time_ns: int) -> list[PacedPhase]:
         """Phases one after the other that take the time together, each its part by steps."""
-        steps = sum(one.steps for one in parts)
+        steps = sum(part.steps for part in parts)
         phases, before = [], 0
-        for one in parts:
-            until = before + one.steps
+        for part in parts:
+            until = before + part.steps
             time = time_ns * until // steps - time_ns * before // steps
-            phases.append(self._phase(one, time))
+            phases.append(self._phase(part, time))
             before = until
         return phases
 

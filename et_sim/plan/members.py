@@ -76,10 +76,10 @@ class MemberTables:
                     continue
                 ranks = self._actors.representative[mine].tolist()
                 if self._groups.is_rule(name):
-                    found = [self._groups.row(name, rank) for rank in ranks]
+                    group_rows = [self._groups.row(name, rank) for rank in ranks]
                 else:
-                    found = [self._groups.row(name, 0)] * len(ranks)
-                rows[self.usage_first[mine] + usage] = found
+                    group_rows = [self._groups.row(name, 0)] * len(ranks)
+                rows[self.usage_first[mine] + usage] = group_rows
         return rows
 
     def _number_small(self) -> tuple[Any, int]:

@@ -55,24 +55,24 @@ def find_renumbered(plan: Plan, workload: Workload) -> list[Problem]:
     is_certain = True
     for template, ranks in enumerate(_ranks_of_templates(workload)):
         if len(ranks):
-            found, rows, is_forced = _numbers(plan, workload, template, int(ranks[0]))
-            key = found.tobytes()
+            sequence, rows, is_forced = _numbers(plan, workload, template, int(ranks[0]))
+            key = sequence.tobytes()
             numbers.setdefault(key, []).extend(ranks.tolist())
-            first.setdefault(key, (found, rows, int(ranks[0])))
+            first.setdefault(key, (sequence, rows, int(ranks[0])))
             is_certain &= is_forced
     if len(numbers) < 2:
         return []
     usual, other = sorted(numbers, key=lambda key: -len(numbers[key]))[:2]
-    (one, rows, rank), (another, _, _) = first[usual], first[other]
-    shorter = min(len(one), len(another))
-    differing = np.flatnonzero(one[:shorter] != another[:shorter])
+    (common, rows, rank), (another, _, _) = first[usual], first[other]
+    shorter = min(len(common), len(another))
+    differing = np.flatnonzero(common[:shorter] != another[:shorter])
     if not len(differing):
         return []  # a rank has fewer: told where collectives are compared
     at = int(differing[0])
     node = workload.trace(rank).describe(int(rows[at]))
     text = (
-        f"the {ordinal(at + 1)} collective of all ranks ({node} on rank {rank}) is number {int(one[at])} on"
-        f" {of_ranks(numbers[usual])} and number {int(another[at])} on {of_ranks(numbers[other])}, because"
+        f"the {ordinal(at + 1)} collective of all ranks ({node} on rank {rank}) is number {common[at]} on"
+        f" {of_ranks(numbers[usual])} and number {another[at]} on {of_ranks(numbers[other])}, because"
         " collectives of groups take numbers from the count of all ranks in this profile; they hang"
     )
     remedy = (

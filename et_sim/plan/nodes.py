@@ -76,24 +76,24 @@ class TooLittleSaid(Struct):
 
     def notices(self) -> tuple[Notice, ...]:
         """What somebody should know."""
-        found = []
+        texts = []
         if self.first is not None:
             place, node = self.first
-            needed = " and ".join(what.replace("'", "") for what in self.needed)
+            needed = " and ".join(need.replace("'", "") for need in self.needed)
             lacking = f"{self.replayed:,} of {plural(self.kernels, 'kernel')} lack {needed}"
-            found.append((place, f"{lacking}, and take their recorded time; the first is {node}"))
+            texts.append((place, f"{lacking}, and take their recorded time; the first is {node}"))
         if self.kept:
             kept = f"{self.kept:,} of {plural(self.kernels, 'kernel')} were recorded, and keep their times"
-            found.append(("", f"{kept}: --retime has the machine time them"))
+            texts.append(("", f"{kept}: --retime has the machine time them"))
         of_all = f"of {self.communication:,} collectives and messages"
         if self.first_unsized is not None:
             place, node = self.first_unsized
-            what = f"{self.unsized:,} {of_all} are of unknown size, and take their recorded time"
-            found.append((place, f"{what} whatever the network; the first is {node}"))
+            sentence = f"{self.unsized:,} {of_all} are of unknown size, and take their recorded time"
+            texts.append((place, f"{sentence} whatever the network; the first is {node}"))
         if self.estimated:
-            what = f"the sizes of {self.estimated:,} {of_all} are estimates, from how long they took"
-            found.append(("", what))
-        return tuple(Notice(place, "", text) for place, text in found)
+            sentence = f"the sizes of {self.estimated:,} {of_all} are estimates, from how long they took"
+            texts.append(("", sentence))
+        return tuple(Notice(place, "", text) for place, text in texts)
 
 
 def _first_of(stack: Stack, rows: Any, places: Sequence[str]) -> tuple[str, str] | None:
@@ -175,10 +175,10 @@ def _keeps_recorded(trace: Trace, system: System) -> Any:
 
 def _has_figures(trace: Trace, lacking: Mapping[str, Any]) -> Any:
     """Which nodes carry all that the compute model needs to time a kernel."""
-    found = np.ones(len(trace), np.bool_)
+    has_figures = np.ones(len(trace), np.bool_)
     for lacks in lacking.values():
-        found &= ~lacks
-    return found
+        has_figures &= ~lacks
+    return has_figures
 
 
 def _assign_lanes(nodes: Any, trace: Trace) -> None:
@@ -211,15 +211,15 @@ def _free_concurrent(nodes: Any, trace: Trace) -> None:
     nodes["lane"][trace.is_opaque] = Lane.FREE_CPU
 
 
-def _time(nodes: Any, rows: Any, found: Durations) -> None:
+def _time(nodes: Any, rows: Any, durations: Durations) -> None:
     """Give nodes the durations that a compute model found; those that take none complete in place."""
-    instant = found.treatment == Treatment.INSTANT
+    instant = durations.treatment == Treatment.INSTANT
     nodes["action"][rows] = np.where(instant, Action.INSTANT, Action.DELAY)
-    nodes["duration_ns"][rows] = found.ns
-    nodes["treatment"][rows] = found.treatment
+    nodes["duration_ns"][rows] = durations.ns
+    nodes["treatment"][rows] = durations.treatment
     nodes["busy"][rows[instant]] = 0
-    if found.bytes is not None:
-        nodes["bytes"][rows] = found.bytes
+    if durations.bytes is not None:
+        nodes["bytes"][rows] = durations.bytes
 
 
 def _lower_communication(nodes: Any, stack: Stack) -> None:
@@ -280,9 +280,9 @@ def _refuse(faults: Iterator[Fault], trace: Trace, place: str) -> None:
         raise TraceError(fault.sentence(trace), place=place, remedy=fault.remedy)
 
 
-def _refuse_first(wrong: Any, trace: Trace, place: str, what: str, remedy: str) -> None:
+def _refuse_first(wrong: Any, trace: Trace, place: str, fault: str, remedy: str) -> None:
     if wrong.any():
-        _refuse(iter([Fault(wrong, what, remedy)]), trace, place)
+        _refuse(iter([Fault(wrong, fault, remedy)]), trace, place)
 
 
 class _Part(NamedTuple):

@@ -200,29 +200,29 @@ class JointRequests:
 
 def _refuse_without_pool(trace: Trace, rows: Any, place: str) -> None:
     """Refuse what only pools know."""
-    for attribute, what in (
+    for attribute, fault in (
         ("comm_type", "is a request of a group, and this memory has no switches"),
         ("memory_tier", "names a tier, and this memory has none"),
     ):
         remedy = f'take "memory-type": "HIERARCHICAL_POOL", or leave {attribute} out'
-        _refuse_first(rows[trace.has(attribute, rows)], trace, place, what, remedy)
+        _refuse_first(rows[trace.has(attribute, rows)], trace, place, fault, remedy)
 
 
 def _refuse_other_collectives(trace: Trace, rows: Any, place: str) -> None:
     """Refuse all but gathered loads and reduced stores."""
     for kind, collective in COLLECTIVES.items():
         wrong = rows[(trace.kind[rows] == kind) & (trace.comm_type[rows] != collective)]
-        what = "asks for a collective that memory does not do on the way"
+        fault = "asks for a collective that memory does not do on the way"
         remedy = (
             f"loads know comm_type {int(CollectiveKind.ALL_GATHER)} (all-gather), stores "
             f"{int(CollectiveKind.REDUCE_SCATTER)} (reduce-scatter)"
         )
-        _refuse_first(wrong, trace, place, what, remedy)
+        _refuse_first(wrong, trace, place, fault, remedy)
 
 
-def _refuse_first(rows: Any, trace: Trace, place: str, what: str, remedy: str) -> None:
+def _refuse_first(rows: Any, trace: Trace, place: str, fault: str, remedy: str) -> None:
     if len(rows):
-        raise TraceError(f"{trace.describe(int(rows[0]))} {what}", place=place, remedy=remedy)
+        raise TraceError(f"{trace.describe(int(rows[0]))} {fault}", place=place, remedy=remedy)
 
 
 NOBODY = -1
@@ -269,12 +269,12 @@ def _refuse(
     group = int(np.searchsorted(plan.first_joint, joint, side="right")) - 1
     number = joint - int(plan.first_joint[group]) + 1
     first = int(asked.actor[joint])
-    one = _described(tiers, int(asked.bytes[joint]), int(asked.way[joint]))
+    first_request = _described(tiers, int(asked.bytes[joint]), int(asked.way[joint]))
     other = _described(tiers, size, way)
     ranks = plan.actors["rank"]
     raise TraceError(
         f"request {number} of communicator group {plan.group_names[group] or 'all'} to the memory: rank "
-        f"{int(ranks[first])} {one}, and rank {int(ranks[actor])} {other}",
+        f"{int(ranks[first])} {first_request}, and rank {int(ranks[actor])} {other}",
         place="workload",
         remedy="have all members ask for the same, in the same order of node ids",
     )

@@ -126,9 +126,9 @@ def _fill_in_network(row: Any, program: InNetworkProgram, trees: _Column) -> Non
     row.goes_up = row.goes_down = True
     row.sends = 2  # what it sends, and what the switch sends it
     if program.root is not None:
-        own = np.arange(program.members) == program.root
-        places["up_bytes"][~own] = places["down_bytes"][own] = 0
-        places["parent"][~own] = program.root
+        is_root = np.arange(program.members) == program.root
+        places["up_bytes"][~is_root] = places["down_bytes"][is_root] = 0
+        places["parent"][~is_root] = program.root
         row.goes_up, row.sends = False, 1
     row.tree_first = trees.add(places)
 
@@ -145,12 +145,12 @@ def _transfers(pattern: Transfers, local_mem_bw: float) -> Any:
 
 
 def _steps(program: StepProgram) -> Any:
-    own = program.own
-    blocks = 1 if own is None else len(own.sent)
+    sizes = program.own
+    blocks = 1 if sizes is None else len(sizes.sent)
     out = np.zeros(blocks * len(program.distance), tables.STEP)
     out["distance"] = np.tile(program.distance, blocks)
-    out["bytes"] = program.message_bytes if own is None else own.sent.reshape(-1)
-    out["incoming"] = 0 if own is None else own.received.reshape(-1)
+    out["bytes"] = program.message_bytes if sizes is None else sizes.sent.reshape(-1)
+    out["incoming"] = 0 if sizes is None else sizes.received.reshape(-1)
     return out
 
 
@@ -219,13 +219,13 @@ class ProgramRows:
         self._programs.append((program, dimension))
         return len(self._programs) - 1
 
-    def row(self, key: ProgramKey, own: OwnSizes | None = None) -> int:
+    def row(self, key: ProgramKey, sizes: OwnSizes | None = None) -> int:
         """That of a program, which is new or known."""
-        if own is not None:
-            key = replace(key, own=self._own_numbers.setdefault(own.key, len(self._own_numbers)))
+        if sizes is not None:
+            key = replace(key, own=self._own_numbers.setdefault(sizes.key, len(self._own_numbers)))
         if key not in self._rows:
             dimension = SEVERAL if key.axis == tables.NO_AXIS else self._axes[key.axis].dimension
-            self._rows[key] = self.add(self._lowered(key, own), dimension)
+            self._rows[key] = self.add(self._lowered(key, sizes), dimension)
         return self._rows[key]
 
     def paced(self, program: StepProgram, axis: int) -> int:
@@ -233,7 +233,7 @@ class ProgramRows:
         time_ns = program.transfers.time_ns
         assert time_ns is not None
         arrays = (program.distance, program.message_bytes, time_ns)
-        key = (axis, program.members, program.sends, *(one.tobytes() for one in arrays))
+        key = (axis, program.members, program.sends, *(column.tobytes() for column in arrays))
         if key not in self._paced:
             if self._axes.is_ring(axis):
                 program = replace(program, peer=Peer.AHEAD)
@@ -241,10 +241,12 @@ class ProgramRows:
             self._paced[key] = self.add(program, dimension)
         return self._paced[key]
 
-    def _lowered(self, key: ProgramKey, own: OwnSizes | None) -> StepProgram | TreeProgram | InNetworkProgram:
+    def _lowered(
+        self, key: ProgramKey, sizes: OwnSizes | None
+    ) -> StepProgram | TreeProgram | InNetworkProgram:
         subgroup = key.axis == tables.NO_AXIS
         check_bytes(key.operation, key.size * key.members if key.operation in BY_SUBTREE else key.size)
-        if own is None:
+        if sizes is None:
             program = lower(
                 key.algorithm,
                 key.operation,
@@ -255,7 +257,7 @@ class ProgramRows:
                 root=key.root,
             )
         else:
-            program = uneven_exchange(key.algorithm, *own, subgroup=subgroup, fixes=self._fixes)
+            program = uneven_exchange(key.algorithm, *sizes, subgroup=subgroup, fixes=self._fixes)
         if self._axes.is_ring(key.axis):
             assert isinstance(program, StepProgram)
             program = replace(program, peer=Peer.AHEAD)  # the other way round is a ring of its own

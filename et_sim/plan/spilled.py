@@ -47,11 +47,11 @@ class Moved:
         """Whether anything moves."""
         return self.stores + self.loads > 0
 
-    def with_moves(self, found: Spills, ranks: int) -> Moved:
+    def with_moves(self, moves: Spills, ranks: int) -> Moved:
         """These and those of a program that so many ranks run."""
-        of_moves = list(zip(found.tensors, found.is_store, strict=True))
-        stored = [found.sizes[tensor] for tensor, is_store in of_moves if is_store]
-        loaded = [found.sizes[tensor] for tensor, is_store in of_moves if not is_store]
+        of_moves = list(zip(moves.tensors, moves.is_store, strict=True))
+        stored = [moves.sizes[tensor] for tensor, is_store in of_moves if is_store]
+        loaded = [moves.sizes[tensor] for tensor, is_store in of_moves if not is_store]
         return Moved(
             self.stores + ranks * len(stored),
             self.loads + ranks * len(loaded),
@@ -99,12 +99,12 @@ def spilled(workload: Workload, lowering: Lowering, memory: LocalMemory) -> Spil
         trace = workload.templates[template]
         rank = int(np.argmax(workload.template_of_rank == template))
         order = program_order(trace)
-        found = spills(tensor_uses(trace, trace.source or workload.source), order, memory.capacity_bytes)
+        moves = spills(tensor_uses(trace, trace.source or workload.source), order, memory.capacity_bytes)
         before, after = _turns(trace, lowering, rank, order)
-        templates[template] = _with_moves(trace, found, before, after)
-        if found.too_large is not None:
-            too_large[template] = found.too_large
-        moved = moved.with_moves(found, ranks)
+        templates[template] = _with_moves(trace, moves, before, after)
+        if moves.too_large is not None:
+            too_large[template] = moves.too_large
+        moved = moved.with_moves(moves, ranks)
     return Spilled(replace(workload, templates=tuple(templates)), moved, too_large)
 
 
@@ -130,24 +130,24 @@ def _turns(trace: Trace, lowering: Lowering, rank: int, order: list[int]) -> tup
     return np.concatenate(before), np.concatenate(after)
 
 
-def _with_moves(trace: Trace, found: Spills, before: IntColumn, after: IntColumn) -> Trace:
+def _with_moves(trace: Trace, moves: Spills, before: IntColumn, after: IntColumn) -> Trace:
     from et_sim.trace.builder import TraceBuilder
     from et_sim.trace.builder_nodes import ID, appended
 
     build = TraceBuilder(source=trace.source)
     first = int(trace.node_id[-1]) + 1 if len(trace) else 0
-    if first + len(found.tensors) > ID[1]:
+    if first + len(moves.tensors) > ID[1]:
         raise TraceError(
             f"node ids go up to {first - 1}, which leaves none for stores and loads of tensors",
             place=trace.source,
             remedy='number the nodes anew, or set "when-full" to another value',
         )
-    for number, (tensor, is_store) in enumerate(zip(found.tensors, found.is_store, strict=True)):
-        size, name = found.sizes[tensor], trace.tensors.texts[tensor]
+    for number, (tensor, is_store) in enumerate(zip(moves.tensors, moves.is_store, strict=True)):
+        size, name = moves.sizes[tensor], trace.tensors.texts[tensor]
         if is_store:
             build.store(size, name=f"store {name}", inputs={name: size}, node_id=first + number)
         else:
             build.load(size, name=f"load {name}", outputs={name: size}, node_id=first + number)
-    parents = np.concatenate((np.array(found.parents, np.int64), before))
-    children = np.concatenate((np.array(found.children, np.int64), after))
+    parents = np.concatenate((np.array(moves.parents, np.int64), before))
+    children = np.concatenate((np.array(moves.children, np.int64), after))
     return appended(trace, build.build(), parents, children)

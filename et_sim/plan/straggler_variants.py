@@ -92,10 +92,10 @@ class FactorTable:
         notices = []
         for entry, met, names in zip(self._entries, self._met, self._names, strict=True):
             _refuse_simulated(entry, met.get(WorkKind.COMMUNICATION))
-            if entry.name is not None and not any(one.changed for one in met.values()):
+            if entry.name is not None and not any(effect.changed for effect in met.values()):
                 raise _no_such_name(entry, names)
-            for kind, one in met.items():
-                if text := _without_effect(entry, kind, one):
+            for kind, effect in met.items():
+                if text := _without_effect(entry, kind, effect):
                     notices.append(Notice(entry.place, kind.value, text))
         return notices
 
@@ -106,18 +106,18 @@ def of_kind(trace: Trace, kind: WorkKind) -> BoolColumn:
     works = computes & ~trace.is_gap
     match kind:
         case WorkKind.KERNELS:
-            found = works & ~on_host & ~trace.is_copy
+            is_of_kind = works & ~on_host & ~trace.is_copy
         case WorkKind.COPIES:
-            found = works & ~on_host & trace.is_copy
+            is_of_kind = works & ~on_host & trace.is_copy
         case WorkKind.OPERATORS:
-            found = works & on_host & ~trace.is_launch
+            is_of_kind = works & on_host & ~trace.is_launch
         case WorkKind.LAUNCHES:
-            found = works & on_host & trace.is_launch
+            is_of_kind = works & on_host & trace.is_launch
         case WorkKind.GAPS:
-            found = computes & trace.is_gap
+            is_of_kind = computes & trace.is_gap
         case WorkKind.COMMUNICATION:
-            found = np.isin(trace.kind, _COMMUNICATION)
-    return found
+            is_of_kind = np.isin(trace.kind, _COMMUNICATION)
+    return is_of_kind
 
 
 def _refuse_simulated(entry: TimeFactors, met: _Met | None) -> None:
@@ -293,10 +293,10 @@ def _drawn(straggler: Straggler, rank: int, node_id: Any) -> Any:
     return 1 - straggler.jitter + 2 * straggler.jitter * drawn
 
 
-def _refuse_longer(longest: Any, what: str) -> None:
+def _refuse_longer(longest: Any, subject: str) -> None:
     if longest > LONGEST_NS:
         raise MachineError(
-            f"with its stragglers and time factors, {what} than {format_ns(LONGEST_NS)}",
+            f"with its stragglers and time factors, {subject} than {format_ns(LONGEST_NS)}",
             place=PLACE,
             remedy='correct "compute" or "delay" in "stragglers", or "time-factors"',
         )

@@ -36,8 +36,8 @@ def is_named(trace: Trace, pattern: str | None) -> BoolColumn:
         return np.ones(len(trace), np.bool_)
     matches = re.compile(".*".join(map(re.escape, pattern.split("*"))), re.DOTALL).fullmatch
     fits = np.array([matches(name) is not None for name in trace.names], np.bool_)
-    found: BoolColumn = fits[trace.name]
-    return found
+    is_named_so: BoolColumn = fits[trace.name]
+    return is_named_so
 
 
 _SUGGESTED = 1000  # names that are looked at for one that was meant
@@ -67,25 +67,25 @@ class StreamLanes:
         is_free = np.ones(len(trace), np.bool_)
         for number, stream in enumerate(self._streams):
             works = np.logical_or.reduce([of_work(trace, work) for work in stream.takes])
-            found = works.copy()
+            takes = works.copy()
             if stream.nodes is not None:
                 self._names[number].update(trace.names[name] for name in unique(trace.name[works]).tolist())
-                found &= is_named(trace, stream.nodes)
+                takes &= is_named(trace, stream.nodes)
             if stream.group is not None:
                 groups = [shown_group(name) for name in trace.group_names]
                 is_collective = works & (trace.kind == NodeKind.COLL)
                 used = unique(trace.group[is_collective]).tolist()
                 self._groups[number].update(groups[group] for group in used)
                 fits = np.array([group == stream.group for group in groups], np.bool_)
-                found &= is_collective & fits[trace.group]
+                takes &= is_collective & fits[trace.group]
             if stream.recorded is not None:
                 is_recorded = trace.has("stream")
                 self._recorded[number].update(unique(trace.stream[works & is_recorded]).tolist())
-                found &= is_recorded & (trace.stream == stream.recorded)
-            self._fitting[number] += int(found.sum())
-            self._taken[number] += int((found & is_free).sum())
-            nodes["lane"][found & is_free] = LANES + number
-            is_free &= ~found
+                takes &= is_recorded & (trace.stream == stream.recorded)
+            self._fitting[number] += int(takes.sum())
+            self._taken[number] += int((takes & is_free).sum())
+            nodes["lane"][takes & is_free] = LANES + number
+            is_free &= ~takes
 
     def check_all_met(self) -> list[Notice]:
         """Refuse names, groups and numbers that no node has; say which streams have nothing to do."""
@@ -99,12 +99,12 @@ class StreamLanes:
                 continue
             if not (stream.nodes is None and stream.group is None and stream.recorded is None):
                 raise self._nothing_such(number, stream)
-            what = " or ".join(work for work in StreamWork if work in stream.takes)
-            notices.append(Notice(stream.place, "takes", f"no effect: there are no {what}"))
+            works = " or ".join(work for work in StreamWork if work in stream.takes)
+            notices.append(Notice(stream.place, "takes", f"no effect: there are no {works}"))
         return notices
 
     def _nothing_such(self, number: int, stream: Stream) -> MachineError:
-        what = " or ".join(work for work in StreamWork if work in stream.takes)
+        works = " or ".join(work for work in StreamWork if work in stream.takes)
         for key, wanted, known in (
             ("nodes", stream.nodes, self._names[number]),
             ("group", stream.group, self._groups[number]),
@@ -114,13 +114,13 @@ class StreamLanes:
                 examples = ", ".join(f'"{name[:60]}"' for name in names[:3])
                 remedy = did_you_mean(wanted.strip("*"), names)
                 return MachineError(
-                    f'key "{key}" is "{wanted}", and none of the {what} is of that',
+                    f'key "{key}" is "{wanted}", and none of the {works} is of that',
                     place=stream.place,
-                    remedy=remedy or (f"there are {examples}" if names else f"there are no {what}"),
+                    remedy=remedy or (f"there are {examples}" if names else f"there are no {works}"),
                 )
-        numbers = ", ".join(str(one) for one in sorted(self._recorded[number])[:8])
+        numbers = ", ".join(str(number) for number in sorted(self._recorded[number])[:8])
         return MachineError(
-            f'key "stream" is {stream.recorded}, and none of the {what} was recorded there',
+            f'key "stream" is {stream.recorded}, and none of the {works} was recorded there',
             place=stream.place,
             remedy=f"recorded: {numbers}" if numbers else "their traces record no streams",
         )
@@ -129,15 +129,15 @@ class StreamLanes:
 def of_work(trace: Trace, work: StreamWork) -> BoolColumn:
     """Which nodes are of a kind of work; each is of one at most."""
     if work is StreamWork.HOST:
-        found: BoolColumn = trace.is_cpu & ~trace.is_gap & ~trace.is_opaque
-        return found
+        does_work: BoolColumn = trace.is_cpu & ~trace.is_gap & ~trace.is_opaque
+        return does_work
     on_device = ~trace.is_cpu & ~trace.is_gap
     if work in _KINDS:
-        found = on_device & (trace.kind == _KINDS[work])
+        does_work = on_device & (trace.kind == _KINDS[work])
     else:
         is_copy = trace.is_copy if work is StreamWork.COPIES else ~trace.is_copy
-        found = on_device & (trace.kind == NodeKind.COMP) & is_copy
-    return found
+        does_work = on_device & (trace.kind == NodeKind.COMP) & is_copy
+    return does_work
 
 
 MOST_UNITS = 1 << 62
@@ -163,26 +163,28 @@ def slowing_of(parts: Sequence[TemplatePart], nodes: int, overlap: tuple[SlowedW
 
     Work is done in units, a whole number of them in a nanosecond.
     """
-    found = np.zeros(nodes, np.int16)
+    factors = np.zeros(nodes, np.int16)
     for part in parts:
         takes_time = part.nodes["action"] == Action.DELAY
         for work in SLOWS:
-            found[part.rows][of_work(part.trace, work)] = -1
+            factors[part.rows][of_work(part.trace, work)] = -1
         for number, slowed in enumerate(overlap):
             concerned = of_work(part.trace, slowed.work) & takes_time
             longest = int(part.nodes["duration_ns"][concerned].max(initial=0))
             if longest * slowed.factor.numerator > MOST_UNITS:
-                what = f"{slowed.work} of {format_ns(longest)} cannot be slowed by {float(slowed.factor):g}"
+                subject = (
+                    f"{slowed.work} of {format_ns(longest)} cannot be slowed by {float(slowed.factor):g}"
+                )
                 raise MachineError(
-                    f"{what}: they are too long to be counted exactly",
+                    f"{subject}: they are too long to be counted exactly",
                     place=slowed.place,
                     remedy="give a factor with fewer decimals, or correct the durations in the traces",
                 )
-            found[part.rows][concerned] = FIRST_FACTOR + number
+            factors[part.rows][concerned] = FIRST_FACTOR + number
     slowdowns = tables.table(tables.SLOWDOWN, len(overlap))
     for row, slowed in zip(slowdowns, overlap, strict=True):
         row.alone, row.beside = slowed.factor.numerator, slowed.factor.denominator
-    return found, slowdowns
+    return factors, slowdowns
 
 
 def occupation_of(
@@ -195,12 +197,12 @@ def occupation_of(
     nothing = np.zeros(0, np.int16), tables.table(tables.SLOWDOWN, 0)
     if not held.any():
         return nothing
-    found, processors = np.zeros(nodes, np.int16), list[int]()
+    occupation, processors = np.zeros(nodes, np.int16), list[int]()
     for part in parts:
         simulated = np.flatnonzero(part.nodes["action"] == Action.COLLECTIVE)
         of_node = part.nodes["detail"][simulated]
-        found[part.rows][simulated] = np.where(of_node >= 0, -held[of_node], 0)
-        if found[part.rows].any():
+        occupation[part.rows][simulated] = np.where(of_node >= 0, -held[of_node], 0)
+        if occupation[part.rows].any():
             kernels = np.flatnonzero(
                 (part.nodes["treatment"] == Treatment.MODELLED) & (part.nodes["busy"] == 1)
             )
@@ -210,10 +212,10 @@ def occupation_of(
                 if number not in processors:
                     processors.append(number)
                 row = FIRST_FACTOR + processors.index(number)
-                found[part.rows][kernels[: len(of_kernel)][of_kernel == number]] = row
+                occupation[part.rows][kernels[: len(of_kernel)][of_kernel == number]] = row
     if not processors:
         return nothing
     slowdowns = tables.table(tables.SLOWDOWN, len(processors))
     for row, number in zip(slowdowns, processors, strict=True):
         row.alone, row.beside, row.each = number, number - number // 2, 1
-    return found, slowdowns
+    return occupation, slowdowns

@@ -57,15 +57,15 @@ class SwitchTables:
         self._axes, self._usages, self._slots = axes, usages, slots
         self._switches: list[tuple[float, ...]] = []
         self._branches: list[tuple[int, ...]] = []
-        own = len(actors) * axes + usages * (1 + int(slots.max(initial=0)))
-        self._own = np.full(own, NOBODY, np.int32)
+        count = len(actors) * axes + usages * (1 + int(slots.max(initial=0)))
+        self._own = np.full(count, NOBODY, np.int32)
 
     def add_axis(self, collectives: CollectiveTables, grid: LogicalGrid, axis: int) -> None:
         """The trees of an axis of the system."""
         known: set[bytes] = set()
         for line in _lines(grid, axis):
-            found = self._actors.of_rank[line]
-            key = unique(found).tobytes() if self._actors.is_folded else found.tobytes()
+            ranks = self._actors.of_rank[line]
+            key = unique(ranks).tobytes() if self._actors.is_folded else ranks.tobytes()
             if key not in known:
                 known.add(key)
                 rows = self._add(collectives.switches.trees.over(line), np.full(len(line), NOBODY), line)
@@ -94,7 +94,7 @@ class SwitchTables:
         if self._actors.is_folded:
             tree, there = _merged(tree)
             place_of = dict.fromkeys(place_of, there)
-        base, own = len(self._switches), []
+        base, branches = len(self._switches), []
         member_of = dict(zip(ranks.tolist(), members.tolist(), strict=True))
         below: list[list[int]] = [[] for _ in tree.switches]
         for place, switch in enumerate(tree.switches):
@@ -111,13 +111,13 @@ class SwitchTables:
                 actor = int(self._actors.of_rank[rank])
                 if actor not in seen:
                     seen.add(actor)
-                    own.append((actor, len(self._branches)))
+                    branches.append((actor, len(self._branches)))
                     self._branches.append((row, NOBODY, place_of[rank], actor, member_of[rank], 1))
             count = len(self._branches) - first
             stands = branch_of[place], first, count, switch.members, base, len(tree.switches)
             figures = switch.reducer.bytes_per_ns, switch.reducer.latency_ns
             self._switches.append((switch.endpoint, switch.server, switch.kind, *stands, *figures))
-        return own
+        return branches
 
     def finish(self) -> dict[str, Any]:
         """The tables by their names in the plan."""
@@ -152,13 +152,13 @@ def switch_tables(
     slots: Any,
 ) -> dict[str, Any]:
     """All trees of a plan; `group_members` are the rows of the listed members, `members` all rows."""
-    found = SwitchTables(actors, group_members, members, len(grid.dimensions) + 1, slots)
+    tables = SwitchTables(actors, group_members, members, len(grid.dimensions) + 1, slots)
     for axis in collectives.switches.axes:
-        found.add_axis(collectives, grid, axis)
+        tables.add_axis(collectives, grid, axis)
     for row in range(1, len(groups)):
         for axis, name in collectives.switches.groups:
             if name == groups.canonical_names[row]:
-                found.add_group(collectives, groups, row, axis)
+                tables.add_group(collectives, groups, row, axis)
     trees = collectives.switches.trees
-    names = {"switch_sorts": tuple(one.name for one in trees.kinds)}
-    return found.finish() | names | {"switch_endpoints": trees.endpoints, "switch_servers": trees.servers}
+    names = {"switch_sorts": tuple(kind.name for kind in trees.kinds)}
+    return tables.finish() | names | {"switch_endpoints": trees.endpoints, "switch_servers": trees.servers}

@@ -383,8 +383,8 @@ class Plan:
 
 def lane_limits(streams: tuple[int, ...] = ()) -> Any:
     """How many nodes each lane holds at a time; `streams`: those of the machine's own."""
-    own = [UNLIMITED if lane in UNLIMITED_LANES else 1 for lane in Lane]
-    return np.array([*own, *streams], np.int32)
+    limits = [UNLIMITED if lane in UNLIMITED_LANES else 1 for lane in Lane]
+    return np.array([*limits, *streams], np.int32)
 
 
 def most_of_a_template(plan: Plan, of_node: Any) -> int:

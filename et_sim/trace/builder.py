@@ -262,9 +262,9 @@ class TraceBuilder(Struct):
         self._refuse_unknown(attributes)
         texts = {"group": group, "layer_shape": layer_shape, "datatype": dtype, "splits": splits}
         texts |= self._columns(TEXT_ATTRIBUTES, attributes)
-        said = {column: value for column, value in texts.items() if value is not None}
-        for what, value in (("name", name), ("text", text), *said.items()):
-            self._check_text("dtype" if what == "datatype" else what, value)
+        given = {column: value for column, value in texts.items() if value is not None}
+        for attribute, value in (("name", name), ("text", text), *given.items()):
+            self._check_text("dtype" if attribute == "datatype" else attribute, value)
         if dims is not None and len(dims) > 64:
             raise self._wrong(f"involved_dims has {len(dims)} flags", "there are at most 64 dimensions")
         self._nodes[chosen] = NodeCall(
@@ -279,7 +279,7 @@ class TraceBuilder(Struct):
             },
             self._ids("after", after),
             self._ids("ctrl_after", ctrl_after),
-            said,
+            given,
             None if dims is None else tuple(bool(flag) for flag in dims),
             text,
             (self._words("inputs", inputs), self._words("outputs", outputs)),
@@ -290,10 +290,14 @@ class TraceBuilder(Struct):
 
     def _columns(self, known: Iterable[Attribute], attributes: Mapping[str, Any]) -> dict[str, Any]:
         """Attributes by the columns that hold them."""
-        return {one.column: attributes[one.name] for one in known if one.name in attributes}
+        return {
+            attribute.column: attributes[attribute.name]
+            for attribute in known
+            if attribute.name in attributes
+        }
 
     def _refuse_unknown(self, attributes: Mapping[str, Any]) -> None:
-        known = [one.name for one in (*NUMBERS, *TEXT_ATTRIBUTES)]
+        known = [attribute.name for attribute in (*NUMBERS, *TEXT_ATTRIBUTES)]
         for name in attributes:
             if name not in known:
                 remedy = did_you_mean(name, tuple(known)) or f"known: {', '.join(known)}"
@@ -302,35 +306,35 @@ class TraceBuilder(Struct):
     def _timing(self, nanos: int | None, concurrent: bool) -> dict[str, Any]:
         return {"duration_ns": nanos, "is_concurrent": concurrent or None}
 
-    def _ids(self, what: str, ids: Iterable[int]) -> tuple[int, ...]:
+    def _ids(self, name: str, ids: Iterable[int]) -> tuple[int, ...]:
         if not isinstance(ids, Iterable) or isinstance(ids, str):
-            raise self._wrong(f"{what} is {ids!r}", f"give a list of node ids: {what}=[…]")
-        return tuple(self._integer(what, node_id, ID) for node_id in ids)
+            raise self._wrong(f"{name} is {ids!r}", f"give a list of node ids: {name}=[…]")
+        return tuple(self._integer(name, node_id, ID) for node_id in ids)
 
-    def _words(self, what: str, tensors: Tensors | None) -> Words | None:
+    def _words(self, label: str, tensors: Tensors | None) -> Words | None:
         """Tensors as the attribute lists them."""
         if tensors is None:
             return None
         if not isinstance(tensors, Mapping):
-            raise self._wrong(f"{what} is {tensors!r}", f'give bytes by tensor: {what}={{"weights": 4096}}')
+            raise self._wrong(f"{label} is {tensors!r}", f'give bytes by tensor: {label}={{"weights": 4096}}')
         for name in tensors:
-            self._check_text(what, name)
-        sizes = (self._integer(f"{what}[{name!r}]", size, SIZE) for name, size in tensors.items())
+            self._check_text(label, name)
+        sizes = (self._integer(f"{label}[{name!r}]", size, SIZE) for name, size in tensors.items())
         return tuple(word for name, size in zip(tensors, sizes, strict=True) for word in (name, str(size)))
 
-    def _integer(self, what: str, value: Any, limits: tuple[int, int]) -> int:
+    def _integer(self, name: str, value: Any, limits: tuple[int, int]) -> int:
         low, high = limits
         if not isinstance(value, int | np.integer | np.bool_):
-            raise self._wrong(f"{what} is {value!r}", "give an integer")
+            raise self._wrong(f"{name} is {value!r}", "give an integer")
         if not low <= int(value) <= high:
-            raise self._wrong(f"{what} is {int(value)}", f"it must be between {low} and {high}")
+            raise self._wrong(f"{name} is {int(value)}", f"it must be between {low} and {high}")
         return int(value)
 
-    def _check_text(self, what: str, value: Any) -> None:
+    def _check_text(self, name: str, value: Any) -> None:
         try:
             value.encode()
         except (AttributeError, UnicodeEncodeError):
-            raise self._wrong(f"{what} is {value!r}", "give text that UTF-8 can hold") from None
+            raise self._wrong(f"{name} is {value!r}", "give text that UTF-8 can hold") from None
 
     def _wrong(self, cause: str, remedy: str) -> TraceError:
         return TraceError(cause, place=f"{self.source}, node {len(self._nodes)}", remedy=remedy)

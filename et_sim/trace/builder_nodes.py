@@ -30,7 +30,7 @@ from et_sim.trace.tensors import Words
 SIZE = (0, 2**63 - 1)
 ID = (0, 2**64 - 1)
 
-BY_COLUMN = {one.column: one for one in (*NUMBERS, *TEXT_ATTRIBUTES)}
+BY_COLUMN = {attribute.column: attribute for attribute in (*NUMBERS, *TEXT_ATTRIBUTES)}
 # Where a collective that has a root keeps it.
 ROOT_COLUMN = {
     CollectiveKind.BROADCAST: "comm_src",
@@ -65,21 +65,24 @@ def numbered(words: list[str]) -> tuple[tuple[str, ...], RowColumn]:
 
 def present_bits(node: NodeCall) -> int:
     """Which attributes the node carries."""
-    said = {BY_COLUMN[column].name for column in (*node.values, *node.texts)}
+    names = {BY_COLUMN[column].name for column in (*node.values, *node.texts)}
     lists = zip(("involved_dim", "inputs", "outputs"), (node.dims, *node.tensors), strict=True)
-    said.update(name for name, value in lists if value is not None)
-    return sum(BIT[name] for name in said)
+    names.update(name for name, value in lists if value is not None)
+    return sum(BIT[name] for name in names)
 
 
 def value_columns(nodes: list[NodeCall]) -> dict[str, Any]:
     """The columns of the attributes that are numbers or texts, and the texts."""
-    found: dict[str, Any] = {
-        one.column: np.array([node.values.get(one.column, 0) for node in nodes], one.dtype) for one in NUMBERS
+    columns: dict[str, Any] = {
+        attribute.column: np.array([node.values.get(attribute.column, 0) for node in nodes], attribute.dtype)
+        for attribute in NUMBERS
     }
-    for one in TEXT_ATTRIBUTES:
-        found[one.texts], number = numbered(["", *[node.texts.get(one.column, "") for node in nodes]])
-        found[one.column] = number[1:]
-    return found
+    for attribute in TEXT_ATTRIBUTES:
+        columns[attribute.texts], number = numbered(
+            ["", *[node.texts.get(attribute.column, "") for node in nodes]]
+        )
+        columns[attribute.column] = number[1:]
+    return columns
 
 
 def collective_kind(kind: CollectiveKind | str, source: str) -> CollectiveKind:
@@ -107,22 +110,22 @@ def appended(trace: Trace, more: Trace, parents: IntColumn, children: IntColumn)
 
     `parents` and `children` are rows of the result: control dependencies to be added.
     """
-    found: dict[str, Any] = {}
-    for column in (one.name for one in fields(Trace)):
-        own, added = getattr(trace, column), getattr(more, column)
-        if not isinstance(own, np.ndarray) or column in _DEPENDENCIES:
+    columns: dict[str, Any] = {}
+    for column in (field.name for field in fields(Trace)):
+        before, added = getattr(trace, column), getattr(more, column)
+        if not isinstance(before, np.ndarray) or column in _DEPENDENCIES:
             continue
         if column in _TEXTS:
             texts = _TEXTS[column]
-            found[texts], number = _numbered(getattr(trace, texts), getattr(more, texts))
+            columns[texts], number = _numbered(getattr(trace, texts), getattr(more, texts))
             added = number[added]
-        found[column] = np.concatenate((own, added))
+        columns[column] = np.concatenate((before, added))
     count = len(trace) + len(more)
     start = np.concatenate((trace.data_start, np.repeat(trace.data_start[-1:], len(more))))
     ctrl_start, ctrl_deps = _with_dependencies(trace, count, parents, children)
     return replace(
         trace,
-        **found,
+        **columns,
         data_start=start,
         ctrl_start=ctrl_start,
         ctrl_deps=ctrl_deps,
@@ -130,21 +133,21 @@ def appended(trace: Trace, more: Trace, parents: IntColumn, children: IntColumn)
     )
 
 
-def _numbered(own: tuple[str, ...], added: tuple[str, ...]) -> tuple[tuple[str, ...], RowColumn]:
+def _numbered(before: tuple[str, ...], added: tuple[str, ...]) -> tuple[tuple[str, ...], RowColumn]:
     """All texts, and the number of each of the added ones."""
-    number = {text: at for at, text in reversed(list(enumerate(own)))}
+    number = {text: at for at, text in reversed(list(enumerate(before)))}
     new = [text for text in added if text not in number]
-    number |= {text: len(own) + at for at, text in enumerate(new)}
-    return (*own, *new), np.array([number[text] for text in added], np.int32)
+    number |= {text: len(before) + at for at, text in enumerate(new)}
+    return (*before, *new), np.array([number[text] for text in added], np.int32)
 
 
-def _lists(own: TensorLists, added: TensorLists, rows: int) -> TensorLists:
-    texts, number = _numbered(own.texts, added.texts)
+def _lists(before: TensorLists, added: TensorLists, rows: int) -> TensorLists:
+    texts, number = _numbered(before.texts, added.texts)
     return TensorLists(
-        row=np.concatenate((own.row, added.row + np.int32(rows))),
-        is_output=np.concatenate((own.is_output, added.is_output)),
-        start=np.concatenate((own.start, own.start[-1] + added.start[1:])),
-        words=np.concatenate((own.words, number[added.words])),
+        row=np.concatenate((before.row, added.row + np.int32(rows))),
+        is_output=np.concatenate((before.is_output, added.is_output)),
+        start=np.concatenate((before.start, before.start[-1] + added.start[1:])),
+        words=np.concatenate((before.words, number[added.words])),
         texts=texts,
     )
 

@@ -211,8 +211,8 @@ class Trace:
     @property
     def is_opaque(self) -> BoolColumn:
         """Which nodes are of a type that nobody models: storage, batches, checkpoints, unknown ones."""
-        found: BoolColumn = self.kind > NodeKind.COLL
-        return found
+        is_opaque: BoolColumn = self.kind > NodeKind.COLL
+        return is_opaque
 
     @property
     def kind_counts(self) -> dict[str, int]:
@@ -222,8 +222,8 @@ class Trace:
 
     def has(self, attribute: str, rows: Any = slice(None)) -> BoolColumn:
         """Which nodes (of these rows) carried an attribute, by its name in files."""
-        found: BoolColumn = (self.present[rows] & np.uint32(BIT[attribute])) != 0
-        return found
+        is_present: BoolColumn = (self.present[rows] & np.uint32(BIT[attribute])) != 0
+        return is_present
 
     def node_name(self, row: int) -> str:
         """The name of the node at `row`."""
@@ -252,7 +252,10 @@ def _attributes() -> Iterator[Attribute]:
 
 # The registry of attributes with a column of their own, in the order in which they are written.
 ATTRIBUTES = tuple(_attributes())
-NUMBERS = tuple(one for one in ATTRIBUTES if one.is_number)
-TEXT_ATTRIBUTES = tuple(one for one in ATTRIBUTES if one.texts)
+NUMBERS = tuple(attribute for attribute in ATTRIBUTES if attribute.is_number)
+TEXT_ATTRIBUTES = tuple(attribute for attribute in ATTRIBUTES if attribute.texts)
 # What each is in `present`. Two have no column: their lists are in `Trace.tensors`.
-BIT = {name: 1 << bit for bit, name in enumerate((*(one.name for one in ATTRIBUTES), "inputs", "outputs"))}
+BIT = {
+    name: 1 << bit
+    for bit, name in enumerate((*(attribute.name for attribute in ATTRIBUTES), "inputs", "outputs"))
+}

@@ -79,7 +79,7 @@ def drafts(prefix: str | Path | None = None) -> Iterator[Callable[[Path], Path]]
             return written[-1][0]
 
         yield draft_of
-        written.sort(key=lambda one: _place_in_set(one[1].name), reverse=True)
+        written.sort(key=lambda draft: _place_in_set(draft[1].name), reverse=True)
         others = [] if prefix is None else _others(Path(prefix), {target.name for _, target in written})
         if len(written) + len(others) > 1:
             others.insert(0, written[-1][1])

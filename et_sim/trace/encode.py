@@ -209,24 +209,24 @@ def _metadata_texts(trace: Trace) -> list[bytes]:
 
 def _attributes(trace: Trace) -> list[list[bytes]]:
     """Exactly the attributes that `present` names."""
-    found = []
+    encoded = []
     for number in NUMBERS:
         rows = np.flatnonzero(trace.has(number.name))
         if len(rows):
             values = getattr(trace, number.column)
             spell = _number_attribute(number.name, number.member)
-            found.append(_spread(trace, rows, _numbers(values[rows], spell)))
-    for one in TEXT_ATTRIBUTES:
-        rows = np.flatnonzero(trace.has(one.name))
+            encoded.append(_spread(trace, rows, _numbers(values[rows], spell)))
+    for attribute in TEXT_ATTRIBUTES:
+        rows = np.flatnonzero(trace.has(attribute.name))
         if len(rows):
-            spelled = [_text(one.name, text) for text in getattr(trace, one.texts)]
-            numbers = getattr(trace, one.column)[rows].tolist()
-            found.append(_spread(trace, rows, [spelled[number] for number in numbers]))
+            spelled = [_text(attribute.name, text) for text in getattr(trace, attribute.texts)]
+            numbers = getattr(trace, attribute.column)[rows].tolist()
+            encoded.append(_spread(trace, rows, [spelled[number] for number in numbers]))
     rows = np.flatnonzero(trace.has("involved_dim"))
     if len(rows):
         flags = zip(trace.involved_dims[rows].tolist(), trace.involved_count[rows].tolist(), strict=True)
-        found.append(_spread(trace, rows, [_involved(*dims) for dims in flags]))
-    return found
+        encoded.append(_spread(trace, rows, [_involved(*dims) for dims in flags]))
+    return encoded
 
 
 def _tensor_lists(trace: Trace) -> list[bytes]:

@@ -41,12 +41,12 @@ class Expansion:
     @property
     def groups(self) -> dict[str, Sequence[int]]:
         """The members of every group that follows a rule, by the number that stands for it."""
-        found = {}
+        groups = {}
         for name, rule in self._workload.group_rules.items():
             first = self._first_number[name]
             for index, lowest in enumerate(rule.groups(self._workload.ranks)[:, 0].tolist()):
-                found[str(first + index)] = rule.members(lowest)
-        return found
+                groups[str(first + index)] = rule.members(lowest)
+        return groups
 
     @property
     def rule_of_group(self) -> dict[str, tuple[str, int]]:
@@ -82,8 +82,8 @@ class Expansion:
             for name, rule in workload.group_rules.items()
             if name in trace.group_names and name not in self._described[template]
         )
-        own = rank if workload.has_relative_peers(template) and len(peer_rows(trace)) else -1
-        return template, own, *(rule.index(rank) for rule in rules)
+        rank_of_peers = rank if workload.has_relative_peers(template) and len(peer_rows(trace)) else -1
+        return template, rank_of_peers, *(rule.index(rank) for rule in rules)
 
     def number(self, name: str, rank: int, template: int) -> str:
         """What the name of a group becomes; what the trace itself describes comes before rules."""
@@ -134,8 +134,8 @@ def _with_peers(trace: Trace, rank: int, ranks: int) -> Trace:
         return trace
     source, target = trace.comm_src.copy(), trace.comm_dst.copy()
     for column, name in ((source, "comm_src"), (target, "comm_dst")):
-        said = rows[trace.has(name, rows)]
-        column[said] = (column[said].astype(np.int64) + rank) % ranks
+        given = rows[trace.has(name, rows)]
+        column[given] = (column[given].astype(np.int64) + rank) % ranks
     return replace(trace, comm_src=source, comm_dst=target)
 
 
@@ -144,8 +144,8 @@ def with_distances(trace: Trace, rank: int, ranks: int) -> tuple[Trace, bytes]:
     rows, ends = peer_rows(trace), {}
     for name in ("comm_src", "comm_dst"):
         ends[name] = getattr(trace, name).copy()
-        said = rows[trace.has(name, rows)]
-        ends[name][said] = (ends[name][said].astype(np.int64) - rank) % ranks
+        given = rows[trace.has(name, rows)]
+        ends[name][given] = (ends[name][given].astype(np.int64) - rank) % ranks
     return replace(trace, **ends), b"".join(column[rows].tobytes() for column in ends.values())
 
 
@@ -153,8 +153,8 @@ def _first_numbers(workload: Workload, described: Sequence[Mapping[str, Any]]) -
     """The number of the first group of every rule, above all that traces name or describe."""
     named = {
         int(name)
-        for trace, own in zip(workload.templates, described, strict=True)
-        for name in (*trace.group_names, *own)
+        for trace, groups_of_trace in zip(workload.templates, described, strict=True)
+        for name in (*trace.group_names, *groups_of_trace)
         if name.isascii() and name.isdecimal() and len(name) < 19 and name not in workload.group_rules
     }
     following = max(named, default=0) + 1

@@ -63,8 +63,8 @@ def traces_of(path: str | Path) -> dict[int, Path]:
     match = re.fullmatch(r".*\.(0|[1-9][0-9]*)\.et(?:\.gz)?", single.name)
     if match and is_file(single):
         return {int(match[1]): single}
-    found = _files_of_ranks(single)
-    return {rank: found[rank][0] for rank in sorted(found)}
+    paths = _files_of_ranks(single)
+    return {rank: paths[rank][0] for rank in sorted(paths)}
 
 
 def read_traces(
@@ -189,12 +189,12 @@ def groups_path(prefix: str | Path) -> Path:
 def _files_of_ranks(prefix: Path) -> dict[int, list[Path]]:
     """Every PREFIX.<rank>.et and .et.gz, by rank; the uncompressed one first."""
     pattern = re.compile(re.escape(prefix.name) + r"\.(0|[1-9][0-9]*)\.et(?:\.gz)?")
-    found: dict[int, list[Path]] = {}
+    files: dict[int, list[Path]] = {}
     for name in _names_in(prefix.parent):
         match = pattern.fullmatch(name)
         if match:
-            found.setdefault(int(match[1]), []).append(prefix.parent / name)
-    return found
+            files.setdefault(int(match[1]), []).append(prefix.parent / name)
+    return files
 
 
 def _names_in(folder: Path) -> list[str]:
@@ -205,37 +205,37 @@ def _names_in(folder: Path) -> list[str]:
 
 
 def _chosen(
-    prefix: Path, found: dict[int, list[Path]], ranks: int | None, may_be_more: bool
+    prefix: Path, files: dict[int, list[Path]], ranks: int | None, may_be_more: bool
 ) -> tuple[list[Path], list[str]]:
     """The file of each rank, and what should be said about files left aside."""
     if ranks is not None and ranks < 1:
         raise TraceError(f"{ranks} ranks asked for", place=str(prefix), remedy="ask for at least one rank")
-    if not found:
+    if not files:
         raise _nothing_found(prefix)
-    count = ranks if ranks is not None else max(found) + 1
-    missing = next((rank for rank in range(count) if rank not in found), None)
+    count = ranks if ranks is not None else max(files) + 1
+    missing = next((rank for rank in range(count) if rank not in files), None)
     if missing is not None:
-        have = sum(1 for rank in found if rank < count)
-        reason = f"{count} ranks were asked for" if ranks is not None else f"the last is rank {max(found)}"
+        have = sum(1 for rank in files if rank < count)
+        reason = f"{count} ranks were asked for" if ranks is not None else f"the last is rank {max(files)}"
         raise TraceError(
             f"{prefix.name}.{missing}.et is missing: {have} of {count} trace files found ({reason})",
             place=str(prefix),
             remedy="supply one file per rank, from 0 on without a gap, or run what there is with --alone",
         )
-    last = max(found)
+    last = max(files)
     if last >= count and not may_be_more:
         raise TraceError(
-            f"there are traces of {last + 1} ranks, up to {found[last][0].name}, and {count} are wanted",
+            f"there are traces of {last + 1} ranks, up to {files[last][0].name}, and {count} are wanted",
             place=str(prefix),
             remedy=f"describe a machine of {last + 1} NPUs, or move the traces away that are not meant",
         )
-    notices = _notices(prefix, found, count)
-    return [found[rank][0] for rank in range(count)], notices
+    notices = _notices(prefix, files, count)
+    return [files[rank][0] for rank in range(count)], notices
 
 
-def _notices(prefix: Path, found: dict[int, list[Path]], count: int) -> list[str]:
+def _notices(prefix: Path, files: dict[int, list[Path]], count: int) -> list[str]:
     notices = []
-    extra = [rank for rank in found if rank >= count]
+    extra = [rank for rank in files if rank >= count]
     if extra:
         beyond = f"beyond the {count} {'rank' if count == 1 else 'ranks'}"
         first = f"{prefix.name}.{min(extra)}.et"
@@ -243,7 +243,7 @@ def _notices(prefix: Path, found: dict[int, list[Path]], count: int) -> list[str
             notices.append(f"1 trace file {beyond} is not used: {first}")
         else:
             notices.append(f"{len(extra)} trace files {beyond} are not used, from {first} on")
-    double = [rank for rank, paths in found.items() if len(paths) > 1 and rank < count]
+    double = [rank for rank, paths in files.items() if len(paths) > 1 and rank < count]
     if double:
         who = "1 rank has" if len(double) == 1 else f"{len(double)} ranks have"
         notices.append(

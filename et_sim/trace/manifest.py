@@ -178,7 +178,7 @@ def _entries(content: Mapping[str, Any], place: str) -> list[dict[str, Any]]:
         cause = "is missing" if "templates" not in content else f"is {_show(listed)}"
         remedy = 'give a list: [{"file": "job.template0.et", "ranks": "0-7", "peers": "ranks"}, …]'
         raise TraceError(f'key "templates" {cause}', place=place, remedy=remedy)
-    found = []
+    entries = []
     for number, entry in enumerate(listed):
         where = f"template {number}"
         if not isinstance(entry, dict):
@@ -192,8 +192,8 @@ def _entries(content: Mapping[str, Any], place: str) -> list[dict[str, Any]]:
         if entry["peers"] not in _PEERS:
             cause = f'{where} has {_show(entry["peers"])} as "peers"'
             raise TraceError(cause, place=place, remedy=_TEMPLATE_FORMS["peers"])
-        found.append(entry)
-    return found
+        entries.append(entry)
+    return entries
 
 
 _TEMPLATE_FORMS = {
@@ -287,7 +287,7 @@ def _integers(content: Mapping[str, Any], key: str, place: str, where: str) -> i
     value = content.get(key)
     if not isinstance(value, list) or not value:
         return _integer(content, key, place, where)
-    return tuple(_integer({key: one}, key, place, where) for one in value)
+    return tuple(_integer({key: element}, key, place, where) for element in value)
 
 
 def _profile(content: Mapping[str, Any], place: str) -> str:
@@ -304,12 +304,12 @@ def _step(content: Mapping[str, Any], place: str) -> Step | None:
     """What a run does, if the manifest says it."""
     if "step" not in content:
         return None
-    said = content["step"]
-    if not isinstance(said, dict):
+    step = content["step"]
+    if not isinstance(step, dict):
         remedy = 'say it as in {"tokens": 1048576, "model_operations": 5e16, "dtype": "bf16"}'
-        raise TraceError(f'key "step" is {_show(said)}', place=place, remedy=remedy)
-    _refuse_unknown(said, KEYS, place, "step")
-    return read_step(said, place)
+        raise TraceError(f'key "step" is {_show(step)}', place=place, remedy=remedy)
+    _refuse_unknown(step, KEYS, place, "step")
+    return read_step(step, place)
 
 
 def _integer(content: Mapping[str, Any], key: str, place: str, where: str, *, most: int = MOST_RANKS) -> int:

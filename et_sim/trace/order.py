@@ -71,7 +71,7 @@ def program_order(trace: Trace) -> list[int]:
         row = stack[-1]
         if was_met[row] == 0:
             was_met[row] = 1
-            stack += [one for one in parents[first[row] : first[row + 1]] if not was_met[one]]
+            stack += [parent for parent in parents[first[row] : first[row + 1]] if not was_met[parent]]
             continue
         if was_met[row] == 1:
             was_met[row] = 2
@@ -101,8 +101,8 @@ def in_program_order(stack: Stack, rows: Any) -> Any:
     bounds = np.searchsorted(rows, stack.first)
     rows = rows.copy()
     for at in unique(against).tolist():
-        own, first = slice(bounds[at], bounds[at + 1]), stack.first[at]
-        rows[own] = first + issue_order(stack.traces[at], (rows[own] - first).astype(np.int32))[0]
+        part, first = slice(bounds[at], bounds[at + 1]), stack.first[at]
+        rows[part] = first + issue_order(stack.traces[at], (rows[part] - first).astype(np.int32))[0]
     return rows
 
 

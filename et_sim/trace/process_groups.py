@@ -24,18 +24,18 @@ _FORM = 'process groups are written as [\'[{"pg_name": "1", "ranks": [0, 1]}, â€
 
 def read_process_groups(trace: Trace) -> dict[str, tuple[int, ...]]:
     """Members of every group that the trace describes, by `group_key`; ALL_RANKS: all of them."""
-    found: dict[str, tuple[int, ...]] = {}
+    groups: dict[str, tuple[int, ...]] = {}
     for row in trace.metadata_text:
         for name, members in _described(trace, row):
             key = group_key(name)
-            if found.setdefault(key, members) != members:
+            if groups.setdefault(key, members) != members:
                 raise _refusal(
                     trace,
                     row,
                     f"describes process group {name!r} again, with other members",
                     "describe every group once per trace",
                 )
-    return found
+    return groups
 
 
 def count_metadata(trace: Trace) -> tuple[int, int]:

@@ -54,31 +54,31 @@ def bytes_put_in(trace: Trace) -> IntColumn:
 
 def split_faults(trace: Trace) -> Iterator[SplitFault]:
     """Splits that nothing can mean."""
-    said = trace.has(ATTRIBUTE)
-    if not said.any():
+    is_given = trace.has(ATTRIBUTE)
+    if not is_given.any():
         return
     exchanges = (trace.kind == NodeKind.COLL) & (trace.comm_type == CollectiveKind.ALL_TO_ALL)
-    if (wrong := said & ~exchanges).any():
+    if (wrong := is_given & ~exchanges).any():
         yield SplitFault(wrong, f"has {ATTRIBUTE} and is no all-to-all", f"leave {ATTRIBUTE} out")
     sizes = sizes_of_texts(trace)
-    empty = np.array([not len(one) for one in sizes], np.bool_)
-    if (wrong := said & exchanges & empty[trace.splits]).any():
+    empty = np.array([not len(split) for split in sizes], np.bool_)
+    if (wrong := is_given & exchanges & empty[trace.splits]).any():
         remedy = 'give bytes for each member of the group with blanks between, as in "4096 0 1024"'
         yield SplitFault(wrong, f"has a {ATTRIBUTE} that is no list of sizes", remedy)
-    totals = np.array([sum(one.tolist()) for one in sizes], np.float64)
-    if (wrong := said & (totals > MOST_BYTES)[trace.splits]).any():
-        what = f"moves more than {format_bytes(MOST_BYTES)}"
-        yield SplitFault(wrong, what, f"correct {ATTRIBUTE}, which is in bytes")
+    totals = np.array([sum(split.tolist()) for split in sizes], np.float64)
+    if (wrong := is_given & (totals > MOST_BYTES)[trace.splits]).any():
+        fault = f"moves more than {format_bytes(MOST_BYTES)}"
+        yield SplitFault(wrong, fault, f"correct {ATTRIBUTE}, which is in bytes")
         return
-    sums = np.array([one.sum() for one in sizes], np.int64)
-    differs = said & exchanges & trace.has("comm_size") & ~empty[trace.splits]
+    sums = np.array([split.sum() for split in sizes], np.int64)
+    differs = is_given & exchanges & trace.has("comm_size") & ~empty[trace.splits]
     if (wrong := differs & (sums[trace.splits] != trace.comm_bytes)).any():
         row = int(np.argmax(wrong))
-        what = (
+        fault = (
             f"has a comm_size of {int(trace.comm_bytes[row])} bytes and a {ATTRIBUTE} of"
             f" {int(sums[trace.splits[row]])}"
         )
-        yield SplitFault(wrong, what, "let comm_size be the sum, the rank's own share included")
+        yield SplitFault(wrong, fault, "let comm_size be the sum, the rank's own share included")
 
 
 def _sizes(text: str) -> IntColumn:

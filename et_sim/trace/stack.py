@@ -21,7 +21,7 @@ from et_sim.trace.columns import ATTRIBUTES, TEXT_ATTRIBUTES, IntColumn, Trace, 
 ROWS_AT_ONCE = 1 << 15  # more leave the processor's cache
 PER_NODE = (
     *("node_id", "kind", "name", "duration_us", "involved_count", "present"),
-    *(one.column for one in ATTRIBUTES),
+    *(attribute.column for attribute in ATTRIBUTES),
 )
 
 
@@ -88,8 +88,8 @@ def for_each_stack(traces: Sequence[Trace], work: Callable[[Stack], None], alike
         except EtSimError:
             if len(stack) == 1:
                 raise
-            for one in stack.apart():
-                work(one)
+            for part in stack.apart():
+                work(part)
 
 
 def _stacked(number: int, traces: Sequence[Trace]) -> Stack:
@@ -110,14 +110,14 @@ def _joined(traces: Sequence[Trace], first: IntColumn) -> Trace:
         columns[text.column], columns[text.texts] = _same_texts(
             columns[text.column], [getattr(trace, text.texts) for trace in traces], sizes
         )
-    for sort in ("data", "ctrl"):
-        starts = [getattr(trace, f"{sort}_start") for trace in traces]
-        rows = [getattr(trace, f"{sort}_deps") for trace in traces]
+    for kind in ("data", "ctrl"):
+        starts = [getattr(trace, f"{kind}_start") for trace in traces]
+        rows = [getattr(trace, f"{kind}_deps") for trace in traces]
         counts = np.array(list(map(len, rows)), np.int64)
         behind = np.concatenate([start[1:] for start in starts])
         behind += np.repeat(np.cumsum(counts) - counts, sizes)
-        columns[f"{sort}_start"] = np.concatenate((np.zeros(1, np.int64), behind))
-        columns[f"{sort}_deps"] = np.concatenate(rows) + np.repeat(first[:-1], counts).astype(np.int32)
+        columns[f"{kind}_start"] = np.concatenate((np.zeros(1, np.int64), behind))
+        columns[f"{kind}_deps"] = np.concatenate(rows) + np.repeat(first[:-1], counts).astype(np.int32)
     return replace(
         traces[0],
         **columns,

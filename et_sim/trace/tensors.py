@@ -89,21 +89,21 @@ def tensor_uses(trace: Trace, place: str) -> TensorUses:
     of_list = np.repeat(np.arange(len(lists)), counts // 2)
     size_of = _sizes_of(lists, sizes)
     size = size_of[sizes]
-    for wrong, what in (
+    for wrong, fault in (
         (size < 0, "gives a size that is not a whole number of bytes"),
         (size > MOST_BYTES, f"gives a size of more than {format_bytes(MOST_BYTES)}"),
     ):
         if wrong.any():
             item = int(np.argmax(wrong))
-            said = f"{what} ({lists.texts[names[item]]!r}: {lists.texts[sizes[item]]!r})"
-            _refuse_list(np.arange(len(lists)) == of_list[item], trace, place, said)
+            fault_of_tensor = f"{fault} ({lists.texts[names[item]]!r}: {lists.texts[sizes[item]]!r})"
+            _refuse_list(np.arange(len(lists)) == of_list[item], trace, place, fault_of_tensor)
     _refuse_too_much(names, size, len(lists.texts), place)
-    some = size > 0
+    sized = size > 0
     return TensorUses(
-        row=lists.row[of_list[some]],
-        is_write=lists.is_output[of_list[some]],
-        tensor=names[some],
-        bytes=size[some],
+        row=lists.row[of_list[sized]],
+        is_write=lists.is_output[of_list[sized]],
+        tensor=names[sized],
+        bytes=size[sized],
         names=lists.texts,
     )
 
@@ -139,17 +139,17 @@ def _sizes_of(lists: TensorLists, sizes: RowColumn) -> IntColumn:
     """Bytes by text, of those texts that stand for sizes; -1 for what is no size."""
     size_of = np.zeros(len(lists.texts), np.int64)
     for text in unique(sizes).tolist():
-        found = _SIZE.fullmatch(lists.texts[text])
-        size_of[text] = min(int(found[1]), MOST_BYTES + 1) if found else -1
+        match = _SIZE.fullmatch(lists.texts[text])
+        size_of[text] = min(int(match[1]), MOST_BYTES + 1) if match else -1
     return size_of
 
 
-def _refuse_list(wrong: Any, trace: Trace, place: str, what: str) -> None:
+def _refuse_list(wrong: Any, trace: Trace, place: str, fault: str) -> None:
     if wrong.any():
         at = int(np.argmax(wrong))
         name = "outputs" if trace.tensors.is_output[at] else "inputs"
         raise TraceError(
-            f"the attribute {name!r} of {trace.describe(int(trace.tensors.row[at]))} {what}",
+            f"the attribute {name!r} of {trace.describe(int(trace.tensors.row[at]))} {fault}",
             place=place,
             remedy='write ["tensor", "bytes", …] when converting, or simulate without track-local-mem',
         )

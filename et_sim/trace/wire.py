@@ -92,12 +92,12 @@ def _decoded(
     files = _Files(buffers, sources[0])
     traces = []
     for number, (content, source) in enumerate(zip(contents, sources, strict=True)):
-        said = {
+        head = {
             "version": versions[number].decode(),
             "source": source,
             "start_ns": _start_ns(content, source),
         }
-        trace = files.trace(number, said)
+        trace = files.trace(number, head)
         if not files.is_plain[number]:
             trace = _resolved(*_in_id_order(trace, files.dependency_ids(number)), drop_dangling)
         traces.append(trace)
@@ -115,10 +115,14 @@ def _start_ns(content: bytes | npt.NDArray[np.uint8], source: str) -> int:
     from et_sim.trace.schema import messages
 
     try:
-        said = [one for one in messages().GlobalMetadata.FromString(head).attr if one.name == START_NS]
+        attributes = [
+            attribute
+            for attribute in messages().GlobalMetadata.FromString(head).attr
+            if attribute.name == START_NS
+        ]
     except DecodeError:
-        said = []
-    value = said[0].int64_val if said else -1
+        attributes = []
+    value = attributes[0].int64_val if attributes else -1
     if not 0 <= value <= LONGEST_NS:
         raise TraceError(
             f"its first record does not say when the rank begins (attribute {START_NS!r})",
@@ -183,14 +187,14 @@ class _Files:
         self._tensors = _tensor_lists(buffers, source)
         self._rows, self.is_plain = self._plain_rows()
 
-    def _of_files(self, found: tuple[Item, ...], of: int) -> list[tuple[Item, ...]]:
+    def _of_files(self, items: tuple[Item, ...], of: int) -> list[tuple[Item, ...]]:
         """By file, what is listed file after file, as `DecodeBuffers.named` says."""
-        return [found[begin:end] for begin, end in pairwise(self._buffers.named[of].tolist())]
+        return [items[begin:end] for begin, end in pairwise(self._buffers.named[of].tolist())]
 
-    def _of_rows(self, found: dict[int, str]) -> list[dict[int, str]]:
+    def _of_rows(self, text_of_row: dict[int, str]) -> list[dict[int, str]]:
         """By file, what is known of rows."""
         by_file: list[dict[int, str]] = [{} for _ in self._first[:-1]]
-        for row, text in found.items():
+        for row, text in text_of_row.items():
             file = bisect_right(self._first, row) - 1
             by_file[file][row - self._first[file]] = text
         return by_file
@@ -204,22 +208,22 @@ class _Files:
         follows[first[:-1][count > 0]] = 1
         is_plain = np.add.reduceat(np.append(follows, 0), first[:-1]) >= count
         lowest = np.append(ids, np.uint64(0))[first[:-1]]
-        found = []
+        offsets = []
         for start, wanted in zip(self._starts, self._dependencies, strict=True):
             listed = np.diff(start[first])
             offset = wanted - np.repeat(lowest, listed)  # of a lower id, a huge number
             outside = np.flatnonzero(offset >= np.repeat(count, listed).astype(np.uint64))
             is_plain[np.searchsorted(start[first], outside, side="right") - 1] = False
-            found.append(offset.astype(np.int32))
-        return (found[0], found[1]), is_plain.tolist()
+            offsets.append(offset.astype(np.int32))
+        return (offsets[0], offsets[1]), is_plain.tolist()
 
-    def trace(self, number: int, said: dict[str, Any]) -> Trace:
+    def trace(self, number: int, head: dict[str, Any]) -> Trace:
         """A file's trace; `said`: what stands in its head. Of a plain one, dependencies are rows."""
         first, end = self._first[number], self._first[number + 1]
         (data_start, ctrl_start), (data, ctrl) = self._starts, self._rows
         data_start, ctrl_start = data_start[first : end + 1], ctrl_start[first : end + 1]
         columns: dict[str, Any] = {name: column[first:end] for name, column in self._columns.items()}
-        columns |= {name: texts[number] for name, texts in self._texts.items()} | said
+        columns |= {name: texts[number] for name, texts in self._texts.items()} | head
         return Trace(
             **columns,
             data_start=data_start - data_start[0],
@@ -261,9 +265,9 @@ def _column(number: Attribute, wide: Any, narrow: Any, small: Any) -> Any:
 
 def _ignored(buffers: DecodeBuffers, source: str) -> tuple[tuple[str, int], ...]:
     """Attributes without a meaning, file after file, and how many nodes have them."""
-    found = buffers.ignored[: int(buffers.registers[at.IGNORED_NAMES])]
-    names = _texts_of(buffers, found[:, 0], found[:, 1], source, "attribute name")
-    return tuple(zip(names, found[:, 2].tolist(), strict=True))
+    ignored = buffers.ignored[: int(buffers.registers[at.IGNORED_NAMES])]
+    names = _texts_of(buffers, ignored[:, 0], ignored[:, 1], source, "attribute name")
+    return tuple(zip(names, ignored[:, 2].tolist(), strict=True))
 
 
 def _tensor_lists(buffers: DecodeBuffers, source: str) -> TensorLists:
@@ -297,21 +301,21 @@ def _texts(buffers: DecodeBuffers, source: str) -> dict[int, str]:
     return {row: _text(buffers, start, size, source, "inputs.values") for row, start, size in spans}
 
 
-def _text(buffers: DecodeBuffers, start: int, size: int, source: str, what: str) -> str:
+def _text(buffers: DecodeBuffers, start: int, size: int, source: str, subject: str) -> str:
     content = bytes(buffers.text.data[int(start) : int(start) + int(size)])
     try:
         return content.decode()
     except UnicodeDecodeError as error:
-        raise _bad_text(source, int(start) + error.start, what) from None
+        raise _bad_text(source, int(start) + error.start, subject) from None
 
 
-def _strings(buffers: DecodeBuffers, table: NameTable, source: str, what: str) -> tuple[str, ...]:
+def _strings(buffers: DecodeBuffers, table: NameTable, source: str, subject: str) -> tuple[str, ...]:
     """All names of a table, decoded together: far cheaper than one by one."""
     count = int(table.used[0])
-    return _texts_of(buffers, table.start[:count], table.size[:count], source, what)
+    return _texts_of(buffers, table.start[:count], table.size[:count], source, subject)
 
 
-def _texts_of(buffers: DecodeBuffers, start: Any, size: Any, source: str, what: str) -> tuple[str, ...]:
+def _texts_of(buffers: DecodeBuffers, start: Any, size: Any, source: str, subject: str) -> tuple[str, ...]:
     count = len(start)
     if not count:
         return ()
@@ -323,18 +327,18 @@ def _texts_of(buffers: DecodeBuffers, start: Any, size: Any, source: str, what: 
         begin = np.cumsum(size + 1) - (size + 1)
         number = int(np.searchsorted(begin, error.start, side="right")) - 1
         offset = int(start[number]) + error.start - int(begin[number])
-        raise _bad_text(source, offset, what) from None
+        raise _bad_text(source, offset, subject) from None
     pieces = text.split("\0")[:-1]
     if len(pieces) == count:
         return tuple(pieces)
     # A name holds a zero character itself.
     spans = zip(start.tolist(), size.tolist(), strict=True)
-    return tuple(_text(buffers, first, length, source, what) for first, length in spans)
+    return tuple(_text(buffers, first, length, source, subject) for first, length in spans)
 
 
-def _bad_text(source: str, offset: int, what: str) -> TraceError:
+def _bad_text(source: str, offset: int, subject: str) -> TraceError:
     return TraceError(
-        f"the {what} is not UTF-8 text",
+        f"the {subject} is not UTF-8 text",
         place=f"{source}: byte {offset}",
         remedy="the file is damaged or is not a Chakra trace; fetch or write it again",
     )
@@ -387,7 +391,7 @@ def _in_id_order(trace: Trace, dependencies: tuple[Ids, Ids]) -> tuple[Trace, tu
 
 _PER_NODE = (
     *("node_id", "kind", "name", "duration_us", "involved_count", "present"),
-    *(one.column for one in ATTRIBUTES),
+    *(attribute.column for attribute in ATTRIBUTES),
 )
 
 
@@ -453,8 +457,8 @@ def _rows_of(ids: Ids, wanted: Ids) -> RowColumn:
         return rows
     table = np.full(span + 1, -1, np.int32)
     table[(ids - ids[0]).astype(np.intp)] = np.arange(len(ids), dtype=np.int32)
-    found: RowColumn = table[np.where(inside, offset, np.uint64(span)).astype(np.intp)]
-    return found
+    rows_of_wanted: RowColumn = table[np.where(inside, offset, np.uint64(span)).astype(np.intp)]
+    return rows_of_wanted
 
 
 def _without_missing(start: IntColumn, rows: RowColumn) -> tuple[IntColumn, RowColumn]:

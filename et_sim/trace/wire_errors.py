@@ -87,9 +87,9 @@ def old_format_error(source: str) -> TraceError:
 
 def foreign_format(head: bytes) -> tuple[str, str] | None:
     """(what the bytes look like, what to do), if they look like something else than a trace."""
-    for magic, what, remedy in _SIGNATURES:
+    for magic, format_name, remedy in _SIGNATURES:
         if head.startswith(magic):
-            return what, remedy
+            return format_name, remedy
     try:
         text = head[:-3].decode() if len(head) > 3 else head.decode()
     except UnicodeDecodeError:

@@ -82,8 +82,8 @@ class Job(Struct, frozen=True, eq=False):
 
     def named(self, npu: int) -> str:
         """Which rank of the job an NPU is, in words; empty: none."""
-        own = np.flatnonzero(np.asarray(self.npus) == npu)
-        return f"rank {own[0]} of job {self.name}" if len(own) else ""
+        ranks = np.flatnonzero(np.asarray(self.npus) == npu)
+        return f"rank {ranks[0]} of job {self.name}" if len(ranks) else ""
 
 
 class Workload(Struct, frozen=True, eq=False):

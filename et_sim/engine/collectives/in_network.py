@@ -179,15 +179,15 @@ def _is_whole(run: Run, switch_row: int, group: int, phase_key: int) -> bool:
         made.phase_key, made.group, made.heard, made.next = phase_key, group, 0, state.head
         state.head = row
         before = NONE
-    found = run.joins[row]
-    found.heard += 1
-    observe.part_joined(run, row, found.heard == 1)
-    if found.heard < run.plan.switches[switch_row].branches:
+    joined = run.joins[row]
+    joined.heard += 1
+    observe.part_joined(run, row, joined.heard == 1)
+    if joined.heard < run.plan.switches[switch_row].branches:
         return False
     if before == NONE:
-        state.head = found.next
+        state.head = joined.next
     else:
-        run.joins[before].next = found.next
+        run.joins[before].next = joined.next
     give_row(run.joins, clock.free_joins, row)
     return True
 

@@ -89,16 +89,18 @@ def _alternating(run: Run, chunk_row: int) -> int:
 
 
 @works_on_tables
-def _is_pair(one: int, other: int) -> bool:
-    return (one == REDUCE_SCATTER and other == ALL_GATHER) or (one == ALL_GATHER and other == REDUCE_SCATTER)
+def _is_pair(first: int, second: int) -> bool:
+    return (first == REDUCE_SCATTER and second == ALL_GATHER) or (
+        first == ALL_GATHER and second == REDUCE_SCATTER
+    )
 
 
 @works_on_tables
 def _smallest_first(run: Run, chunk_row: int) -> int:
     """Behind smaller ones. (2.x lets a chunk that has but one phase left after this one wait last.)"""
-    own = _bytes(run, chunk_row)
+    size = _bytes(run, chunk_row)
     at = run.queues[run.chunks[chunk_row].queue].waiting
-    while at != NONE and _bytes(run, at) < own:
+    while at != NONE and _bytes(run, at) < size:
         at = run.chunks[at].next
     return at
 
@@ -106,9 +108,9 @@ def _smallest_first(run: Run, chunk_row: int) -> int:
 @works_on_tables
 def _fewest_phases_first(run: Run, chunk_row: int) -> int:
     """Behind those that have fewer phases left."""
-    own = _phases_left(run, chunk_row)
+    left = _phases_left(run, chunk_row)
     at = run.queues[run.chunks[chunk_row].queue].waiting
-    while at != NONE and _phases_left(run, at) < own:
+    while at != NONE and _phases_left(run, at) < left:
         at = run.chunks[at].next
     return at
 

@@ -62,14 +62,14 @@ def stamp_of(joint_row: int, number: int) -> int:
 @works_on_tables
 def _mark_units(run: Run, joint_row: int, hop: Any, stamp: int) -> int:
     """How many units of a stage the members of a group pass."""
-    found, at = 0, run.joints[joint_row].head - 1
+    count, at = 0, run.joints[joint_row].head - 1
     while at != NONE:
         unit = run.units[unit_of(run, at, hop)]
         if unit.seen != stamp:
             unit.seen = stamp
-            found += 1
+            count += 1
         at = run.requests[at].next
-    return found
+    return count
 
 
 MOST_PLANS = (1 << 30) - 1  # told apart
@@ -88,10 +88,10 @@ def begin_sharing(run: Run, row: int, joint_row: int, plan_node: Any) -> None:
     for number in range(way.hops):
         hop = run.plan.memory_hops[way.hop_first + number]
         part = _use_units(run, row, joint_row, plan_node.detail, number)
-        one = plan_node.bytes / pieces * part / hop.bytes_per_ns
-        request.fill_ns += hop.latency_ns + one
-        if one > longest or number == 0:
-            longest, request.link = one, hop.link
+        share_ns = plan_node.bytes / pieces * part / hop.bytes_per_ns
+        request.fill_ns += hop.latency_ns + share_ns
+        if share_ns > longest or number == 0:
+            longest, request.link = share_ns, hop.link
     request.fill_ns -= longest
     state = run.pool_state[0]
     run.pool_flows[state.flows] = row

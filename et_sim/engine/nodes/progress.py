@@ -130,9 +130,9 @@ def end_phase(run: Run, chunk_row: int, step_key: int) -> None:
         run.chunks[first].ended = 0
         thread = observe.pause(run)
         for actor_row in range(len(run.actors)):
-            own = chunk_of(run, member + actor_row, sequence)
-            observe.phase_ends_for(run, own, thread)
-            _leave_phase(run, own, START)
+            member_chunk = chunk_of(run, member + actor_row, sequence)
+            observe.phase_ends_for(run, member_chunk, thread)
+            _leave_phase(run, member_chunk, START)
 
 
 @works_on_tables

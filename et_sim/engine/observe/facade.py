@@ -232,11 +232,19 @@ def parent_done(run: Run, node_row: int, is_deferred: int) -> None:
 
 @works_on_tables
 def unit_taken(
-    run: Run, row: int, unit_row: int, link: int, begin: int, held: int, one: int, every: int, size: int
+    run: Run,
+    row: int,
+    unit_row: int,
+    link: int,
+    begin: int,
+    held: int,
+    piece_ns: int,
+    whole_ns: int,
+    size: int,
 ) -> None:
     """A unit of a memory pool passes so many bytes in so long a time, and their first piece in another."""
-    memory_causes.unit_taken(run, row, unit_row, link, begin, held, one, every)
-    traffic.unit_taken(run, run.units[unit_row].resource, begin, held + every, size)
+    memory_causes.unit_taken(run, row, unit_row, link, begin, held, piece_ns, whole_ns)
+    traffic.unit_taken(run, run.units[unit_row].resource, begin, held + whole_ns, size)
 
 
 @works_on_tables
@@ -315,8 +323,8 @@ def message_shares(run: Run, row: int) -> None:
 
 @works_on_tables
 def message_shared(
-    run: Run, row: int, link_row: int, link_class: int, dimension: int, begin: int, end: int, alone: int
+    run: Run, row: int, link_row: int, link_class: int, dimension: int, begin: int, end: int, alone_ns: int
 ) -> int:
     """A message that shared links is through; one link held it up; returns what its end is caused by."""
-    traffic.message_shared(run, row, link_row, dimension, begin, end, alone)
+    traffic.message_shared(run, row, link_row, dimension, begin, end, alone_ns)
     return message_causes.message_shared(run, row, link_row, link_class, begin, end)

@@ -133,16 +133,16 @@ def _widen(run: Run) -> None:
 
 
 @works_on_tables
-def _clear(one: Any) -> None:
-    one.busy_ns = one.bytes = one.messages = one.waited_ns = one.longest_ns = 0
-    one.waiting = 0
+def _clear(interval: Any) -> None:
+    interval.busy_ns = interval.bytes = interval.messages = interval.waited_ns = interval.longest_ns = 0
+    interval.waiting = 0
 
 
 @works_on_tables
-def _add(into: Any, one: Any) -> None:
-    into.busy_ns += one.busy_ns
-    into.bytes += one.bytes
-    into.messages += one.messages
-    into.waited_ns += one.waited_ns
-    into.longest_ns = max(into.longest_ns, one.longest_ns)
-    into.waiting = max(into.waiting, one.waiting)
+def _add(into: Any, interval: Any) -> None:
+    into.busy_ns += interval.busy_ns
+    into.bytes += interval.bytes
+    into.messages += interval.messages
+    into.waited_ns += interval.waited_ns
+    into.longest_ns = max(into.longest_ns, interval.longest_ns)
+    into.waiting = max(into.waiting, interval.waiting)

@@ -109,7 +109,7 @@ def request_sets_out(run: Run, row: int) -> None:
 
 @works_on_tables
 def unit_taken(
-    run: Run, row: int, unit_row: int, link: int, begin: int, held: int, one: int, every: int
+    run: Run, row: int, unit_row: int, link: int, begin: int, held: int, piece_ns: int, whole_ns: int
 ) -> None:
     """A unit passes a transfer, from then on if the pieces are there."""
     if not is_recorded(run):
@@ -122,22 +122,23 @@ def unit_taken(
     elif free != NONE and free != start:
         start = new_causal_event(run, start, free, SERVER, begin, begin)
     start = _takes(run, start, LATENCY, link, begin, begin + held)
-    first = _takes(run, start, SERIALISATION, link, begin + held, begin + held + one)
-    done = _takes(run, start, SERIALISATION, link, begin + held, begin + held + every)
+    first = _takes(run, start, SERIALISATION, link, begin + held, begin + held + piece_ns)
+    done = _takes(run, start, SERIALISATION, link, begin + held, begin + held + whole_ns)
     run.causes.units[unit_row] = done
     before = run.requests[row].last_ns
     last = _takes(run, kept.last, LATENCY, link, before, before + held)
-    last = _takes(run, last, SERIALISATION, link, before + held, before + held + one)
+    last = _takes(run, last, SERIALISATION, link, before + held, before + held + piece_ns)
     now.resource = NONE
-    last = _later(run, done, begin + held + every, last, before + held + one, BOUND)
+    last = _later(run, done, begin + held + whole_ns, last, before + held + piece_ns, BOUND)
     if kept.first_out == NONE:
         kept.first_out, kept.last_out = first, last
-        kept.first_ns, kept.last_ns = begin + held + one, max(begin + held + every, before + held + one)
+        kept.first_ns = begin + held + piece_ns
+        kept.last_ns = max(begin + held + whole_ns, before + held + piece_ns)
         return
-    last_ns = max(begin + held + every, before + held + one)
-    kept.first_out = _later(run, kept.first_out, kept.first_ns, first, begin + held + one, PARENTS)
+    last_ns = max(begin + held + whole_ns, before + held + piece_ns)
+    kept.first_out = _later(run, kept.first_out, kept.first_ns, first, begin + held + piece_ns, PARENTS)
     kept.last_out = _later(run, kept.last_out, kept.last_ns, last, last_ns, PARENTS)
-    kept.first_ns = max(kept.first_ns, begin + held + one)
+    kept.first_ns = max(kept.first_ns, begin + held + piece_ns)
     kept.last_ns = max(kept.last_ns, last_ns)
 
 
@@ -179,10 +180,10 @@ def _takes(run: Run, cause: int, kind: int, link: int, begin: int, end: int) -> 
 
 
 @works_on_tables
-def _later(run: Run, one: int, one_ns: int, other: int, other_ns: int, kind: int) -> int:
+def _later(run: Run, first: int, first_ns: int, second: int, second_ns: int, kind: int) -> int:
     """What needs two causal events."""
-    if one == other:
-        return one
-    if one_ns >= other_ns:
-        return new_causal_event(run, one, other, kind, one_ns, one_ns)
-    return new_causal_event(run, other, one, kind, other_ns, other_ns)
+    if first == second:
+        return first
+    if first_ns >= second_ns:
+        return new_causal_event(run, first, second, kind, first_ns, first_ns)
+    return new_causal_event(run, second, first, kind, second_ns, second_ns)

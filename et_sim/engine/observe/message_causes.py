@@ -54,10 +54,10 @@ def describe_beside(run: Run, link: int, cause: int, cause_ns: int, time: int) -
 
 
 @works_on_tables
-def describe_rate_beside(run: Run, sort: int, cause: int, cause_ns: int, time: int) -> None:
+def describe_rate_beside(run: Run, switch_class: int, cause: int, cause_ns: int, time: int) -> None:
     """The same for switches of one sort that reduce, at their rate."""
     if is_recorded(run):
-        _takes_beside(run, SWITCH_RATE, switch_link(sort), cause, cause_ns, time)
+        _takes_beside(run, SWITCH_RATE, switch_link(switch_class), cause, cause_ns, time)
 
 
 @works_on_tables
@@ -240,16 +240,16 @@ def switch_taken(run: Run, switch_row: int, begin: int, end: int) -> None:
 
 
 @works_on_tables
-def switch_delays(run: Run, sort: int) -> None:
+def switch_delays(run: Run, switch_class: int) -> None:
     """The next event follows after the latency of a switch that reduces."""
     if is_recorded(run):
-        follow(run, run.causes.now[0].cause, run.clock[0].now, SWITCH, switch_link(sort))
+        follow(run, run.causes.now[0].cause, run.clock[0].now, SWITCH, switch_link(switch_class))
 
 
 @works_on_tables
-def switch_link(sort: int) -> int:
+def switch_link(switch_class: int) -> int:
     """What stands for a sort of switches where a class of links may stand: below NONE."""
-    return NONE - 1 - sort
+    return NONE - 1 - switch_class
 
 
 @works_on_tables

@@ -222,16 +222,17 @@ def _widen(queues: Any) -> None:
 
 
 @works_on_tables
-def _clear(one: Any) -> None:
-    one.filled = one.deepest = one.messages = one.lost = one.marked = one.pauses = one.paused_ns = 0
+def _clear(interval: Any) -> None:
+    interval.filled = interval.deepest = interval.messages = interval.lost = interval.marked = 0
+    interval.pauses = interval.paused_ns = 0
 
 
 @works_on_tables
-def _add(into: Any, one: Any) -> None:
-    into.filled += one.filled
-    into.deepest = max(into.deepest, one.deepest)
-    into.messages = max(into.messages, one.messages)
-    into.lost += one.lost
-    into.marked += one.marked
-    into.pauses += one.pauses
-    into.paused_ns += one.paused_ns
+def _add(into: Any, interval: Any) -> None:
+    into.filled += interval.filled
+    into.deepest = max(into.deepest, interval.deepest)
+    into.messages = max(into.messages, interval.messages)
+    into.lost += interval.lost
+    into.marked += interval.marked
+    into.pauses += interval.pauses
+    into.paused_ns += interval.paused_ns

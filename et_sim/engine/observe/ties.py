@@ -172,10 +172,10 @@ def _begin(run: Run, actor_row: int, is_bucket: bool) -> None:
 
 
 @works_on_tables
-def mixed(one: int, two: int) -> int:
+def mixed(first: int, second: int) -> int:
     """A number for two numbers in this order."""
     # Compiled, products wrap at 64 bits; uncompiled, they grow. The lowest 63 bits are the same.
-    x = (int(one) * 6364136223846793005 + int(two) * 1442695040888963407 + 0x2545F491) & LOWEST_63_BITS
+    x = (int(first) * 6364136223846793005 + int(second) * 1442695040888963407 + 0x2545F491) & LOWEST_63_BITS
     return x ^ (x >> 29)
 
 

@@ -82,12 +82,12 @@ def step_asked_for(run: Run, chunk_row: int, step_key: int) -> None:
 
 
 @works_on_tables
-def _describe_step(run: Run, chunk_row: int, step: int, what: int) -> None:
+def _describe_step(run: Run, chunk_row: int, step: int, kind: int) -> None:
     """The next message is one of a phase."""
     if is_noted(run):
         chunk, now = run.chunks[chunk_row], run.traffic.now[0]
         running = run.running[chunk.running]
-        now.what, now.actor, now.node = what, running.actor, running.node
+        now.what, now.actor, now.node = kind, running.actor, running.node
         now.chunk, now.phase, now.step = chunk.sequence - running.first_sequence, chunk.phase, step
         now.ready_ns = run.clock[0].now
 
@@ -122,9 +122,9 @@ def message_asked_for(run: Run, kind: int, whose: int, node: int) -> None:
 
 
 @works_on_tables
-def _describe_node(run: Run, actor_row: int, node: int, what: int) -> None:
+def _describe_node(run: Run, actor_row: int, node: int, kind: int) -> None:
     now = run.traffic.now[0]
-    now.what, now.actor, now.node = what, actor_row, node
+    now.what, now.actor, now.node = kind, actor_row, node
     now.chunk = now.phase = now.step = NONE
     now.ready_ns = run.clock[0].now
 
@@ -256,13 +256,13 @@ def link_carries(run: Run, link_row: int, begin: float, end: float, before: floa
 
 @works_on_tables
 def message_shared(
-    run: Run, row: int, link_row: int, dimension: int, begin: int, end: int, alone: int
+    run: Run, row: int, link_row: int, dimension: int, begin: int, end: int, alone_ns: int
 ) -> None:
     """A message that shared links is through, held up by one of them; it would have taken so long alone."""
     if is_noted(run):
         message = run.traffic.messages[row]
         message.start_ns, message.left_ns, message.dimension = begin, end, dimension
-        message.waited_ns = max(end - begin - alone, 0)
+        message.waited_ns = max(end - begin - alone_ns, 0)
         note_wait(run, link_row, message.waited_ns)
 
 

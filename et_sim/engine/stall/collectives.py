@@ -112,11 +112,11 @@ class Collectives:
     def occupants(self, chunk: Chunk) -> list[Chunk]:
         """The started chunks in the queue of a chunk."""
         row = int(self._still.run.queues["head"][self._chunk_states["queue"][chunk.row]])
-        found = []
+        chunks = []
         while row != NONE and self._chunk_states["started"][row]:
-            found.append(Chunk(row))
+            chunks.append(Chunk(row))
             row = int(self._chunk_states["next"][row])
-        return found
+        return chunks
 
     def phase_of(self, chunk: Chunk) -> SharedPhase:
         """The phase that a started chunk is in, with its fellow members."""
@@ -153,14 +153,14 @@ class Collectives:
             return members
         trees = self._still.plan.trees
         first = int(self._chunk_states["tree"][waiter.row]) - shared.place
-        found, pending = [], [shared.place]
+        needed, pending = [], [shared.place]
         goes_up = self._still.plan.programs["goes_up"][self._chunk_states["program"][waiter.row]]
         while pending:
             row = trees[first + pending.pop()]
             after = [row["left"], row["right"]] if goes_up else [row["parent"]]
             pending += [int(place) for place in after if place != NONE]
-            found += [int(place) for place in after if place != NONE]
-        return [members[place] for place in sorted(found)]
+            needed += [int(place) for place in after if place != NONE]
+        return [members[place] for place in sorted(needed)]
 
     def members(self, shared: SharedPhase) -> list[tuple[int, int]]:
         """(actor, row) of every member along the phase's axis."""
@@ -190,13 +190,13 @@ class Collectives:
         """The members that hold the phase up, seen from a member that waits in it."""
         member = int(self._chunk_states["member"][waiter.row])
         ordinal = self._ordinal(member, shared.first_sequence)
-        found = []
+        laggards = []
         for actor, other in self._needed(shared, waiter):
             if other != member:
                 laggard = self._judge(shared, actor, other, member, ordinal)
                 if laggard is not None:
-                    found.append(laggard)
-        return found or self._turned(shared, waiter)
+                    laggards.append(laggard)
+        return laggards or self._turned(shared, waiter)
 
     def _judge(
         self, shared: SharedPhase, actor: int, member: int, waiter: int, ordinal: int
@@ -239,8 +239,8 @@ class Collectives:
         instead = [node for node in issued if node in self._running_of]
         if not instead:
             return Laggard(actor, Lag.ABSENT, None)
-        own = int(self._history_first[waiter]) + self._ordinal(waiter, shared.first_sequence)
-        peer = NodeAt(int(self._member_actor[waiter]), int(self._history_row[own]))
+        history_row = int(self._history_first[waiter]) + self._ordinal(waiter, shared.first_sequence)
+        peer = NodeAt(int(self._member_actor[waiter]), int(self._history_row[history_row]))
         return Laggard(actor, Lag.MISMATCH, None, instead[0], peer)
 
     def _number(self, node: NodeAt) -> int:
@@ -271,7 +271,7 @@ class Collectives:
         program = self._still.plan.programs[self._chunk_states["program"][waiter.row]]
         if not program["turns"] or program["step_period"] == program["members"] - 1:
             return []
-        found = []
+        laggards = []
         for actor, member in self.members(shared):
             at = int(self._history_first[member]) + self._ordinal(member, shared.first_sequence)
             running = self._running_of.get(NodeAt(actor, int(self._history_row[at])))
@@ -279,8 +279,8 @@ class Collectives:
                 continue
             chunk_row = int(self._running["chunks_first"][running]) + shared.sequence - shared.first_sequence
             if self._chunk_states["direction"][chunk_row] != self._chunk_states["direction"][waiter.row]:
-                found.append(Laggard(actor, Lag.TURNED, None))
-        return found
+                laggards.append(Laggard(actor, Lag.TURNED, None))
+        return laggards
 
     def _is_done(self, chunk_row: int) -> bool:
         states = self._chunk_states
@@ -313,9 +313,11 @@ class Collectives:
             open_rows = np.flatnonzero(
                 (nodes["action"] == Action.COLLECTIVE) & (self._still.start[place : place + count] == NONE)
             )
-            own = plan.actor_members[int(plan.actors["first_member"][actor]) + nodes["member"][open_rows]]
+            member_of_row = plan.actor_members[
+                int(plan.actors["first_member"][actor]) + nodes["member"][open_rows]
+            ]
             self._unissued[actor, member] = tuple(
-                NodeAt(actor, row) for row in open_rows[own == member].tolist()
+                NodeAt(actor, row) for row in open_rows[member_of_row == member].tolist()
             )
         return self._unissued[actor, member]
 

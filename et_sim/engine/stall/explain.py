@@ -41,8 +41,8 @@ class _Side(NamedTuple):
 def nearest_mismatches(graph: WaitGraph) -> tuple[str, ...]:
     """All near misses, each once: messages, then collectives."""
     messages = graph.messages
-    found = [messages.nearest(node) for node in messages.waiting if messages.send_for(node) is None]
-    return tuple(dict.fromkeys([*filter(None, found), *_collectives(graph)]))
+    sentences = [messages.nearest(node) for node in messages.waiting if messages.send_for(node) is None]
+    return tuple(dict.fromkeys([*filter(None, sentences), *_collectives(graph)]))
 
 
 def _collectives(graph: WaitGraph) -> Iterator[str]:
@@ -59,8 +59,8 @@ def _collectives(graph: WaitGraph) -> Iterator[str]:
                 entry[1].add(second)
             elif laggard.lag is Lag.ELSEWHERE and isinstance(laggard.vertex, NodeAt):
                 yield from _next_differs(graph, laggard.vertex, shared.collective)
-    for (one, other), (ones, others) in pairs.items():
-        yield _sentence(graph, one, other, ones, others)
+    for (one_side, other_side), (ones, others) in pairs.items():
+        yield _sentence(graph, one_side, other_side, ones, others)
 
 
 def _side(graph: WaitGraph, node: NodeAt) -> _Side:
@@ -75,23 +75,23 @@ def _side(graph: WaitGraph, node: NodeAt) -> _Side:
     return _Side(signature, graph.collectives.group_name(node))
 
 
-def _sentence(graph: WaitGraph, one: _Side, other: _Side, ones: set[NodeAt], others: set[NodeAt]) -> str:
+def _sentence(graph: WaitGraph, first: _Side, second: _Side, ones: set[NodeAt], others: set[NodeAt]) -> str:
     here, there = _who(graph, ones), _who(graph, others)
-    a, b = one.signature, other.signature
-    where = f"in group {one.group}" if one.group else "over all ranks"
+    a, b = first.signature, second.signature
+    where = f"in group {first.group}" if first.group else "over all ranks"
     if a[:2] != b[:2]:
         sides = ", ".join(
             f"{who} {_verb(nodes)} {sig.operation} of {exact_bytes(sig.size)}{_node(graph, nodes)}"
             for who, nodes, sig in ((here, ones, a), (there, others, b))
         )
         return f"collectives {where} differ: {sides}"
-    what = f"{a.operation} of {exact_bytes(a.size)} {where}"
+    subject = f"{a.operation} of {exact_bytes(a.size)} {where}"
     if a.sequence != b.sequence:
         return (
-            f"{what} is number {a.sequence} on {here} and number {b.sequence} on {there}: "
+            f"{subject} is number {a.sequence} on {here} and number {b.sequence} on {there}: "
             "collectives of other groups also take numbers from the whole system's count"
         )
-    return f"{what} names other dimensions or priorities on {here} than on {there}"
+    return f"{subject} names other dimensions or priorities on {here} than on {there}"
 
 
 def _who(graph: WaitGraph, nodes: set[NodeAt]) -> str:
@@ -148,7 +148,7 @@ def _explained(stall: Stall, outcome: Outcome, workload: Workload) -> Stall:
     hops = tuple(describer.hops(cycles[0])) if cycles else ()
     nearest = nearest_mismatches(graph)
     lost = graph.still.undelivered
-    found = remedies(
+    hints = remedies(
         {wait.kind for wait in waits},
         nearest,
         hops,
@@ -164,7 +164,7 @@ def _explained(stall: Stall, outcome: Outcome, workload: Workload) -> Stall:
         knots=len(cycles),
         dead_ends=tuple(dead_end_lines(describer.dead_ends())),
         nearest=nearest,
-        remedies=(*((lost.remedy,) if lost.remedy else ()), *stall.remedies, *found),
+        remedies=(*((lost.remedy,) if lost.remedy else ()), *stall.remedies, *hints),
         cause=stall.cause + reason,
     )
 
@@ -179,8 +179,8 @@ def _reason(waits: tuple[Wait, ...], knot: tuple[Hop, ...], jobs: tuple[Job, ...
     if wait is None:
         return ""
     node = f' ({wait.operation} "{wait.node_name}", node {wait.node_id})' if wait.operation else ""
-    own = next((f" ({name})" for name in (job.named(wait.rank) for job in jobs) if name), "")
-    return f": rank {wait.rank}{own} waits for {wait.what}{node}"
+    name_in_job = next((f" ({name})" for name in (job.named(wait.rank) for job in jobs) if name), "")
+    return f": rank {wait.rank}{name_in_job} waits for {wait.what}{node}"
 
 
 def _telling_wait(waits: tuple[Wait, ...], knot: tuple[Hop, ...]) -> Wait | None:

@@ -100,8 +100,8 @@ class WaitGraph:
         ranks = [self.messages.ends(channel)[1] for channel in held]
         ranks += [self.messages.ends(channel)[0] for channel in awaited]
         actors = dict.fromkeys(int(self.still.plan.actor_of_rank[rank]) for rank in ranks)
-        found = (self.collectives.chunk_of(shared, actor) for actor in actors)
-        return [partner for partner in found if partner is not None]
+        chunks = (self.collectives.chunk_of(shared, actor) for actor in actors)
+        return [partner for partner in chunks if partner is not None]
 
     def actor(self, vertex: Vertex) -> int:
         """The actor a node or chunk belongs to; a phase belongs to many."""
@@ -111,7 +111,7 @@ class WaitGraph:
 
     def knots(self) -> list[list[Vertex]]:
         """A shortest cycle of every knot, terminal ones first, then by lowest rank."""
-        found: list[tuple[bool, int, list[Vertex]]] = []
+        knots: list[tuple[bool, int, list[Vertex]]] = []
         for component in nx.strongly_connected_components(self.graph):
             owned = sorted(
                 (self._order(v) for v in component if not isinstance(v, SharedPhase)), key=lambda o: o[:3]
@@ -122,9 +122,9 @@ class WaitGraph:
             leaves = any(after not in component for v in component for after in self.graph.successors(v))
             starts: list[Any] = [order[3] for order in owned[:STARTS_TRIED]]
             cycle = shortest_cycle(self.graph.subgraph(component).adj, starts)
-            found.append((leaves, owned[0][0], self._rotated(cycle)))
-        found.sort(key=lambda entry: entry[:2])
-        return [cycle for _, _, cycle in found]
+            knots.append((leaves, owned[0][0], self._rotated(cycle)))
+        knots.sort(key=lambda entry: entry[:2])
+        return [cycle for _, _, cycle in knots]
 
     def _order(self, vertex: Vertex) -> tuple[int, int, int, Vertex]:
         number = vertex.row if isinstance(vertex, Chunk | NodeAt) else 0

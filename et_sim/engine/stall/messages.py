@@ -54,16 +54,16 @@ class OpenMessages:
         """Sends and receives whose message, or the request for it, is never delivered."""
         lost = self._still.undelivered
         left = Counter(lost.channels)
-        found = set()
+        kept = set()
         for node in sends:
             if (node.actor, node.row) in lost.sends or self.channel(node) in lost.requests:
-                found.add(node)
+                kept.add(node)
         for node in sorted(receives, key=self._when_issued):
             channel = self.channel(node)
             if left[channel] > 0:
                 left[channel] -= 1
-                found.add(node)
-        return found
+                kept.add(node)
+        return kept
 
     def _when_issued(self, node: NodeAt) -> tuple[int, int]:
         return int(self._still.start[self._still.place(node)]), node.row
@@ -98,8 +98,8 @@ class OpenMessages:
 
     def _ends_of(self, channel: int, *, sends: bool) -> list[NodeAt]:
         first, last = np.searchsorted(self._channel, (channel, channel + 1))
-        found = np.flatnonzero(self._is_send[first:last] == sends) + first
-        return [NodeAt(int(self._owner[at]), int(self._row[at])) for at in found]
+        rows = np.flatnonzero(self._is_send[first:last] == sends) + first
+        return [NodeAt(int(self._owner[at]), int(self._row[at])) for at in rows]
 
     def _index_surplus(self) -> None:
         """Channels on which more is sent than received, by what a near miss would share."""
@@ -142,15 +142,15 @@ class OpenMessages:
         source, target, tag, size = self.ends(self.channel(receive))
         between = self._near.get(("ends", source, target), [])
         if between:
-            found = min(between, key=lambda at: _distance(self.ends(at), tag, size))
+            nearest = min(between, key=lambda at: _distance(self.ends(at), tag, size))
         else:
             others = self._near.get(("sent", source, tag, size)) or self._near.get(
                 ("wanted", target, tag, size)
             )
             if not others:
                 return ""
-            found = others[0]
-        return self._sentence(receive, found)
+            nearest = others[0]
+        return self._sentence(receive, nearest)
 
     def _sentence(self, receive: NodeAt, channel: int) -> str:
         source, target, tag, size = self.ends(self.channel(receive))
@@ -190,11 +190,11 @@ def _under_way(still: StalledState, action: Action) -> list[NodeAt]:
 
 def _within_collectives(still: StalledState, fifos: Any, kind: int, whose: str) -> dict[int, list[int]]:
     """Channels of what waits in fifos for custom collectives, by the chunk that an event of a kind names."""
-    found: dict[int, list[int]] = defaultdict(list)
+    events_of: dict[int, list[int]] = defaultdict(list)
     for row, event in _waiting_events(still, fifos):
         if event["kind"] == kind:
-            found[int(event[whose])].append(row if kind == CUSTOM_DONE else int(event["a"]))
-    return found
+            events_of[int(event[whose])].append(row if kind == CUSTOM_DONE else int(event["a"]))
+    return events_of
 
 
 def _waiting_events(still: StalledState, fifos: Any) -> Iterator[tuple[int, Any]]:
@@ -213,9 +213,9 @@ def _endpoints(still: StalledState) -> tuple[Any, Any, Any, Any]:
     for template in range(len(plan.templates)):
         first = int(plan.templates["node_first"][template])
         action = plan.nodes["action"][first : first + int(plan.templates["nodes"][template])]
-        own = np.flatnonzero((action == Action.SEND) | (action == Action.RECEIVE))
-        rows.append(own)
-        sends.append(action[own] == Action.SEND)
+        transfers = np.flatnonzero((action == Action.SEND) | (action == Action.RECEIVE))
+        rows.append(transfers)
+        sends.append(action[transfers] == Action.SEND)
     per_actor = np.array([len(rows[template]) for template in still.template])
     owner = np.repeat(np.arange(len(still.template)), per_actor)
     within = np.arange(len(owner)) - np.repeat(np.cumsum(per_actor) - per_actor, per_actor)

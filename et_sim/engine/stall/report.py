@@ -124,9 +124,9 @@ def grouped_waits(waits: Iterable[Wait]) -> list[WaitGroup]:
     groups: dict[tuple[str, str, str, str], list[Wait]] = {}
     for wait in waits:
         groups.setdefault((wait.kind, wait.operation, wait.node_name, wait.sentence), []).append(wait)
-    found = [_group(key, members) for key, members in groups.items()]
-    found.sort(key=lambda group: (group.kind in CONSEQUENCES, group.ranks[0], group.since_ns))
-    return found
+    wait_groups = [_group(key, members) for key, members in groups.items()]
+    wait_groups.sort(key=lambda group: (group.kind in CONSEQUENCES, group.ranks[0], group.since_ns))
+    return wait_groups
 
 
 def _group(key: tuple[str, str, str, str], waits: list[Wait]) -> WaitGroup:
@@ -230,23 +230,23 @@ def told_together(actors: int, ranks: int) -> str:
     """What to know about the ranks of a report if not every rank was simulated by itself."""
     if actors == ranks:
         return ""
-    what = "1 actor" if actors == 1 else f"{actors:,} actors"
+    actors_counted = "1 actor" if actors == 1 else f"{actors:,} actors"
     return (
-        f"The {ranks:,} ranks were simulated as {what}: each rank named here is the lowest of its actor, and "
-        "stands for all of its ranks."
+        f"The {ranks:,} ranks were simulated as {actors_counted}: each rank named here is the lowest of its "
+        "actor, and stands for all of its ranks."
     )
 
 
 def job_lines(jobs: Iterable[Job], unfinished: Sequence[int]) -> list[str]:
     """Which ranks of which job cannot finish, as the job numbers them, and as all else here does."""
-    found, stuck = [], np.asarray(unfinished, np.int64)
+    lines, stuck = [], np.asarray(unfinished, np.int64)
     for job in jobs:
-        own = np.flatnonzero(np.isin(job.npus, stuck)).tolist()
-        if own:
-            named = ranks_text(job.npus[own].tolist())
-            verb = "is" if len(own) == 1 else "are"
-            found.append(f"{job.name}: its {ranks_text(own)} {verb} {named} here")
-    return found
+        ranks = np.flatnonzero(np.isin(job.npus, stuck)).tolist()
+        if ranks:
+            named = ranks_text(job.npus[ranks].tolist())
+            verb = "is" if len(ranks) == 1 else "are"
+            lines.append(f"{job.name}: its {ranks_text(ranks)} {verb} {named} here")
+    return lines
 
 
 def _cut(lines: Sequence[str], most: int) -> list[str]:

@@ -97,15 +97,15 @@ class WaitDescriber:
 
     def waits(self) -> list[Wait]:
         """Every wait of every unfinished actor; ready nodes of one lane are told once."""
-        found: list[Wait] = []
+        waits: list[Wait] = []
         for actor in self._still.stuck:
-            before = len(found)
-            found += [self._issued_wait(NodeAt(actor, row)) for row in self._still.under_way[actor]]
-            found += self._lane_waits(actor)
-            found += [self._cycle_wait(actor, cycle) for cycle in self._still.cycles(actor).found]
-            if len(found) == before:
-                found.append(Wait(int(self._still.rank[actor]), 0, "", "", "unknown", "nothing", (), 0))
-        return found
+            before = len(waits)
+            waits += [self._issued_wait(NodeAt(actor, row)) for row in self._still.under_way[actor]]
+            waits += self._lane_waits(actor)
+            waits += [self._cycle_wait(actor, cycle) for cycle in self._still.cycles(actor).found]
+            if len(waits) == before:
+                waits.append(Wait(int(self._still.rank[actor]), 0, "", "", "unknown", "nothing", (), 0))
+        return waits
 
     def _wait(
         self,
@@ -146,8 +146,8 @@ class WaitDescriber:
         missing = self._still.absent_from_joint(node)
         if not missing:
             return self._wait(node, "memory", "its turn at the memory server", ())
-        what = operation(self._still.trace(node.actor), node.row)
-        sentence = f"{WHO} to {what} with it, as members of one group"
+        access = operation(self._still.trace(node.actor), node.row)
+        sentence = f"{WHO} to {access} with it, as members of one group"
         return self._wait(node, "memory", sentence, missing)
 
     def _receive_wait(self, node: NodeAt) -> Wait:
@@ -207,25 +207,27 @@ class WaitDescriber:
 
     def _laggards(self, shared_phases: list[SharedPhase], lag: Lag) -> tuple[int, ...]:
         """The ranks that hold any of these phases up for one reason; one tuple serves all who wait."""
-        found = {self._ranks[shared, lag] for shared in shared_phases if (shared, lag) in self._ranks}
-        if len(found) == 1:
-            return found.pop()
-        return tuple(sorted({rank for ranks in found for rank in ranks}))
+        ranks_of_phases = {
+            self._ranks[shared, lag] for shared in shared_phases if (shared, lag) in self._ranks
+        }
+        if len(ranks_of_phases) == 1:
+            return ranks_of_phases.pop()
+        return tuple(sorted({rank for ranks in ranks_of_phases for rank in ranks}))
 
     def _lane_waits(self, actor: int) -> list[Wait]:
         by_lane: dict[int, list[NodeAt]] = {}
         for row in self._still.ready[actor]:
             node = NodeAt(actor, row)
             by_lane.setdefault(self._still.lane(node), []).append(node)
-        found = []
+        waits = []
         for lane, nodes in by_lane.items():
             holder = self._still.holder(nodes[0])
             held = f", which {self.node(holder)} occupies" if holder else ""
             more = f" (and {len(nodes) - 1} more nodes with it)" if len(nodes) > 1 else ""
             since = int(self._still.ready_ns[self._still.place(nodes[0])])
             sentence = f"{self._lane_words(lane)}{held}{more}"
-            found.append(self._wait(nodes[0], "lane", sentence, (int(self._still.rank[actor]),), since))
-        return found
+            waits.append(self._wait(nodes[0], "lane", sentence, (int(self._still.rank[actor]),), since))
+        return waits
 
     def _lane_words(self, lane: int) -> str:
         streams = self._still.plan.stream_names
@@ -241,38 +243,38 @@ class WaitDescriber:
     def dead_ends(self) -> list[DeadEnd]:
         """What nobody will ever provide."""
         messages = self._messages
-        found = [self._unmet(node) for node in messages.waiting if messages.send_for(node) is None]
-        found += [self._unmet(node) for node in messages.held if messages.receive_for(node) is None]
+        ends = [self._unmet(node) for node in messages.waiting if messages.send_for(node) is None]
+        ends += [self._unmet(node) for node in messages.held if messages.receive_for(node) is None]
         for shared, laggards in self._graph.laggards.items():
             waiting = [c for c in self._graph.graph.predecessors(shared) if isinstance(c, Chunk)]
             needed_by = self._still.ranks_of({self._graph.actor(chunk) for chunk in waiting})
-            found += self._phase_ends(shared, self._collectives.node_of(waiting[0]), laggards, needed_by)
-        return found
+            ends += self._phase_ends(shared, self._collectives.node_of(waiting[0]), laggards, needed_by)
+        return ends
 
     def _unmet(self, node: NodeAt) -> DeadEnd:
         """A receive whose message nobody sent, or a send whose receive nobody posted."""
         source, target, tag, size = self._messages.ends(self._messages.channel(node))
         size_and_tag = f"the {exact_bytes(size)} with tag {tag} that {WHO}"
         lacks_send = self._still.action(node) is Action.RECEIVE
-        other, own = (source, target) if lacks_send else (target, source)
+        other, waiter = (source, target) if lacks_send else (target, source)
         finished = self._still.is_finished(int(self._still.plan.actor_of_rank[other]))
         if lacks_send:
             verb = "finished without sending" if finished else "never sent"
-            return DeadEnd((other,), "send-missing", f"{verb} {size_and_tag} expected", (own,))
+            return DeadEnd((other,), "send-missing", f"{verb} {size_and_tag} expected", (waiter,))
         verb = "finished without posting" if finished else "never posted"
-        return DeadEnd((other,), "receive-missing", f"{verb} a receive for {size_and_tag} offered", (own,))
+        return DeadEnd((other,), "receive-missing", f"{verb} a receive for {size_and_tag} offered", (waiter,))
 
     def _phase_ends(
         self, shared: SharedPhase, node: NodeAt, laggards: list[Laggard], needed_by: tuple[int, ...]
     ) -> list[DeadEnd]:
-        what = self.collective(node)
+        collective = self.collective(node)
         finished = all(self._still.is_finished(a.actor) for a in laggards if a.lag is Lag.ABSENT)
         verb = "finished without issuing" if finished else "never issued"
         words = {
-            Lag.ABSENT: f"{verb} the {what} that {WHO} started",
-            Lag.MISMATCH: f"ran something else in place of the {what} that {WHO} started",
-            Lag.RENUMBERED: f"ran the {what} under another number than {WHO}",
-            Lag.TURNED: f"turned the ring of the {what} one way, and {WHO} the other",
+            Lag.ABSENT: f"{verb} the {collective} that {WHO} started",
+            Lag.MISMATCH: f"ran something else in place of the {collective} that {WHO} started",
+            Lag.RENUMBERED: f"ran the {collective} under another number than {WHO}",
+            Lag.TURNED: f"turned the ring of the {collective} one way, and {WHO} the other",
         }
         present = {laggard.lag for laggard in laggards}
         return [

@@ -203,8 +203,8 @@ def _places_in_lanes(plan: Plan) -> int:
 
 def _receives_at_a_time(plan: Plan) -> int:
     """How many receives of a phase to remember: as many as may be open, or, in a tree, as it has keys."""
-    own = plan.programs["sends"][plan.programs["own_steps"] > 0]
-    most = max(int(plan.programs["start_transfers"].max(initial=0)), int(own.max(initial=0)))
+    sends = plan.programs["sends"][plan.programs["own_steps"] > 0]
+    most = max(int(plan.programs["start_transfers"].max(initial=0)), int(sends.max(initial=0)))
     return min(max(most, STEP_KEYS_OF_A_TREE), MOST_RECEIVES)
 
 

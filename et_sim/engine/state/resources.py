@@ -78,8 +78,8 @@ def with_pool(
     rows, stage = len(units.stage), units.stage
     actor = actor_of_rank[units.npu]  # of shared ones it does not count
     stands = np.where(rank_of_actor[actor] == units.npu, np.bincount(actor_of_rank)[actor], 0)
-    own = np.where(units.npu == SHARED, 1, stands)
-    links = np.concatenate((resources.links_like(actor_of_rank), own))
+    of_units = np.where(units.npu == SHARED, 1, stands)
+    links = np.concatenate((resources.links_like(actor_of_rank), of_units))
     ports = len(resources.port_names) + np.arange(rows, dtype=np.int32)
     above = int(resources.dimension.max(initial=-1)) + 1
     return replace(

@@ -315,8 +315,8 @@ def _alike(rows: Any, firsts: Any) -> Any:
     is_last = np.ones(len(rows), bool)
     is_last[:-1] = rows[1:] != rows[:-1]
     is_last[firsts[firsts > 0] - 1] = True
-    ends, own = np.flatnonzero(is_last), np.arange(len(rows))
-    return ends[np.searchsorted(ends, own)] - own + 1
+    ends, at = np.flatnonzero(is_last), np.arange(len(rows))
+    return ends[np.searchsorted(ends, at)] - at + 1
 
 
 def _clock(plan: Plan, message: Any) -> Any:

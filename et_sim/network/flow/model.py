@@ -73,9 +73,9 @@ def capacities(bytes_per_ns: Any, protocol: Protocol | None) -> Any:
     if protocol is None or not protocol.whole_ns:
         return bytes_per_ns
     packet = protocol.payload + protocol.header
-    found, exist = np.zeros(len(bytes_per_ns)), bytes_per_ns > 0
-    found[exist] = packet / _rounded(packet / bytes_per_ns[exist], least=1)
-    return found
+    capacity, exist = np.zeros(len(bytes_per_ns)), bytes_per_ns > 0
+    capacity[exist] = packet / _rounded(packet / bytes_per_ns[exist], least=1)
+    return capacity
 
 
 def set_capacities(shared: Any, protocol: Protocol, units: int) -> None:
@@ -84,9 +84,9 @@ def set_capacities(shared: Any, protocol: Protocol, units: int) -> None:
     back_ns = protocol.acknowledgement / bytes_per_ns
     if protocol.whole_ns:
         back_ns = _rounded(back_ns, least=0)
-    found = capacities(bytes_per_ns, protocol)
-    shared["capacity"] = found / units
-    shared["back"] = back_ns * found / (protocol.payload + protocol.header)
+    capacity = capacities(bytes_per_ns, protocol)
+    shared["capacity"] = capacity / units
+    shared["back"] = back_ns * capacity / (protocol.payload + protocol.header)
     shared["back_ns"] = back_ns * units
 
 
@@ -213,19 +213,19 @@ def _index_of(routes: Any) -> Any:
 
 def resources(network: Network, plan: Plan) -> ResourceTable:
     """Every link, or the first of those that are alike."""
-    found = link.resources_of(network, np.arange(network.ranks))
-    class_of, first = _classes_of_links(plan, len(found))
-    owner = found.actor[first]
+    links = link.resources_of(network, np.arange(network.ranks))
+    class_of, first = _classes_of_links(plan, len(links))
+    owner = links.actor[first]
     return structs.replace(
-        found,
+        links,
         actor=np.where(owner == NOBODY, NOBODY, plan.actor_of_rank[owner]),
-        dimension=found.dimension[first],
-        port=found.port[first],
-        tier=found.tier[first],
-        bytes_per_ns=capacities(found.bytes_per_ns[first], network.protocol),
+        dimension=links.dimension[first],
+        port=links.port[first],
+        tier=links.tier[first],
+        bytes_per_ns=capacities(links.bytes_per_ns[first], network.protocol),
         are_shared=True,
         links=np.bincount(class_of),
-        ends=None if found.ends is None else found.ends.where(first),
+        ends=None if links.ends is None else links.ends.where(first),
     )
 
 
@@ -236,12 +236,12 @@ def carried(tables: FlowTables) -> Any:
 
 def path_keys(network: Network, **_: bool) -> LinkPaths | None:
     """What folding must tell apart: links as well as ranks; None: ways differ from message to message."""
-    found = link.resources_of(network, np.arange(network.ranks))
+    links = link.resources_of(network, np.arange(network.ranks))
     hops: Any = link.tables_of(network, np.arange(network.ranks))
     if isinstance(network.fabric, GraphFabric) and len(hops.sent):
         return None
-    of_port = found.port if isinstance(network.fabric, GridFabric) else np.zeros_like(found.port)
-    kinds = np.stack([found.tier, of_port, hops.links["speed"]])
+    of_port = links.port if isinstance(network.fabric, GridFabric) else np.zeros_like(links.port)
+    kinds = np.stack([links.tier, of_port, hops.links["speed"]])
     return LinkPaths(
         hops,
         np.unique(kinds, axis=1, return_inverse=True)[1].reshape(-1),
@@ -332,10 +332,10 @@ def _end(run: Run, route_row: int) -> None:
     message = run.messages[message_row]
     observe.message_through(run, message)
     arrives = int(_arrives(run, route, message) + SAME_NS)
-    alone = int(bytes_on_wire(run.network, message.bytes) / route.narrowest)
+    alone_ns = int(bytes_on_wire(run.network, message.bytes) / route.narrowest)
     link_class = run.network.shared[route.bottleneck].speed
     through = observe.message_shared(
-        run, message_row, route.bottleneck, link_class, route.dimension, message.begin_ns, now, alone
+        run, message_row, route.bottleneck, link_class, route.dimension, message.begin_ns, now, alone_ns
     )
     if observe.describes_causes(run):
         observe.next_event_flies(run, through, now, flight_class(run.network, route))

@@ -171,13 +171,13 @@ def leave_route(run: Run, row: int) -> int:
 @works_on_tables
 def flight_class(network: Any, route: Any) -> int:
     """The class of links that sets all of a message's latency; NONE: there is no single one."""
-    at, found = route.uses.head, network.shared[network.uses[route.uses.head].link].speed
+    at, speed = route.uses.head, network.shared[network.uses[route.uses.head].link].speed
     while at != NONE:
         use = network.uses[at]
         at = use.next
-        if network.shared[use.link].speed != found:
+        if network.shared[use.link].speed != speed:
             return NONE
-    return int(found)
+    return int(speed)
 
 
 @works_on_tables

@@ -138,8 +138,8 @@ def tables(network: Network, plan: Plan) -> LogGopsTables:
     nodes = table(NODE, int(last.node_first) + int(plan.templates[last.template].nodes))
     nodes["operation"] = NONE
     channels, early = table(CHANNEL, len(plan.channels)), table(EARLY, len(plan.channels))
-    for one in (channels, early):
-        one["head"] = one["tail"] = NONE
+    for fifos in (channels, early):
+        fifos["head"] = fifos["tail"] = NONE
     return LogGopsTables(settings_row(given), state, ranks, nodes, channels, early, table(PLACE, 0))
 
 

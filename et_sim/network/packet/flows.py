@@ -278,16 +278,16 @@ def _is_new_class(network: Any, row: int, place: int) -> bool:
 def _time_of_class(network: Any, row: int, link_class: int, kind: int) -> int:
     """What all links of one class take: latencies, or the last packet, and its acknowledgement, on them."""
     flow, rules, stride = network.flows[row], network.transport.rules[0], network.stride[0]
-    last, found = _last_bytes(network, flow), 0
+    last, time_ps = _last_bytes(network, flow), 0
     for place in range(stride):
         link = network.ways[row * stride + place]
         if _counts(network, row, place) and network.hops.fabric.speed_of[link] == link_class:
             port = network.ports[link]
             if kind == LATENCY:
-                found += port.delay_ps
+                time_ps += port.delay_ps
             elif place > 0:
-                found += sending_ps(network, port, last if place < flow.back else rules.acknowledgement)
-    return int(found)
+                time_ps += sending_ps(network, port, last if place < flow.back else rules.acknowledgement)
+    return int(time_ps)
 
 
 @works_on_tables

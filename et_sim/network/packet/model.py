@@ -241,9 +241,9 @@ def _transport(tables: RoceTables | TcpTables) -> ModuleType:
 def resources(network: Network, _plan: Plan) -> ResourceTable:
     """Every link."""
     wired = network.fabric.dimensions if isinstance(network.fabric, GridFabric) else ()
-    found = graph.link_resources(as_graph(network))
-    sizes = tuple(dimension.npus for dimension in wired) or found.sizes
-    return structs.replace(found, are_shared=True, sizes=sizes)
+    links = graph.link_resources(as_graph(network))
+    sizes = tuple(dimension.npus for dimension in wired) or links.sizes
+    return structs.replace(links, are_shared=True, sizes=sizes)
 
 
 def carried(tables: PacketTables) -> Any:
@@ -335,7 +335,7 @@ def network_event(run: Run, kind: int, row: int, version: int) -> int:
     """Messages set out, or the kernel goes on; returns a message that is at its target."""
     if kind == ARRIVAL:
         return ends_receives(run.network, run, row)
-    network, found = run.network, NONE
+    network, arrived = run.network, NONE
     state = network.state[0]
     state.logs = observe.notes_traffic(run)
     if kind == BEGIN:
@@ -345,15 +345,15 @@ def network_event(run: Run, kind: int, row: int, version: int) -> int:
     else:
         state.planned_ns = NONE
         go_on(network, _until_ps(run))
-        found = state.arrived
+        arrived = state.arrived
         state.arrived = NONE
     _tell_links(run)
     _plan_next(run)
     if state.left != NONE:
         _message_left(run, state.left)
         state.left = NONE
-    if found != NONE:
-        _message_arrived(run, found)
+    if arrived != NONE:
+        _message_arrived(run, arrived)
     return NONE
 
 
@@ -418,9 +418,9 @@ def _note_left(run: Run, row: int) -> None:
         at += 1
     hops = network.hops
     message.left_ns = max(_engine_time(network, flow.left_ps), message.begin_ns)
-    alone = int(message.bytes / hops.fabric.speeds[hops.fabric.speed_of[slowest]].bytes_per_ns)
+    alone_ns = int(message.bytes / hops.fabric.speeds[hops.fabric.speed_of[slowest]].bytes_per_ns)
     observe.message_waited(
-        run, flow.message, slowest, hops.tier[flow.port], message.begin_ns, message.left_ns, alone
+        run, flow.message, slowest, hops.tier[flow.port], message.begin_ns, message.left_ns, alone_ns
     )
     message.through = until_left(run, row)
 

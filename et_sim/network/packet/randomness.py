@@ -44,11 +44,11 @@ def mixed(word: int) -> int:
 def _of_next_stream(network: Any) -> float:
     """The first number of a stream, and go on to the next one."""
     now, step = network.streams, network.stream_step
-    one = (1403580 * now[1] - 810728 * now[0]) % MODULUS
-    other = (527612 * now[5] - 1370589 * now[3]) % OTHER_MODULUS
+    first = (1403580 * now[1] - 810728 * now[0]) % MODULUS
+    second = (527612 * now[5] - 1370589 * now[3]) % OTHER_MODULUS
     _jump(now, step, 0, MODULUS)
     _jump(now, step, 3, OTHER_MODULUS)
-    return (one - other if one > other else one - other + MODULUS) / (MODULUS + 1.0)
+    return (first - second if first > second else first - second + MODULUS) / (MODULUS + 1.0)
 
 
 @works_on_tables
@@ -62,9 +62,9 @@ def _jump(now: Any, step: Any, first: int, modulus: int) -> None:
 
 
 @works_on_tables
-def _times(one: int, other: int, modulus: int) -> int:
+def _times(factor: int, number: int, modulus: int) -> int:
     """A product of numbers of 32 bits that does not overflow."""
-    return (((one >> 16) * other % modulus << 16) + (one & 0xFFFF) * other) % modulus
+    return (((factor >> 16) * number % modulus << 16) + (factor & 0xFFFF) * number) % modulus
 
 
 def streams_of_ns3(devices: int) -> tuple[Any, Any]:
@@ -83,10 +83,10 @@ def streams_of_ns3(devices: int) -> tuple[Any, Any]:
 
 def _power(matrix: Any, exponent: int, modulus: int) -> Any:
     """A power of a matrix, modulo a number."""
-    found = np.array([[1, 0, 0], [0, 1, 0], [0, 0, 1]], object)
+    power = np.array([[1, 0, 0], [0, 1, 0], [0, 0, 1]], object)
     while exponent:
         if exponent & 1:
-            found = found @ matrix % modulus
+            power = power @ matrix % modulus
         matrix = matrix @ matrix % modulus
         exponent >>= 1
-    return found
+    return power

@@ -42,11 +42,11 @@ def largest_window(network: Network, ports: Any, protocol: Protocol) -> tuple[in
     stored = protocol.payload * (8 * 10**12 // unit) // ports["bits_per_s"] * unit
     longest, most = 0, 0
     for source in range(ranks):
-        counts, found = np.zeros(ranks, np.int64), np.zeros((ranks, room), np.int32)
-        routes_of(routes, np.full(ranks, source), np.arange(ranks), counts, found)
+        counts, links = np.zeros(ranks, np.int64), np.zeros((ranks, room), np.int32)
+        routes_of(routes, np.full(ranks, source), np.arange(ranks), counts, links)
         is_used = np.arange(room) < counts[:, None]
-        time = ((2 * ports["delay_ps"] + stored)[found] * is_used).sum(axis=1)
-        slowest = np.where(is_used, ports["bits_per_s"][found], NEVER).min(axis=1)
+        time = ((2 * ports["delay_ps"] + stored)[links] * is_used).sum(axis=1)
+        slowest = np.where(is_used, ports["bits_per_s"][links], NEVER).min(axis=1)
         others = counts > 0
         longest = max(longest, int(time[others].max(initial=0)))
         bytes_on_way = time[others] // PS_PER_NS * (slowest[others] // 1000) // 8_000_000
@@ -77,14 +77,14 @@ def ports_of(network: Network, protocol: Protocol) -> Any:
 
 def _links_back(graph: Any) -> Any:
     """By link, one between the same devices in the other direction: the n-th for the n-th."""
-    found: dict[tuple[int, int, int], int] = {}
+    link_between: dict[tuple[int, int, int], int] = {}
     rows: dict[tuple[int, int], int] = {}
     for link, ends in enumerate(zip(graph.sources.tolist(), graph.targets.tolist(), strict=True)):
         number = rows[ends] = rows.get(ends, -1) + 1
-        found[(*ends, number)] = link
+        link_between[(*ends, number)] = link
     back = np.full(len(graph.sources), NONE, np.int32)
-    for (one, other, number), link in found.items():
-        back[link] = found.get((other, one, number), NONE)
+    for (source, target, number), link in link_between.items():
+        back[link] = link_between.get((target, source, number), NONE)
     return back
 
 
@@ -93,7 +93,7 @@ def _set_marking(ports: Any, buffers: Buffers) -> None:
     ports["least_marked"] = ports["all_marked"] = NEVER
     if not buffers.marking:
         return
-    rows = sorted(buffers.marking, key=lambda one: one.bits_per_s)
+    rows = sorted(buffers.marking, key=lambda marking: marking.bits_per_s)
     at = np.searchsorted([row.bits_per_s for row in rows], ports["bits_per_s"])
     at = np.minimum(at, len(rows) - 1)
     _, least, most, probability = (np.array(column) for column in zip(*map(astuple, rows), strict=True))
@@ -123,13 +123,13 @@ def devices_of(network: Network, ports: Any, buffers: Buffers) -> Any:
     count = len(network.fabric.graph)
     devices = table(DEVICE, count)
     headroom = np.bincount(ports["to"], ports["headroom"], minlength=count)
-    own = headroom + buffers.reserve * np.bincount(ports["to"], minlength=count)
-    devices["shared"] = buffers.size - (own.astype(np.int64) if buffers.pauses else 0)
+    reserved = headroom + buffers.reserve * np.bincount(ports["to"], minlength=count)
+    devices["shared"] = buffers.size - (reserved.astype(np.int64) if buffers.pauses else 0)
     smallest = int(np.argmin(devices["shared"]))
     if devices["shared"][smallest] <= 0:
         raise MachineError(
-            f"{network.fabric.graph.names[smallest]} needs {format_bytes(own[smallest])} of buffer for what "
-            f"is under way when it asks for a pause, and has {format_bytes(buffers.size)}",
+            f"{network.fabric.graph.names[smallest]} needs {format_bytes(reserved[smallest])} of buffer "
+            f"for what is under way when it asks for a pause, and has {format_bytes(buffers.size)}",
             place="network configuration",
             remedy="give protocol a larger buffer, or pauses: false",
         )

@@ -121,14 +121,16 @@ def check_dependencies(index: TemplateIndex) -> list[Problem]:
     for template in index.used_templates():
         trace = index.workload.templates[template]
         ranks = index.ranks_of(template)
-        found = [*_self_dependencies(trace), *_cycles(trace)]
-        if not found and len(trace):
+        problems_found = [*_self_dependencies(trace), *_cycles(trace)]
+        if not problems_found and len(trace):
             continue
         place, who = index.place(ranks), format_ranks(ranks)
         if not len(trace) and not index.workload.is_idle(int(ranks[0])):
             text = f"{place}: the trace has no nodes, so there is nothing to do"
             problems.append(Problem("warning", "empty-trace", who, text, "check how the trace was made"))
-        problems += [Problem("error", kind, who, f"{place}: {text}", remedy) for kind, text, remedy in found]
+        problems += [
+            Problem("error", kind, who, f"{place}: {text}", remedy) for kind, text, remedy in problems_found
+        ]
     return problems
 
 
@@ -151,17 +153,17 @@ def _cycles(trace: Trace) -> list[tuple[str, str, str]]:
     """One finding per knot of nodes that wait for each other."""
     parent, child = edges(trace)
     knots = find_knots(parent, child, len(trace))
-    found = []
+    faults = []
     for cycle, rows in knots[:_CYCLES]:
         text = f"dependency cycle of {plural(len(cycle), 'node')}: {_spelled(trace, cycle)}"
         if len(rows) > len(cycle):
             text += f"; {plural(len(rows), 'node')} wait for each other in all"
         remedy = "remove one of these dependencies: no node of a cycle can start"
-        found.append(("dependency-cycle", text, remedy))
+        faults.append(("dependency-cycle", text, remedy))
     if len(knots) > _CYCLES:
         text = f"{plural(len(knots) - _CYCLES, 'more dependency cycle')} in other parts of the trace"
-        found.append(("dependency-cycle", text, REPAIR_FIRST))
-    return found
+        faults.append(("dependency-cycle", text, REPAIR_FIRST))
+    return faults
 
 
 def _spelled(trace: Trace, cycle: list[int]) -> str:
@@ -199,14 +201,14 @@ _RANKS = re.compile(r"\branks? #(?:[-,/]#)*")
 
 def deduplicate(problems: list[Problem]) -> list[Problem]:
     """Every finding once, in the order of the first of its like."""
-    found: dict[tuple[str, str, str], list[Problem]] = defaultdict(list)
+    groups: dict[tuple[str, str, str], list[Problem]] = defaultdict(list)
     for at, problem in enumerate(problems):
         if problem.kind in _APART:
-            found[problem.severity, problem.kind, str(at)].append(problem)
+            groups[problem.severity, problem.kind, str(at)].append(problem)
             continue
         shape = _RANKS.sub("ranks", _NUMBER.sub("#", problem.text))
-        found[problem.severity, problem.kind, shape].append(problem)
-    return [_merged(alike) for alike in found.values()]
+        groups[problem.severity, problem.kind, shape].append(problem)
+    return [_merged(alike) for alike in groups.values()]
 
 
 def _merged(alike: list[Problem]) -> Problem:

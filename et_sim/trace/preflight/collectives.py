@@ -126,22 +126,22 @@ def check_collectives(
 
 def _regardless_of_order(sequences: _Sequences) -> _Sequences:
     """The same with all collectives sorted by what they are, so that only this is compared."""
-    found: _Sequences = defaultdict(dict)
+    ordered: _Sequences = defaultdict(dict)
     for stream, by_template in sequences.items():
         for template, (rows, content) in by_template.items():
             order = np.lexsort(content.T[::-1])
-            found[stream][template] = Sequence(rows[order], content[order])
-    return found
+            ordered[stream][template] = Sequence(rows[order], content[order])
+    return ordered
 
 
 def _described_groups(
     index: TemplateIndex, ranks: int, problems: list[Problem]
 ) -> dict[int, dict[str, tuple[int, ...]]]:
     """Per template, the groups that its trace describes; what cannot be used becomes a problem."""
-    found: dict[int, dict[str, tuple[int, ...]]] = {}
+    groups_of_templates: dict[int, dict[str, tuple[int, ...]]] = {}
     for template in index.used_templates():
         users = index.ranks_of(template)
-        found[template] = {}
+        groups_of_templates[template] = {}
         try:
             groups = read_process_groups(index.workload.templates[template])
         except TraceError as error:
@@ -151,12 +151,12 @@ def _described_groups(
         for name, members in groups.items():
             members = tuple(range(ranks)) if members == ALL_RANKS else members
             if name:
-                found[template][name] = members
+                groups_of_templates[template][name] = members
             elif len(members) != ranks:
                 text = f'{index.place(users)}: process group "0" lists {len(members)} of {ranks} ranks'
                 remedy = "group 0 always means all ranks: give all the ranks, or call it something else"
                 problems.append(Problem("error", "process-groups", format_ranks(users), text, remedy))
-    return found
+    return groups_of_templates
 
 
 def _sort_into_streams(
@@ -179,11 +179,11 @@ def _sort_into_streams(
     order, first = sorted_groups(of, group, apart)
     shown = list(number)
     for begin, end in pairwise([*first.tolist(), len(order)]):
-        some = order[begin:end]
-        template, key = templates[of[some[0]]], shown[group[some[0]]]
+        chosen = order[begin:end]
+        template, key = templates[of[chosen[0]]], shown[group[chosen[0]]]
         members = tuple(sorted(described[template].get(key, ())))
-        stream = Stream(key, bool(apart[some[0]]), members)
-        sequences[stream][template] = Sequence(own_row[some], content[some])
+        stream = Stream(key, bool(apart[chosen[0]]), members)
+        sequences[stream][template] = Sequence(own_row[chosen], content[chosen])
     bounds = np.searchsorted(of, np.arange(len(stack) + 1)).tolist()
     return {
         template: own_row[begin:end]
@@ -207,23 +207,23 @@ def _roots(trace: Trace, rows: Any, kinds: Any) -> Any:
     """The rank at the root, where a collective has one and says it; -1 elsewhere."""
     roots = np.full(len(rows), -1, np.int64)
     for of_kinds, name in ((FROM_ROOT, "comm_src"), (TO_ROOT, "comm_dst")):
-        said = np.isin(kinds, of_kinds) & trace.has(name, rows)
-        roots[said] = getattr(trace, name)[rows[said]]
+        given = np.isin(kinds, of_kinds) & trace.has(name, rows)
+        roots[given] = getattr(trace, name)[rows[given]]
     return roots
 
 
 def _empty(index: TemplateIndex, stack: Stack, templates: list[int], rows: Any) -> list[Problem]:
     """Collectives of 0 bytes; a barrier has none to move, and a rank with splits may send none."""
     trace = stack.trace
-    said = trace.has("comm_size", rows)
+    given = trace.has("comm_size", rows)
     may_be_empty = (trace.comm_type[rows] == CollectiveKind.BARRIER) | has_splits(trace)[rows]
-    empty = rows[said & (trace.comm_bytes[rows] == 0) & ~may_be_empty]
+    empty = rows[given & (trace.comm_bytes[rows] == 0) & ~may_be_empty]
     of = np.searchsorted(stack.first, empty, side="right") - 1
     problems = []
     for at in unique(of).tolist():
-        own, users = empty[of == at], index.ranks_of(templates[at])
-        more = f", and {plural(len(own) - 1, 'more node')} likewise" if len(own) > 1 else ""
-        node = stack.traces[at].describe(int(own[0] - stack.first[at]))
+        empty_here, users = empty[of == at], index.ranks_of(templates[at])
+        more = f", and {plural(len(empty_here) - 1, 'more node')} likewise" if len(empty_here) > 1 else ""
+        node = stack.traces[at].describe(int(empty_here[0] - stack.first[at]))
         text = f"{index.place(users)}: {node} is a collective of 0 bytes{more}"
         remedy = "check comm_size if data should move"
         problems.append(Problem("warning", "empty-collective", format_ranks(users), text, remedy))
@@ -365,11 +365,11 @@ def _compare(index: TemplateIndex, stream: Stream, members: Any, sequences: _Seq
     from et_sim.trace.preflight.differences import explain_difference, explain_missing, explain_more
 
     for content in others[:SPELLED_OUT]:
-        one, other = holders[usual], holders[content]
+        commonest, differing = holders[usual], holders[content]
         if content:
-            problems.append(explain_difference(index, stream, sequences, one, other))
+            problems.append(explain_difference(index, stream, sequences, commonest, differing))
         else:
-            problems.append(explain_missing(index, stream, sequences, one, other))
+            problems.append(explain_missing(index, stream, sequences, commonest, differing))
     if len(others) > SPELLED_OUT:
         rest = np.concatenate([holders[content] for content in others[SPELLED_OUT:]])
         problems.append(explain_more(stream, rest))
@@ -390,8 +390,8 @@ def _compare_by_rule(index: TemplateIndex, stream: Stream, sequences: _Sequences
     differs = np.flatnonzero((first != NO_GROUP) & (of_rank != of_rank[first]))
     first_members = unique(rule.first(differs))
     problems = []
-    for one in first_members[:SPELLED_OUT].tolist():
-        problems += _compare(index, stream, np.array(rule.members(one), np.int64), sequences)
+    for member in first_members[:SPELLED_OUT].tolist():
+        problems += _compare(index, stream, np.array(rule.members(member), np.int64), sequences)
     left = first_members[SPELLED_OUT:]
     if len(left):
         rest, severity = f"of rule {stream.group} whose members differ", problems[0].severity

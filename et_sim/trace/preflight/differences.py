@@ -38,10 +38,10 @@ def explain_missing(
     index: TemplateIndex, stream: Stream, streams: Streams, usual: Any, lacking: Any
 ) -> Problem:
     """Members that start nothing at all where others do."""
-    one = _side(index, stream, streams, usual)
+    side = _side(index, stream, streams, usual)
     text = (
         f"{index.place(lacking)}: no {stream.noun} in {stream.name}, where {of_ranks(usual)} {have(usual)}"
-        f" {len(one.sequence.rows)}; the first is {_at(index, one, 0)}"
+        f" {len(side.sequence.rows)}; the first is {_at(index, side, 0)}"
     )
     remedy = "add the missing collectives, or leave the ranks out of the group"
     return Problem(_severity(stream), "collectives-missing", format_ranks(lacking), text, remedy)
@@ -57,20 +57,20 @@ def explain_difference(
     index: TemplateIndex, stream: Stream, streams: Streams, usual: Any, unusual: Any
 ) -> Problem:
     """The first place where two sequences differ, what each side has there, and how bad it is."""
-    one, other = _side(index, stream, streams, usual), _side(index, stream, streams, unusual)
-    plain_one, plain_other = one.sequence.content[:, :2], other.sequence.content[:, :2]
-    if np.array_equal(plain_one, plain_other):
-        if not np.array_equal(one.sequence.content[:, 3], other.sequence.content[:, 3]):
-            return _roots(index, stream, one, other)
-        return _dimensions(index, stream, one, other)
-    if _counts(plain_one) == _counts(plain_other):
-        return _another_order(index, stream, one, other)
-    at = _first_difference(plain_one, plain_other)
-    if at == min(len(plain_one), len(plain_other)):
-        return _another_count(index, stream, one, other, streams)
-    kind, remedy = _what_differs(plain_one[at], plain_other[at])
-    text = f"{stream.noun}s of {stream.name} differ: {_both(index, one, other, at)}"
-    text += _elsewhere(index, stream, one, other, at, streams)
+    usual_side, unusual_side = _side(index, stream, streams, usual), _side(index, stream, streams, unusual)
+    usual_plain, unusual_plain = usual_side.sequence.content[:, :2], unusual_side.sequence.content[:, :2]
+    if np.array_equal(usual_plain, unusual_plain):
+        if not np.array_equal(usual_side.sequence.content[:, 3], unusual_side.sequence.content[:, 3]):
+            return _roots(index, stream, usual_side, unusual_side)
+        return _dimensions(index, stream, usual_side, unusual_side)
+    if _counts(usual_plain) == _counts(unusual_plain):
+        return _another_order(index, stream, usual_side, unusual_side)
+    at = _first_difference(usual_plain, unusual_plain)
+    if at == min(len(usual_plain), len(unusual_plain)):
+        return _another_count(index, stream, usual_side, unusual_side, streams)
+    kind, remedy = _what_differs(usual_plain[at], unusual_plain[at])
+    text = f"{stream.noun}s of {stream.name} differ: {_both(index, usual_side, unusual_side, at)}"
+    text += _elsewhere(index, stream, usual_side, unusual_side, at, streams)
     return Problem(_severity(stream), kind, format_ranks(unusual), text, remedy)
 
 
@@ -87,60 +87,63 @@ def _counts(content: Any) -> Counter[tuple[int, ...]]:
     return Counter(map(tuple, content.tolist()))
 
 
-def _first_difference(one: Any, other: Any) -> int:
-    shorter = min(len(one), len(other))
-    differs = np.flatnonzero((one[:shorter] != other[:shorter]).any(axis=1))
+def _first_difference(first: Any, second: Any) -> int:
+    shorter = min(len(first), len(second))
+    differs = np.flatnonzero((first[:shorter] != second[:shorter]).any(axis=1))
     return int(differs[0]) if len(differs) else shorter
 
 
-def _what_differs(one: Any, other: Any) -> tuple[str, str]:
-    if one[0] != other[0]:
+def _what_differs(first: Any, second: Any) -> tuple[str, str]:
+    if first[0] != second[0]:
         return "collective-type", "give all members the same collectives in the same order"
-    if SPLIT in (one[1], other[1]):
+    if SPLIT in (first[1], second[1]):
         return "collective-splits", "give all members of an all-to-all comm_split_sizes, or none of them"
     remedy = "give all members the same comm_size (et-convert repair --even-sizes gives all the largest)"
     return "collective-size", remedy
 
 
-def _roots(index: TemplateIndex, stream: Stream, one: _Side, other: _Side) -> Problem:
-    roots_one, roots_other = one.sequence.content[:, 3:], other.sequence.content[:, 3:]
-    at = _first_difference(roots_one, roots_other)
-    here, there = int(roots_one[at, 0]), int(roots_other[at, 0])
-    said = [f"rank {root}" if root >= 0 else "nobody, which means the first member" for root in (here, there)]
+def _roots(index: TemplateIndex, stream: Stream, usual: _Side, unusual: _Side) -> Problem:
+    usual_roots, unusual_roots = usual.sequence.content[:, 3:], unusual.sequence.content[:, 3:]
+    at = _first_difference(usual_roots, unusual_roots)
+    here, there = int(usual_roots[at, 0]), int(unusual_roots[at, 0])
+    names = [
+        f"rank {root}" if root >= 0 else "nobody, which means the first member" for root in (here, there)
+    ]
     text = (
-        f"{stream.noun}s of {stream.name} have different roots: {_both(index, one, other, at)};"
-        f" the first names {said[0]}, the other {said[1]}"
+        f"{stream.noun}s of {stream.name} have different roots: {_both(index, usual, unusual, at)};"
+        f" the first names {names[0]}, the other {names[1]}"
     )
     certain = here >= 0 and there >= 0 and not stream.is_broadcast
     severity: Severity = "error" if certain else "warning"
     remedy = "give all members the same comm_src (broadcast, scatter) or comm_dst (reduce, gather)"
-    return Problem(severity, "collective-root", format_ranks(other.ranks), text, remedy)
+    return Problem(severity, "collective-root", format_ranks(unusual.ranks), text, remedy)
 
 
-def _dimensions(index: TemplateIndex, stream: Stream, one: _Side, other: _Side) -> Problem:
-    at = _first_difference(one.sequence.content, other.sequence.content)
+def _dimensions(index: TemplateIndex, stream: Stream, usual: _Side, unusual: _Side) -> Problem:
+    at = _first_difference(usual.sequence.content, unusual.sequence.content)
     text = (
         f"{stream.noun}s of {stream.name} take part in different dimensions (involved_dim):"
-        f" {_both(index, one, other, at)}"
+        f" {_both(index, usual, unusual, at)}"
     )
     remedy = "give all members the same involved_dim"
-    return Problem("warning", "collective-dimensions", format_ranks(other.ranks), text, remedy)
+    return Problem("warning", "collective-dimensions", format_ranks(unusual.ranks), text, remedy)
 
 
-def _another_order(index: TemplateIndex, stream: Stream, one: _Side, other: _Side) -> Problem:
+def _another_order(index: TemplateIndex, stream: Stream, usual: _Side, unusual: _Side) -> Problem:
     """An error only if neither side can start them in any other order."""
-    one, one_is_certain = _as_started(index, one)
-    other, other_is_certain = _as_started(index, other)
-    certain = one_is_certain and other_is_certain and not stream.is_broadcast
-    at = _first_difference(one.sequence.content[:, :2], other.sequence.content[:, :2])
+    usual, usual_is_certain = _as_started(index, usual)
+    unusual, unusual_is_certain = _as_started(index, unusual)
+    certain = usual_is_certain and unusual_is_certain and not stream.is_broadcast
+    at = _first_difference(usual.sequence.content[:, :2], unusual.sequence.content[:, :2])
     fate = "they would be matched by order and hang" if certain else "they hang if they start like this"
+    count = len(usual.sequence.rows)
     text = (
-        f"{stream.noun}s of {stream.name}: the same {len(one.sequence.rows)}, in a different order ({fate}):"
-        f" {_both(index, one, other, at)}"
+        f"{stream.noun}s of {stream.name}: the same {count}, in a different order ({fate}):"
+        f" {_both(index, usual, unusual, at)}"
     )
     remedy = "give all members one order, by dependencies or by ascending node ids"
     severity: Severity = "error" if certain else "warning"
-    return Problem(severity, "collective-order", format_ranks(other.ranks), text, remedy)
+    return Problem(severity, "collective-order", format_ranks(unusual.ranks), text, remedy)
 
 
 def _as_started(index: TemplateIndex, side: _Side) -> tuple[_Side, bool]:
@@ -153,11 +156,11 @@ def _as_started(index: TemplateIndex, side: _Side) -> tuple[_Side, bool]:
 
 
 def _another_count(
-    index: TemplateIndex, stream: Stream, one: _Side, other: _Side, streams: Streams
+    index: TemplateIndex, stream: Stream, usual: _Side, unusual: _Side, streams: Streams
 ) -> Problem:
     """One side is the beginning of the other."""
-    is_one_longer = len(one.sequence.rows) > len(other.sequence.rows)
-    longer, shorter = (one, other) if is_one_longer else (other, one)
+    is_usual_longer = len(usual.sequence.rows) > len(unusual.sequence.rows)
+    longer, shorter = (usual, unusual) if is_usual_longer else (unusual, usual)
     at = len(shorter.sequence.rows)
     text = (
         f"{index.place(shorter.ranks)}: {plural(at, stream.noun)} in {stream.name}, and"
@@ -166,32 +169,32 @@ def _another_count(
     )
     text += _elsewhere(index, stream, longer, shorter, at, streams)
     remedy = "give all members the same number of collectives"
-    return Problem(_severity(stream), "collective-count", format_ranks(other.ranks), text, remedy)
+    return Problem(_severity(stream), "collective-count", format_ranks(unusual.ranks), text, remedy)
 
 
 def _elsewhere(
-    index: TemplateIndex, stream: Stream, one: _Side, other: _Side, at: int, streams: Streams
+    index: TemplateIndex, stream: Stream, first: _Side, second: _Side, at: int, streams: Streams
 ) -> str:
-    """A hint at the same collective in another group, which `other` has more often than `one`."""
-    wanted = one.sequence.content[at, :2]
+    """A hint at the same collective in another group, which `second` has more often than `first`."""
+    wanted = first.sequence.content[at, :2]
     for elsewhere in sorted(streams):
         if elsewhere == stream or elsewhere.is_broadcast != stream.is_broadcast:
             continue
         having = streams[elsewhere]
-        theirs, ours = having.get(other.template), having.get(one.template)
+        theirs, ours = having.get(second.template), having.get(first.template)
         if theirs is None:
             continue
         same = np.flatnonzero((theirs.content[:, :2] == wanted).all(axis=1))
         known = 0 if ours is None else int((ours.content[:, :2] == wanted).all(axis=1).sum())
         if len(same) > known:
-            node = index.workload.templates[other.template].describe(int(theirs.rows[same[0]]))
-            who = f"{of_ranks(other.ranks)} {have(other.ranks)}"
+            node = index.workload.templates[second.template].describe(int(theirs.rows[same[0]]))
+            who = f"{of_ranks(second.ranks)} {have(second.ranks)}"
             return f"; {who} one like it in {elsewhere.name} ({node})"
     return ""
 
 
-def _both(index: TemplateIndex, one: _Side, other: _Side, at: int) -> str:
-    sides = (f"on {of_ranks(side.ranks)} {_at(index, side, at)}" for side in (one, other))
+def _both(index: TemplateIndex, first: _Side, second: _Side, at: int) -> str:
+    sides = (f"on {of_ranks(side.ranks)} {_at(index, side, at)}" for side in (first, second))
     return f"the {ordinal(at + 1)} is " + " and ".join(sides)
 
 

@@ -206,13 +206,13 @@ def _circle(board: _Board, waits: list[_Wait]) -> Problem:
 
 def _is_certain(board: _Board, wait: _Wait) -> bool:
     """Whether the one must start before the other, and both are for certain the k-th of their groups."""
-    _, one, first = board.place(wait.first, wait.agent)
+    _, first_program, first = board.place(wait.first, wait.agent)
     _, other, second = board.place(wait.second, wait.agent)
     template = int(board.agents.template[wait.agent])
     trace = board.programs.workload.templates[template]
     started = np.sort(board.started[template])
-    both = np.array([one.rows[first], other.rows[second]])
-    return all(certainly_in_order(trace, started, rows) for rows in (both, one.rows, other.rows))
+    both = np.array([first_program.rows[first], other.rows[second]])
+    return all(certainly_in_order(trace, started, rows) for rows in (both, first_program.rows, other.rows))
 
 
 def _in_words(board: _Board, wait: _Wait) -> str:

@@ -145,13 +145,13 @@ def _pairs(board: _Board, *, thorough: bool) -> _Pairs:
     for template in board.templates:
         users = board.programs.ranks_of(template)
         ends = _ends(board.programs, template, thorough=thorough)
-        own = np.repeat(users, len(ends.row))
+        user = np.repeat(users, len(ends.row))
         is_send, peer, tag, size, certain = (np.tile(column, len(users)) for column in ends[1:])
-        peer = peers_of(board.programs, template, own, peer)
+        peer = peers_of(board.programs, template, user, peer)
         vertex = (board.base[users][:, None] + ends.row).reshape(-1)
-        source, target = np.where(is_send, own, peer), np.where(is_send, peer, own)
-        found = (is_send, source, target, tag, size, vertex, certain)
-        for column, values in zip(columns, found, strict=True):
+        source, target = np.where(is_send, user, peer), np.where(is_send, peer, user)
+        ends_here = (is_send, source, target, tag, size, vertex, certain)
+        for column, values in zip(columns, ends_here, strict=True):
             column.append(values)
     is_send, source, target, tag, size, vertex, certain = (np.concatenate(column) for column in columns)
     order = np.lexsort((size, tag, target, source, is_send))  # stable: each end keeps its order

@@ -58,14 +58,14 @@ def _doubtful(index: TemplateIndex, ends_of: dict[int, Ends], ranks: int) -> lis
     doubtful = set(ends_of) - set(templates)
     for stack in stacks([index.workload.templates[template] for template in templates]):
         numbers = np.array(templates)[stack.number : stack.number + len(stack)]
-        own = np.array([int(index.ranks_of(template)[0]) for template in numbers.tolist()])
+        lowest_rank = np.array([int(index.ranks_of(template)[0]) for template in numbers.tolist()])
         trace, rows = stack.trace, message_rows(stack.trace)
         of = stack.of_row[rows]
         is_send, peer, _, size = endpoints(trace, rows, False, ranks)
-        said = np.where(is_send, trace.has("comm_src", rows), trace.has("comm_dst", rows))
+        is_given = np.where(is_send, trace.has("comm_src", rows), trace.has("comm_dst", rows))
         own_end = np.where(is_send, trace.comm_src[rows], trace.comm_dst[rows])
-        is_right = (peer >= 0) & (peer < ranks) & (peer != own[of]) & (size > 0)
-        doubtful.update(numbers[of[~is_right | (said & (own_end != own[of]))]].tolist())
+        is_right = (peer >= 0) & (peer < ranks) & (peer != lowest_rank[of]) & (size > 0)
+        doubtful.update(numbers[of[~is_right | (is_given & (own_end != lowest_rank[of]))]].tolist())
     return [template for template in ends_of if template in doubtful]
 
 
@@ -141,22 +141,22 @@ def _foreign(index: TemplateIndex, template: int, rows: Any) -> list[Problem]:
     """Nodes that say another rank than the one that runs them is their own end."""
     trace = index.workload.templates[template]
     is_send = trace.kind[rows] == NodeKind.SEND
-    said = np.where(is_send, trace.has("comm_src", rows), trace.has("comm_dst", rows))
-    own = np.where(is_send, trace.comm_src[rows], trace.comm_dst[rows])[said]
-    rows = rows[said]
+    is_given = np.where(is_send, trace.has("comm_src", rows), trace.has("comm_dst", rows))
+    named_end = np.where(is_send, trace.comm_src[rows], trace.comm_dst[rows])[is_given]
+    rows = rows[is_given]
     if not len(rows):
         return []
     users = index.ranks_of(template)
-    for at in np.unique(own, return_index=True)[1]:
-        others = users[peers_of(index, template, users, own[at]) != users]
+    for at in np.unique(named_end, return_index=True)[1]:
+        others = users[peers_of(index, template, users, named_end[at]) != users]
         if len(others):
-            what = "comm_src" if trace.kind[rows[at]] == NodeKind.SEND else "comm_dst"
-            end = int(peers_of(index, template, others, own[at])[0])
+            attribute = "comm_src" if trace.kind[rows[at]] == NodeKind.SEND else "comm_dst"
+            end = int(peers_of(index, template, others, named_end[at])[0])
             text = (
                 f"{index.place(others)}: {trace.describe(int(rows[at]))} says that its own end is rank"
-                f" {end} ({what}), but runs elsewhere"
+                f" {end} ({attribute}), but runs elsewhere"
             )
-            remedy = f"leave {what} out, or give every rank its own trace file"
+            remedy = f"leave {attribute} out, or give every rank its own trace file"
             return [Problem("error", "foreign-end", format_ranks(others), text, remedy)]
     return []
 
@@ -165,20 +165,20 @@ def _to_oneself(index: TemplateIndex, template: int, ends: Ends) -> list[Problem
     users = index.ranks_of(template)
     is_relative = index.workload.has_relative_peers(template)
     if is_relative:
-        own = np.flatnonzero(ends.peer == 0)
+        to_itself = np.flatnonzero(ends.peer == 0)
     else:
-        own = np.flatnonzero(ends.peer == users[0] if len(users) == 1 else np.isin(ends.peer, users))
-    if not len(own):
+        to_itself = np.flatnonzero(ends.peer == users[0] if len(users) == 1 else np.isin(ends.peer, users))
+    if not len(to_itself):
         return []
-    first = own[np.argmin(ends.row[own])]
+    first = to_itself[np.argmin(ends.row[to_itself])]
     verb = "sends to" if ends.is_send[first] else "receives from"
     trace = index.workload.templates[template]
     text = (
         f"{index.place(users if is_relative else ends.peer[[first]])}:"
-        f" {trace.describe(int(ends.row[first]))} {verb} its own rank{_more(ends.count[own].sum() - 1)}"
+        f" {trace.describe(int(ends.row[first]))} {verb} its own rank{_more(ends.count[to_itself].sum() - 1)}"
     )
     remedy = "a copy within a rank is not a message: check the peer"
-    who = format_ranks(users if is_relative else ends.peer[own])
+    who = format_ranks(users if is_relative else ends.peer[to_itself])
     return [Problem("warning", "message-to-oneself", who, text, remedy)]
 
 
@@ -247,22 +247,22 @@ def explain_unmatched(index: TemplateIndex, channels: Channels) -> list[Problem]
     unmatched = np.flatnonzero(channels.surplus)
     spare = np.ones(len(unmatched), bool)
     shown = _shown(channels, unmatched)
-    found: dict[int, Problem] = {}
+    problem_of: dict[int, Problem] = {}
     for same in _RULES:
         for at in shown:
             partner = _partner(channels, unmatched, spare, at, same) if spare[at] else None
             if partner is not None:
                 spare[[at, partner]] = False
-                found[at] = _mismatch(index, channels, unmatched[at], unmatched[partner], same)
+                problem_of[at] = _mismatch(index, channels, unmatched[at], unmatched[partner], same)
     for at in shown:
         partner = _reversed(channels, unmatched, spare, at) if spare[at] else None
         if partner is not None:
             spare[[at, partner]] = False
-            found[at] = _same_side(index, channels, unmatched[at])
+            problem_of[at] = _same_side(index, channels, unmatched[at])
         elif spare[at]:
             spare[at] = False
-            found[at] = _lonely(index, channels, unmatched[at])
-    problems = [found[at] for at in sorted(found)]
+            problem_of[at] = _lonely(index, channels, unmatched[at])
+    problems = [problem_of[at] for at in sorted(problem_of)]
     left = unmatched[spare]
     if len(left):
         who = np.concatenate((channels.source[left], channels.target[left]))
@@ -298,9 +298,9 @@ def _reversed(channels: Channels, unmatched: Any, spare: Any, at: int) -> int | 
 
 
 def _mismatch(
-    index: TemplateIndex, channels: Channels, one: int, other: int, same: tuple[str, ...]
+    index: TemplateIndex, channels: Channels, channel: int, partner: int, same: tuple[str, ...]
 ) -> Problem:
-    send, receive = (one, other) if channels.surplus[one] > 0 else (other, one)
+    send, receive = (channel, partner) if channels.surplus[channel] > 0 else (partner, channel)
     source, target = int(channels.source[receive]), int(channels.target[receive])
     wanted = {
         _RULES[0]: exact_bytes(int(channels.size[receive])),
@@ -318,11 +318,11 @@ def _mismatch(
 def _same_side(index: TemplateIndex, channels: Channels, channel: int) -> Problem:
     source, target = int(channels.source[channel]), int(channels.target[channel])
     if channels.surplus[channel] > 0:
-        what, others = _sends(index, channels, channel), f"rank {target} also sends to rank {source}"
-        text, remedy = f"{what}; {others}, and neither receives", "make one of the two sends a receive"
+        fact, others = _sends(index, channels, channel), f"rank {target} also sends to rank {source}"
+        text, remedy = f"{fact}; {others}, and neither receives", "make one of the two sends a receive"
     else:
-        what, others = _expects(index, channels, channel), f"rank {source} also waits for rank {target}"
-        text, remedy = f"{what}; {others}, and neither sends", "make one of the two receives a send"
+        fact, others = _expects(index, channels, channel), f"rank {source} also waits for rank {target}"
+        text, remedy = f"{fact}; {others}, and neither sends", "make one of the two receives a send"
     return Problem("error", "unmatched-message", format_ranks((source, target)), text, remedy)
 
 
@@ -344,9 +344,9 @@ def _lonely(index: TemplateIndex, channels: Channels, channel: int) -> Problem:
 def _sends(index: TemplateIndex, channels: Channels, channel: int) -> str:
     sends, receives = channels.end(channel, True)[0], channels.end(channel, False)[0]
     often = f" {_times(sends)}" if sends > 1 or receives else ""
-    what = f"{exact_bytes(int(channels.size[channel]))} with tag {channels.tag[channel]}"
+    message = f"{exact_bytes(int(channels.size[channel]))} with tag {channels.tag[channel]}"
     return (
-        f"rank {channels.source[channel]} sends {what} to rank {channels.target[channel]}{often}"
+        f"rank {channels.source[channel]} sends {message} to rank {channels.target[channel]}{often}"
         f" ({_node_of_channel(index, channels, channel)})"
     )
 
@@ -354,9 +354,9 @@ def _sends(index: TemplateIndex, channels: Channels, channel: int) -> str:
 def _expects(index: TemplateIndex, channels: Channels, channel: int) -> str:
     receives, sends = channels.end(channel, False)[0], channels.end(channel, True)[0]
     often = f" {_times(receives)}" if receives > 1 or sends else ""
-    what = f"{exact_bytes(int(channels.size[channel]))} with tag {channels.tag[channel]}"
+    message = f"{exact_bytes(int(channels.size[channel]))} with tag {channels.tag[channel]}"
     return (
-        f"rank {channels.target[channel]} expects {what} from rank {channels.source[channel]}{often}"
+        f"rank {channels.target[channel]} expects {message} from rank {channels.source[channel]}{often}"
         f" ({_node_of_channel(index, channels, channel)})"
     )
 

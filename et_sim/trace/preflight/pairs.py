@@ -66,7 +66,7 @@ def endpoints(trace: Trace, rows: Any, are_distances: Any, ranks: int) -> tuple[
 def ends_of_templates(index: TemplateIndex, templates: Sequence[int]) -> dict[int, Ends]:
     """The endpoints of those templates that have any, each once."""
     workload = index.workload
-    found: dict[int, Ends] = {}
+    ends: dict[int, Ends] = {}
     for stack in stacks([workload.templates[template] for template in templates]):
         rows = message_rows(stack.trace)
         numbers = templates[stack.number : stack.number + len(stack)]
@@ -80,8 +80,8 @@ def ends_of_templates(index: TemplateIndex, templates: Sequence[int]) -> dict[in
         bounds = np.searchsorted(of[at], np.arange(len(stack) + 1)).tolist()
         for template, (begin, end) in zip(numbers, pairwise(bounds), strict=True):
             if begin < end:
-                found[template] = every.only(slice(begin, end))
-    return found
+                ends[template] = every.only(slice(begin, end))
+    return ends
 
 
 def sorted_groups(*keys: Any) -> tuple[Any, Any]:
@@ -97,18 +97,18 @@ def sorted_groups(*keys: Any) -> tuple[Any, Any]:
     return order, np.flatnonzero(new)
 
 
-def peers_of(index: TemplateIndex, template: int, own: Any, peer: Any) -> Any:
+def peers_of(index: TemplateIndex, template: int, rank: Any, peer: Any) -> Any:
     """The ranks that peers are, seen from the ranks `own`."""
     if not index.workload.has_relative_peers(template):
-        return np.broadcast_to(peer, np.broadcast_shapes(np.shape(own), np.shape(peer)))
-    return (own + peer) % index.workload.ranks
+        return np.broadcast_to(peer, np.broadcast_shapes(np.shape(rank), np.shape(peer)))
+    return (rank + peer) % index.workload.ranks
 
 
 def pair_keys(index: TemplateIndex, template: int, users: Any, is_send: Any, peer: Any) -> Any:
     """A row for each user, a column for each end: the ranks of source and target as one number."""
     other = peers_of(index, template, users[:, None], peer[None, :])
-    own = np.broadcast_to(users[:, None], other.shape)
-    return np.where(is_send[None, :], own << _RANK_BITS | other, other << _RANK_BITS | own)
+    rank = np.broadcast_to(users[:, None], other.shape)
+    return np.where(is_send[None, :], rank << _RANK_BITS | other, other << _RANK_BITS | rank)
 
 
 def split_key(key: Any) -> tuple[Any, Any]:
@@ -129,10 +129,10 @@ def find_pairs(index: TemplateIndex, ends_of: dict[int, Ends]) -> Pairs:
     count = np.array(list(map(len, users)), np.int64)
     each = np.repeat(part, count[of])  # every bundle, once for each rank that has it
     turn = np.arange(len(each)) - np.repeat(np.cumsum(count[of]) - count[of], count[of])
-    own = np.concatenate(users)[(np.cumsum(count) - count)[of[each]] + turn]
+    rank = np.concatenate(users)[(np.cumsum(count) - count)[of[each]] + turn]
     are_distances = np.array([index.workload.has_relative_peers(template) for template in templates.tolist()])
-    other = np.where(are_distances[of[each]], (own + peer[each]) % index.workload.ranks, peer[each])
-    key = np.where(is_send[each], own << _RANK_BITS | other, other << _RANK_BITS | own)
+    other = np.where(are_distances[of[each]], (rank + peer[each]) % index.workload.ranks, peer[each])
+    key = np.where(is_send[each], rank << _RANK_BITS | other, other << _RANK_BITS | rank)
     sides = {}
     for sends in (True, False):
         mine = is_send[each] == sends
@@ -171,10 +171,10 @@ def _sorted(key: Any, *columns: Any) -> tuple[Any, ...]:
     return (key[order], *(column[order] for column in columns))
 
 
-def _spread(key: Any, own: Any, values: Any) -> Any:
+def _spread(key: Any, own_key: Any, values: Any) -> Any:
     """Values of some keys, ascending, as a column for all keys."""
-    if len(own) == len(key):
+    if len(own_key) == len(key):
         return values
     column = np.full(len(key), -1, np.int64)
-    column[np.searchsorted(key, own)] = values
+    column[np.searchsorted(key, own_key)] = values
     return column

@@ -66,8 +66,8 @@ def collective_text(index: TemplateIndex, rank: int, sequence: Sequence, at: int
     """`all_reduce of 1 MiB (node 7 "grads" in x.0.et)`."""
     number, size = int(sequence.content[at, 0]), int(sequence.content[at, 1])
     node = index.workload.trace(rank).describe(int(sequence.rows[at]))
-    what = "with sizes for each member" if size == SPLIT else f"of {exact_bytes(size)}"
-    return f"{collective_name(number)} {what} ({node} in {index.file_of(rank)})"
+    size_text = "with sizes for each member" if size == SPLIT else f"of {exact_bytes(size)}"
+    return f"{collective_name(number)} {size_text} ({node} in {index.file_of(rank)})"
 
 
 _KNOTS = 3  # so many are spelled out
@@ -137,7 +137,7 @@ def _circle(index: TemplateIndex, sequences: Streams, graph: _Graph, cycle: list
         if awaited < last:
             rank = int(index.ranks_of(template)[0])
             ranks.append(rank)
-            names = [_name(index, sequences, graph, one, template, rank) for one in (waiter, awaited)]
+            names = [_name(index, sequences, graph, vertex, template, rank) for vertex in (waiter, awaited)]
             parts.append(f"rank {rank} starts {names[0]} only after {names[1]}")
             waiter = awaited
     text = f"collectives wait for each other through dependencies (they hang): {'; '.join(parts)}"

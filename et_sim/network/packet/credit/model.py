@@ -240,11 +240,11 @@ def _ports(on_graph: Network, hops: Any, order: Any, credits: Credits) -> Any:
     ports = table(PORT, 2 * links + on_graph.ranks)
     ports["head"] = ports["tail"] = ports["asked_channel"] = ports["turn"] = NONE
     ports["source"], ports["target"], ports["cycles"] = NONE, NONE, 1
-    one, from_npus = ports[:links], ports[links : 2 * links]
-    one["source"], one["target"], one["order"] = routes.source, routes.target, order
-    one["speed"] = hops.fabric.speed_of
-    one["cycles"] = flits.cycles_of_flit(credits, figures.bytes_per_ns)
-    one["latency"] = flits.cycles_of_wire(credits, figures.latency_ns)
+    link_ports, from_npus = ports[:links], ports[links : 2 * links]
+    link_ports["source"], link_ports["target"], link_ports["order"] = routes.source, routes.target, order
+    link_ports["speed"] = hops.fabric.speed_of
+    link_ports["cycles"] = flits.cycles_of_flit(credits, figures.bytes_per_ns)
+    link_ports["latency"] = flits.cycles_of_wire(credits, figures.latency_ns)
     is_npu = routes.rank_of[routes.source] != NONE
     from_npus["target"] = np.where(is_npu, routes.source, NONE)
     from_npus["order"] = FIRST_IN_NETWORK
@@ -283,9 +283,9 @@ def grown(tables: CreditTables, rows: int) -> CreditTables:
 def resources(network: Network, _plan: Plan) -> ResourceTable:
     """Every link, with what it can carry in whole cycles and with its places for flits."""
     on_graph = as_graph(network)
-    found, figures = graph.link_resources(on_graph), _figures(on_graph)
+    links, figures = graph.link_resources(on_graph), _figures(on_graph)
     most = flits.most_carried(_credits(on_graph), figures.bytes_per_ns, figures.latency_ns)
-    return structs.replace(found, bytes_per_ns=most, are_shared=True)
+    return structs.replace(links, bytes_per_ns=most, are_shared=True)
 
 
 def carried(tables: CreditTables) -> Any:
@@ -361,12 +361,12 @@ def _leave_source(run: Run, row: int) -> None:
     message = run.messages[row]
     network, link_row = run.network, message.link
     port = network.ports[link_row]
-    alone = int(message.bytes / network.hops.fabric.speeds[port.speed].bytes_per_ns)
+    alone_ns = int(message.bytes / network.hops.fabric.speeds[port.speed].bytes_per_ns)
     tier = network.hops.tier[link_row]
     now = run.clock[0].now
     message.left_ns = now
     message.through = observe.message_shared(
-        run, row, link_row, port.speed, tier, message.begin_ns, now, alone
+        run, row, link_row, port.speed, tier, message.begin_ns, now, alone_ns
     )
     message_leaves_at(run, message, now, message.through, now)
 

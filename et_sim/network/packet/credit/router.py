@@ -263,11 +263,11 @@ def _ask(network: Any, port_row: int, row: int, before: int, at: int) -> None:
 
 
 @works_on_tables
-def _is_sooner(turn: int, one: int, other: int) -> bool:
+def _is_sooner(turn: int, first: int, second: int) -> bool:
     """Whether one incoming port comes before another, counted from the one after the last turn."""
-    if (one > turn) != (other > turn):
-        return one > turn
-    return one < other
+    if (first > turn) != (second > turn):
+        return first > turn
+    return first < second
 
 
 @works_on_tables

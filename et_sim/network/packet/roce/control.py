@@ -196,20 +196,20 @@ def _keep(network: Any, row: int, packet_row: int, hops: int) -> None:
 def _follow(network: Any, row: int, packet_row: int, hops: int, is_round: bool) -> None:
     """The rate that fills the fullest link as far as is wanted."""
     pair, rules = network.transport.pairs[row], network.transport.rules[0]
-    fullest, of_ns, found = 0.0, 0, False
+    fullest, of_ns, is_noted = 0.0, 0, False
     base = pair.base_ps // 1000
     for at in range(hops):
         noted = int(network.transport.noted[packet_row * MOST_HOPS + at])
         known = int(network.transport.known[row * MOST_HOPS + at])
         if rules.samples and not is_round and _queue(noted) == 0:
             continue
-        found = True
+        is_noted = True
         length = (noted - known) & ((1 << TIME_BITS) - 1)
         use = _use(network, row, at, noted, known, max(length, 1))
         if use > fullest:
             fullest, of_ns = use, length
         network.transport.known[row * MOST_HOPS + at] = noted
-    if not found:
+    if not is_noted:
         return
     of_ns = min(of_ns, base)
     pair.alpha = (pair.alpha * (base - of_ns) + fullest * of_ns) / base

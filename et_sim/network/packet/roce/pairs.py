@@ -81,12 +81,12 @@ def _pair_in_turn(network: Any, port_row: int) -> int:
         return NONE
     is_paused, now = network.ports[port_row].is_paused, network.state[0].now_ps
     at, row = _after_last(network, nic)
-    first_done, found, found_at = NEVER, NONE, NONE
+    first_done, next_row, found_at = NEVER, NONE, NONE
     for _ in range(nic.count):
         pair, size = pairs[row], network.flows[row].size
         if is_paused == 0 and pair.sent < size and not is_window_full(pair):
             if pair.next_ps <= now:
-                found, found_at = row, at
+                next_row, found_at = row, at
                 break
         elif pair.acknowledged >= size:
             first_done = min(first_done, at)
@@ -94,11 +94,11 @@ def _pair_in_turn(network: Any, port_row: int) -> int:
         at += 1
         if row == NONE:
             row, at = nic.head, 0
-    if found != NONE:
-        nic.last, nic.last_row = found_at, found
+    if next_row != NONE:
+        nic.last, nic.last_row = found_at, next_row
     if first_done != NEVER:
-        _forget_done(network, nic, first_done, found)
-    return found
+        _forget_done(network, nic, first_done, next_row)
+    return next_row
 
 
 @works_on_tables
@@ -116,14 +116,14 @@ def _after_last(network: Any, nic: Any) -> tuple[int, int]:
 
 
 @works_on_tables
-def _forget_done(network: Any, nic: Any, first_done: int, found: int) -> None:
+def _forget_done(network: Any, nic: Any, first_done: int, taken: int) -> None:
     """Drop the done pairs from a number on; the one that was found keeps its turn."""
     pairs = network.transport.pairs
     before, row, kept = NONE, nic.head, 0
     for _ in range(first_done):
         before, row = row, pairs[row].next
         kept += 1
-    nic.last_row = found
+    nic.last_row = taken
     while row != NONE:
         pair = pairs[row]
         after = pair.next
@@ -133,7 +133,7 @@ def _forget_done(network: Any, nic: Any, first_done: int, found: int) -> None:
             nic.count -= 1
             release_if_done(network, row)
         else:
-            if row == found:
+            if row == taken:
                 nic.last = kept
             before = row
             kept += 1

@@ -48,14 +48,14 @@ def counts_as(network: Any, messages: Any, row: int) -> None:
 
 
 @works_on_tables
-def _is_counted_with(one: Any, other: Any) -> bool:
+def _is_counted_with(first: Any, second: Any) -> bool:
     """Whether messages of one rank are of the same size, to the same member, and of the same chunk."""
     return bool(
-        other.kind == STEP
-        and other.target == one.target
-        and other.a == one.a
-        and other.c >> PHASE_KEY_BITS == one.c >> PHASE_KEY_BITS
-        and other.bytes == one.bytes
+        second.kind == STEP
+        and second.target == first.target
+        and second.a == first.a
+        and second.c >> PHASE_KEY_BITS == first.c >> PHASE_KEY_BITS
+        and second.bytes == first.bytes
     )
 
 

@@ -38,16 +38,17 @@ def joins(network: Any, row: int) -> None:
         transport.connections[row].is_owned = 1
         return
     bucket = bucket_of(transport, flow.source, flow.target)
-    found = transport.buckets[bucket]
-    while found != NONE and (
-        network.flows[found].source != flow.source or network.flows[found].target != flow.target
+    connection_row = transport.buckets[bucket]
+    while connection_row != NONE and (
+        network.flows[connection_row].source != flow.source
+        or network.flows[connection_row].target != flow.target
     ):
-        found = transport.connections[found].chain
-    if found == NONE:
-        found = _flow_of_connection(network, row)
-        transport.connections[found].chain = transport.buckets[bucket]
-        transport.buckets[bucket] = found
-    piece.connection = found
+        connection_row = transport.connections[connection_row].chain
+    if connection_row == NONE:
+        connection_row = _flow_of_connection(network, row)
+        transport.connections[connection_row].chain = transport.buckets[bucket]
+        transport.buckets[bucket] = connection_row
+    piece.connection = connection_row
 
 
 @works_on_tables

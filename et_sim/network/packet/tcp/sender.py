@@ -35,14 +35,14 @@ def with_range(network: Any, first: int, begin: int, end: int) -> tuple[int, int
             return new, new
         ranges[before].next = new
         return first, new
-    found = ranges[row]
-    found.begin, found.end = min(found.begin, begin), max(found.end, end)
-    after = found.next
-    while after != NONE and ranges[after].begin <= found.end:
-        found.end = max(found.end, ranges[after].end)
-        found.next = ranges[after].next
+    merged = ranges[row]
+    merged.begin, merged.end = min(merged.begin, begin), max(merged.end, end)
+    after = merged.next
+    while after != NONE and ranges[after].begin <= merged.end:
+        merged.end = max(merged.end, ranges[after].end)
+        merged.next = ranges[after].next
         give_row(ranges, network.transport.free_ranges[0], after)
-        after = found.next
+        after = merged.next
     return first, row
 
 

@@ -51,22 +51,22 @@ def ends_receives(network: Any, run: Run, row: int) -> int:
     index = message.b >> 1
     number = _number_of(run, program, index)
     first, end = number * padded // message.bytes, (number + 1) * padded // message.bytes
-    own, at, found = 0, 0, NONE
+    own_sends, at, step = 0, 0, NONE
     distance = run.plan.steps[program.step_first + index % program.step_period].distance
-    while at < program.sends and own < end:
+    while at < program.sends and own_sends < end:
         if run.plan.steps[program.step_first + at % program.step_period].distance == distance:
-            if own == first:
-                found = at
-            elif own > first:
+            if own_sends == first:
+                step = at
+            elif own_sends > first:
                 observe.next_event_flies(run, message.through, message.left_ns, NONE)
                 schedule(run, run.clock[0].now, STEP, message.a, 2 * at + (message.b & 1), message.c)
-            own += 1
+            own_sends += 1
         at += 1
-    if found == NONE:
+    if step == NONE:
         observe.message_arrives(run, row)
         release_message(run, row)
         return NONE
-    message.b = 2 * found + (message.b & 1)
+    message.b = 2 * step + (message.b & 1)
     return row
 
 
