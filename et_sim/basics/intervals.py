@@ -145,15 +145,15 @@ def together(parts: Iterable[Intervals]) -> Intervals:
 
 
 class Unions:
-    """Unions of intervals of several sorts that come piece by piece, owner after owner.
+    """Unions of intervals of several kinds that come piece by piece, owner after owner.
 
-    `finish` is called with the unions of one or more owners, one for each sort, when all of these owners'
+    `finish` is called with the unions of one or more owners, one for each kind, when all of these owners'
     intervals are there.
     """
 
-    def __init__(self, sorts: int, finish: Callable[[list[Intervals]], None]) -> None:
-        self._sorts, self._finish = sorts, finish
-        self._kept: list[list[Intervals]] = [[] for _ in range(sorts)]
+    def __init__(self, kinds: int, finish: Callable[[list[Intervals]], None]) -> None:
+        self._kinds, self._finish = kinds, finish
+        self._kept: list[list[Intervals]] = [[] for _ in range(kinds)]
         self._count, self._limit = 0, FEW
         self._last = -1
 
@@ -187,17 +187,17 @@ class Unions:
             self._last = -1
 
     def _keep(self, parts: Sequence[Intervals]) -> None:
-        self._kept = [[part] for part in parts] or [[] for _ in range(self._sorts)]
+        self._kept = [[part] for part in parts] or [[] for _ in range(self._kinds)]
         self._count = sum(map(len, parts))
         self._limit = max(2 * self._count, FEW)  # so that joining them costs no more than reading them
 
 
 # What a device can be at, the first of what is under way counting.
-COMPUTE, COPY, TRANSFER, MEMORY, WAITING, HOST = SORTS = range(6)
+COMPUTE, COPY, TRANSFER, MEMORY, WAITING, HOST = ACTIVITIES = range(6)
 
 
 def waits_apart(owner: Any, kind: Any, start: Any, end: Any, admitted: Any, moved: Any) -> tuple[Any, ...]:
-    """Owner, sort, start and end, where transfers merely wait from when they are let in until they move.
+    """Owner, kind, start and end, where transfers merely wait from when they are admitted until they move.
 
     Before that, others of their owner are under way, which count for themselves.
     """
@@ -214,16 +214,16 @@ def waits_apart(owner: Any, kind: Any, start: Any, end: Any, admitted: Any, move
 
 
 class Spent:
-    """Per owner: how long something of a sort was under way, and how its time is split among the sorts.
+    """Per owner: how long something of a kind was under way, and how its time is split among the kinds.
 
-    What overlaps counts once in the totals. In the parts, every moment belongs to the first of the sorts that
+    What overlaps counts once in the totals. In the parts, every moment belongs to the first of the kinds that
     are under way then: they add up to `covered_ns`.
     """
 
     def __init__(self, owners: int) -> None:
-        self.totals, self.parts = np.zeros((2, len(SORTS), owners), np.int64)
+        self.totals, self.parts = np.zeros((2, len(ACTIVITIES), owners), np.int64)
         self.communication_ns, self.comm_without_kernel_ns, self.covered_ns = np.zeros((3, owners), np.int64)
-        self._unions = Unions(len(SORTS), self._measure)
+        self._unions = Unions(len(ACTIVITIES), self._measure)
 
     def add(self, owner: Any, kind: Any, start: Any, end: Any, admitted: Any, moved: Any) -> None:
         """Take a piece, as `Unions` does; see `waits_apart`."""

@@ -93,7 +93,7 @@ def load_of(
 
 
 def _of_switches(plan: Plan, run: Run, bits: int) -> dict[str, float]:
-    switches, longest = plan.switches, np.zeros(len(plan.switch_sorts))
+    switches, longest = plan.switches, np.zeros(len(plan.switch_classes))
     work = run.switches["bytes"][switches["server"]] / switches["bytes_per_ns"] / (1 << bits)
     np.maximum.at(longest, switches["sort"], work)
-    return dict(zip(plan.switch_sorts, longest.tolist(), strict=True))
+    return dict(zip(plan.switch_classes, longest.tolist(), strict=True))

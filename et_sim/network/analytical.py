@@ -97,7 +97,7 @@ def tables(network: Network, plan: Plan) -> AnalyticalTables:
     longest = table(LONGEST, 1)
     longest["root"] = longest["program"] = NONE
     links_ns, own_ns = np.zeros((2, fabric.causal_classes(network) if len(plan.switches) else 0), np.int64)
-    rates_ns = np.zeros(len(plan.switch_sorts), np.int64)
+    rates_ns = np.zeros(len(plan.switch_classes), np.int64)
     return AnalyticalTables(fabric.tables(network), flights, slowest, longest, links_ns, rates_ns, own_ns)
 
 

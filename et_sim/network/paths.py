@@ -221,7 +221,7 @@ class _Journeys(Tables):
     message: Any  # that goes them
     sources: Any
     targets: Any
-    found: Any  # links, by way
+    links: Any  # by way
     longest: Any
 
 
@@ -311,6 +311,6 @@ def _walk(journeys: _Journeys) -> None:
         set_out(hops, message, journeys.sources[row], FIRST_PORTS)
         count = 0
         while count == 0 or message.at != message.target or message.via_switch:
-            journeys.found[row, count] = take_hop(hops, message)
+            journeys.links[row, count] = take_hop(hops, message)
             count += 1
         journeys.longest[0] = max(journeys.longest[0], count)

@@ -66,7 +66,7 @@ class RouteTables(Tables):
     goal_row: Any  # of `hops`
     goal_extra: Any  # links from there to the NPU
     hops: Any
-    found: Any  # in which order a search from a goal finds devices; empty: nothing depends on it
+    search_order: Any  # in which a search from a goal finds devices; empty: nothing depends on it
     axes: Any  # of a mesh or torus
     logical: Any  # dimensions in whose order stops come
     group_of: Any  # by device, its group as a stop; NONE: it is in none; empty: nothing depends on it
@@ -112,7 +112,7 @@ def route_tables(network: Network) -> RouteTables:
         goal_row=goal_row,
         goal_extra=goal_extra,
         hops=hops,
-        found=places,
+        search_order=places,
         axes=_axes([(npus, wraps) for npus, wraps in fabric.grid]),
         logical=_axes([(dimension.npus, False) for dimension in network.grid.dimensions]),
         group_of=_groups(fabric, len(ends)),

@@ -99,8 +99,8 @@ def next_link(routes: RouteTables, at: int, stop: int, source: int, target: int,
         elif hops == nearest:
             count += 1
     wanted = _chosen(routes, at, source, target, ports, count)
-    if len(routes.found) > 0:
-        return routes.links[_in_order_found(routes, at, stop, nearest, wanted)]
+    if len(routes.search_order) > 0:
+        return routes.links[_in_search_order(routes, at, stop, nearest, wanted)]
     row = lowest
     while wanted > 0:
         row += 1
@@ -110,22 +110,22 @@ def next_link(routes: RouteTables, at: int, stop: int, source: int, target: int,
 
 
 @works_on_tables
-def _in_order_found(routes: RouteTables, at: int, stop: int, nearest: int, before: int) -> int:
+def _in_search_order(routes: RouteTables, at: int, stop: int, nearest: int, before: int) -> int:
     """Of the links to the nearest devices, the one before which so many come: as the search from the stop
     finds these, and links side by side by number.
     """
     goal = routes.goal_row[routes.first_goal[stop]]
-    last_found, last = NONE, NONE
+    last_order, last = NONE, NONE
     for _ in range(before + 1):
-        next_found, following = 1 << 40, NONE
+        next_order, following = 1 << 40, NONE
         for row in range(routes.first_link[at], routes.first_link[at + 1]):
             there = routes.target[routes.links[row]]
             if _hops(routes, there, stop) == nearest:
-                place = int(routes.found[goal, routes.column[there]])
-                is_later = place > last_found or (place == last_found and row > last)
-                if is_later and place < next_found:
-                    next_found, following = place, row
-        last_found, last = next_found, following
+                place = int(routes.search_order[goal, routes.column[there]])
+                is_later = place > last_order or (place == last_order and row > last)
+                if is_later and place < next_order:
+                    next_order, following = place, row
+        last_order, last = next_order, following
     return last
 
 

@@ -172,7 +172,7 @@ class Exchanges:
     ) -> None:
         for fault in split_faults(trace):
             node = trace.describe(int(np.argmax(fault.wrong)))
-            raise TraceError(f"{node} {fault.what}", place=place, remedy=fault.remedy)
+            raise TraceError(f"{node} {fault.text}", place=place, remedy=fault.remedy)
         rows = np.flatnonzero(has_splits(trace)).astype(np.int32)
         rows = rows if fits_row_order(*edges(trace)) else issue_order(trace, rows)[0]
         groups, sizes = read_process_groups(trace), sizes_of_texts(trace)

@@ -193,7 +193,7 @@ def assemble(lowering: Lowering, actors: Actors) -> Plan:
         len(members),
         axes["slot"],
     )
-    pool = pool_tables(machine.memory.pool, workload.ranks, len(switches["switch_sorts"]))
+    pool = pool_tables(machine.memory.pool, workload.ranks, len(switches["switch_classes"]))
     joint_requests, first_joint = lowering.joint.tables()
     plan = Plan(
         ranks=workload.ranks,

@@ -63,7 +63,7 @@ class PoolTables(Struct, frozen=True):
     units: PoolUnits
 
 
-def pool_tables(pool: MemoryPool | None, ranks: int, switch_sorts: int) -> PoolTables:
+def pool_tables(pool: MemoryPool | None, ranks: int, switch_classes: int) -> PoolTables:
     """Ways in the order of tiers, loads before stores; empty without a pool."""
     if pool is None:
         return PoolTables(
@@ -80,7 +80,7 @@ def pool_tables(pool: MemoryPool | None, ranks: int, switch_sorts: int) -> PoolT
         way.hop_first, way.hops, way.chunk = at, len(stages), pool.chunk_bytes
         for number in stages if stores else stages[::-1]:
             stage, hop = pool.stages[number], hops[at]
-            hop.link = -2 - switch_sorts - number  # behind the sorts of switches that reduce
+            hop.link = -2 - switch_classes - number  # behind the sorts of switches that reduce
             hop.unit_first = first[number, int(stores)]
             hop.npus_per_unit = max(ranks // stage.count, 1)
             hop.latency_ns, hop.is_occupied = int(stage.latency_ns), stage.is_occupied

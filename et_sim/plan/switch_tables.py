@@ -160,5 +160,5 @@ def switch_tables(
             if name == groups.canonical_names[row]:
                 tables.add_group(collectives, groups, row, axis)
     trees = collectives.switches.trees
-    names = {"switch_sorts": tuple(kind.name for kind in trees.kinds)}
+    names = {"switch_classes": tuple(kind.name for kind in trees.kinds)}
     return tables.finish() | names | {"switch_endpoints": trees.endpoints, "switch_servers": trees.servers}

@@ -211,7 +211,7 @@ TREE = record(  # a member's place in a tree
 SWITCH = record(  # of a tree of switches that reduce
     ("endpoint", "i4"),  # of messages
     ("server", "i4"),  # which switch of the network it is
-    ("sort", "i4"),  # of those with the same figures: a row of `switch_sorts`
+    ("sort", "i4"),  # of those with the same figures: a row of `switch_classes`
     ("branch", "i4"),  # by which it hangs on the next one; -1: it is the root
     ("first_branch", "i4"),
     ("branches", "i4"),
@@ -306,7 +306,7 @@ class Plan:
     own_branches: Any  # by actor and axis of the system, then by member: where it hangs; -1: nowhere
     switch_endpoints: int  # of messages, besides the ranks
     switch_servers: int
-    switch_sorts: tuple[str, ...]  # what those with the same figures are called
+    switch_classes: tuple[str, ...]  # what those with the same figures are called
     transfers: Any
     bus: Any  # LogGP parameters of the shared memory bus; empty: there is none
     axes: Any

@@ -148,7 +148,7 @@ class Occupation:
             end = np.where(end < 0, self._end_ns, end)  # what never ended is still under way
         admitted = rows.start_ns + np.maximum(rows.queued_ns, 0)
         moved = admitted + np.maximum(rows.waiting_ns, 0)
-        kind = SORT_OF[rows.kind, rows.lane]
+        kind = ACTIVITY_OF[rows.kind, rows.lane]
         self._spent.add(rows.actor, kind, rows.start_ns, end, admitted, moved)
 
     def figures(self) -> Spent:
@@ -157,7 +157,7 @@ class Occupation:
         return self._spent
 
 
-def _sorts() -> Any:
+def _activities() -> Any:
     """What a row counts as, by its kind and lane."""
     of_kind = np.full(len(KIND_NAMES), HOST, np.int8)
     of_kind[np.isin(KIND_NAMES, COMMUNICATION_KINDS)] = TRANSFER
@@ -169,4 +169,4 @@ def _sorts() -> Any:
     return table
 
 
-SORT_OF = _sorts()
+ACTIVITY_OF = _activities()

@@ -24,7 +24,7 @@ class SplitFault(NamedTuple):
     """What is wrong with the splits of some nodes of a trace."""
 
     wrong: Any  # a flag per node
-    what: str
+    text: str  # the rest of a sentence that begins with the node
     remedy: str
 
 

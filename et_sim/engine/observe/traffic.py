@@ -53,7 +53,7 @@ def sent_by_switch(run: Run, actor_row: int, phase_key: int) -> None:
     """A switch sends an actor what it needs; the actor's collective may not have begun."""
     if is_noted(run):
         now = run.traffic.now[0]
-        now.what, now.actor, now.node = FROM_SWITCH, actor_row, NONE
+        now.kind, now.actor, now.node = FROM_SWITCH, actor_row, NONE
         now.chunk, now.phase, now.step = NONE, phase_key & ((1 << PHASE_BITS) - 1), NONE
         now.ready_ns = run.clock[0].now
 
@@ -72,7 +72,7 @@ def sent_between_switches(run: Run, branch_row: int, phase_key: int) -> None:
         while branch.below != NONE:
             branch = run.plan.branches[run.plan.switches[branch.below].first_branch]
         sent_by_switch(run, branch.actor, phase_key)
-        run.traffic.now[0].what = BETWEEN_SWITCHES
+        run.traffic.now[0].kind = BETWEEN_SWITCHES
 
 
 @works_on_tables
@@ -87,7 +87,7 @@ def _describe_step(run: Run, chunk_row: int, step: int, kind: int) -> None:
     if is_noted(run):
         chunk, now = run.chunks[chunk_row], run.traffic.now[0]
         running = run.running[chunk.running]
-        now.what, now.actor, now.node = kind, running.actor, running.node
+        now.kind, now.actor, now.node = kind, running.actor, running.node
         now.chunk, now.phase, now.step = chunk.sequence - running.first_sequence, chunk.phase, step
         now.ready_ns = run.clock[0].now
 
@@ -124,7 +124,7 @@ def message_asked_for(run: Run, kind: int, whose: int, node: int) -> None:
 @works_on_tables
 def _describe_node(run: Run, actor_row: int, node: int, kind: int) -> None:
     now = run.traffic.now[0]
-    now.what, now.actor, now.node = kind, actor_row, node
+    now.kind, now.actor, now.node = kind, actor_row, node
     now.chunk = now.phase = now.step = NONE
     now.ready_ns = run.clock[0].now
 
@@ -160,7 +160,7 @@ def actor_sends(run: Run, tier: int, tiers: int, begin: int, length: int, size: 
     if not is_noted(run):
         return
     now = run.traffic.now[0]
-    if now.what == BETWEEN_SWITCHES:
+    if now.kind == BETWEEN_SWITCHES:
         note_busy(run, len(run.actors) * tiers + tier, begin, length, size, run.traffic.copies[0])
     else:
         note_busy(run, now.actor * tiers + tier, begin, length, size, 1)
@@ -290,6 +290,6 @@ def _log(run: Run, message: Any) -> None:
 @works_on_tables
 def _copy_description(into: Any, message: Any) -> None:
     """What is said of a message before it sets out."""
-    into.what, into.actor, into.node = message.what, message.actor, message.node
+    into.kind, into.actor, into.node = message.kind, message.actor, message.node
     into.chunk, into.phase, into.step = message.chunk, message.phase, message.step
     into.ready_ns = message.ready_ns

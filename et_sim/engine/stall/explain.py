@@ -17,7 +17,7 @@ from et_sim.basics.units import exact_bytes
 from et_sim.engine.outcome import Outcome
 from et_sim.engine.stall.collectives import Lag
 from et_sim.engine.stall.graph import WaitGraph
-from et_sim.engine.stall.report import Stall, dead_end_lines, job_lines, remedies, told_together
+from et_sim.engine.stall.report import Stall, actors_note, dead_end_lines, job_lines, remedies
 from et_sim.engine.stall.state import Chunk, NodeAt, StalledState, Vertex, operation, ranks_text
 from et_sim.engine.stall.waits import Hop, Wait, WaitDescriber
 from et_sim.trace.workload import Job, Workload
@@ -128,7 +128,7 @@ def explain_stall(outcome: Outcome, workload: Workload, cures: Sequence[str] = (
     unfinished = tuple(np.flatnonzero(rank_finish < 0).tolist())
     stall = Stall(
         ranks=outcome.plan.ranks,
-        alike=told_together(len(outcome.plan.actors), outcome.plan.ranks),
+        alike=actors_note(len(outcome.plan.actors), outcome.plan.ranks),
         end_ns=outcome.end_ns,
         unfinished=unfinished,
         cause=f"{len(unfinished):,} of {outcome.plan.ranks:,} ranks cannot finish",

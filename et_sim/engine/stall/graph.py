@@ -36,7 +36,7 @@ class WaitGraph:
         starts: list[Vertex] = []
         for actor in self.still.stuck:
             rows = self.still.under_way[actor] + self.still.ready[actor][:1]
-            rows += [cycle[0] for cycle in self.still.cycles(actor).found]
+            rows += [cycle[0] for cycle in self.still.cycles(actor).minimal]
             starts.extend(NodeAt(actor, row) for row in rows)
         return starts
 

@@ -226,7 +226,7 @@ def remedies(
         yield "change the order of communication on one of the ranks of the knot"
 
 
-def told_together(actors: int, ranks: int) -> str:
+def actors_note(actors: int, ranks: int) -> str:
     """What to know about the ranks of a report if not every rank was simulated by itself."""
     if actors == ranks:
         return ""

@@ -140,7 +140,7 @@ def operation(trace: Trace, row: int) -> str:
 class Cycles(Struct, frozen=True):
     """Minimal cycles (each row comes after the next one in its list), one per knot of dependencies."""
 
-    found: list[list[int]]
+    minimal: list[list[int]]
     home: dict[int, int]  # every row of a knot -> the first row of its cycle
     parent: dict[int, int]  # rows of the minimal cycles -> the row they come after
 

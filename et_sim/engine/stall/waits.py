@@ -102,7 +102,7 @@ class WaitDescriber:
             before = len(waits)
             waits += [self._issued_wait(NodeAt(actor, row)) for row in self._still.under_way[actor]]
             waits += self._lane_waits(actor)
-            waits += [self._cycle_wait(actor, cycle) for cycle in self._still.cycles(actor).found]
+            waits += [self._cycle_wait(actor, cycle) for cycle in self._still.cycles(actor).minimal]
             if len(waits) == before:
                 waits.append(Wait(int(self._still.rank[actor]), 0, "", "", "unknown", "nothing", (), 0))
         return waits

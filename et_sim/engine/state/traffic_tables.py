@@ -41,7 +41,7 @@ MESSAGE_LOG = record(
     ("phase", "i4"),
     ("step", "i4"),
     ("dimension", "i4"),
-    ("what", "i4"),
+    ("kind", "i4"),
     ("bytes", "i8"),
     ("ready_ns", "i8"),  # its sender is ready
     ("sent_ns", "i8"),  # and has been asked for it, if it must be

@@ -108,7 +108,7 @@ def _not_known(_run: Run, _step_row: int) -> int:
 
 
 @works_on_tables
-def _not_told(_run: Run, _source: int, _target: int, _size: int) -> int:
+def _depends_on_others(_run: Run, _source: int, _target: int, _size: int) -> int:
     """A model on which a flight depends on other messages; plans that must know it are refused."""
     return NONE
 
@@ -211,7 +211,7 @@ network_event = chosen_by_tables("network_event", "network", _no_event)
 # (run, step_row): how long a step of a collective is under way, if that follows from the step alone, or NONE.
 step_flight_ns = chosen_by_tables("step_flight_ns", "network", _not_known)
 # (run, source, target, size): how long a message that sets out is under way, on models where that is known.
-flight_ns = chosen_by_tables("flight_ns", "network", _not_told)
+flight_ns = chosen_by_tables("flight_ns", "network", _depends_on_others)
 # (run, size): whether a send is done when its last byte has left, not when it has arrived.
 is_eager = chosen_by_tables("is_eager", "network", _as_set)
 # (run, actor, node): a node that takes its duration is issued; its NODE_DONE is to come.

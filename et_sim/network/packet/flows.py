@@ -135,7 +135,7 @@ def new_flow(run: Run, source: int, target: int, message_row: int) -> int:
     flow.source, flow.target, flow.message = source, target, message_row
     flow.size = max(message.bytes, 1)
     flow.padding = flow.size - message.bytes
-    flow.packets = flow.told = 0
+    flow.packets = flow.is_reported = 0
     clear_figures(flow)
     flow.begin_ps = flow.left_ps = flow.arrived_ps = NONE
     _find_ways(run, row, message)
@@ -178,18 +178,18 @@ def release_flow(network: Any, row: int) -> None:
 def message_arrives(network: Any, row: int) -> None:
     """The engine is to hear that a message is there."""
     state, flow = network.state[0], network.flows[row]
-    flow.told = 1
+    flow.is_reported = 1
     flow.arrived_ps = state.now_ps
     state.arrived = row
 
 
 @works_on_tables
-def message_leaves(network: Any, row: int, time: int, is_told: bool) -> None:
+def message_leaves(network: Any, row: int, time: int, is_reported: bool) -> None:
     """The last byte of a message is on the way for the first time."""
     flow = network.flows[row]
     if flow.left_ps == NONE:
         flow.left_ps = time
-        if is_told:
+        if is_reported:
             network.state[0].left = row
 
 

@@ -122,7 +122,7 @@ FLOW = record(
     ("port", "i4"),  # over which it leaves
     ("back_port", "i4"),  # over which acknowledgements do
     ("back", "i4"),  # where their way begins
-    ("told", "u1"),  # the engine knows that the message has arrived
+    ("is_reported", "u1"),  # the engine knows that the message has arrived
     ("retransmitted", "i4"),  # packets
     ("timeouts", "i4"),
     # Only in a record of ports (`flows`)

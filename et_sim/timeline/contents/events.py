@@ -44,7 +44,7 @@ def _messages(run: RecordedRun, messages: MessageSpool) -> Iterator[Block]:
         nodes[named] = source.node_ids(log["actor"][named], log["node"][named])
         columns = {
             **{name: log[name] for name in OF_MESSAGES},
-            "kind": Texts(log["what"].astype(np.int8), SENT_NAMES),
+            "kind": Texts(log["kind"].astype(np.int8), SENT_NAMES),
             "node": Nullable(nodes, log["node"] < 0),
             "link_wait_ns": log["waited_ns"] if run.outcome.has_contention else np.full(len(log), -1),
         }
@@ -64,7 +64,7 @@ def _path(run: RecordedRun, causal_events: CausalEvents) -> Iterator[Block]:
     source, plan, resources = run.measurement.source, run.outcome.plan, run.outcome.resources
     first, classes = plan.actors["node_first"], resources.class_names if resources else ()
     # Classes of links, and then sorts of switches, which have numbers below NONE.
-    link_names = (*classes, *plan.switch_sorts, *(stage_name(stage) for stage in plan.pool_units.stages))
+    link_names = (*classes, *plan.switch_classes, *(stage_name(stage) for stage in plan.pool_units.stages))
     for events in causal_events.blocks():
         node, link = events["node"].astype(np.int64), events["link"]
         actor, is_none = np.searchsorted(first, node, side="right") - 1, node == NONE

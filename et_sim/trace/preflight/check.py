@@ -41,14 +41,14 @@ class Fault(NamedTuple):
     """What is wrong with some nodes of a trace."""
 
     wrong: Any  # a flag per node
-    what: str  # the rest of a sentence that begins with the node
+    text: str  # the rest of a sentence that begins with the node
     remedy: str
 
     def sentence(self, trace: Trace) -> str:
         """About the first of the nodes."""
         rows = np.flatnonzero(self.wrong)
         more = f", like {len(rows) - 1} more" if len(rows) > 1 else ""
-        return f"{trace.describe(int(rows[0]))} {self.what}{more}"
+        return f"{trace.describe(int(rows[0]))} {self.text}{more}"
 
 
 def value_faults(trace: Trace) -> Iterator[Fault]:

@@ -106,7 +106,7 @@ class _Events(Struct, eq=False):
     critical: Any
     other: Any
     spent_ns: Any
-    sort: Any  # kind and class of links as one number
+    kind_and_link: Any  # kind and class of links as one number
     count: int = 1
 
     def cut(self) -> None:
@@ -124,9 +124,9 @@ def condensed(record: RecordedEvents) -> Condensed:
         critical=np.empty(room, size),
         other=np.empty(room, size),
         spent_ns=np.empty(room, np.int64),
-        sort=np.empty(room, np.int32),
+        kind_and_link=np.empty(room, np.int32),
     )
-    events.critical[0], events.other[0], events.spent_ns[0], events.sort[0] = 0, 0, 0, _BEGIN
+    events.critical[0], events.other[0], events.spent_ns[0], events.kind_and_link[0] = 0, 0, 0, _BEGIN
     nodes: list[Any] = []
     ended: list[Any] = []
     ended_ns: list[Any] = []
@@ -152,7 +152,7 @@ def _add(events: _Events, place: Any, first: int, rows: dict[str, Any]) -> None:
     events.count = connect(*parents, spent, _MAY_VANISH[kind], place, first, *there)
     kept, here = kept[: events.count - before], slice(before, events.count)
     events.spent_ns[here] = spent[kept]
-    events.sort[here] = rows["link"].codes[kept] * len(KINDS) + kind[kept]
+    events.kind_and_link[here] = rows["link"].codes[kept] * len(KINDS) + kind[kept]
 
 
 def _in_rows(
@@ -161,7 +161,7 @@ def _in_rows(
     """Rows of events as one."""
     count, size = every.count, every.critical.dtype
     kind = np.empty(count, np.int8)
-    np.remainder(every.sort, len(KINDS), out=kind, casting="unsafe")
+    np.remainder(every.kind_and_link, len(KINDS), out=kind, casting="unsafe")
     has_part = _SETS_DURATION[kind]
     has_part |= every.spent_ns > 0
     needed = np.zeros(count, np.int8)
@@ -171,7 +171,7 @@ def _in_rows(
     kind_and_link, spent = np.empty(count + 1, np.int32), np.empty(count + 1, np.int64)
     place[0], head[0] = 0, 0
     parts = kind_and_link, spent, part_count, following
-    columns = every.critical, every.other, every.spent_ns, every.sort
+    columns = every.critical, every.other, every.spent_ns, every.kind_and_link
     events = put_in_rows(*columns, _MAY_JOIN[kind], has_part, needed, place, head, *parts)
     ends = place[np.flatnonzero(is_kind(kind, "node_end"))]
     del place

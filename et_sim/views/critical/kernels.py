@@ -83,13 +83,13 @@ def put_in_rows(
     critical: Any,
     other: Any,
     spent: Any,
-    sort: Any,
+    kind_and_link: Any,
     may_join: Any,
     has_part: Any,
     needed: Any,
     place: Any,
     head: Any,
-    part_sort: Any,
+    part_kind_and_link: Any,
     part_spent: Any,
     part_count: Any,
     following: Any,
@@ -102,13 +102,13 @@ def put_in_rows(
     count, parts = 1, 1
     for row in range(1, len(critical)):
         a, b = critical[row], other[row]
-        to, own_spent, own_sort = place[a], spent[row], sort[row]
+        to, own_spent, own_kind_and_link = place[a], spent[row], kind_and_link[row]
         joins = a == b and a > 0 and may_join[row] and may_join[a] and needed[a] == 1
         last, steps, there = 0, 0, 0
         if joins:
             at = head[to]
             while at > 0:
-                if part_sort[at] == own_sort and part_spent[at] == own_spent:
+                if part_kind_and_link[at] == own_kind_and_link and part_spent[at] == own_spent:
                     there = at
                 last = at
                 at = following[at]
@@ -128,7 +128,7 @@ def put_in_rows(
         if there > 0:
             part_count[there] += 1
         elif has_part[row]:
-            part_sort[parts], part_spent[parts], part_count[parts] = own_sort, own_spent, 1
+            part_kind_and_link[parts], part_spent[parts], part_count[parts] = own_kind_and_link, own_spent, 1
             following[parts] = 0
             if last > 0:
                 following[last] = parts

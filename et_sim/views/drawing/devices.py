@@ -56,8 +56,8 @@ class Places(Struct, frozen=True, eq=False):
 class Line(Struct, frozen=True):
     """What leads between two marks."""
 
-    one: int
-    other: int
+    source: int
+    target: int
     colour: str
     width: float
     meaning: str
@@ -188,7 +188,7 @@ def draw_network(scene: Scene, devices: Devices, places: Places, lines: Sequence
     """Lines in the order given, the last one on top; then a mark for each device, or for neighbours."""
     step = float(np.min(np.abs(np.diff(unique(places.x))), initial=SPACE)) if places.has_bends else 0.0
     for line in lines:
-        shape = _shape(places, line.one, line.other, step)
+        shape = _shape(places, line.source, line.target, step)
         scene.path(shape, line.meaning, fill="none", stroke=line.colour, stroke_width=f"{line.width:.1f}")
     for y, text in places.labels:
         scene.text(8, y, text)

@@ -214,7 +214,7 @@ class _Words:
     """Texts that are numbered from 1 on and said when they are first used; kinds and names by their codes."""
 
     def __init__(self) -> None:
-        self._said: dict[int, set[int]] = {CATEGORIES: set(), NAMES: set()}
+        self._interned: dict[int, set[int]] = {CATEGORIES: set(), NAMES: set()}
         self._groups: dict[str, int] = {}
 
     def of_annotations(self) -> Iterator[bytes]:
@@ -228,8 +228,8 @@ class _Words:
             (CATEGORIES, nodes.kind, nodes.kinds),
             (NAMES, nodes.name, nodes.names),
         ):
-            for code in sorted(set(codes.tolist()) - self._said[field]):
-                self._said[field].add(code)
+            for code in sorted(set(codes.tolist()) - self._interned[field]):
+                self._interned[field].add(code)
                 news.append(message(field, number(1, 1 + code), text(2, texts[code] or "")))
         numbers = [0] * len(facts.group.texts)
         for code in sorted(set(facts.group.codes.tolist())):

@@ -22,7 +22,8 @@ from et_sim.views.report.markup import section, table, tag, text
 from et_sim.views.report.page import asset, page_of, write_report
 from et_sim.views.report.timeline import MOST_SLICES
 from et_sim.views.run.directory import open_run
-from et_sim.views.sweep.charts import Box, draw_chart, found_name, legend_of, lines
+from et_sim.views.sweep.bands import band_note
+from et_sim.views.sweep.charts import Box, draw_chart, front_name, legend_of, lines
 from et_sim.views.sweep.content import Chart, Content
 from et_sim.views.sweep.directory import COMPLETE, SweepDirectory
 from et_sim.views.sweep.scales import EXPOSED, MAKESPAN, Quantity, Scale, shown
@@ -36,7 +37,6 @@ from et_sim.views.sweep.summary import (
     longest_part,
     run_name,
 )
-from et_sim.views.sweep.told_apart import told_apart
 
 MOST_BEST = 20  # points of the table, whose runs have pages if they were kept
 MOST_LINES = 2000  # of parallel coordinates
@@ -52,7 +52,7 @@ def sweep_report(sweep: SweepDirectory, pages: Mapping[int, str]) -> str:
     best = format_ns(content.rows[0]["makespan_ns"]) if content.rows else "no complete point"
     parts = [_headline(content)]
     if content.rows:
-        fronts = _fronts(content) if content.sweep.search is None else _found(content)
+        fronts = _fronts(content) if content.sweep.search is None else _search_front(content)
         parts += [_chosen(), _charts(content), _parallel(content), fronts, _best(content, pages)]
     parts.append(_failures(content))
     parts.append(tag("script", _data(content, pages), type="application/json", id="points"))
@@ -128,7 +128,7 @@ def _parallel(content: Content) -> str:
     box = Box(40, 30, APART * (len(scales) - 1), TALL)
     rows = range(len(content.rows))
     few = rows if len(rows) <= MOST_LINES else range(0, len(rows), -(-len(rows) // MOST_LINES))
-    tenth = set(content.found or range(-(-len(rows) // 10)))
+    tenth = set(content.search_front or range(-(-len(rows) // 10)))
     scene = Scene()
     scene.path(lines(box, scales, [row for row in few if row not in tenth]), class_="others")
     scene.path(lines(box, scales, [row for row in rows if row in tenth]), class_="tenth")
@@ -142,7 +142,7 @@ def _parallel(content: Content) -> str:
         f'data-parallel="{" ".join(map(str, order))}" '
         f'data-box="{box.left} {box.top} {box.width} {box.height}">{scene.markup}</svg>'
     )
-    blue = found_name(content) if content.found else "fastest tenth of the points"
+    blue = front_name(content) if content.search_front else "fastest tenth of the points"
     note = f"The {blue} is drawn in blue."
     if len(few) < len(rows):
         note += f" Of {len(rows):,} points, {len(few):,} are drawn, evenly from the fastest to the slowest."
@@ -182,11 +182,11 @@ def _fronts(content: Content) -> str:
     return section("fronts", "Pareto fronts", *parts)
 
 
-def _found(content: Content) -> str:
+def _search_front(content: Content) -> str:
     """What a search found, in its order, among what it evaluated."""
     assert content.sweep.search is not None
     note = tag("p", text(meaning(content.sweep.search)), class_="note")
-    if not content.found:
+    if not content.search_front:
         return section("fronts", "Found", tag("p", "no point that was looked for", class_="absent"))
     first, columns = len(content.axes), content.objectives
     charts = content.charts()[first:]
@@ -198,10 +198,10 @@ def _found(content: Content) -> str:
             *(text(shown(content.rows[row][axis])) for axis in content.sweep.axes),
             *(text(column.shown(content.rows[row][column.column])) for column in columns),
         ]
-        for row in content.found
+        for row in content.search_front
     )
     cells = table("", head, rows, "<" + "<" * first + ">" * len(columns))
-    heading = found_name(content)
+    heading = front_name(content)
     return section(
         "fronts", heading[0].upper() + heading[1:], note, tag("div", drawings, class_="charts"), cells
     )
@@ -236,7 +236,7 @@ def _best(content: Content, pages: Mapping[int, str]) -> str:
         run = tag("a", "report", href=address) if address else ""
         cells.append([_button(content, row), *axes, *figures, run])
     several = table("", head, cells, "<" + "<" * len(content.axes) + ">>>><<")
-    note = told_apart(content.rows)
+    note = band_note(content.rows)
     return section("best", "Best points", tag("p", note, class_="note") if note else "", several)
 
 

@@ -74,7 +74,7 @@ class _Adding:
     """Adds up blocks of the timeline."""
 
     def __init__(self, exposed_of: dict[str, Exposed], rows: Any, groups: GroupCounts) -> None:
-        self._found, self._groups = exposed_of, groups
+        self._exposed_of, self._groups = exposed_of, groups
         self._texts = (*rows["group"].dictionary.to_pylist(), None)
         kinds = (*rows["kind"].dictionary.to_pylist(), None)
         self._is_kernel = np.array([kind in ("compute", COPY) for kind in kinds])
@@ -120,7 +120,7 @@ class _Adding:
             sums = tuple(int(column[here].sum()) for column in columns)
             for group_name, ranks in self._groups.counts[number]:
                 name = group_name or MESSAGES
-                yield self._found.setdefault(name, Exposed(name)), ranks, sums
+                yield self._exposed_of.setdefault(name, Exposed(name)), ranks, sums
 
 
 MOST_RANKS, MOST_OPERATIONS = 24, 15

@@ -130,7 +130,7 @@ class GroupCounts:
     def __init__(self, run: RunDirectory, part: Selection = EVERYTHING) -> None:
         self._groups, weights = Groups(run), part.weights(run)
         distinct, number_of_weight = np.unique(weights, return_inverse=True)
-        self._alone = number_of_weight.reshape(-1)  # per actor, of rows in no group
+        self._of_no_group = number_of_weight.reshape(-1)  # per actor, of rows in no group
         number: dict[Counts, int] = {((None, weight),): at for at, weight in enumerate(distinct.tolist())}
         actors = weights[self._groups.actors].tolist()
         plain = ((pair,) for pair in zip(self._groups.names, actors, strict=True))
@@ -167,7 +167,7 @@ class GroupCounts:
 
     def of_groups(self, actor: Any, code: Any, texts: Sequence[Text]) -> Any:
         """Which counts groups of actors have."""
-        at, counts = self._groups.at(actor, code, texts), self._alone[actor]
+        at, counts = self._groups.at(actor, code, texts), self._of_no_group[actor]
         in_group = np.flatnonzero(at != NO_GROUP)
         counts[in_group] = self._of_key[at[in_group]]
         return counts

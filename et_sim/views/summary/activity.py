@@ -14,11 +14,11 @@ import numpy as np
 from msgspec import Struct
 
 from et_sim.basics.intervals import (
+    ACTIVITIES,
     COMPUTE,
     COPY,
     HOST,
     MEMORY,
-    SORTS,
     TRANSFER,
     WAITING,
     Intervals,
@@ -40,7 +40,7 @@ from et_sim.views.text import prose, shortened
 from et_sim.views.view import Forms
 
 # The part of each sort, by its figure.
-OF_SORT = {
+FIGURE_OF = {
     COMPUTE: "compute_ns",
     COPY: "compute_ns",
     TRANSFER: "exposed_comm_ns",
@@ -138,8 +138,10 @@ class _Shares:
         totals = np.bincount(row_of, weights, shape[0])
         self._weight = weights / np.maximum(totals, 1)[row_of]
         self._row_of, self._shape, self._span = row_of, shape, span
-        self._covered = [np.zeros((shape[0], shape[1] + 2)) for _ in SORTS]  # with this sort or one before
-        self._unions = Unions(len(SORTS), self._measure)
+        self._covered = [
+            np.zeros((shape[0], shape[1] + 2)) for _ in ACTIVITIES
+        ]  # with this sort or one before
+        self._unions = Unions(len(ACTIVITIES), self._measure)
 
     def add(self, *spans: Any) -> None:
         """Take a piece, as `Unions` does."""
@@ -158,9 +160,9 @@ class _Shares:
         """All parts; `finish` says when each of the actors is done."""
         self._unions.close()
         shares, before = np.zeros((len(PARTS), *self._shape)), np.zeros(self._shape)
-        for kind in SORTS:
+        for kind in ACTIVITIES:
             covered = levels(self._covered[kind])
-            shares[FIGURES.index(OF_SORT[kind])] += covered - before
+            shares[FIGURES.index(FIGURE_OF[kind])] += covered - before
             before = covered
         early = levels(self._filling(actors, finish, np.full(len(actors), self._span)))
         shares[FIGURES.index("early_ns")] = early

@@ -35,7 +35,7 @@ def without_kernel(run: RunDirectory, part: Selection) -> Counter[Key]:
         return times_ns
     unions = Unions(FIRST + len(keys.known), lambda parts: keys.share_out(parts, times_ns))
     for rows in run.batches("timeline", COLUMNS):
-        times, kind = spans(rows, run.summary["makespan_ns"]), keys.sorts(rows)
+        times, kind = spans(rows, run.summary["makespan_ns"]), keys.activities(rows)
         admitted = np.where(kind >= FIRST, times.admitted, times.start)
         unions.add(numbers(rows["actor"]), kind, *part.clipped(admitted, times.end))
     unions.close()
@@ -51,7 +51,7 @@ class _Keys:
         codes = (unique(self._codes(rows)[words(rows["kind"]).where(communicates)]) for rows in batches)
         self.known = unique(np.concatenate([np.zeros(0, np.int64), *codes]))
 
-    def sorts(self, rows: Any) -> Any:
+    def activities(self, rows: Any) -> Any:
         """What each row counts as: KERNELS, NEITHER, or the number of its operation."""
         kinds = words(rows["kind"])
         operation = FIRST + np.searchsorted(self.known, self._codes(rows))

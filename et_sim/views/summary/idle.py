@@ -89,7 +89,7 @@ class _Nodes(Struct, frozen=True, eq=False):
     admitted: Any
     moved: Any
     end: Any
-    sort: Any  # what somebody who waits for it waits for
+    figure: Any  # index into FIGURES: what a device that waits for the node waits for
     unit: Any
     on_device: Any  # whether the unit is a stream
     cause: Any  # index, or NONE
@@ -102,7 +102,7 @@ class _Charges(Struct, frozen=True, eq=False):
     """Pieces of pauses, by what they were spent on."""
 
     pause: Any
-    sort: Any
+    figure: Any  # index into FIGURES
     node: Any  # NONE: nobody knows
     ns: Any
 
@@ -208,7 +208,7 @@ def _nodes(columns: dict[str, Any], texts: _Texts) -> _Nodes:
     on_device = np.bincount(unit, ~columns["is_host"], len(keys)) > 0
     is_gap = columns["kind"] == (texts.kinds.index("gap") if "gap" in texts.kinds else NONE)
     host = np.where(columns["is_host"], HOST, STREAM)
-    kind = np.where(is_gap, np.where(on_device[unit], LAUNCH, GAP), host)
+    figure = np.where(is_gap, np.where(on_device[unit], LAUNCH, GAP), host)
     names = [called[key % len(called)] for key in keys.tolist()]
     works = _works_of(columns, texts, unit, len(keys))
     pairs = zip(names, works, strict=True)
@@ -216,7 +216,7 @@ def _nodes(columns: dict[str, Any], texts: _Texts) -> _Nodes:
     units = tuple(zip((keys // len(called)).tolist(), names, strict=True))
     plain = {name: columns[name] for name in ("actor", "start", "admitted", "moved", "end", "kind", "stem")}
     causes = _causes(columns)
-    return _Nodes(**plain, sort=kind, unit=unit, on_device=on_device, cause=causes, units=units)
+    return _Nodes(**plain, figure=figure, unit=unit, on_device=on_device, cause=causes, units=units)
 
 
 def _works_of(columns: dict[str, Any], texts: _Texts, unit: Any, units: int) -> list[str]:
@@ -253,7 +253,7 @@ def _named(nodes: _Nodes, is_whole: bool) -> list[tuple[int, str]]:
 
 def _units(nodes: _Nodes, is_whole: bool) -> tuple[Any, Any]:
     """The unit of each node, and which nodes make it busy; of whole devices, all their streams are one."""
-    works = (nodes.sort != GAP) & (nodes.sort != LAUNCH)
+    works = (nodes.figure != GAP) & (nodes.figure != LAUNCH)
     if not is_whole:
         return nodes.unit, np.flatnonzero(works)
     unit = np.unique(nodes.actor, return_inverse=True)[1].reshape(-1)
@@ -301,12 +301,12 @@ def _walked(nodes: _Nodes, pauses: _Pauses, window: Window) -> _Charges:
     """What every pause was spent on, backwards from the node that ends it."""
     charges: list[tuple[Any, ...]] = []
 
-    def charge(pause: Any, kind: Any, node: Any, begin: Any, end: Any) -> None:
+    def charge(pause: Any, figure: Any, node: Any, begin: Any, end: Any) -> None:
         first = np.maximum(np.maximum(begin, pauses.start[pause]), window[0])
         ns = np.minimum(end, window[1]) - first
         charged = np.flatnonzero(ns > 0)
         if len(charged):
-            every = np.broadcast_to(kind, ns.shape), np.broadcast_to(node, ns.shape)
+            every = np.broadcast_to(figure, ns.shape), np.broadcast_to(node, ns.shape)
             charges.append((pause[charged], every[0][charged], every[1][charged], ns[charged]))
 
     pause, at, reached = np.arange(len(pauses.node)), pauses.node, pauses.end
@@ -318,7 +318,7 @@ def _walked(nodes: _Nodes, pauses: _Pauses, window: Window) -> _Charges:
             break
         start, admitted, moved, end = (x[at] for x in (nodes.start, nodes.admitted, nodes.moved, nodes.end))
         charge(pause, OTHER, NONE, end, reached)
-        charge(pause, nodes.sort[at], at, moved, np.minimum(end, reached))
+        charge(pause, nodes.figure[at], at, moved, np.minimum(end, reached))
         charge(pause, RANKS, at, admitted, np.minimum(moved, reached))
         charge(pause, STREAM, at, start, np.minimum(admitted, reached))
         reached, at = np.minimum(reached, start), nodes.cause[at]
@@ -339,7 +339,7 @@ def _figures(units: Any, busy: Any, pauses: _Pauses, charges: _Charges, window: 
     total = np.zeros((int(units.max(initial=NONE)) + 1, len(FIGURES)), np.int64)
     first, last = np.clip(busy.start, *window), np.clip(busy.end, *window)
     np.add.at(total, (busy.owner, BUSY), last - first)
-    np.add.at(total, (pauses.unit[charges.pause], charges.sort), charges.ns)
+    np.add.at(total, (pauses.unit[charges.pause], charges.figure), charges.ns)
     return total
 
 
@@ -357,8 +357,8 @@ def _explain(
     actors = unique(nodes.actor)
     actor_of_pause = actors[pauses.unit]
     known = np.flatnonzero(charges.node != NONE)
-    node, kind_charged = charges.node[known], charges.sort[known]
-    spent = Grouped(kind_charged, nodes.kind[node], nodes.stem[node])
+    node, figures = charges.node[known], charges.figure[known]
+    spent = Grouped(figures, nodes.kind[node], nodes.stem[node])
     total = spent.total(charges.ns[known] * weights[actor_of_pause[charges.pause[known]]])
     for (figure, kind, stem), ns in spent.with_keys(total):
         idle.causes[FIGURES[figure], str(texts.kinds[kind]), str(texts.stems[stem])] += ns
@@ -381,14 +381,14 @@ def _longest(
     node = charges.node[most]
     stem = np.where(node == NONE, NONE, nodes.stem[node])
     begin = np.maximum(pauses.start[pause], window[0])
-    same = Grouped(-length[pause], begin, charges.sort[most], stem, charges.ns[most])
+    same = Grouped(-length[pause], begin, charges.figure[most], stem, charges.ns[most])
     shown = same.keys[same.keys[:, 0] <= same.keys[:LONGEST, 0].max(initial=-LONGEST_NS)]
     members = np.split(np.argsort(same.of_row, kind="stable"), np.cumsum(np.bincount(same.of_row)))
     longest = []
-    for (negative, start, kind, name, ns), rows in zip(shown.tolist(), members, strict=False):
+    for (negative, start, figure, name, ns), rows in zip(shown.tolist(), members, strict=False):
         who = together([ranks[number] for number in pause[rows].tolist()])
         text = "" if name == NONE else str(texts.stems[name])
-        longest.append(Pause(who, start, -negative, FIGURES[kind], text, ns))
+        longest.append(Pause(who, start, -negative, FIGURES[figure], text, ns))
     return longest
 
 

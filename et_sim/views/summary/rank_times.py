@@ -48,7 +48,7 @@ def spans_of(run: RunDirectory, part: Selection, window: tuple[int, int]) -> Ite
         start, admitted, moved, end = (
             np.clip(getattr(times, name)[shown], *window) - window[0] for name in Spans.__struct_fields__[:-1]
         )
-        yield owner[shown], _sorts(rows)[shown], start, end, admitted, moved
+        yield owner[shown], _activities(rows)[shown], start, end, admitted, moved
 
 
 def _measured(run: RunDirectory, part: Selection, window: tuple[int, int]) -> list[dict[str, Any]]:
@@ -81,13 +81,13 @@ def _measured(run: RunDirectory, part: Selection, window: tuple[int, int]) -> li
     return [{"ranks": ranks, **dict(figures)} for ranks, figures in alike(entries)]
 
 
-def _sorts(rows: Any) -> Any:
+def _activities(rows: Any) -> Any:
     """What each row counts as."""
     is_host = words(rows["lane"]).where(lambda lane: lane == "cpu")
-    return np.where(is_host, HOST, words(rows["kind"]).where(_sort_of))
+    return np.where(is_host, HOST, words(rows["kind"]).where(_activity_of))
 
 
-def _sort_of(kind: str | None) -> int:
+def _activity_of(kind: str | None) -> int:
     if kind == "compute":
         return COMPUTE
     if kind == COPY_KIND:

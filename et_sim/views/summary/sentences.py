@@ -58,10 +58,10 @@ def _reason(other: Mapping[str, Any], before: int | None) -> str:
         return ", by corrections that act only together"
     if len(acting) == 1 and acting[0]["makespan_ns"] == other["makespan_ns"]:
         return f": {acting[0]['correction']}"
-    return f": {', '.join(_alone(correction, before) for correction in acting)}"
+    return f": {', '.join(_by_itself(correction, before) for correction in acting)}"
 
 
-def _alone(correction: Mapping[str, Any], before: int | None) -> str:
+def _by_itself(correction: Mapping[str, Any], before: int | None) -> str:
     """A correction, and what it does by itself."""
     if correction["status"] != COMPLETE:
         return f"{correction['correction']} (alone: {correction['status']})"

@@ -82,10 +82,10 @@ def draw_chart(scene: Scene, box: Box, chart: Chart, content: Content) -> None:
         steps = "".join(f"H{across:.1f}V{up:.1f}" for across, up in corners_of[1:])
         begin = f"M{corners_of[0][0]:.1f} {corners_of[0][1]:.1f}"
         _outline(scene, "front", f"{begin}{steps}H{box.left + box.width}", FRONT)
-    if content.found:  # rings around what a search found
+    if content.search_front:  # rings around what a search found
         ring = f"a{RING} {RING} 0 1 0 {2 * RING} 0a{RING} {RING} 0 1 0 {-2 * RING} 0"
         every = list(_places(box, x, y))
-        positions = dict.fromkeys(every[row] for row in content.found)
+        positions = dict.fromkeys(every[row] for row in content.search_front)
         rings = (f"M{across - RING:.1f} {up:.1f}{ring}" for across, up in positions if across is not None)
         _outline(scene, "found", "".join(rings), FRONT)
 
@@ -164,10 +164,10 @@ def legend_of(content: Content, ink: str) -> list[Entry]:
         (COLOURS.get(name, OTHER), f"most time goes to {name}") for name in dict.fromkeys(content.bottlenecks)
     ]
     entries += [(ink, "best of each value")] * any(chart.has_line for chart in content.charts())
-    return [*entries, *([(FRONT, found_name(content))] if content.found else [])]
+    return [*entries, *([(FRONT, front_name(content))] if content.search_front else [])]
 
 
-def found_name(content: Content) -> str:
+def front_name(content: Content) -> str:
     """What the points are that a search found."""
     titles = [objective.title for objective in content.objectives]
     if len(titles) == 1:

@@ -100,21 +100,21 @@ class Content:
         return objectives_of(self.sweep)
 
     @cached_property
-    def found(self) -> tuple[int, ...]:
+    def search_front(self) -> tuple[int, ...]:
         """The rows that a search found, in its order: no other one dominates them."""
         if self.sweep.search is None:
             return ()
         places = {row[NUMBER]: place for place, row in enumerate(self.rows)}
         return tuple(places[row[NUMBER]] for row in front_rows(self.sweep, self.rows))
 
-    def quantity(self, column_of: Quantity) -> Scale:
+    def quantity(self, quantity: Quantity) -> Scale:
         """Where a figure of every row stands."""
-        return quantity_scale(column_of, [row[column_of.column] for row in self.rows])
+        return quantity_scale(quantity, [row[quantity.column] for row in self.rows])
 
-    def front(self, column_of: Quantity) -> tuple[int, ...]:
+    def front(self, quantity: Quantity) -> tuple[int, ...]:
         """The rows that no other one beats in this figure and in makespan, by rising figure."""
-        known = [row for row in range(len(self.rows)) if self.rows[row][column_of.column] is not None]
-        costs = [self.rows[row][column_of.column] for row in known]
+        known = [row for row in range(len(self.rows)) if self.rows[row][quantity.column] is not None]
+        costs = [self.rows[row][quantity.column] for row in known]
         places = front_of(costs, [self.rows[row][MAKESPAN.column] for row in known])
         return tuple(known[place] for place in places)
 

@@ -10,9 +10,9 @@ from textwrap import wrap
 from typing import Any
 
 from et_sim.tables.of_sweeps import NUMBER
+from et_sim.views.sweep.bands import band_note
 from et_sim.views.sweep.directory import SweepDirectory
 from et_sim.views.sweep.scales import EXPOSED, MAKESPAN, RATES, RESOURCES, Quantity, are_numbers, shown
-from et_sim.views.sweep.told_apart import told_apart
 from et_sim.views.text import fitted, not_shown
 
 NARROWEST = 8
@@ -52,7 +52,7 @@ def search_lines(sweep: SweepDirectory, rows: Sequence[Row], most: int, width: i
     lines += ["", *wrap(meaning(search), width)]
     if objectives_of(sweep) == (MAKESPAN,):
         done = sorted(filter(lambda row: row["makespan_ns"] is not None, rows), key=_by_makespan)
-        lines += wrap(told_apart(done), width)
+        lines += wrap(band_note(done), width)
     return lines
 
 

@@ -14,10 +14,10 @@ from msgspec import Struct, to_builtins
 from et_sim.basics.errors import UsageError
 from et_sim.basics.units import format_bytes, format_ns, plural
 from et_sim.tables.of_sweeps import FILES, MADE_OF, NUMBER, RUNS
+from et_sim.views.sweep.bands import ALIKE, BAND, band_note, band_text, contains_none, relative_band
 from et_sim.views.sweep.directory import COMPLETE, SweepDirectory
 from et_sim.views.sweep.scales import are_numbers, shown
 from et_sim.views.sweep.searched import search_lines
-from et_sim.views.sweep.told_apart import ALIKE, BAND, band_text, contains_none, relative_band, told_apart
 from et_sim.views.text import fitted, not_shown, share, terminal_width
 
 MOST_VALUES = 12  # of a column of numbers that are shown one by one; more of them are put together
@@ -115,7 +115,7 @@ def sweep_text(sweep: SweepDirectory, top: int | None = None) -> str:
     elif done:
         in_order = _in_order(done)
         lines += ["", *_best(sweep, done, most, width)]
-        lines += wrap(told_apart(done), width)
+        lines += wrap(band_note(done), width)
         lines += ["", *_effects(sweep, in_order, width)]
         lines += _turns(sweep, in_order, width)
     lines += _failures(rows, most, width)

@@ -13,11 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from et_sim.basics.intervals import (
+    ACTIVITIES,
     COMPUTE,
     HOST,
     LONGEST_AXIS,
     MEMORY,
-    SORTS,
     TRANSFER,
     WAITING,
     Spent,
@@ -60,7 +60,7 @@ Span = tuple[int, int, int, int, int]
 
 def _brute(spans: list[Span], actor: int, window: tuple[int, int]) -> tuple[dict[int, int], dict[int, int]]:
     """Nanosecond by nanosecond: how long each sort was under way, and was the first of those that were."""
-    totals, parts = dict.fromkeys(SORTS, 0), dict.fromkeys(SORTS, 0)
+    totals, parts = dict.fromkeys(ACTIVITIES, 0), dict.fromkeys(ACTIVITIES, 0)
     for now in range(*window):
         here = set()
         for owner, start, length, what, wait in spans:
@@ -94,8 +94,8 @@ def test_time_is_split_as_counting_nanoseconds_splits_it(
     found.close()
     for one in range(4):
         totals, parts = _brute(spans, one, (0, 2 * END))
-        assert found.totals[:, one].tolist() == [totals[sort] for sort in SORTS]
-        assert found.parts[:, one].tolist() == [parts[sort] for sort in SORTS]
+        assert found.totals[:, one].tolist() == [totals[sort] for sort in ACTIVITIES]
+        assert found.parts[:, one].tolist() == [parts[sort] for sort in ACTIVITIES]
         assert found.covered_ns[one] == sum(parts.values())
 
 

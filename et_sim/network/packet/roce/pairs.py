@@ -144,7 +144,7 @@ def _forget_done(network: Any, nic: Any, first_done: int, taken: int) -> None:
 def release_if_done(network: Any, row: int) -> None:
     """Give back a flow of which nothing is left."""
     pair, flow = network.transport.pairs[row], network.flows[row]
-    if flow.told and pair.is_listed == 0 and flow.packets == 0 and pair.acknowledged >= flow.size:
+    if flow.is_reported and pair.is_listed == 0 and flow.packets == 0 and pair.acknowledged >= flow.size:
         release_flow(network, row)
 
 

@@ -41,7 +41,7 @@ def counts_as(network: Any, messages: Any, row: int) -> None:
     other = network.transport.nics[flow.port].head
     while other != NONE and flows[other].begin_ps < flow.begin_ps:
         first = flows[other]
-        if first.told == 0 and _is_counted_with(messages[flow.message], messages[first.message]):
+        if first.is_reported == 0 and _is_counted_with(messages[flow.message], messages[first.message]):
             flow.message, first.message = first.message, flow.message
             return
         other = pairs[other].next
@@ -112,7 +112,7 @@ def _describe_pair(network: Any, picture: Any, at: int, row: int) -> None:
     picture[at + 5], picture[at + 6], picture[at + 7] = pair.window, pair.rate, pair.last_bytes
     picture[at + 8] = max(pair.refused_ps - now, 0) if pair.refused == pair.expected else 0
     picture[at + 9], picture[at + 10] = flow.packets, flow.retransmitted
-    picture[at + 11] = 2 * (pair.sent < flow.size) + flow.told
+    picture[at + 11] = 2 * (pair.sent < flow.size) + flow.is_reported
     picture[at + 12] = network.calendar.entries[place].key - now if place != NONE else -1
     picture[at + 13] = network.calendar.entries[place].tie - state.order if place != NONE else 0
 

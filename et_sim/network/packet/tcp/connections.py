@@ -72,7 +72,7 @@ def _flow_of_connection(network: Any, like: int) -> int:
     row = take_row(flows, network.state[0].free_flows)
     flow, other = flows[row], flows[like]
     flow.source, flow.target, flow.message = other.source, other.target, NONE
-    flow.size = flow.padding = flow.packets = flow.told = 0
+    flow.size = flow.padding = flow.packets = flow.is_reported = 0
     clear_figures(flow)
     flow.port, flow.back_port, flow.back = other.port, other.back_port, other.back
     flow.next = NONE
@@ -263,7 +263,7 @@ def _copy_received(network: Any, message: int) -> None:
 def release_if_done(network: Any, row: int) -> None:
     """Give back a message's own connection if nothing is left of it."""
     connection, flow = network.transport.connections[row], network.flows[row]
-    if connection.is_owned == 0 or flow.told == 0 or flow.packets > 0:
+    if connection.is_owned == 0 or flow.is_reported == 0 or flow.packets > 0:
         return
     if connection.acknowledged < connection.end:
         return

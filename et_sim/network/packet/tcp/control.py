@@ -33,7 +33,7 @@ def cubic_begins(connection: Any) -> None:
     connection.plateau_s = 0.0
     connection.epoch_ps = connection.least_rtt_ps = connection.round_rtt_ps = NEVER
     connection.round_ps = connection.train_ps = 0
-    connection.samples = connection.found = 0
+    connection.samples = connection.is_past_slow_start = 0
 
 
 @works_on_tables
@@ -48,7 +48,7 @@ def _new_round(network: Any, connection: Any) -> None:
 def starts_again(network: Any, row: int) -> None:
     """After a timeout."""
     connection = network.transport.connections[row]
-    connection.largest = connection.origin = connection.found = 0
+    connection.largest = connection.origin = connection.is_past_slow_start = 0
     connection.plateau_s = 0.0
     connection.least_rtt_ps = NEVER
     _new_round(network, connection)
@@ -104,7 +104,7 @@ def cubic_acknowledged(network: Any, row: int) -> None:
         return
     connection.least_rtt_ps = min(connection.least_rtt_ps, connection.rtt_ps)
     if (
-        connection.found
+        connection.is_past_slow_start
         or connection.window > connection.threshold
         or connection.window < LEAST_PACKETS * rules.payload
     ):
@@ -112,15 +112,15 @@ def cubic_acknowledged(network: Any, row: int) -> None:
     if now - connection.train_ps <= CLOSE_PS:
         connection.train_ps = now
         if now - connection.round_ps > connection.least_rtt_ps:
-            connection.found = 1
+            connection.is_past_slow_start = 1
     if connection.samples < SAMPLES:
         connection.round_rtt_ps = min(connection.round_rtt_ps, connection.rtt_ps)
         connection.samples += 1
     else:
         growth = min(max(connection.least_rtt_ps, LEAST_GROWTH_PS), MOST_GROWTH_PS)
         if connection.round_rtt_ps > connection.least_rtt_ps + growth:
-            connection.found = 1
-    if connection.found:
+            connection.is_past_slow_start = 1
+    if connection.is_past_slow_start:
         connection.threshold = connection.window
 
 

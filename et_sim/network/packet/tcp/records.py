@@ -82,7 +82,7 @@ CONNECTION = record(
     ("round_ps", "i8"),
     ("train_ps", "i8"),
     ("samples", "i4"),
-    ("found", "u1"),
+    ("is_past_slow_start", "u1"),
 )
 # A message, by its flow.
 PIECE = record(

@@ -40,7 +40,7 @@ def band_text(band: Band | None) -> str:
     return "" if band is None else f"{100 * band[0]:+.0f} to {100 * band[1]:+.0f} %"
 
 
-def told_apart(done: Sequence[Row]) -> str:
+def band_note(done: Sequence[Row]) -> str:
     """How many points cannot be told from the first, the best, as a sentence; empty where none states it."""
     bands = [relative_band(done[0], row) for row in done[1:]]
     if not any(bands):
