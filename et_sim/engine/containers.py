@@ -117,7 +117,7 @@ class Heap(Tables):
 
 
 def heap_for(rows: int, before: Heap | None = None, key: str = "f8") -> Heap:
-    """A heap for a pool of so many rows, with what was in the one for its shorter predecessor."""
+    """A heap for a pool of this many rows, with the content of the heap for the shorter pool before it."""
     if before is None:
         entries = table(record(("key", key), ("tie", "i8"), ("row", "i4")), rows)
         return Heap(entries, np.full(rows, NONE, np.int32), np.zeros(1, np.int64))
@@ -215,7 +215,7 @@ def grow_pool(pool: Any, free: Any, reserve: int) -> Any:
 
 
 def empty_index(rows: int) -> Any:
-    """A hash index for a pool of so many rows."""
+    """A hash index for a pool of this many rows."""
     return np.full(1 << (2 * rows - 1).bit_length(), NONE, np.int32)
 
 

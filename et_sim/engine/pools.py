@@ -97,7 +97,7 @@ def reserve_per_event(plan: Plan, needs: Needs) -> Reserve:
 
 
 def causal_events_per_event(plan: Plan, reserve: Reserve, needs: Needs) -> int:
-    """The most causal events of the record of causes that one event may add.
+    """The most causal events that one event may add to the record of causes.
 
     An event completes nodes, and instant ones among their children complete at once, and so on. No
     thing sends more than two messages.

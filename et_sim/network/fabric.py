@@ -135,7 +135,7 @@ def _describe_serialisation(fabric: Any, run: Run, leg: Leg, size: int, begin: i
 
 @works_on_tables
 def _add_links(fabric: Any, leg: Leg, size: int, longest: Any) -> None:
-    """What each class of links takes for so many bytes, if that is longer than what is noted."""
+    """Note how long each class of links takes for these bytes, where that is longer than what is noted."""
     at, end = ends_of_leg(fabric, leg)
     stop = leg.at
     while at != end:

@@ -183,7 +183,7 @@ def _most_hops(dimension: Dimension) -> int:
 
 
 def causal_events_of_message(network: Network) -> int:
-    """The most causal events that a message may need: latencies of links are told apart."""
+    """The most causal events that a message may need; each latency of a link has its own."""
     links = sum(dimension.npus // 2 + 1 for dimension in wired(network).dimensions)
     stretches = 2 * len(wired(network).links) + 1  # stretches of links of one speed
     return 5 * min(links, stretches + len(wired(network).dimensions)) + 2 * len(wired(network).dimensions)

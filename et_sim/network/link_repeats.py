@@ -48,7 +48,7 @@ def describe_event(run: Run, at: int, kind: int, row: int) -> int:
 
 @works_on_tables
 def _describe_message(run: Run, at: int, row: int) -> int:
-    """What a step sends, and where it is; of other messages nothing is told."""
+    """Describe a message of a step: its bytes, and where it is. Other messages are not described."""
     message = run.messages[row]
     if message.kind != STEP or message.done != NONE:
         return NONE
@@ -155,7 +155,7 @@ def note_counted(run: Run) -> None:
 
 @works_on_tables
 def pass_counted(run: Run, periods: int) -> None:
-    """Links have carried that much again, in each of so many periods."""
+    """Add what links carry in one period, once for each period."""
     for row in range(len(run.network.links)):
         link = run.network.links[row]
         link.bytes += periods * (link.bytes - link.bytes_before)

@@ -99,7 +99,7 @@ def choose_model(name: str | None, machine: Machine, *, is_preset: bool) -> Mode
 
 
 def check_model(name: str | None) -> None:
-    """Refuse a network model that does not exist; None: nobody names one."""
+    """Refuse a network model that does not exist; None: none is named."""
     if name is not None and name not in MODELS and "." not in str(name):
         raise UsageError(
             f"network model {name!r} is not known",

@@ -186,7 +186,7 @@ def _hops_of_grid(routes: RouteTables, here: int, there: int) -> int:
 
 @works_on_tables
 def _chosen(routes: RouteTables, at: int, source: int, target: int, ports: int, count: int) -> int:
-    """Which of so many links that are equally good."""
+    """The number of the link that is chosen, of `count` that are equally good."""
     rule = routes.rule[0]
     if count == 1 or rule.choice == LOWEST:
         return 0

@@ -223,7 +223,7 @@ def _choose_queues(run: Run, chunk_row: int, collective: int, turn: int) -> None
 
 @works_on_tables
 def _queue_at(run: Run, which: int, turn: int) -> int:
-    """What a cursor would choose that had turned so many times."""
+    """The queue that a cursor chooses after this many turns."""
     lower = run.plan.settings[QUEUE_ROWS] // 2
     if which == NEXT:
         return turn % run.plan.settings[QUEUES_PER_DIM]

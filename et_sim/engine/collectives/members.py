@@ -44,7 +44,7 @@ def _ahead(run: Run, axis: Any, here: int, there: int) -> int:
 
 @works_on_tables
 def _place_in_group(run: Run, chunk_row: int, ahead: int) -> int:
-    """Where the tables of groups have the member that is so many places ahead of the chunk's."""
+    """The row, in the tables of groups, of the member that is `places` ahead of the chunk's."""
     member = run.plan.members[run.chunks[chunk_row].member]
     return run.plan.groups[member.group].members_first + member.position + ahead
 

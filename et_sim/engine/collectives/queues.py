@@ -34,7 +34,7 @@ REDUCE_SCATTER, ALL_GATHER = int(CollectiveKind.REDUCE_SCATTER), int(CollectiveK
 
 @works_on_tables
 def place_in_queue(run: Run, chunk_row: int) -> int:
-    """The chunk in front of which a new one waits; NONE: it waits last."""
+    """The chunk that a new one waits in front of; NONE: it waits last."""
     order = run.plan.settings[QUEUE_ORDER]
     if order == PRIORITY:
         return _by_priority(run, chunk_row)

@@ -26,7 +26,7 @@ FROM_LEFT, FROM_RIGHT, TO_LEFT, TO_RIGHT, START = 0, 2, 4, 6, 8
 
 @works_on_tables
 def start_tree(run: Run, chunk_row: int) -> None:
-    """Whoever has nobody to wait for makes its first transfer; the others post receives."""
+    """A member that waits for no other makes its first transfer; the others post receives."""
     chunk = run.chunks[chunk_row]
     tree = run.plan.trees[chunk.tree]
     if not run.plan.programs[chunk.program].goes_up:

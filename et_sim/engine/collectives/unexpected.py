@@ -41,7 +41,7 @@ def unexpected_home(run: Run, member: int, step_key: int, phase_key: int) -> int
 def keep_unexpected(
     run: Run, member: int, step_key: int, phase_key: int, peer: int, rank: int, size: int
 ) -> int:
-    """Keep a message until somebody takes it; `peer`, `rank` and `size` are for whoever does.
+    """Keep a message until a receive takes it; `peer`, `rank` and `size` are for whoever does.
 
     Returns its row, where the time of a message that is still on its way may be noted.
     """

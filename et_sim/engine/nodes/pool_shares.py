@@ -72,7 +72,7 @@ def _mark_units(run: Run, joint_row: int, hop: Any, stamp: int) -> int:
     return count
 
 
-MOST_PLANS = (1 << 30) - 1  # told apart
+MOST_PLANS = (1 << 30) - 1  # the largest number of a plan
 SAME_NS = 2.0**-11  # a transfer that ends so shortly before a nanosecond ends in it: rates are rounded
 EQUAL = 1 + 2.0**-40  # shares that differ by no more are equal: they are sums of rounded numbers
 ENDLESS = 1e300
@@ -101,7 +101,7 @@ def begin_sharing(run: Run, row: int, joint_row: int, plan_node: Any) -> None:
 
 @works_on_tables
 def _use_units(run: Run, row: int, joint_row: int, way_row: int, number: int) -> float:
-    """Note which units of a stage a transfer passes, and return the largest part of it that one has."""
+    """Note which units of a stage a transfer passes, and return the largest part of it that a unit has."""
     way = run.plan.memory_ways[way_row]
     hop = run.plan.memory_hops[way.hop_first + number]
     at, largest = row, 0.0

@@ -242,7 +242,7 @@ def unit_taken(
     whole_ns: int,
     size: int,
 ) -> None:
-    """A unit of a memory pool passes so many bytes in so long a time, and their first piece in another."""
+    """A unit of a memory pool passes `size` bytes in `whole_ns`, and their first piece in `piece_ns`."""
     memory_causes.unit_taken(run, row, unit_row, link, begin, held, piece_ns, whole_ns)
     traffic.unit_taken(run, run.units[unit_row].resource, begin, held + whole_ns, size)
 

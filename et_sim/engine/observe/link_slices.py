@@ -17,7 +17,7 @@ from et_sim.engine.state.traffic_tables import PER_LINK, SHIFT
 
 @works_on_tables
 def note_busy(run: Run, link: int, begin: int, length: int, size: int, copies: int) -> None:
-    """A link serialises a message from `begin` on, at one rate; so many links like it do."""
+    """A link serialises a message from `begin` on, at one rate, and so do the links like it."""
     traffic, end = run.traffic, begin + length
     if len(traffic.slices) == 0:
         return
@@ -46,7 +46,7 @@ def note_begun(run: Run, link: int, messages: int) -> None:
 
 @works_on_tables
 def note_carried(run: Run, link: int, begin: float, end: float, before: float, after: float) -> None:
-    """A link has carried bytes at one rate: so many before that time, so many after it."""
+    """A link has carried bytes at one rate, some before that time and some after it."""
     traffic = run.traffic
     if len(traffic.slices) == 0 or after == before:
         return

@@ -262,7 +262,7 @@ def message_unexpected(run: Run, row: int) -> None:
 
 @works_on_tables
 def unexpected_on_its_way(run: Run, row: int, arrival: int) -> None:
-    """A step's message that nobody waits for yet will arrive then."""
+    """A step's message that no receive waits for yet will arrive then."""
     if is_recorded(run):
         run.causes.unexpected[row].cause = causal_event_at(run, arrival, STEP)
 

@@ -249,7 +249,7 @@ def unit_taken(run: Run, resource: int, begin: int, length: int, size: int) -> N
 
 @works_on_tables
 def link_carries(run: Run, link_row: int, begin: float, end: float, before: float, after: float) -> None:
-    """A link has carried bytes at one rate: so many before that time, so many after it."""
+    """A link has carried bytes at one rate, some before that time and some after it."""
     if is_noted(run):
         note_carried(run, link_row, begin, end, before, after)
 

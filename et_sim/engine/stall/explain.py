@@ -174,7 +174,7 @@ def _is_queued(graph: WaitGraph, vertex: Vertex) -> bool:
 
 
 def _reason(waits: tuple[Wait, ...], knot: tuple[Hop, ...], jobs: tuple[Job, ...]) -> str:
-    """`: rank 3 waits for …`; of several jobs, which rank of which it is."""
+    """`: rank 3 waits for …`; with several jobs, also the job and its rank."""
     wait = _telling_wait(waits, knot)
     if wait is None:
         return ""

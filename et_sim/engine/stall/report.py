@@ -23,9 +23,9 @@ MOST_DEAD_ENDS = 5
 MOST_NEAREST = 4
 MOST_REMEDIES = 6
 MOST_JOBS = 4
-# Waits that only follow from others are told last.
+# Waits that only follow from others are reported last.
 CONSEQUENCES = ("lane",)
-# Dead ends in which each side lacks what the other one has: the sides are not told as one.
+# Dead ends in which each side lacks what the other one has: the sides are reported apart.
 TWO_SIDED = ("member-mismatch", "member-renumbered", "member-turned")
 
 
@@ -238,7 +238,7 @@ def actors_note(actors: int, ranks: int) -> str:
 
 
 def job_lines(jobs: Iterable[Job], unfinished: Sequence[int]) -> list[str]:
-    """Which ranks of which job cannot finish, as the job numbers them, and as all else here does."""
+    """The ranks of each job that cannot finish, in the numbers of the job and in those of the whole run."""
     lines, stuck = [], np.asarray(unfinished, np.int64)
     for job in jobs:
         ranks = np.flatnonzero(np.isin(job.npus, stuck)).tolist()

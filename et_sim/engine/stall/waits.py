@@ -1,7 +1,7 @@
 """The stall in single statements: each wait, each dead end, each near miss, each hop of the knot.
 
 A statement keeps the ranks it is about apart from its words (`{who}` stands for them), so that like
-statements of many ranks can be told as one. Not here: grouping and the whole report (`report`).
+statements of many ranks can be reported as one. Not here: grouping and the whole report (`report`).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ LAG_WORDS = {
     Lag.RENUMBERED: f"{WHO}, where the {WHAT} runs under another number",
     Lag.TURNED: f"{WHO}, where the ring of the {WHAT} turns the other way",
 }
-# Whom a wait is told about when its members lag for several reasons: the most final one.
+# When members lag for several reasons, a wait names those of the most final one.
 GRAVITY = (Lag.MISMATCH, Lag.RENUMBERED, Lag.ABSENT, Lag.TURNED, Lag.ELSEWHERE, Lag.QUEUED, Lag.BEHIND)
 LANE_WORDS = {
     Lane.CPU: "the CPU",
@@ -64,7 +64,7 @@ class Wait(Struct, frozen=True):
 
 
 class DeadEnd(NamedTuple):
-    """Something that nobody will ever provide: which ranks should have, in words, and who needs it."""
+    """Something that no rank will ever provide: the ranks that should have, a sentence, and who needs it."""
 
     subject: tuple[int, ...]
     kind: str
@@ -96,7 +96,7 @@ class WaitDescriber:
         return node_text(self._still.trace(node.actor), node.row)
 
     def waits(self) -> list[Wait]:
-        """Every wait of every unfinished actor; ready nodes of one lane are told once."""
+        """Every wait of every unfinished actor; ready nodes of one lane are reported once."""
         waits: list[Wait] = []
         for actor in self._still.stuck:
             before = len(waits)
@@ -241,7 +241,7 @@ class WaitDescriber:
         return self._wait(NodeAt(actor, cycle[0]), "cycle", sentence, (int(self._still.rank[actor]),), 0)
 
     def dead_ends(self) -> list[DeadEnd]:
-        """What nobody will ever provide."""
+        """What no rank will ever provide."""
         messages = self._messages
         ends = [self._unmet(node) for node in messages.waiting if messages.send_for(node) is None]
         ends += [self._unmet(node) for node in messages.held if messages.receive_for(node) is None]
@@ -252,7 +252,7 @@ class WaitDescriber:
         return ends
 
     def _unmet(self, node: NodeAt) -> DeadEnd:
-        """A receive whose message nobody sent, or a send whose receive nobody posted."""
+        """A receive whose message no rank sent, or a send whose receive no rank posted."""
         source, target, tag, size = self._messages.ends(self._messages.channel(node))
         size_and_tag = f"the {exact_bytes(size)} with tag {tag} that {WHO}"
         lacks_send = self._still.action(node) is Action.RECEIVE

@@ -31,7 +31,7 @@ class Ends(Struct, frozen=True, eq=False):
         return replace(self, source=self.source[links], target=self.target[links])
 
     def with_others(self, count: int) -> Ends:
-        """The same, and behind them so many that are no links of a graph."""
+        """These, and behind them this many that are no links of a graph."""
         none = np.full(count, NOBODY, np.int32)
         source, target = (np.concatenate((column, none)) for column in (self.source, self.target))
         return replace(self, source=source, target=target)

@@ -287,7 +287,7 @@ def new_run(
 
 
 def _idle(dtype: np.dtype[Any], rows: int, *fields: str) -> Any:
-    """Rows in which some fields are NONE, and of which nothing has been noted."""
+    """Rows with nothing noted in them yet; some of their fields are NONE."""
     made = table(dtype, rows)
     for field in fields:
         made[field] = NONE
@@ -320,7 +320,7 @@ def _alike(rows: Any, firsts: Any) -> Any:
 
 
 def _clock(plan: Plan, message: Any) -> Any:
-    """No time has come, and all pools are empty; those that nobody uses never grow."""
+    """The clock before the first event; all pools are empty, and those that are not used never grow."""
     clock = _idle(CLOCK, 1, "slot", "bucket", "head", "tail")
     for pool in (name for name in CLOCK.names or () if name.startswith("free_")):
         clock[pool]["head"] = NONE

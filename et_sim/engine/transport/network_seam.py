@@ -90,7 +90,7 @@ class NetworkModel:
         return kept
 
     def grown(self, tables: Any, rows: int, /) -> Tables:  # noqa: ARG002
-        """The tables with at least so many rows left in every pool."""
+        """The tables with at least this many rows left in every pool."""
         kept: Tables = tables
         return kept
 

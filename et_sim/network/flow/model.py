@@ -107,7 +107,7 @@ HAS_CONTENTION = True
 HAS_PROTOCOLS = True
 REACHES_SWITCHES = True
 SHARE, END, ARRIVAL = 0, 1, 2  # rates are due; a message is through; a message is at its target
-MOST_PLANS = (1 << 30) - 1  # told apart
+MOST_PLANS = (1 << 30) - 1  # the largest number of a plan
 SAME_NS = 2.0**-11  # a flow that ends so shortly before a nanosecond ends in it: rates are rounded
 
 
@@ -184,7 +184,7 @@ def _classes_of_links(plan: Plan, links: int) -> tuple[Any, Any]:
 
 
 def grown(tables: FlowTables, rows: int) -> FlowTables:
-    """The same with so many routes left, and their links."""
+    """The tables with room for this many more routes and their links."""
     state = tables.state[0]
     rows += int(state.to_begin)
     uses = rows * int(tables.longest[0])
@@ -351,7 +351,7 @@ def _end(run: Run, route_row: int) -> None:
 
 @works_on_tables
 def _arrives(run: Run, route: Any, message: Any) -> float:
-    """When a message is there of which the last byte sets out."""
+    """When a message arrives whose last byte sets out now."""
     protocol, time = run.network.protocol[0], route.ends_ns + route.latency_ns
     if protocol.store_and_forward:
         time += route.stored_ns * bytes_of_first_packet(run.network, message.bytes)

@@ -88,7 +88,7 @@ OPERATION = record(  # computing, or a message or its receive on its way through
 HAS_CONTENTION = True
 HAS_LOGGOPS = True
 RECORDS_NODES_ONLY = True
-MOST_PLANS = (1 << 30) - 1  # told apart
+MOST_PLANS = (1 << 30) - 1  # the largest number of a plan
 
 
 @quick_dataclass(frozen=True)
@@ -144,7 +144,7 @@ def tables(network: Network, plan: Plan) -> LogGopsTables:
 
 
 def grown(tables: LogGopsTables, rows: int) -> LogGopsTables:
-    """The same with so many places left in the heap."""
+    """The tables with this many free places in the heap."""
     places = len(tables.heap)
     if places - int(tables.state[0].waiting) >= rows:
         return tables

@@ -129,7 +129,7 @@ def _number(run: Run, row: int, rank: int) -> None:
 
 @works_on_tables
 def ends_alone(run: Run, size: int) -> bool:
-    """Whether a send ends at another time than its message, of which the engine is told."""
+    """Whether a send ends at another time than its message; the engine hears of both."""
     constants = run.network.constants[0]
     return size <= constants.most_eager or constants.rules == LOGGOPSIM
 

@@ -174,7 +174,7 @@ def packet_lands(network: Any, port_row: int) -> None:
 
 @works_on_tables
 def _obey(network: Any, port_row: int, is_pause: int) -> None:
-    """A port was told to wait, or to go on."""
+    """A pause for a port has come, or its end."""
     port, now = network.ports[port_row], network.state[0].now_ps
     if is_pause:
         port.paused += 1

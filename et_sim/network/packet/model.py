@@ -53,7 +53,7 @@ from et_sim.plan.tables import Plan, table
 
 
 def ports_in_a_circle(tables: Any) -> list[int]:
-    """Ports that were told to pause and wait for each other, in their order; none if there are none.
+    """Paused ports that wait for each other in a circle, in its order; empty if there are none.
 
     A port is paused because what came over it fills a buffer; that waits for other ports of the same device.
     If these are paused in turn, and so on back to the first, nothing moves any more.
@@ -80,7 +80,7 @@ HAS_CONTENTION = True
 HAS_PROTOCOLS = True
 WITH_CREDITS = "et_sim.network.packet.credit.model"
 GO_ON, BEGIN, ARRIVAL = 0, 1, 2  # the kernel goes on; messages set out; one is at its target
-MOST_PLANS = (1 << 30) - 1  # told apart
+MOST_PLANS = (1 << 30) - 1  # the largest number of a plan
 
 begin_flow = chosen_by_tables("begin_flow", "transport")  # (network, flow): a message sets out
 
@@ -213,7 +213,7 @@ def _units(per_ns: int) -> Any:
 
 
 def grown(tables: PacketTables, rows: int) -> PacketTables:
-    """The same with so many flows left, and packets for many events."""
+    """The tables with room for this many more flows, and with packets for many events."""
     state, transport, spare = tables.state[0], _transport(tables.transport), int(tables.spare[0])
     rows *= transport.FLOWS_PER_MESSAGE
     packets, flows = tables.packets, tables.flows
@@ -455,7 +455,7 @@ def _plan_next(run: Run) -> None:
     if state.planned_ns == NONE or time < state.planned_ns:
         state.planned_ns = time
         state.plans = (state.plans + 1) & MOST_PLANS
-        observe.next_event_follows(run, 0, time)  # what messages wait for is told when they are there
+        observe.next_event_follows(run, 0, time)  # what messages waited for is reported when they arrive
         if time == clock.now and next_ps(network) > _ps(network, clock.now):
             schedule(run, time, NETWORK + GO_ON, 0, state.plans, 0)  # a part of this nanosecond is left
         else:

@@ -106,13 +106,13 @@ def is_sending(network: Any, port: Any) -> bool:
 
 @works_on_tables
 def sending_ps(network: Any, port: Any, size: int) -> int:
-    """How long a port takes for so many bytes."""
+    """How long a port takes to send these bytes."""
     return rate_ps(network, port.bits_per_s, size)
 
 
 @works_on_tables
 def rate_ps(network: Any, rate: int, size: int) -> int:
-    """How long so many bytes take at a rate."""
+    """How long bytes take at a rate."""
     if network.rules[0].whole_ns:
         return int(size * 8e9 / rate + 0.5) * 1000
     return int(size * 8e12 / rate + 0.5)

@@ -68,7 +68,7 @@ def _times(factor: int, number: int, modulus: int) -> int:
 
 
 def streams_of_ns3(devices: int) -> tuple[Any, Any]:
-    """(the generator's state once so many devices are set up, what leads to the next stream)."""
+    """(the generator's state after ns-3 has set up the devices, the matrix that leads to the next stream)."""
     used = STREAMS_PER_DEVICE * devices + STREAMS_OF_ERRORS
     now: list[int] = []
     step: list[int] = []

@@ -93,14 +93,14 @@ PORT = record(
     ("in_headroom", "i8"),
     ("headroom", "i8"),
     ("shift", "i4"),
-    ("pauses", "u1"),  # the sending end was told to wait
+    ("pauses", "u1"),  # the sending end is paused
     # Figures
     ("bytes", "i8"),
     ("busy_ps", "i8"),
     ("carried_packets", "i8"),
     ("deepest", "i8"),
     ("deepest_ps", "i8"),  # when that was
-    ("paused", "i8"),  # how often this port was told to wait, and how long it did
+    ("paused", "i8"),  # how often and how long this port was paused
     ("paused_ps", "i8"),
     ("paused_since_ps", "i8"),
     ("marks", "i8"),

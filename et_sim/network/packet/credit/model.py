@@ -123,7 +123,7 @@ MESSAGE = record(
 
 HAS_CONTENTION = True
 HAS_CREDITS = True
-MOST_PLANS = (1 << 30) - 1  # told apart
+MOST_PLANS = (1 << 30) - 1  # the largest number of a plan
 MOST_CHANNELS = 1 << 21  # of a class: some hundred MiB
 CYCLES_AT_A_TIME = 1 << 8  # of single routers, until the engine may look around
 FIRST_IN_NETWORK = np.iinfo(np.int32).min  # the order of ports from NPUs: no dateline comes after them
@@ -230,7 +230,7 @@ def _fifos(rows: int) -> Any:
 
 
 def _figures(on_graph: Network) -> Any:
-    """The graph, of which each link has a bandwidth and a latency."""
+    """The bandwidth and the latency of each link of the graph."""
     return graph.wired(on_graph).graph
 
 
@@ -272,7 +272,7 @@ def _channels(ports: Any, classes: int, credits: Credits) -> tuple[Any, Any]:
 
 
 def grown(tables: CreditTables, rows: int) -> CreditTables:
-    """The same with room for so many flits more, besides what a router may send in one cycle."""
+    """The tables with room for this many more flits, besides those that a router may send in one cycle."""
     settings = tables.settings[0]
     wanted = rows + int(settings.most_ports)
     if settings.free_flits.rows >= wanted:
@@ -393,5 +393,5 @@ def _work(run: Run) -> None:
     if device != NONE:
         time = max(time_of(run, network.wakes_at[device]), clock.now)
         settings.plans = (settings.plans + 1) & MOST_PLANS
-        observe.next_event_follows(run, 0, time)  # what messages wait for is told when they are there
+        observe.next_event_follows(run, 0, time)  # what messages waited for is reported when they arrive
         schedule(run, time, NETWORK + WORK, 0, settings.plans, 0)

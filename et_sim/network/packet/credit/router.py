@@ -243,7 +243,7 @@ def _can_go_on(run: Run, row: int, cycle: int) -> int:
 
 @works_on_tables
 def _take_credit(network: Any, row: int, cycle: int) -> None:
-    """Count the places of which it is known by now that they are free."""
+    """Count the places that are known to be free by now."""
     channel, back = network.channels[row], network.credits_back[row]
     while back.head != NONE and network.flits[back.head].at <= cycle:
         _free_first(network, back)

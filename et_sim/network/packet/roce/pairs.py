@@ -142,7 +142,7 @@ def _forget_done(network: Any, nic: Any, first_done: int, taken: int) -> None:
 
 @works_on_tables
 def release_if_done(network: Any, row: int) -> None:
-    """Give back a flow of which nothing is left."""
+    """Give back a flow that has nothing left to do."""
     pair, flow = network.transport.pairs[row], network.flows[row]
     if flow.is_reported and pair.is_listed == 0 and flow.packets == 0 and pair.acknowledged >= flow.size:
         release_flow(network, row)
@@ -282,7 +282,7 @@ def _set_window(network: Any, row: int) -> None:
 
 @works_on_tables
 def rate_ps_floor(network: Any, rate: int, size: int) -> int:
-    """How long so many bytes take at a rate, cut to whole nanoseconds if times are whole."""
+    """How long bytes take at a rate, cut to whole nanoseconds if times are whole."""
     if network.rules[0].whole_ns:
         return size * 8000000000 // rate * 1000
     return rate_ps(network, rate, size)

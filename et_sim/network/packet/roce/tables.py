@@ -192,7 +192,7 @@ def new_tables(protocol: Protocol, ports: int, longest_ps: int, most_bytes: int)
 
 
 def grown(tables: RoceTables, packets: Any, flows: Any, _spare: int) -> RoceTables:
-    """The same for so many packets and flows."""
+    """The tables with room for these packets and flows."""
     hops = MOST_HOPS if tables.rules[0].algorithm == HPCC else 0
     return replace(
         tables,

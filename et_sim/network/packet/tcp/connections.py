@@ -200,7 +200,7 @@ def send_opening(network: Any, row: int) -> None:
 
 @works_on_tables
 def is_open(network: Any, row: int) -> None:
-    """The other end has agreed; it is told that this was heard, unless acknowledgements are not sent."""
+    """The other end has agreed. It gets an acknowledgement, unless acknowledgements are not sent."""
     transport = network.transport
     connection, rules = transport.connections[row], transport.rules[0]
     if connection.stage != OPENING:

@@ -188,7 +188,7 @@ def _grow_reno(connection: Any, payload: int, packets: int) -> None:
 
 @works_on_tables
 def was_acknowledged(network: Any, row: int, packets: int, is_marked: bool) -> None:
-    """An acknowledgement is back, for so many packets' worth."""
+    """An acknowledgement of this many packets has come back."""
     connection, rules = network.transport.connections[row], network.transport.rules[0]
     if rules.control == CUBIC:
         cubic_acknowledged(network, row)
@@ -206,7 +206,7 @@ def was_acknowledged(network: Any, row: int, packets: int, is_marked: bool) -> N
 
 @works_on_tables
 def reduced(network: Any, row: int, flight: int) -> int:
-    """What a loss, or a mark, makes of the window, where so many bytes are under way."""
+    """The window after a loss or a mark, where these bytes are under way."""
     connection, rules = network.transport.connections[row], network.transport.rules[0]
     if rules.control == NEWRENO:
         return max(2 * rules.payload, flight // 2)

@@ -40,7 +40,7 @@ MOST_RECEIVES = 64  # that one message may end
 
 @works_on_tables
 def ends_receives(network: Any, run: Run, row: int) -> int:
-    """A message is there: as which one, and which others with it; NONE: for nobody."""
+    """End the receives that a message fills; returns its row for the first of them, or NONE if none ends."""
     rules, message = network.transport.rules[0], run.messages[row]
     if rules.pads == 0 or message.kind != STEP:
         return row
@@ -123,7 +123,7 @@ def new_tables(protocol: Protocol, ports: int, ranks: int) -> TcpTables:
 
 
 def grown(tables: TcpTables, packets: Any, flows: Any, spare: int) -> TcpTables:
-    """The same for so many packets and flows, with so many ranges left."""
+    """The tables with room for these packets, flows and more ranges."""
     ranges, free = tables.ranges, tables.free_ranges[0]
     if free.rows < spare:
         ranges = grow_pool(ranges, free, spare)
@@ -133,7 +133,7 @@ def grown(tables: TcpTables, packets: Any, flows: Any, spare: int) -> TcpTables:
 
 
 def _with_flows(tables: TcpTables, flows: Any) -> TcpTables:
-    """The same for so many flows; connections are put into more buckets."""
+    """The tables with room for these flows; connections get more buckets."""
     larger = {name: longer(getattr(tables, name), len(flows)) for name in ("connections", "pieces")}
     buckets = np.full(1 << max(len(flows) - 1, 1).bit_length(), NONE, np.int32)
     grown = replace(tables, buckets=buckets, **larger)
