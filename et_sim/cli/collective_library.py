@@ -36,11 +36,11 @@ def show_library(options: argparse.Namespace) -> int:
     nodes = -(-ranks // library.node)
     sizes = [_of_size(library, options, ranks, nodes, size) for size in _sizes(options.bytes)]
     if options.svg:
-        from et_sim.views.drawing.planes import Line, choices_picture
+        from et_sim.views.drawing.planes import Curve, choices_picture
         from et_sim.views.drawing.scene import write_picture
 
         lines = [
-            Line(
+            Curve(
                 name,
                 [(entry.size, way.time_us) for entry in sizes for way in entry.ways if _name(way) == name],
             )

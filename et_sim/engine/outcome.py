@@ -31,7 +31,7 @@ class Ports(Struct, frozen=True, eq=False):
     circle: tuple[str, ...] = ()  # ports that pause and wait for each other at its end
 
 
-class Load(Struct, frozen=True, eq=False):
+class NetworkLoad(Struct, frozen=True, eq=False):
     """What was carried, per resource of the network."""
 
     resources: ResourceTable
@@ -52,7 +52,7 @@ class Outcome(Struct, frozen=True, eq=False):
     run: Run
     resources: ResourceTable | None  # of the network, if anything was recorded that names them
     has_contention: bool  # whether messages wait for each other
-    load: Load | None  # of links, if it was counted
+    load: NetworkLoad | None  # of links, if it was counted
     ports: Ports | None = None  # if the network has packets
     queues: Queues | None = None  # what packets met at ports over time, if that was recorded
 
@@ -76,20 +76,20 @@ def ports_of(model: NetworkModel, network: Network, plan: Plan, run: Run) -> Por
 
 def load_of(
     model: NetworkModel, network: Network, plan: Plan, run: Run, known: ResourceTable | None
-) -> Load | None:
+) -> NetworkLoad | None:
     """What a run's links had to carry; None if it was not counted. `known`: the resources, if they are."""
     carried, slices = model.carried, run.traffic.slices
     if carried is not None:
         resources = known or model.resources(network, plan)
         switches_ns = _of_switches(plan, run, network.fraction_bits)
-        return Load(resources, carried(run.network), np.zeros(len(resources), np.int64), switches_ns)
+        return NetworkLoad(resources, carried(run.network), np.zeros(len(resources), np.int64), switches_ns)
     if known is None or not len(slices):
         return None
     per_link = slices.reshape(-1, int(run.traffic.grid[PER_LINK]))
     per_link = per_link[: len(known)]  # behind them come the units of a memory pool
     busy_ns = per_link["busy_ns"].sum(axis=1) >> network.fraction_bits
     switches_ns = _of_switches(plan, run, network.fraction_bits)
-    return Load(known, per_link["bytes"].sum(axis=1), busy_ns, switches_ns)
+    return NetworkLoad(known, per_link["bytes"].sum(axis=1), busy_ns, switches_ns)
 
 
 def _of_switches(plan: Plan, run: Run, bits: int) -> dict[str, float]:

@@ -33,9 +33,9 @@ from et_sim.plan.custom import CustomTables
 from et_sim.plan.dimension_order import (
     GREEDY,
     SCATTERING_EVERYWHERE,
-    Lane,
-    Load,
+    DimensionLoad,
     Order,
+    OrderedDimension,
     Route,
     empty_loads,
     routes,
@@ -220,12 +220,12 @@ class CollectiveTables:
         sides = self.ways.sides(request.group)
         bandwidths = [dimensions[side.dimension].bandwidth for side in sides[:algorithms]]
         lanes = [
-            Lane(members.get(number, 1), number in members, bandwidth / bandwidths[0])
+            OrderedDimension(members.get(number, 1), number in members, bandwidth / bandwidths[0])
             for number, bandwidth in enumerate(bandwidths)
         ]
         total = bytes_to_cut(request.size, system.splits, runs)
         gap = system.gap_denominator
-        loads = [Load(*load) for load in request.loads] or empty_loads(len(lanes))
+        loads = [DimensionLoad(*load) for load in request.loads] or empty_loads(len(lanes))
         chosen = routes(system.dimension_order, request.operation, total, runs, lanes, gap, loads)
         if any(load.time for load in loads):
             self._loads_after[request] = tuple((load.dimension, load.time) for load in loads)

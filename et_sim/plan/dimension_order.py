@@ -39,7 +39,7 @@ class Route(NamedTuple):
     orders: tuple[Order, ...]
 
 
-class Lane(Struct, frozen=True):
+class OrderedDimension(Struct, frozen=True):
     """What the greedy orders must know of a dimension."""
 
     members: int
@@ -47,7 +47,7 @@ class Lane(Struct, frozen=True):
     speed: float  # bandwidth, as a multiple of that of dimension 0
 
 
-class Load(Struct):
+class DimensionLoad(Struct):
     """The time that planned chunks will spend in a dimension, as the greedy orders estimate it."""
 
     dimension: int
@@ -59,9 +59,9 @@ def routes(
     operation: Operation,
     total: int,
     runs: Sequence[Chunks],
-    lanes: Sequence[Lane],
+    lanes: Sequence[OrderedDimension],
     gap: float,
-    loads: list[Load] | None = None,
+    loads: list[DimensionLoad] | None = None,
 ) -> list[Route]:
     """The way of every chunk of a collective that moves `total` bytes; equal neighbours stand together.
 
@@ -91,20 +91,20 @@ def usual_order(operation: Operation, dimensions: int) -> Order:
     return tuple(reversed(ascending) if operation is Operation.ALL_GATHER else ascending)
 
 
-def empty_loads(dimensions: int) -> list[Load]:
+def empty_loads(dimensions: int) -> list[DimensionLoad]:
     """Nothing is planned yet."""
-    return [Load(dimension) for dimension in range(dimensions)]
+    return [DimensionLoad(dimension) for dimension in range(dimensions)]
 
 
 def greedy_chunks(
     operation: Operation,
     total: int,
     runs: Sequence[Chunks],
-    lanes: Sequence[Lane],
+    lanes: Sequence[OrderedDimension],
     gap: float,
     *,
     flexible: bool,
-    loads: list[Load] | None = None,
+    loads: list[DimensionLoad] | None = None,
 ) -> Iterator[tuple[int, Order]]:
     """(bytes, order) of every chunk. An all-reduce is planned as its first, scattering half."""
     gathers = operation is Operation.ALL_GATHER
@@ -131,7 +131,7 @@ def greedy_chunks(
         yield size, order
 
 
-def _slack_bytes(loads: Sequence[Load], lanes: Sequence[Lane], *, gathers: bool) -> int:
+def _slack_bytes(loads: Sequence[DimensionLoad], lanes: Sequence[OrderedDimension], *, gathers: bool) -> int:
     """How large a chunk would level the first dimension that takes part with the last one."""
     places = [place for place, load in enumerate(loads) if lanes[load.dimension].takes_part]
     first, last = places[0], places[-1]
@@ -147,7 +147,14 @@ def _slack_bytes(loads: Sequence[Load], lanes: Sequence[Lane], *, gathers: bool)
     return size
 
 
-def _charge(loads: Sequence[Load], order: Order, lanes: Sequence[Lane], size: int, *, gathers: bool) -> None:
+def _charge(
+    loads: Sequence[DimensionLoad],
+    order: Order,
+    lanes: Sequence[OrderedDimension],
+    size: int,
+    *,
+    gathers: bool,
+) -> None:
     """Add what a chunk costs in every dimension of its order to the load at the same place."""
     for load, dimension in zip(loads, order, strict=True):
         lane = lanes[dimension]

@@ -34,7 +34,7 @@ from et_sim.trace.stack import stacks
 from et_sim.trace.workload import Workload
 
 
-class Line(NamedTuple):
+class AxisLine(NamedTuple):
     """The members along an axis: for each rank, who is how many places ahead, and where it stands."""
 
     ahead: Any  # rank x distance
@@ -48,17 +48,17 @@ class ExchangePhase(Struct, frozen=True, eq=False):
     most: int
 
 
-def line_of(axis: Axis | None, members: int, ring: Any = None) -> Line:
+def line_of(axis: Axis | None, members: int, ring: Any = None) -> AxisLine:
     """Of an axis of the system, perhaps in the order of a ring; None: of a group, whose members are it."""
     if axis is None:
         place = np.arange(members)
-        return Line((place[:, None] + place) % members, place)
+        return AxisLine((place[:, None] + place) % members, place)
     rank, distance = np.arange(members), np.arange(axis.members)
     place = rank // axis.stride % axis.members
     order = distance if ring is None else np.asarray(ring)
     at = np.argsort(order)
     peer = order[(at[place][:, None] + distance) % axis.members]
-    return Line(rank[:, None] + (peer - place[:, None]) * axis.stride, place)
+    return AxisLine(rank[:, None] + (peer - place[:, None]) * axis.stride, place)
 
 
 def split_pairs(matrix: Any, splits: int) -> list[Chunks]:
@@ -82,7 +82,7 @@ def _between(matrix: Any) -> Any:
     return matrix * ~np.eye(len(matrix), dtype=bool)
 
 
-def pass_along(held: Any, line: Line) -> tuple[ExchangePhase, Any]:
+def pass_along(held: Any, line: AxisLine) -> tuple[ExchangePhase, Any]:
     """What ranks send along a line of what they hold for each rank, and what they hold then."""
     places = line.ahead.shape[1]
     ranks = np.arange(len(held))

@@ -51,7 +51,7 @@ class LibraryCollective(Struct, frozen=True):
     chunks: tuple[tuple[PacedPhase, ...], ...]
 
 
-class _Part(Struct, frozen=True):
+class _WaySteps(Struct, frozen=True):
     """A way, and how many steps of what distances a collective takes along it."""
 
     way: Way
@@ -115,7 +115,7 @@ class LibraryPhases:
         ways: Sequence[Way],
         layout: Layout,
         group: Group,
-    ) -> tuple[list[_Part], list[_Part]]:
+    ) -> tuple[list[_WaySteps], list[_WaySteps]]:
         both = 2 if operation in (Operation.ALL_REDUCE, Operation.BARRIER) else 1
         inner = [way for way in ways if _is_within(way)]
         outer = [way for way in ways if not _is_within(way)]
@@ -136,7 +136,7 @@ class LibraryPhases:
             ],
         )
 
-    def _part(self, algorithm: str, way: Way, both: int, size: int, which: int) -> _Part:
+    def _part(self, algorithm: str, way: Way, both: int, size: int, which: int) -> _WaySteps:
         """Steps along a way, over all links that an NPU has there at once."""
         part = _part(algorithm, way, both, size, which)
         links = way.members - 1
@@ -145,7 +145,9 @@ class LibraryPhases:
         rounds = 1 if algorithm == PAIRS else part.steps
         return replace(part, steps=rounds * links, distance=tuple(range(1, way.members)), at_once=links)
 
-    def _chunks(self, parts: tuple[list[_Part], list[_Part]], time_ns: int) -> list[tuple[PacedPhase, ...]]:
+    def _chunks(
+        self, parts: tuple[list[_WaySteps], list[_WaySteps]], time_ns: int
+    ) -> list[tuple[PacedPhase, ...]]:
         """All bytes along one side each, and then word from whoever has not been heard of."""
         within, between = parts
         carried_ns = sum(self._carried_ns(part, -(-part.size // part.steps)) for part in (*within, *between))
@@ -172,7 +174,7 @@ class LibraryPhases:
             chunks += [tuple(phases)] * rings
         return chunks
 
-    def _paced(self, parts: Sequence[_Part], time_ns: int) -> list[PacedPhase]:
+    def _paced(self, parts: Sequence[_WaySteps], time_ns: int) -> list[PacedPhase]:
         """Phases one after the other that take the time together, each its part by steps."""
         steps = sum(part.steps for part in parts)
         phases, before = [], 0
@@ -183,7 +185,7 @@ class LibraryPhases:
             before = until
         return phases
 
-    def _phase(self, part: _Part, time_ns: int) -> PacedPhase:
+    def _phase(self, part: _WaySteps, time_ns: int) -> PacedPhase:
         size = max(-(-part.size // part.steps), 1)
         pause = time_ns - self._carried_ns(part, size)
         program = paced(
@@ -197,7 +199,7 @@ class LibraryPhases:
         )
         return PacedPhase(part.way, program)
 
-    def _carried_ns(self, part: _Part, size: int) -> int:
+    def _carried_ns(self, part: _WaySteps, size: int) -> int:
         """What its messages take without pauses."""
         endpoint = SUBGROUP_ENDPOINT_NS if part.way.axis < 0 else self._endpoint_ns
         rounds = part.steps // part.at_once
@@ -211,7 +213,7 @@ class LibraryPhases:
         dimension = self._dimensions[number]
         return (2 if dimension.shape is Shape.SWITCH else 1) * dimension.latency_ns
 
-    def _flight_ns(self, part: _Part, size: int) -> int:
+    def _flight_ns(self, part: _WaySteps, size: int) -> int:
         """A message while only its group sends; through uneven nodes, on the way from node to node.
 
         Two that share a port get at least a half of it each.
@@ -260,24 +262,24 @@ def _bytes(algorithm: str, both: int, size: int, group: Group, ppn: int) -> tupl
     return inside, each_way * size * (nodes - 1) // nodes // ppn
 
 
-def _part(algorithm: str, way: Way, both: int, size: int, which: int) -> _Part:
+def _part(algorithm: str, way: Way, both: int, size: int, which: int) -> _WaySteps:
     """As many steps as the algorithm takes there: to the next member, but for copies of all pairs."""
     others = way.members - 1
     if algorithm == PAIRS:
-        return _Part(way, others, tuple(range(1, way.members)), size, are_pairs=True)
+        return _WaySteps(way, others, tuple(range(1, way.members)), size, are_pairs=True)
     if algorithm in OVER_LEVELS and (which == BETWEEN or algorithm in (NVLS, NVLS_TREE)):
         times = 1 if algorithm in (NVLS, PAT) else 2
-        return _Part(way, times * ceil(log2(way.members)), (1,), size)
-    return _Part(way, both * others, (1,), size)
+        return _WaySteps(way, times * ceil(log2(way.members)), (1,), size)
+    return _WaySteps(way, both * others, (1,), size)
 
 
-def _word_along(way: Way) -> _Part:
+def _word_along(way: Way) -> _WaySteps:
     """Until everybody has heard from everybody."""
     distances = _doubling(way)
-    return _Part(way, len(distances), distances, len(distances))
+    return _WaySteps(way, len(distances), distances, len(distances))
 
 
-def _in_few_rounds(part: _Part) -> _Part:
+def _in_few_rounds(part: _WaySteps) -> _WaySteps:
     """Copies of all pairs, which are under way together, where delays of rounds would add up."""
     if part.at_once > 1 or not part.are_pairs:
         return part

@@ -285,7 +285,7 @@ def _refuse_first(wrong: Any, trace: Trace, place: str, fault: str, remedy: str)
         _refuse(iter([Fault(wrong, fault, remedy)]), trace, place)
 
 
-class _Part(NamedTuple):
+class _TemplateBlock(NamedTuple):
     """Templates one after the other: their nodes, and the children of these."""
 
     sizes: Any
@@ -298,16 +298,18 @@ class TemplateTables:
 
     def __init__(self, workload_templates: int, lanes: int) -> None:
         self._workload_templates, self._lanes = workload_templates, lanes
-        self._parts: list[_Part] = []
-        self._others: list[_Part] = []
+        self._parts: list[_TemplateBlock] = []
+        self._others: list[_TemplateBlock] = []
 
     def put(self, nodes: Any, stack: Stack) -> None:
         """The next of the workload's templates, whose nodes are lowered."""
-        self._parts.append(_Part(np.diff(stack.first), nodes, _attach_children(nodes, stack.trace, stack)))
+        self._parts.append(
+            _TemplateBlock(np.diff(stack.first), nodes, _attach_children(nodes, stack.trace, stack))
+        )
 
     def add(self, nodes: Any, trace: Trace) -> int:
         """Add another template; returns its number."""
-        self._others.append(_Part(np.array([len(trace)]), nodes, _attach_children(nodes, trace)))
+        self._others.append(_TemplateBlock(np.array([len(trace)]), nodes, _attach_children(nodes, trace)))
         return self._workload_templates + len(self._others) - 1
 
     def finish(self) -> tuple[Any, Any, Any, Any]:

@@ -10,14 +10,14 @@ from typing import Any
 import numpy as np
 
 from et_sim.basics.units import format_ranks
-from et_sim.engine.outcome import Load
+from et_sim.engine.outcome import NetworkLoad
 
 AS_LOADED = 0.99  # of the most loaded link: links from here on are as loaded
 SAME = 1 - 1e-9  # of it: fractions that differ by less are equal, but for rounding
 FOLDED = "ranks are folded, and the analytical model does not tell their links apart: --no-fold"
 
 
-def bottleneck(load: Load | None, actor_of_rank: Any, time_ns: int) -> dict[str, Any] | None:
+def bottleneck(load: NetworkLoad | None, actor_of_rank: Any, time_ns: int) -> dict[str, Any] | None:
     """The most loaded link and its tier, or sort of switches; None if nothing was carried, or counted."""
     if load is None or time_ns == 0 or load.resources.are_tiers or not load.bytes.any():
         return None
@@ -52,13 +52,13 @@ def bottleneck(load: Load | None, actor_of_rank: Any, time_ns: int) -> dict[str,
     }
 
 
-def why_unknown(load: Load | None) -> str | None:
+def why_unknown(load: NetworkLoad | None) -> str | None:
     """Why no bottleneck is known though links were recorded; None: there is one, or nothing was carried."""
     is_unknown = load is not None and load.resources.are_tiers and load.bytes.any()
     return FOLDED if is_unknown else None
 
 
-def _of_switches(load: Load, used: float) -> dict[str, Any]:
+def _of_switches(load: NetworkLoad, used: float) -> dict[str, Any]:
     """Which of the sort are as loaded, is not said: where ranks are folded, one stands for others."""
     kind = max(load.switches_ns, key=lambda name: load.switches_ns[name])
     unsaid = dict.fromkeys(("link", "ranks", "links", "links_as_loaded", "tier_links", "tier_used"))
@@ -74,7 +74,7 @@ def _first(resources: Any, rows: Any, actor_of_rank: Any) -> int:
     return int(rows[np.lexsort((resources.port[rows], lowest, resources.tier[rows]))[0]])
 
 
-def _used(load: Load) -> Any:
+def _used(load: NetworkLoad) -> Any:
     """How many nanoseconds each resource needs at full speed."""
     rate = load.resources.bytes_per_ns
     return np.where(rate > 0, load.bytes / np.where(rate > 0, rate, 1), load.busy_ns)

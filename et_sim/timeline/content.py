@@ -54,7 +54,7 @@ class Block(NamedTuple):
         return Block(columns, *(None if column is None else column[mask] for column in self[1:]))
 
 
-class Content(Struct, frozen=True, eq=False):
+class TableContent(Struct, frozen=True, eq=False):
     """What becomes a table."""
 
     blocks: Iterator[Block]
@@ -62,9 +62,9 @@ class Content(Struct, frozen=True, eq=False):
     without: tuple[str, ...] = ()  # columns that only some runs have, and this one has not
 
 
-def whole(columns: Mapping[str, Any], metadata: Mapping[str, str] | None = None) -> Content:
+def whole(columns: Mapping[str, Any], metadata: Mapping[str, str] | None = None) -> TableContent:
     """A table that is always written as a whole."""
-    return Content(iter([Block(columns)]), metadata or {})
+    return TableContent(iter([Block(columns)]), metadata or {})
 
 
 def rows_of(column: Any, rows: Any) -> Any:

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from et_sim.tables.arrow import INDEX_KIND, TYPES, schema_of
 from et_sim.tables.declaration import STRING, Column, Table
-from et_sim.timeline.content import Block, Content, Nullable, Texts
+from et_sim.timeline.content import Block, Nullable, TableContent, Texts
 from et_sim.timeline.output_filter import EVERYTHING, OutputFilter
 from et_sim.timeline.recorded import RecordedRun
 
@@ -21,7 +21,7 @@ Kept = Callable[[Block], Any]  # which rows of a block are written, as a mask; N
 class FilledTable:
     """A table of a run: its schema, and its rows as record batches, all of which share their dictionaries."""
 
-    def __init__(self, table: Table, content: Content, manifest: str, kept: Kept | None = None) -> None:
+    def __init__(self, table: Table, content: TableContent, manifest: str, kept: Kept | None = None) -> None:
         self.schema = schema_of(table, manifest, content.metadata, content.without)
         self._columns = [column for column in table.columns if column.name not in content.without]
         self._blocks, self._kept = content.blocks, kept
@@ -91,7 +91,7 @@ def _strings(texts: Iterable[str]) -> Any:
 def filled(table: Table, run: RecordedRun, output_filter: OutputFilter = EVERYTHING) -> FilledTable | None:
     """A table of a run, or the rows of it that a filter keeps; None if the run does not have it."""
     module, _, function = table.writer.partition(":")
-    content: Content | None = getattr(import_module(module), function)(run)
+    content: TableContent | None = getattr(import_module(module), function)(run)
     if content is None:
         return None
     actors = output_filter.actors(run.measurement.actor_of_rank)

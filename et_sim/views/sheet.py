@@ -17,7 +17,7 @@ from et_sim.views.text import fitted, not_shown
 Cell = Callable[[Any], str]
 
 
-class Column(Struct, frozen=True):
+class SheetColumn(Struct, frozen=True):
     """`of` is an attribute of rows, whose name says its unit, or gives the text; empty: as the head says."""
 
     head: str
@@ -55,7 +55,7 @@ def rate(bytes_per_second: float | None) -> str:
 class Sheet(Struct, frozen=True):
     """Columns, and by their names what is cut (to how many letters, the first first) and what is left out."""
 
-    columns: tuple[Column, ...]
+    columns: tuple[SheetColumn, ...]
     cut: Mapping[str, int] = field(default_factory=dict)
     drop: tuple[str, ...] = ()
     names: tuple[str, ...] = ()  # those that are cut so that they still differ

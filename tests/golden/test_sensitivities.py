@@ -22,7 +22,7 @@ from et_sim.timeline import write_run
 from et_sim.views import open_run
 from et_sim.views.critical.path import CriticalPath
 from et_sim.views.critical.record import PathRecord
-from et_sim.views.critical.sensitivity import MOST_CHANGES, Change, Sensitivities, Side, parameters
+from et_sim.views.critical.sensitivity import MOST_CHANGES, MakespanChange, Sensitivities, Side, parameters
 
 PER_CATEGORY = 3
 SYSTEM_KEYS = {
@@ -50,7 +50,7 @@ def test_the_makespan_changes_as_predicted(case: Case, tmp_path: Path) -> None:
     result = run(case.workload(), **case.machine, model=case.model, detail="path")
     found = sensitivities(result, tmp_path / "run")
     by_name = {parameter.name: parameter for parameter in parameters(found.path)}
-    assert found.changes() == [Change.of(one) for one in found.all()][:MOST_CHANGES]
+    assert found.changes() == [MakespanChange.of(one) for one in found.all()][:MOST_CHANGES]
     for one in found.all():
         for side in (one.better, one.worse):
             for machine, multiple in changes(case.machine, one.parameter, side):

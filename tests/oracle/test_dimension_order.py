@@ -10,7 +10,14 @@ from hypothesis import strategies as st
 
 from et_sim.collectives import Operation
 from et_sim.machine.model import DimensionOrder
-from et_sim.plan.dimension_order import Lane, Load, Order, empty_loads, greedy_chunks, routes
+from et_sim.plan.dimension_order import (
+    DimensionLoad,
+    Order,
+    OrderedDimension,
+    empty_loads,
+    greedy_chunks,
+    routes,
+)
 from et_sim.plan.phases import Chunks, bytes_to_cut, split_exactly, split_into_chunks
 
 MIB = 1 << 20
@@ -28,13 +35,13 @@ DIMENSIONS = st.lists(
 KINDS = st.sampled_from(["all_reduce", "reduce_scatter", "all_gather"])
 
 
-def lanes_of(dimensions: list[Dimension]) -> list[Lane]:
+def lanes_of(dimensions: list[Dimension]) -> list[OrderedDimension]:
     first = dimensions[0].bandwidth
-    return [Lane(d.size, d.takes_part, d.bandwidth / first) for d in dimensions]
+    return [OrderedDimension(d.size, d.takes_part, d.bandwidth / first) for d in dimensions]
 
 
-def lanes(*sizes_and_speeds: tuple[int, float]) -> list[Lane]:
-    return [Lane(members, True, speed) for members, speed in sizes_and_speeds]
+def lanes(*sizes_and_speeds: tuple[int, float]) -> list[OrderedDimension]:
+    return [OrderedDimension(members, True, speed) for members, speed in sizes_and_speeds]
 
 
 @given(
@@ -91,7 +98,7 @@ def test_loads_carry_themis_from_one_collective_to_the_next(
     assume(any(d.takes_part for d in dimensions) and numbers)
     operation, machine, loads = Operation[kind.upper()], lanes_of(dimensions), empty_loads(len(dimensions))
 
-    def plan(number: int, loads: list[Load]) -> list[tuple[int, Order]]:
+    def plan(number: int, loads: list[DimensionLoad]) -> list[tuple[int, Order]]:
         runs = [Chunks(number, chunk)]
         scheduler = DimensionOrder.OFFLINE_GREEDY
         found = routes(scheduler, operation, number * chunk, runs, machine, GAP, loads)
@@ -161,10 +168,10 @@ def test_exact_chunks_add_up_and_differ_by_a_byte_at_most(size: int, splits: int
 
 def test_a_load_of_a_dimension_that_takes_no_part_counts_as_the_largest() -> None:
     """As in the reference: earlier collectives may have filled it."""
-    both = [Lane(2, True, 1.0), Lane(2, True, 1.0), Lane(2, False, 1.0)]
+    both = [OrderedDimension(2, True, 1.0), OrderedDimension(2, True, 1.0), OrderedDimension(2, False, 1.0)]
     orders = {}
     for elsewhere in (0.0, 500.0):
-        loads = [Load(0, 1.0), Load(1, 0.0), Load(2, elsewhere)]
+        loads = [DimensionLoad(0, 1.0), DimensionLoad(1, 0.0), DimensionLoad(2, elsewhere)]
         runs = [Chunks(1, 64 * MIB)]
         chunks = greedy_chunks(
             Operation.REDUCE_SCATTER, 64 * MIB, runs, both, GAP, flexible=False, loads=loads

@@ -13,7 +13,7 @@ from test_closed_forms import Costs, finish, network, system
 
 from et_sim.collectives import Operation
 from et_sim.machine.model import AllReducePlan, DimensionOrder, QueueOrder
-from et_sim.plan.dimension_order import SCATTERING_EVERYWHERE, Lane, routes
+from et_sim.plan.dimension_order import SCATTERING_EVERYWHERE, OrderedDimension, routes
 from et_sim.plan.phases import PhasePart, PhaseStep, Rules, bytes_to_cut, plan_phases, split_into_chunks
 from et_sim.plan.tables import QueueCursor
 
@@ -62,7 +62,9 @@ def chunks_of(
     operation = Operation[kind.upper()]
     runs = split_into_chunks(operation, size, splits, math.prod(npus))
     parts = {d: PhasePart(d, members) for d, members in enumerate(npus) if members > 1}
-    lanes = [Lane(m, m > 1, costs[d].bytes_per_ns / costs[0].bytes_per_ns) for d, m in enumerate(npus)]
+    lanes = [
+        OrderedDimension(m, m > 1, costs[d].bytes_per_ns / costs[0].bytes_per_ns) for d, m in enumerate(npus)
+    ]
     ways = routes(scheduler, operation, bytes_to_cut(size, splits, runs), runs, lanes, 16.0)
     rules = Rules(AllReducePlan.LOCAL_BW_AWARE, everywhere=scheduler in SCATTERING_EVERYWHERE)
     cursors = Cursors(queues)

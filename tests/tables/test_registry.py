@@ -18,7 +18,7 @@ from et_sim.cli import main
 from et_sim.tables import registry
 from et_sim.tables.declaration import FIGURES, STRING, TEXT, WORD, Column, Table
 from et_sim.timeline import check_target, write_run
-from et_sim.timeline.content import Content, Texts, whole
+from et_sim.timeline.content import TableContent, Texts, whole
 from et_sim.views import open_run
 
 TOY = Table(
@@ -34,7 +34,7 @@ TOY = Table(
 )
 
 
-def toys_content(run: Any) -> Content | None:
+def toys_content(run: Any) -> TableContent | None:
     if "toys" not in run.manifest["detail"]:
         return None
     columns = {

@@ -14,7 +14,7 @@ from random_cases import Case, random_case
 from et_sim.api import run
 from et_sim.basics.errors import EtSimError
 from et_sim.run.result import Result
-from et_sim.timeline.waiting.arrivals import Arrivals
+from et_sim.timeline.waiting.arrivals import CollectiveArrivals
 from et_sim.trace import Trace, TraceBuilder, Workload
 from et_sim.views.summary.parts import PARTS
 
@@ -371,8 +371,10 @@ def test_who_came_last_is_put_in_order_once_however_many_templates_there_are(
         traces.append(build.build())
     result = run(Workload.of(traces), **machine(8))
     calls: list[Any] = []
-    once = Arrivals.of_lowest_class
-    monkeypatch.setattr(Arrivals, "of_lowest_class", lambda *given: calls.append(given) or once(*given))
+    once = CollectiveArrivals.of_lowest_class
+    monkeypatch.setattr(
+        CollectiveArrivals, "of_lowest_class", lambda *given: calls.append(given) or once(*given)
+    )
     assert result.summary()["slowest"] == {"ranks": "7", "cost_ns": 4_000}
     assert len(calls) == 1
 

@@ -19,7 +19,7 @@ from et_sim.engine.stall.collectives import Lag
 from et_sim.engine.stall.graph import WaitGraph
 from et_sim.engine.stall.report import Stall, actors_note, dead_end_lines, job_lines, remedies
 from et_sim.engine.stall.state import Chunk, NodeAt, StalledState, Vertex, operation, ranks_text
-from et_sim.engine.stall.waits import Hop, Wait, WaitDescriber
+from et_sim.engine.stall.waits import KnotHop, Wait, WaitDescriber
 from et_sim.trace.workload import Job, Workload
 
 
@@ -173,7 +173,7 @@ def _is_queued(graph: WaitGraph, vertex: Vertex) -> bool:
     return isinstance(vertex, Chunk) and not graph.collectives.is_started(vertex)
 
 
-def _reason(waits: tuple[Wait, ...], knot: tuple[Hop, ...], jobs: tuple[Job, ...]) -> str:
+def _reason(waits: tuple[Wait, ...], knot: tuple[KnotHop, ...], jobs: tuple[Job, ...]) -> str:
     """`: rank 3 waits for …`; with several jobs, also the job and its rank."""
     wait = _telling_wait(waits, knot)
     if wait is None:
@@ -183,7 +183,7 @@ def _reason(waits: tuple[Wait, ...], knot: tuple[Hop, ...], jobs: tuple[Job, ...
     return f": rank {wait.rank}{name_in_job} waits for {wait.what}{node}"
 
 
-def _telling_wait(waits: tuple[Wait, ...], knot: tuple[Hop, ...]) -> Wait | None:
+def _telling_wait(waits: tuple[Wait, ...], knot: tuple[KnotHop, ...]) -> Wait | None:
     """A wait at the heart of the matter: one that nothing can end, else one in the knot."""
     final = (
         "send-missing",
@@ -206,4 +206,4 @@ def _telling_wait(waits: tuple[Wait, ...], knot: tuple[Hop, ...]) -> Wait | None
     return waits[0] if waits else None
 
 
-__all__ = ["Hop", "Stall", "Wait", "explain_stall"]
+__all__ = ["KnotHop", "Stall", "Wait", "explain_stall"]

@@ -14,7 +14,7 @@ from msgspec import Struct
 from et_sim.basics.errors import StallError
 from et_sim.basics.units import format_ns, format_ranks
 from et_sim.engine.stall.state import ranks_text, short
-from et_sim.engine.stall.waits import WHO, DeadEnd, Hop, Wait
+from et_sim.engine.stall.waits import WHO, DeadEnd, KnotHop, Wait
 from et_sim.trace.workload import Job
 
 MOST_WAITS = 10
@@ -72,7 +72,7 @@ class Stall(Struct, frozen=True, kw_only=True):
     remedies: tuple[str, ...]
     jobs: tuple[str, ...] = ()  # of several workloads side by side, which ranks of which cannot finish
     waits: tuple[Wait, ...] = ()
-    knot: tuple[Hop, ...] = ()  # the wait-for cycle, rank by rank; empty: nobody waits in a circle
+    knot: tuple[KnotHop, ...] = ()  # the wait-for cycle, rank by rank; empty: nobody waits in a circle
     knots: int = 0  # how many such cycles there are
     dead_ends: tuple[str, ...] = ()  # what nobody will ever provide
     nearest: tuple[str, ...] = ()  # near misses
@@ -175,7 +175,7 @@ def dead_end_lines(dead_ends: Iterable[DeadEnd]) -> list[str]:
     ]
 
 
-def _chain_lines(hops: Sequence[Hop]) -> list[str]:
+def _chain_lines(hops: Sequence[KnotHop]) -> list[str]:
     """The knot, one hop per line."""
     lines = []
     for index, hop in enumerate(hops):
@@ -188,7 +188,7 @@ def _chain_lines(hops: Sequence[Hop]) -> list[str]:
 
 
 def remedies(
-    kinds: set[str], nearest: Sequence[str], knot: Sequence[Hop], *, queue_in_knot: bool, misplaced: bool
+    kinds: set[str], nearest: Sequence[str], knot: Sequence[KnotHop], *, queue_in_knot: bool, misplaced: bool
 ) -> Iterable[str]:
     """What the user can do, most specific first."""
     if queue_in_knot:

@@ -72,7 +72,7 @@ class DeadEnd(NamedTuple):
     needed_by: tuple[int, ...]
 
 
-class Hop(NamedTuple):
+class KnotHop(NamedTuple):
     """One step of the knot: a rank, the rank it waits for, and why."""
 
     rank: int
@@ -290,7 +290,7 @@ class WaitDescriber:
         over = f" over group {name}" if name else ""
         return f"{operation(trace, node.row)} of {exact_bytes(int(trace.comm_bytes[node.row]))}{over}"
 
-    def hops(self, cycle: list[Vertex]) -> list[Hop]:
+    def hops(self, cycle: list[Vertex]) -> list[KnotHop]:
         """A cycle of the graph as hops from rank to rank."""
         legs: list[list[Vertex]] = []
         for vertex in cycle:
@@ -306,22 +306,22 @@ class WaitDescriber:
         after = [*legs[1:], legs[0]]
         return [self._hop(leg, following) for leg, following in zip(legs, after, strict=True)]
 
-    def _inner_hops(self, leg: list[Vertex]) -> list[Hop]:
+    def _inner_hops(self, leg: list[Vertex]) -> list[KnotHop]:
         rank = int(self._still.rank[self._graph.actor(leg[0])])
         after = [*leg[1:], leg[0]]
         return [
-            Hop(rank, rank, f"{self.vertex(here)} comes after {self.vertex(there)}")
+            KnotHop(rank, rank, f"{self.vertex(here)} comes after {self.vertex(there)}")
             for here, there in zip(leg, after, strict=True)
         ]
 
-    def _hop(self, leg: list[Vertex], following: list[Vertex]) -> Hop:
+    def _hop(self, leg: list[Vertex], following: list[Vertex]) -> KnotHop:
         here, there = (int(self._still.rank[self._graph.actor(v)]) for v in (leg[-1], following[0]))
         reason = self.vertex(leg[-1])
         if isinstance(leg[-1], Chunk) and isinstance(following[0], Chunk):
             reason += f", {self._chunk(leg[-1])} on dimension {self._collectives.dimension(leg[-1])}"
         if len(following) > 1:
             reason += f"; there {self._obstacle(following[0], following[1])}"
-        return Hop(here, there, reason)
+        return KnotHop(here, there, reason)
 
     def _obstacle(self, wanted: Vertex, first: Vertex) -> str:
         """Why the rank that is waited for does not get to what it should do."""

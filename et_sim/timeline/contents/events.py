@@ -20,7 +20,7 @@ from et_sim.plan.tables import IN_GROUP, NO_AXIS, Plan
 from et_sim.tables.grouping import groups_of
 from et_sim.tables.kinds import SHARED_LINKS
 from et_sim.tables.of_collectives import PHASES_OF_LAYERS
-from et_sim.timeline.content import Block, Content, Nullable, Texts
+from et_sim.timeline.content import Block, Nullable, TableContent, Texts
 from et_sim.timeline.recorded import RecordedRun
 from et_sim.timeline.rows import COLLECTIVE_NAMES
 from et_sim.timeline.spool import CausalEvents, MessageSpool, Phases
@@ -32,9 +32,9 @@ OF_MESSAGES += ("ready_ns", "sent_ns", "start_ns", "left_ns", "arrived_ns")
 SYSTEM = 0  # the group of all ranks
 
 
-def messages_content(run: RecordedRun) -> Content | None:
+def messages_content(run: RecordedRun) -> TableContent | None:
     """messages.arrow."""
-    return None if run.messages is None else Content(_messages(run, run.messages))
+    return None if run.messages is None else TableContent(_messages(run, run.messages))
 
 
 def _messages(run: RecordedRun, messages: MessageSpool) -> Iterator[Block]:
@@ -51,13 +51,13 @@ def _messages(run: RecordedRun, messages: MessageSpool) -> Iterator[Block]:
         yield Block(columns, log["actor"], log["ready_ns"], log["arrived_ns"])
 
 
-def path_content(run: RecordedRun) -> Content | None:
+def path_content(run: RecordedRun) -> TableContent | None:
     """path.arrow; always all of it."""
     if run.causal_events is None:
         return None
     resources = run.outcome.resources
     is_shared = len(run.outcome.plan.slowdowns) > 0 or (resources is not None and resources.are_shared)
-    return Content(_path(run, run.causal_events), {SHARED_LINKS: "yes"} if is_shared else {})
+    return TableContent(_path(run, run.causal_events), {SHARED_LINKS: "yes"} if is_shared else {})
 
 
 def _path(run: RecordedRun, causal_events: CausalEvents) -> Iterator[Block]:
@@ -83,11 +83,11 @@ def _path(run: RecordedRun, causal_events: CausalEvents) -> Iterator[Block]:
         )
 
 
-def phases_content(run: RecordedRun) -> Content | None:
+def phases_content(run: RecordedRun) -> TableContent | None:
     """phases.arrow; of a layer file also with the layers."""
     if run.phases is None:
         return None
-    return Content(_phases(run, run.phases), without=() if run.layers else ("layer", "layer_phase"))
+    return TableContent(_phases(run, run.phases), without=() if run.layers else ("layer", "layer_phase"))
 
 
 def _phases(run: RecordedRun, phases: Phases) -> Iterator[Block]:

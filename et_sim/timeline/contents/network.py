@@ -15,7 +15,7 @@ from et_sim.engine.state.queue_tables import PER_PORT, WIDTH
 from et_sim.engine.state.resources import NOBODY, Ends
 from et_sim.engine.state.traffic_tables import BITS, PER_LINK, SHIFT
 from et_sim.tables.kinds import DIMENSION_SIZES, SHARED_LINKS
-from et_sim.timeline.content import Block, Content, Texts, whole
+from et_sim.timeline.content import Block, TableContent, Texts, whole
 from et_sim.timeline.recorded import RecordedRun
 
 ROWS_AT_ONCE = 1 << 16
@@ -33,13 +33,13 @@ def _named(resources: Any, which: Any = slice(None)) -> dict[str, Texts]:
     }
 
 
-def ports_content(run: RecordedRun) -> Content | None:
+def ports_content(run: RecordedRun) -> TableContent | None:
     """ports.arrow; always all of them."""
     ports = run.outcome.ports
     return None if ports is None else whole(_named(ports.resources) | ports.columns)
 
 
-def resources_content(run: RecordedRun) -> Content | None:
+def resources_content(run: RecordedRun) -> TableContent | None:
     """resources.arrow; always all of them."""
     resources = run.outcome.resources
     if resources is None:
@@ -77,12 +77,12 @@ def _slices(slices: Any, per_link: int, marks: Sequence[str]) -> Iterator[tuple[
         yield part[which], (begin + which) // per_link, which % per_link
 
 
-def links_content(run: RecordedRun) -> Content | None:
+def links_content(run: RecordedRun) -> TableContent | None:
     """links.arrow."""
     resources = run.outcome.resources
     if resources is None or not len(run.outcome.run.traffic.slices):
         return None
-    return Content(_links(run, resources), {SHARED_LINKS: "yes"} if resources.are_shared else {})
+    return TableContent(_links(run, resources), {SHARED_LINKS: "yes"} if resources.are_shared else {})
 
 
 def _links(run: RecordedRun, resources: Any) -> Iterator[Block]:
@@ -117,12 +117,12 @@ def _links(run: RecordedRun, resources: Any) -> Iterator[Block]:
         yield Block(columns, columns["actor"], start_ns, end_ns)
 
 
-def queues_content(run: RecordedRun) -> Content | None:
+def queues_content(run: RecordedRun) -> TableContent | None:
     """queues.arrow: of every port the slices in which anything happens."""
     resources = run.outcome.resources
     if run.outcome.queues is None or resources is None:
         return None
-    return Content(_queues(run, run.outcome.queues, resources))
+    return TableContent(_queues(run, run.outcome.queues, resources))
 
 
 def _queues(run: RecordedRun, queues: Any, resources: Any) -> Iterator[Block]:
@@ -145,9 +145,9 @@ def _queues(run: RecordedRun, queues: Any, resources: Any) -> Iterator[Block]:
         yield Block(columns, resources.actor[port], start_ns, end_ns)
 
 
-def pauses_content(run: RecordedRun) -> Content | None:
+def pauses_content(run: RecordedRun) -> TableContent | None:
     """pauses.arrow."""
-    return None if run.ports is None else Content(_pauses(run.ports, run.outcome.resources))
+    return None if run.ports is None else TableContent(_pauses(run.ports, run.outcome.resources))
 
 
 def _pauses(ports: Any, resources: Any) -> Iterator[Block]:
@@ -162,11 +162,11 @@ def _pauses(ports: Any, resources: Any) -> Iterator[Block]:
         yield Block(columns, resources.actor[port], part["asked_ns"], part["end_ns"])
 
 
-def flows_content(run: RecordedRun) -> Content | None:
+def flows_content(run: RecordedRun) -> TableContent | None:
     """flows.arrow."""
     if run.ports is None or run.outcome.ports is None:
         return None
-    return Content(_flows(run.ports, run.outcome.plan.actor_of_rank))
+    return TableContent(_flows(run.ports, run.outcome.plan.actor_of_rank))
 
 
 def _flows(ports: Any, actor_of_rank: Any) -> Iterator[Block]:

@@ -20,7 +20,7 @@ from et_sim.plan.channels import Endpoints, find_endpoints
 from et_sim.plan.tables import Plan
 from et_sim.tables.kinds import CAPACITY
 from et_sim.tables.of_collectives import PHASES_OF_LAYERS
-from et_sim.timeline.content import Block, Content, Nullable, Texts, whole
+from et_sim.timeline.content import Block, Nullable, TableContent, Texts, whole
 from et_sim.timeline.memory import EVENTS, MemorySource, events_of, until_next
 from et_sim.timeline.recorded import RecordedRun
 from et_sim.trace.group_rule import GroupRule
@@ -28,7 +28,7 @@ from et_sim.trace.group_rule import GroupRule
 NONE = -1
 
 
-def groups_content(run: RecordedRun) -> Content:
+def groups_content(run: RecordedRun) -> TableContent:
     """groups.arrow; always all of them."""
     return whole(_Meanings(run.outcome.plan, run.workload.template_of_rank).columns())
 
@@ -132,7 +132,7 @@ class _Meanings:
         return len(self._ranks) - 1
 
 
-def layers_content(run: RecordedRun) -> Content | None:
+def layers_content(run: RecordedRun) -> TableContent | None:
     """layers.arrow; its metadata have figures of the whole run."""
     if run.layers is None:
         return None
@@ -145,7 +145,7 @@ def layers_content(run: RecordedRun) -> Content | None:
     return whole(columns, {"figures": layers.figures()})
 
 
-def peers_content(run: RecordedRun) -> Content | None:
+def peers_content(run: RecordedRun) -> TableContent | None:
     """peers.arrow; always all of them, of folded runs in which anything is sent."""
     workload, is_folded = run.workload, run.outcome.plan.is_folded
     endpoints = [
@@ -206,13 +206,13 @@ def _peers_meant(
     ]
 
 
-def memory_content(run: RecordedRun) -> Content | None:
+def memory_content(run: RecordedRun) -> TableContent | None:
     """memory.arrow; of a window also the last change before it, which says what is in use then."""
     source = run.measurement.memory
     if source is None:
         return None
     there = {} if run.capacity_bytes is None else {CAPACITY: str(run.capacity_bytes)}
-    return Content(_memory_blocks(run, source), there)
+    return TableContent(_memory_blocks(run, source), there)
 
 
 def _memory_blocks(run: RecordedRun, source: MemorySource) -> Iterator[Block]:
@@ -234,7 +234,7 @@ KINDS: dict[str, type] = {"ranks": np.int32, "slowdown": np.float64}
 FIGURES = ("ranks", "seed", "start_ns", "finish_ns", "duration_ns", "alone_ns", "slowdown")
 
 
-def jobs_content(run: RecordedRun) -> Content | None:
+def jobs_content(run: RecordedRun) -> TableContent | None:
     """jobs.arrow; always all of them."""
     jobs: list[dict[str, Any]] = run.manifest["jobs"]
     if not jobs:
@@ -255,7 +255,7 @@ def _figures(name: str, values: list[Any]) -> Any:
     return Nullable(np.array(known, KINDS.get(name, np.int64)), is_null)
 
 
-def actors_content(run: RecordedRun) -> Content:
+def actors_content(run: RecordedRun) -> TableContent:
     """actors.arrow: who the actors are, with their figures; always all of them."""
     measurement = run.measurement
     columns = {

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from et_sim.engine.state.run import NONE
-from et_sim.timeline.content import Block, Content, Nullable, Texts
+from et_sim.timeline.content import Block, Nullable, TableContent, Texts
 from et_sim.timeline.recorded import RecordedRun
 from et_sim.timeline.rows import (
     BEGIN,
@@ -32,13 +32,13 @@ KERNEL_FIGURES = ("compute_utilisation", "memory_utilisation", "operational_inte
 PARTS = (*PART_FIGURES, *PART_WORDS[1:])
 
 
-def timeline_content(run: RecordedRun) -> Content:
+def timeline_content(run: RecordedRun) -> TableContent:
     """timeline.arrow: the rows, measured on their way."""
     streams = () if run.measurement.source.stream_names else ("stream",)
     parts = () if run.measurement.has_rules else PARTS
     recorded = () if run.measurement.source.recorded_names else ("recorded_on",)
     blocks = (_block(rows, run.measurement.source) for rows in run.measurement.blocks())
-    return Content(blocks, without=(*streams, *recorded, *parts))
+    return TableContent(blocks, without=(*streams, *recorded, *parts))
 
 
 def _block(rows: Rows, source: TimelineSource) -> Block:

@@ -20,7 +20,7 @@ from et_sim.timeline.waiting.nodes import issued
 from et_sim.timeline.waiting.parties import Parties, parties
 
 
-class Arrivals(Struct, frozen=True, eq=False):
+class CollectiveArrivals(Struct, frozen=True, eq=False):
     """Per collective of an actor, by its row of the node state, ascending: what it waited for.
 
     Arrival `a` is that of `actors[first[a]:first[a + 1]]`, ascending, which came at one time.
@@ -44,7 +44,7 @@ class Arrivals(Struct, frozen=True, eq=False):
         return self.actors[order[self.first[:-1]]]
 
 
-def arrivals(outcome: Outcome) -> Arrivals:
+def arrivals(outcome: Outcome) -> CollectiveArrivals:
     """Those of a run."""
     plan, state = outcome.plan, outcome.nodes
     parts = [np.zeros((3, 0), np.int64)]
@@ -74,7 +74,7 @@ def arrivals(outcome: Outcome) -> Arrivals:
         first = np.concatenate((first, first[-1] + 1 + np.arange(len(extra))))
         actors = np.concatenate((actors, extra))
     order, admitted = np.argsort(state_row), np.where(admitted == NONE, stop, admitted)
-    return Arrivals(state_row[order], admitted[order], until[order], arrival[order], first, actors)
+    return CollectiveArrivals(state_row[order], admitted[order], until[order], arrival[order], first, actors)
 
 
 def _admitted(outcome: Outcome, state_row: Any) -> Any:

@@ -19,7 +19,7 @@ from et_sim.engine.outcome import Outcome
 from et_sim.engine.state.run import NONE
 from et_sim.plan.tables import Action
 from et_sim.tables.grouping import groups_of
-from et_sim.timeline.waiting.arrivals import Arrivals, arrivals
+from et_sim.timeline.waiting.arrivals import CollectiveArrivals, arrivals
 from et_sim.timeline.waiting.nodes import Issued, issued
 
 COMMUNICATION = (Action.COLLECTIVE, Action.SEND, Action.RECEIVE)
@@ -84,7 +84,7 @@ class Waits:
         return totals
 
     @cached_property
-    def _arrivals(self) -> Arrivals:
+    def _arrivals(self) -> CollectiveArrivals:
         return arrivals(self._outcome)
 
     def _of_pairs(self, nodes: Issued) -> tuple[Any, Any]:

@@ -85,7 +85,7 @@ RANK_FIGURES = ("finish_ns", *(part.figure for part in PARTS))
 
 
 @quick_dataclass(frozen=True)
-class Change:
+class TimeChange:
     """One thing in both runs; None where a run has no such thing."""
 
     name: tuple[str, ...]
@@ -129,9 +129,9 @@ class Comparison(Struct, frozen=True, eq=False):
     a: RunDirectory
     b: RunDirectory
     inputs: tuple[str, ...]  # what went in, where it differs
-    operations: tuple[Change, ...]  # by kind, name, group
-    groups: tuple[Change, ...]
-    dimensions: tuple[Change, ...] | None  # None: not both runs recorded phases
+    operations: tuple[TimeChange, ...]  # by kind, name, group
+    groups: tuple[TimeChange, ...]
+    dimensions: tuple[TimeChange, ...] | None  # None: not both runs recorded phases
     ranks: tuple[RankChange, ...] | None  # None: the runs have different numbers of ranks
     parting: Parting | None  # where they begin to differ; None: nowhere, or they have other ranks
 
@@ -224,11 +224,11 @@ def _totals(rows: Iterable[tuple[tuple[str, ...], int, int]]) -> Totals:
     return totals
 
 
-def _changes(a: Totals, b: Totals) -> tuple[Change, ...]:
+def _changes(a: Totals, b: Totals) -> tuple[TimeChange, ...]:
     changes = []
     for name in a.keys() | b.keys():
         (a_ns, a_count), (b_ns, b_count) = a.get(name, (None, 0)), b.get(name, (None, 0))
-        changes.append(Change(name, a_ns, b_ns, a_count, b_count))
+        changes.append(TimeChange(name, a_ns, b_ns, a_count, b_count))
     return tuple(sorted(changes, key=lambda change: (-abs(change.difference_ns), change.name)))
 
 

@@ -12,7 +12,7 @@ from typing import Any
 from msgspec import Struct
 
 from et_sim.basics.units import format_ns
-from et_sim.views.compare.changes import Change, Comparison, compare
+from et_sim.views.compare.changes import Comparison, TimeChange, compare
 from et_sim.views.run.directory import RunDirectory
 from et_sim.views.summary.sentences import profile_text
 from et_sim.views.text import aligned, percent, signed, wrapped
@@ -27,7 +27,7 @@ class Rung(Struct, frozen=True, eq=False):
     change: Comparison | None  # None: there is none below
 
     @property
-    def most(self) -> Change | None:
+    def most(self) -> TimeChange | None:
         """The operation whose time differs most, if any does."""
         first = self.change.operations[0] if self.change and self.change.operations else None
         return first if first is not None and first.difference_ns else None

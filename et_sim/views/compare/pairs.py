@@ -19,7 +19,7 @@ from et_sim.views.run.columns import integers, numbers
 from et_sim.views.run.directory import RunDirectory
 
 
-class Pair(Struct, frozen=True):
+class RankPair(Struct, frozen=True):
     """Some ranks, the actor of each run that stands for them, and when they finish; None: never."""
 
     ranks: str
@@ -34,14 +34,14 @@ class Pair(Struct, frozen=True):
         return 0 if before is None or after is None else after - before
 
 
-def most_different(a: RunDirectory, b: RunDirectory, most: int) -> tuple[list[Pair], int]:
+def most_different(a: RunDirectory, b: RunDirectory, most: int) -> tuple[list[RankPair], int]:
     """(the pairs whose finish differs most, by their first rank; how many there are in all)"""
     ranks = min(a.summary["ranks"], b.summary["ranks"])
     actors = np.stack([actor_of_rank(run)[:ranks] for run in (a, b)])
     pairs, first, of_rank = np.unique(actors, axis=1, return_index=True, return_inverse=True)
     finish = [run.actors()["finish_ns"].to_pylist() for run in (a, b)]
     apart = [
-        Pair("", rank, (in_a, in_b), (finish[0][in_a], finish[1][in_b]))
+        RankPair("", rank, (in_a, in_b), (finish[0][in_a], finish[1][in_b]))
         for (in_a, in_b), rank in zip(pairs.T.tolist(), first.tolist(), strict=True)
     ]
     order = sorted(range(len(apart)), key=lambda at: (-abs(apart[at].difference_ns), apart[at].first_rank))[
@@ -49,7 +49,7 @@ def most_different(a: RunDirectory, b: RunDirectory, most: int) -> tuple[list[Pa
     ]
     of_rank = of_rank.reshape(-1)
     named = [
-        Pair(
+        RankPair(
             format_ranks(np.flatnonzero(of_rank == at)),
             apart[at].first_rank,
             apart[at].actors,

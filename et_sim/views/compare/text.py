@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from et_sim.basics.units import format_ns, plural
-from et_sim.views.compare.changes import Change, Comparison, RankChange, scopes, why
+from et_sim.views.compare.changes import Comparison, RankChange, TimeChange, scopes, why
 from et_sim.views.summary.parts import PARTS
 from et_sim.views.summary.sentences import difference_text
 from et_sim.views.text import fitted, not_shown, percent, shortened, signed, wrapped
@@ -55,7 +55,7 @@ def _makespan(comparison: Comparison) -> str:
 
 
 def _table(
-    changes: Sequence[Change], names: Sequence[str], shrink: dict[int, int], width: int, top: int
+    changes: Sequence[TimeChange], names: Sequence[str], shrink: dict[int, int], width: int, top: int
 ) -> list[str]:
     changed = [change for change in changes if change.a_ns != change.b_ns or change.a_count != change.b_count]
     noun = names[-2] if len(names) > 1 else names[0]
@@ -114,7 +114,7 @@ def _ranks(changes: Sequence[RankChange] | None, width: int, top: int) -> list[s
     return [*lines, *not_shown(len(changed) - top, "line", " of ranks more: --top, or --json")]
 
 
-def _counts(change: Change) -> str:
+def _counts(change: TimeChange) -> str:
     return (
         f"{change.a_count:,}"
         if change.a_count == change.b_count
@@ -122,7 +122,7 @@ def _counts(change: Change) -> str:
     )
 
 
-def _times(change: Change) -> tuple[str, str, str, str]:
+def _times(change: TimeChange) -> tuple[str, str, str, str]:
     before, after = ("-" if time is None else format_ns(time) for time in (change.a_ns, change.b_ns))
     share = "" if change.a_ns is None or change.b_ns is None else percent(change.a_ns, change.b_ns)
     return before, after, signed(change.difference_ns), share

@@ -19,7 +19,7 @@ from et_sim.basics.quick_dataclass import quick_dataclass
 from et_sim.tables.kinds import SHARED_LINKS
 from et_sim.views.run.columns import Words, integers, numbers, words
 from et_sim.views.run.directory import AGAIN, RunDirectory
-from et_sim.views.run.groups import Groups
+from et_sim.views.run.groups import RunGroups
 from et_sim.views.run.recorded_part import recorded_part
 from et_sim.views.text import shortened
 
@@ -84,7 +84,7 @@ NODE_COLUMNS = (
 
 
 @quick_dataclass(frozen=True, eq=False)
-class Nodes:
+class PathNodes:
     """The timeline's rows, as far as paths are concerned."""
 
     actor: Any
@@ -161,7 +161,7 @@ class RecordedEvents:
             raise UsageError("names links that resources.arrow has not", place=self.place, remedy=AGAIN)
 
     @cached_property
-    def nodes(self) -> Nodes:
+    def nodes(self) -> PathNodes:
         """All nodes of the run."""
         has_parts = PART_FIGURES[0] in self._run.columns("timeline")
         columns = (*NODE_COLUMNS, *((*PART_FIGURES, *PART_WORDS) if has_parts else ()))
@@ -172,13 +172,13 @@ class RecordedEvents:
             parts |= {name: words(rows[name]) for name in PART_WORDS}
         names = words(rows["name"])
         stems, groups, actor = self._run.stems, words(rows["group"]), numbers(rows["actor"]).astype(np.int64)
-        return Nodes(
+        return PathNodes(
             actor=actor,
             node=numbers(rows["node"]),
             kind=words(rows["kind"]),
             name=names,
             stem=Words(stems.texts, stems.codes[names.codes]),
-            group=Groups(self._run).together(actor, groups.codes, groups.texts),
+            group=RunGroups(self._run).together(actor, groups.codes, groups.texts),
             lane=words(rows["lane"]),
             treatment=words(rows["treatment"]),
             start_cause=words(rows["start_cause"]),

@@ -21,7 +21,7 @@ from et_sim.basics.unique import unique
 from et_sim.tables.grouping import groups_of
 from et_sim.tables.kinds import COPY, OPAQUE_KINDS
 from et_sim.views.critical.chain import Chain
-from et_sim.views.critical.events import KINDS, NONE, QUEUES, SWITCHES, Nodes, is_kind
+from et_sim.views.critical.events import KINDS, NONE, QUEUES, SWITCHES, PathNodes, is_kind
 from et_sim.views.critical.record import PathRecord
 
 CAUSES = (
@@ -55,7 +55,7 @@ _OF_LINKS = {  # what links, stages of memory and switches do, in the terms of l
 NOBODYS = ("", "outside of nodes", None)  # late starts, say
 
 
-class Hop(Struct, frozen=True):
+class PathHop(Struct, frozen=True):
     """A stretch of the chain that is one operation's: a node's, or a collective's on all its actors."""
 
     kind: str
@@ -201,12 +201,12 @@ class CriticalPath:
         self.record.check_links(resource[at])
         return at
 
-    def hops(self) -> list[Hop]:
+    def hops(self) -> list[PathHop]:
         """The chain, operation by operation."""
         return list(self._hops)
 
     @cached_property
-    def _hops(self) -> tuple[Hop, ...]:
+    def _hops(self) -> tuple[PathHop, ...]:
         nodes, timed = self.record.nodes, np.flatnonzero(self.spent_ns > 0)
         if not len(timed):
             return ()
@@ -229,12 +229,12 @@ class CriticalPath:
         np.add.at(sums[:, CAUSES.index("queueing")], hop, queued)
         return sums
 
-    def _hop(self, timed: Any, first: int, end: int, sums: Any, messages: int) -> Hop:
+    def _hop(self, timed: Any, first: int, end: int, sums: Any, messages: int) -> PathHop:
         chain, nodes = self.chain, self.record.nodes
         part, node = timed[first:end], int(self.node[timed[first]])
         kind, name, group = ("", "late start", None) if node == NONE else _named(nodes, node)
         before = chain.kind[timed[first - 1] + 1 if first else 0 : part[0] + 1]
-        return Hop(
+        return PathHop(
             kind=kind,
             name=name,
             group=group,
@@ -316,7 +316,7 @@ AFTER = (
 STARTED = {"lane": "its lane", "dependency": "a dependency", "begin": "nothing"}
 
 
-def _after(nodes: Nodes, kinds: Any, node: int) -> str:
+def _after(nodes: PathNodes, kinds: Any, node: int) -> str:
     """What a hop began after: what let its node start, or what met on the way to it."""
     names = {KINDS[code] for code in kinds.tolist()}
     if "node_start" in names and node != NONE:

@@ -123,7 +123,7 @@ class Sensitivity:
 
 
 @quick_dataclass(frozen=True)
-class Change:
+class MakespanChange:
     """How one percent of a parameter changes the makespan."""
 
     parameter: str
@@ -131,7 +131,7 @@ class Change:
     worse_ns: float
 
     @classmethod
-    def of(cls, sensitivity: Sensitivity) -> Change:
+    def of(cls, sensitivity: Sensitivity) -> MakespanChange:
         """Of what is known of it, only that."""
         return cls(sensitivity.parameter, sensitivity.better.one_percent_ns, sensitivity.worse.one_percent_ns)
 
@@ -152,21 +152,21 @@ class Sensitivities:
         record.keep([to_builtins(sensitivity) for sensitivity in sensitivities])
         return sensitivities
 
-    def changes(self) -> list[Change]:
+    def changes(self) -> list[MakespanChange]:
         """The first of all, as many as a page has room for, but only how they change the makespan.
 
         The time that a parameter sets on all longest paths together bounds its effect, so only few are asked.
         """
         record = self.path.record
         if record.sensitivities is not None:
-            return [Change.of(sensitivity) for sensitivity in self.all()[:MOST_CHANGES]]
+            return [MakespanChange.of(sensitivity) for sensitivity in self.all()[:MOST_CHANGES]]
         if record.changes is None:
             changes = self._changes()
             record.keep_changes([to_builtins(change) for change in changes])
             return changes
-        return [Change(**change) for change in record.changes]
+        return [MakespanChange(**change) for change in record.changes]
 
-    def _changes(self) -> list[Change]:
+    def _changes(self) -> list[MakespanChange]:
         every = list(parameters(self.path))
         if not every:
             return []
@@ -180,7 +180,8 @@ class Sensitivities:
                 break
             best = sorted((*best, (self._one_percent_ns(every[at], -1.0)[2], at)))[:MOST_CHANGES]
         return [
-            Change(every[at].name, better, self._one_percent_ns(every[at], 1.0)[2]) for better, at in best
+            MakespanChange(every[at].name, better, self._one_percent_ns(every[at], 1.0)[2])
+            for better, at in best
         ]
 
     def of(self, parameter: Parameter) -> Sensitivity:

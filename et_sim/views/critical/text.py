@@ -16,7 +16,7 @@ import numpy as np
 from msgspec import Struct, to_builtins
 
 from et_sim.basics.units import format_ns, plural
-from et_sim.views.critical.path import CriticalPath, Hop, operation_of
+from et_sim.views.critical.path import CriticalPath, PathHop, operation_of
 from et_sim.views.critical.record import PathRecord
 from et_sim.views.critical.sensitivity import Sensitivities
 from et_sim.views.run.columns import together
@@ -303,7 +303,7 @@ def _hops(run: RunDirectory, path: CriticalPath, most: int, width: int) -> list[
     return _cut(table, hops, most)
 
 
-def ranks_of(hop: Hop, ranks: Sequence[str]) -> str:
+def ranks_of(hop: PathHop, ranks: Sequence[str]) -> str:
     """The ranks of all actors that a hop passes; empty: it is no actor's."""
     passed = [ranks[actor] for actor in hop.actors if actor >= 0]
     return together(passed) if passed else ""

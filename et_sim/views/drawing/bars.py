@@ -34,7 +34,7 @@ from et_sim.views.summary.idle import DEVICE, FIGURES, MEANINGS, ORDER, SHORT, I
 from et_sim.views.summary.parts import NAMES, OVERLAP, PARTS, parts_of
 from et_sim.views.summary.rank_table import called, rank_count, slowest_first
 from et_sim.views.summary.rank_times import rank_entries
-from et_sim.views.summary.spread import NOTHING, Distribution, Spread, notes_of, spreads
+from et_sim.views.summary.spread import NOTHING, Distribution, OperationSpread, notes_of, spreads
 from et_sim.views.summary.waits import UNENDED, WaitTable, waits_of
 from et_sim.views.text import distinct, share, shortened
 
@@ -175,7 +175,7 @@ ALIKE = "ranks do not differ in any operation"
 OF_SPREAD = (
     "line: all ranks; box: half of them; mark: the median; beside, how far the last rank is, and which"
 )
-Of = Callable[[Spread], Distribution]
+Of = Callable[[OperationSpread], Distribution]
 PANELS: tuple[tuple[str, Of], ...] = (
     ("duration, from the average rank", lambda operation: operation.duration_ns),
     ("begin, from the average rank", lambda operation: operation.begin_ns),
@@ -183,7 +183,7 @@ PANELS: tuple[tuple[str, Of], ...] = (
 
 
 def spread_picture(
-    run: RunDirectory, part: Selection = EVERYTHING, operations: Sequence[Spread] | None = None
+    run: RunDirectory, part: Selection = EVERYTHING, operations: Sequence[OperationSpread] | None = None
 ) -> str:
     """The SVG text: how far ranks differ; of `operations`, where they are known already."""
     every, scene = spreads(run, part) if operations is None else operations, Scene()
@@ -204,7 +204,9 @@ def spread_picture(
     return scene.finish([*texts, *notes_of(run)], bottom + 36)
 
 
-def _panel(scene: Scene, shown: Sequence[Spread], of: Of, title: str, left: int, bottom: int) -> None:
+def _panel(
+    scene: Scene, shown: Sequence[OperationSpread], of: Of, title: str, left: int, bottom: int
+) -> None:
     """The strips of durations, or of begins, to one scale."""
     least = min(of(operation).least - of(operation).mean for operation in shown)
     most = max(of(operation).most - of(operation).mean for operation in shown)

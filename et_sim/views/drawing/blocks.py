@@ -20,7 +20,7 @@ from msgspec import Struct
 from et_sim.views.drawing.nodes import CAUSES, NONE, NUMBERS, TEXTS, Nodes, Shown
 from et_sim.views.run.columns import Words, coded, integers, numbers
 from et_sim.views.run.directory import RunDirectory
-from et_sim.views.run.groups import Groups
+from et_sim.views.run.groups import RunGroups
 from et_sim.views.run.selection import Window
 
 MOST_PARTS = 64  # of a window
@@ -297,7 +297,7 @@ def visible_nodes(run: RunDirectory, shown: Shown, window: Window, limit: int) -
     rows = distinct(np.concatenate((rows, *(others for others, _ in belonging(blocks, rows)))))
     nodes, row = blocks.nodes(rows), np.searchsorted(rows, chosen.row)
     rank = np.array(shown.ranks, np.int64)[chosen.place]
-    group = Groups(run).of_ranks(rank, nodes.actor[row], nodes.group[row], nodes.groups)
+    group = RunGroups(run).of_ranks(rank, nodes.actor[row], nodes.group[row], nodes.groups)
     return nodes, Slices(chosen.place, row, group, chosen.left_out)
 
 

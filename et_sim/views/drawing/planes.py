@@ -33,7 +33,14 @@ from et_sim.views.drawing.scene import (
 from et_sim.views.run.directory import RunDirectory
 from et_sim.views.run.selection import EVERYTHING, Selection
 from et_sim.views.summary.bandwidth import NO_LINKS, Rate, link_ceilings, rates
-from et_sim.views.summary.roofline import NO_KERNELS, Kernel, Roofline, by_byte, per_second, roofline_of
+from et_sim.views.summary.roofline import (
+    NO_KERNELS,
+    Kernel,
+    MeasuredRoofline,
+    by_byte,
+    per_second,
+    roofline_of,
+)
 from et_sim.views.text import shortened
 
 LESS_TIME = " that stand for less time are left out"
@@ -147,7 +154,7 @@ def roofline_picture(run: RunDirectory, part: Selection = EVERYTHING) -> str:
     return scene.finish(texts, plane.bottom + 68)
 
 
-def _roofs(scene: Scene, roofline: Roofline, plane: Plane) -> None:
+def _roofs(scene: Scene, roofline: MeasuredRoofline, plane: Plane) -> None:
     """Each peak from where the widest memory reaches it, and each bandwidth up to the highest peak."""
     top, widest = max(roofline.peaks.values()), max(roofline.bandwidths.values())
     for name, peak in roofline.peaks.items():
@@ -166,7 +173,7 @@ def _roofs(scene: Scene, roofline: Roofline, plane: Plane) -> None:
         scene.add("text", text, transform=f"{at} {turn}", y=-6, text_anchor="end", fill=LIMIT)
 
 
-def _meaning_of_kernel(kernel: Kernel, roofline: Roofline) -> str:
+def _meaning_of_kernel(kernel: Kernel, roofline: MeasuredRoofline) -> str:
     return (
         f"{kernel.name}, {kernel.count:,} of {format_ns(kernel.total_ns)} in all: "
         f"{by_byte(kernel.intensity)} FLOP/byte, "
@@ -205,14 +212,14 @@ LINE_COLOURS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00"
 INK = "#333333"
 
 
-class Line(NamedTuple):
+class Curve(NamedTuple):
     """A way, with (bytes, microseconds) in ascending order."""
 
     name: str
     points: Sequence[tuple[int, float]]
 
 
-def choices_picture(title: str, lines: Sequence[Line], chosen: Sequence[tuple[int, float]]) -> str:
+def choices_picture(title: str, lines: Sequence[Curve], chosen: Sequence[tuple[int, float]]) -> str:
     """The SVG text: times of ways by bytes."""
     scene, sizes = Scene(), sorted({size for line in lines for size, _ in line.points})
     low, high = powers_around(us for line in lines for _, us in line.points)

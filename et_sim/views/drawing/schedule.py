@@ -23,7 +23,7 @@ from et_sim.views.drawing.scene import (
 from et_sim.views.run.directory import RunDirectory
 from et_sim.views.run.selection import Selection
 from et_sim.views.schedule.passes import BACKWARD, FORWARD, INPUTS, WEIGHTS
-from et_sim.views.schedule.schedule import Block, Exchange, Row, Schedule, schedule_of
+from et_sim.views.schedule.schedule import Exchange, PipelineSchedule, ScheduleRow, WorkBlock, schedule_of
 from et_sim.views.schedule.text import MEANING, NO_PASSES, closing
 
 MOST_ROWS = 128
@@ -49,7 +49,7 @@ def schedule_of_run_picture(run: RunDirectory, part: Selection) -> str:
     return schedule_picture(schedule)
 
 
-def schedule_picture(schedule: Schedule) -> str:
+def schedule_picture(schedule: PipelineSchedule) -> str:
     """The SVG text."""
     rows, scene = schedule.rows[:MOST_ROWS], Scene()
     heights = [WORK + GAP + EXCHANGE * bool(row.exchanges) for row in rows]
@@ -66,7 +66,7 @@ def schedule_picture(schedule: Schedule) -> str:
     return scene.finish([*closing(schedule), *rest], y + 34)
 
 
-def _work(scene: Scene, row: Row, schedule: Schedule, y: int, scale: float) -> None:
+def _work(scene: Scene, row: ScheduleRow, schedule: PipelineSchedule, y: int, scale: float) -> None:
     numbers = []
     for block in _merged(row.blocks, scale):
         x, width = LEFT + block.start_ns * scale, (block.end_ns - block.start_ns) * scale
@@ -85,9 +85,9 @@ def _work(scene: Scene, row: Row, schedule: Schedule, y: int, scale: float) -> N
         scene.text(*place, pointer_events="none")
 
 
-def _merged(blocks: tuple[Block, ...], scale: float) -> Iterator[Block]:
+def _merged(blocks: tuple[WorkBlock, ...], scale: float) -> Iterator[WorkBlock]:
     """Blocks of one direction that are too narrow to be told apart become one."""
-    last: Block | None = None
+    last: WorkBlock | None = None
     for block in blocks:
         if last is not None:
             is_narrow = (block.end_ns - last.start_ns) * scale < 1
@@ -100,7 +100,7 @@ def _merged(blocks: tuple[Block, ...], scale: float) -> Iterator[Block]:
         yield last
 
 
-def _direction(block: Block) -> str:
+def _direction(block: WorkBlock) -> str:
     return block.work.direction if block.work else ""
 
 
@@ -132,7 +132,7 @@ def _colour_of(exchange: Exchange) -> str:
     return COLLECTIVE if exchange.is_collective else SENT
 
 
-def _entries(schedule: Schedule) -> list[Entry]:
+def _entries(schedule: PipelineSchedule) -> list[Entry]:
     entries = [(COLOURS[way][0], MEANING[way]) for way in schedule.directions]
     if any(block.work is None for row in schedule.rows for block in row.blocks):
         entries.append((OTHER, "other work"))

@@ -19,7 +19,7 @@ from et_sim.basics.intervals import filling, levels
 from et_sim.basics.units import format_ns, plural
 from et_sim.tables.kinds import NOT_COMMUNICATION
 from et_sim.views.compare.changes import Comparison
-from et_sim.views.compare.pairs import Pair, most_different, parting_times
+from et_sim.views.compare.pairs import RankPair, most_different, parting_times
 from et_sim.views.drawing.colours import BACKWARD, NEVER, colour_of, drawn_kinds, is_backward
 from et_sim.views.drawing.scene import LEFT, LIMIT, PIXELS, TOP, Entry, Scene, label_of_ranks, runs_of
 from et_sim.views.run.columns import coded, integers, numbers
@@ -275,7 +275,11 @@ def _heights(layers: Painted, place: int, y: int) -> dict[int, int]:
 
 
 def _partings(
-    scene: Scene, comparison: Comparison, pairs: Sequence[Pair], ends: Sequence[tuple[int, int]], whole: int
+    scene: Scene,
+    comparison: Comparison,
+    pairs: Sequence[RankPair],
+    ends: Sequence[tuple[int, int]],
+    whole: int,
 ) -> bool:
     """Where the ranks of each pair begin to differ, if any do; nothing of runs with other ranks."""
     if comparison.ranks is None:

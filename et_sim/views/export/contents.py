@@ -29,7 +29,7 @@ from et_sim.views.export.counters import (
 from et_sim.views.export.on_path import Step, critical_path
 from et_sim.views.run.columns import Words
 from et_sim.views.run.directory import RunDirectory
-from et_sim.views.run.groups import Groups
+from et_sim.views.run.groups import RunGroups
 from et_sim.views.run.selection import Window
 
 MOST_RANKS = 64
@@ -66,7 +66,7 @@ class Contents(Struct, frozen=True, eq=False):
     counters: list[Counter]
     left_out: tuple[str, ...]
     blocks: Blocks
-    groups: Groups
+    groups: RunGroups
 
     def facts(self, entries: Any) -> Facts:
         """Of some slices, in their order."""
@@ -113,7 +113,7 @@ def contents_of(run: RunDirectory, ranks: str | None, window: Window, limit: int
             filter(None, (*shown.left_out, slices.left_out, unclear, arrows, path_left_out, no_room))
         ),
         blocks=blocks,
-        groups=Groups(run),
+        groups=RunGroups(run),
     )
 
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from msgspec import Struct
 
 from et_sim.basics.units import plural
-from et_sim.views.critical.path import CriticalPath, Hop
+from et_sim.views.critical.path import CriticalPath, PathHop
 from et_sim.views.critical.record import PathRecord
 from et_sim.views.critical.text import ranks_of
 from et_sim.views.run.directory import RunDirectory
@@ -47,11 +47,11 @@ def critical_path(run: RunDirectory, window: Window, limit: int) -> tuple[list[S
     return [_step(hop, names) for hop in shown], left_out
 
 
-def _begin(hop: Hop) -> int:
+def _begin(hop: PathHop) -> int:
     return hop.start_ns
 
 
-def _step(hop: Hop, names: list[str]) -> Step:
+def _step(hop: PathHop, names: list[str]) -> Step:
     notes: dict[str, int | str] = {"kind": hop.kind, "ranks": ranks_of(hop, names), "after": hop.after}
     notes |= {f"{cause}_ns": ns for cause, ns in hop.causes.items()}
     return Step(hop.start_ns, hop.end_ns, hop.name, {name: value for name, value in notes.items() if value})

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from et_sim.basics.units import format_ns, plural
-from et_sim.views.compare.changes import Change, Comparison, averages, scopes, why
+from et_sim.views.compare.changes import Comparison, TimeChange, averages, scopes, why
 from et_sim.views.drawing.timeline import aligned_picture
 from et_sim.views.report.markup import absent, bar, more, section, table, tag, text
 from et_sim.views.report.page import page_of, run_in_brief
@@ -107,7 +107,7 @@ def _ranks(comparison: Comparison) -> str:
     return section("ranks", "Ranks", shown, left)
 
 
-def _changed(name: str, title: str, head: Sequence[str], changes: Sequence[Change] | None) -> str:
+def _changed(name: str, title: str, head: Sequence[str], changes: Sequence[TimeChange] | None) -> str:
     """What changed, the most first; nothing of what neither run has."""
     if not changes:
         return ""

@@ -6,7 +6,7 @@ Not here: any of its figures (`et_sim.views.critical.path`).
 from __future__ import annotations
 
 from et_sim.basics.units import format_ns, plural
-from et_sim.views.critical.path import CriticalPath, Hop
+from et_sim.views.critical.path import CriticalPath, PathHop
 from et_sim.views.critical.sensitivity import Sensitivities
 from et_sim.views.critical.text import ranks_of
 from et_sim.views.drawing.critical import path_picture
@@ -73,7 +73,7 @@ def _caption(count: int) -> str:
     return f"the longest {plural(count, 'step')}, in order" if count > 1 else ""
 
 
-def _row(hop: Hop, ranks: list[str]) -> tuple[str, ...]:
+def _row(hop: PathHop, ranks: list[str]) -> tuple[str, ...]:
     passed = ranks_of(hop, ranks)
     return (
         format_ns(hop.start_ns),

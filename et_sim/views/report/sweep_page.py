@@ -24,9 +24,9 @@ from et_sim.views.report.timeline import MOST_SLICES
 from et_sim.views.run.directory import open_run
 from et_sim.views.sweep.bands import band_note
 from et_sim.views.sweep.charts import Box, draw_chart, front_name, legend_of, lines
-from et_sim.views.sweep.content import Chart, Content
+from et_sim.views.sweep.content import Chart, SweepContent
 from et_sim.views.sweep.directory import COMPLETE, SweepDirectory
-from et_sim.views.sweep.scales import EXPOSED, MAKESPAN, Quantity, Scale, shown
+from et_sim.views.sweep.scales import EXPOSED, MAKESPAN, Scale, SweepQuantity, shown
 from et_sim.views.sweep.searched import meaning, searched
 from et_sim.views.sweep.summary import (
     POINT_FIGURES,
@@ -47,7 +47,7 @@ APART, TALL = 150, 260  # pixels between parallel axes, and their height
 
 def sweep_report(sweep: SweepDirectory, pages: Mapping[int, str]) -> str:
     """The page as text; `pages` has the addresses of pages of kept runs, by point."""
-    content = Content(sweep)
+    content = SweepContent(sweep)
     name = sweep.path.resolve().name
     best = format_ns(content.rows[0]["makespan_ns"]) if content.rows else "no complete point"
     parts = [_headline(content)]
@@ -67,7 +67,7 @@ def sweep_report(sweep: SweepDirectory, pages: Mapping[int, str]) -> str:
     )
 
 
-def _headline(content: Content) -> str:
+def _headline(content: SweepContent) -> str:
     search = content.sweep.search
     note = counted(content.sweep, content.every) if search is None else searched(search)
     note = tag("p", text(note), class_="note")
@@ -94,7 +94,7 @@ def _chosen() -> str:
     return tag("section", "", id="chosen", aria_live="polite", hidden="hidden")
 
 
-def _charts(content: Content) -> str:
+def _charts(content: SweepContent) -> str:
     legend = "".join(
         f'<li><i style="background:{colour}"></i>{text(meaning)}</li>'
         for colour, meaning in legend_of(content, "currentColor")
@@ -109,7 +109,7 @@ def _charts(content: Content) -> str:
     )
 
 
-def _svg(chart: Chart, content: Content, number: int) -> str:
+def _svg(chart: Chart, content: SweepContent, number: int) -> str:
     description = f"makespan over {chart.x.title}"
     box = f"{BOX.left} {BOX.top} {BOX.width} {BOX.height}"
     head = f'viewBox="0 0 {AROUND[0]} {AROUND[1]}" role="img" aria-label="{text(description)}"'
@@ -118,7 +118,7 @@ def _svg(chart: Chart, content: Content, number: int) -> str:
     return f'<svg class="chart" {head} data-scale="{number + 1}" data-box="{box}">{scene.markup}</svg>'
 
 
-def _parallel(content: Content) -> str:
+def _parallel(content: SweepContent) -> str:
     """A line for every point across all axes, to its makespan."""
     scales = [
         *content.axes,
@@ -162,7 +162,7 @@ def _upright(scene: Scene, x: int, box: Box, scale: Scale) -> None:
             scene.text(x + 5, y + 4, words[: APART // LETTER])
 
 
-def _fronts(content: Content) -> str:
+def _fronts(content: SweepContent) -> str:
     """Makespan against what it costs, and the points that no other one beats."""
     if not content.resources:
         reason = (
@@ -182,7 +182,7 @@ def _fronts(content: Content) -> str:
     return section("fronts", "Pareto fronts", *parts)
 
 
-def _search_front(content: Content) -> str:
+def _search_front(content: SweepContent) -> str:
     """What a search found, in its order, among what it evaluated."""
     assert content.sweep.search is not None
     note = tag("p", text(meaning(content.sweep.search)), class_="note")
@@ -207,7 +207,7 @@ def _search_front(content: Content) -> str:
     )
 
 
-def _front_row(content: Content, row: int, resource: Quantity) -> list[str]:
+def _front_row(content: SweepContent, row: int, resource: SweepQuantity) -> list[str]:
     values = content.rows[row]
     axes = (text(shown(values[axis])) for axis in content.sweep.axes)
     return [
@@ -218,7 +218,7 @@ def _front_row(content: Content, row: int, resource: Quantity) -> list[str]:
     ]
 
 
-def _button(content: Content, row: int) -> str:
+def _button(content: SweepContent, row: int) -> str:
     return tag("button", str(content.rows[row][NUMBER]), type="button", data_row=str(row))
 
 
@@ -226,7 +226,7 @@ def _makespan(values: Mapping[str, Any]) -> str:
     return format_ns(values["makespan_ns"])
 
 
-def _best(content: Content, pages: Mapping[int, str]) -> str:
+def _best(content: SweepContent, pages: Mapping[int, str]) -> str:
     head = ["point", *map(text, content.sweep.axes), *POINT_FIGURES, "run"]
     cells = []
     for row, values in enumerate(content.rows[:MOST_BEST]):
@@ -240,7 +240,7 @@ def _best(content: Content, pages: Mapping[int, str]) -> str:
     return section("best", "Best points", tag("p", note, class_="note") if note else "", several)
 
 
-def _failures(content: Content) -> str:
+def _failures(content: SweepContent) -> str:
     failed = [row for row in content.every if row["status"] != COMPLETE]
     if not failed:
         return ""
@@ -260,7 +260,7 @@ def _failures(content: Content) -> str:
     return section("failures", f"Points that are not complete ({len(failed):,})", *parts)
 
 
-def _data(content: Content, pages: Mapping[int, str]) -> str:
+def _data(content: SweepContent, pages: Mapping[int, str]) -> str:
     """What the script needs: the scales' places, the texts of all values, and where runs are."""
     sweep, rows = content.sweep, content.rows
     scales = [content.makespans, *content.axes, *map(content.quantity, content.resources)] if rows else []
@@ -279,7 +279,7 @@ def _data(content: Content, pages: Mapping[int, str]) -> str:
     return json.dumps(data, separators=(",", ":"), ensure_ascii=False).replace("<", "\\u003c")
 
 
-def _texts(content: Content) -> Iterator[tuple[str, list[str]]]:
+def _texts(content: SweepContent) -> Iterator[tuple[str, list[str]]]:
     """The values of every row, as people read them; empty where there is none."""
     rows = content.rows
     yield NUMBER, [str(row[NUMBER]) for row in rows]

@@ -28,7 +28,7 @@ from et_sim.views.run.groups import GroupCounts
 from et_sim.views.run.recorded_part import recorded_actors, recorded_part
 from et_sim.views.summary.in_short import in_short
 from et_sim.views.summary.jobs import job_rows
-from et_sim.views.summary.operations import Operation, operations
+from et_sim.views.summary.operations import OperationTotal, operations
 from et_sim.views.summary.parts import NAMES, parts_of
 from et_sim.views.summary.rank_table import called, slowest_first
 from et_sim.views.summary.sentences import (
@@ -305,7 +305,7 @@ def operations_section(run: RunDirectory) -> str:
     )
 
 
-def _bandwidth(operation: Operation) -> str:
+def _bandwidth(operation: OperationTotal) -> str:
     """The bus bandwidth; pointed at, the algorithm bandwidth, too."""
     rate = operation.bandwidth
     if not rate.bus or not rate.algorithm:

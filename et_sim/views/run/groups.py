@@ -23,7 +23,7 @@ Counts = tuple[tuple[Text, int], ...]
 NO_GROUP = -1
 
 
-class Groups:
+class RunGroups:
     """The groups of a run; those of the timeline are given by actors and codes of its texts."""
 
     def __init__(self, run: RunDirectory) -> None:
@@ -128,7 +128,7 @@ class GroupCounts:
     """
 
     def __init__(self, run: RunDirectory, part: Selection = EVERYTHING) -> None:
-        self._groups, weights = Groups(run), part.weights(run)
+        self._groups, weights = RunGroups(run), part.weights(run)
         distinct, number_of_weight = np.unique(weights, return_inverse=True)
         self._of_no_group = number_of_weight.reshape(-1)  # per actor, of rows in no group
         number: dict[Counts, int] = {((None, weight),): at for at, weight in enumerate(distinct.tolist())}

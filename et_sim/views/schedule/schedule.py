@@ -40,7 +40,7 @@ SENDS = ("send", "receive")
 NO_COMMUNICATION = ("compute", "host", "gap", "copy", "memory_load", "memory_store", "batch")
 
 
-class Block(NamedTuple):
+class WorkBlock(NamedTuple):
     """A pass, or other work, from its first to its last kernel."""
 
     start_ns: int
@@ -61,12 +61,12 @@ class Exchange(NamedTuple):
         return self.kind not in SENDS
 
 
-class Row(Struct, frozen=True):
+class ScheduleRow(Struct, frozen=True):
     """Ranks that compute the same at the same times."""
 
     ranks: str
     rank_count: int
-    blocks: tuple[Block, ...]
+    blocks: tuple[WorkBlock, ...]
     exchanges: tuple[Exchange, ...]  # of the first of them
     exposed: tuple[tuple[int, int], ...]  # when the first has collectives under way, and no kernel
     busy_ns: int
@@ -74,15 +74,15 @@ class Row(Struct, frozen=True):
     work_ns: Mapping[str, int]  # of kernels, by direction
 
 
-class Schedule(Struct, frozen=True, dict=True):
+class PipelineSchedule(Struct, frozen=True, dict=True):
     """All rows, from the first stage on, as far as that is known, and sentences on what is not shown."""
 
     makespan_ns: int
-    rows: tuple[Row, ...]
+    rows: tuple[ScheduleRow, ...]
     stages: int  # 0: not known
     notes: tuple[str, ...]
 
-    def bubble_of(self, row: Row) -> float:
+    def bubble_of(self, row: ScheduleRow) -> float:
         """The share of the run in which its ranks neither compute nor have a collective under way."""
         return 1 - (row.busy_ns + row.exposed_ns) / self.makespan_ns if self.makespan_ns else 0.0
 
@@ -128,7 +128,7 @@ class Schedule(Struct, frozen=True, dict=True):
         busy = self._mean([row.busy_ns for row in self.rows])
         return idle / (idle + busy) if busy else None
 
-    def _is_whole(self, row: Row) -> bool:
+    def _is_whole(self, row: ScheduleRow) -> bool:
         works = [block.work for block in row.blocks if block.work]
         return len(set(works)) == self.micro_batches * self.chunks * len(self.directions) == len(works)
 
@@ -137,7 +137,7 @@ class Schedule(Struct, frozen=True, dict=True):
         return sum(c * share for c, share in zip(counts, of_rows, strict=True)) / max(sum(counts), 1)
 
 
-def schedule_of(run: RunDirectory) -> Schedule | None:
+def schedule_of(run: RunDirectory) -> PipelineSchedule | None:
     """The schedule; None if no kernel's name tells a pass."""
     first = next(run.batches("timeline", ("name",)), None)
     if first is None:
@@ -195,7 +195,7 @@ class _Reader:
         rows = np.flatnonzero(moves & (end > times.moved))
         exchanges.append((actor[rows], times.moved[rows], end[rows], kind[rows]))
 
-    def schedule(self) -> Schedule:
+    def schedule(self) -> PipelineSchedule:
         """Rows by stage, and in each by rank."""
         alike: dict[bytes, list[int]] = {}
         for actor in np.flatnonzero(self.is_shown).tolist():
@@ -213,9 +213,9 @@ class _Reader:
         if len(self.actors) > MOST_ACTORS:
             notes.append(f"{MOST_ACTORS:,} of {plural(len(self.actors), 'actor')} are shown")
         stages = 1 + max((depth[actor] for actor in working), default=0) if known else 0
-        return Schedule(self.makespan, tuple(row for row in rows if row.blocks), stages, tuple(notes))
+        return PipelineSchedule(self.makespan, tuple(row for row in rows if row.blocks), stages, tuple(notes))
 
-    def _row(self, members: Sequence[int]) -> Row:
+    def _row(self, members: Sequence[int]) -> ScheduleRow:
         _, start, end, code = _of_actor(self.kernels, members[0])
         of_actors = [
             [rank for piece in parse_ranks(self.actors[actor]["ranks"]) for rank in piece]
@@ -230,7 +230,7 @@ class _Reader:
             if work is not None:
                 here = code == number
                 work_ns[work.direction] += int((end[here] - start[here]).sum())
-        return Row(
+        return ScheduleRow(
             strided_ranks(ranks),
             len(ranks),
             self._blocks(start, end, code),
@@ -241,13 +241,13 @@ class _Reader:
             work_ns,
         )
 
-    def _blocks(self, start: Any, end: Any, code: Any) -> tuple[Block, ...]:
+    def _blocks(self, start: Any, end: Any, code: Any) -> tuple[WorkBlock, ...]:
         if not len(code):
             return ()
         firsts = np.flatnonzero(np.diff(code, prepend=-1))
         ends = np.maximum.reduceat(end, firsts)
         blocks = zip(start[firsts].tolist(), ends.tolist(), code[firsts].tolist(), strict=True)
-        return tuple(Block(begin, until, self.works[number]) for begin, until, number in blocks)
+        return tuple(WorkBlock(begin, until, self.works[number]) for begin, until, number in blocks)
 
     def _exposed(self, actor: int, start: Any, end: Any) -> tuple[Any, Any]:
         """When a collective is under way, and none of the kernels with these times."""

@@ -9,7 +9,7 @@ from et_sim.basics.units import format_ns
 from et_sim.views.run.directory import RunDirectory
 from et_sim.views.run.selection import Selection
 from et_sim.views.schedule.passes import BACKWARD, FORWARD, INPUTS, WEIGHTS
-from et_sim.views.schedule.schedule import Block, Row, Schedule, schedule_of
+from et_sim.views.schedule.schedule import PipelineSchedule, ScheduleRow, WorkBlock, schedule_of
 from et_sim.views.text import not_shown, prose, shortened
 from et_sim.views.view import Forms
 
@@ -45,7 +45,7 @@ def schedule_data(run: RunDirectory, _: Selection) -> Any:
 SCHEDULE = Forms(schedule_of_run, schedule_data)
 
 
-def schedule_lines(schedule: Schedule, width: int) -> list[str]:
+def schedule_lines(schedule: PipelineSchedule, width: int) -> list[str]:
     """All rows in a given width, and what the characters mean."""
     label = min(max(len("ranks"), *(len(row.ranks) for row in schedule.rows)), LABEL)
     columns = max(width - label - 9, 20)
@@ -65,7 +65,7 @@ def schedule_lines(schedule: Schedule, width: int) -> list[str]:
     return [*lines, "", *_legend(schedule, columns, seen), *closing(schedule)]
 
 
-def closing(schedule: Schedule) -> list[str]:
+def closing(schedule: PipelineSchedule) -> list[str]:
     """Sentences on the bubble, and on what is not shown."""
     summary = f"bubble {schedule.bubble:.1%} of {format_ns(schedule.makespan_ns)}"
     summary += f", exposed collectives {schedule.exposed:.1%}" if schedule.exposed else ""
@@ -77,7 +77,7 @@ def closing(schedule: Schedule) -> list[str]:
     return [summary, *schedule.notes]
 
 
-def _data(schedule: Schedule) -> dict[str, Any]:
+def _data(schedule: PipelineSchedule) -> dict[str, Any]:
     return {
         "makespan_ns": schedule.makespan_ns,
         "stages": schedule.stages or None,
@@ -99,12 +99,12 @@ def _data(schedule: Schedule) -> dict[str, Any]:
     }
 
 
-def _block(block: Block) -> dict[str, Any]:
+def _block(block: WorkBlock) -> dict[str, Any]:
     work = block.work._asdict() if block.work else {"direction": None, "micro_batch": None, "chunk": None}
     return {**work, "start_ns": block.start_ns, "end_ns": block.end_ns}
 
 
-def _work(row: Row, schedule: Schedule, columns: int) -> str:
+def _work(row: ScheduleRow, schedule: PipelineSchedule, columns: int) -> str:
     """Numbers where there is room for one and its direction; between passes, exposed collectives."""
     spans = ((start, end, COLLECTIVE) for start, end in row.exposed)
     line = [*_line(spans, schedule.makespan_ns, columns, IDLE)]
@@ -125,7 +125,7 @@ def _line(spans: Iterable[tuple[int, int, str]], makespan: int, columns: int, em
     return "".join(line)
 
 
-def _legend(schedule: Schedule, columns: int, seen: set[str]) -> list[str]:
+def _legend(schedule: PipelineSchedule, columns: int, seen: set[str]) -> list[str]:
     parts = [f"{FILL[way]} {MEANING[way]}" for way in schedule.directions]
     if any(block.work is None for row in schedule.rows for block in row.blocks):
         parts.append(f"{OTHER} other work")

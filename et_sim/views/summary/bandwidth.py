@@ -22,7 +22,7 @@ from et_sim.views.run.directory import RunDirectory
 from et_sim.views.run.groups import GroupCounts
 from et_sim.views.run.rows import TIMES, Grouped, communicates, most_by, spans
 from et_sim.views.run.selection import EVERYTHING, Selection
-from et_sim.views.sheet import Column, Sheet, rate
+from et_sim.views.sheet import Sheet, SheetColumn, rate
 from et_sim.views.text import prose
 from et_sim.views.view import Forms
 
@@ -140,15 +140,15 @@ def bandwidth_lines(run: RunDirectory, part: Selection, width: int) -> list[str]
 
 SHEET = Sheet(
     (
-        Column("kind", side="<"),
-        Column("group", side="<"),
-        Column("bytes"),
-        Column("count"),
-        Column("transfer", lambda entry: format_ns(entry.moving_ns / entry.count)),
-        Column("bandwidth", lambda entry: rate(entry.over(entry.count, entry.moving_ns).algorithm)),
-        Column("bus bw", lambda entry: rate(entry.over(entry.count, entry.moving_ns).bus)),
-        Column("slowest", lambda entry: rate(entry.least_bytes_per_second)),
-        Column("fastest", lambda entry: rate(entry.most_bytes_per_second)),
+        SheetColumn("kind", side="<"),
+        SheetColumn("group", side="<"),
+        SheetColumn("bytes"),
+        SheetColumn("count"),
+        SheetColumn("transfer", lambda entry: format_ns(entry.moving_ns / entry.count)),
+        SheetColumn("bandwidth", lambda entry: rate(entry.over(entry.count, entry.moving_ns).algorithm)),
+        SheetColumn("bus bw", lambda entry: rate(entry.over(entry.count, entry.moving_ns).bus)),
+        SheetColumn("slowest", lambda entry: rate(entry.least_bytes_per_second)),
+        SheetColumn("fastest", lambda entry: rate(entry.most_bytes_per_second)),
     ),
     cut={"group": 8, "kind": 10},
     drop=("count", "transfer"),

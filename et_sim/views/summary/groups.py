@@ -15,7 +15,7 @@ from et_sim.views.run.directory import RunDirectory
 from et_sim.views.run.groups import GroupCounts
 from et_sim.views.run.rows import Grouped
 from et_sim.views.run.selection import EVERYTHING, Selection
-from et_sim.views.sheet import Column, Sheet, rate
+from et_sim.views.sheet import Sheet, SheetColumn, rate
 from et_sim.views.summary.exposure import without_kernel
 from et_sim.views.summary.operations import operations
 from et_sim.views.text import prose, share
@@ -105,18 +105,18 @@ def group_lines(run: RunDirectory, part: Selection, width: int) -> list[str]:
 
 SHEET = Sheet(
     (
-        Column("group", side="<"),
-        Column("kind", side="<"),
-        Column("ranks"),
-        Column("count"),
-        Column("total", "total_ns"),
-        Column("mean", lambda total: format_ns(total.total_ns / total.count)),
-        Column("longest", "longest_ns"),
-        Column("waiting", lambda total: share(total.waiting_ns, total.total_ns)),
-        Column("no kernel", lambda total: share(total.without_kernel_ns, total.total_ns)),
-        Column("bytes each", lambda total: format_bytes(total.bytes / total.count)),
-        Column("bandwidth", lambda total: rate(total.bandwidth.algorithm)),
-        Column("bus bw", lambda total: rate(total.bandwidth.bus)),
+        SheetColumn("group", side="<"),
+        SheetColumn("kind", side="<"),
+        SheetColumn("ranks"),
+        SheetColumn("count"),
+        SheetColumn("total", "total_ns"),
+        SheetColumn("mean", lambda total: format_ns(total.total_ns / total.count)),
+        SheetColumn("longest", "longest_ns"),
+        SheetColumn("waiting", lambda total: share(total.waiting_ns, total.total_ns)),
+        SheetColumn("no kernel", lambda total: share(total.without_kernel_ns, total.total_ns)),
+        SheetColumn("bytes each", lambda total: format_bytes(total.bytes / total.count)),
+        SheetColumn("bandwidth", lambda total: rate(total.bandwidth.algorithm)),
+        SheetColumn("bus bw", lambda total: rate(total.bandwidth.bus)),
     ),
     cut={"group": 8, "kind": 10},
     drop=("longest", "bytes each", "bandwidth", "mean", "no kernel"),

@@ -48,7 +48,7 @@ SHORT = dict(zip(FIGURES, MEANINGS, strict=True))
 ORDER = "ranks whose devices wait longest for their own host, gaps and launches come first"
 
 
-class Row(Struct, frozen=True):
+class IdleRow(Struct, frozen=True):
     """A device, stream or thread of ranks that do the same."""
 
     ranks: str
@@ -75,7 +75,7 @@ class Pause(Struct, frozen=True):
 class Idle(Struct):
     """Rows; what devices wait for, over all ranks; and their longest pauses."""
 
-    rows: list[Row] = field(default_factory=list)
+    rows: list[IdleRow] = field(default_factory=list)
     causes: Counter[tuple[str, str, str]] = field(default_factory=Counter)  # figure, kind, name
     pauses: list[Pause] = field(default_factory=list)
     ranks: int = 0
@@ -126,7 +126,7 @@ def idle_of(run: RunDirectory, part: Selection = EVERYTHING) -> Idle:
                 _explain(idle, nodes, texts, pauses, charges, weights, ranks, window)
     alike_rows = alike((ranks[actor], tuple(_ordered(rows))) for actor, rows in sorted(of_actor.items()))
     alike_rows.sort(key=lambda entry: -sum(entry[1][0][1][figure] for figure in OWN))
-    idle.rows = [Row(names, row, figures) for names, rows in alike_rows for row, figures in rows]
+    idle.rows = [IdleRow(names, row, figures) for names, rows in alike_rows for row, figures in rows]
     idle.pauses = _together(idle.pauses)
     return idle
 

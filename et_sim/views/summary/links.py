@@ -23,7 +23,7 @@ from et_sim.views.run.recorded_part import recorded_part
 from et_sim.views.run.selection import EVERYTHING, Selection
 from et_sim.views.run.slices import NONE, LinkTable, link_table
 from et_sim.views.run.tiers import tier_uses
-from et_sim.views.sheet import Column, Sheet
+from et_sim.views.sheet import Sheet, SheetColumn
 from et_sim.views.text import prose, share
 from et_sim.views.view import Forms
 
@@ -107,13 +107,13 @@ def _tier_lines(run: RunDirectory, part: Selection, width: int) -> list[str]:
         return []
     tiers = tier_uses(run, table, SLICES, part)
     columns = (
-        Column("tier", side="<"),
-        Column("links"),
-        Column("used", lambda tier: share(tier.used, 1)),
-        Column("most", lambda tier: share(tier.most_used, 1)),
-        Column("at once", "most_at_once", is_optional=True),
-        Column("waiting", "wait_ns", is_optional=True),
-        Column("over time", lambda tier: track(tier.used_shares), "<"),
+        SheetColumn("tier", side="<"),
+        SheetColumn("links"),
+        SheetColumn("used", lambda tier: share(tier.used, 1)),
+        SheetColumn("most", lambda tier: share(tier.most_used, 1)),
+        SheetColumn("at once", "most_at_once", is_optional=True),
+        SheetColumn("waiting", "wait_ns", is_optional=True),
+        SheetColumn("over time", lambda tier: track(tier.used_shares), "<"),
     )
     lines = Sheet(columns, {"tier": 12}, ("over time", "at once")).lines(tiers, width)
     if any(tier.links is not None for tier in tiers):
@@ -133,14 +133,14 @@ def link_lines(run: RunDirectory, part: Selection, width: int) -> list[str]:
     length = part.length_ns(run.summary["makespan_ns"])
     shown = part.cut(uses, SHOWN)
     columns = (
-        Column("dimension", side="<"),
-        Column("ranks", side="<"),
-        Column("link", side="<"),
-        Column("messages"),
-        Column("busy", "busy_ns"),
-        Column("", lambda use: share(use.busy_ns, length)),
-        Column("waiting", "wait_ns", is_optional=True),
-        Column("over time", lambda use: track(use.busy_shares), "<"),
+        SheetColumn("dimension", side="<"),
+        SheetColumn("ranks", side="<"),
+        SheetColumn("link", side="<"),
+        SheetColumn("messages"),
+        SheetColumn("busy", "busy_ns"),
+        SheetColumn("", lambda use: share(use.busy_ns, length)),
+        SheetColumn("waiting", "wait_ns", is_optional=True),
+        SheetColumn("over time", lambda use: track(use.busy_shares), "<"),
     )
     drop = ("messages", "over time")
     sheet = Sheet(columns, {"ranks": 6, "link": 8}, drop, (), SHOWN, "less busy link", ": --top, or --json")

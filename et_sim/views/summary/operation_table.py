@@ -15,7 +15,7 @@ from et_sim.views.run.directory import RunDirectory
 from et_sim.views.run.rows import Key
 from et_sim.views.run.selection import Selection
 from et_sim.views.summary.exposure import without_kernel
-from et_sim.views.summary.operations import Operation, operations
+from et_sim.views.summary.operations import OperationTotal, operations
 from et_sim.views.summary.roofline import by_byte
 from et_sim.views.text import fitted, not_shown, share
 from et_sim.views.view import Forms
@@ -66,7 +66,7 @@ HEAD = (
 ALIGNMENT = "<<<>>>>>>>"
 
 
-def operation_lines(totals: Sequence[Operation], width: int) -> list[str]:
+def operation_lines(totals: Sequence[OperationTotal], width: int) -> list[str]:
     """One line per operation, in the order given; totals are sums over ranks."""
     rows = [HEAD, *(_row(operation) for operation in totals)]
     if any(operation.group not in (None, "all") for operation in totals):
@@ -75,7 +75,7 @@ def operation_lines(totals: Sequence[Operation], width: int) -> list[str]:
     return fitted(without, ALIGNMENT[1:], width, shrink={1: 16, 0: 10}, drop=(6, 7, 4, 5, 8), names=(1,))
 
 
-def _row(operation: Operation) -> tuple[str, ...]:
+def _row(operation: OperationTotal) -> tuple[str, ...]:
     completed = operation.count - operation.never_completed
     each = format_bytes(operation.bytes / completed) if operation.bytes else ""
     rate = operation.bandwidth
@@ -95,7 +95,7 @@ def _row(operation: Operation) -> tuple[str, ...]:
     )
 
 
-def _kernel_lines(totals: Sequence[Operation], width: int) -> list[str]:
+def _kernel_lines(totals: Sequence[OperationTotal], width: int) -> list[str]:
     """One line per operation that the roofline timed."""
     rows = [
         (
@@ -130,7 +130,9 @@ def use_cells(figures: Mapping[str, Any]) -> tuple[str, ...]:
     return share(bound, 1), share(compute, 1), share(memory, 1), by_byte(intensity)
 
 
-def _exposure_lines(totals: Sequence[Operation], without_kernel_ns: Counter[Key], width: int) -> list[str]:
+def _exposure_lines(
+    totals: Sequence[OperationTotal], without_kernel_ns: Counter[Key], width: int
+) -> list[str]:
     """One line per operation that communicates."""
     rows = [
         (

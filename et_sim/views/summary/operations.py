@@ -37,7 +37,7 @@ COLUMNS = (
 
 
 @quick_dataclass()
-class Operation:
+class OperationTotal:
     """Nodes alike, over all ranks; times are sums over ranks."""
 
     kind: str
@@ -92,18 +92,18 @@ def names_in(run: RunDirectory) -> tuple[str | None, ...]:
 
 def operations(
     run: RunDirectory, part: Selection = EVERYTHING, beside: RunDirectory | None = None
-) -> list[Operation]:
+) -> list[OperationTotal]:
     """All operations, the one with the most time first; durations are cut to the window.
 
     `beside` is another run, whose operations are to have the same names.
     """
-    operation_of: dict[tuple[str | None, ...], Operation] = {}
+    operation_of: dict[tuple[str | None, ...], OperationTotal] = {}
     keys = OperationKeys(run, part, names_in(beside) if beside is not None else ())
     for kind, name, groups, figures, words_of in _groups(run, keys, part):
         for group, ranks in groups:
             key = kind, name, group
             if key not in operation_of:
-                operation_of[key] = Operation(*key, members=members_of(keys.groups.sizes, group))
+                operation_of[key] = OperationTotal(*key, members=members_of(keys.groups.sizes, group))
             operation = operation_of[key]
             # Weighted here, in Python's unbounded integers: a million ranks would overflow a column.
             count, completed, total_ns, longest_ns, queued_ns, waiting_ns, *rest = figures

@@ -26,7 +26,7 @@ COLUMNS = ("link", "egress", "asked_ns", "begin_ns", "end_ns", "egress_depth")
 UNKNOWN = "a queue that is not known"
 
 
-class Spread(Struct):
+class PauseSpread(Struct):
     """A port, and those that were told to pause because of it."""
 
     link: str
@@ -36,27 +36,27 @@ class Spread(Struct):
     endless: int = 0  # of them
     first_ns: int = NEVER
     deepest_bytes: int = 0  # that waited for it when it asked others to pause
-    caused: dict[str, Spread] = field(default_factory=dict)
+    caused: dict[str, PauseSpread] = field(default_factory=dict)
 
 
-def pause_roots(run: RunDirectory, part: Selection = EVERYTHING) -> list[Spread] | None:
+def pause_roots(run: RunDirectory, part: Selection = EVERYTHING) -> list[PauseSpread] | None:
     """The queues that pauses began at, those that cost others most time first; None: not recorded."""
     if not run.holds("pauses"):
         return None
     names, egress, asked, begin, end, depth = run.arrays("pauses", COLUMNS).values()
     is_endless = end == NONE
     end = np.where(is_endless, max(run.summary["makespan_ns"], int(begin.max(initial=0))), end)
-    roots: dict[str, Spread] = {}
+    roots: dict[str, PauseSpread] = {}
     last: dict[
-        str, tuple[int, Spread]
+        str, tuple[int, PauseSpread]
     ] = {}  # the pause of a port that was asked for last: its end, its place
     for row in np.argsort(asked, kind="stable").tolist():
         link = str(names.texts[names.codes[row]])
         cause = egress.texts[egress.codes[row]] or UNKNOWN
         until, above = last.get(cause, (NONE, None))
         if above is None or until < asked[row]:
-            above = roots.setdefault(cause, Spread(cause, 0))
-        place = above.caused.setdefault(link, Spread(link, above.depth + 1))
+            above = roots.setdefault(cause, PauseSpread(cause, 0))
+        place = above.caused.setdefault(link, PauseSpread(link, above.depth + 1))
         last[link] = (int(end[row]), place)
         if not part.touches(begin[row : row + 1], end[row : row + 1])[0]:
             continue
@@ -70,7 +70,7 @@ def pause_roots(run: RunDirectory, part: Selection = EVERYTHING) -> list[Spread]
     return sorted(pausing, key=lambda root: (-sum(link.paused_ns for link in spread(root)), root.link))
 
 
-def spread(root: Spread) -> Iterator[Spread]:
+def spread(root: PauseSpread) -> Iterator[PauseSpread]:
     """It, and all below it, each before those that it caused: the longest pauses first."""
     waiting = [root]
     while waiting:
@@ -85,7 +85,7 @@ def pauses_data(run: RunDirectory, part: Selection = EVERYTHING) -> list[dict[st
     return None if roots is None else [_as_dict(root) for root in part.cut(roots)]
 
 
-def _as_dict(root: Spread) -> dict[str, Any]:
+def _as_dict(root: PauseSpread) -> dict[str, Any]:
     made: dict[int, dict[str, Any]] = {}
     for link in spread(root):
         entry = {"link": link.link, "deepest_bytes": link.deepest_bytes, "caused": []}
@@ -110,7 +110,7 @@ def pause_view(run: RunDirectory, part: Selection, width: int) -> list[str]:
 PAUSES = Forms(pause_view, pauses_data)
 
 
-def pause_lines(roots: list[Spread], part: Selection, width: int) -> list[str]:
+def pause_lines(roots: list[PauseSpread], part: Selection, width: int) -> list[str]:
     """A line for each root, and below it one for each port that had to wait because of it."""
     if not roots:
         return ["no port was paused"]
@@ -128,7 +128,7 @@ def pause_lines(roots: list[Spread], part: Selection, width: int) -> list[str]:
     return [*shown, *notes]
 
 
-def _line(link: Spread, width: int) -> str:
+def _line(link: PauseSpread, width: int) -> str:
     first = format_ns(link.first_ns)
     text = f"{plural(link.pauses, 'pause')} of {format_ns(link.paused_ns)}, the first at {first}"
     if link.endless:

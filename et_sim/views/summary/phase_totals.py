@@ -16,7 +16,7 @@ from et_sim.views.run.columns import integers, numbers, words
 from et_sim.views.run.directory import RunDirectory
 from et_sim.views.run.rows import Grouped, most_by
 from et_sim.views.run.selection import EVERYTHING, Selection
-from et_sim.views.sheet import Column, Sheet
+from et_sim.views.sheet import Sheet, SheetColumn
 from et_sim.views.text import prose, share
 from et_sim.views.view import Forms
 
@@ -89,15 +89,15 @@ def phase_lines(run: RunDirectory, part: Selection, width: int) -> list[str]:
         return prose(["no collective had a phase"], width)
     whole = sum(total.running_ns for total in totals)
     columns = (
-        Column("dimension", "called", "<"),
-        Column("operation", side="<"),
-        Column("phases", "count"),
-        Column("bytes"),
-        Column("queueing", "queued_ns"),
-        Column("running", "running_ns"),
-        Column("", lambda total: share(total.running_ns, whole)),
-        Column("mean", lambda total: format_ns(total.running_ns / total.count)),
-        Column("longest", "longest_ns"),
+        SheetColumn("dimension", "called", "<"),
+        SheetColumn("operation", side="<"),
+        SheetColumn("phases", "count"),
+        SheetColumn("bytes"),
+        SheetColumn("queueing", "queued_ns"),
+        SheetColumn("running", "running_ns"),
+        SheetColumn("", lambda total: share(total.running_ns, whole)),
+        SheetColumn("mean", lambda total: format_ns(total.running_ns / total.count)),
+        SheetColumn("longest", "longest_ns"),
     )
     sheet = Sheet(columns, cut={"operation": 8}, drop=("mean", "longest"))
     legend = "sums over all ranks and chunks; chunks run side by side, so these are no parts of the makespan"

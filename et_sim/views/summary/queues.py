@@ -16,7 +16,7 @@ from et_sim.basics.units import format_bytes, format_ns, format_ranks, parse_ran
 from et_sim.views.run.directory import RunDirectory
 from et_sim.views.run.selection import EVERYTHING, Selection
 from et_sim.views.run.slices import COUNTED, FlowTable, PortTable, flow_table, port_table
-from et_sim.views.sheet import Column, Sheet
+from et_sim.views.sheet import Sheet, SheetColumn
 from et_sim.views.text import prose, share
 from et_sim.views.view import Forms
 
@@ -135,14 +135,16 @@ def queue_lines(run: RunDirectory, part: Selection, width: int) -> list[str]:
     length = part.length_ns(run.summary["makespan_ns"])
     deepest = max(use.deepest_bytes for use in uses)
     columns = (
-        Column("link", side="<"),
-        Column("deepest", "deepest_bytes"),
-        Column("mean", lambda use: format_bytes(round(use.mean_bytes))),
-        Column("messages", "most_messages", is_optional=True),
-        Column("lost", lambda use: f"{use.lost:,}" if use.lost else "", is_optional=True),
-        Column("marked", lambda use: f"{use.marked:,}" if use.marked else "", is_optional=True),
-        Column("paused", lambda use: share(use.paused_ns, length) if use.pauses else "", is_optional=True),
-        Column("over time", lambda use: f"|{_track(use.deepest_over_time, deepest)}|", "<"),
+        SheetColumn("link", side="<"),
+        SheetColumn("deepest", "deepest_bytes"),
+        SheetColumn("mean", lambda use: format_bytes(round(use.mean_bytes))),
+        SheetColumn("messages", "most_messages", is_optional=True),
+        SheetColumn("lost", lambda use: f"{use.lost:,}" if use.lost else "", is_optional=True),
+        SheetColumn("marked", lambda use: f"{use.marked:,}" if use.marked else "", is_optional=True),
+        SheetColumn(
+            "paused", lambda use: share(use.paused_ns, length) if use.pauses else "", is_optional=True
+        ),
+        SheetColumn("over time", lambda use: f"|{_track(use.deepest_over_time, deepest)}|", "<"),
     )
     hint = " with less: --top, or --json"
     sheet = Sheet(columns, {"link": 12}, ("mean", "over time"), ("link",), SHOWN, "port", hint)
@@ -173,13 +175,13 @@ def _incast_lines(meetings: Sequence[Incast], part: Selection, width: int) -> li
 
 INCAST_SHEET = Sheet(
     (
-        Column("link", side="<"),
-        Column("from", "begin_ns"),
-        Column("for", lambda incast: format_ns(incast.end_ns - incast.begin_ns)),
-        Column("deepest", "deepest_bytes"),
-        Column("messages"),
-        Column("ranks that send", lambda incast: f"{sum(map(len, parse_ranks(incast.ranks))):,}"),
-        Column("", "ranks", "<", key="ranks"),
+        SheetColumn("link", side="<"),
+        SheetColumn("from", "begin_ns"),
+        SheetColumn("for", lambda incast: format_ns(incast.end_ns - incast.begin_ns)),
+        SheetColumn("deepest", "deepest_bytes"),
+        SheetColumn("messages"),
+        SheetColumn("ranks that send", lambda incast: f"{sum(map(len, parse_ranks(incast.ranks))):,}"),
+        SheetColumn("", "ranks", "<", key="ranks"),
     ),
     cut={"ranks": 8, "link": 12},
     names=("link",),

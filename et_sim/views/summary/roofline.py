@@ -20,7 +20,7 @@ from et_sim.views.run.columns import Words, coded, integers, numbers, words
 from et_sim.views.run.directory import RunDirectory
 from et_sim.views.run.rows import Grouped
 from et_sim.views.run.selection import EVERYTHING, Selection
-from et_sim.views.sheet import Column, Sheet
+from et_sim.views.sheet import Sheet, SheetColumn
 from et_sim.views.text import prose, share
 from et_sim.views.view import Forms
 
@@ -54,7 +54,7 @@ class Kernel(Struct, frozen=True):
 
 
 @quick_dataclass(frozen=True)
-class Roofline:
+class MeasuredRoofline:
     """Kernels, those with the most time first, and the roofs."""
 
     kernels: tuple[Kernel, ...]
@@ -88,7 +88,7 @@ class _Sums:
         self.roofs[which][label] = max(known, (min(longest_ns, ENOUGH_NS), rate))
 
 
-def roofline_of(run: RunDirectory, part: Selection = EVERYTHING) -> Roofline:
+def roofline_of(run: RunDirectory, part: Selection = EVERYTHING) -> MeasuredRoofline:
     """Of all kernels that are known well enough; what lies at an edge of the window counts in proportion."""
     weights, sums = part.weights(run), _Sums()
     for rows in run.batches("timeline", _columns(run)):
@@ -96,7 +96,7 @@ def roofline_of(run: RunDirectory, part: Selection = EVERYTHING) -> Roofline:
     kernels = [_kernel(key, figures) for key, figures in sums.of.items()]
     kernels.sort(key=lambda kernel: (-kernel.total_ns, kernel.name, kernel.peak, kernel.level))
     peaks, bandwidths = ({label: rate for label, (_, rate) in sorted(of.items())} for of in sums.roofs)
-    return Roofline(tuple(kernels), peaks, bandwidths)
+    return MeasuredRoofline(tuple(kernels), peaks, bandwidths)
 
 
 def _columns(run: RunDirectory) -> tuple[str, ...]:
@@ -174,13 +174,13 @@ def roofline_lines(run: RunDirectory, part: Selection, width: int) -> list[str]:
     if not roofline.kernels:
         return prose([NO_KERNELS], width)
     columns = (
-        Column("kernel", "name", "<"),
-        Column("total", "total_ns"),
-        Column("ops/byte", lambda kernel: by_byte(kernel.intensity)),
-        Column("achieved", lambda kernel: per_second(kernel.operations_per_second)),
-        Column("of roof", lambda kernel: share(kernel.operations_per_second, roofline.roof(kernel))),
-        Column("bandwidth", lambda kernel: format_bandwidth(kernel.bytes / kernel.total_ns)),
-        Column("bound", lambda kernel: "memory" if kernel.memory_bound_share > 0.5 else "compute", "<"),
+        SheetColumn("kernel", "name", "<"),
+        SheetColumn("total", "total_ns"),
+        SheetColumn("ops/byte", lambda kernel: by_byte(kernel.intensity)),
+        SheetColumn("achieved", lambda kernel: per_second(kernel.operations_per_second)),
+        SheetColumn("of roof", lambda kernel: share(kernel.operations_per_second, roofline.roof(kernel))),
+        SheetColumn("bandwidth", lambda kernel: format_bandwidth(kernel.bytes / kernel.total_ns)),
+        SheetColumn("bound", lambda kernel: "memory" if kernel.memory_bound_share > 0.5 else "compute", "<"),
     )
     drop, hint = ("bandwidth", "bound"), ": --top, or --json"
     sheet = Sheet(columns, {"kernel": 10}, drop, ("kernel",), SHOWN, hint=hint)

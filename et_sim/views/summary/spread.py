@@ -22,7 +22,7 @@ from et_sim.views.run.groups import GroupCounts
 from et_sim.views.run.recorded_part import recorded_part
 from et_sim.views.run.rows import OPERATION, TIMES, Key, OperationKeys, spans
 from et_sim.views.run.selection import EVERYTHING, Selection
-from et_sim.views.sheet import Column, Sheet
+from et_sim.views.sheet import Sheet, SheetColumn
 from et_sim.views.summary.rank_table import called
 from et_sim.views.text import prose
 from et_sim.views.view import Forms
@@ -52,7 +52,7 @@ class Distribution(Struct, frozen=True):
     most_ranks: str  # the ranks with the most
 
 
-class Spread(Struct, frozen=True):
+class OperationSpread(Struct, frozen=True):
     """An operation of several ranks."""
 
     kind: str
@@ -82,7 +82,7 @@ class _Ranks(Struct, frozen=True, eq=False):
     begin: Any
 
 
-def spreads(run: RunDirectory, part: Selection = EVERYTHING) -> list[Spread]:
+def spreads(run: RunDirectory, part: Selection = EVERYTHING) -> list[OperationSpread]:
     """Of all operations that several of the selected ranks have, the costliest first."""
     keys = OperationKeys(run, part)
     names = _RankNames(run, part, keys.groups)
@@ -163,7 +163,7 @@ class _RankNames:
         return together([text for text in dict.fromkeys(named) if text])
 
 
-def _spread(key: Key, parts: list[_Ranks], names: _RankNames) -> Spread:
+def _spread(key: Key, parts: list[_Ranks], names: _RankNames) -> OperationSpread:
     actor, weight, count, duration, waiting, begin = (
         np.concatenate([getattr(part, column) for part in parts]) for column in _Ranks.__struct_fields__
     )
@@ -171,7 +171,9 @@ def _spread(key: Key, parts: list[_Ranks], names: _RankNames) -> Spread:
     durations, begins = (_distribution(column, weight, actor, key[2], names) for column in (duration, begin))
     waited = float((waiting * weight).sum() / ranks)
     cost = durations.most - durations.mean if key[0] in NOT_COMMUNICATION else waited
-    return Spread(*key, ranks, int((count * weight).sum()), durations, begins, waited, max(cost, 0.0))
+    return OperationSpread(
+        *key, ranks, int((count * weight).sum()), durations, begins, waited, max(cost, 0.0)
+    )
 
 
 def _distribution(values: Any, weight: Any, actor: Any, group: str | None, names: _RankNames) -> Distribution:
@@ -215,15 +217,15 @@ def _most(of: Distribution) -> str:
 
 SHEET = Sheet(
     (
-        Column("operation", "called", "<"),
-        Column("cost", "cost_ns"),
-        Column("ranks"),
-        Column("shortest", lambda operation: format_ns(operation.duration_ns.least)),
-        Column("median", lambda operation: format_ns(operation.duration_ns.median)),
-        Column("longest", lambda operation: format_ns(operation.duration_ns.most)),
-        Column("of", lambda operation: _most(operation.duration_ns), "<"),
-        Column("later", lambda operation: format_ns(operation.begin_ns.most - operation.begin_ns.least)),
-        Column("last", lambda operation: _most(operation.begin_ns), "<"),
+        SheetColumn("operation", "called", "<"),
+        SheetColumn("cost", "cost_ns"),
+        SheetColumn("ranks"),
+        SheetColumn("shortest", lambda operation: format_ns(operation.duration_ns.least)),
+        SheetColumn("median", lambda operation: format_ns(operation.duration_ns.median)),
+        SheetColumn("longest", lambda operation: format_ns(operation.duration_ns.most)),
+        SheetColumn("of", lambda operation: _most(operation.duration_ns), "<"),
+        SheetColumn("later", lambda operation: format_ns(operation.begin_ns.most - operation.begin_ns.least)),
+        SheetColumn("last", lambda operation: _most(operation.begin_ns), "<"),
     ),
     cut={"operation": 20},
     drop=("ranks", "shortest", "last", "later"),

@@ -16,7 +16,7 @@ from et_sim.basics.errors import UsageError
 from et_sim.basics.units import format_ns, plural
 from et_sim.tables.of_sweeps import NUMBER, OBJECTIVES
 from et_sim.views.drawing.scene import GRID, INK, LEFT, LETTER, PIXELS, Entry, Scene
-from et_sim.views.sweep.content import Chart, Content
+from et_sim.views.sweep.content import Chart, SweepContent
 from et_sim.views.sweep.directory import SweepDirectory
 from et_sim.views.sweep.scales import LAST, Scale, shown
 from et_sim.views.text import cut
@@ -58,7 +58,7 @@ class Box(Struct, frozen=True):
         return self.top + self.height - INSET - (self.height - 2 * INSET) * place / LAST
 
 
-def draw_chart(scene: Scene, box: Box, chart: Chart, content: Content) -> None:
+def draw_chart(scene: Scene, box: Box, chart: Chart, content: SweepContent) -> None:
     """Makespans over an axis or another figure."""
     x, y = chart.x, chart.y
     _frame(scene, box, x, y)
@@ -138,7 +138,7 @@ HEIGHT, GAP, BELOW, ABOVE = 200, 84, 56, 24
 
 def sweep_picture(sweep: SweepDirectory) -> str:
     """The SVG text."""
-    content = Content(sweep)
+    content = SweepContent(sweep)
     if not content.rows:
         raise UsageError(
             "nothing can be drawn: no point of the sweep is complete",
@@ -158,7 +158,7 @@ def sweep_picture(sweep: SweepDirectory) -> str:
     return scene.finish(_texts(content), bottom + 28)
 
 
-def legend_of(content: Content, ink: str) -> list[Entry]:
+def legend_of(content: SweepContent, ink: str) -> list[Entry]:
     """What colours mean, where lines have this one."""
     entries = [
         (COLOURS.get(name, OTHER), f"most time goes to {name}") for name in dict.fromkeys(content.bottlenecks)
@@ -167,7 +167,7 @@ def legend_of(content: Content, ink: str) -> list[Entry]:
     return [*entries, *([(FRONT, front_name(content))] if content.search_front else [])]
 
 
-def front_name(content: Content) -> str:
+def front_name(content: SweepContent) -> str:
     """What the points are that a search found."""
     titles = [objective.title for objective in content.objectives]
     if len(titles) == 1:
@@ -175,7 +175,7 @@ def front_name(content: Content) -> str:
     return f"Pareto front of {', '.join(titles[:-1])} and {titles[-1]}"
 
 
-def _texts(content: Content) -> list[str]:
+def _texts(content: SweepContent) -> list[str]:
     sweep, best = content.sweep, content.rows[0]
     values = ", ".join(f"{axis} {shown(best[axis])}" for axis in sweep.axes)
     missing = sweep.points - len(content.rows)

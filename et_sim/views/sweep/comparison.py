@@ -18,7 +18,7 @@ from et_sim.views.text import fitted, not_shown, percent, signed
 Key = tuple[Any, ...]
 
 
-class Pair(Struct, frozen=True):
+class PointPair(Struct, frozen=True):
     """A point that both sweeps have; times are None unless it is complete."""
 
     values: Key
@@ -37,7 +37,7 @@ class SweepComparison(Struct, frozen=True):
     """The points of both, the largest changes first, and how many only one of them has."""
 
     axes: tuple[str, ...]
-    pairs: tuple[Pair, ...]
+    pairs: tuple[PointPair, ...]
     only_a: int
     only_b: int
 
@@ -86,8 +86,8 @@ def _by_values(sweep: SweepDirectory, axes: tuple[str, ...]) -> dict[Key, Mappin
     return {tuple(row[axis] for axis in axes): row for row in sweep.table.to_pylist()}
 
 
-def _pair(key: Key, a: Mapping[str, Any], b: Mapping[str, Any]) -> Pair:
-    return Pair(key, (a["status"], b["status"]), a["makespan_ns"], b["makespan_ns"], relative_band(a, b))
+def _pair(key: Key, a: Mapping[str, Any], b: Mapping[str, Any]) -> PointPair:
+    return PointPair(key, (a["status"], b["status"]), a["makespan_ns"], b["makespan_ns"], relative_band(a, b))
 
 
 def sweep_comparison_lines(comparison: SweepComparison, width: int, top: int) -> list[str]:
@@ -115,7 +115,7 @@ def _counted(comparison: SweepComparison) -> str:
     return text
 
 
-def _best(known: list[Pair]) -> str:
+def _best(known: list[PointPair]) -> str:
     """Of the points that both completed."""
     before, after = min(pair.a_ns or 0 for pair in known), min(pair.b_ns or 0 for pair in known)
     if before == after:
@@ -124,7 +124,7 @@ def _best(known: list[Pair]) -> str:
     return f"{text}: {signed(after - before)} ({percent(before, after)})"
 
 
-def _table(axes: tuple[str, ...], changed: list[Pair], width: int, top: int) -> list[str]:
+def _table(axes: tuple[str, ...], changed: list[PointPair], width: int, top: int) -> list[str]:
     cells = [[*axes, "before", "after", "difference", ""]]
     for pair in changed[:top]:
         before, after = pair.a_ns or 0, pair.b_ns or 0

@@ -16,8 +16,8 @@ from et_sim.views.sweep.directory import SweepDirectory
 from et_sim.views.sweep.scales import (
     MAKESPAN,
     RESOURCES,
-    Quantity,
     Scale,
+    SweepQuantity,
     axis_scale,
     quantity_scale,
 )
@@ -49,7 +49,7 @@ class Chart(Struct, frozen=True):
     front: tuple[int, ...] = ()  # rows
 
 
-class Content:
+class SweepContent:
     """A sweep, opened for drawing."""
 
     def __init__(self, sweep: SweepDirectory) -> None:
@@ -81,7 +81,7 @@ class Content:
         return tuple(scales)
 
     @cached_property
-    def resources(self) -> tuple[Quantity, ...]:
+    def resources(self) -> tuple[SweepQuantity, ...]:
         """Figures besides the makespan that cost something, and differ between points."""
         columns = set(self.sweep.table.column_names)
         usual = {quantity.column for quantity in (MAKESPAN, *RESOURCES)}
@@ -95,7 +95,7 @@ class Content:
         )
 
     @cached_property
-    def objectives(self) -> tuple[Quantity, ...]:
+    def objectives(self) -> tuple[SweepQuantity, ...]:
         """What a search looked for; empty, if none did."""
         return objectives_of(self.sweep)
 
@@ -107,11 +107,11 @@ class Content:
         places = {row[NUMBER]: place for place, row in enumerate(self.rows)}
         return tuple(places[row[NUMBER]] for row in front_rows(self.sweep, self.rows))
 
-    def quantity(self, quantity: Quantity) -> Scale:
+    def quantity(self, quantity: SweepQuantity) -> Scale:
         """Where a figure of every row stands."""
         return quantity_scale(quantity, [row[quantity.column] for row in self.rows])
 
-    def front(self, quantity: Quantity) -> tuple[int, ...]:
+    def front(self, quantity: SweepQuantity) -> tuple[int, ...]:
         """The rows that no other one beats in this figure and in makespan, by rising figure."""
         known = [row for row in range(len(self.rows)) if self.rows[row][quantity.column] is not None]
         costs = [self.rows[row][quantity.column] for row in known]

@@ -32,7 +32,7 @@ class Scale(Struct, frozen=True):
     marks: tuple[tuple[int, str], ...]
 
 
-class Quantity(Struct, frozen=True):
+class SweepQuantity(Struct, frozen=True):
     """A figure's column that has a unit: how it is called, written, and counted in ticks."""
 
     column: str
@@ -41,7 +41,7 @@ class Quantity(Struct, frozen=True):
     base: int = 1000  # powers of which its units are apart
     is_price: bool = False
 
-    def of(self, table: Any) -> Quantity:
+    def of(self, table: Any) -> SweepQuantity:
         """The same in a sweep's table, which says what prices are in."""
         if not self.is_price:
             return self
@@ -49,27 +49,27 @@ class Quantity(Struct, frozen=True):
         return replace(self, title=" ".join([self.title, *(f"in {currency}" for currency in currencies)]))
 
 
-MAKESPAN = Quantity("makespan_ns", "makespan", format_ns)
-EXPOSED = Quantity("exposed_comm_ns", "exposed communication", format_ns)
+MAKESPAN = SweepQuantity("makespan_ns", "makespan", format_ns)
+EXPOSED = SweepQuantity("exposed_comm_ns", "exposed communication", format_ns)
 RESOURCES = (
-    Quantity("ranks", "NPUs", lambda value: f"{value:,.0f}"),
-    Quantity("peak_memory_bytes", "peak memory", format_bytes, 1024),
-    Quantity("joules", "energy", format_joules),
-    Quantity("price", "price", lambda value: f"{value:.6g}", is_price=True),
-    Quantity(
+    SweepQuantity("ranks", "NPUs", lambda value: f"{value:,.0f}"),
+    SweepQuantity("peak_memory_bytes", "peak memory", format_bytes, 1024),
+    SweepQuantity("joules", "energy", format_joules),
+    SweepQuantity("price", "price", lambda value: f"{value:.6g}", is_price=True),
+    SweepQuantity(
         "price_per_million_tokens",
         "price per million tokens",
         lambda value: f"{value:.6g}",
         is_price=True,
     ),
-    Quantity("joules_per_million_tokens", "energy per million tokens", format_joules),
+    SweepQuantity("joules_per_million_tokens", "energy per million tokens", format_joules),
 )
 RATES = (
-    Quantity("tokens_per_s", "tokens/s", lambda value: f"{value:,.0f}"),
-    Quantity("tokens_per_s_per_rank", "tokens/s/NPU", lambda value: f"{value:,.0f}"),
-    Quantity("tflops_per_rank", "TFLOP/s/NPU", lambda value: f"{value:,.4g}"),
-    Quantity("mfu", "MFU", lambda value: f"{value:.1%}"),
-    Quantity("hfu", "HFU", lambda value: f"{value:.1%}"),
+    SweepQuantity("tokens_per_s", "tokens/s", lambda value: f"{value:,.0f}"),
+    SweepQuantity("tokens_per_s_per_rank", "tokens/s/NPU", lambda value: f"{value:,.0f}"),
+    SweepQuantity("tflops_per_rank", "TFLOP/s/NPU", lambda value: f"{value:,.4g}"),
+    SweepQuantity("mfu", "MFU", lambda value: f"{value:.1%}"),
+    SweepQuantity("hfu", "HFU", lambda value: f"{value:.1%}"),
 )
 
 
@@ -112,7 +112,7 @@ def axis_scale(name: str, values: Sequence[Any]) -> Scale:
     return Scale(name, tuple(at[value] for value in values), tuple(marks))
 
 
-def quantity_scale(quantity: Quantity, values: Sequence[Any]) -> Scale:
+def quantity_scale(quantity: SweepQuantity, values: Sequence[Any]) -> Scale:
     """Of a figure: from 0 on where that leaves room to see differences; rows without it have no place."""
     known = [value for value in values if value is not None]
     least, most = min(known), max(known)

@@ -12,7 +12,7 @@ from typing import Any
 from et_sim.tables.of_sweeps import NUMBER
 from et_sim.views.sweep.bands import band_note
 from et_sim.views.sweep.directory import SweepDirectory
-from et_sim.views.sweep.scales import EXPOSED, MAKESPAN, RATES, RESOURCES, Quantity, are_numbers, shown
+from et_sim.views.sweep.scales import EXPOSED, MAKESPAN, RATES, RESOURCES, SweepQuantity, are_numbers, shown
 from et_sim.views.text import fitted, not_shown
 
 NARROWEST = 8
@@ -29,7 +29,7 @@ def front_rows(sweep: SweepDirectory, rows: Sequence[Row]) -> list[Row]:
     return [by_number[number] for number in sweep.search["front"] if number in by_number]
 
 
-def objectives_of(sweep: SweepDirectory) -> tuple[Quantity, ...]:
+def objectives_of(sweep: SweepDirectory) -> tuple[SweepQuantity, ...]:
     """What a search looked for; empty, if none did."""
     if sweep.search is None:
         return ()

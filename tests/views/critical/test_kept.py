@@ -16,7 +16,7 @@ from et_sim.views.critical import record
 from et_sim.views.critical.events import RecordedEvents
 from et_sim.views.critical.path import CriticalPath
 from et_sim.views.critical.record import PathRecord
-from et_sim.views.critical.sensitivity import MOST_CHANGES, Change, Sensitivities
+from et_sim.views.critical.sensitivity import MOST_CHANGES, MakespanChange, Sensitivities
 from et_sim.views.critical.text import critical_path_data, critical_path_text
 from et_sim.views.report.page import report
 
@@ -51,7 +51,7 @@ def test_the_next_call_says_the_same_without_reading_the_record(
     assert _answers(run) == first
     if model == "analytical":
         found = Sensitivities(CriticalPath(PathRecord(open_run(run))))
-        assert found.changes() == [Change.of(one) for one in found.all()][:MOST_CHANGES]
+        assert found.changes() == [MakespanChange.of(one) for one in found.all()][:MOST_CHANGES]
 
 
 def test_what_a_page_kept_serves_the_next_page_and_gives_way_to_more(

@@ -15,7 +15,7 @@ from et_sim.timeline import write_run
 from et_sim.views import open_run
 from et_sim.views.critical.path import CriticalPath
 from et_sim.views.critical.record import PathRecord
-from et_sim.views.critical.sensitivity import MOST_CHANGES, Change, Sensitivities, Sensitivity
+from et_sim.views.critical.sensitivity import MOST_CHANGES, MakespanChange, Sensitivities, Sensitivity
 
 pytestmark = pytest.mark.usefixtures("warm_engine")
 
@@ -97,7 +97,7 @@ def test_the_changes_of_a_page_are_the_first_of_all(tmp_path: Path) -> None:
     work = of_nodes(("long", 30_000, ()), ("short", 10_000, (0,)))
     path, every = found(et_sim.simulate(work, system=SYSTEM, network=RING_2, detail="path"), tmp_path)
     changes = Sensitivities(path).changes()
-    assert changes == [Change.of(one) for one in every.values()][:MOST_CHANGES]
+    assert changes == [MakespanChange.of(one) for one in every.values()][:MOST_CHANGES]
     assert changes[0].better_ns == pytest.approx(-400)
 
 

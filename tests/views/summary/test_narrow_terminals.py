@@ -12,7 +12,7 @@ from machines import RING_2
 import et_sim
 from et_sim.timeline import write_run
 from et_sim.views.summary.operation_table import operation_lines
-from et_sim.views.summary.operations import Operation
+from et_sim.views.summary.operations import OperationTotal
 from et_sim.views.summary.parts import PARTS
 from et_sim.views.summary.rank_table import rank_lines
 from et_sim.views.view import view_text
@@ -40,7 +40,7 @@ def test_the_parts_that_take_most_of_the_time_keep_their_columns(width: int) -> 
 
 @pytest.mark.parametrize("group", ["all", "tensor parallel"])
 def test_a_table_of_operations_fits_60_columns_and_says_what_it_leaves_out(group: str) -> None:
-    operation = Operation("all_reduce", "backward # layer # attention all-reduce", group, 163_840)
+    operation = OperationTotal("all_reduce", "backward # layer # attention all-reduce", group, 163_840)
     operation.total_ns, operation.waiting_ns, operation.bytes = 16_049_123_456_789, 1, 10**15
     lines = operation_lines([operation], 60)
     assert max(map(len, lines)) <= 60

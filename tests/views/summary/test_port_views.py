@@ -13,7 +13,7 @@ from et_sim.cli import main
 from et_sim.views import open_run
 from et_sim.views.run.selection import Selection
 from et_sim.views.summary.flows import flows_of
-from et_sim.views.summary.pauses import Spread, pause_roots, spread
+from et_sim.views.summary.pauses import PauseSpread, pause_roots, spread
 from et_sim.views.summary.queues import incasts, queue_uses
 
 SENDERS = (0, 1, 2, 5)
@@ -80,9 +80,9 @@ def test_pauses_lead_from_the_congested_queue_to_those_that_wait_for_it(crowd: P
     assert all(not root.pauses for root in roots)
 
 
-def _way(root: Spread, wanted: Spread) -> tuple[str, ...]:
+def _way(root: PauseSpread, wanted: PauseSpread) -> tuple[str, ...]:
     """The links from a root to a port."""
-    waiting: list[tuple[Spread, tuple[str, ...]]] = [(root, (root.link,))]
+    waiting: list[tuple[PauseSpread, tuple[str, ...]]] = [(root, (root.link,))]
     while waiting:
         one, way = waiting.pop()
         if one is wanted:
