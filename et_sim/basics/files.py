@@ -3,7 +3,7 @@
 Who is killed leaves a folder behind. A live one is locked by its process, so the next to write into the same
 place finds those that are not, and removes them. Not here: putting what is written into its place.
 
-What lies at a path that somebody gave: nothing, if no file can have that name. `pathlib` raises for names
+What lies at a path that a user gave: nothing, if no file can have that name. `pathlib` raises for names
 that are too long or hold a null character.
 """
 

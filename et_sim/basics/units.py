@@ -218,7 +218,7 @@ def parse_ranks(text: str) -> list[range]:
 
 
 def rank_mask(pieces: Iterable[range] | None, ranks: int) -> Any:
-    """Which of so many ranks are meant; None: all."""
+    """A flag for each rank, whether `pieces` contain it; None contains all."""
     import numpy as np
 
     mask = np.full(ranks, pieces is None)

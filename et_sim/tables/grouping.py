@@ -49,7 +49,7 @@ def groups_of(*columns: Any) -> Groups:
 
 
 def sums_of(of_row: Any, values: Any, count: int) -> Any:
-    """The sums of values by the numbers of their groups, of which there are so many."""
+    """The sums of values by the numbers of their groups, for `count` groups."""
     if np.asarray(values).dtype.kind == "f":
         return np.bincount(of_row, values, count)
     sums = np.zeros(count, np.int64)

@@ -18,7 +18,7 @@ FOLDED = "ranks are folded, and the analytical model does not tell their links a
 
 
 def bottleneck(load: NetworkLoad | None, actor_of_rank: Any, time_ns: int) -> dict[str, Any] | None:
-    """The most loaded link and its tier, or sort of switches; None if nothing was carried, or counted."""
+    """The most loaded link and its tier, or class of switches; None if nothing was carried, or counted."""
     if load is None or time_ns == 0 or load.resources.are_tiers or not load.bytes.any():
         return None
     resources, used = load.resources, _used(load) / time_ns
@@ -59,7 +59,7 @@ def why_unknown(load: NetworkLoad | None) -> str | None:
 
 
 def _of_switches(load: NetworkLoad, used: float) -> dict[str, Any]:
-    """Which of the sort are as loaded, is not said: where ranks are folded, one stands for others."""
+    """How many switches are as loaded is left out: where ranks are folded, one stands for others."""
     kind = max(load.switches_ns, key=lambda name: load.switches_ns[name])
     unsaid = dict.fromkeys(("link", "ranks", "links", "links_as_loaded", "tier_links", "tier_used"))
     contention = {"has_contention": load.resources.are_links}

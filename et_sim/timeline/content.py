@@ -68,7 +68,7 @@ def whole(columns: Mapping[str, Any], metadata: Mapping[str, str] | None = None)
 
 
 def rows_of(column: Any, rows: Any) -> Any:
-    """Some rows of a column of any sort."""
+    """Some rows of a column of any kind."""
     if isinstance(column, Texts):
         return Texts(column.codes[rows], column.texts)
     if isinstance(column, Nullable):

@@ -22,7 +22,7 @@ from et_sim.basics.units import format_ns, format_ranks
 from et_sim.engine.outcome import Outcome
 from et_sim.machine.model import GraphFabric, GridFabric, LevelFabric, Network, Shape, bytes_per_ns
 from et_sim.plan.tables import Action, Plan
-from et_sim.timeline.own_bytes import Direction, Phases, by_members, differs_by_member, received, together
+from et_sim.timeline.own_bytes import ByteDirection, Phases, by_members, differs_by_member, received, together
 
 MOST_LETTERS = 40  # of a list of ranks
 TOLERANCE = 1.01  # messages are cut to whole nanoseconds, each of them
@@ -44,7 +44,7 @@ class Overload(Struct, frozen=True):
 
     @property
     def sentence(self) -> str:
-        """What users are told."""
+        """The warning for the user."""
         dimension, distance = self.port
         where = f"along dimension {dimension}" if dimension >= 0 else "over all its ports"
         where += f" to ranks {distance} further on" if distance else ""
@@ -209,7 +209,7 @@ class _Sizes:
 
     def sent(self, actor: Any, node: Any) -> Iterator[tuple[int, Any]]:
         """What nodes send, by port, all ports last; of ports that are used alike, the first."""
-        own_bytes = self._own(actor, node, Direction.OUT)
+        own_bytes = self._own(actor, node, ByteDirection.OUT)
         by_port = {0: sum(own_bytes.values(), np.zeros(len(node)))}
         by_port |= {
             self._ports.of_all(port): sent for port, sent in own_bytes.items() if self._ports.of_all(port)
@@ -223,10 +223,10 @@ class _Sizes:
 
     def got(self, actor: Any, node: Any) -> Any:
         """What collectives bring: of what all members send alike, as much."""
-        own_bytes = self._own(actor, node, Direction.IN).values()
+        own_bytes = self._own(actor, node, ByteDirection.IN).values()
         return self._alike(0)[node] + sum(own_bytes, np.zeros(len(node)))
 
-    def _own(self, actor: Any, node: Any, way: Direction) -> dict[int, Any]:
+    def _own(self, actor: Any, node: Any, way: ByteDirection) -> dict[int, Any]:
         return by_members(self._plan, self._collectives, actor, node, way)
 
     def _alike(self, port: int) -> Any:

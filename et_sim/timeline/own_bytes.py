@@ -19,7 +19,7 @@ from et_sim.plan.tables import IN_GROUP, NO_AXIS, Action, Plan
 from et_sim.tables.grouping import groups_of
 
 
-class Direction(IntEnum):
+class ByteDirection(IntEnum):
     """Messages of a member."""
 
     OUT = 0
@@ -52,7 +52,7 @@ def _member(plan: Plan, actor: Any, node: Any) -> Any:
 
 
 def by_members(
-    plan: Plan, collectives: Iterable[tuple[int, Phases]], actor: Any, node: Any, way: Direction
+    plan: Plan, collectives: Iterable[tuple[int, Phases]], actor: Any, node: Any, way: ByteDirection
 ) -> dict[int, Any]:
     """By network dimension (-1: several), what each node sends, or gets, in such phases."""
     sent_by_dimension: dict[int, Any] = {}
@@ -91,11 +91,11 @@ def _along(plan: Plan, axis: int, member: Any, actor: Any) -> Any:
     return place
 
 
-def _by_member(plan: Plan, program: Any, way: Direction) -> Any:
+def _by_member(plan: Plan, program: Any, way: ByteDirection) -> Any:
     """What each member sends, or gets, in one phase of a chunk."""
     members = int(program["members"])
     if program["custom_first"] >= 0:
-        action = Action.SEND if way == Direction.OUT else Action.RECEIVE
+        action = Action.SEND if way == ByteDirection.OUT else Action.RECEIVE
         sizes = np.where(plan.nodes["action"] == action, plan.nodes["bytes"], 0)
         summed = np.concatenate(([0], np.cumsum(sizes)))
         first = int(program["custom_first"])
@@ -105,23 +105,23 @@ def _by_member(plan: Plan, program: Any, way: Direction) -> Any:
         first, period = int(program["step_first"]), int(program["step_period"])
         steps = plan.steps[first : first + int(program["own_steps"]) * period]
         return (
-            steps["bytes" if way == Direction.OUT else "incoming"]
+            steps["bytes" if way == ByteDirection.OUT else "incoming"]
             .reshape(-1, 2, period)
             .sum(axis=2)
             .min(axis=1)
         )
     first = int(program["tree_first"])
     if program["in_network"]:
-        return plan.trees["up_bytes" if way == Direction.OUT else "down_bytes"][first : first + members]
+        return plan.trees["up_bytes" if way == ByteDirection.OUT else "down_bytes"][first : first + members]
     trees = plan.trees[first : first + members * int(program["trees"])].reshape(-1, members)
     return np.min([_in_tree(tree, program, way) for tree in trees], axis=0)
 
 
-def _in_tree(tree: Any, program: Any, way: Direction) -> Any:
+def _in_tree(tree: Any, program: Any, way: ByteDirection) -> Any:
     """With its parent and its children: half of that goes up, the other half down."""
     sent, child = np.zeros(len(tree), np.int64), np.flatnonzero(tree["parent"] >= 0)
     up, down = tree["up_bytes"] * program["goes_up"], tree["down_bytes"] * program["goes_down"]
-    to_parent, to_child = (up, down) if way == Direction.OUT else (down, up)
+    to_parent, to_child = (up, down) if way == ByteDirection.OUT else (down, up)
     sent[child] += to_parent[child]
     np.add.at(sent, tree["parent"][child], to_child[child])
     return sent

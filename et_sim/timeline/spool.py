@@ -48,7 +48,7 @@ class Spool:
         self._file.seek(0, 2)
 
     def pieces(self) -> Callable[[int], Any]:
-        """Gives so many of them each time, from the first on."""
+        """A function that reads the next `count` rows, from the first on."""
         self._file.seek(0)
         return lambda count: np.frombuffer(self._file.read(count * self._dtype.itemsize), self._dtype)
 

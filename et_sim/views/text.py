@@ -153,7 +153,7 @@ def signed(time_ns: int | float) -> str:
 
 
 def percent(before: int, after: int) -> str:
-    """How much more or less; two digits, so that a small change is not told as none."""
+    """How much more or less; two digits, so that a small change is not shown as none."""
     if not before or before == after:
         return ""
     percent = 100 * (after - before) / before

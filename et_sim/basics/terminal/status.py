@@ -1,4 +1,4 @@
-"""What is told of something that is going on, and when it will be done."""
+"""The text that reports how far a task is, and when it will be done."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 
 class Status(NamedTuple):
-    """What is told: `plain` is the whole line; the rest are the parts of a bar."""
+    """The report: `plain` is the whole line; the rest are the parts of a bar."""
 
     plain: str
     stage: str
@@ -22,7 +22,7 @@ ENOUGH_SHARE, ENOUGH_SECONDS = 0.03, 3.0  # one of both tells the pace; what is 
 class Estimate:
     """When something will be done, from how much of it is done by and by.
 
-    It counts from the first share that is told: what came before, such as waiting for machine code, says
+    It counts from the first share that is reported: what came before, such as waiting for machine code, says
     nothing about the pace. A share that falls begins anew.
     """
 

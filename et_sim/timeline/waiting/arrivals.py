@@ -80,7 +80,7 @@ def arrivals(outcome: Outcome) -> CollectiveArrivals:
 def _admitted(outcome: Outcome, state_row: Any) -> Any:
     """When collectives came to the others of their group: from then on, nothing of their own rank holds them.
 
-    In runs of 1.0 in which chunks start together, nobody is let in before the last one has come.
+    In runs of 1.0 in which chunks start together, no member is admitted before the last one has come.
     """
     state = outcome.nodes
     admitted, start = state["admitted_ns"][state_row], state["start_ns"][state_row]
@@ -129,7 +129,7 @@ class _Came(Struct, frozen=True, eq=False):
         return np.searchsorted(self.instance_keys, party * len(self.sequences) + at)
 
     def last_until(self, party: Any, sequence: Any, end: Any) -> tuple[Any, Any]:
-        """When somebody last came to collectives before these times, and which arrival that is."""
+        """The last arrival at a collective before each of these times, and when it was."""
         time = np.searchsorted(self.times, end, side="right") - 1
         key = self.instance(party, sequence) * len(self.times) + time
         at = np.searchsorted(self.key, key, side="right") - 1

@@ -3,7 +3,7 @@
 Most events are meetings at which no time passes. Of the two that meet, one often comes from the other: a
 message from what also had to end before it could be received. So it is never the later one, whatever things
 take. Without these, most events have nobody else to wait for, and nobody else waits for them: the hundreds of
-thousands of steps of a ring are then one event, made of so many times the same few durations.
+thousands of steps of a ring are then one event, made of the same few durations many times.
 
 Whatever the durations, every event that is left comes when it came. Not here: the critical path, which shows
 all that it met (`chain`).

@@ -62,7 +62,7 @@ def is_kind(kind: Any, *names: str) -> Any:
 
 
 def narrow(count: int) -> type:
-    """The integers that so many events are numbered with: their columns are long."""
+    """The type of integers for the numbers of this many events: their columns are long."""
     return np.int32 if count < np.iinfo(np.int32).max else np.int64
 
 

@@ -148,7 +148,7 @@ class CriticalPath:
         return sorted(totals.items(), key=lambda entry: (-entry[1], entry[0]))
 
     def by_link(self) -> list[dict[str, Any]]:
-        """Latency, serialisation and waiting per class of links, and sort of switches, in order.
+        """Latency, serialisation and waiting per class of links and of switches, in order.
 
         No latency is given where some of it is of links of several classes together.
         """
@@ -286,7 +286,7 @@ def operation_of(nodes: Any, row: int) -> tuple[str, str, str | None]:
 
 
 def codes_at(column: Any, node: Any) -> Any:
-    """The codes of texts that nodes have; NONE for what is nobody's."""
+    """The codes of texts that nodes have; NONE for events of no node."""
     return np.append(column.codes, NONE)[node]
 
 

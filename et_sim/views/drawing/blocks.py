@@ -29,7 +29,7 @@ AT_ONCE = 1 << 18  # slices that are taken before some are let go
 
 
 class Strata(Struct, frozen=True):
-    """The numbers of strata: of so many places, kinds and parts of a window."""
+    """The numbers of strata: places x kinds x parts of a window."""
 
     window: Window
     places: int

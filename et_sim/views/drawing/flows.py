@@ -136,7 +136,7 @@ def _code(texts: tuple[str | None, ...], text: str) -> int:
 
 
 def _components(count: int, first: Any, second: Any) -> Any:
-    """The least number of what each of them is joined to, over any number of steps."""
+    """For each row, the least number among the rows that it is joined to, directly or through others."""
     label = np.arange(count)
     while True:
         least = np.minimum(label[first], label[second])

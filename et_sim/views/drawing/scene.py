@@ -229,7 +229,7 @@ def wide(text: str) -> int:
 
 
 def left_out(shown: Sequence[Any], every: Sequence[Any], of: str, why: str) -> list[str]:
-    """A sentence about what a picture has no room for, if there is any: so many of them, and which."""
+    """A sentence about what a picture has no room for, if there is any: how many, and which."""
     return [f"{plural(len(every) - len(shown), of)}{why}"] if len(shown) < len(every) else []
 
 

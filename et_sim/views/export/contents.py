@@ -38,7 +38,7 @@ AT_ONCE = 1 << 16  # slices or events that are written
 
 
 class Facts(Struct, frozen=True, eq=False):
-    """What is said of some slices: their nodes, and the group as the rank calls it."""
+    """What is exported of some slices: their nodes, and the group as the rank calls it."""
 
     nodes: Nodes
     group: Words
@@ -134,7 +134,7 @@ def _laid_out(blocks: Blocks, slices: Chosen) -> tuple[Any, Any, Tracks]:
 
 
 def _some(pairs: Any, limit: int) -> Any:
-    """At most so many of them, from beginning to end."""
+    """At most `limit` pairs, spread evenly over all of them."""
     return pairs if len(pairs) <= limit else pairs[np.arange(limit) * len(pairs) // limit]
 
 

@@ -60,7 +60,7 @@ def _by_dimension(known: Mapping[str, Any]) -> dict[tuple[str, str], list[Any]]:
 
 
 def _is_row(value: Any, entries: int) -> bool:
-    """Whether it is a list of so many plain values."""
+    """Whether a value is a list with this many plain values."""
     is_list = isinstance(value, list) and 0 < len(value) == entries <= MOST_ENTRIES
     return is_list and not any(isinstance(entry, list | dict) for entry in value)
 

@@ -184,5 +184,5 @@ def write_report(run: RunDirectory, target: Path, ranks: str | None, window: Win
 
 
 def write_page(page: str, target: Path) -> int:
-    """Write a page of any sort; how many bytes it has."""
+    """Write a page of any kind; returns how many bytes it has."""
     return write_file(target, page.encode("utf-8", "replace"))

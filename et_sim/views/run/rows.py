@@ -80,14 +80,14 @@ class Grouped:
 
 
 def total_by(of_row: Any, count: int, values: Any) -> Any:
-    """The sum of whole numbers for each of so many groups, exactly."""
+    """The sum of whole numbers for each of `count` groups, exactly."""
     totals = np.zeros(count, np.int64)
     np.add.at(totals, of_row, values)
     return totals
 
 
 def most_by(of_row: Any, count: int, values: Any, least: int = 0) -> Any:
-    """The most of whole numbers for each of so many groups; `least` where there is none."""
+    """The largest of whole numbers for each of `count` groups; `least` where a group has none."""
     most = np.full(count, least, np.int64)
     np.maximum.at(most, of_row, values)
     return most

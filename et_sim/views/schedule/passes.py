@@ -1,4 +1,4 @@
-"""Passes of micro-batches, told by the names of kernels.
+"""Passes of micro-batches, recognised by the names of kernels.
 
 A kernel belongs to a pass if its name begins with a direction and the number of a micro-batch, as in
 "forward 3 layer 5 mlp" or "backward-weights 12", and then perhaps "chunk 1", for ranks that hold several

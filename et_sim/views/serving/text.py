@@ -198,7 +198,7 @@ def _how(summary: dict[str, Any]) -> list[tuple[str, str]]:
 
 
 def slices_of(run: RunDirectory, count: int = SLICES) -> tuple[Slice, ...]:
-    """As many equal ones, or fewer where there are not so many nanoseconds."""
+    """This many equal slices, or fewer where there are fewer nanoseconds."""
     arrival, finish, ttft, tpot = run.arrays("requests", COLUMNS).values()
     first, last = int(arrival.min()), int(finish.max()) + 1
     edges = unique(np.linspace(first, last, count + 1).astype(np.int64)).tolist()

@@ -1,7 +1,7 @@
 """Answers to SQL: one query on a run, as a text table, CSV, JSON or an Arrow file.
 
-What DuckDB refuses is told as a sentence, with the tables and columns that there are. Answers are passed on
-in blocks, so that their length does not matter. Not here: which tables there are (`database`).
+What DuckDB refuses is reported as a sentence, with the tables and columns that there are. Answers are passed
+on in blocks, so that their length does not matter. Not here: which tables there are (`database`).
 """
 
 from __future__ import annotations

@@ -39,7 +39,7 @@ from et_sim.views.summary.rank_times import spans_of
 from et_sim.views.text import prose, shortened
 from et_sim.views.view import Forms
 
-# The part of each sort, by its figure.
+# The figure of each activity.
 FIGURE_OF = {
     COMPUTE: "compute_ns",
     COPY: "compute_ns",
@@ -64,7 +64,7 @@ class Activity(Struct, frozen=True, eq=False):
 
 
 def activity_of(run: RunDirectory, part: Selection, columns: int, most_rows: int) -> Activity:
-    """In a number of columns of time, and at most so many rows."""
+    """The activity in `columns` columns of time and at most `most_rows` rows."""
     weights = part.weights(run) * recorded_actors(run)
     window, table = part.window_of(run), run.actors()
     finish = np.clip(integers(table["finish_ns"], missing=window[1]), *window) - window[0]
@@ -132,7 +132,7 @@ def _rows(weights: Any, chosen: Any, most: int) -> tuple[Any, int]:
 
 
 class _Shares:
-    """Adds up how full columns are with the first of the sorts that are under way."""
+    """Adds up how full columns are with the first of the activities that are under way."""
 
     def __init__(self, weights: Any, row_of: Any, shape: tuple[int, int], span: int) -> None:
         totals = np.bincount(row_of, weights, shape[0])
@@ -140,7 +140,7 @@ class _Shares:
         self._row_of, self._shape, self._span = row_of, shape, span
         self._covered = [
             np.zeros((shape[0], shape[1] + 2)) for _ in ACTIVITIES
-        ]  # with this sort or one before
+        ]  # with this activity or one before
         self._unions = Unions(len(ACTIVITIES), self._measure)
 
     def add(self, *spans: Any) -> None:

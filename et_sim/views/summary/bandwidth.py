@@ -49,7 +49,7 @@ class Rate:
     members: int | None  # of the group
 
     def over(self, count: int, moving_ns: int) -> Bandwidth:
-        """Of so many in a time."""
+        """The bandwidth of `count` transfers in a time."""
         return bandwidth(self.kind, self.members, self.bytes * count, moving_ns)
 
     @property

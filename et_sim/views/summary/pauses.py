@@ -27,7 +27,7 @@ UNKNOWN = "a queue that is not known"
 
 
 class PauseSpread(Struct):
-    """A port, and those that were told to pause because of it."""
+    """A port, and the ports that were paused because of it."""
 
     link: str
     depth: int  # below the root

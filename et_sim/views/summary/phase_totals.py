@@ -31,7 +31,7 @@ class PhaseTotal(Struct):
     operation: str
     count: int = 0
     bytes: int = 0
-    queued_ns: int = 0  # from joining the queue to being let in
+    queued_ns: int = 0  # from joining the queue to being admitted
     running_ns: int = 0
     longest_ns: int = 0
 

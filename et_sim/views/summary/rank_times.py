@@ -39,7 +39,7 @@ def rank_entries(run: RunDirectory, part: Selection) -> list[dict[str, Any]]:
 
 def spans_of(run: RunDirectory, part: Selection, window: tuple[int, int]) -> Iterator[tuple[Any, ...]]:
     """Of nodes of selected ranks in a window, block by block: actor, what it counts as, when it starts, ends,
-    is let in and moves; times count from the beginning of the window."""
+    is admitted and moves; times count from the beginning of the window."""
     weights = part.weights(run)
     for rows in run.batches("timeline", COLUMNS):
         # What never ended is still under way.

@@ -74,7 +74,7 @@ def _names(corrections: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _percent(before: int, after: int) -> str:
-    """How much more or less; two digits, so that a small change is not told as none."""
+    """How much more or less; two digits, so that a small change is not shown as none."""
     percent = 100 * (after - before) / before if before else 100.0
     return f"{percent:+.0f} %" if abs(percent) >= 9.5 else f"{percent:+.2g} %"
 
