@@ -38,9 +38,9 @@ def test_the_link_between_switches_holds_all_messages_up(model: str, tmp_path: P
     """Three messages cross the only spine, and one stays below its leaf."""
     workload = _sent({(0, 3): SIZE, (1, 4): SIZE, (2, 5): SIZE, (3, 4): SIZE // 2}, 6)
     result = et_sim.simulate(workload, system=SYSTEM, network=LEAVES, model=model)
-    found = result.summary()["bottleneck"]
+    bottleneck = result.summary()["bottleneck"]
     used = 3 * SIZE / 50 / result.makespan_ns
-    assert found == {
+    assert bottleneck == {
         "tier": "leaf to spine",
         "link": "leaf0->spine0",
         "ranks": None,
@@ -64,8 +64,8 @@ def test_on_the_analytical_model_more_may_be_asked_for_than_there_is(tmp_path: P
     assert et_sim.simulate(workload, **machine).summary()["bottleneck"] is None
     result = et_sim.simulate(workload, **machine, detail="links")
     assert result.makespan_ns == SIZE // 50
-    found = result.summary()["bottleneck"]
-    assert (found["link"], found["used"], found["tier_used"]) == ("leaf0->spine0", 3.0, 1.5)
+    bottleneck = result.summary()["bottleneck"]
+    assert (bottleneck["link"], bottleneck["used"], bottleneck["tier_used"]) == ("leaf0->spine0", 3.0, 1.5)
     line = _line(result, tmp_path / "run")
     assert line.startswith("leaf0->spine0 (leaf to spine): would need 300 % of its bandwidth over the run")
     assert line.endswith("nothing waits on this model")
@@ -82,12 +82,12 @@ def test_folding_changes_no_word_of_it(model: str, shape: str, tmp_path: Path) -
     folded, unfolded = (et_sim.simulate(workload, **machine, fold=fold) for fold in (True, False))
     assert (len(folded.outcome.plan.actors), len(unfolded.outcome.plan.actors)) == (1, 4)
     assert folded.summary()["bottleneck"] == unfolded.summary()["bottleneck"]
-    found = folded.summary()["bottleneck"]
-    assert found["ranks"] == "0-3"
+    bottleneck = folded.summary()["bottleneck"]
+    assert bottleneck["ranks"] == "0-3"
     sent = 2 * 3 * SIZE // 4  # by each rank
-    assert found["used"] == pytest.approx(sent / 50 / folded.makespan_ns, rel=1e-4)
+    assert bottleneck["used"] == pytest.approx(sent / 50 / folded.makespan_ns, rel=1e-4)
     links = {"Ring": 8, "Switch": 8, "FullyConnected": 12}[shape] if model == "link" else 4
-    assert found["tier_links"] == links
+    assert bottleneck["tier_links"] == links
     line = _line(folded, tmp_path / "run")
     if model == "analytical":
         assert line.startswith("dimension 0: what each rank sends takes ")
@@ -124,21 +124,21 @@ def test_of_links_that_are_alike_the_first_is_named_folded_or_not() -> None:
     system = SYSTEM | {"all-to-all-implementation": ["direct"]}
     leaves = {"graph": LEAVES["graph"] | {"bandwidth": "47GB/s"}, "logical-dimensions": [6]}
     for network in (leaves, RING | {"npus_count": [6], "bandwidth": ["47GB/s"]}):
-        found = [
+        summaries = [
             et_sim.simulate(workload, system=system, network=network, model="flow", fold=fold).summary()
             for fold in (True, False)
         ]
-        assert found[0]["folded"] != found[1]["folded"]
-        assert found[0]["bottleneck"] == found[1]["bottleneck"]
+        assert summaries[0]["folded"] != summaries[1]["folded"]
+        assert summaries[0]["bottleneck"] == summaries[1]["bottleneck"]
 
 
 def test_links_of_other_speeds_count_with_their_own(tmp_path: Path) -> None:
     slow = RING | {"links": [{"dimension": 0, "from": 2, "to": 3, "bandwidth": "10GB/s"}]}
     workload = _sent({(0, 1): SIZE, (2, 3): SIZE // 2}, 4)
     result = et_sim.simulate(workload, system=SYSTEM, network=slow, model="link")
-    found = result.summary()["bottleneck"]
-    assert (found["link"], found["ranks"], found["links_as_loaded"]) == ("clockwise", "2", 1)
-    assert found["used"] == pytest.approx(SIZE / 2 / 10 / result.makespan_ns, abs=1e-6)
+    bottleneck = result.summary()["bottleneck"]
+    assert (bottleneck["link"], bottleneck["ranks"], bottleneck["links_as_loaded"]) == ("clockwise", "2", 1)
+    assert bottleneck["used"] == pytest.approx(SIZE / 2 / 10 / result.makespan_ns, abs=1e-6)
     assert "rank 2 (dimension 0): uses " in _line(result, tmp_path / "run")
 
 

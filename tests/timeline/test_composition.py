@@ -48,8 +48,8 @@ def simulated(of: et_sim.Workload, accuracy: Any = STATED, **options: Any) -> et
 def test_shares_are_those_of_the_timeline() -> None:
     result = simulated(workload())
     rows = {row["name"]: row["end_ns"] - row["start_ns"] for row in result.timeline.to_pylist()}
-    found = result.measurement.composition
-    assert found is not None
+    composition = result.measurement.composition
+    assert composition is not None
     expected = {
         ("gemm", "gemm 2048 2048 2048"): rows["small"],
         ("gemm", "gemm 8192 8192 8192"): rows["large"],
@@ -57,22 +57,22 @@ def test_shares_are_those_of_the_timeline() -> None:
         ("communication", "all_reduce of 4 ranks, from 2^26 B on"): int(result.exposed_comm_ns[0]),
     }
     assert sum(expected.values()) == result.makespan_ns
-    told = {(part.of, part.item): part.share for part in found.parts}
-    assert told == pytest.approx({key: ns / result.makespan_ns for key, ns in expected.items()}, abs=1e-6)
-    assert {name: term.basis for name, term in found.terms.items()} == {
+    shares = {(part.of, part.item): part.share for part in composition.parts}
+    assert shares == pytest.approx({key: ns / result.makespan_ns for key, ns in expected.items()}, abs=1e-6)
+    assert {name: term.basis for name, term in composition.terms.items()} == {
         "gemm": "calibrated",
         "kernels": "assumed",
         "communication": "modelled",
     }
     summary = result.summary()["uncertainty"]
-    assert (summary["low_ns"], summary["high_ns"]) == found.band(result.makespan_ns)
-    assert Composition.read(summary).sigma == found.sigma
+    assert (summary["low_ns"], summary["high_ns"]) == composition.band(result.makespan_ns)
+    assert Composition.read(summary).sigma == composition.sigma
 
 
 def test_hidden_transfers_are_no_part_of_the_time() -> None:
-    found = simulated(workload(hides=True)).measurement.composition
-    assert found is not None
-    assert "communication" not in found.shares
+    composition = simulated(workload(hides=True)).measurement.composition
+    assert composition is not None
+    assert "communication" not in composition.shares
 
 
 def test_folding_changes_no_digit() -> None:
@@ -95,9 +95,9 @@ def test_recorded_kernels_rest_on_measurement() -> None:
     build.compute("product", layer_shape="gemm 512 512 512", dtype="bf16")
     of = et_sim.Workload.of([build.build()] * 4)
     system = {**SYSTEM, "compute": {"model": "replay"}, "accuracy": {}}
-    found = et_sim.simulate(of, system=system, network=NETWORK).measurement.composition
-    assert found is not None
-    assert found.bases == {"measured": 1.0}
+    composition = et_sim.simulate(of, system=system, network=NETWORK).measurement.composition
+    assert composition is not None
+    assert composition.bases == {"measured": 1.0}
 
 
 def test_without_a_statement_nothing_is_said(tmp_path: Path) -> None:
@@ -116,9 +116,9 @@ def test_the_summary_says_the_band_and_a_comparison_whether_the_difference_is_on
     simulated(workload()).save(a)
     simulated(workload(hides=True)).save(b)
     assert main(["inspect", str(a)]) == 0
-    [line] = [one for one in capsys.readouterr().out.splitlines() if one.startswith("uncertainty")]
+    [line] = [line_ for line_ in capsys.readouterr().out.splitlines() if line_.startswith("uncertainty")]
     assert line.startswith("uncertainty  80 %: 11.3 ms to 15.4 ms; 85 % of")
-    summaries = [open_run(one).summary for one in (a, b)]
+    summaries = [open_run(path).summary for path in (a, b)]
     assert "% of the time is calibrated" in uncertainty_text(summaries[0])
     same = difference_text(summaries[0], summaries[0])
     assert same == "80 %: -3.6 % to +3.7 %: not a difference that this model can tell"
@@ -146,10 +146,10 @@ def test_every_kind_has_a_class() -> None:
     ],
 )
 def test_small_kernels_may_be_a_class_of_their_own(shape: str, name: str) -> None:
-    found = et_sim.simulate(
+    result = et_sim.simulate(
         _one(shape), system={**SYSTEM, "compute": ROOFLINE, "accuracy": _small()}, network=ring(1, 1)
     )
-    composition = found.measurement.composition
+    composition = result.measurement.composition
     assert composition is not None
     assert list(composition.shares) == [name]
 
@@ -168,9 +168,9 @@ def test_collectives_of_a_library_are_classes_by_their_size_and_reach(
     kind: str, size: int, ranks: int, name: str
 ) -> None:
     of = make_microbenchmark(kind, ranks=ranks, size=size)
-    found = et_sim.simulate(of, machine=f"h200-dgx:{ranks}").measurement.composition
-    assert found is not None
-    assert list(found.shares) == [name]
+    composition = et_sim.simulate(of, machine=f"h200-dgx:{ranks}").measurement.composition
+    assert composition is not None
+    assert list(composition.shares) == [name]
 
 
 def test_what_has_no_entry_has_that_of_its_family() -> None:

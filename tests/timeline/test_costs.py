@@ -40,14 +40,14 @@ def costs(rates: dict[str, Any], fold: bool = True, of: et_sim.Workload = UNEVEN
 def test_energy_and_price_are_rates_times_the_time_of_all_ranks() -> None:
     makespan = et_sim.simulate(UNEVEN, system=SYSTEM, network=NETWORK).makespan_ns
     all_ns, computing = 4 * makespan, 5_000_000
-    found = costs(RATES)
-    assert found["computing_joules"] == pytest.approx(computing * 700e-9, rel=1e-11)
-    assert found["not_computing_joules"] == pytest.approx((all_ns - computing) * 90.5e-9, rel=1e-11)
-    assert found["network_joules"] == pytest.approx(all_ns * 30e-9, rel=1e-11)
+    figures = costs(RATES)
+    assert figures["computing_joules"] == pytest.approx(computing * 700e-9, rel=1e-11)
+    assert figures["not_computing_joules"] == pytest.approx((all_ns - computing) * 90.5e-9, rel=1e-11)
+    assert figures["network_joules"] == pytest.approx(all_ns * 30e-9, rel=1e-11)
     parts = ("computing_joules", "not_computing_joules", "network_joules")
-    assert found["joules"] == pytest.approx(sum(found[name] for name in parts), rel=1e-11)
-    assert found["price"] == pytest.approx(all_ns * 1e-9 / 3600 * 3.6, rel=1e-11)
-    assert found["currency"] == "EUR"
+    assert figures["joules"] == pytest.approx(sum(figures[name] for name in parts), rel=1e-11)
+    assert figures["price"] == pytest.approx(all_ns * 1e-9 / 3600 * 3.6, rel=1e-11)
+    assert figures["currency"] == "EUR"
 
 
 def test_folding_changes_no_digit() -> None:
@@ -66,10 +66,10 @@ def test_a_machine_may_say_only_one_of_them_or_nothing() -> None:
 def test_the_summary_says_both_in_a_line_each(tmp_path: Path) -> None:
     et_sim.simulate(UNEVEN, system=SYSTEM | {"costs": RATES}, network=NETWORK).save(tmp_path / "run")
     lines = {line.split()[0]: line for line in view_text("summary", tmp_path / "run").splitlines() if line}
-    found = costs(RATES)
-    share = round(100 * found["computing_joules"] / found["joules"])
-    assert f"{found['joules']:.2f} J: computing {share} %, not computing " in lines["energy"]
-    assert lines["price"].endswith(f" {found['price']:.4g} EUR")
+    figures = costs(RATES)
+    share = round(100 * figures["computing_joules"] / figures["joules"])
+    assert f"{figures['joules']:.2f} J: computing {share} %, not computing " in lines["energy"]
+    assert lines["price"].endswith(f" {figures['price']:.4g} EUR")
 
 
 @pytest.mark.parametrize(

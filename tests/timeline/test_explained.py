@@ -57,9 +57,9 @@ def test_the_path_is_that_of_what_ends_last_and_its_gaps_are_named() -> None:
 
 
 def test_what_is_not_on_the_path_does_not_count() -> None:
-    found = ran(alone(), time_factors=[{"kernels": 9, "name": "beside"}]).explained
-    assert found is not None
-    assert (found["spent_ns"], found["gaps"]) == ({"kernels": 108_000}, [])
+    explained = ran(alone(), time_factors=[{"kernels": 9, "name": "beside"}]).explained
+    assert explained is not None
+    assert (explained["spent_ns"], explained["gaps"]) == ({"kernels": 108_000}, [])
 
 
 def test_a_lane_that_was_occupied_is_on_the_path() -> None:
@@ -67,9 +67,9 @@ def test_a_lane_that_was_occupied_is_on_the_path() -> None:
     build.compute("first", nanos=10_000)
     build.compute("second", nanos=20_000)  # takes its turn
     gap(build, "gap", 1_000, [])
-    found = ran(build.build()).explained
-    assert found is not None
-    assert found["spent_ns"] == {"kernels": 30_000}
+    explained = ran(build.build()).explained
+    assert explained is not None
+    assert explained["spent_ns"] == {"kernels": 30_000}
 
 
 @pytest.mark.parametrize("late", [0, 1])
@@ -81,12 +81,12 @@ def test_who_waits_in_a_collective_is_explained_by_the_last_that_comes(late: int
         build.compute("after", nanos=7_000, concurrent=True, after=[summed])
         return build.build()
 
-    found = ran(*(member(50_000 if rank == late else 2_000) for rank in range(2))).explained
-    assert found is not None
-    spent = found["spent_ns"]
-    assert (found["gaps"][0]["ranks"], spent["gaps"], spent["kernels"]) == (str(late), 50_000, 7_000)
-    assert sum(spent.values()) == found["path_ns"]
-    assert found["longest"][0]["before"] == "sum"
+    explained = ran(*(member(50_000 if rank == late else 2_000) for rank in range(2))).explained
+    assert explained is not None
+    spent = explained["spent_ns"]
+    assert (explained["gaps"][0]["ranks"], spent["gaps"], spent["kernels"]) == (str(late), 50_000, 7_000)
+    assert sum(spent.values()) == explained["path_ns"]
+    assert explained["longest"][0]["before"] == "sum"
 
 
 def test_who_waits_for_a_message_is_explained_by_its_sender() -> None:
@@ -95,17 +95,21 @@ def test_who_waits_for_a_message_is_explained_by_its_sender() -> None:
     sender.send(1, 1 << 10, after=[begin])
     came = receiver.receive(0, 1 << 10, after=[gap(receiver, "gap of thread 1", 3_000, [])])
     receiver.compute("after", nanos=9_000, concurrent=True, after=[came])
-    found = ran(sender.build(), receiver.build()).explained
-    assert found is not None
-    assert found["gaps"] == [{"ranks": "0", "name": "stream gap of stream 7", "ns": 40_000}]
-    assert found["spent_ns"]["kernels"] == 9_000
-    assert sum(found["spent_ns"].values()) == found["path_ns"]
+    explained = ran(sender.build(), receiver.build()).explained
+    assert explained is not None
+    assert explained["gaps"] == [{"ranks": "0", "name": "stream gap of stream 7", "ns": 40_000}]
+    assert explained["spent_ns"]["kernels"] == 9_000
+    assert sum(explained["spent_ns"].values()) == explained["path_ns"]
 
 
 def test_a_late_start_is_no_gap() -> None:
-    found = ran(alone(), stragglers=[{"ranks": "0", "delay": 400}]).explained
-    assert found is not None
-    assert (found["path_ns"], found["spent_ns"]["other"], found["gaps_ns"]) == (18_400, 400, 5_000)
+    explained = ran(alone(), stragglers=[{"ranks": "0", "delay": 400}]).explained
+    assert explained is not None
+    assert (explained["path_ns"], explained["spent_ns"]["other"], explained["gaps_ns"]) == (
+        18_400,
+        400,
+        5_000,
+    )
 
 
 def test_folded_ranks_say_the_same() -> None:
@@ -116,10 +120,10 @@ def test_folded_ranks_say_the_same() -> None:
     machine = {"system": SYSTEM, "network": ring(8, 1)}
     folded, single = (run(Workload((trace,), np.zeros(8, np.int32)), fold=fold, **machine) for fold in (1, 0))
     assert (folded.summary()["folded"]["actors"], single.summary()["folded"]["actors"]) == (1, 8)
-    for found in (folded.explained, single.explained):
-        assert found is not None
-        assert found["spent_ns"]["gaps"] == 50_000
-        assert sum(found["spent_ns"].values()) == found["path_ns"] == folded.makespan_ns
+    for explained in (folded.explained, single.explained):
+        assert explained is not None
+        assert explained["spent_ns"]["gaps"] == 50_000
+        assert sum(explained["spent_ns"].values()) == explained["path_ns"] == folded.makespan_ns
 
 
 def test_traces_without_gaps_say_nothing() -> None:
@@ -133,15 +137,15 @@ def test_traces_without_gaps_say_nothing() -> None:
 def test_a_changed_machine_is_doubted_where_too_little_is_explained() -> None:
     def doubts(gap_ns: int, **keys: Any) -> list[str]:
         warnings = ran(alone(gap_ns), replay=True, **keys).manifest["warnings"]
-        return [one["text"] for one in warnings if "doubtful" in one["text"]]
+        return [warning["text"] for warning in warnings if "doubtful" in warning["text"]]
 
     faster = {"time_factors": [{"kernels": 0.5}]}
     assert doubts(50_000) == []
     assert doubts(50_000, time_factors=[{"kernels": 1}]) == []
     assert doubts(1_000, **faster) == []
-    (said,) = doubts(50_000, **faster)
-    assert said.startswith("86 % of the longest path are gaps that the recording does not explain")
-    assert said.endswith('(the longest: gap of thread 1 before "operator" of rank 0)')
+    (doubt,) = doubts(50_000, **faster)
+    assert doubt.startswith("86 % of the longest path are gaps that the recording does not explain")
+    assert doubt.endswith('(the longest: gap of thread 1 before "operator" of rank 0)')
 
 
 def test_simulated_communication_is_a_change_and_replayed_is_none() -> None:
@@ -150,5 +154,5 @@ def test_simulated_communication_is_a_change_and_replayed_is_none() -> None:
     build.collective("all_reduce", 64, nanos=5, after=[begin], concurrent=True)
     trace = build.build()
     for ranks, replay, count in ((2, True, 0), (2, False, 1), (1, False, 1)):
-        texts = [one["text"] for one in ran(trace, ranks=ranks, replay=replay).manifest["warnings"]]
+        texts = [warning["text"] for warning in ran(trace, ranks=ranks, replay=replay).manifest["warnings"]]
         assert sum("doubtful" in text for text in texts) == count

@@ -64,13 +64,16 @@ def test_copies_hide_communication_and_are_no_kernels(tmp_path: Path) -> None:
     assert result.exposed_comm_ns.tolist() == [2_000 + 3_000] * 2
     assert result.comm_without_kernel_ns.tolist() == [4_000 + 5_000] * 2
     saved = open_run(result.save(tmp_path / "run"))
-    found = without_kernel(saved, EVERYTHING)
-    assert {name: ns for (_, name, _), ns in found.items()} == {"sum": 2 * 4_000, "unnamed": 2 * 5_000}
+    ns_of_operations = without_kernel(saved, EVERYTHING)
+    assert {name: ns for (_, name, _), ns in ns_of_operations.items()} == {
+        "sum": 2 * 4_000,
+        "unnamed": 2 * 5_000,
+    }
     [whole] = saved.summary["per_rank"]
     [again] = rank_entries(saved, selection(window=f"0:{saved.summary['makespan_ns']}ns"))
     assert (again["compute_ns"], again["exposed_comm_ns"]) == (20_000, 5_000)
     assert again == {name: whole[name] for name in again}
-    assert sum(one.exposed_ns for one in exposed_by_group(saved)) == 2 * 5_000
+    assert sum(group.exposed_ns for group in exposed_by_group(saved)) == 2 * 5_000
 
 
 def test_waiting_for_another_rank_counts_as_long_as_no_kernel_runs() -> None:
@@ -90,22 +93,22 @@ def test_operations_and_groups_have_their_own_figures(tmp_path: Path, replay: in
     result = ran(overlapping(), **{"replay-only": replay})
     folder = result.save(tmp_path / "run")
     saved = open_run(folder)
-    found = without_kernel(saved, EVERYTHING)
-    by_name = {name: ns for (_, name, _), ns in found.items()}
+    ns_of_operations = without_kernel(saved, EVERYTHING)
+    by_name = {name: ns for (_, name, _), ns in ns_of_operations.items()}
     sum_ns = 2 * 4_000 if replay else 0  # simulated, it ends while the kernel runs
     assert by_name == {"sum": sum_ns, "unnamed": 10_000}
-    assert [(one.group, one.without_kernel_ns) for one in group_totals(saved)] == (
+    assert [(total.group, total.without_kernel_ns) for total in group_totals(saved)] == (
         [] if replay else [("all", sum_ns)]
     )
-    listed = {one["name"]: one["without_kernel_ns"] for one in VIEWS["ops"].data(saved, EVERYTHING)}
+    listed = {entry["name"]: entry["without_kernel_ns"] for entry in VIEWS["ops"].data(saved, EVERYTHING)}
     assert listed == {**dict.fromkeys(("kernel", "launch", "wait", "host"), 0), **by_name}
     assert "without kernel: transfer or waiting" in view_text("ops", folder)
 
 
 def test_a_part_of_a_run_has_its_part(tmp_path: Path) -> None:
     saved = open_run(ran(overlapping()).save(tmp_path / "run"))
-    found = without_kernel(saved, selection(ranks="1", window="12us:21us"))
-    assert {name: ns for (_, name, _), ns in found.items()} == {"sum": 2_000, "unnamed": 1_000}
+    ns_of_operations = without_kernel(saved, selection(ranks="1", window="12us:21us"))
+    assert {name: ns for (_, name, _), ns in ns_of_operations.items()} == {"sum": 2_000, "unnamed": 1_000}
 
 
 def test_the_summary_of_a_recording_tells_the_figures_apart(tmp_path: Path) -> None:

@@ -26,4 +26,4 @@ def test_every_table_becomes_a_frame_whose_whole_numbers_are_whole() -> None:
             if pa.types.is_integer(kind):
                 assert pandas.api.types.is_integer_dtype(frame[column].dtype), (name, column)
             if pa.types.is_integer(kind) or pa.types.is_boolean(kind):
-                assert [None if one is pandas.NA else one for one in frame[column].tolist()] == values
+                assert [None if value is pandas.NA else value for value in frame[column].tolist()] == values

@@ -76,20 +76,22 @@ def test_without_a_roofline_there_are_no_figures(changes: dict[str, Any], tmp_pa
     write_run(result, tmp_path / "run")
     assert "\nkernels " not in view_text("summary", tmp_path / "run")
     assert "ops/byte" not in view_text("ranks", tmp_path / "run") + view_text("ops", tmp_path / "run")
-    assert {one.averages()["compute_utilisation"] for one in operations(open_run(tmp_path / "run"))} == {None}
+    assert {
+        operation.averages()["compute_utilisation"] for operation in operations(open_run(tmp_path / "run"))
+    } == {None}
 
 
 def test_the_views_show_the_same_figures(tmp_path: Path) -> None:
     write_run(simulated(), tmp_path / "run")
     [figures] = open_run(tmp_path / "run").summary["per_rank"]
-    found = {one.name: one.as_dict() for one in operations(open_run(tmp_path / "run"))}
-    assert found["traffic"]["compute_utilisation"] == pytest.approx(0.1)
-    assert found["traffic"]["bytes_per_second"] == pytest.approx(100e9)
-    assert found["arithmetic"]["compute_bound_share"] == 1.0
-    assert found["all_reduce"]["memory_utilisation"] is None
-    kernels = [one for one in found.values() if one["compute_utilisation"] is not None]
-    whole = sum(one["total_ns"] for one in kernels)
-    average = sum(one["total_ns"] * one["memory_utilisation"] for one in kernels) / whole
+    figures_of = {operation.name: operation.as_dict() for operation in operations(open_run(tmp_path / "run"))}
+    assert figures_of["traffic"]["compute_utilisation"] == pytest.approx(0.1)
+    assert figures_of["traffic"]["bytes_per_second"] == pytest.approx(100e9)
+    assert figures_of["arithmetic"]["compute_bound_share"] == 1.0
+    assert figures_of["all_reduce"]["memory_utilisation"] is None
+    kernels = [figures for figures in figures_of.values() if figures["compute_utilisation"] is not None]
+    whole = sum(kernel["total_ns"] for kernel in kernels)
+    average = sum(kernel["total_ns"] * kernel["memory_utilisation"] for kernel in kernels) / whole
     assert average == pytest.approx(figures["memory_utilisation"])
     assert "15 % of their time compute bound; they use 23 % of peak" in view_text("summary", tmp_path / "run")
     assert view_text("ranks", tmp_path / "run").splitlines()[-2].split()[:3] == ["0-3", "15", "%"]

@@ -183,14 +183,14 @@ def test_folding_changes_no_figure(given_traces: list[et_sim.Trace]) -> None:
 
 def test_the_view_names_what_is_alive_at_the_peak(tmp_path: Path) -> None:
     write_run(simulated([chain(1000), chain(2000), chain(1000), chain(3000)]), tmp_path / "run")
-    found = memory_peaks(open_run(tmp_path / "run"))
-    assert found is not None
-    assert [(peak.ranks, peak.bytes, peak.at_ns, peak.tensors) for peak in found] == [
+    peaks = memory_peaks(open_run(tmp_path / "run"))
+    assert peaks is not None
+    assert [(peak.ranks, peak.bytes, peak.at_ns, peak.tensors) for peak in peaks] == [
         ("3", 3011, 0, 3),
         ("1", 2011, 0, 3),
         ("0,2", 1011, 0, 3),
     ]
-    named = [(one.tensor, one.bytes, one.since_ns, one.node) for one in found[2].largest]
+    named = [(tensor.tensor, tensor.bytes, tensor.since_ns, tensor.node) for tensor in peaks[2].largest]
     assert named == [("y", 1000, 0, 0), ("x", 10, 0, None), ("unread", 1, 0, 0)]
     lines = view_text("memory", tmp_path / "run").splitlines()
     assert lines[1].split() == ["3", "2.94", "KiB", "0", "ns", "3"]
@@ -209,7 +209,7 @@ def test_a_tensor_released_before_the_peak_is_not_alive_at_it(tmp_path: Path) ->
     write_run(simulated([build.build()] * 4), tmp_path / "run")
     [peak] = memory_peaks(open_run(tmp_path / "run")) or []
     assert (peak.ranks, peak.bytes, peak.at_ns, peak.tensors) == ("0-3", 59, 29_000, 2)
-    assert [one.tensor for one in peak.largest] == ["t29", "t28"]
+    assert [tensor.tensor for tensor in peak.largest] == ["t29", "t28"]
 
 
 def test_a_stalled_run_tracks_what_completed() -> None:

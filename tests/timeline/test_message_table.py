@@ -162,7 +162,7 @@ def test_a_part_of_a_run_holds_the_rows_that_touch_it(
     machine, output_filter = _machine(4) | {"model": model, "detail": DETAIL}, OutputFilter(ranks, window)
     whole = run(_training(), **machine)
     first, last = window or (0, 2**62)
-    actors = {rank for one in ranks for rank in one} or set(range(4))
+    actors = {rank for span in ranks for rank in span} or set(range(4))
     part = execute(_training(), RunOptions(**machine), output_filter=output_filter)
     assert part.messages is not None
     assert whole.messages is not None
@@ -229,21 +229,23 @@ print(json.dumps(everything()))
 
 def everything() -> list[Any]:
     """Rows of runs that take every road a message can take."""
-    found = []
+    values = []
     for model in ("analytical", "link"):
         for rendezvous in (False, True):
             for algorithm in ("ring", "direct", "halvingDoubling", "doubleBinaryTree"):
                 machine = _machine(4, "FullyConnected", **{"rendezvous-protocol": rendezvous})
                 machine["system"]["all-reduce-implementation"] = [algorithm]
                 result = run(_training(layers=2), **machine, model=model, detail=DETAIL)
-                found += [_rows(result), _rows(result, "links")]
+                values += [_rows(result), _rows(result, "links")]
             causal_events = run(_training(layers=2), **machine, model=model, detail="path").causal_events
             assert causal_events is not None
-            found += [list(map(int, moment)) for block in causal_events.blocks() for moment in block.tolist()]
+            values += [
+                list(map(int, moment)) for block in causal_events.blocks() for moment in block.tolist()
+            ]
             machine = _machine(2, **{"rendezvous-protocol": rendezvous})
             result = run(_exchange(5000, 700, 80_000), **machine, model=model, detail=DETAIL)
-            found += [_rows(result), _rows(result, "links")]
-    return found
+            values += [_rows(result), _rows(result, "links")]
+    return values
 
 
 @pytest.mark.deep
@@ -264,8 +266,8 @@ def test_equal_runs_give_equal_bytes(tmp_path: Path) -> None:
     for name in ("one", "two"):
         write_run(run(_training(), **_machine(4), model="link", detail=DETAIL), tmp_path / name)
     for table in ("messages", "links"):
-        one, two = ((tmp_path / name / f"{table}.arrow").read_bytes() for name in ("one", "two"))
-        assert one == two
+        first, two = ((tmp_path / name / f"{table}.arrow").read_bytes() for name in ("one", "two"))
+        assert first == two
 
 
 def test_what_is_not_recorded_is_not_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

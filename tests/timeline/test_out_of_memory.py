@@ -57,11 +57,11 @@ def test_a_run_stops_where_memory_is_full() -> None:
     summary = result.summary()
     assert (summary["status"], summary["makespan_ns"]) == ("out of memory", 3000)
     assert [entry["finish_ns"] for entry in summary["per_rank"]] == [None, None]
-    found = summary["out_of_memory"]
-    assert (found["time_ns"], found["ranks"], found["alive_bytes"]) == (3000, "3", 16_000)
-    assert (found["capacity_bytes"], found["stopped"], found["tensors"]) == (14_000, True, 8)
-    assert found["by_class"] == {"weights": 4000, "activations": 12_000}
-    (allocated,) = found["allocated"]
+    failure = summary["out_of_memory"]
+    assert (failure["time_ns"], failure["ranks"], failure["alive_bytes"]) == (3000, "3", 16_000)
+    assert (failure["capacity_bytes"], failure["stopped"], failure["tensors"]) == (14_000, True, 8)
+    assert failure["by_class"] == {"weights": 4000, "activations": 12_000}
+    (allocated,) = failure["allocated"]
     assert allocated == {
         "tensor": "activations:3",
         "class": "activations",
@@ -96,10 +96,10 @@ def test_python_raises_what_the_command_prints_and_ends_with_one(
     (tmp_path / "network.json").write_text(json.dumps(NETWORK))
     machine = ["--system", str(tmp_path / "system.json"), "--network", str(tmp_path / "network.json")]
     assert main(["run", str(tmp_path / "w"), *machine, "--out", str(tmp_path / "run")]) == 1
-    said = capsys.readouterr().err
-    assert f"out of memory: {caught.value.cause}" in said
-    assert "alive then: weights 3.91 KiB, activations 11.72 KiB" in said
-    assert 'activations:0: 2.93 KiB, node 0 "forward 0"' in said
+    printed = capsys.readouterr().err
+    assert f"out of memory: {caught.value.cause}" in printed
+    assert "alive then: weights 3.91 KiB, activations 11.72 KiB" in printed
+    assert 'activations:0: 2.93 KiB, node 0 "forward 0"' in printed
     assert view_text("summary", tmp_path / "run").startswith("OUT OF MEMORY at 3 µs: 16000 B on rank 3, of")
     assert "ends where memory was full" in view_text("stalls", tmp_path / "run")
     peaks = memory_peaks(open_run(tmp_path / "run"))
@@ -120,8 +120,10 @@ def test_ranks_that_need_too_much_at_one_time_are_all_named(
 ) -> None:
     """Also if their rows are looked at piece by piece."""
     monkeypatch.setattr("et_sim.timeline.rows.ROWS_AT_ONCE", rows)
-    found = ran(14_000, workload=et_sim.Workload.of([step(3000)] * 4), fold=False).summary()["out_of_memory"]
-    assert (found["time_ns"], found["ranks"]) == (3000, "0-3")
+    failure = ran(14_000, workload=et_sim.Workload.of([step(3000)] * 4), fold=False).summary()[
+        "out_of_memory"
+    ]
+    assert (failure["time_ns"], failure["ranks"]) == (3000, "0-3")
 
 
 def test_what_is_only_reported_is_a_warning() -> None:
@@ -129,7 +131,9 @@ def test_what_is_only_reported_is_a_warning() -> None:
     assert result.summary()["status"] == "complete"
     assert result.timeline.equals(whole.timeline.replace_schema_metadata(result.timeline.schema.metadata))
     assert result.summary()["out_of_memory"]["stopped"] is False
-    (warning,) = [one for one in result.manifest["warnings"] if "more local memory" in one["text"]]
+    (warning,) = [
+        warning for warning in result.manifest["warnings"] if "more local memory" in warning["text"]
+    ]
     assert warning["text"].startswith("rank 3 needs more local memory than the 14000 B there are, at 3 µs")
 
 

@@ -50,7 +50,7 @@ def test_a_part_holds_the_rows_that_touch_it_and_the_whole_summary(
     write_run(result, tmp_path / "whole")
     write_run(result, tmp_path / "part", output_filter=OutputFilter(ranks, window))
     first, last = window or (0, 2**62)
-    actors = {result.outcome.plan.actor_of_rank[rank] for one in ranks for rank in one} or set(range(5))
+    actors = {result.outcome.plan.actor_of_rank[rank] for span in ranks for rank in span} or set(range(5))
     for table, begin in (("timeline", "start_ns"), ("phases", "queued_ns")):
         expected = [
             row
@@ -105,6 +105,6 @@ def test_every_table_says_its_version_and_no_other_version_is_read(
     with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, other.schema) as out:
         out.write_table(other)
     assert main(["inspect", str(tmp_path / "run")]) == 2
-    said = capsys.readouterr().err
-    assert f"is of table version {version or 0}, and this et-sim reads version 5" in said
-    assert "simulate again" in said
+    printed = capsys.readouterr().err
+    assert f"is of table version {version or 0}, and this et-sim reads version 5" in printed
+    assert "simulate again" in printed

@@ -120,8 +120,8 @@ def test_a_node_that_alone_needs_too_much_is_out_of_memory(
     result = ran(workload, 100)
     summary = result.summary()
     assert (summary["status"], result.stall) == ("out of memory", None)
-    found = summary["out_of_memory"]
-    assert found["too_large"] == {"node": 2, "node_name": "step 2", "bytes": 120}
+    failure = summary["out_of_memory"]
+    assert failure["too_large"] == {"node": 2, "node_name": "step 2", "bytes": 120}
     assert '; the tensors of node 2 "step 2" alone are 120 B' in str(result.why_stopped())
     with pytest.raises(OutOfMemoryError):
         et_sim.simulate(
@@ -199,38 +199,38 @@ def stage(rank: int, batches: int, *, receives_first: bool) -> et_sim.Trace:
     early = iter(range(1000, 2000)) if not receives_first else number
     is_last = rank == 3
 
-    def receive(what: str, batch: int, source: int) -> list[int]:
-        tag = 2 * batch + (what == "gradient")
-        name = f"{what} {batch}"
+    def receive(tensor: str, batch: int, source: int) -> list[int]:
+        tag = 2 * batch + (tensor == "gradient")
+        name = f"{tensor} {batch}"
         return [
             build.receive(source, 64, tag, name=f"receive {name}", outputs={name: 64}, node_id=next(early))
         ]
 
     schedule = [("f", batch) for batch in range(batches)] + [("b", batch) for batch in range(batches)]
     waits: dict[tuple[str, int], list[int]] = {}
-    for what, batch in schedule if receives_first else []:
-        if what == "f" and rank:
-            waits[what, batch] = receive("input", batch, rank - 1)
-        elif what == "b" and not is_last:
-            waits[what, batch] = receive("gradient", batch, rank + 1)
+    for direction, batch in schedule if receives_first else []:
+        if direction == "f" and rank:
+            waits[direction, batch] = receive("input", batch, rank - 1)
+        elif direction == "b" and not is_last:
+            waits[direction, batch] = receive("gradient", batch, rank + 1)
     last: list[int] = []
-    for what, batch in schedule:
-        after = waits.get((what, batch), [])
-        if not after and what == "f" and rank:
+    for direction, batch in schedule:
+        after = waits.get((direction, batch), [])
+        if not after and direction == "f" and rank:
             after = receive("input", batch, rank - 1)
-        elif not after and what == "b" and not is_last:
+        elif not after and direction == "b" and not is_last:
             after = receive("gradient", batch, rank + 1)
         reads = {"weights": 100}
         if after:
-            reads[f"{'input' if what == 'f' else 'gradient'} {batch}"] = 64
-        if what == "b":
+            reads[f"{'input' if direction == 'f' else 'gradient'} {batch}"] = 64
+        if direction == "b":
             reads[f"activations {batch}"] = 200
-        writes = {f"activations {batch}": 200} if what == "f" else {f"weights grad {batch}": 50}
-        to = rank + 1 if what == "f" else rank - 1
-        out = {f"sent {what} {batch}": 64} if 0 <= to < 4 else {}
+        writes = {f"activations {batch}": 200} if direction == "f" else {f"weights grad {batch}": 50}
+        to = rank + 1 if direction == "f" else rank - 1
+        out = {f"sent {direction} {batch}": 64} if 0 <= to < 4 else {}
         last = [
             build.compute(
-                f"{what} {batch}",
+                f"{direction} {batch}",
                 nanos=500,
                 inputs=reads,
                 outputs=writes | out,
@@ -239,9 +239,11 @@ def stage(rank: int, batches: int, *, receives_first: bool) -> et_sim.Trace:
             )
         ]
         if out:
-            tag = 2 * batch + (what == "b")
-            build.send(to, 64, tag, name=f"send {what} {batch}", inputs=out, after=last, node_id=next(number))
-        ids[what, batch] = last[0]
+            tag = 2 * batch + (direction == "b")
+            build.send(
+                to, 64, tag, name=f"send {direction} {batch}", inputs=out, after=last, node_id=next(number)
+            )
+        ids[direction, batch] = last[0]
     build.collective("all_reduce", 4096, after=last, node_id=next(number))
     return build.build()
 
@@ -336,11 +338,11 @@ def test_the_other_profile_is_that_of_a_run_in_it() -> None:
     for layer in reversed(range(3)):
         last = [build.compute("b", nanos=1000, inputs={f"a{layer}": 4000}, after=last)]
     workload = et_sim.Workload.of([build.build()] * 4)
-    told = ran(workload, 8000, other_profile=True).summary()["other_profile"]
-    assert told["makespan_ns"] == ran(workload, 8000, profile="corrected").makespan_ns
-    corrections = {one["correction"] for one in told["corrections"]}
+    correction = ran(workload, 8000, other_profile=True).summary()["other_profile"]
+    assert correction["makespan_ns"] == ran(workload, 8000, profile="corrected").makespan_ns
+    corrections = {correction["correction"] for correction in correction["corrections"]}
     system = {"corrections": dict.fromkeys(corrections, True)}
-    assert ran(workload, 8000, system=system).makespan_ns == told["makespan_ns"]
+    assert ran(workload, 8000, system=system).makespan_ns == correction["makespan_ns"]
 
 
 def test_a_job_alone_has_all_of_its_memory() -> None:

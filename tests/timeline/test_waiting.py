@@ -32,8 +32,8 @@ def machine(npus: int, profile: str = "corrected", **keys: Any) -> dict[str, Any
 
 
 def rows_of(result: Result) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = result.timeline.to_pylist()
-    return found
+    rows: list[dict[str, Any]] = result.timeline.to_pylist()
+    return rows
 
 
 def sum_of_parts(entry: dict[str, Any]) -> int:
@@ -54,7 +54,7 @@ def expected_waits(result: Result) -> dict[tuple[int, int], tuple[int, set[int]]
         if row["end_cause_node"] is not None:
             received[row["end_cause_actor"], row["end_cause_node"]] = row["start_ns"]
     members = _members(result)
-    found = {}
+    waits = {}
     for row in rows:
         place, end = (row["actor"], row["node"]), row["end_ns"]
         if row["kind"] in ONE_WAY:
@@ -62,14 +62,14 @@ def expected_waits(result: Result) -> dict[tuple[int, int], tuple[int, set[int]]
         if row["sequence"] is not None:
             there, own = came[row["group"], row["sequence"]], admitted[place]
             if own is None:
-                found[place] = 0, set()
+                waits[place] = 0, set()
                 continue
             missing = members[row["group"], row["actor"]] - {actor for _, actor in there}
             if end is None and missing:
-                found[place] = end_of_run - own, missing
+                waits[place] = end_of_run - own, missing
                 continue
             last = max(time for time, _ in there if end is None or time <= end)
-            found[place] = last - own, {actor for time, actor in there if time == last}
+            waits[place] = last - own, {actor for time, actor in there if time == last}
         elif row["kind"] in ("send", "receive"):
             if row["kind"] == "send":
                 met = received.get(place, end_of_run if end is None else end)
@@ -79,31 +79,35 @@ def expected_waits(result: Result) -> dict[tuple[int, int], tuple[int, set[int]]
             else:
                 until = end_of_run if end is None else row["start_ns"]
             stop = end_of_run if end is None else end
-            found[place] = min(max(until, row["start_ns"]), stop) - row["start_ns"], {row["peer"]}
-    return found
+            waits[place] = min(max(until, row["start_ns"]), stop) - row["start_ns"], {row["peer"]}
+    return waits
 
 
 def _admitted(result: Result) -> dict[tuple[int, int], int | None]:
     """When collectives were let in, of an unfolded run; those without chunks are when they are issued."""
-    plan, state, found = result.outcome.plan, result.outcome.nodes, {}
+    plan, state, admitted = result.outcome.plan, result.outcome.nodes, {}
     for rank in range(plan.ranks):
         first = int(plan.actors["node_first"][rank])
         for row, node in enumerate(result.workload.trace(rank).node_id.tolist()):
-            one = state[first + row]
-            at = one.start_ns if one.admitted_ns < 0 <= one.end_ns else one.admitted_ns
-            found[rank, node] = None if at < 0 else int(at)
-    return found
+            node_state = state[first + row]
+            at = (
+                node_state.start_ns
+                if node_state.admitted_ns < 0 <= node_state.end_ns
+                else node_state.admitted_ns
+            )
+            admitted[rank, node] = None if at < 0 else int(at)
+    return admitted
 
 
 def _members(result: Result) -> dict[tuple[str, int], set[int]]:
     plan = result.outcome.plan
-    found = {}
+    members = {}
     for group in range(len(plan.groups)):
         first, count = int(plan.groups[group].members_first), int(plan.groups[group].members)
         ranks = plan.group_ranks[first : first + count].tolist() if count < plan.ranks else range(plan.ranks)
         for rank in ranks:
-            found[plan.group_names[group] or "all", rank] = set(ranks)
-    return found
+            members[plan.group_names[group] or "all", rank] = set(ranks)
+    return members
 
 
 @pytest.mark.parametrize("first", range(0, 60, 20))
@@ -136,11 +140,11 @@ def training(draw: Random, ranks: int) -> Workload:
     traces: list[Trace] = []
     for rank in range(ranks):
         build, last = TraceBuilder(), None
-        for number, what in enumerate(program):
+        for number, kind in enumerate(program):
             after = [] if last is None else [last]
-            if what == "compute":
+            if kind == "compute":
                 last = build.compute(micros=draw.randint(0, 9), after=after)
-            elif what == "collective":
+            elif kind == "collective":
                 last = build.collective(COLLECTIVES[number % len(COLLECTIVES)], 4096, after=after)
             else:
                 send = build.send((rank + 1) % ranks, 4096, tag=number, after=after)
@@ -234,11 +238,11 @@ def test_with_rendezvous_a_send_waits_for_its_receive() -> None:
     first, second = TraceBuilder(), TraceBuilder()
     first.send(1, 1000)
     second.receive(0, 1000, after=[second.compute(micros=7)])
-    found = {}
+    waiting = {}
     for rendezvous in (False, True):
         on = machine(2, **{"rendezvous-protocol": rendezvous})
-        found[rendezvous] = run(Workload.of([first.build(), second.build()]), **on).waiting_ns.tolist()
-    assert found == {False: [0, 0], True: [7_000, 0]}
+        waiting[rendezvous] = run(Workload.of([first.build(), second.build()]), **on).waiting_ns.tolist()
+    assert waiting == {False: [0, 0], True: [7_000, 0]}
 
 
 def test_with_rendezvous_a_send_whose_receive_never_comes_waits_to_the_end() -> None:
@@ -356,8 +360,8 @@ def test_random_cases_wait_transfer_and_hide() -> None:
         names = ("waiting_ns", "exposed_comm_ns", "hidden_comm_ns")
         return [int(getattr(result.statistics, name).sum()) for name in names]
 
-    found = np.array([figures(random_case(seed)) for seed in range(12)])
-    assert ((found > 0).sum(axis=0) >= 2).all()
+    totals = np.array([figures(random_case(seed)) for seed in range(12)])
+    assert ((totals > 0).sum(axis=0) >= 2).all()
 
 
 def test_who_came_last_is_put_in_order_once_however_many_templates_there_are(

@@ -38,12 +38,12 @@ def trace_class() -> Any:
         made = file.message_type.add(name=name)
         for number, label, kind in (entry.split() for entry in fields.split(";")):
             repeated, kind = kind.startswith("*"), kind.removeprefix("*")
-            one = made.field.add(name=label, number=int(number))
-            one.label = field.LABEL_REPEATED if repeated else field.LABEL_OPTIONAL
+            declared = made.field.add(name=label, number=int(number))
+            declared.label = field.LABEL_REPEATED if repeated else field.LABEL_OPTIONAL
             if kind in SCHEMA:
-                one.type, one.type_name = field.TYPE_MESSAGE, f".tests_perfetto.{kind}"
+                declared.type, declared.type_name = field.TYPE_MESSAGE, f".tests_perfetto.{kind}"
             else:
-                one.type = getattr(field, f"TYPE_{kind.upper()}")
+                declared.type = getattr(field, f"TYPE_{kind.upper()}")
     pool = descriptor_pool.DescriptorPool()
     pool.Add(file)
     return message_factory.GetMessageClass(pool.FindMessageTypeByName("tests_perfetto.Trace"))

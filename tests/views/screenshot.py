@@ -107,13 +107,13 @@ def _recorded(name: str) -> Callable[[Path], Path]:
 
 def _stalled(folder: Path) -> Path:
     builders = [et_sim.TraceBuilder() for _ in range(4)]
-    for rank, one in enumerate(builders):
-        one.compute("forward", micros=20 + rank)
-        one.collective("all_reduce", 1 << 20)
+    for rank, builder in enumerate(builders):
+        builder.compute("forward", micros=20 + rank)
+        builder.collective("all_reduce", 1 << 20)
         if rank:
-            one.receive(0, 4096, tag=rank)
+            builder.receive(0, 4096, tag=rank)
     builders[0].send(1, 4096, tag=1)
-    et_sim.write_workload(et_sim.Workload.of([one.build() for one in builders]), folder / "stuck")
+    et_sim.write_workload(et_sim.Workload.of([builder.build() for builder in builders]), folder / "stuck")
     return _simulated(folder / "stalled", folder / "stuck", 4, status=1)
 
 

@@ -37,9 +37,9 @@ FACTORS = {
 )
 def test_factors_are_those_of_nccl_tests(kind: str, members: int, size: int, span: int) -> None:
     of_size, of_bus = FACTORS[kind]
-    found = bandwidth(kind, members, size, span)
-    assert found.algorithm == pytest.approx(of_size(members) * size / span * 1e9)
-    assert found.bus == pytest.approx(of_size(members) * size / span * 1e9 * of_bus(members))
+    measured = bandwidth(kind, members, size, span)
+    assert measured.algorithm == pytest.approx(of_size(members) * size / span * 1e9)
+    assert measured.bus == pytest.approx(of_size(members) * size / span * 1e9 * of_bus(members))
 
 
 def test_what_moves_nothing_or_has_no_known_members_has_no_bus_bandwidth() -> None:
@@ -75,18 +75,18 @@ def test_a_direct_collective_has_the_bus_bandwidth_of_its_ports_in_every_view(
 ) -> None:
     kind, folder = run
     opened = open_run(folder)
-    for found in (
+    for measured in (
         operations(opened)[0].bandwidth,
         group_totals(opened)[0].bandwidth,
         (rate := rates(opened)[0]).over(rate.count, rate.moving_ns),
     ):
-        assert found.bus == pytest.approx(RATE * 1e9, rel=0.01)
+        assert measured.bus == pytest.approx(RATE * 1e9, rel=0.01)
         factor = FACTORS[kind][1](RANKS)
-        assert found.algorithm == pytest.approx(RATE * 1e9 / factor, rel=0.01)
+        assert measured.algorithm == pytest.approx(RATE * 1e9 / factor, rel=0.01)
     assert main(["inspect", str(folder), "ops", "--json"]) == 0
-    (said,) = json.loads(capsys.readouterr().out)
-    assert said["bus_bytes_per_second"] == found.bus
-    assert said["members"] == RANKS
+    (data,) = json.loads(capsys.readouterr().out)
+    assert data["bus_bytes_per_second"] == measured.bus
+    assert data["members"] == RANKS
 
 
 def test_the_summary_and_the_page_say_the_bus_bandwidth_unasked(

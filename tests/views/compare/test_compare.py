@@ -47,11 +47,11 @@ def test_a_run_is_identical_to_itself_and_to_its_unfolded_form(
 
 def test_differences_of_operations_are_those_of_their_totals(tmp_path: Path) -> None:
     a, b = (open_run(_run(tmp_path / name, [_trace(m)] * 4)) for name, m in (("a", 10), ("b", 13)))
-    found = {one.name[:2]: one.difference_ns for one in compare(a, b).operations}
+    differences = {change.name[:2]: change.difference_ns for change in compare(a, b).operations}
     totals = [{(o.kind, o.name): o.total_ns for o in operations(run)} for run in (a, b)]
-    assert found == {name: totals[1][name] - totals[0][name] for name in totals[0]}
-    assert found["compute", "work #"] == 4 * 2 * 3_000
-    assert sum(one.difference_ns for one in compare(a, b).groups) == found["all_reduce", "sum #"]
+    assert differences == {name: totals[1][name] - totals[0][name] for name in totals[0]}
+    assert differences["compute", "work #"] == 4 * 2 * 3_000
+    assert sum(change.difference_ns for change in compare(a, b).groups) == differences["all_reduce", "sum #"]
 
 
 def test_every_rank_is_compared_with_itself_whatever_actors_there_are(tmp_path: Path) -> None:
@@ -66,14 +66,14 @@ def test_every_rank_is_compared_with_itself_whatever_actors_there_are(tmp_path: 
             for span in entry["ranks"].split(","):
                 first, _, last = span.partition("-")
                 column[int(first) : int(last or first) + 1] = entry["finish_ns"]
-    found = compare(a, b).ranks
-    assert found is not None
+    changes = compare(a, b).ranks
+    assert changes is not None
     seen = []
-    for one in found:
-        for span in one.ranks.split(","):
+    for change in changes:
+        for span in change.ranks.split(","):
             first, _, last = span.partition("-")
             for rank in range(int(first), int(last or first) + 1):
-                assert one.figures["finish_ns"] == (finish[0][rank], finish[1][rank])
+                assert change.figures["finish_ns"] == (finish[0][rank], finish[1][rank])
                 seen.append(rank)
     assert sorted(seen) == list(range(6))
 
@@ -144,7 +144,7 @@ def test_json_holds_everything_and_top_cuts_text_only(
     assert main(["compare", str(a), str(b), "--top", "1", "--json"]) == 0
     content = json.loads(capsys.readouterr().out)
     assert not content["identical"]
-    assert [one["name"] for one in content["operations"]] == ["sum #", "work #"]
+    assert [operation["name"] for operation in content["operations"]] == ["sum #", "work #"]
     assert content["makespan_ns"] == {n: open_run(r).summary["makespan_ns"] for n, r in (("a", a), ("b", b))}
     assert content["ranks"][0]["ranks"] == "0-1"
 
@@ -178,20 +178,20 @@ def test_runs_in_another_profile_or_model_are_compared_and_the_header_says_which
     tmp_path: Path, capsys: pytest.CaptureFixture[str], changed: dict[str, Any]
 ) -> None:
     def traces() -> list[et_sim.Trace]:
-        found = []
+        built = []
         for rank in range(4):
             build = et_sim.TraceBuilder()
             build.send((rank + 2) % 4, 1 << 20, name="there")
             build.receive((rank - 2) % 4, 1 << 20, name="here")
             build.collective("all_reduce", 1 << 20, name="sum")
-            found.append(build.build())
-        return found
+            built.append(build.build())
+        return built
 
     a, b = (_run(tmp_path / n, traces(), fold=False, **m) for n, m in (("a", {}), ("b", changed)))
     assert main(["compare", str(a), str(b)]) == 0
-    said = " ".join(capsys.readouterr().out.split())
+    printed = " ".join(capsys.readouterr().out.split())
     (key, value), before = *changed.items(), {"profile": "reference", "model": "analytical"}
-    assert f"input {key}: {before[key]}, then {value} they part " in said
+    assert f"input {key}: {before[key]}, then {value} they part " in printed
     assert main(["compare", str(a), str(b), "--json"]) == 0
     content = json.loads(capsys.readouterr().out)
     assert content["inputs"] == [f"{key}: {before[key]}, then {value}"]
@@ -210,9 +210,9 @@ def test_corrections_that_are_switched_are_part_of_the_header(
     system = {**FIFO_RING, "corrections": {"exact-chunks": True}}
     a, b = _run(tmp_path / "a", traces), _run(tmp_path / "b", traces, system=system)
     assert main(["compare", str(a), str(b)]) == 0
-    said = capsys.readouterr().out
-    assert "switched: none, then exact-chunks on" in said
-    assert "corrections:" not in said
+    printed = capsys.readouterr().out
+    assert "switched: none, then exact-chunks on" in printed
+    assert "corrections:" not in printed
 
 
 def test_where_runs_part_is_told_for_ranks_however_they_were_folded(tmp_path: Path) -> None:

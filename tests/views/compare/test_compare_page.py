@@ -31,7 +31,7 @@ pytestmark = pytest.mark.usefixtures("warm_engine")
 def _run(folder: Path, ranks: int, bandwidth: int, **options: Any) -> Path:
     micros = [10 + 7 * (rank == 1) for rank in range(ranks)]
     workload = et_sim.Workload.of(
-        [layered(one, names=("work {}", "sum <b>"), size=1 << 18) for one in micros]
+        [layered(work_us, names=("work {}", "sum <b>"), size=1 << 18) for work_us in micros]
     )
     return run_written(folder, workload, ring(ranks, f"{bandwidth}GB/s"), **options)
 
@@ -57,11 +57,11 @@ def _ends(path: Path, actor: int) -> dict[int, int]:
 
 
 def test_marks_stand_where_ranks_begin_to_differ_and_lines_where_runs_end(runs: dict[str, Path]) -> None:
-    found = compare(open_run(runs["slow"]), open_run(runs["fast"]))
-    drawn = ElementTree.fromstring(aligned_picture(found))
-    paths = [one for one in drawn.iter() if one.tag.endswith("path")]
-    marks = [float(one.attrib["d"][1:].split()[0]) for one in paths if one.get("class") == "parting"]
-    whole, expected = max(found.makespans_ns), []
+    comparison = compare(open_run(runs["slow"]), open_run(runs["fast"]))
+    drawn = ElementTree.fromstring(aligned_picture(comparison))
+    paths = [element for element in drawn.iter() if element.tag.endswith("path")]
+    marks = [float(path.attrib["d"][1:].split()[0]) for path in paths if path.get("class") == "parting"]
+    whole, expected = max(comparison.makespans_ns), []
     of_rank = _actors(runs["slow"]), _actors(runs["fast"])
     seen = dict.fromkeys((of_rank[0][rank], of_rank[1][rank]) for rank in range(4))
     for in_a, in_b in seen:
@@ -69,8 +69,8 @@ def test_marks_stand_where_ranks_begin_to_differ_and_lines_where_runs_end(runs: 
         first = min(min(a[node], b[node]) for node in a if a[node] != b[node])
         expected.append(round(LEFT + PIXELS * first / whole, 1))
     assert marks == expected
-    dashed = [float(one.attrib["d"][1:].split()[0]) for one in paths if one.get("stroke-dasharray")]
-    assert dashed == [round(LEFT + PIXELS * end / whole, 2) for end in found.makespans_ns]
+    dashed = [float(path.attrib["d"][1:].split()[0]) for path in paths if path.get("stroke-dasharray")]
+    assert dashed == [round(LEFT + PIXELS * end / whole, 2) for end in comparison.makespans_ns]
 
 
 @pytest.mark.parametrize("other", ["fast", "wide", "slow"])
@@ -86,17 +86,17 @@ def test_rows_of_ranks_are_those_that_both_runs_have(runs: dict[str, Path], othe
 
 
 def test_the_page_says_why_and_shows_every_part(runs: dict[str, Path]) -> None:
-    found = compare(open_run(runs["slow"]), open_run(runs["fast"]))
-    for run in (found.a, found.b):
+    comparison = compare(open_run(runs["slow"]), open_run(runs["fast"]))
+    for run in (comparison.a, comparison.b):
         assert sum(averages(run).values()) == pytest.approx(run.summary["makespan_ns"], abs=len(PARTS))
-    page = compare_report(found)
-    assert "B takes " in why(found)
-    assert "less of exposed communication" in why(found)
+    page = compare_report(comparison)
+    assert "B takes " in why(comparison)
+    assert "less of exposed communication" in why(comparison)
     assert "<b>" not in re.sub(r"<b>[0-9][^<]*</b>", "", page)  # names are escaped
     for name in ("headline", "timeline", "ranks", "operations", "groups", "inputs"):
         assert f'<section id="{name}"' in page
     assert page.count("<tbody>") == page.count("</tbody>")
-    assert compare_report(found) == page
+    assert compare_report(comparison) == page
 
 
 def test_of_runs_with_other_ranks_the_page_shows_what_can_be_compared(runs: dict[str, Path]) -> None:
@@ -108,9 +108,9 @@ def test_of_runs_with_other_ranks_the_page_shows_what_can_be_compared(runs: dict
 
 
 def test_a_run_and_itself_take_as_long(runs: dict[str, Path]) -> None:
-    found = compare(open_run(runs["slow"]), open_run(runs["slow"]))
-    assert why(found) == "every operation, group and rank took as long in both"
-    assert 'class="parting"' not in aligned_picture(found)
+    comparison = compare(open_run(runs["slow"]), open_run(runs["slow"]))
+    assert why(comparison) == "every operation, group and rank took as long in both"
+    assert 'class="parting"' not in aligned_picture(comparison)
 
 
 def test_files_do_not_change_the_exit_status(
@@ -148,9 +148,9 @@ def _tensor_and_data(folder: Path, bandwidth: int, *, halves: bool = False, **op
 @pytest.mark.parametrize("fold", [True, False])
 def test_a_faster_dimension_is_the_one_whose_phases_take_less(tmp_path: Path, fold: bool) -> None:
     runs = [_tensor_and_data(tmp_path / str(rate), rate, fold=fold) for rate in (25, 50)]
-    found = compare(*map(open_run, runs))
-    assert found.dimensions is not None
-    changes = {one.name: one.difference_ns for one in found.dimensions}
+    comparison = compare(*map(open_run, runs))
+    assert comparison.dimensions is not None
+    changes = {change.name: change.difference_ns for change in comparison.dimensions}
     assert changes[("0",)] == 0
     assert changes[("1",)] < 0
     for run in runs:
@@ -171,15 +171,15 @@ def test_phases_that_cross_several_dimensions_at_once_are_of_none(
         [node] = both
         named = [row for row in run.table("timeline").to_pylist() if row["node"] == node]
         assert {row["group"] for row in named} <= {"half 0", "half 1"}
-        found = dimensions(run)
-        assert found is not None
-        assert found.names == ("dimension 0", "dimension 1", "several at once")
+        heat = dimensions(run)
+        assert heat is not None
+        assert heat.names == ("dimension 0", "dimension 1", "several at once")
         totals = phase_totals(run)
         assert totals is not None
-        assert list(dict.fromkeys(one.dimension for one in totals)) == [0, 1, None]
+        assert list(dict.fromkeys(total.dimension for total in totals)) == [0, 1, None]
     changes = compare(*opened).dimensions
     assert changes is not None
-    assert {one.name for one in changes} == {("0",), ("1",), ("several",)}
+    assert {change.name for change in changes} == {("0",), ("1",), ("several",)}
     assert main(["inspect", str(runs[0]), "phases"]) == 0
     assert "several: of groups whose members differ in several dimensions" in capsys.readouterr().out.replace(
         "\n", " "
@@ -187,7 +187,7 @@ def test_phases_that_cross_several_dimensions_at_once_are_of_none(
 
 
 def _dimensions_of_nodes(rows: list[dict[str, Any]]) -> dict[int, set[int | None]]:
-    found: dict[int, set[int | None]] = {}
+    dimensions_of: dict[int, set[int | None]] = {}
     for row in rows:
-        found.setdefault(row["node"], set()).add(row["dimension"])
-    return found
+        dimensions_of.setdefault(row["node"], set()).add(row["dimension"])
+    return dimensions_of

@@ -30,7 +30,7 @@ class Drawn:
         for row in range(count):
             by = row - 1 if draw.random() < 0.8 else draw.randrange(-1, row)
             also = draw.randrange(max(row - 8, -1), row) if draw.random() < 0.4 else -1
-            start = max((self.rows[one]["end_ns"] for one in (by, also) if one >= 0), default=0)
+            start = max((self.rows[parent]["end_ns"] for parent in (by, also) if parent >= 0), default=0)
             kind = draw.choice((*TIMED, "receive", "endpoint_transfers", "node", "node_end"))
             spent = draw.choice((0, 5, 5, 9)) if kind in (*TIMED, "node") else 0
             place = {"critical_parent": by, "other_parent": also, "start_ns": start, "end_ns": start + spent}
@@ -46,8 +46,8 @@ class Drawn:
     def blocks(self, columns: tuple[str, ...]) -> Iterator[dict[str, Any]]:
         for first in range(0, len(self), self.block):
             part = self.rows[first : first + self.block]
-            found = {name: np.array([row[name] for row in part]) for name in columns}
-            yield {**found, "link": Words(LINKS, found["link"])}
+            arrays = {name: np.array([row[name] for row in part]) for name in columns}
+            yield {**arrays, "link": Words(LINKS, arrays["link"])}
 
     @staticmethod
     def nodes_of(_: Any, node: Any) -> Any:
@@ -61,13 +61,13 @@ class Drawn:
 
     def ends(self, takes: dict[tuple[Any, ...], float], rates: dict[tuple[Any, ...], float]) -> Any:
         """When nodes end, and the steepest that this changes, straight from the definition."""
-        found: list[tuple[float, float]] = []
+        ends: list[tuple[float, float]] = []
         for row, of in enumerate(self.rows):
-            before = [found[one] for one in (of["critical_parent"], of["other_parent"]) if one >= 0]
+            before = [ends[parent] for parent in (of["critical_parent"], of["other_parent"]) if parent >= 0]
             came, rate = max(before, default=(0.0, 0.0))
             sort = self.sort(row)
-            found.append((came + takes.get(sort, 0.0), rate + rates.get(sort, 0.0)))
-        return [one for row, one in enumerate(found) if self.sort(row)[0] == "node_end"]
+            ends.append((came + takes.get(sort, 0.0), rate + rates.get(sort, 0.0)))
+        return [end for row, end in enumerate(ends) if self.sort(row)[0] == "node_end"]
 
 
 def _sorts(found: Condensed) -> list[tuple[Any, ...]]:
@@ -84,16 +84,16 @@ records = st.builds(Drawn, st.integers(0, 1 << 32), st.integers(1, 120), st.samp
 
 @given(records, st.integers(0, 1 << 32))
 def test_nodes_end_when_they_did_whatever_durations_become(record: Any, seed: int) -> None:
-    found, draw = condensed(record), random.Random(seed)
-    sorts = _sorts(found)
+    events, draw = condensed(record), random.Random(seed)
+    sorts = _sorts(events)
     takes = {sort: float(draw.choice((0, 1, 3, 700))) for sort in sorts}
     rates = {sort: float(draw.choice((0, 1))) if takes[sort] else 0.0 for sort in sorts}
-    time, slope = np.zeros((2, len(found)))
-    figures = [np.array([one[sort] for sort in sorts]) for one in (takes, rates)]
-    parts = found.first_part, found.part, found.counts
-    times_and_slopes(found.critical, found.other, *parts, *figures, 1.0, time, slope)
+    time, slope = np.zeros((2, len(events)))
+    figures = [np.array([figure[sort] for sort in sorts]) for figure in (takes, rates)]
+    parts = events.first_part, events.part, events.counts
+    times_and_slopes(events.critical, events.other, *parts, *figures, 1.0, time, slope)
     expected = record.ends(takes, rates)
-    assert list(zip(time[found.ends].tolist(), slope[found.ends].tolist(), strict=True)) == expected
+    assert list(zip(time[events.ends].tolist(), slope[events.ends].tolist(), strict=True)) == expected
 
 
 @given(records)
@@ -103,16 +103,18 @@ def test_nodes_may_end_as_late_as_in_the_whole_record(record: Any) -> None:
         record.rows[-1]["end_ns"] if record.sort(row)[0] == "node_end" else FAR for row in range(len(rows))
     ]
     for row in reversed(range(len(rows))):
-        for one in (rows[row]["critical_parent"], rows[row]["other_parent"]):
-            if one >= 0:
-                latest[one] = min(latest[one], latest[row] - rows[row]["end_ns"] + rows[row]["start_ns"])
-    found = condensed(record)
-    own = np.full(len(found), FAR)
-    own[found.ends] = rows[-1]["end_ns"]
-    latest_ends(found.critical, found.other, found.spent_ns, own)
+        for parent in (rows[row]["critical_parent"], rows[row]["other_parent"]):
+            if parent >= 0:
+                latest[parent] = min(
+                    latest[parent], latest[row] - rows[row]["end_ns"] + rows[row]["start_ns"]
+                )
+    events = condensed(record)
+    own = np.full(len(events), FAR)
+    own[events.ends] = rows[-1]["end_ns"]
+    latest_ends(events.critical, events.other, events.spent_ns, own)
     ends = [row for row in range(len(rows)) if record.sort(row)[0] == "node_end"]
-    assert found.ended_ns.tolist() == [rows[row]["end_ns"] for row in ends]
-    assert own[found.ends].tolist() == [latest[row] for row in ends]
+    assert events.ended_ns.tolist() == [rows[row]["end_ns"] for row in ends]
+    assert own[events.ends].tolist() == [latest[row] for row in ends]
 
 
 @pytest.mark.parametrize("steps", [100, 1000])
@@ -121,7 +123,7 @@ def test_a_ring_is_a_handful_of_events_however_many_steps_it_has(steps: int) -> 
     record.rows = []
 
     def add(kind: str, spent: int, by: int, also: int = -1) -> int:
-        start = max([record.rows[one]["end_ns"] for one in (by, also) if one >= 0], default=0)
+        start = max([record.rows[parent]["end_ns"] for parent in (by, also) if parent >= 0], default=0)
         times = {"start_ns": start, "end_ns": start + spent, "kind": KINDS.index(kind), "link": 0}
         about = {"actor": 0, "node": len(record.rows)}
         record.rows.append({"critical_parent": by, "other_parent": also, **times, **about})
@@ -133,6 +135,6 @@ def test_a_ring_is_a_handful_of_events_however_many_steps_it_has(steps: int) -> 
         reduced = add("reduction", 489, add("endpoint", 10, add("receive", 0, sent, last)))
         last = add("endpoint_transfers", 0, reduced, last)
     add("node_end", 0, last)
-    found = condensed(record)
-    assert len(found) == 3  # the beginning, all steps, and the end
-    assert sorted(found.counts.tolist()) == [steps] * 4
+    events = condensed(record)
+    assert len(events) == 3  # the beginning, all steps, and the end
+    assert sorted(events.counts.tolist()) == [steps] * 4

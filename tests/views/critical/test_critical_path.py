@@ -46,7 +46,7 @@ def _path(result: Result, folder: Path) -> CriticalPath:
 
 
 def _found(path: CriticalPath) -> dict[str, Sensitivity]:
-    return {one.parameter: one for one in Sensitivities(path).all()}
+    return {sensitivity.parameter: sensitivity for sensitivity in Sensitivities(path).all()}
 
 
 def test_a_ring_all_reduce_is_its_closed_form(tmp_path: Path) -> None:
@@ -65,13 +65,13 @@ def test_a_ring_all_reduce_is_its_closed_form(tmp_path: Path) -> None:
     [hop] = path.hops()
     assert (hop.kind, hop.group, hop.messages, hop.after) == ("all_reduce", "all", steps, "nothing")
     assert path.by_group() == [("all", path.makespan_ns)]
-    found = _found(path)
-    assert found["latency of dimension 0"].better.slope_ns == steps * 500
-    assert found["latency of dimension 0"].worse.one_percent_ns == pytest.approx(steps * 5)
-    assert found["bandwidth of dimension 0"].better.one_percent_ns == pytest.approx(
+    sensitivities = _found(path)
+    assert sensitivities["latency of dimension 0"].better.slope_ns == steps * 500
+    assert sensitivities["latency of dimension 0"].worse.one_percent_ns == pytest.approx(steps * 5)
+    assert sensitivities["bandwidth of dimension 0"].better.one_percent_ns == pytest.approx(
         -steps * (flight - 500) * (1 - 1 / 1.01)
     )
-    assert found["endpoint delay"].better.same_path_until == 0
+    assert sensitivities["endpoint delay"].better.same_path_until == 0
 
 
 def test_a_slow_rank_is_the_path_and_the_fast_one_has_the_difference_as_slack(tmp_path: Path) -> None:
@@ -86,10 +86,10 @@ def test_a_slow_rank_is_the_path_and_the_fast_one_has_the_difference_as_slack(tm
     by_name = {names.texts[names.codes[row]]: own for row, own in zip(rows, slack.tolist(), strict=True)}
     assert by_name["slow work"] == 0
     assert by_name["fast work"] == 20_000
-    found = _found(path)
-    assert found["time of slow work"].better.same_path_until == pytest.approx(1 / 3, rel=1e-3)
-    assert found["time of fast work"].worse.slope_ns == 0
-    assert found["time of fast work"].worse.same_path_until == pytest.approx(3, rel=1e-3)
+    sensitivities = _found(path)
+    assert sensitivities["time of slow work"].better.same_path_until == pytest.approx(1 / 3, rel=1e-3)
+    assert sensitivities["time of fast work"].worse.slope_ns == 0
+    assert sensitivities["time of fast work"].worse.same_path_until == pytest.approx(3, rel=1e-3)
 
 
 @pytest.mark.parametrize("more_ns", [0, 1000])
@@ -116,13 +116,13 @@ def test_a_node_may_be_late_by_its_slack_and_no_more(tmp_path: Path, more_ns: in
 
 
 def test_where_paths_are_equally_long_better_and_worse_differ(tmp_path: Path) -> None:
-    one, other = et_sim.TraceBuilder(), et_sim.TraceBuilder()
-    one.compute("a", micros=10)
-    other.compute("b", micros=10)
-    found = _found(_path(_simulated([one, other]), tmp_path))
+    first, second = et_sim.TraceBuilder(), et_sim.TraceBuilder()
+    first.compute("a", micros=10)
+    second.compute("b", micros=10)
+    sensitivities = _found(_path(_simulated([first, second]), tmp_path))
     for name in ("time of a", "time of b"):
-        assert found[name].better.slope_ns == 0
-        assert found[name].worse.slope_ns == 10_000
+        assert sensitivities[name].better.slope_ns == 0
+        assert sensitivities[name].worse.slope_ns == 10_000
 
 
 def test_a_message_that_waits_for_a_link_queues(tmp_path: Path) -> None:
@@ -155,7 +155,10 @@ def test_where_messages_share_links_changes_are_estimates_and_slack_is_not_known
     data = critical_path_data(tmp_path / "run")
     assert not data["sensitivities_are_exact"]
     assert data["slack_of_operations"] is data["slack_of_nodes"] is None
-    changes = {one["parameter"]: one["worse"]["one_percent_ns"] for one in data["sensitivities"]}
+    changes = {
+        sensitivity["parameter"]: sensitivity["worse"]["one_percent_ns"]
+        for sensitivity in data["sensitivities"]
+    }
     assert changes["bandwidth of dimension 0"] == pytest.approx(both / 99)
 
 
@@ -171,7 +174,7 @@ def test_on_the_flow_model_each_message_of_the_path_has_the_link_that_held_it_up
     shape = {"generator": "leaf-spine", "leaves": 2, "spines": 1, "npus-per-leaf": 2}
     graph = {**shape, "bandwidth": "50GB/s", "latency": "1us", "uplinks": {"bandwidth": "40GB/s"}}
     result = et_sim.simulate(
-        et_sim.Workload.of([one.build() for one in builders]),
+        et_sim.Workload.of([builder.build() for builder in builders]),
         system={"profile": "corrected", "endpoint-delay": 10},
         network={"graph": graph},
         model="flow",
@@ -185,7 +188,7 @@ def test_on_the_flow_model_each_message_of_the_path_has_the_link_that_held_it_up
     assert back["end_ns"] - back["start_ns"] == size // 40
     assert path.by_cause() == {"latency": 2 * 4000, "serialisation": 3 * size // 40}
     # Latencies are of links of several classes, so they are no single one's.
-    assert [one["latency"] for one in path.by_link()] == [None] * len(path.by_link())
+    assert [link["latency"] for link in path.by_link()] == [None] * len(path.by_link())
     assert "ns" not in critical_path_text(tmp_path / "run").split("Links on the path")[1].splitlines()[2][:20]
     text = critical_path_text(tmp_path / "run")
     assert "Messages on the path, and the link that set the rate of each last" in text
@@ -198,7 +201,7 @@ def test_requests_to_a_shared_memory_queue(tmp_path: Path) -> None:
     pool = {"memory-type": "MEMORY_POOL", "remote-mem-latency": 100, "remote-mem-bw": 512}
     path = _path(_simulated([build] * 4, memory=pool), tmp_path)
     assert path.by_cause() == {"memory": 2148, "queueing": 3 * 2148}
-    [change] = [one for name, one in _found(path).items() if name == "time of remote memory"]
+    [change] = [sensitivity for name, sensitivity in _found(path).items() if name == "time of remote memory"]
     assert change.worse.slope_ns == 4 * 2148
 
 
@@ -216,11 +219,11 @@ def test_kernels_become_bound_by_the_other_side_of_the_roofline(tmp_path: Path) 
     build = et_sim.TraceBuilder()
     build.compute("kernel", num_ops=2_000_000, tensor_bytes=1_000_000)
     system = {**FIFO_RING, "roofline-enabled": 1, "peak-perf": 1, "local-mem-bw": 1000}
-    found = _found(_path(_simulated([build] * 2, system=system), tmp_path))
-    assert found["peak compute"].better.slope_ns == 2000
-    assert found["peak compute"].better.same_path_until == pytest.approx(2, rel=0.01)
-    assert found["local memory bandwidth"].better.slope_ns == 0
-    assert found["local memory bandwidth"].worse.same_path_until == pytest.approx(0.5, rel=0.01)
+    sensitivities = _found(_path(_simulated([build] * 2, system=system), tmp_path))
+    assert sensitivities["peak compute"].better.slope_ns == 2000
+    assert sensitivities["peak compute"].better.same_path_until == pytest.approx(2, rel=0.01)
+    assert sensitivities["local memory bandwidth"].better.slope_ns == 0
+    assert sensitivities["local memory bandwidth"].worse.same_path_until == pytest.approx(0.5, rel=0.01)
 
 
 def test_folded_or_not_the_path_is_made_of_the_same(tmp_path: Path) -> None:

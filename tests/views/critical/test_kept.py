@@ -50,8 +50,11 @@ def test_the_next_call_says_the_same_without_reading_the_record(
     monkeypatch.delattr(RecordedEvents, "blocks")
     assert _answers(run) == first
     if model == "analytical":
-        found = Sensitivities(CriticalPath(PathRecord(open_run(run))))
-        assert found.changes() == [MakespanChange.of(one) for one in found.all()][:MOST_CHANGES]
+        sensitivities = Sensitivities(CriticalPath(PathRecord(open_run(run))))
+        assert (
+            sensitivities.changes()
+            == [MakespanChange.of(sensitivity) for sensitivity in sensitivities.all()][:MOST_CHANGES]
+        )
 
 
 def test_what_a_page_kept_serves_the_next_page_and_gives_way_to_more(

@@ -27,7 +27,7 @@ def found(result: Result, folder: Path) -> tuple[CriticalPath, dict[str, Sensiti
     write_run(result, folder / "run")
     path = CriticalPath(PathRecord(open_run(folder / "run")))
     assert sum(path.by_cause().values()) == result.makespan_ns
-    return path, {one.parameter: one for one in Sensitivities(path).all()}
+    return path, {sensitivity.parameter: sensitivity for sensitivity in Sensitivities(path).all()}
 
 
 def of_nodes(*nodes: tuple[str, int, tuple[int, ...]]) -> et_sim.Workload:
@@ -66,7 +66,7 @@ def test_cards_router_and_memory_are_told_apart(tmp_path: Path, fold: bool) -> N
     extra = {"nic-latency": [100], "router-latency": [70]}
     path, parameters = found(of_1_0(tmp_path, {}, network_1(1, **extra), fold=fold), tmp_path)
     messages = 4 * 6
-    latency = {one["link"]: one["latency"] for one in path.by_link()}
+    latency = {link["link"]: link["latency"] for link in path.by_link()}
     assert latency == {
         "dimension 0": messages * 2 * 500,
         "dimension 0: cards": messages * 2 * 100,
@@ -85,11 +85,11 @@ def test_cards_router_and_memory_are_told_apart(tmp_path: Path, fold: bool) -> N
 
 
 def test_all_kernels_together_are_a_parameter_of_their_own(tmp_path: Path) -> None:
-    one, two = ("one", 1000, ()), ("two", 500, (0,))
+    first, two = ("one", 1000, ()), ("two", 500, (0,))
     machine = {"system": SYSTEM, "network": RING_2}
-    _, parameters = found(et_sim.simulate(of_nodes(one, two), **machine, detail="path"), tmp_path)
+    _, parameters = found(et_sim.simulate(of_nodes(first, two), **machine, detail="path"), tmp_path)
     assert parameters["time of all kernels"].worse.slope_ns == 1500
-    _, parameters = found(et_sim.simulate(of_nodes(one), **machine, detail="path"), tmp_path)
+    _, parameters = found(et_sim.simulate(of_nodes(first), **machine, detail="path"), tmp_path)
     assert "time of all kernels" not in parameters
 
 
@@ -97,7 +97,7 @@ def test_the_changes_of_a_page_are_the_first_of_all(tmp_path: Path) -> None:
     work = of_nodes(("long", 30_000, ()), ("short", 10_000, (0,)))
     path, every = found(et_sim.simulate(work, system=SYSTEM, network=RING_2, detail="path"), tmp_path)
     changes = Sensitivities(path).changes()
-    assert changes == [MakespanChange.of(one) for one in every.values()][:MOST_CHANGES]
+    assert changes == [MakespanChange.of(sensitivity) for sensitivity in every.values()][:MOST_CHANGES]
     assert changes[0].better_ns == pytest.approx(-400)
 
 

@@ -27,15 +27,15 @@ pytestmark = pytest.mark.usefixtures("warm_engine")
 
 
 def _run(folder: Path, builders: list[et_sim.TraceBuilder], **options: str) -> Path:
-    return written(et_sim.Workload.of([one.build() for one in builders]), folder, **options)
+    return written(et_sim.Workload.of([builder.build() for builder in builders]), folder, **options)
 
 
 def _stalled(folder: Path) -> Path:
     builders = [et_sim.TraceBuilder() for _ in range(2)]
-    for one in builders:
-        one.collective("all_reduce", 1 << 20)
+    for builder in builders:
+        builder.collective("all_reduce", 1 << 20)
     builders[1].receive(0, 4096, tag=1)
-    et_sim.write_workload(et_sim.Workload.of([one.build() for one in builders]), folder / "stuck")
+    et_sim.write_workload(et_sim.Workload.of([builder.build() for builder in builders]), folder / "stuck")
     network = ring(2, "50GB/s")
     for name, content in (("system", FIFO_RING), ("network", network)):
         (folder / f"{name}.json").write_text(json.dumps(content))
@@ -52,9 +52,9 @@ def test_what_never_completed_is_drawn_on_top(tmp_path: Path) -> None:
 
 def test_in_a_spread_every_row_shows_a_difference(tmp_path: Path) -> None:
     builders = [et_sim.TraceBuilder() for _ in range(4)]
-    for rank, one in enumerate(builders):
-        one.compute("alike", micros=5)
-        one.compute("uneven", micros=5 + rank)
+    for rank, builder in enumerate(builders):
+        builder.compute("alike", micros=5)
+        builder.compute("uneven", micros=5 + rank)
     drawn = spread_picture(open_run(_run(tmp_path / "run", builders)))
     assert ">uneven, compute<" in drawn
     assert ">alike, compute<" not in drawn
@@ -63,8 +63,8 @@ def test_in_a_spread_every_row_shows_a_difference(tmp_path: Path) -> None:
 
 def test_a_spread_of_ranks_that_are_alike_says_so(tmp_path: Path) -> None:
     builders = [et_sim.TraceBuilder() for _ in range(2)]
-    for one in builders:
-        one.compute("alike", micros=5)
+    for builder in builders:
+        builder.compute("alike", micros=5)
     with pytest.raises(NothingToDrawError, match=ALIKE):
         spread_picture(open_run(_run(tmp_path / "run", builders)))
 
@@ -83,14 +83,14 @@ def test_a_run_in_which_nothing_happens_is_drawn_or_refused_in_a_sentence(
     run = _run(tmp_path / "run", [et_sim.TraceBuilder(), et_sim.TraceBuilder()], **cut)
     target = tmp_path / "drawn.svg"
     status = main(["inspect", str(run), view, "--svg", str(target)])
-    told = capsys.readouterr().err
+    printed = capsys.readouterr().err
     if view in ("picture", "ranks", "activity"):
-        assert (status, told) == (0, "")
+        assert (status, printed) == (0, "")
         ElementTree.fromstring(target.read_text(encoding="utf-8"))
         return
     assert status == 2
-    assert told.count("\n") == 1
-    assert f"{run}: nothing to draw: " in told
+    assert printed.count("\n") == 1
+    assert f"{run}: nothing to draw: " in printed
     assert not target.exists()
 
 
@@ -107,19 +107,19 @@ NEEDS = {
 
 @pytest.mark.parametrize(("view", "how"), NEEDS.items())
 def test_what_was_not_recorded_is_refused_with_how_to_record_it(tmp_path: Path, view: str, how: str) -> None:
-    one = et_sim.TraceBuilder()
-    one.compute("alone", micros=5)
-    run = open_run(_run(tmp_path / "run", [one]))
-    with pytest.raises(NothingToDrawError) as told:
+    builder = et_sim.TraceBuilder()
+    builder.compute("alone", micros=5)
+    run = open_run(_run(tmp_path / "run", [builder]))
+    with pytest.raises(NothingToDrawError) as refusal:
         VIEWS[view].drawn(run, EVERYTHING)
-    assert how in told.value.remedy
+    assert how in refusal.value.remedy
     with pytest.raises(NothingToDrawError, match="of rank 0 from 1 µs to 2 µs"):
-        raise nothing_to_draw(told.value.cause, run, selection("0", "1us:2us"))
+        raise nothing_to_draw(refusal.value.cause, run, selection("0", "1us:2us"))
 
 
 @pytest.mark.parametrize("colours", [tuple(PART_COLOURS.values()), OF_IDLE])
 def test_parts_of_time_differ_from_each_other_and_from_paper(colours: tuple[str, ...]) -> None:
     every = [tuple(int(colour[at : at + 2], 16) for at in (1, 3, 5)) for colour in (*colours, "#ffffff")]
-    for number, one in enumerate(every):
+    for number, colour in enumerate(every):
         for other in every[:number]:
-            assert sum(abs(a - b) for a, b in zip(one, other, strict=True)) >= 60
+            assert sum(abs(a - b) for a, b in zip(colour, other, strict=True)) >= 60

@@ -47,24 +47,28 @@ def _width(text: str, size: float) -> float:
 
 def _boxes(drawn: str) -> list[tuple[Box, str]]:
     """Of all texts that stand upright where they say."""
-    found = []
+    boxes = []
     root, svg = ElementTree.fromstring(drawn), "{http://www.w3.org/2000/svg}"
-    for one in root.iter(f"{svg}text"):
-        if one.get("transform"):
+    for element in root.iter(f"{svg}text"):
+        if element.get("transform"):
             continue
-        text = (one.text or "") + "".join(child.tail or "" for child in one)
-        x, y, size = float(one.get("x", 0)), float(one.get("y", 0)), float(one.get("font-size", 11))
+        text = (element.text or "") + "".join(child.tail or "" for child in element)
+        x, y, size = (
+            float(element.get("x", 0)),
+            float(element.get("y", 0)),
+            float(element.get("font-size", 11)),
+        )
         wide = _width(text, size)
-        begin = x - {"start": 0, "middle": wide / 2, "end": wide}[one.get("text-anchor", "start")]
-        found.append(((begin, y - 0.72 * size, begin + wide, y), text))
-    return found
+        begin = x - {"start": 0, "middle": wide / 2, "end": wide}[element.get("text-anchor", "start")]
+        boxes.append(((begin, y - 0.72 * size, begin + wide, y), text))
+    return boxes
 
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """A run for each detail, and the plain one with memory and kernels timed by a model."""
     folder = tmp_path_factory.mktemp("labels")
-    found = {
+    folders = {
         detail: pipeline(folder / detail, detail=detail, model=model, fold=False)
         for detail, model in (("links", "link"), ("phases", "analytical"), ("path", "link"))
     }
@@ -75,8 +79,8 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     for power in range(3):
         build.compute(f"kernel {power}", num_ops=10**8, tensor_bytes=10 ** (5 + power))
     on_roofline = {"roofline-enabled": 1, "peak-perf": 100}
-    found["roofs"] = written(et_sim.Workload.of([build.build()]), folder / "roofs", system=on_roofline)
-    return {**found, "ports": congested(folder / "ports"), "plain": plain}
+    folders["roofs"] = written(et_sim.Workload.of([build.build()]), folder / "roofs", system=on_roofline)
+    return {**folders, "ports": congested(folder / "ports"), "plain": plain}
 
 
 @pytest.mark.deep
@@ -92,9 +96,9 @@ def _assert_inside_and_apart(drawn: str) -> None:
     for (left, top, right, bottom), text in boxes:
         assert begin <= left <= right <= begin + width, text
         assert 0 <= top <= bottom <= height, text
-    for at, (one, text) in enumerate(boxes):
+    for at, (box, text) in enumerate(boxes):
         for other, beside in boxes[:at]:
-            is_apart = one[2] <= other[0] or other[2] <= one[0] or one[3] <= other[1] or other[3] <= one[1]
+            is_apart = box[2] <= other[0] or other[2] <= box[0] or box[3] <= other[1] or other[3] <= box[1]
             assert is_apart, (text, beside)
 
 
@@ -110,10 +114,10 @@ def lengthy(tmp_path_factory: pytest.TempPathFactory) -> Callable[[int], Path]:
     def made(letters: int) -> Path:
         if not (folder / str(letters)).exists():
             builders = [et_sim.TraceBuilder() for _ in range(16)]
-            for rank, one in enumerate(builders):
-                first = one.compute(f"{NAME} {'x' * letters}", micros=3 + rank % 2 + 2 * (rank in RANKS))
-                one.collective("all_reduce", 1 << 16, name=f"sum {NAME} {'x' * letters}", after=[first])
-            workload = et_sim.Workload.of([one.build() for one in builders])
+            for rank, builder in enumerate(builders):
+                first = builder.compute(f"{NAME} {'x' * letters}", micros=3 + rank % 2 + 2 * (rank in RANKS))
+                builder.collective("all_reduce", 1 << 16, name=f"sum {NAME} {'x' * letters}", after=[first])
+            workload = et_sim.Workload.of([builder.build() for builder in builders])
             written(workload, folder / str(letters), model="link", detail="path")
         return folder / str(letters)
 
@@ -133,7 +137,7 @@ def test_a_picture_is_as_wide_as_its_labels_and_says_where_those_that_are_cut_ar
     assert (CUT in drawn) == bool(cut) == (letters > MOST_LETTERS and view in CALL_OPERATIONS)
     titles = ElementTree.fromstring(drawn).iter("{http://www.w3.org/2000/svg}title")
     if cut:
-        assert sum("x" * letters in (one.text or "") for one in titles) >= len(cut)
+        assert sum("x" * letters in (title.text or "") for title in titles) >= len(cut)
 
 
 CALL_OPERATIONS = {"waits", "spread", "critical-path"}
@@ -168,15 +172,15 @@ def test_bars_of_ranks_are_as_wide_as_the_scale(
 
 
 def test_the_picture_of_the_critical_path_has_its_causes_and_operations(runs: dict[str, Path]) -> None:
-    found = CriticalPath(PathRecord(open_run(runs["path"])))
-    operations = found.by_operation()
-    shares = shares_of(found, [one[:3] for one in operations], len(operations))
+    path = CriticalPath(PathRecord(open_run(runs["path"])))
+    operations = path.by_operation()
+    shares = shares_of(path, [operation[:3] for operation in operations], len(operations))
     np.testing.assert_allclose(shares.sum(axis=(0, 1)), 1, atol=1e-9)  # the path is somewhere at any time
-    of_time = shares.mean(axis=2) * found.makespan_ns
+    of_time = shares.mean(axis=2) * path.makespan_ns
     np.testing.assert_allclose(of_time.sum(axis=1), [ns for *_, ns in operations], atol=0.01)
     causes = dict(zip(CAUSES, of_time.sum(axis=0).tolist(), strict=True))
-    assert {name: ns for name, ns in causes.items() if ns > 0.01} == pytest.approx(found.by_cause(), abs=0.01)
+    assert {name: ns for name, ns in causes.items() if ns > 0.01} == pytest.approx(path.by_cause(), abs=0.01)
     assert set(COLOURS) == set(CAUSES)
-    drawn = path_picture(found)
-    for name, spent in found.by_cause().items():
-        assert f">{name} {escape(share(spent, found.makespan_ns))} {format_ns(spent)}<" in drawn
+    drawn = path_picture(path)
+    for name, spent in path.by_cause().items():
+        assert f">{name} {escape(share(spent, path.makespan_ns))} {format_ns(spent)}<" in drawn

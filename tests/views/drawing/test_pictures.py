@@ -63,22 +63,28 @@ def _by_rank(entries: list[dict[str, Any]]) -> dict[int, dict[str, Any]]:
 @pytest.mark.parametrize("window", [None, "5us:60us"])
 def test_shares_of_activity_add_up_to_one_and_to_the_parts_of_ranks(folded: Path, window: str | None) -> None:
     run, part = open_run(folded), selection(window=window)
-    found = activity_of(run, part, 97, 64)
-    np.testing.assert_allclose(found.shares.sum(axis=0), 1, atol=1e-8)
+    activity = activity_of(run, part, 97, 64)
+    np.testing.assert_allclose(activity.shares.sum(axis=0), 1, atol=1e-8)
     of_rank = _by_rank(rank_entries(run, part))
-    length = found.window[1] - found.window[0]
-    for row, ranks in enumerate(found.ranks):
+    length = activity.window[1] - activity.window[0]
+    for row, ranks in enumerate(activity.ranks):
         entry = of_rank[parse_ranks(ranks)[0].start]
         for number, figure in enumerate(FIGURES):
-            took = found.shares[number, row].mean() * length
+            took = activity.shares[number, row].mean() * length
             assert took == pytest.approx(entry[figure], abs=1e-6 * length)
 
 
 def test_activity_is_the_same_folded_or_not(folded: Path, unfolded: Path) -> None:
     for rows in (64, 1):
-        one, other = (activity_of(open_run(path), EVERYTHING, 50, rows) for path in (folded, unfolded))
-        assert (one.ranks, one.counts, one.notes) == (other.ranks, other.counts, other.notes)
-        assert (one.shares == other.shares).all()
+        of_folded, of_unfolded = (
+            activity_of(open_run(path), EVERYTHING, 50, rows) for path in (folded, unfolded)
+        )
+        assert (of_folded.ranks, of_folded.counts, of_folded.notes) == (
+            of_unfolded.ranks,
+            of_unfolded.counts,
+            of_unfolded.notes,
+        )
+        assert (of_folded.shares == of_unfolded.shares).all()
 
 
 def test_of_more_kinds_of_rank_than_rows_neighbours_are_averaged(unfolded: Path) -> None:
@@ -91,9 +97,9 @@ def test_of_more_kinds_of_rank_than_rows_neighbours_are_averaged(unfolded: Path)
 
 
 def _pixels(drawn: str) -> Any:
-    found = re.search(r"base64,([^\"]+)", drawn)
-    assert found
-    content = base64.b64decode(found[1])
+    match = re.search(r"base64,([^\"]+)", drawn)
+    assert match
+    content = base64.b64decode(match[1])
     width, height = struct.unpack(">II", content[16:24])
     size = struct.unpack(">I", content[33:37])[0]
     lines = np.frombuffer(zlib.decompress(content[41 : 41 + size]), np.uint8).reshape(height, 1 + 3 * width)
@@ -103,9 +109,9 @@ def _pixels(drawn: str) -> Any:
 def test_pixels_have_the_colours_of_the_parts_and_every_part_its_area(folded: Path) -> None:
     run = open_run(folded)
     drawn = _pixels(activity_picture(run))
-    found = activity_of(run, EVERYTHING, PIXELS, 256)
-    height = len(drawn) // len(found.counts)
-    for row, shares in enumerate(found.shares.transpose(1, 0, 2)):
+    activity = activity_of(run, EVERYTHING, PIXELS, 256)
+    height = len(drawn) // len(activity.counts)
+    for row, shares in enumerate(activity.shares.transpose(1, 0, 2)):
         pixels = drawn[row * height : (row + 1) * height]
         for taken, colour in zip(shares, PART_COLOURS.values(), strict=True):
             is_its = (pixels == list(bytes.fromhex(colour[1:]))).all(axis=2)
@@ -127,10 +133,10 @@ def test_a_row_of_text_shows_each_part_for_its_time_and_only_where_it_is(parts: 
 
 def test_waiting_and_transfer_are_those_of_the_timeline(folded: Path) -> None:
     run = open_run(folded)
-    found = waits_of(run)
+    waits = waits_of(run)
     rows = feather.read_table(folded / "timeline.arrow").to_pylist()
     actors = feather.read_table(folded / "actors.arrow").to_pylist()
-    count = {one["actor"]: one["rank_count"] for one in actors}
+    count = {actor_row["actor"]: actor_row["rank_count"] for actor_row in actors}
     moving: Counter[str] = Counter()
     waiting: Counter[str] = Counter()
     for row in rows:
@@ -141,33 +147,35 @@ def test_waiting_and_transfer_are_those_of_the_timeline(folded: Path) -> None:
             )
             moving[name] += count[row["actor"]] * (row["end_ns"] - row["start_ns"] - lost)
             waiting[name] += count[row["actor"]] * (row["waiting_ns"] or 0)
-    assert sum(one.waiting_ns for one in found.groups) == waiting.total() > 0
-    assert sum(one.transfer_ns for one in found.groups) == moving.total()
-    assert sum(one.waiting_ns for one in found.operations) == waiting.total()
+    assert sum(line.waiting_ns for line in waits.groups) == waiting.total() > 0
+    assert sum(line.transfer_ns for line in waits.groups) == moving.total()
+    assert sum(line.waiting_ns for line in waits.operations) == waiting.total()
     of_rank = _by_rank(run.summary["per_rank"])
-    for one in found.ranks:
-        entry = of_rank[parse_ranks(one.name)[0].start]
-        assert one.waiting_ns == entry["waiting_ns"]
-        assert one.transfer_ns == entry["exposed_comm_ns"] + entry["hidden_comm_ns"]
+    for line in waits.ranks:
+        entry = of_rank[parse_ranks(line.name)[0].start]
+        assert line.waiting_ns == entry["waiting_ns"]
+        assert line.transfer_ns == entry["exposed_comm_ns"] + entry["hidden_comm_ns"]
     for actor in actors:
         whom: Counter[int] = Counter()
         for row in rows:
             if row["actor"] == actor["actor"] and row["waits_for"] is not None:
                 whom[row["waits_for"]] += row["waiting_ns"]
         if whom.total():
-            [one] = [one for one in found.ranks if set(actor["ranks"].split(",")) & set(one.name.split(","))]
-            assert one.nodes_waiting_ns == whom.total()
-            assert one.waits_for_ns == max(whom.values())
+            [line] = [
+                line for line in waits.ranks if set(actor["ranks"].split(",")) & set(line.name.split(","))
+            ]
+            assert line.nodes_waiting_ns == whom.total()
+            assert line.waits_for_ns == max(whom.values())
 
 
 def test_the_picture_of_waits_writes_the_figures_beside_its_bars(folded: Path) -> None:
     run = open_run(folded)
     drawn = waits_picture(run)
     for table in (waits_of(run).ranks, waits_of(run).groups, waits_of(run).operations):
-        for one in table:
-            assert f"{format_ns(one.transfer_ns)} + {format_ns(one.waiting_ns)} waiting" in drawn
-            if one.waits_for:
-                assert f"{share(one.waits_for_ns, one.nodes_waiting_ns)} for rank" in drawn
+        for line in table:
+            assert f"{format_ns(line.transfer_ns)} + {format_ns(line.waiting_ns)} waiting" in drawn
+            if line.waits_for:
+                assert f"{share(line.waits_for_ns, line.nodes_waiting_ns)} for rank" in drawn
 
 
 def test_what_waits_is_a_thin_line_as_long_as_it_waits(tmp_path: Path) -> None:
@@ -271,7 +279,7 @@ def on_links(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_bandwidths_are_payload_by_transfer_time(on_links: Path) -> None:
     rows = feather.read_table(on_links / "timeline.arrow").to_pylist()
     actors = feather.read_table(on_links / "actors.arrow").to_pylist()
-    count = {one["actor"]: one["rank_count"] for one in actors}
+    count = {actor_row["actor"]: actor_row["rank_count"] for actor_row in actors}
     nodes: Counter[tuple[str, int]] = Counter()
     moving: Counter[tuple[str, int]] = Counter()
     for row in rows:
@@ -281,14 +289,14 @@ def test_bandwidths_are_payload_by_transfer_time(on_links: Path) -> None:
             moving[row["kind"], row["bytes"]] += count[row["actor"]] * (
                 row["end_ns"] - row["start_ns"] - lost
             )
-    found = rates(open_run(on_links))
-    assert sum(one.count for one in found) == nodes.total()
+    every = rates(open_run(on_links))
+    assert sum(rate.count for rate in every) == nodes.total()
     for kind, size in nodes:
-        same = [one for one in found if (one.kind, one.bytes) == (kind, size)]
-        assert sum(one.moving_ns for one in same) == moving[kind, size]
-        for one in same:
-            assert one.least_bytes_per_second <= one.bytes_per_second * (1 + 1e-9)
-            assert one.bytes_per_second <= one.most_bytes_per_second * (1 + 1e-9)
+        same = [rate for rate in every if (rate.kind, rate.bytes) == (kind, size)]
+        assert sum(rate.moving_ns for rate in same) == moving[kind, size]
+        for rate in same:
+            assert rate.least_bytes_per_second <= rate.bytes_per_second * (1 + 1e-9)
+            assert rate.bytes_per_second <= rate.most_bytes_per_second * (1 + 1e-9)
 
 
 def test_the_ceiling_is_the_bandwidth_of_links(on_links: Path, folded: Path) -> None:
@@ -299,14 +307,14 @@ def test_the_ceiling_is_the_bandwidth_of_links(on_links: Path, folded: Path) -> 
 
 def test_circles_stand_at_their_size_and_bandwidth(on_links: Path) -> None:
     drawn = bandwidth_picture(open_run(on_links))
-    found = rates(open_run(on_links))
+    every = rates(open_run(on_links))
     places = [(float(x), float(y)) for x, y in re.findall(r'cx="([\d.]+)" cy="([\d.]+)"', drawn)]
-    assert len(places) == len(found)
+    assert len(places) == len(every)
     by_size, by_speed = (
-        sorted(found, key=lambda one: one.bytes),
-        sorted(found, key=lambda one: one.bytes_per_second),
+        sorted(every, key=lambda rate: rate.bytes),
+        sorted(every, key=lambda rate: rate.bytes_per_second),
     )
-    spans = [np.log2([one.bytes for one in by_size]), np.log2([one.bytes_per_second for one in by_speed])]
+    spans = [np.log2([rate.bytes for rate in by_size]), np.log2([rate.bytes_per_second for rate in by_speed])]
     for span, place in zip(spans, (sorted(x for x, _ in places), sorted(-y for _, y in places)), strict=True):
         if np.ptp(span):
             np.testing.assert_allclose(

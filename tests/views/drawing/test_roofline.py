@@ -48,33 +48,33 @@ def kernels(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_operations_bytes_and_time_are_those_of_the_trace(kernels: Path) -> None:
-    found = {one.name: one for one in roofline_of(open_run(kernels)).kernels}
-    assert set(found) == set(KERNELS)
+    kernels_by_name = {kernel.name: kernel for kernel in roofline_of(open_run(kernels)).kernels}
+    assert set(kernels_by_name) == set(KERNELS)
     for name, (operations, size) in KERNELS.items():
-        one, seconds = found[name], max(operations / PEAK, size / BANDWIDTH)
-        assert one.count == 4
-        assert one.operations == pytest.approx(4 * operations)
-        assert one.bytes == 4 * size
-        assert one.intensity == pytest.approx(operations / size)
-        assert one.total_ns == 4 * int(seconds * 1e9)
-        assert one.operations_per_second == pytest.approx(operations / seconds, rel=1e-3)
-        assert one.memory_bound_share == (name != "matrix") * (size / BANDWIDTH > operations / PEAK)
+        kernel, seconds = kernels_by_name[name], max(operations / PEAK, size / BANDWIDTH)
+        assert kernel.count == 4
+        assert kernel.operations == pytest.approx(4 * operations)
+        assert kernel.bytes == 4 * size
+        assert kernel.intensity == pytest.approx(operations / size)
+        assert kernel.total_ns == 4 * int(seconds * 1e9)
+        assert kernel.operations_per_second == pytest.approx(operations / seconds, rel=1e-3)
+        assert kernel.memory_bound_share == (name != "matrix") * (size / BANDWIDTH > operations / PEAK)
 
 
 def test_roofs_are_those_of_the_machine(kernels: Path) -> None:
     data = roofline_data(open_run(kernels))
     assert [*data["peaks"].values()] == pytest.approx([PEAK], rel=1e-3)
     assert [*data["bandwidths"].values()] == pytest.approx([BANDWIDTH], rel=1e-3)
-    assert all(one["share_of_roof"] == pytest.approx(1, rel=2e-3) for one in data["kernels"])
+    assert all(kernel["share_of_roof"] == pytest.approx(1, rel=2e-3) for kernel in data["kernels"])
 
 
 def test_ranks_and_windows_count_their_part(kernels: Path) -> None:
     run = open_run(kernels)
     half = run.summary["makespan_ns"] // 2
-    whole, one = (
+    whole, of_half = (
         sum(k.operations for k in roofline_of(run, part).kernels) for part in (selection(), selection("1"))
     )
-    assert one == pytest.approx(whole / 2)
+    assert of_half == pytest.approx(whole / 2)
     parts = [
         sum(k.operations for k in roofline_of(run, selection(window=window)).kernels)
         for window in (f"0:{half}ns", f"{half}ns:")
@@ -83,14 +83,14 @@ def test_ranks_and_windows_count_their_part(kernels: Path) -> None:
 
 
 def test_circles_stand_where_their_figures_are(kernels: Path) -> None:
-    drawn, found = roofline_picture(open_run(kernels)), roofline_of(open_run(kernels))
+    drawn, roofline = roofline_picture(open_run(kernels)), roofline_of(open_run(kernels))
     places = [(float(x), float(y)) for x, y in re.findall(r'<circle cx="([\d.]+)" cy="([\d.]+)"', drawn)]
-    figures = np.log10([(one.intensity, 1 / one.operations_per_second) for one in found.kernels])
+    figures = np.log10([(kernel.intensity, 1 / kernel.operations_per_second) for kernel in roofline.kernels])
     for place, figure in zip(np.array(places).T, figures.T, strict=True):
         np.testing.assert_allclose(
             np.diff(place) / np.ptp(place), np.diff(figure) / np.ptp(figure), atol=1e-3
         )
-    assert all(one.name in drawn for one in found.kernels)
+    assert all(kernel.name in drawn for kernel in roofline.kernels)
 
 
 def test_without_operations_and_bytes_a_sentence_says_why(

@@ -56,43 +56,51 @@ def graph(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_a_link_of_a_graph_is_used_as_its_slices_say(graph: Path) -> None:
     run = open_run(graph)
-    found = topology_of(run)
-    assert found is not None
+    topology = topology_of(run)
+    assert topology is not None
     resources = feather.read_table(graph / "resources.arrow").to_pylist()
     sizes: Counter[str] = Counter()
     for row in feather.read_table(graph / "links.arrow").to_pylist():
         sizes[row["link"]] += row["bytes"]
     wanted = {
-        (one["source"], one["target"]): sizes[one["link"]] / one["bytes_per_ns"] / run.summary["makespan_ns"]
-        for one in resources
+        (resource["source"], resource["target"]): sizes[resource["link"]]
+        / resource["bytes_per_ns"]
+        / run.summary["makespan_ns"]
+        for resource in resources
     }
-    ends = [(found.names[a], found.names[b]) for a, b in zip(found.source, found.target, strict=True)]
-    assert dict(zip(ends, found.used.tolist(), strict=True)) == pytest.approx(wanted)
-    assert all(one["link"].startswith(f"{one['source']}->{one['target']}") for one in resources)
-    assert found.names[:3] == ("npu0", "npu1", "npu2")
+    ends = [
+        (topology.names[a], topology.names[b]) for a, b in zip(topology.source, topology.target, strict=True)
+    ]
+    assert dict(zip(ends, topology.used.tolist(), strict=True)) == pytest.approx(wanted)
+    assert all(
+        resource["link"].startswith(f"{resource['source']}->{resource['target']}") for resource in resources
+    )
+    assert topology.names[:3] == ("npu0", "npu1", "npu2")
 
 
 def test_a_grid_is_the_same_folded_or_not(grid: Path, tmp_path: Path) -> None:
     folded = _ring_of_rings(tmp_path / "folded", fold=True)
     assert open_run(folded).summary["folded"]["actors"] < 8
-    one, other = (
+    of_folded, of_unfolded = (
         {(row["source"], row["target"]): row["used"] for row in topology_data(open_run(path))["links"]}
         for path in (grid, folded)
     )
-    assert one == pytest.approx(other)
+    assert of_folded == pytest.approx(of_unfolded)
     carrying = {(f"npu{r}", f"npu{r - r % 4 + (r + 1) % 4}") for r in range(8)}
     carrying |= {(f"npu{r}", f"dimension1.switch{r % 4}") for r in range(8)}
     carrying |= {(f"dimension1.switch{r % 4}", f"npu{r}") for r in range(8)}
-    assert carrying <= set(one)
+    assert carrying <= set(of_folded)
 
 
 def test_lines_have_the_colours_of_their_use(graph: Path) -> None:
     run = open_run(graph)
-    drawn, found = topology_picture(run), topology_of(run)
-    assert found is not None
+    drawn, topology = topology_picture(run), topology_of(run)
+    assert topology is not None
     used: dict[frozenset[str], float] = {}
-    for one, other, share_used in zip(found.source, found.target, found.used.tolist(), strict=True):
-        pair = frozenset((found.names[one], found.names[other]))
+    for source, target, share_used in zip(
+        topology.source, topology.target, topology.used.tolist(), strict=True
+    ):
+        pair = frozenset((topology.names[source], topology.names[target]))
         used[pair] = max(used.get(pair, 0.0), share_used)
     lines = re.findall(
         r'stroke="(#\w+)" stroke-width="[\d.]+" d="[^"]+"><title>(\S+) to (\S+): [^,]+,', drawn
@@ -106,10 +114,10 @@ def test_lines_have_the_colours_of_their_use(graph: Path) -> None:
 def test_steps_of_the_scale_show_one_percent(graph: Path) -> None:
     assert [level_of(used) for used in (0, 0.005, 0.01, 0.02, 0.5, 1, 2)] == [0, 1, 1, 2, 5, 7, 7]
     assert len(level_names()) == len(COLOURS) == len(SCALE) + 1
-    found = topology_of(open_run(graph))
-    assert found is not None
-    counts = level_counts(found)
-    assert sum(map(sum, counts.values())) == len(found.source)
+    topology = topology_of(open_run(graph))
+    assert topology is not None
+    counts = level_counts(topology)
+    assert sum(map(sum, counts.values())) == len(topology.source)
 
 
 def test_a_window_counts_what_is_carried_in_it(graph: Path) -> None:
@@ -136,9 +144,9 @@ def test_a_run_without_links_says_how_to_get_them(tmp_path: Path, capsys: pytest
     run = pipeline(tmp_path / "run")
     assert main(["inspect", str(run), "topology"]) == 0
     assert "--detail links" in capsys.readouterr().out
-    with pytest.raises(NothingToDrawError) as told:
+    with pytest.raises(NothingToDrawError) as refusal:
         topology_picture(open_run(run))
-    assert "--detail links" in told.value.remedy
+    assert "--detail links" in refusal.value.remedy
 
 
 def test_text_names_the_links_that_are_used_most(graph: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -147,7 +155,7 @@ def test_text_names_the_links_that_are_used_most(graph: Path, capsys: pytest.Cap
     out = capsys.readouterr().out
     first = data["links"][0]
     assert re.search(rf"^{first['source']} +{first['target']} ", out, re.MULTILINE)
-    assert first["used"] == max(one["used"] for one in data["links"])
+    assert first["used"] == max(link["used"] for link in data["links"])
 
 
 @given(st.lists(st.integers(1, 90), min_size=1, max_size=4), st.integers(0, 2**32 - 1))

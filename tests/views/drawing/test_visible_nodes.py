@@ -31,16 +31,16 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[int, RunDirectory]:
     """The same run, its timeline in batches of so many rows, or one."""
     folder = tmp_path_factory.mktemp("batches")
     whole = pipeline(folder / "whole", fold=False)
-    found = {0: open_run(whole)}
+    opened = {0: open_run(whole)}
     for rows in BATCHES:
         target = folder / str(rows)
         shutil.copytree(whole, target)
-        table = found[0].table("timeline")
+        table = opened[0].table("timeline")
         name = str(target / "timeline.arrow")
         with pa.OSFile(name, "wb") as sink, pa.ipc.new_file(sink, table.schema) as out:
             out.write_table(table, max_chunksize=rows)
-        found[rows] = open_run(target)
-    return found
+        opened[rows] = open_run(target)
+    return opened
 
 
 @pytest.fixture(scope="module")
@@ -121,10 +121,10 @@ def test_the_longest_of_each_stratum_are_kept_however_they_come(
     kept = [row for _, rows in chosen.chosen() for row in rows.tolist()]
     expected = [
         row
-        for one, quota in enumerate(quotas)
+        for stratum_number, quota in enumerate(quotas)
         for row in sorted(
             sorted(
-                (row for row in range(len(found)) if found[row][0] == one),
+                (row for row in range(len(found)) if found[row][0] == stratum_number),
                 key=lambda row: (-found[row][1], row),
             )[:quota]
         )
@@ -153,13 +153,13 @@ def test_what_is_left_out_does_not_change_the_arrows_between_what_is_drawn(
 
     def messages(contents: Contents, names: list[tuple[int, int]]) -> set[tuple[Any, Any]]:
         ends = contents.messages.send.tolist(), contents.messages.receive.tolist()
-        return {(names[one], names[other]) for one, other in zip(*ends, strict=True)}
+        return {(names[source], names[target]) for source, target in zip(*ends, strict=True)}
 
     assert messages(part, of_part) == {pair for pair in messages(every, of_every) if set(pair) <= there}
     members = [[of_every[member] for member in members] for members in every.collectives]
-    kept = [[member for member in found if member in there] for found in members]
-    assert sorted(sorted(of_part[member] for member in found) for found in part.collectives) == sorted(
-        sorted(found) for found in kept if len(found) > 1
+    kept = [[member for member in rows if member in there] for rows in members]
+    assert sorted(sorted(of_part[member] for member in rows) for rows in part.collectives) == sorted(
+        sorted(rows) for rows in kept if len(rows) > 1
     )
 
 
@@ -167,7 +167,7 @@ def test_what_is_left_out_does_not_change_the_arrows_between_what_is_drawn(
 def test_exposed_communication_does_not_depend_on_how_the_timeline_is_cut(
     runs: dict[int, RunDirectory], rows_per_batch: int
 ) -> None:
-    found = exposed_by_group(runs[rows_per_batch])
-    assert found == exposed_by_group(runs[0])
-    assert len(found) > 2
-    assert all(0 <= one.exposed_ns <= one.active_ns for one in found)
+    groups = exposed_by_group(runs[rows_per_batch])
+    assert groups == exposed_by_group(runs[0])
+    assert len(groups) > 2
+    assert all(0 <= group.exposed_ns <= group.active_ns for group in groups)

@@ -109,14 +109,14 @@ class Read:
                 self._check_words(packet.track_event)
                 events.append(packet)
         # The trace processor does so, too: events by time, and in their order at one time.
-        for packet in sorted(events, key=lambda one: one.timestamp):
+        for packet in sorted(events, key=lambda packet_: packet_.timestamp):
             self._event(packet.track_event, packet.timestamp, open_on)
         assert not any(open_on.values())
 
     def _check_words(self, event: Any) -> None:
         """What an event refers to was said before it."""
         assert not event.name_iid or event.name_iid in self._words["event_names"]
-        assert all(one in self._words["event_categories"] for one in event.category_iids)
+        assert all(category in self._words["event_categories"] for category in event.category_iids)
 
     def _describe(self, track: Any) -> None:
         if track.HasField("process"):
@@ -164,14 +164,14 @@ class Read:
 
     def all(self) -> Counter[Slice]:
         """Slices like those of the timeline."""
-        found = Counter()
-        for track, one in self.slices:
+        counted = Counter()
+        for track, event in self.slices:
             process, lane = self.threads[track]
             if lane == "critical path":
                 continue
             lane = lane.rstrip("0123456789 ")
-            found[self.processes[process], lane, one["name"], one["start"], one["end"]] += 1
-        return found
+            counted[self.processes[process], lane, event["name"], event["start"], event["end"]] += 1
+        return counted
 
 
 def _perfetto(contents: Contents) -> Read:
@@ -194,13 +194,13 @@ def test_chrome_gets_the_same_with_every_nanosecond(stages: Path) -> None:
     for event in content["traceEvents"]:
         if event["name"] == "thread_name":
             names[event["pid"], event["tid"]] = event["args"]["name"].rstrip("0123456789 ")
-    found = Counter()
+    counted = Counter()
     for event in content["traceEvents"]:
         if event["ph"] == "X" and event["cat"] != "from another rank":
             start, length = (int(event[key].replace(".", "")) for key in ("ts", "dur"))
             lane = names[event["pid"], event["tid"]]
-            found[f"rank {event['pid']}", lane, event["name"], start, start + length] += 1
-    assert found == _expected(stages)
+            counted[f"rank {event['pid']}", lane, event["name"], start, start + length] += 1
+    assert counted == _expected(stages)
 
 
 def test_what_overlaps_lies_in_rows_and_what_takes_no_time_is_an_instant(tmp_path: Path) -> None:
@@ -208,9 +208,9 @@ def test_what_overlaps_lies_in_rows_and_what_takes_no_time_is_an_instant(tmp_pat
     read = _perfetto(_contents(run, ranks="0-1"))
     rows = {name for _, name in read.threads.values()}
     assert {"compute", "compute 2", "compute 3"} <= rows
-    mark = next(one for _, one in read.slices if one["name"] == "mark")
+    mark = next(event for _, event in read.slices if event["name"] == "mark")
     assert mark["start"] == mark["end"] == 1000
-    assert any(one["name"] == 'sum "<b>" ∑' for _, one in read.slices)
+    assert any(event["name"] == 'sum "<b>" ∑' for _, event in read.slices)
     assert json.loads(b"".join(chrome.pieces(_contents(run), {})))
 
 
@@ -248,7 +248,7 @@ def test_chunks_that_cross_several_dimensions_at_once_are_counted_apart(tmp_path
     read = _perfetto(_contents(run))
     phases = feather.read_table(run / "phases.arrow").to_pylist()
     named = {"chunks in several dimensions at once": None}
-    named |= {f"chunks in dimension {one}": one for one in range(2)}
+    named |= {f"chunks in dimension {dimension}": dimension for dimension in range(2)}
     counters = [(t, read.processes[at], name) for t, (at, name) in read.counters.items() if "chunks" in name]
     assert {name for _, _, name in counters} == set(named)
     for track, process, name in counters:
@@ -263,8 +263,8 @@ def test_counters_say_how_busy_links_are(tmp_path: Path, model: str) -> None:
     run = pipeline(tmp_path / "run", detail="links", model=model, fold=False)
     read = _perfetto(_contents(run))
     slices = feather.read_table(run / "links.arrow").to_pylist()
-    found = {place: name for _, (place, name) in read.counters.items() if "busy" in name}
-    assert len(found) == len({row["actor"] for row in slices}) == 8
+    tracks = {place: name for _, (place, name) in read.counters.items() if "busy" in name}
+    assert len(tracks) == len({row["actor"] for row in slices}) == 8
     for track, (place, name) in read.counters.items():
         if "busy" not in name:
             continue
@@ -281,17 +281,17 @@ def test_counters_of_the_network_say_how_deep_queues_are(tmp_path: Path) -> None
     run = congested(tmp_path / "run")
     read = _perfetto(_contents(run))
     slices = feather.read_table(run / "queues.arrow").to_pylist()
-    found = {name: (read.processes[place], track) for track, (place, name) in read.counters.items()}
-    assert {name for name, (process, _) in found.items() if process == "network"} == {
+    tracks = {name: (read.processes[place], track) for track, (place, name) in read.counters.items()}
+    assert {name for name, (process, _) in tracks.items() if process == "network"} == {
         f"{row['link']}: waiting" for row in slices
     }
-    _, track = found["leaf1->npu4: waiting"]
+    _, track = tracks["leaf1->npu4: waiting"]
     mine = {row["start_ns"]: row["deepest_bytes"] for row in slices if row["link"] == "leaf1->npu4"}
     assert max(value for _, value in read.values[track]) == max(mine.values())
     assert all(mine[moment] == value for moment, value in read.values[track] if value)
     events = json.loads(b"".join(chrome.pieces(_contents(run), {})))
-    queues = [one for one in events["traceEvents"] if one["name"] == "leaf1->npu4: waiting"]
-    assert [one["args"]["bytes"] for one in queues] == [value for _, value in read.values[track]]
+    queues = [event for event in events["traceEvents"] if event["name"] == "leaf1->npu4: waiting"]
+    assert [event["args"]["bytes"] for event in queues] == [value for _, value in read.values[track]]
 
 
 @pytest.mark.deep
@@ -301,31 +301,33 @@ def test_recorded_messages_lead_from_collective_to_collective(tmp_path: Path, st
     assert len(contents.collectives) == 0
     assert len(contents.messages) > len(plain.messages)
     nodes = _nodes(contents)
-    found = set()
-    for one, other in _pairs(contents):
-        if nodes.kinds[nodes.kind[one]] == "all_reduce":
-            assert nodes.sequence[one] == nodes.sequence[other]
-            assert nodes.group[one] == nodes.group[other]
-            found.add((nodes.actor[one], nodes.node[one], nodes.actor[other]))
+    sent_between = set()
+    for source, target in _pairs(contents):
+        if nodes.kinds[nodes.kind[source]] == "all_reduce":
+            assert nodes.sequence[source] == nodes.sequence[target]
+            assert nodes.group[source] == nodes.group[target]
+            sent_between.add((nodes.actor[source], nodes.node[source], nodes.actor[target]))
     sent = feather.read_table(run / "messages.arrow").to_pylist()
-    assert found == {(row["actor"], row["node"], row["peer"]) for row in sent if row["kind"] == "collective"}
+    assert sent_between == {
+        (row["actor"], row["node"], row["peer"]) for row in sent if row["kind"] == "collective"
+    }
     assert len(_perfetto(contents).arrows) == len(contents.messages)
     few = _contents(run, limit=20)
     assert len(few.messages) <= 20
     folded = _contents(pipeline(tmp_path / "folded", detail="messages"))
     assert len(folded.messages)
-    assert all(one != other for one, other in _pairs(folded))
+    assert all(source != target for source, target in _pairs(folded))
 
 
 def test_a_send_leads_to_the_receive_of_its_message(stages: Path) -> None:
     contents = _contents(stages)
     nodes = _nodes(contents)
     assert len(contents.messages) == 2 * 4 * 4
-    for one, other in _pairs(contents):
-        assert nodes.peer[one] == nodes.actor[other]
-        assert nodes.peer[other] == nodes.actor[one]
-        assert nodes.tag[one] == nodes.tag[other]
-        assert nodes.names[nodes.name[one]].replace("send", "receive") == nodes.names[nodes.name[other]]
+    for send, receive in _pairs(contents):
+        assert nodes.peer[send] == nodes.actor[receive]
+        assert nodes.peer[receive] == nodes.actor[send]
+        assert nodes.tag[send] == nodes.tag[receive]
+        assert nodes.names[nodes.name[send]].replace("send", "receive") == nodes.names[nodes.name[receive]]
     arrows = Counter(_perfetto(contents).arrows)
     assert arrows["forward 0 send", "forward 0 receive"] == 4
 
@@ -359,9 +361,9 @@ def test_arrows_lead_from_what_begins_first_in_both_formats(tmp_path: Path, stag
         read = _perfetto(contents)
         nodes, messages = _nodes(contents), contents.messages
         names = [nodes.names[code] for code in nodes.name.tolist()]
-        wanted = Counter((names[one], names[other]) for one, other in _pairs(contents))
+        wanted = Counter((names[source], names[target]) for source, target in _pairs(contents))
         for chain in contents.collectives:
-            wanted.update((names[one], names[other]) for one, other in pairwise(chain))
+            wanted.update((names[earlier], names[later]) for earlier, later in pairwise(chain))
         assert Counter(read.arrows) == wanted
         late = contents.start_ns[messages.send] > contents.start_ns[messages.receive]
         assert late.any()
@@ -369,21 +371,21 @@ def test_arrows_lead_from_what_begins_first_in_both_formats(tmp_path: Path, stag
         for parent, part in read.within:
             assert parent["start"] < part["start"] < part["end"] <= parent["end"]
         events = json.loads(b"".join(chrome.pieces(contents, {})))["traceEvents"]
-        parts = [one for one in events if one.get("cat") == "from another rank"]
-        assert [round(one["ts"] * 1000) for one in parts] == contents.arrivals.start_ns.tolist()
-        assert {one["name"] for one in parts} == read.arrived
+        parts = [event for event in events if event.get("cat") == "from another rank"]
+        assert [round(event["ts"] * 1000) for event in parts] == contents.arrivals.start_ns.tolist()
+        assert {event["name"] for event in parts} == read.arrived
 
 
 @given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9), st.integers(0, 5)), min_size=1), st.data())
 def test_each_arrow_ends_in_what_begins_no_sooner(found: list[tuple[int, int, int]], data: Any) -> None:
     """Whatever begins when: all that is added lies side by side in its slice, and begins with a send."""
-    start = np.array([one[0] for one in found], np.int64)
-    end = start + np.array([one[1] for one in found], np.int64)
-    ranks = np.array([one[2] for one in found], np.int64)
+    start = np.array([node[0] for node in found], np.int64)
+    end = start + np.array([node[1] for node in found], np.int64)
+    ranks = np.array([node[2] for node in found], np.int64)
     numbers = st.integers(0, len(found) - 1)
     pairs = np.array(data.draw(st.lists(st.tuples(numbers, numbers), max_size=30)), np.int64).reshape(-1, 2)
     added, found_arrows = arrivals_of(pairs, start, end, ranks)
-    kept = [(one, other) for one, other in pairs.tolist() if start[one] < end[other]]
+    kept = [(source, target) for source, target in pairs.tolist() if start[source] < end[target]]
     assert list(zip(found_arrows.send.tolist(), found_arrows.receive.tolist(), strict=True)) == kept
     senders: dict[int, set[int]] = {}
     for (send, receive), arrival in zip(kept, found_arrows.arrival.tolist(), strict=True):
@@ -392,8 +394,8 @@ def test_each_arrow_ends_in_what_begins_no_sooner(found: list[tuple[int, int, in
         if arrival >= 0:
             assert added.parent[arrival] == receive
             senders.setdefault(arrival, set()).add(int(ranks[send]))
-    for one, other in pairwise(range(len(added))):
-        assert added.parent[one] < added.parent[other] or added.end_ns[one] == added.start_ns[other]
+    for earlier, later in pairwise(range(len(added))):
+        assert added.parent[earlier] < added.parent[later] or added.end_ns[earlier] == added.start_ns[later]
     inside = added.parent
     assert (start[inside] < added.start_ns).all()
     assert (added.start_ns < added.end_ns).all()
@@ -439,11 +441,11 @@ def test_the_events_of_a_file_are_as_many_as_progress_counts(tmp_path: Path, mod
     contents = _contents(side_by_side(tmp_path / "run"))
     if module is perfetto:
         packets = TRACE.FromString(b"".join(perfetto.packets(contents))).packet
-        found = sum(packet.HasField("track_event") for packet in packets)
+        count = sum(packet.HasField("track_event") for packet in packets)
     else:
         events = json.loads(b"".join(chrome.pieces(contents, {})))["traceEvents"]
-        found = sum(event["ph"] != "M" for event in events)
-    assert module.count(contents) == found > 0
+        count = sum(event["ph"] != "M" for event in events)
+    assert module.count(contents) == count > 0
 
 
 @pytest.mark.deep
@@ -475,13 +477,13 @@ def test_the_critical_path_is_a_track_that_adds_up_to_the_makespan(tmp_path: Pat
     read = _perfetto(contents)
     assert read.all() == _expected(run)
     [track] = [track for track, (_, name) in read.threads.items() if name == "critical path"]
-    steps = [one for at, one in read.slices if at == track]
-    assert all(one["end"] == other["start"] for one, other in pairwise(steps))
+    steps = [event for at, event in read.slices if at == track]
+    assert all(earlier["end"] == later["start"] for earlier, later in pairwise(steps))
     assert (steps[0]["start"], steps[-1]["end"]) == (0, open_run(run).summary["makespan_ns"])
     spent = Counter()
-    for one in steps:
-        spent.update({name: ns for name, ns in one.items() if name.endswith("_ns")})
-        assert one["end"] - one["start"] == sum(ns for name, ns in one.items() if name.endswith("_ns"))
+    for step in steps:
+        spent.update({name: ns for name, ns in step.items() if name.endswith("_ns")})
+        assert step["end"] - step["start"] == sum(ns for name, ns in step.items() if name.endswith("_ns"))
     wanted = CriticalPath(PathRecord(open_run(run))).by_cause()
     assert spent == {f"{cause}_ns": ns for cause, ns in wanted.items()}
     few = _contents(run, limit=5)
@@ -510,9 +512,9 @@ def test_members_of_a_collective_are_one_chain(demo: Path, stages: Path) -> None
 
 def test_a_window_holds_what_is_under_way_in_it(demo: Path) -> None:
     first, last = 10_000_000, 20_000_000
-    found = _perfetto(_contents(demo, window=(first, last))).all()
-    assert found == Counter(
-        {one: n for one, n in _expected(demo).items() if one[3] < last and one[4] > first}
+    slices = _perfetto(_contents(demo, window=(first, last))).all()
+    assert slices == Counter(
+        {slice_: n for slice_, n in _expected(demo).items() if slice_[3] < last and slice_[4] > first}
     )
 
 
@@ -522,7 +524,7 @@ def test_a_limit_keeps_some_of_every_rank_and_kind_and_says_how_many_there_are(d
     kept = _perfetto(contents).all()
     assert kept.total() == 50
     assert kept <= _expected(demo)
-    assert {one[0] for one in kept} == {one[0] for one in _expected(demo)}
+    assert {slice_[0] for slice_ in kept} == {slice_[0] for slice_ in _expected(demo)}
 
 
 def test_more_actors_than_fit_are_the_slowest(tmp_path: Path) -> None:
@@ -600,14 +602,14 @@ spans = st.lists(st.tuples(st.integers(0, 2), st.integers(0, 30), st.integers(0,
 
 @given(spans)
 def test_rows_never_overlap_and_are_no_more_than_needed(found: list[tuple[int, int, int]]) -> None:
-    lane, start, length = (np.array([one[at] for one in found], np.int64) for at in range(3))
+    lane, start, length = (np.array([node[at] for node in found], np.int64) for at in range(3))
     end = start + length
     tracks = tracks_of(np.zeros(len(lane), np.int64), lane, ("cpu", "compute", "x", None), start, end)
     for track in range(len(tracks.lane)):
         inside = sorted(
             (s, e) for s, e, at in zip(start, end, tracks.of_slice, strict=True) if at == track and e > s
         )
-        assert all(one[1] <= other[0] for one, other in pairwise(inside))
+        assert all(earlier[1] <= later[0] for earlier, later in pairwise(inside))
     for name in set(tracks.lane):
         code = ("cpu", "compute", "x").index(name)
         moments = [
@@ -623,11 +625,11 @@ def test_rows_never_overlap_and_are_no_more_than_needed(found: list[tuple[int, i
 )
 def test_joined_things_get_the_number_of_the_least(given_: tuple[int, list[tuple[int, int]]]) -> None:
     count, boundaries = given_
-    one, other = (np.array([edge[at] for edge in boundaries], np.int64) for at in range(2))
+    first, second = (np.array([edge[at] for edge in boundaries], np.int64) for at in range(2))
     graph = nx.Graph(boundaries)
     graph.add_nodes_from(range(count))
     wanted = [min(nx.node_connected_component(graph, node)) for node in range(count)]
-    assert flows._components(count, one, other).tolist() == wanted
+    assert flows._components(count, first, second).tolist() == wanted
 
 
 @given(st.data())
@@ -637,8 +639,8 @@ def test_messages_that_were_there_already_are_paired_in_order(data: Any) -> None
         data.draw(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 2), st.integers(0, 1))))
     )
     sends, receives = flows.messages(nodes)
-    found = {(int(nodes.node[s]), int(nodes.node[r])) for s, r in zip(sends, receives, strict=True)}
-    assert found == {(number, 1000 + number) for number in range(len(nodes) // 2)}
+    matched = {(int(nodes.node[s]), int(nodes.node[r])) for s, r in zip(sends, receives, strict=True)}
+    assert matched == {(number, 1000 + number) for number in range(len(nodes) // 2)}
 
 
 def nodes_of_channels(messages: list[tuple[int, int, int]]) -> Any:
@@ -646,7 +648,7 @@ def nodes_of_channels(messages: list[tuple[int, int, int]]) -> Any:
     from et_sim.views.drawing.nodes import NUMBERS
 
     count = len(messages)
-    source, target, tag = (np.array([one[at] for one in messages], np.int64) for at in range(3))
+    source, target, tag = (np.array([message[at] for message in messages], np.int64) for at in range(3))
     order = np.arange(count)
     columns = {
         "actor": np.append(source, target),

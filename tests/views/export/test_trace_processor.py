@@ -113,7 +113,9 @@ def _arrows(contents: Contents) -> Counter[tuple[str, int, str, int, int]]:
     pairs = list(zip(contents.messages.send.tolist(), contents.messages.receive.tolist(), strict=True))
     pairs += [pair for chain in contents.collectives for pair in pairwise(chain.tolist())]
     start = contents.start_ns.tolist()
-    return Counter((*end(one), *end(other), max(start[one], start[other])) for one, other in pairs)
+    return Counter(
+        (*end(source), *end(target), max(start[source], start[target])) for source, target in pairs
+    )
 
 
 @pytest.mark.parametrize("option", ["--perfetto", "--chrome"])
@@ -132,23 +134,23 @@ def test_the_trace_processor_reads_what_the_tables_say(
         if category not in ("from another rank", "critical path")
     )
     assert of_nodes == _nodes(run)
-    arrivals = [one for one in slices if one[5] == "from another rank"]
-    assert sorted(one[2:5] for one in arrivals) == sorted(
+    arrivals = [slice_ for slice_ in slices if slice_[5] == "from another rank"]
+    assert sorted(slice_[2:5] for slice_ in arrivals) == sorted(
         [contents.arrivals.name(at), int(contents.arrivals.start_ns[at]), int(contents.arrivals.end_ns[at])]
         for at in range(len(contents.arrivals))
     )
-    assert all(one[6] == 1 for one in arrivals)
+    assert all(slice_[6] == 1 for slice_ in arrivals)
     assert Counter(tuple(row) for row in flows) == _arrows(contents)
-    assert sum(one[5] == "critical path" for one in slices) == len(contents.path)
+    assert sum(slice_[5] == "critical path" for slice_ in slices) == len(contents.path)
     wanted = Counter(
         (
-            "network" if one.place < 0 else f"rank {contents.shown.ranks[one.place]}",
-            one.name if option == "--perfetto" else f"{one.name} {one.unit}",
+            "network" if counter.place < 0 else f"rank {contents.shown.ranks[counter.place]}",
+            counter.name if option == "--perfetto" else f"{counter.name} {counter.unit}",
             time,
             value,
         )
-        for one in contents.counters
-        for time, value in zip(one.time_ns.tolist(), one.value.tolist(), strict=True)
+        for counter in contents.counters
+        for time, value in zip(counter.time_ns.tolist(), counter.value.tolist(), strict=True)
     )
     assert Counter(tuple(row) for row in counters) == wanted
     assert flows or name in ("side by side", "queues")

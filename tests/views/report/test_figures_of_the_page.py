@@ -72,40 +72,40 @@ def cells(run: RunDirectory) -> Cells:
 
 
 def _nodes(run: RunDirectory) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = run.table("timeline").to_pylist()
-    return found
+    nodes: list[dict[str, Any]] = run.table("timeline").to_pylist()
+    return nodes
 
 
 def _parts(nodes: Iterable[dict[str, Any]]) -> list[Part]:
     """What nodes of an actor do when: they are queued, wait, and then move bytes, or compute."""
-    found = []
+    parts = []
     for node in nodes:
         start, end = node["start_ns"], node["end_ns"]
         if node["kind"] == "compute":
-            found.append((start, end, "compute"))
+            parts.append((start, end, "compute"))
         else:
             assert node["kind"] in MOVES
             admitted = start + (node["queued_ns"] or 0)
             moves = min(admitted + (node["waiting_ns"] or 0), end)
-            found += [(admitted, moves, "waiting"), (moves, end, "transfer")]
-    return found
+            parts += [(admitted, moves, "waiting"), (moves, end, "transfer")]
+    return parts
 
 
 def _moments(parts: list[Part]) -> Iterable[tuple[int, set[str]]]:
     """How long which of them are under way together."""
     times = sorted({time for start, end, _ in parts for time in (start, end)})
     for start, end in pairwise(times):
-        yield end - start, {what for first, last, what in parts if first <= start and end <= last}
+        yield end - start, {part for first, last, part in parts if first <= start and end <= last}
 
 
 def _spent(parts: list[Part]) -> dict[str, int]:
     """Each moment counts for the first of what goes on in it."""
     spent = dict.fromkeys(("compute", "hidden", "transfer", "waiting"), 0)
-    for took, what in _moments(parts):
-        if "compute" in what:
-            spent["hidden" if "transfer" in what else "compute"] += took
-        elif what:
-            spent["transfer" if "transfer" in what else "waiting"] += took
+    for took, under_way in _moments(parts):
+        if "compute" in under_way:
+            spent["hidden" if "transfer" in under_way else "compute"] += took
+        elif under_way:
+            spent["transfer" if "transfer" in under_way else "waiting"] += took
     return spent
 
 
@@ -125,8 +125,8 @@ def test_the_overview_splits_the_average_ranks_time_as_its_nodes_do(run: RunDire
     names = {"compute": "compute", "hidden": "compute, hiding communication"}
     names |= {"transfer": "exposed communication", "waiting": "waiting for other ranks"}
     shown = {entry.rpartition(" ")[0].rpartition(" ")[0]: entry for entry in cells.entries["headline"]}
-    for what, name in names.items():
-        sums = sum(counts[actor] * one[what] for actor, one in spent.items())
+    for figure, name in names.items():
+        sums = sum(counts[actor] * times[figure] for actor, times in spent.items())
         if sums:
             assert shown[name] == f"{name} {share(sums, whole)}"
         else:
@@ -134,7 +134,7 @@ def test_the_overview_splits_the_average_ranks_time_as_its_nodes_do(run: RunDire
     assert cells.tiles["ranks"].split()[0] == f"{sum(counts):,}"
     assert cells.tiles["nodes"].split()[0] == f"{sum(counts[node['actor']] for node in nodes):,}"
     messages = run.table("messages").to_pylist()
-    assert cells.tiles["messages"].split()[0] == f"{sum(counts[one['actor']] for one in messages):,}"
+    assert cells.tiles["messages"].split()[0] == f"{sum(counts[message['actor']] for message in messages):,}"
 
 
 def test_every_rank_has_the_times_of_its_nodes(run: RunDirectory, cells: Cells) -> None:
@@ -144,7 +144,7 @@ def test_every_rank_has_the_times_of_its_nodes(run: RunDirectory, cells: Cells) 
     for actor, spent in _of_actors(run).items():
         finish = max(node["end_ns"] for node in nodes if node["actor"] == actor)
         figures = (spent["compute"] + spent["hidden"], spent["transfer"], spent["waiting"])
-        key = (format_ns(finish), *(f"{format_ns(one)} {share(one, makespan)}" for one in figures))
+        key = (format_ns(finish), *(f"{format_ns(ns)} {share(ns, makespan)}" for ns in figures))
         expected[key] |= set(_ranks(run.actors()["ranks"][actor].as_py()))
     shown = defaultdict(set)
     for ranks, finish, _, *figures, _ in cells.rows["ranks"][1:]:
@@ -162,11 +162,11 @@ def test_operations_add_up_the_nodes_of_their_names(run: RunDirectory, cells: Ce
     counts = run.rank_counts().tolist()
     sums: dict[tuple[str, str], list[int]] = defaultdict(lambda: [0, 0, 0])
     for node in _nodes(run):
-        one = sums[node["kind"].replace("_", " "), re.sub(r"\d+", "#", node["name"])]
+        sums_of_name = sums[node["kind"].replace("_", " "), re.sub(r"\d+", "#", node["name"])]
         took = node["end_ns"] - node["start_ns"] - (node["queued_ns"] or 0)
         size = max(node["bytes"] or 0, 0) if node["kind"] in MOVES else 0
         for at, amount in enumerate((1, took, size)):
-            one[at] += counts[node["actor"]] * amount
+            sums_of_name[at] += counts[node["actor"]] * amount
     expected = {
         key: (f"{count:,}", *map(format_ns, (total, round(total / count))), _size(size // count))
         for key, (count, total, size) in sums.items()
@@ -192,9 +192,9 @@ def test_groups_are_exposed_while_they_move_bytes_and_no_kernel_runs(run: RunDir
         kernels = [node for node in own if node["kind"] == "compute"]
         for group in {node["group"] or "send/receive" for node in own if node["kind"] in MOVES}:
             moves = [n for n in own if n["kind"] in MOVES and (n["group"] or "send/receive") == group]
-            for took, what in _moments(_parts([*kernels, *moves])):
-                active[group] += count * took * ("transfer" in what)
-                exposed[group] += count * took * ("transfer" in what and "compute" not in what)
+            for took, under_way in _moments(_parts([*kernels, *moves])):
+                active[group] += count * took * ("transfer" in under_way)
+                exposed[group] += count * took * ("transfer" in under_way and "compute" not in under_way)
     ranks = sum(counts)
     expected = {
         (

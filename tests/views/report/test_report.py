@@ -72,9 +72,9 @@ class Page(HTMLParser):
 
 
 def _data(page: str) -> dict[str, Any]:
-    found = re.search(r'id="timeline-data">(.*?)</script>', page, re.DOTALL)
-    assert found
-    content = json.loads(found[1])
+    match = re.search(r'id="timeline-data">(.*?)</script>', page, re.DOTALL)
+    assert match
+    content = json.loads(match[1])
     for name, (kind, text) in content["columns"].items():
         content["columns"][name] = np.frombuffer(base64.b64decode(text), TYPES[kind])
     return dict(content)
@@ -87,8 +87,8 @@ def _page(run: Path, **options: Any) -> str:
 def test_the_page_needs_nothing_else_and_is_well_formed(demo: Path) -> None:
     content = _page(demo)
     page = Page(content)
-    assert {one for one in page.references if not one.startswith("#")} == {"data:,"}
-    assert {one[1:] for one in page.references if one.startswith("#")} <= set(page.ids)
+    assert {reference for reference in page.references if not reference.startswith("#")} == {"data:,"}
+    assert {reference[1:] for reference in page.references if reference.startswith("#")} <= set(page.ids)
     assert len(page.ids) == len(set(page.ids))
     assert "default-src 'none'" in content
     assert set(re.findall(r"https?://\S+", content)) == {'http://www.w3.org/2000/svg"'}
@@ -141,17 +141,17 @@ def test_the_timeline_holds_every_node_of_the_ranks_that_are_shown(tmp_path: Pat
     run = pipeline(tmp_path / "run", fold=False)
     data = _data(_page(run, ranks="1-3"))
     column = data["columns"]
-    found = Counter()
+    counted = Counter()
     for slice_ in range(len(column["start"])):
         track = data["tracks"][column["track"][slice_]]
         start = int(column["start"][slice_])
         name = data["names"][column["name"][slice_]]
-        found[data["ranks"][track[0]], track[1], name, start, start + int(column["length"][slice_])] += 1
+        counted[data["ranks"][track[0]], track[1], name, start, start + int(column["length"][slice_])] += 1
     ranks = {
         row["actor"]: f"rank {row['ranks']}" for row in feather.read_table(run / "actors.arrow").to_pylist()
     }
     rows = feather.read_table(run / "timeline.arrow").to_pylist()
-    assert found == Counter(
+    assert counted == Counter(
         (ranks[row["actor"]], row["lane"], row["name"], row["start_ns"], row["end_ns"])
         for row in rows
         if ranks[row["actor"]] in ("rank 1", "rank 2", "rank 3")
@@ -189,8 +189,8 @@ def test_a_stalled_run_says_so_first(tmp_path: Path) -> None:
     assert "rank 0 waits for 64 B with tag 7 from rank 1" in content
     stall = open_run(tmp_path / "run").stall
     assert stall is not None
-    said = {text for tag, text in Page(content).texts if tag in ("li", "p")}
-    assert {*stall["remedies"], *stall["nearest"], *stall["dead_ends"]} <= said
+    shown = {text for tag, text in Page(content).texts if tag in ("li", "p")}
+    assert {*stall["remedies"], *stall["nearest"], *stall["dead_ends"]} <= shown
     assert stall["remedies"]
     data = _data(content)
     assert "never completed" in {data["kinds"][kind]["name"] for kind in data["columns"]["kind"].tolist()}
@@ -202,10 +202,10 @@ def test_a_page_of_a_part_says_so_and_averages_over_its_ranks(tmp_path: Path) ->
     content = _page(part)
     Page(content)
     assert "are of what was written: ranks 0-3" in content
-    some = {one.group: one.exposed_ns for one in exposed_by_group(open_run(part))}
-    every = {one.group: one.exposed_ns for one in exposed_by_group(whole)}
-    assert 0 < some["data"] < every["data"]
-    assert f"{format_ns(round(some['data'] / 4))} <small>" in content
+    of_part = {group.group: group.exposed_ns for group in exposed_by_group(open_run(part))}
+    every = {group.group: group.exposed_ns for group in exposed_by_group(whole)}
+    assert 0 < of_part["data"] < every["data"]
+    assert f"{format_ns(round(of_part['data'] / 4))} <small>" in content
 
 
 def test_memory_is_drawn_where_it_was_tracked(tmp_path: Path) -> None:
@@ -251,8 +251,8 @@ def test_the_critical_path_is_told_and_marked(tmp_path: Path, model: str) -> Non
     }
     places = [data["ranks"][track[0]] for track in data["tracks"]]
     marked = {
-        (places[column["track"][one]], int(column["node"][one]))
-        for one in np.flatnonzero(column["critical"]).tolist()
+        (places[column["track"][row]], int(column["node"][row]))
+        for row in np.flatnonzero(column["critical"]).tolist()
     }
     assert marked == wanted
 
@@ -314,9 +314,9 @@ def test_heat_maps_show_tiers_and_of_many_links_the_busiest_of_each(
 
 def test_exposed_time_of_one_group_is_that_of_the_ranks(demo: Path) -> None:
     run = open_run(demo)
-    [one] = exposed_by_group(run)
-    assert one.group == "all"
-    assert one.exposed_ns == sum(entry["exposed_comm_ns"] for entry in run.summary["per_rank"])
+    [group] = exposed_by_group(run)
+    assert group.group == "all"
+    assert group.exposed_ns == sum(entry["exposed_comm_ns"] for entry in run.summary["per_rank"])
 
 
 def test_exposed_time_of_folded_groups_is_that_of_all_ranks(tmp_path: Path) -> None:
@@ -324,7 +324,7 @@ def test_exposed_time_of_folded_groups_is_that_of_all_ranks(tmp_path: Path) -> N
         exposed_by_group(open_run(pipeline(tmp_path / str(fold), fold=fold))) for fold in (True, False)
     )
     assert folded == unfolded
-    assert {one.group for one in folded} == {"sends and receives", "tensor", "data"}
+    assert {group.group for group in folded} == {"sends and receives", "tensor", "data"}
 
 
 spans = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 40), st.integers(0, 15)), max_size=30)
@@ -332,23 +332,23 @@ spans = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 40), st.integers(0,
 
 @given(spans, st.sampled_from((1, 2**60)))
 def test_a_union_counts_every_nanosecond_once(found: list[tuple[int, int, int]], late: int) -> None:
-    actor, start, length = (np.array([one[at] for one in found], np.int64) for at in range(3))
+    actor, start, length = (np.array([span[at] for span in found], np.int64) for at in range(3))
     offset = np.where(start > 30, late, 0)
     begin = (start + offset).tolist()
     spans_of = [
         [(b, b + n) for k, b, n in zip(actor, begin, length.tolist(), strict=True) if k == a]
         for a in range(5)
     ]
-    wanted = [len({moment for span in one for moment in range(*span)}) for one in spans_of]
+    wanted = [len({moment for span in span for moment in range(*span)}) for span in spans_of]
     found_ = union(actor, start + offset, start + offset + length)
     assert found_.lengths(5).tolist() == wanted
     parts = list(zip(found_.owner.tolist(), found_.start.tolist(), found_.end.tolist(), strict=True))
-    assert all(one[0] < other[0] or one[2] < other[1] for one, other in pairwise(parts))
+    assert all(earlier[0] < later[0] or earlier[2] < later[1] for earlier, later in pairwise(parts))
 
 
 @given(spans, st.integers(1, 9))
 def test_shares_of_columns_are_those_counted_by_hand(found: list[tuple[int, int, int]], columns: int) -> None:
-    owner, start, length = (np.array([one[at] for one in found], np.int64) for at in range(3))
+    owner, start, length = (np.array([span[at] for span in found], np.int64) for at in range(3))
     span = columns * 7
     shares = union(owner, start, start + length).shares(4, columns, span)
     for k in range(4):
@@ -361,7 +361,7 @@ def test_shares_of_columns_are_those_counted_by_hand(found: list[tuple[int, int,
 def test_merging_keeps_what_there_is_and_kinds_apart(
     found: list[tuple[int, int, int]], limit: int, random: Any
 ) -> None:
-    track, start, length = (np.array([one[at] for one in found], np.int64) for at in range(3))
+    track, start, length = (np.array([span[at] for span in found], np.int64) for at in range(3))
     kind = np.array([random.randrange(3) for _ in found], np.int64)
     merged = merge(track, kind, start, start + length, limit)
     assert int(merged.count.sum()) == len(track)
@@ -384,12 +384,12 @@ def test_merging_keeps_what_there_is_and_kinds_apart(
 )
 def test_a_curve_shows_the_most_of_each_column(changes: list[tuple[int, int]], makespan: int) -> None:
     changes = sorted({time: value for time, value in changes if time <= makespan}.items())
-    time, alive = (np.array([one[at] for one in changes], np.int64) for at in range(2))
-    found = levels(time, alive, makespan)
+    time, alive = (np.array([change[at] for change in changes], np.int64) for at in range(2))
+    highest = levels(time, alive, makespan)
     for column in range(0, COLUMNS, 37):
         first, last = column * makespan // COLUMNS, (column + 1) * makespan // COLUMNS
         before = [value for at, value in changes if at <= first][-1:] or [0]
-        assert found[column] == max(before + [value for at, value in changes if first < at < last])
+        assert highest[column] == max(before + [value for at, value in changes if first < at < last])
 
 
 def test_more_nodes_than_fit_are_merged_and_it_says_so(demo: Path) -> None:

@@ -58,11 +58,11 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("pages")
     assert main(["demo", "--out", str(folder / "demo")]) == 0
     pipeline(folder / "stages", fold=False, detail="path")
-    found = {}
+    pages = {}
     for name, run in (("demo", folder / "demo" / "run"), ("stages", folder / "stages")):
-        found[name] = folder / f"{name}.html"
-        assert main(["report", str(run), "--html", str(found[name])]) == 0
-    return found
+        pages[name] = folder / f"{name}.html"
+        assert main(["report", str(run), "--html", str(pages[name])]) == 0
+    return pages
 
 
 class Opened:
@@ -210,9 +210,9 @@ def test_a_click_shows_what_is_under_it_beside_it(demo: Opened) -> None:
     demo.page.mouse.click(*click)
     demo.settle()
     assert demo.page.locator("#chosen h3").inner_text() == "layer 1 forward"
-    told = demo.page.locator("#chosen").bounding_box()
-    assert 0 <= told["x"] - click[0] <= 20
-    assert 0 <= told["y"] - click[1] <= 30
+    region = demo.page.locator("#chosen").bounding_box()
+    assert 0 <= region["x"] - click[0] <= 20
+    assert 0 <= region["y"] - click[1] <= 30
     demo.page.get_by_role("button", name="let the node go").click()
     assert demo.page.locator("#chosen").is_hidden()
 
@@ -222,9 +222,9 @@ def test_of_a_node_at_the_edge_the_figures_stay_on_the_page(demo: Opened) -> Non
     demo.page.get_by_label("find").fill("optimizer")
     demo.page.keyboard.press("Shift+Enter")
     demo.settle()
-    told, room = (demo.page.locator(one).bounding_box() for one in ("#chosen", ".canvases"))
-    assert told["x"] + told["width"] <= room["x"] + room["width"]
-    assert told["y"] + told["height"] <= room["y"] + room["height"] + 1
+    region, room = (demo.page.locator(selector).bounding_box() for selector in ("#chosen", ".canvases"))
+    assert region["x"] + region["width"] <= room["x"] + room["width"]
+    assert region["y"] + region["height"] <= room["y"] + room["height"] + 1
 
 
 @pytest.mark.deep
@@ -267,21 +267,21 @@ def test_the_wheel_alone_scrolls_the_page_also_past_a_timeline_that_scrolls(
 
 @pytest.mark.deep
 def test_search_counts_what_it_finds_and_steps_through_it(demo: Opened) -> None:
-    box, found = demo.page.get_by_label("find"), demo.page.locator("#found")
+    box, matches = demo.page.get_by_label("find"), demo.page.locator("#found")
     box.fill("optimizer")
-    assert found.inner_text() == "8 matches"
+    assert matches.inner_text() == "8 matches"
     demo.page.keyboard.press("Enter")
-    assert found.inner_text() == "1 of 8 matches"
+    assert matches.inner_text() == "1 of 8 matches"
     demo.page.keyboard.press("Shift+Enter")
-    assert found.inner_text() == "8 of 8 matches"
+    assert matches.inner_text() == "8 of 8 matches"
     demo.page.get_by_role("button", name="next match").click()
-    assert found.inner_text() == "1 of 8 matches"
+    assert matches.inner_text() == "1 of 8 matches"
     assert "rank 5" in demo.page.locator("#chosen").inner_text()
     box.fill("nothing is called so")
-    assert found.inner_text() == "no match"
+    assert matches.inner_text() == "no match"
     assert demo.page.get_by_role("button", name="next match").is_disabled()
     box.fill("")
-    assert found.inner_text() == ""
+    assert matches.inner_text() == ""
 
 
 @pytest.mark.deep
@@ -407,8 +407,8 @@ def test_a_window_of_700_pixels_shows_whole_tables(browser: Any, files: dict[str
     opened = Opened(browser, files[name], viewport={"width": 700, "height": 900})
     script = """() => [...document.querySelectorAll("#operations .scroll, #ranks .scroll, #groups .scroll")]
       .map((one) => one.scrollWidth - one.clientWidth)"""
-    found = opened.page.evaluate(script)
-    assert found == [0] * len(found)
+    overflows = opened.page.evaluate(script)
+    assert overflows == [0] * len(overflows)
     opened.close()
 
 

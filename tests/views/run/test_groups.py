@@ -56,7 +56,9 @@ def _two_groups(folder: Path, **options: Any) -> Path:
 
 
 def _figures(path: Path, ranks: str | None = None) -> dict[str, tuple[int, int]]:
-    return {one.group: (one.ranks, one.count) for one in group_totals(open_run(path), selection(ranks))}
+    return {
+        total.group: (total.ranks, total.count) for total in group_totals(open_run(path), selection(ranks))
+    }
 
 
 def test_groups_of_ranks_that_are_simulated_together_are_two(tmp_path: Path) -> None:
@@ -98,12 +100,12 @@ def test_a_rule_says_who_is_in_its_groups_as_briefly_as_it_can(tmp_path: Path) -
     workload = et_sim.Workload((build.build(), other.build()), of_rank, group_rules=rules)
     run_written(tmp_path / "run", workload, network(["FullyConnected"], [8]), SYSTEM)
     with Database(open_run(tmp_path / "run")) as database:
-        found = database.connection.execute(
+        rows = database.connection.execute(
             'SELECT "group", members, size, stride, rule FROM rank_groups WHERE rank = 7 ORDER BY size, 1'
         ).fetchall()
         ends = database.connection.execute("SELECT rank FROM rank_groups WHERE \"group\" = 'ends' ORDER BY 1")
         assert [rank for (rank,) in ends.fetchall()] == [0, 3, 4, 7]
-    assert found == [
+    assert rows == [
         ("ends", None, 2, None, '{"size": 2, "stride": 3, "every": 4}'),
         ("row", None, 2, 1, None),
         ("axes", None, 4, None, '{"size": [2, 2], "stride": [1, 4]}'),
@@ -115,7 +117,9 @@ def test_pictures_name_the_group_of_the_rank_that_they_show(tmp_path: Path) -> N
     target = tmp_path / "trace.json"
     main(["export", str(path), "--chrome", str(target), "--ranks", "0,6"])
     events = json.loads(target.read_text())["traceEvents"]
-    groups = {(one["pid"], one["args"]["group"]) for one in events if one.get("args", {}).get("group")}
+    groups = {
+        (event["pid"], event["args"]["group"]) for event in events if event.get("args", {}).get("group")
+    }
     assert groups == {(0, "1"), (0, "all"), (6, "2"), (6, "all")}
 
 
@@ -127,8 +131,8 @@ def test_the_critical_path_leaves_open_which_of_the_groups_of_an_actor_it_is_in(
 def test_a_group_that_is_named_all_is_not_that_of_all_ranks(tmp_path: Path) -> None:
     traces = [_trace("all")] * 2 + [_trace("rest")] * 2
     run = open_run(_written(traces, tmp_path / "run", groups={"all": [0, 1], "rest": [2, 3]}))
-    found = {(one.group, one.kind): one.ranks for one in group_totals(run)}
-    assert found == {
+    ranks_of = {(total.group, total.kind): total.ranks for total in group_totals(run)}
+    assert ranks_of == {
         ('"all"', "all_reduce"): 2,
         ("rest", "all_reduce"): 2,
         ("all", "all_gather"): 4,
@@ -177,5 +181,5 @@ def test_peers_of_ranks_that_are_simulated_together_are_their_own(tmp_path: Path
         (None, 7),
     ]
     with Database(run) as database:
-        found = database.connection.execute("SELECT rank, peer FROM rank_timeline ORDER BY ALL").fetchall()
-    assert found == [(rank, peer) for rank in range(8) for peer in sorted(((rank - 1) % 8, (rank + 1) % 8))]
+        rows = database.connection.execute("SELECT rank, peer FROM rank_timeline ORDER BY ALL").fetchall()
+    assert rows == [(rank, peer) for rank in range(8) for peer in sorted(((rank - 1) % 8, (rank + 1) % 8))]

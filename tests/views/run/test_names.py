@@ -53,9 +53,9 @@ def test_many_different_numbers_count_with_gaps_too() -> None:
 
 @given(st.lists(st.text("ab0123 ._x<", max_size=12), max_size=12))
 def test_stems_do_not_depend_on_the_order_and_differ_from_names_in_numbers_only(names: list[str]) -> None:
-    found = dict(zip(names, stems(names), strict=True))
-    assert dict(zip(names[::-1], stems(names[::-1]), strict=True)) == found
-    for name, stem in found.items():
+    stem_of = dict(zip(names, stems(names), strict=True))
+    assert dict(zip(names[::-1], stems(names[::-1]), strict=True)) == stem_of
+    for name, stem in stem_of.items():
         assert "".join(c for c in stem if c not in "#0123") == "".join(c for c in name if c not in "0123")
 
 

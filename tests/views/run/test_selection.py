@@ -42,8 +42,8 @@ def test_ranks_of_an_actor_are_counted_once_however_often_they_are_named(
 @given(st.lists(RANGES, min_size=1, max_size=4), st.sets(st.integers(0, 90), min_size=1))
 def test_the_ranks_of_an_actor_that_are_selected_are_named(named: list[range], of_actor: set[int]) -> None:
     text = Selection(_disjoint(named)).names(format_ranks(sorted(of_actor)))
-    found = [rank for ranks in parse_ranks(text) for rank in ranks] if text else []
-    assert found == sorted(of_actor & set().union(*named))
+    selected = [rank for ranks in parse_ranks(text) for rank in ranks] if text else []
+    assert selected == sorted(of_actor & set().union(*named))
 
 
 @pytest.fixture(scope="module")
@@ -57,12 +57,12 @@ def _rows(folder: Path) -> list[dict[str, Any]]:
     """The timeline of every rank, spelled out."""
     run = open_run(folder)
     ranks = {row["actor"]: row["ranks"] for row in run.actors().to_pylist()}
-    found = []
+    rows = []
     for row in run.table("timeline").to_pylist():
         for span in ranks[row["actor"]].split(","):
             first, _, last = span.partition("-")
-            found += [{**row, "rank": rank} for rank in range(int(first), int(last or first) + 1)]
-    return found
+            rows += [{**row, "rank": rank} for rank in range(int(first), int(last or first) + 1)]
+    return rows
 
 
 @pytest.mark.parametrize("ranks", [None, "0", "2", "0-1,3", "0-3/2"])
@@ -78,8 +78,11 @@ def test_operations_of_a_part_are_those_of_its_rows(
         if row["rank"] in chosen and row["start_ns"] < end and row["end_ns"] > begin:
             count += 1
             total += min(row["end_ns"], end) - max(row["start_ns"], begin)
-    found = operations(open_run(folder), part)
-    assert (sum(one.count for one in found), sum(one.total_ns for one in found)) == (count, total)
+    every = operations(open_run(folder), part)
+    assert (sum(operation.count for operation in every), sum(operation.total_ns for operation in every)) == (
+        count,
+        total,
+    )
 
 
 @pytest.mark.parametrize(

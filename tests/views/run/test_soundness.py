@@ -99,16 +99,16 @@ def test_nodes_out_of_order_are_found(tmp_path: Path) -> None:
 def test_numbers_of_rows_that_are_not_there_are_refused_when_they_are_read(tmp_path: Path) -> None:
     path = _detailed(tmp_path / "run")
     run = open_run(path)
-    columns = [(table, one) for table in all_tables() if run.holds(table.name) for one in table.columns]
-    references = [(table, one) for table, one in columns if one.refers_to]
+    columns = [(table, column) for table in all_tables() if run.holds(table.name) for column in table.columns]
+    references = [(table, column) for table, column in columns if column.refers_to]
     assert len(references) > 10
     for table, column in references:
         sound = (path / table.file).read_bytes()
         for row in (-1, 2**31 - 1):
             _put(path, table.name, column.name, row)
-            said = f"column '{column.name}' names row {row} of {column.refers_to}"
-            with pytest.raises(UsageError, match=said):
+            message = f"column '{column.name}' names row {row} of {column.refers_to}"
+            with pytest.raises(UsageError, match=message):
                 run.table(table.name)
-            with pytest.raises(UsageError, match=said):
+            with pytest.raises(UsageError, match=message):
                 list(run.batches(table.name, (column.name,)))
         (path / table.file).write_bytes(sound)

@@ -36,16 +36,16 @@ def equal_stages(name: str, shape: Shape, data: int = 2) -> Workload:
 
     def program(rank: Rank) -> None:
         place = rank.place("stage")
-        for one in of_place(place):
-            piece = one.chunk * shape.stages + place
-            way = 1 if one.direction is Direction.FORWARD else -1
-            moves = one.direction is not Direction.WEIGHTS
+        for pass_ in of_place(place):
+            piece = pass_.chunk * shape.stages + place
+            way = 1 if pass_.direction is Direction.FORWARD else -1
+            moves = pass_.direction is not Direction.WEIGHTS
             after: tuple[int, ...] = ()
-            tag = one.micro_batch * parts * 2 + (way < 0)
+            tag = pass_.micro_batch * parts * 2 + (way < 0)
             if moves and 0 <= piece - way < parts:
                 after = rank.receive(rank.next("stage", -way, wraps=True), 1, tag + 2 * piece)
-            micros = MICROS[one.direction] // shape.chunks
-            done = rank.compute(pass_label(one, shape.chunks), micros=micros, after=after)
+            micros = MICROS[pass_.direction] // shape.chunks
+            done = rank.compute(pass_label(pass_, shape.chunks), micros=micros, after=after)
             if moves and 0 <= piece + way < parts:
                 rank.send(rank.next("stage", way, wraps=True), 1, tag + 2 * (piece + way), after=done)
 
@@ -73,19 +73,19 @@ def shown(workload: Workload, folder: Path, capsys: pytest.CaptureFixture[str], 
 def test_equal_stages_on_an_ideal_network_have_the_bubble_of_the_textbook(
     name: str, shape: Shape, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    found = json.loads(shown(equal_stages(name, shape), tmp_path, capsys, "--json"))
-    assert found["bubble"] == pytest.approx(found["textbook_bubble"], abs=1e-4)
-    whole = sum(MICROS[one] for one in (Direction.FORWARD, Direction.BACKWARD))
+    data = json.loads(shown(equal_stages(name, shape), tmp_path, capsys, "--json"))
+    assert data["bubble"] == pytest.approx(data["textbook_bubble"], abs=1e-4)
+    whole = sum(MICROS[direction] for direction in (Direction.FORWARD, Direction.BACKWARD))
     idle = (shape.stages - 1) * (40 if name == "zero-bubble" else whole / shape.chunks)
-    assert found["textbook_bubble"] == pytest.approx(idle / (idle + shape.micro_batches * whole), abs=1e-9)
-    assert (found["stages"], found["micro_batches"]) == (shape.stages, shape.micro_batches)
-    assert found["chunks"] == shape.chunks
-    assert [row["ranks"] for row in found["rows"]] == [
+    assert data["textbook_bubble"] == pytest.approx(idle / (idle + shape.micro_batches * whole), abs=1e-9)
+    assert (data["stages"], data["micro_batches"]) == (shape.stages, shape.micro_batches)
+    assert data["chunks"] == shape.chunks
+    assert [row["ranks"] for row in data["rows"]] == [
         f"{2 * place}-{2 * place + 1}" for place in range(shape.stages)
     ]
-    for place, row in enumerate(found["rows"]):
-        seen = [(one["direction"], one["micro_batch"], one["chunk"]) for one in row["blocks"]]
-        assert seen == [tuple(one) for one in schedule(name, shape)(place)]
+    for place, row in enumerate(data["rows"]):
+        seen = [(block["direction"], block["micro_batch"], block["chunk"]) for block in row["blocks"]]
+        assert seen == [tuple(pass_) for pass_ in schedule(name, shape)(place)]
 
 
 def test_the_text_is_a_grid_of_ranks_and_time(
@@ -139,12 +139,12 @@ def test_a_run_is_shown_with_its_times_its_communication_and_no_merged_ranks_tha
     folder = pipeline(tmp_path / "run")
     capsys.readouterr()
     assert main(["show", str(folder), "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert found["makespan_ns"] == open_run(folder).summary["makespan_ns"]
-    assert found["stages"] == 2
-    kinds = {one["kind"] for row in found["rows"] for one in row["communication"]}
+    data = json.loads(capsys.readouterr().out)
+    assert data["makespan_ns"] == open_run(folder).summary["makespan_ns"]
+    assert data["stages"] == 2
+    kinds = {exchange["kind"] for row in data["rows"] for exchange in row["communication"]}
     assert "all_reduce" in kinds
-    assert found["bubble"] > found["textbook_bubble"]
+    assert data["bubble"] > data["textbook_bubble"]
     assert main(["show", str(folder)]) == 0
     assert "= collectives" in capsys.readouterr().out
     page = report(open_run(folder))
@@ -156,13 +156,13 @@ def test_the_schedule_is_a_view_of_a_run_in_all_forms(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run, target = str(pipeline(tmp_path / "run")), tmp_path / "schedule.svg"
-    said = {}
+    printed = {}
     for form in ([], ["--json"]):
         for command in (["show", run], ["inspect", run, "schedule"]):
             capsys.readouterr()
             assert main([*command, *form]) == 0
-            said[command[0]] = capsys.readouterr().out
-        assert said["inspect"] == said["show"]
+            printed[command[0]] = capsys.readouterr().out
+        assert printed["inspect"] == printed["show"]
     assert main(["inspect", run, "schedule", "--svg", str(target)]) == 0
     ElementTree.fromstring(target.read_text())
     other = str(side_by_side(tmp_path / "other"))
@@ -178,7 +178,7 @@ def test_the_picture_is_svg_with_every_pass_named(tmp_path: Path, capsys: pytest
     out = shown(transformer(pipeline=2, micro_batches=3), tmp_path, capsys, "--svg", str(target))
     assert out == f"drawn into {target}\n"
     root = ElementTree.fromstring(target.read_text())
-    titles = [one.text or "" for one in root.iter("{http://www.w3.org/2000/svg}title")]
+    titles = [title.text or "" for title in root.iter("{http://www.w3.org/2000/svg}title")]
     for way in ("forward", "backward"):
         for number in range(3):
             assert sum(title.startswith(f"{way} {number}: ") for title in titles) == 2
@@ -204,8 +204,8 @@ def test_what_has_no_passes_is_refused_in_one_sentence(
         given_path = write_manifest(workload, tmp_path / "job.workload.json")[0]
     capsys.readouterr()
     assert main(["show", str(given_path)]) == 2
-    said = capsys.readouterr().err
-    assert "has no kernel of a pass (names of kernels in passes begin like" in said
+    printed = capsys.readouterr().err
+    assert "has no kernel of a pass (names of kernels in passes begin like" in printed
 
 
 def test_a_run_has_groups_of_its_own(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -247,10 +247,10 @@ def test_of_a_part_of_a_run_the_textbook_knows_nothing(
     folder = pipeline(tmp_path / "run", fold=False, output_filter=OutputFilter((range(4, 8),)))
     capsys.readouterr()
     assert main(["show", str(folder), "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert (found["stages"], found["textbook_bubble"]) == (None, None)
-    assert found["notes"] == ["the run holds only nodes of ranks 4-7"]
-    assert [row["ranks"] for row in found["rows"]] == ["4-7"]
+    data = json.loads(capsys.readouterr().out)
+    assert (data["stages"], data["textbook_bubble"]) == (None, None)
+    assert data["notes"] == ["the run holds only nodes of ranks 4-7"]
+    assert [row["ranks"] for row in data["rows"]] == ["4-7"]
 
 
 def test_of_a_pipeline_that_is_fed_from_both_ends_the_textbook_knows_nothing(
@@ -265,9 +265,9 @@ def test_of_a_pipeline_that_is_fed_from_both_ends_the_textbook_knows_nothing(
             if number == own:
                 rank.send(way, 1, number, after=done)
 
-    found = json.loads(shown(make_workload(Axes(stage=2), program), tmp_path, capsys, "--json"))
-    assert found["textbook_bubble"] is None
-    assert [[one["micro_batch"] for one in row["blocks"]] for row in found["rows"]] == [[0, 1], [1, 0]]
+    data = json.loads(shown(make_workload(Axes(stage=2), program), tmp_path, capsys, "--json"))
+    assert data["textbook_bubble"] is None
+    assert [[block["micro_batch"] for block in row["blocks"]] for row in data["rows"]] == [[0, 1], [1, 0]]
 
 
 def test_ranks_that_are_equally_far_apart_are_named_so(
@@ -285,11 +285,11 @@ def test_exposed_collectives_are_no_bubble_and_have_a_colour_that_nothing_else_h
     run.save(tmp_path / "run")
     capsys.readouterr()
     assert main(["show", str(tmp_path / "run"), "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
-    busy = sum(int(one) for one in run.statistics.compute_ns[:1])
-    assert found["bubble"] == pytest.approx(0, abs=1e-9)  # one stage waits for no other
-    assert found["exposed_collectives"] == pytest.approx(1 - busy / run.makespan_ns)
-    assert found["exposed_collectives"] > 0
+    data = json.loads(capsys.readouterr().out)
+    busy = sum(int(ns) for ns in run.statistics.compute_ns[:1])
+    assert data["bubble"] == pytest.approx(0, abs=1e-9)  # one stage waits for no other
+    assert data["exposed_collectives"] == pytest.approx(1 - busy / run.makespan_ns)
+    assert data["exposed_collectives"] > 0
     passes = {colour for shades in COLOURS.values() for colour in shades}
     assert len({COLLECTIVE, SENT, OTHER} | passes) == 3 + len(passes)
 

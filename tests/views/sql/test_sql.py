@@ -55,12 +55,12 @@ def test_text_is_aligned_with_numbers_to_the_right(folder: Path, capsys: pytest.
 
 
 def test_every_rank_is_a_row_of_the_view_of_ranks(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    found = json.loads(
+    rows = json.loads(
         _asked(folder, "SELECT rank, actor, finish_ns FROM ranks ORDER BY rank", capsys, "--json")
     )
-    assert [row["rank"] for row in found] == list(range(RANKS))
-    assert {row["actor"] for row in found} == {0}
-    assert len({row["finish_ns"] for row in found}) == 1
+    assert [row["rank"] for row in rows] == list(range(RANKS))
+    assert {row["actor"] for row in rows} == {0}
+    assert len({row["finish_ns"] for row in rows}) == 1
 
 
 def test_the_timeline_of_a_rank_is_that_of_its_actor(

@@ -58,7 +58,7 @@ def _brute(path: Path, window: tuple[int, int]) -> dict[int, dict[str, Counter[s
     """By rank and row: nanoseconds by what they go to; each stretch between two events asks for itself."""
     run = open_run(path)
     makespan = run.summary["makespan_ns"]
-    found: dict[int, dict[str, Counter[str]]] = {}
+    figures_of: dict[int, dict[str, Counter[str]]] = {}
     for actor in run.actors().to_pylist():
         rows = [row for row in run.table("timeline").to_pylist() if row["actor"] == actor["actor"]]
         for row in rows:
@@ -77,9 +77,9 @@ def _brute(path: Path, window: tuple[int, int]) -> dict[int, dict[str, Counter[s
                 works = [row for row in rows if row["unit"] in names and row["kind"] != "gap"]
                 here[unit][_asked(rows, works, streams, first)] += last - first
         for span in parse_ranks(actor["ranks"]):
-            found |= dict.fromkeys(span, here)
+            figures_of |= dict.fromkeys(span, here)
     assert window[1] <= makespan
-    return found
+    return figures_of
 
 
 def _asked(rows: list[dict[str, Any]], works: list[dict[str, Any]], streams: set[str], now: int) -> str:
@@ -89,31 +89,31 @@ def _asked(rows: list[dict[str, Any]], works: list[dict[str, Any]], streams: set
     if not coming:
         return "finished"
     by_id = {row["node"]: row for row in rows}
-    one = min(coming, key=lambda row: (row["moved"], row["node"]))
-    while now < one["start_ns"]:
-        if one["start_cause"] == "begin":
+    awaited = min(coming, key=lambda row: (row["moved"], row["node"]))
+    while now < awaited["start_ns"]:
+        if awaited["start_cause"] == "begin":
             return "other"
-        one = by_id[one["start_cause_node"]]
-    if now >= one["end_ns"]:
+        awaited = by_id[awaited["start_cause_node"]]
+    if now >= awaited["end_ns"]:
         return "other"
-    if now < one["admitted"]:
+    if now < awaited["admitted"]:
         return "streams"
-    if now < one["moved"]:
+    if now < awaited["moved"]:
         return "ranks"
-    if one["kind"] == "gap":
-        return "launch" if one["unit"] in streams else "gaps"
-    return "host" if one["lane"] == "cpu" else "streams"
+    if awaited["kind"] == "gap":
+        return "launch" if awaited["unit"] in streams else "gaps"
+    return "host" if awaited["lane"] == "cpu" else "streams"
 
 
 def _check(path: Path, brute: dict[int, dict[str, Counter[str]]], window: str | None) -> None:
     run, part = open_run(path), selection(window=window)
     length = part.window_of(run)[1] - part.window_of(run)[0]
     there = Counter[tuple[int, str]]()
-    for one in idle_of(run, part).rows:
-        assert sum(one.figures) == length
-        for rank in (rank for span in parse_ranks(one.ranks) for rank in span):
-            unit = one.row.partition(" (")[0]
-            assert dict(zip(FIGURES, one.figures, strict=True)) == {n: brute[rank][unit][n] for n in FIGURES}
+    for row in idle_of(run, part).rows:
+        assert sum(row.figures) == length
+        for rank in (rank for span in parse_ranks(row.ranks) for rank in span):
+            unit = row.row.partition(" (")[0]
+            assert dict(zip(FIGURES, row.figures, strict=True)) == {n: brute[rank][unit][n] for n in FIGURES}
             there[rank, unit] += 1
     assert there == Counter((rank, unit) for rank, units in brute.items() for unit in units)
 
@@ -140,10 +140,10 @@ def test_what_is_waited_for_is_what_was_under_way_then_folded_or_not(
 def test_streams_and_threads_of_recordings_are_rows_and_ranks_still_fold(tmp_path: Path) -> None:
     run = open_run(recorded(tmp_path / "run"))
     assert len(run.actors()) == 2
-    found = run.table("timeline", ("name", "recorded_on")).to_pylist()
-    assert {row["recorded_on"] for row in found} == {"stream 7", "stream 20", "thread 11", "thread 12"}
-    assert all(row["recorded_on"] == "stream 20" for row in found if row["name"] == "sum")
-    rows = [one.row for one in idle_of(run).rows[:5]]
+    names = run.table("timeline", ("name", "recorded_on")).to_pylist()
+    assert {row["recorded_on"] for row in names} == {"stream 7", "stream 20", "thread 11", "thread 12"}
+    assert all(row["recorded_on"] == "stream 20" for row in names if row["name"] == "sum")
+    rows = [row.row for row in idle_of(run).rows[:5]]
     assert rows == [DEVICE, "stream 7 (kernels)", "stream 20 (communication)", "thread 11", "thread 12"]
 
 
@@ -151,20 +151,20 @@ def test_names_of_threads_do_not_keep_ranks_from_folding(tmp_path: Path) -> None
     builders = [et_sim.TraceBuilder() for _ in range(4)]
     for rank, build in enumerate(builders):
         build.compute("work", nanos=100, attributes={"tid": 100 + rank, "stream": rank})
-    run = open_run(written(et_sim.Workload.of([one.build() for one in builders]), tmp_path / "run"))
+    run = open_run(written(et_sim.Workload.of([builder.build() for builder in builders]), tmp_path / "run"))
     assert len(run.actors()) == 1
 
 
 def test_causes_and_pauses_are_named(tmp_path: Path) -> None:
     run = open_run(recorded(tmp_path / "run"))
     data = idle_data(run, EVERYTHING)
-    causes = {(one["what"], one["name"]): one["ns"] for one in data["devices_wait_for"]}
+    causes = {(cause["what"], cause["name"]): cause["ns"] for cause in data["devices_wait_for"]}
     assert causes["host", "load"] == 4 * 400
     assert causes["host", "launch"] == 4 * 70
     assert causes["gaps", "gap of thread 1"] == 4 * 250
     assert causes["launch", "launch gap"] == 4 * 30
-    devices = [one for one in data["rows"] if one["row"] == DEVICE]
-    waited = sum(one["ranks_ns"] * len(list(parse_ranks(one["ranks"]))) for one in devices)
+    devices = [device for device in data["rows"] if device["row"] == DEVICE]
+    waited = sum(device["ranks_ns"] * len(list(parse_ranks(device["ranks"]))) for device in devices)
     assert causes["ranks", "sum"] >= waited > 0
     assert data["longest_pauses"][0]["waits_for"] == "ranks"
     text = "\n".join(idle_lines(run, EVERYTHING, 120))

@@ -27,9 +27,9 @@ pytestmark = pytest.mark.usefixtures("warm_engine")
 
 
 def _lever(path: CriticalPath) -> Lever:
-    found = best_lever(path)
-    assert found is not None
-    return found
+    lever = best_lever(path)
+    assert lever is not None
+    return lever
 
 
 def test_of_a_recorded_path_the_sentence_says_whose_it_is_and_what_it_is_mostly(tmp_path: Path) -> None:
@@ -41,11 +41,11 @@ def test_of_a_recorded_path_the_sentence_says_whose_it_is_and_what_it_is_mostly(
     most = max(on, key=lambda actor: on[actor])
     ranks = run.actors()["ranks"].to_pylist()[most]
     causes, whole = path.by_cause(), path.makespan_ns
-    said = in_short(run, small_path(run))
-    assert f"{ranks} " in said
-    assert f"on {share(on[most], whole)} of the critical path" in said
-    assert f"which is {share(max(causes.values()), whole)} " in said
-    assert said in " ".join(view_text("summary", run.path, width=500).split())
+    sentence = in_short(run, small_path(run))
+    assert f"{ranks} " in sentence
+    assert f"on {share(on[most], whole)} of the critical path" in sentence
+    assert f"which is {share(max(causes.values()), whole)} " in sentence
+    assert sentence in " ".join(view_text("summary", run.path, width=500).split())
 
 
 @pytest.mark.deep
@@ -89,18 +89,21 @@ def test_the_best_lever_saves_what_is_said_when_it_is_simulated(
 
 def test_the_lever_where_a_rank_is_slow_at_computing_is_faster_kernels(tmp_path: Path) -> None:
     build = [et_sim.TraceBuilder() for _ in range(4)]
-    for rank, one in enumerate(build):
-        one.compute("layer", nanos=900_000 if rank == 2 else 300_000)
-        one.collective("all_reduce", 1 << 16)
+    for rank, builder in enumerate(build):
+        builder.compute("layer", nanos=900_000 if rank == 2 else 300_000)
+        builder.collective("all_reduce", 1 << 16)
     network = {**ring(8, "50GB/s", 500), "npus_count": [4]}
     run = et_sim.simulate(
-        et_sim.Workload.of([one.build() for one in build]), system=FIFO_RING, network=network, detail="path"
+        et_sim.Workload.of([builder.build() for builder in build]),
+        system=FIFO_RING,
+        network=network,
+        detail="path",
     )
     write_run(run, tmp_path / "run")
-    said = in_short(open_run(tmp_path / "run"), small_path(open_run(tmp_path / "run")))
+    sentence = in_short(open_run(tmp_path / "run"), small_path(open_run(tmp_path / "run")))
     assert (
         f"best lever: kernels twice as fast, saving {share(450_000, run.makespan_ns)} in the same order"
-        in said
+        in sentence
     )
 
 
@@ -109,11 +112,11 @@ def test_without_a_path_the_sentence_is_of_the_average_rank(tmp_path: Path) -> N
     assert small_path(run) is None
     computing = sum(entry["compute_ns"] * 2 for entry in run.summary["per_rank"])  # one line of two ranks
     whole = 2 * run.summary["makespan_ns"]
-    said = in_short(run, None)
-    assert said.startswith(("compute is ", "exposed communication is "))
-    assert "lever" not in said  # what would save time does not follow from parts of it
-    if said.startswith("compute"):
-        assert f"{share(computing, whole)} of the average rank's time" in said
+    sentence = in_short(run, None)
+    assert sentence.startswith(("compute is ", "exposed communication is "))
+    assert "lever" not in sentence  # what would save time does not follow from parts of it
+    if sentence.startswith("compute"):
+        assert f"{share(computing, whole)} of the average rank's time" in sentence
 
 
 def test_of_a_run_that_did_not_complete_there_is_no_such_sentence(tmp_path: Path) -> None:

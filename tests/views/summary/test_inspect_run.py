@@ -62,9 +62,9 @@ def test_operations_take_numbered_names_together(tmp_path: Path) -> None:
 def test_operations_add_up_to_the_rows_of_the_timeline(tmp_path: Path) -> None:
     run = open_run(_written([_trace(10), _trace(20), _trace(5)], tmp_path / "run"))
     rows = run.table("timeline").to_pylist()
-    found = operations(run)
-    assert sum(one.count for one in found) == len(rows)
-    assert sum(one.total_ns for one in found) == sum(row["end_ns"] - row["start_ns"] for row in rows)
+    totals = operations(run)
+    assert sum(total.count for total in totals) == len(rows)
+    assert sum(total.total_ns for total in totals) == sum(row["end_ns"] - row["start_ns"] for row in rows)
 
 
 def test_a_receive_that_is_posted_late_has_no_bandwidth_above_that_of_its_link(tmp_path: Path) -> None:
@@ -72,18 +72,18 @@ def test_a_receive_that_is_posted_late_has_no_bandwidth_above_that_of_its_link(t
     sender.send(1, 1 << 20, name="message")
     work = receiver.compute("work", micros=20)
     receiver.receive(0, 1 << 20, name="message", after=[work])
-    found = {
-        one.kind: one
-        for one in operations(open_run(_written([sender.build(), receiver.build()], tmp_path / "run")))
+    operation_of = {
+        operation.kind: operation
+        for operation in operations(open_run(_written([sender.build(), receiver.build()], tmp_path / "run")))
     }
-    assert 0 < found["receive"].total_ns < found["send"].total_ns / 2
-    assert found["receive"].bandwidth.algorithm is None
-    assert 0 < (found["send"].bandwidth.algorithm or 0) <= 50 * 2**30
+    assert 0 < operation_of["receive"].total_ns < operation_of["send"].total_ns / 2
+    assert operation_of["receive"].bandwidth.algorithm is None
+    assert 0 < (operation_of["send"].bandwidth.algorithm or 0) <= 50 * 2**30
 
 
 def test_an_actor_counts_once_per_rank(tmp_path: Path) -> None:
     run = open_run(_folded(_written([_trace(10)] * 4, tmp_path / "run")))
-    forward = next(one for one in operations(run) if one.kind == "compute")
+    forward = next(operation for operation in operations(run) if operation.kind == "compute")
     assert forward.count == 3 * 1_000_004
     assert forward.total_ns == 3 * 1_000_004 * 10_000
 
@@ -244,11 +244,11 @@ def test_a_table_without_a_column_or_with_another_type_is_refused(
     table = feather.read_table(path / name)
     at = table.schema.get_field_index(column)
     texts = pa.array([""] * len(table))
-    for other, said in (
+    for other, complaint in (
         (table.drop_columns([column]), "is missing"),
         (table.set_column(at, column, texts), "is of type string"),
     ):
         with pa.OSFile(str(path / name), "wb") as sink, pa.ipc.new_file(sink, other.schema) as out:
             out.write_table(other)
-        with pytest.raises(UsageError, match=f"{name}: .*: column '{column}' {said}"):
+        with pytest.raises(UsageError, match=f"{name}: .*: column '{column}' {complaint}"):
             view_text("ops", path)

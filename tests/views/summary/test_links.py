@@ -37,15 +37,15 @@ def _run(folder: Path, **options: Any) -> Path:
 
 @pytest.mark.parametrize("fold", [True, False])
 def test_a_ring_all_reduce_sends_its_share_over_one_link_of_each_rank(tmp_path: Path, fold: bool) -> None:
-    found = link_uses(open_run(_run(tmp_path / "run", model="link", fold=fold)))
-    assert found is not None
-    ranks = [int(rank) for one in found for rank in one.ranks.replace("0-3", "0,1,2,3").split(",")]
+    uses = link_uses(open_run(_run(tmp_path / "run", model="link", fold=fold)))
+    assert uses is not None
+    ranks = [int(rank) for use in uses for rank in use.ranks.replace("0-3", "0,1,2,3").split(",")]
     assert sorted(ranks) == [0, 1, 2, 3]
-    for one in found:
-        assert one.messages == 2 * 3
-        assert one.busy_ns == 6 * (BYTES // 4 // 50)
-        assert len(one.busy_shares) == SLICES
-        assert all(0 <= used <= 1 for used in one.busy_shares)
+    for use in uses:
+        assert use.messages == 2 * 3
+        assert use.busy_ns == 6 * (BYTES // 4 // 50)
+        assert len(use.busy_shares) == SLICES
+        assert all(0 <= used <= 1 for used in use.busy_shares)
 
 
 def test_runs_without_links_say_how_to_come_by_them(
@@ -84,18 +84,18 @@ def test_a_window_of_slices_is_a_part_of_the_whole(tmp_path: Path) -> None:
     whole = link_uses(run, selection("1")) or []
     windows = ("0:10us", "10us:15us", "15us:")
     parts = [link_uses(run, selection("1", window)) or [] for window in windows]
-    total = sum(one.busy_ns for one in whole)
-    assert total - len(windows) <= sum(one.busy_ns for part in parts for one in part) <= total
+    total = sum(use.busy_ns for use in whole)
+    assert total - len(windows) <= sum(use.busy_ns for part in parts for use in part) <= total
 
 
 def test_on_the_analytical_model_a_rank_has_one_line_for_each_dimension(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run = _run(tmp_path / "run", detail="links")
-    found = link_uses(open_run(run))
-    assert found is not None
-    [one] = found
-    assert (one.ranks, one.link, one.bytes, one.wait_ns) == ("0-3", "all it sends", 6 * BYTES // 4, None)
+    uses = link_uses(open_run(run))
+    assert uses is not None
+    [use] = uses
+    assert (use.ranks, use.link, use.bytes, use.wait_ns) == ("0-3", "all it sends", 6 * BYTES // 4, None)
     assert main(["inspect", str(run), "links"]) == 0
     out = capsys.readouterr().out
     assert "on the analytical model, messages overlap" in out
@@ -144,21 +144,21 @@ def test_tiers_are_as_loaded_as_their_links_on_average(tmp_path: Path, model: st
     run = open_run(_on_tree(tmp_path / "run", model=model))
     table = link_table(run)
     assert table is not None
-    found = {one.tier: one for one in tier_uses(run, table, SLICES)}
+    tiers = {tier.tier: tier for tier in tier_uses(run, table, SLICES)}
     makespan = run.summary["makespan_ns"]
     links = {"NPUs to leaf": (4, 2), "leaf to spine": (2, 1), "spine to leaf": (2, 1), "leaf to NPUs": (4, 2)}
-    assert {name: one.links for name, one in found.items()} == {name: n for name, (n, _) in links.items()}
+    assert {name: tier.links for name, tier in tiers.items()} == {name: n for name, (n, _) in links.items()}
     for name, (count, carrying) in links.items():
-        one = found[name]
-        assert one.bytes == 2_000_000
-        assert one.used == pytest.approx(2_000_000 / 50 / count / makespan, abs=1e-6)
-        assert one.most_used == pytest.approx(2_000_000 / 50 / carrying / makespan, abs=1e-6)
-        assert sum(one.used_shares) / SLICES == pytest.approx(one.used, abs=1e-3)
-    at_once = [found[name].most_at_once for name in links]
+        tier = tiers[name]
+        assert tier.bytes == 2_000_000
+        assert tier.used == pytest.approx(2_000_000 / 50 / count / makespan, abs=1e-6)
+        assert tier.most_used == pytest.approx(2_000_000 / 50 / carrying / makespan, abs=1e-6)
+        assert sum(tier.used_shares) / SLICES == pytest.approx(tier.used, abs=1e-3)
+    at_once = [tiers[name].most_at_once for name in links]
     # Two messages meet on the way to the spine, where the link model lines them up.
     assert at_once == {"analytical": [None] * 4, "link": [1, 2, 1, 1], "flow": [1, 2, 2, 1]}[model]
     halves = [tier_uses(run, table, SLICES, selection(None, window)) for window in ("0:20us", "20us:")]
-    assert sum(one.bytes for half in halves for one in half) == pytest.approx(8_000_000, abs=10)
+    assert sum(tier.bytes for half in halves for tier in half) == pytest.approx(8_000_000, abs=10)
 
 
 def test_the_view_has_a_line_for_each_tier(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -169,8 +169,8 @@ def test_the_view_has_a_line_for_each_tier(tmp_path: Path, capsys: pytest.Captur
     assert lines[at + 1].startswith("leaf to spine      2  50 %  100 %  ")
     assert max(map(len, lines)) <= 80
     assert main(["inspect", str(run), "links", "--json"]) == 0
-    for one in json.loads(capsys.readouterr().out):
-        assert one["tier"] in ("NPUs to leaf", "leaf to spine", "spine to leaf", "leaf to NPUs")
-        assert 0 < one["mean_at_once"] <= one["most_at_once"] == 1 + one["most_waiting"]
+    for tier in json.loads(capsys.readouterr().out):
+        assert tier["tier"] in ("NPUs to leaf", "leaf to spine", "spine to leaf", "leaf to NPUs")
+        assert 0 < tier["mean_at_once"] <= tier["most_at_once"] == 1 + tier["most_waiting"]
     assert main(["inspect", str(run), "links", "--ranks", "0"]) == 0
     assert "tier " not in capsys.readouterr().out

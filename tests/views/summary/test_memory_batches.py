@@ -39,8 +39,8 @@ def test_peaks_and_curves_are_the_same_however_the_table_is_cut(tmp_path: Path, 
     def shown(run: RunDirectory) -> tuple[object, str]:
         return memory_peaks(run), memory_section(run)
 
-    found, section = shown(open_run(whole))
-    assert isinstance(found, list)
-    assert len(found) > 2
+    peaks, section = shown(open_run(whole))
+    assert isinstance(peaks, list)
+    assert len(peaks) > 2
     assert len(table) > 4 * rows_per_batch
-    assert shown(open_run(cut)) == (found, section)
+    assert shown(open_run(cut)) == (peaks, section)

@@ -32,9 +32,9 @@ def test_the_parts_that_take_most_of_the_time_keep_their_columns(width: int) -> 
     lines = rank_lines([_entry("0-3", idle_ns=123_456_789, **figures)], 823_457_038, width)
     head = lines[0].split()
     assert [word for word in head if word in ("waiting", "host", "idle")] == ["waiting", "host", "idle"]
-    said = " ".join(lines).partition("no room for")[2]
-    assert "compute" in said
-    assert "exposed" in said
+    columns = " ".join(lines).partition("no room for")[2]
+    assert "compute" in columns
+    assert "exposed" in columns
     assert max(map(len, lines)) <= width
 
 

@@ -68,29 +68,29 @@ def test_phases_add_up(run: RunDirectory, ranks: str | None, window: str | None)
         total[0] += weights[row["actor"]]
         total[1] += weights[row["actor"]] * (inside["start_ns"] - inside["queued_ns"])
         total[2] += weights[row["actor"]] * (inside["end_ns"] - inside["start_ns"])
-    found = phase_totals(run, part)
-    assert found is not None
-    assert {(o.dimension, o.operation): [o.count, o.queued_ns, o.running_ns] for o in found} == expected
+    totals = phase_totals(run, part)
+    assert totals is not None
+    assert {(o.dimension, o.operation): [o.count, o.queued_ns, o.running_ns] for o in totals} == expected
     assert len(expected) >= 2
 
 
 def test_groups_add_up(run: RunDirectory) -> None:
     rows, weights = run.table("timeline").to_pylist(), _weights(run, EVERYTHING)
-    for one in group_totals(run):
-        of_group = [row for row in rows if (row["group"], row["kind"]) == (one.group, one.kind)]
-        assert one.count == sum(weights[row["actor"]] for row in of_group)
-        assert one.total_ns == sum(
+    for group in group_totals(run):
+        of_group = [row for row in rows if (row["group"], row["kind"]) == (group.group, group.kind)]
+        assert group.count == sum(weights[row["actor"]] for row in of_group)
+        assert group.total_ns == sum(
             weights[row["actor"]] * (row["end_ns"] - row["start_ns"]) for row in of_group
         )
-        assert one.ranks == sum(weights[actor] for actor in {row["actor"] for row in of_group})
-    assert {(one.group, one.ranks) for one in group_totals(run)} == {("all", 6), ("1", 3), ("2", 3)}
+        assert group.ranks == sum(weights[actor] for actor in {row["actor"] for row in of_group})
+    assert {(group.group, group.ranks) for group in group_totals(run)} == {("all", 6), ("1", 3), ("2", 3)}
 
 
 def test_runs_with_phases_are_compared_by_dimension(run: RunDirectory) -> None:
-    found = compare(run, run)
-    assert found.is_identical
-    assert found.dimensions is not None
-    assert [one.name for one in found.dimensions] == [("0",), ("1",)]
+    comparison = compare(run, run)
+    assert comparison.is_identical
+    assert comparison.dimensions is not None
+    assert [change.name for change in comparison.dimensions] == [("0",), ("1",)]
 
 
 @pytest.mark.parametrize("view", ["phases", "groups"])

@@ -35,22 +35,22 @@ def test_queues_stand_in_the_order_of_their_depth_which_is_that_of_the_ports(
 ) -> None:
     run = open_run(crowd)
     known = {row["link"]: row for row in run.table("ports").to_pylist()}
-    found = _json(capsys, str(crowd), "queues")["ports"]
-    assert {port["link"] for port in found[:2]} == {"leaf0->spine0", "leaf1->npu4"}
-    depths = [port["deepest_bytes"] for port in found]
+    ports = _json(capsys, str(crowd), "queues")["ports"]
+    assert {port["link"] for port in ports[:2]} == {"leaf0->spine0", "leaf1->npu4"}
+    depths = [port["deepest_bytes"] for port in ports]
     assert depths == sorted(depths, reverse=True)
-    for port in found:
+    for port in ports:
         for name in ("deepest_bytes", "lost", "marked", "pauses"):
             assert port[name] == known[port["link"]][name]
         assert max(port["deepest_over_time"]) == port["deepest_bytes"]
-    assert {port["link"] for port in found} >= {name for name, row in known.items() if row["deepest_bytes"]}
+    assert {port["link"] for port in ports} >= {name for name, row in known.items() if row["deepest_bytes"]}
 
 
 def test_a_window_shows_what_waited_in_it(crowd: Path) -> None:
     run = open_run(crowd)
     end = run.summary["makespan_ns"]
     [whole, first, last] = (
-        {one.link: one.deepest_bytes for one in queue_uses(run, Selection(window=window))}
+        {use.link: use.deepest_bytes for use in queue_uses(run, Selection(window=window))}
         for window in (None, (0, end // 4), (end // 4, end))
     )
     for link, depth in whole.items():
@@ -59,7 +59,7 @@ def test_a_window_shows_what_waited_in_it(crowd: Path) -> None:
 
 
 def test_where_messages_meet_their_senders_are_named(crowd: Path) -> None:
-    met = {one.link: one for one in incasts(open_run(crowd))}
+    met = {incast.link: incast for incast in incasts(open_run(crowd))}
     assert met["leaf1->npu4"].ranks == "0-2,5"
     assert met["leaf1->npu4"].messages == len(SENDERS)
     assert met["leaf0->spine0"].ranks == "0-2"
@@ -70,12 +70,12 @@ def test_pauses_lead_from_the_congested_queue_to_those_that_wait_for_it(crowd: P
     run = open_run(crowd)
     roots = pause_roots(run)
     assert roots
-    every = [one for root in roots for one in spread(root)]
+    every = [link for root in roots for link in spread(root)]
     pauses = run.table("pauses").to_pylist()
-    assert sum(one.pauses for one in every) == len(pauses) > 0
-    assert sum(one.paused_ns for one in every) == sum(row["end_ns"] - row["begin_ns"] for row in pauses)
+    assert sum(link.pauses for link in every) == len(pauses) > 0
+    assert sum(link.paused_ns for link in every) == sum(row["end_ns"] - row["begin_ns"] for row in pauses)
     assert roots[0].link == "leaf1->npu4"
-    ways = {_way(root, one) for root in roots for one in spread(root)}
+    ways = {_way(root, link) for root in roots for link in spread(root)}
     assert ("leaf1->npu4", "spine0->leaf1", "leaf0->spine0", "npu0->leaf0") in ways
     assert all(not root.pauses for root in roots)
 
@@ -84,23 +84,23 @@ def _way(root: PauseSpread, wanted: PauseSpread) -> tuple[str, ...]:
     """The links from a root to a port."""
     waiting: list[tuple[PauseSpread, tuple[str, ...]]] = [(root, (root.link,))]
     while waiting:
-        one, way = waiting.pop()
-        if one is wanted:
+        link, way = waiting.pop()
+        if link is wanted:
             return way
-        waiting += [(child, (*way, child.link)) for child in one.caused.values()]
+        waiting += [(child, (*way, child.link)) for child in link.caused.values()]
     raise AssertionError(wanted.link)
 
 
 def test_messages_that_took_longest_come_first_and_can_be_those_of_some_ranks(crowd: Path) -> None:
     run = open_run(crowd)
-    found = flows_of(run)
-    assert found is not None
-    taken = [one["arrived_ns"] - one["begin_ns"] for one in found.as_dicts()]
+    flows = flows_of(run)
+    assert flows is not None
+    taken = [flow["arrived_ns"] - flow["begin_ns"] for flow in flows.as_dicts()]
     assert taken == sorted(taken, reverse=True)
     mine = flows_of(run, Selection(ranks=(range(5, 6),)))
     assert mine is not None
-    assert [one["source"] for one in mine.as_dicts()] == [5]
-    assert all(one["paused_ns"] > 0 for one in found.as_dicts() if one["source"] < 3)
+    assert [flow["source"] for flow in mine.as_dicts()] == [5]
+    assert all(flow["paused_ns"] > 0 for flow in flows.as_dicts() if flow["source"] < 3)
 
 
 @pytest.mark.parametrize("view", VIEWS)

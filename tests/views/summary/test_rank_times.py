@@ -63,10 +63,10 @@ def _brute(spans: list[Span], actor: int, window: tuple[int, int]) -> tuple[dict
     totals, parts = dict.fromkeys(ACTIVITIES, 0), dict.fromkeys(ACTIVITIES, 0)
     for now in range(*window):
         here = set()
-        for owner, start, length, what, wait in spans:
+        for owner, start, length, kind, wait in spans:
             if owner == actor and start <= now < start + length:
-                waits = what == 1 and now < start + wait
-                here.add(WAITING if waits else int(SORT_OF[what]))
+                waits = kind == 1 and now < start + wait
+                here.add(WAITING if waits else int(SORT_OF[kind]))
         for sort in here:
             totals[sort] += 1
         if here:
@@ -75,46 +75,46 @@ def _brute(spans: list[Span], actor: int, window: tuple[int, int]) -> tuple[dict
 
 
 def _columns(spans: list[Span]) -> tuple[Any, ...]:
-    actor, start, length, what, wait = (np.array([span[n] for span in spans], np.int64) for n in range(5))
-    return actor.astype(np.int32), start, start + length, what, start + np.minimum(wait, length)
+    actor, start, length, kind, wait = (np.array([span[n] for span in spans], np.int64) for n in range(5))
+    return actor.astype(np.int32), start, start + length, kind, start + np.minimum(wait, length)
 
 
 @given(SPANS, st.booleans(), st.integers(1, 15))
 def test_time_is_split_as_counting_nanoseconds_splits_it(
     spans: list[Span], is_long: bool, at_once: int
 ) -> None:
-    actor, start, end, what, moved = _columns(sorted(spans, key=lambda span: span[0]))
+    actor, start, end, kind, moved = _columns(sorted(spans, key=lambda span: span[0]))
     # Far along the axis, actors no longer fit side by side, and are measured one after the other.
     shift = LONGEST_AXIS // 2 if is_long else 0
-    found = Spent(4)
+    spent = Spent(4)
     for first in range(0, len(spans), at_once):
         piece = slice(first, first + at_once)
         times = (column[piece] + shift for column in (start, end, start, moved))
-        found.add(actor[piece], SORT_OF[what[piece]], *times)
-    found.close()
-    for one in range(4):
-        totals, parts = _brute(spans, one, (0, 2 * END))
-        assert found.totals[:, one].tolist() == [totals[sort] for sort in ACTIVITIES]
-        assert found.parts[:, one].tolist() == [parts[sort] for sort in ACTIVITIES]
-        assert found.covered_ns[one] == sum(parts.values())
+        spent.add(actor[piece], SORT_OF[kind[piece]], *times)
+    spent.close()
+    for owner_ in range(4):
+        totals, parts = _brute(spans, owner_, (0, 2 * END))
+        assert spent.totals[:, owner_].tolist() == [totals[sort] for sort in ACTIVITIES]
+        assert spent.parts[:, owner_].tolist() == [parts[sort] for sort in ACTIVITIES]
+        assert spent.covered_ns[owner_] == sum(parts.values())
 
 
 @given(SPANS, st.lists(st.integers(-3, 2 * END), max_size=5), st.integers(0, 14))
 def test_a_union_is_what_is_open_at_any_nanosecond(spans: list[Span], times: list[int], cut: int) -> None:
     actor, start, end, _, _ = _columns(spans)
-    found = union(actor, start, end)
+    covered = union(actor, start, end)
     pieces = (
         union(*(column[part] for column in (actor, start, end))) for part in (slice(cut), slice(cut, None))
     )
     joined = together(pieces)
     for column in ("owner", "start", "end"):
-        assert getattr(joined, column).tolist() == getattr(found, column).tolist()
-    for one in range(4):
-        is_open = [any(a == one and s <= now < s + d for a, s, d, *_ in spans) for now in range(2 * END)]
-        own = found.split(one)[1].split(one + 1)[0]
+        assert getattr(joined, column).tolist() == getattr(covered, column).tolist()
+    for owner_ in range(4):
+        is_open = [any(a == owner_ and s <= now < s + d for a, s, d, *_ in spans) for now in range(2 * END)]
+        own = covered.split(owner_)[1].split(owner_ + 1)[0]
         spans_of_own = list(zip(own.start.tolist(), own.end.tolist(), strict=True))
         assert [any(s <= now < e for s, e in spans_of_own) for now in range(2 * END)] == is_open
-        assert found.lengths(4)[one] == sum(is_open)
+        assert covered.lengths(4)[owner_] == sum(is_open)
         assert (own.start[1:] > own.end[:-1]).all()  # no two touch
         assert own.before(np.array(times, np.int64)).tolist() == [sum(is_open[: max(t, 0)]) for t in times]
 
@@ -122,15 +122,15 @@ def test_a_union_is_what_is_open_at_any_nanosecond(spans: list[Span], times: lis
 def test_of_intervals_that_follow_each_other_nothing_but_their_union_is_kept() -> None:
     rows, pieces = 1 << 14, 200
     start, owner, sort = np.arange(rows) * 10, np.zeros(rows, np.int32), np.full(rows, COMPUTE)
-    found = Spent(1)
+    spent = Spent(1)
     tracemalloc.start()
     for number in range(pieces):
         begin = start + number * rows * 10
-        found.add(owner, sort, begin, begin + 10, begin, begin)
+        spent.add(owner, sort, begin, begin + 10, begin, begin)
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    found.close()
-    assert found.parts[COMPUTE][0] == found.covered_ns[0] == rows * pieces * 10
+    spent.close()
+    assert spent.parts[COMPUTE][0] == spent.covered_ns[0] == rows * pieces * 10
     assert peak < 16 * rows * pieces / 10  # bytes, of the 16 that each of them has
 
 

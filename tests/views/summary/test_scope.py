@@ -23,10 +23,10 @@ NETWORKS_PAGE = Path(__file__).parents[3] / "docs" / "networks.md"
 
 def scope_of(model: str, system: dict[str, Any] = FIFO_RING, ranks: int = 2, **options: Any) -> Any:
     build = [et_sim.TraceBuilder() for _ in range(ranks)]
-    for one in build:
-        one.compute("kernel", nanos=10)
-        one.collective("all_reduce", 1000)
-    workload, network = et_sim.Workload.of([one.build() for one in build]), ring(ranks, "50GB/s", 10)
+    for builder in build:
+        builder.compute("kernel", nanos=10)
+        builder.collective("all_reduce", 1000)
+    workload, network = et_sim.Workload.of([builder.build() for builder in build]), ring(ranks, "50GB/s", 10)
     return et_sim.simulate(workload, system=system, network=network, model=model, **options).summary()[
         "scope"
     ]
@@ -35,7 +35,9 @@ def scope_of(model: str, system: dict[str, Any] = FIFO_RING, ranks: int = 2, **o
 def test_every_network_model_says_what_it_includes_and_the_page_repeats_it() -> None:
     assert {name.split(" ")[0] for name in SCOPES} == set(MODELS)
     page = NETWORKS_PAGE.read_text(encoding="utf-8")
-    assert [one for one in SCOPES.values() if f"| {one.includes} | {one.leaves_out} |" not in page] == []
+    assert [
+        scope for scope in SCOPES.values() if f"| {scope.includes} | {scope.leaves_out} |" not in page
+    ] == []
 
 
 @pytest.mark.parametrize("model", ["analytical", "link", "flow"])
@@ -70,13 +72,13 @@ def test_every_summary_begins_in_short_and_says_what_it_includes(
         result = et_sim.simulate(workload, system=FIFO_RING, network=ring(1, "50GB/s", 10))
         write_run(result, tmp_path / name)
     assert main([*command, *(["--html", "page.html"] if command[0] == "report" else [])]) == 0
-    said = capsys.readouterr().out
+    shown = capsys.readouterr().out
     if command[0] == "report":
-        said = Path("page.html").read_text(encoding="utf-8")
-        assert scope_text(result.summary()["scope"]) in said
-        assert '<p class="short">Compute is ' in said
+        shown = Path("page.html").read_text(encoding="utf-8")
+        assert scope_text(result.summary()["scope"]) in shown
+        assert '<p class="short">Compute is ' in shown
     else:
-        first = [line.split("  ")[0] for line in said.splitlines() if line[0:1].strip()][:3]
+        first = [line.split("  ")[0] for line in shown.splitlines() if line[0:1].strip()][:3]
         assert {"in short", "includes"} <= set(first)
 
 

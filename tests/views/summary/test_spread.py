@@ -33,12 +33,12 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 def _brute(path: Path, ranks: set[int], window: tuple[int, int]) -> dict[tuple[Any, ...], dict[str, Any]]:
     """Row by row, in Python's own arithmetic."""
     run = open_run(path)
-    actors = {one["actor"]: int(one["ranks"]) for one in run.actors().to_pylist()}
+    actors = {actor["actor"]: int(actor["ranks"]) for actor in run.actors().to_pylist()}
     rows = [row for row in run.table("timeline").to_pylist() if actors[row["actor"]] in ranks]
     every = sorted({row["name"] for row in run.table("timeline").to_pylist()})
     stem_of = dict(zip(every, stems(every), strict=True))
-    named = {(one["actor"], one["group"]): one["name"] for one in run.table("groups").to_pylist()}
-    found: dict[Any, dict[int, list[tuple[int, int, int]]]] = defaultdict(lambda: defaultdict(list))
+    named = {(group["actor"], group["group"]): group["name"] for group in run.table("groups").to_pylist()}
+    times_of: dict[Any, dict[int, list[tuple[int, int, int]]]] = defaultdict(lambda: defaultdict(list))
     for row in rows:
         first, last = max(row["start_ns"], window[0]), min(row["end_ns"], window[1])
         if row["start_ns"] >= window[1] or max(row["end_ns"], row["start_ns"] + 1) <= window[0]:
@@ -48,36 +48,38 @@ def _brute(path: Path, ranks: set[int], window: tuple[int, int]) -> dict[tuple[A
         admitted, moved = (min(max(at, first), last) for at in (admitted, moved))
         group = row["group"] and named[row["actor"], row["group"]]
         key = row["kind"], stem_of[row["name"]], group
-        found[key][actors[row["actor"]]].append((last - moved, moved - admitted, first))
-    return {key: _figures(key[0], by_rank) for key, by_rank in found.items() if len(by_rank) > 1}
+        times_of[key][actors[row["actor"]]].append((last - moved, moved - admitted, first))
+    return {key: _figures(key[0], by_rank) for key, by_rank in times_of.items() if len(by_rank) > 1}
 
 
 def _figures(kind: str, by_rank: dict[int, list[tuple[int, int, int]]]) -> dict[str, Any]:
-    durations = {rank: sum(one[0] for one in nodes) for rank, nodes in by_rank.items()}
-    begins = {rank: round(fmean(one[2] for one in nodes)) for rank, nodes in by_rank.items()}
-    waiting = fmean(sum(one[1] for one in nodes) for nodes in by_rank.values())
+    durations = {rank: sum(node[0] for node in nodes) for rank, nodes in by_rank.items()}
+    begins = {rank: round(fmean(node[2] for node in nodes)) for rank, nodes in by_rank.items()}
+    waiting = fmean(sum(node[1] for node in nodes) for nodes in by_rank.values())
     cost = max(durations.values()) - fmean(durations.values()) if kind in COMPUTATION else waiting
     return {"duration_ns": durations, "begin_ns": begins, "waiting_ns": waiting, "cost_ns": cost}
 
 
 def _check(path: Path, brute: dict[tuple[Any, ...], dict[str, Any]], part: Selection) -> None:
     every = spread_data(open_run(path), part)
-    assert {(one["kind"], one["name"], one["group"]) for one in every} == set(brute)
-    assert [one["cost_ns"] for one in every] == sorted((one["cost_ns"] for one in every), reverse=True)
-    for one in every:
-        truth = brute[one["kind"], one["name"], one["group"]]
-        assert one["cost_ns"] == pytest.approx(truth["cost_ns"], abs=1e-3)
-        assert one["waiting_ns"] == pytest.approx(truth["waiting_ns"])
+    assert {(operation["kind"], operation["name"], operation["group"]) for operation in every} == set(brute)
+    assert [operation["cost_ns"] for operation in every] == sorted(
+        (operation["cost_ns"] for operation in every), reverse=True
+    )
+    for operation in every:
+        truth = brute[operation["kind"], operation["name"], operation["group"]]
+        assert operation["cost_ns"] == pytest.approx(truth["cost_ns"], abs=1e-3)
+        assert operation["waiting_ns"] == pytest.approx(truth["waiting_ns"])
         for figure in ("duration_ns", "begin_ns"):
-            of_rank, told = truth[figure], one[figure]
+            of_rank, spread = truth[figure], operation[figure]
             values = sorted(of_rank.values())
             quantiles = [values[max(math.ceil(at * len(values) / 4) - 1, 0)] for at in range(5)]
             names = ("least", "quarter", "median", "three_quarters", "most")
-            assert [told[name] for name in names] == quantiles
-            assert one["ranks"] == len(values)
-            assert told["mean"] == pytest.approx(fmean(values))
-            assert told["deviation"] == pytest.approx(pstdev(values), abs=1e-6)
-            most = {rank for span in parse_ranks(told["most_ranks"]) for rank in span}
+            assert [spread[name] for name in names] == quantiles
+            assert operation["ranks"] == len(values)
+            assert spread["mean"] == pytest.approx(fmean(values))
+            assert spread["deviation"] == pytest.approx(pstdev(values), abs=1e-6)
+            most = {rank for span in parse_ranks(spread["most_ranks"]) for rank in span}
             assert most == {rank for rank, value in of_rank.items() if value == values[-1]}
 
 
@@ -99,8 +101,8 @@ def test_a_slow_rank_is_named_and_so_is_what_waiting_for_it_costs(tmp_path: Path
     for rank, builder in enumerate(builders):
         work = builder.compute("work", nanos=5000 if rank == 2 else 1000)
         builder.collective("all_reduce", 4096, name="sum", after=[work])
-    run = open_run(written(et_sim.Workload.of([one.build() for one in builders]), tmp_path / "run"))
-    summed, work = sorted(spreads(run), key=lambda one: one.kind)
+    run = open_run(written(et_sim.Workload.of([builder.build() for builder in builders]), tmp_path / "run"))
+    summed, work = sorted(spreads(run), key=lambda operation: operation.kind)
     assert (work.duration_ns.most_ranks, work.cost_ns, work.duration_ns.median) == ("2", 3000, 1000)
     assert (summed.begin_ns.most_ranks, summed.cost_ns) == ("2", 3000)
     assert summed.begin_ns.most - summed.begin_ns.least == 4000

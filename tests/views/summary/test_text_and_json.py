@@ -38,8 +38,8 @@ class Table:
 
     def numbers(self, name: str, rows: int | None = None) -> list[int]:
         """The same, as whole numbers; of so many rows, behind which there may be notes, but no numbers."""
-        assert not any(one.isdigit() for one in self.column(name)[rows:]) or rows is None
-        return [int(one.replace(",", "")) for one in self.column(name)[:rows]]
+        assert not any(cell.isdigit() for cell in self.column(name)[rows:]) or rows is None
+        return [int(cell.replace(",", "")) for cell in self.column(name)[:rows]]
 
 
 @pytest.fixture(autouse=True)
@@ -83,10 +83,10 @@ def counts(entries: list[Any], key: str) -> list[int]:
 
 def _ranks(text: str, data: Any) -> None:
     lines = [row for row in Table(text, "ranks", "finish").rows if row[0].isdigit()]
-    assert [row.split()[0] for row in lines] == [one["ranks"] for one in data]
-    assert sum(len(piece) for one in data for piece in parse_ranks(one["ranks"])) == 8
-    for row, one in zip(lines, data, strict=True):
-        assert f" {format_ns(one['finish_ns'])} " in row
+    assert [row.split()[0] for row in lines] == [entry["ranks"] for entry in data]
+    assert sum(len(piece) for entry in data for piece in parse_ranks(entry["ranks"])) == 8
+    for row, entry in zip(lines, data, strict=True):
+        assert f" {format_ns(entry['finish_ns'])} " in row
 
 
 def _totals(text: str, data: Any) -> None:
@@ -121,7 +121,7 @@ def _topology(text: str, data: Any) -> None:
 def _memory(text: str, data: Any) -> None:
     table = Table(text, "ranks", "peak")
     assert table.numbers("tensors alive then") == counts(data, "tensors")
-    assert table.column("peak") == [format_bytes(one["bytes"]) for one in data]
+    assert table.column("peak") == [format_bytes(entry["bytes"]) for entry in data]
     assert len(Table(text, "class", "size").rows) == len(data[0]["by_class"])
 
 
@@ -145,8 +145,8 @@ def _activity(text: str, data: Any) -> None:
 
 def _notices(text: str, data: Any) -> None:
     for kind in ("warning", "default"):
-        said = sum(line.startswith(f"{kind}: ") for line in text.splitlines())
-        assert said == len(data[f"{kind}s"])
+        lines = sum(line.startswith(f"{kind}: ") for line in text.splitlines())
+        assert lines == len(data[f"{kind}s"])
 
 
 @pytest.mark.parametrize("fold", [True, pytest.param(False, marks=pytest.mark.deep)])
@@ -203,18 +203,18 @@ def test_text_and_data_of_packets_count_the_same(tmp_path: Path, capsys: pytest.
     show = viewer(congested(tmp_path / "run"), capsys)
     text, data = show("queues")
     ports = [line for line in text.splitlines() if line.endswith("|")]
-    assert [line.split()[0] for line in ports] == [one["link"] for one in data["ports"]]
+    assert [line.split()[0] for line in ports] == [port["link"] for port in data["ports"]]
     assert len(Table(text, "link", "from", "for").rows) == len(data["incasts"])
     text, data = show("flows")
     assert f"\n{len(data):,} messages; " in text
     assert Table(text, "from", "to").column("takes") == [
-        format_ns(one["arrived_ns"] - one["begin_ns"]) for one in data
+        format_ns(flow["arrived_ns"] - flow["begin_ns"]) for flow in data
     ]
     text, data = show("pauses")
     counted, waiting = 0, [*data]
     while waiting:
-        one = waiting.pop()
-        counted, waiting = counted + 1, waiting + one["caused"]
+        root = waiting.pop()
+        counted, waiting = counted + 1, waiting + root["caused"]
     assert sum(" pauses of " in line for line in text.splitlines()) == counted
 
 
@@ -228,7 +228,7 @@ def test_text_and_data_of_layers_count_the_same(tmp_path: Path, capsys: pytest.C
     text, data = viewer(tmp_path / "run", capsys)("layers")
     assert f"finished at {format_ns(data['finish_ns'])}: {format_ns(data['compute_ns'])} computing" in text
     names = [line.split()[0] for line in Table(text, "layer", "forward").rows]
-    assert names == [one["layer"] for one in data["layers"]]
+    assert names == [layer["layer"] for layer in data["layers"]]
     assert Table(text, "dimension", "chunk").numbers("chunk phases") == counts(
         data["dimensions"], "chunk_phases"
     )

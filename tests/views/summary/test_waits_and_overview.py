@@ -37,17 +37,17 @@ def test_groups_wait_for_those_that_their_nodes_wait_for(fold: bool, tmp_path: P
     for batch in run.batches("timeline", COLUMNS):
         for row in batch.to_pylist():
             if row["waiting_ns"] and row["waits_for"] is not None:
-                found = whom.setdefault(row["group"] or "sends and receives", Counter())
+                ns_of = whom.setdefault(row["group"] or "sends and receives", Counter())
                 first = parse_ranks(ranks[row["waits_for"]])[0].start
-                found[alike[first]] += int(count[row["actor"]]) * row["waiting_ns"]
-    groups = {one.name: one for one in waits_of(run).groups}
+                ns_of[alike[first]] += int(count[row["actor"]]) * row["waiting_ns"]
+    groups = {line.name: line for line in waits_of(run).groups}
     assert whom
-    for name, one in groups.items():
+    for name, line in groups.items():
         expected = whom.get(name, Counter())
-        assert one.waiting_ns == one.nodes_waiting_ns == expected.total()
+        assert line.waiting_ns == line.nodes_waiting_ns == expected.total()
         most = max(expected.values(), default=0)
-        assert one.waits_for_ns == most
-        assert one.waits_for in ([name for name in expected if expected[name] == most] or [None])
+        assert line.waits_for_ns == most
+        assert line.waits_for in ([name for name in expected if expected[name] == most] or [None])
 
 
 def _stalled(folder: Path) -> Path:

@@ -87,7 +87,7 @@ def test_the_page_lists_what_was_found_in_order(searched: Path, tmp_path: Path) 
 def test_of_one_objective_the_best_point_is_ringed(tmp_path: Path) -> None:
     drawn = sweep_picture(open_sweep(write_search(tmp_path / "one", [3], ["exposed_comm_ns"])))
     assert "point with the least exposed communication" in drawn
-    assert [len(CIRCLE.findall(one)) for one in drawn.split('<path class="found"')[1:]] == [1, 1, 1]
+    assert [len(CIRCLE.findall(chart)) for chart in drawn.split('<path class="found"')[1:]] == [1, 1, 1]
 
 
 def test_points_that_a_damaged_table_does_not_have_are_not_found(tmp_path: Path) -> None:
@@ -99,8 +99,11 @@ def test_points_that_a_damaged_table_does_not_have_are_not_found(tmp_path: Path)
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
-        (lambda one: one.cast(pa.float64()), "column 'makespan_ns' is of type double, not int64"),
-        (lambda one: pa.chunked_array([pa.nulls(len(one), one.type)]), "its makespan_ns is not known"),
+        (lambda column: column.cast(pa.float64()), "column 'makespan_ns' is of type double, not int64"),
+        (
+            lambda column: pa.chunked_array([pa.nulls(len(column), column.type)]),
+            "its makespan_ns is not known",
+        ),
     ],
 )
 def test_figures_that_cannot_be_are_refused(change: Any, sentence: str, searched: Path) -> None:
@@ -116,5 +119,5 @@ def test_figures_that_cannot_be_are_refused(change: Any, sentence: str, searched
 
 def test_prices_are_shown_with_their_currency() -> None:
     table = pa.table({"currency": ["USD", None]})
-    titles = [one.of(table).title for one in RESOURCES if one.is_price]
+    titles = [quantity.of(table).title for quantity in RESOURCES if quantity.is_price]
     assert titles == ["price in USD", "price per million tokens in USD"]

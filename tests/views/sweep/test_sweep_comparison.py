@@ -42,8 +42,8 @@ def test_points_in_both_are_compared(sweeps: tuple[str, str], capsys: pytest.Cap
         "x 1, net mesh: complete, then refused",
     ]
     assert main(["compare", *sweeps, "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert found["points"][0] == {
+    content = json.loads(capsys.readouterr().out)
+    assert content["points"][0] == {
         "axes": {"x": 4, "net": "mesh"},
         "status": ["complete", "complete"],
         "makespan_ns": [4000, 8000],

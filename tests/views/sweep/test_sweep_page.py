@@ -49,15 +49,15 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, dict[str, Any],
 
 def test_every_value_is_that_of_the_table(page: tuple[str, dict[str, Any], list[dict[str, Any]]]) -> None:
     _, data, rows = page
-    said = {name: [texts[at] for at in places] for name, texts, places in data["values"]}
-    assert said["point"] == [str(row["point"]) for row in rows]
-    assert said["tp"] == [str(row["tp"]) for row in rows]
-    assert said["net"] == [row["net"] for row in rows]
-    assert said["makespan"] == [format_ns(row["makespan_ns"]) for row in rows]
-    assert said["exposed communication"] == [format_ns(row["exposed_comm_ns"]) for row in rows]
-    assert said["NPUs"] == [str(row["ranks"]) for row in rows]
+    shown = {name: [texts[at] for at in places] for name, texts, places in data["values"]}
+    assert shown["point"] == [str(row["point"]) for row in rows]
+    assert shown["tp"] == [str(row["tp"]) for row in rows]
+    assert shown["net"] == [row["net"] for row in rows]
+    assert shown["makespan"] == [format_ns(row["makespan_ns"]) for row in rows]
+    assert shown["exposed communication"] == [format_ns(row["exposed_comm_ns"]) for row in rows]
+    assert shown["NPUs"] == [str(row["ranks"]) for row in rows]
     peaks = [row["peak_memory_bytes"] for row in rows]
-    assert said["peak memory"] == ["" if peak is None else format_bytes(peak) for peak in peaks]
+    assert shown["peak memory"] == ["" if peak is None else format_bytes(peak) for peak in peaks]
 
 
 def test_every_place_is_that_of_its_value(page: tuple[str, dict[str, Any], list[dict[str, Any]]]) -> None:
@@ -82,7 +82,10 @@ def test_fronts_and_failures_are_tables(page: tuple[str, dict[str, Any], list[di
     shown = [int(row) for row in re.findall(r'data-row="(\d+)"', front[0])]
     figures = [(row["ranks"], row["makespan_ns"]) for row in rows]
     beaten = {
-        one for one in figures for two in figures if two != one and two[0] <= one[0] and two[1] <= one[1]
+        point
+        for point in figures
+        for two in figures
+        if two != point and two[0] <= point[0] and two[1] <= point[1]
     }
     assert [figures[row] for row in shown] == sorted(set(figures) - beaten)
     assert "no &lt;such&gt; machine" in html

@@ -65,22 +65,22 @@ def swept(tmp_path: Path) -> Path:
 def test_dots_stand_where_the_marks_say(swept: Path) -> None:
     drawn = sweep_picture(open_sweep(swept))
     charts = drawn.split('<path class="dots"')[1:]
-    found = [[(float(x), float(y)) for x, y in DOT.findall(chart)] for chart in charts]
-    assert [len(dots) for dots in found] == [6, 6, 6]  # the failed point is none of them
+    dots_of_charts = [[(float(x), float(y)) for x, y in DOT.findall(chart)] for chart in charts]
+    assert [len(dots) for dots in dots_of_charts] == [6, 6, 6]  # the failed point is none of them
     marks = [(float(y), text) for _, y, anchor, text in MARK.findall(drawn) if anchor == "end"]
     (low, low_text), (high, high_text) = marks[0], marks[1]
     low_ns, high_ns = parse_time_ns(low_text), parse_time_ns(high_text)
     done = sorted(ROWS, key=lambda row: row["makespan_ns"])
-    for dots in found:
+    for dots in dots_of_charts:
         for (_, y), row in zip(dots, done, strict=True):
             expected = low - 4 + (row["makespan_ns"] - low_ns) / (high_ns - low_ns) * (high - low)
             assert y == pytest.approx(expected, abs=0.5)
     xs = {
-        value: {x for (x, _), row in zip(found[0], done, strict=True) if row["tp"] == value}
+        value: {x for (x, _), row in zip(dots_of_charts[0], done, strict=True) if row["tp"] == value}
         for value in (1, 2, 4)
     }
     places = [min(xs[value]) for value in (1, 2, 4)]
-    assert all(len(some) == 1 for some in xs.values())
+    assert all(len(places) == 1 for places in xs.values())
     assert places[1] - places[0] == pytest.approx(places[2] - places[1], abs=0.3)  # equal factors
 
 
@@ -95,9 +95,9 @@ def test_words_stand_in_the_order_of_points_and_numbers_by_size() -> None:
 def test_a_longer_makespan_never_stands_lower(times: list[int]) -> None:
     places = quantity_scale(MAKESPAN, times).places
     order = sorted(range(len(times)), key=lambda row: times[row])
-    found = [places[row] for row in order]
-    assert found == sorted(found)
-    assert all(place is not None and 0 <= place <= LAST for place in found)
+    heights = [places[row] for row in order]
+    assert heights == sorted(heights)
+    assert all(place is not None and 0 <= place <= LAST for place in heights)
 
 
 @given(st.lists(st.floats(allow_nan=False, allow_infinity=False), min_size=1, max_size=30))
@@ -111,10 +111,10 @@ def test_any_numbers_have_places(values: list[float]) -> None:
 def test_the_front_is_what_no_other_point_beats(points: list[tuple[int, int]]) -> None:
     front = [points[row] for row in front_of(*zip(*points, strict=True))]
     beaten = {
-        one
-        for one in points
+        point
+        for point in points
         for other in points
-        if other != one and other[0] <= one[0] and other[1] <= one[1]
+        if other != point and other[0] <= point[0] and other[1] <= point[1]
     }
     assert front == sorted(set(points) - beaten)
 

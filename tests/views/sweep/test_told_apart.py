@@ -16,9 +16,9 @@ WHOLE, TERM = Term("assumed", 0.02, 0.05), Term("modelled", 0.2, 0.1)
 
 
 def made_of(*items: str) -> str:
-    found = Composition.of("board", WHOLE, {"gemm": TERM}, {("gemm", item): 1.0 for item in items})
-    assert found is not None
-    return json.dumps(found.as_dict())
+    composition = Composition.of("board", WHOLE, {"gemm": TERM}, {("gemm", item): 1.0 for item in items})
+    assert composition is not None
+    return json.dumps(composition.as_dict())
 
 
 POINTS: list[dict[str, Any]] = [
@@ -37,19 +37,21 @@ def test_points_within_the_band_of_the_best_are_said(
     sweep = str(write_sweep(tmp_path / "a.sweep", ("x",), POINTS))
     assert main(["inspect", sweep]) == 0
     out = " ".join(capsys.readouterr().out.split())
-    said = "Of 3 other points, the model cannot tell 2 (≈) from the best: by their 80 % band, they may be as "
-    said += "fast."
-    assert said in out
+    sentence = (
+        "Of 3 other points, the model cannot tell 2 (≈) from the best: by their 80 % band, they may be as "
+    )
+    sentence += "fast."
+    assert sentence in out
     assert "+6 to +14 %" in out
     assert main(["inspect", sweep, "--json"]) == 0
     best = json.loads(capsys.readouterr().out)["best"]
     assert "made_of" not in best[0]
-    bands = [one.get("slower_by_band") for one in best]
+    bands = [point.get("slower_by_band") for point in best]
     assert bands[0] is None
     assert [low <= 0 <= high for low, high in bands[1:]] == [True, False, True]
     assert main(["report", sweep, "--html", str(tmp_path / "page.html")]) == 0
     page = (tmp_path / "page.html").read_text(encoding="utf-8")
-    assert said in page
+    assert sentence in page
     assert "+6 to +14 %" in page
 
 
