@@ -22,7 +22,7 @@ from et_sim.run.options import RunOptions
 from et_sim.sweeps.axes import Values
 from et_sim.sweeps.recipes import is_language_model, model_and_plan
 from et_sim.sweeps.space import Inputs, Space
-from et_sim.tables.of_sweeps import OF_STEPS
+from et_sim.tables.sweep_tables import OF_STEPS
 from et_sim.timeline.recorded import throughput
 from et_sim.trace.workload import Step
 from et_sim.workloads.job import PROFILE

@@ -17,7 +17,7 @@ from msgspec import Struct
 from et_sim.basics.errors import EtSimError, InputError
 from et_sim.sweeps.axes import Values
 from et_sim.sweeps.space import Inputs, Space, Workshop
-from et_sim.tables.of_sweeps import MADE_OF, OF_STEPS
+from et_sim.tables.sweep_tables import MADE_OF, OF_STEPS
 from et_sim.timeline.bottleneck import bottleneck
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ from et_sim.network.registry import model_named
 from et_sim.sweeps.evaluate import COMPLETE
 from et_sim.sweeps.expressions import Condition, parse_condition
 from et_sim.sweeps.spec import SearchSpec, Sweep
-from et_sim.tables.of_sweeps import OBJECTIVES, Best
+from et_sim.tables.sweep_tables import OBJECTIVES, Best
 
 BOUNDS, OPTUNA = "bounds", "optuna"
 METHODS = (BOUNDS, OPTUNA)

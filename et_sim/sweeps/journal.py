@@ -18,7 +18,7 @@ from msgspec import Struct, field
 
 from et_sim.basics.errors import UsageError
 from et_sim.basics.files import exists, is_folder
-from et_sim.tables.of_sweeps import FIGURES, FILES, JOURNAL, TABLE
+from et_sim.tables.sweep_tables import FIGURES, FILES, JOURNAL, TABLE
 
 LOCK = "lock"
 _TYPES: Mapping[str, Any] = MappingProxyType({"int64": int, "float64": int | float, "string": str})

@@ -20,7 +20,7 @@ from et_sim.machine.texts import parse_yaml
 from et_sim.sweeps.axes import METHODS, MOST_CANDIDATES, SCALES, Axis, Range, Values, admitted, grid, sample
 from et_sim.sweeps.expressions import Condition, parse_condition
 from et_sim.sweeps.fields import Field, parse_field
-from et_sim.tables.of_sweeps import FIGURES, NUMBER
+from et_sim.tables.sweep_tables import FIGURES, NUMBER
 
 Given = str | Path | Mapping[str, Any]
 NAMELESS = "<sweep>"

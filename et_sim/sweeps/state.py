@@ -27,7 +27,7 @@ from et_sim.sweeps.runners import FAILED, Done, Lost, Runner
 from et_sim.sweeps.space import Space, open_space
 from et_sim.sweeps.spec import NAMELESS, Given, Sweep, read_spec
 from et_sim.sweeps.table import Point, table_of, times_of, write_tables
-from et_sim.tables.of_sweeps import FILES, RUNS, TABLE
+from et_sim.tables.sweep_tables import FILES, RUNS, TABLE
 
 MOST_UNASKED = 10_000  # points
 NOTHING, ALL, BEST = "none", "all", "best"

@@ -15,7 +15,7 @@ from msgspec import Struct
 from et_sim.basics.errors import UsageError
 from et_sim.sweeps.axes import Axis, Values
 from et_sim.sweeps.journal import Finished, cannot_write
-from et_sim.tables.of_sweeps import ABOUT, DESCRIPTION, FIGURES, FILES, NUMBER, SEARCH, TABLE, TIMES
+from et_sim.tables.sweep_tables import ABOUT, DESCRIPTION, FIGURES, FILES, NUMBER, SEARCH, TABLE, TIMES
 from et_sim.version import __version__
 
 

@@ -13,7 +13,7 @@ from transcripts import REPOSITORY
 import et_sim
 from et_sim.cli import main
 from et_sim.engine.state.resources import SENDING
-from et_sim.tables.of_collectives import PHASES_OF_LAYERS
+from et_sim.tables.collective_tables import PHASES_OF_LAYERS
 from et_sim.tables.registry import SERVING_TABLES
 from et_sim.timeline import memory, rows
 from et_sim.timeline.contents import events

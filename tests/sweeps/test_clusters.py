@@ -18,7 +18,7 @@ from et_sim.sweeps import cluster
 from et_sim.sweeps.evaluate import Task
 from et_sim.sweeps.state import plan_sweep
 from et_sim.sweeps.sweep import carry_out
-from et_sim.tables.of_sweeps import JOURNAL
+from et_sim.tables.sweep_tables import JOURNAL
 from et_sim.version import __version__
 
 REPOSITORY = Path(__file__).resolve().parents[2]

@@ -23,7 +23,7 @@ from et_sim.sweeps.runners import Alone, Done
 from et_sim.sweeps.state import plan_sweep
 from et_sim.sweeps.sweep import Report, carry_out
 from et_sim.sweeps.table import Point
-from et_sim.tables.of_sweeps import JOURNAL, OBJECTIVES, Best
+from et_sim.tables.sweep_tables import JOURNAL, OBJECTIVES, Best
 from et_sim.views.sweep.directory import open_sweep
 from et_sim.views.sweep.summary import sweep_json, sweep_text
 

@@ -29,7 +29,7 @@ from et_sim.sweeps.pool import ENDED, WorkerPool
 from et_sim.sweeps.runners import Alone, Done, Finished
 from et_sim.sweeps.state import SweepPlan, parse_keep, plan_sweep
 from et_sim.sweeps.sweep import carry_out
-from et_sim.tables.of_sweeps import JOURNAL
+from et_sim.tables.sweep_tables import JOURNAL
 from et_sim.views.run.directory import open_run
 
 REPOSITORY = Path(__file__).resolve().parents[2]

@@ -18,8 +18,8 @@ from et_sim.basics.units import format_ranks, strided_ranks
 from et_sim.memory import CLASSES
 from et_sim.plan.channels import Endpoints, find_endpoints
 from et_sim.plan.tables import Plan
+from et_sim.tables.collective_tables import PHASES_OF_LAYERS
 from et_sim.tables.kinds import CAPACITY
-from et_sim.tables.of_collectives import PHASES_OF_LAYERS
 from et_sim.timeline.content import Block, Nullable, TableContent, Texts, whole
 from et_sim.timeline.memory import EVENTS, MemorySource, events_of, until_next
 from et_sim.timeline.recorded import RecordedRun

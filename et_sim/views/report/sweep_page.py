@@ -15,7 +15,7 @@ from urllib.parse import quote as url_quote
 
 from et_sim.basics.errors import EtSimError, UsageError
 from et_sim.basics.units import format_ns, plural
-from et_sim.tables.of_sweeps import NUMBER, RUNS
+from et_sim.tables.sweep_tables import NUMBER, RUNS
 from et_sim.views.drawing.nodes import ALWAYS
 from et_sim.views.drawing.scene import LETTER, Scene
 from et_sim.views.report.markup import section, table, tag, text

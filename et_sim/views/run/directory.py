@@ -18,8 +18,6 @@ from et_sim.basics.errors import UsageError, did_you_mean
 from et_sim.basics.files import exists, is_file, is_folder
 from et_sim.basics.units import parse_ranks
 from et_sim.tables.declaration import Table
-from et_sim.tables.of_sweeps import FILES, JOURNAL
-from et_sim.tables.of_sweeps import TABLE as SWEEP
 from et_sim.tables.registry import (
     MANIFEST,
     SERVING_TABLES,
@@ -29,6 +27,8 @@ from et_sim.tables.registry import (
     needed_files,
     table_named,
 )
+from et_sim.tables.sweep_tables import FILES, JOURNAL
+from et_sim.tables.sweep_tables import TABLE as SWEEP
 from et_sim.views.run.columns import Words, array_of, extent, integers, joined, words
 from et_sim.views.run.names import stems_of
 from et_sim.views.run.schema import MANIFEST_SHAPE, SERVING_SHAPE, STALL_SHAPE, SUMMARY_SHAPE, misfit

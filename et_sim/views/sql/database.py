@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from et_sim.tables.of_sweeps import FILES
 from et_sim.tables.registry import SERVING_TABLES, all_tables
+from et_sim.tables.sweep_tables import FILES
 from et_sim.views.run.directory import RunDirectory
 
 if TYPE_CHECKING:

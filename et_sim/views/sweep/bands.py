@@ -13,7 +13,7 @@ from typing import Any
 from et_sim.basics.errors import UsageError
 from et_sim.basics.uncertainty import LEVEL, Composition
 from et_sim.basics.units import plural
-from et_sim.tables.of_sweeps import FILES, MADE_OF, NUMBER, TABLE
+from et_sim.tables.sweep_tables import FILES, MADE_OF, NUMBER, TABLE
 
 Row = Mapping[str, Any]
 Band = tuple[float, float]  # of one makespan by another, less one

@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from et_sim.basics.errors import UsageError
 from et_sim.basics.units import format_ns, plural
-from et_sim.tables.of_sweeps import NUMBER, OBJECTIVES
+from et_sim.tables.sweep_tables import NUMBER, OBJECTIVES
 from et_sim.views.drawing.scene import GRID, INK, LEFT, LETTER, PIXELS, Entry, Scene
 from et_sim.views.sweep.content import Chart, SweepContent
 from et_sim.views.sweep.directory import SweepDirectory

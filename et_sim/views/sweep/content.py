@@ -11,7 +11,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from et_sim.tables.of_sweeps import NUMBER
+from et_sim.tables.sweep_tables import NUMBER
 from et_sim.views.sweep.directory import SweepDirectory
 from et_sim.views.sweep.scales import (
     MAKESPAN,

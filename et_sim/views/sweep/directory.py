@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from et_sim.basics.errors import UsageError
 from et_sim.basics.files import is_file
-from et_sim.tables.of_sweeps import ABOUT, DESCRIPTION, FIGURES, FILES, NUMBER, OBJECTIVES, SEARCH, TABLE
+from et_sim.tables.sweep_tables import ABOUT, DESCRIPTION, FIGURES, FILES, NUMBER, OBJECTIVES, SEARCH, TABLE
 
 AGAIN = "sweep again with et-sim sweep"
 COMPLETE = "complete"  # the status of a point that has all figures

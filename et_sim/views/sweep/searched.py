@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from textwrap import wrap
 from typing import Any
 
-from et_sim.tables.of_sweeps import NUMBER
+from et_sim.tables.sweep_tables import NUMBER
 from et_sim.views.sweep.bands import band_note
 from et_sim.views.sweep.directory import SweepDirectory
 from et_sim.views.sweep.scales import EXPOSED, MAKESPAN, RATES, RESOURCES, SweepQuantity, are_numbers, shown

@@ -13,7 +13,7 @@ from msgspec import Struct, to_builtins
 
 from et_sim.basics.errors import UsageError
 from et_sim.basics.units import format_bytes, format_ns, plural
-from et_sim.tables.of_sweeps import FILES, MADE_OF, NUMBER, RUNS
+from et_sim.tables.sweep_tables import FILES, MADE_OF, NUMBER, RUNS
 from et_sim.views.sweep.bands import ALIKE, BAND, band_note, band_text, contains_none, relative_band
 from et_sim.views.sweep.directory import COMPLETE, SweepDirectory
 from et_sim.views.sweep.scales import are_numbers, shown

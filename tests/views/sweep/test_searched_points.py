@@ -13,7 +13,7 @@ from test_sweep_pictures import DOT, write_sweep
 
 from et_sim.basics.errors import UsageError
 from et_sim.cli import main
-from et_sim.tables.of_sweeps import ABOUT
+from et_sim.tables.sweep_tables import ABOUT
 from et_sim.views.sweep.charts import RING, sweep_picture
 from et_sim.views.sweep.directory import open_sweep
 from et_sim.views.sweep.scales import RESOURCES

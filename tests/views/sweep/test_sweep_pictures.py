@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from et_sim.basics.units import parse_time_ns
 from et_sim.cli import main
-from et_sim.tables.of_sweeps import ABOUT, FIGURES
+from et_sim.tables.sweep_tables import ABOUT, FIGURES
 from et_sim.views.sweep.charts import INSET, sweep_picture
 from et_sim.views.sweep.content import front_of
 from et_sim.views.sweep.directory import open_sweep
