@@ -251,9 +251,10 @@ def test_cycles_are_those_that_networkx_finds() -> None:
         knots = [c for c in nx.strongly_connected_components(graph) if len(c) > 1]
         loops = [{n} for n in nx.nodes_with_selfloops(graph) if not any(n in c for c in knots)]
         assert {frozenset(c) for c in knots + loops} == {
-            frozenset(row for row, home in cycles.home.items() if home == cycle[0]) for cycle in cycles.found
+            frozenset(row for row, home in cycles.home.items() if home == cycle[0])
+            for cycle in cycles.minimal
         }
-        for cycle in cycles.found:
+        for cycle in cycles.minimal:
             assert all(
                 (parent, row) in edges for row, parent in zip(cycle, cycle[1:] + cycle[:1], strict=True)
             )

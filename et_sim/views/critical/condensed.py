@@ -110,8 +110,8 @@ class _Events(Struct, eq=False):
     count: int = 1
 
     def cut(self) -> None:
-        """Forget the room that was not needed."""
-        for name in ("critical", "other", "spent_ns", "sort"):
+        """Forget the capacity that was not needed."""
+        for name in ("critical", "other", "spent_ns", "kind_and_link"):
             setattr(self, name, getattr(self, name)[: self.count])
 
 
@@ -119,12 +119,12 @@ def condensed(record: RecordedEvents) -> Condensed:
     """Read the record, and keep what decides times."""
     size = narrow(len(record) + 1)
     place: Any = np.empty(len(record), size)
-    room = len(record) + 1
+    capacity = len(record) + 1
     events = _Events(
-        critical=np.empty(room, size),
-        other=np.empty(room, size),
-        spent_ns=np.empty(room, np.int64),
-        kind_and_link=np.empty(room, np.int32),
+        critical=np.empty(capacity, size),
+        other=np.empty(capacity, size),
+        spent_ns=np.empty(capacity, np.int64),
+        kind_and_link=np.empty(capacity, np.int32),
     )
     events.critical[0], events.other[0], events.spent_ns[0], events.kind_and_link[0] = 0, 0, 0, _BEGIN
     nodes: list[Any] = []
