@@ -49,27 +49,11 @@ def slack_of_operations(record: PathRecord) -> list[OperationSlack]:
     slacks = []
     for of_one in np.split(order, firsts[1:]) if len(order) else []:
         kind, name, group = operation_of(nodes, int(rows[of_one[0]]))
-        ns_of_nodes = slack[of_one]
-        slacks.append(
-            OperationSlack(
-                kind,
-                name,
-                group,
-                len(ns_of_nodes),
-                int((ns_of_nodes == 0).sum()),
-                int(ns_of_nodes[0]),
-                int(ns_of_nodes[len(ns_of_nodes) // 2]),
-            )
-        )
+        ns = slack[of_one]
+        critical, least, median = int((ns == 0).sum()), int(ns[0]), int(ns[len(ns) // 2])
+        slacks.append(OperationSlack(kind, name, group, len(ns), critical, least, median))
     return sorted(
-        slacks,
-        key=lambda operation: (
-            operation.least_ns,
-            operation.median_ns,
-            operation.kind,
-            operation.name,
-            operation.group or "",
-        ),
+        slacks, key=lambda entry: (entry.least_ns, entry.median_ns, entry.kind, entry.name, entry.group or "")
     )
 
 
@@ -106,9 +90,8 @@ def critical_path_text(path: Any, top: int | None = None, width: int | None = No
         critical.record.keep(None)
         tables.append((NOT_COMPLETE, []))
     else:
-        tables.append(
-            ("What would change the makespan", _sensitivities(Sensitivities(critical), most, width))
-        )
+        changes = _sensitivities(Sensitivities(critical), most, width)
+        tables.append(("What would change the makespan", changes))
     if critical.record.is_complete and critical.record.is_exact:
         later = "How much later operations could end, in the same order of service"
         tables.append((later, _slack(critical, most, width)))
@@ -137,12 +120,10 @@ def critical_path_data(path: Any, top: int | None = None) -> dict[str, Any]:
         "single_links": critical.by_single_link()[:top],
         "messages": critical.by_message()[:top],
         "sensitivities_are_exact": critical.record.is_exact,
-        "sensitivities": [sensitivity.as_dict() for sensitivity in Sensitivities(critical).all()][:top]
+        "sensitivities": [entry.as_dict() for entry in Sensitivities(critical).all()][:top]
         if predicted
         else None,
-        "slack_of_operations": [to_builtins(operation) for operation in slack_of_operations(critical.record)][
-            :top
-        ]
+        "slack_of_operations": [to_builtins(entry) for entry in slack_of_operations(critical.record)][:top]
         if critical.record.is_exact
         else None,
         "slack_of_nodes": _slack_of_nodes(critical.record, MOST_NODES if top is None else top)
