@@ -23,7 +23,7 @@ MIB = 1 << 20
 SWITCH = network(["Switch"], [8], latency=0)
 
 
-def found(result: Result, net: dict[str, Any]) -> Overload:
+def overload_of(result: Result, net: dict[str, Any]) -> Overload:
     worst = overload(result.outcome, read_network_alone(net))
     assert worst is not None
     assert worst.sentence in [warning["text"] for warning in result.manifest["warnings"]]
@@ -32,14 +32,14 @@ def found(result: Result, net: dict[str, Any]) -> Overload:
 
 def test_many_senders_to_one_receiver() -> None:
     builders = sends(8, [(source, 0, MIB) for source in range(1, 8)])
-    worst = found(simulate(builders, SWITCH), SWITCH)
+    worst = overload_of(simulate(builders, SWITCH), SWITCH)
     assert (worst.ranks, worst.verb, worst.port) == ("0", "gets", (-1, 0))
     assert worst.factor == pytest.approx(7, rel=1e-3)
 
 
 def test_chunks_that_go_up_a_tree_side_by_side() -> None:
     chunks = system(**{"preferred-dataset-splits": 8, "active-chunks-per-dimension": 8})
-    worst = found(simulate(everybody(8, "reduce", 16 * MIB, root=0), SWITCH, chunks), SWITCH)
+    worst = overload_of(simulate(everybody(8, "reduce", 16 * MIB, root=0), SWITCH, chunks), SWITCH)
     assert worst.verb == "gets"
     assert worst.factor > 1.5
 
@@ -48,7 +48,7 @@ def test_exchanges_in_which_one_rank_sends_more() -> None:
     builders = [TraceBuilder() for _ in range(8)]
     for rank, build in enumerate(builders):
         build.collective("all_to_all", splits=[16 * MIB if rank == 3 else 1] * 8)
-    worst = found(simulate(builders, SWITCH, system("direct")), SWITCH)
+    worst = overload_of(simulate(builders, SWITCH, system("direct")), SWITCH)
     assert (worst.ranks, worst.port) == ("3", (0, 0))
     assert worst.factor == pytest.approx(7, rel=1e-2)
 
@@ -60,7 +60,7 @@ def test_collectives_on_a_machine_of_version_1(tmp_path: Path) -> None:
     (tmp_path / "system.txt").write_text(system_1(4).replace("ring_", "direct_"))
     where = {"system": tmp_path / "system.txt", "network": network_1([4, 2])}
     result = run(Workload.of([build.build()] * 8), **where)
-    worst = found(result, network_1([4, 2]))
+    worst = overload_of(result, network_1([4, 2]))
     assert worst.factor > 1.2
     assert "network file in the form of 2.x" in worst.sentence
 

@@ -70,8 +70,8 @@ class Drawn:
         return [end for row, end in enumerate(ends) if self.sort(row)[0] == "node_end"]
 
 
-def _sorts(found: Condensed) -> list[tuple[Any, ...]]:
-    of, nodes = found.durations, iter(found.durations.node.tolist())
+def _durations_of(events: Condensed) -> list[tuple[Any, ...]]:
+    of, nodes = events.durations, iter(events.durations.node.tolist())
     rows = zip(of.kind.tolist(), of.link.codes.tolist(), of.spent_ns.tolist(), strict=True)
     return [
         (KINDS[kind], LINKS[link], spent, next(nodes) if KINDS[kind] == "node" else None)
@@ -85,7 +85,7 @@ records = st.builds(Drawn, st.integers(0, 1 << 32), st.integers(1, 120), st.samp
 @given(records, st.integers(0, 1 << 32))
 def test_nodes_end_when_they_did_whatever_durations_become(record: Any, seed: int) -> None:
     events, draw = condensed(record), random.Random(seed)
-    sorts = _sorts(events)
+    sorts = _durations_of(events)
     takes = {sort: float(draw.choice((0, 1, 3, 700))) for sort in sorts}
     rates = {sort: float(draw.choice((0, 1))) if takes[sort] else 0.0 for sort in sorts}
     time, slope = np.zeros((2, len(events)))

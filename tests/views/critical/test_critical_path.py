@@ -45,7 +45,7 @@ def _path(result: Result, folder: Path) -> CriticalPath:
     return path
 
 
-def _found(path: CriticalPath) -> dict[str, Sensitivity]:
+def _sensitivities(path: CriticalPath) -> dict[str, Sensitivity]:
     return {sensitivity.parameter: sensitivity for sensitivity in Sensitivities(path).all()}
 
 
@@ -65,7 +65,7 @@ def test_a_ring_all_reduce_is_its_closed_form(tmp_path: Path) -> None:
     [hop] = path.hops()
     assert (hop.kind, hop.group, hop.messages, hop.after) == ("all_reduce", "all", steps, "nothing")
     assert path.by_group() == [("all", path.makespan_ns)]
-    sensitivities = _found(path)
+    sensitivities = _sensitivities(path)
     assert sensitivities["latency of dimension 0"].better.slope_ns == steps * 500
     assert sensitivities["latency of dimension 0"].worse.one_percent_ns == pytest.approx(steps * 5)
     assert sensitivities["bandwidth of dimension 0"].better.one_percent_ns == pytest.approx(
@@ -86,7 +86,7 @@ def test_a_slow_rank_is_the_path_and_the_fast_one_has_the_difference_as_slack(tm
     by_name = {names.texts[names.codes[row]]: own for row, own in zip(rows, slack.tolist(), strict=True)}
     assert by_name["slow work"] == 0
     assert by_name["fast work"] == 20_000
-    sensitivities = _found(path)
+    sensitivities = _sensitivities(path)
     assert sensitivities["time of slow work"].better.same_path_until == pytest.approx(1 / 3, rel=1e-3)
     assert sensitivities["time of fast work"].worse.slope_ns == 0
     assert sensitivities["time of fast work"].worse.same_path_until == pytest.approx(3, rel=1e-3)
@@ -119,7 +119,7 @@ def test_where_paths_are_equally_long_better_and_worse_differ(tmp_path: Path) ->
     first, second = et_sim.TraceBuilder(), et_sim.TraceBuilder()
     first.compute("a", micros=10)
     second.compute("b", micros=10)
-    sensitivities = _found(_path(_simulated([first, second]), tmp_path))
+    sensitivities = _sensitivities(_path(_simulated([first, second]), tmp_path))
     for name in ("time of a", "time of b"):
         assert sensitivities[name].better.slope_ns == 0
         assert sensitivities[name].worse.slope_ns == 10_000
@@ -201,7 +201,9 @@ def test_requests_to_a_shared_memory_queue(tmp_path: Path) -> None:
     pool = {"memory-type": "MEMORY_POOL", "remote-mem-latency": 100, "remote-mem-bw": 512}
     path = _path(_simulated([build] * 4, memory=pool), tmp_path)
     assert path.by_cause() == {"memory": 2148, "queueing": 3 * 2148}
-    [change] = [sensitivity for name, sensitivity in _found(path).items() if name == "time of remote memory"]
+    [change] = [
+        sensitivity for name, sensitivity in _sensitivities(path).items() if name == "time of remote memory"
+    ]
     assert change.worse.slope_ns == 4 * 2148
 
 
@@ -219,7 +221,7 @@ def test_kernels_become_bound_by_the_other_side_of_the_roofline(tmp_path: Path) 
     build = et_sim.TraceBuilder()
     build.compute("kernel", num_ops=2_000_000, tensor_bytes=1_000_000)
     system = {**FIFO_RING, "roofline-enabled": 1, "peak-perf": 1, "local-mem-bw": 1000}
-    sensitivities = _found(_path(_simulated([build] * 2, system=system), tmp_path))
+    sensitivities = _sensitivities(_path(_simulated([build] * 2, system=system), tmp_path))
     assert sensitivities["peak compute"].better.slope_ns == 2000
     assert sensitivities["peak compute"].better.same_path_until == pytest.approx(2, rel=0.01)
     assert sensitivities["local memory bandwidth"].better.slope_ns == 0

@@ -23,7 +23,7 @@ SYSTEM = {"scheduling-policy": "FIFO", "all-reduce-implementation": ["ring"]}
 ALL_REDUCE = "MICRO 1 layer -1 1 NONE 0 1 NONE 0 1 ALLREDUCE 4194304 1"
 
 
-def found(result: Result, folder: Path) -> tuple[CriticalPath, dict[str, Sensitivity]]:
+def path_and_parameters(result: Result, folder: Path) -> tuple[CriticalPath, dict[str, Sensitivity]]:
     write_run(result, folder / "run")
     path = CriticalPath(PathRecord(open_run(folder / "run")))
     assert sum(path.by_cause().values()) == result.makespan_ns
@@ -64,7 +64,7 @@ def network_1(dimensions: int, **more: list[float]) -> dict[str, Any]:
 @pytest.mark.parametrize("fold", [True, False])
 def test_cards_router_and_memory_are_told_apart(tmp_path: Path, fold: bool) -> None:
     extra = {"nic-latency": [100], "router-latency": [70]}
-    path, parameters = found(of_1_0(tmp_path, {}, network_1(1, **extra), fold=fold), tmp_path)
+    path, parameters = path_and_parameters(of_1_0(tmp_path, {}, network_1(1, **extra), fold=fold), tmp_path)
     messages = 4 * 6
     latency = {link["link"]: link["latency"] for link in path.by_link()}
     assert latency == {
@@ -75,7 +75,9 @@ def test_cards_router_and_memory_are_told_apart(tmp_path: Path, fold: bool) -> N
     assert parameters["latency of dimension 0: router"].better.slope_ns == messages * 70
     assert sum(hop.messages for hop in path.hops()) == messages
     slow = {"hbm-latency": [500.5], "hbm-bandwidth": [50], "hbm-scale": [1]}
-    path, parameters = found(of_1_0(tmp_path, {}, network_1(1, **extra, **slow), fold=fold), tmp_path)
+    path, parameters = path_and_parameters(
+        of_1_0(tmp_path, {}, network_1(1, **extra, **slow), fold=fold), tmp_path
+    )
     [memory] = path.by_link()
     assert memory["link"] == "dimension 0: memory"
     assert memory["serialisation"] == pytest.approx(messages * 4194304 / 16 / 50, abs=messages)
@@ -87,15 +89,19 @@ def test_cards_router_and_memory_are_told_apart(tmp_path: Path, fold: bool) -> N
 def test_all_kernels_together_are_a_parameter_of_their_own(tmp_path: Path) -> None:
     first, two = ("one", 1000, ()), ("two", 500, (0,))
     machine = {"system": SYSTEM, "network": RING_2}
-    _, parameters = found(et_sim.simulate(of_nodes(first, two), **machine, detail="path"), tmp_path)
+    _, parameters = path_and_parameters(
+        et_sim.simulate(of_nodes(first, two), **machine, detail="path"), tmp_path
+    )
     assert parameters["time of all kernels"].worse.slope_ns == 1500
-    _, parameters = found(et_sim.simulate(of_nodes(first), **machine, detail="path"), tmp_path)
+    _, parameters = path_and_parameters(et_sim.simulate(of_nodes(first), **machine, detail="path"), tmp_path)
     assert "time of all kernels" not in parameters
 
 
 def test_the_changes_of_a_page_are_the_first_of_all(tmp_path: Path) -> None:
     work = of_nodes(("long", 30_000, ()), ("short", 10_000, (0,)))
-    path, every = found(et_sim.simulate(work, system=SYSTEM, network=RING_2, detail="path"), tmp_path)
+    path, every = path_and_parameters(
+        et_sim.simulate(work, system=SYSTEM, network=RING_2, detail="path"), tmp_path
+    )
     changes = Sensitivities(path).changes()
     assert changes == [MakespanChange.of(sensitivity) for sensitivity in every.values()][:MOST_CHANGES]
     assert changes[0].better_ns == pytest.approx(-400)
@@ -129,5 +135,5 @@ def test_a_figure_that_sets_no_time_is_no_parameter(
     build.compute("kernel", num_ops=work[0], tensor_bytes=work[1])
     trace = et_sim.Workload.of([build.build()] * 2)
     result = et_sim.simulate(trace, system={**SYSTEM, **machine}, network=RING_2, detail="path")
-    _, known = found(result, tmp_path)
+    _, known = path_and_parameters(result, tmp_path)
     assert [name in known for name in parameters] == [amount > 0 for amount in work]

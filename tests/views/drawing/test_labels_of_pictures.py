@@ -144,11 +144,11 @@ CALL_OPERATIONS = {"waits", "spread", "critical-path"}
 
 
 @pytest.mark.parametrize(
-    ("ranks", "said"),
+    ("ranks", "label"),
     [("3", "rank 3"), ("0-3", "ranks 0-3"), ("0,2,4,6", "ranks 0-6/2"), ("0-3,6", "ranks 0-3,6")],
 )
-def test_ranks_are_said_in_their_shortest_form(ranks: str, said: str) -> None:
-    assert label_of_ranks(ranks) == said
+def test_ranks_are_said_in_their_shortest_form(ranks: str, label: str) -> None:
+    assert label_of_ranks(ranks) == label
 
 
 @pytest.mark.deep

@@ -109,14 +109,14 @@ def test_shares_of_a_limit_are_in_proportion_and_nothing_is_forgotten(counts: li
     st.integers(1, 20),
 )
 def test_the_longest_of_each_stratum_are_kept_however_they_come(
-    found: list[tuple[int, int]], quotas: list[int], each: int
+    candidates: list[tuple[int, int]], quotas: list[int], each: int
 ) -> None:
-    stratum, took = (np.array([one[at] for one in found], np.int64) for at in range(2))
+    stratum, took = (np.array([entry[at] for entry in candidates], np.int64) for at in range(2))
     with patch.object(blocks, "AT_ONCE", 3):
         chosen = InProportion(np.array(quotas))
-        for first in range(0, len(found), each):
+        for first in range(0, len(candidates), each):
             part = slice(first, first + each)
-            rows = np.arange(len(found))[part]
+            rows = np.arange(len(candidates))[part]
             chosen.add(stratum[part], stratum[part], rows, took[part])
     kept = [row for _, rows in chosen.chosen() for row in rows.tolist()]
     expected = [
@@ -124,8 +124,8 @@ def test_the_longest_of_each_stratum_are_kept_however_they_come(
         for stratum_number, quota in enumerate(quotas)
         for row in sorted(
             sorted(
-                (row for row in range(len(found)) if found[row][0] == stratum_number),
-                key=lambda row: (-found[row][1], row),
+                (row for row in range(len(candidates)) if candidates[row][0] == stratum_number),
+                key=lambda row: (-candidates[row][1], row),
             )[:quota]
         )
     ]

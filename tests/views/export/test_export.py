@@ -377,12 +377,12 @@ def test_arrows_lead_from_what_begins_first_in_both_formats(tmp_path: Path, stag
 
 
 @given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9), st.integers(0, 5)), min_size=1), st.data())
-def test_each_arrow_ends_in_what_begins_no_sooner(found: list[tuple[int, int, int]], data: Any) -> None:
+def test_each_arrow_ends_in_what_begins_no_sooner(placed: list[tuple[int, int, int]], data: Any) -> None:
     """Whatever begins when: all that is added lies side by side in its slice, and begins with a send."""
-    start = np.array([node[0] for node in found], np.int64)
-    end = start + np.array([node[1] for node in found], np.int64)
-    ranks = np.array([node[2] for node in found], np.int64)
-    numbers = st.integers(0, len(found) - 1)
+    start = np.array([node[0] for node in placed], np.int64)
+    end = start + np.array([node[1] for node in placed], np.int64)
+    ranks = np.array([node[2] for node in placed], np.int64)
+    numbers = st.integers(0, len(placed) - 1)
     pairs = np.array(data.draw(st.lists(st.tuples(numbers, numbers), max_size=30)), np.int64).reshape(-1, 2)
     added, found_arrows = arrivals_of(pairs, start, end, ranks)
     kept = [(source, target) for source, target in pairs.tolist() if start[source] < end[target]]
@@ -539,9 +539,11 @@ def test_more_actors_than_fit_are_the_slowest(tmp_path: Path) -> None:
     assert "the 64 slowest of 67 actors" in shown.left_out[0]
 
 
-@pytest.mark.parametrize(("asked", "said"), [("0-8", "there is no rank 8"), ("x", "cannot be understood")])
-def test_ranks_that_do_not_exist_are_refused(demo: Path, asked: str, said: str) -> None:
-    with pytest.raises(UsageError, match=said):
+@pytest.mark.parametrize(
+    ("asked", "refusal_text"), [("0-8", "there is no rank 8"), ("x", "cannot be understood")]
+)
+def test_ranks_that_do_not_exist_are_refused(demo: Path, asked: str, refusal_text: str) -> None:
+    with pytest.raises(UsageError, match=refusal_text):
         _contents(demo, ranks=asked)
 
 
@@ -566,7 +568,7 @@ def test_the_command_writes_the_same_bytes_each_time(
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "refusal_text"),
     [
         ([], "nothing to write"),
         (["--perfetto", "x", "--limit", "0"], "--limit is 0"),
@@ -578,14 +580,14 @@ def test_bad_calls_are_refused_in_one_sentence(
     demo: Path,
     tmp_path: Path,
     options: list[str],
-    said: str,
+    refusal_text: str,
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.chdir(tmp_path)
     assert main(["export", str(demo), *options]) == 2
     refusal = capsys.readouterr().err
-    assert said in refusal
+    assert refusal_text in refusal
     assert refusal.count("\n") == 1
     assert list(tmp_path.iterdir()) == []
 
@@ -601,8 +603,8 @@ spans = st.lists(st.tuples(st.integers(0, 2), st.integers(0, 30), st.integers(0,
 
 
 @given(spans)
-def test_rows_never_overlap_and_are_no_more_than_needed(found: list[tuple[int, int, int]]) -> None:
-    lane, start, length = (np.array([node[at] for node in found], np.int64) for at in range(3))
+def test_rows_never_overlap_and_are_no_more_than_needed(placed: list[tuple[int, int, int]]) -> None:
+    lane, start, length = (np.array([node[at] for node in placed], np.int64) for at in range(3))
     end = start + length
     tracks = tracks_of(np.zeros(len(lane), np.int64), lane, ("cpu", "compute", "x", None), start, end)
     for track in range(len(tracks.lane)):

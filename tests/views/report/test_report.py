@@ -331,38 +331,38 @@ spans = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 40), st.integers(0,
 
 
 @given(spans, st.sampled_from((1, 2**60)))
-def test_a_union_counts_every_nanosecond_once(found: list[tuple[int, int, int]], late: int) -> None:
-    actor, start, length = (np.array([span[at] for span in found], np.int64) for at in range(3))
+def test_a_union_counts_every_nanosecond_once(drawn: list[tuple[int, int, int]], late: int) -> None:
+    actor, start, length = (np.array([span[at] for span in drawn], np.int64) for at in range(3))
     offset = np.where(start > 30, late, 0)
     begin = (start + offset).tolist()
     spans_of = [
         [(b, b + n) for k, b, n in zip(actor, begin, length.tolist(), strict=True) if k == a]
         for a in range(5)
     ]
-    wanted = [len({moment for span in span for moment in range(*span)}) for span in spans_of]
-    found_ = union(actor, start + offset, start + offset + length)
-    assert found_.lengths(5).tolist() == wanted
-    parts = list(zip(found_.owner.tolist(), found_.start.tolist(), found_.end.tolist(), strict=True))
+    wanted = [len({moment for span in of_actor for moment in range(*span)}) for of_actor in spans_of]
+    joined = union(actor, start + offset, start + offset + length)
+    assert joined.lengths(5).tolist() == wanted
+    parts = list(zip(joined.owner.tolist(), joined.start.tolist(), joined.end.tolist(), strict=True))
     assert all(earlier[0] < later[0] or earlier[2] < later[1] for earlier, later in pairwise(parts))
 
 
 @given(spans, st.integers(1, 9))
-def test_shares_of_columns_are_those_counted_by_hand(found: list[tuple[int, int, int]], columns: int) -> None:
-    owner, start, length = (np.array([span[at] for span in found], np.int64) for at in range(3))
+def test_shares_of_columns_are_those_counted_by_hand(drawn: list[tuple[int, int, int]], columns: int) -> None:
+    owner, start, length = (np.array([span[at] for span in drawn], np.int64) for at in range(3))
     span = columns * 7
     shares = union(owner, start, start + length).shares(4, columns, span)
     for k in range(4):
-        busy = {t for a, s, n in found if a == k for t in range(s, s + n)}
+        busy = {t for a, s, n in drawn if a == k for t in range(s, s + n)}
         wanted = [sum(t in busy for t in range(c * 7, c * 7 + 7)) / 7 for c in range(columns)]
         assert shares[k].tolist() == pytest.approx(wanted)
 
 
 @given(spans, st.integers(1, 12), st.randoms(use_true_random=False))
 def test_merging_keeps_what_there_is_and_kinds_apart(
-    found: list[tuple[int, int, int]], limit: int, random: Any
+    given_spans: list[tuple[int, int, int]], limit: int, random: Any
 ) -> None:
-    track, start, length = (np.array([span[at] for span in found], np.int64) for at in range(3))
-    kind = np.array([random.randrange(3) for _ in found], np.int64)
+    track, start, length = (np.array([span[at] for span in given_spans], np.int64) for at in range(3))
+    kind = np.array([random.randrange(3) for _ in given_spans], np.int64)
     merged = merge(track, kind, start, start + length, limit)
     assert int(merged.count.sum()) == len(track)
     assert int(merged.busy_ns.sum()) == int(length.sum())
@@ -414,7 +414,7 @@ def test_the_command_writes_the_page(demo: Path, tmp_path: Path, capsys: pytest.
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "refusal"),
     [
         (["--limit", "0"], "--limit is 0"),
         (["--ranks", "99"], "no rank 99"),
@@ -422,10 +422,10 @@ def test_the_command_writes_the_page(demo: Path, tmp_path: Path, capsys: pytest.
     ],
 )
 def test_bad_calls_are_refused(
-    demo: Path, tmp_path: Path, options: list[str], said: str, capsys: pytest.CaptureFixture[str]
+    demo: Path, tmp_path: Path, options: list[str], refusal: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["report", str(demo), "--html", str(tmp_path / "x.html"), *options]) == 2
-    assert said in capsys.readouterr().err
+    assert refusal in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []
 
 

@@ -27,8 +27,8 @@ RANGES = st.builds(
 
 
 @given(RANGES, RANGES)
-def test_what_two_ranges_share_is_counted(one: range, other: range) -> None:
-    assert _shared(one, other) == len(set(one) & set(other))
+def test_what_two_ranges_share_is_counted(first: range, second: range) -> None:
+    assert _shared(first, second) == len(set(first) & set(second))
 
 
 @given(st.lists(RANGES, min_size=1, max_size=4), st.sets(st.integers(0, 90), min_size=1))

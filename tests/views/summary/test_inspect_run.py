@@ -202,7 +202,7 @@ def _changed(path: Path, name: str, **changes: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "fault"),
     [
         ({"makespan_ns": None}, "makespan_ns is missing"),
         ({"status": 3}, "status is not a text"),
@@ -218,13 +218,13 @@ def _changed(path: Path, name: str, **changes: Any) -> None:
     ],
 )
 def test_a_summary_that_is_not_one_is_refused_with_what_is_wrong(
-    tmp_path: Path, changes: dict[str, Any], said: str
+    tmp_path: Path, changes: dict[str, Any], fault: str
 ) -> None:
     path = _written([_trace(10)] * 2, tmp_path / "run")
     _changed(path, "summary.json", **changes)
     with pytest.raises(UsageError) as caught:
         view_text("summary", path)
-    assert caught.value.cause == f"is not as et-sim run writes it: {said}"
+    assert caught.value.cause == f"is not as et-sim run writes it: {fault}"
     assert caught.value.place == str(path / "summary.json")
 
 
