@@ -23,7 +23,8 @@ class _Groups(argparse.HelpFormatter):
             return super()._format_action(action)
         self._indent()
         help_of = {
-            action.dest: super(_Groups, self)._format_action(action) for action in action._get_subactions()
+            subaction.dest: super(_Groups, self)._format_action(subaction)
+            for subaction in action._get_subactions()
         }
         self._dedent()
         return "\n".join(

@@ -338,11 +338,11 @@ def test_the_other_profile_is_that_of_a_run_in_it() -> None:
     for layer in reversed(range(3)):
         last = [build.compute("b", nanos=1000, inputs={f"a{layer}": 4000}, after=last)]
     workload = et_sim.Workload.of([build.build()] * 4)
-    correction = ran(workload, 8000, other_profile=True).summary()["other_profile"]
-    assert correction["makespan_ns"] == ran(workload, 8000, profile="corrected").makespan_ns
-    corrections = {correction["correction"] for correction in correction["corrections"]}
+    other = ran(workload, 8000, other_profile=True).summary()["other_profile"]
+    assert other["makespan_ns"] == ran(workload, 8000, profile="corrected").makespan_ns
+    corrections = {correction["correction"] for correction in other["corrections"]}
     system = {"corrections": dict.fromkeys(corrections, True)}
-    assert ran(workload, 8000, system=system).makespan_ns == correction["makespan_ns"]
+    assert ran(workload, 8000, system=system).makespan_ns == other["makespan_ns"]
 
 
 def test_a_job_alone_has_all_of_its_memory() -> None:

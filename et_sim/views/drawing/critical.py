@@ -95,7 +95,7 @@ def shares_of(path: CriticalPath, shown: Sequence[tuple[str, str, str | None]], 
     code = np.where(node < 0, -1, code * len(nodes.group.texts) + codes_at(nodes.group, node))
     _, first, of = np.unique(code, return_index=True, return_inverse=True)
     places = {key: row for row, key in enumerate(shown)}
-    keys = (NOBODYS if node < 0 else operation_of(nodes, node) for node in node[first].tolist())
+    keys = (NOBODYS if number < 0 else operation_of(nodes, number) for number in node[first].tolist())
     row = np.array([places.get(key, rows - 1) for key in keys], np.int64)[of.reshape(-1)] * len(CAUSES)
     start, end = path.chain.start_ns[timed], path.chain.end_ns[timed]
     queued = path.queued_ns[timed] / path.spent_ns[timed]
