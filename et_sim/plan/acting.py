@@ -1,4 +1,4 @@
-"""Which corrections may change what a plan does, told without simulating it.
+"""Which corrections may change what a plan does, found without simulating it.
 
 Most corrections change the tables of the plan: it is made with each of them, and compared. Some are decided
 only while it runs: for those, there is a condition here, without which they change nothing.

@@ -155,7 +155,7 @@ class GroupTable:
         return classes_of_groups(self._grid, self.all_of(name))
 
     def _is_in_order(self, members: int) -> bool:
-        """Whether the members of a group of so many have places by rank, in whichever order it lists them."""
+        """Whether members of a group of this size have places by rank, in whichever order they are listed."""
         return members == self._ranks or self._grid is not None
 
     def used(self, name: str) -> UsedGroup:

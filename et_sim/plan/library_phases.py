@@ -148,7 +148,7 @@ class LibraryPhases:
     def _chunks(
         self, parts: tuple[list[_WaySteps], list[_WaySteps]], time_ns: int
     ) -> list[tuple[PacedPhase, ...]]:
-        """All bytes along one side each, and then word from whoever has not been heard of."""
+        """All bytes along one side each, and then a short message from each member that has sent none."""
         within, between = parts
         carried_ns = sum(self._carried_ns(part, -(-part.size // part.steps)) for part in (*within, *between))
         if carried_ns > time_ns:

@@ -67,7 +67,7 @@ def find_renumbered(plan: Plan, workload: Workload) -> list[Problem]:
     shorter = min(len(common), len(another))
     differing = np.flatnonzero(common[:shorter] != another[:shorter])
     if not len(differing):
-        return []  # a rank has fewer: told where collectives are compared
+        return []  # a rank has fewer: reported where collectives are compared
     at = int(differing[0])
     node = workload.trace(rank).describe(int(rows[at]))
     text = (

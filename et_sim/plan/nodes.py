@@ -75,7 +75,7 @@ class TooLittleSaid(Struct):
         self.unsized += int(of_row[rows].sum())
 
     def notices(self) -> tuple[Notice, ...]:
-        """What somebody should know."""
+        """The notices for the user."""
         texts = []
         if self.first is not None:
             place, node = self.first

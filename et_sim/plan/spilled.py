@@ -48,7 +48,7 @@ class Moved:
         return self.stores + self.loads > 0
 
     def with_moves(self, moves: Spills, ranks: int) -> Moved:
-        """These and those of a program that so many ranks run."""
+        """These moves and those of a program that this many ranks run."""
         of_moves = list(zip(moves.tensors, moves.is_store, strict=True))
         stored = [moves.sizes[tensor] for tensor, is_store in of_moves if is_store]
         loaded = [moves.sizes[tensor] for tensor, is_store in of_moves if not is_store]

@@ -2,7 +2,7 @@
 
 Ranks of one template that have different paces get templates of their own here, which share the trace; where
 there is jitter, every rank has a pace of its own. Late starts need no template: they are a column of the
-actors. What a node stands for is told by what its trace records of it, never by its name.
+actors. What a node stands for follows from what its trace records of it, never from its name.
 
 Not here: how stragglers and factors are described (`et_sim.machine.system`).
 """

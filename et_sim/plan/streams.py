@@ -118,7 +118,7 @@ class StreamLanes:
                     place=stream.place,
                     remedy=remedy or (f"there are {examples}" if names else f"there are no {works}"),
                 )
-        numbers = ", ".join(str(number) for number in sorted(self._recorded[number])[:8])
+        numbers = ", ".join(str(recorded) for recorded in sorted(self._recorded[number])[:8])
         return MachineError(
             f'key "stream" is {stream.recorded}, and none of the {works} was recorded there',
             place=stream.place,

@@ -342,7 +342,7 @@ class Plan:
 
     @property
     def lanes(self) -> int:
-        """How many lanes are in use: the first so many."""
+        """How many lanes are in use; these are the first ones."""
         return max(SHARED_LANES, int(self.nodes["lane"].max(initial=0)) + 1)
 
     @property

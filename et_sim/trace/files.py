@@ -120,7 +120,7 @@ class _Templates:
 
     @contextmanager
     def decoding_after_errors(self) -> Iterator[None]:
-        """Where the next file cannot be read, a mistake in one before it is told first."""
+        """Where the next file cannot be read, a mistake in one before it is reported first."""
         try:
             yield
         except TraceError:

@@ -111,11 +111,11 @@ class GroupRule:
         return tuple(first + sum(step) for step in product(*steps))
 
     def number(self, ranks: int) -> int:
-        """How many groups so many ranks have."""
+        """How many groups this many ranks have."""
         return ranks // self.every * self._block_groups
 
     def groups(self, ranks: int) -> Any:
-        """The members of every group of so many ranks, a row each."""
+        """The members of every group of this many ranks, a row each."""
         begin = np.arange(self.every - self._last)
         begin = begin[self._begin(begin) == begin]
         firsts = (np.arange(0, ranks, self.every)[:, None] + begin).reshape(-1)

@@ -29,7 +29,7 @@ def edges(trace: Trace) -> tuple[RowColumn, RowColumn]:
 
 
 class Lists:
-    """Dependencies of one sort by row, as lists of Python's numbers."""
+    """Dependencies of one kind by row, as lists of Python's numbers."""
 
     def __init__(self, start: Any, rows: Any) -> None:
         self._start = start.tolist()

@@ -119,7 +119,7 @@ def names_tensors(workload: Workload) -> bool:
 
 
 def remark_on_unannotated(workload: Workload) -> str:
-    """What somebody who tracks memory should know; empty if every node says what it reads and writes."""
+    """A warning for whoever tracks memory; empty if every node says what it reads and writes."""
     nodes, without = 0, 0
     ranks_of_template = np.bincount(workload.template_of_rank, minlength=len(workload.templates))
     for ranks, trace in zip(ranks_of_template.tolist(), workload.templates, strict=True):

@@ -1,8 +1,8 @@
 """All pre-flight checks of a workload, in the order in which their findings help most.
 
-Findings that say the same of other ranks, groups or nodes: the first is told, the others are counted. Alike
-are findings of one kind whose sentences differ in numbers only (ranks, nodes, tags, names of files), but for
-sizes: messages of other sizes are another mistake.
+Of findings that say the same of other ranks, groups or nodes, the first is reported, and the others are
+counted. Findings are alike if they are of one kind and their sentences differ in numbers only (ranks, nodes,
+tags, names of files), but for sizes: messages of other sizes are another mistake.
 
 Dependencies are checked here: do a trace's dependencies ever let all of its nodes run? A check per template:
 every rank that runs it has the same answer. Dependencies on nodes that do not exist never get here; the

@@ -90,7 +90,7 @@ def check_waiting(index: TemplateIndex, sequences: Streams) -> list[Problem]:
         return []
     vertices = int(max(graph.parent.max(initial=0), graph.child.max(initial=0))) + 1
     knots = find_knots(graph.parent.astype(np.int32), graph.child.astype(np.int32), vertices)
-    knots = [knot for knot in knots if min(knot.cycle) < graph.base[-1]]  # others are told by `check`
+    knots = [knot for knot in knots if min(knot.cycle) < graph.base[-1]]  # `check` reports the others
     problems = [_circle(index, sequences, graph, cycle) for cycle, _ in knots[:_KNOTS]]
     if len(knots) > _KNOTS:
         more = len(knots) - _KNOTS
