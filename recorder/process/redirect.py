@@ -17,6 +17,7 @@ import torch.distributed as dist
 import torch.nn.functional as F  # noqa: N812
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.overrides import TorchFunctionMode
+from torch.utils._pytree import tree_map_only
 
 from recorder.process.objects import object_to_tensor, tensor_to_object
 from recorder.process.phases import Phases
@@ -100,6 +101,13 @@ def _type_name(tensor: torch.Tensor, dtype: Any = None, *args: Any, **kwargs: An
     return tensor.type(dtype, *args, **kwargs)
 
 
+def _tensor(data: Any, *args: Any, **kwargs: Any) -> torch.Tensor:
+    """A list of scalars on the device is read by the host, past all modes."""
+    if isinstance(data, list | tuple):
+        data = tree_map_only(FakeTensor, lambda one: one.item() if one.dim() == 0 else one, data)
+    return torch.tensor(data, *args, **kwargs | {"device": here(kwargs.get("device"))})
+
+
 def _set_data(tensor: torch.Tensor, value: torch.Tensor) -> None:
     """PyTorch refuses to move data between the host and a device of this kind."""
     if tensor.device == value.device:
@@ -121,6 +129,7 @@ def _address(tensor: torch.Tensor) -> int:
 _SPECIAL: dict[Any, Callable[..., Any]] = {
     torch.device: torch.device,  # stays "cuda", as programs compare it with; it is rewritten where it is used
     torch.Tensor.cuda: _to_device,
+    torch.tensor: _tensor,
     torch.Tensor.type: _type_name,
     torch.Tensor.data_ptr: _address,
     torch.Tensor.data.__set__: _set_data,
