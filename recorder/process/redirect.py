@@ -97,7 +97,7 @@ def _type_name(tensor: torch.Tensor, dtype: Any = None, *args: Any, **kwargs: An
     if dtype is None and tensor.device.type == NAME:
         return tensor.type().replace(f"torch.{NAME}.", "torch.cuda.")
     if isinstance(dtype, str) and dtype.startswith("torch.cuda."):
-        return tensor.to(torch.device(NAME, 0)).type(dtype.replace(".cuda.", "."), *args, **kwargs)
+        return tensor.to(torch.device(NAME, 0), getattr(torch, dtype.rpartition(".")[2]).dtype)
     return tensor.type(dtype, *args, **kwargs)
 
 

@@ -244,3 +244,9 @@ def test_loads_of_another_number_of_experts_are_refused(
     output = ("--world", "8", "-o", str(tmp_path / "job.workload.json"), "--expert-skew", str(loads))
     assert main([*output, str(PROGRAMS / "experts.py"), "routed", "96"]) == 1
     assert "does not list loads of 16 experts" in capfd.readouterr().err
+
+
+def test_what_tells_tensors_of_cuda_apart_is_answered_as_cuda_would(tmp_path: Path) -> None:
+    recording = record(tmp_path, "asking.py", world=2)
+    of_device = [one["place"].rpartition(":")[0] for one in recording.remarks("synchronised")]
+    assert of_device == ["asking.py"]  # two norms on the device, made a tensor

@@ -1,0 +1,25 @@
+"""Asks for what tells tensors and devices of CUDA apart, as libraries for training do."""
+
+import torch
+from torch import nn
+
+first, second = torch.ones(4, device="cuda"), torch.ones(4, device="cuda")
+assert first.data_ptr() != second.data_ptr()
+assert first[1:].data_ptr() == first.data_ptr() + 4
+assert first.type() == "torch.cuda.FloatTensor"
+assert first.type(torch.bfloat16).type() == "torch.cuda.BFloat16Tensor"
+assert torch.zeros(2).type("torch.cuda.HalfTensor").type() == "torch.cuda.HalfTensor"
+assert torch.ones(4, pin_memory=True).is_pinned()
+
+generator = torch.cuda.default_generators[torch.cuda.current_device()]
+generator.set_state(torch.cuda.random.get_rng_state(device=0))
+
+layer = nn.BatchNorm1d(4)
+for tensor in (*layer.parameters(), *layer.buffers()):
+    tensor.data = tensor.to("cuda")
+assert all(tensor.is_cuda for tensor in (*layer.parameters(), *layer.buffers()))
+assert isinstance(layer.weight, nn.Parameter) and layer.weight.requires_grad
+layer(torch.ones(2, 4, device="cuda")).sum().backward()
+
+norms = torch.tensor([first.norm(), second.norm()], device="cuda")
+assert norms.shape == (2,) and norms.is_cuda
