@@ -18,8 +18,10 @@ layer = nn.BatchNorm1d(4)
 for tensor in (*layer.parameters(), *layer.buffers()):
     tensor.data = tensor.to("cuda")
 assert all(tensor.is_cuda for tensor in (*layer.parameters(), *layer.buffers()))
-assert isinstance(layer.weight, nn.Parameter) and layer.weight.requires_grad
+assert isinstance(layer.weight, nn.Parameter)
+assert layer.weight.requires_grad
 layer(torch.ones(2, 4, device="cuda")).sum().backward()
 
 norms = torch.tensor([first.norm(), second.norm()], device="cuda")
-assert norms.shape == (2,) and norms.is_cuda
+assert norms.shape == (2,)
+assert norms.is_cuda
