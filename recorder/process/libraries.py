@@ -2,6 +2,7 @@
 
 transformers looks for fake tensors and takes another way when it sees one: as if the program were traced,
 with kernels that no GPU would run. FSDP2 cuts weights into a piece for every rank, of which it uses its own.
+Zero bubble goes through sets of autograd's nodes, in an order that depends on addresses.
 Not here: the rest of PyTorch (`redirect`).
 """
 
@@ -48,9 +49,25 @@ def _attention(module: ModuleType) -> None:
     vars(module)["activate_flash_attention_impl"] = lambda *_, **__: None  # its kernels are not needed
 
 
+def _pipelining(module: ModuleType) -> None:
+    """Gradients of weights are added in the order of the weights, the same in every recording."""
+    find = module.get_param_groups
+
+    def groups(inputs: list[Any], weights: list[Any], edges: Any) -> Any:
+        found = find(inputs, weights, edges)
+        place = {weight: at for at, weight in enumerate(weights)}
+        for group in found:
+            group["params"] = sorted(group["params"], key=place.__getitem__)
+            group["intermediates"] = sorted(group["intermediates"], key=lambda node: node._sequence_nr())
+        return found
+
+    vars(module)["get_param_groups"] = groups
+
+
 _TOLD: dict[str, Callable[[ModuleType], None]] = {
     "transformers.utils.import_utils": _transformers,
     "torch.nn.attention": _attention,
+    "torch.distributed.pipelining._backward": _pipelining,
     "torch.distributed.fsdp._fully_shard._fsdp_param": _fsdp,
 }
 

@@ -93,6 +93,15 @@ def test_two_recordings_are_the_same_bytes(sharded: Recording, tmp_path: Path) -
         assert (again.manifest.parent / name).read_bytes() == (sharded.manifest.parent / name).read_bytes()
 
 
+def test_two_recordings_of_zero_bubble_are_the_same_bytes(tmp_path: Path) -> None:
+    folders = [tmp_path / name for name in ("first", "second")]
+    for folder in folders:
+        folder.mkdir()
+        record(folder, "pipelined.py", "ZBVZeroBubble", "2", world=2)
+    first, second = ([path.read_bytes() for path in sorted(folder.iterdir())] for folder in folders)
+    assert first == second
+
+
 def test_the_number_of_ranks_changes_groups_and_shards_only(sharded: Recording, tmp_path: Path) -> None:
     more = record(tmp_path, "sharded.py", "2", world=1024)
     assert len(more.workload.templates[0]) == len(sharded.workload.templates[0])
