@@ -321,6 +321,8 @@ class Collectives:
         """Integers are delivered: objects travel as such."""
         for one in (*inputs, *outputs):
             if one.is_floating_point() or one.numel() > LARGEST:
+                if form.kind == "receive":
+                    self._forget(form.kind, one)
                 continue
             with unset_fake_temporarily():
                 if form.kind == "send":
@@ -345,12 +347,22 @@ class Collectives:
         known = bool(values) and all(one is not None for one in values)
         with unset_fake_temporarily():
             results = _result(form.kind, _reduction(given), values, outputs, group) if known else None
-            for at, one in enumerate(outputs):
-                value = None if results is None else results[at]
+            for one in outputs:
+                if isinstance(one, FakeTensor) or results is None:
+                    self._forget(form.kind, one)
+            for one, value in zip(outputs, results or (), strict=False):
                 if isinstance(one, FakeTensor):
-                    set_value(one, value)
-                elif value is not None and value is not one:
+                    set_value(one, value.clone())
+                elif value is not one:
                     one.copy_(value.reshape(one.shape))
+
+    def _forget(self, kind: str, tensor: torch.Tensor) -> None:
+        """Nobody knows what a tensor has received."""
+        if isinstance(tensor, FakeTensor):
+            set_value(tensor, None)
+        else:
+            text = f"the host's tensor keeps its values, as nobody knows what {kind} gives"
+            self._tape.remark("assumed", text, user_place())
 
 
 def _reduction(given: Given) -> str:
@@ -366,13 +378,16 @@ def _result(
 ) -> list[Any] | None:
     """What each output holds if all members put in the same; None: not told."""
     members = len(group.members)
-    if kind == "all_reduce" and reduction == "sum":
-        return [one * members for one in values]
-    if kind == "all_reduce" and reduction in ("avg", "max", "min", "band", "bor"):
-        return list(values)
+    if kind in ("all_reduce", "reduce", "reduce_scatter"):
+        if reduction not in _REDUCED:
+            return None
+        whole = [_REDUCED[reduction](one, members) for one in values]
+        return whole if kind != "reduce_scatter" else _parts(whole, outputs, group)
     if kind == "broadcast":
         return list(values)
-    if kind == "all_gather":
+    if kind == "scatter":
+        return _parts(values, outputs, group)
+    if kind in ("all_gather", "gather"):
         if len(values) == len(outputs):
             return [
                 torch.cat([one.reshape(-1)] * members)[: out.numel()].reshape(out.shape)
@@ -385,6 +400,25 @@ def _result(
             return None
         own = pieces.reshape(members, -1)[group.rank]
         return [own.repeat(members).reshape(outputs[0].shape)]
+    return None
+
+
+_REDUCED: dict[str, Callable[[Any, int], Any]] = {
+    "sum": lambda one, members: one * members,
+    "product": lambda one, members: one**members,
+    **dict.fromkeys(("avg", "max", "min", "band", "bor"), lambda one, _: one),
+}
+
+
+def _parts(values: Sequence[Any], outputs: list[torch.Tensor], group: _Group) -> list[Any] | None:
+    """The rank's part of one list or tensor for all members."""
+    members = len(group.members)
+    if len(outputs) != 1:
+        return None
+    if len(values) == members > 1:
+        return [values[group.rank]]
+    if len(values) == 1 and values[0].numel() == members * outputs[0].numel():
+        return [values[0].reshape(members, -1)[group.rank].reshape(outputs[0].shape)]
     return None
 
 

@@ -171,7 +171,7 @@ class RecordingMode(TorchDispatchMode):
             return self._to_host(args[0], kwargs)
         if operator.name == "copy_" and args[0].device.type != NAME:
             return self._into_host(*args[:2])
-        values = None if operator.is_random else self._values(func, args, kwargs, tensors)
+        values = None if operator.is_random else self._values(operator, func, args, kwargs, tensors)
         if any(not isinstance(one, FakeTensor) for one in tensors):
             args, kwargs = tree_map(self._without_values, (args, kwargs))
         try:
@@ -257,7 +257,11 @@ class RecordingMode(TorchDispatchMode):
 
     # Values.
 
-    def _values(self, func: Any, args: Any, kwargs: Any, tensors: list[torch.Tensor]) -> Any:
+    def _values(self, operator: Operator, func: Any, args: Any, kwargs: Any, tensors: Any) -> Any:
+        if operator.name.startswith(("empty", "new_empty")):
+            return None
+        if operator.name in _ASSIGNING and any(one is args[0] for one in tensors):
+            return self._assigned(func, args, kwargs, tensors)
         for one in tensors:
             if isinstance(one, FakeTensor) and value_of(one) is None:
                 return None
@@ -266,6 +270,19 @@ class RecordingMode(TorchDispatchMode):
         for size in sizes:
             elements *= size
         if elements > LARGEST or any(one.numel() > LARGEST for one in tensors):
+            return None
+        with unset_fake_temporarily():
+            return real_call(func, args, kwargs, lambda one: isinstance(one, FakeTensor))
+
+    def _assigned(self, func: Any, args: Any, kwargs: Any, tensors: Any) -> Any:
+        """The values of a tensor all of which are written, whatever they were."""
+        target = args[0]
+        if value_of(target) is None and target.numel() <= LARGEST:
+            set_value(target, None)  # what is known of its views is no longer true
+            with unset_fake_temporarily():
+                set_value(target, torch.empty(target.shape, dtype=target.dtype, device="cpu"))
+        known = all(not isinstance(one, FakeTensor) or value_of(one) is not None for one in tensors)
+        if not known or target.numel() > LARGEST:
             return None
         with unset_fake_temporarily():
             return real_call(func, args, kwargs, lambda one: isinstance(one, FakeTensor))
@@ -368,6 +385,9 @@ class RecordingMode(TorchDispatchMode):
         self._tape.remark("assumed", "zeros for values that nobody knows", place)
         with unset_fake_temporarily():
             return torch.zeros(tensor.shape, dtype=tensor.dtype)
+
+
+_ASSIGNING = ("fill_", "zero_", "copy_")
 
 
 def _fake_mode() -> Any:

@@ -12,21 +12,27 @@ import torch
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
 LARGEST = 1 << 16  # elements of a tensor whose values are kept
-_SHADOW = "_recorder_value"
+_SHADOW, _OVERWRITTEN = "_recorder_value", "_recorder_overwritten"
 
 
 def value_of(tensor: torch.Tensor) -> torch.Tensor | None:
     """The real tensor beside one, if its values are known."""
-    return getattr(tensor, _SHADOW, None)
+    value, since = getattr(tensor, _SHADOW, (None, 0))
+    return value if value is None or since == _overwritten(tensor) else None
 
 
 def set_value(tensor: torch.Tensor, value: torch.Tensor | None) -> None:
-    """Say what the values of a tensor are; None: nobody knows any more."""
+    """Say what the values of a tensor are; None: nobody knows them, nor those of its views, any more."""
     if value is None:
-        if _SHADOW in tensor.__dict__:
-            delattr(tensor, _SHADOW)
+        setattr(tensor.untyped_storage(), _OVERWRITTEN, _overwritten(tensor) + 1)
+        vars(tensor).pop(_SHADOW, None)
     elif value.numel() <= LARGEST:
-        setattr(tensor, _SHADOW, value)
+        setattr(tensor, _SHADOW, (value, _overwritten(tensor)))
+
+
+def _overwritten(tensor: torch.Tensor) -> int:
+    """How often something unknown was written into the memory of a tensor."""
+    return int(getattr(tensor.untyped_storage(), _OVERWRITTEN, 0))
 
 
 def is_small(tensor: torch.Tensor) -> bool:
