@@ -54,6 +54,9 @@ def _gemm(rows: int, columns: int, inner: int, count: int = 1) -> Cost:
 def _product(first: int) -> Counter:
     def count(given: Given, _: Any) -> Cost:
         left, right = given[first].shape, given[first + 1].shape
+        if given[first].is_complex():  # four multiplications and four additions in place of one each
+            operations = 8 * prod(left) * (1 if len(right) == 1 else right[-1])
+            return Cost("", operations)
         if len(right) == 1:
             return _gemm(left[0], 1, left[1])
         return _gemm(left[-2], right[-1], left[-1], prod(left[:-2]))

@@ -128,6 +128,11 @@ class RecordingMode(TorchDispatchMode):
         if func.namespace in ("c10d", "_c10d_functional", "_dtensor") and self._collectives.knows(func):
             self._phases.look()
             return self._collectives.call(func, args, kwargs)
+        if torch.is_inference_mode_enabled() and func._can_decompose():  # autograd would take it apart
+            with self:
+                result = func.decompose(*args, **kwargs)
+            if result is not NotImplemented:
+                return result
         if func is torch.ops.aten.is_pinned.default:  # DDP asks whether it got what it allocated
             return True
         if kwargs.get("pin_memory"):

@@ -9,7 +9,10 @@ from __future__ import annotations
 import copyreg
 import functools
 import os
+import sys
 from collections.abc import Callable
+from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import torch
@@ -26,6 +29,7 @@ from recorder.process.tape import Tape
 
 BACKEND = "etsim"
 _CUDA = "cuda"
+_INSIDE = (str(Path(torch.__file__).parent), str(Path(__file__).parent))  # files that are no program's
 
 
 def here(value: Any) -> Any:
@@ -101,6 +105,13 @@ def _type_name(tensor: torch.Tensor, dtype: Any = None, *args: Any, **kwargs: An
     return tensor.type(dtype, *args, **kwargs)
 
 
+def _told(device: torch.device, caller: FrameType) -> torch.device:
+    """Programs compare devices with "cuda"; PyTorch itself, with the one that is here."""
+    if device.type != NAME or caller.f_code.co_filename.startswith(_INSIDE):
+        return device
+    return torch.device(_CUDA, int(os.environ["LOCAL_RANK"]))
+
+
 def _tensor(data: Any, *args: Any, **kwargs: Any) -> torch.Tensor:
     """A list of scalars on the device is read by the host, past all modes."""
     if isinstance(data, list | tuple):
@@ -129,6 +140,7 @@ def _address(tensor: torch.Tensor) -> int:
 _SPECIAL: dict[Any, Callable[..., Any]] = {
     torch.device: torch.device,  # stays "cuda", as programs compare it with; it is rewritten where it is used
     torch.Tensor.cuda: _to_device,
+    torch.Tensor.device.__get__: lambda tensor: _told(tensor.device, sys._getframe(2)),
     torch.tensor: _tensor,
     torch.Tensor.type: _type_name,
     torch.Tensor.data_ptr: _address,
@@ -172,7 +184,8 @@ def _patch_cuda(module: DeviceModule) -> None:
                 setattr(place, name, getattr(module, name))
     torch.cuda.is_available = module.is_available
     torch.backends.cuda.is_built = lambda: True
-    torch.accelerator.current_accelerator = lambda *_, **__: torch.device(NAME)
+    torch.cuda.current_device = lambda: int(os.environ["LOCAL_RANK"])
+    torch.accelerator.current_accelerator = lambda *_, **__: _told(torch.device(NAME), sys._getframe(1))
 
 
 def _patch_first_argument() -> None:
@@ -295,6 +308,9 @@ def _patch_modules(mode: FakeTensorMode) -> None:
         return make(cls, data, requires_grad)
 
     torch.nn.Parameter.__new__ = staticmethod(parameter)
+    device = vars(FakeTensor)["device"]
+    told = device.getter(lambda tensor: _told(device.fget(tensor), sys._getframe(1)))
+    FakeTensor.device = told  # type: ignore[assignment,method-assign]
     torch.utils.swap_tensors = _swap
 
 

@@ -15,7 +15,7 @@ import torch
 from recorder.process.tape import COMPUTE, Tape
 
 NAME = "rec"
-MEMORY = 1 << 37  # bytes that the device says it has; an assumption that programs rarely ask for
+MEMORY = 80 << 30  # bytes that the device says it has; an assumption that programs rarely ask for
 
 
 class Stream:
@@ -213,8 +213,8 @@ class DeviceModule:
         return 0
 
     @property
-    def default_generators(self) -> tuple[Generator]:
-        return (Generator(),)
+    def default_generators(self) -> tuple[Generator, ...]:
+        return (Generator(),) * self._devices
 
     # Memory, of which programs print figures.
 

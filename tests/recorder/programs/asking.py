@@ -25,3 +25,9 @@ layer(torch.ones(2, 4, device="cuda")).sum().backward()
 norms = torch.tensor([first.norm(), second.norm()], device="cuda")
 assert norms.shape == (2,)
 assert norms.is_cuda
+
+assert first.device.type == "cuda"
+assert first.device == torch.device("cuda", torch.cuda.current_device())
+assert torch.zeros(2, device=first.device).device == first.device
+assert torch.accelerator.current_accelerator().type == "cuda"
+assert torch.zeros(2).device.type == "cpu"
