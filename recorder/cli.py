@@ -83,6 +83,7 @@ def _parser() -> Parser:
 
 
 def _record(options: argparse.Namespace) -> list[str]:
+    from et_sim.trace.manifest import ENDING
     from recorder import report
     from recorder.launching import Program
     from recorder.recorded import Routing
@@ -91,6 +92,15 @@ def _record(options: argparse.Namespace) -> list[str]:
 
     if options.world < 1:
         raise UsageError(f"--world is {options.world}", remedy="give the number of ranks")
+    for name, value, least in (("--local-world", options.local_world, 1), ("--step", options.step, 0)):
+        if value is not None and value < least:
+            raise UsageError(f"{name} is {value}", remedy=f"give {least} or more")
+    if not options.output.endswith(ENDING):
+        raise UsageError(
+            f"the workload is to be {options.output}", remedy=f"give a name that ends in {ENDING}"
+        )
+    if options.report and not Path(options.report).parent.is_dir():
+        raise UsageError(f"there is no folder {Path(options.report).parent} for --report", remedy="make it")
     check_torch(force=options.force)
     host_ns = round(parse_time_ns(options.host_time)) if options.host_time else 0
     local = options.local_world or min(8, options.world)

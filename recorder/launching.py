@@ -6,9 +6,12 @@ Not here: what runs in them (`recorder.process.main`).
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -44,6 +47,28 @@ def record_ranks(program: Program, ranks: Sequence[int], folder: Path) -> list[R
     meeting = folder / "meeting"
     meeting.mkdir(exist_ok=True)
     files = [folder / f"{rank}.recorded" for rank in ranks]
+    with _ending_by_exception():
+        return _recorded(program, ranks, meeting, files)
+
+
+@contextmanager
+def _ending_by_exception() -> Iterator[None]:
+    """Whoever terminates this process ends those that it has started."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def leave(number: int, _: object) -> None:
+        raise SystemExit(128 + number)
+
+    before = signal.signal(signal.SIGTERM, leave)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _recorded(program: Program, ranks: Sequence[int], meeting: Path, files: Sequence[Path]) -> list[Recorded]:
     processes = [
         subprocess.Popen(
             [
@@ -65,11 +90,18 @@ def record_ranks(program: Program, ranks: Sequence[int], folder: Path) -> list[R
                 process.wait()
     if failed is not None:
         rank, status = failed
-        raise ProgramError(
-            f"the program ended with status {status} on rank {rank}",
-            place=program.script,
-            remedy="its own message is above",
-        )
+        ended = f"the program ended with status {status} on rank {rank}"
+        if status < 0:
+            ended = f"the program was ended by {signal.Signals(-status).name} on rank {rank}"
+        remedy = "its own message is above" if status > 0 else "PyTorch may have said why above"
+        raise ProgramError(ended, place=program.script, remedy=remedy)
+    for rank, file in zip(ranks, files, strict=True):
+        if not file.exists():
+            raise ProgramError(
+                f"the program left without an end on rank {rank}",
+                place=program.script,
+                remedy="end it by sys.exit, not by os._exit",
+            )
     return [read_recorded(file) for file in files]
 
 

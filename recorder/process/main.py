@@ -11,8 +11,12 @@ import os
 import random
 import runpy
 import sys
+import threading
 import traceback
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
@@ -62,6 +66,7 @@ def main(arguments: list[str]) -> int:
         mode,
         Redirect(),
     ):
+        _enter_threads(tape, (fake, mode, Redirect()))
         try:
             status = _run(script, rest)
         except PeerNeeded as needed:
@@ -75,6 +80,22 @@ def main(arguments: list[str]) -> int:
     return status
 
 
+def _enter_threads(tape: Tape, modes: Sequence[AbstractContextManager[Any]]) -> None:
+    """Modes are those of one thread: others enter them as they begin."""
+    begin = threading.Thread._bootstrap_inner  # type: ignore[attr-defined]
+
+    def inner(thread: threading.Thread) -> None:
+        before = len(tape.nodes)
+        with ExitStack() as stack:
+            for one in modes:
+                stack.enter_context(one)
+            begin(thread)
+        if len(tape.nodes) > before:
+            tape.remark("threads", "work of several threads: its order may be another in the next recording")
+
+    threading.Thread._bootstrap_inner = inner  # type: ignore[attr-defined]
+
+
 def _run(script: str, arguments: list[str]) -> int:
     sys.argv = [script, *arguments]
     sys.path[0] = str(Path(script).resolve().parent)
@@ -86,6 +107,8 @@ def _run(script: str, arguments: list[str]) -> int:
         sys.stderr.write(f"et-record: error: {error}\n")
         return 1
     except SystemExit as end:
+        if isinstance(end.code, str):
+            sys.stderr.write(f"{end.code}\n")
         return end.code if isinstance(end.code, int) else int(end.code is not None)
     except BaseException:
         traceback.print_exc()

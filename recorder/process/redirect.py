@@ -20,10 +20,11 @@ import torch.distributed as dist
 import torch.nn.functional as F  # noqa: N812
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.overrides import TorchFunctionMode
-from torch.utils._pytree import tree_map_only
+from torch.utils._pytree import tree_iter, tree_map_only
 
 from recorder.process.objects import object_to_tensor, tensor_to_object
 from recorder.process.phases import Phases
+from recorder.process.places import user_place
 from recorder.process.streams import NAME, DeviceModule
 from recorder.process.tape import Tape
 
@@ -112,6 +113,12 @@ def _told(device: torch.device, caller: FrameType) -> torch.device:
     return torch.device(_CUDA, int(os.environ["LOCAL_RANK"]))
 
 
+def _format(tensor: torch.Tensor, how: str) -> str:
+    if tensor.dim() == 0 and isinstance(tensor, FakeTensor):
+        return format(tensor.item(), how)
+    return torch.Tensor.__format__(tensor, how)
+
+
 def _tensor(data: Any, *args: Any, **kwargs: Any) -> torch.Tensor:
     """A list of scalars on the device is read by the host, past all modes."""
     if isinstance(data, list | tuple):
@@ -141,12 +148,12 @@ _SPECIAL: dict[Any, Callable[..., Any]] = {
     torch.device: torch.device,  # stays "cuda", as programs compare it with; it is rewritten where it is used
     torch.Tensor.cuda: _to_device,
     torch.Tensor.device.__get__: lambda tensor: _told(tensor.device, sys._getframe(2)),
+    torch.Tensor.__format__: _format,
     torch.tensor: _tensor,
     torch.Tensor.type: _type_name,
     torch.Tensor.data_ptr: _address,
     torch.Tensor.data.__set__: _set_data,
     torch.Tensor.is_cuda.__get__: lambda tensor: tensor.device.type in (NAME, _CUDA),
-    torch.Tensor.record_stream: lambda *_: None,
     torch.Tensor.pin_memory: lambda tensor, *_, **__: tensor,
     torch.Tensor.is_pinned: lambda *_, **__: True,
     F.scaled_dot_product_attention: _attention,
@@ -165,6 +172,7 @@ def patch(
 ) -> None:
     """Everything that takes devices, or looks for CUDA, outside of functions of PyTorch."""
     _patch_cuda(module)
+    _patch_saving(tape)
     _patch_first_argument()
     _patch_distributed()
     _patch_backward(phases)
@@ -184,8 +192,32 @@ def _patch_cuda(module: DeviceModule) -> None:
                 setattr(place, name, getattr(module, name))
     torch.cuda.is_available = module.is_available
     torch.backends.cuda.is_built = lambda: True
+    torch.Tensor.record_stream = lambda *_: None
+    for name in ("current_stream", "set_stream", "synchronize", "empty_cache"):
+        setattr(torch.accelerator, name, getattr(module, name))
+    nvtx, memory = torch.cuda.nvtx, torch.cuda.memory
+    nvtx.range_push = nvtx.range_pop = nvtx.range_start = nvtx.range_end = nvtx.mark = lambda *_, **__: 0
+    memory._record_memory_history = memory._dump_snapshot = lambda *_, **__: None
+    torch.cuda.memory_summary = memory.memory_summary = lambda *_, **__: ""
+    torch.cuda.set_per_process_memory_fraction = lambda *_, **__: None
+    torch.cuda.can_device_access_peer = lambda *_: True
+    torch.cuda.nccl.version = lambda: (2, 28, 0)
     torch.cuda.current_device = lambda: int(os.environ["LOCAL_RANK"])
     torch.accelerator.current_accelerator = lambda *_, **__: _told(torch.device(NAME), sys._getframe(1))
+
+
+def _patch_saving(tape: Tape) -> None:
+    """There are no weights that a file could hold."""
+    save = torch.save
+
+    @functools.wraps(save)
+    def call(content: Any, *args: Any, **kwargs: Any) -> None:
+        if any(isinstance(one, FakeTensor) for one in tree_iter(content)):
+            tape.remark("changed", "torch.save writes no file", user_place())
+        else:
+            save(content, *args, **kwargs)
+
+    torch.save = call
 
 
 def _patch_first_argument() -> None:
@@ -250,10 +282,11 @@ def _patch_distributed() -> None:
         return FakeProcessGroup._create_internal(common.group_rank, common.group_size, options)
 
     dist.Backend.register_backend(BACKEND, create, extended_api=True, devices=["cpu", NAME])
-    begin = dist.init_process_group
+    begin, asked, backend_of = dist.init_process_group, dict[str, str](), dist.get_backend
 
     @functools.wraps(begin)
-    def initialise(*_: Any, **kwargs: Any) -> None:
+    def initialise(*args: Any, **kwargs: Any) -> None:
+        asked[""] = str(kwargs.get("backend", args[0] if args else None) or "nccl")
         begin(
             backend=BACKEND,
             store=FakeStore(),
@@ -270,13 +303,24 @@ def _patch_distributed() -> None:
         kwargs.pop("device_id", None)
         if ranks is not None and int(os.environ["RANK"]) not in ranks:
             return dist.GroupMember.NON_GROUP_MEMBER
-        return make(ranks, timeout, BACKEND, **kwargs)
+        made = make(ranks, timeout, BACKEND, **kwargs)
+        asked[made.group_name] = str(backend or asked.get("", "nccl"))
+        return made
+
+    @functools.wraps(backend_of)
+    def named(group: Any = None) -> str:
+        """What the program asked for; of several, the one for CUDA."""
+        if sys._getframe(1).f_code.co_filename.startswith(_INSIDE):
+            return backend_of(group)
+        wanted = asked.get(group.group_name if group is not None else "", asked.get("", "nccl"))
+        return wanted.partition("cuda:")[2].partition(",")[0] or wanted
 
     device_mesh.new_group = group
     _share_ranks(device_mesh.DeviceMesh)
     for place in (dist, dist.distributed_c10d):
         place.init_process_group, place.new_group = initialise, group
         place.is_nccl_available = lambda: True
+        place.get_backend = named
     dist.distributed_c10d._object_to_tensor = object_to_tensor
     dist.distributed_c10d._tensor_to_object = tensor_to_object
 
@@ -310,7 +354,7 @@ def _patch_modules(mode: FakeTensorMode) -> None:
     torch.nn.Parameter.__new__ = staticmethod(parameter)
     device = vars(FakeTensor)["device"]
     told = device.getter(lambda tensor: _told(device.fget(tensor), sys._getframe(1)))
-    FakeTensor.device = told  # type: ignore[assignment,method-assign]
+    FakeTensor.device = told
     torch.utils.swap_tensors = _swap
 
 

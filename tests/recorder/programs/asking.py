@@ -31,3 +31,9 @@ assert first.device == torch.device("cuda", torch.cuda.current_device())
 assert torch.zeros(2, device=first.device).device == first.device
 assert torch.accelerator.current_accelerator().type == "cuda"
 assert torch.zeros(2).device.type == "cpu"
+assert f"{first.sum():.1f}" == "4.0"
+
+first.record_stream(torch.cuda.current_stream())
+with torch.cuda.nvtx.range("sum"):
+    first.sum()
+torch.save({"weights": first}, "weights.pt")
