@@ -7,6 +7,7 @@ communication (`collectives`), what a kernel costs (`costs`), and the device's n
 from __future__ import annotations
 
 import sys
+import threading
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -92,6 +93,7 @@ class RecordingMode(TorchDispatchMode):
         self._collectives, self._experts, self._regions = collectives, experts, regions
         self._known: dict[Any, Operator] = {}
         self._is_paused = False
+        self._lock = threading.RLock()
 
     def pausing(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """A function whose operators are no work, as DTensor runs some on whole tensors for their shapes."""
@@ -111,7 +113,8 @@ class RecordingMode(TorchDispatchMode):
         if self._is_paused or _fake_mode() is not self._fake:
             return func(*args, **(kwargs or {}))
         try:
-            return self._dispatch(func, args, kwargs or {})
+            with self._lock:  # fake tensors are not made for several threads at once
+                return self._dispatch(func, args, kwargs or {})
         except (_StopRecomputationError, PeerNeeded):
             raise
         except BaseException:
@@ -128,7 +131,9 @@ class RecordingMode(TorchDispatchMode):
         if func.namespace in ("c10d", "_c10d_functional", "_dtensor") and self._collectives.knows(func):
             self._phases.look()
             return self._collectives.call(func, args, kwargs)
-        if torch.is_inference_mode_enabled() and func._can_decompose():  # autograd would take it apart
+        if (
+            func.namespace == "aten" and torch.is_inference_mode_enabled() and func._can_decompose()
+        ):  # autograd would take it apart
             with self:
                 result = func.decompose(*args, **kwargs)
             if result is not NotImplemented:

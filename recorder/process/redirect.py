@@ -106,6 +106,13 @@ def _type_name(tensor: torch.Tensor, dtype: Any = None, *args: Any, **kwargs: An
     return tensor.type(dtype, *args, **kwargs)
 
 
+def _fake_device(tensor: FakeTensor) -> torch.device:
+    """As fake tensors have it, but for each thread: within a kernel of their own they are on "meta"."""
+    if torch._C._meta_in_tls_dispatch_include():
+        return torch.device("meta")
+    return _told(tensor.fake_device, sys._getframe(1))
+
+
 def _told(device: torch.device, caller: FrameType) -> torch.device:
     """Programs compare devices with "cuda"; PyTorch itself, with the one that is here."""
     if device.type != NAME or caller.f_code.co_filename.startswith(_INSIDE):
@@ -353,8 +360,7 @@ def _patch_modules(mode: FakeTensorMode) -> None:
 
     torch.nn.Parameter.__new__ = staticmethod(parameter)
     device = vars(FakeTensor)["device"]
-    told = device.getter(lambda tensor: _told(device.fget(tensor), sys._getframe(1)))
-    FakeTensor.device = told
+    FakeTensor.device = device.getter(_fake_device)
     torch.utils.swap_tensors = _swap
 
 

@@ -12,7 +12,7 @@ import pytest
 from recording_here import PROGRAMS, Recording, needs_torch, record
 
 from et_sim.cli import main as simulate
-from et_sim.trace import NodeKind
+from et_sim.trace import NodeKind, read_workload
 from et_sim.workloads.training.plan import tokens_of_experts
 from recorder.cli import main
 from recorder.launching import MEETING, RECORDED
@@ -255,7 +255,62 @@ def test_loads_of_another_number_of_experts_are_refused(
     assert "does not list loads of 16 experts" in capfd.readouterr().err
 
 
+def test_values_are_known_as_long_as_they_are_true(tmp_path: Path) -> None:
+    recording = record(tmp_path, "known_values.py", world=4)
+    assumed = [one["place"].rpartition(":")[0] for one in recording.remarks("assumed")]
+    assert assumed == ["known_values.py"] * 4
+
+
+def test_threads_are_recorded_and_reported(tmp_path: Path) -> None:
+    recording = record(tmp_path, "threads.py", world=2)
+    trace = recording.workload.templates[0]
+    assert [trace.node_name(row) for row in range(len(trace.kind))] == ["setup ones", "setup mm", "setup add"]
+    assert recording.remarks("threads")
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [("--local-world", "0"), ("--step", "-1"), ("-o", "job.json"), ("--report", "none/report.json")],
+)
+def test_an_option_that_means_nothing_is_refused_before_the_program_runs(
+    option: str,
+    value: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    options = {"--world": "2", "-o": "job.workload.json"} | {option: value}
+    words = [word for pair in options.items() for word in pair]
+    assert main([*words, str(PROGRAMS / "asking.py")]) == 2
+    assert value.partition("/")[0] in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_text_of_sys_exit_is_shown(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    script = tmp_path / "train.py"
+    script.write_text("import sys\nsys.exit('no such data set')\n")
+    assert main(["--world", "2", "-o", str(tmp_path / "job.workload.json"), str(script)]) == 1
+    assert "no such data set" in capfd.readouterr().err
+
+
+def test_inference_mode_computes_what_no_grad_does(tmp_path: Path) -> None:
+    script = tmp_path / "infer.py"
+    script.write_text(
+        "import torch\n"
+        "model, data = torch.nn.Linear(64, 256).cuda(), torch.ones(32, 64, device='cuda')\n"
+        "for mode in (torch.no_grad, torch.inference_mode):\n"
+        "    with mode():\n"
+        "        model(data)\n"
+    )
+    assert main(["--world", "2", "-o", str(tmp_path / "job.workload.json"), str(script)]) == 0
+    trace = read_workload(tmp_path / "job.workload.json").templates[0]
+    products = [int(trace.num_ops[row]) for row in range(len(trace.kind)) if "addmm" in trace.node_name(row)]
+    assert products == [2 * 32 * 64 * 256] * 2
+
+
 def test_what_tells_tensors_of_cuda_apart_is_answered_as_cuda_would(tmp_path: Path) -> None:
     recording = record(tmp_path, "asking.py", world=2)
     of_device = [one["place"].rpartition(":")[0] for one in recording.remarks("synchronised")]
-    assert of_device == ["asking.py"]  # two norms on the device, made a tensor
+    assert of_device == ["asking.py"] * 2  # norms on the device, made a tensor; a sum that is printed
+    assert recording.remarks("changed")
