@@ -19,6 +19,7 @@ from torch._subclasses.fake_tensor import (
     DynamicOutputShapeException,
     FakeTensor,
     FakeTensorMode,
+    UnsupportedOperatorException,
     unset_fake_temporarily,
 )
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -188,6 +189,9 @@ class RecordingMode(TorchDispatchMode):
             result = func(*args, **kwargs)
         except (DynamicOutputShapeException, DataDependentOutputException) as error:
             result = self._sized_by_values(func, args, kwargs, values, error)
+        except (NotImplementedError, UnsupportedOperatorException) as error:
+            text = f"PyTorch does not know the sizes of what {operator.name} gives without its device"
+            raise RecordingError(f"{user_place()}: {text}") from error
         self._keep_values(operator, args, kwargs, values, result)
         if values is None and operator.name == "histc":
             bins = kwargs.get("bins", args[1] if len(args) > 1 else 100)

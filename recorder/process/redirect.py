@@ -208,9 +208,22 @@ def _patch_cuda(module: DeviceModule) -> None:
     torch.cuda.memory_summary = memory.memory_summary = lambda *_, **__: ""
     torch.cuda.set_per_process_memory_fraction = lambda *_, **__: None
     torch.cuda.can_device_access_peer = lambda *_: True
+    torch.Generator = _Generator
     torch.cuda.nccl.version = lambda: (2, 28, 0)
     torch.cuda.current_device = lambda: int(os.environ["LOCAL_RANK"])
     torch.accelerator.current_accelerator = lambda *_, **__: _told(torch.device(NAME), sys._getframe(1))
+
+
+class _AnyGenerator(type(torch._C.Generator)):  # type: ignore[misc]
+    def __instancecheck__(cls, value: Any) -> bool:
+        return isinstance(value, torch._C.Generator)
+
+
+class _Generator(torch._C.Generator, metaclass=_AnyGenerator):
+    """Of the host, whichever device it is for: random numbers of the device are of no value."""
+
+    def __new__(cls, device: Any = "cpu") -> _Generator:  # noqa: ARG004
+        return super().__new__(cls, "cpu")
 
 
 def _patch_saving(tape: Tape) -> None:

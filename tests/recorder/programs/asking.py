@@ -37,3 +37,6 @@ first.record_stream(torch.cuda.current_stream())
 with torch.cuda.nvtx.range("sum"):
     first.sum()
 torch.save({"weights": first}, "weights.pt")
+generator = torch.Generator(device="cuda").manual_seed(1)
+torch.randn(3, device="cuda", generator=generator)
+assert isinstance(torch.default_generator, torch.Generator)
