@@ -310,19 +310,19 @@ def _patch_distributed() -> None:
         begin(
             backend=BACKEND,
             store=FakeStore(),
-            rank=int(os.environ["RANK"]),
+            rank=rank,
             world_size=int(os.environ["WORLD_SIZE"]),
             timeout=kwargs.get("timeout"),
         )
 
-    make = dist.distributed_c10d.new_group
+    make, rank = dist.distributed_c10d.new_group, int(os.environ["RANK"])
 
     @functools.wraps(make)
     def group(ranks: Any = None, timeout: Any = None, backend: Any = None, *args: Any, **kwargs: Any) -> Any:  # noqa: ARG001
+        if ranks is not None and rank not in ranks:  # a mesh of many ranks asks for thousands of groups
+            return dist.GroupMember.NON_GROUP_MEMBER
         kwargs.pop("pg_options", None)
         kwargs.pop("device_id", None)
-        if ranks is not None and int(os.environ["RANK"]) not in ranks:
-            return dist.GroupMember.NON_GROUP_MEMBER
         made = make(ranks, timeout, BACKEND, **kwargs)
         asked[made.group_name] = str(backend or asked.get("", "nccl"))
         return made
