@@ -24,7 +24,7 @@ class Stream:
     def __init__(self, tape: Tape, number: int) -> None:
         self._tape, self.number = tape, number
         self.device_type, self.device_index, self.stream_id = 20, 0, number
-        self.cuda_stream = number
+        self.cuda_stream = self.native_handle = number
 
     @property
     def device(self) -> torch.device:
@@ -46,6 +46,9 @@ class Stream:
 
     def query(self) -> bool:
         return True
+
+    def is_capturing(self) -> bool:
+        return False
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Stream) and other.number == self.number
