@@ -83,7 +83,8 @@ def _parser() -> Parser:
 
 
 def _record(options: argparse.Namespace) -> list[str]:
-    from et_sim.trace.manifest import ENDING
+    from et_sim.trace.disk import replace_all
+    from et_sim.trace.manifest import manifest_stem, write_manifest
     from recorder import report
     from recorder.launching import Program
     from recorder.recorded import Routing
@@ -95,12 +96,7 @@ def _record(options: argparse.Namespace) -> list[str]:
     for name, value, least in (("--local-world", options.local_world, 1), ("--step", options.step, 0)):
         if value is not None and value < least:
             raise UsageError(f"{name} is {value}", remedy=f"give {least} or more")
-    if not options.output.endswith(ENDING):
-        raise UsageError(
-            f"the workload is to be {options.output}", remedy=f"give a name that ends in {ENDING}"
-        )
-    if options.report and not Path(options.report).parent.is_dir():
-        raise UsageError(f"there is no folder {Path(options.report).parent} for --report", remedy="make it")
+    manifest_stem(options.output)
     check_torch(force=options.force)
     host_ns = round(parse_time_ns(options.host_time)) if options.host_time else 0
     local = options.local_world or min(8, options.world)
@@ -112,12 +108,10 @@ def _record(options: argparse.Namespace) -> list[str]:
     if routing.skew and not any(report.spreads_experts(one) for one in recordings):
         raise UsageError("the program counts no choices of a router", remedy="leave --expert-skew out")
     workload, stands_for = fold(recordings, step=options.step, keep_roots=options.keep_roots)
-    from et_sim.trace.manifest import write_manifest
-
     files = write_manifest(workload, options.output)
     if options.report:
         text = json.dumps(report.as_json(recordings, stands_for), indent=1)
-        Path(options.report).write_text(f"{text}\n", encoding="utf-8")
+        replace_all([(Path(options.report), f"{text}\n".encode())])
     return [
         *report.lines(recordings, stands_for, options.step),
         f"written to {files[0]}, {workload.nodes:,} nodes on {workload.ranks:,} ranks",

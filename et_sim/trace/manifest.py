@@ -102,18 +102,24 @@ def write_manifest(workload: Workload, path: str | Path) -> list[Path]:
     return [file for file, _ in files]
 
 
-def manifest_files(
-    workload: Workload, contents: Sequence[bytes], path: str | Path
-) -> list[tuple[Path, bytes]]:
-    """What is to be written where, the manifest first; `contents` are the files of the templates."""
-    target = Path(path)
-    stem = target.name.removesuffix(ENDING)
-    if not stem or stem == target.name:
+def manifest_stem(path: str | Path) -> str:
+    """What the files of a manifest's templates are called after; refuses other names."""
+    name = Path(path).name
+    stem = name.removesuffix(ENDING)
+    if not stem or stem == name:
         raise TraceError(
             f"is no name for a manifest, which ends in {ENDING}",
             place=str(path),
             remedy=f"call it {stem or 'job'}{ENDING}",
         )
+    return stem
+
+
+def manifest_files(
+    workload: Workload, contents: Sequence[bytes], path: str | Path
+) -> list[tuple[Path, bytes]]:
+    """What is to be written where, the manifest first; `contents` are the files of the templates."""
+    target, stem = Path(path), manifest_stem(path)
     number_of: dict[tuple[bytes, bool], int] = {}
     of_template = np.zeros(len(workload.templates), np.int64)
     for template in np.flatnonzero(workload.ranks_per_template).tolist():

@@ -10,7 +10,7 @@ Not here: objects that processes send each other (`objects`).
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,6 +22,7 @@ from torch.utils._pytree import tree_iter
 
 from recorder.process.costs import DTYPES, size_of
 from recorder.process.objects import Meeting, PeerNeeded
+from recorder.process.outcomes import outcome
 from recorder.process.places import user_place
 from recorder.process.storages import Storage, Storages
 from recorder.process.streams import NAME
@@ -346,7 +347,10 @@ class Collectives:
         values = [value_of(one) if isinstance(one, FakeTensor) else one for one in inputs]
         known = bool(values) and all(one is not None for one in values)
         with unset_fake_temporarily():
-            results = _result(form.kind, _reduction(given), values, outputs, group) if known else None
+            results = None
+            if known:
+                members = len(group.members)
+                results = outcome(form.kind, _reduction(given), values, outputs, group.rank, members)
             for one in outputs:
                 if isinstance(one, FakeTensor) or results is None:
                     self._forget(form.kind, one)
@@ -371,55 +375,6 @@ def _reduction(given: Given) -> str:
     if isinstance(operation, str):
         return operation.lower()
     return str(dist.ReduceOp.RedOpType(operation.op()).name).lower()
-
-
-def _result(
-    kind: str, reduction: str, values: Sequence[Any], outputs: list[torch.Tensor], group: _Group
-) -> list[Any] | None:
-    """What each output holds if all members put in the same; None: not told."""
-    members = len(group.members)
-    if kind in ("all_reduce", "reduce", "reduce_scatter"):
-        if reduction not in _REDUCED:
-            return None
-        whole = [_REDUCED[reduction](one, members) for one in values]
-        return whole if kind != "reduce_scatter" else _parts(whole, outputs, group)
-    if kind == "broadcast":
-        return list(values)
-    if kind == "scatter":
-        return _parts(values, outputs, group)
-    if kind in ("all_gather", "gather"):
-        if len(values) == len(outputs):
-            return [
-                torch.cat([one.reshape(-1)] * members)[: out.numel()].reshape(out.shape)
-                for one, out in zip(values, outputs, strict=True)
-            ]
-        return [values[at // members] for at in range(len(outputs))]
-    if kind == "all_to_all" and len(values) == len(outputs) == 1:
-        pieces = values[0].reshape(-1)
-        if pieces.numel() % members or pieces.numel() != outputs[0].numel():
-            return None
-        own = pieces.reshape(members, -1)[group.rank]
-        return [own.repeat(members).reshape(outputs[0].shape)]
-    return None
-
-
-_REDUCED: dict[str, Callable[[Any, int], Any]] = {
-    "sum": lambda one, members: one * members,
-    "product": lambda one, members: one**members,
-    **dict.fromkeys(("avg", "max", "min", "band", "bor"), lambda one, _: one),
-}
-
-
-def _parts(values: Sequence[Any], outputs: list[torch.Tensor], group: _Group) -> list[Any] | None:
-    """The rank's part of one list or tensor for all members."""
-    members = len(group.members)
-    if len(outputs) != 1:
-        return None
-    if len(values) == members > 1:
-        return [values[group.rank]]
-    if len(values) == 1 and values[0].numel() == members * outputs[0].numel():
-        return [values[0].reshape(members, -1)[group.rank].reshape(outputs[0].shape)]
-    return None
 
 
 def _splits(

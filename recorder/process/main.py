@@ -29,8 +29,9 @@ from recorder.process.experts import Experts
 from recorder.process.libraries import tell_libraries
 from recorder.process.objects import Meeting, PeerNeeded
 from recorder.process.operators import RecordingMode
+from recorder.process.patches import patch
 from recorder.process.phases import Phases
-from recorder.process.redirect import Redirect, patch
+from recorder.process.redirect import Redirect
 from recorder.process.regions import Regions, patch_compile
 from recorder.process.storages import Storages
 from recorder.process.streams import DeviceModule
@@ -66,7 +67,7 @@ def main(arguments: list[str]) -> int:
         mode,
         Redirect(),
     ):
-        _enter_threads(tape, (fake, mode, Redirect()))
+        _enter_threads((fake, mode, Redirect()))
         try:
             status = _run(script, rest)
         except PeerNeeded as needed:
@@ -80,18 +81,15 @@ def main(arguments: list[str]) -> int:
     return status
 
 
-def _enter_threads(tape: Tape, modes: Sequence[AbstractContextManager[Any]]) -> None:
+def _enter_threads(modes: Sequence[AbstractContextManager[Any]]) -> None:
     """Modes are those of one thread: others enter them as they begin."""
     begin = threading.Thread._bootstrap_inner  # type: ignore[attr-defined]
 
     def inner(thread: threading.Thread) -> None:
-        before = len(tape.nodes)
         with ExitStack() as stack:
             for one in modes:
                 stack.enter_context(one)
             begin(thread)
-        if len(tape.nodes) > before:
-            tape.remark("threads", "work of several threads: its order may be another in the next recording")
 
     threading.Thread._bootstrap_inner = inner  # type: ignore[attr-defined]
 

@@ -1,7 +1,8 @@
 """The dispatch mode: each operator on the device becomes a node, and is computed on shapes alone.
 
 Operators on small tensors of the host run as they are, so that loaders and configuration work. Not here:
-communication (`collectives`), what a kernel costs (`costs`), and the device's name (`redirect`).
+communication (`collectives`), what operators are (`schemas`), what a kernel costs (`costs`), and the
+device's name (`redirect`).
 """
 
 from __future__ import annotations
@@ -10,7 +11,6 @@ import sys
 import threading
 import traceback
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -34,6 +34,7 @@ from recorder.process.objects import PeerNeeded
 from recorder.process.phases import Phases
 from recorder.process.places import user_place
 from recorder.process.regions import Regions
+from recorder.process.schemas import OVERWRITING, Operator, describe
 from recorder.process.storages import Storages
 from recorder.process.streams import NAME
 from recorder.process.tape import Tape
@@ -42,37 +43,12 @@ from recorder.recorded import Work
 
 MOST_REAL = 1 << 20  # elements of a tensor of the host that is real
 _PLAIN = (torch.Tensor, torch.nn.Parameter, FakeTensor, torch.nn.Buffer)
-# Operators of the device that launch nothing.
-_FREE = frozenset(
-    (
-        *("empty", "empty_strided", "empty_like", "new_empty", "new_empty_strided", "_unsafe_view", "detach"),
-        *("lift", "lift_fresh", "alias", "resize_", "set_", "is_same_size", "_has_same_storage_numel"),
-        *("result_type", "record_stream", "resize_as_", "_shape_as_tensor", "is_pinned", "pin_memory"),
-        *("lift_fresh_copy", "set_data", "_version", "_reshape_alias", "_backward", "sym_size", "sym_numel"),
-    )
-)
 # The first argument is read only where rows of it are asked for.
 _LOOKUPS = frozenset(("embedding", "index_select", "gather", "index", "_unsafe_index", "take_along_dim"))
-_OVERWRITING = frozenset(
-    ("copy_", "zero_", "fill_", "_foreach_copy_", "_foreach_zero_", "normal_", "uniform_")
-)
 
 
 class RecordingError(RuntimeError):
     """The program did what cannot be recorded."""
-
-
-@dataclass(frozen=True, slots=True)
-class Operator:
-    """What the schema says of an operator."""
-
-    name: str
-    is_free: bool
-    is_random: bool
-    is_pointwise: bool
-    is_fusible: bool  # by a compiler, with what comes before and after
-    written: tuple[tuple[int, str], ...]  # places and names of arguments that are written
-    outputs: tuple[str, ...]  # those of them that hold results only
 
 
 class RecordingMode(TorchDispatchMode):
@@ -174,7 +150,7 @@ class RecordingMode(TorchDispatchMode):
     def _on_device(self, func: Any, args: Any, kwargs: Any, tensors: list[torch.Tensor]) -> Any:
         operator = self._known.get(func)
         if operator is None:
-            operator = self._known[func] = _describe(func)
+            operator = self._known[func] = describe(func)
         self._phases.look()
         if operator.name in ("_local_scalar_dense", "equal", "is_nonzero"):
             return self._answer(operator.name, args)
@@ -214,7 +190,7 @@ class RecordingMode(TorchDispatchMode):
             for one in tree_iter(args[at] if at < len(args) else kwargs.get(name))
             if isinstance(one, torch.Tensor)
         ]
-        only_written = written if operator.name in _OVERWRITING else _tensors_of(kwargs, operator.outputs)
+        only_written = written if operator.name in OVERWRITING else _tensors_of(kwargs, operator.outputs)
         reads = [one for one in tensors if one.device.type == NAME]
         reads = [one for one in reads if all(one is not other for other in only_written)]
         writes = written + [one for one in results if all(one is not other for other in tensors)]
@@ -274,8 +250,8 @@ class RecordingMode(TorchDispatchMode):
     def _values(self, operator: Operator, func: Any, args: Any, kwargs: Any, tensors: Any) -> Any:
         if operator.name.startswith(("empty", "new_empty")):
             return None
-        if operator.name in _ASSIGNING and any(one is args[0] for one in tensors):
-            return self._assigned(func, args, kwargs, tensors)
+        if operator.name in OVERWRITING and isinstance(args[0], FakeTensor):
+            self._make_known(args[0])
         for one in tensors:
             if isinstance(one, FakeTensor) and value_of(one) is None:
                 return None
@@ -288,18 +264,12 @@ class RecordingMode(TorchDispatchMode):
         with unset_fake_temporarily():
             return real_call(func, args, kwargs, lambda one: isinstance(one, FakeTensor))
 
-    def _assigned(self, func: Any, args: Any, kwargs: Any, tensors: Any) -> Any:
-        """The values of a tensor all of which are written, whatever they were."""
-        target = args[0]
-        if value_of(target) is None and target.numel() <= LARGEST:
-            set_value(target, None)  # what is known of its views is no longer true
+    def _make_known(self, tensor: FakeTensor) -> None:
+        """A tensor all of which is about to be written: whatever it holds, nothing of it is left."""
+        if value_of(tensor) is None and tensor.numel() <= LARGEST:
+            set_value(tensor, None)  # nor is what is known of its views
             with unset_fake_temporarily():
-                set_value(target, torch.empty(target.shape, dtype=target.dtype, device="cpu"))
-        known = all(not isinstance(one, FakeTensor) or value_of(one) is not None for one in tensors)
-        if not known or target.numel() > LARGEST:
-            return None
-        with unset_fake_temporarily():
-            return real_call(func, args, kwargs, lambda one: isinstance(one, FakeTensor))
+                set_value(tensor, torch.empty(tensor.shape, dtype=tensor.dtype, device="cpu"))
 
     def _keep_values(self, operator: Operator, args: Any, kwargs: Any, values: Any, result: Any) -> None:
         if values is None:
@@ -401,9 +371,6 @@ class RecordingMode(TorchDispatchMode):
             return torch.zeros(tensor.shape, dtype=tensor.dtype)
 
 
-_ASSIGNING = ("fill_", "zero_", "copy_")
-
-
 def _fake_mode() -> Any:
     """The innermost mode of fake tensors."""
     return torch._C._get_dispatch_mode(torch._C._TorchDispatchModeKey.FAKE)
@@ -422,87 +389,3 @@ def _tensors_of(kwargs: Any, names: tuple[str, ...]) -> list[torch.Tensor]:
 
 def _is_host(device: Any) -> bool:
     return device is not None and torch.device(device).type == "cpu"
-
-
-def _describe(func: Any) -> Operator:
-    schema = func._schema
-    name = schema.name.partition("::")[2]
-    written = tuple(
-        (at, one.name)
-        for at, one in enumerate(schema.arguments)
-        if one.alias_info is not None and one.alias_info.is_write
-    )
-    outputs = tuple(
-        one.name for at, one in enumerate(schema.arguments) if one.kwarg_only and (at, one.name) in written
-    )
-    aliases = [one.alias_info for one in schema.returns]
-    is_view = bool(aliases) and all(one is not None and not one.is_write for one in aliases)
-    tags = func.tags
-    is_pointwise = (
-        torch.Tag.pointwise in tags
-        or torch.Tag.reduction in tags
-        or name.startswith("_foreach_")
-        or torch.Tag.nondeterministic_seeded in tags
-        or name in _LIKE_POINTWISE
-    )
-    is_free = is_view or name in _FREE or func.namespace == "prim"
-    is_fusible = torch.Tag.pointwise in tags or name == "_to_copy"
-    return Operator(
-        name, is_free, torch.Tag.nondeterministic_seeded in tags, is_pointwise, is_fusible, written, outputs
-    )
-
-
-# Kernels that read and write their tensors once, and do about an operation for each element.
-_LIKE_POINTWISE = frozenset(
-    (
-        *(
-            "silu_backward",
-            "native_layer_norm_backward",
-            "_fused_rms_norm_backward",
-            "_softmax_backward_data",
-        ),
-        *("_log_softmax_backward_data", "nll_loss_forward", "nll_loss_backward", "embedding_dense_backward"),
-        *("gelu_backward", "native_dropout", "native_dropout_backward", "arange", "tril", "triu", "index"),
-        *("gather", "scatter_", "scatter", "scatter_add_", "scatter_add", "index_put_", "index_put"),
-        *("index_add_", "index_add", "threshold_backward", "native_batch_norm", "native_batch_norm_backward"),
-        *("_native_batch_norm_legit", "cumsum", "sort", "topk", "max_pool2d_with_indices", "masked_fill_"),
-        *("max_pool2d_with_indices_backward", "_adaptive_avg_pool2d", "_adaptive_avg_pool2d_backward"),
-        *(
-            "linalg_vector_norm",
-            "sum",
-            "mean",
-            "amax",
-            "amin",
-            "any",
-            "all",
-            "max",
-            "min",
-            "argmax",
-            "var_mean",
-        ),
-        *(
-            "_amp_foreach_non_finite_check_and_unscale_",
-            "_amp_update_scale_",
-            "native_group_norm",
-            "cudnn_batch_norm",
-        ),
-        *(
-            "tanh_backward",
-            "sigmoid_backward",
-            "logsumexp",
-            "select_scatter",
-            "flip",
-            "one_hot",
-            "histc",
-            "bincount",
-        ),
-        *("mse_loss", "mse_loss_backward", "scalar_tensor", "__or__", "__and__", "__xor__"),
-        *(
-            "_batch_norm_with_update",
-            "batch_norm_backward",
-            "native_group_norm_backward",
-            "avg_pool2d",
-            "where",
-        ),
-    )
-)

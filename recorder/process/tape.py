@@ -6,6 +6,7 @@ node is issued there. Not here: streams and events as PyTorch sees them (`stream
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterable
 from typing import Any
 
@@ -33,6 +34,7 @@ class Tape:
         self._streams = COMPUTE + 1
         self._host: frozenset[int] = frozenset()  # that the host has waited for
         self._heard: dict[int, frozenset[int]] = {}  # of it, by stream
+        self._thread = threading.get_ident()
         self._remarks: dict[tuple[str, str, str], Remark] = {}
 
     def new_stream(self) -> int:
@@ -42,6 +44,8 @@ class Tape:
 
     def add(self, work: Work, operator: str, stream: int, **figures: Any) -> Node:
         """Issue a node on a stream."""
+        if threading.get_ident() != self._thread:
+            self.remark("threads", "work of another thread: its place may be another in the next recording")
         after = self._pending.pop(stream, set())
         if (last := self._last.get(stream)) is not None:
             after.add(last)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -261,16 +262,20 @@ def test_values_are_known_as_long_as_they_are_true(tmp_path: Path) -> None:
     assert assumed == ["known_values.py"] * 4
 
 
-def test_threads_are_recorded_and_reported(tmp_path: Path) -> None:
-    recording = record(tmp_path, "threads.py", world=2)
+@pytest.mark.parametrize(
+    ("work", "nodes"),
+    [("multiply", ["setup ones", "setup mm", "setup add"]), ("wait", ["setup ones", "setup add"])],
+)
+def test_threads_that_work_are_recorded_and_reported(work: str, nodes: list[str], tmp_path: Path) -> None:
+    recording = record(tmp_path, "threads.py", work, world=2)
     trace = recording.workload.templates[0]
-    assert [trace.node_name(row) for row in range(len(trace.kind))] == ["setup ones", "setup mm", "setup add"]
-    assert recording.remarks("threads")
+    assert [trace.node_name(row) for row in range(len(trace.kind))] == nodes
+    assert bool(recording.remarks("threads")) == (work == "multiply")
 
 
 @pytest.mark.parametrize(
     ("option", "value"),
-    [("--local-world", "0"), ("--step", "-1"), ("-o", "job.json"), ("--report", "none/report.json")],
+    [("--local-world", "0"), ("--step", "-1"), ("-o", "job.json")],
 )
 def test_an_option_that_means_nothing_is_refused_before_the_program_runs(
     option: str,
@@ -283,15 +288,57 @@ def test_an_option_that_means_nothing_is_refused_before_the_program_runs(
     options = {"--world": "2", "-o": "job.workload.json"} | {option: value}
     words = [word for pair in options.items() for word in pair]
     assert main([*words, str(PROGRAMS / "asking.py")]) == 2
-    assert value.partition("/")[0] in capsys.readouterr().err
+    assert value in capsys.readouterr().err
     assert not list(tmp_path.iterdir())
 
 
-def test_the_text_of_sys_exit_is_shown(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    ("ending", "text"),
+    [
+        ("sys.exit('no such data set')", "no such data set"),
+        ("os._exit(0)", "left without an end on rank 0"),
+        ("os.kill(os.getpid(), signal.SIGKILL)", "was ended by SIGKILL on rank 0"),
+    ],
+)
+def test_a_program_that_ends_early_is_told(
+    ending: str, text: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     script = tmp_path / "train.py"
-    script.write_text("import sys\nsys.exit('no such data set')\n")
+    script.write_text(f"import os, signal, sys\n{ending}\n")
     assert main(["--world", "2", "-o", str(tmp_path / "job.workload.json"), str(script)]) == 1
-    assert "no such data set" in capfd.readouterr().err
+    assert text in capfd.readouterr().err
+
+
+def test_whoever_terminates_the_command_ends_the_recorded_process(tmp_path: Path) -> None:
+    script, output = tmp_path / "train.py", tmp_path / "job.workload.json"
+    script.write_text("import os, time\nos.write(1, b'started')\ntime.sleep(120)\n")
+    command = [sys.executable, "-m", "recorder", "--world", "2", "-o", str(output), str(script)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stdout.read(len("started")) == b"started"
+        process.terminate()
+        assert process.stdout.read() == b""  # nobody has the pipe any more
+    assert process.returncode == 128 + signal.SIGTERM
+    assert list(tmp_path.iterdir()) == [script]
+
+
+def test_products_of_complex_numbers_are_four_of_real_ones(tmp_path: Path) -> None:
+    script = tmp_path / "complex.py"
+    script.write_text(
+        "import torch\n"
+        "for dtype in (torch.float32, torch.complex64):\n"
+        "    left, right = (torch.ones(3, 16, 16, dtype=dtype, device='cuda') for _ in range(2))\n"
+        "    left @ right, left[0] @ right[0], left[0] @ right[0, 0]\n"
+    )
+    assert main(["--world", "2", "-o", str(tmp_path / "job.workload.json"), str(script)]) == 0
+    trace = read_workload(tmp_path / "job.workload.json").templates[0]
+    products = [
+        int(trace.num_ops[row])
+        for row in range(len(trace.kind))
+        if trace.node_name(row) in ("setup bmm", "setup mm", "setup mv")
+    ]
+    real = [2 * 3 * 16**3, 2 * 16**3, 2 * 16**2]
+    assert products == [*real, *(4 * one for one in real)]
 
 
 def test_inference_mode_computes_what_no_grad_does(tmp_path: Path) -> None:

@@ -4,6 +4,8 @@ import torch
 import torch.distributed as dist
 
 dist.init_process_group("cpu:gloo,cuda:nccl")
+assert dist.get_backend() == "nccl"
+assert dist.get_backend(dist.new_group([0, 1], backend="gloo")) == "gloo"
 world, rank = dist.get_world_size(), dist.get_rank()
 unknown = torch.randn((), device="cuda")
 

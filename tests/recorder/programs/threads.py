@@ -1,11 +1,16 @@
-"""A thread multiplies while the program waits for it; then the program adds."""
+"""A thread multiplies, or does nothing, while the program waits for it or adds."""
 
+import sys
 import threading
 
 import torch
 
-left = torch.ones(8, 8, device="cuda")
-thread = threading.Thread(target=lambda: left @ left)
+left, is_added = torch.ones(8, 8, device="cuda"), threading.Event()
+work = {"multiply": lambda: left @ left, "wait": is_added.wait}[sys.argv[1]]
+thread = threading.Thread(target=work)
 thread.start()
-thread.join()
+if sys.argv[1] == "multiply":
+    thread.join()
 left + left
+is_added.set()
+thread.join()
