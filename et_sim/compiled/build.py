@@ -18,7 +18,7 @@ from numba import from_dtype, njit, types
 from numba.core.typing.typeof import typeof_impl
 
 from et_sim.compiled.decorators import Choice, Mark, mark_of
-from et_sim.compiled.native import bitcode, object_code
+from et_sim.compiled.llvm import bitcode, object_code
 from et_sim.compiled.signature import REAL, ArrayKind, TablesKind, TupleKind
 from et_sim.compiled.tables_type import TablesType
 

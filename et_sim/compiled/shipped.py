@@ -50,7 +50,7 @@ def finished(path: Path) -> tuple[str, bool, bytes] | None:
     from lzma import LZMAError
     from zipfile import BadZipFile, ZipFile
 
-    from et_sim.compiled.native import object_code
+    from et_sim.compiled.llvm import object_code
 
     try:
         with ZipFile(_archive()) as file:

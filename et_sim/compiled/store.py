@@ -112,7 +112,7 @@ def cache_directory() -> Path:
 @functools.cache
 def version_digest() -> str:
     """Hash of everything that decides the machine code of all functions."""
-    from et_sim.compiled.native import processor
+    from et_sim.compiled.processor import processor
 
     digest = hashlib.sha256()
     versions = (platform.python_version(), sys.platform, processor(), *map(_version, ("numba", "llvmlite")))

@@ -49,7 +49,7 @@ def test_without_an_inner_interface_of_numba_it_is_compiled_in_numbas_own_way(
 
 
 def test_code_that_needs_numba_to_run_is_refused() -> None:
-    from et_sim.compiled.native import bitcode, object_code
+    from et_sim.compiled.llvm import bitcode, object_code
 
     text = (
         "declare i32 @NRT_something()\ndefine i32 @f() {\n  %1 = call i32 @NRT_something()\n  ret i32 %1\n}"

@@ -1,0 +1,71 @@
+"""What LLVM does: bitcode, machine code of it, and machine code in memory where `placed` cannot put it there.
+
+Importing LLVM takes a tenth of a short run. Not here: calling the code (`native`).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import os
+import platform
+from typing import Any
+
+import llvmlite.binding as llvm
+
+
+class PlacedByLlvm:
+    """Machine code in memory, for as long as this lives."""
+
+    def __init__(self, content: bytes) -> None:
+        self._engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), _target())
+        self._engine.add_object_file(llvm.ObjectFileRef.from_data(content))
+        self._engine.finalize_object()
+
+    def address(self, symbol: str) -> int:
+        """Where a function begins; 0: it is not there."""
+        found: int = self._engine.get_function_address(symbol)
+        return found
+
+
+def bitcode(text: str) -> bytes:
+    """LLVM's intermediate code, as it is kept for other machines."""
+    kept: bytes = llvm.parse_assembly(text).as_bitcode()
+    return kept
+
+
+def object_code(code: bytes) -> bytes:
+    """Machine code for this processor, of bitcode; what it calls must be in it, or in C's library."""
+    module = llvm.parse_bitcode(code)
+    library = ctypes.CDLL(None)
+    called = [function.name for function in module.functions if function.is_declaration]
+    missing = [name for name in called if not (name.startswith("llvm.") or hasattr(library, name))]
+    if missing:
+        raise ValueError(f"the code calls {missing[0]}, which is not there without Numba")
+    content: bytes = _target().emit_object(module)
+    return content
+
+
+def _target() -> Any:
+    """This processor, with all it can do."""
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    return llvm.Target.from_triple(llvm.get_process_triple()).create_target_machine(
+        cpu=os.environ.get("NUMBA_CPU_NAME") or _host()[0],
+        features=os.environ.get("NUMBA_CPU_FEATURES") or _host()[1],
+        opt=3,
+        reloc="static" if platform.machine() in ("x86_64", "AMD64", "i386", "i686") else "default",
+        codemodel="jitdefault",
+        jit=True,
+    )
+
+
+@functools.cache
+def _host() -> tuple[str, str]:
+    """Name and features of this processor."""
+    return llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten()
+
+
+def processor() -> str:
+    """What the machine code of this host may use."""
+    return " ".join(_host())
