@@ -1,4 +1,4 @@
-"""Machines of the benchmark suite, by the name of the workload that runs on them.
+"""Machines of the benchmark suite, by the name of the workload that runs on them, and `star` for packets.
 
 Not here: the workloads, which are made in processes of their own (`workloads`).
 """
@@ -62,6 +62,18 @@ def grouped(shape: tuple[int, ...], chunks: int) -> dict[str, Any]:
     return {**torus(shape, chunks), "groups.json": groups}
 
 
+def star(shape: tuple[int, ...], chunks: int) -> dict[str, Any]:
+    """NPUs round one switch, on which each packet is simulated."""
+    graph = {"generator": "star", "npus": prod(shape), "bandwidth": "100Gbps", "latency": "1us"}
+    network = {"graph": graph, "protocol": {"preset": "ns3-parity", "skip-repeats": False}}
+    system = {
+        "profile": "corrected",
+        "all-reduce-implementation": ["ring"],
+        "preferred-dataset-splits": chunks,
+    }
+    return {"system.json": system, "network.yml": network}
+
+
 MACHINES: dict[str, Callable[[tuple[int, ...], int], dict[str, Any]]] = {
     "all_reduce": torus,
     "chain": torus,
@@ -69,4 +81,5 @@ MACHINES: dict[str, Callable[[tuple[int, ...], int], dict[str, Any]]] = {
     "job": cluster,
     "distinct": grouped,
     "unlike": grouped,
+    "star": star,
 }

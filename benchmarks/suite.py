@@ -1,14 +1,17 @@
 """All of et-sim's speed in one command: whole processes on the inputs of the reference's own measurements.
 
-    python benchmarks/suite.py [--quick] [--only TEXT]
+    python benchmarks/suite.py [--quick] [--only TEXT] [--reference PATH] [--reference-aware PATH]
 
-Every row is a process `et-sim run` with warm caches, Python's start included; wall time is the best of two,
+Every row is a process `et-sim run` with warm caches, Python's start included; times are the best of two,
 memory the peak of the process. Results go to `benchmarks/results.json`, the table to `benchmarks/README.md`,
-and the picture of time against NPUs to `docs/scaling.svg`. The reference's times are its own, for the same
-inputs on a quiet machine of the same kind; targets are ours.
+and the picture of how time grows to `docs/scaling.svg`. Targets are ours.
+
+With the reference's binary (ASTRA-sim with its analytical network; `--reference` is the one without
+congestion, `--reference-aware` the one with it), each row is measured by turns with it on the same inputs.
+Without, the times in the table are the reference's own, on a quiet machine of the same kind.
 
 `--quick` leaves out rows of more than ten million messages and writes nothing.
-Not here: the parts by themselves (`start`, `decode`, `engine`).
+Not here: how processes are measured (`processes`), the parts by themselves (`start`, `decode`, `engine`).
 """
 
 from __future__ import annotations
@@ -20,7 +23,7 @@ import platform
 import subprocess
 import sys
 import tempfile
-import time
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from importlib.metadata import version
 from math import prod
@@ -28,12 +31,13 @@ from pathlib import Path
 from typing import Any
 
 from machines import MACHINES
-from plot import Series, log_log_svg
+from plot import Panel, Series, log_log_svg
+from processes import ET_SIM, ProcessError, Reference, run_measured
 
 import et_sim
 
 HERE = Path(__file__).resolve().parent
-ET_SIM = (sys.executable, "-c", "import sys; from et_sim.cli import main; sys.exit(main())")
+MOST_RANKS_OF_REFERENCE = 4096
 BEGIN, END = "<!-- suite: begin -->", "<!-- suite: end -->"
 
 
@@ -47,10 +51,18 @@ class Row:
     chunks: int = 4
     model: str = "analytical"
     fold: bool = True
+    amount: int = 0  # what the workload does, instead of its usual
     target_s: float | None = None
-    reference_s: float | None = None
+    reference_s: float | None = None  # by the clock
+    reference_user_s: float | None = None  # if it was measured beside
     large: bool = False
     result: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def is_for_reference(self) -> bool:
+        """Whether the reference has the model, and can be given a file for each rank."""
+        has_model = self.model == "analytical" or (self.model == "link" and len(self.shape) == 1)
+        return has_model and prod(self.shape) <= MOST_RANKS_OF_REFERENCE
 
 
 def _both(name: str, shape: tuple[int, ...], workload: str, **more: Any) -> list[Row]:
@@ -107,59 +119,127 @@ ROWS = [
     Row("512 ranks x 5,000 nodes, all different", (512,), "distinct", chunks=1, target_s=20, large=True),
     Row("4,096 ranks x 55 nodes, all different", CUBE, "unlike", chunks=1, target_s=3),
 ]
-SCALING = [
-    Row(f"scaling {'x'.join(map(str, shape))}", shape, "all_reduce", fold=fold)
-    for fold, shapes in (
-        (True, [(4,) * 3, (8,) * 3, (16,) * 3, (32,) * 3, (64,) * 3, (128, 128, 64)]),
-        (False, [(4,) * 3, (8,) * 3, (16,) * 3, (32,) * 3]),
-    )
-    for shape in shapes
+
+
+@dataclass(frozen=True)
+class Growth:
+    """Rows that differ in how much there is of one thing."""
+
+    noun: str
+    title: str
+    rows: list[Row]
+    amount: Callable[[Row], float]
+    known: tuple[tuple[float, float], ...] = ()  # of the reference, where it is not measured
+
+
+def _growing(name: str, shapes: list[tuple[int, ...]], amounts: list[int], **more: Any) -> list[Row]:
+    each = [(shape, amount) for shape in shapes for amount in amounts]
+    return [
+        Row(f"{name}, {'x'.join(map(str, shape))}, {amount or 'usual'}", shape, amount=amount, **more)
+        for shape, amount in each
+    ]
+
+
+CUBES: list[tuple[int, ...]] = [(4,) * 3, (8,) * 3, CUBE, (32,) * 3]
+LARGER: list[tuple[int, ...]] = [(64,) * 3, (128, 128, 64)]
+GROWTHS = [
+    Growth(
+        "NPUs",
+        "One all-reduce on a torus",
+        [
+            *_growing("NPUs", [*CUBES, *LARGER], [0], workload="all_reduce"),
+            *_growing("NPUs", CUBES, [0], workload="all_reduce", fold=False),
+        ],
+        lambda row: float(row.result["ranks"]),
+        # A ring of 64, and cubes of 8 and 16: medians of the reference itself.
+        ((64.0, 0.052), (512.0, 0.145), (4096.0, 3.21)),
+    ),
+    Growth(
+        "messages",
+        "An all-reduce of 4,096 NPUs in 1 to 64 chunks",
+        [
+            row
+            for fold in (True, False)
+            for chunks in (1, 4, 16, 64)
+            for row in _growing(
+                f"messages, {chunks} chunks", [CUBE], [0], workload="all_reduce", chunks=chunks, fold=fold
+            )
+        ],
+        lambda row: float(row.result["messages"]),
+    ),
+    Growth(
+        "nodes",
+        "Computations of 16 ranks",
+        [
+            row
+            for fold in (True, False)
+            for row in _growing("nodes", [(16,)], [1_000, 10_000, 100_000], workload="chain", fold=fold)
+        ],
+        lambda row: float(row.result["ranks"] * row.amount),
+    ),
+    Growth(
+        "packets",
+        "An all-reduce of 8 NPUs on a star, each packet simulated",
+        _growing(
+            "packets",
+            [(8,)],
+            [1 << 20, 1 << 23, 1 << 26],
+            workload="all_reduce",
+            model="packet",
+            chunks=1,
+            fold=False,
+        ),
+        lambda row: float(row.result["packets"]),
+    ),
 ]
-# A ring of 64, and cubes of 8 and 16: medians of the reference itself.
-REFERENCE_SCALING = [(64.0, 0.052), (512.0, 0.145), (4096.0, 3.21)]
 
 
-def run_once(row: Row, folder: Path) -> dict[str, Any]:
-    """Wall time, peak memory and summary of one process."""
-    prefix = folder / f"{row.workload}-{prod(row.shape)}"
+def run_once(row: Row, folder: Path, reference: Reference | None = None) -> dict[str, Any]:
+    """Times, peak memory and summary of one process; the reference's times if it was run behind it."""
+    prefix = folder / f"{row.workload}-{prod(row.shape)}-{row.amount}"
     make = [sys.executable, str(HERE / "workloads.py"), row.workload, str(prefix), str(prod(row.shape))]
+    make += [str(row.amount)] if row.amount else []
     workload = subprocess.run(make, check=True, capture_output=True, text=True).stdout.strip()
-    machine_files = MACHINES[row.workload](row.shape, row.chunks)
+    machine_files = MACHINES["star" if row.model == "packet" else row.workload](row.shape, row.chunks)
+    (folder / "groups.json").unlink(missing_ok=True)
     for name, content in machine_files.items():
         (folder / name).write_text(json.dumps(content))
     command = [*ET_SIM, "run", workload, "--system", "system.json", "--network", "network.yml"]
     command += ["--network-model", row.model, "--json", "--out", "out", *([] if row.fold else ["--no-fold"])]
     command += ["--groups", "groups.json"] if "groups.json" in machine_files else []
-    with (folder / "stdout").open("wb") as stdout, (folder / "stderr").open("wb") as stderr:
-        begin = time.perf_counter()
-        process = subprocess.Popen(command, cwd=folder, stdout=stdout, stderr=stderr)
-        _, status, usage = os.wait4(process.pid, 0)
-        wall = time.perf_counter() - begin
-    if status:
-        raise RuntimeError(f"{row.name}: {(folder / 'stderr').read_text()}")
+    measured = run_measured(command, folder, f"{row.name}: et-sim")
     summary = json.loads((folder / "stdout").read_text())
-    return {
-        "wall_s": round(wall, 3),
-        "peak_mib": usage.ru_maxrss >> 10,
+    result = {
+        **asdict(measured),
         "makespan_ns": summary["makespan_ns"],
         "messages": summary["messages"],
         "actors": summary["folded"]["actors"],
         "ranks": summary["folded"]["ranks"],
     }
+    if row.model == "packet":
+        result["packets"] = summary["packets"]["sent"]
+    if reference is not None and row.model in reference.binaries and row.is_for_reference:
+        result["reference"] = asdict(reference.measure(row.model, Path(workload), folder))
+    return result
 
 
-def measure(row: Row, folder: Path, repeat: int) -> None:
-    """The best of several runs; the first one may also warm caches."""
-    results = [run_once(row, folder) for _ in range(repeat)]
+def measure(row: Row, folder: Path, repeat: int, reference: Reference | None = None) -> None:
+    """The best of several runs, by turns with the reference; the first one may also warm caches."""
+    results = [run_once(row, folder, reference) for _ in range(repeat)]
     row.result = min(results, key=lambda result: float(result["wall_s"]))
+    beside = [result["reference"] for result in results if "reference" in result]
+    if beside:
+        row.reference_s = min(one["wall_s"] for one in beside)
+        row.reference_user_s = min(one["user_s"] for one in beside)
     print(f"{row.name:<52} {'folded' if row.fold else 'unfolded':<9} {row.result}", flush=True)
 
 
 def table(rows: list[Row]) -> str:
     """The rows as a Markdown table."""
     lines = [
-        "| input | | wall | target | peak | actors of ranks | messages | per second | reference | ratio |",
-        "|---|---|---|---|---|---|---|---|---|---|",
+        "| input | | wall | user | target | peak | actors of ranks | messages | per second | reference | user"
+        " | ratio |",
+        "|---|---|---|---|---|---|---|---|---|---|---|---|",
     ]
     for row in rows:
         result = row.result
@@ -170,12 +250,14 @@ def table(rows: list[Row]) -> str:
             row.name,
             "folded" if row.fold else "`--no-fold`",
             f"{result['wall_s']:.2f} s",
+            f"{result['user_s']:.2f} s",
             f"{row.target_s:g} s" if row.target_s else "-",
             f"{result['peak_mib']} MiB",
             f"{result['actors']:,} of {result['ranks']:,}",
             f"{result['messages']:,}",
             rate,
             reference,
+            f"{row.reference_user_s:g} s" if row.reference_user_s is not None else "-",
             ratio,
         )
         lines.append("| " + " | ".join(cells) + " |")
@@ -199,26 +281,42 @@ def machine() -> dict[str, Any]:
     }
 
 
-def write(rows: list[Row], scaling: list[Row], host: dict[str, Any]) -> None:
-    """Results, table and picture."""
-    content = {"machine": host, "rows": [asdict(row) for row in rows + scaling]}
-    (HERE / "results.json").write_text(json.dumps(content, indent=1) + "\n")
-    page = HERE / "README.md"
+def picture(growths: list[Growth]) -> str:
+    """How time grows with ranks, messages, nodes and packets, side by side."""
+    panels = []
+    for growth in growths:
+        of_fold = {
+            fold: [
+                (growth.amount(row), float(row.result["wall_s"])) for row in growth.rows if row.fold is fold
+            ]
+            for fold in (True, False)
+        }
+        beside = [
+            (growth.amount(row), row.reference_s) for row in growth.rows if row.reference_user_s is not None
+        ]
+        measured = sorted({amount: seconds for amount, seconds in beside if seconds}.items())
+        series = [
+            Series("et-sim", "#4c78a8", of_fold[True]),
+            Series("et-sim --no-fold", "#f58518", of_fold[False]),
+            Series("reference", "#999999", measured or growth.known),
+        ]
+        panels.append(Panel(growth.title, growth.noun, [one for one in series if one.points]))
+    return log_log_svg("Seconds for the whole process", panels)
+
+
+def write(rows: list[Row], growths: list[Growth], host: dict[str, Any], root: Path) -> None:
+    """Results, table and picture, below the root of the project."""
+    content = {
+        "machine": host,
+        "rows": [asdict(row) for row in [*rows, *(each for of in growths for each in of.rows)]],
+    }
+    (root / "benchmarks" / "results.json").write_text(json.dumps(content, indent=1) + "\n")
+    page = root / "benchmarks" / "README.md"
     before, rest = page.read_text().split(BEGIN)
     said = ", ".join(f"{key.replace('_', ' ')} {value}" for key, value in host.items())
     after = rest.split(END)[1]
     page.write_text(f"{before}{BEGIN}\nMachine: {said}.\n\n{table(rows)}\n{END}{after}")
-    points = {
-        fold: [(float(row.result["ranks"]), row.result["wall_s"]) for row in scaling if row.fold is fold]
-        for fold in (True, False)
-    }
-    series = [
-        Series("et-sim", "#4c78a8", points[True]),
-        Series("et-sim --no-fold", "#f58518", points[False]),
-        Series("reference", "#999999", REFERENCE_SCALING),
-    ]
-    title = "One all-reduce on a torus: seconds for the whole process, against NPUs"
-    (HERE.parent / "docs" / "scaling.svg").write_text(log_log_svg(title, series))
+    (root / "docs" / "scaling.svg").write_text(picture(growths))
 
 
 def main() -> None:
@@ -228,19 +326,33 @@ def main() -> None:
     parser.add_argument(
         "--only", default="", help="only rows with this text in their name; nothing is written"
     )
+    parser.add_argument(
+        "--reference", metavar="PATH", type=Path, help="the congestion-unaware binary of the reference"
+    )
+    parser.add_argument(
+        "--reference-aware", metavar="PATH", type=Path, help="its congestion-aware binary, for the link model"
+    )
     options = parser.parse_args()
+    try:
+        _measure_all(options)
+    except ProcessError as error:
+        sys.exit(f"suite.py: error: {error}")
+
+
+def _measure_all(options: argparse.Namespace) -> None:
+    reference = Reference.of(options.reference, options.reference_aware)
     host = machine()
     rows = [row for row in ROWS if options.only in row.name and not (options.quick and row.large)]
-    scaling = [] if options.quick or options.only else SCALING
+    growths = [] if options.quick or options.only else GROWTHS
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         for model in ("analytical", "link"):
-            run_once(Row("warm-up", (4,), "all_reduce", model=model), folder)
-        for row in rows + scaling:
-            measure(row, folder, 1 if row.large else 2)
+            run_once(Row("warm-up", (4,), "all_reduce", model=model), folder, reference)
+        for row in [*rows, *(each for growth in growths for each in growth.rows)]:
+            measure(row, folder, 1 if row.large else 2, reference)
     print(table(rows))
-    if scaling:
-        write(rows, scaling, host)
+    if growths:
+        write(rows, growths, host, HERE.parent)
 
 
 if __name__ == "__main__":

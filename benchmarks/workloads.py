@@ -1,6 +1,6 @@
 """Workloads of the benchmark suite, by name; made once per folder.
 
-    python benchmarks/workloads.py NAME PREFIX RANKS
+    python benchmarks/workloads.py NAME PREFIX RANKS [AMOUNT]
 
 A process of its own makes them, because a process that has used much memory passes that on as the peak of
 those it starts. Not here: the machines they run on (`machines`), and what is measured (`suite`).
@@ -29,18 +29,18 @@ def _shared(trace: Any, prefix: Path, ranks: int) -> Path:
     return path
 
 
-def all_reduce(prefix: Path, ranks: int) -> Path:
-    """One all-reduce of 1 GiB."""
+def all_reduce(prefix: Path, ranks: int, size: int = 1 << 30) -> Path:
+    """One all-reduce of 1 GiB, or of so many bytes."""
     build = TraceBuilder()
-    build.collective("all_reduce", 1 << 30)
+    build.collective("all_reduce", size)
     return _shared(build.build(), prefix, ranks)
 
 
-def chain(prefix: Path, ranks: int) -> Path:
-    """20,000 computations one after the other."""
+def chain(prefix: Path, ranks: int, nodes: int = 20_000) -> Path:
+    """20,000 computations one after the other, or so many."""
     build = TraceBuilder()
     last: list[int] = []
-    for number in range(20_000):
+    for number in range(nodes):
         last = [build.compute("kernel", micros=1 + number % 7, after=last)]
     return _shared(build.build(), prefix, ranks)
 
@@ -109,7 +109,7 @@ def _short_program(micros: Any, rank: int, ranks: int) -> Any:
     return build.build()
 
 
-WORKLOADS: dict[str, Callable[[Path, int], Path]] = {
+WORKLOADS: dict[str, Callable[..., Path]] = {
     "all_reduce": all_reduce,
     "chain": chain,
     "layers": layers,
@@ -120,5 +120,5 @@ WORKLOADS: dict[str, Callable[[Path, int], Path]] = {
 
 
 if __name__ == "__main__":
-    name, prefix_given, count = sys.argv[1:]
-    print(WORKLOADS[name](Path(prefix_given), int(count)))
+    name, prefix_given, *counts = sys.argv[1:]
+    print(WORKLOADS[name](Path(prefix_given), *map(int, counts)))

@@ -1,0 +1,142 @@
+"""`benchmarks/suite.py --reference`, with a program that stands for the reference."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+
+BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
+
+STAND_IN = f"""#!{sys.executable}
+import json, resource, sys
+from pathlib import Path
+
+given = dict(argument.removeprefix("--").split("=", 1) for argument in sys.argv[1:])
+prefix = given.pop("workload-configuration")
+files = {{key: json.loads(Path(path).read_text()) for key, path in given.items()}}
+assert files["remote-memory-configuration"] == {{"memory-type": "NO_MEMORY_EXPANSION"}}
+assert "all-reduce-implementation" in files["system-configuration"]
+(ranks,) = files["network-configuration"]["npus_count"]
+assert all(Path(f"{{prefix}}.{{rank}}.et").stat().st_size for rank in range(ranks))
+while resource.getrusage(resource.RUSAGE_SELF).ru_utime < 0.05:
+    pass
+with open("runs.txt", "a") as runs:
+    runs.write(" ".join(sorted(given)) + "\\n")
+"""
+
+
+@pytest.fixture
+def suite(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    import suite
+
+    return suite
+
+
+def program(path: Path, text: str) -> Path:
+    path.write_text(text)
+    path.chmod(0o755)
+    return path
+
+
+def measured(suite: ModuleType, folder: Path, row: Any, **binaries: Path | None) -> Any:
+    paths = {"unaware": None, "aware": None, **binaries}
+    suite.measure(row, folder, 2, suite.Reference.of(**paths))
+    return row
+
+
+def test_every_turn_runs_the_reference_on_the_files_of_all_ranks(suite: ModuleType, tmp_path: Path) -> None:
+    binary = program(tmp_path / "reference", STAND_IN)
+    row = measured(suite, tmp_path, suite.Row("small", (4,), "all_reduce", reference_s=99), unaware=binary)
+    assert (tmp_path / "runs.txt").read_text().splitlines() == [
+        "network-configuration remote-memory-configuration system-configuration"
+    ] * 2
+    assert row.reference_user_s >= 0.05
+    assert row.reference_s != 99
+    assert row.result["makespan_ns"] > 0
+
+
+def test_groups_are_given_to_the_reference(suite: ModuleType, tmp_path: Path) -> None:
+    binary = program(tmp_path / "reference", STAND_IN)
+    measured(suite, tmp_path, suite.Row("small", (8,), "unlike", chunks=1), unaware=binary)
+    assert "comm-group-configuration" in (tmp_path / "runs.txt").read_text()
+
+
+def test_the_link_model_is_measured_beside_the_binary_with_congestion(
+    suite: ModuleType, tmp_path: Path
+) -> None:
+    binary = program(tmp_path / "reference", STAND_IN)
+    row = suite.Row("small", (4,), "all_reduce", model="link", reference_s=99)
+    assert measured(suite, tmp_path, replace(row), unaware=binary).reference_s == 99
+    assert measured(suite, tmp_path, replace(row), aware=binary).reference_s != 99
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (None, "is no program that can be run"),
+        ("#!/nowhere/at/all\n", "cannot be run: No such file or directory"),
+        ("#!/bin/sh\necho no such topology >&2\nexit 3\n", "ended with status 3: no such topology"),
+    ],
+)
+def test_a_reference_that_is_absent_or_fails_is_refused_in_one_sentence(
+    text: str | None, said: str, tmp_path: Path
+) -> None:
+    binary = tmp_path / "reference"
+    if text is not None:
+        program(binary, text)
+    command = [sys.executable, str(BENCHMARKS / "suite.py"), "--only", "nothing", "--reference", str(binary)]
+    run = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert run.returncode == 1
+    assert run.stderr.startswith("suite.py: error: the reference ")
+    assert said in run.stderr
+    assert run.stderr.count("\n") == 1
+
+
+def test_measured_times_stand_in_the_table_and_in_the_picture(suite: ModuleType, tmp_path: Path) -> None:
+    result = {"wall_s": 0.5, "user_s": 0.4, "peak_mib": 90, "messages": 48, "actors": 1, "ranks": 4}
+    row = suite.Row("small", (4,), "all_reduce", target_s=1, result=result)
+    row.reference_s, row.reference_user_s = 2.0, 1.9
+    larger = replace(row, result={**result, "ranks": 40}, fold=False, reference_s=21.0)
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "benchmarks").mkdir()
+    page = tmp_path / "benchmarks" / "README.md"
+    page.write_text(f"before\n{suite.BEGIN}\nstale\n{suite.END}\nbehind\n")
+    growth = suite.Growth("NPUs", "Some", [row, larger], lambda row: row.result["ranks"])
+    suite.write([row], [growth], {"cpu": "a", "load": 0.5}, tmp_path)
+    text = page.read_text()
+    assert "Machine: cpu a, load 0.5." in text
+    assert "stale" not in text
+    line = next(line for line in text.splitlines() if line.startswith("| small"))
+    assert line.split(" | ")[2:4] == ["0.50 s", "0.40 s"]
+    assert line.endswith("| 2 s | 1.9 s | 4.0x |")
+    stored = json.loads((tmp_path / "benchmarks" / "results.json").read_text())
+    assert stored["machine"] == {"cpu": "a", "load": 0.5}
+    assert [one["reference_s"] for one in stored["rows"]] == [2.0, 2.0, 21.0]
+    picture = ElementTree.parse(tmp_path / "docs" / "scaling.svg")
+    texts = [element.text for element in picture.iter() if element.tag.endswith("text")]
+    assert {"Some", "NPUs", "et-sim", "et-sim --no-fold", "reference"} <= set(texts)
+
+
+def test_growth_is_drawn_for_ranks_messages_nodes_and_packets(suite: ModuleType) -> None:
+    result = {"wall_s": 0.5, "messages": 48, "ranks": 4, "packets": 7}
+    growths = [
+        replace(
+            growth,
+            rows=[
+                replace(row, result={**result, "ranks": number + 1}) for number, row in enumerate(growth.rows)
+            ],
+        )
+        for growth in suite.GROWTHS
+    ]
+    nouns = [growth.noun for growth in growths]
+    assert nouns == ["NPUs", "messages", "nodes", "packets"]
+    assert all(f">{noun}</text>" in suite.picture(growths) for noun in nouns)
