@@ -134,7 +134,7 @@ def _show_serving(options: argparse.Namespace) -> int:
     """Print what serving came to; it has one view."""
     _refuse_views(options, "is what et-sim serve wrote", "ask for tables with et-sim sql", SERVING_TOO)
     from et_sim.views.run.directory import open_serving
-    from et_sim.views.serving.text import serving_text
+    from et_sim.views.serving import serving_text
     from et_sim.views.text import terminal_width
 
     opened = open_serving(options.directory)
@@ -233,8 +233,7 @@ def _write_csv(options: argparse.Namespace) -> int:
     if options.json:
         raise UsageError("--csv and --json are two forms of one answer", remedy="leave one of them out")
     from et_sim.views import open_run
-    from et_sim.views.summary.layer_csv import write_csv
-    from et_sim.views.summary.layers import Layers
+    from et_sim.views.summary.layers import Layers, write_csv
 
     for path in write_csv(Layers(open_run(options.directory)), options.csv):
         print(f"written: {path}")

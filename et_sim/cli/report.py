@@ -67,8 +67,8 @@ def _write_serving(options: argparse.Namespace) -> int:
     _refuse_options(options, "is what et-sim serve wrote", "leave it out")
     from et_sim.basics.units import format_bytes
     from et_sim.views.report.page import write_page
+    from et_sim.views.report.serving_page import serving_report
     from et_sim.views.run.directory import open_serving
-    from et_sim.views.serving.page import serving_report
 
     size = write_page(serving_report(open_serving(options.directory)), options.html)
     print(f"{options.html}: {format_bytes(size)}; open it in a browser")

@@ -59,7 +59,7 @@ def simulate_ladder(
     """Simulate into a directory for each model, and print the ladder; 1 if any run stalled."""
     from et_sim.cli.simulating import simulated_into
     from et_sim.views import open_run
-    from et_sim.views.compare.ladder import ladder, ladder_lines
+    from et_sim.views.compare.text import ladder, ladder_lines
     from et_sim.views.text import terminal_width
 
     reported: set[str] = set()

@@ -85,7 +85,7 @@ def run(options: argparse.Namespace) -> int:
     from et_sim.cli.progress import Progress
     from et_sim.serving.serve import serve
     from et_sim.timeline import check_target
-    from et_sim.views.serving.text import summary_lines
+    from et_sim.views.serving import summary_lines
     from et_sim.views.text import terminal_width
 
     target = options.out or Path(f"{_name(options.requests)}.serve")

@@ -79,7 +79,7 @@ def _draw(options: argparse.Namespace, opened: RunDirectory, remark: str) -> int
     """As `et-sim inspect RUN schedule` does."""
     from et_sim.cli.inspect import present
     from et_sim.views.run.selection import EVERYTHING
-    from et_sim.views.schedule.schedule import schedule_of
+    from et_sim.views.summary.schedule import schedule_of
 
     if schedule_of(opened) is None:
         raise UsageError(

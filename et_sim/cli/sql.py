@@ -43,8 +43,7 @@ def add_parser(commands: Any) -> None:
 def run(options: argparse.Namespace) -> int:
     """Print or write the answer."""
     from et_sim.views.run.directory import open_tables
-    from et_sim.views.sql.database import Database, SweepDatabase
-    from et_sim.views.sql.query_result import QueryResult
+    from et_sim.views.sql import Database, QueryResult, SweepDatabase
     from et_sim.views.sweep.directory import is_sweep, open_sweep
 
     form = next((name for name in FORMATS if getattr(options, name) is not None), "text")

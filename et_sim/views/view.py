@@ -87,7 +87,7 @@ _EVERY = (
         "what every rank does over time: which part of its time is spent when",
         "summary.activity:ACTIVITY",
         ALL,
-        "drawing.activity:activity_picture",
+        "drawing.bars:activity_picture",
     ),
     View(
         "waits",
@@ -106,7 +106,7 @@ _EVERY = (
     View(
         "schedule",
         "pipelines: which micro-batch a stage works on when, and the bubble beside the ideal one",
-        "schedule.text:SCHEDULE",
+        "summary.schedule_text:SCHEDULE",
         picture="drawing.schedule:schedule_of_run_picture",
     ),
     View(
@@ -148,7 +148,7 @@ _EVERY = (
         "the network, and how much of its links is used, of runs with --detail links",
         "summary.topology:TOPOLOGY",
         (WINDOW, TOP),
-        "drawing.topology:topology_picture",
+        "drawing.network:topology_picture",
         needs="links",
     ),
     View(
@@ -170,7 +170,7 @@ _EVERY = (
     View(
         "pauses",
         "which queues made which ports pause, of runs with --detail ports",
-        "summary.pauses:PAUSES",
+        "summary.queues:PAUSES",
         (WINDOW, TOP),
         needs="pauses",
     ),

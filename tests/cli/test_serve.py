@@ -11,7 +11,7 @@ import pytest
 from et_sim.basics.units import format_ns
 from et_sim.cli import main
 from et_sim.views.run.directory import open_serving
-from et_sim.views.serving.text import slices_of
+from et_sim.views.serving import slices_of
 
 USUAL = ["--model", "gpt2", "--layers", "2", "--tp", "2", "--machine", "h100-dgx:2"]
 FILES = ["iterations.arrow", "requests.arrow", "run.json", "summary.json"]

@@ -17,7 +17,7 @@ from et_sim.trace import TraceBuilder, Workload
 from et_sim.trace.columns import NodeKind
 from et_sim.views import open_run
 from et_sim.views.run.slices import link_table
-from et_sim.views.run.tiers import tier_uses
+from et_sim.views.run.topology import tier_uses
 
 A_FEW = 20
 SYSTEM_OF_PAIRS = system("halvingDoubling", 1)

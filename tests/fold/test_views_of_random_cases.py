@@ -18,7 +18,7 @@ from et_sim.views import RunDirectory, open_run
 from et_sim.views.compare.changes import compare
 from et_sim.views.report.times import exposed_by_group
 from et_sim.views.run.selection import Selection, selection
-from et_sim.views.sql.database import Database
+from et_sim.views.sql import Database
 from et_sim.views.summary.rank_table import rank_count
 from et_sim.views.view import VIEWS
 

@@ -27,8 +27,7 @@ from et_sim.timeline import write_run
 from et_sim.views import open_run
 from et_sim.views.critical.path import CriticalPath
 from et_sim.views.critical.record import PathRecord
-from et_sim.views.summary.layer_csv import write_csv
-from et_sim.views.summary.layers import Layers
+from et_sim.views.summary.layers import Layers, write_csv
 
 DATA = Path(__file__).parent / "data" / "astra_1.jsonl.xz"
 CASES = [json.loads(line) for line in lzma.decompress(DATA.read_bytes()).splitlines()]

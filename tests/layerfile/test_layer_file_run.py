@@ -18,8 +18,7 @@ from et_sim.machine import read_machine
 from et_sim.run.layer_files import LayerFileRun
 from et_sim.timeline import write_run
 from et_sim.views import open_run
-from et_sim.views.summary.layer_csv import write_csv
-from et_sim.views.summary.layers import Layers
+from et_sim.views.summary.layers import Layers, write_csv
 
 MICRO = "MICRO 1 l -1 1 NONE 0 1 NONE 0 1 ALLREDUCE 65536 1"
 SYSTEM = system_1(splits=16)

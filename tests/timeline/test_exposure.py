@@ -15,9 +15,9 @@ from et_sim.trace import TraceBuilder, Workload
 from et_sim.views.report.times import exposed_by_group
 from et_sim.views.run.directory import open_run
 from et_sim.views.run.selection import EVERYTHING, selection
-from et_sim.views.summary.exposure import without_kernel
 from et_sim.views.summary.groups import group_totals
-from et_sim.views.summary.rank_times import rank_entries
+from et_sim.views.summary.operations import without_kernel
+from et_sim.views.summary.rank_table import rank_entries
 from et_sim.views.view import VIEWS, view_text
 
 SYSTEM = {

@@ -6,7 +6,7 @@ take. Without these, most events have nobody else to wait for, and nobody else w
 thousands of steps of a ring are then one event, made of the same few durations many times.
 
 Whatever the durations, every event that is left comes when it came. Not here: the critical path, which shows
-all that it met (`chain`).
+all that it met (`record`).
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ from et_sim.tables.kinds import SHARED_LINKS
 from et_sim.views.run.columns import Words, integers, numbers, words
 from et_sim.views.run.directory import AGAIN, RunDirectory
 from et_sim.views.run.groups import RunGroups
-from et_sim.views.run.recorded_part import recorded_part
+from et_sim.views.run.selection import recorded_part
 from et_sim.views.text import shortened
 
 NONE = -1

@@ -6,13 +6,18 @@ and threads do and wait for. Spread: how far ranks differ, of each operation two
 one of its begins, measured from the average rank: a line from the least to the most, a box of the middle half
 of ranks, and a mark at the median.
 
-Not here: the figures (`summary`), and when ranks spend their time (`activity`).
+Not here: the figures (`summary`).
 """
 
 from __future__ import annotations
 
+import base64
+import struct
+import zlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
+
+import numpy as np
 
 from et_sim.basics.units import format_ns, plural
 from et_sim.views.drawing.colours import EARLY, IDLE, PART_COLOURS, colour_of
@@ -30,10 +35,10 @@ from et_sim.views.drawing.scene import (
 )
 from et_sim.views.run.directory import RunDirectory
 from et_sim.views.run.selection import EVERYTHING, Selection
+from et_sim.views.summary.activity import activity_of
 from et_sim.views.summary.idle import DEVICE, FIGURES, MEANINGS, ORDER, SHORT, Idle, idle_of
 from et_sim.views.summary.parts import NAMES, OVERLAP, PARTS, parts_of
-from et_sim.views.summary.rank_table import called, rank_count, slowest_first
-from et_sim.views.summary.rank_times import rank_entries
+from et_sim.views.summary.rank_table import called, rank_count, rank_entries, slowest_first
 from et_sim.views.summary.spread import NOTHING, Distribution, OperationSpread, notes_of, spreads
 from et_sim.views.summary.waits import UNENDED, WaitTable, waits_of
 from et_sim.views.text import distinct, share, shortened
@@ -242,3 +247,68 @@ def _strip(
     if distribution.most > distribution.least:
         text = f"+{format_ns(distribution.most - distribution.mean)} {called(distribution.most_ranks, 9)}"
         scene.text(last + 4, y + 11, text, font_size=9)
+
+
+MOST_ROWS = 256
+FULL_HEIGHT, LEAST_HEIGHT, ROW_HEIGHT = 512, 2, 18
+LABEL_DISTANCE = 13
+RGB = np.array(
+    [[int(PART_COLOURS[part.figure][at : at + 2], 16) for at in (1, 3, 5)] for part in PARTS], np.uint8
+)
+GOLDEN = 0.6180339887498949  # multiples of it, without their whole part, are spread evenly over 0 to 1
+DUST = 1e-9  # of shares
+MEANING = "a column of a row is filled from below, by the shares of its time"
+
+
+def activity_picture(run: RunDirectory, part: Selection = EVERYTHING) -> str:
+    """The SVG text."""
+    activity, scene = activity_of(run, part, PIXELS, min(part.top or MOST_ROWS, MOST_ROWS)), Scene()
+    heights = _heights(activity.counts)
+    tops = np.append(0, np.cumsum(heights)).tolist()
+    bottom = TOP + max(tops[-1], 1)
+    scene.axis(activity.window, bottom + 4)
+    if heights:
+        content = base64.b64encode(_png(RGB[parts_of_pixels(activity.shares, heights)])).decode()
+        style = {"preserveAspectRatio": "none", "image_rendering": "optimizeSpeed"}
+        data = f"data:image/png;base64,{content}"
+        scene.add("image", x=LEFT, y=TOP, width=PIXELS, height=tops[-1], **style, href=data)
+    reached = -1.0 * LABEL_DISTANCE
+    for row, ranks in enumerate(activity.ranks):  # as many as there is room for
+        middle = (tops[row] + tops[row + 1]) / 2
+        if middle - reached >= LABEL_DISTANCE:
+            scene.label(label_of_ranks(ranks), TOP + middle + 4)
+            reached = middle
+    used = [part for row, part in enumerate(PARTS) if activity.shares[row].any()]
+    scene.legend([(PART_COLOURS[part.figure], part.text) for part in used], bottom + 24)
+    return scene.finish([MEANING, *activity.notes], bottom + 42)
+
+
+def parts_of_pixels(shares: Any, heights: Sequence[int]) -> Any:
+    """The part, as a place in `PARTS`, of every pixel from the top."""
+    row_of = np.repeat(np.arange(len(heights)), heights)
+    from_below = np.concatenate([np.arange(height)[::-1] for height in heights])
+    shift = np.arange(shares.shape[2]) * GOLDEN % 1
+    level = (from_below[:, None] + shift) / np.array(heights)[row_of][:, None]
+    ends = np.cumsum(shares, axis=0)
+    ends[ends > 1 - DUST] = 1
+    return (ends[:-1, row_of] <= level).sum(axis=0)
+
+
+def _heights(counts: tuple[int, ...]) -> list[int]:
+    """In pixels: in proportion to the ranks of rows, but none too small to see."""
+    whole, total = min(ROW_HEIGHT * len(counts), FULL_HEIGHT), max(sum(counts), 1)
+    return [max(round(whole * count / total), LEAST_HEIGHT) for count in counts]
+
+
+def _png(pixels: Any) -> bytes:
+    """Rows of red, green and blue as a PNG file."""
+
+    def chunk(name: bytes, content: bytes) -> bytes:
+        check = zlib.crc32(name + content)
+        return struct.pack(">I", len(content)) + name + content + struct.pack(">I", check)
+
+    height, width, _ = pixels.shape
+    lines = np.concatenate((np.zeros((height, 1), np.uint8), pixels.reshape(height, -1)), axis=1)
+    head = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
+    body = zlib.compress(lines.tobytes(), 9)
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + chunk(b"IDAT", body) + chunk(b"IEND", b"")

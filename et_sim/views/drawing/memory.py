@@ -19,8 +19,7 @@ from et_sim.tables.kinds import CAPACITY
 from et_sim.views.drawing.scene import LEFT, LETTER, LIMIT, PIXELS, TOP, Scene, nothing_to_draw, number
 from et_sim.views.run.columns import coded, numbers
 from et_sim.views.run.directory import RunDirectory
-from et_sim.views.run.recorded_part import recorded_part
-from et_sim.views.run.selection import EVERYTHING, Selection
+from et_sim.views.run.selection import EVERYTHING, Selection, recorded_part
 from et_sim.views.summary.memory import NOT_TRACKED
 from et_sim.views.text import shortened
 

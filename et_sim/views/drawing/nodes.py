@@ -3,14 +3,21 @@
 A rank has the times of its actor. Shown are the ranks asked for, or the first of every actor, as far as there
 is room; a sentence says what has none.
 
-Not here: reading them (`visible_nodes`), where on a page a node is drawn (`tracks`), and what belongs
-together (`flows`).
+There is a track per rank and lane, in rows of nodes that do not overlap. Most lanes do one thing at a time
+and are one row; what runs side by side (concurrent nodes, receives that wait) takes the first row that is
+free. Nodes that take no time are in the first row always.
+
+Not here: what belongs together (`flows`).
 """
 
 from __future__ import annotations
 
+import heapq
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import fields
+from itertools import pairwise
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -21,8 +28,7 @@ from et_sim.basics.quick_dataclass import quick_dataclass
 from et_sim.basics.units import LONGEST_NS, format_ranks, parse_ranks, plural
 from et_sim.tables.kinds import NOT_COMMUNICATION
 from et_sim.views.run.directory import RunDirectory
-from et_sim.views.run.recorded_part import recorded_actors, recorded_part
-from et_sim.views.run.selection import Window
+from et_sim.views.run.selection import Window, recorded_actors, recorded_part
 from et_sim.views.summary.rank_table import slowest_first
 
 ALWAYS: Window = (0, LONGEST_NS)
@@ -135,3 +141,82 @@ def _asked_for(run: RunDirectory, asked: str, actors: list[dict[str, Any]], held
     if missing := [rank for rank in wanted if rank not in owner]:
         raise UsageError(f"ranks {format_ranks(missing)} belong to no actor", place=str(run.path))
     return Shown(tuple(wanted), tuple(owner[rank] for rank in wanted), tuple(held))
+
+
+GAPS = "gaps"  # a row of the page; no lane of runs
+LANE_ORDER = ("cpu", GAPS, "compute", "communication", "collective", "send", "receive", "memory")
+
+ABOVE: Mapping[str, str] = MappingProxyType({"thread": "cpu", "stream": "compute"})
+
+
+class Tracks(Struct, frozen=True, eq=False):
+    """Rows of the picture, from top to bottom, and the row of each node."""
+
+    place: tuple[int, ...]  # of the rank
+    lane: tuple[str, ...]
+    row: tuple[int, ...]  # 0 for the first of its lane
+    of_slice: Any
+
+
+def tracks_of(place: Any, lane: Any, lanes: tuple[str | None, ...], start: Any, end: Any) -> Tracks:
+    """Lay out slices given by rank, lane, start and end, which come rank by rank."""
+    order = sorted(range(len(lanes)), key=lambda code: (*_position(lanes[code]), code))
+    order_of, names = np.argsort(order), [lanes[code] or "" for code in order]
+    of_slice = np.empty(len(place), np.int32)
+    tracks: list[tuple[int, str, int]] = []
+    for first, until in pairwise([*np.flatnonzero(np.diff(place, prepend=-1)).tolist(), len(place)]):
+        part = slice(first, until)
+        position = order_of[lane[part]]
+        row = _rows(position, start[part], end[part])
+        width = int(row.max()) + 1
+        keys, at = np.unique(position * width + row, return_inverse=True)
+        of_slice[part] = len(tracks) + at.reshape(-1)
+        tracks += [(int(place[first]), names[key // width], key % width) for key in keys.tolist()]
+    return Tracks(
+        place=tuple(place for place, _, _ in tracks),
+        lane=tuple(lane for _, lane, _ in tracks),
+        row=tuple(row for _, _, row in tracks),
+        of_slice=of_slice,
+    )
+
+
+def _position(lane: str | None) -> tuple[float, int]:
+    """Threads stand below the CPU, streams below the kernels, by their numbers."""
+    if lane in LANE_ORDER:
+        return LANE_ORDER.index(lane), 0
+    word, _, number = (lane or "").partition(" ")
+    if word in ABOVE and number.removeprefix("-").isdecimal():
+        return LANE_ORDER.index(ABOVE[word]) + 0.5, int(number)
+    return len(LANE_ORDER), 0
+
+
+def _rows(lane: Any, start: Any, end: Any) -> Any:
+    """The row of each slice in its lane: the lowest that is free when it starts."""
+    rows = np.zeros(len(lane), np.int32)
+    order = np.lexsort((end, start, lane))
+    order = order[(end > start)[order]]
+    lanes, starts, ends = lane[order], start[order], end[order]
+    firsts = np.flatnonzero(np.diff(lanes, prepend=-1))
+    overlaps = np.zeros(len(order), np.bool_)
+    overlaps[1:] = (lanes[1:] == lanes[:-1]) & (starts[1:] < ends[:-1])
+    for first, until in pairwise([*firsts.tolist(), len(order)]):
+        if overlaps[first:until].any():
+            here = slice(first, until)
+            rows[order[here]] = _packed(starts[here].tolist(), ends[here].tolist())
+    return rows
+
+
+def _packed(starts: list[int], ends: list[int]) -> list[int]:
+    free: list[int] = []
+    busy: list[tuple[int, int]] = []  # until when, and which row
+    row_of_slice, rows = [], 0
+    for start, end in zip(starts, ends, strict=True):
+        while busy and busy[0][0] <= start:
+            heapq.heappush(free, heapq.heappop(busy)[1])
+        if free:
+            row = heapq.heappop(free)
+        else:
+            row, rows = rows, rows + 1
+        heapq.heappush(busy, (end, row))
+        row_of_slice.append(row)
+    return row_of_slice

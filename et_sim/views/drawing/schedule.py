@@ -22,9 +22,18 @@ from et_sim.views.drawing.scene import (
 )
 from et_sim.views.run.directory import RunDirectory
 from et_sim.views.run.selection import Selection
-from et_sim.views.schedule.passes import BACKWARD, FORWARD, INPUTS, WEIGHTS
-from et_sim.views.schedule.schedule import Exchange, PipelineSchedule, ScheduleRow, WorkBlock, schedule_of
-from et_sim.views.schedule.text import MEANING, NO_PASSES, closing
+from et_sim.views.summary.schedule import (
+    BACKWARD,
+    FORWARD,
+    INPUTS,
+    WEIGHTS,
+    Exchange,
+    PipelineSchedule,
+    ScheduleRow,
+    WorkBlock,
+    schedule_of,
+)
+from et_sim.views.summary.schedule_text import MEANING, NO_PASSES, closing
 
 MOST_ROWS = 128
 WORK, EXCHANGE, GAP = 18, 6, 3

@@ -24,8 +24,7 @@ from et_sim.views.drawing.colours import BACKWARD, NEVER, colour_of, drawn_kinds
 from et_sim.views.drawing.scene import LEFT, LIMIT, PIXELS, TOP, Entry, Scene, label_of_ranks, runs_of
 from et_sim.views.run.columns import coded, integers, numbers
 from et_sim.views.run.directory import RunDirectory
-from et_sim.views.run.recorded_part import recorded_part
-from et_sim.views.run.selection import EVERYTHING, Selection, Window
+from et_sim.views.run.selection import EVERYTHING, Selection, Window, recorded_part
 from et_sim.views.summary.rank_table import slowest_first
 from et_sim.views.text import not_shown
 

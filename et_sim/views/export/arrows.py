@@ -10,7 +10,7 @@ Not here: which nodes belong together (`et_sim.views.drawing.flows`).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import pairwise
 from typing import Any
 
@@ -18,11 +18,14 @@ import numpy as np
 from msgspec import Struct
 
 from et_sim.basics.units import format_ranks, plural
+from et_sim.views.critical.path import CriticalPath, PathHop
+from et_sim.views.critical.record import PathRecord
+from et_sim.views.critical.text import ranks_of
 from et_sim.views.drawing.blocks import Blocks, Chosen, belonging, distinct
 from et_sim.views.drawing.flows import exchanges, members, messages
 from et_sim.views.drawing.nodes import NONE, Shown
 from et_sim.views.run.directory import RunDirectory
-from et_sim.views.run.selection import Window
+from et_sim.views.run.selection import Window, recorded_part
 
 FROM_ANOTHER = "from another rank"
 MOST_NODES = 1 << 18  # of a part, but for one that cannot be divided
@@ -169,3 +172,43 @@ def arrivals_of(pairs: Any, start_ns: Any, end_ns: Any, ranks: Any) -> tuple[Arr
     has_next = inside[1:] == inside[:-1]
     ends[:-1][has_next] = begins[1:][has_next]
     return Arrivals(inside, begins, ends, sender[is_first], bounds), MessageArrows(send, receive, arrival)
+
+
+ON_PATH = "critical path"
+
+
+class Step(Struct, frozen=True):
+    """One slice of the track; times are whole nanoseconds, and it takes some."""
+
+    start_ns: int
+    end_ns: int
+    name: str
+    notes: Mapping[str, int | str]
+
+
+def critical_path(run: RunDirectory, window: Window, limit: int) -> tuple[list[Step], str]:
+    """The critical path's steps, and what is left out of them; nothing if the run did not record it."""
+    if not run.holds("path") or recorded_part(run):
+        return [], ""
+    names = run.actors()["ranks"].to_pylist()
+    hops = [
+        hop
+        for hop in CriticalPath(PathRecord(run)).hops()
+        if hop.start_ns < window[1] and hop.end_ns > window[0]
+    ]
+    shown = sorted(
+        sorted(hops, key=lambda hop: (hop.start_ns - hop.end_ns, hop.start_ns))[:limit], key=_begin
+    )
+    steps = plural(len(hops), "step")
+    left_out = f"shows the longest {limit:,} of {steps} of the critical path" if len(hops) > limit else ""
+    return [_step(hop, names) for hop in shown], left_out
+
+
+def _begin(hop: PathHop) -> int:
+    return hop.start_ns
+
+
+def _step(hop: PathHop, names: list[str]) -> Step:
+    notes: dict[str, int | str] = {"kind": hop.kind, "ranks": ranks_of(hop, names), "after": hop.after}
+    notes |= {f"{cause}_ns": ns for cause, ns in hop.causes.items()}
+    return Step(hop.start_ns, hop.end_ns, hop.name, {name: value for name, value in notes.items() if value})

@@ -14,9 +14,8 @@ from typing import Any
 import numpy as np
 
 from et_sim.views.drawing.nodes import NONE
-from et_sim.views.export.arrows import FROM_ANOTHER
+from et_sim.views.export.arrows import FROM_ANOTHER, ON_PATH
 from et_sim.views.export.contents import AT_ONCE, Contents, in_rows
-from et_sim.views.export.on_path import ON_PATH
 
 
 def pieces(contents: Contents, about: dict[str, Any]) -> Iterator[bytes]:

@@ -1,7 +1,7 @@
 """What an exported timeline shows: slices in tracks, arrows between them, counters, and what was left out.
 
 Of each slice its place, times and track are kept, some 30 bytes; what else is known of it is read from the
-timeline when it is written. Not here: arrows (`arrows`), the critical path (`on_path`), formats (`perfetto`,
+timeline when it is written. Not here: arrows and the critical path (`arrows`), formats (`perfetto`,
 `chrome`).
 """
 
@@ -15,9 +15,16 @@ from msgspec import Struct
 
 from et_sim.basics.units import plural
 from et_sim.views.drawing.blocks import Blocks, Chosen, distinct
-from et_sim.views.drawing.nodes import Nodes, Shown, shown_ranks
-from et_sim.views.drawing.tracks import Tracks, tracks_of
-from et_sim.views.export.arrows import Arrivals, Chains, MessageArrows, arrivals_of, pairs_and_chains
+from et_sim.views.drawing.nodes import Nodes, Shown, Tracks, shown_ranks, tracks_of
+from et_sim.views.export.arrows import (
+    Arrivals,
+    Chains,
+    MessageArrows,
+    Step,
+    arrivals_of,
+    critical_path,
+    pairs_and_chains,
+)
 from et_sim.views.export.counters import (
     Counter,
     chunks_in_dimensions,
@@ -26,7 +33,6 @@ from et_sim.views.export.counters import (
     memory_in_use,
     queues_at_ports,
 )
-from et_sim.views.export.on_path import Step, critical_path
 from et_sim.views.run.columns import Words
 from et_sim.views.run.directory import RunDirectory
 from et_sim.views.run.groups import RunGroups

@@ -21,9 +21,8 @@ from msgspec import Struct
 
 from et_sim.basics.protobuf_fields import LENGTH, VARINT, fixed64, message, number, tag, text, varint
 from et_sim.views.drawing.nodes import NONE
-from et_sim.views.export.arrows import FROM_ANOTHER
+from et_sim.views.export.arrows import FROM_ANOTHER, ON_PATH, Step
 from et_sim.views.export.contents import AT_ONCE, Contents, Facts, in_rows
-from et_sim.views.export.on_path import ON_PATH, Step
 
 PACKET = 1
 TIMESTAMP, SEQUENCE, EVENT, INTERNED, FLAGS, DESCRIPTOR = 8, 10, 11, 12, 13, 60

@@ -14,7 +14,7 @@ from et_sim.views.drawing.timeline import aligned_picture
 from et_sim.views.report.markup import absent, bar, more, section, table, tag, text
 from et_sim.views.report.page import page_of, run_in_brief
 from et_sim.views.run.slices import link_table
-from et_sim.views.run.tiers import tier_uses
+from et_sim.views.run.topology import tier_uses
 from et_sim.views.summary.parts import PARTS
 from et_sim.views.summary.sentences import difference_text
 from et_sim.views.text import distinct, percent, share, shortened, signed

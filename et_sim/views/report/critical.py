@@ -12,7 +12,7 @@ from et_sim.views.critical.text import ranks_of
 from et_sim.views.drawing.critical import path_picture
 from et_sim.views.report.markup import absent, cut_text, more, section, table, tag, text
 from et_sim.views.run.directory import RunDirectory
-from et_sim.views.run.recorded_part import recorded_part
+from et_sim.views.run.selection import recorded_part
 from et_sim.views.summary.rank_table import called
 from et_sim.views.text import cut, signed
 

@@ -39,8 +39,7 @@ from et_sim.views.report.times import (
     ranks_section,
 )
 from et_sim.views.run.directory import RunDirectory
-from et_sim.views.run.recorded_part import recorded_part
-from et_sim.views.run.selection import Window
+from et_sim.views.run.selection import Window, recorded_part
 from et_sim.views.summary.stalls import stall_remarks, stall_sections
 
 MOST_ENTRIES = 200  # of each list

@@ -11,20 +11,17 @@ from typing import Any
 import numpy as np
 
 from et_sim.basics.units import format_bytes, format_ns
-from et_sim.views.drawing.activity import activity_picture
-from et_sim.views.drawing.bars import idle_picture, spread_picture, waits_picture
+from et_sim.views.drawing.bars import activity_picture, idle_picture, spread_picture, waits_picture
 from et_sim.views.drawing.memory import memory_picture, round_sizes
-from et_sim.views.drawing.network import dimensions, heats_picture, links, queues, tiers
+from et_sim.views.drawing.network import dimensions, heats_picture, links, queues, tiers, topology_picture
 from et_sim.views.drawing.planes import roofline_picture
 from et_sim.views.drawing.scene import TICKS, NothingToDrawError, Scene, number, round_step, runs_of
 from et_sim.views.drawing.schedule import schedule_of_run_picture
-from et_sim.views.drawing.topology import topology_picture
 from et_sim.views.report.markup import section, table, tag, text
 from et_sim.views.run.columns import numbers
 from et_sim.views.run.directory import RunDirectory
 from et_sim.views.run.selection import EVERYTHING
-from et_sim.views.summary.pauses import pause_lines, pause_roots
-from et_sim.views.summary.queues import incasts
+from et_sim.views.summary.queues import incasts, pause_lines, pause_roots
 from et_sim.views.summary.spread import spreads
 from et_sim.views.summary.topology import tier_totals
 from et_sim.views.text import shortened

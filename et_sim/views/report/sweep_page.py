@@ -22,12 +22,10 @@ from et_sim.views.report.markup import section, table, tag, text
 from et_sim.views.report.page import asset, page_of, write_report
 from et_sim.views.report.timeline import MOST_SLICES
 from et_sim.views.run.directory import open_run
-from et_sim.views.sweep.bands import band_note
 from et_sim.views.sweep.charts import Box, draw_chart, front_name, legend_of, lines
 from et_sim.views.sweep.content import Chart, SweepContent
 from et_sim.views.sweep.directory import COMPLETE, SweepDirectory
-from et_sim.views.sweep.scales import EXPOSED, MAKESPAN, Scale, SweepQuantity, shown
-from et_sim.views.sweep.searched import meaning, searched
+from et_sim.views.sweep.scales import EXPOSED, MAKESPAN, Scale, SweepQuantity, band_note, shown
 from et_sim.views.sweep.summary import (
     POINT_FIGURES,
     complete,
@@ -35,7 +33,9 @@ from et_sim.views.sweep.summary import (
     figures_of_point,
     is_kept,
     longest_part,
+    meaning,
     run_name,
+    searched,
 )
 
 MOST_BEST = 20  # points of the table, whose runs have pages if they were kept

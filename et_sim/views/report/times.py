@@ -25,7 +25,7 @@ from et_sim.views.run.bus_bandwidth import LEGEND
 from et_sim.views.run.columns import coded, integers, numbers
 from et_sim.views.run.directory import RunDirectory
 from et_sim.views.run.groups import GroupCounts
-from et_sim.views.run.recorded_part import recorded_actors, recorded_part
+from et_sim.views.run.selection import recorded_actors, recorded_part
 from et_sim.views.summary.in_short import in_short
 from et_sim.views.summary.jobs import job_rows
 from et_sim.views.summary.operations import OperationTotal, operations

@@ -32,10 +32,9 @@ from et_sim.basics.units import format_ns, parse_ranks, plural
 from et_sim.views.run.columns import integers
 from et_sim.views.run.columns import together as ranks_together
 from et_sim.views.run.directory import RunDirectory
-from et_sim.views.run.recorded_part import recorded_actors, recorded_part
-from et_sim.views.run.selection import EVERYTHING, Selection, Window
+from et_sim.views.run.selection import EVERYTHING, Selection, Window, recorded_actors, recorded_part
 from et_sim.views.summary.parts import PARTS
-from et_sim.views.summary.rank_times import spans_of
+from et_sim.views.summary.rank_table import spans_of
 from et_sim.views.text import prose, shortened
 from et_sim.views.view import Forms
 

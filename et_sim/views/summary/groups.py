@@ -16,8 +16,7 @@ from et_sim.views.run.groups import GroupCounts
 from et_sim.views.run.rows import Grouped
 from et_sim.views.run.selection import EVERYTHING, Selection
 from et_sim.views.sheet import Sheet, SheetColumn, rate
-from et_sim.views.summary.exposure import without_kernel
-from et_sim.views.summary.operations import operations
+from et_sim.views.summary.operations import operations, without_kernel
 from et_sim.views.text import prose, share
 from et_sim.views.view import Forms
 

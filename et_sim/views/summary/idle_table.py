@@ -12,8 +12,7 @@ from msgspec import to_builtins
 
 from et_sim.basics.units import format_ns
 from et_sim.views.run.directory import RunDirectory
-from et_sim.views.run.recorded_part import recorded_part
-from et_sim.views.run.selection import Selection
+from et_sim.views.run.selection import Selection, recorded_part
 from et_sim.views.summary.idle import FIGURES, MEANINGS, ORDER, SHORT, Idle, idle_of
 from et_sim.views.summary.rank_table import called
 from et_sim.views.text import bar, distinct, fitted, not_shown, prose, share, shortened

@@ -19,10 +19,9 @@ from et_sim.tables.kinds import SHARED_LINKS
 from et_sim.tables.registry import table_named
 from et_sim.views.run.columns import alike
 from et_sim.views.run.directory import RunDirectory
-from et_sim.views.run.recorded_part import recorded_part
-from et_sim.views.run.selection import EVERYTHING, Selection
+from et_sim.views.run.selection import EVERYTHING, Selection, recorded_part
 from et_sim.views.run.slices import NONE, LinkTable, link_table
-from et_sim.views.run.tiers import tier_uses
+from et_sim.views.run.topology import tier_uses
 from et_sim.views.sheet import Sheet, SheetColumn
 from et_sim.views.text import prose, share
 from et_sim.views.view import Forms

@@ -16,8 +16,7 @@ from et_sim.basics.quick_dataclass import quick_dataclass
 from et_sim.basics.units import format_bytes, format_ns
 from et_sim.views.run.columns import alike, coded, integers, numbers
 from et_sim.views.run.directory import RunDirectory
-from et_sim.views.run.recorded_part import recorded_part
-from et_sim.views.run.selection import EVERYTHING, Selection
+from et_sim.views.run.selection import EVERYTHING, Selection, recorded_part
 from et_sim.views.summary.rank_table import called
 from et_sim.views.text import fitted, not_shown, prose, share, shortened
 from et_sim.views.view import Forms

@@ -1,6 +1,6 @@
 """Operations as text: all of them, what kernels of them make of the machine, and what no kernel hides.
 
-Not here: the figures (`operations`, `exposure`).
+Not here: the figures (`operations`).
 """
 
 from __future__ import annotations
@@ -14,8 +14,7 @@ from et_sim.tables.kinds import NOT_COMMUNICATION
 from et_sim.views.run.directory import RunDirectory
 from et_sim.views.run.rows import Key
 from et_sim.views.run.selection import Selection
-from et_sim.views.summary.exposure import without_kernel
-from et_sim.views.summary.operations import OperationTotal, operations
+from et_sim.views.summary.operations import OperationTotal, operations, without_kernel
 from et_sim.views.summary.roofline import by_byte
 from et_sim.views.text import fitted, not_shown, share
 from et_sim.views.view import Forms

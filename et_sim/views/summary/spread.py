@@ -19,9 +19,8 @@ from et_sim.tables.kinds import NOT_COMMUNICATION
 from et_sim.views.run.columns import numbers, together
 from et_sim.views.run.directory import RunDirectory
 from et_sim.views.run.groups import GroupCounts
-from et_sim.views.run.recorded_part import recorded_part
 from et_sim.views.run.rows import OPERATION, TIMES, Key, OperationKeys, spans
-from et_sim.views.run.selection import EVERYTHING, Selection
+from et_sim.views.run.selection import EVERYTHING, Selection, recorded_part
 from et_sim.views.sheet import Sheet, SheetColumn
 from et_sim.views.summary.rank_table import called
 from et_sim.views.text import prose

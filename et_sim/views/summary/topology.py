@@ -1,6 +1,6 @@
 """How much of the bandwidth of the network's links is used, tier by tier, as a table.
 
-Not here: each link over time (`links`), and the picture (`drawing.topology`).
+Not here: each link over time (`links`), and the picture (`drawing.network`).
 """
 
 from __future__ import annotations
@@ -13,11 +13,9 @@ import numpy as np
 
 from et_sim.basics.units import format_bytes, plural
 from et_sim.views.run.directory import RunDirectory
-from et_sim.views.run.recorded_part import recorded_part
-from et_sim.views.run.selection import EVERYTHING, Selection
+from et_sim.views.run.selection import EVERYTHING, Selection, recorded_part
 from et_sim.views.run.slices import link_table
-from et_sim.views.run.tiers import TierUse, tier_uses
-from et_sim.views.run.topology import Topology, topology_of
+from et_sim.views.run.topology import TierUse, Topology, tier_uses, topology_of
 from et_sim.views.text import fitted, not_shown, prose, share
 from et_sim.views.view import Forms
 

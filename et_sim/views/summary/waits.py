@@ -25,7 +25,7 @@ from et_sim.views.run.directory import RunDirectory
 from et_sim.views.run.rows import OPERATION, TIMES, Grouped, OperationKeys, spans
 from et_sim.views.run.selection import EVERYTHING, Selection
 from et_sim.views.summary.operations import operations
-from et_sim.views.summary.rank_times import rank_entries
+from et_sim.views.summary.rank_table import rank_entries
 from et_sim.views.text import bar, fitted, not_shown, prose, share
 from et_sim.views.view import Forms
 

@@ -9,9 +9,8 @@ from msgspec import Struct
 
 from et_sim.basics.errors import UsageError
 from et_sim.basics.units import format_ns
-from et_sim.views.sweep.bands import BAND, Band, contains_none, relative_band
 from et_sim.views.sweep.directory import COMPLETE, SweepDirectory
-from et_sim.views.sweep.scales import shown
+from et_sim.views.sweep.scales import BAND, Band, contains_none, relative_band, shown
 from et_sim.views.sweep.summary import NARROWEST
 from et_sim.views.text import fitted, not_shown, percent, signed
 

@@ -21,8 +21,7 @@ from et_sim.views.sweep.scales import (
     axis_scale,
     quantity_scale,
 )
-from et_sim.views.sweep.searched import front_rows, objectives_of
-from et_sim.views.sweep.summary import complete
+from et_sim.views.sweep.summary import complete, front_rows, objectives_of
 
 
 def front_of(costs: Sequence[float], times: Sequence[float]) -> list[int]:

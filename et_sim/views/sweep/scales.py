@@ -1,10 +1,12 @@
-"""Where the values of a column stand along an axis of a chart, and which of them are written there.
+"""Where the values of a column stand along an axis of a chart, which of them are written there, and by how
+much a point may be slower than another (its band).
 
 Places are whole numbers from 0 to 1000. Not here: pixels (`charts`).
 """
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
@@ -13,7 +15,10 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from et_sim.basics.units import format_bytes, format_joules, format_ns
+from et_sim.basics.errors import UsageError
+from et_sim.basics.uncertainty import LEVEL, Composition
+from et_sim.basics.units import format_bytes, format_joules, format_ns, plural
+from et_sim.tables.sweep_tables import FILES, MADE_OF, NUMBER, TABLE
 from et_sim.views.text import distinct
 
 LAST = 1000
@@ -187,3 +192,55 @@ def _round_step(span: float) -> float:
     """The least of 1, 2, 5 times a power of ten that is not below `span`."""
     power = 10.0 ** math.floor(math.log10(span))
     return next(digit * power for digit in (1, 2, 5, 10) if digit * power >= span * (1 - 1e-9))
+
+
+Row = Mapping[str, Any]
+Band = tuple[float, float]  # of one makespan by another, less one
+BAND = f"{100 * LEVEL:.0f} % band"
+ALIKE = "\N{ALMOST EQUAL TO}"  # marks what cannot be told from the best
+
+
+def relative_band(before: Row, after: Row) -> Band | None:
+    """By how much a point is slower than another; None where one of them states nothing."""
+    compositions = _composition(before), _composition(after)
+    if compositions[0] is None or compositions[1] is None or not before["makespan_ns"]:
+        return None
+    low, high = compositions[0].ratio(compositions[1], after["makespan_ns"] / before["makespan_ns"])
+    return low - 1, high - 1
+
+
+def contains_none(band: Band | None) -> bool:
+    """Whether there may be no difference at all."""
+    return band is not None and band[0] <= 0 <= band[1]
+
+
+def band_text(band: Band | None) -> str:
+    """Such as `-5 to +14 %`; empty of what is not known."""
+    return "" if band is None else f"{100 * band[0]:+.0f} to {100 * band[1]:+.0f} %"
+
+
+def band_note(done: Sequence[Row]) -> str:
+    """How many points cannot be told from the first, the best, as a sentence; empty where none states it."""
+    bands = [relative_band(done[0], row) for row in done[1:]]
+    if not any(bands):
+        return ""
+    alike = sum(map(contains_none, bands))
+    if not alike:
+        return f"The model tells the best from {plural(len(bands), 'other point')}, by the {BAND} of each."
+    return (
+        f"Of {plural(len(bands), 'other point')}, the model cannot tell {alike:,} ({ALIKE}) from the best: "
+        f"by their {BAND}, they may be as fast."
+    )
+
+
+def _composition(row: Row) -> Composition | None:
+    if not row[MADE_OF]:
+        return None
+    try:
+        return Composition.read(json.loads(row[MADE_OF]))
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        raise UsageError(
+            f"column {MADE_OF!r} of point {row[NUMBER]} does not say what its time consists of",
+            place=FILES[TABLE],
+            remedy="sweep again: what is finished is kept in the journal",
+        ) from None

@@ -27,8 +27,7 @@ from et_sim.cli import main
 from et_sim.engine.stall import explain_stall
 from et_sim.timeline import write_run
 from et_sim.views import open_run
-from et_sim.views.drawing.activity import activity_picture
-from et_sim.views.drawing.bars import waits_picture
+from et_sim.views.drawing.bars import activity_picture, waits_picture
 from et_sim.views.drawing.colours import PART_COLOURS
 from et_sim.views.drawing.planes import bandwidth_picture
 from et_sim.views.drawing.scene import LEFT, PIXELS, NothingToDrawError, Scene
@@ -37,7 +36,7 @@ from et_sim.views.run.selection import EVERYTHING, selection
 from et_sim.views.summary.activity import FIGURES, activity_data, activity_of, shown_parts
 from et_sim.views.summary.bandwidth import link_ceilings, rates
 from et_sim.views.summary.parts import PARTS
-from et_sim.views.summary.rank_times import rank_entries
+from et_sim.views.summary.rank_table import rank_entries
 from et_sim.views.summary.waits import UNENDED, waits_of
 from et_sim.views.text import share
 from et_sim.views.view import VIEWS

@@ -19,8 +19,8 @@ import et_sim
 from et_sim.cli import main
 from et_sim.views import open_run
 from et_sim.views.drawing.devices import MOST_IN_A_ROW, Devices, joined_lines, placed
+from et_sim.views.drawing.network import COLOURS, topology_picture
 from et_sim.views.drawing.scene import NothingToDrawError
-from et_sim.views.drawing.topology import COLOURS, topology_picture
 from et_sim.views.run.selection import EVERYTHING, selection
 from et_sim.views.run.topology import topology_of
 from et_sim.views.summary.topology import SCALE, level_counts, level_names, level_of, topology_data

@@ -31,8 +31,7 @@ from et_sim.views import open_run
 from et_sim.views.critical.path import CriticalPath
 from et_sim.views.critical.record import PathRecord
 from et_sim.views.drawing import flows
-from et_sim.views.drawing.nodes import ALWAYS, Nodes, shown_ranks
-from et_sim.views.drawing.tracks import tracks_of
+from et_sim.views.drawing.nodes import ALWAYS, Nodes, shown_ranks, tracks_of
 from et_sim.views.export import arrows, chrome, perfetto
 from et_sim.views.export import contents as export_contents
 from et_sim.views.export.arrows import arrivals_of

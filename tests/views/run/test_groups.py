@@ -22,7 +22,7 @@ from et_sim.views import open_run
 from et_sim.views.critical.path import CriticalPath
 from et_sim.views.critical.record import PathRecord
 from et_sim.views.run.selection import selection
-from et_sim.views.sql.database import Database
+from et_sim.views.sql import Database
 from et_sim.views.summary.groups import group_totals
 
 pytestmark = pytest.mark.usefixtures("warm_engine")

@@ -22,7 +22,7 @@ from et_sim.trace import Workload, write_manifest, write_workload
 from et_sim.views import open_run
 from et_sim.views.drawing.schedule import COLLECTIVE, COLOURS, OTHER, SENT
 from et_sim.views.report.page import report
-from et_sim.views.schedule.passes import DIRECTIONS, Pass, Stages, named_pass
+from et_sim.views.summary.schedule import DIRECTIONS, Pass, Stages, named_pass
 from et_sim.workloads import Axes, Rank, make_workload
 from et_sim.workloads.pipeline import Direction, Shape, pass_label, schedule
 

@@ -18,8 +18,7 @@ from et_sim.trace import write_manifest
 from et_sim.views import open_run
 from et_sim.views.critical.path import CriticalPath
 from et_sim.views.critical.record import PathRecord
-from et_sim.views.summary.in_short import NETWORK, in_short, small_path
-from et_sim.views.summary.lever import Lever, best_lever
+from et_sim.views.summary.in_short import NETWORK, Lever, best_lever, in_short, small_path
 from et_sim.views.text import share
 from et_sim.views.view import view_text
 

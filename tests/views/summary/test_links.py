@@ -17,7 +17,7 @@ from et_sim.timeline import write_run
 from et_sim.views import open_run
 from et_sim.views.run.selection import selection
 from et_sim.views.run.slices import link_table
-from et_sim.views.run.tiers import tier_uses
+from et_sim.views.run.topology import tier_uses
 from et_sim.views.summary.links import SLICES, link_uses
 
 pytestmark = pytest.mark.usefixtures("warm_engine")

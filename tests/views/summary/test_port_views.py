@@ -13,8 +13,7 @@ from et_sim.cli import main
 from et_sim.views import open_run
 from et_sim.views.run.selection import Selection
 from et_sim.views.summary.flows import flows_of
-from et_sim.views.summary.pauses import PauseSpread, pause_roots, spread
-from et_sim.views.summary.queues import incasts, queue_uses
+from et_sim.views.summary.queues import PauseSpread, incasts, pause_roots, queue_uses, spread
 
 SENDERS = (0, 1, 2, 5)
 VIEWS = ("queues", "pauses", "flows")

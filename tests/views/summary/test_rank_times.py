@@ -29,8 +29,7 @@ from et_sim.tables.registry import ACTORS, TIMELINE
 from et_sim.views.run.directory import RunDirectory
 from et_sim.views.run.selection import Selection
 from et_sim.views.summary.parts import PARTS
-from et_sim.views.summary.rank_table import ranks_named
-from et_sim.views.summary.rank_times import rank_entries
+from et_sim.views.summary.rank_table import rank_entries, ranks_named
 
 END = 30
 FIGURE_OF = {

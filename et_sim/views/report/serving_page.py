@@ -12,7 +12,7 @@ from et_sim.views.drawing.scene import LEFT, PIXELS, TOP, Scene
 from et_sim.views.report.markup import section, table, tag, text
 from et_sim.views.report.page import page_of
 from et_sim.views.run.directory import RunDirectory
-from et_sim.views.serving.text import SLICES, Slice, facts, in_short, latency_rows, slice_rows, slices_of
+from et_sim.views.serving import SLICES, Slice, facts, in_short, latency_rows, slice_rows, slices_of
 from et_sim.views.summary.sentences import scope_text
 
 HEIGHT, GAP = 70, 26

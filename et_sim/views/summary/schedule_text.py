@@ -8,8 +8,16 @@ from typing import Any
 from et_sim.basics.units import format_ns
 from et_sim.views.run.directory import RunDirectory
 from et_sim.views.run.selection import Selection
-from et_sim.views.schedule.passes import BACKWARD, FORWARD, INPUTS, WEIGHTS
-from et_sim.views.schedule.schedule import PipelineSchedule, ScheduleRow, WorkBlock, schedule_of
+from et_sim.views.summary.schedule import (
+    BACKWARD,
+    FORWARD,
+    INPUTS,
+    WEIGHTS,
+    PipelineSchedule,
+    ScheduleRow,
+    WorkBlock,
+    schedule_of,
+)
 from et_sim.views.text import not_shown, prose, shortened
 from et_sim.views.view import Forms
 

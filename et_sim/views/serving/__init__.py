@@ -1,1 +1,0 @@
-"""What serving wrote: as text, and as a page."""
