@@ -4,7 +4,7 @@ What the library chooses follows from its constants; of what that takes, a handf
 the kind of way: rings and trees on a node, reductions by switches, copies of all pairs, and groups on several
 nodes. Ways that were not measured keep the library's own model, and the fit says so.
 
-Not here: reading logs (`calibrate.logs`), and what the factors mean (`machine.library.calibration`).
+Not here: reading logs (`calibrate.logs`), and what the factors mean (`machine.collective_library.choice`).
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from typing import Any
 from msgspec import Struct
 
 from et_sim.basics.errors import InputError
-from et_sim.machine.library import Calibration, Call, Library
-from et_sim.machine.library.candidates import Candidate
-from et_sim.machine.library.model import ALL_TO_ALL
-from et_sim.machine.library.rules import NVLS, NVLS_TREE, Protocol
+from et_sim.machine.collective_library import Calibration, Call, Library
+from et_sim.machine.collective_library.candidates import Candidate
+from et_sim.machine.collective_library.choice import ALL_TO_ALL
+from et_sim.machine.collective_library.constants import NVLS, NVLS_TREE, Protocol
 
 MIB = 1 << 20
 FEWEST_SIZES = 8

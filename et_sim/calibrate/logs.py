@@ -18,10 +18,9 @@ from typing import Any
 
 from et_sim.basics.errors import InputError, UsageError
 from et_sim.calibrate.collectives import Measured
-from et_sim.machine.datatypes import datatype_named
-from et_sim.machine.library import Call
-from et_sim.machine.library.model import ALL_TO_ALL
-from et_sim.machine.library.rules import (
+from et_sim.machine.collective_library import Call
+from et_sim.machine.collective_library.choice import ALL_TO_ALL
+from et_sim.machine.collective_library.constants import (
     COLLNET_CHAIN,
     COLLNET_DIRECT,
     NVLS,
@@ -31,7 +30,8 @@ from et_sim.machine.library.rules import (
     RING,
     TREE,
 )
-from et_sim.machine.library_object import LOGGED_KINDS
+from et_sim.machine.collective_library.keys import LOGGED_KINDS
+from et_sim.machine.datatypes import datatype_named
 from et_sim.validation.rows import NAMES, Collective, read_rows
 
 COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter", ALL_TO_ALL, "broadcast", "reduce")

@@ -26,8 +26,8 @@ from et_sim.calibrate.kernels import Measured
 from et_sim.calibrate.logs import COLLECTIVES
 from et_sim.compute.device import ATTENTION
 from et_sim.compute.registry import is_recorded, recorded_ns
+from et_sim.machine.collective_library import Call
 from et_sim.machine.datatypes import datatype_named
-from et_sim.machine.library import Call
 from et_sim.trace.columns import BoolColumn, CollectiveKind, NodeKind, Trace
 from et_sim.trace.files import read_trace, traces_of
 from et_sim.trace.process_groups import read_process_groups

@@ -16,7 +16,7 @@ from et_sim.cli.calibrate_report import ALL, FitErrors, add_fit_options, conclud
 
 if TYPE_CHECKING:
     from et_sim.calibrate.collectives import Measured
-    from et_sim.machine.library import Library
+    from et_sim.machine.collective_library import Library
 
 MIB = 1 << 20
 
@@ -101,7 +101,7 @@ def _library(machine: str, rows: Sequence[Measured], logged: dict[str, Any]) -> 
                 f"{library.node}",
                 remedy="name the machine that was measured",
             )
-    from et_sim.machine.library import Calibration
+    from et_sim.machine.collective_library import Calibration
 
     return replace(library, calibration=Calibration())
 

@@ -163,8 +163,8 @@ def _read_parts(
     """Check the other files of an incomplete or unsound machine, each by itself; returns the groups."""
     from et_sim.documents.keys import Remarks
     from et_sim.machine import read_system_alone
-    from et_sim.machine.groups_file import read_groups
-    from et_sim.machine.memory_file import read_memory
+    from et_sim.machine.memory import read_memory
+    from et_sim.machine.readers import read_groups
     from et_sim.machine.recognise import Role
     from et_sim.machine.sources import load
 

@@ -1,6 +1,6 @@
 """`et-sim collective library`: what a machine's collective library may choose, over sizes, and what it does.
 
-Not here: how it chooses (`machine.library`).
+Not here: how it chooses (`machine.collective_library`).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from msgspec import Struct
 from et_sim.basics.errors import UsageError
 
 if TYPE_CHECKING:
-    from et_sim.machine.library import Choice, Library
+    from et_sim.machine.collective_library import Choice, Library
 
 KINDS = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast", "reduce")
 SMALLEST, LARGEST, STEP = 1 << 10, 1 << 30, 4  # bytes of each rank
@@ -89,7 +89,7 @@ def _sizes(text: str | None) -> list[int]:
 
 
 def _of_size(library: Library, options: argparse.Namespace, ranks: int, nodes: int, size: int) -> _Size:
-    from et_sim.machine.library import Call
+    from et_sim.machine.collective_library import Call
 
     counted = size * ranks if options.type == "all_gather" else size
     call = Call(options.type, ranks, nodes, counted, options.dtype or "")

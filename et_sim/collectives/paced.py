@@ -4,7 +4,7 @@ Collective libraries move bytes at their own pace: launches, flags and copies ta
 pauses are what is left of the library's time when an idle network has carried the messages, so a collective
 that is alone takes exactly that time, and one that meets others takes longer.
 
-Not here: how long a library takes (`machine.library`), and which steps it has (`plan.library_phases`).
+Not here: how long a library takes (`machine.collective_library`), and its steps (`plan.library_phases`).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Rules: each kernel is timed by the model of the first rule that it matches, and the rest by another model.
 
-Not here: how rules are written (`et_sim.machine.compute_object`).
+Not here: how rules are written (`et_sim.machine.compute_rules`).
 """
 
 from __future__ import annotations

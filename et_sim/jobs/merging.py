@@ -22,7 +22,7 @@ from et_sim.basics.group_names import group_key
 from et_sim.documents.recognise import Kind, kind_of
 from et_sim.jobs.job_file import JobEntry, JobFile, read_job_file
 from et_sim.jobs.placement import place_jobs
-from et_sim.machine.groups_file import read_groups
+from et_sim.machine.readers import read_groups
 from et_sim.machine.recognise import Role
 from et_sim.machine.sources import load
 from et_sim.trace import TraceBuilder, Workload, read_workload

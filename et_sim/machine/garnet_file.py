@@ -13,7 +13,7 @@ from typing import Any
 
 from et_sim.basics.errors import MachineError, did_you_mean
 from et_sim.documents.limits import MOST_DEVICES, whole_number
-from et_sim.machine.imported import Imported
+from et_sim.machine.recognise import Imported
 
 TORUS, SWITCH = "Torus3D", "NV_Switch"
 BITS_PER_BYTE = 8

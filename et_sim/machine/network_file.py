@@ -1,13 +1,18 @@
-"""The network file: one list per property, one entry per dimension; and single links that differ.
+"""The network file: one list per property, one entry per dimension; and single links that differ. Or it gives
+the constants of LogGOPS, and nothing of links:
 
-Not here: what the shapes mean for messages (`et_sim.network`).
+    loggops: { npus: 8, L: 1000, o: 200, g: 5, G: 0.04, O: 0, S: 65535 }
+
+Not here: what the shapes and constants mean for messages (`et_sim.network`).
 """
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from msgspec import structs
+from msgspec.structs import replace
 
 from et_sim.documents.keys import (
     Key,
@@ -15,13 +20,16 @@ from et_sim.documents.keys import (
     Section,
     Slot,
     check_names,
+    inner_section,
     keys_of,
     made,
+    read,
     read_keys,
     show,
 )
-from et_sim.documents.kinds import COUNT, OBJECTS
-from et_sim.machine.credit_keys import CREDITS_KEY, read_credits
+from et_sim.documents.kinds import COUNT, OBJECT, OBJECTS
+from et_sim.machine.credits import CREDITS_KEY, read_credits
+from et_sim.machine.model import bytes_per_ns
 from et_sim.machine.networks import (
     AT_SWITCH,
     MOST_RANKS,
@@ -35,6 +43,7 @@ from et_sim.machine.networks import (
 )
 from et_sim.machine.protocol_keys import read_protocol
 from et_sim.machine.protocol_presets import PROTOCOL_KEY
+from et_sim.machine.transports import LogGops
 
 DIMENSION_KEYS = keys_of(Dimension)
 LINK_KEYS = keys_of(UnevenLink)
@@ -210,3 +219,30 @@ def _check_lengths(lists: dict[str, list[Any]], source: Section) -> None:
                 f'key "{name}" has {len(entries)} entries, "topology" has {dimensions}',
                 "allowed: one entry per dimension in every list",
             )
+
+
+LOGGOPS_KEY = Key(
+    "loggops",
+    OBJECT,
+    "Constants of the [LogGOPS model](networks.md#loggops), in place of all other keys.",
+    "Not known there.",
+    choices=tuple(key.name for key in keys_of(LogGops)),
+)
+
+
+def read_loggops(source: Section, remarks: Remarks) -> Network:
+    """All NPUs are connected with all others."""
+    section = inner_section(source, LOGGOPS_KEY, remarks)
+    assert section is not None
+    for name in source.content:
+        if name != LOGGOPS_KEY.name:
+            raise source.lined.fault(
+                f'key "{name}" stands beside "{LOGGOPS_KEY.name}", which describes the whole network',
+                "leave one of them out",
+                key=name,
+            )
+    constants = read(LogGops, section, remarks)
+    per_byte = constants.gap_per_byte
+    bandwidth = 1 / (per_byte * bytes_per_ns(1)) if per_byte else math.inf
+    dimension = Dimension(Shape.FULLY_CONNECTED, constants.npus, bandwidth, float(constants.latency))
+    return replace(Network.of_dimensions((dimension,)), loggops=constants)

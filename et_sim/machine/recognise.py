@@ -1,16 +1,20 @@
-"""What kind of configuration file some content is, so that a mix-up is named instead of a strange key.
+"""What kind of configuration file some content is, ours or another tool's, so that a mix-up is named instead
+of a strange key.
 
-Not here: whether the content is valid.
+Not here: whether the content is valid, and how files of other tools are read (`other_topologies`).
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any
 
+from msgspec import Struct, field
+
 from et_sim.basics.errors import MachineError
-from et_sim.machine.memory_file import MEMORY_KEYS
+from et_sim.machine.memory import MEMORY_KEYS
 from et_sim.machine.network_file import NETWORK_KEYS
 from et_sim.machine.profiles import Profile
 from et_sim.machine.system import COLLECTIVES
@@ -95,3 +99,36 @@ def is_version_1(content: Mapping[str, Any], *, beside_version_1: bool) -> bool:
 def is_loggops(content: Mapping[str, Any]) -> bool:
     """Whether a network file gives the constants of LogGOPS."""
     return not content.keys().isdisjoint(LOGGOPS_SIGNS)
+
+
+NS3_FIRST = re.compile(r"\s*\d+\s+\d+\s+\d+\s*$")
+GARNET_FIRST = re.compile(r"^\s*num-npus\s*:", re.MULTILINE)
+HTSIM_FIRST = re.compile(r"nodes\s+\d+\s*$", re.IGNORECASE)
+NS3, HTSIM, GARNET, GRAPHML, NODE_LINK = "ns-3", "htsim", "garnet", "graphml", "node-link"
+FORMATS = (NS3, HTSIM, GARNET, GRAPHML, NODE_LINK)
+
+
+class Imported(Struct):
+    """Devices and links as a graph file would list them, and what else such a file would have."""
+
+    content: dict[str, Any]
+    link_lines: list[int] = field(default_factory=list)  # if known
+    dimensions: tuple[int, ...] = ()
+    keys: dict[str, Any] = field(default_factory=dict)  # besides devices and links
+    notices: tuple[tuple[str, str], ...] = ()  # (key, what is to be known of it)
+
+
+def format_of(text: str) -> str:
+    """Which tool's file a text is; empty: none of those."""
+    if text.lstrip().startswith("<"):
+        return GRAPHML if "<graphml" in text[:2000] else ""
+    if GARNET_FIRST.search(text):
+        return GARNET
+    lines = (line.partition("#")[0].strip() for line in text.splitlines())
+    first = next((line for line in lines if line), "")
+    return NS3 if NS3_FIRST.match(first) else HTSIM if HTSIM_FIRST.match(first) else ""
+
+
+def is_node_link(content: Any) -> bool:
+    """Whether a JSON object is a graph in node-link form."""
+    return isinstance(content, dict) and "nodes" in content and ("links" in content or "edges" in content)

@@ -15,13 +15,10 @@ from msgspec import Struct
 
 from et_sim.documents.keys import Key, keys_of, show
 from et_sim.documents.unused_keys import UNUSED_KEYS
-from et_sim.machine.accuracy import DEFAULTS, EXCHANGES, OPERATIONS
-from et_sim.machine.accuracy_object import ACCURACY_KEYS, TERM_KEYS
-from et_sim.machine.compute_object import RULE_KEYS
-from et_sim.machine.compute_rules import Where
-from et_sim.machine.library_object import LIBRARY_KEYS
-from et_sim.machine.memory import PoolStage
-from et_sim.machine.memory_file import MEMORY_KEYS
+from et_sim.machine.accuracy import ACCURACY_KEYS, DEFAULTS, EXCHANGES, OPERATIONS, TERM_KEYS
+from et_sim.machine.collective_library.keys import LIBRARY_KEYS
+from et_sim.machine.compute_rules import RULE_KEYS, Where
+from et_sim.machine.memory import MEMORY_KEYS, PoolStage
 from et_sim.machine.network_file import IN_NETWORK_KEYS, LINK_KEYS, NETWORK_KEYS
 from et_sim.machine.operator_times import OperatorTimes
 from et_sim.machine.protocol_presets import PACKET_KEYS, PROTOCOL_KEYS, TCP_KEYS

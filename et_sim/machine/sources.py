@@ -24,8 +24,16 @@ from et_sim.basics.files import is_folder
 from et_sim.documents.json_text import TOO_MANY_DIGITS
 from et_sim.documents.keys import Section
 from et_sim.documents.limits import MOST_DIGITS, read_bounded
-from et_sim.machine.imported import FORMATS, Imported, format_of, is_node_link
-from et_sim.machine.recognise import Role, mixed_up, refuse_other_role, role_of
+from et_sim.machine.recognise import (
+    FORMATS,
+    Imported,
+    Role,
+    format_of,
+    is_node_link,
+    mixed_up,
+    refuse_other_role,
+    role_of,
+)
 from et_sim.machine.texts import parse_json, parse_yaml
 
 _WORD = re.compile(r"\S+")

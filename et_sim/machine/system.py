@@ -1,7 +1,7 @@
 """The system, declared: how an NPU computes, reduces, sends, and which collective algorithms it runs.
 
 Each field with a key is that key of the system file. Not here: rules that need more than one key
-(`system_file`), and the objects of models (`compute_object`), libraries (`library`) and accuracy.
+(`system_file`), and the objects of models (`compute_rules`), libraries (`collective_library`) and accuracy.
 """
 
 from __future__ import annotations
@@ -24,11 +24,9 @@ from et_sim.documents.kinds import (
     text,
     time,
 )
-from et_sim.machine.accuracy import Accuracy
-from et_sim.machine.accuracy_object import ACCURACY_KEYS
-from et_sim.machine.compute_object import COMPUTE
-from et_sim.machine.compute_rules import ComputeRule
-from et_sim.machine.library import Library
+from et_sim.machine.accuracy import ACCURACY_KEYS, Accuracy
+from et_sim.machine.collective_library import Library
+from et_sim.machine.compute_rules import COMPUTE, ComputeRule
 from et_sim.machine.profiles import DEFAULT, Behaviour, behaviour_of
 from et_sim.machine.roofline import ANY, RooflineDevice
 from et_sim.machine.system_parts import (

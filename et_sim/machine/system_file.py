@@ -15,10 +15,10 @@ from et_sim.basics.units import LONGEST_NS, format_ns
 from et_sim.collectives.names import spans_all
 from et_sim.documents.keys import Key, Remarks, Section, Slot, keys_of, made, note_defaults, read_keys
 from et_sim.documents.kinds import CHOICE, FLAG, NUMBER, SWITCH, TEXT
-from et_sim.machine.accuracy_object import read_accuracy
-from et_sim.machine.compute_object import NAME as COMPUTE
+from et_sim.machine.accuracy import read_accuracy
+from et_sim.machine.collective_library.keys import LIBRARY_KEY
+from et_sim.machine.compute_rules import NAME as COMPUTE
 from et_sim.machine.corrections import Correction
-from et_sim.machine.library_object import LIBRARY_KEY
 from et_sim.machine.profiles import DEFAULT, Profile, behaviour_of
 from et_sim.machine.system import (
     COLLECTIVES,

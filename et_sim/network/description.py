@@ -16,7 +16,7 @@ import numpy as np
 
 from et_sim.basics.unique import unique
 from et_sim.basics.units import format_bandwidth, format_ns, plural
-from et_sim.machine.flits import filled_in
+from et_sim.machine.credits import filled_in
 from et_sim.machine.graph import KINDS, NPU, Graph, row_name
 from et_sim.machine.model import GraphFabric, Network
 from et_sim.network.graph_of_grid import as_graph

@@ -16,9 +16,8 @@ from et_sim.compiled.tables_by_reference import Tables, works_on_tables
 from et_sim.engine.observe import facade as observe
 from et_sim.engine.state.resources import NOBODY, SENDING, Ends, ResourceTable, sendings
 from et_sim.engine.state.run import Run
-from et_sim.machine.graph import link_classes, link_tiers
+from et_sim.machine.graph import link_classes, link_tiers, longest_way
 from et_sim.machine.model import GraphFabric, Network
-from et_sim.machine.topology.reach import longest_way
 from et_sim.network import routes
 from et_sim.network.fabric import NONE, Hop, Leg, Wires, refuse_slow
 from et_sim.network.paths import LinkPaths

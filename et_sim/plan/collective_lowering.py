@@ -23,8 +23,8 @@ from et_sim.collectives import (
     Operation,
 )
 from et_sim.collectives.uneven import check_knows_sizes
+from et_sim.machine.collective_library import Choice
 from et_sim.machine.corrections import Correction
-from et_sim.machine.library import Choice
 from et_sim.machine.model import Machine, System
 from et_sim.plan import tables
 from et_sim.plan.algorithms import AlgorithmChoice, SwitchReach

@@ -86,7 +86,7 @@ class Lowering:
         programs: dict[int, str] = {}
         self._named_files: tuple[tuple[str, str], ...] = ()
         if machine.system.per_node_implementation is not None:
-            from et_sim.machine.groups_file import read_programs
+            from et_sim.machine.readers import read_programs
 
             programs, self._named_files = read_programs(machine.system.per_node_implementation)
         choice = CustomChoice(machine.system, programs)

@@ -15,7 +15,7 @@ from et_sim.basics.errors import MachineError, UsageError
 from et_sim.engine.outcome import Outcome
 from et_sim.machine import Machine
 from et_sim.machine.model import Implementations, Network
-from et_sim.machine.version_1.price import price_of
+from et_sim.machine.version_1 import price_of
 from et_sim.timeline import Phases
 from et_sim.timeline.layers import LayerOfNode, LayerRun, bytes_sent
 from et_sim.trace import Workload

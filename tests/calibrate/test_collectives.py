@@ -18,7 +18,7 @@ from et_sim.basics.errors import EtSimError, InputError
 from et_sim.calibrate.collectives import Measured, fit, ratios
 from et_sim.calibrate.logs import read_measured
 from et_sim.cli import main
-from et_sim.machine.library import Calibration, Call, Library, Wires
+from et_sim.machine.collective_library import Calibration, Call, Library, Wires
 from et_sim.validation.errors import Errors
 
 MIB = 1 << 20

@@ -17,9 +17,9 @@ from msgspec import structs
 import et_sim
 from et_sim.basics.errors import MachineError
 from et_sim.cli import main
-from et_sim.machine.library import Calibration, Call, Library, Protocol, Wires
-from et_sim.machine.library.candidates import Group
-from et_sim.machine.library.model import Logged
+from et_sim.machine.collective_library import Calibration, Call, Library, Protocol, Wires
+from et_sim.machine.collective_library.candidates import Group
+from et_sim.machine.collective_library.choice import Logged
 from et_sim.machine.model import Machine
 from et_sim.machine.presets import names, preset
 from et_sim.machine.readers import read_machine

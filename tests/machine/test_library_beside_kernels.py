@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import et_sim
-from et_sim.machine.library import Call, Library, Protocol, Wires
+from et_sim.machine.collective_library import Call, Library, Protocol, Wires
 from et_sim.machine.presets import preset
 
 H100 = Library("nccl-2.30", "hopper", Wires(370.8, True, 8, 50), 8)

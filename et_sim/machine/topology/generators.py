@@ -7,7 +7,7 @@ from collections.abc import Callable
 from et_sim.machine.graph import NPU, GraphBuilder
 from et_sim.machine.topology import shapes
 from et_sim.machine.topology.fields import Fields
-from et_sim.machine.topology.part import NetworkPart, Place
+from et_sim.machine.topology.shapes import NetworkPart, Place
 
 NPUS, RAILS, GATEWAYS = "npus", "rails", "gateways"
 

@@ -16,17 +16,25 @@ from msgspec.structs import replace
 
 from et_sim.basics.errors import MachineError
 from et_sim.documents.keys import LinedSection, Remarks, Section, show
-from et_sim.machine.credit_keys import read_credits
-from et_sim.machine.graph import KINDS, NPU, SWITCH, Figures, Graph, GraphBuilder
-from et_sim.machine.imported import FORMATS
+from et_sim.machine.credits import read_credits
+from et_sim.machine.graph import (
+    KINDS,
+    NPU,
+    SWITCH,
+    Figures,
+    Graph,
+    GraphBuilder,
+    switches_suffice,
+    unreachable_pair,
+)
 from et_sim.machine.model import GIB, GraphFabric, LogicalDimension, Network, Rails, Reducer, Routing, Shape
 from et_sim.machine.protocol_keys import read_protocol
+from et_sim.machine.recognise import FORMATS
 from et_sim.machine.sources import Source
 from et_sim.machine.topology.fields import Fields
 from et_sim.machine.topology.generators import generate
 from et_sim.machine.topology.listed import add_devices, add_links, devices_named, set_tiers
-from et_sim.machine.topology.part import Place
-from et_sim.machine.topology.reach import switches_suffice, unreachable_pair
+from et_sim.machine.topology.shapes import Place
 
 AUTO, SWITCHES, ALL = "auto", "switches", "all"
 

@@ -35,7 +35,7 @@ from et_sim.engine.state.resources import ResourceTable
 from et_sim.engine.state.run import NONE, Run
 from et_sim.engine.transport.message_pool import message_leaves_at, new_message
 from et_sim.engine.transport.network_seam import Needs
-from et_sim.machine import flits
+from et_sim.machine.credits import cycles_of_flit, cycles_of_wire, filled_in, most_carried
 from et_sim.machine.model import Network
 from et_sim.machine.transports import Credits
 from et_sim.network import graph
@@ -220,7 +220,7 @@ def with_queues(tables: CreditTables) -> CreditTables:
 
 def _credits(on_graph: Network) -> Credits:
     figures = _figures(on_graph)
-    return flits.filled_in(on_graph.credits or Credits(), figures.bytes_per_ns, figures.latency_ns)
+    return filled_in(on_graph.credits or Credits(), figures.bytes_per_ns, figures.latency_ns)
 
 
 def _fifos(rows: int) -> Any:
@@ -243,8 +243,8 @@ def _ports(on_graph: Network, hops: Any, order: Any, credits: Credits) -> Any:
     link_ports, from_npus = ports[:links], ports[links : 2 * links]
     link_ports["source"], link_ports["target"], link_ports["order"] = routes.source, routes.target, order
     link_ports["speed"] = hops.fabric.speed_of
-    link_ports["cycles"] = flits.cycles_of_flit(credits, figures.bytes_per_ns)
-    link_ports["latency"] = flits.cycles_of_wire(credits, figures.latency_ns)
+    link_ports["cycles"] = cycles_of_flit(credits, figures.bytes_per_ns)
+    link_ports["latency"] = cycles_of_wire(credits, figures.latency_ns)
     is_npu = routes.rank_of[routes.source] != NONE
     from_npus["target"] = np.where(is_npu, routes.source, NONE)
     from_npus["order"] = FIRST_IN_NETWORK
@@ -284,7 +284,7 @@ def resources(network: Network, _plan: Plan) -> ResourceTable:
     """Every link, with what it can carry in whole cycles and with its places for flits."""
     on_graph = as_graph(network)
     links, figures = graph.link_resources(on_graph), _figures(on_graph)
-    most = flits.most_carried(_credits(on_graph), figures.bytes_per_ns, figures.latency_ns)
+    most = most_carried(_credits(on_graph), figures.bytes_per_ns, figures.latency_ns)
     return structs.replace(links, bytes_per_ns=most, are_shared=True)
 
 

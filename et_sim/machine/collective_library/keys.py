@@ -1,6 +1,6 @@
 """The key `library` of the system file: the collective library of a machine, on the machine's network.
 
-Not here: what a library does (`machine.library`).
+Not here: what a library does (`machine.collective_library`).
 """
 
 from __future__ import annotations
@@ -11,9 +11,7 @@ from typing import Any
 
 from et_sim.documents.keys import Key, Kind, Remarks, Section, Slot, keys_of, made, note_defaults, read_keys
 from et_sim.documents.kinds import CHOICE, COUNT, OBJECT, RATE
-from et_sim.machine.corrections import Correction
-from et_sim.machine.library.calibration import MOST
-from et_sim.machine.library.candidates import (
+from et_sim.machine.collective_library.candidates import (
     ALL_GATHER,
     ALL_REDUCE,
     BROADCAST,
@@ -21,9 +19,10 @@ from et_sim.machine.library.candidates import (
     REDUCE_SCATTER,
     Group,
 )
-from et_sim.machine.library.channels import CARD_EFFICIENCY, Channels, Wires, speed_between
-from et_sim.machine.library.model import Library, Logged
-from et_sim.machine.library.rules import ALGORITHMS, LIBRARIES, PROTOCOL_NAMES
+from et_sim.machine.collective_library.channels import CARD_EFFICIENCY, Channels, Wires, speed_between
+from et_sim.machine.collective_library.choice import MOST, Library, Logged
+from et_sim.machine.collective_library.constants import ALGORITHMS, LIBRARIES, PROTOCOL_NAMES
+from et_sim.machine.corrections import Correction
 from et_sim.machine.networks import Dimension, Network, Shape
 from et_sim.machine.profiles import Profile
 from et_sim.machine.system import Implementations, System

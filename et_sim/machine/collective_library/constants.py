@@ -12,7 +12,7 @@ from types import MappingProxyType
 
 from msgspec import Struct
 
-from et_sim.machine.library.channels import Speeds
+from et_sim.machine.collective_library.channels import Speeds
 
 
 class Protocol(IntEnum):

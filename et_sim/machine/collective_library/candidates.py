@@ -6,7 +6,7 @@ Microseconds, and GB/s of 1e9 bytes. The formulas are facts of NCCL's source (sr
 said of "between" is of the whole group, of which each node holds `ppn` ranks. Bytes are counted as nccl-tests
 counts them: of an all-gather what a rank has at the end, of a reduce-scatter what it puts in.
 
-Not here: the constants (`rules`), and the choice (`model`).
+Not here: the constants (`constants`), and the choice (`choice`).
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from collections.abc import Iterator
 from msgspec import Struct
 from msgspec.structs import replace
 
-from et_sim.machine.library.channels import Channels, Wires, speed_between, speed_within
-from et_sim.machine.library.rules import (
+from et_sim.machine.collective_library.channels import Channels, Wires, speed_between, speed_within
+from et_sim.machine.collective_library.constants import (
     ARM,
     COLLNET_CHAIN,
     COLLNET_DIRECT,
