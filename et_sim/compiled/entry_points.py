@@ -1,14 +1,16 @@
 """Functions that Python calls: compiled if their machine code is there, interpreted while little is to do.
 
-What came with the package counts as there (`shipped`). For the rest, a process of low priority makes it
-(`worker`), and what is short is interpreted meanwhile; what is longer waits for it. The environment variable
-ET_SIM_COMPILE changes that: `now` always waits, `background` never does, and `never` neither makes nor uses
-machine code. The results are the same bytes.
+Another process makes it (`worker`), of low priority where the call is short, which is interpreted. What is
+longer waits for it, if it gains by that: what comes back to Python now and then (`lasting`) is interpreted
+until the machine code is there, and goes on with it. The environment variable ET_SIM_COMPILE changes that:
+`now` always waits, `background` never does, and `never` neither makes nor uses machine code. The results are
+the same bytes.
 """
 
 from __future__ import annotations
 
 import functools
+import math
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -25,14 +27,16 @@ Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
 
 CHOICES = ("now", "background", "never")
-SHORT_SECONDS = 4.0  # what takes longer interpreted waits for machine code
+SHIPPED_SECONDS = 1.5  # what takes longer interpreted makes its machine code itself of what came along
+SHORT_SECONDS = 4.0  # what takes longer interpreted waits for machine code, unless it can go on with it
+MEANWHILE_SECONDS = 60.0  # of what takes longer, a few percent at most could be interpreted while it waits
 
 
 class CompileWatch(Protocol):
     """Is told about compiling."""
 
     def compiling(self, what: str) -> None:
-        """Machine code for `what` is being made in the background."""
+        """Machine code for `what` is being made in the background; said of every call meanwhile."""
 
     def waiting(self, what: str, share: float, seconds: float) -> None:
         """A call waits for it; `share` of the work is done, after so many seconds."""
@@ -117,7 +121,8 @@ class Entry(Generic[Parameters, Result]):
     def lasting(self, seconds: Callable[[], float]) -> Callable[Parameters, Result]:
         """The function, for calls of which is known how long all of them together take interpreted.
 
-        They count as one call, which with others of its form becomes a long one, too.
+        They count as one call, which with others of its form becomes a long one, too. The first ones are
+        interpreted, and the later ones not, if the machine code is there by then.
         """
         return functools.partial(self._run, _Whole(seconds))
 
@@ -131,10 +136,10 @@ class Entry(Generic[Parameters, Result]):
             return self._interpret(arguments)
         native = self._found(arguments)
         if native is None:
-            waits = chosen == "now"
-            if chosen == "":
-                waits = self._so_far(seconds, arguments) > SHORT_SECONDS
-            native = self._made(arguments, waits)
+            lasts = {"now": math.inf, "background": 0.0}.get(chosen)
+            if lasts is None:
+                lasts = self._so_far(seconds, arguments)
+            native = self._made(arguments, lasts, goes_on=seconds is not None)
         return self._interpret(arguments) if native is None else native(*arguments)
 
     def _so_far(self, seconds: _Whole | None, arguments: tuple[Any, ...]) -> float:
@@ -156,8 +161,8 @@ class Entry(Generic[Parameters, Result]):
 
         return interpret(self.function, arguments)
 
-    def _found(self, arguments: tuple[Any, ...]) -> Any:
-        """The machine code for such arguments, or None."""
+    def _found(self, arguments: tuple[Any, ...], *, shipped: bool = False) -> Any:
+        """The machine code for such arguments, or None; `shipped`: that which came along counts, too."""
         from et_sim.compiled.signature import signature_of
 
         signature = signature_of(arguments)
@@ -165,19 +170,25 @@ class Entry(Generic[Parameters, Result]):
         if found is None:
             from et_sim.compiled.store import code_path
 
-            found = load(code_path(self.function, signature), signature)
+            found = load(code_path(self.function, signature), signature, shipped=shipped)
             if found is not None:
                 self._native[signature] = found
         return found
 
-    def _made(self, arguments: tuple[Any, ...], waits: bool) -> Any:
-        """Have the machine code made; None: it is not there yet."""
-        wanted = self.ordered(arguments, waits)
-        if wanted is None or not waits:
+    def _made(self, arguments: tuple[Any, ...], seconds: float, *, goes_on: bool) -> Any:
+        """Have the machine code made for what takes so long interpreted; None: it is not there yet."""
+        if seconds > SHIPPED_SECONDS and (found := self._found(arguments, shipped=True)):
+            return found
+        wanted = self.ordered(arguments, seconds > SHORT_SECONDS)
+        if wanted is None:
+            return None
+        watch = _WATCH.get()
+        if seconds <= (MEANWHILE_SECONDS if goes_on else SHORT_SECONDS):
+            if watch:
+                watch.compiling(self.what)
             return None
         from et_sim.compiled.orders import wait_for
 
-        watch = _WATCH.get()
         try:
             reason = wait_for(wanted, functools.partial(watch.waiting, self.what) if watch else None)
         finally:
@@ -197,10 +208,7 @@ class Entry(Generic[Parameters, Result]):
         wanted = Order(path, self.function.__module__, self.function.__qualname__, signature, search_paths())
         if (signature, is_urgent) not in self._ordered:
             self._ordered.add((signature, is_urgent))
-            reason, watch = order(wanted, is_urgent), _WATCH.get()
-            if reason is None and watch and not is_urgent:
-                watch.compiling(self.what)
-            self._give_up(reason)
+            self._give_up(order(wanted, is_urgent))
         return None if self._failed else wanted
 
     def _give_up(self, reason: str | None) -> None:
@@ -211,12 +219,15 @@ class Entry(Generic[Parameters, Result]):
                 watch.failed(self.what, reason)
 
 
-def load(path: Path, signature: tuple[Any, ...]) -> Any:
+def load(path: Path, signature: tuple[Any, ...], *, shipped: bool = False) -> Any:
     """The machine code in a file, ready to run; None: there is none that can be used."""
-    from et_sim.compiled.shipped import finished
     from et_sim.compiled.store import read_code
 
-    found = read_code(path) or finished(path)
+    found = read_code(path)
+    if found is None and shipped:
+        from et_sim.compiled.shipped import finished
+
+        found = finished(path)
     if found is None:
         return None
     from et_sim.compiled.native import Native

@@ -25,7 +25,7 @@ class Lines:
         """Machine code is being made in the background; said once, whatever it is for."""
         if not self._has_told:
             self._has_told = True
-            self._line("not compiled yet: interpreted this time, and compiled in the background for the next")
+            self._line("not compiled yet: interpreted until it is compiled in the background")
 
     def waiting(self, what: str, share: float, seconds: float) -> None:
         """A call waits for it; `share` of the work is done, after so many seconds."""

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from et_sim.compiled.orders import FAILED, PATIENT, WORKER, Order, locked, note_progress, orders
+from et_sim.compiled.shipped import finished
 from et_sim.compiled.store import read_code, write_code, write_whole
 
 if TYPE_CHECKING:
@@ -50,10 +51,12 @@ def compiled(wanted: Order, tell: Callable[[float], None]) -> MachineCode:
 
 
 def make(wanted: Order, is_patient: bool) -> None:
-    """Make machine code, or write down why it cannot be made."""
+    """Make machine code, of what came along or anew, or write down why it cannot be made."""
     gc.disable()  # this process does not last long, and half a million objects of Numba stay anyway
     if is_patient and hasattr(os, "nice"):
         os.nice(19)
+    if finished(wanted.path):
+        return
     try:
         made = compiled(wanted, lambda share: note_progress(wanted.path, share))
         write_code(wanted.path, made.symbol, made.returns, made.content)

@@ -8,18 +8,21 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from programs import FOLDER, REPOSITORY, finish, run, start, wait_until_made
 
 from et_sim.basics.errors import UsageError
-from et_sim.compiled.entry_points import SHORT_SECONDS, Entry, choice
+from et_sim.compiled import orders
+from et_sim.compiled.entry_points import MEANWHILE_SECONDS, SHORT_SECONDS, Entry, choice
 from et_sim.compiled.orders import URGENT, WORKER, Order, failure
 from et_sim.compiled.signature import signature_of
 from et_sim.compiled.store import read_code
 
 SHORT, LONG = "0.1", "1000"
+RUN = Entry._run  # before `conftest` makes tests wait less
 
 
 @pytest.mark.deep
@@ -27,7 +30,7 @@ def test_a_short_call_is_interpreted_and_compiled_for_the_next_process(tmp_path:
     first = run(SHORT, ET_SIM_CACHE_DIR=str(tmp_path))
     assert (first.was_compiled, first.result) == (False, 12)
     assert first.errors.count("\n") == 1
-    assert "small: not compiled yet: interpreted this time, and compiled in the background" in first.errors
+    assert "small: not compiled yet: interpreted until it is compiled in the background" in first.errors
     [code] = wait_until_made(first.directory)
     second = run(SHORT, ET_SIM_CACHE_DIR=str(tmp_path))
     assert (second.was_compiled, second.result, second.is_compiled, second.errors) == (True, 12, True, "")
@@ -103,7 +106,7 @@ def test_asked_to_a_short_call_waits_too(tmp_path: Path) -> None:
 def test_asked_to_a_long_call_does_not_wait(tmp_path: Path) -> None:
     said = run(LONG, ET_SIM_CACHE_DIR=str(tmp_path), ET_SIM_COMPILE="background")
     assert said.result == 12
-    assert "small: not compiled yet: interpreted this time" in said.errors
+    assert "small: not compiled yet: interpreted until it is compiled in the background" in said.errors
     wait_until_made(said.directory)
 
 
@@ -119,17 +122,57 @@ def test_asked_to_nothing_is_compiled_and_no_compiled_code_used(tmp_path: Path, 
 
 def test_runs_of_one_form_that_follow_each_other_become_a_long_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ET_SIM_COMPILE", "")
-    waits: list[bool] = []
+    lasts: list[float] = []
     monkeypatch.setattr(Entry, "_found", lambda *_: None)
-    monkeypatch.setattr(Entry, "_made", lambda _self, _arguments, is_long: waits.append(is_long))
+    monkeypatch.setattr(Entry, "_made", lambda _self, _arguments, seconds, **_: lasts.append(seconds))
     entry, whole, real = Entry(lambda _: 0, "a run", lambda *_: 0.0), np.array([1]), np.array([1.0])
     for _ in range(3):
         run_on = entry.lasting(lambda: 0.4 * SHORT_SECONDS)
         run_on(whole)
         run_on(whole)  # the same one goes on
-    assert waits == [False] * 4 + [True] * 2
+    assert [seconds > SHORT_SECONDS for seconds in lasts] == [False] * 4 + [True] * 2
     entry.lasting(lambda: 0.4 * SHORT_SECONDS)(real)
-    assert waits[-1] is False
+    assert lasts[-1] == 0.4 * SHORT_SECONDS
+
+
+@pytest.mark.parametrize(
+    ("chosen", "seconds", "goes_on", "is_urgent", "waits"),
+    [
+        ("", SHORT_SECONDS / 2, False, False, False),
+        ("", SHORT_SECONDS * 2, False, True, True),
+        ("", SHORT_SECONDS / 2, True, False, False),
+        ("", SHORT_SECONDS * 2, True, True, False),
+        ("", MEANWHILE_SECONDS * 2, True, True, True),
+        ("now", 0.0, True, True, True),
+        ("background", MEANWHILE_SECONDS * 2, True, False, False),
+    ],
+)
+def test_what_goes_on_with_machine_code_waits_only_if_it_is_very_long(
+    chosen: str, seconds: float, goes_on: bool, is_urgent: bool, waits: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ET_SIM_COMPILE", chosen)
+    seen: list[Any] = []
+    monkeypatch.setattr(Entry, "_found", lambda *_, **__: None)
+    monkeypatch.setattr(Entry, "ordered", lambda _self, _arguments, is_urgent: seen.append(is_urgent) or 1)
+    monkeypatch.setattr(orders, "wait_for", lambda *_: seen.append("waits"))
+    entry: Any = Entry(lambda _: 7, "a run", lambda *_: seconds)
+    call = entry.lasting(lambda: seconds) if goes_on else entry
+    assert RUN(entry, call.args[0] if goes_on else None, np.array([1])) == 7
+    assert seen == [is_urgent, "waits"][: 1 + waits]
+
+
+def test_what_was_interpreted_goes_on_with_machine_code_as_soon_as_it_is_there(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("ET_SIM_COMPILE", "")
+    there: list[Any] = []
+    monkeypatch.setattr(Entry, "_found", lambda *_, **__: there[0] if there else None)
+    monkeypatch.setattr(Entry, "ordered", lambda *_: 1)
+    entry: Any = Entry(lambda _: "interpreted", "a run", lambda *_: 0.0)
+    go_on = entry.lasting(lambda: SHORT_SECONDS * 2)
+    assert go_on(1) == "interpreted"
+    there.append(lambda _: "compiled")
+    assert go_on(1) == "compiled"
 
 
 def test_an_unknown_choice_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,9 +13,10 @@ from typing import Any
 from zipfile import ZipFile
 
 import pytest
-from programs import FOLDER, REPOSITORY, Said, run
+from programs import FOLDER, REPOSITORY, Said, run, wait_until_made
 
 from et_sim.compiled import shipped
+from et_sim.compiled.entry_points import SHIPPED_SECONDS
 
 NO_NUMBA = "raise ImportError('there is no Numba here')\n"
 
@@ -46,23 +47,34 @@ def _bring(archive: Path, site: Path) -> Path:
     return Path(shutil.copy(archive, site / "et_sim" / "compiled"))
 
 
-def _run_in(site: Path, **environment: str) -> Said:
+def _run_in(site: Path, seconds: float = SHIPPED_SECONDS + 1, **environment: str) -> Said:
     paths = os.pathsep.join([str(site), str(FOLDER)])
-    return run("0", PYTHONPATH=paths, ET_SIM_CACHE_DIR=str(site.parent / "cache"), **environment)
+    return run(str(seconds), PYTHONPATH=paths, ET_SIM_CACHE_DIR=str(site.parent / "cache"), **environment)
 
 
 @pytest.mark.deep
 def test_a_first_run_uses_what_came_along_without_numba(archive: Path, installed: Path) -> None:
     _bring(archive, installed)
     said = _run_in(installed)
-    assert (said.was_compiled, said.result, said.errors) == (True, 12, "")
+    assert (said.was_compiled, said.result, said.is_compiled, said.errors) == (False, 12, True, "")
     assert [path.suffix for path in said.directory.iterdir()] == [".code"]
+
+
+@pytest.mark.deep
+def test_a_very_short_first_run_is_interpreted_and_the_next_one_uses_what_came_along(
+    archive: Path, installed: Path
+) -> None:
+    _bring(archive, installed)
+    said = _run_in(installed, seconds=0)
+    assert (said.was_compiled, said.result) == (False, 12)
+    wait_until_made(said.directory)
+    assert _run_in(installed, seconds=0).was_compiled
 
 
 @pytest.mark.deep
 def test_what_was_made_of_it_is_kept(archive: Path, installed: Path) -> None:
     brought = _bring(archive, installed)
-    assert _run_in(installed).was_compiled
+    assert _run_in(installed).is_compiled
     brought.unlink()
     assert _run_in(installed).was_compiled
 
