@@ -5,6 +5,7 @@ Not here: how a set of files is replaced as a whole, which is `et_sim.trace.disk
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
@@ -35,12 +36,21 @@ def profile_option(workload: Workload) -> str:
 
 def refuse_overwriting(inputs: Iterable[Path], outputs: Iterable[Path]) -> None:
     """An output that is one of the inputs would destroy what cannot be made again."""
-    read = {path.resolve() for path in inputs}
+    read = {file for path in inputs if (file := _identity(path))}
     for path in outputs:
-        if path.resolve() in read:
+        if _identity(path) in read:
             raise UsageError(
                 "would be overwritten, and it is an input", place=str(path), remedy="choose another -o PREFIX"
             )
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    """Which file of which disk is at a path, whatever else it is called; None: there is none."""
+    try:
+        found = os.stat(path)  # noqa: PTH116 - thousands of outputs are asked for
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 def write_files(

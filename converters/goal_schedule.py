@@ -6,7 +6,9 @@ are concurrent: nothing but their dependencies, and on the LogGOPS model process
 as what it depends on is done, so that whatever `irequires` it depends on the same. A send or a calculation
 begins when processor and NIC are free, for which traces have no word: this is refused.
 
-A file is read line by line: no more of it is kept than the schedules of one rank, and of some small ones.
+A file is read some ranks at a time, as columns (`goal_columns`) while it has the plainest form, and statement
+by statement from the first ranks on that have not. No more of it is kept than these, and the messages that
+are not matched yet.
 
 Not here: the grammar (`goal_statements`), and simulation.
 """
@@ -18,17 +20,20 @@ import io
 import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import reduce
 from graphlib import CycleError, TopologicalSorter
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
 
 from converters.files import Progress
+from converters.goal_columns import CALC_CODE, RECEIVE_CODE, SEND_CODE, Columns, columns_of
 from converters.goal_statements import (
     CALC,
     IREQUIRES,
+    LARGEST,
     RECEIVE,
     SEND,
     Dependency,
@@ -44,6 +49,7 @@ from et_sim.documents.limits import Ungzipped
 from et_sim.trace.columns import ATTRIBUTES, BIT, TAG_RANGE, NodeKind, Trace
 
 MOST_RANKS = 2**31 - 1
+MOST_UNMATCHED = 1 << 20  # messages kept until those that match are left out
 KINDS = {CALC: NodeKind.COMP, SEND: NodeKind.SEND, RECEIVE: NodeKind.RECV}
 _PRESENT = {
     CALC: ("is_cpu_op", "duration_ns", "concurrent"),
@@ -53,26 +59,52 @@ _PRESENT = {
 Channel = tuple[int, int, int, int]  # source, target, tag, bytes
 
 
-@dataclass(slots=True)
 class _Messages:
-    """Sends and receives that are not matched yet."""
+    """Sends and receives that are not matched yet, in the order of the file."""
 
-    surplus: dict[Channel, int] = field(default_factory=dict)  # sends less receives
-    first: dict[Channel, int] = field(default_factory=dict)  # the line of the first of those
+    def __init__(self) -> None:
+        self._parts: list[Any] = []  # rows: channel (four), 1 of a send and -1 of a receive, line
+        self._count, self._most = 0, MOST_UNMATCHED
 
-    def add(self, rank: int, operation: Operation) -> None:
-        """One more."""
-        is_send = operation.kind == SEND
-        ends = (rank, operation.peer) if is_send else (operation.peer, rank)
-        channel = (*ends, operation.tag, operation.size)
-        left = self.surplus.get(channel, 0)
-        now = left + (1 if is_send else -1)
-        if now == 0:
-            del self.surplus[channel], self.first[channel]
-            return
-        self.surplus[channel] = now
-        if left == 0:
-            self.first[channel] = operation.line
+    def add(self, columns: Columns) -> None:
+        """Those of some ranks."""
+        rows = np.flatnonzero(columns.code != CALC_CODE)
+        owner, peer, is_send = columns.owner[rows], columns.peer[rows], columns.code[rows] == SEND_CODE
+        channel = np.where(is_send, owner, peer), np.where(is_send, peer, owner)
+        sign = np.where(is_send, 1, -1)
+        self._parts.append(
+            np.stack((*channel, columns.tag[rows], columns.size[rows], sign, columns.line[rows]))
+        )
+        self._count += len(rows)
+        if self._count > self._most:
+            self._parts = [self._unmatched()]
+            self._count = self._parts[0].shape[1]
+            self._most = max(MOST_UNMATCHED, 2 * self._count)
+
+    def left(self) -> tuple[dict[Channel, int], dict[Channel, int]]:
+        """How many more sends than receives channels have, where not as many; and the line of the first."""
+        surplus: dict[Channel, int] = {}
+        first: dict[Channel, int] = {}
+        for source, target, tag, size, sign, line in self._unmatched().T.tolist():
+            channel = (source, target, tag, size)
+            surplus[channel] = surplus.get(channel, 0) + sign
+            first.setdefault(channel, line)
+        return surplus, first
+
+    def _unmatched(self) -> Any:
+        """Those behind the last place of the file where their channel had as many sends as receives."""
+        if not self._count:
+            return np.zeros((6, 0), np.int64)
+        every = np.concatenate(self._parts, axis=1)
+        order = np.lexsort(every[3::-1])
+        channel = every[:4, order]
+        begin = np.flatnonzero(np.append(True, (channel[:, 1:] != channel[:, :-1]).any(axis=0)))
+        counts = np.diff(np.append(begin, len(order)))
+        surplus = np.cumsum(every[4, order])
+        surplus -= np.repeat(surplus[begin] - every[4, order][begin], counts)
+        even = np.where(surplus == 0, np.arange(len(order)), -1)
+        is_left = np.arange(len(order)) > np.repeat(np.maximum.reduceat(even, begin), counts)
+        return every[:, np.sort(order[is_left])]
 
 
 @dataclass(slots=True)
@@ -84,6 +116,15 @@ class Totals:
     size: dict[str, int] = field(default_factory=lambda: dict.fromkeys(KINDS, 0))
     requires: int = 0
     irequires: int = 0
+
+    def add(self, columns: Columns) -> None:
+        """What some ranks do; nothing of it begins with something else."""
+        for number, kind in enumerate(KINDS):
+            size = columns.size[columns.code == number]
+            self.count[kind] += len(size)
+            is_small = len(size) * int(size.max(initial=0)) <= LARGEST
+            self.size[kind] += int(size.sum()) if is_small else sum(size.tolist())
+        self.requires += len(columns.after)
 
 
 @dataclass(slots=True)
@@ -98,31 +139,72 @@ class _Rank:
     begins_with: list[tuple[int, int]] = field(default_factory=list)  # (row, the row of a receive)
 
 
+@dataclass(slots=True)
+class _Reading:
+    """What is known of the ranks that have been read."""
+
+    source: str
+    totals: Totals
+    messages: _Messages = field(default_factory=_Messages)
+    done: set[int] = field(default_factory=set)
+
+    def accepts(self, columns: Columns) -> bool:
+        """Whether these ranks are right, and have not been read; `num_ranks` may stand before them."""
+        totals = self.totals
+        ranks = columns.declared or totals.ranks
+        is_declared = 1 <= ranks <= MOST_RANKS and not (columns.declared and totals.ranks)
+        numbers = columns.rank.tolist()
+        is_new = len({*numbers}) == len(numbers) and self.done.isdisjoint(numbers)
+        is_known = max(numbers, default=0) < ranks and int(columns.peer.max(initial=0)) < ranks
+        return is_declared and is_new and is_known and int(columns.tag.max(initial=0)) < TAG_RANGE
+
+    def columns(self, columns: Columns) -> Iterator[tuple[int, Trace]]:
+        """The traces of ranks that are accepted."""
+        self.totals.ranks = columns.declared or self.totals.ranks
+        self.totals.add(columns)
+        self.messages.add(columns)
+        self.done.update(columns.rank.tolist())
+        yield from _traces(columns, self.source)
+
+    def statements(self, given: Iterable[Statement]) -> Iterator[tuple[int, Trace]]:
+        """The traces of ranks that are read statement by statement."""
+        source, totals = self.source, self.totals
+        rank: _Rank | None = None
+        for statement in given:
+            if isinstance(statement, Head):
+                rank = _head(statement, source, totals, rank, self.done) or rank
+            elif rank is None:
+                raise TraceError(
+                    "this stands in no rank",
+                    place=at(source, statement.line),
+                    remedy='write "rank R {" before it',
+                )
+            elif isinstance(statement, Operation):
+                _add(rank, statement, source, totals)
+            elif isinstance(statement, Dependency):
+                _order(rank, statement, source, totals)
+            elif isinstance(statement, End):
+                self.done.add(rank.number)
+                columns = _columns(rank, source)
+                self.messages.add(columns)
+                yield from _traces(columns, source)
+                rank = None
+        if rank is not None:
+            raise TraceError(
+                f"rank {rank.number} is not closed", place=at(source, rank.line), remedy='write "}" after it'
+            )
+
+    def check_end(self) -> None:
+        """Whether all ranks were there, and all messages are matched."""
+        _check_end(self.source, self.totals, self.done)
+        _refuse_unmatched(self.messages, self.source)
+
+
 def traces(given: Iterable[Statement], source: str, totals: Totals) -> Iterator[tuple[int, Trace]]:
     """(rank, trace), in the order of the file; `totals` are complete when all have been taken."""
-    messages, done = _Messages(), set[int]()
-    rank: _Rank | None = None
-    for statement in given:
-        if isinstance(statement, Head):
-            rank = _head(statement, source, totals, rank, done) or rank
-        elif rank is None:
-            raise TraceError(
-                "this stands in no rank",
-                place=at(source, statement.line),
-                remedy='write "rank R {" before it',
-            )
-        elif isinstance(statement, Operation):
-            _add(rank, statement, source, totals)
-            if statement.kind != CALC:
-                messages.add(rank.number, statement)
-        elif isinstance(statement, Dependency):
-            _order(rank, statement, source, totals)
-        elif isinstance(statement, End):
-            done.add(rank.number)
-            yield rank.number, _trace(rank, source)
-            rank = None
-    _check_end(rank, source, totals, done)
-    _refuse_unmatched(messages, source)
+    reading = _Reading(source, totals)
+    yield from reading.statements(given)
+    reading.check_end()
 
 
 def _head(head: Head, source: str, totals: Totals, rank: _Rank | None, done: set[int]) -> _Rank | None:
@@ -201,39 +283,91 @@ def _row_of(rank: _Rank, label: str, place: str) -> int:
     return row
 
 
-def _trace(rank: _Rank, source: str) -> Trace:
+def _columns(rank: _Rank, source: str) -> Columns:
+    """What was read statement by statement."""
     operations, count = rank.operations, len(rank.operations)
     _resolve_beginnings(rank, source)
-    kinds = [operation.kind for operation in operations]
-    is_calc, is_send, is_receive = (
-        np.array([kind == kind_meant for kind in kinds], bool) for kind_meant in KINDS
+    codes = {kind: code for code, kind in enumerate(KINDS)}
+    size, peer, tag, line = (
+        np.array([getattr(operation, name) for operation in operations], np.int64)
+        for name in ("size", "peer", "tag", "line")
     )
-    sizes = np.array([operation.size for operation in operations], np.int64)
-    peers = np.array([operation.peer for operation in operations], np.int32)
-    number = {name: row for row, name in enumerate(dict.fromkeys(kinds))}
-    bits = {kind: sum(BIT[name] for name in of_kind) for kind, of_kind in _PRESENT.items()}
-    columns: dict[str, Any] = {attribute.column: np.zeros(count, attribute.dtype) for attribute in ATTRIBUTES}
-    columns["comm_bytes"] = np.where(is_calc, 0, sizes)
-    columns["comm_tag"] = np.array([operation.tag for operation in operations], np.int64)
-    columns["comm_dst"] = np.where(is_send, peers, 0)
-    columns["comm_src"] = np.where(is_receive, peers, 0)
-    columns["duration_ns"] = np.where(is_calc, sizes, 0)
-    columns["is_concurrent"] = np.ones(count, bool)
-    return Trace(
-        node_id=np.arange(count, dtype=np.uint64),
-        kind=np.array([KINDS[kind] for kind in kinds], np.uint8),
-        name=np.array([number[kind] for kind in kinds], np.int32),
-        duration_us=np.where(is_calc, sizes // 1000 + (sizes % 1000 >= 500), 0),
-        involved_count=np.zeros(count, np.uint8),
-        present=np.array([bits[kind] for kind in kinds], np.uint32),
-        data_start=np.array([0, *accumulate(map(len, rank.after))], np.int64),
-        data_deps=np.array([row for rows in rank.after for row in rows], np.int32),
-        ctrl_start=np.zeros(count + 1, np.int64),
-        ctrl_deps=np.zeros(0, np.int32),
-        names=tuple(number),
-        source=f"{source}, rank {rank.number}",
-        **columns,
+    return Columns(
+        declared=0,
+        rank=np.array([rank.number], np.int64),
+        first=np.array([0, count], np.int64),
+        line=line,
+        code=np.array([codes[operation.kind] for operation in operations], np.int8),
+        size=size,
+        peer=peer,
+        tag=tag,
+        after_start=np.array([0, *accumulate(map(len, rank.after))], np.int64),
+        after=np.array([row for rows in rank.after for row in rows], np.int32),
     )
+
+
+def _traces(columns: Columns, source: str) -> Iterator[tuple[int, Trace]]:
+    """A trace for each rank."""
+    code, size, peer = columns.code, columns.size, columns.peer.astype(np.int32)
+    is_calc, count = code == CALC_CODE, len(code)
+    name, names = _names(columns)
+    zeros = {attribute.dtype: np.zeros(count, attribute.dtype) for attribute in ATTRIBUTES}
+    bits = [reduce(int.__or__, (BIT[name] for name in present)) for present in _PRESENT.values()]
+    of_node: dict[str, Any] = {attribute.column: zeros[attribute.dtype] for attribute in ATTRIBUTES} | {
+        "node_id": (np.arange(count) - np.repeat(columns.first[:-1], np.diff(columns.first))).astype(
+            np.uint64
+        ),
+        "kind": np.array([*KINDS.values()], np.uint8)[code],
+        "name": name,
+        "duration_us": np.where(is_calc, size // 1000 + (size % 1000 >= 500), 0),
+        "involved_count": np.zeros(count, np.uint8),
+        "present": np.array(bits, np.uint32)[code],
+        "comm_bytes": np.where(is_calc, 0, size),
+        "comm_tag": columns.tag,
+        "comm_dst": np.where(code == SEND_CODE, peer, 0),
+        "comm_src": np.where(code == RECEIVE_CODE, peer, 0),
+        "duration_ns": np.where(is_calc, size, 0),
+        "is_concurrent": np.ones(count, bool),
+    }
+    no_start, no_deps = np.zeros(count + 1, np.int64), np.zeros(0, np.int32)
+    bounds = pairwise(columns.first.tolist())
+    for rank, (begin, end), own in zip(columns.rank.tolist(), bounds, names, strict=True):
+        after = columns.after_start[begin : end + 1]
+        yield (
+            rank,
+            Trace(
+                **{column: values[begin:end] for column, values in of_node.items()},
+                data_start=after - after[0],
+                data_deps=columns.after[after[0] : after[-1]],
+                ctrl_start=no_start[: end - begin + 1],
+                ctrl_deps=no_deps,
+                names=own,
+                source=f"{source}, rank {rank}",
+            ),
+        )
+
+
+def _names(columns: Columns) -> tuple[Any, list[tuple[str, ...]]]:
+    """(the name of each operation, the names of each rank, in the order in which they come)."""
+    begin, end = columns.first[:-1], columns.first[1:]
+    where = []
+    for code in range(len(KINDS)):
+        rows = np.append(np.flatnonzero(columns.code == code), len(columns.code))
+        first = rows[np.searchsorted(rows[:-1], begin)]
+        where.append(np.where(first < end, first, len(columns.code)))
+    order = np.argsort(np.stack(where), axis=0, kind="stable")
+    number = np.argsort(order, axis=0)
+    has = np.array([first < end for first in where])
+    kinds = tuple(KINDS)
+    known: dict[tuple[int, ...], tuple[str, ...]] = {}
+    names = []
+    for codes in np.where(np.take_along_axis(has, order, axis=0), order, -1).T.tolist():
+        key = tuple(codes)
+        if key not in known:
+            known[key] = tuple(kinds[code] for code in codes if code >= 0)
+        names.append(known[key])
+    ranks = np.repeat(np.arange(len(begin)), np.diff(columns.first))
+    return number[columns.code, ranks].astype(np.int32), names
 
 
 def _resolve_beginnings(rank: _Rank, source: str) -> None:
@@ -258,11 +392,7 @@ def _resolve_beginnings(rank: _Rank, source: str) -> None:
         rank.after[row] = sorted(set(rank.after[row]))
 
 
-def _check_end(rank: _Rank | None, source: str, totals: Totals, done: set[int]) -> None:
-    if rank is not None:
-        raise TraceError(
-            f"rank {rank.number} is not closed", place=at(source, rank.line), remedy='write "}" after it'
-        )
+def _check_end(source: str, totals: Totals, done: set[int]) -> None:
     if not totals.ranks:
         raise TraceError("num_ranks is missing", place=source, remedy="is this a GOAL text?")
     if len(done) < totals.ranks:
@@ -275,25 +405,24 @@ def _check_end(rank: _Rank | None, source: str, totals: Totals, done: set[int]) 
 
 
 def _refuse_unmatched(messages: _Messages, source: str) -> None:
-    if not messages.surplus:
+    left, first = messages.left()
+    if not left:
         return
-    channel = min(messages.first, key=messages.first.__getitem__)
+    channel = min(first, key=first.__getitem__)
     origin, target, tag, size = channel
-    surplus = messages.surplus[channel]
-    unmatched, other = ("send", "recv") if surplus > 0 else ("recv", "send")
-    here, there = (origin, target) if surplus > 0 else (target, origin)
+    unmatched, other = ("send", "recv") if left[channel] > 0 else ("recv", "send")
+    here, there = (origin, target) if left[channel] > 0 else (target, origin)
     message = f"{unmatched} of {size} bytes with tag {tag}"
-    cause = f"rank {here} has a {message} that no {other} of rank {there} matches"
-    near = _like(messages, channel)
-    raise TraceError(cause, place=at(source, messages.first[channel]), remedy=near)
-
-
-def _like(messages: _Messages, channel: Channel) -> str:
-    """What may have been meant to match."""
-    for other, surplus in messages.surplus.items():
-        if surplus * messages.surplus[channel] < 0 and other[:2] == channel[:2]:
-            return f"line {messages.first[other]} has {other[3]} bytes and tag {other[2]}"
-    return "write the other half, with the same size and tag"
+    remedy = "write the other half, with the same size and tag"
+    for near, surplus in left.items():  # what may have been meant to match
+        if surplus * left[channel] < 0 and near[:2] == channel[:2]:
+            remedy = f"line {first[near]} has {near[3]} bytes and tag {near[2]}"
+            break
+    raise TraceError(
+        f"rank {here} has a {message} that no {other} of rank {there} matches",
+        place=at(source, first[channel]),
+        remedy=remedy,
+    )
 
 
 def _allowed(totals: Totals) -> str:
@@ -317,7 +446,8 @@ def in_portions(given: Iterable[tuple[int, Trace]]) -> Iterator[list[tuple[int, 
         yield several
 
 
-_LINES_BETWEEN_LOOKS = 10_000
+_BYTES_AT_ONCE = 1 << 20
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
 def schedules(path: Path, totals: Totals) -> Iterator[tuple[int, Trace]]:
@@ -325,7 +455,7 @@ def schedules(path: Path, totals: Totals) -> Iterator[tuple[int, Trace]]:
     source = str(path)
     try:
         with path.open("rb") as file:
-            yield from traces(statements(_lines(file, path), source), source, totals)
+            yield from _schedules(file, path, totals)
     except UnicodeDecodeError as error:
         cause = f"byte {error.object[error.start]} is not UTF-8 text"
         raise TraceError(cause, place=source, remedy="GOAL is text; binary schedules are not read") from None
@@ -338,16 +468,66 @@ def schedules(path: Path, totals: Totals) -> Iterator[tuple[int, Trace]]:
         raise TraceError(f"cannot be read: {reason}", place=source, remedy="name a readable file") from None
 
 
-def _lines(file: BinaryIO, path: Path) -> Iterator[str]:
+def _schedules(file: BinaryIO, path: Path, totals: Totals) -> Iterator[tuple[int, Trace]]:
     is_packed = file.read(2) == b"\x1f\x8b"
     file.seek(0)
     size = path.stat().st_size
     progress = Progress(path.name, size)
-    content = Ungzipped(file, size, str(path), TraceError) if is_packed else file
+    content: BinaryIO | Ungzipped = file
+    if is_packed:
+        content = Ungzipped(file, size, str(path), TraceError)
+    reading = _Reading(str(path), totals)
+    line, rest = 1, content.read(len(_BYTE_ORDER_MARK)).removeprefix(_BYTE_ORDER_MARK)
     try:
-        for number, line in enumerate(io.TextIOWrapper(content, encoding="utf-8-sig")):
-            if number % _LINES_BETWEEN_LOOKS == 0:
-                progress(file.tell())
-            yield line
+        while True:
+            part = content.read(max(_BYTES_AT_ONCE, len(rest)))
+            progress(file.tell())
+            ranks, rest = _whole_ranks(rest + part) if part else (rest, b"")
+            if part and not ranks:
+                continue
+            columns = columns_of(ranks, line)
+            if columns is None or not reading.accepts(columns):
+                break
+            yield from reading.columns(columns)
+            line += ranks.count(b"\n")
+            if not part:
+                reading.check_end()
+                return
+        given = io.TextIOWrapper(io.BufferedReader(_Joined(ranks + rest, content)), encoding="utf-8")
+        yield from reading.statements(statements(_watched(given, file, progress), reading.source, line))
+        reading.check_end()
     finally:
         progress.close()
+
+
+def _whole_ranks(text: bytes) -> tuple[bytes, bytes]:
+    """(all ranks that end in it, the rest)."""
+    end = text.rfind(b"\n}\n") + len(b"\n}\n")
+    return (text[:end], text[end:]) if end >= len(b"\n}\n") else (b"", text)
+
+
+_LINES_BETWEEN_LOOKS = 10_000
+
+
+def _watched(lines: Iterable[str], file: BinaryIO, progress: Progress) -> Iterator[str]:
+    for number, line in enumerate(lines):
+        if number % _LINES_BETWEEN_LOOKS == 0:
+            progress(file.tell())
+        yield line
+
+
+class _Joined(io.RawIOBase):
+    """Bytes that have been read already, and what is left of their file."""
+
+    def __init__(self, before: bytes, rest: BinaryIO | Ungzipped) -> None:
+        self._before, self._rest = io.BytesIO(before), rest
+
+    def readable(self) -> bool:
+        """Yes."""
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        """Some bytes."""
+        part = self._before.read(len(buffer)) or self._rest.read(len(buffer))
+        buffer[: len(part)] = part
+        return len(part)

@@ -77,10 +77,10 @@ class End(NamedTuple):
 Statement = Operation | Dependency | Head | End
 
 
-def statements(lines: Iterable[str], source: str) -> Iterator[Statement]:
-    """What the lines say; `{` goes without saying."""
+def statements(lines: Iterable[str], source: str, first: int = 1) -> Iterator[Statement]:
+    """What the lines say, which are numbered from `first`; `{` goes without saying."""
     is_comment = False
-    for line, full in enumerate(lines, 1):
+    for line, full in enumerate(lines, first):
         text = full.strip()
         if is_comment or "/" in text:
             text, is_comment = _without_comments(text, is_comment)

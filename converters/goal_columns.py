@@ -1,0 +1,255 @@
+"""Schedules of many ranks as columns, from the text of a GOAL file in its plainest form.
+
+A statement a line, words with blanks between them, no comments, no `irequires`: the form that programs write.
+Lines are told apart all at once. Of a text in any other form, or with a mistake in it, nothing is said here:
+`columns_of` gives None, and the text is read statement by statement, which also says what is wrong.
+
+Not here: statements (`goal_statements`), and traces (`goal_schedule`).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from msgspec import Struct
+
+from et_sim.trace.columns import IntColumn
+
+CALC_CODE, SEND_CODE, RECEIVE_CODE = range(3)
+_WORD, _PUNCTUATION, _BLANK, _NEWLINE = 1, 2, 3, 4
+_LONGEST_LABEL, _LONGEST_NUMBER = 16, 16
+_BLANKS_BEHIND = 24
+
+
+def _classes() -> Any:
+    classes = np.zeros(256, np.uint8)
+    classes[[*range(48, 58), *range(65, 91), *range(97, 123), ord("_")]] = _WORD
+    for text, meaning in ((":{}", _PUNCTUATION), (" \t", _BLANK), ("\n", _NEWLINE)):
+        classes[[*text.encode()]] = meaning
+    return classes
+
+
+def _word(text: str) -> Any:
+    return np.uint64(int.from_bytes(text.encode(), "little"))
+
+
+_TAG, _CPU, _NIC = (_word(text) for text in ("tag", "cpu", "nic"))
+
+
+class Columns(Struct, frozen=True, eq=False):
+    """Operations of some ranks, one rank after the other; dependencies are rows of the same rank."""
+
+    declared: int  # num_ranks; 0: does not stand there
+    rank: IntColumn
+    first: IntColumn  # operation of each rank, and the end of the last
+    line: IntColumn  # counted from 1, as all lines here
+    code: Any
+    size: IntColumn  # bytes; of a calculation ns
+    peer: IntColumn
+    tag: IntColumn
+    after_start: IntColumn
+    after: Any
+
+    @property
+    def owner(self) -> IntColumn:
+        """The rank of each operation."""
+        return np.repeat(self.rank, np.diff(self.first))
+
+
+class _Unusual(Exception):  # noqa: N818 - no mistake of anybody
+    """The text is not in the plainest form."""
+
+
+def _require(condition: Any) -> None:
+    if not condition:
+        raise _Unusual
+
+
+def columns_of(content: bytes, line: int) -> Columns | None:
+    """The whole ranks in `content`, which begins with this line; None: read it statement by statement."""
+    try:
+        return _Lines(content).columns(line)
+    except _Unusual:
+        return None
+
+
+class _Lines:
+    """Words of a text, and the first word of each line that has any."""
+
+    def __init__(self, content: bytes) -> None:
+        data = np.frombuffer(b"\n" + content + b"\n" * _BLANKS_BEHIND, np.uint8)
+        classes = _classes()[data]
+        _require(classes.all())
+        edges = np.flatnonzero(np.diff((classes <= _PUNCTUATION).view(np.int8))) + 1
+        self.data, self.begin, self.end = data, edges[::2], edges[1::2]
+        self.length = self.end - self.begin
+        every = np.ndarray(len(data) - 8, np.dtype("<u8"), data, strides=(1,))
+        self.low = self._cut(every[self.begin], self.length)
+        self.high = self._cut(every[np.minimum(self.begin + 8, len(every) - 1)], self.length - 8)
+        newlines = np.flatnonzero(classes[:-_BLANKS_BEHIND] == _NEWLINE)
+        first = np.searchsorted(self.begin, newlines)
+        count = np.diff(np.append(first, len(self.begin)))
+        self.line = np.flatnonzero(count)  # counted from 0
+        self.first, self.count = first[self.line], count[self.line]
+        self.punctuation = int((classes == _PUNCTUATION).sum())
+
+    @staticmethod
+    def _cut(words: Any, length: Any) -> Any:
+        """The first bytes of each."""
+        masks = np.array([(1 << 8 * size) - 1 for size in range(9)], np.uint64)
+        return words & masks[np.clip(length, 0, 8)]
+
+    def is_word(self, tokens: Any, text: str) -> Any:
+        """Which of some tokens are this word."""
+        tokens = np.minimum(tokens, len(self.low) - 1)
+        return (self.low[tokens] == _word(text[:8])) & (self.high[tokens] == _word(text[8:]))
+
+    def numbers(self, tokens: Any, unit: str = "") -> IntColumn:
+        """What some tokens say, each of which is a number with this letter behind it."""
+        begin, length = self.begin[tokens], self.length[tokens] - len(unit)
+        _require(not len(tokens) or 0 < length.min() <= length.max() <= _LONGEST_NUMBER)
+        if unit:
+            _require((self.data[self.end[tokens] - 1] == ord(unit)).all())
+        values = np.zeros(len(tokens), np.int64)
+        for place in range(int(length.max(initial=0))):
+            digit = self.data[begin + place] - np.uint8(48)
+            has = length > place
+            _require((digit[has] <= 9).all())
+            values = np.where(has, values * 10 + digit, values)
+        return values
+
+    def columns(self, line: int) -> Columns:
+        """All of them."""
+        first, count = self.first, self.count
+        is_order = (count == 3) & self.is_word(first + 1, "requires")
+        is_begin = (count == 3) & self.is_word(first, "rank") & self.is_word(first + 2, "{")
+        is_end = (count == 1) & self.is_word(first, "}")
+        is_count = (count == 2) & self.is_word(first, "num_ranks")
+        is_operation = ~(is_order | is_begin | is_end | is_count)
+        declared = self._declared(is_count)
+        begins, ends = np.flatnonzero(is_begin), np.flatnonzero(is_end)
+        _require(len(begins) == len(ends) and (begins < ends).all() and (ends[:-1] < begins[1:]).all())
+        operations, orders = np.flatnonzero(is_operation), np.flatnonzero(is_order)
+        section_of_operation, section_of_order = (
+            self._sections(rows, begins, ends) for rows in (operations, orders)
+        )
+        label, code, size, peer, tag = self._operations(operations)
+        labels = int((label >= 0).sum())
+        _require(self.punctuation == labels + len(begins) + len(ends))
+        bounds = np.searchsorted(section_of_operation, np.arange(len(begins) + 1))
+        rows = np.arange(len(operations)) - np.repeat(bounds[:-1], np.diff(bounds))
+        known = _Labels(self, label, section_of_operation)
+        later, earlier = (known.find(self.first[orders] + place, section_of_order) for place in (0, 2))
+        _require((later != earlier).all())
+        for found in (later, earlier):
+            _require((operations[found] < orders).all())
+        order = np.argsort(later, kind="stable")
+        listed = np.bincount(later, minlength=len(operations))
+        return Columns(
+            declared,
+            self.numbers(first[begins] + 1),
+            bounds,
+            self.line[operations] + line - 1,
+            code,
+            size,
+            peer,
+            tag,
+            np.concatenate((np.zeros(1, np.int64), np.cumsum(listed))),
+            rows[earlier[order]].astype(np.int32),
+        )
+
+    def _declared(self, is_count: Any) -> int:
+        rows = np.flatnonzero(is_count)
+        if not len(rows):
+            return 0
+        _require(len(rows) == 1 and rows[0] == 0)
+        return int(self.numbers(self.first[rows] + 1)[0])
+
+    @staticmethod
+    def _sections(rows: Any, begins: Any, ends: Any) -> Any:
+        """Between which braces each line stands."""
+        section = np.searchsorted(begins, rows) - 1
+        _require((section >= 0).all() and (rows < ends[section]).all() if len(rows) else True)
+        return section
+
+    def _operations(self, lines: Any) -> tuple[Any, Any, Any, Any, Any]:
+        """(token of the label or -1, code, size, peer, tag) of each operation."""
+        first, count = self.first[lines], self.count[lines]
+        has_label = self.data[self.end[first] - 1] == ord(":")
+        behind = first + count
+        verb = first + has_label
+        _require((verb < behind).all())
+        code = np.full(len(lines), -1, np.int8)
+        size, tag = np.zeros(len(lines), np.int64), np.zeros(len(lines), np.int64)
+        peer = np.full(len(lines), -1, np.int64)
+        rest = verb + 2
+        for number, (word, unit, direction) in enumerate(
+            (("calc", "", ""), ("send", "b", "to"), ("recv", "b", "from"))
+        ):
+            rows = np.flatnonzero(self.is_word(verb, word))
+            code[rows] = number
+            if direction:
+                rest[rows] += 2
+            _require((rest[rows] <= behind[rows]).all())
+            size[rows] = self.numbers(verb[rows] + 1, unit)
+            if direction:
+                _require(self.is_word(verb[rows] + 2, direction).all())
+                peer[rows] = self.numbers(verb[rows] + 3)
+        _require((code >= 0).all())
+        self._options(code, rest, behind, tag)
+        return np.where(has_label, first, -1), code, size, peer, tag
+
+    def _options(self, code: Any, rest: Any, behind: Any, tag: Any) -> None:
+        """What may stand behind an operation: a tag, cpu 0, nic 0."""
+        before = np.zeros(len(code), np.int8)
+        while len(rows := np.flatnonzero(rest < behind)):
+            _require((rest[rows] + 1 < behind[rows]).all())
+            word = self.low[rest[rows]]
+            _require((self.length[rest[rows]] == 3).all())
+            which = ((word == _TAG) + 2 * (word == _CPU) + 3 * (word == _NIC)).astype(np.int8)
+            _require((which > before[rows]).all())
+            _require(((code[rows] != CALC_CODE) | (which == 2)).all())
+            values = self.numbers(rest[rows] + 1)
+            _require((values[which > 1] == 0).all())
+            tag[rows[which == 1]] = values[which == 1]
+            before[rows] = which
+            rest[rows] += 2
+
+
+class _Labels:
+    """Finds operations by the section they stand in and their label."""
+
+    def __init__(self, lines: _Lines, label: Any, section: Any) -> None:
+        """`label`: the token of each operation, with its colon, or -1."""
+        self._lines = lines
+        operations = np.flatnonzero(label >= 0)
+        token = label[operations]
+        length = lines.length[token] - 1
+        _require(not len(token) or 0 < length.min() <= length.max() <= _LONGEST_LABEL)
+        _require((lines.data[lines.begin[token]] > ord("9")).all())
+        low, high = lines._cut(lines.low[token], length), lines._cut(lines.high[token], length - 8)
+        hashed = _hash(low, high, section[operations])
+        order = np.argsort(hashed)
+        self._hashed, self._operation = hashed[order], operations[order]
+        self._parts = low[order], high[order], section[operations][order]
+        _require((self._hashed[1:] != self._hashed[:-1]).all())  # two of a name, or of a hash
+
+    def find(self, token: Any, section: Any) -> Any:
+        """The operation that each token names."""
+        if not len(token):
+            return np.zeros(0, np.int64)
+        _require(len(self._hashed) and self._lines.length[token].max() <= _LONGEST_LABEL)
+        parts = self._lines.low[token], self._lines.high[token], section
+        at = np.minimum(np.searchsorted(self._hashed, _hash(*parts)), len(self._hashed) - 1)
+        for part, known in zip(parts, self._parts, strict=True):
+            _require((known[at] == part).all())
+        return self._operation[at]
+
+
+def _hash(low: Any, high: Any, section: Any) -> Any:
+    mixed = low * np.uint64(0x9E3779B97F4A7C15) + high * np.uint64(0xC2B2AE3D27D4EB4F)
+    mixed ^= mixed >> np.uint64(29)
+    mixed += section.astype(np.uint64) * np.uint64(0xD6E8FEB86659FD93)
+    mixed *= np.uint64(0xBF58476D1CE4E5B9)
+    return mixed ^ (mixed >> np.uint64(32))
