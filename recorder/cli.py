@@ -14,9 +14,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from et_sim.basics.arguments import Parser
+from et_sim.basics.command_line import Parser, interruptible
 from et_sim.basics.errors import EtSimError, UsageError
-from et_sim.basics.interruption import interruptible
 from et_sim.basics.terminal import visible_streams
 from et_sim.basics.units import parse_ranks, parse_time_ns
 from et_sim.version import __version__

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 from et_sim.basics.units import format_bytes, format_ns, plural
 from et_sim.layerfile.dimensions import Reach, reach_of
 from et_sim.layerfile.layer_file import LayerFile, Phase
+from et_sim.layerfile.passes import LayerProgram
 from et_sim.layerfile.statistics import Work, left_out_of, named, used
-from et_sim.layerfile.tables import LayerProgram
 
 if TYPE_CHECKING:
     from converters.layers.chakra import ChakraGraph

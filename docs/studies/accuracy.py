@@ -14,9 +14,8 @@ from pathlib import Path
 
 from study_page import table, write_study
 
-from et_sim.validation.errors import Errors
 from et_sim.validation.predictions import Prediction, predictions
-from et_sim.validation.rows import Collective, Row, read_rows, shipped
+from et_sim.validation.rows import Collective, Errors, Row, read_rows, shipped
 from et_sim.views.drawing.planes import Kind, measured_picture
 
 FOLDER = Path(__file__).parents[1]

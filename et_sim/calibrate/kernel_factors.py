@@ -2,7 +2,7 @@
 
 Kinds of one family share their figures: those that were not measured stay in proportion to those that were.
 
-Not here: the fit (`calibrate.kernels`), and how a machine file writes figures (`calibrate.kernels_written`).
+Not here: the fit (`calibrate.kernels`), and how a machine file writes figures (`calibrate.machine_file`).
 """
 
 from __future__ import annotations

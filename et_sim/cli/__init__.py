@@ -18,9 +18,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from et_sim.basics.arguments import Parser
+from et_sim.basics.command_line import Parser, interruptible
 from et_sim.basics.errors import EtSimError, brief
-from et_sim.basics.interruption import interruptible
 from et_sim.basics.terminal import visible_streams
 from et_sim.cli.unread import UnreadError
 from et_sim.compiled.entry_points import telling_compilation

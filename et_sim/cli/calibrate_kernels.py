@@ -37,7 +37,7 @@ def add_parser(commands: Any) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Read, and fit."""
-    from et_sim.calibrate.kernels_written import read_kernels
+    from et_sim.calibrate.machine_file import read_kernels
 
     machine = options.machine.partition(":")[0]
     rows, left = read_kernels(options.file, machine, options.table)
@@ -61,7 +61,7 @@ class KernelFit:
     def of(machine: str, rows: Sequence[Measured], *, takes_few: bool = False) -> KernelFit:
         """Fit a machine's device."""
         from et_sim.calibrate.kernels import Kernels, fit, left_out
-        from et_sim.calibrate.kernels_written import device_of
+        from et_sim.calibrate.machine_file import device_of
 
         before, kernels = device_of(machine), Kernels.of(rows)
         fitting = fit(before, kernels, takes_few=takes_few)
@@ -93,8 +93,13 @@ class KernelFit:
 
     def written(self, files: Sequence[Path]) -> dict[str, Any]:
         """The machine, with what was fitted to files."""
-        from et_sim.calibrate.kernels_written import NAME, accuracy_of, device_changes
-        from et_sim.calibrate.machine_file import calibrated_machine, files_text
+        from et_sim.calibrate.machine_file import (
+            NAME,
+            accuracy_of,
+            calibrated_machine,
+            device_changes,
+            files_text,
+        )
 
         device = device_changes(self.machine, self.before, self.result.device, accuracy_of(self.held_out))
         types = " and ".join(sorted({row.datatype for row, _ in self.fitted if row.datatype}))

@@ -56,7 +56,7 @@ class FitErrors:
 
     def lines(self, noun: str) -> Iterator[str]:
         """A table; a class is trusted where rows that were left out are near."""
-        from et_sim.validation.errors import Errors
+        from et_sim.validation.rows import Errors
 
         width = max(len(noun), *map(len, self.fitted), 0)
         if self.fitted:
@@ -76,7 +76,7 @@ class FitErrors:
         """Of each class, of rows that were left out if there are any, and which they are."""
         from msgspec import to_builtins
 
-        from et_sim.validation.errors import Errors
+        from et_sim.validation.rows import Errors
 
         return {
             name: {"of": LEFT_OUT, **to_builtins(Errors.of(self.left_out[name]))}
@@ -89,7 +89,7 @@ class FitErrors:
         """As JSON."""
         from msgspec import to_builtins
 
-        from et_sim.validation.errors import Errors
+        from et_sim.validation.rows import Errors
 
         return {"unknown": list(self.unknown)} | {
             key: {name: to_builtins(Errors.of(inside)) for name, inside in classes.items()}

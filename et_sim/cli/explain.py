@@ -78,7 +78,7 @@ def _indented(text: str, begin: str = "") -> str:
 
 def _options(modules: Iterable[Any]) -> list[Option]:
     """Every option of every command; one that means the same for several stands once."""
-    from et_sim.basics.arguments import Parser
+    from et_sim.basics.command_line import Parser
     from et_sim.explain import Option
 
     commands: dict[tuple[str, str, str, str], list[str]] = {}

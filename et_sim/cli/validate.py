@@ -118,7 +118,7 @@ def _errors(predictions: list[Prediction]) -> list[dict[str, Any]]:
     """By system, kind and size class, and of all rows of a system and kind."""
     from msgspec import to_builtins
 
-    from et_sim.validation.errors import Errors
+    from et_sim.validation.rows import Errors
 
     groups: dict[tuple[str, str], dict[str, list[Prediction]]] = {}
     for prediction in predictions:

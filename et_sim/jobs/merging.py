@@ -4,7 +4,7 @@ Templates stand in the order of the jobs' lowest NPUs, so that the order of the 
 
 A trace of a job as one of the run: peers, roots and groups are those of the NPUs that the job runs on. The
 group of all ranks of a job is called like the job, its group 7 JOB/7. Not here: which NPUs these are
-(`placement`).
+(`job_file`).
 """
 
 from __future__ import annotations
@@ -20,8 +20,7 @@ from msgspec import Struct, structs
 from et_sim.basics.errors import EtSimError, TraceError
 from et_sim.basics.group_names import group_key
 from et_sim.documents.recognise import Kind, kind_of
-from et_sim.jobs.job_file import JobEntry, JobFile, read_job_file
-from et_sim.jobs.placement import place_jobs
+from et_sim.jobs.job_file import JobEntry, JobFile, place_jobs, read_job_file
 from et_sim.machine.readers import read_groups
 from et_sim.machine.recognise import Role
 from et_sim.machine.sources import load

@@ -20,10 +20,10 @@ from et_sim.basics.lazy_names import lazy_names
 if TYPE_CHECKING:
     from et_sim.layerfile.dimensions import LogicalDimensions, logical_dimensions
     from et_sim.layerfile.layer_file import Keyword, Layer, LayerFile, Phase, PhaseWork
+    from et_sim.layerfile.passes import LayerProgram
     from et_sim.layerfile.program import layer_program, layer_workload
     from et_sim.layerfile.reading import looks_like_layer_file, parse_layer_file, read_layer_file
     from et_sim.layerfile.statistics import LayerTable, layer_table
-    from et_sim.layerfile.tables import LayerProgram
 
 __all__ = [
     "Keyword",
@@ -49,9 +49,9 @@ __getattr__, __dir__ = lazy_names(
     {
         "dimensions": ("LogicalDimensions", "logical_dimensions"),
         "layer_file": ("Keyword", "Layer", "LayerFile", "Phase", "PhaseWork"),
+        "passes": ("LayerProgram",),
         "program": ("layer_program", "layer_workload"),
         "reading": ("looks_like_layer_file", "parse_layer_file", "read_layer_file"),
         "statistics": ("LayerTable", "layer_table"),
-        "tables": ("LayerProgram",),
     },
 )

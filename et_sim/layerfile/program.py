@@ -37,8 +37,7 @@ from et_sim.layerfile.dimensions import (
 )
 from et_sim.layerfile.layer_file import Keyword, LayerFile, Phase
 from et_sim.layerfile.loops import Step, Work, steps_of
-from et_sim.layerfile.repeating import repeated
-from et_sim.layerfile.tables import (
+from et_sim.layerfile.passes import (
     END,
     FIRST,
     LAST,
@@ -49,6 +48,7 @@ from et_sim.layerfile.tables import (
     QueueWaits,
     RowColumn,
     Steps,
+    repeated,
 )
 from et_sim.trace.builder import TraceBuilder
 

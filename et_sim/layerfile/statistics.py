@@ -19,7 +19,7 @@ import numpy.typing as npt
 from msgspec import Struct
 
 from et_sim.layerfile.layer_file import LayerFile, Phase
-from et_sim.layerfile.tables import END, FIRST, TICK_NS, LayerProgram
+from et_sim.layerfile.passes import END, FIRST, TICK_NS, LayerProgram
 
 Work = tuple[int, Phase]  # of which layer
 _MOST_NAMED = 3

@@ -14,8 +14,8 @@ from et_sim.basics.unique import unique
 from et_sim.basics.units import rank_mask
 from et_sim.engine.outcome import Outcome
 from et_sim.engine.transport.network_seam import NetworkModel
+from et_sim.jobs.job_file import npus_text
 from et_sim.jobs.merging import only
-from et_sim.jobs.placement import npus_text
 from et_sim.machine import Machine
 from et_sim.machine.model import Straggler
 from et_sim.plan.lowering import Lowering

@@ -119,7 +119,7 @@ class Result(RecordedRun):
     def table(self, name: str) -> Any:
         """One of the run's tables as a pyarrow.Table, by the name of its file."""
         declared = table_named(name)
-        from et_sim.timeline.tables import whole
+        from et_sim.timeline.arrow_tables import whole
 
         table = whole(declared, self)
         if table is None:

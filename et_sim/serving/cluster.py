@@ -22,9 +22,8 @@ from et_sim.basics.errors import UsageError
 from et_sim.serving.batcher import Batcher, Share
 from et_sim.serving.batcher import Sequence as Served
 from et_sim.serving.policy import Policy
-from et_sim.serving.pools import BOTH, DECODE, PREFILL, CachePool
+from et_sim.serving.replicas import BOTH, DECODE, PREFILL, CachePool, Times
 from et_sim.serving.requests import Request
-from et_sim.serving.timing import Times
 from et_sim.workloads.inference.batch import Batch, Segment
 
 PASS_ENDS, CACHE_ARRIVES = 0, 1

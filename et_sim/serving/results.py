@@ -25,10 +25,10 @@ from et_sim.machine.system_parts import Costs
 from et_sim.serving.batcher import Sequence as Served
 from et_sim.serving.cluster import Iteration
 from et_sim.serving.policy import Policy
-from et_sim.serving.pools import CachePool
+from et_sim.serving.replicas import CachePool
 from et_sim.tables.registry import MANIFEST, SERVING_TABLES, SUMMARY
+from et_sim.timeline.arrow_tables import FilledTable
 from et_sim.timeline.content import Nullable, Texts, whole
-from et_sim.timeline.tables import FilledTable
 from et_sim.timeline.writer import new_folder, write_json, write_table
 
 FEWEST_ARRIVALS = 20  # that say anything

@@ -19,10 +19,9 @@ from et_sim.machine import Machine, read_machine
 from et_sim.run.options import RunOptions
 from et_sim.serving.cluster import Cluster
 from et_sim.serving.policy import Policy
-from et_sim.serving.pools import BOTH, DECODE, PREFILL, CachePool, check_pools, make_pool
+from et_sim.serving.replicas import BOTH, DECODE, PREFILL, CachePool, SimulatedTimes, check_pools, make_pool
 from et_sim.serving.requests import POISSON, Request, read_requests
 from et_sim.serving.results import Objectives, Serving
-from et_sim.serving.timing import SimulatedTimes
 from et_sim.timeline.scope import MEMORY_UNKNOWN
 from et_sim.version import __version__
 from et_sim.workloads.inference.batch import check, check_length

@@ -1,6 +1,6 @@
 """What points of a sweep cannot do better than, known without simulating them: plans of language models.
 
-Not here: what that follows from (`et_sim.workloads.training.bounds`), and what becomes of it (`choosing`).
+Not here: what that follows from (`et_sim.workloads.training.bounds`), and what becomes of it (`search`).
 """
 
 from __future__ import annotations

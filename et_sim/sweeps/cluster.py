@@ -18,8 +18,7 @@ from msgspec import Struct
 from et_sim.basics.errors import EtSimError, UsageError
 from et_sim.basics.files import is_file
 from et_sim.sweeps.digests import program_digest
-from et_sim.sweeps.evaluate import Evaluator, Task
-from et_sim.sweeps.runners import MOST_ATTEMPTS, Done, Lost, attempt
+from et_sim.sweeps.evaluate import MOST_ATTEMPTS, Done, Evaluator, Lost, Task, attempt
 from et_sim.sweeps.space import Space
 from et_sim.version import __version__
 

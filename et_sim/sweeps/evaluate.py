@@ -1,27 +1,31 @@
-"""One point, simulated: from the design space and the values of its axes to the figures of a row.
+"""Points, simulated: from the design space and the values of its axes to the figures of a row, by a runner.
 
 `evaluate` is the only way in, for sweeps as for searches, on this machine and on others; the same values give
-the same row. Not here: which points there are, and where rows go.
+the same row. A runner, this process (`Alone`) or others (`pool`, `cluster`), gives back every task once,
+finished or lost, in any order. Not here: which points there are, and where rows go.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import time
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from msgspec import Struct
 
 from et_sim.basics.errors import EtSimError, InputError
 from et_sim.sweeps.axes import Values
+from et_sim.sweeps.journal import Finished
 from et_sim.sweeps.space import Inputs, Space, Workshop
 from et_sim.tables.sweep_tables import MADE_OF, OF_STEPS
 from et_sim.timeline.bottleneck import bottleneck
 
 if TYPE_CHECKING:
     from et_sim.run.result import Result
+
 
 COMPLETE, REFUSED = "complete", "refused"
 # Parts of a rank's time, as they are called in a row.
@@ -136,3 +140,62 @@ def _longest_part(result: Result) -> dict[str, Any]:
 def _sentence(notice: Mapping[str, str]) -> str:
     key = f"key {notice['key']!r}: " if notice["key"] else ""
     return f"{notice['place']}: {key}{notice['text']}" if notice["place"] else f"{key}{notice['text']}"
+
+
+FAILED = (
+    "failed"  # the status of a point that was lost: it is no result, and is tried again by the next sweep
+)
+MOST_ATTEMPTS = 2  # of a point whose worker ended
+
+
+class Lost(Struct, frozen=True):
+    """A task without a result, for a reason that lies with the machine, or a mistake of this program."""
+
+    digest: str
+    reason: str
+
+    def finished(self) -> Finished:
+        """As a row."""
+        return Finished(self.digest, {"status": FAILED, "error": self.reason, "warnings": []}, 0.0)
+
+
+Done = Finished | Lost
+
+
+class Runner(Protocol):
+    """Evaluates tasks; closing the iterator ends what is under way."""
+
+    def run(self, tasks: Sequence[Task]) -> Iterator[Sequence[Done]]:
+        """Some tasks after others, as they are done."""
+
+    def close(self) -> None:
+        """No more tasks."""
+
+
+def attempt(evaluator: Evaluator, task: Task) -> Done:
+    """One task; errors that would be those of every task are raised."""
+    begin = time.perf_counter()
+    try:
+        row = evaluator.row(task)
+    except EtSimError:
+        raise
+    except MemoryError:
+        return Lost(task.digest, "this needs more memory than there is")
+    except Exception as error:  # one point must not stop the others
+        return Lost(task.digest, f"et-sim failed: {type(error).__name__}: {error}")
+    return Finished(task.digest, row, round(time.perf_counter() - begin, 6))
+
+
+class Alone(Struct, frozen=True):
+    """This process, one point after the other."""
+
+    space: Space
+
+    def run(self, tasks: Sequence[Task]) -> Iterator[Sequence[Done]]:
+        """Each by itself."""
+        evaluator = Evaluator(self.space)
+        for task in tasks:
+            yield [attempt(evaluator, task)]
+
+    def close(self) -> None:
+        """Nothing waits."""

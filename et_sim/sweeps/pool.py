@@ -20,8 +20,7 @@ from msgspec import Struct, field
 from et_sim.basics.errors import UsageError
 from et_sim.compiled.orders import search_paths
 from et_sim.sweeps.digests import PACKAGE
-from et_sim.sweeps.evaluate import Task
-from et_sim.sweeps.runners import MOST_ATTEMPTS, Done, Lost
+from et_sim.sweeps.evaluate import MOST_ATTEMPTS, Done, Lost, Task
 from et_sim.sweeps.space import Space
 
 PROGRAM = "et_sim.sweeps.worker"

@@ -19,14 +19,12 @@ from et_sim.basics.quick_dataclass import quick_dataclass
 from et_sim.basics.units import parse_ranks
 from et_sim.sweeps.axes import Values as OfAxes
 from et_sim.sweeps.digests import digest_of
-from et_sim.sweeps.evaluate import COMPLETE, REFUSED, Task, refused
+from et_sim.sweeps.evaluate import COMPLETE, FAILED, REFUSED, Done, Lost, Runner, Task, refused
 from et_sim.sweeps.goal import Goal, Values, goal_of
-from et_sim.sweeps.journal import Finished, Journal
+from et_sim.sweeps.journal import Finished, Journal, Point, table_of, times_of, write_tables
 from et_sim.sweeps.progress import Watcher
-from et_sim.sweeps.runners import FAILED, Done, Lost, Runner
 from et_sim.sweeps.space import Space, open_space
 from et_sim.sweeps.spec import NAMELESS, Given, Sweep, read_spec
-from et_sim.sweeps.table import Point, table_of, times_of, write_tables
 from et_sim.tables.sweep_tables import FILES, RUNS, TABLE
 
 MOST_UNASKED = 10_000  # points

@@ -1,7 +1,7 @@
 """A sweep from its description to its table: what is not yet known is evaluated, and everything is kept.
 
 A search is a sweep that evaluates only the points that may be best. Not here: which these are (`search`), who
-evaluates points (`runners`), and what one evaluation is (`evaluate`).
+evaluates points, and what one evaluation is (`evaluate`).
 """
 
 from __future__ import annotations
@@ -16,12 +16,11 @@ from typing import Any
 from msgspec import Struct, to_builtins
 
 from et_sim.basics.errors import UsageError
-from et_sim.sweeps.evaluate import COMPLETE
+from et_sim.sweeps.evaluate import COMPLETE, Alone, Runner
 from et_sim.sweeps.goal import Goal, SearchResult, front_of, goal_of
 from et_sim.sweeps.journal import Journal, check_folder
 from et_sim.sweeps.pool import WorkerPool, usual_workers
 from et_sim.sweeps.progress import Nobody, Progress, Watcher
-from et_sim.sweeps.runners import Alone, Runner
 from et_sim.sweeps.search import search
 from et_sim.sweeps.space import Space
 from et_sim.sweeps.spec import NAMELESS, Given

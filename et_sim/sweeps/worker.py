@@ -11,8 +11,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 
 from et_sim.basics.errors import EtSimError
-from et_sim.sweeps.evaluate import Evaluator
-from et_sim.sweeps.runners import attempt
+from et_sim.sweeps.evaluate import Evaluator, attempt
 
 STATUS = Path("/proc/self/statm")
 PAGE_BYTES = 4096

@@ -6,8 +6,7 @@ from et_sim.basics.errors import UsageError, did_you_mean
 from et_sim.tables.collective_tables import LAYERS, PATH, PEERS, PHASES
 from et_sim.tables.declaration import Table
 from et_sim.tables.network_tables import FLOWS, LINKS, MESSAGES, PAUSES, PORTS, QUEUES, RESOURCES
-from et_sim.tables.rank_tables import ACTORS, GROUPS, JOBS, MEMORY, TIMELINE
-from et_sim.tables.serving_tables import ITERATIONS, REQUESTS
+from et_sim.tables.rank_tables import ACTORS, GROUPS, ITERATIONS, JOBS, MEMORY, REQUESTS, TIMELINE
 
 MANIFEST, SUMMARY, STALL = "run.json", "summary.json", "stall.json"
 KEPT = "path.kept"  # what views found in a long path.arrow: not part of a run, but gone with it

@@ -1,6 +1,6 @@
 """What a run puts into a table, column by column, before Arrow.
 
-Not here: which columns there are (`et_sim.tables`), and Arrow (`tables`).
+Not here: which columns there are (`et_sim.tables`), and Arrow (`arrow_tables`).
 """
 
 from __future__ import annotations

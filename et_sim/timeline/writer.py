@@ -113,7 +113,7 @@ def _take_place(draft: Path, target: Path, old: Path) -> None:
 def _write_files(
     result: RecordedRun, folder: Path, target: Path, stall: dict[str, Any] | None, output_filter: OutputFilter
 ) -> None:
-    from et_sim.timeline.tables import filled
+    from et_sim.timeline.arrow_tables import filled
 
     for table in all_tables():
         content = filled(table, result, output_filter)

@@ -1,10 +1,12 @@
 """What et-sim says to the rows of a table: kernels by the machine's compute model, the rest by simulation.
 
-Not here: which machine a row's hardware is (`machines`), and how far it is off (`errors`).
+Which preset machine stands for the hardware that a table names is here too; not here: the machines
+(`machine.presets`), and how far predictions are off (`rows`).
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from types import MappingProxyType
@@ -18,15 +20,53 @@ from et_sim.basics.errors import EtSimError
 from et_sim.basics.uncertainty import Composition
 from et_sim.compute.registry import compute_model, kernel_times
 from et_sim.machine.datatypes import datatype_named
-from et_sim.machine.presets import preset
+from et_sim.machine.presets import known_as, preset
 from et_sim.machine.readers import read_system_alone
 from et_sim.machine.roofline import SUSTAINED
 from et_sim.trace import TraceBuilder
 from et_sim.validation.iterations import Iteration
-from et_sim.validation.machines import machine_named, network_between
 from et_sim.validation.rows import Collective, Kernel, Row
 from et_sim.workloads import make_training
 from et_sim.workloads.microbenchmarks import make_microbenchmark
+
+_RATE = r"(\d+(?:\.\d+)?)\s?G(?:b/s|bps|bit/s)"
+_CARDS = re.compile(rf"(\d+)\s?[x\u00d7]\s?(?:[^;,\d]|ConnectX-\d|HDR|NDR)*?{_RATE}(?! each way)")
+_WHOLE = re.compile(rf"(?<![\d,.x\u00d7]){_RATE} per node")
+OTHER_BOARDS = {"pci": r"PCI", "nvl": r"NVL(?!INK)"}  # of GPUs with the same name
+
+
+def machine_named(hardware: str) -> str | None:
+    """The preset whose words all stand in the text, the one with the most letters; None: there is none."""
+    text = re.sub(r"(\d) ?GB?\b", r"\1GB", hardware.upper().replace("_", "-"))
+    best = ""
+    machine = None
+    for name, words in known_as().items():
+        letters = "".join(words)
+        is_other = any(word not in name and re.search(board, text) for word, board in OTHER_BOARDS.items())
+        stand = all(re.search(rf"(?<![A-WYZ]){word}(?![0-9A-Z])", text) for word in words)
+        if words and stand and not is_other and len(letters) > len(best):
+            best, machine = letters, name
+    return machine
+
+
+def network_between(text: str, machine: str, npus: int) -> dict[str, Any] | None:
+    """The preset's network with what the text says of the cards of a node; None: as the preset has it.
+
+    A text that names several kinds of cards says nothing of one machine.
+    """
+    network = preset(f"{machine}:{npus}").network
+    rails: dict[str, Any] = network.get("graph", {})
+    whole, cards = _WHOLE.search(text), _CARDS.findall(text)
+    is_between = len(network.get("npus_count", ())) > 1 or "npus-per-nic" in rails
+    if not is_between or len(cards) > 1 or not (cards or whole):
+        return None
+    total = int(cards[0][0]) * float(cards[0][1]) if cards else float(whole[1] if whole else 0)
+    if rails:
+        ports = rails["npus-per-node"] // rails["npus-per-nic"]
+        return {"graph": {**rails, "bandwidth": f"{total / 8 / ports:g}GB/s"}}
+    share = total / network["npus_count"][0] / 8
+    return {**network, "bandwidth": [*network["bandwidth"][:-1], f"{share:g}GB/s"]}
+
 
 SPREAD = ("all_gather", "gather", "scatter")  # collectives whose bytes are those of all ranks together
 

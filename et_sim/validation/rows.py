@@ -4,6 +4,10 @@ A table is a CSV of kernels (`table,shape,us`), with what is known of it in a JS
 beside it; or a JSON file of tables: of collectives (`collective`, rows of bytes and microseconds) or of
 training iterations (`columns` of a model and a plan).
 
+How far predictions are from measurements is given in percent: E is 100 (exp(mean |ln(predicted / measured)|)
+- 1), G the geometric mean of the relative errors, and bias the geometric mean of predicted / measured, less
+one.
+
 Not here: what is predicted (`predictions`), and what the columns of an iteration mean (`iterations`).
 """
 
@@ -11,7 +15,8 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Sequence
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -191,3 +196,31 @@ def _time(value: Any, path: Path, table: str, number: int) -> float:
             remedy="give microseconds, more than 0",
         )
     return time
+
+
+LEAST = 1e-6  # of a relative error in the geometric mean: an exact one would make it nothing
+
+
+class Errors(Struct, frozen=True):
+    """Of some rows."""
+
+    rows: int
+    e: float
+    g: float
+    mape: float
+    bias: float
+    largest: float
+
+    @staticmethod
+    def of(ratios: Sequence[float]) -> Errors:
+        """Of predicted by measured, one row at least."""
+        count, logarithms = len(ratios), [math.log(ratio) for ratio in ratios]
+        relative = [abs(ratio - 1) for ratio in ratios]
+        return Errors(
+            count,
+            100 * math.expm1(sum(map(abs, logarithms)) / count),
+            100 * math.exp(sum(math.log(max(error, LEAST)) for error in relative) / count),
+            100 * sum(relative) / count,
+            100 * math.expm1(sum(logarithms) / count),
+            100 * max(relative),
+        )

@@ -14,7 +14,7 @@ from small_sweeps import write
 import converters.cli
 import et_sim.cli
 from converters.commands import show
-from et_sim.basics.interruption import interruptible
+from et_sim.basics.command_line import interruptible
 from et_sim.sweeps.evaluate import Evaluator
 
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")

@@ -13,7 +13,7 @@ from msgspec import structs
 from et_sim.basics.errors import InputError
 from et_sim.calibrate.kernel_factors import FAMILIES, factors
 from et_sim.calibrate.kernels import Kernels, Measured, fit, left_out
-from et_sim.calibrate.kernels_written import device_of
+from et_sim.calibrate.machine_file import device_of
 from et_sim.cli import main
 from et_sim.machine.roofline import RooflineDevice
 

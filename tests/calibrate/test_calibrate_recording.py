@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from et_sim.calibrate.kernels import Kernels, Measured
-from et_sim.calibrate.kernels_written import device_of
 from et_sim.calibrate.logs import read_measured
+from et_sim.calibrate.machine_file import device_of
 from et_sim.calibrate.recording import read_recording
 from et_sim.cli import main
 from et_sim.trace import TraceBuilder, Workload, write_workload

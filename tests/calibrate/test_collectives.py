@@ -19,7 +19,7 @@ from et_sim.calibrate.collectives import Measured, fit, ratios
 from et_sim.calibrate.logs import read_measured
 from et_sim.cli import main
 from et_sim.machine.collective_library import Calibration, Call, Library, Wires
-from et_sim.validation.errors import Errors
+from et_sim.validation.rows import Errors
 
 MIB = 1 << 20
 MEASURED = Path(str(files("et_sim.validation") / "measurements" / "collectives.json"))

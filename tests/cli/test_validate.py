@@ -12,8 +12,8 @@ import pytest
 import et_sim
 from et_sim.basics.units import parse_bandwidth
 from et_sim.cli import main
-from et_sim.validation.errors import Errors
-from et_sim.validation.machines import machine_named, network_between
+from et_sim.validation.predictions import machine_named, network_between
+from et_sim.validation.rows import Errors
 from et_sim.workloads import Plan, make_training
 from et_sim.workloads.microbenchmarks import make_microbenchmark
 

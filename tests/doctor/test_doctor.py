@@ -11,9 +11,8 @@ from doctor_cases import doctor_cases
 
 from et_sim.cli import main
 from et_sim.compiled import store
-from et_sim.doctor import examination, self_test
-from et_sim.doctor.cache import examine_cache, examine_compiling
-from et_sim.doctor.examination import examine_packages, is_within
+from et_sim.doctor import installation
+from et_sim.doctor.installation import examine_cache, examine_compiling, examine_packages, is_within
 
 
 @pytest.fixture(autouse=True)
@@ -36,7 +35,7 @@ def test_a_well_installation_passes_with_five_known_results(capsys: pytest.Captu
 
 
 def test_the_cases_are_the_golden_ones() -> None:
-    shipped = {path.name: json.loads(path.read_text()) for path in self_test.CASES.iterdir()}
+    shipped = {path.name: json.loads(path.read_text()) for path in installation.CASES.iterdir()}
     assert shipped == doctor_cases()
 
 
@@ -46,7 +45,7 @@ def test_a_wrong_result_is_a_problem_with_status_1(
     case = doctor_cases()["3-point-to-point.json"]
     case["finish_ns"][1] += 1
     (tmp_path / "wrong.json").write_text(json.dumps(case))
-    monkeypatch.setattr(self_test, "CASES", tmp_path)
+    monkeypatch.setattr(installation, "CASES", tmp_path)
     assert main(["doctor"]) == 1
     assert "PROBLEM: in the case point-to-point, rank 1 finishes at 1,232 ns in place of 1,233 ns" in (
         capsys.readouterr().out
@@ -56,12 +55,14 @@ def test_a_wrong_result_is_a_problem_with_status_1(
 def test_a_case_that_cannot_be_run_is_a_problem(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     case = doctor_cases()["3-point-to-point.json"]
     (tmp_path / "refused.json").write_text(json.dumps({**case, "model": "none"}))
-    monkeypatch.setattr(self_test, "CASES", tmp_path)
-    assert "is refused" in next(self_test.examine_results()).problem
+    monkeypatch.setattr(installation, "CASES", tmp_path)
+    assert "is refused" in next(installation.examine_results()).problem
 
 
 def test_a_package_that_is_missing_or_untested_is_a_problem(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(examination, "_version", lambda name: {"numpy": "", "numba": "0.99"}.get(name, "999"))
+    monkeypatch.setattr(
+        installation, "_version", lambda name: {"numpy": "", "numba": "0.99"}.get(name, "999")
+    )
     problems = {one.name: (one.problem, one.remedy) for one in examine_packages() if one.problem}
     assert problems["numpy"][0] == "numpy is missing"
     assert "numba 0.99 is outside" in problems["numba"][0]

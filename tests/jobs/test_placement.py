@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from et_sim.basics.units import parse_ranks
 from et_sim.jobs import read_jobs
-from et_sim.jobs.placement import npus_text
+from et_sim.jobs.job_file import npus_text
 from et_sim.trace import TraceBuilder, Workload
 
 

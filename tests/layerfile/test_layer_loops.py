@@ -27,8 +27,8 @@ from et_sim.layerfile import (
     parse_layer_file,
 )
 from et_sim.layerfile.loops import steps_of
+from et_sim.layerfile.passes import END, LayerProgram
 from et_sim.layerfile.program import URGENT, _Unrolling, _Where
-from et_sim.layerfile.tables import END, LayerProgram
 from et_sim.trace import CollectiveKind, GroupRule, NodeKind
 from et_sim.trace.preflight import find_problems
 

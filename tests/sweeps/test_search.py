@@ -16,13 +16,12 @@ from small_sweeps import SYSTEM, TEXT, WORKLOAD, spec, table_of, write
 from et_sim.basics.errors import EtSimError
 from et_sim.sweeps import sweep
 from et_sim.sweeps.bounds import Bounder
-from et_sim.sweeps.choosing import ByBounds
-from et_sim.sweeps.evaluate import Task
+from et_sim.sweeps.evaluate import Alone, Done, Task
 from et_sim.sweeps.goal import Goal, front_of, least_dominated
-from et_sim.sweeps.runners import Alone, Done
+from et_sim.sweeps.journal import Point
+from et_sim.sweeps.search import ByBounds
 from et_sim.sweeps.state import plan_sweep
 from et_sim.sweeps.sweep import Report, carry_out
-from et_sim.sweeps.table import Point
 from et_sim.tables.sweep_tables import JOURNAL, OBJECTIVES, Best
 from et_sim.views.sweep.directory import open_sweep
 from et_sim.views.sweep.summary import sweep_json, sweep_text

@@ -22,11 +22,10 @@ from small_sweeps import SYSTEM, TEXT, WORKLOAD, spec, table_of, write
 
 import et_sim
 from et_sim.basics.errors import EtSimError, UsageError
-from et_sim.sweeps import journal, runners, sweep
-from et_sim.sweeps.evaluate import Evaluator, Task
+from et_sim.sweeps import evaluate, journal, sweep
+from et_sim.sweeps.evaluate import Alone, Done, Evaluator, Finished, Task
 from et_sim.sweeps.journal import Journal
 from et_sim.sweeps.pool import ENDED, WorkerPool
-from et_sim.sweeps.runners import Alone, Done, Finished
 from et_sim.sweeps.state import SweepPlan, parse_keep, plan_sweep
 from et_sim.sweeps.sweep import carry_out
 from et_sim.tables.sweep_tables import JOURNAL
@@ -88,7 +87,7 @@ class _Other:
     def run(self, tasks: Sequence[Task]) -> Iterator[Sequence[Done]]:
         order = random.Random(self._seed).sample(list(tasks), len(tasks))
         evaluator = Evaluator(self._space)
-        done = [runners.attempt(evaluator, task) for task in order[: self._until]]
+        done = [evaluate.attempt(evaluator, task) for task in order[: self._until]]
         yield done[:3]
         yield done[3:]
         if self._until < len(tasks):
@@ -270,7 +269,7 @@ def test_a_stall_is_a_row(tmp_path: Path) -> None:
 
 class _Broken(Alone):
     def run(self, tasks: Sequence[Task]) -> Iterator[Sequence[Done]]:
-        yield [runners.Lost(tasks[0].digest, "for a reason of the machine")]
+        yield [evaluate.Lost(tasks[0].digest, "for a reason of the machine")]
         yield from super().run(tasks[1:])
 
 
@@ -304,7 +303,7 @@ def test_a_worker_that_dies_is_replaced_and_its_point_given_up_after_two_attempt
     monkeypatch.syspath_prepend(tmp_path)
     done = [one for some in WorkerPool(plan.space, 1).run(_tasks(plan)) for one in some]
     assert sorted(one.digest for one in done) == sorted(point.digest for point in plan.points)
-    assert [one for one in done if not isinstance(one, Finished)] == [runners.Lost(deadly, ENDED)]
+    assert [one for one in done if not isinstance(one, Finished)] == [evaluate.Lost(deadly, ENDED)]
 
 
 def _tasks(plan: SweepPlan) -> list[Task]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from rich.progress import BarColumn, Progress, TaskID, TextColumn
 from rich.table import Column
 
-from et_sim.basics.terminal.visible import visible
+from et_sim.basics.terminal.streams import visible
 
 if TYPE_CHECKING:
     from rich.console import Console

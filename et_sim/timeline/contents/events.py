@@ -18,8 +18,8 @@ from et_sim.engine.state.traffic_tables import Sent
 from et_sim.machine.memory import stage_name
 from et_sim.plan.tables import IN_GROUP, NO_AXIS, Plan
 from et_sim.tables.collective_tables import PHASES_OF_LAYERS
+from et_sim.tables.declaration import SHARED_LINKS
 from et_sim.tables.grouping import groups_of
-from et_sim.tables.kinds import SHARED_LINKS
 from et_sim.timeline.content import Block, Nullable, TableContent, Texts
 from et_sim.timeline.recorded import RecordedRun
 from et_sim.timeline.rows import COLLECTIVE_NAMES

@@ -14,7 +14,7 @@ import numpy as np
 from et_sim.engine.state.queue_tables import PER_PORT, WIDTH
 from et_sim.engine.state.resources import NOBODY, Ends
 from et_sim.engine.state.traffic_tables import BITS, PER_LINK, SHIFT
-from et_sim.tables.kinds import DIMENSION_SIZES, SHARED_LINKS
+from et_sim.tables.declaration import DIMENSION_SIZES, SHARED_LINKS
 from et_sim.timeline.content import Block, TableContent, Texts, whole
 from et_sim.timeline.recorded import RecordedRun
 

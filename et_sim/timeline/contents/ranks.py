@@ -1,6 +1,6 @@
 """What ranks are and did: the columns of actors, jobs, groups, peers, layers and memory.
 
-Not here: their nodes (`timeline`).
+Not here: their nodes (`nodes`).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from et_sim.memory import CLASSES
 from et_sim.plan.channels import Endpoints, find_endpoints
 from et_sim.plan.tables import Plan
 from et_sim.tables.collective_tables import PHASES_OF_LAYERS
-from et_sim.tables.kinds import CAPACITY
+from et_sim.tables.declaration import CAPACITY
 from et_sim.timeline.content import Block, Nullable, TableContent, Texts, whole
 from et_sim.timeline.memory import EVENTS, MemorySource, events_of, until_next
 from et_sim.timeline.recorded import RecordedRun

@@ -16,7 +16,7 @@ import numpy as np
 
 from et_sim.basics.errors import UsageError
 from et_sim.basics.quick_dataclass import quick_dataclass
-from et_sim.tables.kinds import SHARED_LINKS
+from et_sim.tables.declaration import SHARED_LINKS
 from et_sim.views.run.columns import Words, integers, numbers, words
 from et_sim.views.run.directory import AGAIN, RunDirectory
 from et_sim.views.run.groups import RunGroups

@@ -15,7 +15,7 @@ import numpy as np
 from msgspec import Struct
 
 from et_sim.basics.units import format_bytes, format_ns
-from et_sim.tables.kinds import CAPACITY
+from et_sim.tables.declaration import CAPACITY
 from et_sim.views.drawing.scene import LEFT, LETTER, LIMIT, PIXELS, TOP, Scene, nothing_to_draw, number
 from et_sim.views.run.columns import coded, numbers
 from et_sim.views.run.directory import RunDirectory

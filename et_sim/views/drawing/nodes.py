@@ -26,7 +26,7 @@ from msgspec import Struct
 from et_sim.basics.errors import UsageError
 from et_sim.basics.quick_dataclass import quick_dataclass
 from et_sim.basics.units import LONGEST_NS, format_ranks, parse_ranks, plural
-from et_sim.tables.kinds import NOT_COMMUNICATION
+from et_sim.tables.declaration import NOT_COMMUNICATION
 from et_sim.views.run.directory import RunDirectory
 from et_sim.views.run.selection import Window, recorded_actors, recorded_part
 from et_sim.views.summary.rank_table import slowest_first

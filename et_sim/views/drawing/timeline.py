@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from et_sim.basics.intervals import filling, levels
 from et_sim.basics.units import format_ns, plural
-from et_sim.tables.kinds import NOT_COMMUNICATION
+from et_sim.tables.declaration import NOT_COMMUNICATION
 from et_sim.views.compare.changes import Comparison
 from et_sim.views.compare.pairs import RankPair, most_different, parting_times
 from et_sim.views.drawing.colours import BACKWARD, NEVER, colour_of, drawn_kinds, is_backward

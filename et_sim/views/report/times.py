@@ -17,7 +17,7 @@ from msgspec import Struct
 from et_sim.basics.intervals import Intervals, Unions, together
 from et_sim.basics.unique import unique
 from et_sim.basics.units import exact_bytes, format_bandwidth, format_bytes, format_ns, plural
-from et_sim.tables.kinds import COPY, NOT_COMMUNICATION
+from et_sim.tables.declaration import COPY, NOT_COMMUNICATION
 from et_sim.views.critical.path import CriticalPath
 from et_sim.views.drawing.bars import sums_of_parts
 from et_sim.views.report.markup import bar, cut_text, more, section, table, tag, text

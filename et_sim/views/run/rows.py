@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from msgspec import Struct
 
-from et_sim.tables.kinds import NOT_COMMUNICATION
+from et_sim.tables.declaration import NOT_COMMUNICATION
 from et_sim.views.run.columns import Words, coded, integers, numbers, words
 from et_sim.views.run.directory import RunDirectory
 from et_sim.views.run.groups import Counts, GroupCounts

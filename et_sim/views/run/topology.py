@@ -21,7 +21,7 @@ from msgspec import Struct
 from et_sim.basics.errors import UsageError
 from et_sim.basics.intervals import filled
 from et_sim.basics.units import parse_ranks
-from et_sim.tables.kinds import DIMENSION_SIZES
+from et_sim.tables.declaration import DIMENSION_SIZES
 from et_sim.views.run.directory import AGAIN, RunDirectory
 from et_sim.views.run.selection import EVERYTHING, Selection
 from et_sim.views.run.slices import NONE, LinkTable, link_table

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from et_sim.basics.units import exact_bytes, format_bytes, format_joules, format_ns, plural
-from et_sim.tables.kinds import OPAQUE_KINDS
+from et_sim.tables.declaration import OPAQUE_KINDS
 from et_sim.views.run.bus_bandwidth import LEGEND
 from et_sim.views.run.directory import RunDirectory
 from et_sim.views.run.selection import Selection, recorded_part

@@ -15,7 +15,7 @@ import numpy as np
 from msgspec import Struct, to_builtins
 
 from et_sim.basics.intervals import filled
-from et_sim.tables.kinds import SHARED_LINKS
+from et_sim.tables.declaration import SHARED_LINKS
 from et_sim.tables.registry import table_named
 from et_sim.views.run.columns import alike
 from et_sim.views.run.directory import RunDirectory

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from et_sim.basics.units import format_bandwidth, format_bytes, format_ns
-from et_sim.tables.kinds import NOT_COMMUNICATION
+from et_sim.tables.declaration import NOT_COMMUNICATION
 from et_sim.views.run.directory import RunDirectory
 from et_sim.views.run.rows import Key
 from et_sim.views.run.selection import Selection

@@ -12,8 +12,8 @@ import numpy as np
 
 from et_sim.basics.intervals import COMPUTE, COPY, HOST, MEMORY, TRANSFER, WAITING, Spent
 from et_sim.basics.units import LONGEST_NS, format_bytes, format_ns
-from et_sim.tables.kinds import COPY as COPY_KIND
-from et_sim.tables.kinds import MEMORY_KINDS
+from et_sim.tables.declaration import COPY as COPY_KIND
+from et_sim.tables.declaration import MEMORY_KINDS
 from et_sim.views.run.columns import alike, integers, numbers, words
 from et_sim.views.run.directory import RunDirectory
 from et_sim.views.run.rows import TIMES, Spans, communicates, spans

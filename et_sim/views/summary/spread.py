@@ -15,7 +15,7 @@ import numpy as np
 from msgspec import Struct, to_builtins
 
 from et_sim.basics.units import format_ns
-from et_sim.tables.kinds import NOT_COMMUNICATION
+from et_sim.tables.declaration import NOT_COMMUNICATION
 from et_sim.views.run.columns import numbers, together
 from et_sim.views.run.directory import RunDirectory
 from et_sim.views.run.groups import GroupCounts

@@ -19,7 +19,7 @@ from msgspec import Struct, to_builtins
 
 from et_sim.basics.quick_dataclass import quick_dataclass
 from et_sim.basics.units import format_ns
-from et_sim.tables.kinds import NOT_COMMUNICATION
+from et_sim.tables.declaration import NOT_COMMUNICATION
 from et_sim.views.run.columns import alike, integers, numbers
 from et_sim.views.run.directory import RunDirectory
 from et_sim.views.run.rows import OPERATION, TIMES, Grouped, OperationKeys, spans

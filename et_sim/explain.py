@@ -1,4 +1,7 @@
-"""All meanings of all words, and how one is found."""
+"""What a word means: a key of an input file, a correction, a table, a column, a part of time, an option.
+
+Everything is read from the registries that the readers, the tables and the command line go by.
+"""
 
 from __future__ import annotations
 
@@ -218,3 +221,6 @@ def _of_tables() -> Iterator[Meaning]:
             given = {name: fact for name, fact in facts.items() if fact}
             also = (f"{table.name}.{column.name}",)
             yield Meaning(column.name, "column", table.file, column.meaning, given, also)
+
+
+__all__ = ["Meaning", "Option", "all_meanings", "find"]
