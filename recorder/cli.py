@@ -85,10 +85,9 @@ def _record(options: argparse.Namespace) -> list[str]:
     from et_sim.trace.disk import replace_all
     from et_sim.trace.manifest import manifest_stem, write_manifest
     from recorder import report
-    from recorder.launching import Program
+    from recorder.launching import Program, check_torch
     from recorder.recorded import Routing
     from recorder.roles import fold
-    from recorder.versions import check_torch
 
     if options.world < 1:
         raise UsageError(f"--world is {options.world}", remedy="give the number of ranks")

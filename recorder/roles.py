@@ -16,9 +16,8 @@ from et_sim.basics.errors import TraceError, UsageError
 from et_sim.basics.units import format_ranks, strided_ranks
 from et_sim.trace.group_rule import GroupRule
 from et_sim.trace.workload import Workload
-from recorder.groups import rule_of
 from recorder.recorded import Node, Recorded, Work
-from recorder.workload import Groups, template
+from recorder.workload import Groups, rule_of, template
 
 Places = tuple[int, ...]
 

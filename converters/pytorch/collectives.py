@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from converters.pytorch.calls import Calls, Flags, Recording, Work
+from converters.pytorch.calls import UNNAMED, UNNAMED_OPERATION, Calls, Flags, Recording, Work, rules
 from converters.pytorch.columns import ABSENT, COLLECTIVE_TEXTS, NONE, Collectives, DeviceTrace
 from converters.pytorch.communication import (
     Communication,
@@ -33,7 +33,6 @@ from converters.pytorch.communication import (
 )
 from converters.pytorch.graph import Column, Rows
 from converters.pytorch.groups import Groups
-from converters.pytorch.rules import UNNAMED, UNNAMED_OPERATION, rules
 from et_sim.trace.columns import CollectiveKind
 
 _ANNOTATIONS = ("nccl:", "gloo:", "mpi:", "ucc:")

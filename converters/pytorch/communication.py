@@ -19,8 +19,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from converters.pytorch.calls import UNNAMED_OPERATION, Operation, rules
 from converters.pytorch.columns import ABSENT, HostNodeKind, HostTrace, Tensors
-from converters.pytorch.rules import UNNAMED_OPERATION, Operation, rules
 from et_sim.trace.columns import CollectiveKind, NodeKind
 
 UNKNOWN = -1

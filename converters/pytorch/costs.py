@@ -25,12 +25,11 @@ from typing import Any
 
 import numpy as np
 
-from converters.pytorch.calls import Recording, Work
+from converters.pytorch.calls import Recording, Work, rules
 from converters.pytorch.columns import ABSENT, NONE, DeviceTrace, EventKind, HostTrace, Tensors
 from converters.pytorch.communication import shape_bytes
 from converters.pytorch.formulas import Given, is_known, operations, output_elements, shape_of
 from converters.pytorch.graph import Column, Tally
-from converters.pytorch.rules import rules
 from et_sim.basics.unique import unique
 from et_sim.compute import datatype_named
 

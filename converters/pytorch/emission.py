@@ -17,11 +17,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from converters.pytorch.calls import UNNAMED_OPERATION
 from converters.pytorch.columns import NONE
 from converters.pytorch.communication import UNKNOWN, Communication
 from converters.pytorch.graph import ON_HOST, Column, Link, Role
 from converters.pytorch.rank import EMPTY, ConvertedRank, Lookup, gap_names
-from converters.pytorch.rules import UNNAMED_OPERATION
 from converters.pytorch.wire_rows import (
     NAME_FIELD,
     SHAPES_FIELD,

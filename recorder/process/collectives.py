@@ -22,12 +22,10 @@ from torch.utils._pytree import tree_iter
 
 from recorder.process.costs import DTYPES, size_of
 from recorder.process.objects import Meeting, PeerNeeded
-from recorder.process.outcomes import outcome
-from recorder.process.places import user_place
 from recorder.process.storages import Storage, Storages
 from recorder.process.streams import NAME
-from recorder.process.tape import Tape
-from recorder.process.values import LARGEST, set_value, value_of
+from recorder.process.tape import Tape, user_place
+from recorder.process.values import LARGEST, outcome, set_value, value_of
 from recorder.recorded import Node, Work
 
 Given = dict[str, Any]  # arguments by their names in the schema

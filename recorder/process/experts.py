@@ -12,9 +12,8 @@ import torch
 from torch._subclasses.fake_tensor import unset_fake_temporarily
 
 from et_sim.workloads.training.plan import tokens_of_experts
-from recorder.process.places import user_place
 from recorder.process.storages import Storages
-from recorder.process.tape import Tape
+from recorder.process.tape import Tape, user_place
 from recorder.recorded import SPREAD, Routing
 
 _COPIES = ("_to_copy", "clone")

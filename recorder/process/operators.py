@@ -32,12 +32,11 @@ from recorder.process.costs import DTYPES, Cost, cost_of, size_of
 from recorder.process.experts import Experts
 from recorder.process.objects import PeerNeeded
 from recorder.process.phases import Phases
-from recorder.process.places import user_place
 from recorder.process.regions import Regions
 from recorder.process.schemas import OVERWRITING, Operator, describe
 from recorder.process.storages import Storages
 from recorder.process.streams import NAME
-from recorder.process.tape import Tape
+from recorder.process.tape import Tape, user_place
 from recorder.process.values import LARGEST, real_call, set_value, value_of
 from recorder.recorded import Work
 

@@ -19,10 +19,9 @@ from torch.utils._pytree import tree_iter
 
 from recorder.process.objects import object_to_tensor, tensor_to_object
 from recorder.process.phases import Phases
-from recorder.process.places import user_place
 from recorder.process.redirect import INSIDE, Redirect, fake_device, here, swap, told
 from recorder.process.streams import NAME, DeviceModule
-from recorder.process.tape import Tape
+from recorder.process.tape import Tape, user_place
 
 BACKEND = "etsim"
 

@@ -1,4 +1,4 @@
-"""The nodes of a rank in the order in which they are issued, and what each of them waits for.
+"""The nodes of a rank in the order in which they are issued, what each waits for, and where in the program.
 
 A stream works in its own order. What a stream, or the host, has been told to wait for is kept until the next
 node is issued there. Not here: streams and events as PyTorch sees them (`streams`).
@@ -6,11 +6,33 @@ node is issued there. Not here: streams and events as PyTorch sees them (`stream
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Iterable
+from pathlib import Path
+from types import FrameType
 from typing import Any
 
 from recorder.recorded import Group, Node, Phase, Recorded, Remark, Work
+
+_OURS = str(Path(__file__).resolve().parent)
+_FOREIGN = ("/torch/", "/transformers/", "/accelerate/", "<frozen", "/contextlib.py", "/runpy.py")
+
+
+def user_place() -> str:
+    """`train.py:17`; of a library if nothing of the program is on the way."""
+    frame: FrameType | None = sys._getframe(1)
+    nearest = ""
+    while frame is not None:
+        name = frame.f_code.co_filename
+        if not name.startswith((_OURS, "<")):
+            place = f"{Path(name).name}:{frame.f_lineno}"
+            if not any(one in name for one in _FOREIGN):
+                return place
+            nearest = nearest or place
+        frame = frame.f_back
+    return nearest
+
 
 COMPUTE = 0  # the stream that is current in the beginning
 HOST = -1

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from converters.pytorch.calls import UNNAMED, rules
 from converters.pytorch.columns import ABSENT, ProcessGroup
 from converters.pytorch.communication import (
     Communication,
@@ -18,7 +19,6 @@ from converters.pytorch.communication import (
 )
 from converters.pytorch.graph import Tally
 from converters.pytorch.groups import Groups
-from converters.pytorch.rules import UNNAMED, rules
 
 TENSOR = "GenericList[Tensor(float)]"
 SPLITS = "GenericList[Int,Int]"

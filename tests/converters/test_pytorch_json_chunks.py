@@ -13,10 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from converters.pytorch.reading.decoding import repaired_json
-from converters.pytorch.reading.device import digits, nanoseconds
 from converters.pytorch.reading.json_chunks import Batch, Member, container_end, elements, json_chunks
-from converters.pytorch.reading.values import Column, Rows, whole_number
+from converters.pytorch.reading.kineto_timeline import digits, nanoseconds
+from converters.pytorch.reading.values import Column, Rows, repaired_json, whole_number
 from et_sim.basics.errors import TraceError
 
 NASTY = st.text(alphabet='"\\{}[],:\n\t aé€😀0', max_size=12)

@@ -7,10 +7,10 @@ import pytest
 from et_sim.basics.errors import TraceError, UsageError
 from et_sim.trace.group_rule import GroupRule
 from recorder.cli import main
-from recorder.groups import rule_of
+from recorder.launching import is_supported
 from recorder.recorded import Group, Node, Phase, Recorded, Work
 from recorder.roles import fold, missing_ranks
-from recorder.versions import is_supported
+from recorder.workload import rule_of
 
 
 def _kernel(name: str, after: list[int], size: int = 64) -> Node:

@@ -7,9 +7,8 @@ Each of the three takes `progress`, which receives the number of bytes of the fi
 Not here: what the columns mean (`converters.pytorch.columns`).
 """
 
-from converters.pytorch.reading.device import read_device
-from converters.pytorch.reading.host import read_host
-from converters.pytorch.reading.identity import Identity, identify
-from converters.pytorch.reading.linked import read_linked
+from converters.pytorch.reading.execution_trace import read_host
+from converters.pytorch.reading.files import Identity, identify, read_linked
+from converters.pytorch.reading.kineto_timeline import read_device
 
 __all__ = ["Identity", "identify", "read_device", "read_host", "read_linked"]

@@ -11,7 +11,7 @@ Where JSON values end inside a block of bytes is found with numpy instead of a p
 it stands in a string, and a quotation mark opens or closes a string unless an odd number of backslashes
 precedes it. Both are answered for a whole block at once, at several hundred MB/s.
 
-Not here: what the members mean (`host`, `device`), and text that is almost JSON (`decoding`).
+Not here: what members mean (`execution_trace`, `kineto_timeline`), and text that is almost JSON (`values`).
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Nodes are decoded a block at a time; no node outlives its block. What many nodes say in the same words
 (shapes, types, signatures) is kept once. Not here: which bytes are a node (`json_chunks`), the layouts
-(`host_records`).
+(`execution_trace_nodes`).
 
 The tensors among the arguments of operators, to columns. What an argument is, its type says ("Tensor(float)",
 "GenericList[Tensor(float),Tensor(float)]"); a tensor is written as [id, storage, offset, elements, bytes of
@@ -21,22 +21,31 @@ import msgspec
 import numpy as np
 
 from converters.pytorch.columns import ABSENT, HostNodeKind, HostTrace, ProcessGroup, Tensors
-from converters.pytorch.reading.decoding import Decoder, decoded, unreadable
-from converters.pytorch.reading.host_records import Fields, FlatNode, Layout, Node, fields_of, fields_of_flat
+from converters.pytorch.reading.execution_trace_nodes import (
+    Fields,
+    FlatNode,
+    Layout,
+    Node,
+    fields_of,
+    fields_of_flat,
+)
 from converters.pytorch.reading.json_chunks import BLOCK_BYTES, Batch, Member, Progress, json_chunks
 from converters.pytorch.reading.values import (
     C10D,
     COMMUNICATION,
     GROUPS,
     Columns,
+    Decoder,
     Kinds,
     Memo,
     Table,
+    decoded,
     numbers,
     process_groups,
     rank_of_name,
     starts_of,
     texts_of,
+    unreadable,
     values_matter,
     whole_number,
 )

@@ -1,6 +1,8 @@
-"""What a file is, and of which rank, without reading all of it.
+"""What a file is, and of which rank, without reading all of it; and files that are both recordings in one.
 
-Not here: deciding which files belong together.
+An older linker merged both ("ET+"): it gave nodes of the execution trace the times of their operators, and
+put work of the device among them as further nodes, each with the launching node as its parent. They are read
+as the two that they were made of. Not here: deciding which files belong together.
 """
 
 from __future__ import annotations
@@ -10,13 +12,60 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from converters.pytorch.columns import ABSENT
-from converters.pytorch.reading.decoding import Decoder, decoded
-from converters.pytorch.reading.device_records import Event
-from converters.pytorch.reading.host_records import Layout
-from converters.pytorch.reading.json_chunks import Batch, Blocks, json_chunks
-from converters.pytorch.reading.values import rank_of_name, whole_number
+from converters.pytorch.columns import ABSENT, DeviceTrace, HostNodeKind, HostTrace
+from converters.pytorch.reading.execution_trace import AnyNodes, kind_of_node, read_host
+from converters.pytorch.reading.execution_trace_nodes import FlatNode, Layout, Node
+from converters.pytorch.reading.json_chunks import BLOCK_BYTES, Batch, Blocks, Progress, json_chunks
+from converters.pytorch.reading.kineto_events import Arguments, Event
+from converters.pytorch.reading.kineto_timeline import DeviceReader
+from converters.pytorch.reading.values import Column, Decoder, decoded, rank_of_name, whole_number
 from et_sim.basics.errors import TraceError
+
+_NO_EVENT = Event(phase="node", category="of the host, without times")
+_ROOTS = (HostNodeKind.PROCESS, HostNodeKind.THREAD)
+_USER_SCOPE = 7
+
+
+def read_linked(
+    path: Path, *, progress: Progress | None = None, block_bytes: int = BLOCK_BYTES
+) -> tuple[HostTrace, DeviceTrace]:
+    """Read a linked file, plain or compressed with gzip."""
+    device = DeviceReader(path)
+    node_ids = Column()
+
+    def watch(nodes: AnyNodes, batch: Batch) -> None:
+        kept = device.events([_event(node) for node in nodes], batch)
+        node_ids.add([_owner(nodes[row]) for row in kept])
+
+    host = read_host(path, progress=progress, block_bytes=block_bytes, watcher=watch)
+    return host, device.finish(node_ids.finish())
+
+
+def _is_work(node: Node | FlatNode) -> bool:
+    """Whether a node is work of the device."""
+    return bool(node.category) and node.category != "cpu_op"
+
+
+def _owner(node: Node | FlatNode) -> int:
+    """The node of the execution trace that an event belongs to."""
+    return node.caller if _is_work(node) else node.node_id
+
+
+def _event(node: Node | FlatNode) -> Event:
+    """The event of the timeline that the linker found for a node."""
+    if node.ts is None or kind_of_node(node.name) in _ROOTS:
+        return _NO_EVENT
+    length = node.inclusive_dur if node.dur is None else node.dur
+    thread = node.attribute("tid", 0)
+    if _is_work(node):
+        category, arguments = str(node.category), node.args or Arguments(stream=node.stream)
+    else:
+        category = "user_annotation" if node.attribute("scope", 0) == _USER_SCOPE else "cpu_op"
+        arguments = Arguments(
+            record_function=node.attribute("rf_id", ABSENT), sequence=node.attribute("seq_id", ABSENT)
+        )
+    return Event("X", category, node.name, pid=node.pid, tid=thread, ts=node.ts, dur=length, args=arguments)
+
 
 HOST, DEVICE, LINKED, OTHER = "host", "device", "linked", "other"
 _TAIL_BYTES = 1 << 18

@@ -2,7 +2,7 @@
 
 The flat layout (schema 1.0.1) has a member for everything; later schemas keep inputs and outputs in
 objects and most else in a list of attributes. Both become the same `Fields` of a block of nodes. Keys that
-are not named here are skipped while decoding. Not here: columns (`host`).
+are not named here are skipped while decoding. Not here: columns (`execution_trace`).
 """
 
 from __future__ import annotations
@@ -13,9 +13,8 @@ from typing import Any
 import msgspec
 
 from converters.pytorch.columns import ABSENT
-from converters.pytorch.reading.decoding import NO_TEXT
-from converters.pytorch.reading.device_records import Arguments
-from converters.pytorch.reading.values import Number
+from converters.pytorch.reading.kineto_events import Arguments
+from converters.pytorch.reading.values import NO_TEXT, Number
 
 # Attributes that have a column, and some that are of no use here.
 _COMMON = frozenset(("rf_id", "fw_parent", "seq_id", "scope", "tid", "fw_tid", "op_schema", "tensor_range"))

@@ -1,6 +1,6 @@
 """An event of a Kineto timeline as far as we look at it, what its category means, what only some events say.
 
-Keys that are not named here are skipped while decoding. Not here: columns of all events (`device`).
+Keys that are not named here are skipped while decoding. Not here: columns of all events (`kineto_timeline`).
 """
 
 from __future__ import annotations
@@ -18,8 +18,7 @@ from converters.pytorch.columns import (
     Transfers,
     WaitColumns,
 )
-from converters.pytorch.reading.decoding import NO_TEXT
-from converters.pytorch.reading.values import Memo, Number, Rows, Table, stream_number, values_matter
+from converters.pytorch.reading.values import NO_TEXT, Memo, Number, Rows, Table, stream_number, values_matter
 
 _CATEGORIES = {
     EventKind.OPERATOR: ("cpu_op", "operator"),

@@ -2,7 +2,7 @@
 
 Events are decoded a block at a time, those that say nothing new are dropped and counted, and the rest is
 appended to columns; no event outlives its block. Not here: which bytes are an event (`json_chunks`), what its
-keys are called (`device_records`).
+keys are called (`kineto_events`).
 
 Microseconds as files write them, to whole nanoseconds without an error of rounding. A timeline may write
 1706850123211542, 4384738595456.951 or 1712345678901234.567. A float holds the second one to within half a
@@ -22,8 +22,8 @@ import numpy as np
 import numpy.typing as npt
 
 from converters.pytorch.columns import ABSENT, DeviceTrace, EventKind, Numbers, Times
-from converters.pytorch.reading.decoding import Decoder, decoded
-from converters.pytorch.reading.device_records import (
+from converters.pytorch.reading.json_chunks import BLOCK_BYTES, Batch, Member, Progress, json_chunks
+from converters.pytorch.reading.kineto_events import (
     KINDS,
     NO_ARGUMENTS,
     Arguments,
@@ -31,13 +31,14 @@ from converters.pytorch.reading.device_records import (
     Event,
     EventTimes,
 )
-from converters.pytorch.reading.json_chunks import BLOCK_BYTES, Batch, Member, Progress, json_chunks
 from converters.pytorch.reading.values import (
     Columns,
+    Decoder,
     Kinds,
     Lanes,
     Memo,
     Table,
+    decoded,
     numbers,
     process_groups,
     rank_of_name,
