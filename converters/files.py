@@ -9,6 +9,7 @@ import os
 import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -108,3 +109,13 @@ class Progress:
     def close(self) -> None:
         """Clear the line."""
         self._line.clear()
+
+
+@contextmanager
+def progress(noun: str, total: int) -> Iterator[Progress]:
+    """Progress that is closed behind the work."""
+    shown = Progress(noun, total)
+    try:
+        yield shown
+    finally:
+        shown.close()

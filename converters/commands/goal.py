@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from converters.commands import add_output, add_report
 
 if TYPE_CHECKING:
-    from converters.goal_schedule import Totals
+    from et_sim.trace import Trace
+    from et_sim.trace.goal.schedule import Totals
 
 
 def add_parser(commands: Any) -> None:
@@ -28,16 +29,16 @@ def add_parser(commands: Any) -> None:
 
 def run(options: argparse.Namespace) -> Iterator[str]:
     """Read and write rank by rank, then report."""
-    from converters.files import refuse_overwriting, trace_path
-    from converters.goal_schedule import Totals, in_portions, schedules
+    from converters.files import progress, refuse_overwriting, trace_path
     from converters.report import Converted, report_lines
     from et_sim.trace.disk import replace_all
     from et_sim.trace.encode import encode_several
+    from et_sim.trace.goal.schedule import Totals, schedules
 
     totals, outputs = Totals(), list[Path]()
 
     def files() -> Iterator[tuple[Path, bytes]]:
-        for several in in_portions(schedules(options.input, totals)):
+        for several in _in_portions(schedules(options.input, totals, progress)):
             encoded = encode_several([trace for _, trace in several])
             for (rank, _), content in zip(several, encoded, strict=True):
                 outputs.append(trace_path(options.output, rank))
@@ -50,10 +51,27 @@ def run(options: argparse.Namespace) -> Iterator[str]:
     yield from report_lines([converted], as_json=options.json)
 
 
+_AT_ONCE = 10_000  # operations of ranks that are written together
+
+
+def _in_portions(given: Iterable[tuple[int, Trace]]) -> Iterator[list[tuple[int, Trace]]]:
+    """Ranks and their traces, many small ones at a time."""
+    several: list[tuple[int, Trace]] = []
+    operations = 0
+    for rank, trace in given:
+        several.append((rank, trace))
+        operations += len(trace)
+        if operations >= _AT_ONCE:
+            yield several
+            several, operations = [], 0
+    if several:
+        yield several
+
+
 def _report(totals: Totals, prefix: str) -> Any:
-    from converters.goal_schedule import KINDS
     from converters.report import Report
     from et_sim.basics.units import format_ns
+    from et_sim.trace.goal.schedule import KINDS
 
     nodes = {KINDS[kind].name: count for kind, count in totals.count.items() if count}
     operations = {

@@ -11,7 +11,7 @@ from et_sim.cli.options import add_run_options, add_short_names, run_options
 
 WORKLOAD_HELP = (
     "trace prefix: PREFIX for PREFIX.0.et, PREFIX.1.et, …; a workload manifest; "
-    "a job file; or a layer file of ASTRA-sim 1.0"
+    "a job file; a layer file of ASTRA-sim 1.0; or schedules of LogGOPSim (GOAL text)"
 )
 
 

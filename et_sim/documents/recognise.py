@@ -27,6 +27,7 @@ class Kind(StrEnum):
     MANIFEST = "a workload manifest"
     LAYERS = "a layer file"
     JOBS = "a job file"
+    GOAL = "schedules of LogGOPSim (a GOAL text)"
     RECORDING = "a recording of PyTorch"
     RECORDINGS = "a folder with recordings of PyTorch"
     JSON_TRACE = "a trace as JSON lines"
@@ -38,7 +39,7 @@ class Kind(StrEnum):
 
 
 _MACHINE = (Kind.NETWORK, Kind.SYSTEM, Kind.MEMORY, Kind.GROUPS)
-_WORKLOADS = (Kind.MANIFEST, Kind.LAYERS, Kind.JOBS)
+_WORKLOADS = (Kind.MANIFEST, Kind.LAYERS, Kind.JOBS, Kind.GOAL)
 # By the name of an argument: what may stand there, of all that is recognised.
 SIMULATOR: Mapping[str, tuple[Kind, ...]] = MappingProxyType(
     {
@@ -57,6 +58,7 @@ CONVERTER: Mapping[str, Mapping[str, tuple[Kind, ...]]] = MappingProxyType(
         "pytorch": dict.fromkeys(("input", "host", "device"), _PYTORCH),
         "json": {"inputs": (Kind.JSON_TRACE,)},
         "text": {"input": (Kind.LAYERS,)},
+        "goal": {"input": (Kind.GOAL,)},
         "gemm": {"input": ()},
         "msccl": {"input": (Kind.ALGORITHM,)},
         **dict.fromkeys(
@@ -76,6 +78,7 @@ _SIGNS = (
     (Kind.RECORDING, re.compile(r'"(traceEvents|deviceProperties)"\s*:|\{\s*"schema"\s*:\s*"\d+\.\d')),
     (Kind.ALGORITHM, re.compile(r"\s*<algo\b")),
     (Kind.LAYERS, _LAYER_WORD),
+    (Kind.GOAL, re.compile(r"(?m:^[ \t]*num_ranks[ \t]+\d)")),
     (Kind.JOBS, re.compile(r"""(?m:^["']?jobs["']?\s*:)|\A\s*\{[^{}\[\]]*"jobs"\s*:""")),
     (Kind.MEMORY, re.compile(r'"memory-type"\s*:')),
     (
@@ -142,7 +145,7 @@ def _remedy(kind: Kind, path: Path) -> str:
                 f"a workload is given by its prefix, et-sim run {prefix}, or one rank with --alone; "
                 f"to read the file: et-convert show {path}"
             )
-        case Kind.MANIFEST | Kind.LAYERS | Kind.JOBS:
+        case Kind.MANIFEST | Kind.LAYERS | Kind.JOBS | Kind.GOAL:
             return f"simulate it with: et-sim run {path} --system FILE --network FILE"
         case Kind.RECORDING:
             return f"make a trace of it first: et-convert pytorch {path} -o NAME.0.et"

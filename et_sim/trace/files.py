@@ -21,6 +21,7 @@ import numpy as np
 
 from et_sim.basics.errors import TraceError, did_you_mean
 from et_sim.basics.files import is_file, is_folder
+from et_sim.documents.recognise import Kind, kind_of
 from et_sim.trace.columns import Trace
 from et_sim.trace.disk import read_bytes, replace_all, unpacked
 from et_sim.trace.manifest import ENDING, is_manifest, read_manifest
@@ -45,7 +46,7 @@ def read_workload(
     """Read the traces of all ranks; without `ranks`, of as many as there are files.
 
     `may_be_more`: traces of ranks beyond `ranks` are left aside with a notice; otherwise they are refused.
-    Instead of a prefix, a workload manifest may be named, or what stands before its ending.
+    Instead of a prefix, a workload manifest may be named, or what stands before its ending, or a GOAL text.
     """
     if is_manifest(prefix):
         return read_manifest(prefix, ranks, drop_dangling=drop_dangling)
@@ -53,6 +54,10 @@ def read_workload(
     manifest = Path(f"{prefix}{ENDING}")
     if not files and is_file(manifest):
         return read_manifest(manifest, ranks, drop_dangling=drop_dangling)
+    if not files and kind_of(Path(prefix)) is Kind.GOAL:
+        from et_sim.trace.goal.schedule import read_goal
+
+        return read_goal(Path(prefix), ranks)
     paths, notices = _chosen(Path(prefix), files, ranks, may_be_more)
     return read_traces(paths, str(prefix), notices, drop_dangling=drop_dangling)
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from converters.goal_schedule import Totals, traces
-from converters.goal_statements import statements
 from et_sim.trace import Trace, Workload
+from et_sim.trace.goal.schedule import Totals, traces
+from et_sim.trace.goal.statements import statements
 
 
 def rank_texts(ranks: int, bodies: Iterable[list[str]]) -> str:

@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from converters.cli import main
-from converters.goal_schedule import Totals
 from et_sim.basics.errors import TraceError
 from et_sim.trace import NodeKind, Trace, read_workload
+from et_sim.trace.goal.schedule import Totals
 
 EXAMPLE = """\
 // what the format knows
@@ -196,8 +196,8 @@ def test_files_are_written_for_every_rank_and_reported(
 
 def test_only_the_rank_that_is_read_is_kept() -> None:
     """A trace comes out as soon as its rank is closed."""
-    from converters.goal_schedule import traces
-    from converters.goal_statements import statements
+    from et_sim.trace.goal.schedule import traces
+    from et_sim.trace.goal.statements import statements
 
     def lines() -> object:
         yield from incast(2, 8).splitlines()[:5]

@@ -19,11 +19,11 @@ from goal_texts import (
 from hypothesis import given
 from hypothesis import strategies as st
 
-from converters import goal_schedule
-from converters.goal_columns import columns_of
-from converters.goal_schedule import MOST_UNMATCHED, Totals, schedules
 from et_sim.basics.errors import TraceError
 from et_sim.trace import encode_trace
+from et_sim.trace.goal import schedule as goal_schedule
+from et_sim.trace.goal.columns import columns_of
+from et_sim.trace.goal.schedule import MOST_UNMATCHED, Totals, schedules
 
 MIXED = rank_texts(
     3,

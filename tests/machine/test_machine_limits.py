@@ -12,7 +12,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from converters.goal_schedule import Totals, schedules
 from et_sim.basics.errors import EtSimError, MachineError, TraceError
 from et_sim.compiled.orders import FAILED, failure
 from et_sim.documents import limits
@@ -21,6 +20,7 @@ from et_sim.documents.limits import MOST_DEVICES, MOST_DIGITS, MOST_LINKS
 from et_sim.machine.readers import read_network_alone, read_system_alone
 from et_sim.machine.texts import parse_json, parse_yaml
 from et_sim.trace.disk import unpacked
+from et_sim.trace.goal.schedule import Totals, schedules
 
 RATE = {"bandwidth": "50GB/s", "latency": "500ns"}
 HUGE = 1 << 23

@@ -9,7 +9,7 @@
 
 A statement ends with its line, or with `;`. `//` comments to the end of the line, `/* */` also over lines.
 
-Not here: what statements mean together (`goal_schedule`).
+Not here: what statements mean together (`schedule`).
 """
 
 from __future__ import annotations

@@ -6,19 +6,21 @@ are concurrent: nothing but their dependencies, and on the LogGOPS model process
 as what it depends on is done, so that whatever `irequires` it depends on the same. A send or a calculation
 begins when processor and NIC are free, for which traces have no word: this is refused.
 
-A file is read some ranks at a time, as columns (`goal_columns`) while it has the plainest form, and statement
+A file is read some ranks at a time, as columns (`columns`) while it has the plainest form, and statement
 by statement from the first ranks on that have not. No more of it is kept than these, and the messages that
 are not matched yet.
 
-Not here: the grammar (`goal_statements`), and simulation.
+Not here: the grammar (`statements`), and simulation.
 """
 
 from __future__ import annotations
 
 import gzip
+import hashlib
 import io
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from functools import reduce
 from graphlib import CycleError, TopologicalSorter
@@ -28,9 +30,11 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from converters.files import Progress
-from converters.goal_columns import CALC_CODE, RECEIVE_CODE, SEND_CODE, Columns, columns_of
-from converters.goal_statements import (
+from et_sim.basics.errors import TraceError, did_you_mean
+from et_sim.documents.limits import Ungzipped
+from et_sim.trace.columns import ATTRIBUTES, BIT, TAG_RANGE, NodeKind, Trace
+from et_sim.trace.goal.columns import CALC_CODE, RECEIVE_CODE, SEND_CODE, Columns, columns_of
+from et_sim.trace.goal.statements import (
     CALC,
     IREQUIRES,
     LARGEST,
@@ -44,9 +48,7 @@ from converters.goal_statements import (
     at,
     statements,
 )
-from et_sim.basics.errors import TraceError, did_you_mean
-from et_sim.documents.limits import Ungzipped
-from et_sim.trace.columns import ATTRIBUTES, BIT, TAG_RANGE, NodeKind, Trace
+from et_sim.trace.workload import Workload
 
 MOST_RANKS = 2**31 - 1
 MOST_UNMATCHED = 1 << 20  # messages kept until those that match are left out
@@ -429,33 +431,36 @@ def _allowed(totals: Totals) -> str:
     return f"there are ranks 0 to {totals.ranks - 1}"
 
 
-_AT_ONCE = 10_000  # operations of ranks that are written together
-
-
-def in_portions(given: Iterable[tuple[int, Trace]]) -> Iterator[list[tuple[int, Trace]]]:
-    """Ranks and their traces, many small ones at a time."""
-    several: list[tuple[int, Trace]] = []
-    operations = 0
-    for rank, trace in given:
-        several.append((rank, trace))
-        operations += len(trace)
-        if operations >= _AT_ONCE:
-            yield several
-            several, operations = [], 0
-    if several:
-        yield several
-
-
 _BYTES_AT_ONCE = 1 << 20
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
-def schedules(path: Path, totals: Totals) -> Iterator[tuple[int, Trace]]:
-    """(rank, trace) of a file that may be gzipped, with progress on stderr."""
+def read_goal(path: Path, ranks: int | None) -> Workload:
+    """The workload of a file, which has so many ranks."""
+    totals = Totals()
+    of_rank = dict(schedules(path, totals))
+    if ranks is not None and ranks != totals.ranks:
+        raise TraceError(
+            f"there are schedules of {totals.ranks} ranks, and {ranks} are wanted",
+            place=str(path),
+            remedy=f"describe a machine of {totals.ranks} NPUs",
+        )
+    with path.open("rb") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    traces = tuple(of_rank[rank] for rank in range(totals.ranks))
+    return Workload(traces, np.arange(totals.ranks, dtype=np.int32), str(path), ((str(path), digest),))
+
+
+Progress = Callable[[str, int], AbstractContextManager[Callable[[int], None]]]
+
+
+def schedules(path: Path, totals: Totals, progress: Progress | None = None) -> Iterator[tuple[int, Trace]]:
+    """(rank, trace) of a file that may be gzipped; `progress` hears how much of it has been read."""
     source = str(path)
     try:
-        with path.open("rb") as file:
-            yield from _schedules(file, path, totals)
+        watched = progress(path.name, path.stat().st_size) if progress else nullcontext(lambda _: None)
+        with path.open("rb") as file, watched as watch:
+            yield from _schedules(file, path, totals, watch)
     except UnicodeDecodeError as error:
         cause = f"byte {error.object[error.start]} is not UTF-8 text"
         raise TraceError(cause, place=source, remedy="GOAL is text; binary schedules are not read") from None
@@ -468,36 +473,33 @@ def schedules(path: Path, totals: Totals) -> Iterator[tuple[int, Trace]]:
         raise TraceError(f"cannot be read: {reason}", place=source, remedy="name a readable file") from None
 
 
-def _schedules(file: BinaryIO, path: Path, totals: Totals) -> Iterator[tuple[int, Trace]]:
+def _schedules(
+    file: BinaryIO, path: Path, totals: Totals, watch: Callable[[int], None]
+) -> Iterator[tuple[int, Trace]]:
     is_packed = file.read(2) == b"\x1f\x8b"
     file.seek(0)
-    size = path.stat().st_size
-    progress = Progress(path.name, size)
     content: BinaryIO | Ungzipped = file
     if is_packed:
-        content = Ungzipped(file, size, str(path), TraceError)
+        content = Ungzipped(file, path.stat().st_size, str(path), TraceError)
     reading = _Reading(str(path), totals)
     line, rest = 1, content.read(len(_BYTE_ORDER_MARK)).removeprefix(_BYTE_ORDER_MARK)
-    try:
-        while True:
-            part = content.read(max(_BYTES_AT_ONCE, len(rest)))
-            progress(file.tell())
-            ranks, rest = _whole_ranks(rest + part) if part else (rest, b"")
-            if part and not ranks:
-                continue
-            columns = columns_of(ranks, line)
-            if columns is None or not reading.accepts(columns):
-                break
-            yield from reading.columns(columns)
-            line += ranks.count(b"\n")
-            if not part:
-                reading.check_end()
-                return
-        given = io.TextIOWrapper(io.BufferedReader(_Joined(ranks + rest, content)), encoding="utf-8")
-        yield from reading.statements(statements(_watched(given, file, progress), reading.source, line))
-        reading.check_end()
-    finally:
-        progress.close()
+    while True:
+        part = content.read(max(_BYTES_AT_ONCE, len(rest)))
+        watch(file.tell())
+        ranks, rest = _whole_ranks(rest + part) if part else (rest, b"")
+        if part and not ranks:
+            continue
+        columns = columns_of(ranks, line)
+        if columns is None or not reading.accepts(columns):
+            break
+        yield from reading.columns(columns)
+        line += ranks.count(b"\n")
+        if not part:
+            reading.check_end()
+            return
+    given = io.TextIOWrapper(io.BufferedReader(_Joined(ranks + rest, content)), encoding="utf-8")
+    yield from reading.statements(statements(_watched(given, file, watch), reading.source, line))
+    reading.check_end()
 
 
 def _whole_ranks(text: bytes) -> tuple[bytes, bytes]:
@@ -509,10 +511,10 @@ def _whole_ranks(text: bytes) -> tuple[bytes, bytes]:
 _LINES_BETWEEN_LOOKS = 10_000
 
 
-def _watched(lines: Iterable[str], file: BinaryIO, progress: Progress) -> Iterator[str]:
+def _watched(lines: Iterable[str], file: BinaryIO, watch: Callable[[int], None]) -> Iterator[str]:
     for number, line in enumerate(lines):
         if number % _LINES_BETWEEN_LOOKS == 0:
-            progress(file.tell())
+            watch(file.tell())
         yield line
 
 

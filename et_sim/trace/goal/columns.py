@@ -4,7 +4,7 @@ A statement a line, words with blanks between them, no comments, no `irequires`:
 Lines are told apart all at once. Of a text in any other form, or with a mistake in it, nothing is said here:
 `columns_of` gives None, and the text is read statement by statement, which also says what is wrong.
 
-Not here: statements (`goal_statements`), and traces (`goal_schedule`).
+Not here: statements (`statements`), and traces (`schedule`).
 """
 
 from __future__ import annotations

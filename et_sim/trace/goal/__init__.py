@@ -1,0 +1,1 @@
+"""Schedules of LogGOPSim and ATLAHS (GOAL texts) as traces."""

@@ -1,0 +1,70 @@
+"""A GOAL text is a workload by itself, and means what the traces mean that are made of it."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+from goal_texts import dissemination, incast
+
+import et_sim
+from converters.cli import main as convert
+from et_sim.basics.errors import TraceError
+from et_sim.cli import main
+from et_sim.trace import encode_trace, read_workload
+
+
+@pytest.mark.parametrize("name", ["a.goal", "a.goal.gz", "schedule"])
+def test_ranks_are_those_of_the_traces_made_of_it(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = "// incast\n" + incast(4, 64)
+    file = tmp_path / name
+    file.write_bytes(gzip.compress(text.encode()) if name.endswith(".gz") else text.encode())
+    assert convert(["goal", str(file), "-o", str(tmp_path / "traces")]) == 0
+    workload, traces = read_workload(file, 4), read_workload(tmp_path / "traces")
+    for rank in range(4):
+        assert encode_trace(workload.trace(rank)) == encode_trace(traces.trace(rank))
+    assert [path for path, _ in workload.inputs] == [str(file)]
+    capsys.readouterr()
+
+
+def test_a_run_of_it_is_the_run_of_its_traces(tmp_path: Path) -> None:
+    file = tmp_path / "a.goal"
+    file.write_text(dissemination(8, 100))
+    assert convert(["goal", str(file), "-o", str(tmp_path / "traces")]) == 0
+    network = {"loggops": {"npus": 8, "L": 2500, "o": 1500, "g": 1000, "G": 6, "S": 65535}}
+    runs = [
+        et_sim.simulate(given, system={"profile": "corrected"}, network=network, model="loggops")
+        for given in (file, tmp_path / "traces")
+    ]
+    assert runs[0].finish_ns.tolist() == runs[1].finish_ns.tolist()
+    assert runs[0].timeline.equals(runs[1].timeline)
+
+
+def test_a_machine_of_another_size_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "a.goal"
+    file.write_text(dissemination(8, 100))
+    with pytest.raises(TraceError, match=r"schedules of 8 ranks, and 4 are wanted \(describe a machine of 8"):
+        read_workload(file, 4)
+
+
+def test_traces_of_a_prefix_come_before_a_text_of_that_name(tmp_path: Path) -> None:
+    (tmp_path / "a").write_text(dissemination(4, 100))
+    assert convert(["goal", str(tmp_path / "a"), "-o", str(tmp_path / "a")]) == 0
+    assert read_workload(tmp_path / "a").inputs[0][0] == str(tmp_path / "a.0.et")
+
+
+def test_check_finds_what_is_wrong_with_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "a.goal"
+    file.write_text(dissemination(4, 100))
+    assert main(["check", str(file), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["ranks"] == 4
+    file.write_text(file.read_text().replace("tag 0", "tag 9", 1))
+    assert main(["check", str(file)]) == 2
+    error = capsys.readouterr().err
+    assert error.startswith(
+        f"et-sim: error: {file}: line 3: rank 0 has a send of 100 bytes with tag 9 that no"
+    )
