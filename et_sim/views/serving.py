@@ -5,7 +5,7 @@ Not here: the same as a page (`report.serving_page`).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -15,8 +15,9 @@ from msgspec import Struct
 from et_sim.basics.unique import unique
 from et_sim.basics.units import format_bytes, format_joules, format_ns, plural
 from et_sim.views.run.directory import RunDirectory
+from et_sim.views.sheet import Sheet, SheetColumn
 from et_sim.views.summary.sentences import scope_text
-from et_sim.views.text import aligned, wrapped
+from et_sim.views.text import wrapped
 
 _TIMES = (
     ("ttft_ns", "time to first token"),
@@ -48,12 +49,12 @@ def summary_lines(summary: dict[str, Any], width: int) -> list[str]:
     lines = [line for name, text in facts_of_run if text for line in wrapped(f"{name:<12} {text}", width, 13)]
     before = [f"{name:<12} {text}" for name, text in _outcome(summary)]
     after = [f"{name:<12} {text}" for name, text in _how(summary)]
-    return [*lines, *before, "", *_aligned(latency_rows(summary)), "", *after]
+    return [*lines, *before, "", *LATENCIES.lines(latencies(summary)), "", *after]
 
 
 def serving_text(run: RunDirectory, width: int) -> str:
     """The same of a directory, and what happened over time."""
-    return "\n".join([*summary_lines(run.summary, width), "", *_aligned(slice_rows(slices_of(run)))])
+    return "\n".join([*summary_lines(run.summary, width), "", *SLICE_SHEET.lines(slices_of(run))])
 
 
 def facts(summary: dict[str, Any]) -> list[tuple[str, str]]:
@@ -61,31 +62,31 @@ def facts(summary: dict[str, Any]) -> list[tuple[str, str]]:
     return [*_outcome(summary), *_how(summary)]
 
 
-def latency_rows(summary: dict[str, Any]) -> list[tuple[str, ...]]:
-    """Times of requests; the first row is the head."""
-    rows = [
-        (text, *(format_ns(summary[name][column]) for column in _COLUMNS))
-        for name, text in _TIMES
-        if summary[name] is not None
-    ]
-    return [("", *_COLUMNS), *rows]
+def latencies(summary: dict[str, Any]) -> list[tuple[str, dict[str, int]]]:
+    """What is timed of requests, and its times."""
+    return [(text, summary[name]) for name, text in _TIMES if summary[name] is not None]
 
 
-def slice_rows(slices: Sequence[Slice]) -> list[tuple[str, ...]]:
-    """Load over time; the first row is the head."""
-    rows = [
-        (
-            format_ns(piece.start_ns),
-            *(f"{count:,}" for count in (piece.arrived, piece.done, piece.under_way)),
-            *("" if time is None else format_ns(time) for time in (piece.ttft_ns, piece.tpot_ns)),
-        )
-        for piece in slices
-    ]
-    return [("from", "came", "done", "under way", "p50 to first token", "p50 per token"), *rows]
+def _latency(column: str, of: tuple[str, dict[str, int]]) -> str:
+    return format_ns(of[1][column])
 
 
-def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
-    return aligned(rows, "<" + ">" * (len(rows[0]) - 1))
+LATENCIES = Sheet(
+    (
+        SheetColumn("", lambda of: of[0], "<"),
+        *(SheetColumn(name, partial(_latency, name)) for name in _COLUMNS),
+    )
+)
+SLICE_SHEET = Sheet(
+    (
+        SheetColumn("from", "start_ns", "<"),
+        SheetColumn("came", "arrived"),
+        SheetColumn("done"),
+        SheetColumn("under way", "under_way"),
+        SheetColumn("p50 to first token", "ttft_ns"),
+        SheetColumn("p50 per token", "tpot_ns"),
+    )
+)
 
 
 def _outcome(summary: dict[str, Any]) -> list[tuple[str, str]]:

@@ -1,6 +1,7 @@
 """A table as one value: its columns, the figure that each shows, and what gives way where room is short.
 
-Not here: how lines are laid out (`text`), and data for `--json`, which has more figures than a screen.
+The same value is the lines of a terminal and the table of a page. Not here: how lines are laid out (`text`),
+and data for `--json`, which has more figures than a screen.
 """
 
 from __future__ import annotations
@@ -9,22 +10,28 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from et_sim.basics.units import format_bandwidth, format_bytes, format_ns
 from et_sim.views.run.selection import Selection
 from et_sim.views.text import fitted, not_shown
 
 Cell = Callable[[Any], str]
+ANY_WIDTH = 1 << 16  # where nothing needs to give way
 
 
 class SheetColumn(Struct, frozen=True):
-    """`of` is an attribute of rows, whose name says its unit, or gives the text; empty: as the head says."""
+    """`of` is an attribute or key of rows, whose name says its unit, or gives the text; empty: the head.
+
+    On a page, `markup` gives the cell, where it is more than the text.
+    """
 
     head: str
     of: str | Cell = ""
     side: str = ">"
     is_optional: bool = False  # left out where it is empty in all rows
     key: str = ""  # what a sheet calls it, if that is not its head
+    markup: Cell | None = None
 
     @property
     def name(self) -> str:
@@ -36,7 +43,7 @@ class SheetColumn(Struct, frozen=True):
         if callable(self.of):
             return self.of(row)
         figure = self.of or self.head
-        return _text(figure, getattr(row, figure))
+        return _text(figure, row[figure] if isinstance(row, Mapping) else getattr(row, figure))
 
 
 def _text(name: str, value: Any) -> str:
@@ -63,7 +70,26 @@ class Sheet(Struct, frozen=True):
     more: str = "more line"  # what is not shown
     hint: str = ": --top"
 
-    def lines(self, rows: Sequence[Any], width: int) -> list[str]:
+    def without(self, *names: str) -> Sheet:
+        """The same without some columns."""
+        return replace(self, columns=tuple(column for column in self.columns if column.name not in names))
+
+    def table(self, rows: Sequence[Any], caption: str = "") -> str:
+        """The table of a page."""
+        from et_sim.views.report.markup import table, text
+
+        cells = [
+            [column.markup(row) if column.markup else text(column.cell(row)) for column in self.columns]
+            for row in rows
+        ]
+        return table(
+            caption,
+            [column.head for column in self.columns],
+            cells,
+            "".join(column.side for column in self.columns),
+        )
+
+    def lines(self, rows: Sequence[Any], width: int = ANY_WIDTH) -> list[str]:
         """The head, and a line for each row."""
         cells = [[column.cell(row) for column in self.columns] for row in rows]
         kept = [

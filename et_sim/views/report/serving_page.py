@@ -9,10 +9,10 @@ from collections.abc import Sequence
 
 from et_sim.basics.units import plural
 from et_sim.views.drawing.scene import LEFT, PIXELS, TOP, Scene
-from et_sim.views.report.markup import section, table, tag, text
+from et_sim.views.report.markup import section, tag, text
 from et_sim.views.report.page import page_of
 from et_sim.views.run.directory import RunDirectory
-from et_sim.views.serving import SLICES, Slice, facts, in_short, latency_rows, slice_rows, slices_of
+from et_sim.views.serving import LATENCIES, SLICE_SHEET, SLICES, Slice, facts, in_short, latencies, slices_of
 from et_sim.views.summary.sentences import scope_text
 
 HEIGHT, GAP = 70, 26
@@ -35,11 +35,10 @@ def serving_report(run: RunDirectory) -> str:
         tag("dl", listed, class_="facts"),
     )
     picture = tag("div", load_picture(slices_of(run, SLICES * FINE)), class_="picture")
-    latencies, slices = latency_rows(summary), slice_rows(slices_of(run))
     sections = (
         headline,
-        section("latencies", "Latencies", _table(latencies)),
-        section("load", "Load over time", picture, _table(slices)),
+        section("latencies", "Latencies", LATENCIES.table(latencies(summary))),
+        section("load", "Load over time", picture, SLICE_SHEET.table(slices_of(run))),
     )
     npus, name = plural(summary["npus"], "NPU"), run.path.resolve().name
     machine = summary["machine"] or "files"
@@ -72,8 +71,3 @@ def load_picture(slices: Sequence[Slice]) -> str:
         scene.path(shape, fill=colour)
     scene.legend([(colour, name) for name, colour, _ in lanes], bottom + 4)
     return scene.svg(bottom + 20)
-
-
-def _table(rows: Sequence[Sequence[str]]) -> str:
-    head, *rest = rows
-    return table("", head, [[text(cell) for cell in row] for row in rest], "<" + ">" * (len(head) - 1))

@@ -27,7 +27,7 @@ from et_sim.views.run.directory import RunDirectory
 from et_sim.views.run.groups import GroupCounts
 from et_sim.views.run.selection import recorded_actors, recorded_part
 from et_sim.views.summary.in_short import in_short
-from et_sim.views.summary.jobs import job_rows
+from et_sim.views.summary.jobs import job_sheet, jobs_of, slowdown_note
 from et_sim.views.summary.operations import OperationTotal, operations
 from et_sim.views.summary.parts import NAMES, parts_of
 from et_sim.views.summary.rank_table import called, slowest_first
@@ -256,18 +256,12 @@ def _rank_row(entry: Entry, makespan: int) -> tuple[str, ...]:
 
 def jobs_section(run: RunDirectory) -> str:
     """The jobs of a job file; nothing of other runs."""
-    lines = job_rows(run)
-    if not lines:
+    jobs = jobs_of(run)
+    if not jobs:
         return ""
-    (*head,), *rows = lines
-    note = (
-        "slow-down: duration beside the other jobs by that alone on the same NPUs"
-        if "slow-down" in head
-        else ""
-    )
-    cells = [tuple(text(cell) for cell in row) for row in rows]
-    shown = table("", tuple(head), cells, "<<" + ">" * (len(head) - 2))
-    return section("jobs", "Jobs", tag("p", note, class_="note"), shown)
+    sheet = job_sheet(jobs)
+    note = "".join(slowdown_note(sheet))
+    return section("jobs", "Jobs", tag("p", note, class_="note"), sheet.table(jobs))
 
 
 def operations_section(run: RunDirectory) -> str:

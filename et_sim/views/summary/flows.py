@@ -5,21 +5,22 @@ Not here: what messages belong to (messages.arrow).
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
 from msgspec import Struct
 
-from et_sim.basics.units import format_bytes, format_ns, plural
+from et_sim.basics.units import format_ns, plural
 from et_sim.views.run.directory import RunDirectory
 from et_sim.views.run.selection import EVERYTHING, Selection
 from et_sim.views.run.slices import FLOW_FIGURES, FlowTable, flow_table
-from et_sim.views.text import fitted, not_shown, prose, share
+from et_sim.views.sheet import Sheet, SheetColumn
+from et_sim.views.text import not_shown, prose, share
 from et_sim.views.view import Forms
 
 SHOWN = 20
 FLITS_ONLY = "with credits, messages are not recorded as packets: --detail messages has their times"
-HEAD = ("from", "to", "bytes", "begins", "takes", "rate", "window", "held rate", "paused", "queue", "again")
 
 
 class Flows(Struct, frozen=True, eq=False):
@@ -62,19 +63,7 @@ def flow_lines(run: RunDirectory, part: Selection, width: int) -> list[str]:
     if flows is None or not len(flows.rows):
         return prose([FLITS_ONLY if flows is None else "packets carried no message"], width)
     shown = flows.as_dicts(part.top or SHOWN)
-    rows: list[tuple[str, ...]] = [HEAD]
-    for flow in shown:
-        held = (flow["window_ns"], flow["rate_ns"], flow["paused_ns"], flow["last_queue_ns"])
-        times = (format_ns(time) if time else "" for time in held)
-        taken = format_ns(flow["arrived_ns"] - flow["begin_ns"])
-        ends = (str(flow["source"]), str(flow["target"]), format_bytes(flow["bytes"]))
-        rate = f"{8 * flow['bytes_per_ns']:.3g} Gbps"
-        again = f"{flow['sent_again']:,}" if flow["sent_again"] else ""
-        rows.append((*ends, format_ns(flow["begin_ns"]), taken, rate, *times, again))
-    kept = [at for at, cells in enumerate(zip(*rows[1:], strict=True)) if any(cells)]
-    rows = [tuple(row[at] for at in kept) for row in rows]
-    drop = [kept.index(at) for at in (8, 3, 7, 5, 2) if at in kept]
-    lines = fitted(rows, ">" * len(kept), width, shrink={}, drop=drop)
+    lines = SHEET.lines(shown, width)
     lines += not_shown(len(flows.rows) - len(shown), "faster message", ": --top, or --json")
     lines += ["", _in_all(flows)]
     note = "queue: how long the last packet that came had waited on its way; again: packets"
@@ -87,6 +76,28 @@ def flow_data(run: RunDirectory, part: Selection) -> Any:
     return None if flows is None else flows.as_dicts(part.top)
 
 
+def _held(name: str, flow: dict[str, Any]) -> str:
+    return format_ns(flow[name]) if flow[name] else ""
+
+
+SHEET = Sheet(
+    (
+        SheetColumn("from", lambda flow: str(flow["source"])),
+        SheetColumn("to", lambda flow: str(flow["target"])),
+        SheetColumn("bytes"),
+        SheetColumn("begins", "begin_ns"),
+        SheetColumn("takes", lambda flow: format_ns(flow["arrived_ns"] - flow["begin_ns"])),
+        SheetColumn("rate", lambda flow: f"{8 * flow['bytes_per_ns']:.3g} Gbps"),
+        SheetColumn("window", partial(_held, "window_ns"), is_optional=True),
+        SheetColumn("held rate", partial(_held, "rate_ns"), is_optional=True),
+        SheetColumn("paused", partial(_held, "paused_ns"), is_optional=True),
+        SheetColumn("queue", partial(_held, "last_queue_ns"), is_optional=True),
+        SheetColumn(
+            "again", lambda flow: f"{flow['sent_again']:,}" if flow["sent_again"] else "", is_optional=True
+        ),
+    ),
+    drop=("paused", "begins", "held rate", "rate", "bytes"),
+)
 FLOWS = Forms(flow_lines, flow_data)
 
 

@@ -13,6 +13,7 @@ from msgspec import to_builtins
 from et_sim.basics.units import format_ns
 from et_sim.views.run.directory import RunDirectory
 from et_sim.views.run.selection import Selection, recorded_part
+from et_sim.views.sheet import Sheet, SheetColumn
 from et_sim.views.summary.idle import FIGURES, MEANINGS, ORDER, SHORT, Idle, idle_of
 from et_sim.views.summary.rank_table import called
 from et_sim.views.text import bar, distinct, fitted, not_shown, prose, share, shortened
@@ -75,35 +76,44 @@ def _cause_lines(idle: Idle, part: Selection, width: int) -> list[str]:
     if not whole:
         return []
     shown = part.cut(idle.causes.most_common(), CAUSES)
-    rows = [
+    sheet = Sheet(
         (
-            SHORT[figure],
-            f"{name}, {kind}" if kind != "gap" else name,
-            format_ns(ns / idle.ranks),
-            share(ns, whole),
-        )
-        for (figure, kind, name), ns in shown
-    ]
-    head = ("idle devices wait for", "operation", "per rank", "")
-    lines = fitted([head, *rows], "<<>>", width, shrink={1: 20}, names=(1,))
+            SheetColumn("idle devices wait for", lambda cause: SHORT[cause[0][0]], "<"),
+            SheetColumn("operation", lambda cause: _operation(*cause[0]), "<"),
+            SheetColumn("per rank", lambda cause: format_ns(cause[1] / idle.ranks)),
+            SheetColumn("", lambda cause: share(cause[1], whole)),
+        ),
+        cut={"operation": 20},
+        names=("operation",),
+    )
+    lines = sheet.lines(shown, width)
     return [*lines, *not_shown(len(idle.causes) - len(shown), "line", " with less of it: --top")]
+
+
+def _operation(_: str, kind: str, name: str) -> str:
+    return f"{name}, {kind}" if kind != "gap" else name
 
 
 def _pause_lines(idle: Idle, part: Selection, width: int) -> list[str]:
     shown = part.cut(idle.pauses, PAUSES)
-    names = distinct([pause.name for pause in shown], 40)
-    rows = [
+    names = dict(
+        zip((pause.name for pause in shown), distinct([pause.name for pause in shown], 40), strict=True)
+    )
+    sheet = Sheet(
         (
-            format_ns(pause.length_ns),
-            format_ns(pause.start_ns),
-            called(pause.ranks, 12),
-            SHORT[pause.waits_for] + (f": {name}" if name else ""),
-            share(pause.waits_ns, pause.length_ns),
-        )
-        for pause, name in zip(shown, names, strict=True)
-    ]
-    head = ("longest pauses", "from", "of", "mostly for", "")
-    return fitted([head, *rows], "<><<>", width, shrink={3: 20}) if rows else []
+            SheetColumn("longest pauses", "length_ns", "<"),
+            SheetColumn("from", "start_ns"),
+            SheetColumn("of", lambda pause: called(pause.ranks, 12), "<"),
+            SheetColumn(
+                "mostly for",
+                lambda pause: ": ".join(filter(None, (SHORT[pause.waits_for], names[pause.name]))),
+                "<",
+            ),
+            SheetColumn("", lambda pause: share(pause.waits_ns, pause.length_ns)),
+        ),
+        cut={"mostly for": 20},
+    )
+    return sheet.lines(shown, width) if shown else []
 
 
 IDLE = Forms(idle_lines, idle_data)

@@ -13,8 +13,9 @@ import numpy as np
 from et_sim.basics.errors import UsageError, did_you_mean
 from et_sim.basics.units import format_ns, format_ranks, parse_ranks, plural, rank_mask
 from et_sim.views.run.directory import RunDirectory
+from et_sim.views.sheet import Sheet, SheetColumn
 from et_sim.views.summary.rank_table import rank_count, ranks_named
-from et_sim.views.text import fitted, shortened
+from et_sim.views.text import shortened
 
 _NPUS_WIDTH = 16
 _NONE, _SLOWER, _FASTER = "none", ">1.00x", "<1.00x"
@@ -58,31 +59,23 @@ def jobs_text(run: RunDirectory) -> str:
     return f"{len(jobs):,} on {ranks:,} of {plural(npus, 'NPU')}{idle}"
 
 
-def job_rows(run: RunDirectory) -> list[Sequence[str]]:
-    """A table with its head, in the order of the job file; empty if there are no jobs."""
-    jobs = jobs_of(run)
-    if not jobs:
-        return []
+def job_sheet(jobs: Sequence[dict[str, Any]]) -> Sheet:
+    """A table of jobs; columns about jobs alone only where that was simulated."""
     is_isolated = any(job["alone_ns"] is not None for job in jobs)
-    head = ["job", "NPUs", "start", "finish", "duration", *(["alone", "slow-down"] * is_isolated)]
-    rows: list[Sequence[str]] = [head]
-    for job in jobs:
-        row = [job["name"], shortened(job["npus"], _NPUS_WIDTH), format_ns(job["start_ns"])]
-        row += [_time(job["finish_ns"]), _time(job["duration_ns"])]
-        rows.append([*row, *([_time(job["alone_ns"]), _slowdown(job)] * is_isolated)])
-    return rows
+    return JOBS if is_isolated else JOBS.without("alone", "slow-down")
 
 
 def job_lines(run: RunDirectory, width: int) -> list[str]:
-    """The same as text."""
-    rows = job_rows(run)
-    if not rows:
-        return []
-    alignment = "<<" + ">" * (len(rows[0]) - 2)
-    lines = fitted(rows, alignment, width, shrink={0: 8, 1: 6}, names={0}, drop=(3, 2))
-    if "slow-down" in rows[0]:
-        return [*lines, "slow-down: duration beside the other jobs by that alone on the same NPUs"]
-    return lines
+    """The jobs in the order of the job file; nothing if there are none."""
+    jobs = jobs_of(run)
+    sheet = job_sheet(jobs)
+    return [*sheet.lines(jobs, width), *slowdown_note(sheet)] if jobs else []
+
+
+def slowdown_note(sheet: Sheet) -> list[str]:
+    """What it is, if it is there."""
+    note = "slow-down: duration beside the other jobs by that alone on the same NPUs"
+    return [note] if sheet.columns[-1].head == "slow-down" else []
 
 
 def _time(span: int | None) -> str:
@@ -97,3 +90,19 @@ def _slowdown(job: dict[str, Any]) -> str:
         return _NONE
     text = f"{factor:.2f}x"
     return text if text != "1.00x" else _SLOWER if factor > 1 else _FASTER
+
+
+JOBS = Sheet(
+    (
+        SheetColumn("job", "name", "<"),
+        SheetColumn("NPUs", lambda job: shortened(job["npus"], _NPUS_WIDTH), "<"),
+        SheetColumn("start", "start_ns"),
+        SheetColumn("finish", lambda job: _time(job["finish_ns"])),
+        SheetColumn("duration", lambda job: _time(job["duration_ns"])),
+        SheetColumn("alone", lambda job: _time(job["alone_ns"])),
+        SheetColumn("slow-down", lambda job: _slowdown(job)),
+    ),
+    cut={"job": 8, "NPUs": 6},
+    drop=("finish", "start"),
+    names=("job",),
+)

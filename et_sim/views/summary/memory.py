@@ -13,12 +13,13 @@ import numpy as np
 from msgspec import Struct, to_builtins
 
 from et_sim.basics.quick_dataclass import quick_dataclass
-from et_sim.basics.units import format_bytes, format_ns
+from et_sim.basics.units import format_bytes
 from et_sim.views.run.columns import alike, coded, integers, numbers
 from et_sim.views.run.directory import RunDirectory
 from et_sim.views.run.selection import EVERYTHING, Selection, recorded_part
+from et_sim.views.sheet import Sheet, SheetColumn
 from et_sim.views.summary.rank_table import called
-from et_sim.views.text import fitted, not_shown, prose, share, shortened
+from et_sim.views.text import not_shown, prose, share, shortened
 from et_sim.views.view import Forms
 
 COLUMNS = ("actor", "time_ns", "tensor", "class", "node", "delta_bytes", "alive_bytes")
@@ -216,34 +217,45 @@ MEMORY = Forms(memory_lines, memory_data)
 
 
 def _peak_lines(every: Sequence[Peak], part: Selection, width: int) -> list[str]:
-    head = ("ranks", "peak", "at", "tensors alive then")
-    peaks = part.cut(every, SHOWN_PEAKS)
-    rows = [
-        (shortened(peak.ranks, 24), format_bytes(peak.bytes), format_ns(peak.at_ns), f"{peak.tensors:,}")
-        for peak in peaks
-    ]
-    lines = fitted([head, *rows], "<>>>", width, shrink={0: 8})
-    lines += not_shown(len(every) - len(peaks), "lower line", ": --top, or --json")
     highest = every[0]
     shown = part.cut(highest.largest, SHOWN_TENSORS)
-    shares = [(name, format_bytes(size), share(size, highest.bytes)) for name, size in highest.by_class]
-    lines += ["", f"at the peak of {called(highest.ranks, 40)}:"]
-    lines += fitted([("class", "size", ""), *shares], "<>>", width, shrink={})
-    lines += ["", "largest tensors then:"]
-    named = [("tensor", "class", "size", "since", "written by")]
-    named += [
+    lines = PEAKS.shown(every, part, width)
+    classes = Sheet(
         (
-            tensor.tensor,
-            tensor.tensor_class,
-            format_bytes(tensor.bytes),
-            format_ns(tensor.since_ns),
-            _origin(tensor),
+            SheetColumn("class", lambda entry: entry[0], "<"),
+            SheetColumn("size", lambda entry: format_bytes(entry[1])),
+            SheetColumn("", lambda entry: share(entry[1], highest.bytes)),
         )
-        for tensor in shown
-    ]
-    lines += fitted(named, "<<>><", width, shrink={0: 12, 4: 10}, names=(0,))
+    )
+    lines += ["", f"at the peak of {called(highest.ranks, 40)}:", *classes.lines(highest.by_class, width)]
+    lines += ["", "largest tensors then:", *TENSORS.lines(shown, width)]
     return [*lines, *not_shown(highest.tensors - len(shown), "other")]
 
 
 def _origin(tensor: Alive) -> str:
     return "nobody: there from the start" if tensor.node is None else f"node {tensor.node}"
+
+
+PEAKS = Sheet(
+    (
+        SheetColumn("ranks", lambda peak: shortened(peak.ranks, 24), "<"),
+        SheetColumn("peak", "bytes"),
+        SheetColumn("at", "at_ns"),
+        SheetColumn("tensors alive then", "tensors"),
+    ),
+    cut={"ranks": 8},
+    rows=SHOWN_PEAKS,
+    more="lower line",
+    hint=": --top, or --json",
+)
+TENSORS = Sheet(
+    (
+        SheetColumn("tensor", side="<"),
+        SheetColumn("class", "tensor_class", "<"),
+        SheetColumn("size", "bytes"),
+        SheetColumn("since", "since_ns"),
+        SheetColumn("written by", _origin, "<"),
+    ),
+    cut={"tensor": 12, "written by": 10},
+    names=("tensor",),
+)

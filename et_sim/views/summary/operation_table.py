@@ -6,17 +6,19 @@ Not here: the figures (`operations`).
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
-from et_sim.basics.units import format_bandwidth, format_bytes, format_ns
+from et_sim.basics.units import format_bytes, format_ns
 from et_sim.tables.declaration import NOT_COMMUNICATION
 from et_sim.views.run.directory import RunDirectory
 from et_sim.views.run.rows import Key
 from et_sim.views.run.selection import Selection
+from et_sim.views.sheet import Sheet, SheetColumn, rate
 from et_sim.views.summary.operations import OperationTotal, operations, without_kernel
 from et_sim.views.summary.roofline import by_byte
-from et_sim.views.text import fitted, not_shown, share
+from et_sim.views.text import not_shown, share
 from et_sim.views.view import Forms
 
 AVERAGES = ("compute_bound_share", "compute_utilisation", "memory_utilisation", "operational_intensity")
@@ -50,67 +52,68 @@ def operations_data(run: RunDirectory, part: Selection) -> Any:
 
 OPERATIONS = Forms(operations_text, operations_data)
 
-HEAD = (
-    "kind",
-    "operation",
-    "group",
-    "count",
-    "total",
-    "mean",
-    "waiting",
-    "bytes each",
-    "bandwidth",
-    "bus bw",
-)
-ALIGNMENT = "<<<>>>>>>>"
-
 
 def operation_lines(totals: Sequence[OperationTotal], width: int) -> list[str]:
     """One line per operation, in the order given; totals are sums over ranks."""
-    rows = [HEAD, *(_row(operation) for operation in totals)]
-    if any(operation.group not in (None, "all") for operation in totals):
-        return fitted(rows, ALIGNMENT, width, shrink={1: 16, 0: 10, 2: 6}, drop=(7, 8, 5, 6, 9), names=(1, 2))
-    without = [(*row[:2], *row[3:]) for row in rows]
-    return fitted(without, ALIGNMENT[1:], width, shrink={1: 16, 0: 10}, drop=(6, 7, 4, 5, 8), names=(1,))
+    has_groups = any(operation.group not in (None, "all") for operation in totals)
+    return (SHEET if has_groups else SHEET.without("group")).lines(totals, width)
 
 
-def _row(operation: OperationTotal) -> tuple[str, ...]:
+def _count(operation: OperationTotal) -> str:
+    unended = f" ({operation.never_completed:,} never ended)" if operation.never_completed else ""
+    return f"{operation.count:,}{unended}"
+
+
+def _mean(operation: OperationTotal) -> str:
+    return format_ns(operation.mean_ns) if operation.count > operation.never_completed else "-"
+
+
+def _bytes_each(operation: OperationTotal) -> str:
     completed = operation.count - operation.never_completed
-    each = format_bytes(operation.bytes / completed) if operation.bytes else ""
-    rate = operation.bandwidth
-    count = f"{operation.count:,}"
-    if operation.never_completed:
-        count += f" ({operation.never_completed:,} never ended)"
-    return (
-        operation.kind,
-        operation.name,
-        operation.group or "",
-        count,
-        format_ns(operation.total_ns),
-        format_ns(operation.mean_ns) if completed else "-",
-        share(operation.waiting_ns, operation.total_ns) if operation.bytes else "",
-        each,
-        *(format_bandwidth(bandwidth / 1e9) if bandwidth else "" for bandwidth in (rate.algorithm, rate.bus)),
+    return format_bytes(operation.bytes / completed) if operation.bytes else ""
+
+
+def _waiting(operation: OperationTotal) -> str:
+    return share(operation.waiting_ns, operation.total_ns) if operation.bytes else ""
+
+
+SHEET = Sheet(
+    (
+        SheetColumn("kind", side="<"),
+        SheetColumn("operation", "name", "<"),
+        SheetColumn("group", side="<"),
+        SheetColumn("count", _count),
+        SheetColumn("total", "total_ns"),
+        SheetColumn("mean", _mean),
+        SheetColumn("waiting", _waiting),
+        SheetColumn("bytes each", _bytes_each),
+        SheetColumn("bandwidth", lambda operation: rate(operation.bandwidth.algorithm)),
+        SheetColumn("bus bw", lambda operation: rate(operation.bandwidth.bus)),
+    ),
+    cut={"operation": 16, "kind": 10, "group": 6},
+    drop=("bytes each", "bandwidth", "mean", "waiting", "bus bw"),
+    names=("operation", "group"),
+)
+
+
+def use_columns(figures_of: Callable[[Any], Mapping[str, Any]]) -> tuple[SheetColumn, ...]:
+    """How much kernels use of the machine; averages over their time."""
+
+    def cell(name: str, row: Any) -> str:
+        figures = figures_of(row)
+        if figures["compute_utilisation"] is None:
+            return "-"
+        return by_byte(figures[name]) if name == "operational_intensity" else share(figures[name], 1)
+
+    return tuple(
+        SheetColumn(head, partial(cell, name)) for head, name in zip(USE_HEAD, AVERAGES, strict=True)
     )
 
 
 def _kernel_lines(totals: Sequence[OperationTotal], width: int) -> list[str]:
     """One line per operation that the roofline timed."""
-    rows = [
-        (
-            operation.name,
-            format_ns(operation.total_ns),
-            *map(_most, (operation.timed_by, operation.bound)),
-            *use_cells(operation.averages())[1:],
-        )
-        for operation in totals
-        if operation.bound
-    ]
-    if not rows:
-        return []
-    head = ("kernel", "total", "timed by", "bound", *USE_HEAD[1:])
-    table = fitted([head, *rows], "<><<>>>", width, shrink={0: 10}, names=(0,))
-    return [*table, USE_LEGEND]
+    timed = [operation for operation in totals if operation.bound]
+    return [*KERNELS.lines(timed, width), USE_LEGEND] if timed else []
 
 
 def _most(spent: dict[str, int]) -> str:
@@ -121,31 +124,39 @@ def _most(spent: dict[str, int]) -> str:
     return f"{word} {share(spent[word], sum(spent.values()))}" if len(spent) > 1 else word
 
 
-def use_cells(figures: Mapping[str, Any]) -> tuple[str, ...]:
-    """How much kernels use of the machine; averages over their time."""
-    bound, compute, memory, intensity = (figures[name] for name in AVERAGES)
-    if compute is None:
-        return ("-",) * len(AVERAGES)
-    return share(bound, 1), share(compute, 1), share(memory, 1), by_byte(intensity)
+KERNELS = Sheet(
+    (
+        SheetColumn("kernel", "name", "<"),
+        SheetColumn("total", "total_ns"),
+        SheetColumn("timed by", lambda operation: _most(operation.timed_by), "<"),
+        SheetColumn("bound", lambda operation: _most(operation.bound), "<"),
+        *use_columns(OperationTotal.averages)[1:],
+    ),
+    cut={"kernel": 10},
+    names=("kernel",),
+)
 
 
 def _exposure_lines(
     totals: Sequence[OperationTotal], without_kernel_ns: Counter[Key], width: int
 ) -> list[str]:
     """One line per operation that communicates."""
-    rows = [
-        (
-            operation.name,
-            operation.group or "",
-            format_ns(operation.total_ns),
-            format_ns(ns),
-            share(ns, operation.total_ns),
-        )
-        for operation in totals
-        if operation.kind not in NOT_COMMUNICATION
-        for ns in [without_kernel_ns[operation.kind, operation.name, operation.group]]
-    ]
-    if not rows:
+    communication = [operation for operation in totals if operation.kind not in NOT_COMMUNICATION]
+    if not communication:
         return []
-    head = ("communication", "group", "total", "without kernel", "")
-    return [*fitted([head, *rows], "<<>>>", width, shrink={0: 10, 1: 6}, names=(0, 1)), ALONE_LEGEND]
+
+    def exposed(operation: OperationTotal) -> int:
+        return without_kernel_ns[operation.kind, operation.name, operation.group]
+
+    sheet = Sheet(
+        (
+            SheetColumn("communication", "name", "<"),
+            SheetColumn("group", side="<"),
+            SheetColumn("total", "total_ns"),
+            SheetColumn("without kernel", lambda operation: format_ns(exposed(operation))),
+            SheetColumn("", lambda operation: share(exposed(operation), operation.total_ns)),
+        ),
+        cut={"communication": 10, "group": 6},
+        names=("communication", "group"),
+    )
+    return [*sheet.lines(communication, width), ALONE_LEGEND]

@@ -18,7 +18,8 @@ from et_sim.views.run.columns import alike, integers, numbers, words
 from et_sim.views.run.directory import RunDirectory
 from et_sim.views.run.rows import TIMES, Spans, communicates, spans
 from et_sim.views.run.selection import Selection
-from et_sim.views.summary.operation_table import USE_HEAD, USE_LEGEND, use_cells
+from et_sim.views.sheet import Sheet, SheetColumn
+from et_sim.views.summary.operation_table import USE_LEGEND, use_columns
 from et_sim.views.summary.parts import PARTS, TimePart, used
 from et_sim.views.text import aligned, bar, fitted, no_room, not_shown, share, shortened
 from et_sim.views.view import Forms
@@ -82,21 +83,16 @@ def _use_lines(entries: Sequence[Entry], width: int) -> list[str]:
     memory = any(entry["peak_memory_bytes"] is not None for entry in entries)
     if not kernels and not memory:
         return []
-    head = ("ranks", *(USE_HEAD if kernels else ()), *(("peak memory",) if memory else ()))
-    rows = [
-        (
-            shortened(entry["ranks"], 16),
-            *(use_cells(entry) if kernels else ()),
-            *((_size(entry["peak_memory_bytes"]),) if memory else ()),
-        )
-        for entry in entries
-    ]
-    table = fitted([head, *rows], "<" + ">" * (len(head) - 1), width, shrink={0: 6})
+    use = (*(use_columns(dict) if kernels else ()), *([PEAK] if memory else ()))
+    table = Sheet((RANKS_COLUMN, *use), cut={"ranks": 6}).lines(entries, width)
     return [*table, *([USE_LEGEND] if kernels else [])]
 
 
-def _size(size: int | None) -> str:
-    return "-" if size is None else format_bytes(size)
+RANKS_COLUMN = SheetColumn("ranks", lambda entry: shortened(entry["ranks"], 16), "<")
+PEAK = SheetColumn(
+    "peak memory",
+    lambda entry: "-" if entry["peak_memory_bytes"] is None else format_bytes(entry["peak_memory_bytes"]),
+)
 
 
 def _largest(parts: Sequence[TimePart], entries: Sequence[Entry]) -> list[TimePart]:

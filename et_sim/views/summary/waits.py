@@ -18,15 +18,15 @@ import numpy as np
 from msgspec import Struct, to_builtins
 
 from et_sim.basics.quick_dataclass import quick_dataclass
-from et_sim.basics.units import format_ns
 from et_sim.tables.declaration import NOT_COMMUNICATION
 from et_sim.views.run.columns import alike, integers, numbers
 from et_sim.views.run.directory import RunDirectory
 from et_sim.views.run.rows import OPERATION, TIMES, Grouped, OperationKeys, spans
 from et_sim.views.run.selection import EVERYTHING, Selection
+from et_sim.views.sheet import Sheet, SheetColumn
 from et_sim.views.summary.operations import operations
 from et_sim.views.summary.rank_table import rank_entries
-from et_sim.views.text import bar, fitted, not_shown, prose, share
+from et_sim.views.text import bar, prose, share
 from et_sim.views.view import Forms
 
 COLUMNS = (*OPERATION, *TIMES, "waits_for")
@@ -189,26 +189,30 @@ WAITS = Forms(waits_lines, waits_data)
 def _table(head: str, table: Sequence[WaitTable], part: Selection, width: int) -> list[str]:
     shown = part.cut(table, ROWS)
     whole = max((line.transfer_ns + line.waiting_ns for line in shown), default=1)
-    rows = [
+    sheet = Sheet(
         (
-            line.name,
-            format_ns(line.transfer_ns),
-            format_ns(line.waiting_ns),
-            share(line.waiting_ns, line.transfer_ns + line.waiting_ns),
-            _for(line),
-            bar((("▒", line.transfer_ns), ("░", line.waiting_ns)), whole, BAR),
-        )
-        for line in shown
-    ]
-    lines = fitted(
-        [(head, "transfer", "waiting", "", "for", ""), *rows],
-        "<>>><<",
-        width,
-        shrink={0: 24, 4: 12},
-        drop=(5,),
-        names=(0,),
+            SheetColumn(head, "name", "<"),
+            SheetColumn("transfer", "transfer_ns"),
+            SheetColumn("waiting", "waiting_ns"),
+            SheetColumn(
+                "", lambda line: share(line.waiting_ns, line.transfer_ns + line.waiting_ns), key="share"
+            ),
+            SheetColumn("for", _for, "<"),
+            SheetColumn(
+                "",
+                lambda line: bar((("▒", line.transfer_ns), ("░", line.waiting_ns)), whole, BAR),
+                "<",
+                key="bar",
+            ),
+        ),
+        cut={head: 24, "for": 12},
+        drop=("bar",),
+        names=(head,),
+        rows=ROWS,
+        more="line",
+        hint=" with less waiting: --top",
     )
-    return [*lines, *not_shown(len(table) - len(shown), "line", " with less waiting: --top")]
+    return sheet.shown(table, part, width)
 
 
 def _for(line: WaitTable) -> str:
