@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct, to_builtins
 
 from et_sim.basics.errors import EtSimError, UsageError, did_you_mean
-from et_sim.basics.units import format_ns
 
 if TYPE_CHECKING:
     from et_sim.machine import Machine
@@ -179,19 +178,20 @@ def _varied(again: Again, name: str, machine: Machine, multiple: float, before: 
 
 
 def _lines(varied: Sequence[Varied], before: int, hidden: int, known: int) -> list[str]:
-    from et_sim.views.text import fitted, not_shown, share, signed, terminal_width
+    from et_sim.views.sheet import Sheet, SheetColumn
+    from et_sim.views.text import not_shown, share, signed, terminal_width
 
-    rows = [
+    sheet = Sheet(
         (
-            entry.figure,
-            f"{entry.multiple:.3g}",
-            format_ns(entry.makespan_ns),
-            signed(entry.change_ns),
-            share(abs(entry.change_ns), before) if entry.change_ns else "",
-        )
-        for entry in varied
-    ]
+            SheetColumn("simulated again with", "figure", "<"),
+            SheetColumn("times", lambda entry: f"{entry.multiple:.3g}"),
+            SheetColumn("makespan", "makespan_ns"),
+            SheetColumn("change", lambda entry: signed(entry.change_ns)),
+            SheetColumn("", lambda entry: share(abs(entry.change_ns), before) if entry.change_ns else ""),
+        ),
+        cut={"simulated again with": 16},
+        names=("simulated again with",),
+    )
     width = terminal_width()
-    head = ("simulated again with", "times", "makespan", "change", "")
     more = not_shown(hidden, "more figure", f": --top {known}")
-    return [*fitted([head, *rows], "<>>>>", width, shrink={0: 16}, names=(0,)), *more, *wrap(NOTE, width)]
+    return [*sheet.lines(varied, width), *more, *wrap(NOTE, width)]

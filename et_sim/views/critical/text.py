@@ -18,11 +18,12 @@ from msgspec import Struct, to_builtins
 from et_sim.basics.units import format_ns, plural
 from et_sim.views.critical.path import CriticalPath, PathHop, operation_of
 from et_sim.views.critical.record import PathRecord
-from et_sim.views.critical.sensitivity import Sensitivities
+from et_sim.views.critical.sensitivity import Sensitivities, Sensitivity
 from et_sim.views.run.columns import together
 from et_sim.views.run.directory import RunDirectory, open_run
 from et_sim.views.run.selection import Selection
-from et_sim.views.text import aligned, bar, fitted, not_shown, share, shortened, signed, terminal_width
+from et_sim.views.sheet import Sheet, SheetColumn
+from et_sim.views.text import bar, not_shown, share, shortened, signed, terminal_width
 from et_sim.views.view import Forms
 
 
@@ -161,42 +162,40 @@ def _head(path: CriticalPath) -> list[str]:
 
 def _causes(path: CriticalPath) -> list[str]:
     causes, whole = path.by_cause(), path.makespan_ns
-    rows = [
-        (name, format_ns(ns), share(ns, whole), bar([("█", ns)], whole, BAR_WIDTH))
-        for name, ns in sorted(causes.items(), key=lambda cause: -cause[1])
-    ]
-    return aligned([("cause", "time", "", ""), *rows], "<>><")
+    sheet = Sheet(
+        (
+            SheetColumn("cause", lambda cause: cause[0], "<"),
+            SheetColumn("time", lambda cause: format_ns(cause[1])),
+            SheetColumn("", lambda cause: share(cause[1], whole)),
+            SheetColumn("", lambda cause: bar([("█", cause[1])], whole, BAR_WIDTH), "<"),
+        )
+    )
+    return sheet.lines(sorted(causes.items(), key=lambda cause: -cause[1]))
 
 
 def _operations(path: CriticalPath, most: int, width: int) -> list[str]:
     operations = path.by_operation()
-    rows = [
-        (kind, name, group or "", format_ns(ns), share(ns, path.makespan_ns))
-        for kind, name, group, ns in operations[:most]
-    ]
-    head, shrink = ("kind", "operation", "group", "time", ""), {1: 20, 2: 8, 0: 10}
-    return _cut(fitted([head, *rows], "<<<>>", width, shrink=shrink, names=(1, 2)), operations, most)
+    sheet = Sheet(
+        (
+            SheetColumn("kind", lambda operation: operation[0], "<"),
+            SheetColumn("operation", lambda operation: operation[1], "<"),
+            SheetColumn("group", lambda operation: operation[2] or "", "<"),
+            SheetColumn("time", lambda operation: format_ns(operation[3])),
+            SheetColumn("", lambda operation: share(operation[3], path.makespan_ns)),
+        ),
+        cut={"operation": 20, "group": 8, "kind": 10},
+        names=("operation", "group"),
+    )
+    return _cut(sheet.lines(operations[:most], width), operations, most)
 
 
 def _links(path: CriticalPath, most: int, width: int) -> list[str]:
     """Classes of links; of the link model, single links, too."""
-    classes = [
-        (
-            link["link"],
-            "" if link["latency"] is None else format_ns(link["latency"]),
-            *(format_ns(link[name]) for name in ("serialisation", "queueing")),
-        )
-        for link in path.by_link()
-    ]
+    classes, single = path.by_link(), path.by_single_link()
     if not classes:
         return []
-    single = path.by_single_link()
-    rows = [
-        (link["link"], "", *(format_ns(link[n]) for n in ("serialisation", "queueing"))) for link in single
-    ]
-    head = ("links", "latency", "serialisation", "queueing")
-    table = fitted([head, *classes, *rows[:most]], "<>>>", width, shrink={0: 16}, names=(0,))
-    return _cut(table, single, most)
+    rows = [*classes, *({**link, "latency": None} for link in single[:most])]
+    return _cut(LINKS.lines(rows, width), single, most)
 
 
 def _messages(path: CriticalPath, most: int, width: int) -> list[str]:
@@ -205,32 +204,42 @@ def _messages(path: CriticalPath, most: int, width: int) -> list[str]:
     if not messages:
         return []
     longest = sorted(range(len(messages)), key=lambda at: messages[at]["start_ns"] - messages[at]["end_ns"])
-    rows = [
-        (format_ns(message["start_ns"]), format_ns(spent), share(spent, whole), message["link"])
-        for message in (messages[at] for at in sorted(longest[:most]))
-        for spent in (message["end_ns"] - message["start_ns"],)
-    ]
-    table = fitted([("from", "takes", "", "link"), *rows], ">>><", width, shrink={3: 16}, names=(3,))
-    return _cut(table, messages, most)
+    sheet = Sheet(
+        (
+            SheetColumn("from", "start_ns"),
+            SheetColumn("takes", lambda message: format_ns(message["end_ns"] - message["start_ns"])),
+            SheetColumn("", lambda message: share(message["end_ns"] - message["start_ns"], whole)),
+            SheetColumn("link", side="<"),
+        ),
+        cut={"link": 16},
+        names=("link",),
+    )
+    return _cut(sheet.lines([messages[at] for at in sorted(longest[:most])], width), messages, most)
 
 
 def _sensitivities(of_run: Sensitivities, most: int, width: int) -> list[str]:
     sensitivities, is_exact = of_run.all(), of_run.path.record.is_exact
     largest = max((abs(sensitivity.better.one_percent_ns) for sensitivity in sensitivities), default=0.0)
-    rows: list[tuple[str, ...]] = [
+
+    def length(sensitivity: Sensitivity) -> str:
+        return bar([("█", round(abs(sensitivity.better.one_percent_ns)))], round(largest), SHORT_BAR_WIDTH)
+
+    def good_until(sensitivity: Sensitivity) -> str:
+        return _good_until(sensitivity.worse.same_path_until, sensitivity.better.same_path_until)
+
+    sheet = Sheet(
         (
-            sensitivity.parameter,
-            signed(sensitivity.better.one_percent_ns),
-            signed(sensitivity.worse.one_percent_ns),
-            bar([("█", round(abs(sensitivity.better.one_percent_ns)))], round(largest), SHORT_BAR_WIDTH),
-            _good_until(sensitivity.worse.same_path_until, sensitivity.better.same_path_until)
-            if is_exact
-            else "",
-        )
-        for sensitivity in sensitivities[:most]
-    ]
-    shown = [("parameter", "1 % better", "1 % worse", "", "good until" if is_exact else ""), *rows]
-    table = fitted(shown, "<>><<", width, shrink={0: 16}, drop=(3,), names=(0,))
+            SheetColumn("parameter", side="<"),
+            SheetColumn("1 % better", lambda sensitivity: signed(sensitivity.better.one_percent_ns)),
+            SheetColumn("1 % worse", lambda sensitivity: signed(sensitivity.worse.one_percent_ns)),
+            SheetColumn("", length, "<"),
+            *([SheetColumn("good until", good_until, "<")] if is_exact else []),
+        ),
+        cut={"parameter": 16},
+        drop=("",),
+        names=("parameter",),
+    )
+    table = sheet.lines(sensitivities[:most], width)
     return [*_cut(table, sensitivities, most), *wrap(EXACT_OR_NOT if is_exact else ESTIMATE, width)]
 
 
@@ -248,20 +257,7 @@ def _multiple(factor: float) -> str:
 
 def _slack(path: CriticalPath, most: int, width: int) -> list[str]:
     slack = slack_of_operations(path.record)
-    rows = [
-        (
-            operation.kind,
-            operation.name,
-            f"{operation.nodes:,}",
-            f"{operation.critical:,}",
-            format_ns(operation.least_ns),
-            format_ns(operation.median_ns),
-        )
-        for operation in slack[:most]
-    ]
-    head = ("kind", "operation", "nodes", "critical", "least slack", "median")
-    table = fitted([head, *rows], "<<>>>>", width, shrink={1: 16, 0: 10}, drop=(5,), names=(1,))
-    return _cut(table, slack, most)
+    return _cut(SLACK.lines(slack[:most], width), slack, most)
 
 
 def _hops(run: RunDirectory, path: CriticalPath, most: int, width: int) -> list[str]:
@@ -269,19 +265,18 @@ def _hops(run: RunDirectory, path: CriticalPath, most: int, width: int) -> list[
     hops = path.hops()
     longest = sorted(range(len(hops)), key=lambda at: hops[at].start_ns - hops[at].end_ns)[:most]
     ranks = run.actors()["ranks"].to_pylist()
-    rows = [
+    sheet = Sheet(
         (
-            format_ns(hop.start_ns),
-            format_ns(hop.end_ns - hop.start_ns),
-            shortened(ranks_of(hop, ranks), 12),
-            hop.name,
-            hop.after,
-        )
-        for hop in (hops[at] for at in sorted(longest))
-    ]
-    head = ("from", "takes", "ranks", "hop", "after")
-    table = fitted([head, *rows], ">><<<", width, shrink={3: 16}, names=(3,))
-    return _cut(table, hops, most)
+            SheetColumn("from", "start_ns"),
+            SheetColumn("takes", lambda hop: format_ns(hop.end_ns - hop.start_ns)),
+            SheetColumn("ranks", lambda hop: shortened(ranks_of(hop, ranks), 12), "<"),
+            SheetColumn("hop", "name", "<"),
+            SheetColumn("after", side="<"),
+        ),
+        cut={"hop": 16},
+        names=("hop",),
+    )
+    return _cut(sheet.lines([hops[at] for at in sorted(longest)], width), hops, most)
 
 
 def ranks_of(hop: PathHop, ranks: Sequence[str]) -> str:
@@ -303,4 +298,27 @@ def _data(run: RunDirectory, part: Selection) -> Any:
     return critical_path_data(run.path, part.top)
 
 
+LINKS = Sheet(
+    (
+        SheetColumn("links", "link", "<"),
+        SheetColumn("latency", lambda link: "" if link["latency"] is None else format_ns(link["latency"])),
+        SheetColumn("serialisation", lambda link: format_ns(link["serialisation"])),
+        SheetColumn("queueing", lambda link: format_ns(link["queueing"])),
+    ),
+    cut={"links": 16},
+    names=("links",),
+)
+SLACK = Sheet(
+    (
+        SheetColumn("kind", side="<"),
+        SheetColumn("operation", "name", "<"),
+        SheetColumn("nodes"),
+        SheetColumn("critical"),
+        SheetColumn("least slack", "least_ns"),
+        SheetColumn("median", "median_ns"),
+    ),
+    cut={"operation": 16, "kind": 10},
+    drop=("median",),
+    names=("operation",),
+)
 CRITICAL_PATH = Forms(_lines, _data)

@@ -13,7 +13,8 @@ from typing import Any
 from et_sim.basics.quick_dataclass import quick_dataclass
 from et_sim.basics.units import format_ns, plural
 from et_sim.views.critical.sensitivity import Parameter, Sensitivities, Sensitivity, Side, parameters
-from et_sim.views.text import fitted, shortened, signed, terminal_width
+from et_sim.views.sheet import Sheet, SheetColumn
+from et_sim.views.text import shortened, signed, terminal_width
 
 FARTHEST = 8.0  # times a parameter; ranges that go farther are verified up to there
 SMALLEST_CHANGE = 0.001
@@ -33,6 +34,12 @@ class Verified:
     rounding_ns: float  # by how much the two may differ as durations are whole
 
     @property
+    def difference(self) -> str:
+        """In words."""
+        difference_ns = self.simulated_ns - round(self.predicted_ns)
+        return "as predicted" if self.is_as_predicted else signed(difference_ns)
+
+    @property
     def is_as_predicted(self) -> bool:
         """Whether they agree."""
         return abs(self.simulated_ns - self.predicted_ns) <= self.rounding_ns + 1
@@ -40,6 +47,19 @@ class Verified:
     def as_dict(self) -> dict[str, Any]:
         """For `--json`."""
         return asdict(self) | {"as_predicted": self.is_as_predicted}
+
+
+SHEET = Sheet(
+    (
+        SheetColumn("simulated again with", "parameter", "<"),
+        SheetColumn("times", lambda verified: f"{verified.multiple:.3g}"),
+        SheetColumn("predicted", lambda verified: format_ns(round(verified.predicted_ns))),
+        SheetColumn("simulated", "simulated_ns"),
+        SheetColumn("difference"),
+    ),
+    cut={"simulated again with": 12},
+    names=("simulated again with",),
+)
 
 
 def verify(sensitivities: Sensitivities, simulate: Simulate, top: int | None = None) -> list[Verified]:
@@ -77,19 +97,6 @@ def verification_lines(
     """The same as text; a collective library has other times of its own for other links."""
     if not verified:
         return ["nothing was simulated again: no figure of the machine changes the makespan along this path"]
-    rows = [
-        (
-            prediction.parameter,
-            f"{prediction.multiple:.3g}",
-            format_ns(round(prediction.predicted_ns)),
-            format_ns(prediction.simulated_ns),
-            "as predicted"
-            if prediction.is_as_predicted
-            else signed(prediction.simulated_ns - round(prediction.predicted_ns)),
-        )
-        for prediction in verified
-    ]
-    head = ("simulated again with", "times", "predicted", "simulated", "difference")
     differ = sum(not prediction.is_as_predicted for prediction in verified)
     result = f"{plural(len(verified), 'simulation')}, {differ or 'none'} not as predicted"
     why = "as a rule, because of another order" if is_exact else "others share what was changed"
@@ -97,6 +104,6 @@ def verification_lines(
     reason = f": {why}" if differ else ""
     width = terminal_width()
     return [
-        *fitted([head, *rows], "<>>>>", width, shrink={0: 12}, names=(0,)),
+        *SHEET.lines(verified, width),
         shortened(f"{result}{reason}", width),
     ]

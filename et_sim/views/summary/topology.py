@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,8 @@ from et_sim.views.run.directory import RunDirectory
 from et_sim.views.run.selection import EVERYTHING, Selection, recorded_part
 from et_sim.views.run.slices import link_table
 from et_sim.views.run.topology import TierUse, Topology, tier_uses, topology_of
-from et_sim.views.text import fitted, not_shown, prose, share
+from et_sim.views.sheet import Sheet, SheetColumn
+from et_sim.views.text import prose, share
 from et_sim.views.view import Forms
 
 SCALE = (0.0, 0.01, 0.03, 0.1, 0.3, 0.6, 0.9)  # of use: up to each of them, and more
@@ -28,7 +30,15 @@ NOT_ONE_BY_ONE = (
 )
 
 DEMAND = "on the analytical model, messages wait for no links: more than 100 % is what they ask for"
-TIER_HEAD = ("tier", "links", "used", "most")
+TIERS = Sheet(
+    (
+        SheetColumn("tier", side="<"),
+        SheetColumn("links"),
+        SheetColumn("used", lambda tier: share(tier.used, 1)),
+        SheetColumn("most", lambda tier: share(tier.most_used, 1)),
+    ),
+    cut={"tier": 12},
+)
 
 
 def level_of(used: float) -> int:
@@ -53,17 +63,7 @@ def topology_lines(run: RunDirectory, part: Selection, width: int) -> list[str]:
     if not tiers:
         return prose([NOTHING_CARRIED], width)
     lines = [] if topology is None else [_devices(topology), ""]
-    rows: list[tuple[str, ...]] = [TIER_HEAD]
-    rows += [
-        (
-            tier.tier,
-            "" if tier.links is None else f"{tier.links:,}",
-            share(tier.used, 1),
-            share(tier.most_used, 1),
-        )
-        for tier in tiers
-    ]
-    lines += fitted(rows, "<>>>", width, shrink={0: 12})
+    lines += TIERS.lines(tiers, width)
     if topology is not None:
         lines += ["", *_steps(topology, width), "", *_most_used(topology, part, width)]
     return prose([*lines, "", *topology_notes(run, topology)], width)
@@ -78,12 +78,19 @@ def _devices(topology: Topology) -> str:
 
 def _steps(topology: Topology, width: int) -> list[str]:
     """How many links of each tier are used how much."""
-    counts = level_counts(topology)
-    rows: list[tuple[str, ...]] = [
-        ("links used", *(name.replace("up to ", "≤ ").replace("over ", "> ") for name in level_names()))
-    ]
-    rows += [(tier, *(f"{count:,}" if count else "" for count in of)) for tier, of in counts.items()]
-    return fitted(rows, "<" + ">" * (len(SCALE) + 1), width, shrink={0: 12})
+    steps = enumerate(name.replace("up to ", "≤ ").replace("over ", "> ") for name in level_names())
+    sheet = Sheet(
+        (
+            SheetColumn("links used", lambda tier: tier[0], "<"),
+            *(SheetColumn(name, partial(_links_at, at)) for at, name in steps),
+        ),
+        cut={"links used": 12},
+    )
+    return sheet.lines(list(level_counts(topology).items()), width)
+
+
+def _links_at(step: int, tier: tuple[str, Sequence[int]]) -> str:
+    return f"{tier[1][step]:,}" if tier[1][step] else ""
 
 
 def level_counts(topology: Topology) -> dict[str, list[int]]:
@@ -99,21 +106,20 @@ def level_counts(topology: Topology) -> dict[str, list[int]]:
 
 def _most_used(topology: Topology, part: Selection, width: int) -> list[str]:
     order = _order(topology)
-    shown: Sequence[int] = part.cut(order, SHOWN)
-    rows: list[tuple[str, ...]] = [("from", "to", "tier", "bytes", "used")]
-    for at in shown:
-        ends = (topology.names[topology.source[at]], topology.names[topology.target[at]])
-        rows.append(
-            (
-                *ends,
-                topology.tier[at],
-                format_bytes(float(topology.bytes[at])),
-                share(float(topology.used[at]), 1),
-            )
-        )
-    lines = fitted(rows, "<<<>>", width, shrink={0: 8, 1: 8, 2: 8})
-    lines += not_shown(len(order) - len(shown), "less used link", ": --top, or --json")
-    return lines
+    sheet = Sheet(
+        (
+            SheetColumn("from", lambda at: topology.names[topology.source[at]], "<"),
+            SheetColumn("to", lambda at: topology.names[topology.target[at]], "<"),
+            SheetColumn("tier", lambda at: topology.tier[at], "<"),
+            SheetColumn("bytes", lambda at: format_bytes(float(topology.bytes[at]))),
+            SheetColumn("used", lambda at: share(float(topology.used[at]), 1)),
+        ),
+        cut={"from": 8, "to": 8, "tier": 8},
+        rows=SHOWN,
+        more="less used link",
+        hint=": --top, or --json",
+    )
+    return sheet.shown(order, part, width)
 
 
 def _order(topology: Topology) -> list[int]:

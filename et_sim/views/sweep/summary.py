@@ -5,15 +5,18 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from functools import partial
 from itertools import pairwise
 from textwrap import wrap
 from typing import Any
 
 from msgspec import Struct, to_builtins
+from msgspec.structs import replace
 
 from et_sim.basics.errors import UsageError
 from et_sim.basics.units import format_bytes, format_ns, plural
 from et_sim.tables.sweep_tables import FILES, MADE_OF, NUMBER, RUNS
+from et_sim.views.sheet import Sheet, SheetColumn
 from et_sim.views.sweep.directory import COMPLETE, SweepDirectory
 from et_sim.views.sweep.scales import (
     ALIKE,
@@ -30,7 +33,7 @@ from et_sim.views.sweep.scales import (
     relative_band,
     shown,
 )
-from et_sim.views.text import fitted, not_shown, share, terminal_width
+from et_sim.views.text import not_shown, share, terminal_width
 
 MOST_VALUES = 12  # of a column of numbers that are shown one by one; more of them are put together
 PARTS = 8
@@ -202,30 +205,43 @@ def is_kept(sweep: SweepDirectory, row: Row) -> bool:
 
 def _best(sweep: SweepDirectory, done: Sequence[Row], most: int, width: int) -> list[str]:
     has_memory = any(row["peak_memory_bytes"] is not None for row in done)
-    head = ["best", *sweep.axes, *POINT_FIGURES, "run"]
-    cells = [head]
-    for row in done[:most]:
-        values, figures = (shown(row[axis]) for axis in sweep.axes), figures_of_point(done[0], row)
-        run = f"{RUNS}/{run_name(row)}" if is_kept(sweep, row) else ""
-        cells.append([str(row[NUMBER]), *values, *figures, run])
-    axes = range(1, 1 + len(sweep.axes))
-    alignment = "<" + "".join(">" if are_numbers(done, axis) else "<" for axis in sweep.axes) + ">>>><<"
-    empty = [place for place in range(len(head)) if not any(row[place] for row in cells[1:])]
-    kept = [
-        place for place in range(len(head)) if place not in empty or (head[place] == "memory" and has_memory)
-    ]
-    visible = [[row[place] for place in kept] for row in cells]
-    texts = [at for at, place in enumerate(kept) if place in axes and alignment[place] == "<"]
-    droppable = {name: at for at, place in enumerate(kept) if (name := head[place]) in DROPPED}
-    drop = [droppable[name] for name in DROPPED if name in droppable]
-    return fitted(
-        visible,
-        "".join(alignment[place] for place in kept),
-        width,
-        shrink=dict.fromkeys(texts, NARROWEST),
-        drop=drop,
-        names=texts,
+    figures = {row[NUMBER]: figures_of_point(done[0], row) for row in done[:most]}
+    columns = [SheetColumn("best", lambda row: str(row[NUMBER]), "<"), *axis_columns(sweep, done)]
+    for at, name in enumerate(POINT_FIGURES):
+        side, is_optional = "<" if at == len(POINT_FIGURES) - 1 else ">", name != "memory" or not has_memory
+        columns.append(SheetColumn(name, partial(_figure, figures, at), side, is_optional))
+    columns.append(
+        SheetColumn("run", lambda row: f"{RUNS}/{run_name(row)}" if is_kept(sweep, row) else "", "<", True)
     )
+    texts = tuple(_key(axis) for axis in sweep.axes if not are_numbers(done, axis))
+    return Sheet(tuple(columns), dict.fromkeys(texts, NARROWEST), DROPPED, texts).lines(done[:most], width)
+
+
+def _figure(figures: Mapping[int, Sequence[str]], at: int, row: Row) -> str:
+    return figures[row[NUMBER]][at]
+
+
+def axis_columns(sweep: SweepDirectory, rows: Sequence[Row]) -> tuple[SheetColumn, ...]:
+    """A column for each axis, and numbers on the right."""
+    return tuple(
+        SheetColumn(
+            axis,
+            partial(_value, axis),
+            ">" if are_numbers(rows, axis) else "<",
+            is_optional=True,
+            key=_key(axis),
+        )
+        for axis in sweep.axes
+    )
+
+
+def _key(axis: str) -> str:
+    """An axis may be called like a figure."""
+    return f"axis {axis}"
+
+
+def _value(axis: str, row: Row) -> str:
+    return shown(row[axis])
 
 
 def figures_of_point(first: Row, row: Row) -> tuple[str, ...]:
@@ -246,23 +262,16 @@ def longest_part(row: Row) -> str:
 
 
 def _effects(sweep: SweepDirectory, done: Sequence[Row], width: int) -> list[str]:
-    cells = [["axis", "value", "points", "best", "mean", ""]]
+    rows: list[tuple[str, Effect, str]] = []
     for axis in sweep.axes:
         effects = effects_of(done, axis)
         least = min(effect.mean_ns for effect in effects)
         for number, effect in enumerate(effects):
             slower = share(effect.mean_ns - least, least) if effect.mean_ns > least else ""
-            cells.append(
-                [
-                    axis if number == 0 else "",
-                    _span(effect),
-                    f"{effect.points:,}",
-                    format_ns(effect.least_ns),
-                    format_ns(effect.mean_ns),
-                    f"+{slower}" if slower[:1].isdecimal() else slower,
-                ]
+            rows.append(
+                (axis if number == 0 else "", effect, f"+{slower}" if slower[:1].isdecimal() else slower)
             )
-    return fitted(cells, "<>>>>>", width, shrink={0: 16, 1: NARROWEST}, names=(0, 1))
+    return EFFECTS.lines(rows, width)
 
 
 def _span(effect: Effect) -> str:
@@ -280,12 +289,36 @@ def _turns(sweep: SweepDirectory, done: Sequence[Row], width: int) -> list[str]:
     turns = [turn for axis in sweep.axes for turn in turns_of(done, sweep.axes, axis)]
     if not turns:
         return []
-    cells = [["where most time goes to something else", "from", "to", "pairs of points"]]
-    for turn in turns[:MOST_TURNS]:
-        at = f"{turn.axis}: {shown(turn.value)} -> {shown(turn.to)}"
-        cells.append([at, turn.bottleneck, turn.becomes, f"{turn.times:,} of {turn.of:,}"])
-    lines = ["", *fitted(cells, "<<<>", width, shrink={0: 24}, names=(0,))]
-    return [*lines, *not_shown(len(turns) - MOST_TURNS, "more change", ": --json has all")]
+    return [
+        "",
+        *TURNS.lines(turns[:MOST_TURNS], width),
+        *not_shown(len(turns) - MOST_TURNS, "more change", ": --json has all"),
+    ]
+
+
+EFFECTS = Sheet(
+    (
+        SheetColumn("axis", lambda row: row[0], "<"),
+        SheetColumn("value", lambda row: _span(row[1])),
+        SheetColumn("points", lambda row: f"{row[1].points:,}"),
+        SheetColumn("best", lambda row: format_ns(row[1].least_ns)),
+        SheetColumn("mean", lambda row: format_ns(row[1].mean_ns)),
+        SheetColumn("", lambda row: row[2]),
+    ),
+    cut={"axis": 16, "value": NARROWEST},
+    names=("axis", "value"),
+)
+_PLACE = "where most time goes to something else"
+TURNS = Sheet(
+    (
+        SheetColumn(_PLACE, lambda turn: f"{turn.axis}: {shown(turn.value)} -> {shown(turn.to)}", "<"),
+        SheetColumn("from", "bottleneck", "<"),
+        SheetColumn("to", "becomes", "<"),
+        SheetColumn("pairs of points", lambda turn: f"{turn.times:,} of {turn.of:,}"),
+    ),
+    cut={_PLACE: 24},
+    names=(_PLACE,),
+)
 
 
 def _failures(rows: Sequence[Row], most: int, width: int) -> list[str]:
@@ -357,15 +390,17 @@ def searched(search: Mapping[str, Any]) -> str:
 
 
 def _table(sweep: SweepDirectory, front: Sequence[Row], width: int) -> list[str]:
-    columns = objectives_of(sweep)
-    cells = [["best", *sweep.axes, *(column.title for column in columns)]]
-    for row in front:
-        values = (shown(row[axis]) for axis in sweep.axes)
-        cells.append([str(row[NUMBER]), *values, *(column.shown(row[column.column]) for column in columns)])
-    sides = [">" if are_numbers(front, axis) else "<" for axis in sweep.axes]
-    texts = [place for place, side in enumerate(sides, 1) if side == "<"]
-    alignment = f"<{''.join(sides)}{'>' * len(columns)}"
-    return fitted(cells, alignment, width, shrink=dict.fromkeys(texts, NARROWEST))
+    objectives = tuple(
+        SheetColumn(quantity.title, partial(_objective, quantity)) for quantity in objectives_of(sweep)
+    )
+    axes = [replace(column, is_optional=False) for column in axis_columns(sweep, front)]
+    texts = [_key(axis) for axis in sweep.axes if not are_numbers(front, axis)]
+    best = SheetColumn("best", lambda row: str(row[NUMBER]), "<")
+    return Sheet((best, *axes, *objectives), dict.fromkeys(texts, NARROWEST)).lines(front, width)
+
+
+def _objective(quantity: SweepQuantity, row: Row) -> str:
+    return quantity.shown(row[quantity.column])
 
 
 def meaning(search: Mapping[str, Any]) -> str:
