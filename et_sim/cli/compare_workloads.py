@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -156,17 +157,20 @@ def _data(given: list[Workload], done: list[Done], differing: list[Work]) -> dic
 
 
 def _table(done: list[Done], differing: list[Work], ranks: list[int]) -> list[str]:
-    from et_sim.views.text import aligned
+    from et_sim.views.sheet import Sheet, SheetColumn
 
-    rows: list[tuple[str, ...]] = [("work", "group of", *FIGURES)]
-    for work in differing:
-        pairs = zip(*(totals.get(work, NOTHING) for totals in done), strict=True)
-        cells = [
-            " → ".join(dict.fromkeys(_average(total, of) for total, of in zip(pair, ranks, strict=True)))
-            for pair in pairs
-        ]
-        rows.append((work.name, f"{work.members:,}" if work.members else "", *cells))
-    return aligned(rows, "<>>>>")
+    def figure(at: int, work: Work) -> str:
+        pair = (totals.get(work, NOTHING)[at] for totals in done)
+        return " → ".join(dict.fromkeys(_average(total, of) for total, of in zip(pair, ranks, strict=True)))
+
+    sheet = Sheet(
+        (
+            SheetColumn("work", "name", "<"),
+            SheetColumn("group of", lambda work: f"{work.members:,}" if work.members else ""),
+            *(SheetColumn(name, partial(figure, at)) for at, name in enumerate(FIGURES)),
+        )
+    )
+    return sheet.lines(differing)
 
 
 def _average(total: int, ranks: int) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from et_sim.basics.errors import UsageError, did_you_mean
@@ -196,8 +196,9 @@ def as_text(
 ) -> list[str]:
     """The figures for people."""
     from et_sim.basics.units import format_ns
+    from et_sim.views.sheet import Sheet, SheetColumn
     from et_sim.views.summary.sentences import scope_text, throughput_text, utilisation_text
-    from et_sim.views.text import aligned, terminal_width, wrapped
+    from et_sim.views.text import terminal_width, wrapped
 
     plan = figures.plan
     is_sparse = figures.active_weights != figures.weights
@@ -228,9 +229,16 @@ def as_text(
         "",
     ]
     parts = (*MEMORY, *([WORKSPACE] if _has_workspace(figures) else []), "total")
-    head = ("stage", "layers", *parts, "bubble")
-    rows = [_row(stage, parts) for stage in _shown(figures.stages)]
-    lines += aligned([head, *rows], "<<" + ">" * (len(head) - 2))
+    sheet = Sheet(
+        (
+            SheetColumn("stage", lambda stage: str(stage.place), "<"),
+            SheetColumn("layers", lambda stage: "+".join(map(str, stage.layers)), "<"),
+            *(SheetColumn(name, partial(_size, name)) for name in parts),
+            SheetColumn("bubble", lambda stage: f"{stage.bubble:.1%}"),
+        )
+    )
+    rows = _shown(figures.stages)
+    lines += sheet.lines(rows)
     left = len(figures.stages) - len(rows)
     if left > 0:
         lines.append(f"… {plural(left, 'stage')} between them (--json has all)")
@@ -291,17 +299,16 @@ def _shown(stages: tuple[Stage, ...]) -> tuple[Stage, ...]:
     return stages if len(stages) <= SHOWN else (*stages[: SHOWN // 2], *stages[-SHOWN // 2 :])
 
 
-def _row(stage: Stage, parts: Sequence[str]) -> tuple[str, ...]:
+def _size(name: str, stage: Stage) -> str:
     from et_sim.basics.units import format_bytes
 
-    sizes = [format_bytes(getattr(stage.memory, name)) for name in parts]
-    return str(stage.place), "+".join(map(str, stage.layers)), *sizes, f"{stage.bubble:.1%}"
+    return format_bytes(getattr(stage.memory, name))
 
 
 def _traffic(figures: Figures) -> list[str]:
     """What a rank puts in, of the stage where that is most."""
     from et_sim.basics.units import format_bytes
-    from et_sim.views.text import aligned
+    from et_sim.views.sheet import Sheet, SheetColumn
 
     most: dict[tuple[str, str], tuple[int, int, int]] = {}
     for stage in figures.stages:
@@ -311,12 +318,16 @@ def _traffic(figures: Figures) -> list[str]:
                 most[key] = entry.bytes, entry.times, stage.place
     if not most:
         return ["traffic      none"]
-    rows = [
-        (over or "-", kind, f"{times:,}", format_bytes(size), str(place))
-        for (over, kind), (size, times, place) in sorted(most.items(), key=lambda item: -item[1][0])
-    ]
-    head = ("over", "what a rank puts in", "times", "bytes", "most in stage")
-    return aligned([head, *rows], "<<>>>")
+    sheet = Sheet(
+        (
+            SheetColumn("over", lambda entry: entry[0][0] or "-", "<"),
+            SheetColumn("what a rank puts in", lambda entry: entry[0][1], "<"),
+            SheetColumn("times", lambda entry: f"{entry[1][1]:,}"),
+            SheetColumn("bytes", lambda entry: format_bytes(entry[1][0])),
+            SheetColumn("most in stage", lambda entry: str(entry[1][2])),
+        )
+    )
+    return sheet.lines(sorted(most.items(), key=lambda entry: -entry[1][0]))
 
 
 def _fits(figures: Figures, capacity: int) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -11,9 +12,10 @@ from msgspec import Struct
 from et_sim.basics.units import format_ns, plural
 from et_sim.views.compare.changes import Comparison, RankChange, TimeChange, compare, scopes, why
 from et_sim.views.run.directory import RunDirectory
+from et_sim.views.sheet import Sheet, SheetColumn
 from et_sim.views.summary.parts import PARTS
 from et_sim.views.summary.sentences import difference_text, profile_text
-from et_sim.views.text import aligned, fitted, not_shown, percent, shortened, signed, wrapped
+from et_sim.views.text import not_shown, percent, shortened, signed, wrapped
 
 MARGIN = 12
 
@@ -40,10 +42,16 @@ def comparison_lines(comparison: Comparison, width: int, top: int) -> list[str]:
         lines += wrapped(_fact("they part", comparison.parting.as_text()), width, MARGIN + 1)
     lines += [
         "",
-        *_table(comparison.operations, ("kind", "operation", "group"), {1: 12, 2: 6, 0: 8}, width, top),
+        *_table(
+            comparison.operations,
+            ("kind", "operation", "group"),
+            {"operation": 12, "group": 6, "kind": 8},
+            width,
+            top,
+        ),
     ]
     if any(change.name != ("all",) for change in comparison.groups):
-        lines += ["", *_table(comparison.groups, ("group",), {0: 8}, width, top)]
+        lines += ["", *_table(comparison.groups, ("group",), {"group": 8}, width, top)]
     if comparison.dimensions is not None:
         lines += ["", *_table(comparison.dimensions, ("dimension",), {}, width, top)]
     lines += ["", *_ranks(comparison.ranks, width, top)]
@@ -60,33 +68,31 @@ def _makespan(comparison: Comparison) -> str:
 
 
 def _table(
-    changes: Sequence[TimeChange], names: Sequence[str], shrink: dict[int, int], width: int, top: int
+    changes: Sequence[TimeChange], names: Sequence[str], cut: dict[str, int], width: int, top: int
 ) -> list[str]:
     changed = [change for change in changes if change.a_ns != change.b_ns or change.a_count != change.b_count]
     noun = names[-2] if len(names) > 1 else names[0]
     if not changed:
         return [f"every {noun} took as long as before"]
-    used = [
-        place for place in range(len(names)) if place == 0 or any(change.name[place] for change in changed)
-    ]
-    used = [
-        place
-        for place in used
-        if names[place] != "group"
-        or {change.name[place] for change in changed} - {"", "all"}
-        or len(names) == 1
-    ]
-    rows = [(*(names[place] for place in used), "count", "before", "after", "difference", "")]
-    rows += [
-        (*(change.name[place] for place in used), _counts(change), *_times(change))
-        for change in changed[:top]
-    ]
-    shrinks = {used.index(place): least for place, least in shrink.items() if place in used}
-    cut = [at for at, place in enumerate(used) if names[place] in ("operation", "group")]
-    count, before, share = len(used), len(used) + 1, len(used) + 4
-    lines = fitted(
-        rows, "<" * len(used) + ">>>>>", width, shrink=shrinks, drop=(count, share, before), names=cut
+    has_groups = len(names) == 1 or any(change.name[-1] not in ("", "all") for change in changed)
+    sheet = Sheet(
+        (
+            *(
+                SheetColumn(name, partial(_name, at), "<", is_optional=at > 0)
+                for at, name in enumerate(names)
+                if name != "group" or has_groups
+            ),
+            SheetColumn("count", _counts),
+            SheetColumn("before", lambda change: _time(change.a_ns)),
+            SheetColumn("after", lambda change: _time(change.b_ns)),
+            SheetColumn("difference", lambda change: signed(change.difference_ns)),
+            SheetColumn("", _share),
+        ),
+        cut=cut,
+        drop=("count", "", "before"),
+        names=("operation", "group"),
     )
+    lines = sheet.lines(changed[:top], width)
     lines += not_shown(len(changed) - top, "smaller change", ": --top, or --json")
     if len(changed) < len(changes):
         lines.append(f"the other {plural(len(changes) - len(changed), noun)} took as long as before")
@@ -102,21 +108,42 @@ def _ranks(changes: Sequence[RankChange] | None, width: int, top: int) -> list[s
     parts = [
         part for part in PARTS if any(a != b for a, b in (change.figures[part.figure] for change in changed))
     ]
-    rows: list[tuple[str, ...]] = [
-        ("ranks", "finish before", "after", "difference", "", *(f"in {part.short}" for part in parts))
-    ]
-    for change in changed[:top]:
-        before, after = change.figures["finish_ns"]
-        others = [signed((b or 0) - (a or 0)) for a, b in (change.figures[part.figure] for part in parts)]
-        finish = ("never" if time is None else format_ns(time) for time in (before, after))
-        known = before is not None and after is not None
-        difference = signed(change.difference_ns) if known else "-"
-        rows.append(
-            (change.ranks, *finish, difference, percent(before or 0, after or 0) if known else "", *others)
-        )
-    parts_from_last = range(4 + len(parts), 4, -1)
-    lines = fitted(rows, "<>>>>" + ">" * len(parts), width, shrink={0: 8}, drop=(4, 1, *parts_from_last))
+    sheet = Sheet(
+        (
+            SheetColumn("ranks", side="<"),
+            SheetColumn("finish before", lambda change: _finish(change, 0)),
+            SheetColumn("after", lambda change: _finish(change, 1)),
+            SheetColumn(
+                "difference", lambda change: signed(change.difference_ns) if _is_known(change) else "-"
+            ),
+            SheetColumn(
+                "", lambda change: percent(*change.figures["finish_ns"]) if _is_known(change) else ""
+            ),
+            *(SheetColumn(f"in {part.short}", partial(_more, part.figure)) for part in parts),
+        ),
+        cut={"ranks": 8},
+        drop=("", "finish before", *(f"in {part.short}" for part in reversed(parts))),
+    )
+    lines = sheet.lines(changed[:top], width)
     return [*lines, *not_shown(len(changed) - top, "line", " of ranks more: --top, or --json")]
+
+
+def _finish(change: RankChange, which: int) -> str:
+    time = change.figures["finish_ns"][which]
+    return "never" if time is None else format_ns(time)
+
+
+def _is_known(change: RankChange) -> bool:
+    return None not in change.figures["finish_ns"]
+
+
+def _more(figure: str, change: RankChange) -> str:
+    before, after = change.figures[figure]
+    return signed((after or 0) - (before or 0))
+
+
+def _name(at: int, change: TimeChange) -> str:
+    return change.name[at]
 
 
 def _counts(change: TimeChange) -> str:
@@ -127,10 +154,12 @@ def _counts(change: TimeChange) -> str:
     )
 
 
-def _times(change: TimeChange) -> tuple[str, str, str, str]:
-    before, after = ("-" if time is None else format_ns(time) for time in (change.a_ns, change.b_ns))
-    share = "" if change.a_ns is None or change.b_ns is None else percent(change.a_ns, change.b_ns)
-    return before, after, signed(change.difference_ns), share
+def _time(time: int | None) -> str:
+    return "-" if time is None else format_ns(time)
+
+
+def _share(change: TimeChange) -> str:
+    return "" if change.a_ns is None or change.b_ns is None else percent(change.a_ns, change.b_ns)
 
 
 def _fact(name: str, text: str) -> str:
@@ -177,27 +206,48 @@ def ladder(runs: Sequence[RunDirectory]) -> list[Rung]:
 
 def ladder_lines(rungs: Sequence[Rung], width: int) -> list[str]:
     """The makespans, and below them where every step comes from."""
-    rows = [("model", "makespan", "", "difference", "", "")]
-    for rung in rungs:
-        makespan = rung.run.summary["makespan_ns"]
-        status = rung.run.summary["status"]
-        before = makespan if rung.change is None else rung.change.makespans_ns[0]
-        difference = signed(makespan - before) if makespan != before else "none"
-        step = (difference, percent(before, makespan)) if rung.change is not None else ("", "")
-        exact = f"({makespan:,} ns{'' if status == 'complete' else f', {status}'})"
-        rows.append((rung.run.summary["model"], format_ns(makespan), exact, *step, _corrected(rung.run)))
-    lines = [line.rstrip() for line in aligned(rows, "<><>><")]
+    lines = LADDER.lines(rungs)
     for rung in rungs:
         if rung.change is not None:
             lines += ["", *_step(rung, rung.change, width)]
     return [*lines, "", f"all in the {profile_text(rungs[0].run.summary)}"]
 
 
-def _corrected(run: RunDirectory) -> str:
-    other = run.summary["other_profile"]
+def _exact(rung: Rung) -> str:
+    makespan, status = rung.run.summary["makespan_ns"], rung.run.summary["status"]
+    return f"({makespan:,} ns{'' if status == 'complete' else f', {status}'})"
+
+
+def _difference(rung: Rung) -> str:
+    if rung.change is None:
+        return ""
+    difference = rung.run.summary["makespan_ns"] - rung.change.makespans_ns[0]
+    return signed(difference) if difference else "none"
+
+
+def _percent(rung: Rung) -> str:
+    return (
+        "" if rung.change is None else percent(rung.change.makespans_ns[0], rung.run.summary["makespan_ns"])
+    )
+
+
+def _corrected(rung: Rung) -> str:
+    other = rung.run.summary["other_profile"]
     if other is None or other["makespan_ns"] is None:
         return ""
     return f"{format_ns(other['makespan_ns'])} {other['profile']}"
+
+
+LADDER = Sheet(
+    (
+        SheetColumn("model", lambda rung: rung.run.summary["model"], "<"),
+        SheetColumn("makespan", lambda rung: format_ns(rung.run.summary["makespan_ns"])),
+        SheetColumn("", _exact, "<"),
+        SheetColumn("difference", _difference),
+        SheetColumn("", _percent),
+        SheetColumn("", _corrected, "<"),
+    )
+)
 
 
 def _step(rung: Rung, change: Comparison, width: int) -> list[str]:

@@ -5,6 +5,7 @@ Not here: the figures (`idle`).
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -14,9 +15,9 @@ from et_sim.basics.units import format_ns
 from et_sim.views.run.directory import RunDirectory
 from et_sim.views.run.selection import Selection, recorded_part
 from et_sim.views.sheet import Sheet, SheetColumn
-from et_sim.views.summary.idle import FIGURES, MEANINGS, ORDER, SHORT, Idle, idle_of
+from et_sim.views.summary.idle import FIGURES, MEANINGS, ORDER, SHORT, Idle, IdleRow, idle_of
 from et_sim.views.summary.rank_table import called
-from et_sim.views.text import bar, distinct, fitted, not_shown, prose, share, shortened
+from et_sim.views.text import bar, distinct, not_shown, prose, share, shortened
 from et_sim.views.view import Forms
 
 ROWS, CAUSES, PAUSES, BAR = 16, 8, 5, 24
@@ -53,22 +54,29 @@ def _row_lines(idle: Idle, part: Selection, width: int) -> list[str]:
     used = [at for at in range(len(FIGURES)) if any(row.figures[at] for row in shown)]
     ranks = [row.ranks for row in shown]
     first = [True, *(ranks_before != ranks_here for ranks_before, ranks_here in pairwise(ranks))]
-    rows = [
+    firsts = {id(row) for row, is_first in zip(shown, first, strict=True) if is_first}
+    sheet = Sheet(
         (
-            shortened(row.ranks, 16) if is_first else "",
-            row.row,
-            *(share(row.figures[at], sum(row.figures)) for at in used),
-            bar([(MARKS[at], row.figures[at]) for at in used], sum(row.figures), BAR),
-        )
-        for row, is_first in zip(shown, first, strict=True)
-    ]
-    head = ("ranks", "row", *(FIGURES[at] for at in used), "share of the time")
-    lines = fitted(
-        [head, *rows], "<<" + ">" * len(used) + "<", width, shrink={0: 5, 1: 10}, drop=(len(head) - 1,)
+            SheetColumn("ranks", lambda row: shortened(row.ranks, 16) if id(row) in firsts else "", "<"),
+            SheetColumn("row", side="<"),
+            *(SheetColumn(FIGURES[at], partial(_share_of, at)) for at in used),
+            SheetColumn(
+                "share of the time",
+                lambda row: bar([(MARKS[at], row.figures[at]) for at in used], sum(row.figures), BAR),
+                "<",
+            ),
+        ),
+        cut={"ranks": 5, "row": 10},
+        drop=("share of the time",),
     )
+    lines = sheet.lines(shown, width)
     lines += not_shown(len(idle.rows) - len(shown), "more row", ": --top")
     legend = "   ".join(f"{MARKS[at].strip() or '(blank)'} {MEANINGS[at]}" for at in used)
     return [*lines, legend, *([ORDER] if len(set(ranks)) > 1 else [])]
+
+
+def _share_of(at: int, row: IdleRow) -> str:
+    return share(row.figures[at], sum(row.figures))
 
 
 def _cause_lines(idle: Idle, part: Selection, width: int) -> list[str]:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from msgspec import Struct
 
 from et_sim.basics.errors import UsageError
 from et_sim.basics.units import format_ns
+from et_sim.views.sheet import Sheet, SheetColumn
 from et_sim.views.sweep.directory import COMPLETE, SweepDirectory
 from et_sim.views.sweep.scales import BAND, Band, contains_none, relative_band, shown
 from et_sim.views.sweep.summary import NARROWEST
-from et_sim.views.text import fitted, not_shown, percent, signed
+from et_sim.views.text import not_shown, percent, signed
 
 Key = tuple[Any, ...]
 
@@ -124,16 +126,28 @@ def _best(known: list[PointPair]) -> str:
 
 
 def _table(axes: tuple[str, ...], changed: list[PointPair], width: int, top: int) -> list[str]:
-    cells = [[*axes, "before", "after", "difference", ""]]
-    for pair in changed[:top]:
-        before, after = pair.a_ns or 0, pair.b_ns or 0
-        times = [format_ns(before), format_ns(after), signed(after - before), percent(before, after)]
-        cells.append([*map(shown, pair.values), *times])
-    places = range(len(axes))
-    shrink = dict.fromkeys(places, NARROWEST)
-    lines = fitted(cells, "<" * len(axes) + ">>>>", width, shrink=shrink, drop=(len(axes),), names=places)
-    lines += not_shown(len(changed) - top, "smaller change", ": --top, or --json")
-    return lines
+    columns = [
+        SheetColumn(axis, partial(_value, at), "<", key=f"axis {axis}") for at, axis in enumerate(axes)
+    ]
+    names = [column.name for column in columns]
+    sheet = Sheet(
+        (
+            *columns,
+            SheetColumn("before", lambda pair: format_ns(pair.a_ns or 0)),
+            SheetColumn("after", lambda pair: format_ns(pair.b_ns or 0)),
+            SheetColumn("difference", lambda pair: signed((pair.b_ns or 0) - (pair.a_ns or 0))),
+            SheetColumn("", lambda pair: percent(pair.a_ns or 0, pair.b_ns or 0)),
+        ),
+        cut=dict.fromkeys(names, NARROWEST),
+        drop=("before",),
+        names=tuple(names),
+    )
+    more = not_shown(len(changed) - top, "smaller change", ": --top, or --json")
+    return [*sheet.lines(changed[:top], width), *more]
+
+
+def _value(at: int, pair: PointPair) -> str:
+    return shown(pair.values[at])
 
 
 def _statuses(comparison: SweepComparison, top: int) -> list[str]:
