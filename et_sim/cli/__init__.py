@@ -21,7 +21,7 @@ from typing import Any
 from et_sim.basics.command_line import Parser, interruptible
 from et_sim.basics.errors import EtSimError, brief
 from et_sim.basics.terminal import visible_streams
-from et_sim.cli.unread import UnreadError
+from et_sim.cli.progress import UnreadError
 from et_sim.compiled.entry_points import telling_compilation
 from et_sim.compiled.telling import Lines
 from et_sim.documents.recognise import SIMULATOR, Kind, kind_of, refuse_misplaced
@@ -65,6 +65,8 @@ COMMANDS = {
         "doctor": "is this installation well",
     },
 }
+
+IN_MODULE = {"search": "sweep", "check-model": "doctor"}  # the others have one of their names
 
 OBJECTS_BETWEEN_COLLECTIONS = 500_000
 
@@ -181,18 +183,20 @@ def _parser(words: Sequence[str]) -> Parser:
         dest="command", required=True, metavar="COMMAND", prog="et-sim", title="commands"
     )
     about = {name: text for group in COMMANDS.values() for name, text in group.items()}
-    parser.set_defaults(commands=map(_module_of, about))  # for the one that explains the others
+    parser.set_defaults(
+        commands=map(import_module, dict.fromkeys(map(_place_of, about)))
+    )  # for the one that explains the others
     parser.groups = {heading: tuple(of) for heading, of in COMMANDS.items()}
     if words and words[0] in about:
-        _module_of(words[0]).add_parser(commands)
+        import_module(_place_of(words[0])).add_parser(commands)
     else:
         for name, text in about.items():
             commands.add_parser(name, help=text)
     return parser
 
 
-def _module_of(command: str) -> Any:
-    return import_module(f"et_sim.cli.{command.replace('-', '_')}")
+def _place_of(command: str) -> str:
+    return f"et_sim.cli.{IN_MODULE.get(command, command)}"
 
 
 class _Version(argparse.Action):

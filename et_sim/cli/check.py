@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from et_sim.basics.errors import EtSimError, UsageError
 from et_sim.basics.units import plural
 from et_sim.cli.options import add_run_options, add_short_names
+from et_sim.cli.progress import printing
 from et_sim.cli.run import WORKLOAD_HELP
-from et_sim.cli.unread import printing
 from et_sim.run.options import MACHINE
 
 if TYPE_CHECKING:

@@ -72,7 +72,7 @@ def run(options: argparse.Namespace) -> int:
     from et_sim.collectives.movement import movement
 
     if options.algorithm == LIBRARY:
-        from et_sim.cli.collective_library import show_library
+        from et_sim.cli.collective_text import show_library
 
         return show_library(options)
     for name in ("dtype", "svg"):

@@ -1,19 +1,29 @@
-"""`et-sim compare`: what got slower or faster from one run, or sweep, to another."""
+"""`et-sim compare`: what got slower or faster from one run, or sweep, to another.
+
+Of workloads, nodes, operations and bytes are counted, by kind of work, over all ranks in whole numbers; only
+runs have times.
+"""
 
 from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Iterator, Mapping
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from et_sim.basics.errors import UsageError
-from et_sim.cli.compare_workloads import are_workloads, compare_workloads
+from et_sim.basics.units import plural
 from et_sim.cli.options import parse_share
-from et_sim.cli.unread import printing
+from et_sim.cli.progress import printing
+from et_sim.documents.recognise import Kind, kind_of
 
 if TYPE_CHECKING:
+    from et_sim.trace import Workload
+    from et_sim.trace.columns import Trace
     from et_sim.views.compare.changes import Comparison
+
 
 ROWS = 10
 SLOWER = 1
@@ -128,3 +138,159 @@ def _compare_sweeps(options: argparse.Namespace, threshold: float | None) -> int
     else:
         print("\n".join(sweep_comparison_lines(comparison, terminal_width(), options.top)))
     return int(options.status_unread)
+
+
+FIGURES = ("count", "operations", "bytes")
+NOTHING = (0, 0, 0)
+UNSHAPED = "kernel without a shape"
+
+
+class Work(NamedTuple):
+    """A kind of work: the word of a shape, a collective, a message, or what else nodes do."""
+
+    name: str
+    members: int  # of its group; 0: it has none, or the workload does not say how many
+
+
+Done = Mapping[Work, tuple[int, ...]]  # FIGURES, over all ranks
+
+
+def are_workloads(*paths: str) -> bool:
+    """Whether paths name workloads, and no runs or sweeps."""
+    is_workload = [kind_of(Path(path)) is Kind.MANIFEST or Path(f"{path}.0.et").is_file() for path in paths]
+    if any(is_workload) and not all(is_workload):
+        raise UsageError(
+            "only one of the two is a workload",
+            place=paths[is_workload.index(True)],
+            remedy="compare two workloads, or run it and compare two runs",
+        )
+    return all(is_workload)
+
+
+def compare_workloads(options: argparse.Namespace) -> Iterator[str]:
+    """The lines that the command prints."""
+    from et_sim.trace import read_workload
+
+    given = [read_workload(path) for path in (options.a, options.b)]
+    done = [work_of(workload) for workload in given]
+    every = sorted(done[0].keys() | done[1].keys(), key=lambda work: (work.members > 0, work))
+    differing = [work for work in every if done[0].get(work) != done[1].get(work)]
+    if options.json:
+        yield json.dumps(_data(given, done, differing), indent=2, ensure_ascii=False)
+        return
+    for name, path, workload in zip("AB", (options.a, options.b), given, strict=True):
+        yield f"{name}  {path}: {plural(workload.ranks, 'rank')}, {plural(workload.nodes, 'node')}"
+    if not differing:
+        yield "the same work: as many nodes, operations and bytes of every kind"
+        return
+    yield from ("", *_table(done, differing, [workload.ranks for workload in given]), "")
+    yield "of an average rank, in A → in B; bytes are those of kernels in memory, and of what is communicated"
+    if len(differing) < len(every):
+        yield f"the other {plural(len(every) - len(differing), 'kind')} of work are the same"
+
+
+def work_of(workload: Workload) -> Done:
+    """What all ranks do."""
+    totals: dict[Work, tuple[int, ...]] = {}
+    for trace, ranks in zip(workload.templates, workload.ranks_per_template.tolist(), strict=True):
+        for work, figures in _of_trace(workload, trace):
+            before = totals.get(work, NOTHING)
+            totals[work] = tuple(total + ranks * more for total, more in zip(before, figures, strict=True))
+    return totals
+
+
+def _of_trace(workload: Workload, trace: Trace) -> Iterator[tuple[Work, tuple[int, ...]]]:
+    import numpy as np
+
+    from et_sim.trace.columns import NodeKind
+
+    keys = (trace.kind, trace.layer_shape, trace.datatype, trace.comm_type, trace.group, trace.is_cpu)
+    kinds, first, of_row = np.unique(
+        np.stack([key.astype(np.int64) for key in keys]), axis=1, return_index=True, return_inverse=True
+    )
+    is_kernel = trace.kind == NodeKind.COMP
+    columns = (
+        np.ones(len(trace), np.int64),
+        np.where(is_kernel, trace.num_ops, 0),
+        np.where(is_kernel, trace.tensor_bytes, trace.comm_bytes),
+        is_kernel & ~trace.has("num_ops"),
+        is_kernel & ~trace.has("tensor_size"),
+    )
+    halves = np.zeros((2, len(columns), kinds.shape[1]), np.int64)  # sums of whole columns may wrap around
+    for at, column in enumerate(columns):
+        for half, part in zip(halves, divmod(column.astype(np.int64), 1 << 32), strict=True):
+            np.add.at(half[at], of_row.reshape(-1), part)
+    high, low = halves.astype(object)
+    sums = (high << 32) + low
+    for row, (count, operations, size, *lacking) in zip(first.tolist(), sums.T.tolist(), strict=True):
+        of_shape = _figures_of_shape(trace, row) if any(lacking) else (0, 0)
+        figures = (count, operations + lacking[0] * of_shape[0], size + lacking[1] * of_shape[1])
+        yield _work(workload, trace, row), figures
+
+
+def _figures_of_shape(trace: Trace, row: int) -> tuple[int, int]:
+    """Operations and bytes that follow from the shape of a node; 0: there is none, or no type of numbers."""
+    from et_sim.compute.operations import read_shape
+    from et_sim.machine.datatypes import BITS, datatype_named
+
+    text = trace.layer_shapes[int(trace.layer_shape[row])]
+    if not text:
+        return 0, 0
+    operation = read_shape(text, trace.describe(row)).operation
+    datatype = datatype_named(trace.datatypes[int(trace.datatype[row])])
+    return operation.operations, operation.bytes(BITS[datatype]) if datatype else 0
+
+
+def _work(workload: Workload, trace: Trace, row: int) -> Work:
+    from et_sim.trace.columns import NodeKind, collective_name, kind_name
+
+    kind, group = int(trace.kind[row]), trace.group_names[int(trace.group[row])]
+    if kind == NodeKind.COLL:
+        rule = workload.group_rules.get(group)
+        named = workload.job_groups.get(group, ())
+        members = (rule.count if rule else len(named)) if group else workload.ranks
+        return Work(collective_name(int(trace.comm_type[row])), members)
+    if kind == NodeKind.COMP and not trace.is_cpu[row]:
+        return Work(trace.layer_shapes[int(trace.layer_shape[row])].partition(" ")[0] or UNSHAPED, 0)
+    names: dict[int, str] = {NodeKind.COMP: "host", NodeKind.SEND: "send", NodeKind.RECV: "receive"}
+    return Work(names.get(kind) or kind_name(kind).lower(), 0)
+
+
+def _data(given: list[Workload], done: list[Done], differing: list[Work]) -> dict[str, Any]:
+    return {
+        "ranks": {name: workload.ranks for name, workload in zip("ab", given, strict=True)},
+        "work": [
+            {
+                "kind": work.name,
+                "members": work.members or None,
+                **{
+                    figure: {
+                        name: totals.get(work, NOTHING)[at] for name, totals in zip("ab", done, strict=True)
+                    }
+                    for at, figure in enumerate(FIGURES)
+                },
+            }
+            for work in differing
+        ],
+    }
+
+
+def _table(done: list[Done], differing: list[Work], ranks: list[int]) -> list[str]:
+    from et_sim.views.sheet import Sheet, SheetColumn
+
+    def figure(at: int, work: Work) -> str:
+        pair = (totals.get(work, NOTHING)[at] for totals in done)
+        return " → ".join(dict.fromkeys(_average(total, of) for total, of in zip(pair, ranks, strict=True)))
+
+    sheet = Sheet(
+        (
+            SheetColumn("work", "name", "<"),
+            SheetColumn("group of", lambda work: f"{work.members:,}" if work.members else ""),
+            *(SheetColumn(name, partial(figure, at)) for at, name in enumerate(FIGURES)),
+        )
+    )
+    return sheet.lines(differing)
+
+
+def _average(total: int, ranks: int) -> str:
+    return f"{total // ranks:,}" if total % ranks == 0 else f"{total / ranks:,.1f}"

@@ -11,7 +11,7 @@ from et_sim.basics.errors import UsageError, did_you_mean
 from et_sim.basics.units import plural
 from et_sim.cli import jobs
 from et_sim.cli.options import parse_share
-from et_sim.cli.unread import printing
+from et_sim.cli.progress import printing
 
 if TYPE_CHECKING:
     from et_sim.machine.model import System

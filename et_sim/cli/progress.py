@@ -2,6 +2,8 @@
 
 A thread of its own shows it, so that stages which report nothing (reading, planning, writing) are seen to
 go on, too.
+
+Output that nobody reads to its end, as with `| head`, changes nothing about what a command's status says.
 """
 
 from __future__ import annotations
@@ -9,7 +11,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from types import TracebackType
 from typing import Self, TypeVar
 
@@ -123,3 +125,20 @@ class Progress:
         self._thread.join()
         self._open.close()
         self._line.clear()
+
+
+class UnreadError(BrokenPipeError):
+    """The reader has gone, and the command had come to this exit status."""
+
+    def __init__(self, status: int) -> None:
+        super().__init__()
+        self.status = status
+
+
+@contextmanager
+def printing(status: int) -> Iterator[None]:
+    """Around what a command prints once it knows its exit status."""
+    try:
+        yield
+    except BrokenPipeError as gone:
+        raise UnreadError(status) from gone

@@ -45,7 +45,7 @@ def run(options: argparse.Namespace) -> int:
     names = _models(options)
     target = options.out or Path(f"{_name(options.workload)}.run")
     if names:
-        from et_sim.cli.run_models import check_ladder
+        from et_sim.cli.simulating import check_ladder
 
         check_ladder(target, names)
     else:
@@ -58,7 +58,7 @@ def run(options: argparse.Namespace) -> int:
         output_filter = OutputFilter(part.ranks, part.window, options.compress)
     wanted = replace(run_options(options), other_profile=True)
     if names:
-        from et_sim.cli.run_models import simulate_ladder
+        from et_sim.cli.simulating import simulate_ladder
 
         return simulate_ladder(
             target, options.workload, wanted, names, as_json=options.json, output_filter=output_filter
@@ -82,7 +82,7 @@ def _models(options: argparse.Namespace) -> list[str]:
     if options.network_models is None:
         return []
     from et_sim.basics.errors import UsageError
-    from et_sim.cli.run_models import models_named
+    from et_sim.cli.simulating import models_named
 
     if options.network_model is not None:
         raise UsageError(

@@ -1,4 +1,7 @@
-"""`et-sim sweep`: vary fields of a run's inputs, and compare all the runs that this makes."""
+"""`et-sim sweep`: vary fields of a run's inputs, and compare all the runs that this makes.
+
+`et-sim search` finds the best of them without trying all.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +10,12 @@ import sys
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from et_sim.basics.errors import UsageError
-from et_sim.cli.unread import printing
+from et_sim.cli.progress import printing
 
 if TYPE_CHECKING:
     from et_sim.sweeps.sweep import Report
@@ -20,7 +24,7 @@ WARNINGS_TOLD = 5
 
 
 def add_parser(commands: Any) -> None:
-    """Register the command."""
+    """Register both commands."""
     parser = commands.add_parser(
         "sweep",
         description="Simulate a run at every point of some axes, each of which varies a field of its inputs,"
@@ -35,6 +39,26 @@ def add_parser(commands: Any) -> None:
     )
     parser.add_argument("--yes", action="store_true", help="sweep even more than 10,000 points")
     parser.set_defaults(run=run)
+    add_search(commands)
+
+
+def add_search(commands: Any) -> None:
+    """Register the command that looks for the best points."""
+    parser = commands.add_parser(
+        "search",
+        description="Find the points of a sweep with the least time, memory, energy, price or ranks, the most"
+        " tokens per second or MFU, or the best compromises of several of these. Plans that bounds rule out"
+        " are not simulated; where there are no bounds, Optuna chooses what is. What a directory already"
+        " holds is not simulated again."
+        " Exit status 1: no point is what was looked for.",
+    )
+    add_options(
+        parser,
+        "search",
+        "YAML file of a sweep that says what to search for, too",
+        "best:3 of what is found, all that were evaluated, or their numbers, such as 0-3,6",
+    )
+    parser.set_defaults(run=partial(run, searches=True))
 
 
 def add_options(parser: argparse.ArgumentParser, noun: str, spec: str, kept: str) -> None:

@@ -12,11 +12,10 @@ from machines import KINDS, algorithms, network
 
 import et_sim
 from et_sim.cli import main
-from et_sim.views.run.bus_bandwidth import bandwidth
 from et_sim.views.run.directory import open_run
 from et_sim.views.summary.bandwidth import rates
 from et_sim.views.summary.groups import group_totals
-from et_sim.views.summary.operations import operations
+from et_sim.views.summary.operations import bandwidth, operations
 
 RANKS, SIZE, RATE = 4, 64 << 20, 50.0  # bytes per ns of a port
 

@@ -21,14 +21,13 @@ from et_sim.tables.declaration import COPY, NOT_COMMUNICATION
 from et_sim.views.critical.path import CriticalPath
 from et_sim.views.drawing.bars import sums_of_parts
 from et_sim.views.report.markup import bar, cut_text, more, section, table, tag, text
-from et_sim.views.run.bus_bandwidth import LEGEND
 from et_sim.views.run.columns import coded, integers, numbers
 from et_sim.views.run.directory import RunDirectory
 from et_sim.views.run.groups import GroupCounts
 from et_sim.views.run.selection import recorded_actors, recorded_part
 from et_sim.views.summary.in_short import in_short
 from et_sim.views.summary.jobs import job_sheet, jobs_of, slowdown_note
-from et_sim.views.summary.operations import OperationTotal, operations
+from et_sim.views.summary.operations import LEGEND, OperationTotal, operations
 from et_sim.views.summary.parts import NAMES, parts_of
 from et_sim.views.summary.rank_table import called, slowest_first
 from et_sim.views.summary.sentences import (

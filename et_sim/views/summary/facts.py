@@ -11,13 +11,12 @@ from typing import Any
 
 from et_sim.basics.units import exact_bytes, format_bytes, format_joules, format_ns, plural
 from et_sim.tables.declaration import OPAQUE_KINDS
-from et_sim.views.run.bus_bandwidth import LEGEND
 from et_sim.views.run.directory import RunDirectory
 from et_sim.views.run.selection import Selection, recorded_part
 from et_sim.views.summary.in_short import in_short, small_path
 from et_sim.views.summary.jobs import counts_with_jobs, job_lines, jobs_text
 from et_sim.views.summary.operation_table import AVERAGES, operation_lines
-from et_sim.views.summary.operations import operations
+from et_sim.views.summary.operations import LEGEND, operations
 from et_sim.views.summary.parts import PARTS
 from et_sim.views.summary.rank_table import called, rank_count, rank_entries, rank_lines, slowest_first
 from et_sim.views.summary.sentences import (

@@ -10,13 +10,12 @@ from typing import Any
 
 from et_sim.basics.quick_dataclass import quick_dataclass
 from et_sim.basics.units import format_bytes, format_ns
-from et_sim.views.run.bus_bandwidth import LEGEND, Bandwidth, bandwidth
 from et_sim.views.run.directory import RunDirectory
 from et_sim.views.run.groups import GroupCounts
 from et_sim.views.run.rows import Grouped
 from et_sim.views.run.selection import EVERYTHING, Selection
 from et_sim.views.sheet import Sheet, SheetColumn, rate
-from et_sim.views.summary.operations import operations, without_kernel
+from et_sim.views.summary.operations import LEGEND, Bandwidth, bandwidth, operations, without_kernel
 from et_sim.views.text import prose, share
 from et_sim.views.view import Forms
 

@@ -9,16 +9,16 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, field
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 
 from et_sim.basics.intervals import Intervals, Unions, together
 from et_sim.basics.quick_dataclass import quick_dataclass
 from et_sim.basics.unique import unique
-from et_sim.views.run.bus_bandwidth import Bandwidth, bandwidth, members_of
 from et_sim.views.run.columns import numbers, words
 from et_sim.views.run.directory import RunDirectory
 from et_sim.views.run.groups import Counts
@@ -34,6 +34,49 @@ from et_sim.views.run.rows import (
     total_by,
 )
 from et_sim.views.run.selection import EVERYTHING, Selection
+
+ONCE = ("broadcast", "reduce", "send")
+SHARED = ("all_gather", "reduce_scatter", "reduce_scatter_block", "all_to_all")
+LEGEND = "bandwidth: size by transfer time; bus bw: the same as a port carries it, as nccl-tests counts"
+
+
+class Bandwidth(Struct, frozen=True):
+    """In bytes per second, over the time of transfers: queueing and waiting are left out."""
+
+    algorithm: float | None  # of all that have a payload
+    bus: float | None  # None: of computation and other nodes, and where members are not known
+
+    def as_dict(self) -> dict[str, float | None]:
+        """For `--json`."""
+        return {"bytes_per_second": self.algorithm, "bus_bytes_per_second": self.bus}
+
+
+NONE = Bandwidth(None, None)
+
+
+def bandwidth(kind: str, members: int | None, bytes: int, moving_ns: int) -> Bandwidth:
+    """That of operations alike, from the sum of the bytes that traces give and that of their times.
+
+    Of receives there is none: bytes may have moved, and all have come, before they were posted.
+    """
+    if not bytes or moving_ns <= 0 or kind == "receive":
+        return NONE
+    rate = bytes * 1e9 / moving_ns
+    if kind in ONCE:
+        return Bandwidth(rate, rate)
+    if members is None:
+        return Bandwidth(rate, None)
+    if kind == "all_gather":
+        rate *= members
+    share = (members - 1) / members
+    factor = 2 * share if kind == "all_reduce" else share if kind in SHARED else None
+    return Bandwidth(rate, None if factor is None else rate * factor)
+
+
+def members_of(sizes: Mapping[str, int], group: str | None) -> int | None:
+    """How many ranks are in a group of that name; None: not known, or not the same everywhere."""
+    return sizes.get(group) if group is not None else None
+
 
 AVERAGED = ("compute_utilisation", "memory_utilisation", "operational_intensity")
 WORDS = ("timed_by", "bound")
