@@ -1,7 +1,6 @@
-"""Collective algorithms: group x bytes -> steps, as pure functions, one file an algorithm."""
+"""Collective algorithms: group x bytes -> steps, as pure functions."""
 
 from et_sim.collectives.algorithm import IN_NETWORK, RING, TREE, Algorithm, lower, parse_algorithm
-from et_sim.collectives.in_network import InNetworkProgram
 from et_sim.collectives.program import (
     AS_REFERENCE,
     CORRECTED,
@@ -13,7 +12,7 @@ from et_sim.collectives.program import (
     StepProgram,
     Transfers,
 )
-from et_sim.collectives.tree import TreeProgram
+from et_sim.collectives.trees import InNetworkProgram, TreeProgram
 
 __all__ = [
     "AS_REFERENCE",

@@ -7,13 +7,22 @@ barriers, go over a tree that no name chooses.
 
 from __future__ import annotations
 
-from importlib import import_module
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 
 from et_sim.basics.errors import MachineError
-from et_sim.collectives.in_network import OPERATIONS, InNetworkProgram
-from et_sim.collectives.names import FAMILIES, Name, parse_name, spellings
+from et_sim.collectives.halving_doubling import halving_doubling
+from et_sim.collectives.names import Name, parse_name, spellings
 from et_sim.collectives.program import AS_REFERENCE, OVER_A_TREE, CostFixes, Operation, Phase, StepProgram
-from et_sim.collectives.tree import TreeProgram, rooted_tree
+from et_sim.collectives.shifts import direct, ring
+from et_sim.collectives.trees import (
+    IN_NETWORK_OPERATIONS,
+    InNetworkProgram,
+    TreeProgram,
+    double_binary_tree,
+    in_network,
+    rooted_tree,
+)
 
 
 class Algorithm(Name, frozen=True):
@@ -25,7 +34,7 @@ class Algorithm(Name, frozen=True):
 
     def used_for(self, operation: Operation, fixes: CostFixes) -> Algorithm:
         """What really runs: a double binary tree that is corrected leaves all but all-reduce to a ring."""
-        if self == IN_NETWORK and operation in OPERATIONS:
+        if self == IN_NETWORK and operation in IN_NETWORK_OPERATIONS:
             return self
         if operation in OVER_A_TREE:
             return TREE
@@ -33,6 +42,16 @@ class Algorithm(Name, frozen=True):
         return RING if mended_tree and operation is not Operation.ALL_REDUCE else self
 
 
+AnyProgram = StepProgram | TreeProgram | InNetworkProgram
+PROGRAMS: Mapping[str, Callable[[Phase], AnyProgram]] = MappingProxyType(
+    {
+        "ring": ring,
+        "direct": direct,
+        "halvingDoubling": halving_doubling,
+        "doubleBinaryTree": double_binary_tree,
+        "inNetwork": in_network,
+    }
+)
 TREE, RING, IN_NETWORK = Algorithm("tree"), Algorithm("ring"), Algorithm("inNetwork")
 
 
@@ -55,12 +74,10 @@ def lower(
     subgroup: bool = False,
     fixes: CostFixes = AS_REFERENCE,
     root: int = 0,
-) -> StepProgram | TreeProgram | InNetworkProgram:
+) -> AnyProgram:
     """The steps of one phase: `members` take part, each starting with `size` bytes."""
     algorithm = algorithm.used_for(operation, fixes)
     phase = Phase(operation, members, size, fixes, subgroup, root, algorithm.window)
     if algorithm == TREE:
         return rooted_tree(phase)
-    module = import_module(f"{__package__}.{FAMILIES[algorithm.family].module}")
-    program: StepProgram | TreeProgram | InNetworkProgram = module.program(phase)
-    return program
+    return PROGRAMS[algorithm.family](phase)

@@ -29,7 +29,7 @@ from et_sim.collectives.program import (
 )
 
 
-def program(phase: Phase) -> StepProgram:
+def halving_doubling(phase: Phase) -> StepProgram:
     """The halving-doubling program of one phase."""
     operation, members, size = phase.operation, phase.members, phase.size
     if operation is Operation.ALL_TO_ALL:

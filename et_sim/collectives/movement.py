@@ -21,7 +21,7 @@ from et_sim.collectives.algorithm import Algorithm
 from et_sim.collectives.halving_doubling import circulant_inward, pairs_inward, uses_pairs
 from et_sim.collectives.program import AS_REFERENCE, CostFixes, Operation
 from et_sim.collectives.schedule import UP
-from et_sim.collectives.tree import BY_SUBTREE, subtree_places
+from et_sim.collectives.trees import BY_SUBTREE, subtree_places
 
 REDUCED = (Operation.ALL_REDUCE, Operation.REDUCE_SCATTER, Operation.REDUCE, Operation.BARRIER)
 ROOT_BEGINS = (Operation.BROADCAST, Operation.SCATTER)

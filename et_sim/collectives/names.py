@@ -1,7 +1,7 @@
 """Names of collective algorithms: which exist, and their one normal spelling.
 
-A new algorithm is an entry here and the module that it names, whose function `program` makes its steps of a
-`Phase`. Not here: what algorithms do, and which groups suit them.
+A new algorithm is an entry here, and one in `algorithm.PROGRAMS`: the function that makes its steps.
+Not here: what algorithms do, and which groups suit them.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from msgspec import Struct
 class Family(Struct, frozen=True):
     """Algorithms of one name."""
 
-    module: str  # of this package
     spans: bool = False  # its `one…` form takes all NPUs as one dimension, whatever the network's shape
     is_windowed: bool = False  # a number behind the name says how many messages are under way at a time
     takes_rings: bool = False  # in all or some collectives, or where nothing else can
@@ -24,11 +23,11 @@ class Family(Struct, frozen=True):
 
 FAMILIES: Mapping[str, Family] = MappingProxyType(
     {
-        "ring": Family("ring", spans=True, takes_rings=True),
-        "direct": Family("direct", spans=True, is_windowed=True),
-        "halvingDoubling": Family("halving_doubling", spans=True),
-        "doubleBinaryTree": Family("tree", takes_rings=True),
-        "inNetwork": Family("in_network", takes_rings=True),
+        "ring": Family(spans=True, takes_rings=True),
+        "direct": Family(spans=True, is_windowed=True),
+        "halvingDoubling": Family(spans=True),
+        "doubleBinaryTree": Family(takes_rings=True),
+        "inNetwork": Family(takes_rings=True),
     }
 )
 _SPELLING = re.compile(r"(one(?=[A-Z]))?([A-Za-z]+)(-?[0-9]{1,9})?", re.ASCII)

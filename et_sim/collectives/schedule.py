@@ -19,7 +19,7 @@ import numpy.typing as npt
 from msgspec import Struct
 
 from et_sim.collectives.program import Bytes, Distances, Flags, Peer, StepProgram
-from et_sim.collectives.tree import NOBODY, TreeProgram
+from et_sim.collectives.trees import NOBODY, TreeProgram
 
 UP, DOWN = 0, 1  # the two steps of a tree
 Counts = npt.NDArray[np.int32]

@@ -12,7 +12,7 @@ import numpy as np
 
 from et_sim.basics.errors import TraceError
 from et_sim.collectives import Operation
-from et_sim.collectives.tree import GOES_DOWN, GOES_UP
+from et_sim.collectives.trees import GOES_DOWN, GOES_UP
 from et_sim.compute import Treatment
 from et_sim.machine.datatypes import datatype_named
 from et_sim.machine.model import System

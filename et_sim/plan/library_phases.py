@@ -6,7 +6,7 @@ chunks that run at the same time: one has all bytes within nodes, one all betwee
 word from everybody along the other side. So links carry what they carry there, and everybody waits for all.
 
 Rings take their own steps; trees and switches as many as they have levels, with the bytes that their links
-carry. Not here: the choice and its time (`machine.collective_library`), and steps (`collectives.paced`).
+carry. Not here: the choice and its time (`machine.collective_library`), and steps (`collectives.shifts`).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from msgspec.structs import replace
 from et_sim.basics.errors import MachineError
 from et_sim.basics.units import LONGEST_NS, format_ns
 from et_sim.collectives import Algorithm, Operation, StepProgram
-from et_sim.collectives.paced import paced
+from et_sim.collectives.shifts import paced
 from et_sim.machine.collective_library import Call, Choice, Library
 from et_sim.machine.collective_library.candidates import Group
 from et_sim.machine.collective_library.choice import PAIRS

@@ -25,7 +25,7 @@ from et_sim.collectives import (
     TreeProgram,
     lower,
 )
-from et_sim.collectives.tree import BY_SUBTREE
+from et_sim.collectives.trees import BY_SUBTREE
 from et_sim.collectives.uneven import uneven_exchange
 from et_sim.compute import reduction_ns
 from et_sim.plan import tables

@@ -1,0 +1,131 @@
+"""Ring, direct, and rounds at a pace: every member sends to members so many places ahead, at the same time.
+
+Ring: every member passes what it got from its predecessor on to its successor. All-reduce walks the ring
+twice (reduce-scatter, then all-gather): 2(n-1) steps of C/n bytes. Reduce-scatter and all-gather walk once.
+All-to-all relays: n(n-1)/2 steps of C/n bytes.
+
+Direct: every member talks to every other one, `window` of them at a time. All-reduce is a direct
+reduce-scatter and a direct all-gather: its second half waits until the first has arrived completely.
+
+Which transfers are charged a reduction follows the reference: groups of `window` silent ones and `window` (in
+sub-groups: (n-1) * window) that reduce. Mended, exactly the messages of the reducing half are.
+
+Rounds at a pace: all members send equal messages, with pauses between them, so that all take a given time.
+Collective libraries move bytes at their own pace: launches, flags and copies take time beside the wires. The
+pauses are what is left of the library's time when an idle network has carried the messages, so a collective
+that is alone takes exactly that time, and one that meets others takes longer.
+
+Not here: how long a library takes (`machine.collective_library`), and its steps (`plan.library_phases`).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from et_sim.collectives.program import (
+    Operation,
+    Peer,
+    Phase,
+    StepProgram,
+    Transfers,
+    piece_bytes,
+    transfer_pattern,
+    transfers_of_messages,
+)
+
+
+def ring(phase: Phase) -> StepProgram:
+    """The ring program of one phase."""
+    operation, members = phase.operation, phase.members
+    message = piece_bytes(operation, members, phase.size, phase.fixes)
+    return StepProgram(
+        members=members,
+        sends=_sends_of_ring(operation, members),
+        start_transfers=1,
+        half=0,
+        peer=Peer.SHIFT,
+        distance=np.ones(1, np.int32),
+        message_bytes=np.array([message], np.int64),
+        transfers=transfer_pattern(operation, 1, members - 1, message),
+    )
+
+
+def _sends_of_ring(operation: Operation, members: int) -> int:
+    if operation is Operation.ALL_REDUCE:
+        return 2 * (members - 1)
+    if operation is Operation.ALL_TO_ALL:
+        return members * (members - 1) // 2
+    return members - 1
+
+
+REDUCING = (Operation.ALL_REDUCE, Operation.REDUCE_SCATTER)
+
+
+def direct(phase: Phase) -> StepProgram:
+    """The direct program of one phase."""
+    operation, members = phase.operation, phase.members
+    others = members - 1
+    width = others if phase.window is None else min(phase.window, others)
+    message = piece_bytes(operation, members, phase.size, phase.fixes)
+    both_halves = operation is Operation.ALL_REDUCE
+    sends = 2 * others if both_halves else others
+    if phase.fixes.direct_reductions:
+        transfers = _mended_direct(operation, others, sends, width, message)
+    else:
+        transfers = transfer_pattern(operation, width, others * width if phase.subgroup else width, message)
+    return StepProgram(
+        members=members,
+        sends=sends,
+        start_transfers=width,
+        half=others if both_halves else 0,
+        peer=Peer.SHIFT,
+        distance=np.arange(1, members, dtype=np.int32),
+        message_bytes=np.full(others, message, np.int64),
+        transfers=transfers,
+    )
+
+
+def _mended_direct(operation: Operation, others: int, sends: int, width: int, message: int) -> Transfers:
+    """The first n-1 messages received are those of the first half, whatever the window."""
+    sizes = np.full(sends, message, np.int64)
+    reduces = (np.arange(sends) < others) & (operation in REDUCING)
+    return transfers_of_messages(sizes, sizes, reduces, width)
+
+
+MOST_UNEVEN = 4096  # pauses that differ by a nanosecond are listed one by one up to so many
+
+
+def paced(
+    members: int,
+    distance: tuple[int, ...],
+    steps: int,
+    size: int,
+    pause_ns: int,
+    at_once: int = 1,
+    *,
+    pauses_last: bool = False,
+) -> StepProgram:
+    """`steps` messages of `size` bytes, to the members that far ahead in turn, so many of them at once.
+
+    There is a pause before every round of them and one behind the last; `pause_ns` is of all together. Where
+    messages of a round take different times, only one that is `pauses_last` is not hidden by some of them.
+    """
+    rounds = steps // at_once
+    each, longer = divmod(max(pause_ns, 0), rounds + 1)
+    rows = rounds + 1 if (longer or pauses_last) and rounds < MOST_UNEVEN else 1
+    time = np.full(rows, each, np.int64)
+    time[: longer if rows > 1 else 0] += 1
+    if pauses_last and rows > 1:
+        time[-1], time[:-1] = time.sum(), 0
+    time = np.repeat(time, at_once if rows > 1 else 1)
+    nothing = np.zeros(len(time), np.bool_)
+    return StepProgram(
+        members=members,
+        sends=steps,
+        start_transfers=at_once,
+        half=0,
+        peer=Peer.SHIFT,
+        distance=np.array(distance, np.int32),
+        message_bytes=np.full(len(distance), size, np.int64),
+        transfers=Transfers(np.zeros(len(time), np.int64), nothing, nothing, nothing, time),
+    )
