@@ -12,7 +12,6 @@ from typing import Any
 
 from et_sim.basics.errors import TraceError, UsageError
 from et_sim.trace.builder import TraceBuilder
-from et_sim.trace.columns import Trace
 from et_sim.trace.group_rule import GroupRule
 from et_sim.workloads.recording import Recording
 from recorder.recorded import Node, Recorded, Work
@@ -67,9 +66,6 @@ def name_of(rule: GroupRule, title: str, taken: dict[str, GroupRule]) -> str:
     while taken.setdefault(name, rule) != rule:
         name = f"{title} ({rule})" if name == title else f"{name}'"
     return name
-
-
-_PRODUCTS = ("gemm", "conv", "attention")
 
 
 class Groups:
@@ -185,8 +181,3 @@ def _collective(recorded: Recorded, node: Node, names: list[str], keep_roots: bo
     if node.splits:
         options["splits"] = tuple(node.splits)
     return options | {"kind": kind, "bytes": size}
-
-
-def trace_of(recording: Recording) -> Trace:
-    """The finished template."""
-    return recording.trace()

@@ -16,7 +16,7 @@ from et_sim.basics.errors import UsageError
 if TYPE_CHECKING:
     from converters.editing.files import Input
     from converters.editing.gradients import Gradients
-    from converters.editing.group_rules import GroupRules
+    from converters.editing.groups import GroupRules
     from converters.editing.growth import Growth
     from converters.editing.scaling import Scaled
     from converters.report import Converted
@@ -143,8 +143,7 @@ def _by_plan(options: argparse.Namespace, given: Input) -> _Plan:
     """Axes of a plan grow, and groups with them."""
     import numpy as np
 
-    from converters.editing.group_rules import find_group_rules, uses_all_ranks
-    from converters.editing.groups import Groups, read_groups_file
+    from converters.editing.groups import Groups, find_group_rules, read_groups_file, uses_all_ranks
     from converters.editing.growth import Growth
     from converters.editing.plans import ORDER, read_change, read_role
 
@@ -178,8 +177,7 @@ def _by_plan(options: argparse.Namespace, given: Input) -> _Plan:
 
 def _by_groups(options: argparse.Namespace, given: Input) -> _Plan:
     """Groups grow by name, and everything is copied, as often as there shall be replicas."""
-    from converters.editing.group_rules import find_group_rules, uses_all_ranks
-    from converters.editing.groups import Groups, read_groups_file
+    from converters.editing.groups import Groups, find_group_rules, read_groups_file, uses_all_ranks
     from converters.editing.growth import Growth
     from converters.editing.plans import read_replicas
     from et_sim.trace import GroupRule
@@ -279,7 +277,7 @@ def _remarks(
     growth: Growth, scaled: Scaled, families: GroupRules, gradients: Gradients | None
 ) -> Iterator[str]:
     """How ranks are numbered, which groups grew, and whether copies know each other."""
-    from converters.editing.group_rules import uses_all_ranks
+    from converters.editing.groups import uses_all_ranks
     from et_sim.basics.units import plural
 
     templates = plural(len(set(scaled.contents)), "template")

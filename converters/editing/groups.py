@@ -1,19 +1,30 @@
 """Who is in a communicator group, from whatever says so: the trace itself, a rule, or a groups file.
 
-Not here: which nodes use it (`partners`).
+Groups of a workload are told as rules, too: each is one of many that lie alike. Traces and groups files list
+members; a bigger machine needs to know what the next group looks like. Lists that are equally far apart and
+tile the ranks follow a rule, whatever each of them is called; the rule is then called after one of them,
+"like-3". Two groups of the same members stay two.
+
+Not here: which nodes use a group (`partners`), and growing (`growth`).
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from et_sim.basics.errors import TraceError
+import numpy as np
+
+from converters.editing.plans import PlanChange
+from et_sim.basics.errors import TraceError, UsageError, did_you_mean
 from et_sim.basics.group_names import group_key
+from et_sim.basics.unique import unique
 from et_sim.documents.json_text import parse_json
-from et_sim.trace import Trace, Workload
+from et_sim.trace import GroupRule, Trace, Workload
+from et_sim.trace.columns import NodeKind
 from et_sim.trace.disk import read_unpacked
 from et_sim.trace.process_groups import ALL_RANKS, read_process_groups
 
@@ -109,3 +120,180 @@ def _entries(text: str) -> tuple[list[dict[str, Any]], bool]:
             if isinstance(content, list):
                 return content, is_wrapped
     return [], False
+
+
+Names = tuple[tuple[str, str], ...]  # (group_key in the trace, family)
+
+
+@dataclass(frozen=True, slots=True)
+class GroupRules:
+    """The rules, and what each rank calls them."""
+
+    rules: dict[str, GroupRule]
+    of_rank: list[Names]  # shared by ranks that use the same names
+    unnamed: frozenset[str]  # rules that lists of members follow; those of one size and stride are alike
+
+    @property
+    def renames_all_ranks(self) -> bool:
+        """Whether the group of all ranks stays what it was, under a name."""
+        return any(not key for names in set(self.of_rank) for key, _ in names)
+
+    def alike(self, name: str, source: str) -> list[str]:
+        """The families that grow together if some rank's group `name` does; its own comes first."""
+        family = self._family(name, source)
+        rule = self.rules[family]
+        others = [name for name in self.rules if name in self.unnamed and self.rules[name] == rule]
+        return list(dict.fromkeys((family, *others))) if family in self.unnamed else [family]
+
+    def _family(self, name: str, source: str) -> str:
+        """The family that some rank calls `name`."""
+        key = group_key(name)
+        if name in self.rules:
+            return name
+        families = {family for names in set(self.of_rank) for known, family in names if known == key}
+        if len(families) == 1:
+            return families.pop()
+        known = [*self.rules, *dict.fromkeys(name for names in self.of_rank[:64] for name, _ in names)]
+        cause = f"there is no group {name!r}" if not families else f"group {name!r} means different groups"
+        if not key:
+            cause = "the group of all ranks grows by itself"
+            remedy = "ask for more ranks with --replicas, or a bigger group"
+        else:
+            remedy = did_you_mean(name, known) or f"groups are {', '.join(known[:8]) or 'not used here'}"
+        raise UsageError(cause, place=source, remedy=remedy)
+
+
+def find_group_rules(
+    workload: Workload,
+    groups: Groups,
+    *,
+    all_ranks: str = "",
+    plan: PlanChange | None = None,
+    role: int | None = None,
+) -> GroupRules:
+    """Every group that a collective names, as a rule; that of all ranks too, if `all_ranks` is its name.
+
+    Rules that lists of members follow are called by the axes of the plan, or after one of the groups. If a
+    single rank was recorded, `role` is its number, and all others have groups that lie like its own.
+    """
+    if all_ranks in workload.group_rules:
+        raise UsageError(
+            f'a group rule is called "{all_ranks}", as the group of all ranks would be',
+            place=workload.source,
+            remedy="give the rule another name",
+        )
+    used = [_used(trace) for trace in workload.templates]
+    search = _Search(workload, groups, all_ranks, plan)
+    if all_ranks:
+        search.rules[all_ranks] = GroupRule(workload.ranks)
+    known: dict[tuple[int, tuple[Any, ...]], Names] = {}
+    of_rank: list[Names] = []
+    ranks = range(workload.ranks) if role is None else (role,)
+    for rank in ranks:
+        template = int(workload.template_of_rank[rank])
+        instances = tuple(groups.instance(rank, name) for name in used[template])
+        key = template, tuple(instance[:2] if instance[0] == "rule" else instance for instance in instances)
+        if key not in known:
+            known[key] = search.names(rank, used[template], instances)
+        of_rank.append(known[key])
+    if role is not None:
+        of_rank *= workload.ranks
+    return GroupRules(search.rules, of_rank, frozenset(search.called.values()))
+
+
+def _used(trace: Trace) -> list[str]:
+    """Group keys of collectives, by name."""
+    numbers = unique(trace.group[trace.kind == NodeKind.COLL]).tolist()
+    return sorted({group_key(trace.group_names[number]) for number in numbers} - {""})
+
+
+@dataclass(slots=True)
+class _Search:
+    """Collects the rules while ranks are looked at."""
+
+    workload: Workload
+    groups: Groups
+    all_ranks: str
+    plan: PlanChange | None
+    rules: dict[str, GroupRule] = field(default_factory=dict)
+    called: dict[tuple[GroupRule, int], str] = field(default_factory=dict)  # rules without names of their own
+
+    def names(self, rank: int, used: list[str], instances: tuple[Any, ...]) -> Names:
+        """What a rank's groups are called as rules."""
+        names = [("", self.all_ranks)] if self.all_ranks else []
+        alike: dict[GroupRule, int] = {}
+        for name, instance in zip(used, instances, strict=True):
+            if instance[0] == "all" and not self.all_ranks:
+                continue
+            if instance[0] == "rule":
+                self.rules.setdefault(name, self.workload.group_rules[name])
+                names.append((name, name))
+                continue
+            rule = self.rule_of(rank, name)
+            alike[rule] = alike.get(rule, 0) + 1
+            names.append((name, self.name_of(rule, alike[rule], name)))
+        return tuple(names)
+
+    def name_of(self, rule: GroupRule, number: int, group: str) -> str:
+        """What the `number`-th rule of its size and stride is called: by its axes, or after a group."""
+        if (rule, number) not in self.called:
+            first = name = self.plan.name_of(rule, f"group {group}") if self.plan else f"like-{group}"
+            others = 1
+            while name in self.rules:
+                others += 1
+                name = f"{first}-{others}"
+            self.called[rule, number] = name
+            self.rules[name] = rule
+        return self.called[rule, number]
+
+    def rule_of(self, rank: int, name: str) -> GroupRule:
+        """The rule that a list of members follows."""
+        members = self.groups.members(rank, name)
+        where = f"group {name} of rank {rank}"
+        if members is None:
+            raise TraceError(
+                f"nothing says who is in {where}",
+                place=self.workload.source,
+                remedy="give the groups file with --groups, or traces whose metadata describes their groups",
+            )
+        patterns = (0, *(self.plan.patterns if self.plan else ()))
+        rules = (_rule_of_members(members, every) for every in patterns)
+        rule = next(
+            (candidate for candidate in rules if candidate and self._fits(candidate, rank, members)), None
+        )
+        if rule is None:
+            listed = ", ".join(map(str, members[:8])) + (", …" if len(members) > 8 else "")
+            raise TraceError(
+                f"{where} has the members {listed}, which follow no rule: equally far apart along each axis,"
+                f" in blocks that divide {self.workload.ranks} ranks",
+                place=self.workload.source,
+                remedy="what such a group is among more ranks is not known; number the ranks differently",
+            )
+        return rule
+
+    def _fits(self, rule: GroupRule, rank: int, members: Sequence[int]) -> bool:
+        return self.workload.ranks % rule.every == 0 and tuple(rule.members(rank)) == tuple(members)
+
+
+def _rule_of_members(members: Sequence[int], every: int) -> GroupRule | None:
+    """The rule of members that lie along axes, beginning anew every so many ranks; None: they do not."""
+    left, axes = np.array(members, np.int64), [(1, 1)]
+    while len(left) > 1:
+        steps = np.diff(left)
+        size = int(np.argmax(steps != steps[0])) + 1 if (steps != steps[0]).any() else len(left)
+        axes.append((size, int(steps[0])))
+        left = left[::size]
+    sizes, strides = zip(*axes, strict=True)
+    try:
+        return GroupRule(sizes, strides, every)
+    except TraceError:
+        return None
+
+
+def uses_all_ranks(workload: Workload) -> bool:
+    """Whether some collective is of the group of all ranks."""
+    return any(
+        group_key(trace.group_names[number]) == ""
+        for trace in workload.templates
+        for number in unique(trace.group[trace.kind == NodeKind.COLL]).tolist()
+    )

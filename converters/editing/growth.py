@@ -5,7 +5,7 @@ copied behind each other, so that the group has more members at the same distanc
 everything, one behind the other. So every rank of the bigger workload is a copy of one old rank, and of each
 old rank there is the same number of copies, at the same offsets.
 
-Not here: records (`scaling`), and which rules a workload has (`group_rules`).
+Not here: records (`scaling`), and which rules a workload has (`groups`).
 """
 
 from __future__ import annotations

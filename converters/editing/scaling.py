@@ -5,7 +5,7 @@ group. The data that a rank works on stays the same, so computation does, too. O
 broadcast, reduce-scatter and all-to-all, `comm_size` is all of that data and stays; of an all-gather it is a
 share of it, and becomes smaller. What has no such rule is refused.
 
-Not here: numbers of ranks and sizes of groups (`growth`, `group_rules`), and files per rank (`expanding`).
+Not here: numbers of ranks and sizes of groups (`growth`, `groups`), and files per rank (`expanding`).
 """
 
 from __future__ import annotations
@@ -19,8 +19,7 @@ import numpy as np
 
 from converters.editing.files import Change, Input, Recorded, Rewiring, edited, set_attributes
 from converters.editing.gradients import Gradients, add_gradients
-from converters.editing.group_rules import GroupRules, Names
-from converters.editing.groups import rewritten_descriptions
+from converters.editing.groups import GroupRules, Names, rewritten_descriptions
 from converters.editing.growth import Growth
 from converters.files import watched
 from converters.records import frame_bytes

@@ -1,11 +1,15 @@
 """Worker processes on this machine: each evaluates many points, and is replaced when it ends or grows large.
 
 They are started as programs of their own, not forked, so that a script that sweeps needs no `__main__` guard.
+
+A worker receives a design space, then tasks, and sends back each result when it is there. It ends when the
+sweep's process does, however that happens.
 """
 
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -13,17 +17,18 @@ from collections import Counter, deque
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from multiprocessing.connection import Connection, wait
+from pathlib import Path
 from typing import Any
 
 from msgspec import Struct, field
 
-from et_sim.basics.errors import UsageError
+from et_sim.basics.errors import EtSimError, UsageError
 from et_sim.compiled.orders import search_paths
 from et_sim.sweeps.digests import PACKAGE
-from et_sim.sweeps.evaluate import MOST_ATTEMPTS, Done, Lost, Task
+from et_sim.sweeps.evaluate import MOST_ATTEMPTS, Done, Evaluator, Lost, Task, attempt
 from et_sim.sweeps.space import Space
 
-PROGRAM = "et_sim.sweeps.worker"
+PROGRAM = "et_sim.sweeps.pool"
 AHEAD = 2  # tasks that a worker has at once, so that it never waits for the next one
 LARGEST_BYTES = 2 << 30  # of a worker; one that is larger after a point is replaced
 MOST_STARTS = 3  # of workers in a row that end without having done anything
@@ -163,3 +168,37 @@ def _given_back(worker: _Worker, left: deque[Task], attempts: Counter[str]) -> l
             lost.append(Lost(first.digest, ENDED))
     left.extendleft(reversed(worker.tasks))
     return lost
+
+
+STATUS = Path("/proc/self/statm")
+PAGE_BYTES = 4096
+
+
+def main(descriptor: int) -> None:
+    """Work until no more tasks arrive."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all processes: the sweep's decides
+    with Connection(descriptor) as connection:
+        try:
+            evaluator = Evaluator(connection.recv())
+            while True:
+                task = connection.recv()
+                try:
+                    done = attempt(evaluator, task)
+                except EtSimError as error:
+                    connection.send((str(error), 0))
+                    return
+                connection.send((done, _memory_bytes()))
+        except (EOFError, ConnectionError):  # the sweep has ended
+            return
+
+
+def _memory_bytes() -> int:
+    """How much memory this process has; 0 where the system does not say."""
+    try:
+        return int(STATUS.read_text(encoding="ascii").split()[1]) * PAGE_BYTES
+    except (OSError, ValueError, IndexError):
+        return 0
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]))
