@@ -19,7 +19,7 @@ from typing import Any
 from zlib import crc32
 
 import pytest
-from engines_ahead import FOLDED, simulate
+from engines_ahead import simulate
 from hypothesis import HealthCheck, settings
 from hypothesis.internal.conjecture import providers
 
@@ -165,8 +165,7 @@ def _is_rare(run: Any) -> bool:
     """Whether a kind of engine is one that few tests need, for runs that are small nearly always."""
     is_common = type(run.network).__module__ in COMMON_NETWORKS
     fabric = type(getattr(run.network, "fabric", None)).__name__
-    is_rare_fabric = fabric == "GraphTables" or (fabric == "LevelTables" and not run.watch)
-    return not is_common or bool(run.recording) or is_rare_fabric
+    return not is_common or bool(run.recording) or fabric == "GraphTables"
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -200,7 +199,7 @@ def nothing_short_waits_for_machine_code(request: pytest.FixtureRequest) -> Iter
 @pytest.fixture(scope="session")
 def warm_engine() -> None:
     """The engine is compiled, for all of the parallel test processes at once: no output says so."""
-    simulate(**FOLDED)
+    simulate()
 
 
 @pytest.fixture(scope="session")

@@ -23,7 +23,6 @@ OF_1_0 = {
     "network.json": '{"dimensions-count": 1, "topologies-per-dim": ["Ring"], "units-count": [4], '
     '"links-count": [2], "link-latency": [500], "link-bandwidth": [50]}',
 }
-FOLDED, UNFOLDED = {"fold": True}, {"fold": False}
 
 
 def simulate(**how: Any) -> None:
@@ -37,14 +36,14 @@ def simulate(**how: Any) -> None:
     et_sim.simulate(et_sim.Workload.of([trace] * 2), system=SYSTEM, network=NETWORK, **how)
 
 
-def simulate_1_0(folder: Path, **how: Any) -> None:
+def simulate_1_0(folder: Path) -> None:
     """A run of a layer file of ASTRA-sim 1.0."""
     import et_sim
 
     for name, text in OF_1_0.items():
         (folder / name).write_text(text)
     layers, system, network = (folder / name for name in OF_1_0)
-    et_sim.simulate(layers, system=system, network=network, **how)
+    et_sim.simulate(layers, system=system, network=network)
 
 
 def convert(folder: Path) -> None:
@@ -61,10 +60,9 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         convert(Path(folder))
     for model in ("analytical", "link"):
-        for how in (FOLDED, UNFOLDED):
-            simulate(model=model, **how)
+        simulate(model=model)
     with tempfile.TemporaryDirectory() as folder:
-        simulate_1_0(Path(folder), **FOLDED)
+        simulate_1_0(Path(folder))
 
 
 if __name__ == "__main__":

@@ -71,8 +71,7 @@ def _all_kinds(scratch: Path) -> Iterator[list[str]]:
     ring = ["--system", str(demo / "system.json"), "--network", str(demo / "network.yml")]
     uneven = (str(demo / "traces" / "step"), *ring)  # packets of this one take minutes
     alike = (str(scratch / "alike"), "--machine", MACHINE)
-    unfolded = (*alike, "--no-fold")
-    cases = [*itertools.product((uneven, alike, unfolded), MODELS), (alike, PACKETS), (unfolded, PACKETS)]
+    cases = [*itertools.product((uneven, alike), MODELS), (alike, PACKETS)]
     for (workload, model), detail in itertools.product(cases, DETAILS):
         details = ["--detail", detail] if detail else []
         for profile in PROFILES:

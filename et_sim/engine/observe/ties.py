@@ -42,8 +42,8 @@ LOWEST_63_BITS = (1 << 63) - 1
 
 @works_on_tables
 def is_watched(run: Run) -> bool:
-    """Whether ties matter: actors stand for several ranks. If `watch` is empty, no code for them is made."""
-    return len(run.watch) > 0 and len(run.turns) > 0
+    """Whether ties matter: actors stand for several ranks."""
+    return len(run.turns) > 0
 
 
 @works_on_tables

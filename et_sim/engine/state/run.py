@@ -123,9 +123,7 @@ class Run(Tables):
     buckets: Any
     bucket_index: Any
     events: Any
-    # Tuples that are empty or not: compiling sees their lengths, so the engine has three forms.
-    watch: Any  # empty unless ties may matter (`ties`): in runs that are folded or recorded
-    recording: Any  # empty unless causes, messages or links are recorded
+    recording: Any  # a tuple, empty unless causes, messages or links are recorded: compiling sees its length
     stamps: Any  # per event; only where actors stand for several ranks
     node_marks: Any  # per node; likewise
     repeats: Any  # one row: the search for periods
@@ -238,7 +236,6 @@ def new_run(
         "buckets": table(BUCKET, 0),
         "bucket_index": np.full(1, NONE, np.int32),
         "events": table(EVENT, 0),
-        "watch": (1,) if is_watched else (),
         "recording": (1,) if is_recorded else (),
         "stamps": table(MOMENT, 0),
         **_repeats(plan, is_searched=is_searched),
