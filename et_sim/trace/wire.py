@@ -28,6 +28,7 @@ from et_sim.compiled.entry_points import entry
 from et_sim.trace import wire_layout as at
 from et_sim.trace.columns import (
     ATTRIBUTES,
+    BIT,
     NUMBERS,
     START_NS,
     TEXT_ATTRIBUTES,
@@ -43,6 +44,8 @@ from et_sim.trace.wire_layout import DecodeBuffers, NameTable, intern_spans, joi
 
 Ids = npt.NDArray[np.uint64]
 _LONGEST_VARINT = 10
+# Of more nodes, blocks are pages of their own, and those that nobody writes to take no memory.
+_MOST_IN_MEMORY_AT_HAND = 1 << 16
 Item = TypeVar("Item")
 Number = TypeVar("Number", np.uint64, np.int32)
 
@@ -168,6 +171,8 @@ class _Files:
             **{number.column: _column(number, wide, narrow, small) for number in NUMBERS},
             **{text.column: narrow[_slot(text)] for text in TEXT_ATTRIBUTES},
         }
+        if nodes <= _MOST_IN_MEMORY_AT_HAND:
+            self._columns = _without_room(self._columns)
         self._starts = (buffers.wide[at.DATA_START, : nodes + 1], buffers.wide[at.CTRL_START, : nodes + 1])
         self._dependencies: tuple[Ids, Ids] = (
             buffers.data_deps[: int(self._starts[0][-1])].view(np.uint64),
@@ -251,6 +256,17 @@ class _Files:
         bounds = self._first[number : number + 2]
         (data_begin, data_end), (ctrl_begin, ctrl_end) = (start[bounds].tolist() for start in self._starts)
         return self._dependencies[0][data_begin:data_end], self._dependencies[1][ctrl_begin:ctrl_end]
+
+
+def _without_room(columns: dict[str, Any]) -> dict[str, Any]:
+    """Columns out of the blocks that have room for every attribute, of which nodes carry a few."""
+    carried = int(np.bitwise_or.reduce(columns["present"], initial=0))
+    nothing = np.zeros(len(columns["present"]), np.int64)
+    lacking = {one.column for one in ATTRIBUTES if not carried & BIT[one.name]}
+    return {
+        name: nothing.view(column.dtype)[: len(nothing)] if name in lacking else column.copy()
+        for name, column in columns.items()
+    }
 
 
 def _slot(attribute: Attribute) -> int:

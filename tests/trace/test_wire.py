@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -25,6 +26,7 @@ from trace_oracle import (
 from et_sim.basics.errors import TraceError
 from et_sim.trace import TraceBuilder, decode, encode_trace
 from et_sim.trace.schema import ATTRIBUTE_KINDS, messages
+from et_sim.trace.wire import decode_several
 
 DATA = Path(__file__).parent / "data"
 HEADER = b"\x0a\x050.0.4"
@@ -448,3 +450,15 @@ def test_uncompiled_code_gives_the_same_columns(tmp_path: Path) -> None:
 def test_importing_the_package_loads_neither_numba_nor_protobuf() -> None:
     code = "import sys, et_sim.trace; sys.exit('numba' in sys.modules or 'google.protobuf' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0
+
+
+def test_small_files_take_no_memory_for_what_none_of_their_nodes_says() -> None:
+    several = [TraceBuilder() for _ in range(3)]
+    for micros, builder in enumerate(several):
+        builder.compute("kernel", micros=micros, num_ops=7)
+    traces = decode_several([encode_trace(builder.build()) for builder in several], ["a", "b", "c"])
+    assert [trace.num_ops.tolist() for trace in traces] == [[7]] * 3
+    for trace in traces:
+        assert np.shares_memory(trace.stream, trace.comm_bytes)
+        assert not np.shares_memory(trace.stream, trace.num_ops)
+        assert trace.num_ops.base.nbytes == 3 * 8
