@@ -84,7 +84,7 @@ class Sheet(Struct, frozen=True):
         ]
         return table(
             caption,
-            [column.head for column in self.columns],
+            [text(column.head) for column in self.columns],
             cells,
             "".join(column.side for column in self.columns),
         )

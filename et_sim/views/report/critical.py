@@ -10,9 +10,10 @@ from et_sim.views.critical.path import CriticalPath, PathHop
 from et_sim.views.critical.sensitivity import Sensitivities
 from et_sim.views.critical.text import ranks_of
 from et_sim.views.drawing.critical import path_picture
-from et_sim.views.report.markup import absent, cut_text, more, section, table, tag, text
+from et_sim.views.report.markup import absent, cut_text, more, section, tag
 from et_sim.views.run.directory import RunDirectory
 from et_sim.views.run.selection import recorded_part
+from et_sim.views.sheet import Sheet, SheetColumn
 from et_sim.views.summary.rank_table import called
 from et_sim.views.text import cut, signed
 
@@ -42,13 +43,16 @@ def _changes(path: CriticalPath) -> str:
     """What would make the run shorter, or longer."""
     if not path.record.is_complete:
         return ""
-    rows = [
-        (text(change.parameter), _signed(change.better_ns), _signed(change.worse_ns))
-        for change in Sensitivities(path).changes()
-    ]
     heading = "what would change it" + ("" if path.record.is_exact else " (an estimate: others share it)")
-    head = (heading, "if 1 % better", "if 1 % worse")
-    return table("", head, rows, "<>>") if rows else ""
+    changes = Sensitivities(path).changes()
+    sheet = Sheet(
+        (
+            SheetColumn(heading, "parameter", "<"),
+            SheetColumn("if 1 % better", lambda change: _signed(change.better_ns)),
+            SheetColumn("if 1 % worse", lambda change: _signed(change.worse_ns)),
+        )
+    )
+    return sheet.table(changes) if changes else ""
 
 
 def _signed(change: float) -> str:
@@ -59,12 +63,12 @@ def _steps(run: RunDirectory, path: CriticalPath) -> str:
     ranks, hops = run.actors()["ranks"].to_pylist(), path.hops()
     longest = sorted(range(len(hops)), key=lambda at: (hops[at].start_ns - hops[at].end_ns, at))
     shown = sorted(longest[:LONGEST_HOPS])
-    head = ("from", "takes", "kind", "operation", "on", "began after")
-    few = table(_caption(len(shown)), head, [_row(hops[at], ranks) for at in shown], ">><<<<")
+    sheet = _hop_sheet(ranks)
+    few = sheet.table([hops[at] for at in shown], _caption(len(shown)))
     if len(hops) <= len(shown):
         return few
     cut = "" if len(hops) <= MOST_HOPS else f", of which the first {MOST_HOPS}"
-    every = table("", head, [_row(hop, ranks) for hop in hops[:MOST_HOPS]], ">><<<<")
+    every = sheet.table(hops[:MOST_HOPS])
     return few + more(f"all {plural(len(hops), 'step')}{cut}", every)
 
 
@@ -73,13 +77,18 @@ def _caption(count: int) -> str:
     return f"the longest {plural(count, 'step')}, in order" if count > 1 else ""
 
 
-def _row(hop: PathHop, ranks: list[str]) -> tuple[str, ...]:
-    passed = ranks_of(hop, ranks)
-    return (
-        format_ns(hop.start_ns),
-        format_ns(hop.end_ns - hop.start_ns),
-        text(hop.kind.replace("_", " ")),
-        cut_text(cut(hop.name, 40), hop.name),
-        cut_text(called(passed, 16), called(passed, len(passed))) if passed else "",
-        text(hop.after),
+def _hop_sheet(ranks: list[str]) -> Sheet:
+    def on(hop: PathHop) -> str:
+        passed = ranks_of(hop, ranks)
+        return cut_text(called(passed, 16), called(passed, len(passed))) if passed else ""
+
+    return Sheet(
+        (
+            SheetColumn("from", "start_ns"),
+            SheetColumn("takes", lambda hop: format_ns(hop.end_ns - hop.start_ns)),
+            SheetColumn("kind", lambda hop: hop.kind.replace("_", " "), "<"),
+            SheetColumn("operation", side="<", markup=lambda hop: cut_text(cut(hop.name, 40), hop.name)),
+            SheetColumn("on", side="<", markup=on),
+            SheetColumn("began after", "after", "<"),
+        )
     )

@@ -17,11 +17,12 @@ from et_sim.views.drawing.network import dimensions, heats_picture, links, queue
 from et_sim.views.drawing.planes import roofline_picture
 from et_sim.views.drawing.scene import TICKS, NothingToDrawError, Scene, number, round_step, runs_of
 from et_sim.views.drawing.schedule import schedule_of_run_picture
-from et_sim.views.report.markup import section, table, tag, text
+from et_sim.views.report.markup import section, tag, text
 from et_sim.views.run.columns import numbers
 from et_sim.views.run.directory import RunDirectory
 from et_sim.views.run.selection import EVERYTHING
-from et_sim.views.summary.queues import incasts, pause_lines, pause_roots
+from et_sim.views.sheet import Sheet, SheetColumn
+from et_sim.views.summary.queues import INCAST_SHEET, incasts, pause_lines, pause_roots
 from et_sim.views.summary.spread import spreads
 from et_sim.views.summary.topology import tier_totals
 from et_sim.views.text import shortened
@@ -115,7 +116,6 @@ def topology_section(run: RunDirectory) -> str:
 
 
 MOST_INCASTS, LONGEST_LINE = 20, 160
-HEAD = ("link", "from", "for", "deepest", "messages", "ranks that send")
 
 
 def ports_section(run: RunDirectory) -> str:
@@ -133,19 +133,10 @@ def _incasts(run: RunDirectory) -> str:
     meetings = incasts(run)
     if not meetings:
         return ""
-    rows = [
-        (
-            text(meeting.link),
-            format_ns(meeting.begin_ns),
-            format_ns(meeting.end_ns - meeting.begin_ns),
-            format_bytes(meeting.deepest_bytes),
-            f"{meeting.messages:,}",
-            text(meeting.ranks),
-        )
-        for meeting in meetings[:MOST_INCASTS]
-    ]
-    more = f", {len(rows)} of {len(meetings)}" if len(rows) < len(meetings) else ""
-    return table(text(f"Where messages of several ranks met{more}"), HEAD, rows, "<>>>><")
+    shown = meetings[:MOST_INCASTS]
+    more = f", {len(shown)} of {len(meetings)}" if len(shown) < len(meetings) else ""
+    sheet = Sheet((*INCAST_SHEET.columns[:5], SheetColumn("ranks that send", "ranks", "<")))
+    return sheet.table(shown, text(f"Where messages of several ranks met{more}"))
 
 
 def _pauses(run: RunDirectory) -> str:

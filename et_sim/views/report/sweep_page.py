@@ -7,7 +7,8 @@ Charts and tables need no script; it only chooses points (`sweep.js`). Not here:
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from shlex import quote
 from typing import Any
@@ -18,10 +19,11 @@ from et_sim.basics.units import format_ns, plural
 from et_sim.tables.sweep_tables import NUMBER, RUNS
 from et_sim.views.drawing.nodes import ALWAYS
 from et_sim.views.drawing.scene import LETTER, Scene
-from et_sim.views.report.markup import section, table, tag, text
+from et_sim.views.report.markup import section, tag, text
 from et_sim.views.report.page import asset, page_of, write_report
 from et_sim.views.report.timeline import MOST_SLICES
 from et_sim.views.run.directory import open_run
+from et_sim.views.sheet import Sheet, SheetColumn
 from et_sim.views.sweep.charts import Box, draw_chart, front_name, legend_of, lines
 from et_sim.views.sweep.content import Chart, SweepContent
 from et_sim.views.sweep.directory import COMPLETE, SweepDirectory
@@ -174,10 +176,12 @@ def _fronts(content: SweepContent) -> str:
     charts, first = content.charts(), len(content.axes)
     parts = []
     for number, resource in enumerate(content.resources, first):
-        rows = (_front_row(content, row, resource) for row in charts[number].front)
-        head = ["point", *map(text, content.sweep.axes), text(resource.title), "makespan"]
+        figures = [
+            SheetColumn(resource.title, partial(_figure, resource)),
+            SheetColumn("makespan", "makespan_ns"),
+        ]
         caption = f"no other point has both less {text(resource.title)} and a shorter makespan"
-        cells = table(caption, head, rows, "<" + "<" * first + ">>")
+        cells = _points(content, figures).table([content.rows[row] for row in charts[number].front], caption)
         parts.append(tag("div", _svg(charts[number], content, number) + cells, class_="front"))
     return section("fronts", "Pareto fronts", *parts)
 
@@ -191,51 +195,52 @@ def _search_front(content: SweepContent) -> str:
     first, columns = len(content.axes), content.objectives
     charts = content.charts()[first:]
     drawings = "".join(_svg(chart, content, number) for number, chart in enumerate(charts, first))
-    head = ["point", *map(text, content.sweep.axes), *(text(column.title) for column in columns)]
-    rows = (
-        [
-            _button(content, row),
-            *(text(shown(content.rows[row][axis])) for axis in content.sweep.axes),
-            *(text(column.shown(content.rows[row][column.column])) for column in columns),
-        ]
-        for row in content.search_front
-    )
-    cells = table("", head, rows, "<" + "<" * first + ">" * len(columns))
+    figures = [SheetColumn(column.title, partial(_figure, column)) for column in columns]
+    cells = _points(content, figures).table([content.rows[row] for row in content.search_front])
     heading = front_name(content)
     return section(
         "fronts", heading[0].upper() + heading[1:], note, tag("div", drawings, class_="charts"), cells
     )
 
 
-def _front_row(content: SweepContent, row: int, resource: SweepQuantity) -> list[str]:
-    values = content.rows[row]
-    axes = (text(shown(values[axis])) for axis in content.sweep.axes)
-    return [
-        _button(content, row),
-        *axes,
-        text(resource.shown(values[resource.column])),
-        text(_makespan(values)),
-    ]
+def _points(content: SweepContent, figures: Sequence[SheetColumn]) -> Sheet:
+    """Points by number, which choose them, with the values of axes."""
+    row_of = {values[NUMBER]: row for row, values in enumerate(content.rows)}
+
+    def button(values: Mapping[str, Any]) -> str:
+        number = values[NUMBER]
+        if number not in row_of:
+            return str(number)
+        return tag("button", str(number), type="button", data_row=str(row_of[number]))
+
+    axes = (SheetColumn(axis, partial(_value, axis), "<") for axis in content.sweep.axes)
+    return Sheet((SheetColumn("point", side="<", markup=button), *axes, *figures))
 
 
-def _button(content: SweepContent, row: int) -> str:
-    return tag("button", str(content.rows[row][NUMBER]), type="button", data_row=str(row))
+def _value(axis: str, values: Mapping[str, Any]) -> str:
+    return shown(values[axis])
 
 
-def _makespan(values: Mapping[str, Any]) -> str:
-    return format_ns(values["makespan_ns"])
+def _figure(quantity: SweepQuantity, values: Mapping[str, Any]) -> str:
+    return quantity.shown(values[quantity.column])
 
 
 def _best(content: SweepContent, pages: Mapping[int, str]) -> str:
-    head = ["point", *map(text, content.sweep.axes), *POINT_FIGURES, "run"]
-    cells = []
-    for row, values in enumerate(content.rows[:MOST_BEST]):
+
+    def figure(at: int, values: Mapping[str, Any]) -> str:
+        return figures_of_point(content.rows[0], values)[at]
+
+    def report(values: Mapping[str, Any]) -> str:
         address = pages.get(values[NUMBER])
-        axes = (text(shown(values[axis])) for axis in content.sweep.axes)
-        figures = map(text, figures_of_point(content.rows[0], values))
-        run = tag("a", "report", href=address) if address else ""
-        cells.append([_button(content, row), *axes, *figures, run])
-    several = table("", head, cells, "<" + "<" * len(content.axes) + ">>>><<")
+        return tag("a", "report", href=address) if address else ""
+
+    last = len(POINT_FIGURES) - 1
+    figures = [
+        SheetColumn(name, partial(figure, at), "<" if at == last else ">")
+        for at, name in enumerate(POINT_FIGURES)
+    ]
+    sheet = _points(content, [*figures, SheetColumn("run", side="<", markup=report)])
+    several = sheet.table(content.rows[:MOST_BEST])
     note = band_note(content.rows)
     return section("best", "Best points", tag("p", note, class_="note") if note else "", several)
 
@@ -244,19 +249,14 @@ def _failures(content: SweepContent) -> str:
     failed = [row for row in content.every if row["status"] != COMPLETE]
     if not failed:
         return ""
-    head = ["point", *map(text, content.sweep.axes), "status", "reason"]
-    cells = (
-        [
-            str(row[NUMBER]),
-            *(text(shown(row[axis])) for axis in content.sweep.axes),
-            text(row["status"]),
-            text(row["error"] or ""),
-        ]
-        for row in failed[:MOST_FAILURES]
-    )
+    figures = [
+        SheetColumn("status", side="<"),
+        SheetColumn("reason", lambda row: row["error"] or "", "<"),
+    ]
+    cells = _points(content, figures).table(failed[:MOST_FAILURES])
     rest = len(failed) - MOST_FAILURES
     more = f"… and {plural(rest, 'more point')}: column error of sweep.arrow" if rest > 0 else ""
-    parts = table("", head, cells, "<" * len(head)), tag("p", text(more), class_="note") if more else ""
+    parts = cells, tag("p", text(more), class_="note") if more else ""
     return section("failures", f"Points that are not complete ({len(failed):,})", *parts)
 
 

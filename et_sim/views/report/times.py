@@ -8,7 +8,8 @@ Not here: the timeline (`timeline`), and what the run was made from (`origins`).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -20,11 +21,12 @@ from et_sim.basics.units import exact_bytes, format_bandwidth, format_bytes, for
 from et_sim.tables.declaration import COPY, NOT_COMMUNICATION
 from et_sim.views.critical.path import CriticalPath
 from et_sim.views.drawing.bars import sums_of_parts
-from et_sim.views.report.markup import bar, cut_text, more, section, table, tag, text
+from et_sim.views.report.markup import bar, cut_text, more, section, tag, text
 from et_sim.views.run.columns import coded, integers, numbers
 from et_sim.views.run.directory import RunDirectory
 from et_sim.views.run.groups import GroupCounts
 from et_sim.views.run.selection import recorded_actors, recorded_part
+from et_sim.views.sheet import Sheet, SheetColumn
 from et_sim.views.summary.in_short import in_short
 from et_sim.views.summary.jobs import job_sheet, jobs_of, slowdown_note
 from et_sim.views.summary.operations import LEGEND, OperationTotal, operations
@@ -225,14 +227,13 @@ def ranks_section(run: RunDirectory) -> str:
     """Every rank, the slowest first; ranks alike share a line."""
     makespan = run.summary["makespan_ns"]
     entries = slowest_first(run.summary["per_rank"])
-    head = ("ranks", "finish", "", "compute", "exposed", "waiting", "waits most for")
-    rows = [_rank_row(entry, makespan) for entry in entries]
-    content = table("", head, rows[:MOST_RANKS], "<><>>><")
-    if len(rows) > MOST_RANKS:
-        shown = rows[MOST_RANKS : 20 * MOST_RANKS]
-        rest = f"{plural(len(rows) - MOST_RANKS, 'faster line')}"
-        cut = "" if len(rows) <= 20 * MOST_RANKS else f", of which the first {len(shown)}"
-        content += more(f"{rest}{cut}", table("", head, shown, "<><>>><"))
+    sheet = _rank_sheet(makespan)
+    content = sheet.table(entries[:MOST_RANKS])
+    if len(entries) > MOST_RANKS:
+        shown = entries[MOST_RANKS : 20 * MOST_RANKS]
+        rest = f"{plural(len(entries) - MOST_RANKS, 'faster line')}"
+        cut = "" if len(entries) <= 20 * MOST_RANKS else f", of which the first {len(shown)}"
+        content += more(f"{rest}{cut}", sheet.table(shown))
     note = (
         "shares of the makespan; exposed: bytes moved, or queued for a link, and no kernel ran; waiting: for "
         "another rank to begin"
@@ -240,16 +241,31 @@ def ranks_section(run: RunDirectory) -> str:
     return section("ranks", "Ranks", tag("p", note, class_="note"), content)
 
 
-def _rank_row(entry: Entry, makespan: int) -> tuple[str, ...]:
-    parts = parts_of(entry)
-    finish = "never" if entry["finish_ns"] is None else format_ns(entry["finish_ns"])
-    figures = (entry["compute_ns"], parts["exposed"], parts["waiting"])
-    return (
-        cut_text(shortened(entry["ranks"], 28), entry["ranks"]),
-        finish,
-        bar([(key, name, parts[key]) for key, name in NAMES], makespan),
-        *(f"{format_ns(figure)} <small>{share(figure, makespan)}</small>" for figure in figures),
-        cut_text(shortened(entry["waits_for"] or "", 16), entry["waits_for"] or ""),
+def _rank_sheet(makespan: int) -> Sheet:
+    def parts_bar(entry: Entry) -> str:
+        parts = parts_of(entry)
+        return bar([(key, name, parts[key]) for key, name in NAMES], makespan)
+
+    def figure(of: Callable[[Entry], int], entry: Entry) -> str:
+        return f"{format_ns(of(entry))} <small>{share(of(entry), makespan)}</small>"
+
+    def waits(entry: Entry) -> str:
+        return cut_text(shortened(entry["waits_for"] or "", 16), entry["waits_for"] or "")
+
+    return Sheet(
+        (
+            SheetColumn(
+                "ranks", side="<", markup=lambda of: cut_text(shortened(of["ranks"], 28), of["ranks"])
+            ),
+            SheetColumn(
+                "finish", lambda of: "never" if of["finish_ns"] is None else format_ns(of["finish_ns"])
+            ),
+            SheetColumn("", side="<", markup=parts_bar),
+            SheetColumn("compute", markup=partial(figure, lambda entry: entry["compute_ns"])),
+            SheetColumn("exposed", markup=partial(figure, lambda entry: parts_of(entry)["exposed"])),
+            SheetColumn("waiting", markup=partial(figure, lambda entry: parts_of(entry)["waiting"])),
+            SheetColumn("waits most for", side="<", markup=waits),
+        )
     )
 
 
@@ -266,36 +282,38 @@ def jobs_section(run: RunDirectory) -> str:
 def operations_section(run: RunDirectory) -> str:
     """What took the most time, names without their numbers taken together."""
     every = operations(run)
-    rows = []
+    shown = every[:MOST_OPERATIONS]
     longest = max((operation.total_ns for operation in every), default=1)
-    names = distinct([operation.name for operation in every[:MOST_OPERATIONS]], 48)
-    for operation, name in zip(every, names, strict=False):
-        kind = operation.kind.replace("_", " ")
-        rows.append(
-            (
-                f'<i class="dot" data-kind="{text(operation.kind)}"></i>{text(kind)}',
-                cut_text(name, operation.name),
-                f"{operation.count:,}",
-                format_ns(operation.total_ns),
-                bar([(f"kind-{operation.kind}", kind, operation.total_ns)], longest),
-                format_ns(operation.mean_ns),
-                format_bytes(operation.bytes // max(operation.count, 1)) if operation.bytes else "",
-                _bandwidth(operation),
-            )
+    names = [operation.name for operation in shown]
+    short = dict(zip(names, distinct(names, 48), strict=True))
+
+    def kind(operation: OperationTotal) -> str:
+        name = operation.kind.replace("_", " ")
+        return f'<i class="dot" data-kind="{text(operation.kind)}"></i>{text(name)}'
+
+    def length(operation: OperationTotal) -> str:
+        name = operation.kind.replace("_", " ")
+        return bar([(f"kind-{operation.kind}", name, operation.total_ns)], longest)
+
+    def bytes_each(operation: OperationTotal) -> str:
+        return format_bytes(operation.bytes // max(operation.count, 1)) if operation.bytes else ""
+
+    sheet = Sheet(
+        (
+            SheetColumn("kind", side="<", markup=kind),
+            SheetColumn("operation", side="<", markup=lambda of: cut_text(short[of.name], of.name)),
+            SheetColumn("count"),
+            SheetColumn("total", "total_ns"),
+            SheetColumn("", side="<", markup=length),
+            SheetColumn("mean", "mean_ns"),
+            SheetColumn("bytes each", bytes_each),
+            SheetColumn("bus bw", markup=_bandwidth),
         )
-    head = ("kind", "operation", "count", "total", "", "mean", "bytes each", "bus bw")
-    note = f"totals over all ranks; a counter in a name is #; {LEGEND}"
-    rest = (
-        f"; {plural(len(every) - len(rows), 'other line')}: et-sim inspect RUN ops"
-        if len(every) > len(rows)
-        else ""
     )
-    return section(
-        "operations",
-        "Operations",
-        tag("p", text(note + rest), class_="note"),
-        table("", head, rows, "<<>><>>>"),
-    )
+    note, left = f"totals over all ranks; a counter in a name is #; {LEGEND}", len(every) - len(shown)
+    rest = f"; {plural(left, 'other line')}: et-sim inspect RUN ops" if left else ""
+    note = tag("p", text(note + rest), class_="note")
+    return section("operations", "Operations", note, sheet.table(shown))
 
 
 def _bandwidth(operation: OperationTotal) -> str:
@@ -314,25 +332,31 @@ def groups_section(run: RunDirectory) -> str:
         return ""
     counts = run.rank_counts()
     ranks, makespan = int(counts[recorded_actors(run)].sum()), run.summary["makespan_ns"]
-    rows = []
-    for group in groups:
-        active, exposed = group.active_ns / ranks, group.exposed_ns / ranks
-        parts = [("exposed", "exposed", round(exposed)), ("hidden", "hidden", round(active - exposed))]
-        rows.append(
-            (
-                cut_text(cut(group.group, 40), group.group),
-                f"{group.count:,}",
-                format_bytes(group.bytes),
-                format_ns(round(active)),
-                bar(parts, makespan),
-                f"{format_ns(round(exposed))} <small>{share(exposed, makespan)}</small>",
-            )
+
+    def active(group: Exposed) -> float:
+        return group.active_ns / ranks
+
+    def parts_bar(group: Exposed) -> str:
+        exposed = group.exposed_ns / ranks
+        parts = [("exposed", round(exposed)), ("hidden", round(active(group) - exposed))]
+        return bar([(name, name, ns) for name, ns in parts], makespan)
+
+    def exposed(group: Exposed) -> str:
+        ns = group.exposed_ns / ranks
+        return f"{format_ns(round(ns))} <small>{share(ns, makespan)}</small>"
+
+    sheet = Sheet(
+        (
+            SheetColumn("group", side="<", markup=lambda group: cut_text(cut(group.group, 40), group.group)),
+            SheetColumn("operations", "count"),
+            SheetColumn("payload", "bytes"),
+            SheetColumn("transfers", lambda group: format_ns(round(active(group)))),
+            SheetColumn("", side="<", markup=parts_bar),
+            SheetColumn("exposed", markup=exposed),
         )
-    head = ("group", "operations", "payload", "transfers", "", "exposed")
+    )
     note = (
         "times of the average rank, and shares of the makespan; when several groups are exposed at once, "
         "the time counts for each of them"
     )
-    return section(
-        "groups", "Exposed communication", tag("p", note, class_="note"), table("", head, rows, "<>>><>")
-    )
+    return section("groups", "Exposed communication", tag("p", note, class_="note"), sheet.table(groups))
