@@ -59,7 +59,7 @@ def _fingerprints(lowering: Lowering) -> list[tuple[int, ...]]:
     place = np.arange(1, len(nodes) + 1) - np.repeat(first, count)
     sums = []
     with np.errstate(over="ignore"):
-        for name in ("duration_ns", "bytes"):
+        for name in ("duration_ns", "bytes", "detail"):
             before = np.concatenate(([0], np.cumsum(nodes[name] * place)))
             sums.append(before[first + count] - before[first])
     columns = (count.tolist(), *(column.tolist() for column in sums))

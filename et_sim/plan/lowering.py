@@ -97,11 +97,12 @@ class Lowering:
         self.lowest_rank = lowest_ranks(workload)  # of every template
         self.used_groups: list[list[str]] = []  # per template: canonical names
         ranks_of = np.bincount(workload.template_of_rank, minlength=len(workload.templates))
+        processors: list[Any] = []  # that kernels are spread over, by stack
 
         def lower(stack: Stack) -> None:
             lowest = self.lowest_rank[stack.numbers]
             rank, places = int(lowest[0]), [trace.source or workload.source for trace in stack.traces]
-            nodes = lower_nodes(stack, rules, rank, places[0])
+            nodes, of_kernels = lower_nodes(stack, rules, rank, places[0])
             self.too_little.add(stack, rank, ranks_of[stack.numbers], places)
             self.streams.assign(nodes, stack.trace)
             if self.variants.change_times:
@@ -111,6 +112,7 @@ class Lowering:
             self.joint.lower(nodes, stack, lowest, pool, used, places)
             self.used_groups[stack.number :] = used
             templates.put(nodes, stack)
+            processors.append(of_kernels)
 
         alike = [] if classes is None else classes[self.lowest_rank].tolist()
         if pool is not None:  # numbers groups that make requests together, template after template
@@ -125,16 +127,16 @@ class Lowering:
         self.templates, self.lane_first, self.nodes, self.children = templates.finish()
         every = np.asarray(self.nodes)
         parts = [  # of all templates but custom collectives, which are behind
-            TemplatePart(trace, every[first : first + len(trace)], first, int(rank))
-            for trace, first, rank in zip(
-                workload.templates, self.templates["node_first"].tolist(), self.lowest_rank, strict=False
-            )
+            TemplatePart(trace, every[first : first + len(trace)], first)
+            for trace, first in zip(workload.templates, self.templates["node_first"].tolist(), strict=False)
         ]
         if system.overlap:
             self.slowing, self.slowdowns = slowing_of(parts, len(self.nodes), system.overlap)
         else:
             held = self.collectives.processors_held
-            self.slowing, self.slowdowns = occupation_of(parts, len(self.nodes), self.compute, held)
+            self.slowing, self.slowdowns = occupation_of(
+                parts, len(self.nodes), np.concatenate(processors), held
+            )
         self.tensors = _tensors(workload) if machine.system.track_local_mem else ()
         refuse_too_much_at_start(system.local_memory, self.tensors, "system configuration")
         ranks = np.arange(machine.network.ranks, dtype=np.int32)

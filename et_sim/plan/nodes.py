@@ -104,15 +104,17 @@ def _first_of(stack: Stack, rows: Any, places: Sequence[str]) -> tuple[str, str]
     return places[at], stack.traces[at].describe(row)
 
 
-def lower_nodes(stack: Stack, rules: NodeRules, rank: int, place: str) -> Any:
-    """The node table of templates, without children, collectives and channels.
+def lower_nodes(stack: Stack, rules: NodeRules, rank: int, place: str) -> tuple[Any, Any]:
+    """The node table of templates, without children, collectives and channels, and of each kernel, over how
+    many processors it is spread if its arithmetic sets its time; else 0.
 
     `rank` runs one of them, or is to the machine as those that run them.
     """
     trace = stack.trace
     table = tables.table(tables.NODE, len(trace))
     nodes = table.view(np.ndarray)  # whose columns are found faster
-    _lower(nodes, stack, rules, rank, place)
+    processors = np.zeros(len(trace), np.float32)
+    _lower(nodes, processors, stack, rules, rank, place)
     _refuse_first(
         nodes["duration_ns"] > LONGEST_NS,
         trace,
@@ -120,10 +122,10 @@ def lower_nodes(stack: Stack, rules: NodeRules, rank: int, place: str) -> Any:
         f"takes longer than {format_ns(LONGEST_NS)}",
         "correct its duration (which is in microseconds), or the machine",
     )
-    return table
+    return table, processors
 
 
-def _lower(nodes: Any, stack: Stack, rules: NodeRules, rank: int, place: str) -> None:
+def _lower(nodes: Any, processors: Any, stack: Stack, rules: NodeRules, rank: int, place: str) -> None:
     trace = stack.trace
     _assign_lanes(nodes, trace)
     _refuse(value_faults(trace), trace, place)
@@ -146,7 +148,11 @@ def _lower(nodes: Any, stack: Stack, rules: NodeRules, rank: int, place: str) ->
         nodes["busy"][kernels] = 1
         is_described = _has_figures(trace, lacking) & ~_keeps_recorded(trace, rules.system)
         is_described = is_described[kernels]
-        _time(nodes, kernels[is_described], rules.compute.durations(trace, kernels[is_described], rank))
+        described = kernels[is_described]
+        modelled = rules.compute.durations(trace, described, rank)
+        _time(nodes, described, modelled)
+        if modelled.utilisation is not None:
+            processors[described] = np.nan_to_num(modelled.utilisation.processors)
         _time(nodes, kernels[~is_described], replay.durations(trace, kernels[~is_described]))
     communicates = _communicates(trace)
     if not rules.system.replay_communication:

@@ -23,7 +23,7 @@ from et_sim.basics.errors import MachineError, did_you_mean
 from et_sim.basics.group_names import shown_group
 from et_sim.basics.unique import unique
 from et_sim.basics.units import format_ns
-from et_sim.compute import ComputeModel, Treatment
+from et_sim.compute import Treatment
 from et_sim.machine.model import Notice, SlowedWork, Stream, StreamWork
 from et_sim.plan import tables
 from et_sim.plan.tables import FIRST_FACTOR, LANES, Action, lane_limits
@@ -150,7 +150,6 @@ class TemplatePart(NamedTuple):
     trace: Trace
     nodes: Any  # rows of the plan's table
     first: int  # where they begin in it
-    rank: int  # one that runs it
 
     @property
     def rows(self) -> slice:
@@ -187,10 +186,10 @@ def slowing_of(parts: Sequence[TemplatePart], nodes: int, overlap: tuple[SlowedW
     return factors, slowdowns
 
 
-def occupation_of(
-    parts: Sequence[TemplatePart], nodes: int, compute: ComputeModel, held: Any
-) -> tuple[Any, Any]:
+def occupation_of(parts: Sequence[TemplatePart], nodes: int, of_kernels: Any, held: Any) -> tuple[Any, Any]:
     """The same, of the processors that collectives hold, in the order of the plan's collectives.
+
+    `of_kernels`: of each node of the parts, over how many it is spread; 0: it does not mind.
 
     Empty where none holds any, or no kernel minds.
     """
@@ -206,13 +205,12 @@ def occupation_of(
             kernels = np.flatnonzero(
                 (part.nodes["treatment"] == Treatment.MODELLED) & (part.nodes["busy"] == 1)
             )
-            used = compute.durations(part.trace, kernels, part.rank).utilisation
-            of_kernel = np.zeros(0) if used is None else np.nan_to_num(used.processors)
+            of_kernel = of_kernels[part.rows][kernels]
             for number in unique(of_kernel[of_kernel > 0]).astype(int).tolist():
                 if number not in processors:
                     processors.append(number)
                 row = FIRST_FACTOR + processors.index(number)
-                occupation[part.rows][kernels[: len(of_kernel)][of_kernel == number]] = row
+                occupation[part.rows][kernels[of_kernel == number]] = row
     if not processors:
         return nothing
     slowdowns = tables.table(tables.SLOWDOWN, len(processors))

@@ -216,7 +216,7 @@ class Measurement:
             self._figures = statistics, counter.as_dict(self._workload, total)
 
     def changes_of_memory(self) -> Iterator[tuple[Rows, Changes]]:
-        """Changes of local memory, and the rows of their nodes, if memory is tracked."""
+        """Changes of local memory, and the rows of their nodes, without utilisation, if memory is tracked."""
         assert self.memory is not None
         for first, until in self.source.spans():
             yield self._changes(self.memory, first, until)
@@ -226,9 +226,9 @@ class Measurement:
     ) -> tuple[Rows, Changes]:
         """Of some actors; `rows`: theirs, if they are known."""
         if self._until_end is None:
-            rows = self.source.rows(first, until) if rows is None else rows
+            rows = self.source.rows(first, until, with_utilisation=False) if rows is None else rows
             return rows, memory.changes(rows)
-        rows = self._to_come.rows(first, until)
+        rows = self._to_come.rows(first, until, with_utilisation=False)
         changes = memory.changes(rows)
         return rows, changes.where(changes.time_ns <= self._outcome.end_ns)
 

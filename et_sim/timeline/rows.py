@@ -138,8 +138,19 @@ class TimelineSource:
         for begin in range(0, rows, ROWS_AT_ONCE):
             yield self.rows(first_actor, end_actor, begin, min(begin + ROWS_AT_ONCE, rows))
 
-    def rows(self, first_actor: int, end_actor: int, begin: int = 0, end: int | None = None) -> Rows:
-        """The issued nodes of some actors; of the rows that these have, from `begin` to `end`."""
+    def rows(
+        self,
+        first_actor: int,
+        end_actor: int,
+        begin: int = 0,
+        end: int | None = None,
+        *,
+        with_utilisation: bool = True,
+    ) -> Rows:
+        """The issued nodes of some actors; of the rows that these have, from `begin` to `end`.
+
+        Finding out how kernels use the machine times all of them again; who does not ask for it saves that.
+        """
         plan, actors = self._plan, np.arange(first_actor, end_actor, dtype=np.int32)
         template = plan.actors["template"][actors]
         counts = plan.templates["nodes"][template]
@@ -161,9 +172,11 @@ class TimelineSource:
             these = at = at[issued]
             owner, state = owner[issued], state[issued]
             base = base if len(actors) == 1 else base[issued]
-        return self._describe(owner, base, at, these, state)
+        return self._describe(owner, base, at, these, state, with_utilisation=with_utilisation)
 
-    def _describe(self, actor: Any, base: Any, at: Any, these: Any, state: Any) -> Rows:
+    def _describe(
+        self, actor: Any, base: Any, at: Any, these: Any, state: Any, *, with_utilisation: bool
+    ) -> Rows:
         """Rows of nodes, which are `at` in the plan's table (`these` selects the same), by their actors.
 
         `base` is where that table has the first node of an actor's template.
@@ -203,7 +216,7 @@ class TimelineSource:
             end_cause_actor=sender,
             end_cause_node=sender_node,
             has_end_node=sender_row != NONE,
-            utilisation=self._utilisation_of(at, nodes, state),
+            utilisation=self._utilisation_of(at, nodes, state) if with_utilisation else None,
         )
 
     @property
