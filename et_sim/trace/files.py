@@ -14,7 +14,6 @@ import json
 import os
 import re
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -23,6 +22,7 @@ from et_sim.basics.errors import TraceError, did_you_mean
 from et_sim.basics.files import is_file, is_folder
 from et_sim.documents.recognise import Kind, kind_of
 from et_sim.trace.columns import Trace
+from et_sim.trace.decoded_files import DecodedFiles
 from et_sim.trace.disk import read_bytes, replace_all, unpacked
 from et_sim.trace.manifest import ENDING, is_manifest, read_manifest
 from et_sim.trace.workload import Workload
@@ -77,7 +77,7 @@ def read_traces(
 ) -> Workload:
     """The traces of some files, of rank 0, 1 and so on."""
     paths = list(paths)
-    templates = _Templates(drop_dangling)
+    templates = DecodedFiles(drop_dangling)
     of_content: dict[bytes, int] = {}
     of_rank = np.empty(len(paths), np.int32)
     inputs: list[tuple[str, str]] = []
@@ -95,48 +95,6 @@ def read_traces(
     return Workload(
         templates.finish(), of_rank, source, tuple(inputs), tuple(notices), has_file_per_rank=True
     )
-
-
-_BYTES_AT_ONCE = 1 << 20  # of small files that are decoded together: more are slower
-
-
-class _Templates:
-    """Decodes files, many small ones at once."""
-
-    def __init__(self, drop_dangling: bool) -> None:
-        self._drop_dangling = drop_dangling
-        self._traces: list[Trace] = []
-        self._contents: list[bytes] = []
-        self._sources: list[str] = []
-        self._bytes = 0
-
-    def add(self, content: bytes, source: str) -> None:
-        """One more file, which is decoded now or with some that follow."""
-        if self._bytes + len(content) > _BYTES_AT_ONCE:
-            self._decode()
-        self._contents.append(content)
-        self._sources.append(source)
-        self._bytes += len(content)
-
-    def finish(self) -> tuple[Trace, ...]:
-        """The traces of all files."""
-        self._decode()
-        return tuple(self._traces)
-
-    @contextmanager
-    def decoding_after_errors(self) -> Iterator[None]:
-        """Where the next file cannot be read, a mistake in one before it is reported first."""
-        try:
-            yield
-        except TraceError:
-            self._decode()
-            raise
-
-    def _decode(self) -> None:
-        from et_sim.trace.wire import decode_several
-
-        self._traces += decode_several(self._contents, self._sources, drop_dangling=self._drop_dangling)
-        self._contents, self._sources, self._bytes = [], [], 0
 
 
 def write_trace(trace: Trace | bytes, path: str | Path) -> None:

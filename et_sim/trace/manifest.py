@@ -26,6 +26,7 @@ from et_sim.basics.files import is_file
 from et_sim.basics.units import format_ranks, parse_ranks, strided_ranks
 from et_sim.documents.json_text import parse_json
 from et_sim.trace.columns import RowColumn, Trace
+from et_sim.trace.decoded_files import DecodedFiles
 from et_sim.trace.disk import read_bytes, replace_all, unpacked
 from et_sim.trace.group_rule import GroupRule
 from et_sim.trace.workload import KEYS, Step, Workload, read_step
@@ -247,24 +248,28 @@ def _read_templates(
     path: Path, entries: list[dict[str, Any]], drop_dangling: bool
 ) -> tuple[tuple[Trace, ...], list[tuple[str, str]]]:
     """(the traces, each file with its hash)."""
-    from et_sim.trace.wire import decode
-
-    decoded: dict[Path, Trace] = {}
+    files = DecodedFiles(drop_dangling)
+    places: dict[Path, int] = {}
     inputs = []
     for number, entry in enumerate(entries):
         file = path.parent / entry["file"]
-        if file in decoded:
+        if file in places:
             continue
-        if not is_file(file):
-            raise TraceError(
-                f"template {number} names {file}, and there is no such file",
-                place=str(path),
-                remedy="files are looked for in the manifest's folder: correct the name, or move the file",
-            )
-        raw = read_bytes(file)
+        with files.decoding_after_errors():
+            if not is_file(file):
+                raise TraceError(
+                    f"template {number} names {file}, and there is no such file",
+                    place=str(path),
+                    remedy="files are looked for in the manifest's folder: correct the name, "
+                    "or move the file",
+                )
+            raw = read_bytes(file)
+            content = unpacked(raw, str(file))
         inputs.append((str(file), hashlib.sha256(raw).hexdigest()))
-        decoded[file] = decode(unpacked(raw, str(file)), str(file), drop_dangling=drop_dangling)
-    return tuple(decoded[path.parent / entry["file"]] for entry in entries), inputs
+        places[file] = len(places)
+        files.add(content, str(file))
+    decoded = files.finish()
+    return tuple(decoded[places[path.parent / entry["file"]]] for entry in entries), inputs
 
 
 def _rules(content: Mapping[str, Any], place: str) -> dict[str, GroupRule]:

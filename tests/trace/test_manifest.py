@@ -280,3 +280,17 @@ def test_a_workload_whose_parts_do_not_fit_is_refused() -> None:
         workload_of([0, 1], [plain(1), plain(2)], [True])
     with pytest.raises(TraceError, match="does not divide 2 ranks"):
         workload_of([0, 0], [plain()], [False], group_rules={"x": GroupRule(3)})
+
+
+@pytest.mark.parametrize("other", ["b.et", "c.et"], ids=["good", "missing"])
+def test_a_broken_template_is_named_whatever_the_templates_behind_it(folder: Path, other: str) -> None:
+    (folder / "a.et").write_bytes((folder / "a.et").read_bytes()[:-3])
+    entries = [
+        {"file": "a.et", "ranks": "0-5", "peers": "distances"},
+        {"file": other, "ranks": "6-7", "peers": "ranks"},
+    ]
+    (folder / "job.workload.json").write_text(json.dumps(content(templates=entries)))
+    with pytest.raises(TraceError) as caught:
+        read_workload(folder / "job.workload.json")
+    assert str(folder / "a.et") in str(caught.value)
+    assert other not in str(caught.value)
