@@ -62,8 +62,9 @@ def run(options: argparse.Namespace) -> Iterator[str]:
     import json
 
     from converters.files import Progress
-    from converters.pytorch.folders import convert_all, processors
+    from converters.pytorch.folders import convert_all
     from converters.pytorch.report import lines
+    from et_sim.basics.command_line import processors
     from et_sim.trace.disk import replace_all
 
     if options.jobs is not None and options.jobs < 1:

@@ -14,7 +14,6 @@ Not here: converting one rank (`converting`).
 from __future__ import annotations
 
 import gzip
-import os
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from concurrent.futures import ProcessPoolExecutor, as_completed
@@ -328,8 +327,3 @@ def job_of_file(path: Path, output: Path, without: frozenset[Link]) -> Job:
             remedy="give an execution trace or a Kineto timeline, or a folder of them",
         )
     return _with(Job(output, without=without), identity.kind, path)
-
-
-def processors() -> int:
-    """How many processes may run at once."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

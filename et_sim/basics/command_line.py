@@ -1,4 +1,4 @@
-"""What command lines share: arguments are refused in sentences, and one Ctrl-C ends a command.
+"""What command lines share: arguments refused in sentences, one Ctrl-C that ends a command, and processors.
 
 Python raises an interruption within whatever runs at that moment. Destructors drop what is raised in them,
 and so does NumPy while it asks an object for an attribute: of a hundred interruptions of a sweep, one was
@@ -9,6 +9,7 @@ something up. Not here: any command.
 from __future__ import annotations
 
 import argparse
+import os
 import signal
 import sys
 import threading
@@ -156,3 +157,8 @@ def interruptible() -> Iterator[None]:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGINT, signal.default_int_handler)
         signal.signal(signal.SIGALRM, before)
+
+
+def processors() -> int:
+    """How many this process may use, and so how many more it may start at once."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

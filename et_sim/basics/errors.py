@@ -54,24 +54,22 @@ class MachineError(InputError):
     """A system, network, memory or group description is unreadable or impossible."""
 
 
-class StallError(EtSimError):
+class _IncompleteError(EtSimError):
+    """The simulation ended before all ranks had finished; `report` explains why."""
+
+    exit_status = 1
+
+    def __init__(self, cause: str, *, report: str, place: str = "", remedy: str = "") -> None:
+        super().__init__(cause, place=place, remedy=remedy)
+        self.report = report
+
+
+class StallError(_IncompleteError):
     """The simulation ended while some rank still waits; `report` explains who waits for whom."""
 
-    exit_status = 1
 
-    def __init__(self, cause: str, *, report: str, place: str = "", remedy: str = "") -> None:
-        super().__init__(cause, place=place, remedy=remedy)
-        self.report = report
-
-
-class OutOfMemoryError(EtSimError):
+class OutOfMemoryError(_IncompleteError):
     """The simulation ended because tensors need more memory than an NPU has; `report` says which."""
-
-    exit_status = 1
-
-    def __init__(self, cause: str, *, report: str, place: str = "", remedy: str = "") -> None:
-        super().__init__(cause, place=place, remedy=remedy)
-        self.report = report
 
 
 def did_you_mean(word: str, choices: list[str] | tuple[str, ...]) -> str:

@@ -23,6 +23,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from et_sim.basics.command_line import processors
 from et_sim.basics.errors import EtSimError, UsageError
 from et_sim.basics.units import format_bytes, parse_ranks, plural
 from et_sim.compiled.entry_points import choice
@@ -50,14 +51,9 @@ LEAST_MEMORY = 512 * 2**20  # what a run of some size takes, the compiler includ
 def examine_host() -> Iterator[Finding]:
     """Findings about it."""
     yield Finding(COMPUTER, "system", f"{platform.system()} {platform.machine()}")
-    yield Finding(COMPUTER, "cores", str(_cores()))
+    yield Finding(COMPUTER, "cores", str(processors()))
     yield _memory()
     yield Finding(COMPUTER, "browser", _browser() or "none found; HTML pages can be opened elsewhere")
-
-
-def _cores() -> int:
-    """That this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _memory() -> Finding:

@@ -22,6 +22,7 @@ from typing import Any
 
 from msgspec import Struct, field
 
+from et_sim.basics.command_line import processors
 from et_sim.basics.errors import EtSimError, UsageError
 from et_sim.compiled.orders import search_paths
 from et_sim.sweeps.digests import PACKAGE
@@ -37,8 +38,7 @@ ENDED = "its worker process ended, perhaps for want of memory"
 
 def usual_workers() -> int:
     """One core is left to the rest of the machine."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return max(cores - 1, 1)
+    return max(processors() - 1, 1)
 
 
 class _Worker(Struct, eq=False):

@@ -17,6 +17,7 @@ import numpy as np
 
 from et_sim.basics.intervals import COMPUTE, COPY, TRANSFER, union
 from et_sim.basics.uncertainty import Composition
+from et_sim.basics.unique import groups_of
 from et_sim.compute import Treatment
 from et_sim.machine.accuracy import (
     HOST,
@@ -27,7 +28,6 @@ from et_sim.machine.accuracy import (
     Accuracy,
 )
 from et_sim.plan.tables import Action, Plan
-from et_sim.tables.grouping import groups_of
 from et_sim.timeline.rows import KIND_NAMES, Rows
 from et_sim.timeline.statistics import ACTIVITY_OF, Statistics
 from et_sim.trace.workload import Workload

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from msgspec import Struct
 
-from et_sim.basics.unique import unique
+from et_sim.basics.unique import groups_of, sums_of, unique
 from et_sim.basics.units import format_ranks
 from et_sim.compute import Treatment
 from et_sim.engine.outcome import Outcome
@@ -23,7 +23,6 @@ from et_sim.engine.state.run import NONE
 from et_sim.machine.model import System, WorkKind
 from et_sim.plan.straggler_variants import of_kind
 from et_sim.plan.tables import Action
-from et_sim.tables.grouping import groups_of, sums_of
 from et_sim.timeline.waiting.nodes import Issued, issued
 from et_sim.timeline.waiting.waits import COMMUNICATION, Waited, Waits
 from et_sim.trace.columns import NodeKind

@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 
+from et_sim.basics.unique import groups_of
 from et_sim.engine.outcome import Outcome
 from et_sim.plan.tables import IN_GROUP, NO_AXIS, Action, Plan
-from et_sim.tables.grouping import groups_of
 
 
 class ByteDirection(IntEnum):

@@ -17,9 +17,8 @@ from typing import Any
 import numpy as np
 from msgspec import Struct
 
-from et_sim.basics.unique import unique
+from et_sim.basics.unique import groups_of, unique
 from et_sim.tables.declaration import COPY, OPAQUE_KINDS
-from et_sim.tables.grouping import groups_of
 from et_sim.views.critical.events import KINDS, NONE, QUEUES, SWITCHES, PathNodes, is_kind
 from et_sim.views.critical.record import Chain, PathRecord
 

@@ -12,8 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from et_sim.basics.unique import unique_rows
-from et_sim.tables.grouping import groups_of
+from et_sim.basics.unique import groups_of, unique_rows
 from et_sim.views.drawing.nodes import NONE, Nodes
 from et_sim.views.run.columns import coded, integers
 from et_sim.views.run.directory import RunDirectory

@@ -17,9 +17,8 @@ from typing import Any
 import numpy as np
 from msgspec import Struct
 
-from et_sim.basics.unique import unique
+from et_sim.basics.unique import groups_of, unique
 from et_sim.basics.units import LONGEST_NS, plural
-from et_sim.tables.grouping import groups_of
 from et_sim.views.critical.path import CriticalPath
 from et_sim.views.drawing.blocks import Slices, visible_nodes
 from et_sim.views.drawing.colours import BACKWARD, NEVER, colour_of, drawn_kinds, is_backward, lighter
