@@ -2,6 +2,8 @@
 
     python benchmarks/loggops.py [--cases "dissemination, 4096" ...]
 
+Each case is run from the traces that it is converted to, and from the text without a conversion.
+
 The texts are those of LogGOPSim's patterns, with the default constants of its command line. The processor
 time of the conversion is that of a process; that of the simulation is the engine's alone, which has been
 compiled before. "Events" are counted as LogGOPSim does: a send, a receive and a message each.
@@ -54,7 +56,7 @@ CASES = {
 }
 
 
-def run(name: str, prefix: str) -> None:
+def run(name: str, workload: str) -> None:
     """One simulation, in this process."""
     import et_sim
     from et_sim.engine import driver
@@ -74,7 +76,7 @@ def run(name: str, prefix: str) -> None:
     timed_simulation.run_plan = timed
     ranks = CASES[name][1]
     network = {"loggops": {"npus": ranks, **CONSTANTS}}
-    result = et_sim.simulate(prefix, system={"profile": "corrected"}, network=network, model="loggops")
+    result = et_sim.simulate(workload, system={"profile": "corrected"}, network=network, model="loggops")
     used = resource.getrusage(resource.RUSAGE_SELF)
     events = 3 * result.outcome.messages
     print(
@@ -85,7 +87,7 @@ def run(name: str, prefix: str) -> None:
 
 
 def main() -> None:
-    """Each case: written, converted, simulated twice."""
+    """Each case: written, converted, simulated from traces, twice, and from the text itself."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--cases", nargs="+", choices=CASES, default=list(CASES))
     parser.add_argument("--one", nargs=2, help=argparse.SUPPRESS)
@@ -105,9 +107,11 @@ def main() -> None:
             end = resource.getrusage(resource.RUSAGE_CHILDREN)
             seconds = end.ru_utime + end.ru_stime - begin.ru_utime - begin.ru_stime
             size = text.stat().st_size / 1e6
-            print(f"| {name} | {size:.1f} MB | {seconds:.1f} s | ", end="", flush=True)
-            for output in (subprocess.DEVNULL, None):
-                command = [sys.executable, __file__, "--one", name, prefix]
+            for label, workload in (("", prefix), (f"{seconds:.1f} s", prefix), ("none", str(text))):
+                output = None if label else subprocess.DEVNULL  # the first one compiles
+                if label:
+                    print(f"| {name} | {size:.1f} MB | {label} | ", end="", flush=True)
+                command = [sys.executable, __file__, "--one", name, workload]
                 subprocess.run(command, env=environment, check=True, stdout=output, stderr=subprocess.DEVNULL)
 
 
