@@ -19,7 +19,7 @@ from et_sim.basics.quick_dataclass import quick_dataclass
 from et_sim.tables.declaration import SHARED_LINKS
 from et_sim.views.run.columns import Words, integers, numbers, words
 from et_sim.views.run.directory import AGAIN, RunDirectory
-from et_sim.views.run.groups import RunGroups
+from et_sim.views.run.rows import RunGroups
 from et_sim.views.run.selection import recorded_part
 from et_sim.views.text import shortened
 

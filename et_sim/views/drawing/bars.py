@@ -20,14 +20,17 @@ from typing import Any
 import numpy as np
 
 from et_sim.basics.units import format_ns, plural
-from et_sim.views.drawing.colours import EARLY, IDLE, PART_COLOURS, colour_of
 from et_sim.views.drawing.scene import (
+    EARLY,
     GRID,
+    IDLE,
     LEFT,
     MOST_LETTERS,
+    PART_COLOURS,
     PIXELS,
     TOP,
     Scene,
+    colour_of,
     label_of_ranks,
     left_out,
     nothing_to_draw,

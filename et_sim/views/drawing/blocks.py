@@ -20,7 +20,7 @@ from msgspec import Struct
 from et_sim.views.drawing.nodes import CAUSES, NONE, NUMBERS, TEXTS, Nodes, Shown
 from et_sim.views.run.columns import Words, coded, integers, numbers
 from et_sim.views.run.directory import RunDirectory
-from et_sim.views.run.groups import RunGroups
+from et_sim.views.run.rows import RunGroups
 from et_sim.views.run.selection import Window
 
 MOST_PARTS = 64  # of a window

@@ -16,7 +16,6 @@ from typing import Any, NamedTuple
 
 from et_sim.basics.errors import UsageError
 from et_sim.basics.units import format_bandwidth, format_bytes, format_ns, plural
-from et_sim.views.drawing.colours import colour_of
 from et_sim.views.drawing.scene import (
     LEFT,
     LETTER,
@@ -25,6 +24,7 @@ from et_sim.views.drawing.scene import (
     TOP,
     Plane,
     Scene,
+    colour_of,
     left_out,
     nothing_to_draw,
     number,

@@ -20,8 +20,21 @@ from et_sim.basics.units import format_ns, plural
 from et_sim.tables.declaration import NOT_COMMUNICATION
 from et_sim.views.compare.changes import Comparison
 from et_sim.views.compare.pairs import RankPair, most_different, parting_times
-from et_sim.views.drawing.colours import BACKWARD, NEVER, colour_of, drawn_kinds, is_backward
-from et_sim.views.drawing.scene import LEFT, LIMIT, PIXELS, TOP, Entry, Scene, label_of_ranks, runs_of
+from et_sim.views.drawing.scene import (
+    BACKWARD,
+    LEFT,
+    LIMIT,
+    NEVER,
+    PIXELS,
+    TOP,
+    Entry,
+    Scene,
+    colour_of,
+    drawn_kinds,
+    is_backward,
+    label_of_ranks,
+    runs_of,
+)
 from et_sim.views.run.columns import coded, integers, numbers
 from et_sim.views.run.directory import RunDirectory
 from et_sim.views.run.selection import EVERYTHING, Selection, Window, recorded_part

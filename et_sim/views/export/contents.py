@@ -13,9 +13,10 @@ from typing import Any
 import numpy as np
 from msgspec import Struct
 
+from et_sim.basics.unique import unique
 from et_sim.basics.units import plural
 from et_sim.views.drawing.blocks import Blocks, Chosen, distinct
-from et_sim.views.drawing.nodes import Nodes, Shown, Tracks, shown_ranks, tracks_of
+from et_sim.views.drawing.nodes import NONE, Nodes, Shown, Tracks, shown_ranks, tracks_of
 from et_sim.views.export.arrows import (
     Arrivals,
     Chains,
@@ -25,18 +26,159 @@ from et_sim.views.export.arrows import (
     critical_path,
     pairs_and_chains,
 )
-from et_sim.views.export.counters import (
-    Counter,
-    chunks_in_dimensions,
-    collectives_under_way,
-    links_in_use,
-    memory_in_use,
-    queues_at_ports,
-)
-from et_sim.views.run.columns import Words
+from et_sim.views.run.columns import Words, integers, numbers
 from et_sim.views.run.directory import RunDirectory
-from et_sim.views.run.groups import RunGroups
+from et_sim.views.run.rows import RunGroups
 from et_sim.views.run.selection import Window
+from et_sim.views.run.slices import link_table, port_table
+
+MOST_QUEUES = 32
+
+
+class Counter(Struct, frozen=True, eq=False):
+    """A figure of one rank, or of the network, that has each value until the next."""
+
+    place: int  # in Shown.ranks; NONE: of the network
+    name: str
+    unit: str  # "count" or "bytes"
+    time_ns: Any
+    value: Any
+
+
+def collectives_under_way(run: RunDirectory, shown: Shown, window: Window) -> list[Counter]:
+    """How many collectives each rank is in."""
+    columns, blocks = ("actor", "sequence", "start_ns", "end_ns"), []
+    for rows in run.batches("timeline", columns):
+        actor, sequence, start, end = (integers(rows[name], missing=NONE) for name in columns)
+        end = np.where(end == NONE, run.summary["makespan_ns"], end)
+        spans = (column[(sequence != NONE) & (end > start)] for column in (actor, start, end))
+        blocks.append(_kept(shown, window, *spans))
+    return _of_ranks(_under_way(blocks), shown, "collectives under way", "count", window)
+
+
+def _kept(shown: Shown, window: Window, actor: Any, start: Any, end: Any) -> tuple[Any, Any, Any]:
+    """Spans of shown actors that touch the window; of every such actor one at least."""
+    touches = (start <= window[1]) & (end > window[0])
+    kept = np.isin(actor, shown.actors) & (touches | (np.diff(actor, prepend=NONE) != 0))
+    return actor[kept], start[kept], end[kept]
+
+
+def chunks_in_dimensions(run: RunDirectory, shown: Shown, window: Window) -> list[Counter]:
+    """How many chunks of each rank's collectives every dimension serves; nothing without phases.arrow."""
+    if not run.holds("phases"):
+        return []
+    columns = ("actor", "dimension", "start_ns", "end_ns")
+    blocks: dict[int, list[tuple[Any, Any, Any]]] = {}
+    for rows in run.batches("phases", columns):
+        actor, dimension, start, end = (integers(rows[name], missing=NONE) for name in columns)
+        is_span = (start >= 0) & (end > start)
+        for number in unique(dimension[is_span]).tolist():
+            spans = (column[is_span & (dimension == number)] for column in (actor, start, end))
+            blocks.setdefault(number, []).append(_kept(shown, window, *spans))
+    counters: list[Counter] = []
+    for number in sorted(blocks, key=lambda number: (number == NONE, number)):
+        name = "chunks in several dimensions at once" if number == NONE else f"chunks in dimension {number}"
+        counters += _of_ranks(_under_way(blocks[number]), shown, name, "count", window)
+    return sorted(counters, key=lambda counter: counter.place)
+
+
+def _under_way(blocks: list[tuple[Any, Any, Any]]) -> list[tuple[int, Any, Any]]:
+    """Per actor, when the number of open spans changes, and to what."""
+    changes: list[tuple[int, Any, Any]] = []
+    if not blocks:
+        return changes
+    for actor, start, end in _by_actor(*(np.concatenate(parts) for parts in zip(*blocks, strict=True))):
+        time = np.concatenate((start, end))
+        order = np.argsort(time, kind="stable")
+        changes.append((actor, time[order], np.cumsum(np.repeat((1, -1), len(start))[order])))
+    return changes
+
+
+def links_in_use(run: RunDirectory, shown: Shown, window: Window) -> list[Counter]:
+    """How busy each rank's links are, in permille, slice by slice; nothing without links.arrow."""
+    table = link_table(run)
+    if table is None:
+        return []
+    counters: list[Counter] = []
+    first = np.searchsorted(table.of_row, np.arange(len(table.actor) + 1))
+    figures = table.figures
+    length = np.maximum(figures["end_ns"] - figures["start_ns"], 1)
+    permille = figures["busy_ns"] * 1000 // length
+    for at in np.flatnonzero(np.isin(table.actor, shown.actors)).tolist():
+        rows = slice(first[at], first[at + 1])
+        start, end = figures["start_ns"][rows], figures["end_ns"][rows]
+        spans = [(int(table.actor[at]), *_steps(start, end, permille[rows]))]
+        name = f"dimension {int(table.dimension[at])}, {table.name[at]}: busy ‰"
+        counters += _of_ranks(spans, shown, name, "count", window)
+    return sorted(counters, key=lambda counter: counter.place)
+
+
+def queues_at_ports(run: RunDirectory, window: Window) -> list[Counter]:
+    """The most bytes that waited at a time, slice by slice, at the ports with the deepest queues."""
+    table = port_table(run)
+    if table is None:
+        return []
+    most, counters = table.most("deepest_bytes"), []
+    bounds = np.searchsorted(table.of_row, np.arange(len(most) + 1))
+    for at in np.lexsort((table.resource, -most))[:MOST_QUEUES].tolist():
+        rows = slice(bounds[at], bounds[at + 1])
+        start, end, deep = (table.figures[name][rows] for name in ("start_ns", "end_ns", "deepest_bytes"))
+        counter = Counter(
+            NONE, f"{table.name[at]}: waiting", "bytes", *_cut(*_steps(start, end, deep), window)
+        )
+        counters.append(counter)
+    return counters
+
+
+def _steps(start: Any, end: Any, value: Any) -> tuple[Any, Any]:
+    """Values of slices until the next one, or until nothing happens any more."""
+    is_last = np.append(start[1:] != end[:-1], True)
+    time = np.concatenate((start, end[is_last]))
+    values = np.concatenate((value, np.zeros(int(is_last.sum()), np.int64)))
+    order = np.argsort(time, kind="stable")
+    return time[order], values[order]
+
+
+def memory_in_use(run: RunDirectory, shown: Shown, window: Window) -> list[Counter]:
+    """Bytes of local memory in use; nothing if the run did not track them."""
+    if not run.holds("memory"):
+        return []
+    columns, blocks = ("actor", "time_ns", "alive_bytes"), []
+    for rows in run.batches("memory", columns):
+        kept = np.flatnonzero(np.isin(numbers(rows["actor"]), shown.actors))
+        blocks.append([numbers(rows[name])[kept] for name in columns])
+    spans = [np.concatenate(parts) for parts in zip(*blocks, strict=True)]
+    return _of_ranks(_by_actor(*spans) if spans else [], shown, "local memory", "bytes", window)
+
+
+def _by_actor(actor: Any, *columns: Any) -> list[tuple[int, Any, Any]]:
+    order = np.argsort(actor, kind="stable")
+    first = np.flatnonzero(np.diff(actor[order], prepend=-1))
+    parts = [np.split(column[order], first[1:]) for column in columns]
+    return list(zip(actor[order][first].tolist(), *parts, strict=False))
+
+
+def _of_ranks(
+    levels_of_actors: list[tuple[int, Any, Any]], shown: Shown, name: str, unit: str, window: Window
+) -> list[Counter]:
+    """The last value of each time, for every rank that shows the actor, within the window."""
+    counters = []
+    for actor, time, value in levels_of_actors:
+        last = np.append(np.diff(time) != 0, True)
+        time, value = _cut(time[last], value[last], window)
+        changes = np.append(True, np.diff(value) != 0)[: len(value)]
+        places = [place for place, of_place in enumerate(shown.actors) if of_place == actor]
+        counters += [Counter(place, name, unit, time[changes], value[changes]) for place in places]
+    return sorted(counters, key=lambda counter: counter.place)
+
+
+def _cut(time: Any, value: Any, window: Window) -> tuple[Any, Any]:
+    """From the value at the window's begin to the last change in it."""
+    first, last = window
+    begin, end = np.searchsorted(time, (first, last), side="right").tolist()
+    before = int(value[begin - 1]) if begin else 0
+    return np.append(first, time[begin:end]), np.append(before, value[begin:end])
+
 
 MOST_RANKS = 64
 MOST_SLICES = 200_000

@@ -24,8 +24,7 @@ from et_sim.views.report.page import asset, page_of, write_report
 from et_sim.views.report.timeline import MOST_SLICES
 from et_sim.views.run.directory import open_run
 from et_sim.views.sheet import Sheet, SheetColumn
-from et_sim.views.sweep.charts import Box, draw_chart, front_name, legend_of, lines
-from et_sim.views.sweep.content import Chart, SweepContent
+from et_sim.views.sweep.charts import Box, Chart, SweepContent, draw_chart, front_name, legend_of, lines
 from et_sim.views.sweep.directory import COMPLETE, SweepDirectory
 from et_sim.views.sweep.scales import EXPOSED, MAKESPAN, Scale, SweepQuantity, band_note, shown
 from et_sim.views.sweep.summary import (

@@ -21,9 +21,9 @@ from et_sim.basics.unique import groups_of, unique
 from et_sim.basics.units import LONGEST_NS, plural
 from et_sim.views.critical.path import CriticalPath
 from et_sim.views.drawing.blocks import Slices, visible_nodes
-from et_sim.views.drawing.colours import BACKWARD, NEVER, colour_of, drawn_kinds, is_backward, lighter
 from et_sim.views.drawing.flows import collectives, find, messages
 from et_sim.views.drawing.nodes import GAPS, NONE, Nodes, Shown, Tracks, shown_ranks, tracks_of
+from et_sim.views.drawing.scene import BACKWARD, NEVER, colour_of, drawn_kinds, is_backward, lighter
 from et_sim.views.drawing.timeline import picture
 from et_sim.views.report.markup import section, tag, text
 from et_sim.views.run.columns import integers

@@ -24,7 +24,7 @@ from et_sim.views.drawing.bars import sums_of_parts
 from et_sim.views.report.markup import bar, cut_text, more, section, tag, text
 from et_sim.views.run.columns import coded, integers, numbers
 from et_sim.views.run.directory import RunDirectory
-from et_sim.views.run.groups import GroupCounts
+from et_sim.views.run.rows import GroupCounts
 from et_sim.views.run.selection import recorded_actors, recorded_part
 from et_sim.views.sheet import Sheet, SheetColumn
 from et_sim.views.summary.in_short import in_short

@@ -1,23 +1,187 @@
-"""Rows of the timeline, as every view reads them: when nodes wait and move, which operation they are of, and
-figures added up by what rows have in common.
+"""Rows of the timeline, as every view reads them: when nodes wait and move, which operation and groups they
+are of, and figures added up by what rows have in common.
+
+The timeline calls a group what the actor's first rank calls it; to other ranks of the actor it may be another
+one (groups.arrow). All views ask here.
 
 Adding up is numpy's work, because importing Arrow's compute functions takes longer than a small simulation.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 from msgspec import Struct
 
+from et_sim.basics.errors import UsageError
+from et_sim.basics.unique import unique, unique_rows
+from et_sim.basics.units import parse_ranks
 from et_sim.tables.declaration import NOT_COMMUNICATION
 from et_sim.views.run.columns import Words, coded, integers, numbers, words
-from et_sim.views.run.directory import RunDirectory
-from et_sim.views.run.groups import Counts, GroupCounts
+from et_sim.views.run.directory import AGAIN, RunDirectory
 from et_sim.views.run.names import stems_of
-from et_sim.views.run.selection import Selection
+from et_sim.views.run.selection import EVERYTHING, Selection
+
+Text = str | None
+Counts = tuple[tuple[Text, int], ...]
+NO_GROUP = -1
+
+
+class RunGroups:
+    """The groups of a run; those of the timeline are given by actors and codes of its texts."""
+
+    def __init__(self, run: RunDirectory) -> None:
+        table = run.table("groups", ("actor", "group", "ranks", "name", "size"))
+        group, ranks, name = (words(table[column]) for column in ("group", "ranks", "name"))
+        actor, self._number = numbers(table["actor"]), {text: at for at, text in enumerate(group.texts)}
+        self._texts = group.texts
+        keys = actor * np.int64(len(self._texts)) + group.codes
+        self.keys = unique(keys)  # a number for each actor and group of the timeline
+        self.parts: dict[int, list[tuple[str, str]]] = {}  # by key, (ranks, name), where ranks differ
+        for row in np.flatnonzero(ranks.codes < len(ranks.texts) - 1).tolist():
+            part = str(ranks.texts[ranks.codes[row]]), str(name.texts[name.codes[row]])
+            self.parts.setdefault(int(keys[row]), []).append(part)
+        self._place = str(run.table_path("groups"))
+        self.sizes = _sizes(name, numbers(table["size"]))  # by name, of those with the same one everywhere
+
+    @property
+    def actors(self) -> Any:
+        """Whose group each key is."""
+        return self.keys // len(self._texts)
+
+    @property
+    def names(self) -> list[Text]:
+        """What the timeline calls the group of each key."""
+        return [self._texts[code] for code in (self.keys % len(self._texts)).tolist()]
+
+    def at(self, actor: Any, code: Any, texts: Sequence[Text]) -> Any:
+        """Where in `keys` groups of the timeline are, by their actors and the codes of their texts."""
+        unknown = len(self._texts)
+        number = [NO_GROUP if text is None else self._number.get(text, unknown) for text in texts]
+        of_code = np.array(number, np.int64)[code]
+        keys = actor.astype(np.int64) * unknown + of_code
+        has_group = of_code != NO_GROUP
+        at = np.minimum(np.searchsorted(self.keys, keys), max(len(self.keys) - 1, 0))
+        if (of_code == unknown).any() or (has_group.any() and (self.keys[at] != keys)[has_group].any()):
+            raise UsageError("lacks groups that the timeline names", place=self._place, remedy=AGAIN)
+        return np.where(has_group, at, NO_GROUP)
+
+    def together(self, actor: Any, code: Any, texts: Sequence[Text]) -> Words:
+        """What rows are called where ranks of an actor are not told apart: `1 or 2`."""
+        names = _Names(texts, code)
+        if self.parts:
+            at = self.at(actor, code, texts)
+            for key in self._split_among(at):
+                label = " or ".join(dict.fromkeys(name for _, name in self.parts[key]))
+                names.put(np.flatnonzero(at == np.searchsorted(self.keys, key)), label)
+        return names.words()
+
+    def of_ranks(self, rank: Any, actor: Any, code: Any, texts: Sequence[Text]) -> Words:
+        """What rows are called by one rank of each one's actor."""
+        names = _Names(texts, code)
+        if self.parts:
+            at = self.at(actor, code, texts)
+            for key in self._split_among(at):
+                here = np.flatnonzero(at == np.searchsorted(self.keys, key))
+                for ranks, name in self.parts[key]:
+                    mine = np.any([_within(rank[here], span) for span in parse_ranks(ranks)], axis=0)
+                    names.put(here[mine], name)
+        return names.words()
+
+    def _split_among(self, at: Any) -> list[int]:
+        """Those of these groups that differ from rank to rank."""
+        there = self.keys[unique(at[at != NO_GROUP])]
+        return [key for key in there.tolist() if key in self.parts]
+
+
+def _sizes(name: Words, size: Any) -> dict[str, int]:
+    pairs = unique_rows(name.codes, size).tolist()
+    sizes: dict[str, set[int]] = {}
+    for code, members in pairs:
+        sizes.setdefault(str(name.texts[int(code)]), set()).add(int(members))
+    return {text: members.pop() for text, members in sizes.items() if len(members) == 1}
+
+
+class _Names:
+    """Texts by code, some of which become others."""
+
+    def __init__(self, texts: Sequence[Text], code: Any) -> None:
+        self._number: dict[Text, int] = {}
+        first = [self._number.setdefault(text, len(self._number)) for text in texts]
+        self._codes = np.array(first, np.int64)[code]
+
+    def put(self, rows: Any, text: str) -> None:
+        self._codes[rows] = self._number.setdefault(text, len(self._number))
+
+    def words(self) -> Words:
+        """None comes last."""
+        none = self._number.setdefault(None, len(self._number))
+        codes = self._codes
+        texts = tuple(text for text in self._number if text is not None)
+        return Words((*texts, None), np.where(codes == none, len(texts), codes - (codes > none)))
+
+
+def _within(rank: Any, span: range) -> Any:
+    return (rank >= span.start) & (rank < span.stop) & ((rank - span.start) % span.step == 0)
+
+
+class GroupCounts:
+    """How many of the selected ranks are in which group, for rows of the timeline.
+
+    `counts` are the different answers; the methods say which of them rows have.
+    """
+
+    def __init__(self, run: RunDirectory, part: Selection = EVERYTHING) -> None:
+        self._groups, weights = RunGroups(run), part.weights(run)
+        distinct, number_of_weight = np.unique(weights, return_inverse=True)
+        self._of_no_group = number_of_weight.reshape(-1)  # per actor, of rows in no group
+        number: dict[Counts, int] = {((None, weight),): at for at, weight in enumerate(distinct.tolist())}
+        actors = weights[self._groups.actors].tolist()
+        plain = ((pair,) for pair in zip(self._groups.names, actors, strict=True))
+        of_key = [number.setdefault(counts, len(number)) for counts in plain]
+        for key, parts in self._groups.parts.items():
+            counts = tuple((name, part.count(ranks)) for ranks, name in parts)
+            present = tuple(count for count in counts if count[1])
+            of_key[int(np.searchsorted(self._groups.keys, key))] = number.setdefault(present, len(number))
+        self._of_key = np.array(of_key, np.int64)
+        self.counts: tuple[Counts, ...] = tuple(number)
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        """How many ranks are in the groups of a name, where it is the same number everywhere."""
+        return self._groups.sizes
+
+    def split_ranks(self) -> dict[tuple[int, Text], list[str]]:
+        """By actor and group, the ranks that mean this group, of actors whose ranks mean several."""
+        ranks_of: dict[tuple[int, Text], list[str]] = {}
+        keys, actors = self._groups.keys, self._groups.actors
+        for key, parts in self._groups.parts.items():
+            actor = int(actors[np.searchsorted(keys, key)])
+            for ranks, name in parts:
+                ranks_of.setdefault((actor, name), []).append(ranks)
+        return ranks_of
+
+    def keys(self, rows: Any) -> Any:
+        """Of each row of a batch of the timeline, a number for its actor and group; -1: no group."""
+        return self._groups.at(numbers(rows["actor"]), coded(rows["group"]), _texts(rows))
+
+    def of(self, rows: Any) -> Any:
+        """Which counts each row of a batch of the timeline has."""
+        return self.of_groups(numbers(rows["actor"]), coded(rows["group"]), _texts(rows))
+
+    def of_groups(self, actor: Any, code: Any, texts: Sequence[Text]) -> Any:
+        """Which counts groups of actors have."""
+        at, counts = self._groups.at(actor, code, texts), self._of_no_group[actor]
+        in_group = np.flatnonzero(at != NO_GROUP)
+        counts[in_group] = self._of_key[at[in_group]]
+        return counts
+
+
+def _texts(rows: Any) -> tuple[Text, ...]:
+    return (*rows["group"].dictionary.to_pylist(), None)
+
 
 TIMES = ("start_ns", "end_ns", "queued_ns", "waiting_ns")  # columns that `spans` reads
 OPERATION = ("actor", "kind", "name", "group")  # and `OperationKeys`

@@ -17,8 +17,7 @@ from et_sim.basics.quick_dataclass import quick_dataclass
 from et_sim.basics.units import LONGEST_NS, format_bandwidth, format_ns
 from et_sim.views.run.columns import Words, integers, words
 from et_sim.views.run.directory import RunDirectory
-from et_sim.views.run.groups import GroupCounts
-from et_sim.views.run.rows import TIMES, Grouped, communicates, most_by, spans
+from et_sim.views.run.rows import TIMES, GroupCounts, Grouped, communicates, most_by, spans
 from et_sim.views.run.selection import EVERYTHING, Selection
 from et_sim.views.sheet import Sheet, SheetColumn, rate
 from et_sim.views.summary.operations import LEGEND as BOTH

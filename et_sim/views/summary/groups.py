@@ -11,8 +11,7 @@ from typing import Any
 from et_sim.basics.quick_dataclass import quick_dataclass
 from et_sim.basics.units import format_bytes, format_ns
 from et_sim.views.run.directory import RunDirectory
-from et_sim.views.run.groups import GroupCounts
-from et_sim.views.run.rows import Grouped
+from et_sim.views.run.rows import GroupCounts, Grouped
 from et_sim.views.run.selection import EVERYTHING, Selection
 from et_sim.views.sheet import Sheet, SheetColumn, rate
 from et_sim.views.summary.operations import LEGEND, Bandwidth, bandwidth, operations, without_kernel

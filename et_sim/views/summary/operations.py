@@ -21,10 +21,10 @@ from et_sim.basics.quick_dataclass import quick_dataclass
 from et_sim.basics.unique import unique
 from et_sim.views.run.columns import numbers, words
 from et_sim.views.run.directory import RunDirectory
-from et_sim.views.run.groups import Counts
 from et_sim.views.run.rows import (
     OPERATION,
     TIMES,
+    Counts,
     Key,
     OperationKeys,
     Spans,

@@ -18,8 +18,7 @@ from et_sim.basics.units import format_ns
 from et_sim.tables.declaration import NOT_COMMUNICATION
 from et_sim.views.run.columns import numbers, together
 from et_sim.views.run.directory import RunDirectory
-from et_sim.views.run.groups import GroupCounts
-from et_sim.views.run.rows import OPERATION, TIMES, Key, OperationKeys, spans
+from et_sim.views.run.rows import OPERATION, TIMES, GroupCounts, Key, OperationKeys, spans
 from et_sim.views.run.selection import EVERYTHING, Selection, recorded_part
 from et_sim.views.sheet import Sheet, SheetColumn
 from et_sim.views.summary.rank_table import called

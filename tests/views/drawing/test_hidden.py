@@ -17,8 +17,7 @@ from et_sim.views.critical.path import CriticalPath
 from et_sim.views.critical.record import PathRecord
 from et_sim.views.drawing.bars import ALIKE, spread_picture
 from et_sim.views.drawing.bars import IDLE_COLOURS as OF_IDLE
-from et_sim.views.drawing.colours import COLOURS, NEVER, PART_COLOURS
-from et_sim.views.drawing.scene import NothingToDrawError, nothing_to_draw
+from et_sim.views.drawing.scene import COLOURS, NEVER, PART_COLOURS, NothingToDrawError, nothing_to_draw
 from et_sim.views.drawing.timeline import picture
 from et_sim.views.run.selection import EVERYTHING, selection
 from et_sim.views.view import DRAWN, VIEWS

@@ -28,9 +28,8 @@ from et_sim.engine.stall import explain_stall
 from et_sim.timeline import write_run
 from et_sim.views import open_run
 from et_sim.views.drawing.bars import activity_picture, waits_picture
-from et_sim.views.drawing.colours import PART_COLOURS
 from et_sim.views.drawing.planes import bandwidth_picture
-from et_sim.views.drawing.scene import LEFT, PIXELS, NothingToDrawError, Scene
+from et_sim.views.drawing.scene import LEFT, PART_COLOURS, PIXELS, NothingToDrawError, Scene
 from et_sim.views.drawing.timeline import picture
 from et_sim.views.run.selection import EVERYTHING, selection
 from et_sim.views.summary.activity import FIGURES, activity_data, activity_of, shown_parts

@@ -16,8 +16,7 @@ from hypothesis import strategies as st
 from et_sim.basics.units import parse_time_ns
 from et_sim.cli import main
 from et_sim.tables.sweep_tables import ABOUT, FIGURES
-from et_sim.views.sweep.charts import INSET, sweep_picture
-from et_sim.views.sweep.content import front_of
+from et_sim.views.sweep.charts import INSET, front_of, sweep_picture
 from et_sim.views.sweep.directory import open_sweep
 from et_sim.views.sweep.scales import LAST, MAKESPAN, axis_scale, quantity_scale
 
