@@ -53,19 +53,21 @@ def _nodes(lowering: Lowering, template: int) -> Any:
 
 
 def _fingerprints(lowering: Lowering) -> list[tuple[int, ...]]:
-    """A few sums of each template."""
+    """A few sums of each template, and a number for its names, which tell apart what does the same."""
     first, count = lowering.templates["node_first"], lowering.templates["nodes"]
     nodes = np.asarray(lowering.nodes)
     place = np.arange(1, len(nodes) + 1) - np.repeat(first, count)
     sums = []
     with np.errstate(over="ignore"):
-        for name in ("duration_ns", "bytes", "detail"):
+        for name in ("duration_ns", "bytes"):
             before = np.concatenate(([0], np.cumsum(nodes[name] * place)))
             sums.append(before[first + count] - before[first])
     columns = (count.tolist(), *(column.tolist() for column in sums))
     return [
-        (*figures, len(endpoints.rows), len(endpoints.peers))
-        for *figures, endpoints in zip(*columns, lowering.endpoints, strict=False)
+        (*figures, len(endpoints.rows), len(endpoints.peers), hash(trace.names))
+        for *figures, endpoints, trace in zip(
+            *columns, lowering.endpoints, lowering.workload.templates, strict=False
+        )
     ]
 
 
