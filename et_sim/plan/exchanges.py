@@ -14,7 +14,6 @@ what a trace may say (`trace.splits`).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -30,7 +29,6 @@ from et_sim.trace.columns import IntColumn, Trace
 from et_sim.trace.order import edges, fits_row_order, issue_order
 from et_sim.trace.process_groups import read_process_groups
 from et_sim.trace.splits import ATTRIBUTE, has_splits, sizes_of_texts, split_faults
-from et_sim.trace.stack import stacks
 from et_sim.trace.workload import Workload
 
 
@@ -121,14 +119,6 @@ class _Program(Struct):
     texts: tuple[int, ...]
 
 
-def _exchanging(traces: Sequence[Trace]) -> set[int]:
-    """Which of the traces have any."""
-    numbers: set[int] = set()
-    for stack in stacks(traces):
-        numbers.update((stack.number + stack.of_row[has_splits(stack.trace)]).tolist())
-    return numbers
-
-
 class Exchanges:
     """The matrices of a workload, by number; `numbers[t][row]` is that of a node of template t."""
 
@@ -140,10 +130,9 @@ class Exchanges:
         self._number: dict[tuple[int, ...], int] = {}  # by the texts of all members
         self.numbers: list[Any] = [None] * len(workload.templates)
         programs: dict[str, dict[int, _Program]] = {}  # by canonical name of a group, then by template
-        exchanging = _exchanging(workload.templates) if communicates else set()
-        for template in unique(workload.template_of_rank).tolist():
+        for template in unique(workload.template_of_rank).tolist() if communicates else ():
             trace = workload.templates[template]
-            if template in exchanging:
+            if has_splits(trace).any():
                 self._read(template, trace, trace.source or workload.source, programs)
         for name in sorted(programs):
             self._match(name, programs[name])
