@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from itertools import accumulate, pairwise
+from itertools import accumulate, chain, pairwise
 from typing import Any
 
 import numpy as np
@@ -105,7 +105,7 @@ def _joined(traces: Sequence[Trace], first: IntColumn) -> Trace:
     sizes = np.diff(first)
     before = [0, *accumulate(len(trace.names) for trace in traces)]
     columns["name"] += np.repeat(np.array(before[:-1], np.int32), sizes)
-    columns["names"] = tuple(name for trace in traces for name in trace.names)
+    columns["names"] = tuple(chain.from_iterable(trace.names for trace in traces))
     for text in TEXT_ATTRIBUTES:
         columns[text.column], columns[text.texts] = _same_texts(
             columns[text.column], [getattr(trace, text.texts) for trace in traces], sizes
