@@ -15,6 +15,7 @@ import et_sim
 from et_sim.api import run
 from et_sim.basics.errors import MachineError, OutOfMemoryError
 from et_sim.cli import main
+from et_sim.compute.device import Device
 from et_sim.memory import CLASSES, classes_of
 from et_sim.views import open_run
 from et_sim.views.drawing.memory import memory_picture
@@ -262,3 +263,26 @@ def test_footprint_by_class_and_the_stop_are_those_of_a_recount(
     assert (reported and reported["time_ns"]) == first
     if reported:
         assert reported["by_class"] == at[first]
+
+
+@pytest.mark.parametrize("names_tensors", [True, False])
+def test_kernels_are_timed_once_to_plan_them_and_once_to_describe_them(
+    monkeypatch: pytest.MonkeyPatch, names_tensors: bool
+) -> None:
+    calls: list[int] = []
+    durations = Device.durations
+
+    def counted(device: Device, trace: et_sim.Trace, rows: Any, rank: int = 0) -> Any:
+        calls.append(len(rows))
+        return durations(device, trace, rows, rank)
+
+    monkeypatch.setattr(Device, "durations", counted)
+    build = et_sim.TraceBuilder()
+    tensors = {"activations:0": 2000} if names_tensors else {}
+    kernel = build.compute("kernel", layer_shape="gemm 4096 4096 4096", dtype="bf16", outputs=tensors)
+    build.collective("all_reduce", 1 << 20, after=[kernel])
+    result = run(et_sim.Workload.of([build.build()] * 8), machine="h100-dgx:8")
+    result.summary()
+    assert result.is_complete
+    assert (result.peak_memory_bytes > 0).all() == names_tensors
+    assert calls == [1, 1]
