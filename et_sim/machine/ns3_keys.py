@@ -1,7 +1,7 @@
 """ns-3's key file, as ASTRA-sim's frontend reads it: a key and its values on each line.
 
 Every key is used, or reported as without effect, or refused.
-Not here: its topology file (`importers`).
+Not here: its topology file (`other_topologies`).
 """
 
 from __future__ import annotations
