@@ -18,7 +18,7 @@ and soon went on, it waited there, and goes on as long after it as measured. Whe
 shows when it waited: at the latest, its next collective or annotation (`Optimizer.step`) comes after it, and
 that is taken. The worker itself slept until it got the collective, and is free again when that has ended.
 
-Not here: waiting for devices (`waits`), and which call carries what (`collectives`).
+Not here: waiting for devices (`waits`), and which call carries what (`carriers`).
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from typing import TypeVar
 import numpy as np
 
 from converters.pytorch.calls import Calls, Recording, Work, device_work, host_calls
-from converters.pytorch.collectives import Carriers, find_carriers
+from converters.pytorch.carriers import Carriers, find_carriers
 from converters.pytorch.columns import ABSENT, NONE, DeviceTrace, EventKind, HostTrace
 from converters.pytorch.costs import Costs, find_costs
 from converters.pytorch.data_links import link_data

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from converters.pytorch.collectives import ALONE
+from converters.pytorch.carriers import ALONE
 from converters.pytorch.columns import NONE, HostNodeKind, HostTrace
 from converters.pytorch.communication import UNKNOWN, Communication, HostRecords
 from converters.pytorch.data_links import write_read_pairs

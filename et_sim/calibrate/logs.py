@@ -4,7 +4,7 @@ A log says which program ran (`all_reduce_perf`), lists its ranks with their hos
 size; of a line, the first time is taken, which is out of place. A CSV has the columns `collective`, `dtype`,
 `ranks`, `nodes`, `bytes` and `us`.
 
-Not here: what is fitted to them (`calibrate.collectives`).
+Not here: what is fitted to them (`calibrate.collective_library`).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from et_sim.basics.errors import InputError, UsageError
-from et_sim.calibrate.collectives import Measured
+from et_sim.calibrate.collective_library import Measured
 from et_sim.machine.collective_library import Call
 from et_sim.machine.collective_library.choice import ALL_TO_ALL
 from et_sim.machine.collective_library.constants import (

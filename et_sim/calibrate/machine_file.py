@@ -2,7 +2,7 @@
 
 Of kernels that were fitted: keys of its device. Measured kernels are read from a CSV as `et-sim validate`
 reads it. A table that names another GPU is left out, and it is said; a table that is named is taken whatever
-it says. Not here: fits (`collectives`, `kernels`), and reading such a machine (`machine.presets`).
+it says. Not here: fits (`collective_library`, `kernels`), and reading such a machine (`machine.presets`).
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ without a shape are counted only: the tensors that an operator names are not wha
 bandwidth was nearer than E 50 % to such rows). A collective takes as long as on the member that came last, as
 the others wait in it: where all members are recorded, the least of their times.
 
-Not here: what is fitted to them (`calibrate.kernels`, `calibrate.collectives`), and how they are shown.
+Not here: what is fitted to them (`kernels`, `collective_library`), and how they are shown.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from msgspec import Struct, field
 
 from et_sim.basics.errors import InputError, UsageError
 from et_sim.basics.group_names import group_key
-from et_sim.calibrate.collectives import Measured as Collective
+from et_sim.calibrate.collective_library import Measured as Collective
 from et_sim.calibrate.kernels import Measured
 from et_sim.calibrate.logs import COLLECTIVES
 from et_sim.compute.device import ATTENTION

@@ -1,6 +1,6 @@
 """`et-sim calibrate nccl`: fit a machine's collective library to measured collectives.
 
-Not here: the fit (`et_sim.calibrate.collectives`).
+Not here: the fit (`et_sim.calibrate.collective_library`).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from et_sim.basics.errors import UsageError
 from et_sim.cli.calibrate_report import ALL, FitErrors, add_fit_options, conclude
 
 if TYPE_CHECKING:
-    from et_sim.calibrate.collectives import Measured
+    from et_sim.calibrate.collective_library import Measured
     from et_sim.machine.collective_library import Library
 
 MIB = 1 << 20
@@ -43,7 +43,7 @@ def add_parser(commands: Any) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Fit, say how far off it is, and write the machine."""
-    from et_sim.calibrate.collectives import fit, left_out, ratios
+    from et_sim.calibrate.collective_library import fit, left_out, ratios
     from et_sim.calibrate.logs import read_choices, read_measured, read_rings
     from et_sim.calibrate.machine_file import calibrated_machine, files_text
 

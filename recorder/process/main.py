@@ -23,7 +23,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 from et_sim.basics.errors import EtSimError
 from recorder.launching import MEETING, RECORDED
-from recorder.process.collectives import Collectives
+from recorder.process.communication import Collectives
 from recorder.process.device import register_device
 from recorder.process.experts import Experts
 from recorder.process.libraries import tell_libraries

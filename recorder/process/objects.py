@@ -2,7 +2,7 @@
 
 Programs send each other objects, as the stages of a pipeline do to agree on shapes: as tensors of integers.
 Those are delivered; activations, which are numbers that nobody knows, are not. Not here: their nodes
-(`collectives`).
+(`communication`).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The dispatch mode: each operator on the device becomes a node, and is computed on shapes alone.
 
 Operators on small tensors of the host run as they are, so that loaders and configuration work. Not here:
-communication (`collectives`), what operators are (`schemas`), what a kernel costs (`costs`), and the
+communication (`communication`), what operators are (`schemas`), what a kernel costs (`costs`), and the
 device's name (`redirect`).
 """
 
@@ -27,7 +27,7 @@ from torch.utils._pytree import tree_iter, tree_map
 from torch.utils.checkpoint import _StopRecomputationError
 
 from et_sim.trace import shapes
-from recorder.process.collectives import Collectives
+from recorder.process.communication import Collectives
 from recorder.process.costs import DTYPES, Cost, cost_of, size_of
 from recorder.process.experts import Experts
 from recorder.process.objects import PeerNeeded

@@ -2,7 +2,7 @@
 
 Such a tensor carries a real one beside it, on which each operator runs too. So `.item()` and `.tolist()`
 answer truly. Of a collective they are what it gives if all members put in the same. Not here: what is
-answered where no value is known (`operators`), and what a collective is as a node (`collectives`).
+answered where no value is known (`operators`), and what a collective is as a node (`communication`).
 """
 
 from __future__ import annotations

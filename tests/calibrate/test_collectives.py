@@ -15,7 +15,7 @@ import pytest
 from msgspec import structs
 
 from et_sim.basics.errors import EtSimError, InputError
-from et_sim.calibrate.collectives import Measured, fit, ratios
+from et_sim.calibrate.collective_library import Measured, fit, ratios
 from et_sim.calibrate.logs import read_measured
 from et_sim.cli import main
 from et_sim.machine.collective_library import Calibration, Call, Library, Wires
