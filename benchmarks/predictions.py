@@ -150,10 +150,10 @@ def _pipeline(rank: int, condition: Condition) -> Any:
             for one in inputs:
                 outputs.append(layers(one))
                 sent.append(group.isend(outputs[-1].detach(), 1))
-            for one in outputs:
-                gradient = torch.empty_like(one)
+            for output in outputs:
+                gradient = torch.empty_like(output)
                 group.recv(gradient, 1)
-                one.backward(gradient)
+                output.backward(gradient)
         else:
             for one in inputs:
                 with torch.no_grad():

@@ -106,7 +106,7 @@ def _seconds(call: Callable[[], object]) -> tuple[float, float]:
 
 
 def _tell(what: str, seconds: tuple[float, float], points: int) -> None:
-    each = " ".join(f"{1000 * one / points:8.2f} ms" for one in seconds)
+    each = " ".join(f"{1000 * second / points:8.2f} ms" for second in seconds)
     print(f"{what:<22} {seconds[0]:7.2f} s; a point: {each} of processors")
 
 

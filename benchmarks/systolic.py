@@ -80,15 +80,15 @@ def resnet_50() -> list[SystolicLayer]:
 def seconds_of(layers: list[SystolicLayer], array: Array, has_traffic: bool = True) -> float:
     """How long the figures of layers take, in processor time."""
     begin = time.process_time()
-    for one in reports(layers, array):
-        _ = one.access_row if has_traffic else one.compute_row
+    for report in reports(layers, array):
+        _ = report.access_row if has_traffic else report.compute_row
     return time.process_time() - begin
 
 
 def command_seconds(layers: list[SystolicLayer]) -> float:
     """The same as a command that prints everything, the start of the process included."""
     with tempfile.TemporaryDirectory() as folder:
-        rows = [f"{one.name},{one.rows},{one.columns},{one.inner},\n" for one in layers]
+        rows = [f"{layer.name},{layer.rows},{layer.columns},{layer.inner},\n" for layer in layers]
         topology, config = Path(folder, "t.csv"), Path(folder, "c.cfg")
         topology.write_text("Layer,M,N,K,\n" + "".join(rows))
         config.write_text(CONFIG)

@@ -103,7 +103,7 @@ def _record(options: argparse.Namespace) -> list[str]:
     program = Program(options.script, tuple(options.arguments), options.world, local, host_ns, routing)
     with tempfile.TemporaryDirectory(prefix="et-record-") as folder:
         recordings = _recordings(program, options.ranks, Path(folder))
-    if routing.skew and not any(report.spreads_experts(one) for one in recordings):
+    if routing.skew and not any(report.spreads_experts(recording) for recording in recordings):
         raise UsageError("the program counts no choices of a router", remedy="leave --expert-skew out")
     workload, stands_for = fold(recordings, step=options.step, keep_roots=options.keep_roots)
     files = write_manifest(workload, options.output)
@@ -137,7 +137,7 @@ def _recordings(program: Program, ranks: str, folder: Path) -> list[Recorded]:
     from recorder.launching import record_ranks
     from recorder.roles import missing_ranks
 
-    chosen = [0] if ranks == AUTO else sorted({one for piece in parse_ranks(ranks) for one in piece})
+    chosen = [0] if ranks == AUTO else sorted({rank for piece in parse_ranks(ranks) for rank in piece})
     if chosen[-1] >= program.world:
         raise UsageError(f"rank {chosen[-1]} is to be recorded", remedy=f"ranks are 0 to {program.world - 1}")
     while True:
@@ -155,9 +155,9 @@ def _recordings(program: Program, ranks: str, folder: Path) -> list[Recorded]:
 
 
 def _refuse_stopped(recordings: list[Recorded]) -> None:
-    for one in recordings:
-        if one.stopped:
+    for recording in recordings:
+        if recording.stopped:
             raise UsageError(
-                f"{one.stopped}, which is not recorded",
+                f"{recording.stopped}, which is not recorded",
                 remedy="record both, or one rank of each role with --ranks auto",
             )

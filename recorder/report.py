@@ -23,18 +23,18 @@ def lines(recordings: Sequence[Recorded], stands_for: Mapping[int, str], step: i
     for rank, others in stands_for.items():
         yield f"role         rank {rank} stands for ranks {others}"
     yield f"weights      {first.weights:,}; {plural(first.steps, 'step')}"
-    for one in recordings:
-        kinds = Counter(node.work.value for node in one.nodes if step is None or node.step == step)
-        told = ", ".join(f"{count:,} {kind}" for kind, count in sorted(kinds.items()))
-        yield f"rank {one.rank:<7,} {told}; peak of memory {format_bytes(one.peak_bytes)}"
-    for kind, found in _by_kind(recordings).items():
-        count = sum(said.count for said in found)
+    for recording in recordings:
+        kinds = Counter(node.work.value for node in recording.nodes if step is None or node.step == step)
+        counts = ", ".join(f"{count:,} {kind}" for kind, count in sorted(kinds.items()))
+        yield f"rank {recording.rank:<7,} {counts}; peak of memory {format_bytes(recording.peak_bytes)}"
+    for kind, remarks in _by_kind(recordings).items():
+        count = sum(remark.count for remark in remarks)
         yield f"{kind}: {count:,}"
-        for said in found[:SHOWN]:
-            place = f"{said.place}: " if said.place else ""
-            yield f"  {said.count:,} x {place}{said.text}"
-        if len(found) > SHOWN:
-            yield f"  and {plural(len(found) - SHOWN, 'other place')} (--report FILE has all)"
+        for remark in remarks[:SHOWN]:
+            place = f"{remark.place}: " if remark.place else ""
+            yield f"  {remark.count:,} x {place}{remark.text}"
+        if len(remarks) > SHOWN:
+            yield f"  and {plural(len(remarks) - SHOWN, 'other place')} (--report FILE has all)"
 
 
 def as_json(recordings: Sequence[Recorded], stands_for: Mapping[int, str]) -> dict[str, Any]:
@@ -46,25 +46,25 @@ def as_json(recordings: Sequence[Recorded], stands_for: Mapping[int, str]) -> di
         "not_yet": list(NOT_YET),
         "ranks": [
             {
-                "rank": one.rank,
-                "weights": one.weights,
-                "steps": one.steps,
-                "peak_bytes": one.peak_bytes,
-                "nodes": dict(sorted(Counter(node.work.value for node in one.nodes).items())),
-                "collectives": _collectives(one),
+                "rank": recording.rank,
+                "weights": recording.weights,
+                "steps": recording.steps,
+                "peak_bytes": recording.peak_bytes,
+                "nodes": dict(sorted(Counter(node.work.value for node in recording.nodes).items())),
+                "collectives": _collectives(recording),
                 "remarks": [
-                    {"kind": said.kind, "text": said.text, "place": said.place, "count": said.count}
-                    for said in one.remarks
+                    {"kind": remark.kind, "text": remark.text, "place": remark.place, "count": remark.count}
+                    for remark in recording.remarks
                 ],
             }
-            for one in recordings
+            for recording in recordings
         ],
     }
 
 
 def spreads_experts(recorded: Recorded) -> bool:
     """Whether a count was answered as one of tokens over experts."""
-    return any(said.text.startswith(SPREAD) for said in recorded.remarks)
+    return any(remark.text.startswith(SPREAD) for remark in recorded.remarks)
 
 
 def _collectives(recorded: Recorded) -> list[dict[str, Any]]:
@@ -93,12 +93,14 @@ def _by_kind(recordings: Sequence[Recorded]) -> dict[str, list[Remark]]:
     """Remarks of all ranks, the same ones once, as often as the rank says that says them most."""
     merged: dict[tuple[str, str, str], Remark] = {}
     for recorded in recordings:
-        for one in recorded.remarks:
-            key = (one.kind, one.text, one.place)
+        for remark in recorded.remarks:
+            key = (remark.kind, remark.text, remark.place)
             known = merged.get(key)
-            if known is None or one.count > known.count:
-                merged[key] = one
-    found: dict[str, list[Remark]] = {}
-    for one in sorted(merged.values(), key=lambda one: (one.kind, -one.count, one.place, one.text)):
-        found.setdefault(one.kind, []).append(one)
-    return found
+            if known is None or remark.count > known.count:
+                merged[key] = remark
+    by_kind: dict[str, list[Remark]] = {}
+    for remark in sorted(
+        merged.values(), key=lambda remark: (remark.kind, -remark.count, remark.place, remark.text)
+    ):
+        by_kind.setdefault(remark.kind, []).append(remark)
+    return by_kind

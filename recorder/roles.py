@@ -24,16 +24,16 @@ Places = tuple[int, ...]
 
 def telling_rules(recordings: Sequence[Recorded]) -> list[GroupRule]:
     """Rules of the groups in which what any recorded rank does follows from its place."""
-    found: list[GroupRule] = []
+    rules: list[GroupRule] = []
     for recorded in recordings:
         used = {
             node.group for node in recorded.nodes if node.work in (Work.SEND, Work.RECEIVE) or node.splits
         }
         for number in sorted(used):
             rule = rule_of(recorded.groups[number].members, recorded.rank, recorded.world)
-            if rule is not None and rule not in found:
-                found.append(rule)
-    return found
+            if rule is not None and rule not in rules:
+                rules.append(rule)
+    return rules
 
 
 def role_of_ranks(rules: Sequence[GroupRule], world: int) -> list[Places]:
@@ -46,7 +46,7 @@ def role_of_ranks(rules: Sequence[GroupRule], world: int) -> list[Places]:
 def missing_ranks(recordings: Sequence[Recorded], world: int) -> list[int]:
     """The first rank of each role that no recorded rank has."""
     roles = role_of_ranks(telling_rules(recordings), world)
-    known = {roles[one.rank] for one in recordings}
+    known = {roles[recording.rank] for recording in recordings}
     first: dict[Places, int] = {}
     for rank, role in enumerate(roles):
         if role not in known:
@@ -61,23 +61,23 @@ def fold(
     world = recordings[0].world
     missing = missing_ranks(recordings, world)
     if missing:
-        ranks = sorted({*missing, *(one.rank for one in recordings)})
+        ranks = sorted({*missing, *(recording.rank for recording in recordings)})
         raise UsageError(
             f"rank {missing[0]} has a place among its peers that no recorded rank has",
             remedy=f"record more ranks: --ranks {format_ranks(ranks)}, or --ranks auto",
         )
     groups = Groups(world)
-    names = [groups.names(one) for one in recordings]
+    names = [groups.names(recording) for recording in recordings]
     templates = [
-        template(one, named, step=step, keep_roots=keep_roots)
-        for one, named in zip(recordings, names, strict=True)
+        template(recording, named, step=step, keep_roots=keep_roots)
+        for recording, named in zip(recordings, names, strict=True)
     ]
     roles = role_of_ranks(telling_rules(recordings), world)
     chosen: dict[Places, int] = {}
-    for at, one in enumerate(recordings):
-        first = chosen.setdefault(roles[one.rank], at)
+    for at, recording in enumerate(recordings):
+        first = chosen.setdefault(roles[recording.rank], at)
         if first != at and templates[first].content != templates[at].content:
-            _refuse(recordings[first], names[first], one, names[at])
+            _refuse(recordings[first], names[first], recording, names[at])
     of_rank = np.array([chosen[role] for role in roles], np.int32)
     traces = tuple(one.trace() for one in templates)
     if not any(len(trace) for trace in traces):
@@ -103,10 +103,10 @@ def fold(
 
 def _refuse(first: Recorded, names: list[str], other: Recorded, other_names: list[str]) -> None:
     """Say where two ranks that should do the same begin to differ."""
-    for at, (one, two) in enumerate(zip(first.nodes, other.nodes, strict=False)):
-        said = _said(one, names), _said(two, other_names)
-        if said[0] != said[1]:
-            differ = f"node {at} of rank {first.rank} is {said[0]}, and of rank {other.rank} {said[1]}"
+    for at, (node, other_node) in enumerate(zip(first.nodes, other.nodes, strict=False)):
+        texts = _said(node, names), _said(other_node, other_names)
+        if texts[0] != texts[1]:
+            differ = f"node {at} of rank {first.rank} is {texts[0]}, and of rank {other.rank} {texts[1]}"
             break
     else:
         counts = f"{len(first.nodes)} and {len(other.nodes)} nodes"

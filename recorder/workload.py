@@ -77,7 +77,7 @@ class Groups:
 
     def names(self, recorded: Recorded) -> list[str]:
         """Of the groups of a rank, in their order."""
-        found: list[str] = []
+        names: list[str] = []
         seen: dict[str, int] = {}
         for group in recorded.groups:
             if len(group.members) == self._world:
@@ -97,8 +97,8 @@ class Groups:
                 again = f"{name} #{seen[name] + 1}"
                 self.rules[again] = self.rules[name]
                 name = again
-            found.append(name)
-        return found
+            names.append(name)
+        return names
 
 
 def _short(members: Iterable[int]) -> str:
@@ -115,7 +115,7 @@ def template(
     for at, node in enumerate(recorded.nodes):
         if step is not None and node.step != step:
             continue
-        after = tuple(number[one] for one in node.after if one in number)
+        after = tuple(number[before] for before in node.after if before in number)
         number[at] = _add(recording, recorded, node, names, after, keep_roots)
     return recording
 
@@ -135,7 +135,7 @@ def _add(
 
 
 def _sizes(recorded: Recorded, numbers: list[int]) -> Mapping[str, int]:
-    return dict(recorded.tensors[one] for one in numbers)
+    return dict(recorded.tensors[number] for number in numbers)
 
 
 def _call(recorded: Recorded, node: Node, names: list[str], keep_roots: bool) -> tuple[Any, dict[str, Any]]:

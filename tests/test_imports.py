@@ -233,7 +233,7 @@ def test_nobody_but_observers_knows_more_of_them_than_their_facade() -> None:
         for module, imported in every_import()
         if f"{imported}.".startswith(f"{observers}.") and imported != facade
     }
-    assert {told for told in known if not told.startswith(f"{observers}.")} == set()
+    assert {result for result in known if not result.startswith(f"{observers}.")} == set()
 
 
 def test_the_simulator_never_imports_the_converters_or_the_recorder() -> None:

@@ -70,5 +70,5 @@ def test_the_package_is_typed() -> None:
 
 
 def test_the_top_level_of_the_repository_is_exactly_this() -> None:
-    found = {path.name for path in REPOSITORY.iterdir() if not path.name.startswith(".")}
-    assert {name for name in found if not name.endswith(".egg-info")} - MADE_BY_TOOLS == TOP_LEVEL
+    results = {path.name for path in REPOSITORY.iterdir() if not path.name.startswith(".")}
+    assert {name for name in results if not name.endswith(".egg-info")} - MADE_BY_TOOLS == TOP_LEVEL

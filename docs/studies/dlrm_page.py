@@ -174,7 +174,7 @@ def ratio_table(scale: Scale, results: Results) -> str:
     rows = []
     for model in dlrm.MODELS:
         times = [ms(results[trained(scale, system, model=model)]) for system in SYSTEMS]
-        rows.append([model, *(f"{one / min(times):.2f}" for one in times), f"{min(times):.2f} ms"])
+        rows.append([model, *(f"{time / min(times):.2f}" for time in times), f"{min(times):.2f} ms"])
     return table(["model", *SYSTEMS, "1.00 is"], rows)
 
 
@@ -183,7 +183,7 @@ def injection_table(scale: Scale, results: Results) -> str:
     rows = []
     for system in SYSTEMS:
         times = [ms(results[trained(scale, system, injection=one)]) for one in dlrm.INJECTIONS]
-        rows.append([system, *(f"{one:.2f}" for one in times), f"{times[-1] / times[0]:.1f}"])
+        rows.append([system, *(f"{time:.2f}" for time in times), f"{times[-1] / times[0]:.1f}"])
     return table(["ms", *dlrm.INJECTIONS, "longest / shortest"], rows)
 
 
@@ -199,7 +199,7 @@ def buffer_table(scale: Scale, results: Results) -> str:
                     cells.append(f"{ms(found):.2f}{lost(found)}")
             rows.append([f"{system}, {'32 chunks, 128 at a time' if changed else 'default'}", *cells])
     sizes = [f"{buffer // MIB:,} MiB" for buffer in dlrm.BUFFERS]
-    head = ["ms", *(f"{one}, divided" for one in sizes), *(f"{one}, shared" for one in sizes)]
+    head = ["ms", *(f"{size}, divided" for size in sizes), *(f"{size}, shared" for size in sizes)]
     return table(head, rows)
 
 

@@ -94,11 +94,12 @@ class FinishedWork(dist._Work):
     def __init__(self, wait: Callable[[], None], results: list[torch.Tensor]) -> None:
         super().__init__()
         self._wait = wait
-        self._held = [weakref.ref(one) for one in results]  # a work that is kept must not keep its tensors
+        # A work that is kept must not keep its tensors.
+        self._held = [weakref.ref(result) for result in results]
 
     @property
     def _results(self) -> list[torch.Tensor]:
-        return [one for reference in self._held if (one := reference()) is not None]
+        return [tensor for reference in self._held if (tensor := reference()) is not None]
 
     def wait(self, timeout: Any = None) -> bool:  # noqa: ARG002
         self._wait()
@@ -204,8 +205,8 @@ class Collectives:
             raise self._stopped_by
         self._storages.uses(node, _on_device(inputs), _on_device(outputs))
         if is_async:
-            for one in _on_device(outputs):
-                storage = self._storages.of(one)
+            for output in _on_device(outputs):
+                storage = self._storages.of(output)
                 storage.writer = at
                 self._writing[id(storage)] = storage
         return at
@@ -263,18 +264,18 @@ class Collectives:
         else:
             group = handle if isinstance(handle, ProcessGroup) else ProcessGroup.unbox(handle)
         name = group.group_name
-        found = self._groups.get(name)
-        if found is None:
+        result = self._groups.get(name)
+        if result is None:
             members = dist.get_process_group_ranks(group)
             number = self._tape.add_group(list(members), group.group_desc)
-            found = _Group(number, list(members), group.rank(), self._tape.new_stream())
-            self._groups[name] = found
-        return found
+            result = _Group(number, list(members), group.rank(), self._tape.new_stream())
+            self._groups[name] = result
+        return result
 
     # Waits.
 
     def _waiter(self, form: Form, node: int | None, results: list[torch.Tensor]) -> Callable[[], None]:
-        held = [weakref.ref(one) for one in results]
+        held = [weakref.ref(result) for result in results]
 
         def wait() -> None:
             if node is None:
@@ -284,7 +285,7 @@ class Collectives:
                 if (tensor := reference()) is not None and tensor.device.type == NAME:
                     self._done(self._storages.of(tensor))
             if form.kind == "barrier" or any(
-                (one := reference()) is not None and one.device.type != NAME for reference in held
+                (tensor := reference()) is not None and tensor.device.type != NAME for reference in held
             ):
                 self._tape.host_waits([node])
 
@@ -295,8 +296,8 @@ class Collectives:
         self._writing.pop(id(storage), None)
 
     def _wait_for(self, tensors: Iterable[torch.Tensor]) -> None:
-        for one in _on_device(tensors):
-            storage = self._storages.of(one)
+        for tensor in _on_device(tensors):
+            storage = self._storages.of(tensor)
             if storage.writer is not None:
                 self._tape.wait(self._tape.current, [storage.writer])
                 self._done(storage)
@@ -306,8 +307,8 @@ class Collectives:
         if not self._writing:
             return
         stream = self._tape.current if stream is None else stream
-        for one in _on_device(tensors):
-            storage = self._storages.of(one)
+        for tensor in _on_device(tensors):
+            storage = self._storages.of(tensor)
             if storage.writer is not None and self._tape.nodes[storage.writer].stream != stream:
                 kind = self._tape.nodes[storage.writer].operator
                 self._tape.wait(stream, [storage.writer])
@@ -318,45 +319,45 @@ class Collectives:
         self, form: Form, peer: int, inputs: list[torch.Tensor], outputs: list[torch.Tensor]
     ) -> None:
         """Integers are delivered: objects travel as such."""
-        for one in (*inputs, *outputs):
-            if one.is_floating_point() or one.numel() > LARGEST:
+        for tensor in (*inputs, *outputs):
+            if tensor.is_floating_point() or tensor.numel() > LARGEST:
                 if form.kind == "receive":
-                    self._forget(form.kind, one)
+                    self._forget(form.kind, tensor)
                 continue
             with unset_fake_temporarily():
                 if form.kind == "send":
-                    self._meeting.send(peer, value_of(one) if isinstance(one, FakeTensor) else one)
+                    self._meeting.send(peer, value_of(tensor) if isinstance(tensor, FakeTensor) else tensor)
                     continue
                 try:
-                    value = self._meeting.receive(peer, one)
+                    value = self._meeting.receive(peer, tensor)
                 except PeerNeeded as needed:
                     self._stopped_by = needed  # once the node says in which group
                     return
-                if isinstance(one, FakeTensor):
-                    set_value(one, None if value is None else value.reshape(one.shape))
+                if isinstance(tensor, FakeTensor):
+                    set_value(tensor, None if value is None else value.reshape(tensor.shape))
                 elif value is not None:
-                    one.copy_(value.reshape(one.shape))
+                    tensor.copy_(value.reshape(tensor.shape))
 
     # Values, of which every member is taken to have the same.
 
     def _move_values(
         self, form: Form, given: Given, group: _Group, inputs: list[torch.Tensor], outputs: list[torch.Tensor]
     ) -> None:
-        values = [value_of(one) if isinstance(one, FakeTensor) else one for one in inputs]
-        known = bool(values) and all(one is not None for one in values)
+        values = [value_of(tensor) if isinstance(tensor, FakeTensor) else tensor for tensor in inputs]
+        known = bool(values) and all(tensor is not None for tensor in values)
         with unset_fake_temporarily():
             results = None
             if known:
                 members = len(group.members)
                 results = outcome(form.kind, _reduction(given), values, outputs, group.rank, members)
-            for one in outputs:
-                if isinstance(one, FakeTensor) or results is None:
-                    self._forget(form.kind, one)
-            for one, value in zip(outputs, results or (), strict=False):
-                if isinstance(one, FakeTensor):
-                    set_value(one, value.clone())
-                elif value is not one:
-                    one.copy_(value.reshape(one.shape))
+            for tensor in outputs:
+                if isinstance(tensor, FakeTensor) or results is None:
+                    self._forget(form.kind, tensor)
+            for tensor, value in zip(outputs, results or (), strict=False):
+                if isinstance(tensor, FakeTensor):
+                    set_value(tensor, value.clone())
+                elif value is not tensor:
+                    tensor.copy_(value.reshape(tensor.shape))
 
     def _forget(self, kind: str, tensor: torch.Tensor) -> None:
         """Nobody knows what a tensor has received."""
@@ -389,7 +390,7 @@ def _splits(
 def _shares(tensors: list[torch.Tensor], rows: list[int] | None, members: int) -> list[int]:
     """Bytes of each member's part."""
     if len(tensors) == members > 1:
-        return [size_of([one]) for one in tensors]
+        return [size_of([tensor]) for tensor in tensors]
     whole = size_of(tensors)
     if not rows:
         return [whole // members] * members
@@ -398,19 +399,23 @@ def _shares(tensors: list[torch.Tensor], rows: list[int] | None, members: int) -
 
 def _bound(func: Any, args: Any, kwargs: Any) -> Given:
     """Arguments by name; dispatch leaves out those that equal their defaults."""
-    given = {one.name: one.default_value for one in func._schema.arguments if one.has_default_value()}
-    given.update(zip((one.name for one in func._schema.arguments), args, strict=False))
+    given = {
+        argument.name: argument.default_value
+        for argument in func._schema.arguments
+        if argument.has_default_value()
+    }
+    given.update(zip((argument.name for argument in func._schema.arguments), args, strict=False))
     given.update(kwargs)
     return given
 
 
 def _tensors(given: Any) -> list[torch.Tensor]:
-    return [one for one in tree_iter(given) if isinstance(one, torch.Tensor)]
+    return [value for value in tree_iter(given) if isinstance(value, torch.Tensor)]
 
 
 def _on_device(tensors: Iterable[torch.Tensor]) -> list[torch.Tensor]:
-    return [one for one in tensors if one.device.type == NAME]
+    return [tensor for tensor in tensors if tensor.device.type == NAME]
 
 
 def _is_fake(tensors: Iterable[torch.Tensor]) -> bool:
-    return any(isinstance(one, FakeTensor) for one in tensors)
+    return any(isinstance(tensor, FakeTensor) for tensor in tensors)

@@ -44,7 +44,7 @@ Counter = Callable[[Given, Any], Cost]  # arguments and result
 
 def size_of(tensors: Sequence[torch.Tensor]) -> int:
     """Bytes that tensors show, not those of their storages."""
-    return sum(one.numel() * one.element_size() for one in tensors)
+    return sum(tensor.numel() * tensor.element_size() for tensor in tensors)
 
 
 def _gemm(rows: int, columns: int, inner: int, count: int = 1) -> Cost:
@@ -86,14 +86,14 @@ def _convolution(given: Given, result: Any) -> Cost:
 
 def _convolution_backward(given: Given, _: Any) -> Cost:
     """As much as forward for each gradient that is asked for."""
-    gradient, data, weight, transposed, mask = *(one.shape for one in given[:3]), given[7], given[10]
+    gradient, data, weight, transposed, mask = *(tensor.shape for tensor in given[:3]), given[7], given[10]
     spread = data if transposed else gradient
     return Cost("", 2 * prod(spread) * prod(weight[1:]) * sum(map(bool, mask[:2])))
 
 
 def _attention(first: int, causal: int, *, backward: bool = False) -> Counter:
     def count(given: Given, _: Any) -> Cost:
-        query, key, value = (one.shape for one in given[first : first + 3])
+        query, key, value = (tensor.shape for tensor in given[first : first + 3])
         is_causal = len(given) > causal and bool(given[causal])
         words = shapes.attention(
             query[0],
@@ -115,7 +115,7 @@ def _attention_of_lengths(first: int, longest: int, *, backward: bool = False) -
     """Sequences one behind the other, each taken to be as long as the longest."""
 
     def count(given: Given, _: Any) -> Cost:
-        query, key, value = (one.shape for one in given[first : first + 3])
+        query, key, value = (tensor.shape for tensor in given[first : first + 3])
         queries, keys = int(given[longest]), int(given[longest + 1])
         words = shapes.attention(
             -(-query[0] // max(queries, 1)),
@@ -153,7 +153,7 @@ def _embedding(given: Given, result: Any) -> Cost:
 
 def _optimizer(operations: int) -> Counter:
     def count(given: Given, _: Any) -> Cost:
-        return Cost("", operations * sum(one.numel() for one in given[0]))
+        return Cost("", operations * sum(tensor.numel() for tensor in given[0]))
 
     return count
 

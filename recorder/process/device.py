@@ -119,15 +119,15 @@ class Casts:
                 torch._C.DispatchKeySet(torch._C.DispatchKey.AutocastPrivateUse1)
             ):
                 return operator(
-                    *(self._cast(one, wanted) for one in args),
-                    **{key: self._cast(one, wanted) for key, one in kwargs.items()},
+                    *(self._cast(arg, wanted) for arg in args),
+                    **{key: self._cast(arg, wanted) for key, arg in kwargs.items()},
                 )
 
         return call
 
     def _cast(self, value: Any, wanted: torch.dtype) -> Any:
         if isinstance(value, list | tuple):
-            return type(value)(self._cast(one, wanted) for one in value)
+            return type(value)(self._cast(part, wanted) for part in value)
         is_eligible = (
             isinstance(value, torch.Tensor)
             and value.device.type == NAME
@@ -140,7 +140,7 @@ class Casts:
             return value.to(wanted)
         if not torch.is_autocast_cache_enabled():
             return value.to(wanted)
-        found = self._kept.get(id(value))
-        if found is None:
-            found = self._kept[id(value)] = (value, value.to(wanted))
-        return found[1]
+        result = self._kept.get(id(value))
+        if result is None:
+            result = self._kept[id(value)] = (value, value.to(wanted))
+        return result[1]

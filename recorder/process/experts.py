@@ -40,11 +40,11 @@ class Experts:
         total, (skew, seed) = values.numel(), self._routing
         chosen = min(self._chosen.get(self._storages.of(values).number, 1), bins)
         if skew:
-            found = tokens_of_experts(skew, seed, bins, chosen, total // chosen)
-            told = f"{SPREAD} over the bins by {skew}"
+            counts = tokens_of_experts(skew, seed, bins, chosen, total // chosen)
+            text = f"{SPREAD} over the bins by {skew}"
         else:
-            found = tuple(total // bins + (at < total % bins) for at in range(bins))
-            told = f"{SPREAD} evenly over the bins"
-        self._tape.remark("assumed", told, user_place())
+            counts = tuple(total // bins + (at < total % bins) for at in range(bins))
+            text = f"{SPREAD} evenly over the bins"
+        self._tape.remark("assumed", text, user_place())
         with unset_fake_temporarily():
-            return torch.tensor(found, dtype=dtype)
+            return torch.tensor(counts, dtype=dtype)

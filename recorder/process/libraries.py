@@ -54,12 +54,12 @@ def _pipelining(module: ModuleType) -> None:
     find = module.get_param_groups
 
     def groups(inputs: list[Any], weights: list[Any], edges: Any) -> Any:
-        found = find(inputs, weights, edges)
+        parts = find(inputs, weights, edges)
         place = {weight: at for at, weight in enumerate(weights)}
-        for group in found:
+        for group in parts:
             group["params"] = sorted(group["params"], key=place.__getitem__)
             group["intermediates"] = sorted(group["intermediates"], key=lambda node: node._sequence_nr())
-        return found
+        return parts
 
     vars(module)["get_param_groups"] = groups
 

@@ -87,8 +87,8 @@ def _enter_threads(modes: Sequence[AbstractContextManager[Any]]) -> None:
 
     def inner(thread: threading.Thread) -> None:
         with ExitStack() as stack:
-            for one in modes:
-                stack.enter_context(one)
+            for mode in modes:
+                stack.enter_context(mode)
             begin(thread)
 
     threading.Thread._bootstrap_inner = inner  # type: ignore[attr-defined]

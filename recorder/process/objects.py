@@ -49,8 +49,8 @@ class Meeting:
             if time.monotonic() > deadline:
                 raise TimeoutError(f"rank {peer} sent nothing to rank {self._rank} in {WAIT_SECONDS:.0f} s")
             time.sleep(0.01)
-        found = pickle.loads(path.read_bytes())
-        return None if found is None else torch.tensor(found, dtype=like.dtype, device="cpu")
+        value = pickle.loads(path.read_bytes())
+        return None if value is None else torch.tensor(value, dtype=like.dtype, device="cpu")
 
     def _path(self, source: int, target: int) -> Path:
         self._counted[source, target] += 1

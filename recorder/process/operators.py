@@ -84,7 +84,7 @@ class RecordingMode(TorchDispatchMode):
         return call
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if any(one not in _PLAIN for one in types):
+        if any(type_ not in _PLAIN for type_ in types):
             return NotImplemented  # a DTensor unfolds first, and its local operators come back
         if self._is_paused or _fake_mode() is not self._fake:
             return func(*args, **(kwargs or {}))
@@ -118,14 +118,14 @@ class RecordingMode(TorchDispatchMode):
             return True
         if kwargs.get("pin_memory"):
             kwargs = {**kwargs, "pin_memory": False}
-        tensors = [one for one in tree_iter((args, kwargs)) if isinstance(one, torch.Tensor)]
+        tensors = [value for value in tree_iter((args, kwargs)) if isinstance(value, torch.Tensor)]
         target = kwargs.get("device")
-        if not any(isinstance(one, FakeTensor) for one in tensors):
+        if not any(isinstance(tensor, FakeTensor) for tensor in tensors):
             on_host = target is None or torch.device(target).type == "cpu"
             if on_host and (tensors or not self._is_large(func, args)):
                 with unset_fake_temporarily():
                     return func(*args, **kwargs)
-        if not any(one.device.type == NAME for one in tensors) and (
+        if not any(tensor.device.type == NAME for tensor in tensors) and (
             target is None or torch.device(target).type != NAME
         ):
             return func(
@@ -158,7 +158,7 @@ class RecordingMode(TorchDispatchMode):
         if operator.name == "copy_" and args[0].device.type != NAME:
             return self._into_host(*args[:2])
         values = None if operator.is_random else self._values(operator, func, args, kwargs, tensors)
-        if any(not isinstance(one, FakeTensor) for one in tensors):
+        if any(not isinstance(tensor, FakeTensor) for tensor in tensors):
             args, kwargs = tree_map(self._without_values, (args, kwargs))
         try:
             result = func(*args, **kwargs)
@@ -177,23 +177,23 @@ class RecordingMode(TorchDispatchMode):
 
     def _note(self, operator: Operator, args: Any, kwargs: Any, tensors: Any, result: Any) -> None:
         """The node, and the storages that it uses."""
-        results = [one for one in tree_iter(result) if isinstance(one, torch.Tensor)]
+        results = [value for value in tree_iter(result) if isinstance(value, torch.Tensor)]
         if operator.is_free:
-            for one in results:
-                if one.device.type == NAME:
-                    self._storages.of(one)
+            for tensor in results:
+                if tensor.device.type == NAME:
+                    self._storages.of(tensor)
             return
         written = [
-            one
+            value
             for at, name in operator.written
-            for one in tree_iter(args[at] if at < len(args) else kwargs.get(name))
-            if isinstance(one, torch.Tensor)
+            for value in tree_iter(args[at] if at < len(args) else kwargs.get(name))
+            if isinstance(value, torch.Tensor)
         ]
         only_written = written if operator.name in OVERWRITING else _tensors_of(kwargs, operator.outputs)
-        reads = [one for one in tensors if one.device.type == NAME]
-        reads = [one for one in reads if all(one is not other for other in only_written)]
-        writes = written + [one for one in results if all(one is not other for other in tensors)]
-        writes = [one for one in writes if one.device.type == NAME]
+        reads = [tensor for tensor in tensors if tensor.device.type == NAME]
+        reads = [read for read in reads if all(read is not other for other in only_written)]
+        writes = written + [tensor for tensor in results if all(tensor is not other for other in tensors)]
+        writes = [write for write in writes if write.device.type == NAME]
         if operator.name == "all_gather_copy_in":  # into the rank's part of what is gathered
             reads, writes = list(args[0]), [result[0]]
         self._collectives.implied_waits((*reads, *writes))
@@ -209,7 +209,9 @@ class RecordingMode(TorchDispatchMode):
 
     def _work(self, tensors: list[torch.Tensor], writes: list[torch.Tensor]) -> Work:
         """A copy from the host is one; all else is a kernel."""
-        is_copy = len(tensors) <= 2 and any(one.device.type == "cpu" and one.dim() for one in tensors)
+        is_copy = len(tensors) <= 2 and any(
+            tensor.device.type == "cpu" and tensor.dim() for tensor in tensors
+        )
         return Work.COPY if is_copy and writes else Work.KERNEL
 
     def _figures(
@@ -220,13 +222,13 @@ class RecordingMode(TorchDispatchMode):
         reads: list[torch.Tensor],
         writes: list[torch.Tensor],
     ) -> dict[str, Any]:
-        out = sum(one.numel() for one in writes)
+        out = sum(write.numel() for write in writes)
         moved = size_of(writes)
-        for at, one in enumerate(reads):
-            whole = one.numel() * one.element_size()
-            rows = out * one.element_size() if at == 0 and operator.name in _LOOKUPS else whole
+        for at, tensor in enumerate(reads):
+            whole = tensor.numel() * tensor.element_size()
+            rows = out * tensor.element_size() if at == 0 and operator.name in _LOOKUPS else whole
             moved += min(rows, whole)
-        elements = max([out, *(one.numel() for one in reads if operator.name not in _LOOKUPS)], default=0)
+        elements = max([out, *(read.numel() for read in reads if operator.name not in _LOOKUPS)], default=0)
         cost = cost_of(operator.name, args, result)
         if cost is None:
             if operator.is_pointwise:
@@ -234,7 +236,7 @@ class RecordingMode(TorchDispatchMode):
             else:
                 cost = Cost("", elements)
                 self._tape.remark("without a shape", f"{operator.name}: an operation for each element")
-        first = next((one for one in (*reads, *writes) if one.dtype.is_floating_point), None)
+        first = next((tensor for tensor in (*reads, *writes) if tensor.dtype.is_floating_point), None)
         dtype = DTYPES.get(first.dtype, "") if first is not None else ""
         return {"shape": cost.shape, "operations": cost.operations, "bytes": moved, "dtype": dtype}
 
@@ -251,17 +253,17 @@ class RecordingMode(TorchDispatchMode):
             return None
         if operator.name in OVERWRITING and isinstance(args[0], FakeTensor):
             self._make_known(args[0])
-        for one in tensors:
-            if isinstance(one, FakeTensor) and value_of(one) is None:
+        for tensor in tensors:
+            if isinstance(tensor, FakeTensor) and value_of(tensor) is None:
                 return None
         sizes = args[0] if not tensors and args and isinstance(args[0], list | tuple) else ()
         elements = 1
         for size in sizes:
             elements *= size
-        if elements > LARGEST or any(one.numel() > LARGEST for one in tensors):
+        if elements > LARGEST or any(tensor.numel() > LARGEST for tensor in tensors):
             return None
         with unset_fake_temporarily():
-            return real_call(func, args, kwargs, lambda one: isinstance(one, FakeTensor))
+            return real_call(func, args, kwargs, lambda arg: isinstance(arg, FakeTensor))
 
     def _make_known(self, tensor: FakeTensor) -> None:
         """A tensor all of which is about to be written: whatever it holds, nothing of it is left."""
@@ -273,9 +275,9 @@ class RecordingMode(TorchDispatchMode):
     def _keep_values(self, operator: Operator, args: Any, kwargs: Any, values: Any, result: Any) -> None:
         if values is None:
             for at, name in operator.written:
-                for one in tree_iter(args[at] if at < len(args) else kwargs.get(name)):
-                    if isinstance(one, FakeTensor):
-                        set_value(one, None)
+                for tensor in tree_iter(args[at] if at < len(args) else kwargs.get(name)):
+                    if isinstance(tensor, FakeTensor):
+                        set_value(tensor, None)
             return
         for made, value in zip(tree_iter(result), tree_iter(values), strict=False):
             if isinstance(made, FakeTensor) and isinstance(value, torch.Tensor) and value_of(made) is None:
@@ -286,13 +288,13 @@ class RecordingMode(TorchDispatchMode):
         self._tape.host_waits(self._tape.last(self._tape.current))
         place = user_place()
         self._tape.remark("synchronised", f"the host reads a value ({name.strip('_')})", place)
-        values = [value_of(one) if isinstance(one, FakeTensor) else one for one in args]
-        if any(one is None for one in values):
+        values = [value_of(arg) if isinstance(arg, FakeTensor) else arg for arg in args]
+        if any(value is None for value in values):
             answer: Any = True if name == "equal" else _nothing(args[0].dtype)
             self._tape.remark("assumed", f"{answer} for a value that nobody knows", place)
             return answer
         with unset_fake_temporarily():
-            known = [one for one in values if one is not None]
+            known = [value for value in values if value is not None]
             return torch.equal(*known) if name == "equal" else known[0].item()
 
     def _sized_by_values(self, func: Any, args: Any, kwargs: Any, values: Any, error: Exception) -> Any:
@@ -309,22 +311,24 @@ class RecordingMode(TorchDispatchMode):
             raise RecordingError(
                 f"{place}: the size of what {name} gives follows from values that nobody knows"
             ) from error
-        return tree_map(lambda one: self._placed(one) if isinstance(one, torch.Tensor) else one, values)
+        return tree_map(
+            lambda tensor: self._placed(tensor) if isinstance(tensor, torch.Tensor) else tensor, values
+        )
 
     def _without_masks(self, indices: list[torch.Tensor | None]) -> list[torch.Tensor | None] | None:
         """Indices with the places that masks choose; None: nobody knows a mask."""
-        found: list[torch.Tensor | None] = []
-        for one in indices:
-            if one is None or one.dtype not in (torch.bool, torch.uint8):
-                found.append(one)
+        placed: list[torch.Tensor | None] = []
+        for index in indices:
+            if index is None or index.dtype not in (torch.bool, torch.uint8):
+                placed.append(index)
                 continue
-            mask = value_of(one)
+            mask = value_of(index)
             if mask is None:
                 return None
             with unset_fake_temporarily():
                 chosen = mask.nonzero(as_tuple=True)
-            found.extend(self._placed(places) for places in chosen)
-        return found
+            placed.extend(self._placed(places) for places in chosen)
+        return placed
 
     def _placed(self, value: torch.Tensor) -> torch.Tensor:
         """A tensor of the device with these values."""
@@ -383,7 +387,9 @@ def _nothing(dtype: torch.dtype) -> bool | int | float:
 
 
 def _tensors_of(kwargs: Any, names: tuple[str, ...]) -> list[torch.Tensor]:
-    return [one for name in names for one in tree_iter(kwargs.get(name)) if isinstance(one, torch.Tensor)]
+    return [
+        value for name in names for value in tree_iter(kwargs.get(name)) if isinstance(value, torch.Tensor)
+    ]
 
 
 def _is_host(device: Any) -> bool:

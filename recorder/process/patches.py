@@ -84,7 +84,7 @@ def _patch_saving(tape: Tape) -> None:
 
     @functools.wraps(save)
     def call(content: Any, *args: Any, **kwargs: Any) -> None:
-        if any(isinstance(one, FakeTensor) for one in tree_iter(content)):
+        if any(isinstance(value, FakeTensor) for value in tree_iter(content)):
             tape.remark("changed", "torch.save writes no file", user_place())
         else:
             save(content, *args, **kwargs)
@@ -100,8 +100,8 @@ def _patch_first_argument() -> None:
     def wrap(function: Callable[..., Any], at: int, *names: str) -> Callable[..., Any]:
         @functools.wraps(function)
         def call(*args: Any, **kwargs: Any) -> Any:
-            args = tuple(_type(one) if place == at else one for place, one in enumerate(args))
-            kwargs = {key: _type(one) if key in names else one for key, one in kwargs.items()}
+            args = tuple(_type(arg) if place == at else arg for place, arg in enumerate(args))
+            kwargs = {key: _type(arg) if key in names else arg for key, arg in kwargs.items()}
             return function(*args, **kwargs)
 
         return call
@@ -129,8 +129,8 @@ def _patch_first_argument() -> None:
 
 def _type(value: Any) -> Any:
     """A device, or the type of one."""
-    found = here(value)
-    return NAME if isinstance(found, str) and found == f"{NAME}:0" else found
+    result = here(value)
+    return NAME if isinstance(result, str) and result == f"{NAME}:0" else result
 
 
 def _share_ranks(mesh: Any) -> None:
@@ -244,17 +244,17 @@ def _patch_optimizers() -> None:
 
 def _grouped(lists: list[list[Any]], with_indices: bool = False) -> dict[Any, Any]:
     """Lists of tensors, taken apart by device and dtype of the first list's."""
-    found: dict[Any, tuple[list[list[Any]], list[int]]] = {}
+    results: dict[Any, tuple[list[list[Any]], list[int]]] = {}
     for at, first in enumerate(lists[0]):
         if first is None:
             continue
-        parts, indices = found.setdefault((first.device, first.dtype), ([[] for _ in lists], []))
-        for part, one in zip(parts, lists, strict=True):
-            if one:
-                part.append(one[at])
+        parts, indices = results.setdefault((first.device, first.dtype), ([[] for _ in lists], []))
+        for part, tensors in zip(parts, lists, strict=True):
+            if tensors:
+                part.append(tensors[at])
         if with_indices:
             indices.append(at)
-    return found
+    return results
 
 
 def _patch_loaders(tape: Tape) -> None:

@@ -128,5 +128,5 @@ class Phases:
 
 def _local(tensor: Any) -> torch.Tensor:
     """The part of a DTensor that the rank has."""
-    found = getattr(tensor, "_local_tensor", tensor)
-    return found if isinstance(found, torch.Tensor) else tensor
+    result = getattr(tensor, "_local_tensor", tensor)
+    return result if isinstance(result, torch.Tensor) else tensor

@@ -45,7 +45,7 @@ class Redirect(TorchFunctionMode):
         if special is not None:
             return special(*args, **kwargs)
         if args:
-            args = tuple(here(one) if isinstance(one, str | torch.device) else one for one in args)
+            args = tuple(here(arg) if isinstance(arg, str | torch.device) else arg for arg in args)
         if "device" in kwargs:
             device = kwargs["device"]
             kwargs = {**kwargs, "device": torch.device(NAME, 0) if isinstance(device, int) else here(device)}
@@ -72,14 +72,14 @@ def _attention(
         return plain(query, key, value, attn_mask=attn_mask, scale=scale, enable_gqa=enable_gqa)
     if torch.is_autocast_enabled(NAME):
         wanted = torch.get_autocast_dtype(NAME)
-        query, key, value = (one.to(wanted) for one in (query, key, value))
+        query, key, value = (tensor.to(wanted) for tensor in (query, key, value))
     if attn_mask is None and query.dtype in (torch.float16, torch.bfloat16):
         flash = torch.ops.aten._scaled_dot_product_flash_attention
-        found = flash(query, key, value, dropout_p, is_causal, scale=scale)
-        return found[0]
+        result = flash(query, key, value, dropout_p, is_causal, scale=scale)
+        return result[0]
     if enable_gqa and key.shape[1] != query.shape[1]:
         times = query.shape[1] // key.shape[1]
-        key, value = (one.repeat_interleave(times, 1) for one in (key, value))
+        key, value = (tensor.repeat_interleave(times, 1) for tensor in (key, value))
     if attn_mask is not None and attn_mask.dtype is torch.bool:
         attn_mask = torch.zeros_like(attn_mask, dtype=query.dtype).masked_fill_(~attn_mask, float("-inf"))
     if attn_mask is not None:
@@ -87,8 +87,8 @@ def _attention(
         attn_mask = attn_mask.to(query.dtype).expand(sizes)
     efficient = torch.ops.aten._scaled_dot_product_efficient_attention
     log_sum = query.requires_grad or key.requires_grad or value.requires_grad
-    found = efficient(query, key, value, attn_mask, log_sum, dropout_p, is_causal, scale=scale)
-    return found[0]
+    result = efficient(query, key, value, attn_mask, log_sum, dropout_p, is_causal, scale=scale)
+    return result[0]
 
 
 def _type_name(tensor: torch.Tensor, dtype: Any = None, *args: Any, **kwargs: Any) -> Any:
@@ -123,7 +123,7 @@ def _format(tensor: torch.Tensor, how: str) -> str:
 def _tensor(data: Any, *args: Any, **kwargs: Any) -> torch.Tensor:
     """A list of scalars on the device is read by the host, past all modes."""
     if isinstance(data, list | tuple):
-        data = tree_map_only(FakeTensor, lambda one: one.item() if one.dim() == 0 else one, data)
+        data = tree_map_only(FakeTensor, lambda scalar: scalar.item() if scalar.dim() == 0 else scalar, data)
     return torch.tensor(data, *args, **kwargs | {"device": here(kwargs.get("device"))})
 
 
@@ -133,9 +133,9 @@ def swap(first: torch.Tensor, second: torch.Tensor) -> None:
         return
     slots = copyreg._slotnames(type(first))  # type: ignore[attr-defined]
     for name in ("__class__", "__dict__", *slots):
-        one, other = getattr(first, name, None), getattr(second, name, None)
+        mine, other = getattr(first, name, None), getattr(second, name, None)
         setattr(first, name, other)
-        setattr(second, name, one)
+        setattr(second, name, mine)
     torch._C._swap_tensor_impl(first, second)
 
 

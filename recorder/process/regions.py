@@ -44,9 +44,9 @@ class Regions:
     def _sizes(self, tensors: list[torch.Tensor]) -> Sizes:
         """Of several views of a tensor, the largest."""
         sizes: Sizes = {}
-        for one in tensors:
-            number = self._storages.of(one).number
-            sizes[number] = max(size_of([one]), sizes.get(number, 0))
+        for tensor in tensors:
+            number = self._storages.of(tensor).number
+            sizes[number] = max(size_of([tensor]), sizes.get(number, 0))
         return sizes
 
     def fuse(self) -> None:
@@ -86,14 +86,14 @@ class Regions:
     def _continues(self, last: int, at: int) -> bool:
         """Whether a node follows another at once, in its region, and waits for it and its own launch only."""
         nodes = self._tape.nodes
-        one, other = nodes[last], nodes[at]
+        last_node, other = nodes[last], nodes[at]
         is_next = all(nodes[between].work is Work.HOST for between in range(last + 1, at))
         waits = [after for after in other.after if nodes[after].work is not Work.HOST]
         return (
             is_next
             and waits == [last]
             and self._region[last] == self._region[at]
-            and (one.stream, one.phase, one.step) == (other.stream, other.phase, other.step)
+            and (last_node.stream, last_node.phase, last_node.step) == (other.stream, other.phase, other.step)
         )
 
     def _merge(self, chain: list[int]) -> set[int]:
@@ -138,9 +138,9 @@ class Regions:
             else:
                 number.append(len(kept))
                 before = number[at] if node.work is Work.HOST else before
-                node.after = sorted({number[one] for one in node.after} - {-1})
-                node.reads = [one for one in node.reads if one not in hidden]
-                node.writes = [one for one in node.writes if one not in hidden]
+                node.after = sorted({number[place] for place in node.after} - {-1})
+                node.reads = [read for read in node.reads if read not in hidden]
+                node.writes = [write for write in node.writes if write not in hidden]
                 kept.append(node)
         nodes[:] = kept
 

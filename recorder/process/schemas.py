@@ -42,15 +42,17 @@ def describe(func: Any) -> Operator:
     schema = func._schema
     name = schema.name.partition("::")[2]
     written = tuple(
-        (at, one.name)
-        for at, one in enumerate(schema.arguments)
-        if one.alias_info is not None and one.alias_info.is_write
+        (at, argument.name)
+        for at, argument in enumerate(schema.arguments)
+        if argument.alias_info is not None and argument.alias_info.is_write
     )
     outputs = tuple(
-        one.name for at, one in enumerate(schema.arguments) if one.kwarg_only and (at, one.name) in written
+        argument.name
+        for at, argument in enumerate(schema.arguments)
+        if argument.kwarg_only and (at, argument.name) in written
     )
-    aliases = [one.alias_info for one in schema.returns]
-    is_view = bool(aliases) and all(one is not None and not one.is_write for one in aliases)
+    aliases = [value.alias_info for value in schema.returns]
+    is_view = bool(aliases) and all(alias is not None and not alias.is_write for alias in aliases)
     tags = func.tags
     is_pointwise = (
         torch.Tag.pointwise in tags

@@ -55,13 +55,13 @@ class Storages:
         """The storage of a tensor, which may be a new one."""
         untyped = tensor.untyped_storage()
         address, size = untyped._cdata, untyped.nbytes()
-        found = self._of.get(address)
-        if found is None or found.freed:
-            found = self._of[address] = self._new(size)
-            weakref.finalize(untyped, self._gone, address, found).atexit = False
-        elif found.bytes != size:
-            self._replace(found, size)
-        return found
+        storage = self._of.get(address)
+        if storage is None or storage.freed:
+            storage = self._of[address] = self._new(size)
+            weakref.finalize(untyped, self._gone, address, storage).atexit = False
+        elif storage.bytes != size:
+            self._replace(storage, size)
+        return storage
 
     def install(self) -> None:
         """Hear of storages that change their size, as those of FSDP's gathered weights do."""
@@ -69,9 +69,9 @@ class Storages:
 
         def resized(untyped: Any, size: int) -> Any:
             result = resize(untyped, size)
-            found = self._of.get(untyped._cdata)
-            if found is not None and found.bytes != size:
-                self._replace(found, size)
+            storage = self._of.get(untyped._cdata)
+            if storage is not None and storage.bytes != size:
+                self._replace(storage, size)
             return result
 
         torch.UntypedStorage.resize_ = resized
@@ -97,17 +97,17 @@ class Storages:
         """A node reads and writes tensors."""
         at = len(self._tape.nodes) - 1
         node.reads.extend(self._unread.pop(node.stream, ()))
-        written = [self.of(one) for one in writes]
-        made = {one.number for one in written if one.number not in self.first_use}
+        written = [self.of(write) for write in writes]
+        made = {storage.number for storage in written if storage.number not in self.first_use}
         # Nobody reads what nothing has written: an argument that is written may be memory without content.
-        read = [one for one in map(self.of, reads) if one.number not in made]
+        read = [storage for storage in map(self.of, reads) if storage.number not in made]
         for storages, named in ((read, node.reads), (written, node.writes)):
             for storage in storages:
                 self.first_use.setdefault(storage.number, at)
                 if storage.bytes and storage.number not in named:
                     named.append(storage.number)
                 storage.last_use = at
-        self.last_read.update((one.number, at) for one in read)
+        self.last_read.update((storage.number, at) for storage in read)
 
     def _gone(self, address: int, storage: Storage) -> None:
         if self._of.get(address) is storage:

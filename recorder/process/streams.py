@@ -37,9 +37,9 @@ class Stream:
         self._tape.wait(self.number, event.nodes)
 
     def record_event(self, event: Event | None = None) -> Event:
-        found = event if event is not None else Event(self._tape)
-        found.record(self)
-        return found
+        result = event if event is not None else Event(self._tape)
+        result.record(self)
+        return result
 
     def synchronize(self) -> None:
         self._tape.host_waits(self._tape.last(self.number))

@@ -87,8 +87,8 @@ class Tape:
         """Without what earlier nodes of the same streams, or what those waited for, imply."""
         if len(after) > 1:
             newest: dict[int, int] = {}
-            for one in sorted(after):
-                newest[self.nodes[one].stream] = one
+            for node in sorted(after):
+                newest[self.nodes[node].stream] = node
             after = set(newest.values())
             if last is not None and len(after) > 1:
                 after -= set(self.nodes[last].after)
@@ -111,29 +111,29 @@ class Tape:
 
     def wait(self, stream: int, nodes: Iterable[int]) -> None:
         """The next node of a stream comes after these."""
-        new = {one for one in nodes if self.nodes[one].stream != stream}
+        new = {node for node in nodes if self.nodes[node].stream != stream}
         if new:
             self._pending.setdefault(stream, set()).update(new)
 
     def host_waits(self, nodes: Iterable[int]) -> None:
         """Everything that is issued later comes after these."""
         latest: dict[int, int] = {}
-        for one in sorted(self._host | frozenset(nodes)):
-            latest[self.nodes[one].stream] = one
+        for node in sorted(self._host | frozenset(nodes)):
+            latest[self.nodes[node].stream] = node
         self._host = frozenset(latest.values())
         self.wait(HOST, self._host)
 
     def host_waits_for_all(self) -> None:
         """As a device that is synchronised."""
-        self.host_waits(one for stream in list(self._last) for one in self.last(stream))
+        self.host_waits(node for stream in list(self._last) for node in self.last(stream))
 
     def remark(self, kind: str, text: str, place: str = "") -> None:
         """Say something once, and count how often it would have been said."""
-        found = self._remarks.get((kind, text, place))
-        if found is None:
-            found = self._remarks[kind, text, place] = Remark(kind, text, place, 0)
-            self.recorded.remarks.append(found)
-        found.count += 1
+        result = self._remarks.get((kind, text, place))
+        if result is None:
+            result = self._remarks[kind, text, place] = Remark(kind, text, place, 0)
+            self.recorded.remarks.append(result)
+        result.count += 1
 
     def add_group(self, members: list[int], name: str) -> int:
         """The index of one more process group."""

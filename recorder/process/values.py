@@ -45,16 +45,16 @@ def real_call(func: Any, args: Any, kwargs: Any, is_fake: Any) -> Any:
     """The result of an operator on the values of its arguments; None: one of them is not known."""
     flat, spec = tree_flatten((args, kwargs))
     real: list[Any] = []
-    for one in flat:
-        if isinstance(one, torch.Tensor) and is_fake(one):
-            value = value_of(one)
+    for arg in flat:
+        if isinstance(arg, torch.Tensor) and is_fake(arg):
+            value = value_of(arg)
             if value is None:
                 return None
             real.append(value)
-        elif isinstance(one, torch.device):
+        elif isinstance(arg, torch.device):
             real.append(torch.device("cpu"))
         else:
-            real.append(one)
+            real.append(arg)
     real_args, real_kwargs = tree_unflatten(real, spec)
     try:
         return func(*real_args, **real_kwargs)

@@ -151,8 +151,8 @@ def test_a_sweep_keeps_what_was_finished_when_it_was_dropped_during_a_point(
     monkeypatch.setenv("ET_SIM_COMPILE", "never")
     out = tmp_path / "out"
     assert et_sim.cli.main(["sweep", str(write(tmp_path)), "--out", str(out), "--workers", "1"]) == 130
-    said = capsys.readouterr().err
-    assert f"what is finished is in {out}, and the same command goes on from there" in said
+    err = capsys.readouterr().err
+    assert f"what is finished is in {out}, and the same command goes on from there" in err
     assert len(points) == 3
 
 

@@ -46,9 +46,9 @@ def _told(kind: Any) -> Any:
     """All that a class and an instance say of themselves."""
     one = kind(3)
     other = dataclasses.replace(one, second=[4])
-    told = [(field.name, field.type, dict(field.metadata)) for field in dataclasses.fields(kind)]
+    results = [(field.name, field.type, dict(field.metadata)) for field in dataclasses.fields(kind)]
     return (
-        *(told, dataclasses.asdict(other), dataclasses.astuple(other), one == kind(3), one == other),
+        *(results, dataclasses.asdict(other), dataclasses.astuple(other), one == kind(3), one == other),
         *(kind.unit, kind.__doc__ is None, isinstance(one, Base), hasattr(one, "__dict__")),
         *(repr(other).partition("(")[2], one.second is kind(3).second),
         *(pickle.loads(pickle.dumps(other)) == other, copy.deepcopy(other) == other),

@@ -23,9 +23,9 @@ AMOUNTS = st.dictionaries(
 def composition(
     amounts: dict[tuple[str, str], float], term: Term, whole: Term = EXACT, device: str = "here"
 ) -> Composition:
-    found = Composition.of(device, whole, {name: term for name, _ in amounts}, amounts)
-    assert found is not None
-    return found
+    result = Composition.of(device, whole, {name: term for name, _ in amounts}, amounts)
+    assert result is not None
+    return result
 
 
 def test_the_error_of_one_part_is_its_own_the_common_one_and_that_of_the_whole() -> None:
@@ -41,23 +41,23 @@ def test_the_error_of_one_part_is_its_own_the_common_one_and_that_of_the_whole()
 @pytest.mark.parametrize("count", [1, 2, 16])
 def test_errors_of_unlike_parts_average_out_and_common_ones_do_not(count: int) -> None:
     parts = {("gemm", str(number)): 1.0 for number in range(count)}
-    found = composition(parts, Term("calibrated", 0.3, 0.2))
-    assert found.sigma == pytest.approx(math.sqrt(0.3**2 / count + 0.2**2), rel=1e-4)
+    result = composition(parts, Term("calibrated", 0.3, 0.2))
+    assert result.sigma == pytest.approx(math.sqrt(0.3**2 / count + 0.2**2), rel=1e-4)
     of_two = composition({("gemm", "x"): 1, ("norm", "y"): 1}, Term("modelled", 0.0, 0.2))
     assert of_two.sigma == pytest.approx(0.2 / math.sqrt(2))
 
 
 def test_small_parts_of_a_class_are_one() -> None:
     many = {("gemm", f"{number:03}"): 1.0 for number in range(10 * MOST_PARTS)}
-    found = composition(many, Term("modelled", 0.1, 0.0))
-    assert len(found.parts) == MOST_PARTS + 1
-    assert found.shares["gemm"] == pytest.approx(1, abs=1e-4)
+    result = composition(many, Term("modelled", 0.1, 0.0))
+    assert len(result.parts) == MOST_PARTS + 1
+    assert result.shares["gemm"] == pytest.approx(1, abs=1e-4)
     assert Composition.of("", WHOLE, {}, {("gemm", "x"): 0}) is None
 
 
 def test_a_known_bias_moves_the_band() -> None:
-    found = composition({("all_reduce", "x"): 1}, Term("modelled", 0.1, 0.0, bias=0.3))
-    low, high = found.band(1_000_000)
+    result = composition({("all_reduce", "x"): 1}, Term("modelled", 0.1, 0.0, bias=0.3))
+    low, high = result.band(1_000_000)
     assert math.sqrt(low * high) == pytest.approx(1e6 * math.exp(0.3), rel=1e-5)
 
 
@@ -94,8 +94,8 @@ def test_bands_hold_as_many_as_they_say() -> None:
     """Errors drawn as the terms say; the shares of the parts are not small, nor are the errors."""
     amounts = {("gemm", "x"): 3, ("gemm", "y"): 2, ("all_reduce", "z"): 5}
     terms = {"gemm": Term("calibrated", 0.1, 0.05), "all_reduce": Term("modelled", 0.25, 0.25)}
-    found = Composition.of("", WHOLE, terms, amounts)
-    assert found is not None
+    result = Composition.of("", WHOLE, terms, amounts)
+    assert result is not None
     draw = np.random.default_rng(1).standard_normal
     count = 20_000
     common = {name: term.common * draw(count) for name, term in terms.items()}
@@ -103,5 +103,5 @@ def test_bands_hold_as_many_as_they_say() -> None:
     for (name, _), amount in amounts.items():
         true += amount / 10 * np.exp(terms[name].random * draw(count) + common[name])
     true *= 1e9 * np.exp(WHOLE.random * draw(count) + WHOLE.common * draw(count))
-    low, high = found.band(10**9)
+    low, high = result.band(10**9)
     assert np.mean((true >= low) & (true <= high)) == pytest.approx(LEVEL, abs=0.02)

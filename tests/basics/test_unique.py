@@ -16,9 +16,9 @@ TYPES = st.sampled_from(["u1", "i4", "i8", "bool", "U3"])
 
 @given(arrays.arrays(TYPES, arrays.array_shapes(min_dims=1, max_dims=2, min_side=0, max_side=9)))
 def test_values_are_those_of_numpy(values: Any) -> None:
-    found = unique(values)
-    assert found.dtype == values.dtype
-    assert found.tolist() == np.unique(values).tolist()
+    result = unique(values)
+    assert result.dtype == values.dtype
+    assert result.tolist() == np.unique(values).tolist()
 
 
 @given(arrays.arrays(np.int64, st.tuples(st.integers(0, 9), st.integers(1, 3)), elements=st.integers(-2, 2)))

@@ -56,40 +56,40 @@ def measured(device: RooflineDevice, shapes: list[str], noise: float = 0.0) -> K
 
 def test_a_fit_finds_the_device_that_made_the_rows(other: RooflineDevice) -> None:
     kernels = measured(other, PRODUCTS + ATTENTION + SOFTMAX)
-    found = fit(device_of(MACHINE), kernels)
-    ratios = kernels.ratios(found.device, np.arange(len(kernels.rows)))
+    fitted = fit(device_of(MACHINE), kernels)
+    ratios = kernels.ratios(fitted.device, np.arange(len(kernels.rows)))
     assert np.abs(np.log(ratios)).mean() < 0.002
-    assert found.fitted["launch-overhead"] == pytest.approx(3100, rel=0.03)
-    assert found.fitted["memory-efficiency of gemm"] == pytest.approx(0.8, rel=0.03)
-    assert found.fitted["efficiency of attention"] == pytest.approx(0.66, rel=0.03)
-    assert found.fitted["memory-efficiency of softmax"] == pytest.approx(0.5, rel=0.03)
-    assert found.device.query_tile == 128
+    assert fitted.fitted["launch-overhead"] == pytest.approx(3100, rel=0.03)
+    assert fitted.fitted["memory-efficiency of gemm"] == pytest.approx(0.8, rel=0.03)
+    assert fitted.fitted["efficiency of attention"] == pytest.approx(0.66, rel=0.03)
+    assert fitted.fitted["memory-efficiency of softmax"] == pytest.approx(0.5, rel=0.03)
+    assert fitted.device.query_tile == 128
 
 
 @pytest.mark.deep
 def test_rows_left_out_are_predicted_without_their_sizes(other: RooflineDevice) -> None:
     kernels = measured(other, PRODUCTS, noise=0.05)
-    found = fit(device_of(MACHINE), kernels)
-    held = list(left_out(found.device, kernels))
+    fitted = fit(device_of(MACHINE), kernels)
+    held = list(left_out(fitted.device, kernels))
     assert 0 < len(held) < len(PRODUCTS)
     assert np.exp(np.abs(np.log([ratio for _, ratio in held])).mean()) < 1.10
 
 
 def test_what_was_not_measured_stays_and_is_named(other: RooflineDevice) -> None:
     before = device_of(MACHINE)
-    found = fit(before, measured(other, SOFTMAX))
-    assert found.device.tiles == before.tiles
-    assert found.device.launch_ns == before.launch_ns
-    assert set(found.fitted) == {"memory-efficiency of softmax"}
-    assert "products: not measured" in found.unknown
+    fitted = fit(before, measured(other, SOFTMAX))
+    assert fitted.device.tiles == before.tiles
+    assert fitted.device.launch_ns == before.launch_ns
+    assert set(fitted.fitted) == {"memory-efficiency of softmax"}
+    assert "products: not measured" in fitted.unknown
 
 
 @pytest.mark.deep
 def test_figures_that_no_row_depends_on_stay(other: RooflineDevice) -> None:
     tiny = [f"gemm 64 64 {64 * step}" for step in range(1, 33)]
-    found = fit(device_of(MACHINE), measured(other, tiny))
-    assert "part with tiles of 32768" not in found.fitted
-    assert any(text.startswith("part with tiles of 32768: no row depends") for text in found.unknown)
+    fitted = fit(device_of(MACHINE), measured(other, tiny))
+    assert "part with tiles of 32768" not in fitted.fitted
+    assert any(text.startswith("part with tiles of 32768: no row depends") for text in fitted.unknown)
 
 
 def test_rows_that_beat_the_peak_are_refused_by_name() -> None:
@@ -130,8 +130,8 @@ def test_a_calibrated_machine_predicts_what_it_was_fitted_to(
     (tmp_path / "k.json").write_text(json.dumps(about))
     file, machine = str(tmp_path / "k.csv"), tmp_path / "m.json"
     assert main(["calibrate", "kernels", file, "--machine", MACHINE, "-o", str(machine)]) == 0
-    said = capsys.readouterr().out
-    assert "left out: table theirs (1 rows), which is of H100-SXM5-80GB" in said
+    out = capsys.readouterr().out
+    assert "left out: table theirs (1 rows), which is of H100-SXM5-80GB" in out
     written = json.loads(machine.read_text())
     assert written["device"]["sources"]["tiles"].startswith("see kernels; before: Fitted to ai-dynamo")
     assert written["device"]["sources"]["prologue"] == "see kernels"

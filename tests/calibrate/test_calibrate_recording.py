@@ -57,11 +57,11 @@ def test_few_shapes_say_one_figure_that_others_are_predicted_by(
     job(tmp_path / "job", SHAPES)
     words = ["calibrate", "recording", str(tmp_path / "job"), "--machine", f"{MACHINE}:2", "--json"]
     assert main([*words, "-o", str(tmp_path / "m.json")]) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert found["fitted_figures"] == {"parts of all tiles, times": pytest.approx(0.8, rel=0.02)}
-    assert found["left_out"]["gemm, sides >= 1024"]["rows"] == len(SHAPES)
-    assert found["left_out"]["gemm, sides >= 1024"]["e"] < 2
-    assert {name: part["kernels"] for name, part in found["kernels"].items()} == {
+    document = json.loads(capsys.readouterr().out)
+    assert document["fitted_figures"] == {"parts of all tiles, times": pytest.approx(0.8, rel=0.02)}
+    assert document["left_out"]["gemm, sides >= 1024"]["rows"] == len(SHAPES)
+    assert document["left_out"]["gemm, sides >= 1024"]["e"] < 2
+    assert {name: part["kernels"] for name, part in document["kernels"].items()} == {
         "with shapes": 64,
         "attention, which may be causal or not": 8,
         "with bytes only": 8,
@@ -74,13 +74,13 @@ def test_few_shapes_say_one_figure_that_others_are_predicted_by(
 
 def test_a_collective_takes_as_long_as_on_the_member_that_came_last(tmp_path: Path) -> None:
     job(tmp_path / "job", SHAPES[:1])
-    found = read_recording(str(tmp_path / "job"), 0, 8)
-    assert [(row.call.kind, row.call.size, row.call.datatype, row.us) for row in found.collectives] == [
+    result = read_recording(str(tmp_path / "job"), 0, 8)
+    assert [(row.call.kind, row.call.size, row.call.datatype, row.us) for row in result.collectives] == [
         ("all_gather", 2 << 20, "", 60.0),  # as nccl-tests counts
         ("all_reduce", 1 << 20, "fp16", 60.0),
     ]
-    assert not found.waits
-    assert found.left == {"of another library than NCCL": 2}
+    assert not result.waits
+    assert result.left == {"of another library than NCCL": 2}
     alone = read_recording(str(tmp_path / "job.1.et"), 2, 8)
     assert alone.waits
     assert {row.us for row in alone.collectives} == {60.0}

@@ -34,10 +34,10 @@ def test_the_host_time_is_the_time_of_a_kernel_where_the_host_is_the_slower(
 ) -> None:
     file = tmp_path / "m.json"
     assert calibrate(job, "--measured", "800us", "-o", str(file), "--json") == 0
-    found = json.loads(capsys.readouterr().out)
-    assert found["host-time"] == pytest.approx(20_000, rel=0.05)  # 800 us by 40 launches
+    document = json.loads(capsys.readouterr().out)
+    assert document["host-time"] == pytest.approx(20_000, rel=0.05)  # 800 us by 40 launches
     result = et_sim.simulate(job, machine=f"{file}:2")
-    assert result.makespan_ns == found["simulated_ns"] == pytest.approx(800_000, rel=0.001)
+    assert result.makespan_ns == document["simulated_ns"] == pytest.approx(800_000, rel=0.001)
     assert "says nothing of how far off" in json.loads(file.read_text())["sources"]["host-time"]
 
 

@@ -75,8 +75,8 @@ TRUE = Calibration(
 def test_what_is_true_is_found() -> None:
     true = replace(A100, calibration=TRUE)
     rows = _made(true, ("all_reduce", "all_gather"), (2, 4, 8))
-    found = replace(A100, calibration=fit(A100, rows).calibration)
-    assert max(abs(math.log(one)) for one in ratios(found, rows)) < 0.03
+    result = replace(A100, calibration=fit(A100, rows).calibration)
+    assert max(abs(math.log(ratio)) for ratio in ratios(result, rows)) < 0.03
     between = _made(true, ("all_reduce", "all_gather"), (16,), nodes=2)
     both = fit(A100, rows + between)
     assert abs(both.calibration.between_step - 2.0) < 0.2
@@ -120,9 +120,9 @@ def test_rows_that_cannot_tell_are_refused(
 
 def test_without_large_sizes_bandwidth_is_said_to_be_unknown() -> None:
     rows = [row for row in _made(A100, ("all_reduce",), (2, 8)) if row.call.size < 32 * MIB]
-    found = fit(A100, rows)
-    assert found.calibration.bandwidth_simple == 1.0
-    assert "rings and trees on a node: bandwidth and copies, without sizes from 64 MiB on" in found.unknown
+    fitted = fit(A100, rows)
+    assert fitted.calibration.bandwidth_simple == 1.0
+    assert "rings and trees on a node: bandwidth and copies, without sizes from 64 MiB on" in fitted.unknown
 
 
 HEAD = """# Collective test starting: all_reduce_perf
@@ -194,9 +194,9 @@ def test_a_calibrated_machine_is_named_as_others_are(
     assert lines[0] == "210 rows, 19 factors:"
     assert lines[-1].startswith("unknown: groups on several nodes")
     assert main(["validate", "unseen.json", "--machine", "machine.json", "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert {row["machine"] for row in found["rows"]} == {"machine.json"}
-    assert max(one["mape"] for one in found["errors"] if one["size"] == "all") < 20
+    document = json.loads(capsys.readouterr().out)
+    assert {row["machine"] for row in document["rows"]} == {"machine.json"}
+    assert max(error["mape"] for error in document["errors"] if error["size"] == "all") < 20
     assert main(["machine", "machine.json:16"]) == 0
     assert "Fitted by et-sim calibrate to seen.json" in capsys.readouterr().out
 

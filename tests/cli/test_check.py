@@ -62,9 +62,9 @@ def test_errors_are_printed_with_their_remedy_and_status_2(
 
 def test_json_holds_all_of_it(broken: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["check", broken, "--json"]) == 2
-    found = json.loads(capsys.readouterr().out)
-    assert (found["errors"], found["warnings"], found["ranks"], found["nodes"]) == (1, 0, 4, 4)
-    problem = found["problems"][0]
+    document = json.loads(capsys.readouterr().out)
+    assert (document["errors"], document["warnings"], document["ranks"], document["nodes"]) == (1, 0, 4, 4)
+    problem = document["problems"][0]
     assert set(problem) == {"severity", "kind", "ranks", "text", "remedy", "like"}
     assert (problem["severity"], problem["kind"], problem["ranks"]) == ("error", "collective-type", "2")
 

@@ -117,13 +117,13 @@ def agree(seed: int, folder: Path, capsys: pytest.CaptureFixture[str]) -> int:
     prefix = str(folder / f"w{seed}")
     write_workload(a_workload(chance), prefix)
     machine = a_machine(chance, folder)
-    found = main(["check", prefix, *machine])
-    said = capsys.readouterr()
+    result = main(["check", prefix, *machine])
+    output = capsys.readouterr()
     status = main(["run", prefix, *machine, "--out", str(folder / "out")])
-    told = capsys.readouterr().err
-    context = f"seed {seed}\n{said.out}{said.err}\n{told}"
-    assert found == 0 or status != 0, context  # what check refuses does not complete
-    assert found == 2 or status != 2, context  # what a run refuses, check does
+    err = capsys.readouterr().err
+    context = f"seed {seed}\n{output.out}{output.err}\n{err}"
+    assert result == 0 or status != 0, context  # what check refuses does not complete
+    assert result == 2 or status != 2, context  # what a run refuses, check does
     return status
 
 
@@ -132,5 +132,5 @@ def test_check_and_run_agree(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ET_SIM_COMPILE", "never")
-    found = [agree(seed, tmp_path, capsys) for seed in range(120)]
-    assert {found.count(status) > 5 for status in (0, 1, 2)} == {True}
+    results = [agree(seed, tmp_path, capsys) for seed in range(120)]
+    assert {results.count(status) > 5 for status in (0, 1, 2)} == {True}

@@ -55,10 +55,10 @@ def test_a_workload_does_what_it_does(capsys: pytest.CaptureFixture[str]) -> Non
 def test_replicas_add_their_collectives_and_nothing_else(capsys: pytest.CaptureFixture[str]) -> None:
     """Twice the ranks with the same batch each: sums over ranks double, averages stay."""
     one, two = _made("a", "--tp", "2", "--dp", "1"), _made("b", "--tp", "2", "--dp", "2")
-    found = _compared(capsys, one, two)
-    reduced = found.pop(("all_reduce", 2))
+    result = _compared(capsys, one, two)
+    reduced = result.pop(("all_reduce", 2))
     assert reduced["count"]["b"] > 2 * reduced["count"]["a"]
-    assert all(work[figure]["b"] == 2 * work[figure]["a"] for work in found.values() for figure in work)
+    assert all(work[figure]["b"] == 2 * work[figure]["a"] for work in result.values() for figure in work)
     assert main(["compare", one, two]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert [line.split()[0] for line in lines if "→" in line and "average" not in line] == ["all_reduce"]
@@ -73,9 +73,9 @@ def test_deeper_models_have_the_operations_of_their_layers(capsys: pytest.Captur
 def test_of_files_nobody_says_how_large_groups_are(capsys: pytest.CaptureFixture[str]) -> None:
     manifest = _made("a", "--tp", "2")
     assert main(["make", "transformer", *PLAN, "--tp", "2", "-o", "files", "--files"]) == 0
-    found = _compared(capsys, manifest, "files")
-    assert found.keys() == {("all_reduce", 2), ("all_reduce", None)}
-    known, unknown = found["all_reduce", 2], found["all_reduce", None]
+    result = _compared(capsys, manifest, "files")
+    assert result.keys() == {("all_reduce", 2), ("all_reduce", None)}
+    known, unknown = result["all_reduce", 2], result["all_reduce", None]
     assert {name: known[name]["a"] for name in known} == {name: unknown[name]["b"] for name in unknown}
 
 
@@ -86,9 +86,9 @@ def test_collectives_of_unknown_types_are_counted_by_their_number(capsys: pytest
     unknown = replace(known, comm_type=np.full(len(known), 42, np.int32))
     for name, trace in (("known", known), ("unknown", unknown)):
         et_sim.write_workload(et_sim.Workload.of([trace] * 2), name)
-    found = _compared(capsys, "known", "unknown")
-    assert found["all_reduce", 2]["count"] == {"a": 2, "b": 0}
-    assert found["collective type 42", 2]["count"] == {"a": 0, "b": 2}
+    result = _compared(capsys, "known", "unknown")
+    assert result["all_reduce", 2]["count"] == {"a": 2, "b": 0}
+    assert result["collective type 42", 2]["count"] == {"a": 0, "b": 2}
 
 
 def test_sums_above_64_bits_are_exact(capsys: pytest.CaptureFixture[str]) -> None:
@@ -97,8 +97,8 @@ def test_sums_above_64_bits_are_exact(capsys: pytest.CaptureFixture[str]) -> Non
         for _ in range(count):
             build.compute(num_ops=2**63 - 1, tensor_bytes=1)
         et_sim.write_workload(et_sim.Workload.of([build.build()]), name)
-    found = _compared(capsys, "one", "three")["kernel without a shape", None]
-    assert found["operations"] == {"a": 2**63 - 1, "b": 3 * (2**63 - 1)}
+    result = _compared(capsys, "one", "three")["kernel without a shape", None]
+    assert result["operations"] == {"a": 2**63 - 1, "b": 3 * (2**63 - 1)}
 
 
 def test_a_defect_is_not_taken_for_a_missing_run(monkeypatch: pytest.MonkeyPatch) -> None:

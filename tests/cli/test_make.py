@@ -128,9 +128,9 @@ def test_more_ranks_than_anybody_wants_as_files_are_files_if_asked_for(tmp_path:
 def test_one_is_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     made = ["make", "transformer", "--layers", "1", "--hidden", "64", "--micro-batches", "1"]
     assert main([*made, "-o", str(tmp_path / "job")]) == 0
-    said = capsys.readouterr().out
-    assert ", 1 micro-batch: " in said
-    assert " nodes on 1 rank\n" in said
+    out = capsys.readouterr().out
+    assert ", 1 micro-batch: " in out
+    assert " nodes on 1 rank\n" in out
 
 
 def test_a_transformer_is_a_manifest_or_files_with_groups(
@@ -138,9 +138,9 @@ def test_a_transformer_is_a_manifest_or_files_with_groups(
 ) -> None:
     made = ["make", "transformer", "--tp", "2", "--pp", "2", "--dp", "2", "--layers", "2", "--hidden", "64"]
     assert main([*made, "-o", str(tmp_path / "job")]) == 0
-    said = capsys.readouterr().out
-    assert said.startswith("transformer, tensor 2 x data 2 x pipeline 2, 8 micro-batches: ")
-    assert f"with 2 templates ({tmp_path}/job.template0.et to {tmp_path}/job.template1.et)" in said
+    out = capsys.readouterr().out
+    assert out.startswith("transformer, tensor 2 x data 2 x pipeline 2, 8 micro-batches: ")
+    assert f"with 2 templates ({tmp_path}/job.template0.et to {tmp_path}/job.template1.et)" in out
     assert main([*made, "--files", "-o", str(tmp_path / "each")]) == 0
     assert f"groups in {tmp_path}/each.groups.json" in capsys.readouterr().out
     groups = json.loads((tmp_path / "each.groups.json").read_text(encoding="utf-8"))
@@ -160,8 +160,8 @@ def _statuses(progress: Progress) -> list[Status]:
 def test_it_is_told_how_many_files_are_written() -> None:
     progress = Progress()
     progress.stage("writing")
-    told = [(status.share, status.detail) for status in _statuses(progress)]
-    assert told == [(None, ""), (0.25, "1 of 4 files"), (0.5, "2 of 4 files"), (0.75, "3 of 4 files")]
+    results = [(status.share, status.detail) for status in _statuses(progress)]
+    assert results == [(None, ""), (0.25, "1 of 4 files"), (0.5, "2 of 4 files"), (0.75, "3 of 4 files")]
 
 
 def test_files_that_are_stopped_half_way_leave_nothing(

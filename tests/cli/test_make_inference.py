@@ -18,10 +18,10 @@ def _in_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_steps_of_decode_are_passes_one_after_the_other(capsys: pytest.CaptureFixture[str]) -> None:
     model = ["make", "decode", "--model", "gpt2", "--layers", "2"]
     assert main([*model, "--context", "10,20", "--batch", "3", "--steps", "4", "-o", "d", "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert found["tokens"] == [6] * 4
-    assert found["ranks"] == 1
-    assert Path(found["manifest"]).is_file()
+    document = json.loads(capsys.readouterr().out)
+    assert document["tokens"] == [6] * 4
+    assert document["ranks"] == 1
+    assert Path(document["manifest"]).is_file()
 
 
 def test_a_prefill_is_a_pass_over_all_prompts(capsys: pytest.CaptureFixture[str]) -> None:

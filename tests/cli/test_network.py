@@ -24,12 +24,12 @@ def files(tmp_path: Path) -> Path:
 
 def test_dimensions_are_described_like_graphs(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["network", str(files / "dimensions.yml"), "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert (found["npus"], found["switches"], found["links"], found["diameter"]) == (8, 4, 32, 4)
-    assert found["is_graph"] is False
-    assert found["paths"][-1]["devices"] == ["npu0", "npu3", "dimension1.switch3", "npu7"]
-    assert found["paths"][-1]["latency_ns"] == 2500
-    assert found["bisection_bytes_per_ns"] == pytest.approx(4 * 25 * 2**30 / 1e9)
+    document = json.loads(capsys.readouterr().out)
+    assert (document["npus"], document["switches"], document["links"], document["diameter"]) == (8, 4, 32, 4)
+    assert document["is_graph"] is False
+    assert document["paths"][-1]["devices"] == ["npu0", "npu3", "dimension1.switch3", "npu7"]
+    assert document["paths"][-1]["latency_ns"] == 2500
+    assert document["bisection_bytes_per_ns"] == pytest.approx(4 * 25 * 2**30 / 1e9)
 
 
 def test_paths_are_shown_as_asked_and_the_picture_has_all_devices(

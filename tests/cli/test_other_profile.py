@@ -65,7 +65,9 @@ def test_the_corrected_figure_is_that_of_a_corrected_run(capsys: pytest.CaptureF
     corrected = _summary(capsys, "differs", "--profile=corrected")
     assert both["makespan_ns"] == reference["makespan_ns"] == 99_571
     assert both["other_profile"]["makespan_ns"] == corrected["makespan_ns"] == 79_540
-    assert [one["correction"] for one in both["other_profile"]["corrections"]] == ["concurrent-communication"]
+    assert [correction["correction"] for correction in both["other_profile"]["corrections"]] == [
+        "concurrent-communication"
+    ]
     assert both["other_profile"]["measured"]
     assert "makespan 99.571 µs (99,571 ns) in the reference profile; 79.54 µs corrected (-20 %): " in _screen(
         capsys, "differs"
@@ -73,9 +75,9 @@ def test_the_corrected_figure_is_that_of_a_corrected_run(capsys: pytest.CaptureF
 
 
 def test_where_both_profiles_agree_the_screen_says_so(capsys: pytest.CaptureFixture[str]) -> None:
-    found = _summary(capsys, "same")
-    assert found["other_profile"]["makespan_ns"] == found["makespan_ns"]
-    assert found["other_profile"]["corrections"] == []
+    summary = _summary(capsys, "same")
+    assert summary["other_profile"]["makespan_ns"] == summary["makespan_ns"]
+    assert summary["other_profile"]["corrections"] == []
     screen = _screen(capsys, "same")
     assert (
         " in the reference profile; the corrected one gives the same on this network model in short "
@@ -115,15 +117,15 @@ def test_each_correction_that_is_named_takes_what_a_run_with_it_alone_takes(
     _write("mixed", fill)
     uneven = {**FIFO_RING, "preferred-dataset-splits": 4}
     (folder / "system.json").write_text(json.dumps(uneven))
-    found = _summary(capsys, "mixed", "--network-model", model)
-    named = found["other_profile"]["corrections"]
+    summary = _summary(capsys, "mixed", "--network-model", model)
+    named = summary["other_profile"]["corrections"]
     assert {"concurrent-communication", "exact-chunks"} <= {one["correction"] for one in named}
     for one in named:
         (folder / "system.json").write_text(
             json.dumps({**uneven, "corrections": {one["correction"]: True}, "profile": "reference"})
         )
         alone = _summary(capsys, "mixed", "--network-model", model)
-        assert alone["makespan_ns"] == one["makespan_ns"] != found["makespan_ns"]
+        assert alone["makespan_ns"] == one["makespan_ns"] != summary["makespan_ns"]
 
 
 @pytest.mark.deep
@@ -161,9 +163,9 @@ def test_a_machine_that_the_corrected_profile_refuses_is_said_to_be(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (folder / "system.json").write_text(json.dumps({**FIFO_RING, "inter-dimension-scheduling": "anyhow"}))
-    found = _summary(capsys, "same")["other_profile"]
-    assert found["status"] == "refused"
-    assert "inter-dimension-scheduling" in found["reason"]
+    summary = _summary(capsys, "same")["other_profile"]
+    assert summary["status"] == "refused"
+    assert "inter-dimension-scheduling" in summary["reason"]
     assert "; the corrected profile is refused: system.json: key" in _screen(capsys, "same")
 
 
@@ -172,13 +174,15 @@ def test_what_costs_much_is_not_simulated_and_may_act(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(other_profile, "ALWAYS", 0)
-    found = _summary(capsys, "differs")["other_profile"]
-    assert (found["status"], found["measured"]) == ("complete", False)
+    summary = _summary(capsys, "differs")["other_profile"]
+    assert (summary["status"], summary["measured"]) == ("complete", False)
     assert " (-20 %); these corrections may act: " in _screen(capsys, "differs")
     monkeypatch.setattr(other_profile, "AT_MOST", 0)
-    found = _summary(capsys, "differs")["other_profile"]
-    assert (found["status"], found["makespan_ns"], found["measured"]) == ("not simulated", None, False)
-    assert {"concurrent-communication", "eager-sends"} <= {one["correction"] for one in found["corrections"]}
+    summary = _summary(capsys, "differs")["other_profile"]
+    assert (summary["status"], summary["makespan_ns"], summary["measured"]) == ("not simulated", None, False)
+    assert {"concurrent-communication", "eager-sends"} <= {
+        correction["correction"] for correction in summary["corrections"]
+    }
     assert " may change that: --profile corrected in short " in _screen(capsys, "differs")
 
 

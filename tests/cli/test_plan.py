@@ -18,15 +18,15 @@ SMALL = ["--layers", "4", "--hidden", "256", "--sequence", "128", "--vocabulary"
 def test_figures_are_the_same_in_words_and_as_data(capsys: pytest.CaptureFixture[str]) -> None:
     arguments = ["plan", *SMALL, "--tp", "2", "--pp", "2", "--dp", "2", "--zero", "1"]
     assert main([*arguments, "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert (found["ranks"], found["templates"], len(found["stages"])) == (8, 2, 2)
-    for stage in found["stages"]:
+    document = json.loads(capsys.readouterr().out)
+    assert (document["ranks"], document["templates"], len(document["stages"])) == (8, 2, 2)
+    for stage in document["stages"]:
         memory = stage["memory_bytes"]
         assert memory["total"] == sum(size for name, size in memory.items() if name != "total")
-        assert stage["compute_ns"] == pytest.approx(found["ideal_ns"] * (1 - stage["bubble"]), rel=1e-4)
+        assert stage["compute_ns"] == pytest.approx(document["ideal_ns"] * (1 - stage["bubble"]), rel=1e-4)
     assert main(arguments) == 0
     text = capsys.readouterr().out
-    assert f"{found['weights']:,} weights" in text
+    assert f"{document['weights']:,} weights" in text
     assert "tensor 2 x data 2 x pipeline 2: 8 ranks, 2 templates" in text
 
 
@@ -52,18 +52,18 @@ def test_a_machine_times_the_plan_as_it_times_the_run(
 ) -> None:
     job = ["--model", "gpt2", *plan]
     assert main(["plan", *job, "--machine", machine, "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
+    document = json.loads(capsys.readouterr().out)
     assert main(["make", "llm", *job, "-o", str(tmp_path / "job")]) == 0
-    free = {**IDEAL_NETWORK, "npus_count": [found["ranks"]]}
+    free = {**IDEAL_NETWORK, "npus_count": [document["ranks"]]}
     system = preset(machine).system | {name: IDEAL_SYSTEM[name] for name in IDEAL_SYSTEM if "impl" in name}
     result = et_sim.simulate(tmp_path / "job.workload.json", system=system, network=free)
-    assert found["ideal_ns"] <= result.makespan_ns <= found["ideal_ns"] * most
-    at_most, done = found["throughput_at_most"], result.summary()["throughput"]
+    assert document["ideal_ns"] <= result.makespan_ns <= document["ideal_ns"] * most
+    at_most, done = document["throughput_at_most"], result.summary()["throughput"]
     assert done["mfu"] <= at_most["mfu"] <= done["mfu"] * most
     assert main(["plan", *job, "--machine", machine]) == 0
-    said = capsys.readouterr().out
-    assert f"as {machine} times kernels" in said
-    assert f"at most MFU {100 * at_most['mfu']:.1f} %" in said
+    out = capsys.readouterr().out
+    assert f"as {machine} times kernels" in out
+    assert f"at most MFU {100 * at_most['mfu']:.1f} %" in out
 
 
 @pytest.mark.parametrize(
@@ -124,9 +124,14 @@ def test_replicas_are_planned_as_they_are_made(
     kind: list[str], unit: str, amount: int, weights: int, kinds: set[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["plan", *kind, "--dp", "4", "--zero", "0", "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
-    (stage,) = found["stages"]
-    assert (found["ranks"], found["actors"], found[unit], found["weights"]) == (4, 1, amount, weights)
+    document = json.loads(capsys.readouterr().out)
+    (stage,) = document["stages"]
+    assert (document["ranks"], document["actors"], document[unit], document["weights"]) == (
+        4,
+        1,
+        amount,
+        weights,
+    )
     memory = stage["memory_bytes"]
     assert [memory[name] // weights for name in ("weights", "gradients", "optimizer")] == [2, 4, 12]
     assert {entry["kind"] for entry in stage["traffic"]} == kinds

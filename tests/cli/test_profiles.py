@@ -76,8 +76,8 @@ def test_switched_corrections_stay_switched_in_the_profile_of_a_manifest(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (folder / "system.json").write_text(json.dumps({**FIFO_RING, "corrections": {"eager-sends": False}}))
-    found = summary(capsys, "job", *MACHINE)
-    assert (found["profile"], found["switched"]) == ("corrected", ["eager-sends"])
+    result = summary(capsys, "job", *MACHINE)
+    assert (result["profile"], result["switched"]) == ("corrected", ["eager-sends"])
 
 
 def test_python_honours_what_a_workload_names() -> None:

@@ -60,8 +60,8 @@ def test_long_work_names_its_stage_and_estimates_the_rest(
     "keys", [{"protocol": {"preset": "roce"}}, {"credits": {"flit": 64, "packet": 1000}}]
 )
 def test_a_run_of_packets_counts_them(keys: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    told: list[tuple[Any, ...]] = []
-    monkeypatch.setattr(Nobody, "report", lambda _, *how_far: told.append(how_far))
+    results: list[tuple[Any, ...]] = []
+    monkeypatch.setattr(Nobody, "report", lambda _, *how_far: results.append(how_far))
     monkeypatch.setattr(driver, "FEWEST_EVENTS", 1)
     monkeypatch.setattr(driver, "SECONDS_BETWEEN_REPORTS", 0)
     builders = [TraceBuilder(), TraceBuilder()]
@@ -70,8 +70,8 @@ def test_a_run_of_packets_counts_them(keys: dict[str, Any], monkeypatch: pytest.
     network = {"graph": {"generator": "star", "npus": 2, "bandwidth": "1Gbps", "latency": "1us"}, **keys}
     workload = Workload.of([builder.build() for builder in builders])
     simulate(workload, system={}, network=network, model="packet")
-    assert {(expected, what) for _, _, expected, _, _, what in told} == {(200, "packets")}
-    sent = [count for _, count, *_ in told]
+    assert {(expected, what) for _, _, expected, _, _, what in results} == {(200, "packets")}
+    sent = [count for _, count, *_ in results]
     assert sent == sorted(sent)
     assert 0 < sent[len(sent) // 2] < 200
 
@@ -119,11 +119,11 @@ def test_after_the_first_second_the_estimate_of_a_steady_run_holds() -> None:
     """However long it took to begin, and however unevenly shares are told."""
     begin, seconds = 17.0, 20.0  # machine code was waited for, before
     estimate = Estimate()
-    told = [begin + at for at in (0.3, 0.6, 1.2, 2.4, 4.8, 9.6, 9.9, 17.0)]
-    for now in told:
+    results = [begin + at for at in (0.3, 0.6, 1.2, 2.4, 4.8, 9.6, 9.9, 17.0)]
+    for now in results:
         estimate.add((now - begin) / seconds, now)
         left = estimate.left(now)
-        assert left == (None if now < told[2] else pytest.approx(begin + seconds - now))
+        assert left == (None if now < results[2] else pytest.approx(begin + seconds - now))
 
 
 def test_too_little_is_no_pace_unless_it_took_long() -> None:

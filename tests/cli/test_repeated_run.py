@@ -40,12 +40,12 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def rows(run: Path) -> dict[str, tuple[Any, Any]]:
     """Columns and values of every table of a run."""
-    found = {}
+    results = {}
     for table in all_tables():
         if (run / table.file).exists():
             content = feather.read_table(run / table.file)
-            found[table.name] = (content.schema.remove_metadata(), content.to_pydict())
-    return found
+            results[table.name] = (content.schema.remove_metadata(), content.to_pydict())
+    return results
 
 
 def again(run: Path, workload: str) -> Path:

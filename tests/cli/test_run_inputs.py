@@ -36,10 +36,10 @@ SWITCH = {"topology": ["Switch"], "npus_count": [3], "bandwidth": [50], "latency
 def _note(event: str, arguments: tuple[Any, ...]) -> None:
     """An audit hook, which stays for ever."""
     if READ and event == "open" and isinstance(arguments[0], str) and arguments[1] in ("r", "rb"):
-        folder, found = READ[-1]
+        folder, result = READ[-1]
         path = Path(arguments[0]).absolute()
         if path.is_relative_to(folder) and path.is_file():
-            found.append(path)
+            result.append(path)
 
 
 sys.addaudithook(_note)
@@ -49,9 +49,9 @@ sys.addaudithook(_note)
 def watched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Path]]:
     """The files of the current directory that were read."""
     monkeypatch.chdir(tmp_path)
-    found: list[Path] = []
-    READ.append((tmp_path, found))
-    yield found
+    results: list[Path] = []
+    READ.append((tmp_path, results))
+    yield results
     READ.clear()
 
 
@@ -129,7 +129,7 @@ def test_every_file_that_is_read_stands_in_the_manifest(
     assert main(["run", *arguments, "--out=out"]) == 0, capsys.readouterr().err
     inputs = {path for path in watched if "out" not in path.relative_to(Path.cwd()).parts[0]}
     assert len(inputs) > 3
-    known = {one["file"]: one["sha256"] for one in json.loads(Path("out/run.json").read_text())["inputs"]}
+    known = {load["file"]: load["sha256"] for load in json.loads(Path("out/run.json").read_text())["inputs"]}
     for path in inputs:
         assert known[path.name] == hashlib.sha256(path.read_bytes()).hexdigest()
 

@@ -92,8 +92,8 @@ def test_models_that_agree_are_said_to(folder: Path, capsys: pytest.CaptureFixtu
         build.compute("work", micros=5)
     write_workload(Workload.of([build.build() for build in builders]), folder / "work")
     assert main(["run", "work", *MACHINE, "--network-models=analytical,link"]) == 0
-    said = capsys.readouterr().out
-    assert "analytical to link: every operation, group and rank takes as long" in said
+    out = capsys.readouterr().out
+    assert "analytical to link: every operation, group and rank takes as long" in out
 
 
 @pytest.mark.deep

@@ -56,8 +56,8 @@ def test_a_search_prints_what_inspect_prints(tmp_path: Path, capsys: pytest.Capt
     assert printed.startswith(capsys.readouterr().out.rstrip())
     assert "points       3: 1 evaluated, 2 ruled out by their bounds" in printed
     assert main(["inspect", str(tmp_path / "out"), "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert found["search"]["front"] == [found["best"][0]["point"]]
+    document = json.loads(capsys.readouterr().out)
+    assert document["search"]["front"] == [document["best"][0]["point"]]
 
 
 @pytest.mark.deep
@@ -88,8 +88,8 @@ def test_a_sweep_that_would_lose_the_front_is_refused(
     _search(_write(tmp_path))
     before = (tmp_path / "out" / "sweep.arrow").read_bytes()
     assert main(["sweep", str(_write(tmp_path, search)), "--out", str(tmp_path / "out")]) == 2
-    said = capsys.readouterr().err.splitlines()[-1]
-    assert f"holds what a search found, and {why} (choose another directory" in said
+    output = capsys.readouterr().err.splitlines()[-1]
+    assert f"holds what a search found, and {why} (choose another directory" in output
     assert (tmp_path / "out" / "sweep.arrow").read_bytes() == before
 
 
@@ -97,9 +97,9 @@ def test_a_sweep_that_would_lose_the_front_is_refused(
 def test_whole_runs_of_what_is_found_are_kept(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     spec = _write(tmp_path, SEARCH.replace("[makespan_ns]", "[makespan_ns, peak_memory_bytes]"))
     assert _search(spec, "--keep", "best:1", "--json") == 0
-    found = json.loads(capsys.readouterr().out)
-    rows = {row["point"]: row for row in found["best"]}
-    first = rows[found["search"]["front"][0]]
+    document = json.loads(capsys.readouterr().out)
+    rows = {row["point"]: row for row in document["best"]}
+    first = rows[document["search"]["front"][0]]
     kept = list((tmp_path / "out" / "runs").iterdir())
     assert [one.name for one in kept] == [first["digest"][:12]]
     assert json.loads((kept[0] / "summary.json").read_text())["makespan_ns"] == first["makespan_ns"]
@@ -143,6 +143,6 @@ def test_a_wrong_search_is_one_sentence(
 ) -> None:
     spec = str(write(tmp_path, text))
     assert main(["search", spec, "--out", str(tmp_path / "out"), *options]) == 2
-    said = capsys.readouterr().err.splitlines()
-    assert sentence in said[-1]
-    assert sum("error" in line for line in said) == 1
+    output = capsys.readouterr().err.splitlines()
+    assert sentence in output[-1]
+    assert sum("error" in line for line in output) == 1

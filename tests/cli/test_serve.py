@@ -26,8 +26,8 @@ def _requests(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def rows(name: str) -> list[dict[str, object]]:
     with pa.OSFile(name) as source:
-        found: list[dict[str, object]] = pa.ipc.open_file(source).read_all().to_pylist()
-    return found
+        result: list[dict[str, object]] = pa.ipc.open_file(source).read_all().to_pylist()
+    return result
 
 
 def test_it_writes_all_that_it_found_and_prints_the_summary(capsys: pytest.CaptureFixture[str]) -> None:
@@ -131,7 +131,7 @@ def test_what_was_served_is_inspected_and_reported(capsys: pytest.CaptureFixture
     shown = capsys.readouterr().out
     assert shown.startswith(printed.partition("\n\nwritten to")[0])
     slices = slices_of(open_serving("r.serve"), 5)
-    assert (sum(one.arrived for one in slices), sum(one.done for one in slices)) == (2, 2)
+    assert (sum(slice_.arrived for slice_ in slices), sum(slice_.done for slice_ in slices)) == (2, 2)
     assert (slices[0].start_ns, slices[-1].under_way) == (0, 0)
     assert main(["inspect", "r.serve", "--json"]) == 0
     assert capsys.readouterr().out == Path("r.serve/summary.json").read_text(encoding="utf-8")

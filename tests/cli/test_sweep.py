@@ -43,15 +43,17 @@ def test_a_sweep_prints_what_inspect_prints(tmp_path: Path, capsys: pytest.Captu
 
 def test_its_data_are_whole(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert _swept(tmp_path, CHANGING, "--json") == 0
-    found = json.loads(capsys.readouterr().out)
-    assert found["status"] == {"complete": 6, "refused": 2}
-    assert [one["point"] for one in found["failures"]] == [6, 7]
-    makespans = {one["point"]: one["makespan_ns"] for one in found["best"]}
+    document = json.loads(capsys.readouterr().out)
+    assert document["status"] == {"complete": 6, "refused": 2}
+    assert [failure["point"] for failure in document["failures"]] == [6, 7]
+    makespans = {one["point"]: one["makespan_ns"] for one in document["best"]}
     assert list(makespans.values()) == sorted(makespans.values())
-    effect = next(one for one in found["effects"] if one["axis"] == "latency" and one["value"] == 500.0)
+    effect = next(one for one in document["effects"] if one["axis"] == "latency" and one["value"] == 500.0)
     of_it = [makespans[point] for point in (1, 3, 5)]
     assert (effect["least_ns"], effect["mean_ns"]) == (min(of_it), round(sum(of_it) / 3))
-    assert {(one["bottleneck"], one["becomes"]) for one in found["turns"]} == {("communication", "compute")}
+    assert {(turn["bottleneck"], turn["becomes"]) for turn in document["turns"]} == {
+        ("communication", "compute")
+    }
 
 
 @pytest.mark.deep
@@ -75,9 +77,9 @@ def test_warnings_are_told_once_with_a_count(tmp_path: Path, capsys: pytest.Capt
     system = json.loads((tmp_path / "system.json").read_text())
     (tmp_path / "system.json").write_text(json.dumps({**system, "packet-routing": "software"}))
     assert main(["sweep", str(path), "--out", str(tmp_path / "out"), "--workers", "1"]) == 0
-    told = [line for line in capsys.readouterr().err.splitlines() if "packet-routing" in line]
-    assert len(told) == 1
-    assert told[0].endswith("(at 9 of 9 points)")
+    results = [line for line in capsys.readouterr().err.splitlines() if "packet-routing" in line]
+    assert len(results) == 1
+    assert results[0].endswith("(at 9 of 9 points)")
 
 
 @pytest.fixture(scope="module")
@@ -115,9 +117,9 @@ def test_misuse_is_one_sentence(
     capsys.readouterr()
     places = {"OUT": str(swept / "out"), "SPEC": str(swept / "rings.yml"), "FOLDER": str(swept)}
     assert main([places.get(word, word) for word in words]) == 2
-    said = capsys.readouterr().err
-    assert sentence in said
-    assert said.count("\n") == 1
+    err = capsys.readouterr().err
+    assert sentence in err
+    assert err.count("\n") == 1
 
 
 @pytest.mark.parametrize("damage", [b"", b"ARROW1", "cut", "other"])

@@ -61,9 +61,9 @@ def test_the_report_has_a_row_for_each_layer(capsys: pytest.CaptureFixture[str])
 
 
 def test_json_has_all_columns(capsys: pytest.CaptureFixture[str]) -> None:
-    found = json.loads(said(capsys, "--json"))
-    assert (found["run_name"], found["total_cycles"], found["rules"]) == ("tiny", 2347, "scale-sim")
-    first = found["layers"][0]
+    document = json.loads(said(capsys, "--json"))
+    assert (document["run_name"], document["total_cycles"], document["rules"]) == ("tiny", 2347, "scale-sim")
+    first = document["layers"][0]
     assert (first["M"], first["N"], first["K"], first["macs"]) == (32, 32, 32, 32**3)
     assert first["compute"]["Total Cycles"] == 863
     assert len(first["bandwidth"]) == 6
@@ -85,9 +85,9 @@ def test_convolutions_are_seen_and_depth_wise_ones_expanded(
     capsys: pytest.CaptureFixture[str], folder: Path
 ) -> None:
     (folder / "net.csv").write_text(CONVOLUTIONS)
-    found = json.loads(said(capsys, "--json"))["layers"]
-    assert [layer["name"] for layer in found] == ["Conv1", "Conv2_DPChannel_0", "Conv2_DPChannel_1"]
-    assert [(layer["M"], layer["N"], layer["K"]) for layer in found] == [(36, 4, 18), (12, 1, 9), (12, 1, 9)]
+    layers = json.loads(said(capsys, "--json"))["layers"]
+    assert [layer["name"] for layer in layers] == ["Conv1", "Conv2_DPChannel_0", "Conv2_DPChannel_1"]
+    assert [(layer["M"], layer["N"], layer["K"]) for layer in layers] == [(36, 4, 18), (12, 1, 9), (12, 1, 9)]
 
 
 def test_corrected_rules_count_the_last_cycle(capsys: pytest.CaptureFixture[str]) -> None:

@@ -50,13 +50,13 @@ def validated(capsys: pytest.CaptureFixture[str], *arguments: str) -> Any:
 
 
 def test_errors_are_those_of_their_definitions() -> None:
-    found = Errors.of([2.0, 0.5, 1.1, 1.0])
-    assert found.rows == 4
-    assert found.e == pytest.approx(100 * (math.exp((2 * math.log(2) + math.log(1.1)) / 4) - 1))
-    assert found.g == pytest.approx(100 * (1.0 * 0.5 * 0.1 * 1e-6) ** 0.25)
-    assert found.mape == pytest.approx(100 * 1.6 / 4)
-    assert found.bias == pytest.approx(100 * (1.1**0.25 - 1))
-    assert found.largest == pytest.approx(100)
+    result = Errors.of([2.0, 0.5, 1.1, 1.0])
+    assert result.rows == 4
+    assert result.e == pytest.approx(100 * (math.exp((2 * math.log(2) + math.log(1.1)) / 4) - 1))
+    assert result.g == pytest.approx(100 * (1.0 * 0.5 * 0.1 * 1e-6) ** 0.25)
+    assert result.mape == pytest.approx(100 * 1.6 / 4)
+    assert result.bias == pytest.approx(100 * (1.1**0.25 - 1))
+    assert result.largest == pytest.approx(100)
 
 
 @pytest.mark.parametrize(
@@ -117,18 +117,18 @@ def test_kernels_take_what_the_machine_says_and_others_are_left_out_by_name(
     )
     about = {"ours": {"gpu": "A100-SXM4-80GB", "dtype": "bfloat16"}, "others": {"gpu": "Q900"}}
     path.with_suffix(".json").write_text(json.dumps(about))
-    found = validated(capsys, str(path))
-    assert [row["how"] for row in found["rows"]] == [
+    validation = validated(capsys, str(path))
+    assert [row["how"] for row in validation["rows"]] == [
         "modelled",
         "no machine is known for Q900 (--machine names one)",
         "modelled",
     ]
-    assert [row["row"] for row in found["rows"]] == [1, 1, 2]
+    assert [row["row"] for row in validation["rows"]] == [1, 1, 2]
     run = kernel_us("gemm 4096 4096 4096")
     assert run == pytest.approx(2 * 4096**3 / 257e6 + 2.2, rel=1e-5)  # by the sustained peak
-    assert found["rows"][0]["predicted_us"] < run
-    assert found["rows"][2]["predicted_us"] == kernel_us("gemm 1 64 64")
-    assert [(one["size"], one["rows"]) for one in found["errors"]] == [
+    assert validation["rows"][0]["predicted_us"] < run
+    assert validation["rows"][2]["predicted_us"] == kernel_us("gemm 1 64 64")
+    assert [(error["size"], error["rows"]) for error in validation["errors"]] == [
         ("sides >= 1024", 1),
         ("a side < 1024", 1),
         ("all", 2),
@@ -146,21 +146,23 @@ def test_kernels_take_what_the_machine_says_and_others_are_left_out_by_name(
 def test_bands_of_measured_kernels_hold_as_many_as_they_say(capsys: pytest.CaptureFixture[str]) -> None:
     """Errors of kernels have longer tails than the normal distribution, and share no other software here."""
     errors = validated(capsys, str(Path(__file__).parent / "data/measured_kernels.csv"))["errors"]
-    found = {(one["system"], one["kind"]): one["in_band"] for one in errors if one["size"] == "all"}
-    assert len(found) == 3
-    assert all(70 <= share <= 90 for share in found.values()), found
+    results = {
+        (error["system"], error["kind"]): error["in_band"] for error in errors if error["size"] == "all"
+    }
+    assert len(results) == 3
+    assert all(70 <= share <= 90 for share in results.values()), results
 
 
 @pytest.mark.deep
 def test_rows_have_the_band_of_their_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    found = validated(capsys, write(tmp_path, COLLECTIVES))
-    row = found["rows"][1]
+    validation = validated(capsys, write(tmp_path, COLLECTIVES))
+    row = validation["rows"][1]
     gathered = make_microbenchmark("all_gather", ranks=4, size=1 << 25)
-    said = et_sim.simulate(gathered, machine="a100-dgx-80gb:4").uncertainty
-    assert said is not None
-    assert (row["low_us"], row["high_us"]) == (said["low_ns"] / 1000, said["high_ns"] / 1000)
-    inside = [one["low_us"] <= one["measured_us"] <= one["high_us"] for one in found["rows"]]
-    of_all = [one["in_band"] for one in found["errors"] if one["size"] == "all"]
+    uncertainty = et_sim.simulate(gathered, machine="a100-dgx-80gb:4").uncertainty
+    assert uncertainty is not None
+    assert (row["low_us"], row["high_us"]) == (uncertainty["low_ns"] / 1000, uncertainty["high_ns"] / 1000)
+    inside = [one["low_us"] <= one["measured_us"] <= one["high_us"] for one in validation["rows"]]
+    of_all = [error["in_band"] for error in validation["errors"] if error["size"] == "all"]
     assert of_all == [100 * sum(inside) / 2]
     assert main(["validate", write(tmp_path, COLLECTIVES)]) == 0
     assert "in band: measured within the band of 80 %" in capsys.readouterr().out
@@ -169,14 +171,12 @@ def test_rows_have_the_band_of_their_run(tmp_path: Path, capsys: pytest.CaptureF
 @pytest.mark.deep
 def test_collectives_and_iterations_are_simulated(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """An all-gather of nccl-tests counts what a rank has at the end."""
-    found = validated(capsys, write(tmp_path, COLLECTIVES, ITERATIONS))["rows"]
+    rows = validated(capsys, write(tmp_path, COLLECTIVES, ITERATIONS))["rows"]
     gathered = make_microbenchmark("all_gather", ranks=4, size=1 << 25)
-    assert found[1]["predicted_us"] == et_sim.simulate(gathered, machine="a100-dgx-80gb:4").makespan_ns / 1000
-    assert found[2]["measured_us"] == 10_000
-    assert found[2]["how"] == "simulated, 25GB/s a GPU between nodes"
-    assert (
-        validated(capsys, write(tmp_path, COLLECTIVES, ITERATIONS), "--table", "small")["rows"] == found[2:]
-    )
+    assert rows[1]["predicted_us"] == et_sim.simulate(gathered, machine="a100-dgx-80gb:4").makespan_ns / 1000
+    assert rows[2]["measured_us"] == 10_000
+    assert rows[2]["how"] == "simulated, 25GB/s a GPU between nodes"
+    assert validated(capsys, write(tmp_path, COLLECTIVES, ITERATIONS), "--table", "small")["rows"] == rows[2:]
 
 
 def test_rows_without_a_time_are_counted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -236,8 +236,8 @@ def test_a_host_takes_its_time_for_every_kernel(tmp_path: Path, capsys: pytest.C
     assert plain < 20_000
     assert slow > 100_000  # more than a hundred kernels
     assert main(["validate", path, "--host-time", "soon"]) == 0
-    assert "not predicted: 1 row: " in (said := capsys.readouterr().out)
-    assert 'key "host-time" is "soon"' in said
+    assert "not predicted: 1 row: " in (out := capsys.readouterr().out)
+    assert 'key "host-time" is "soon"' in out
 
 
 BAD: list[tuple[str, str]] = [
@@ -278,14 +278,14 @@ def test_a_row_that_cannot_be_predicted_says_why_and_others_go_on(
 ) -> None:
     path = tmp_path / "kernels.csv"
     path.write_text("\ufefftable,shape,us\na,gemm 64 64 64,5\na,gem 1 1 1,5\n", encoding="utf-8")
-    found = validated(capsys, str(path), "--machine", "h100-dgx:8")["rows"]
-    assert found[0]["how"] == "modelled"
-    assert "layer_shape is 'gem 1 1 1'" in found[1]["how"]
+    rows = validated(capsys, str(path), "--machine", "h100-dgx:8")["rows"]
+    assert rows[0]["how"] == "modelled"
+    assert "layer_shape is 'gem 1 1 1'" in rows[1]["how"]
     tables = write(tmp_path, {**COLLECTIVES, "gpus": 12}, {**COLLECTIVES, "collective": "sort"}, COLLECTIVES)
-    found = validated(capsys, tables)["rows"]
-    assert [row["predicted_us"] is None for row in found] == [True] * 4 + [False] * 2
-    assert "12 are no whole nodes" in found[0]["how"]
-    assert "no microbenchmark 'sort'" in found[2]["how"]
+    rows = validated(capsys, tables)["rows"]
+    assert [row["predicted_us"] is None for row in rows] == [True] * 4 + [False] * 2
+    assert "12 are no whole nodes" in rows[0]["how"]
+    assert "no microbenchmark 'sort'" in rows[2]["how"]
 
 
 @pytest.mark.parametrize("name", ["foo", "", "../devices/a100-80gb"])

@@ -53,12 +53,12 @@ def _verified(run: Path, capsys: pytest.CaptureFixture[str], *more: str) -> Any:
 def test_every_figure_of_the_machine_is_simulated_at_both_ends_of_its_range(
     run: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    found = _verified(run, capsys)
-    changed = {(one["parameter"], one["multiple"] > 1) for one in found}
+    result = _verified(run, capsys)
+    changed = {(one["parameter"], one["multiple"] > 1) for one in result}
     names = ("bandwidth of dimension 0", "latency of dimension 0", "local memory bandwidth", "endpoint delay")
     assert changed == {(name, is_more) for name in names for is_more in (True, False)}
-    assert all(one["as_predicted"] for one in found)
-    assert len({one["simulated_ns"] for one in found}) == len(found)
+    assert all(one["as_predicted"] for one in result)
+    assert len({one["simulated_ns"] for one in result}) == len(result)
     assert len(_verified(run, capsys, "--top", "1")) == 2
     assert main(["inspect", str(run), "critical-path", "--verify"]) == 0
     lines = capsys.readouterr().out.splitlines()
@@ -79,9 +79,9 @@ def test_what_ranks_that_share_links_alike_would_gain_is_as_predicted(
     )
     where = ["--machine=a100-dgx-80gb:8", f"--system={system}", "--detail=path", f"--out={tmp_path / 'run'}"]
     assert main(["run", str(tmp_path / "job"), *where]) == 0
-    found = _verified(tmp_path / "run", capsys)
-    assert found
-    assert all(one["as_predicted"] for one in found)
+    result = _verified(tmp_path / "run", capsys)
+    assert result
+    assert all(one["as_predicted"] for one in result)
 
 
 def test_inputs_that_changed_or_moved_are_named(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -91,9 +91,9 @@ def test_inputs_that_changed_or_moved_are_named(run: Path, capsys: pytest.Captur
     assert "network.yml has changed since the run, so it cannot be simulated again" in capsys.readouterr().err
     network.unlink()
     assert main(["inspect", str(run), "critical-path", "--verify"]) == 2
-    said = capsys.readouterr().err
-    assert "its inputs cannot be read where they were" in said
-    assert "network.yml" in said
+    err = capsys.readouterr().err
+    assert "its inputs cannot be read where they were" in err
+    assert "network.yml" in err
 
 
 def test_a_directory_that_moved_with_its_inputs_can_be_verified(
@@ -114,13 +114,13 @@ def test_a_run_that_was_not_made_from_files_says_so(
 
 
 def test_what_is_not_as_predicted_is_told_with_its_reason(run: Path) -> None:
-    found = Sensitivities(CriticalPath(PathRecord(open_run(run))))
+    result = Sensitivities(CriticalPath(PathRecord(open_run(run))))
 
     def simulate(parameter: Parameter, multiple: float) -> tuple[int, float] | None:
         assert 1 / FARTHEST <= multiple <= FARTHEST
         return (1, multiple) if parameter.name == "endpoint delay" else None
 
-    several = verify(found, simulate)
+    several = verify(result, simulate)
     assert [one.is_as_predicted for one in several] == [False, False]
     lines = verification_lines(several)
     assert lines[1].split()[-2].startswith("-")

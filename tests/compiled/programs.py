@@ -45,7 +45,7 @@ def wait_until_made(directory: Path, pattern: str = "*.code") -> list[Path]:
     """What is being made in the background."""
     end = time.monotonic() + 300
     while time.monotonic() < end:
-        if found := list(directory.glob(pattern)):
-            return found
+        if result := list(directory.glob(pattern)):
+            return result
         time.sleep(0.1)
     raise AssertionError((directory / "worker.log").read_text())

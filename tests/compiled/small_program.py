@@ -52,8 +52,8 @@ def main() -> None:
     function = small_program.named if "named" in sys.argv else small_program.quadrupled_sum
     small_program.SECONDS[0] = float(sys.argv[1])
     with telling_compilation(Lines("small")):
-        said = (function.is_compiled(values), function(values), function.is_compiled(values))
-    sys.stdout.write(f"{said[0]} {said[1]} {said[2]} {cache_directory()}\n")
+        output = (function.is_compiled(values), function(values), function.is_compiled(values))
+    sys.stdout.write(f"{output[0]} {output[1]} {output[2]} {cache_directory()}\n")
 
 
 if __name__ == "__main__":

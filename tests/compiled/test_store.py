@@ -14,8 +14,8 @@ from et_sim.compiled.sources import SOURCE_FILES, source_digest
 
 
 def test_the_cache_is_below_the_users_cache_directory(tmp_path: Path) -> None:
-    said = run("0", ET_SIM_COMPILE="never", ET_SIM_CACHE_DIR="", XDG_CACHE_HOME=str(tmp_path / "xdg"))
-    assert said.directory.parent == tmp_path / "xdg" / "et-sim"
+    output = run("0", ET_SIM_COMPILE="never", ET_SIM_CACHE_DIR="", XDG_CACHE_HOME=str(tmp_path / "xdg"))
+    assert output.directory.parent == tmp_path / "xdg" / "et-sim"
 
 
 def test_an_unwritable_cache_directory_falls_back_to_a_private_temporary_one(tmp_path: Path) -> None:
@@ -23,10 +23,10 @@ def test_an_unwritable_cache_directory_falls_back_to_a_private_temporary_one(tmp
     blocked.write_text("a file, not a directory")
     temporary = tmp_path / "tmp"
     temporary.mkdir()
-    said = run("0", ET_SIM_COMPILE="never", ET_SIM_CACHE_DIR=str(blocked), TMPDIR=str(temporary))
-    assert said.result == 12
-    assert temporary in said.directory.parents
-    assert said.directory.parent.stat().st_mode & 0o077 == 0
+    output = run("0", ET_SIM_COMPILE="never", ET_SIM_CACHE_DIR=str(blocked), TMPDIR=str(temporary))
+    assert output.result == 12
+    assert temporary in output.directory.parents
+    assert output.directory.parent.stat().st_mode & 0o077 == 0
 
 
 def _package(folder: Path, helper: str = "a = 1", units: str = "") -> Path:

@@ -84,8 +84,8 @@ def test_a_kernel_without_what_the_model_needs_takes_its_recorded_time_and_is_co
     result = simulated(*STEP, {"name": "odd", "micros": 5})
     assert result.finish_ns.tolist() == [5108] * 4 + [5216] * 4
     assert (result.coverage["modelled"], result.coverage["replayed"]) == (3 * RANKS, RANKS)
-    [said] = [one for one in result.manifest["warnings"] if "lack" in one["text"]]
-    assert said["text"] == (
+    [output] = [warning for warning in result.manifest["warnings"] if "lack" in warning["text"]]
+    assert output["text"] == (
         '8 of 40 kernels lack num_ops, and take their recorded time; the first is node 4 "odd"'
     )
 

@@ -42,8 +42,8 @@ def program(*nodes: dict[str, Any]) -> Trace:
 
 def rows(trace: Trace, given_system: dict[str, Any], **options: Any) -> list[dict[str, Any]]:
     workload = Workload.of([trace] * RANKS)
-    found = simulate(workload, system=given_system, network=NETWORK, **options).timeline.to_pylist()
-    return [{**row, "ns": row["end_ns"] - row["start_ns"]} for row in found if row["actor"] == 0]
+    result = simulate(workload, system=given_system, network=NETWORK, **options).timeline.to_pylist()
+    return [{**row, "ns": row["end_ns"] - row["start_ns"]} for row in result if row["actor"] == 0]
 
 
 def ns(node: dict[str, Any], given_system: dict[str, Any]) -> int:
@@ -126,8 +126,8 @@ def test_efficiency_is_a_number_a_curve_or_measured(tmp_path: Path) -> None:
     assert ns(GEMM, system(efficiency=half)) == math.floor(plain / 0.4)
     table = tmp_path / "measured.csv"
     table.write_text(f"operation,size,efficiency\ngemm,{operations // 4},0.2\ngemm,{operations * 4},0.6\n")
-    found = ns(GEMM, system(efficiency={"table": str(table)}))
-    assert found == pytest.approx(plain / 0.4, abs=1)  # half way in the logarithm
+    result = ns(GEMM, system(efficiency={"table": str(table)}))
+    assert result == pytest.approx(plain / 0.4, abs=1)  # half way in the logarithm
     assert ns(COPY, system(efficiency={"table": str(table)})) == ns(COPY, system())
 
 
@@ -135,10 +135,10 @@ def test_a_row_says_what_timed_it_and_what_bounds_it() -> None:
     tiled = {"processors": 100, "tiles": [[128, 128, 32]], "launch-overhead": "2us", "label": "H1"}
     tiny, one_tile = shapes.gemm(8, 8, 8), shapes.gemm(128, 128, 10**6)
     trace = program(GEMM, COPY, {"layer_shape": tiny}, {"layer_shape": one_tile}, {"micros": 4})
-    found = rows(trace, system(**tiled))
-    assert [row["bound"] for row in found] == ["compute", "HBM", "launch", "tiles", None]
-    assert [row["timed_by"] for row in found] == ["H1"] * 4 + ["replay"]
-    first = found[0]
+    outcome = rows(trace, system(**tiled))
+    assert [row["bound"] for row in outcome] == ["compute", "HBM", "launch", "tiles", None]
+    assert [row["timed_by"] for row in outcome] == ["H1"] * 4 + ["replay"]
+    first = outcome[0]
     assert (first["peak"], first["level"]) == ("peak of bf16", "bandwidth of HBM")
     assert first["ns"] == int(first["launch_ns"] + max(first["arithmetic_ns"], first["traffic_ns"]))
     result = simulate(Workload.of([trace] * RANKS), system=system(**tiled), network=NETWORK)

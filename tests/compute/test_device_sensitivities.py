@@ -51,16 +51,16 @@ FIGURES = {
 def test_what_is_predicted_of_a_device_is_simulated(run: str, capsys: pytest.CaptureFixture[str]) -> None:
     capsys.readouterr()
     assert main(["inspect", run, "critical-path", "--verify", "--top", "30", "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert {one["parameter"] for one in found} >= FIGURES
-    assert [one for one in found if not one["as_predicted"]] == []
+    document = json.loads(capsys.readouterr().out)
+    assert {one["parameter"] for one in document} >= FIGURES
+    assert [one for one in document if not one["as_predicted"]] == []
 
 
 def test_every_figure_of_rules_can_be_varied(run: str, capsys: pytest.CaptureFixture[str]) -> None:
     capsys.readouterr()
     wanted = [f"{one}=2" for one in (*sorted(FIGURES), "array clock", "array height")]
     assert main(["inspect", run, "critical-path", "--json", "--vary", *wanted]) == 0
-    found = {one["figure"]: one["change_ns"] for one in json.loads(capsys.readouterr().out)}
-    assert found.pop("array height") != 0
-    assert found.pop("launch overhead") == 3 * 900
-    assert all(change < 0 for change in found.values())
+    results = {load["figure"]: load["change_ns"] for load in json.loads(capsys.readouterr().out)}
+    assert results.pop("array height") != 0
+    assert results.pop("launch overhead") == 3 * 900
+    assert all(change < 0 for change in results.values())

@@ -20,8 +20,8 @@ def test_causal_pairs_are_those_of_a_mask_whose_last_query_sees_all_keys(queries
 
 
 def of(text: str) -> tuple[int, int]:
-    found = read_shape(text, "").operation
-    return found.operations, found.elements
+    operation = read_shape(text, "").operation
+    return operation.operations, operation.elements
 
 
 def test_products_count_two_operations_for_each_multiplication() -> None:

@@ -29,21 +29,21 @@ def times(**how: Any) -> tuple[list[int], list[str]]:
     """How long the two kernels take, and what is said about it."""
     result = et_sim.simulate(workload(), **how)
     rows = result.timeline.to_pylist()[:2]
-    said = [notice["text"] for notice in result.manifest["warnings"] if "--retime" in notice["text"]]
-    return [row["end_ns"] - row["start_ns"] for row in rows], said
+    output = [notice["text"] for notice in result.manifest["warnings"] if "--retime" in notice["text"]]
+    return [row["end_ns"] - row["start_ns"] for row in rows], output
 
 
 def test_a_machine_by_name_keeps_what_was_recorded_and_says_so() -> None:
-    (recorded, made), said = times(machine=MACHINE)
+    (recorded, made), output = times(machine=MACHINE)
     assert recorded == RECORDED_NS
     assert made < RECORDED_NS // 5
-    assert said == [KEPT]
+    assert output == [KEPT]
 
 
 def test_asked_to_it_times_recorded_kernels_like_all_others() -> None:
-    (recorded, made), said = times(machine=MACHINE, retime=True)
+    (recorded, made), output = times(machine=MACHINE, retime=True)
     assert recorded == made
-    assert said == []
+    assert output == []
 
 
 def test_the_files_of_a_machine_do_what_its_name_does() -> None:

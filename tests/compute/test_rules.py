@@ -34,8 +34,8 @@ def simulated(rules: Any, traces: list[Trace] | None = None, **options: Any) -> 
 
 
 def timed_by(result: Result, actor: int = 0) -> list[str | None]:
-    found = [row for row in result.timeline.to_pylist() if row["actor"] == actor]
-    return [row["timed_by"] for row in found]
+    results = [row for row in result.timeline.to_pylist() if row["actor"] == actor]
+    return [row["timed_by"] for row in results]
 
 
 @pytest.mark.parametrize(
@@ -58,9 +58,9 @@ def test_a_rule_holds_for_what_matches_all_of_it_and_the_rest_is_left(
     where: dict[str, Any], those: list[int]
 ) -> None:
     every = [{**DEVICE, "label": "here", "where": where}, {**DEVICE, "where": {"operation": "attention"}}]
-    found = timed_by(simulated(every))
-    assert [at for at, word in enumerate(found) if word == "here"] == those
-    assert set(found[:4]) <= {"here", "roofline", "replay"}
+    result = timed_by(simulated(every))
+    assert [at for at, word in enumerate(result) if word == "here"] == those
+    assert set(result[:4]) <= {"here", "roofline", "replay"}
 
 
 def test_the_first_of_several_models_that_a_kernel_matches_times_it() -> None:
@@ -85,14 +85,16 @@ def test_ranks_that_other_models_time_are_told_apart_even_if_they_take_as_long()
     rules = [
         {**DEVICE, "label": one, "where": {"ranks": ranks}} for one, ranks in (("a", "0-3"), ("b", "4-7"))
     ]
-    found = simulated(rules).summary()["coverage"]["timed_by"]
-    assert found == {"a": 4 * 4, "b": 4 * 4}
+    coverage = simulated(rules).summary()["coverage"]["timed_by"]
+    assert coverage == {"a": 4 * 4, "b": 4 * 4}
 
 
 def test_a_rule_that_no_kernel_met_is_warned_of() -> None:
     rules = [{**DEVICE, "where": {"name": "*"}}, {**DEVICE, "where": {"operation": "gemm"}}]
     warnings = simulated(rules).summary()["warnings"]
-    assert [(one["place"], one["key"]) for one in warnings] == [('<system>: "compute" index 1', "where")]
+    assert [(warning["place"], warning["key"]) for warning in warnings] == [
+        ('<system>: "compute" index 1', "where")
+    ]
     assert "no kernel is timed by this rule" in warnings[0]["text"]
 
 

@@ -121,26 +121,26 @@ def test_more_bandwidth_is_never_slower_by_corrected_rules(
 def test_multiplications_are_conserved_and_no_array_does_more_than_it_can(
     layer: SystolicLayer, array: Array
 ) -> None:
-    found = Report(layer, array)
-    if found.cycles:
-        done = found.overall * found.cycles * array.elements
+    report = Report(layer, array)
+    if report.cycles:
+        done = report.overall * report.cycles * array.elements
         assert done == pytest.approx(layer.macs)
     if array.is_corrected:
-        assert max(list(found.compute_row.values())[2:]) <= 100 + 1e-9
-        assert found.cycles - found.stalls == found.timing.total - found.timing.stalls
+        assert max(list(report.compute_row.values())[2:]) <= 100 + 1e-9
+        assert report.cycles - report.stalls == report.timing.total - report.timing.stalls
 
 
 @given(layers, arrays)
 def test_every_word_moves_at_least_once(layer: SystolicLayer, array: Array) -> None:
-    found = Report(layer, array)
-    ifmap, filters, ofmap = found.timing.dram
+    report = Report(layer, array)
+    ifmap, filters, ofmap = report.timing.dram
     assert ifmap.words >= layer.image_words
     assert filters.words >= layer.columns * layer.inner
     assert ofmap.words >= layer.rows * layer.columns
     if array.is_corrected:
         fits = layer.image_words <= array.ifmap_kb * 1024
         assert not fits or ifmap.words == layer.image_words
-        assert ofmap.words == found.sram_words[2]
+        assert ofmap.words == report.sram_words[2]
 
 
 @given(convolutions(is_plain=True), arrays)
@@ -164,7 +164,7 @@ def test_windows_hold_as_many_words_as_they_have_places_within_the_image(layer: 
         for down in range(size.filter_height)
         for along in range(size.filter_width)
     ]
-    inside = [one for one in places if one[0] < size.ifmap_height and one[1] < size.ifmap_width]
+    inside = [place for place in places if place[0] < size.ifmap_height and place[1] < size.ifmap_width]
     assert layer.window_words == len(inside) * size.channels
     assert layer.image_words == len(set(inside)) * size.channels
     assert layer.has_holes == (len(inside) < len(places))

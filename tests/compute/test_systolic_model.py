@@ -45,8 +45,8 @@ def kernels(trace: Trace, system: dict[str, Any] = SYSTEM, **options: Any) -> li
 
 
 def test_kernels_with_a_shape_take_what_the_array_takes_and_others_what_is_recorded() -> None:
-    found = kernels(program(PRODUCT, None, "conv 7 7 3 3 4 5 1 1"))
-    assert found == [(PRODUCT_NS, "modelled"), (3000, "replayed"), (304, "modelled")]
+    result = kernels(program(PRODUCT, None, "conv 7 7 3 3 4 5 1 1"))
+    assert result == [(PRODUCT_NS, "modelled"), (3000, "replayed"), (304, "modelled")]
 
 
 def test_a_faster_clock_takes_less() -> None:

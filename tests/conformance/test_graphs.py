@@ -34,8 +34,8 @@ def graph(generator: str, **keys: Any) -> dict[str, Any]:
 
 
 def times(builders: list[Any], net: Any, dimensions: int = 1, **more: Any) -> list[int]:
-    found: list[int] = simulate(builders, net, system(dimensions=dimensions), **more).finish_ns.tolist()
-    return found
+    result: list[int] = simulate(builders, net, system(dimensions=dimensions), **more).finish_ns.tolist()
+    return result
 
 
 def stored_packets(hops: list[tuple[float, float]], size: int) -> int:
@@ -128,11 +128,11 @@ def test_messages_of_a_mesh_meet_where_dimension_order_leads_them() -> None:
 @pytest.mark.parametrize("model", MODELS)
 def test_a_lone_message_takes_what_its_way_says(model: str) -> None:
     machine = read_network_alone(TREE)
-    tables, found = route_tables(machine), machine.fabric.graph  # type: ignore[union-attr]
+    tables, result = route_tables(machine), machine.fabric.graph  # type: ignore[union-attr]
     size = 123_457
     for source, target in ((0, 1), (0, 3), (0, 15), (5, 8), (12, 4)):
         way = path_between(tables, source, target)
-        hops = [(float(found.latency_ns[link]), float(found.bytes_per_ns[link])) for link in way]
+        hops = [(float(result.latency_ns[link]), float(result.bytes_per_ns[link])) for link in way]
         if model == "flow":
             serial = size / min(hop[1] for hop in hops)
             assert (
@@ -267,12 +267,12 @@ def test_an_actor_accounts_for_the_tiers_that_its_ranks_use() -> None:
         )
         assert result.outcome.plan.is_folded is fold
         ranks = np.bincount(result.outcome.plan.actor_of_rank).tolist() if fold else None
-        found: dict[str, list[int]] = {}
+        results: dict[str, list[int]] = {}
         for row in result.table("links").to_pylist():
-            sums = found.setdefault(row["tier"], [0, 0, 0])
+            sums = results.setdefault(row["tier"], [0, 0, 0])
             for at, name in enumerate(("bytes", "busy_ns", "messages")):
                 sums[at] += row[name] * (ranks[row["actor"]] if ranks else 1)
-        by_tier.append(found)
+        by_tier.append(results)
     assert len(by_tier[0]) == 6
     assert by_tier[0] == by_tier[1]
 

@@ -44,11 +44,13 @@ def folded_and_not(net: dict[str, Any], model: str, kind: str, rendezvous: bool)
     if kind in ROOTED:
         keys["corrections"] = {"simulated-broadcast": True}
     described = system(dimensions=3, **keys)
-    found = [simulate(everybody(12, kind), net, described, model=model, fold=fold) for fold in (True, False)]
-    assert found[0].is_complete
-    assert (found[0].finish_ns > 0).all()
-    assert found[0].finish_ns.tolist() == found[1].finish_ns.tolist()
-    return found
+    results = [
+        simulate(everybody(12, kind), net, described, model=model, fold=fold) for fold in (True, False)
+    ]
+    assert results[0].is_complete
+    assert (results[0].finish_ns > 0).all()
+    assert results[0].finish_ns.tolist() == results[1].finish_ns.tolist()
+    return results
 
 
 def one_after_the_other(hops: int, size: int) -> int:

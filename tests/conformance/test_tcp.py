@@ -49,7 +49,7 @@ def test_all_bytes_that_are_sent_arrive_once(net: dict[str, Any]) -> None:
     )
     assert result.is_complete
     table = result.table("messages").to_pydict()
-    assert all(one is not None for one in table["arrived_ns"])
+    assert all(n is not None for n in table["arrived_ns"])
 
 
 @pytest.mark.deep

@@ -51,7 +51,9 @@ def ends(trace: Trace, lasts: dict[int, int]) -> dict[int, int]:
     graph.add_nodes_from(ids)
     for row, node_id in enumerate(ids):
         graph.add_edges_from((ids[parent], node_id) for parent in trace.parents(row).tolist())
-    found: dict[int, int] = {}
+    results: dict[int, int] = {}
     for node_id in networkx.topological_sort(graph):
-        found[node_id] = lasts[node_id] + max((found[one] for one in graph.predecessors(node_id)), default=0)
-    return found
+        results[node_id] = lasts[node_id] + max(
+            (results[predecessor] for predecessor in graph.predecessors(node_id)), default=0
+        )
+    return results

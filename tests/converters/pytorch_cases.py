@@ -41,22 +41,22 @@ class Case:
 @functools.cache
 def cases() -> tuple[Case, ...]:
     """Files alone, and pairs: an execution trace and a timeline of one folder and one number."""
-    found = []
+    results = []
     for folder in [FOLDER, *([Path(ELSEWHERE)] if ELSEWHERE else [])]:
         prefix = "" if folder == FOLDER else "elsewhere/"
         for path in json_files(folder):
             kind = identify(path).kind
             name = prefix + str(path.relative_to(folder)).removesuffix(".gz").removesuffix(".json")
             if kind in ("host", "device", "linked"):
-                found.append(Case(name, **{kind: path}))
+                results.append(Case(name, **{kind: path}))
             partner = path.with_name(re.sub(r"^(?:\w+_)?et(?=[_.])", "kineto", path.name))
             if kind == "host" and partner != path and partner.is_file():
-                found.append(Case(name + "+kineto", host=path, device=partner))
+                results.append(Case(name + "+kineto", host=path, device=partner))
     old = Path(ELSEWHERE) / "param" if ELSEWHERE else None
     if old is not None and (old / "old_resnet_et.json.gz").is_file():
         pair = old / "old_resnet_et.json.gz", old / "resnet_kineto.json.gz"
-        found.append(Case("elsewhere/param/resnet, 1 iteration of 30", *pair))
-    return tuple(found)
+        results.append(Case("elsewhere/param/resnet, 1 iteration of 30", *pair))
+    return tuple(results)
 
 
 def every(chosen: Iterable[Case]) -> Any:
@@ -72,10 +72,10 @@ def some(chosen: Iterable[Case], step: int) -> Any:
 
 
 def _parameter(deep: list[tuple[Case, bool]]) -> Any:
-    found = [
+    results = [
         pytest.param(case, id=case.name, marks=pytest.mark.deep if is_deep else ()) for case, is_deep in deep
     ]
-    return pytest.mark.parametrize("case", found)
+    return pytest.mark.parametrize("case", results)
 
 
 def _files(case: Case) -> list[Path]:

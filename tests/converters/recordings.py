@@ -34,14 +34,14 @@ def is_of_a_later_rank(path: Path) -> bool:
 def recordings(*kinds: str) -> list[Any]:
     """The recordings of these kinds as parameters, named by their paths; later ranks with `--deep`."""
     folders = [FOLDER, Path(ELSEWHERE)] if ELSEWHERE else [FOLDER]
-    found = [(path, path.relative_to(folder)) for folder in folders for path in json_files(folder)]
+    results = [(path, path.relative_to(folder)) for folder in folders for path in json_files(folder)]
     return [
         pytest.param(
             path,
             id=str(name).removesuffix(".gz").removesuffix(".json"),
             marks=pytest.mark.deep if is_of_a_later_rank(path) else (),
         )
-        for path, name in found
+        for path, name in results
         if identify(path).kind in kinds
     ]
 

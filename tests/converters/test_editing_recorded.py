@@ -26,8 +26,8 @@ CASES = ("gloo_ddp_2r", pytest.param("megatron_tp8", marks=pytest.mark.deep), "d
 
 def finish_ns(named: str, ranks: int) -> list[int]:
     network = {"topology": ["Switch"], "npus_count": [ranks], "bandwidth": [50], "latency": [500]}
-    found: list[int] = et_sim.simulate(named, system=REPLAY, network=network).finish_ns.tolist()
-    return found
+    result: list[int] = et_sim.simulate(named, system=REPLAY, network=network).finish_ns.tolist()
+    return result
 
 
 @pytest.fixture(scope="module", params=CASES)
@@ -55,7 +55,7 @@ def test_a_window_of_time_fits_together(recorded: str) -> None:
     assert main(call) == 0
     part = read_workload(f"{recorded}-part")
     assert 0 < len(part.trace(0)) < len(read_trace(f"{recorded}.0.et"))
-    assert [one.text for one in find_problems(part) if one.severity == "error"] == []
+    assert [problem.text for problem in find_problems(part) if problem.severity == "error"] == []
     old = {node.id: node for node in nodes(f"{recorded}.0.et")}
     for node in nodes(f"{recorded}-part.0.et"):
         assert node.attr == old[node.id].attr
@@ -99,5 +99,5 @@ def test_an_iteration_of_a_recorded_loop_stands_alone(tmp_path: Path) -> None:
 
 
 def nodes(path: str) -> list[Any]:
-    _, *found = parse(split(Path(path).read_bytes()), path)
-    return found
+    _, *result = parse(split(Path(path).read_bytes()), path)
+    return result

@@ -34,7 +34,7 @@ c irequires r2
 
 
 def parents(trace: Trace) -> dict[int, list[int]]:
-    return {row: found for row in range(len(trace)) if (found := trace.parents(row).tolist())}
+    return {row: result for row in range(len(trace)) if (result := trace.parents(row).tolist())}
 
 
 def test_operations_become_nodes_and_dependencies_stay() -> None:
@@ -84,14 +84,14 @@ def test_counts_and_sizes_are_those_of_the_text(
         for body, own in zip(bodies, edges, strict=True)
     ]
     totals = Totals()
-    found = traces_of(rank_texts(4, given), totals)
-    assert [len(trace) for trace in found] == [len(body) for body in bodies]
-    assert [{(row, one) for row, rows in parents(trace).items() for one in rows} for trace in found] == edges
+    result = traces_of(rank_texts(4, given), totals)
+    assert [len(trace) for trace in result] == [len(body) for body in bodies]
+    assert [{(row, one) for row, rows in parents(trace).items() for one in rows} for trace in result] == edges
     calcs = [size for source, target, size, _ in messages if source == target]
     sizes = [size for source, target, size, _ in messages if source != target]
     assert totals.count == {"calc": len(calcs), "send": len(sizes), "recv": len(sizes)}
     assert totals.size == {"calc": sum(calcs), "send": sum(sizes), "recv": sum(sizes)}
-    assert sum(int(trace.duration_ns.sum()) for trace in found) == sum(calcs)
+    assert sum(int(trace.duration_ns.sum()) for trace in result) == sum(calcs)
 
 
 ONE = "num_ranks 1\nrank 0 {\n"
@@ -203,8 +203,8 @@ def test_only_the_rank_that_is_read_is_kept() -> None:
         yield from incast(2, 8).splitlines()[:5]
         raise AssertionError("read on")
 
-    found = traces(statements(lines(), "a.goal"), "a.goal", Totals())  # type: ignore[arg-type]
-    assert next(found)[0] == 0
+    result = traces(statements(lines(), "a.goal"), "a.goal", Totals())  # type: ignore[arg-type]
+    assert next(result)[0] == 0
 
 
 def test_a_line_may_be_as_long_as_it_likes() -> None:

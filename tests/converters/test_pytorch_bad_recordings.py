@@ -76,9 +76,9 @@ def test_a_file_is_what_its_content_says(path: str, identity: Identity) -> None:
     ],
 )
 def test_any_other_file_is_said_to_be_another(tmp_path: Path, content: Any, why: str) -> None:
-    found = identify(written(tmp_path, content))
-    assert found.kind == "other"
-    assert why in found.why
+    result = identify(written(tmp_path, content))
+    assert result.kind == "other"
+    assert why in result.why
 
 
 def test_the_rank_counts_that_stands_behind_the_events(tmp_path: Path) -> None:

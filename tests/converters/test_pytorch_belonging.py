@@ -54,8 +54,8 @@ def test_recordings_of_two_ranks_or_runs_are_refused_unless_forced(
     host: Path, device: Path, words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert convert(host, device, tmp_path) == 2
-    said = capsys.readouterr().err
-    assert all(word in said for word in [*words, f"does not belong to {host}", "--force"])
+    err = capsys.readouterr().err
+    assert all(word in err for word in [*words, f"does not belong to {host}", "--force"])
     assert not list(tmp_path.iterdir())
     assert convert(host, device, tmp_path, "--force") == 0
     assert f"seem not to belong together: {words[0]}" in capsys.readouterr().out
@@ -79,9 +79,9 @@ def test_spans_that_do_not_match_are_refused(tmp_path: Path, capsys: pytest.Capt
 
     host, device = pair("gloo_mixed_4r", 0)
     assert convert(changed(host, tmp_path / "et_0.json.gz", shorter), device, tmp_path) == 2
-    said = capsys.readouterr().err
+    err = capsys.readouterr().err
     assert (
-        "what links takes 159.735 ms in the timeline, and the execution trace was recorded for 30 ms" in said
+        "what links takes 159.735 ms in the timeline, and the execution trace was recorded for 30 ms" in err
     )
 
 
@@ -118,9 +118,9 @@ def test_ranks_of_different_worlds_steps_or_days_are_refused(
     change: Change, words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert of_two_ranks(tmp_path, change) == 2
-    said = capsys.readouterr().err
-    assert words in said
-    assert "--force" in said
+    err = capsys.readouterr().err
+    assert words in err
+    assert "--force" in err
     assert not list((tmp_path / "out").iterdir())
 
 
@@ -133,9 +133,9 @@ def test_ranks_without_times_do_not_join_ranks_with_them(
         shutil.copy(FOLDER / "gloo_ddp_2r" / f"{name}.json.gz", tmp_path / "in")
     command = ["pytorch", str(tmp_path / "in"), "-o", str(tmp_path / "out")]
     assert main(command) == 2
-    said = capsys.readouterr().err
-    assert "et_1.json.gz: has no times, so its rank would take none" in said
-    assert "a timeline is missing" in said
+    err = capsys.readouterr().err
+    assert "et_1.json.gz: has no times, so its rank would take none" in err
+    assert "a timeline is missing" in err
     assert main([*command, "--force"]) == 0
 
 

@@ -112,13 +112,13 @@ class Converted:
 
     def _ancestors(self, row: int) -> set[int]:
         graph = self.rank.graph
-        found, todo = set(), [row]
+        result, todo = set(), [row]
         while todo:
             for before in graph.before[graph.after == todo.pop()].tolist():
-                if before not in found:
-                    found.add(before)
+                if before not in result:
+                    result.add(before)
                     todo.append(before)
-        return found
+        return result
 
 
 @pytest.fixture
@@ -130,9 +130,9 @@ def test_an_operators_time_is_its_own(timeline: Timeline) -> None:
     timeline.operator("outer", 0, 100)
     timeline.operator("inner", 10, 20)
     timeline.operator("next", 130, 10)
-    found = timeline.converted()
+    converted = timeline.converted()
     assert [
-        found.span(name) for name in ("outer", "inner", "rest of operators", "gap of thread 1", "next")
+        converted.span(name) for name in ("outer", "inner", "rest of operators", "gap of thread 1", "next")
     ] == [
         (0, 10),
         (10, 30),
@@ -140,7 +140,7 @@ def test_an_operators_time_is_its_own(timeline: Timeline) -> None:
         (100, 130),
         (130, 140),
     ]
-    assert found.names == ["outer", "inner", "rest of operators", "gap of thread 1", "next"]
+    assert converted.names == ["outer", "inner", "rest of operators", "gap of thread 1", "next"]
 
 
 def test_a_message_that_outlasts_its_operator_holds_no_later_calls(timeline: Timeline) -> None:
@@ -148,21 +148,23 @@ def test_a_message_that_outlasts_its_operator_holds_no_later_calls(timeline: Tim
     timeline.annotation("gloo:send", 5, 95)
     timeline.operator("meanwhile", 20, 10)
     timeline.operator("after", 103, 10)
-    found = timeline.converted()
-    sent = found.names.index("gloo:send", found.names.index("gloo:send") + 1)  # the first one is the mark
-    assert found.trace.kind[sent] == NodeKind.SEND
-    assert (found.rank.graph.start_ns[sent], found.rank.graph.end_ns[sent]) == (5_000, 100_000)
-    assert sent not in found._ancestors(found.row("meanwhile"))
-    assert sent in found._ancestors(found.row("after"))
+    converted = timeline.converted()
+    sent = converted.names.index(
+        "gloo:send", converted.names.index("gloo:send") + 1
+    )  # the first one is the mark
+    assert converted.trace.kind[sent] == NodeKind.SEND
+    assert (converted.rank.graph.start_ns[sent], converted.rank.graph.end_ns[sent]) == (5_000, 100_000)
+    assert sent not in converted._ancestors(converted.row("meanwhile"))
+    assert sent in converted._ancestors(converted.row("after"))
 
 
 def test_annotations_are_marks(timeline: Timeline) -> None:
     timeline.annotation("ProfilerStep#1", 0, 50)
     timeline.operator("inside", 20, 10)
-    found = timeline.converted()
-    assert found.span("ProfilerStep#1") == (0, 0)
-    assert found.names == ["ProfilerStep#1", "gap of thread 1", "inside", "gap of thread 1"]
-    assert found.rank.measured_ns == 50_000
+    converted = timeline.converted()
+    assert converted.span("ProfilerStep#1") == (0, 0)
+    assert converted.names == ["ProfilerStep#1", "gap of thread 1", "inside", "gap of thread 1"]
+    assert converted.rank.measured_ns == 50_000
 
 
 def test_launches_waits_copies_and_gaps_are_marked_as_such(timeline: Timeline) -> None:
@@ -192,8 +194,8 @@ def test_gaps_are_called_after_their_thread_or_stream(timeline: Timeline) -> Non
     timeline.operator("other", 20, 10, tid=OTHER)
     timeline.launch("kernel", 60, 70, 20)
     timeline.launch("sum", 64, 100, 5, stream=NCCL)
-    found = timeline.converted()
-    gaps = {name: found.span(name) for name in found.names if "gap" in name}
+    converted = timeline.converted()
+    gaps = {name: converted.span(name) for name in converted.names if "gap" in name}
     assert gaps == {
         "gap of thread 1": (10, 60),
         "gap of thread 2": (0, 20),
@@ -205,11 +207,11 @@ def test_gaps_are_called_after_their_thread_or_stream(timeline: Timeline) -> Non
 def test_work_that_begins_during_its_launch_comes_after_the_part_before(timeline: Timeline) -> None:
     timeline.operator("op", 0, 30)
     timeline.kernel("kernel", 12, 40, COMPUTE, timeline.call("cudaLaunchKernel", 10, 8))
-    found = timeline.converted()
-    assert found.span("cudaLaunchKernel") == (10, 12)
-    assert found.waits_directly("kernel", "cudaLaunchKernel", Link.LAUNCH)
-    assert found.span("rest of launches") == (12, 18)
-    assert found.span("rest of operators") == (18, 30)
+    converted = timeline.converted()
+    assert converted.span("cudaLaunchKernel") == (10, 12)
+    assert converted.waits_directly("kernel", "cudaLaunchKernel", Link.LAUNCH)
+    assert converted.span("rest of launches") == (12, 18)
+    assert converted.span("rest of operators") == (18, 30)
 
 
 def test_work_that_begins_after_a_long_launch_comes_after_all_of_it(timeline: Timeline) -> None:
@@ -218,12 +220,12 @@ def test_work_that_begins_after_a_long_launch_comes_after_all_of_it(timeline: Ti
     timeline.kernel("kernel", 8744, 20, COMPUTE, timeline.call("hipLaunchKernel", 2195, 6543))
     for at in range(8770, 8870, 10):
         timeline.kernel("short", at + 6, 3, COMPUTE, timeline.call("hipLaunchKernel", at, 2))
-    found = timeline.converted()
-    assert found.span("hipLaunchKernel") == (2195, 8738)
-    assert found.span("launch gap of stream 7") == (8738, 8744)
-    assert found.waits_directly("kernel", "hipLaunchKernel", Link.LAUNCH)
-    assert "rest of launches" not in found.names
-    assert found.trace.is_launch[found.row("hipLaunchKernel")]
+    converted = timeline.converted()
+    assert converted.span("hipLaunchKernel") == (2195, 8738)
+    assert converted.span("launch gap of stream 7") == (8738, 8744)
+    assert converted.waits_directly("kernel", "hipLaunchKernel", Link.LAUNCH)
+    assert "rest of launches" not in converted.names
+    assert converted.trace.is_launch[converted.row("hipLaunchKernel")]
 
 
 def test_a_long_launch_whose_kernel_begins_and_ends_before_it_returns_has_not_waited(
@@ -232,29 +234,29 @@ def test_a_long_launch_whose_kernel_begins_and_ends_before_it_returns_has_not_wa
     timeline.kernel("kernel", 8990, 4, COMPUTE, timeline.call("cudaLaunchKernel", 1000, 8000))
     for number in range(6):
         timeline.launch(f"short {number}", 9010 + 20 * number, 9016 + 20 * number, 3)
-    found = timeline.converted()
-    assert found.span("cudaLaunchKernel") == (0, 7990)
-    assert found.waits_directly("kernel", "cudaLaunchKernel", Link.LAUNCH)
+    converted = timeline.converted()
+    assert converted.span("cudaLaunchKernel") == (0, 7990)
+    assert converted.waits_directly("kernel", "cudaLaunchKernel", Link.LAUNCH)
 
 
 def test_of_what_a_call_launches_what_begins_after_it_comes_after_all_of_it(timeline: Timeline) -> None:
     correlation = timeline.call("cudaGraphLaunch", 0, 50)
     timeline.kernel("early", 10, 10, COMPUTE, correlation)
     timeline.kernel("late", 56, 10, COMPUTE, correlation)
-    found = timeline.converted()
-    assert found.waits_directly("early", "cudaGraphLaunch", Link.LAUNCH)
-    assert found.span("rest of launches") == (10, 50)
-    assert found.waits_directly("late", "rest of launches", Link.LAUNCH)
+    converted = timeline.converted()
+    assert converted.waits_directly("early", "cudaGraphLaunch", Link.LAUNCH)
+    assert converted.span("rest of launches") == (10, 50)
+    assert converted.waits_directly("late", "rest of launches", Link.LAUNCH)
 
 
 def test_a_gap_belongs_to_what_decided_when_work_could_begin(timeline: Timeline) -> None:
     timeline.launch("first", 0, 10, 20)
     timeline.launch("second", 4, 33, 20)
-    found = timeline.converted()
-    assert found.span("launch gap of stream 7") == (2, 10)
-    assert found.span("stream gap of stream 7") == (30, 33)
-    assert found.waits_directly("second", "first", Link.STREAM_ORDER)
-    assert found.waits_directly("second", "cudaLaunchKernel", Link.LAUNCH) or found.comes_after(
+    converted = timeline.converted()
+    assert converted.span("launch gap of stream 7") == (2, 10)
+    assert converted.span("stream gap of stream 7") == (30, 33)
+    assert converted.waits_directly("second", "first", Link.STREAM_ORDER)
+    assert converted.waits_directly("second", "cudaLaunchKernel", Link.LAUNCH) or converted.comes_after(
         "second", "cudaLaunchKernel"
     )
 
@@ -263,36 +265,36 @@ def test_a_launched_graph_starts_all_its_kernels(timeline: Timeline) -> None:
     correlation = timeline.call("cudaGraphLaunch", 0, 5)
     for number in range(3):
         timeline.kernel(f"kernel {number}", 10 + 10 * number, 10, COMPUTE, correlation)
-    found = timeline.converted()
+    converted = timeline.converted()
     for number in range(3):
-        assert found.waits_directly(f"kernel {number}", "cudaGraphLaunch", Link.LAUNCH)
+        assert converted.waits_directly(f"kernel {number}", "cudaGraphLaunch", Link.LAUNCH)
 
 
 def test_kernels_that_overlap_on_a_stream_are_both_waited_for(timeline: Timeline) -> None:
     timeline.launch("first", 0, 10, 20)
     timeline.launch("early", 4, 28, 20)
     timeline.launch("last", 8, 50, 5)
-    found = timeline.converted()
-    assert not found.comes_after("early", "first")
-    assert found.comes_after("last", "first")
-    assert found.comes_after("last", "early")
+    converted = timeline.converted()
+    assert not converted.comes_after("early", "first")
+    assert converted.comes_after("last", "first")
+    assert converted.comes_after("last", "early")
 
 
 def test_the_host_waits_for_what_a_stream_does(timeline: Timeline) -> None:
     timeline.launch("kernel", 0, 10, 90)
     timeline.call("cudaStreamSynchronize", 5, 98)
-    found = timeline.converted()
-    assert found.span("cudaStreamSynchronize") == (100, 103)
-    assert found.waits_directly("cudaStreamSynchronize", "kernel", Link.SYNC)
+    converted = timeline.converted()
+    assert converted.span("cudaStreamSynchronize") == (100, 103)
+    assert converted.waits_directly("cudaStreamSynchronize", "kernel", Link.SYNC)
 
 
 def test_waiting_for_the_device_is_waiting_for_every_stream(timeline: Timeline) -> None:
     timeline.launch("here", 0, 10, 90)
     timeline.launch("there", 3, 10, 50, stream=NCCL)
     timeline.call("cudaDeviceSynchronize", 6, 100)
-    found = timeline.converted()
-    assert found.waits_directly("cudaDeviceSynchronize", "here", Link.SYNC)
-    assert found.waits_directly("cudaDeviceSynchronize", "there", Link.SYNC)
+    converted = timeline.converted()
+    assert converted.waits_directly("cudaDeviceSynchronize", "here", Link.SYNC)
+    assert converted.waits_directly("cudaDeviceSynchronize", "there", Link.SYNC)
 
 
 def test_a_copy_that_returns_when_it_is_done_has_waited_for_itself(timeline: Timeline) -> None:
@@ -300,19 +302,19 @@ def test_a_copy_that_returns_when_it_is_done_has_waited_for_itself(timeline: Tim
     timeline.kernel(
         "Memcpy DtoH (Device -> Pageable)", 20, 75, COMPUTE, timeline.call("cudaMemcpyAsync", 10, 90)
     )
-    found = timeline.converted()
-    assert found.span("cudaMemcpyAsync") == (95, 100)
-    assert found.waits_directly("cudaMemcpyAsync", "Memcpy DtoH (Device -> Pageable)", Link.SYNC)
-    assert found.comes_after("Memcpy DtoH (Device -> Pageable)", "op")
+    converted = timeline.converted()
+    assert converted.span("cudaMemcpyAsync") == (95, 100)
+    assert converted.waits_directly("cudaMemcpyAsync", "Memcpy DtoH (Device -> Pageable)", Link.SYNC)
+    assert converted.comes_after("Memcpy DtoH (Device -> Pageable)", "op")
 
 
 def test_a_launch_into_a_full_queue_waits_for_room(timeline: Timeline) -> None:
     for number in range(80):
         timeline.launch(f"kernel {number}", 3 * number, 10 + 100 * number, 100)
     timeline.kernel("late", 8010, 10, COMPUTE, timeline.call("cudaGraphLaunch", 300, 320))
-    found = timeline.converted()
-    assert found.span("cudaGraphLaunch") == (610, 620)
-    assert found.waits_directly("cudaGraphLaunch", "kernel 5", Link.SYNC)
+    converted = timeline.converted()
+    assert converted.span("cudaGraphLaunch") == (610, 620)
+    assert converted.waits_directly("cudaGraphLaunch", "kernel 5", Link.SYNC)
 
 
 def test_recorded_waits_say_which_event_of_which_stream(timeline: Timeline) -> None:
@@ -320,16 +322,16 @@ def test_recorded_waits_say_which_event_of_which_stream(timeline: Timeline) -> N
     recorded = timeline.call("cudaEventRecord", 4, 1)
     timeline.launch("later", 6, 40, 30)
     waited = timeline.call("cudaStreamWaitEvent", 10, 1)
-    said = {
+    output = {
         "wait_on_stream": COMPUTE,
         "wait_on_cuda_event_record_corr_id": recorded,
         "wait_on_cuda_event_id": 1,
     }
-    timeline.sync("Stream Wait Event", 10.5, NCCL, waited, **said)
+    timeline.sync("Stream Wait Event", 10.5, NCCL, waited, **output)
     timeline.launch("waiting", 14, 45, 10, stream=NCCL)
-    found = timeline.converted()
-    assert found.waits_directly("waiting", "before", Link.EVENT_WAIT)
-    assert not found.comes_after("waiting", "later")
+    converted = timeline.converted()
+    assert converted.waits_directly("waiting", "before", Link.EVENT_WAIT)
+    assert not converted.comes_after("waiting", "later")
 
 
 def test_communication_follows_computation_and_computation_communication(timeline: Timeline) -> None:
@@ -341,50 +343,55 @@ def test_communication_follows_computation_and_computation_communication(timelin
     timeline.launch("overlapping", 12, 45, 20)
     timeline.call("cudaStreamWaitEvent", 16, 1)
     timeline.launch("update", 18, 85, 5)
-    found = timeline.converted()
-    assert found.waits_directly("reduce", "gradient", Link.EVENT_WAIT)
-    assert not found.comes_after("overlapping", "reduce")
-    assert found.waits_directly("update", "reduce", Link.EVENT_WAIT)
+    converted = timeline.converted()
+    assert converted.waits_directly("reduce", "gradient", Link.EVENT_WAIT)
+    assert not converted.comes_after("overlapping", "reduce")
+    assert converted.waits_directly("update", "reduce", Link.EVENT_WAIT)
 
 
 def test_work_that_seems_to_begin_before_its_launch_comes_after_the_call_before(timeline: Timeline) -> None:
     timeline.operator("op", 0, 5)
     timeline.kernel("kernel", 9, 10, COMPUTE, timeline.call("cudaLaunchKernel", 10, 2))
-    found = timeline.converted()
-    assert found.comes_after("kernel", "op")
-    assert not found.comes_after("kernel", "cudaLaunchKernel")
-    assert any("begin after what they launched" in what for what in found.rank.tally.counts)
+    converted = timeline.converted()
+    assert converted.comes_after("kernel", "op")
+    assert not converted.comes_after("kernel", "cudaLaunchKernel")
+    assert any("begin after what they launched" in what for what in converted.rank.tally.counts)
 
 
 def test_work_launched_before_the_recording_has_a_gap_from_its_beginning(timeline: Timeline) -> None:
     timeline.operator("op", 0, 5)
     timeline.kernel("kernel", 9, 10, COMPUTE, 7)
-    found = timeline.converted()
-    assert found.span("stream gap of stream 7") == (0, 9)
-    assert found.rank.tally.counts["launches of work that began before the recording"] == 1
+    converted = timeline.converted()
+    assert converted.span("stream gap of stream 7") == (0, 9)
+    assert converted.rank.tally.counts["launches of work that began before the recording"] == 1
 
 
 def test_a_thread_goes_on_after_the_thread_it_waited_for(timeline: Timeline) -> None:
     timeline.operator("forward", 0, 100)
     timeline.operator("backward", 110, 400, tid=OTHER)
     timeline.operator("optimizer", 530, 50)
-    found = timeline.converted()
-    assert found.comes_after("backward", "forward")
-    assert found.comes_after("optimizer", "backward")
-    assert found.rank.graph.kind.tolist().count(Link.CROSS_THREAD) == 2
+    converted = timeline.converted()
+    assert converted.comes_after("backward", "forward")
+    assert converted.comes_after("optimizer", "backward")
+    assert converted.rank.graph.kind.tolist().count(Link.CROSS_THREAD) == 2
 
 
 def test_threads_that_work_side_by_side_do_not_wait(timeline: Timeline) -> None:
     for number in range(5):
         timeline.operator(f"here {number}", 100 * number, 95)
         timeline.operator(f"there {number}", 100 * number + 3, 94, tid=OTHER)
-    found = timeline.converted()
-    assert Link.CROSS_THREAD not in found.rank.graph.kind.tolist()
+    converted = timeline.converted()
+    assert Link.CROSS_THREAD not in converted.rank.graph.kind.tolist()
 
 
 def nccl(name: str, elements: int, **arguments: Any) -> dict[str, Any]:
-    said = {"Collective name": name, "In msg nelems": elements, "Out msg nelems": elements, "dtype": "Float"}
-    return said | {"Group size": 2, "Process Group Name": "3", "Process Group Ranks": "[0, 2]"} | arguments
+    output = {
+        "Collective name": name,
+        "In msg nelems": elements,
+        "Out msg nelems": elements,
+        "dtype": "Float",
+    }
+    return output | {"Group size": 2, "Process Group Name": "3", "Process Group Ranks": "[0, 2]"} | arguments
 
 
 def test_messages_of_one_kernel_are_nodes_of_their_own(timeline: Timeline) -> None:
@@ -393,14 +400,14 @@ def test_messages_of_one_kernel_are_nodes_of_their_own(timeline: Timeline) -> No
     timeline.operator("coalesced", 12, 10)
     timeline.launch(SEND_RECEIVE, 14, 30, 25, stream=NCCL)
     timeline.launch("after", 24, 60, 5, stream=NCCL)
-    found = timeline.converted()
-    trace = found.trace
+    converted = timeline.converted()
+    trace = converted.trace
     messages = np.flatnonzero((trace.kind == NodeKind.SEND) | (trace.kind == NodeKind.RECV))
     assert sorted(trace.kind[messages].tolist()) == [NodeKind.SEND, NodeKind.RECV]
     sent, received = (int(np.flatnonzero(trace.kind == kind)[0]) for kind in (NodeKind.SEND, NodeKind.RECV))
     assert (trace.comm_bytes[sent], trace.comm_dst[sent], trace.comm_src[sent]) == (256, 2, 0)
     assert (trace.comm_bytes[received], trace.comm_src[received], trace.comm_dst[received]) == (128, 2, 0)
-    assert set(messages.tolist()) <= found._ancestors(found.row("after"))
+    assert set(messages.tolist()) <= converted._ancestors(converted.row("after"))
 
 
 def test_a_collective_is_one_node_however_often_it_is_recorded(timeline: Timeline) -> None:
@@ -408,21 +415,21 @@ def test_a_collective_is_one_node_however_often_it_is_recorded(timeline: Timelin
     timeline.operator("record_param_comms", 2, 46, **nccl("allreduce", 1000))
     timeline.annotation("nccl:all_reduce", 4, 40)
     timeline.launch(NCCL_KERNEL, 6, 60, 30, stream=NCCL)
-    found = timeline.converted()
-    assert (found.rank.communication != NONE).sum() == 1
-    carrier = found.row(NCCL_KERNEL)
-    assert (found.trace.kind[carrier], found.trace.comm_bytes[carrier]) == (NodeKind.COLL, 4000)
-    assert found.trace.group_names[found.trace.group[carrier]] == "3"
-    assert dict(found.rank.groups) == {"3": (0, 2)}
+    converted = timeline.converted()
+    assert (converted.rank.communication != NONE).sum() == 1
+    carrier = converted.row(NCCL_KERNEL)
+    assert (converted.trace.kind[carrier], converted.trace.comm_bytes[carrier]) == (NodeKind.COLL, 4000)
+    assert converted.trace.group_names[converted.trace.group[carrier]] == "3"
+    assert dict(converted.rank.groups) == {"3": (0, 2)}
 
 
 def test_further_kernels_of_a_collective_are_computation(timeline: Timeline) -> None:
     timeline.operator("record_param_comms", 0, 50, **nccl("allreduce", 1000))
     timeline.launch(NCCL_KERNEL, 6, 60, 30, stream=NCCL)
     timeline.launch("ncclDevKernel_Broadcast", 9, 90, 30, stream=NCCL)
-    found = timeline.converted()
-    assert (found.rank.communication != NONE).sum() == 1
-    assert found.rank.tally.counts["further kernels of a collective, kept as computation"] == 1
+    converted = timeline.converted()
+    assert (converted.rank.communication != NONE).sum() == 1
+    assert converted.rank.tally.counts["further kernels of a collective, kept as computation"] == 1
 
 
 def test_a_kernel_that_communicates_and_does_not_say_what_is_communication_of_unknown_size(
@@ -430,16 +437,16 @@ def test_a_kernel_that_communicates_and_does_not_say_what_is_communication_of_un
 ) -> None:
     timeline.operator("op", 0, 30)
     timeline.launch("ncclNewKernel_Something", 6, 60, 30, stream=NCCL)
-    found = timeline.converted()
-    said = "kernels that communicate, but do not say what"
-    assert found.rank.tally.counts[said] == 1
-    assert found.rank.tally.examples[said] == ["ncclNewKernel_Something"]
-    row = found.row("ncclNewKernel_Something")
-    assert found.trace.kind[row] == NodeKind.COLL
-    assert found.trace.is_unsized[row]
-    assert not found.trace.has("comm_type", row)
+    converted = timeline.converted()
+    output = "kernels that communicate, but do not say what"
+    assert converted.rank.tally.counts[output] == 1
+    assert converted.rank.tally.examples[output] == ["ncclNewKernel_Something"]
+    row = converted.row("ncclNewKernel_Something")
+    assert converted.trace.kind[row] == NodeKind.COLL
+    assert converted.trace.is_unsized[row]
+    assert not converted.trace.has("comm_type", row)
     assert "  communication    unknown size in 1 of all ranks, 30 µs" in lines(
-        report_on(found.rank, [], "", 0)
+        report_on(converted.rank, [], "", 0)
     )
 
 
@@ -455,9 +462,9 @@ def test_the_cost_of_an_operator_is_shared_by_its_kernels_as_their_times_are(tim
     timeline.operator("aten::mm", 0, 30, **shapes)
     timeline.launch("split", 5, 40, 10)
     timeline.launch("gemm", 10, 50, 30)
-    found = timeline.converted()
-    operations = [int(found.trace.num_ops[found.row(name)]) for name in ("split", "gemm")]
-    moved = [int(found.trace.tensor_bytes[found.row(name)]) for name in ("split", "gemm")]
+    converted = timeline.converted()
+    operations = [int(converted.trace.num_ops[converted.row(name)]) for name in ("split", "gemm")]
+    moved = [int(converted.trace.tensor_bytes[converted.row(name)]) for name in ("split", "gemm")]
     assert operations == [2 * 16 * 32 * 2, 2 * 16 * 32 * 6]
     assert moved == [(16 * 32 + 32 * 8 + 16 * 8), 3 * (16 * 32 + 32 * 8 + 16 * 8)]  # inputs and output
 
@@ -470,10 +477,10 @@ def test_an_operator_within_one_of_a_formula_is_counted_instead_of_it(timeline: 
     timeline.launch("gemm", 5, 50, 10)
     timeline.operator("aten::_softmax", 20, 10, **{"Input Dims": [[6, 10, 10]], "Input type": ["float"]})
     timeline.launch("softmax", 22, 60, 30)
-    found = timeline.converted()
-    rows = [found.row(name) for name in ("gemm", "softmax")]
-    assert found.trace.num_ops[rows].tolist() == [2 * 6 * 10 * 8 * 10, 0]
-    assert found.trace.tensor_bytes[rows[1]] == 2 * 4 * 600
+    converted = timeline.converted()
+    rows = [converted.row(name) for name in ("gemm", "softmax")]
+    assert converted.trace.num_ops[rows].tolist() == [2 * 6 * 10 * 8 * 10, 0]
+    assert converted.trace.tensor_bytes[rows[1]] == 2 * 4 * 600
 
 
 def test_what_tensors_do_not_tell_and_no_device_could_do_is_left_without_costs(timeline: Timeline) -> None:
@@ -485,13 +492,13 @@ def test_what_tensors_do_not_tell_and_no_device_could_do_is_left_without_costs(t
     timeline.launch("huge", 42, 70, 5)
     timeline.operator("aten::embedding", 60, 10, **table)
     timeline.launch("lookup", 62, 80, 5)
-    found = timeline.converted()
+    converted = timeline.converted()
     names = ("fused_1", "fused_2", "huge", "lookup")
-    has_figures = [bool(found.trace.has("tensor_size", found.row(name))) for name in names]
+    has_figures = [bool(converted.trace.has("tensor_size", converted.row(name))) for name in names]
     assert has_figures == [False, False, False, True]
-    assert found.trace.tensor_bytes[found.row("lookup")] == 7 * 8 + 2 * 7 * 64 * 4
-    said = "kernels whose operators do more than a device can in their time: without figures"
-    assert found.rank.tally.counts[said] == 1
+    assert converted.trace.tensor_bytes[converted.row("lookup")] == 7 * 8 + 2 * 7 * 64 * 4
+    output = "kernels whose operators do more than a device can in their time: without figures"
+    assert converted.rank.tally.counts[output] == 1
 
 
 def test_callers_in_a_circle_are_told_and_dropped(tmp_path: Path) -> None:
@@ -513,7 +520,7 @@ def test_callers_in_a_circle_are_told_and_dropped(tmp_path: Path) -> None:
     path = tmp_path / "et_0.json"
     path.write_text(json.dumps({"schema": "1.0.2-chakra.0.0.4", "pid": 1, "nodes": nodes}))
     rank = convert_rank(read_host(path), None)
-    said = next(what for what in rank.tally.counts if "circle" in what)
-    assert rank.tally.counts[said] == 3
-    assert rank.tally.examples[said] == ["5 is called by 7 is called by 6 is called by 5"]
+    output = next(what for what in rank.tally.counts if "circle" in what)
+    assert rank.tally.counts[output] == 3
+    assert rank.tally.examples[output] == ["5 is called by 7 is called by 6 is called by 5"]
     assert (rank.graph.before < rank.graph.after).all()

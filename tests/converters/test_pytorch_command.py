@@ -27,9 +27,9 @@ def said(capsys: pytest.CaptureFixture[str]) -> str:
 def test_a_pair_becomes_one_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     output = tmp_path / "dlrm.0.et"
     assert main(["pytorch", "--host", str(HOST), "--device", str(DEVICE), "-o", str(output)]) == 0
-    said = capsys.readouterr().out
-    assert "1,672 of 1,672 operators" in said
-    assert f"nodes            {len(read_trace(output)):,}: " in said
+    out = capsys.readouterr().out
+    assert "1,672 of 1,672 operators" in out
+    assert f"nodes            {len(read_trace(output)):,}: " in out
     assert [path.name for path in tmp_path.iterdir()] == ["dlrm.0.et"]
 
 
@@ -192,10 +192,10 @@ def test_the_same_recordings_give_the_same_bytes(tmp_path: Path) -> None:
 
 def test_progress_grows_until_all_is_done(tmp_path: Path) -> None:
     path = FOLDER / "megatron_tp8" / "kineto_0.json.gz"
-    told: list[int] = []
-    convert(Job(tmp_path / "rank.0.et", device=path), tmp_path / "draft", told.append)
-    assert told == sorted(told)
-    assert told[-1] == path.stat().st_size
+    results: list[int] = []
+    convert(Job(tmp_path / "rank.0.et", device=path), tmp_path / "draft", results.append)
+    assert results == sorted(results)
+    assert results[-1] == path.stat().st_size
 
 
 def test_a_failed_conversion_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -27,24 +27,26 @@ SPLITS = "GenericList[Int,Int]"
 def record(
     values: list[Any], types: list[str], in_bytes: dict[int, int], out_bytes: int, **said: Any
 ) -> Communication:
-    found = from_record(Values(values, types, in_bytes, out_bytes), said)
-    assert found is not None
-    return found
+    result = from_record(Values(values, types, in_bytes, out_bytes), said)
+    assert result is not None
+    return result
 
 
 def test_the_oldest_record_has_no_group_and_ends_with_splits() -> None:
     types = ["Tensor(float)", "Int", "Int", "Int", "String", SPLITS, SPLITS]
     values = [[1, 2, 0, 6144, 4, "cuda:0"], 147, 93891384002768, 2, "all_to_allv", [768, 5376], [3072, 3072]]
-    found = record(values, types, {0: 24576}, 24576)
-    assert (found.operation.label, found.comm_bytes) == ("all_to_all", 24576)
-    assert (found.in_splits, found.out_splits) == ((768, 5376), (3072, 3072))
-    assert (found.group, found.group_size) == ("", -1)
+    recording = record(values, types, {0: 24576}, 24576)
+    assert (recording.operation.label, recording.comm_bytes) == ("all_to_all", 24576)
+    assert (recording.in_splits, recording.out_splits) == ((768, 5376), (3072, 3072))
+    assert (recording.group, recording.group_size) == ("", -1)
 
 
 def test_a_later_record_ends_with_the_size_of_the_group() -> None:
     types = [TENSOR, "Int", "Int", "Int", "String", "GenericList[]", "GenericList[]", "Int"]
-    found = record([[[1, 2, 0, 64, 2, "cuda:0"]], 337, 938, 0, "allreduce", [], [], 8], types, {0: 128}, 128)
-    assert (found.operation.label, found.comm_bytes, found.group_size, found.root) == (
+    recording = record(
+        [[[1, 2, 0, 64, 2, "cuda:0"]], 337, 938, 0, "allreduce", [], [], 8], types, {0: 128}, 128
+    )
+    assert (recording.operation.label, recording.comm_bytes, recording.group_size, recording.root) == (
         "all_reduce",
         128,
         8,
@@ -64,16 +66,21 @@ def test_a_record_since_1_0_3_names_its_group_and_its_regular_ranks() -> None:
         *["Int"] * 3,
     ]
     values = [[[1, 2, 0, 53, 8, "cuda:0"]], 32, ["5", "dp"], 1, "broadcast", [], [], 2, 4, 3]
-    found = record(values, types, {0: 424}, 424)
-    assert (found.operation.label, found.group, found.root) == ("broadcast", "5", 1)
-    assert found.group_ranks == (2, 6, 10)
+    recording = record(values, types, {0: 424}, 424)
+    assert (recording.operation.label, recording.group, recording.root) == ("broadcast", "5", 1)
+    assert recording.group_ranks == (2, 6, 10)
 
 
 def test_named_attributes_win_over_positions() -> None:
     types = [TENSOR, "Int", "Tuple[String,String]", "Int", "String"]
-    said = {"pg_name": "7", "pg_size": 4, "dtype": "BFloat16", "in_msg_nelems": 10, "out_msg_nelems": 40}
-    found = record([[], 32, ["5", "dp"], 1, "_allgather_base"], types, {}, 0, **said)
-    assert (found.group, found.group_size, found.in_bytes, found.out_bytes) == ("7", 4, 20, 80)
+    output = {"pg_name": "7", "pg_size": 4, "dtype": "BFloat16", "in_msg_nelems": 10, "out_msg_nelems": 40}
+    recording = record([[], 32, ["5", "dp"], 1, "_allgather_base"], types, {}, 0, **output)
+    assert (recording.group, recording.group_size, recording.in_bytes, recording.out_bytes) == (
+        "7",
+        4,
+        20,
+        80,
+    )
 
 
 @pytest.mark.parametrize("name", ["wait", "init", "something new"])
@@ -88,22 +95,22 @@ def nccl(**said: Any) -> Communication:
         "group_name": "", "group_description": "", "group_ranks": "", "rank_start": -1, "rank_stride": -1,
         "in_splits": "[]", "out_splits": "[]", "source": -1, "destination": -1, "number": -1,
     }  # fmt: skip
-    found = from_nccl(nothing | said)
-    assert found is not None
-    return found
+    result = from_nccl(nothing | said)
+    assert result is not None
+    return result
 
 
 def test_arguments_of_kernels_say_elements_and_ranks() -> None:
-    found = nccl(
+    result = nccl(
         operation="_allgather_base", dtype="BFloat16", in_elements=25136, out_elements=201088, group_size=8
     )
-    assert (found.operation.label, found.in_bytes, found.out_bytes) == ("all_gather", 50272, 402176)
+    assert (result.operation.label, result.in_bytes, result.out_bytes) == ("all_gather", 50272, 402176)
     assert nccl(group_ranks="[4, 5]").group_ranks == (4, 5)
 
 
 def test_a_shortened_list_of_ranks_is_made_whole_from_start_and_stride() -> None:
-    found = nccl(group_ranks="[0, 8, ..., 56]", rank_start=0, rank_stride=8, group_size=8)
-    assert found.group_ranks == tuple(range(0, 64, 8))
+    result = nccl(group_ranks="[0, 8, ..., 56]", rank_start=0, rank_stride=8, group_size=8)
+    assert result.group_ranks == tuple(range(0, 64, 8))
     assert nccl(group_ranks="[0, 3, ..., 9]", group_size=4).group_ranks == ()
 
 
@@ -120,23 +127,23 @@ def test_operators_write_their_first_argument() -> None:
         {0: 64, 1: 16},
         64,
     )
-    found = from_operator("c10d::_allgather_base_", given)
-    assert found is not None
-    assert (found.in_bytes, found.out_bytes, found.group_size) == (16, 64, 4)
+    result = from_operator("c10d::_allgather_base_", given)
+    assert result is not None
+    assert (result.in_bytes, result.out_bytes, result.group_size) == (16, 64, 4)
 
 
 def test_functional_operators_name_their_group() -> None:
     given = Values([[1], "sum", "6"], ["Tensor(float)", "String", "String"], {0: 24}, 24)
-    found = from_operator("_c10d_functional::all_reduce", given)
-    assert found is not None
-    assert (found.operation.label, found.group, found.comm_bytes) == ("all_reduce", "6", 24)
+    result = from_operator("_c10d_functional::all_reduce", given)
+    assert result is not None
+    assert (result.operation.label, result.group, result.comm_bytes) == ("all_reduce", "6", 24)
 
 
 def test_messages_of_operators_have_a_peer_in_the_group_and_a_tag() -> None:
     given = Values([[[1]], "<Object>", 1, 17], [TENSOR, "Object", "Int", "Int"], {0: 8}, 0)
-    found = from_operator("c10d::send", given)
-    assert found is not None
-    assert (found.operation.label, found.root, found.tag) == ("send", 1, 17)
+    result = from_operator("c10d::send", given)
+    assert result is not None
+    assert (result.operation.label, result.root, result.tag) == ("send", 1, 17)
 
 
 def test_splits_of_operators_are_in_the_order_of_the_signature() -> None:
@@ -148,11 +155,11 @@ def test_splits_of_operators_are_in_the_order_of_the_signature() -> None:
         "GenericList[Int,Int]",
         "Int",
     ]
-    found = from_operator(
+    result = from_operator(
         "c10d::alltoall_base_", Values([[1], [2], "<Object>", [3, 1], [2, 2], -1], types, {0: 16, 1: 16}, 0)
     )
-    assert found is not None
-    assert (found.out_splits, found.in_splits) == ((3, 1), (2, 2))
+    assert result is not None
+    assert (result.out_splits, result.in_splits) == ((3, 1), (2, 2))
 
 
 def test_annotations_have_the_bytes_of_their_shapes() -> None:
@@ -161,9 +168,9 @@ def test_annotations_have_the_bytes_of_their_shapes() -> None:
         48,
         0,
     ]
-    found = from_annotation("nccl:_all_gather_base", 16384)
-    assert found is not None
-    assert (found.operation.label, found.comm_bytes) == ("all_gather", 16384)
+    result = from_annotation("nccl:_all_gather_base", 16384)
+    assert result is not None
+    assert (result.operation.label, result.comm_bytes) == ("all_gather", 16384)
 
 
 @pytest.mark.parametrize(
@@ -247,6 +254,6 @@ def test_groups_of_others_are_not_described() -> None:
             ProcessGroup("2", "", (), 2, "nccl"),
         )
 
-    found = collect_groups(None, Device(), Tally())  # type: ignore[arg-type]
-    assert found.described() == {"1": (0, 1)}
-    assert found.rank != ABSENT
+    result = collect_groups(None, Device(), Tally())  # type: ignore[arg-type]
+    assert result.described() == {"1": (0, 1)}
+    assert result.rank != ABSENT

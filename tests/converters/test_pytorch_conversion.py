@@ -107,7 +107,7 @@ def test_the_span_is_that_of_the_timeline(case: Case) -> None:
     if case.device is None or case.name.endswith("1 iteration of 30"):
         pytest.skip("not all of a plain timeline")
     left_out = ("Trace", "python_function", "gpu_user_annotation", "overhead", "cuda_sync")
-    kept = [one for one in events(case.device) if one.get("cat") not in left_out]
+    kept = [event for event in events(case.device) if event.get("cat") not in left_out]
     rank = converted(case)
     assert rank.device is not None
     is_node = np.zeros(len(rank.device), bool)
@@ -203,7 +203,7 @@ def test_nodes_of_a_thread_follow_each_other_and_cover_its_time(case: Case) -> N
 
 def host_records(path: Path) -> Counter[str]:
     """Bytes by collective, by the tensors of record_param_comms, of groups of more than one rank."""
-    found: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     for node in parsed(path)["nodes"]:
         if node["name"] != "record_param_comms":
             continue
@@ -212,8 +212,8 @@ def host_records(path: Path) -> Counter[str]:
         sizes = [value for value in values if isinstance(value, int)]
         if name and name != "wait" and (len(sizes) < 4 or sizes[-1] != 1):
             tensors = values[0] if isinstance(values[0][0], list) else values[:1]
-            found[name] += sum(tensor[3] * tensor[4] for tensor in tensors)
-    return found
+            counts[name] += sum(tensor[3] * tensor[4] for tensor in tensors)
+    return counts
 
 
 @pytest.mark.parametrize(
@@ -232,8 +232,8 @@ def test_bytes_by_collective_are_those_of_the_recorded_tensors(name: str, operat
     wanted: Counter[str] = Counter()
     for recorded, size in host_records(case.host).items():
         wanted[operations[recorded]] += size
-    found = {one["operation"]: one["bytes"] for one in report(case)["communication"]}
-    assert found == dict(wanted)
+    results = {one["operation"]: one["bytes"] for one in report(case)["communication"]}
+    assert results == dict(wanted)
 
 
 @pytest.mark.deep
@@ -246,15 +246,17 @@ def test_bytes_by_collective_are_those_of_the_kernels_arguments() -> None:
         arguments = event.get("args", {})
         if event.get("cat") == "kernel" and "Collective name" in arguments:
             wanted[arguments["Collective name"]] += int(arguments["In msg nelems"]) * each[arguments["dtype"]]
-    found = {one["operation"].replace("_", ""): one["bytes"] for one in report(case)["communication"]}
-    assert found == dict(wanted)
+    results = {one["operation"].replace("_", ""): one["bytes"] for one in report(case)["communication"]}
+    assert results == dict(wanted)
 
 
 def test_a_collective_of_gloo_takes_the_workers_time_and_comes_after_its_operator() -> None:
     rank = converted(named("gloo_ddp_2r/et_0+kineto"))
     carried = np.flatnonzero(rank.communication != NONE)
     workers = [
-        one for one in events(FOLDER / "gloo_ddp_2r/kineto_0.json.gz") if one["name"] == "gloo:all_reduce"
+        event
+        for event in events(FOLDER / "gloo_ddp_2r/kineto_0.json.gz")
+        if event["name"] == "gloo:all_reduce"
     ]
     lasting = (rank.graph.end_ns - rank.graph.start_ns)[carried]
     assert lasting.tolist() == [nanoseconds(one["dur"]) for one in sorted(workers, key=lambda one: one["ts"])]

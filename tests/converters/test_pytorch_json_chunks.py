@@ -37,14 +37,14 @@ STYLES = st.sampled_from(
 
 def read(path: Path, block_bytes: int) -> list[tuple[str, Any]]:
     """All members, and the elements of lists one by one."""
-    found: list[tuple[str, Any]] = []
+    results: list[tuple[str, Any]] = []
     for piece in json_chunks(path, ("many",), block_bytes=block_bytes):
         content = json.loads(piece.value if isinstance(piece, Member) else piece.content)
         if isinstance(piece, Batch):
-            found += [(f"{piece.key}[]", element) for element in content]
+            results += [(f"{piece.key}[]", element) for element in content]
         else:
-            found.append((piece.key, content))
-    return found
+            results.append((piece.key, content))
+    return results
 
 
 @given(
@@ -77,16 +77,16 @@ def test_the_end_of_an_element_is_found_whatever_follows(
     text = json.dumps(element, **style).encode()
     assert container_end(text + rest.encode()) == len(text)
     assert container_end(text[:-1]) == -1
-    found = elements(text + b"," + text[:-1])
-    assert (found.end, found.closed_at) == (len(text), -1)
+    result = elements(text + b"," + text[:-1])
+    assert (result.end, result.closed_at) == (len(text), -1)
     assert elements(text + b"]" + rest.encode()).closed_at == len(text)
 
 
 def test_a_block_that_is_no_json_still_has_its_boundaries_inside() -> None:
     for text in (b"", b"]", b"}}}}", b'"""', b"\\", b'{"a\\', b"\\\\\\", b"{[}]", bytes(range(256)) * 3):
-        found = elements(text)
-        assert 0 <= found.end <= len(text)
-        assert -1 <= found.closed_at < max(1, len(text))
+        result = elements(text)
+        assert 0 <= result.end <= len(text)
+        assert -1 <= result.closed_at < max(1, len(text))
 
 
 @given(value=VALUES, style=STYLES)
@@ -122,9 +122,9 @@ def test_what_is_almost_json_is_read_as_it_was_meant(almost: bytes, meant: Any) 
 def test_decimals_of_relative_times_are_exact(whole: int, thousandths: int, more: list[int]) -> None:
     exact = whole * 1000 + (thousandths if whole >= 0 else -thousandths)
     written = str(Decimal(exact) / 1000)
-    found = nanoseconds([float(written), *(float(number) for number in more)])
-    assert found is not None
-    assert found.tolist() == [exact, *(number * 1000 for number in more)]
+    result = nanoseconds([float(written), *(float(number) for number in more)])
+    assert result is not None
+    assert result.tolist() == [exact, *(number * 1000 for number in more)]
     assert digits([written.encode()]).tolist() == [exact]
 
 
@@ -178,10 +178,10 @@ def test_columns_hold_every_number_in_as_few_bits_as_its_block_allows(blocks: li
         for number in block:
             rows.append(number)
     expected = [number for block in blocks for number in block]
-    found = column.finish()
-    assert found.tolist() == rows.finish()["only"].tolist() == expected
+    result = column.finish()
+    assert result.tolist() == rows.finish()["only"].tolist() == expected
     needs_64 = any(not -(2**31) < number < 2**31 for number in expected)
-    assert found.dtype == (np.int64 if needs_64 else np.int32)
+    assert result.dtype == (np.int64 if needs_64 else np.int32)
 
 
 def test_an_element_longer_than_the_block_is_read_whole(tmp_path: Path) -> None:

@@ -30,35 +30,35 @@ def job(
 ) -> list[Meetings]:
     """Ranks that begin at these times, whose clocks are wrong by so much; 20 collectives each 10 ms apart."""
     chance = random.Random(7)
-    found = []
+    results = []
     for rank, (start, clock) in enumerate(zip(starts, clocks, strict=True)):
         ends = [(at + 5) * 10 * MS + clock + chance.randrange(blur) for at in range(20)]
         own: dict[tuple[int, ...] | str, Series] = {}
         for members in groups or ("",):
             if not members or rank in members:
                 own[members] = series([end - MS for end in ends], ends, [1 << 20] * 20)
-        found.append(Meetings(start + clock, 250 * MS + clock, own))
-    return found
+        results.append(Meetings(start + clock, 250 * MS + clock, own))
+    return results
 
 
 def test_ranks_begin_as_far_apart_as_they_did() -> None:
-    found = settle(job([0, 30 * MS, 12 * MS], [0, 0, 0]))
-    assert found.start_ns == [0, 30 * MS, 12 * MS]
-    assert found.starts_text.startswith(
+    settled = settle(job([0, 30 * MS, 12 * MS], [0, 0, 0]))
+    assert settled.start_ns == [0, 30 * MS, 12 * MS]
+    assert settled.starts_text.startswith(
         "ranks begin up to 30 ms apart; the ends of 20 collectives agree within "
     )
 
 
 def test_clocks_that_differ_are_set_by_the_ends_of_collectives() -> None:
-    found = settle(job([0, 30 * MS, 12 * MS], [0, 5 * MS, -7_000 * MS]))
-    assert np.allclose(found.start_ns, [0, 30 * MS, 12 * MS], atol=2000)
-    assert "after clocks are set by up to 7 s" in found.starts_text
+    settled = settle(job([0, 30 * MS, 12 * MS], [0, 5 * MS, -7_000 * MS]))
+    assert np.allclose(settled.start_ns, [0, 30 * MS, 12 * MS], atol=2000)
+    assert "after clocks are set by up to 7 s" in settled.starts_text
 
 
 def test_clocks_are_compared_along_chains_of_groups() -> None:
     pairs = ((0, 1), (1, 2), (2, 3))
-    found = settle(job([0, 3 * MS, 6 * MS, 9 * MS], [0, 50 * MS, 0, -50 * MS], groups=pairs))
-    assert np.allclose(found.start_ns, [0, 3 * MS, 6 * MS, 9 * MS], atol=20_000)
+    settled = settle(job([0, 3 * MS, 6 * MS, 9 * MS], [0, 50 * MS, 0, -50 * MS], groups=pairs))
+    assert np.allclose(settled.start_ns, [0, 3 * MS, 6 * MS, 9 * MS], atol=20_000)
 
 
 def test_messages_compare_clocks_of_ranks_without_a_collective_in_common() -> None:
@@ -69,10 +69,11 @@ def test_messages_compare_clocks_of_ranks_without_a_collective_in_common() -> No
             ((0, [(0, 1)]), (30 * MS, [(0, 1), (1, 2)]), (50 * MS, [(1, 2)]))
         )
     ]
-    found = settle(pipeline)
-    assert found.start_ns == [0, 10 * MS, 10 * MS]
+    settled = settle(pipeline)
+    assert settled.start_ns == [0, 10 * MS, 10 * MS]
     assert (
-        "the ends of 40 collectives and messages agree within 0 ns, after clocks are set" in found.starts_text
+        "the ends of 40 collectives and messages agree within 0 ns, after clocks are set"
+        in settled.starts_text
     )
     few = [Meetings(at * MS, 250 * MS, {}, {(0, 1): ends[:1]}) for at in range(2)]
     assert settle(few).starts_text == "not known: 2 of 2 ranks share no collectives with others"
@@ -91,9 +92,9 @@ def test_a_size_is_another_ranks_or_what_the_group_moves_in_the_time() -> None:
     begins, ends = [0, 10, 20, 30], [5, 15, 24, 38]
     first = Meetings(0, 100, {"": series(begins, ends, [500, 500, NONE, NONE])})
     second = Meetings(0, 100, {"": series(begins, [5, 15, 26, 34], [500, 500, 700, NONE])})
-    found = settle([first, second])
-    assert found.sizes == [{3: 700, 4: 400}, {4: 400}]  # 4 ns at 100 bytes per ns, on the faster rank
-    assert found.estimates == [{4}, {4}]
+    settled = settle([first, second])
+    assert settled.sizes == [{3: 700, 4: 400}, {4: 400}]  # 4 ns at 100 bytes per ns, on the faster rank
+    assert settled.estimates == [{4}, {4}]
 
 
 def test_a_size_stays_unknown_where_nothing_like_it_is_known_or_ranks_did_different_things() -> None:
@@ -153,9 +154,9 @@ def test_estimated_and_unknown_sizes_are_marked_and_told(
     path.write_text(json.dumps({"schemaVersion": 1, "traceEvents": events}))
     target = tmp_path / f"x.0.{ending}"
     assert main(["pytorch", "--device", str(path), "-o", str(target)]) == 0
-    said = "2 collectives and messages: 1 estimated from how long they took, 1 marked as unknown"
+    output = "2 collectives and messages: 1 estimated from how long they took, 1 marked as unknown"
     out = capsys.readouterr().out
-    assert said in out
+    assert output in out
     assert "3.91 KiB in 1 and unknown size in 1 of all ranks" in out
     trace = read_trace(target)
     rows = np.flatnonzero(trace.has("comm_type"))

@@ -40,14 +40,14 @@ def pair(*names: str) -> Workload:
 
 def paths(workload: Workload, folder: Path, **machine: Any) -> list[CriticalPath]:
     """Folded and unfolded, each of them checked."""
-    found = []
+    results = []
     for fold in (True, False):
         result = run(workload, **machine, fold=fold, detail="path")
         check(result)
         write_run(result, folder / "run")
-        found.append(CriticalPath(PathRecord(open_run(folder / "run"))))
-        check_causes(found[-1], result)
-    return found
+        results.append(CriticalPath(PathRecord(open_run(folder / "run"))))
+        check_causes(results[-1], result)
+    return results
 
 
 @pytest.mark.parametrize(
@@ -66,15 +66,15 @@ def test_what_would_change_a_recorded_training_step_does(tmp_path: Path) -> None
     machine: dict[str, Any] = {"system": SIMULATED, "network": RING_2, "groups": None}
     paths(workload, tmp_path, **machine)
     result = run(workload, **machine, detail="path")
-    found = sensitivities(result, tmp_path / "run")
-    by_name = {parameter.name: parameter for parameter in parameters(found.path)}
+    outcome = sensitivities(result, tmp_path / "run")
+    by_name = {parameter.name: parameter for parameter in parameters(outcome.path)}
     tried = set()
-    for one in found.all():
+    for one in outcome.all():
         for side in (one.better, one.worse):
             for again, multiple in changes(machine, one.parameter, side):
                 factor = 1 / multiple if one.is_rate else multiple
                 predicted = result.makespan_ns + side.slope_ns * (factor - 1)
-                allowed = found.rounding_ns(by_name[one.parameter], factor)
+                allowed = outcome.rounding_ns(by_name[one.parameter], factor)
                 assert run(workload, **again).makespan_ns == pytest.approx(predicted, abs=allowed)
                 tried.add(one.parameter)
     assert tried >= {"bandwidth of dimension 0", "latency of dimension 0", "endpoint delay"}

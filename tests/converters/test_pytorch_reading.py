@@ -93,15 +93,15 @@ def test_lanes_are_threads_and_streams(timeline: Timeline) -> None:
     trace = timeline.trace
     assert len(set(trace.lanes)) == len(trace.lanes)
     for event, sort, lane in zip(timeline.events, trace.kind, trace.lane, strict=True):
-        found, own = trace.lanes[lane], event.get("args", {})
-        assert (found.process, found.thread) == (event["pid"], event["tid"])
+        result, own = trace.lanes[lane], event.get("args", {})
+        assert (result.process, result.thread) == (event["pid"], event["tid"])
         if sort in ON_DEVICE:
-            assert (found.device, found.stream) == (
+            assert (result.device, result.stream) == (
                 own.get("device", event["pid"]),
                 own.get("stream", event["tid"]),
             )
         elif sort in (S.OPERATOR, S.LAUNCH):
-            assert (found.device, found.stream) == (-1, -1)
+            assert (result.device, result.stream) == (-1, -1)
 
 
 def test_every_other_event_is_counted(timeline: Timeline) -> None:
@@ -142,8 +142,8 @@ def test_details_are_those_of_the_arguments(timeline: Timeline) -> None:
         assert trace.waits.stream[place] in (own.get("wait_on_stream", -1), -1)
         assert trace.waits.record_correlation[place] == own.get("wait_on_cuda_event_record_corr_id", -1)
     moved = {row: own["bytes"] for row, own in enumerate(arguments) if "bytes" in own}
-    found = dict(zip(trace.transfers.row.tolist(), trace.transfers.size_bytes.tolist(), strict=True))
-    assert {row: found[row] for row in moved} == moved
+    result = dict(zip(trace.transfers.row.tolist(), trace.transfers.size_bytes.tolist(), strict=True))
+    assert {row: result[row] for row in moved} == moved
     for own, text in zip(arguments, trace.arguments, strict=True):
         assert (text >= 0) == bool("Input Dims" in own or "Input type" in own)
         if text >= 0:
@@ -196,8 +196,8 @@ def test_every_node_has_its_row(execution: Execution) -> None:
         (trace.sequence, "seq_id", -1),
         (trace.scope, "scope", 0),
     ):
-        said = [node.get(key, attributes_of(node).get(key, otherwise)) for node in nodes]
-        assert column.tolist() == said, key
+        output = [node.get(key, attributes_of(node).get(key, otherwise)) for node in nodes]
+        assert column.tolist() == output, key
 
 
 def test_arguments_of_nodes_are_kept(execution: Execution) -> None:
@@ -223,8 +223,8 @@ def test_tensors_of_nodes_are_those_in_their_values(execution: Execution) -> Non
     trace, nodes = execution.trace, execution.nodes
     for side, columns in (("input", trace.inputs), ("output", trace.outputs)):
         expected = [tensors_in(values_of(node, side, "values")) for node in nodes]
-        assert np.diff(columns.start).tolist() == [len(found) for found in expected]
-        flat = [tensor for found in expected for tensor in found]
+        assert np.diff(columns.start).tolist() == [len(result) for result in expected]
+        flat = [tensor for result in expected for tensor in result]
         for column, place in ((columns.storage_id, 1), (columns.elements, 3), (columns.element_bytes, 4)):
             assert column.tolist() == [tensor[place] for tensor in flat]
         assert [trace.texts[text].decode() for text in columns.device] == [tensor[5] for tensor in flat]
@@ -239,13 +239,13 @@ def test_tensors_of_nodes_are_those_in_their_values(execution: Execution) -> Non
 
 def test_sorts_of_nodes_add_up(execution: Execution) -> None:
     trace, nodes = execution.trace, execution.nodes
-    found = Counter(trace.kind.tolist())
+    counts = Counter(trace.kind.tolist())
     names = Counter(node["name"] for node in nodes)
-    assert found[HostNodeKind.COMMUNICATION] == names["record_param_comms"]
-    assert found[HostNodeKind.DEVICE] == sum("cat" in node for node in nodes)
-    assert found[HostNodeKind.PROCESS] == 1
-    assert found[HostNodeKind.THREAD] == sum(count for name, count in names.items() if "|thread]" in name)
-    assert found[HostNodeKind.GROUPS] == sum(
+    assert counts[HostNodeKind.COMMUNICATION] == names["record_param_comms"]
+    assert counts[HostNodeKind.DEVICE] == sum("cat" in node for node in nodes)
+    assert counts[HostNodeKind.PROCESS] == 1
+    assert counts[HostNodeKind.THREAD] == sum(count for name, count in names.items() if "|thread]" in name)
+    assert counts[HostNodeKind.GROUPS] == sum(
         count for name, count in names.items() if "process_group:init" in name
     )
 

@@ -36,9 +36,9 @@ def ends(rank: ConvertedRank, *free: Any) -> int:
     duration = graph.end_ns - graph.start_ns
     for nodes in free:
         duration[nodes] = 0
-    found, decisive = np.zeros(len(graph), np.int64), np.zeros(len(graph), np.int32)
-    replay_times(duration, graph.first_dependency, graph.before, found, decisive)
-    return int(found.max(initial=0))
+    result, decisive = np.zeros(len(graph), np.int64), np.zeros(len(graph), np.int32)
+    replay_times(duration, graph.first_dependency, graph.before, result, decisive)
+    return int(result.max(initial=0))
 
 
 @some((case for case in cases() if case.device is not None or case.linked is not None), 2)
@@ -55,11 +55,11 @@ def test_without_work_of_devices_only_the_path_of_the_host_is_left(case: Case) -
 
 @pytest.fixture(scope="module")
 def jobs() -> dict[str, Workload]:
-    found = {}
+    results = {}
     for job, names in JOBS.items():
         traces = [decode(content(named(name)), name) for name in dict.fromkeys(names)]
-        found[job] = Workload.of([traces[rank % len(traces)] for rank in range(len(names))])
-    return found
+        results[job] = Workload.of([traces[rank % len(traces)] for rank in range(len(names))])
+    return results
 
 
 def makespan(job: Workload, bandwidth: float, **system: Any) -> int:
@@ -72,12 +72,12 @@ def makespan(job: Workload, bandwidth: float, **system: Any) -> int:
 def test_a_faster_network_is_never_slower_and_leaves_the_longest_path_of_computation(
     name: str, jobs: dict[str, Workload]
 ) -> None:
-    found = [makespan(jobs[name], bandwidth) for bandwidth in (0.1, 1, 10, 100, 1e6)]
-    assert found == sorted(found, reverse=True)
+    results = [makespan(jobs[name], bandwidth) for bandwidth in (0.1, 1, 10, 100, 1e6)]
+    assert results == sorted(results, reverse=True)
     ranks = [converted(named(one)) for one in JOBS[name]]
     computing = max(ends(rank, rank.communication != NONE) for rank in ranks)
-    assert found[-1] >= computing
-    assert found[-1] < 0.8 * max(rank.measured_ns for rank in ranks) or name in (
+    assert results[-1] >= computing
+    assert results[-1] < 0.8 * max(rank.measured_ns for rank in ranks) or name in (
         "gloo_ddp_2r",
         "megatron_tp8",
     )

@@ -24,9 +24,9 @@ def test_a_thread_that_goes_on_long_after_another_stopped_has_not_waited_for_it(
     timeline.operator("here", 0, 100)
     timeline.operator("there", 150, 50, tid=OTHER)
     timeline.operator("later", 300, 50)
-    found = timeline.converted()
-    assert not found.comes_after("there", "here")
-    assert not found.comes_after("later", "there")
+    converted = timeline.converted()
+    assert not converted.comes_after("there", "here")
+    assert not converted.comes_after("later", "there")
 
 
 def test_a_thread_is_let_go_by_one_that_works_on_at_the_same_place_again(timeline: Timeline) -> None:
@@ -38,9 +38,9 @@ def test_a_thread_is_let_go_by_one_that_works_on_at_the_same_place_again(timelin
         timeline.operator("put", begin + 900, 95, tid=OTHER)
         timeline.operator(f"use {step}", begin + 1003, 400 - 50 * step)
         timeline.events[-1]["name"] = "use"
-    found = timeline.converted()
-    assert found.comes_after("use", "put")
-    assert found.rank.graph.kind.tolist().count(Link.CROSS_THREAD) == 4
+    converted = timeline.converted()
+    assert converted.comes_after("use", "put")
+    assert converted.rank.graph.kind.tolist().count(Link.CROSS_THREAD) == 4
 
 
 def test_threads_that_both_go_on_at_one_instant_have_not_let_each_other_go(timeline: Timeline) -> None:
@@ -60,8 +60,8 @@ def test_nodes_of_autograd_on_two_threads_wait_for_each_other(timeline: Timeline
         timeline.operator(f"{node}{number}", 100 * number, 98, tid=OTHER)
     timeline.operator("forward", 0, 50)
     timeline.operator(f"{node}AccumulateGrad", 305, 20)
-    found = timeline.converted()
-    assert found.comes_after(f"{node}AccumulateGrad", f"{node}2")
+    converted = timeline.converted()
+    assert converted.comes_after(f"{node}AccumulateGrad", f"{node}2")
 
 
 def test_asking_again_and_again_is_waiting(timeline: Timeline) -> None:
@@ -71,9 +71,9 @@ def test_asking_again_and_again_is_waiting(timeline: Timeline) -> None:
     for at in range(10, 106, 5):
         timeline.call("cudaEventQuery", at, 2)
     timeline.operator("next", 110, 10)
-    found = timeline.converted()
-    assert found.waits_directly("cudaEventQuery", "kernel", Link.SYNC)
-    assert found.span("cudaEventQuery") == (101, 107)
+    converted = timeline.converted()
+    assert converted.waits_directly("cudaEventQuery", "kernel", Link.SYNC)
+    assert converted.span("cudaEventQuery") == (101, 107)
 
 
 def test_asking_for_several_events_that_have_happened_is_not_waiting(timeline: Timeline) -> None:
@@ -82,8 +82,8 @@ def test_asking_for_several_events_that_have_happened_is_not_waiting(timeline: T
     for at in (100, 102, 104):
         timeline.call("cudaEventQuery", at, 1)
     timeline.operator("next", 110, 10)
-    found = timeline.converted()
-    assert not found.comes_after("next", "kernel")
+    converted = timeline.converted()
+    assert not converted.comes_after("next", "kernel")
 
 
 def test_a_stream_waits_for_what_another_thread_has_called_for(timeline: Timeline) -> None:
@@ -95,9 +95,9 @@ def test_a_stream_waits_for_what_another_thread_has_called_for(timeline: Timelin
     timeline.call("cudaEventRecord", 31, 1, tid=OTHER)
     timeline.call("cudaStreamWaitEvent", 34, 1, tid=OTHER)
     timeline.launch("update", 38, 105, 5)
-    found = timeline.converted()
-    assert found.waits_directly("reduce", "gradient", Link.EVENT_WAIT)
-    assert found.waits_directly("update", "reduce", Link.EVENT_WAIT)
+    converted = timeline.converted()
+    assert converted.waits_directly("reduce", "gradient", Link.EVENT_WAIT)
+    assert converted.waits_directly("update", "reduce", Link.EVENT_WAIT)
 
 
 def test_collectives_in_flight_are_waited_for_in_the_order_in_which_they_began(timeline: Timeline) -> None:
@@ -112,19 +112,19 @@ def test_collectives_in_flight_are_waited_for_in_the_order_in_which_they_began(t
     timeline.launch("first layer", 48, 87, 30)
     timeline.call("cudaStreamWaitEvent", 52, 1)
     timeline.launch("second layer", 55, 140, 30)
-    found = timeline.converted()
-    assert found.waits_directly("first layer", "gather 0", Link.EVENT_WAIT)
-    assert not found.comes_after("first layer", "gather 1")
-    assert found.waits_directly("second layer", "gather 1", Link.EVENT_WAIT)
+    converted = timeline.converted()
+    assert converted.waits_directly("first layer", "gather 0", Link.EVENT_WAIT)
+    assert not converted.comes_after("first layer", "gather 1")
+    assert converted.waits_directly("second layer", "gather 1", Link.EVENT_WAIT)
 
 
 def test_work_that_began_late_right_after_work_of_another_stream_awaited_it(timeline: Timeline) -> None:
     timeline.launch("long", 0, 10, 200, stream=NCCL)
     timeline.launch("before", 4, 12, 5)
     timeline.launch("late", 8, 213, 5)
-    found = timeline.converted()
-    assert found.waits_directly("late", "long", Link.EVENT_WAIT)
-    assert found.rank.tally.counts["waits of streams, concluded from when work began"] == 1
+    converted = timeline.converted()
+    assert converted.waits_directly("late", "long", Link.EVENT_WAIT)
+    assert converted.rank.tally.counts["waits of streams, concluded from when work began"] == 1
 
 
 def _layers(timeline: Timeline, latencies: list[int]) -> None:
@@ -139,20 +139,20 @@ def _layers(timeline: Timeline, latencies: list[int]) -> None:
 def test_how_soon_work_begins_after_what_it_awaited_is_what_the_recording_shows(timeline: Timeline) -> None:
     """An event takes 14 to 19 us here; what began much later than all others awaited something else."""
     _layers(timeline, [14, 19, 16, 17, 15, 18, 16, 160])
-    found = timeline.converted()
+    converted = timeline.converted()
     for number in range(7):
-        assert found.waits_directly(f"layer {number}", f"gather {number}", Link.EVENT_WAIT)
-    assert not found.waits_directly("layer 7", "gather 7", Link.EVENT_WAIT)
-    (said,) = found.rank.tally.examples["waits of streams, concluded from when work began"]
-    assert said == "within 19 µs of what was awaited, as 14 that began late; 4 % by accident"
+        assert converted.waits_directly(f"layer {number}", f"gather {number}", Link.EVENT_WAIT)
+    assert not converted.waits_directly("layer 7", "gather 7", Link.EVENT_WAIT)
+    (output,) = converted.rank.tally.examples["waits of streams, concluded from when work began"]
+    assert output == "within 19 µs of what was awaited, as 14 that began late; 4 % by accident"
 
 
 def test_a_recording_that_shows_little_is_taken_to_be_as_others(timeline: Timeline) -> None:
     _layers(timeline, [2])
-    found = timeline.converted()
-    assert found.waits_directly("layer 0", "gather 0", Link.EVENT_WAIT)
-    (said,) = found.rank.tally.examples["waits of streams, concluded from when work began"]
-    assert said == "within 10 µs of what was awaited, as is usual, for the recording does not tell"
+    converted = timeline.converted()
+    assert converted.waits_directly("layer 0", "gather 0", Link.EVENT_WAIT)
+    (output,) = converted.rank.tally.examples["waits of streams, concluded from when work began"]
+    assert output == "within 10 µs of what was awaited, as is usual, for the recording does not tell"
 
 
 def test_work_launched_before_the_recording_waits_too(timeline: Timeline) -> None:
@@ -160,9 +160,9 @@ def test_work_launched_before_the_recording_waits_too(timeline: Timeline) -> Non
     timeline.kernel("reduce", 10, 300, NCCL, 1)  # no call has this correlation
     timeline.kernel("update", 313, 20, COMPUTE, 2)
     timeline.launch("later", 6, 340, 5)
-    found = timeline.converted()
-    assert found.waits_directly("update", "reduce", Link.EVENT_WAIT)
-    assert found.comes_after("later", "update")
+    converted = timeline.converted()
+    assert converted.waits_directly("update", "reduce", Link.EVENT_WAIT)
+    assert converted.comes_after("later", "update")
 
 
 @given(
@@ -189,8 +189,8 @@ def test_work_that_began_late_awaited_nothing_of_a_stream_that_ends_work_all_the
         timeline.launch(f"short {number}", 2 + 3 * number, 100 + 10 * number, 9, stream=NCCL)
     timeline.launch("before", 62, 70, 5)
     timeline.launch("late", 66, 293, 5)
-    found = timeline.converted()
-    assert Link.EVENT_WAIT not in found.rank.graph.kind.tolist()
+    converted = timeline.converted()
+    assert Link.EVENT_WAIT not in converted.rank.graph.kind.tolist()
 
 
 def test_a_copy_that_blocks_begins_after_its_stream_and_not_at_a_fixed_time(timeline: Timeline) -> None:
@@ -199,11 +199,11 @@ def test_a_copy_that_blocks_begins_after_its_stream_and_not_at_a_fixed_time(time
     timeline.launch("long", 800, 806, 300)
     timeline.kernel("Memcpy DtoH", 1107, 10, COMPUTE, timeline.call("cudaMemcpy", 810, 310))
     timeline.operator("next", 1125, 10)
-    found = timeline.converted()
-    assert found.comes_after("next", "Memcpy DtoH")
-    graph, copy = found.rank.graph, found.row("Memcpy DtoH")
+    converted = timeline.converted()
+    assert converted.comes_after("next", "Memcpy DtoH")
+    graph, copy = converted.rank.graph, converted.row("Memcpy DtoH")
     before = graph.before[graph.after == copy]
-    launched = [row for row in before.tolist() if "launch" in found.names[row]]
+    launched = [row for row in before.tolist() if "launch" in converted.names[row]]
     assert [graph.end_ns[row] for row in launched] == [816_000]
 
 
@@ -212,9 +212,11 @@ def test_queued_work_could_have_begun_after_its_usual_latency(timeline: Timeline
         timeline.launch(f"kernel {number}", 100 * number, 100 * number + 7, 20)
     timeline.launch("long", 600, 607, 300)
     timeline.launch("queued", 610, 908, 20)
-    found = timeline.converted()
-    graph, queued = found.rank.graph, found.row("queued")
-    ends = {found.names[row]: int(graph.end_ns[row]) for row in graph.before[graph.after == queued].tolist()}
+    converted = timeline.converted()
+    graph, queued = converted.rank.graph, converted.row("queued")
+    ends = {
+        converted.names[row]: int(graph.end_ns[row]) for row in graph.before[graph.after == queued].tolist()
+    }
     assert ends == {"launch gap of stream 7": 617_000, "stream gap of stream 7": 908_000}
 
 
@@ -228,9 +230,9 @@ def test_a_wait_for_a_stream_is_for_what_that_stream_was_told_to_wait_for_too(ti
     timeline.call("cudaStreamWaitEvent", 26, 1)
     timeline.call("cudaStreamSynchronize", 30, 85)
     timeline.launch("next", 120, 128, 10)
-    found = timeline.converted()
-    assert found.waits_directly("cudaStreamSynchronize", "reduce", Link.SYNC)
-    assert found.span("cudaStreamSynchronize") == (112, 115)
+    converted = timeline.converted()
+    assert converted.waits_directly("cudaStreamSynchronize", "reduce", Link.SYNC)
+    assert converted.span("cudaStreamSynchronize") == (112, 115)
 
 
 def test_a_recorded_wait_for_an_event_is_for_what_came_before_its_recording(timeline: Timeline) -> None:
@@ -241,10 +243,10 @@ def test_a_recorded_wait_for_an_event_is_for_what_came_before_its_recording(time
     timeline.launch("elsewhere", 9, 15, 70, stream=NCCL)
     timeline.call("cudaEventRecord", 12, 1)
     waited = timeline.call("cudaEventSynchronize", 20, 72)
-    said = {"wait_on_stream": COMPUTE, "wait_on_cuda_event_record_corr_id": recorded}
-    timeline.sync("Event Sync", 20.5, -1, waited, **said, wait_on_cuda_event_id=1)
+    output = {"wait_on_stream": COMPUTE, "wait_on_cuda_event_record_corr_id": recorded}
+    timeline.sync("Event Sync", 20.5, -1, waited, **output, wait_on_cuda_event_id=1)
     timeline.operator("next", 100, 10)
-    found = timeline.converted()
-    assert found.waits_directly("cudaEventSynchronize", "meant", Link.SYNC)
-    assert not found.comes_after("next", "later")
-    assert not found.comes_after("next", "elsewhere")
+    converted = timeline.converted()
+    assert converted.waits_directly("cudaEventSynchronize", "meant", Link.SYNC)
+    assert not converted.comes_after("next", "later")
+    assert not converted.comes_after("next", "elsewhere")

@@ -56,7 +56,7 @@ def meaning(named: str, groups: str | None = None) -> list[list[tuple[Any, ...]]
     if groups:
         content = json.loads(Path(groups).read_text(encoding="utf-8"))
         members |= {name: tuple(of) for name, of in content.items()}
-    found = []
+    results = []
     for rank in range(whole.workload.ranks):
         trace = whole.workload.trace(rank)
         nodes: list[tuple[Any, ...]] = []
@@ -73,8 +73,8 @@ def meaning(named: str, groups: str | None = None) -> list[list[tuple[Any, ...]]
                     tuple(trace.parents(row).tolist()),
                 )
             )
-        found.append(nodes)
-    return found
+        results.append(nodes)
+    return results
 
 
 @pytest.mark.parametrize(
@@ -427,7 +427,7 @@ def test_grown_rules_say_who_is_a_member_among_the_new_ranks(data: st.DataObject
         for rank in range(growth.ranks):
             members = rule.members(rank)
             assert rank in members
-            old = {int(old_of[one]) for one in members}
+            old = {int(old_of[member]) for member in members}
             assert old == set(rules[name].members(int(old_of[rank])))
             assert len(members) == len(old) * growth.factor_of(name)
 
@@ -462,6 +462,6 @@ def test_whatever_grows_messages_still_match(data: st.DataObject) -> None:
     assert main([*call, "-o", f"{name}/more"]) == 0
     more = read_workload(f"{name}/more.workload.json")
     assert more.ranks == ranks * pairs * replicas
-    assert [one.text for one in find_problems(more) if one.severity == "error"] == []
+    assert [problem.text for problem in find_problems(more) if problem.severity == "error"] == []
     assert main([*call, "-o", f"{name}/files", "--expand"]) == 0
     assert meaning(f"{name}/files", f"{name}/files.groups.json") == meaning(f"{name}/more.workload.json")

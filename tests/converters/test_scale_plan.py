@@ -80,9 +80,9 @@ def groups_and_peers(named: str) -> list[tuple[Any, ...]]:
 def test_a_recorded_job_gets_the_groups_and_peers_of_the_bigger_plan(new: str) -> None:
     recorded()
     assert scaled("job", "tp=2,pp=2,dp=2", new) == 0
-    found = groups_and_peers("grown.workload.json")
-    assert len(found) == 32
-    for rank, nodes in enumerate(found):
+    result = groups_and_peers("grown.workload.json")
+    assert len(result) == 32
+    for rank, nodes in enumerate(result):
         stage, replica, tensor = rank // 16, rank % 16 // 2, rank % 2
         tensors = (rank - tensor, rank - tensor + 1)
         replicas = tuple(stage * 16 + tensor + 2 * place for place in range(8))

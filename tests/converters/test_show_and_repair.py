@@ -223,13 +223,13 @@ def through_lines(content: bytes, folder: Path) -> bytes:
 
 
 def sorted_attributes(content: bytes) -> list[bytes]:
-    found = []
+    results = []
     for message in parse(split(content), "a file"):
         held = sorted(message.attr, key=lambda attribute: attribute.SerializeToString())
         del message.attr[:]
         message.attr.extend(held)
-        found.append(message.SerializeToString(deterministic=True))
-    return found
+        results.append(message.SerializeToString(deterministic=True))
+    return results
 
 
 # ---- repair
@@ -286,12 +286,12 @@ def test_the_page_shows_what_repair_prints_for_a_pytorch_trace(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     page = (REPOSITORY / "docs" / "converting.md").read_text(encoding="utf-8")
-    found = re.search(r"```text\n\$ et-convert (repair linear -o linear-fixed)\n(.*?)```", page, re.DOTALL)
-    assert found
+    match = re.search(r"```text\n\$ et-convert (repair linear -o linear-fixed)\n(.*?)```", page, re.DOTALL)
+    assert match
     shutil.copy(PYTORCH, tmp_path / "linear.0.et.gz")
     monkeypatch.chdir(tmp_path)
-    assert main(found[1].split()) == 0
-    assert capsys.readouterr().out == found[2]
+    assert main(match[1].split()) == 0
+    assert capsys.readouterr().out == match[2]
 
 
 def test_help_loads_neither_numpy_nor_protobuf() -> None:
@@ -341,7 +341,7 @@ def uneven(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("uneven")
 def test_the_largest_size_is_everybodys(capsys: pytest.CaptureFixture[str]) -> None:
-    assert any(one.kind == "collective-size" for one in find_problems(read_workload("uneven")))
+    assert any(problem.kind == "collective-size" for problem in find_problems(read_workload("uneven")))
     assert main(["repair", "uneven", "-o", "even", "--even-sizes"]) == 0
     printed = capsys.readouterr().out
     assert (
@@ -353,7 +353,7 @@ def test_the_largest_size_is_everybodys(capsys: pytest.CaptureFixture[str]) -> N
     assert [even.trace(rank).comm_bytes.tolist() for rank in range(4)] == [
         [0, 200, 300, 9, rank] for rank in range(4)
     ]
-    assert [one for one in find_problems(even) if one.severity == "error"] == []
+    assert [problem for problem in find_problems(even) if problem.severity == "error"] == []
     assert Path("even.1.et").read_bytes() == Path("uneven.1.et").read_bytes()
 
 

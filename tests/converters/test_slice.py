@@ -283,7 +283,7 @@ def test_an_iteration_number_is_the_largest_before_a_node(data: st.DataObject, t
     numbers = {name: data.draw(st.integers(0, 5)) for name in marked}
     renamed = tuple(f"mark #{numbers[name]}" if name in numbers else name for name in trace.names)
     marked_trace = recorded(replace(trace, names=renamed))
-    found = dict(
+    result = dict(
         zip(trace.node_id.tolist(), iteration_of_rows(marked_trace, ["mark "]).tolist(), strict=True)
     )
     own = {
@@ -291,9 +291,9 @@ def test_an_iteration_number_is_the_largest_before_a_node(data: st.DataObject, t
         for row in range(len(trace))
         if trace.node_name(row) in numbers
     }
-    for node in found:
+    for node in result:
         before = [own[one] for one, after in waits(trace) if after == node and one in own]
-        assert found[node] == max([*before, own.get(node, -1)], default=-1)
+        assert result[node] == max([*before, own.get(node, -1)], default=-1)
 
 
 @given(st.data(), st.integers(2, 4))
@@ -318,7 +318,7 @@ def test_whatever_is_chosen_what_is_left_fits_together(data: st.DataObject, rank
             record.start_time_micros = start
             one.records[number] = record.SerializeToString()
         assert at < ranks
-    workload = Workload.of([one.trace for one in given_traces])
+    workload = Workload.of([trace.trace for trace in given_traces])
     workload = Workload(
         workload.templates,
         workload.template_of_rank,
@@ -335,7 +335,7 @@ def test_whatever_is_chosen_what_is_left_fits_together(data: st.DataObject, rank
     from converters.editing.files import decoded
 
     left = Workload.of(decoded([(content, str(at)) for at, content in enumerate(edit.contents)]))
-    assert [one for one in find_problems(left) if one.severity == "error"] == []
+    assert [problem for problem in find_problems(left) if problem.severity == "error"] == []
 
 
 def test_everything_that_stays_keeps_its_bytes() -> None:

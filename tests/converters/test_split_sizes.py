@@ -26,9 +26,9 @@ def record(in_splits: list[int], out_splits: list[int], in_bytes: int, out_bytes
     """As execution traces have it."""
     values = [[1], 150, 0, 0, "all_to_allv", in_splits, out_splits]
     types = ["Tensor(int)", "Int", "Int", "Int", "String", "GenericList[Int]", "GenericList[Int]"]
-    found = from_record(Values(values, types, {0: in_bytes}, out_bytes), {"pg_size": 3})
-    assert found is not None
-    return found
+    result = from_record(Values(values, types, {0: in_bytes}, out_bytes), {"pg_size": 3})
+    assert result is not None
+    return result
 
 
 def test_split_sizes_of_a_record_are_bytes_by_the_size_of_its_tensor() -> None:
@@ -38,9 +38,9 @@ def test_split_sizes_of_a_record_are_bytes_by_the_size_of_its_tensor() -> None:
 
 
 def test_a_rank_that_sends_nothing_says_so() -> None:
-    found = record([0, 0, 0], [4, 0, 0], 0)
-    assert found.split_bytes == (0, 0, 0)
-    assert (found.comm_bytes, found.is_unsized) == (0, False)
+    recording = record([0, 0, 0], [4, 0, 0], 0)
+    assert recording.split_bytes == (0, 0, 0)
+    assert (recording.comm_bytes, recording.is_unsized) == (0, False)
 
 
 def test_split_sizes_that_do_not_add_up_are_left_out() -> None:
@@ -52,9 +52,9 @@ def test_split_sizes_that_do_not_add_up_are_left_out() -> None:
         "group_name": "", "group_ranks": "", "rank_start": -1, "rank_stride": -1, "source": -1,
         "destination": -1, "in_splits": "[1, 2, ...]", "out_splits": "[1, 2, ...]",
     }  # fmt: skip
-    found = from_nccl(cut_short)
-    assert found is not None
-    assert found.split_bytes == ()
+    result = from_nccl(cut_short)
+    assert result is not None
+    assert result.split_bytes == ()
 
 
 def test_a_recorded_all_to_all_keeps_its_splits() -> None:
@@ -104,7 +104,7 @@ def test_groups_by_rule_expand_with_splits() -> None:
 def test_a_group_with_splits_does_not_grow(capsys: pytest.CaptureFixture[str]) -> None:
     write(Workload.of([build.build() for build in exchange()]), "step")
     assert main(["scale", "step", "--replicas", "2", "-o", "bigger"]) == 2
-    said = capsys.readouterr().err
-    assert "comm_split_sizes" in said
-    assert "--replicas with --keep-groups" in said
+    err = capsys.readouterr().err
+    assert "comm_split_sizes" in err
+    assert "--replicas with --keep-groups" in err
     assert main(["scale", "step", "--replicas", "2", "--keep-groups", "-o", "kept"]) == 0

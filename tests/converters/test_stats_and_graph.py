@@ -84,14 +84,14 @@ def test_counts_equal_those_of_the_records(path: Path, capsys: pytest.CaptureFix
     kinds = [node.type for node in nodes]
     assert sum(figures["nodes"].values()) == len(nodes)
     assert figures["nodes"].get("COLL", 0) == kinds.count(7)
-    assert sum(one["nodes"] for one in figures["collectives"]) == kinds.count(7)
-    assert sum(one["sends"] for one in figures["messages"]) == kinds.count(5)
+    assert sum(figure["nodes"] for figure in figures["collectives"]) == kinds.count(7)
+    assert sum(figure["sends"] for figure in figures["messages"]) == kinds.count(5)
     edges = sum(len(node.data_deps) + len(node.ctrl_deps) for node in nodes)
     assert sum(figures["dependencies"].values()) == edges
     assert (figures["dependencies"].get("dangling", 0) > 0) == (path == PYTORCH)
     spent = sum(node.duration_micros for node in nodes)
-    assert sum(one["total_ns"] for one in figures["names"].values()) == 1000 * spent
-    assert sum(one["total_ns"] for one in figures["durations"].values()) == 1000 * spent
+    assert sum(figure["total_ns"] for figure in figures["names"].values()) == 1000 * spent
+    assert sum(figure["total_ns"] for figure in figures["durations"].values()) == 1000 * spent
 
 
 @given(mixed_traces())

@@ -91,7 +91,7 @@ def test_the_report_is_data_on_request(tmp_path: Path, capsys: pytest.CaptureFix
             main([command, str(tmp_path / "job"), "-o", str(tmp_path / command), *arguments, "--json"]) == 0
         )
         content = json.loads(capsys.readouterr().out)
-        assert {Path(path).exists() for one in content["files"] for path in one["outputs"]} == {True}
+        assert {Path(path).exists() for file in content["files"] for path in file["outputs"]} == {True}
         assert content["files"][0]["operations"] == {"all_reduce": {"nodes": 1, "bytes": 64}}
     assert main(["scale", str(tmp_path / "job"), "-o", str(tmp_path / "x"), "--replicas", "3", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["ranks"] == 6

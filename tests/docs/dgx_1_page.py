@@ -35,7 +35,7 @@ def errors() -> dict[tuple[int, int], tuple[float, dict[str, float]]]:
     """By bytes and GPUs: microseconds measured, and simulated by model."""
     text = PAGE.read_text(encoding="utf-8")
     files = {name: content.replace("\n> ", "\n")[2:] for name, content in FILE.findall(text)}
-    found = {}
+    results = {}
     for table in json.loads(MEASURED.read_text(encoding="utf-8")):
         gpus, name = table["gpus"], MACHINES[table["gpus"]]
         machine = {
@@ -45,8 +45,8 @@ def errors() -> dict[tuple[int, int], tuple[float, dict[str, float]]]:
         for size, measured in table["rows"]:
             if size.bit_count() == 1:
                 of_models = {model: _microseconds(gpus, size, model, machine) for model in MODELS}
-                found[size, gpus] = (measured, of_models)
-    return found
+                results[size, gpus] = (measured, of_models)
+    return results
 
 
 def _microseconds(gpus: int, size: int, model: str, machine: dict[str, Any]) -> float:
@@ -58,14 +58,14 @@ def _microseconds(gpus: int, size: int, model: str, machine: dict[str, Any]) -> 
 
 def page() -> str:
     """The page with today's table."""
-    found = errors()
-    sizes = sorted({size for size, _ in found})
-    rows = [_row(f"{size >> 20} MiB", [found[size, gpus] for gpus in MACHINES]) for size in sizes]
+    result = errors()
+    sizes = sorted({size for size, _ in result})
+    rows = [_row(f"{size >> 20} MiB", [result[size, gpus] for gpus in MACHINES]) for size in sizes]
     for name, some in (
         ("mean error, 16 MiB and more", [size for size in sizes if size >= SMALLEST_OF_LARGE]),
         ("below", [size for size in sizes if size < SMALLEST_OF_LARGE]),
     ):
-        rows.append(_means(name, [[found[size, gpus] for size in some] for gpus in MACHINES]))
+        rows.append(_means(name, [[result[size, gpus] for size in some] for gpus in MACHINES]))
     table = HEAD + "\n".join(rows) + "\n"
     return TABLE.sub(lambda match: match[1] + table + match[2], PAGE.read_text(encoding="utf-8"))
 

@@ -55,12 +55,12 @@ def _lines(text: str) -> list[str]:
 
 def rewritten(notebook: dict[str, Any], folder: Path) -> dict[str, Any]:
     """The notebook with today's outputs."""
-    found = iter(outputs_of(notebook["cells"], folder))
+    result = iter(outputs_of(notebook["cells"], folder))
     number = 0
     for cell in notebook["cells"]:
         if cell["cell_type"] == "code":
             number += 1
-            cell["outputs"], cell["execution_count"] = next(found), number
+            cell["outputs"], cell["execution_count"] = next(result), number
     return notebook
 
 

@@ -51,6 +51,6 @@ def test_units_follow_from_names(column: str, unit: str) -> None:
 def test_large_all_reduces_of_a_dgx_1_take_what_was_measured(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ET_SIM_COMPILE", "never")
     errors, least = dgx_1_page.errors(), dgx_1_page.SMALLEST_OF_LARGE
-    large = [found for (size, _), found in errors.items() if size >= least]
+    large = [result for (size, _), result in errors.items() if size >= least]
     assert len(large) == 14
     assert all(abs(simulated["link"] / measured - 1) < WITHIN for measured, simulated in large)

@@ -48,10 +48,10 @@ def test_jupyter_gives_the_outputs_that_are_shown(tmp_path: Path) -> None:
 
 def _told(outputs: Any) -> tuple[str, dict[str, Any]]:
     """What cells print, in however many pieces, and what their last expressions are."""
-    text = "".join("".join(one["text"]) for one in outputs if one["output_type"] == "stream")
+    text = "".join("".join(output["text"]) for output in outputs if output["output_type"] == "stream")
     data: dict[str, Any] = {}
-    for one in outputs:
-        data |= {kind: "".join(content) for kind, content in one.get("data", {}).items()}
+    for output in outputs:
+        data |= {kind: "".join(content) for kind, content in output.get("data", {}).items()}
     return text, data
 
 
@@ -140,6 +140,6 @@ def test_the_critical_path_is_there_if_it_was_recorded(result: Any) -> None:
     build.compute("work", micros=3, after=[build.collective("all_reduce", 1024)])
     system = {"profile": "corrected", "scheduling-policy": "FIFO", "all-reduce-implementation": ["ring"]}
     workload = et_sim.Workload.of([build.build()] * 4)
-    found = et_sim.simulate(workload, system=system, network=RING_4, detail="path").critical_path(top=3)
-    assert sum(found["causes"].values()) == found["makespan_ns"]
-    assert found["operations"][-1] == {"kind": "compute", "name": "work", "group": None, "ns": 3000}
+    outcome = et_sim.simulate(workload, system=system, network=RING_4, detail="path").critical_path(top=3)
+    assert sum(outcome["causes"].values()) == outcome["makespan_ns"]
+    assert outcome["operations"][-1] == {"kind": "compute", "name": "work", "group": None, "ns": 3000}

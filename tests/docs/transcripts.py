@@ -74,25 +74,25 @@ class Command:
     @property
     def _parts(self) -> tuple[str, str]:
         text = self.text.replace("\\\n", " ")
-        if found := FILTERED.fullmatch(text):
-            return found[1], found[2].removeprefix("|") if found[2][0] == "|" else f"cat {found[2]}"
+        if result := FILTERED.fullmatch(text):
+            return result[1], result[2].removeprefix("|") if result[2][0] == "|" else f"cat {result[2]}"
         return text, ""
 
 
 def commands_of(page: str) -> list[Command]:
     """The commands of a page, in order."""
-    found: list[Command] = []
+    results: list[Command] = []
     fence = ""
     for number, line in enumerate(page.splitlines(), start=1):
         if line.startswith("```"):
             fence = "" if fence else line[3:].strip() or "text"
             if fence == "python":
-                found.append(Command(number, "", is_python=True))
+                results.append(Command(number, "", is_python=True))
         elif fence == "python":
-            found[-1].text += f"{line}\n"
+            results[-1].text += f"{line}\n"
         elif fence == "console":
-            _take_console_line(found, number, line)
-    return found
+            _take_console_line(results, number, line)
+    return results
 
 
 def _take_console_line(found: list[Command], number: int, line: str) -> None:

@@ -30,11 +30,11 @@ def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Write]:
     before = set(sys.modules)
 
     def write(name: str, *changes: tuple[str, str]) -> Path:
-        found = re.search(
+        match = re.search(
             r"\$ cat > pods.py <<END\n(.*?)> END\n", PAGE.read_text(encoding="utf-8"), re.DOTALL
         )
-        assert found is not None
-        text = re.sub("^> ?", "", found[1], flags=re.MULTILINE)
+        assert match is not None
+        text = re.sub("^> ?", "", match[1], flags=re.MULTILINE)
         for old, new in changes:
             assert old in text
             text = text.replace(old, new)
@@ -96,9 +96,9 @@ def test_messages_that_meet_and_are_folded_as_if_they_did_not_are_found(
     text = text.replace(honest, hasty).replace("import numpy as np\n", f"import numpy as np\n{PATHS}\n")
     path = tmp_path / "shared_wrongly.py"
     path.write_text(text, encoding="utf-8")
-    found = [verdict.problem for verdict in examine_model(str(path))]
+    results = [verdict.problem for verdict in examine_model(str(path))]
     monkeypatch.delitem(sys.modules, "shared_wrongly")
-    assert any("folded, at" in problem for problem in found)
+    assert any("folded, at" in problem for problem in results)
 
 
 @pytest.mark.deep
@@ -157,10 +157,10 @@ def test_an_exception_in_a_model_is_one_sentence_with_its_line(
 ) -> None:
     path = write("pods_dividing", (WAY, f"{WAY} // (source * 0)"))
     line = next(n for n, text in enumerate(path.read_text().splitlines(), 1) if "source * 0" in text)
-    said = f"et-sim: error: {path}, line {line}: ZeroDivisionError: integer division or modulo by zero\n"
+    output = f"et-sim: error: {path}, line {line}: ZeroDivisionError: integer division or modulo by zero\n"
     assert main(["check-model", str(path), "--programs", "1"]) == 2
-    assert capsys.readouterr().err == said
+    assert capsys.readouterr().err == output
     assert main(["make", "all_reduce", "--ranks", "4", "--bytes", "8", "-o", str(tmp_path / "w")]) == 0
     machine = ["--machine", "h100-dgx:4", "--network-model", str(path), "--out", str(tmp_path / "run")]
     assert main(["run", str(tmp_path / "w"), *machine]) == 2
-    assert said in capsys.readouterr().err
+    assert output in capsys.readouterr().err

@@ -112,12 +112,12 @@ def whole(content: dict[str, Any]) -> tuple[Whole, Remarks]:
 
 
 def test_a_class_is_made_of_its_keys_and_stated_defaults_are_recorded() -> None:
-    found, remarks = whole({"size": 3, "fast": True, "entries": [{"name": "a"}]})
-    assert found == Whole(3, 0, Inner(True), (Entry("a", 2.0),))
+    result, remarks = whole({"size": 3, "fast": True, "entries": [{"name": "a"}]})
+    assert result == Whole(3, 0, Inner(True), (Entry("a", 2.0),))
     (notice,) = remarks.defaults
     assert (notice.place, notice.key) == ('<file>: "entries" index 0', "delay")
     assert notice.text == "not given; 2.0 is taken"
-    assert made(Whole, {"fast": False}, found) == Whole(3, 0, Inner(False), (Entry("a", 2.0),))
+    assert made(Whole, {"fast": False}, result) == Whole(3, 0, Inner(False), (Entry("a", 2.0),))
 
 
 @pytest.mark.parametrize(

@@ -28,10 +28,10 @@ def test_what_is_decided_during_a_run_has_a_condition() -> None:
 def test_the_correction_of_every_example_is_found_to_act(example: Example) -> None:
     if example.correction is Correction.WHOLE_PATH:  # messages that take turns at ports go it, too
         example = replace(example, system={"corrections": {"port-bandwidth": False}})
-    found = example.result(corrected=False, other_profile=True).summary()["other_profile"]
-    named = {one["correction"]: one for one in found["corrections"]}
-    assert found["measured"]
+    other_profile = example.result(corrected=False, other_profile=True).summary()["other_profile"]
+    named = {correction["correction"]: correction for correction in other_profile["corrections"]}
+    assert other_profile["measured"]
     if max(example.corrected) != max(example.reference):
         assert named[example.correction]["makespan_ns"] == max(example.corrected)
     if NEVER in example.reference:
-        assert found["status"] == "complete"
+        assert other_profile["status"] == "complete"

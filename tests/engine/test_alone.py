@@ -38,9 +38,9 @@ def test_what_there_is_of_many_ranks_runs_as_it_is(prefix: Path, fold: bool) -> 
     result = et_sim.simulate(prefix, system=SYSTEM, network=RING_8, alone=True, fold=fold)
     assert result.finish_ns.tolist() == [200 + 1002, 300 + 1002]  # of messages, no time is recorded: 1 ns
     assert result.coverage["replayed_communication"] == 6
-    said = [one["text"] for one in result.manifest["warnings"]]
-    assert "ranks are numbered anew: 0 is rank 2 of job.2.et, 1 is rank 3 of job.3.et" in said
-    assert "every rank runs by itself: communication takes its recorded time" in said
+    output = [warning["text"] for warning in result.manifest["warnings"]]
+    assert "ranks are numbered anew: 0 is rank 2 of job.2.et, 1 is rank 3 of job.3.et" in output
+    assert "every rank runs by itself: communication takes its recorded time" in output
 
 
 def test_one_file_runs_as_one_rank_and_kernels_are_still_modelled(prefix: Path) -> None:

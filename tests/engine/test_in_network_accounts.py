@@ -33,13 +33,15 @@ def carried(result: Result) -> dict[str, tuple[int, int, int]]:
     """Bytes, nanoseconds and messages by tier, over all links; nothing lies beyond the run."""
     rows = result.table("links").to_pydict()
     assert max(rows["start_ns"]) < result.makespan_ns
-    ranks, found = np.bincount(result.outcome.plan.actor_of_rank), Counter[tuple[str, str]]()
+    ranks, outcome = np.bincount(result.outcome.plan.actor_of_rank), Counter[tuple[str, str]]()
     for at, tier in enumerate(rows["tier"]):
         of = rows["actor"][at]
         for name in ("bytes", "busy_ns", "messages"):
-            found[tier, name] += rows[name][at] * (1 if of is None else int(ranks[of]))
-    tiers = {tier for tier, _ in found}
-    return {tier: (found[tier, "bytes"], found[tier, "busy_ns"], found[tier, "messages"]) for tier in tiers}
+            outcome[tier, name] += rows[name][at] * (1 if of is None else int(ranks[of]))
+    tiers = {tier for tier, _ in outcome}
+    return {
+        tier: (outcome[tier, "bytes"], outcome[tier, "busy_ns"], outcome[tier, "messages"]) for tier in tiers
+    }
 
 
 @pytest.mark.parametrize("model", MODELS)
@@ -57,9 +59,9 @@ def test_links_carry_what_the_closed_form_says_within_the_run(kind: str, fold: b
         "broadcast": ((1, S), (1, S), (3, S), (7, S)),
     }[kind]
     names = ("NPUs to leaf", "leaf to spine", "spine to leaf", "leaf to NPUs")
-    found = carried(result)
+    outcome = carried(result)
     for name, (links, size) in zip(names, each, strict=True):
-        sent, busy, messages = found[name]
+        sent, busy, messages = outcome[name]
         assert (sent, messages) == (links * size, links)
         assert busy == pytest.approx(links * (size // B), abs=2 * links * (model == "flow"))
 
@@ -95,10 +97,10 @@ def scaled_as_predicted(
     builders, keys = workload(8, kind, S, late=late), keys or described()
     result = simulate(builders, net, keys, model=model, fold=False, detail="path")
     check(result)
-    found = sensitivities(result, folder / "run")
+    outcome = sensitivities(result, folder / "run")
     known = figures(read_machine(system=keys, network=net))
-    by_name = {parameter.name: parameter for parameter in parameters(found.path)}
-    for one in found.all():
+    by_name = {parameter.name: parameter for parameter in parameters(outcome.path)}
+    for one in outcome.all():
         for side, multiple in (
             (one.better, 1.25 if one.is_rate else 0.75),
             (one.worse, 0.75 if one.is_rate else 1.25),
@@ -110,9 +112,9 @@ def scaled_as_predicted(
             again = _again(builders, scaled[0], net, keys, model)
             factor = 1 / scaled[1] if one.is_rate else scaled[1]
             predicted = result.makespan_ns + side.slope_ns * (factor - 1)
-            allowed = 1 + found.rounding_ns(by_name[one.parameter], factor)
+            allowed = 1 + outcome.rounding_ns(by_name[one.parameter], factor)
             assert again == pytest.approx(predicted, abs=allowed), (one.parameter, multiple)
-    return {one.parameter for one in found.all() if one.worse.slope_ns > 0}
+    return {one.parameter for one in outcome.all() if one.worse.slope_ns > 0}
 
 
 def _is_within(multiple: float, end: float) -> bool:
@@ -161,7 +163,7 @@ def test_of_links_that_set_the_pace_together_no_one_helps_and_each_hurts(tmp_pat
         every = {one.parameter: one for one in sensitivities(result, tmp_path / name).all()}
         of_links = [one for parameter, one in every.items() if parameter.startswith("bandwidth")]
         assert len(of_links) == 4
-        assert {(one.better.slope_ns, one.worse.slope_ns) for one in of_links} == {(0, S // B)}
+        assert {(link.better.slope_ns, link.worse.slope_ns) for link in of_links} == {(0, S // B)}
 
 
 @pytest.mark.parametrize("model", ["link", "flow"])
@@ -171,12 +173,12 @@ def test_a_switch_at_its_rate_is_the_bottleneck_folded_or_not(model: str, tmp_pa
         simulate(workload(8, "all_reduce", S), net, described(), model=model, fold=fold)
         for fold in (True, False)
     ]
-    found = runs[0].summary()["bottleneck"]
-    assert found == runs[1].summary()["bottleneck"]
-    assert (found["tier"], found["of"]) == ("reduction in spine", "rate")
-    assert found["used"] == pytest.approx(S / 10 / runs[0].makespan_ns, abs=1e-6)
+    bottleneck = runs[0].summary()["bottleneck"]
+    assert bottleneck == runs[1].summary()["bottleneck"]
+    assert (bottleneck["tier"], bottleneck["of"]) == ("reduction in spine", "rate")
+    assert bottleneck["used"] == pytest.approx(S / 10 / runs[0].makespan_ns, abs=1e-6)
     write_run(runs[0], tmp_path / "run")
-    percent = round(100 * found["used"])
+    percent = round(100 * bottleneck["used"])
     assert (
         f"reduction in spine: the busiest switch passes data on at its rate for {percent} % of the run, more "
         "than any link"

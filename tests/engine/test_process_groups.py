@@ -31,8 +31,8 @@ def trace(groups: Groups | None, *names: str) -> TraceBuilder:
 
 def times(builders: list[TraceBuilder], **more: object) -> list[int]:
     result: Result = simulate(builders, RING, **more)  # type: ignore[arg-type]
-    found: list[int] = result.finish_ns.tolist()
-    return found
+    outcome: list[int] = result.finish_ns.tolist()
+    return outcome
 
 
 def listed(groups: dict[str, list[int]], *names: str) -> list[int]:

@@ -79,12 +79,12 @@ def test_most_steps_of_a_ring_are_skipped(model: str, profile: str, detail: str,
         "model": model,
         "detail": detail,
     }
-    found = simulated(collective(24, "all_reduce"), is_eager=True, **machine)
+    result = simulated(collective(24, "all_reduce"), is_eager=True, **machine)
     one_by_one = simulated(collective(24, "all_reduce"), skips=False, **machine)
-    assert figures(found) == figures(one_by_one)
+    assert figures(result) == figures(one_by_one)
     assert skipped(one_by_one) == 0
     if model == "analytical" or shape != "Switch":  # on its way through a switch, a message does not turn
-        assert 2 * skipped(found) > found.outcome.messages
+        assert 2 * skipped(result) > result.outcome.messages
 
 
 @pytest.mark.deep
@@ -103,9 +103,9 @@ def test_nothing_is_passed_beyond_the_end_of_a_computation() -> None:
             "groups": {"1": list(range(16)), "2": [3, 4]},
         }
         workload = Workload.of([builder.build() for builder in builders])
-        found = simulated(workload, is_eager=True, **machine)
-        assert figures(found) == figures(simulated(workload, skips=False, **machine))
-        assert skipped(found) > 0
+        result = simulated(workload, is_eager=True, **machine)
+        assert figures(result) == figures(simulated(workload, skips=False, **machine))
+        assert skipped(result) > 0
 
 
 @pytest.mark.parametrize("detail", ["messages", "links", "path"])
@@ -120,25 +120,25 @@ def test_a_run_that_ends_early_has_done_as_much(part: float, monkeypatch: pytest
     run_plan = driver.run_plan
     until = {"until_ns": int(part * simulated(workload, skips=False, **machine).makespan_ns)}
     monkeypatch.setattr(simulation, "run_plan", lambda *args, **keys: run_plan(*args, **keys | until))
-    found, one_by_one = (
+    result, one_by_one = (
         simulated(workload, skips=skips, is_eager=True, **machine).outcome.run for skips in (True, False)
     )
     for name in ("now", "delivered", "completed"):
-        assert found.clock[0][name] == one_by_one.clock[0][name]
-    assert found.repeats[0].skipped > 0
+        assert result.clock[0][name] == one_by_one.clock[0][name]
+    assert result.repeats[0].skipped > 0
 
 
 @pytest.mark.deep
 @pytest.mark.parametrize("model", MODELS)
 def test_machine_code_skips_what_interpreted_code_does(model: str, monkeypatch: pytest.MonkeyPatch) -> None:
     machine = {"system": system(**SHORT_RING), "network": ring(40), "model": model}
-    found = []
+    results = []
     for mode in ("now", "never"):
         monkeypatch.setenv("ET_SIM_COMPILE", mode)
         result = simulated(collective(40, "all_reduce"), **machine)
-        found.append((skipped(result), figures(result)))
-    assert found[0] == found[1]
-    assert found[0][0] > 0
+        results.append((skipped(result), figures(result)))
+    assert results[0] == results[1]
+    assert results[0][0] > 0
 
 
 @st.composite
@@ -207,7 +207,7 @@ def test_all_is_as_if_every_step_had_been_simulated(
         with pytest.raises(StallError):
             simulated(workload, is_eager=True, model=model, **machine)
         return
-    found = simulated(workload, is_eager=True, model=model, detail=detail, **machine)
-    assert figures(found) == figures(one_by_one)
+    result = simulated(workload, is_eager=True, model=model, detail=detail, **machine)
+    assert figures(result) == figures(one_by_one)
     folded = run(workload, model=model, **machine)
-    assert found.finish_ns.tolist() == folded.finish_ns.tolist()
+    assert result.finish_ns.tolist() == folded.finish_ns.tolist()

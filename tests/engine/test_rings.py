@@ -33,11 +33,11 @@ def chunks(count: int, **keys: Any) -> dict[str, Any]:
 @pytest.mark.parametrize("model", MODELS)
 def test_a_ring_in_ascending_order_is_the_usual_one(kind: str, model: str) -> None:
     net, usual, same = network(["Ring"], [5]), system(**chunks(3)), [[[0, 1, 2, 3, 4]] * 2]
-    found = [
+    results = [
         run(collective(5, kind), system={**usual, **keys}, network=net, model=model).finish_ns.tolist()
         for keys in ({}, {"rings": same})
     ]
-    assert found[0] == found[1]
+    assert results[0] == results[1]
 
 
 @given(seed=st.integers(0, 2**32), kind=st.sampled_from(KINDS), model=st.sampled_from(MODELS))
@@ -101,7 +101,7 @@ def test_nodes_of_the_same_rings_fold_exactly(kind: str, model: str, monkeypatch
 
 def test_a_part_of_the_system_goes_as_its_group_is_listed() -> None:
     net, groups = network(["Switch"], [4]), {"7": [0, 1, 2]}
-    found = [
+    results = [
         run(
             Workload.of([*[part.build()] * 3, TraceBuilder().build()]), system=on, network=net, groups=groups
         ).makespan_ns
@@ -109,7 +109,7 @@ def test_a_part_of_the_system_goes_as_its_group_is_listed() -> None:
         for part in [TraceBuilder()]
         if part.collective("all_reduce", 1 << 20, group="7") >= 0
     ]
-    assert found[0] == found[1]
+    assert results[0] == results[1]
 
 
 @pytest.mark.parametrize(
@@ -133,6 +133,6 @@ def test_rings_that_nothing_takes_are_refused_and_idle_ones_remarked() -> None:
     with pytest.raises(MachineError, match="where no collective takes a ring"):
         read_machine(system=system("direct", rings=[[[0, 1]]]), network=network(["Ring"], [2]))
     few = read_machine(system=system(rings=[[[0, 1], [1, 0]]]), network=network(["Ring"], [2]))
-    assert {(one.key, one.text) for one in few.warnings} >= {
+    assert {(warning.key, warning.text) for warning in few.warnings} >= {
         ("preferred-dataset-splits", "so few chunks are on 1 of 2 rings at a time"),
     }

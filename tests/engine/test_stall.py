@@ -667,10 +667,10 @@ def test_a_member_that_only_waits_for_one_whose_send_is_held_is_told_so(tmp_path
     write_workload(Workload.of([program.build() for program in programs]), tmp_path / "program")
     on = machine(3, rendezvous=True, custom_implementations={"all_reduce": str(tmp_path / "program")})
     stall = stall_of([busy_with("all_reduce")] * 3, on)
-    told = {wait.rank: (wait.kind, wait.what) for wait in stall.waits}
-    assert told[2] == (
+    results = {wait.rank: (wait.kind, wait.what) for wait in stall.waits}
+    assert results[2] == (
         "send-pending",
         "500 B with tag 5 from rank 1 within the all_reduce of 1 MiB, which has yet to send it",
     )
-    assert told[0][0] == told[1][0] == "receive-pending"
+    assert results[0][0] == results[1][0] == "receive-pending"
     assert [(hop.rank, hop.waits_for) for hop in stall.knot] == [(0, 1), (1, 0)]

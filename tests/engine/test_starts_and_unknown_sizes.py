@@ -84,8 +84,10 @@ def test_a_collective_of_unknown_size_takes_its_recorded_time_and_is_counted() -
     together = finish([beginning_at(0)] * 4)
     assert max(finish(traces)) == max(together) + 5000
     result = et_sim.simulate(Workload.of(traces), system=SYSTEM, network=RING_4)
-    [said] = [one["text"] for one in result.manifest["warnings"] if "unknown size" in one["text"]]
-    assert said == (
+    [output] = [
+        warning["text"] for warning in result.manifest["warnings"] if "unknown size" in warning["text"]
+    ]
+    assert output == (
         "4 of 8 collectives and messages are of unknown size, and take their recorded time whatever the "
         'network; the first is node 1 "all_gather"'
     )

@@ -63,10 +63,10 @@ def takes_as_long_as_the_plain(npus: list[int], algorithm: str, splits: int, **o
     keys = {"preferred-dataset-splits": splits}
     plain = exchange(None, ranks, each * ranks)
     own = exchange([[each] * ranks] * ranks, ranks)
-    found = finished(own, npus, algorithm, keys=keys, **options)
+    result = finished(own, npus, algorithm, keys=keys, **options)
     expected = finished(plain, npus, algorithm, keys=keys, **options)
-    assert found.finish_ns.tolist() == expected.finish_ns.tolist()
-    assert len(found.outcome.plan.actors) == len(expected.outcome.plan.actors)
+    assert result.finish_ns.tolist() == expected.finish_ns.tolist()
+    assert len(result.outcome.plan.actors) == len(expected.outcome.plan.actors)
 
 
 @pytest.mark.parametrize("algorithm", ["direct", "direct2", "ring"])
@@ -183,11 +183,11 @@ def test_folding_changes_no_time_of_many_random_exchanges(seed: int) -> None:
 @pytest.mark.deep
 def test_compiled_and_interpreted_runs_agree(monkeypatch: pytest.MonkeyPatch) -> None:
     workload, machine = random_case(5)
-    found = []
+    results = []
     for compile_when in ("never", "now"):
         monkeypatch.setenv("ET_SIM_COMPILE", compile_when)
-        found.append(run(workload, fold=False, **machine).finish_ns.tolist())
-    assert found[0] == found[1]
+        results.append(run(workload, fold=False, **machine).finish_ns.tolist())
+    assert results[0] == results[1]
 
 
 def test_ranks_with_other_rows_are_not_folded_and_rotations_are() -> None:
@@ -216,11 +216,11 @@ def test_groups_by_rule_equal_the_same_groups_listed() -> None:
         build.collective("all_to_all", splits=matrix[rank // 2], group=str(1 + rank % 2))
         listed.append(build.build())
     groups = {"1": [0, 2, 4, 6], "2": [1, 3, 5, 7]}
-    found = finished(ruled, [8], profile="corrected")
+    result = finished(ruled, [8], profile="corrected")
     expected = finished(Workload.of(listed), [8], groups=groups, profile="corrected", fold=False)
-    assert found.finish_ns.tolist() == expected.finish_ns.tolist()
+    assert result.finish_ns.tolist() == expected.finish_ns.tolist()
     assert find_problems(ruled) == []
-    assert len(found.outcome.plan.actors) == 4
+    assert len(result.outcome.plan.actors) == 4
 
 
 def test_groups_by_rule_with_other_templates_exchange_alike() -> None:
@@ -296,9 +296,9 @@ def test_lists_that_do_not_fit_are_refused() -> None:
 
 def test_algorithms_without_sizes_of_pairs_are_refused() -> None:
     for algorithm in ("halvingDoubling", "doubleBinaryTree"):
-        found = refusal(exchange([[1, 2], [3, 4]], 2), 2, algorithm)
-        assert isinstance(found, MachineError)
-        assert "bytes for each pair" in str(found)
+        message = refusal(exchange([[1, 2], [3, 4]], 2), 2, algorithm)
+        assert isinstance(message, MachineError)
+        assert "bytes for each pair" in str(message)
 
 
 def test_the_builder_refuses_splits_that_mean_nothing() -> None:

@@ -58,18 +58,18 @@ def parted(case: Case, monkeypatch: pytest.MonkeyPatch) -> int:
     """How many actors the run begins with, before the watch may give it up."""
     from et_sim.run import simulation
 
-    found: list[int] = []
+    results: list[int] = []
 
     def noted(*arguments: Any) -> Any:
         actors = fold(*arguments)
-        found.append(len(actors))
+        results.append(len(actors))
         return actors
 
     fold = simulation.fold_ranks
     with monkeypatch.context() as patch:
         patch.setattr(simulation, "fold_ranks", noted)
         run(case.workload, **case.machine)
-    return found[0]
+    return results[0]
 
 
 def assert_coarsest(case: Case, monkeypatch: pytest.MonkeyPatch) -> bool:
@@ -84,8 +84,8 @@ def assert_coarsest(case: Case, monkeypatch: pytest.MonkeyPatch) -> bool:
 
 
 def test_ranks_beside_a_straggler_are_told_apart_only_by_messages(monkeypatch: pytest.MonkeyPatch) -> None:
-    found = [assert_coarsest(without_queues(straggling_case(seed)), monkeypatch) for seed in range(25)]
-    assert sum(found) >= 4
+    results = [assert_coarsest(without_queues(straggling_case(seed)), monkeypatch) for seed in range(25)]
+    assert sum(results) >= 4
 
 
 @pytest.mark.seeds(deep=100, exhaustive=4000, at_a_time=100)

@@ -271,10 +271,10 @@ def test_paths_that_are_known_to_be_alike_are_not_compared(
     template[3::4] = 1
     workload = Workload(tuple(traces), template, group_rules=rules)
     given = {"system": system(algorithm), "network": network([shape], [32])}
-    told = run(workload, **given).outcome.plan.actor_of_rank.tolist()
+    result = run(workload, **given).outcome.plan.actor_of_rank.tolist()
     monkeypatch.setattr("et_sim.fold.axes.are_alike", lambda _paths: False)
-    assert run(workload, **given).outcome.plan.actor_of_rank.tolist() == told
-    assert len(set(told)) < workload.ranks
+    assert run(workload, **given).outcome.plan.actor_of_rank.tolist() == result
+    assert len(set(result)) < workload.ranks
 
 
 def test_a_straggler_is_told_apart_from_the_rest_of_its_ring() -> None:

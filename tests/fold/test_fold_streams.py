@@ -36,9 +36,9 @@ def test_random_cases_with_streams_fold_exactly() -> None:
     folded = 0
     for seed in range(A_FEW):
         case = with_streams(seed)
-        found = outcome(case, fold=True)
-        assert found == outcome(case, fold=False), seed
-        folded += not isinstance(found, str) and actors_of(case) < case.workload.ranks
+        result = outcome(case, fold=True)
+        assert result == outcome(case, fold=False), seed
+        folded += not isinstance(result, str) and actors_of(case) < case.workload.ranks
     assert folded >= A_FEW // 5
 
 

@@ -52,8 +52,8 @@ def test_cases_that_once_differed_fold_exactly(seed: int) -> None:
 
 @pytest.mark.deep
 def test_random_cases_fold_often_and_stall_at_times() -> None:
-    found = [(case, outcome(case, fold=True)) for case in map(random_case, range(60))]
-    simulated = [(case, seen) for case, seen in found if not isinstance(seen, str)]
+    results = [(case, outcome(case, fold=True)) for case in map(random_case, range(60))]
+    simulated = [(case, seen) for case, seen in results if not isinstance(seen, str)]
     folded = [case for case, _ in simulated if actors_of(case) < case.workload.ranks]
     stalled = [case for case, seen in simulated if not seen[0]]
     assert len(simulated) >= 50

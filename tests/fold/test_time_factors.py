@@ -133,7 +133,11 @@ def test_a_name_that_no_node_has_is_refused(entry: dict[str, Any], text: str) ->
 
 def test_a_kind_that_no_rank_has_is_said() -> None:
     result = scaled({"gaps": 2, "kernels": 2}, {"copies": 1}, workload=communicating())
-    texts = {one["key"]: one["text"] for one in result.manifest["warnings"] if "effect" in one["text"]}
+    texts = {
+        warning["key"]: warning["text"]
+        for warning in result.manifest["warnings"]
+        if "effect" in warning["text"]
+    }
     assert texts == {"gaps": "no effect: these ranks have no gaps"}
 
 

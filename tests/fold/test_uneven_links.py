@@ -199,7 +199,7 @@ def test_the_run_says_how_many_links_differ() -> None:
 @st.composite
 def links(draw: st.DrawFn, net: dict[str, Any]) -> list[dict[str, Any]]:
     """Some links of random dimensions, often the same ones in every line."""
-    found: dict[tuple[Any, ...], dict[str, Any]] = {}
+    results: dict[tuple[Any, ...], dict[str, Any]] = {}
     npus = net["npus_count"]
     for _ in range(draw(st.integers(1, 3))):
         dimension = draw(st.integers(0, len(npus) - 1))
@@ -215,10 +215,10 @@ def links(draw: st.DrawFn, net: dict[str, Any]) -> list[dict[str, Any]]:
                 continue
             ends = [rank, "switch" if shape == "Switch" else rank + (there - here) * stride]
             ends = ends[::-1] if turned else ends
-            found[dimension, *ends] = link(*ends, dimension=dimension, **changes)
+            results[dimension, *ends] = link(*ends, dimension=dimension, **changes)
             if not everywhere:
                 break
-    return list(found.values())
+    return list(results.values())
 
 
 @given(st.data())

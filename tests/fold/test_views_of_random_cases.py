@@ -108,9 +108,9 @@ def alike(tmp_path: Path) -> Callable[[range], int]:
     def check(seeds: range) -> int:
         count = 0
         for seed in seeds:
-            found = both(random_case(seed), tmp_path / str(seed))
-            if found is not None:
-                assert_alike(*found, seed)
+            result = both(random_case(seed), tmp_path / str(seed))
+            if result is not None:
+                assert_alike(*result, seed)
                 count += 1
         return count
 

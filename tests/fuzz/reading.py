@@ -24,23 +24,23 @@ def trouble_of(line: tuple[str, ...]) -> str:
     """What is wrong with how a command ended; empty: nothing."""
     program, *arguments = line
     parser = simulator_parser(arguments) if program == "et-sim" else converter_parser()
-    began, said = time.process_time(), io.StringIO()
+    began, output = time.process_time(), io.StringIO()
     try:
-        with redirect_stdout(io.StringIO()), redirect_stderr(said):
+        with redirect_stdout(io.StringIO()), redirect_stderr(output):
             options = parser.parse_args(arguments)
             if program == "et-sim":
                 carry_out(options)
             else:
                 list(options.run(options))
     except EtSimError as error:
-        said.write(str(error))
+        output.write(str(error))
         if len(str(error)) > LONGEST_MESSAGE:
             return f"a message of {len(str(error))} characters: {str(error)[:300]}"
     except BaseException as error:
         return f"{type(error).__name__}: {str(error)[:300]}\n{traceback.format_exc()[-1500:]}"
     seconds = time.process_time() - began
-    if max(map(len, said.getvalue().splitlines()), default=0) > LONGEST_MESSAGE:
-        return f"a line of {max(map(len, said.getvalue().splitlines()))} characters"
+    if max(map(len, output.getvalue().splitlines()), default=0) > LONGEST_MESSAGE:
+        return f"a line of {max(map(len, output.getvalue().splitlines()))} characters"
     return f"{seconds:.1f} s of the processor" if seconds > MOST_SECONDS else ""
 
 
@@ -50,7 +50,7 @@ def troubles(case: Case, seed: int, folder: Path) -> list[str]:
     sound = target.read_bytes()
     target.write_bytes(case.damage(sound, random.Random(seed)))
     try:
-        found = [(line, trouble_of(line)) for line in case.commands]
+        results = [(line, trouble_of(line)) for line in case.commands]
     finally:
         target.write_bytes(sound)
-    return [f"seed {seed}, {case.file}: {' '.join(line)}\n{trouble}" for line, trouble in found if trouble]
+    return [f"seed {seed}, {case.file}: {' '.join(line)}\n{trouble}" for line, trouble in results if trouble]

@@ -205,10 +205,12 @@ def of_every_kind(
     deep_step: int = 1,
 ) -> list[Any]:
     """Likewise, of every category on every network model, beginning with the smallest."""
-    found: dict[tuple[str, str], list[Case]] = {}
+    results: dict[tuple[str, str], list[Case]] = {}
     for case in sorted(cases, key=_messages):
-        found.setdefault((case.category, case.model), []).append(case)
-    chosen, deep = ([case for kind in found.values() for case in kind[::each]] for each in (step, deep_step))
+        results.setdefault((case.category, case.model), []).append(case)
+    chosen, deep = (
+        [case for kind in results.values() for case in kind[::each]] for each in (step, deep_step)
+    )
     return _parameters(cases, chosen if also_large else _small(chosen), deep)
 
 

@@ -45,10 +45,10 @@ def _check_nodes(causal_events: Any, result: Result) -> None:
     """Every node starts and ends in exactly one causal event each, at the right time."""
     nodes = result.outcome.nodes
     for what, column in ((CauseKind.NODE_START, "start_ns"), (CauseKind.NODE_END, "end_ns")):
-        found = causal_events[causal_events["kind"] == what]
+        outcome = causal_events[causal_events["kind"] == what]
         happened = np.flatnonzero(nodes[column] >= 0)
-        assert sorted(found["node"].tolist()) == happened.tolist()
-        assert (nodes[column][found["node"]] == found["end_ns"]).all()
+        assert sorted(outcome["node"].tolist()) == happened.tolist()
+        assert (nodes[column][outcome["node"]] == outcome["end_ns"]).all()
 
 
 def _check_chain(causal_events: Any, row: int, makespan_ns: int) -> None:

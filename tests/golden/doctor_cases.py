@@ -34,11 +34,11 @@ def doctor_cases() -> dict[str, dict[str, Any]]:
     of_2x = {case.name: case for case in all_cases()}
     lines = lzma.decompress(ASTRA_1.read_bytes()).splitlines()
     of_1_0 = {one["id"]: one for one in map(json.loads, lines)}
-    found = {}
+    results = {}
     for name, (golden, covers) in CHOSEN.items():
         content = _of_2x(of_2x[golden]) if golden in of_2x else _of_1_0(of_1_0[golden])
-        found[f"{name}.json"] = {"name": name[2:], "covers": covers, **content}
-    return found
+        results[f"{name}.json"] = {"name": name[2:], "covers": covers, **content}
+    return results
 
 
 def _of_2x(case: Case) -> dict[str, Any]:

@@ -25,8 +25,8 @@ class Section:
     @cached_property
     def measured(self) -> dict[str, dict[str, int]]:
         """What ours does."""
-        found: dict[str, dict[str, int]] = json.loads(self.kept.read_text(encoding="utf-8"))
-        return found
+        document: dict[str, dict[str, int]] = json.loads(self.kept.read_text(encoding="utf-8"))
+        return document
 
     def table(self, cases: Iterable[dict[str, Any]]) -> str:
         """All cases, theirs and ours."""

@@ -41,11 +41,11 @@ RECORDED = ("switch4_hbm_bound", "Switch4_ring_ALLREDUCE_4MB", "tiny_DATA_torus2
 
 def small_cases() -> list[str]:
     """Of every category, one with the fewest nodes."""
-    found: dict[str, str] = {}
+    results: dict[str, str] = {}
     for case in sorted(CASES, key=lambda case: case.nodes):
         if case.ranks <= 8 and not case.content.get("extra_et"):
-            found.setdefault(case.category, case.name)
-    return list(found.values())
+            results.setdefault(case.category, case.name)
+    return list(results.values())
 
 
 def test_interpreted_equals_compiled() -> None:

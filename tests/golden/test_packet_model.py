@@ -86,9 +86,9 @@ def figures(result: Result) -> dict[str, int]:
 @pytest.mark.parametrize("case", parameters(golden()[1], "events", INTERPRETED))
 def test_packets_take_the_nanoseconds_of_ns3(case: dict[str, Any], tmp_path: Path) -> None:
     result = simulated(case, tmp_path)
-    found = figures(result)
-    assert found == SECTION.measured[case["name"]]
-    assert found == {name: case[name] for name in found}
+    outcome = figures(result)
+    assert outcome == SECTION.measured[case["name"]]
+    assert outcome == {name: case[name] for name in outcome}
     network = result.outcome.run.network
     assert network.state[0].sent == case["packets"] + network.flows["retransmitted"].sum()
     if "messages" in case:

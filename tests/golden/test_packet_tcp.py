@@ -57,8 +57,8 @@ def figures(result: Result) -> dict[str, int]:
 
 @pytest.mark.parametrize("case", parameters(golden(), "link_tx_pkts", INTERPRETED))
 def test_packets_take_what_those_of_ns3_take(case: dict[str, Any]) -> None:
-    found = figures(simulated(case))
-    assert found == SECTION.measured[case["name"]]
+    result = figures(simulated(case))
+    assert result == SECTION.measured[case["name"]]
 
 
 def without_losses() -> list[Any]:

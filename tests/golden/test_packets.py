@@ -35,8 +35,8 @@ TCP_SMALL = 3.5  # percent; a message of some packets ends before its acknowledg
 @cache
 def golden() -> dict[str, Any]:
     """The whole file."""
-    found: dict[str, Any] = json.loads(DATA.read_text(encoding="utf-8"))
-    return found
+    document: dict[str, Any] = json.loads(DATA.read_text(encoding="utf-8"))
+    return document
 
 
 def cases(kind: str) -> list[Any]:
@@ -117,8 +117,8 @@ def error_of_roce(case: dict[str, Any], folder: Path) -> float:
 @cache
 def measured() -> dict[str, float]:
     """The errors that are known, in percent."""
-    found: dict[str, float] = json.loads(MEASURED.read_text(encoding="utf-8"))
-    return found
+    document: dict[str, float] = json.loads(MEASURED.read_text(encoding="utf-8"))
+    return document
 
 
 @pytest.mark.parametrize("case", cases("roce"))
@@ -142,9 +142,9 @@ def test_flows_collide_where_those_of_ns3_do(tmp_path: Path) -> None:
 def receives(result: Result) -> list[dict[str, int]]:
     """When each rank has what was sent to it."""
     rows = result.timeline.to_pylist()
-    found = [row for row in rows if row["kind"] == "receive"]
-    assert len(found) == len(result.finish_ns)
-    return [{"target": row["actor"], "end_ns": row["end_ns"]} for row in found]
+    results = [row for row in rows if row["kind"] == "receive"]
+    assert len(results) == len(result.finish_ns)
+    return [{"target": row["actor"], "end_ns": row["end_ns"]} for row in results]
 
 
 def error_of_tcp(case: dict[str, Any]) -> float:
@@ -177,8 +177,8 @@ def write_measured() -> None:
     with tempfile.TemporaryDirectory() as folder:
         errors = {case["name"]: error_of_roce(case, Path(folder)) for case in golden()["roce"]}
     errors |= {case["name"]: error_of_tcp(case) for case in golden()["tcp"]}
-    found = {name: round(error, 2) + 0.0 for name, error in errors.items()}
-    MEASURED.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    results = {name: round(error, 2) + 0.0 for name, error in errors.items()}
+    MEASURED.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

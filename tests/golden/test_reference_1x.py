@@ -137,12 +137,12 @@ def compare(case: dict[str, Any], result: Result) -> None:
     assert result.makespan_ns == expected["finish_ns"]
     assert layers.pass_end_ns == expected.get("pass_compute_end_ns", layers.pass_end_ns)
     figures = {"compute": layers.compute_ns, "exposed comm": layers.exposed_ns, "total comm": layers.total_ns}
-    found = [
+    results = [
         {"layer": name}
         | {f"{short} {words}": of[row, at] / 1000 for words, of in figures.items() for short, at in PHASES}
         for row, name in enumerate(layers.names)
     ]
-    assert found == expected["layers_us"]
+    assert results == expected["layers_us"]
     if "backend_end_to_end" in expected:
         sent = {k: v for k, v in expected["backend_end_to_end"].items() if k.startswith("PayloadSize_Dim")}
         assert layers.dollars == pytest.approx(expected["backend_end_to_end"]["Cost"], rel=1e-6)
@@ -194,8 +194,8 @@ def test_result_files_have_the_columns_and_digits_of_1_0(name: str, tmp_path: Pa
 def rows_of(path: Path, like: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """The rows of a file, with the columns that the wanted ones have, which must be all that are filled."""
     with path.open() as file:
-        found = list(csv.DictReader(file))
+        result = list(csv.DictReader(file))
     return [
         {key: row["layer"] if key == "layer" else float(row[key]) for key in wanted}
-        for row, wanted in zip(found, like, strict=True)
+        for row, wanted in zip(result, like, strict=True)
     ]

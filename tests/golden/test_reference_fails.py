@@ -26,8 +26,8 @@ KEPT = {"collnd-0068"}
 
 
 def tags(case: Case) -> dict[str, Any]:
-    found: dict[str, Any] = case.content["tags"]
-    return found
+    content: dict[str, Any] = case.content["tags"]
+    return content
 
 
 def intended(case: Case, profile: str) -> Intended:

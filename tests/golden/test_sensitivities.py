@@ -38,25 +38,25 @@ SMALLEST_CHANGE = 0.002  # ranges that end before end where things come within t
 
 def _sample() -> list[Case]:
     """Of every category and network model, a few that are spread over its cases."""
-    found: dict[tuple[str, str], list[Case]] = {}
+    results: dict[tuple[str, str], list[Case]] = {}
     for case in CASES:
         if not case.content.get("extra_et") and not case.content.get("extra_files"):
-            found.setdefault((case.category, case.model), []).append(case)
-    return [case for cases in found.values() for case in cases[:: max(len(cases) // PER_CATEGORY, 1)]]
+            results.setdefault((case.category, case.model), []).append(case)
+    return [case for cases in results.values() for case in cases[:: max(len(cases) // PER_CATEGORY, 1)]]
 
 
 @pytest.mark.parametrize("case", some(_sample(), 12, deep_step=3))
 def test_the_makespan_changes_as_predicted(case: Case, tmp_path: Path) -> None:
     result = run(case.workload(), **case.machine, model=case.model, detail="path")
-    found = sensitivities(result, tmp_path / "run")
-    by_name = {parameter.name: parameter for parameter in parameters(found.path)}
-    assert found.changes() == [MakespanChange.of(one) for one in found.all()][:MOST_CHANGES]
-    for one in found.all():
+    outcome = sensitivities(result, tmp_path / "run")
+    by_name = {parameter.name: parameter for parameter in parameters(outcome.path)}
+    assert outcome.changes() == [MakespanChange.of(one) for one in outcome.all()][:MOST_CHANGES]
+    for one in outcome.all():
         for side in (one.better, one.worse):
             for machine, multiple in changes(case.machine, one.parameter, side):
                 factor = 1 / multiple if one.is_rate else multiple
                 predicted = result.makespan_ns + side.slope_ns * (factor - 1)
-                allowed = found.rounding_ns(by_name[one.parameter], factor)
+                allowed = outcome.rounding_ns(by_name[one.parameter], factor)
                 again = run(case.workload(), **machine, model=case.model)
                 if again.makespan_ns != pytest.approx(predicted, abs=allowed + 1):
                     again = run(case.workload(), **machine, model=case.model, detail="path")

@@ -34,15 +34,15 @@ Case = dict[str, Any]
 
 def _sample() -> list[Case]:
     """One of every shape of network, algorithm, training loop, and order of dimensions and chunks."""
-    found: dict[Any, Case] = {}
+    results: dict[Any, Case] = {}
     for case in (case for case in RUNS if case["id"] not in LARGE):
         settings, network = case["system"] | case["args"], case["network"]
         shapes = network.get("topologies-per-dim") or network["topology"]
         names = ("all-reduce-implementation", "inter-dimension-scheduling", "intra-dimension-scheduling")
         key = (*shapes, case["workload"].split()[0], *(str(settings.get(name)) for name in names))
-        found.setdefault(key, case)
+        results.setdefault(key, case)
     return list(
-        {case["id"]: case for case in (*found.values(), *(c for c in RUNS if c["id"] in ALWAYS))}.values()
+        {case["id"]: case for case in (*results.values(), *(c for c in RUNS if c["id"] in ALWAYS))}.values()
     )
 
 
@@ -50,10 +50,10 @@ def _sample() -> list[Case]:
 @pytest.mark.parametrize("case", some(_sample(), 10, deep_step=2))
 def test_the_makespan_of_1_0_changes_as_predicted(case: Case, tmp_path: Path) -> None:
     result = simulate(case, tmp_path, fold=True, detail="path")
-    found = sensitivities(result, tmp_path / "run")
-    by_name = {parameter.name: parameter for parameter in parameters(found.path)}
+    outcome = sensitivities(result, tmp_path / "run")
+    by_name = {parameter.name: parameter for parameter in parameters(outcome.path)}
     tried = 0
-    for one in found.all():
+    for one in outcome.all():
         if one.parameter.startswith("bandwidth") and is_greedy(case):
             continue  # the sizes of chunks and the order of dimensions follow from the bandwidths
         for side in (one.better, one.worse):
@@ -63,7 +63,7 @@ def test_the_makespan_of_1_0_changes_as_predicted(case: Case, tmp_path: Path) ->
                     continue
                 factor = 1 / multiple if one.is_rate else multiple
                 predicted = result.makespan_ns + side.slope_ns * (factor - 1)
-                allowed = found.rounding_ns(by_name[one.parameter], factor)
+                allowed = outcome.rounding_ns(by_name[one.parameter], factor)
                 changed = simulate(again, tmp_path, fold=True, detail="path")
                 is_as_predicted = changed.makespan_ns == pytest.approx(predicted, abs=allowed)
                 tried += is_as_predicted

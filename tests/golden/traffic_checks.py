@@ -30,19 +30,19 @@ MAXIMA = ("longest_wait_ns", "most_waiting")
 def columns(result: Result, name: str) -> dict[str, Any]:
     """A table as numpy columns; null is -1, and words of `kind` are numbers."""
     table = result.table(name).unify_dictionaries().combine_chunks()
-    found = {}
+    results = {}
     for field in table.schema:
         column = table[field.name].combine_chunks()
         if field.name == "kind" and name == "messages":
             names = np.array([SENT_NAMES.index(word) for word in column.dictionary.to_pylist()])
-            found[field.name] = names[column.indices.to_numpy()] if len(column) else np.zeros(0, np.int8)
+            results[field.name] = names[column.indices.to_numpy()] if len(column) else np.zeros(0, np.int8)
         elif "dictionary" in str(field.type):
-            found[field.name] = np.array(column.to_pylist(), object)
+            results[field.name] = np.array(column.to_pylist(), object)
         elif str(field.type).startswith("int"):
-            found[field.name] = column.fill_null(-1).to_numpy()
+            results[field.name] = column.fill_null(-1).to_numpy()
         elif not str(field.type).startswith(("double", "bool")):
-            found[field.name] = column.to_numpy(zero_copy_only=False)
-    return found
+            results[field.name] = column.to_numpy(zero_copy_only=False)
+    return results
 
 
 def check_traffic(result: Result) -> None:
@@ -119,13 +119,13 @@ def _check_sums(sent: dict[str, Any], links: dict[str, Any]) -> None:
     of_messages = {**sent, "busy_ns": sent["left_ns"] - sent["start_ns"], "messages": sent["bytes"] * 0 + 1}
     totals = []
     for table in (of_messages, links):
-        found: Counter[tuple[int, int, str]] = Counter()
+        counts: Counter[tuple[int, int, str]] = Counter()
         for name in ("bytes", "busy_ns", "messages"):
             for actor, dimension, value in zip(
                 *(table[column].tolist() for column in ("actor", "dimension", name)), strict=True
             ):
-                found[actor, dimension, name] += value if dimension >= 0 else 0
-        totals.append(+found)
+                counts[actor, dimension, name] += value if dimension >= 0 else 0
+        totals.append(+counts)
     assert totals[0] == totals[1]
 
 
@@ -148,14 +148,14 @@ def _check_slices(result: Result, links: dict[str, Any]) -> None:
         for number in range(start // width, -(-end // width)):
             in_slice = min(end, (number + 1) * width) - max(start, number * width)
             expected[*link, number, "busy_ns"] += in_slice
-    found: Counter[tuple[Any, ...]] = Counter()
+    counts: Counter[tuple[Any, ...]] = Counter()
     for name in ("messages", "busy_ns"):
         for *link, start, value in zip(
             *(links[column].tolist() for column in ("actor", "dimension", "link", "start_ns", name)),
             strict=True,
         ):
-            found[*link, start // width, name] += value
-    assert +found == +expected
+            counts[*link, start // width, name] += value
+    assert +counts == +expected
 
 
 def _link_at(resources: ResourceTable, place: int) -> tuple[int, int, str]:
@@ -195,10 +195,10 @@ def check_unfolded(folded: Result, unfolded: Result) -> None:
 
 
 def _rows_by_actor(table: dict[str, Any], names: tuple[str, ...]) -> dict[int, list[Any]]:
-    found: dict[int, list[Any]] = {}
+    results: dict[int, list[Any]] = {}
     for actor, *row in zip(table["actor"].tolist(), *(table[name].tolist() for name in names), strict=True):
-        found.setdefault(actor, []).append(tuple(row))
-    return found
+        results.setdefault(actor, []).append(tuple(row))
+    return results
 
 
 def _width(links: dict[str, Any]) -> int:
@@ -209,14 +209,14 @@ def _width(links: dict[str, Any]) -> int:
 
 def _links_by_actor(table: dict[str, Any], width: int) -> dict[int, list[Any]]:
     """Per actor what happens on each of its links, slice by slice, whichever they are."""
-    found: dict[int, dict[tuple[str, int], dict[int, list[int]]]] = {}
+    results: dict[int, dict[tuple[str, int], dict[int, list[int]]]] = {}
     for actor, rows in _rows_by_actor(table, ("link", "dimension", "start_ns", *SUMS, *MAXIMA)).items():
         for name, dimension, start, *figures in rows:
-            slices = found.setdefault(actor, {}).setdefault((name, dimension), {})
+            slices = results.setdefault(actor, {}).setdefault((name, dimension), {})
             sums = slices.setdefault(start // width, [0] * len(figures))
             for at, figure in enumerate(figures):
                 sums[at] = sums[at] + figure if at < len(SUMS) else max(sums[at], figure)
     return {
         actor: sorted((dimension, sorted(slices.items())) for (_, dimension), slices in links.items())
-        for actor, links in found.items()
+        for actor, links in results.items()
     }

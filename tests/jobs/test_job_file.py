@@ -154,11 +154,11 @@ FORMS = 'allowed: NPUs such as 0-7 or "0-14/2", a list of them, or packed, sprea
 def test_a_mistake_is_told_with_its_line_and_a_remedy(
     text: str, line: int, cause: str, remedy: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    told = refusal(text, capsys)
-    assert told.startswith(f"jobs.yaml: line {line}: ")
-    assert cause in told
-    assert remedy in told
-    assert told.endswith(")") or not remedy
+    message = refusal(text, capsys)
+    assert message.startswith(f"jobs.yaml: line {line}: ")
+    assert cause in message
+    assert remedy in message
+    assert message.endswith(")") or not remedy
 
 
 def test_what_is_no_yaml_is_told_with_its_line(capsys: pytest.CaptureFixture[str]) -> None:
@@ -178,10 +178,10 @@ def test_what_is_no_yaml_is_told_with_its_line(capsys: pytest.CaptureFixture[str
 def test_options_of_one_workload_are_refused(
     option: str, cause: str, remedy: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    told = refusal("jobs:\n" + GOOD, capsys, option)
-    assert cause in told or "bad.groups.json" in told
-    if "bad.groups.json" not in told:
-        assert remedy in told
+    message = refusal("jobs:\n" + GOOD, capsys, option)
+    assert cause in message or "bad.groups.json" in message
+    if "bad.groups.json" not in message:
+        assert remedy in message
 
 
 def test_isolated_is_refused_without_jobs(capsys: pytest.CaptureFixture[str]) -> None:
@@ -213,8 +213,8 @@ def test_a_trace_that_leaves_its_job_is_refused() -> None:
 
 def test_a_group_that_nobody_defines_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     write_workload(workload(4, group="7"), "grouped")
-    told = refusal("jobs:\n  - { name: a, workload: grouped }\n", capsys)
-    assert "communicator group 'a/7' is not defined" in told
+    message = refusal("jobs:\n  - { name: a, workload: grouped }\n", capsys)
+    assert "communicator group 'a/7' is not defined" in message
 
 
 def test_jobs_that_name_different_profiles_are_refused_unless_somebody_decides() -> None:

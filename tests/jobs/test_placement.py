@@ -76,9 +76,9 @@ def test_placements_never_overlap_and_never_run_out_too_early(
     while sum(job["workload"] for job in jobs) > npus:
         jobs.pop()
     if jobs:
-        found = placed(npus, *jobs)
-        assert [len(one) for one in found] == [job["workload"] for job in jobs]
-        every = [npu for one in found for npu in one]
+        result = placed(npus, *jobs)
+        assert [len(one) for one in result] == [job["workload"] for job in jobs]
+        every = [npu for one in result for npu in one]
         assert len(set(every)) == len(every)
         assert set(every) <= set(range(npus))
 

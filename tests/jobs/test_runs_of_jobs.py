@@ -191,8 +191,8 @@ def test_jobs_in_any_order_and_folded_or_not_take_the_same_times(seed: int, mode
 
 
 def test_random_jobs_are_seldom_refused_and_often_complete() -> None:
-    found = [_random_jobs(seed) for seed in range(12)]
-    seen = [(jobs, _seen(jobs, **machine)) for jobs, machine in found]
+    results = [_random_jobs(seed) for seed in range(12)]
+    seen = [(jobs, _seen(jobs, **machine)) for jobs, machine in results]
     ran = [one for _, one in seen if not isinstance(one, str)]
     assert len(ran) > 9
     assert sum(None not in one[2].values() for one in ran) > 3
@@ -360,8 +360,8 @@ def test_a_run_of_files_tells_of_its_jobs(folder: Path, capsys: pytest.CaptureFi
     assert of_job.startswith("only ranks ")
     assert str(max(ranks)) in of_job.splitlines()[0]
     table = open_run(folder / "both.run").table("jobs").to_pylist()
-    for row, said in zip(table, summary["jobs"], strict=True):
-        assert row == {"job": said["name"], **{name: said[name] for name in row if name != "job"}}
+    for row, output in zip(table, summary["jobs"], strict=True):
+        assert row == {"job": output["name"], **{name: output[name] for name in row if name != "job"}}
     assert main(["sql", "both.run", "SELECT job, slowdown FROM jobs WHERE seed = 4", "--csv"]) == 0
     assert capsys.readouterr().out == f"job,slowdown\ntwo,{two['slowdown']}\n"
     assert main(["report", "both.run", "--html", "page.html"]) == 0
@@ -382,8 +382,8 @@ def test_runs_of_jobs_are_verified_and_compared(folder: Path, capsys: pytest.Cap
     assert main(["run", "jobs/both.yaml", *MACHINE, "--network-model=link", "--out=linked"]) == 0
     capsys.readouterr()
     assert main(["inspect", "both.run", "critical-path", "--verify", "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert found
+    document = json.loads(capsys.readouterr().out)
+    assert document
     assert main(["compare", "both.run", "linked"]) == 0
     capsys.readouterr()
     assert main(["check", "jobs/both.yaml", *MACHINE]) == 0

@@ -47,11 +47,11 @@ class Machine1:
 
     def phases(self, kind: int, size: int, dims: Sequence[int]) -> list[tuple[int, int]]:
         """(dimension, duration) of each phase of a chunk."""
-        found = []
+        results = []
 
         def add(dim: int, kind: int) -> None:
             nonlocal size
-            found.append((dim, self.phase_ns(kind, size, self.rings[dim])))
+            results.append((dim, self.phase_ns(kind, size, self.rings[dim])))
             size = {
                 REDUCE_SCATTER: size // self.rings[dim].size,
                 ALL_GATHER: size * self.rings[dim].size,
@@ -66,7 +66,7 @@ class Machine1:
         else:
             for dim in reversed(dims) if kind == ALL_GATHER else dims:
                 add(dim, kind)
-        return found
+        return results
 
     def phase_ns(self, kind: int, size: int, ring: Ring) -> int:
         n, d = ring.size, self.endpoint_ns

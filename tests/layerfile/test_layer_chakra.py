@@ -20,16 +20,16 @@ CASES = records("chakra_text.jsonl.xz")
 
 def described(record: Any) -> dict[str, Any]:
     """A node as the golden data describes it: what is absent or zero is left out."""
-    found = {"id": record.id, "name": record.name, "type": TYPES[record.type]}
+    results = {"id": record.id, "name": record.name, "type": TYPES[record.type]}
     if record.duration_micros:
-        found["duration_micros"] = record.duration_micros
+        results["duration_micros"] = record.duration_micros
     if record.data_deps:
-        found["data_deps"] = list(record.data_deps)
+        results["data_deps"] = list(record.data_deps)
     if record.attr:
         members = {attr.name: attr.WhichOneof("value") for attr in record.attr}
-        found["attr"] = {attr.name: getattr(attr, members[attr.name]) for attr in record.attr}
-        found["attr_type"] = members
-    return found
+        results["attr"] = {attr.name: getattr(attr, members[attr.name]) for attr in record.attr}
+        results["attr_type"] = members
+    return results
 
 
 @pytest.mark.parametrize("case", [case for case in CASES if "npu0" in case], ids=lambda case: case["id"])

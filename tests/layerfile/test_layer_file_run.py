@@ -55,8 +55,8 @@ def test_collectives_that_a_loop_does_not_issue_are_warned_of() -> None:
 def test_collectives_in_which_nobody_takes_part_are_warned_of() -> None:
     row = "l -1 5 ALLREDUCE 64 5 ALLREDUCE 64 5 ALLREDUCE 64 0"
     one = "units-count: 16_1"
-    said = "weight gradient collective of all 2 layers: nobody takes part"
-    assert warnings_of(f"HYBRID_DATA_MODEL 2 {row} {row}", one) == [said]
+    output = "weight gradient collective of all 2 layers: nobody takes part"
+    assert warnings_of(f"HYBRID_DATA_MODEL 2 {row} {row}", one) == [output]
     assert warnings_of(f"HYBRID_DATA_MODEL 2 {row} {row}") == []
 
 
@@ -133,10 +133,10 @@ def test_what_is_simulated_is_what_was_digested_because_a_file_is_read_once(
         return plain(path)
 
     monkeypatch.setattr(Path, "read_bytes", counting)
-    found = read_layer_file("micro.txt")
-    assert found.sha256 == hashlib.sha256(content).hexdigest()
+    outcome = read_layer_file("micro.txt")
+    assert outcome.sha256 == hashlib.sha256(content).hexdigest()
     road = LayerFileRun("micro.txt", read_machine(system="system.txt", network="network.json"))
-    assert road.workload.inputs == (("micro.txt", found.sha256),)
+    assert road.workload.inputs == (("micro.txt", outcome.sha256),)
     assert read.count(Path("micro.txt")) == 2  # once each
 
 

@@ -50,8 +50,8 @@ B200 = Library("nccl-2.30", "blackwell", Wires(721.8, True, 8, 50), 8)
 def test_choices_are_those_of_nccl(
     library: Library, kind: str, ranks: int, size: int, datatype: str, way: str, us: float
 ) -> None:
-    found = library.choice(Call(kind, ranks, 1, size, datatype))
-    assert (found.text.partition(",")[0], round(found.estimate_us, 1)) == (way, us)
+    choice = library.choice(Call(kind, ranks, 1, size, datatype))
+    assert (choice.text.partition(",")[0], round(choice.estimate_us, 1)) == (way, us)
 
 
 @pytest.mark.parametrize(
@@ -95,9 +95,9 @@ def test_what_was_seen_stands_before_constants_between_the_sizes_that_were_seen(
 
 
 def _library(machine: Machine) -> Library:
-    found = machine.system.library
-    assert found is not None
-    return found
+    library = machine.system.library
+    assert library is not None
+    return library
 
 
 def _said_ns(name: str, kind: str, ranks: int, size: int) -> float:
@@ -139,10 +139,10 @@ def test_so_it_does_on_one_node_and_two_of_every_machine(name: str) -> None:
     for ranks in (node, 2 * node):
         for kind in ("all_reduce", "all_gather", "all_to_all"):
             for size in (1000, MIB, 1 << 28):
-                said = _said_ns(name, kind, ranks, size)
+                output = _said_ns(name, kind, ranks, size)
                 share = 0.06 if name in WITH_SHARED_CARDS and ranks > node else 0.0
-                found = _alone_ns(name, kind, ranks, size, "flow")
-                assert abs(found - said) <= max(2, share * said), (kind, ranks, size)
+                result = _alone_ns(name, kind, ranks, size, "flow")
+                assert abs(result - output) <= max(2, share * output), (kind, ranks, size)
 
 
 def _in_group_ns(name: str, members: list[int], kind: str, size: int) -> int:
@@ -156,10 +156,10 @@ def _in_group_ns(name: str, members: list[int], kind: str, size: int) -> int:
             build.compute("other", micros=1)
         traces.append(build.build())
     workload = et_sim.Workload(tuple(traces), np.arange(ranks, dtype=np.int32))
-    found = et_sim.simulate(
+    result = et_sim.simulate(
         workload, system=known.system, network=known.network, groups={"1": members}, model="flow"
     )
-    return found.makespan_ns
+    return result.makespan_ns
 
 
 @settings(max_examples=settings.default.max_examples // 3)
@@ -173,8 +173,8 @@ def test_groups_anywhere_take_about_what_the_library_says(members: list[int], ki
     on = [count for node in range(3) if (count := sum(rank // 8 == node for rank in members))]
     counted = size * len(members) if kind == "all_gather" else size
     library = _library(read_machine(system=known.system, network=known.network))
-    said = library.choice(Call(kind, len(members), len(on), counted, least=min(on))).time_us * 1000
-    assert 0.87 <= _in_group_ns("h100-dgx:24", members, kind, size) / said <= 1.13
+    output = library.choice(Call(kind, len(members), len(on), counted, least=min(on))).time_us * 1000
+    assert 0.87 <= _in_group_ns("h100-dgx:24", members, kind, size) / output <= 1.13
 
 
 @pytest.mark.deep
@@ -192,8 +192,8 @@ def test_all_to_alls_between_nodes_begin_with_a_launch_and_a_step_of_the_network
 
 
 def test_more_nodes_are_no_gain_for_bytes_that_switches_sum() -> None:
-    said = [_said_ns("gb200-nvl72", "all_reduce", ranks, 1 << 30) for ranks in (72, 144, 288)]
-    assert said == sorted(said)
+    output = [_said_ns("gb200-nvl72", "all_reduce", ranks, 1 << 30) for ranks in (72, 144, 288)]
+    assert output == sorted(output)
 
 
 def test_trees_over_switches_shrink_by_size_but_with_grace() -> None:
@@ -234,7 +234,7 @@ def test_wires_that_the_library_has_no_channels_for_are_mentioned() -> None:
         (["450GB/s", "100GB/s"], "counts 48 GB/s of a card of 100"),
     ):
         machine = read_machine(system=known.system, network=known.network | {"bandwidth": bandwidth})
-        assert any(why in one.text for one in machine.warnings)
+        assert any(why in warning.text for warning in machine.warnings)
     assert not read_machine(system=known.system, network=known.network).warnings
 
 
@@ -329,8 +329,8 @@ def test_no_choice_beats_the_wires(name: str) -> None:
                 if nodes > 1:
                     wire = counted * (nodes - 1) / nodes / (library.wires.card * library.wires.cards / ppn)
                     wire /= 1 if kind == "all_to_all" else ppn
-                found = library.choice(Call(kind, ranks, nodes, counted))
-                assert found.time_us * 1000 >= wire, (kind, ranks, size)
+                choice = library.choice(Call(kind, ranks, nodes, counted))
+                assert choice.time_us * 1000 >= wire, (kind, ranks, size)
 
 
 def test_a_named_algorithm_stands_before_the_library() -> None:
@@ -352,12 +352,14 @@ def test_where_a_library_is_not_known_rings_run_and_a_warning_says_so() -> None:
     machine = read_machine(system=known.system, network=torus)
     assert machine.system.library is None
     assert machine.system.implementations.all_reduce == ("ring",)
-    assert any("not used: a library is known on networks whose" in one.text for one in machine.warnings)
+    assert any(
+        "not used: a library is known on networks whose" in warning.text for warning in machine.warnings
+    )
     apart = known.system | {"corrections": {"groups-by-dimension": False}}
     as_listed = read_machine(system=apart, network=known.network)
-    assert any("groups-by-dimension is off" in one.text for one in as_listed.warnings)
+    assert any("groups-by-dimension is off" in warning.text for warning in as_listed.warnings)
     reference = read_machine(system=known.system, network=known.network, profile="reference")
-    assert any("not known in profile 'reference'" in one.text for one in reference.warnings)
+    assert any("not known in profile 'reference'" in warning.text for warning in reference.warnings)
 
 
 @pytest.mark.parametrize(
@@ -385,15 +387,15 @@ def test_a_name_alone_takes_the_generation_from_the_links() -> None:
     known = preset("h100-dgx:16")
     machine = read_machine(system=known.system | {"library": "nccl-2.30"}, network=known.network)
     assert (_library(machine).gpu, _library(machine).calibration) == ("hopper", Calibration())
-    assert any("hopper is taken" in one.text for one in machine.defaults)
+    assert any("hopper is taken" in default.text for default in machine.defaults)
 
 
 def test_the_timeline_says_what_the_library_did(tmp_path: Path) -> None:
     workload = make_microbenchmark("all_reduce", ranks=8, size=64 * MIB)
     known = preset("h100-dgx:8")
-    found = et_sim.simulate(workload, system=known.system, network=known.network, detail="path")
-    assert found.timeline["timed_by"].to_pylist() == ["nvls Simple, 8 channels"]
-    found.save(tmp_path / "run")
+    result = et_sim.simulate(workload, system=known.system, network=known.network, detail="path")
+    assert result.timeline["timed_by"].to_pylist() == ["nvls Simple, 8 channels"]
+    result.save(tmp_path / "run")
     with pa.ipc.open_file(tmp_path / "run" / "path.arrow") as events:
         kinds = events.read_all()["kind"].to_pylist()
     assert "library" in kinds

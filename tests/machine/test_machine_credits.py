@@ -106,11 +106,11 @@ def test_lists_of_dimensions_and_the_same_graph_take_the_same_time() -> None:
 
 
 def test_a_file_of_garnet_says_the_same_as_lists(tmp_path: Path) -> None:
-    found = read_network_alone(str(garnet(tmp_path)))
-    assert found.credits == Credits(256, 4096, 50, 5000, 2, 1000, pads=True, turns_of_flits=True)
-    assert [one.npus for one in found.grid.dimensions] == [4, 2, 2]
-    assert isinstance(found.fabric, GraphFabric)
-    graph = found.fabric.graph
+    result = read_network_alone(str(garnet(tmp_path)))
+    assert result.credits == Credits(256, 4096, 50, 5000, 2, 1000, pads=True, turns_of_flits=True)
+    assert [dimension.npus for dimension in result.grid.dimensions] == [4, 2, 2]
+    assert isinstance(result.fabric, GraphFabric)
+    graph = result.fabric.graph
     ends = list(zip(graph.sources.tolist(), graph.targets.tolist(), strict=True))
     local = [row for row, (one, other) in enumerate(ends) if one // 4 == other // 4]
     assert len(local) == 2 * 16
@@ -124,16 +124,16 @@ def test_a_file_of_garnet_says_the_same_as_lists(tmp_path: Path) -> None:
 
 def test_a_switch_of_garnet_has_the_links_of_all(tmp_path: Path) -> None:
     path = garnet(tmp_path, topology="NV_Switch", links_per_tile="4")
-    found = read_network_alone(str(path))
-    assert isinstance(found.fabric, GraphFabric)
-    assert len(found.fabric.graph) == 17
-    assert np.allclose(found.fabric.graph.bytes_per_ns, 4 * 32)
+    result = read_network_alone(str(path))
+    assert isinstance(result.fabric, GraphFabric)
+    assert len(result.fabric.graph) == 17
+    assert np.allclose(result.fabric.graph.bytes_per_ns, 4 * 32)
 
 
 def test_what_garnet_ignores_is_a_warning(tmp_path: Path) -> None:
     builders = one_message(100, 16, 1)
     result = simulate(builders, str(garnet(tmp_path)), system(dimensions=3), model="packet")  # type: ignore[arg-type]
-    texts = " ".join(one["text"] for one in result.manifest["warnings"])
+    texts = " ".join(warning["text"] for warning in result.manifest["warnings"])
     for name in ("package-packet-size in every dimension", "does not apply it", "shortest ways"):
         assert name in texts
 

@@ -56,9 +56,9 @@ def test_every_key_of_streams_and_overlap_is_read() -> None:
 
 
 def test_without_the_keys_there_are_none() -> None:
-    found = machine()
-    assert (found.system.stragglers, found.system.time_factors, found.system.streams) == ((), (), ())
-    assert found.straggling_ranks == 0
+    result = machine()
+    assert (result.system.stragglers, result.system.time_factors, result.system.streams) == ((), (), ())
+    assert result.straggling_ranks == 0
 
 
 def test_ranks_named_twice_count_once() -> None:
@@ -166,7 +166,7 @@ def test_a_stream_with_nothing_to_do_is_a_warning() -> None:
     workload = Workload((build.build(),), np.zeros(2, np.int32), source="built")
     streams = [{"name": "a", "takes": ["copies"]}]
     result = et_sim.simulate(workload, system={"streams": streams}, network=RING_2)
-    assert [one["text"] for one in result.manifest["warnings"]] == ["no effect: there are no copies"]
+    assert [warning["text"] for warning in result.manifest["warnings"]] == ["no effect: there are no copies"]
 
 
 def test_a_stream_whose_nodes_are_all_taken_before_is_a_warning() -> None:

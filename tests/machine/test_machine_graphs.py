@@ -122,7 +122,7 @@ def test_a_network_around_others_connects_their_npus_rails_or_switches() -> None
         outer = {"generator": "switch", "npus": npus, **LINK, **keys}
         network, fabric = generated("nested", copies=3, attach=attach, inner=inner, outer=outer)
         kinds = np.bincount(fabric.graph.kinds, minlength=3).tolist()
-        return kinds, len(fabric.graph.sources), [one.npus for one in network.grid.dimensions]
+        return kinds, len(fabric.graph.sources), [dimension.npus for dimension in network.grid.dimensions]
 
     assert with_outer("npus", 12) == ([12, 0, 4], 48, [4, 3])
     assert with_outer("npus", 12, nic=LINK) == ([12, 12, 4], 72, [4, 3])

@@ -52,8 +52,8 @@ def refusal(content: Any, tmp_path: Path, name: str = "network.json") -> str:
     ],
 )
 def test_graphs_of_too_much_are_refused_with_their_limit(content: Any, tmp_path: Path) -> None:
-    said = refusal(content, tmp_path)
-    assert f"{MOST_DEVICES:,}" in said or f"{MOST_LINKS:,}" in said
+    message = refusal(content, tmp_path)
+    assert f"{MOST_DEVICES:,}" in message or f"{MOST_LINKS:,}" in message
 
 
 @pytest.mark.parametrize(

@@ -202,6 +202,6 @@ def test_what_a_link_is_not_given_is_as_in_the_dimension() -> None:
 def test_a_wrong_link_is_refused_with_its_index(entry: Any, text: str) -> None:
     with pytest.raises(MachineError) as caught:
         links({"dimension": 0, "from": 3, "to": 0, "latency": 1}, entry)
-    said = str(caught.value)
-    assert said.startswith('<network>: "links" index 1: ')
-    assert text in said
+    output = str(caught.value)
+    assert output.startswith('<network>: "links" index 1: ')
+    assert text in output

@@ -32,22 +32,22 @@ def training(ranks: int) -> et_sim.Workload:
 def test_a_machine_reads_without_remarks_and_says_where_its_figures_are_from(name: str) -> None:
     known = entry(name)
     for npus in {known.fewest, min(2 * known.fewest, known.most)}:
-        found = preset(f"{name}:{npus}")
-        machine = read_machine(system=found.system, network=found.network)
+        result = preset(f"{name}:{npus}")
+        machine = read_machine(system=result.system, network=result.network)
         assert machine.network.ranks == npus
-        assert [one.key for one in machine.warnings] == []
+        assert [warning.key for warning in machine.warnings] == []
         [rule] = (
-            found.system["compute"]
-            if isinstance(found.system["compute"], list)
-            else [found.system["compute"]]
+            result.system["compute"]
+            if isinstance(result.system["compute"], list)
+            else [result.system["compute"]]
         )
-        said = {**known.sources, **known.estimates}
-        assert {"peaks", "efficiency", "memory-efficiency", "launch-overhead"} <= set(said)
+        output = {**known.sources, **known.estimates}
+        assert {"peaks", "efficiency", "memory-efficiency", "launch-overhead"} <= set(output)
         for level in rule["memory"]:
-            assert any(what.startswith(level["name"]) for what in said), level
+            assert any(what.startswith(level["name"]) for what in output), level
         for figure in ("processors", "tiles"):
-            assert (figure in rule) == (figure in said)
-        assert all(said.values())
+            assert (figure in rule) == (figure in output)
+        assert all(output.values())
     assert all(text.startswith("Estimate: ") for text in known.estimates.values())
     assert not any(text.startswith("Estimate") for text in known.sources.values())
 
@@ -157,7 +157,7 @@ def test_commands_take_a_machine_in_place_of_files(
     assert main(["collective", "ring", "--machine", "h100-dgx"]) == 0
     capsys.readouterr()
     assert main(["machine", "--json"]) == 0
-    assert [one["name"] for one in json.loads(capsys.readouterr().out)] == list(names())
+    assert [load["name"] for load in json.loads(capsys.readouterr().out)] == list(names())
     assert main(["run", "ar", "--system", "x.json"]) == 2
     assert "network is missing (give --network, or --machine" in capsys.readouterr().err
 
@@ -186,10 +186,10 @@ def test_a_machine_by_name_tracks_memory_only_if_there_are_tensors() -> None:
 
 def test_what_a_fit_had_not_seen_is_stated() -> None:
     """A mean of |ln| of 0.1 is a standard error of 0.1253 of a normal distribution."""
-    found = accuracy_entry([np.exp(0.1), np.exp(-0.1)])
-    assert found == {"basis": "calibrated", "random": 0.1253, "common": 0.03}
+    result = accuracy_entry([np.exp(0.1), np.exp(-0.1)])
+    assert result == {"basis": "calibrated", "random": 0.1253, "common": 0.03}
     assert read_machine(
-        system={"accuracy": {"library": found}}, network=ring(4, "1GB/s")
+        system={"accuracy": {"library": result}}, network=ring(4, "1GB/s")
     ).system.accuracy.terms["library"] == Term("calibrated", 0.1253, 0.03)
 
 
@@ -200,10 +200,10 @@ def test_nodes_have_cards_in_proportion_and_may_be_of_any_size() -> None:
     assert (graph["npus-per-node"], graph["npus-per-nic"]) == (4, 2)
     assert preset("l40s-node:8,node=4").text == "l40s-node:8,node=4"
     thirds = preset("h100-dgx:16,cards=3").network  # no whole NPUs to a card: each has its share
-    assert [parse_bandwidth(one) for one in thirds["bandwidth"]] == [450, 18.75]
+    assert [parse_bandwidth(third) for third in thirds["bandwidth"]] == [450, 18.75]
     for text, card in (("h100-dgx:16,cards=4", 50), ("l40s-node:16", 25)):
-        found = preset(text)
-        library = read_machine(system=found.system, network=found.network).system.library
+        result = preset(text)
+        library = read_machine(system=result.system, network=result.network).system.library
         assert library is not None
         assert (library.wires.cards, library.wires.card) == (4, pytest.approx(card))
 
@@ -216,9 +216,9 @@ def test_who_takes_nodes_as_they_are_refuses_others(capsys: pytest.CaptureFixtur
 @pytest.mark.parametrize("text", [*names(), "h100-dgx:16,cards=2", "mi300x-node:16,cards=4", "l40s-node:16"])
 def test_every_machine_says_what_joins_its_npus(text: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["machine", text]) == 0
-    said = capsys.readouterr().out
-    assert said.startswith(preset(text).text + ": ")
-    assert ("NPUs to a card" in said) == (text.endswith(("cards=2", "cards=4")) or text == "l40s-node:16")
+    out = capsys.readouterr().out
+    assert out.startswith(preset(text).text + ": ")
+    assert ("NPUs to a card" in out) == (text.endswith(("cards=2", "cards=4")) or text == "l40s-node:16")
 
 
 @pytest.mark.deep

@@ -70,9 +70,9 @@ def nodes(draw: st.DrawFn) -> Node:
 
 @given(st.lists(st.lists(nodes(), max_size=7), max_size=3), st.data())
 def test_bytes_alive_are_those_counted_out(owners: list[list[Node]], data: st.DataObject) -> None:
-    found = changes(lifetimes(accesses(owners, data)))
+    result = changes(lifetimes(accesses(owners, data)))
     seen: dict[tuple[int, int], int] = {}
-    for owner, time, alive in zip(found.owner, found.time_ns, found.alive_bytes, strict=True):
+    for owner, time, alive in zip(result.owner, result.time_ns, result.alive_bytes, strict=True):
         assert seen.setdefault((int(owner), int(time)), int(alive)) == alive
     counted = [[alive_at(of_owner, time) for time in range(20)] for of_owner in owners]
     for (owner, time), alive in seen.items():
@@ -82,19 +82,19 @@ def test_bytes_alive_are_those_counted_out(owners: list[list[Node]], data: st.Da
         for time, alive in enumerate(alive_over_time):
             now = seen.get((owner, time), now)  # between changes nothing changes
             assert now == alive
-    assert peaks(found, len(owners)).tolist() == [max(over_time) for over_time in counted]
+    assert peaks(result, len(owners)).tolist() == [max(over_time) for over_time in counted]
 
 
 @given(st.lists(nodes(), max_size=7), st.data())
 def test_a_tensor_never_counts_twice_and_changes_add_up(of_owner: list[Node], data: st.DataObject) -> None:
-    found = changes(lifetimes(accesses([of_owner], data)))
-    for tensor in np.unique(found.tensor):
-        deltas = found.delta_bytes[found.tensor == tensor]
+    result = changes(lifetimes(accesses([of_owner], data)))
+    for tensor in np.unique(result.tensor):
+        deltas = result.delta_bytes[result.tensor == tensor]
         assert set(np.cumsum(deltas).tolist()) <= {0, int(np.abs(deltas).max()), -int(np.abs(deltas).max())}
-    order = np.argsort(found.time_ns, kind="stable")
+    order = np.argsort(result.time_ns, kind="stable")
     assert order.tolist() == list(range(len(order)))
     if len(order):
-        assert found.alive_bytes[-1] == found.delta_bytes.sum()
+        assert result.alive_bytes[-1] == result.delta_bytes.sum()
 
 
 @given(st.lists(nodes(), max_size=7), st.integers(2, 4))
@@ -108,8 +108,8 @@ def test_owners_do_not_disturb_each_other(of_owner: list[Node], copies: int) -> 
 
 
 def story(*of_owner: Node) -> list[tuple[int, int, int, int]]:
-    found = changes(lifetimes(accesses([list(of_owner)])))
-    columns = (found.time_ns, found.tensor, found.delta_bytes, found.alive_bytes)
+    result = changes(lifetimes(accesses([list(of_owner)])))
+    columns = (result.time_ns, result.tensor, result.delta_bytes, result.alive_bytes)
     return list(zip(*(column.tolist() for column in columns), strict=True))
 
 
@@ -164,9 +164,9 @@ def test_the_first_size_mentioned_counts() -> None:
 
 
 def test_nothing_is_alive_where_nothing_is_named() -> None:
-    found = changes(lifetimes(accesses([[], []])))
-    assert len(found.owner) == 0
-    assert peaks(found, 2).tolist() == [0, 0]
+    result = changes(lifetimes(accesses([[], []])))
+    assert len(result.owner) == 0
+    assert peaks(result, 2).tolist() == [0, 0]
 
 
 @pytest.mark.parametrize(

@@ -164,9 +164,9 @@ def test_one_stage_is_the_memory_of_the_reference(kind: str, fold: bool) -> None
                 made.append(what(size, after=after) if what else build.compute(nanos=size, after=after))
 
         expected = simulated(program, given, fold=fold).timeline
-        found = simulated(program, pool(stage), fold=fold).timeline
+        timeline = simulated(program, pool(stage), fold=fold).timeline
         for column in ("actor", "node", "ready_ns", "start_ns", "end_ns", "bytes"):
-            assert found[column].equals(expected[column]), column
+            assert timeline[column].equals(expected[column]), column
 
 
 def test_without_the_latency_of_its_port_a_pool_takes_requests_sooner() -> None:
@@ -245,10 +245,10 @@ def bytes_of_stages(run: et_sim.Result, folder: Path) -> dict[str, int]:
     """What the units of each stage carried, as recorded."""
     write_run(run, folder / "run")
     rows = open_run(folder / "run").table("links").select(["tier", "bytes"]).to_pylist()
-    found: dict[str, int] = {}
+    results: dict[str, int] = {}
     for row in rows:
-        found[row["tier"]] = found.get(row["tier"], 0) + row["bytes"]
-    return found
+        results[row["tier"]] = results.get(row["tier"], 0) + row["bytes"]
+    return results
 
 
 @pytest.mark.parametrize("network_model", ["analytical", "link", "flow"])
@@ -443,9 +443,9 @@ def test_a_rank_alone_asks_for_itself(tmp_path: Path) -> None:
     build = TraceBuilder()
     build.load(MIB, gather="7")
     write_trace(build.build(), tmp_path / "w.0.et")
-    found = et_sim.simulate(tmp_path / "w", system=SYSTEM, network=RING_4, memory=pool(*STAGES), alone=True)
+    result = et_sim.simulate(tmp_path / "w", system=SYSTEM, network=RING_4, memory=pool(*STAGES), alone=True)
     # One NPU has all units: pieces pass four links and two switches, and the memory is the slowest stage.
-    assert found.finish_ns.tolist() == [5242 + 100 + 218 + 20 + 163 + 50]
+    assert result.finish_ns.tolist() == [5242 + 100 + 218 + 20 + 163 + 50]
 
 
 @pytest.mark.parametrize("fold", [True, False])

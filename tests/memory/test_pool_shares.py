@@ -93,8 +93,8 @@ def test_a_request_that_is_alone_takes_what_it_takes_in_turn() -> None:
         build.load(size)
         assert model is not None
         in_turn = int(model.service_ns(build.build(), np.array([0]))[0])
-        found = finish(lambda b, rank, size=size: b.load(size) if rank == 1 else None, fair(*stages))[1]
-        assert abs(found - in_turn) <= 2 * len(stages) + 1  # each stage's times are cut to nanoseconds
+        result = finish(lambda b, rank, size=size: b.load(size) if rank == 1 else None, fair(*stages))[1]
+        assert abs(result - in_turn) <= 2 * len(stages) + 1  # each stage's times are cut to nanoseconds
 
 
 @pytest.mark.parametrize("seed", range(8))

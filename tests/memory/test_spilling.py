@@ -27,10 +27,10 @@ def planned(nodes: list[Node], capacity: int) -> tuple[et_sim.Trace, Spills]:
 
 
 def moves(nodes: list[Node], capacity: int) -> list[str]:
-    trace, found = planned(nodes, capacity)
+    trace, result = planned(nodes, capacity)
     return [
         f"{'store' if is_store else 'load'} {trace.tensors.texts[tensor]}"
-        for tensor, is_store in zip(found.tensors, found.is_store, strict=True)
+        for tensor, is_store in zip(result.tensors, result.is_store, strict=True)
     ]
 
 
@@ -76,8 +76,8 @@ def test_what_is_overwritten_before_it_is_read_is_not_loaded() -> None:
 
 
 def test_a_node_that_alone_needs_more_is_named() -> None:
-    trace, found = planned(chain(("", "a4"), ("", "b4"), ("a4 b4", "c4"), ("c4", "")), 8)
-    assert found.too_large == (2, 12)
+    trace, result = planned(chain(("", "a4"), ("", "b4"), ("a4 b4", "c4"), ("c4", "")), 8)
+    assert result.too_large == (2, 12)
     assert trace.node_id[2] == 2
 
 
@@ -151,10 +151,10 @@ def accesses(trace: et_sim.Trace, found: Spills, start: list[int], end: list[int
 def test_what_is_alive_fits_whatever_nodes_last(
     nodes: list[Node], capacity: int, durations: list[int]
 ) -> None:
-    trace, found = planned(nodes, capacity)
-    start, end = scheduled(trace, found, durations)
-    recount = changes(lifetimes(accesses(trace, found, start, end)))
-    if found.too_large is None:
+    trace, result = planned(nodes, capacity)
+    start, end = scheduled(trace, result, durations)
+    recount = changes(lifetimes(accesses(trace, result, start, end)))
+    if result.too_large is None:
         assert int(peaks(recount, 1)[0]) <= capacity
     uses = tensor_uses(trace, "")
     size: dict[int, int] = {}
@@ -165,14 +165,14 @@ def test_what_is_alive_fits_whatever_nodes_last(
         for row in program_order(trace)
     ]
     expected = next(((row, need) for need, row in needs if need > capacity), None)
-    assert found.too_large == expected
+    assert result.too_large == expected
 
 
 @given(programs(), st.integers(1, 60))
 def test_loads_bring_back_what_was_stored_or_lay_there(nodes: list[Node], capacity: int) -> None:
-    trace, found = planned(nodes, capacity)
+    trace, result = planned(nodes, capacity)
     stored: set[int] = set()
-    for tensor, is_store in zip(found.tensors, found.is_store, strict=True):
+    for tensor, is_store in zip(result.tensors, result.is_store, strict=True):
         if not is_store and tensor not in stored:
             uses = tensor_uses(trace, "")
             at = {row: place for place, row in enumerate(program_order(trace))}
@@ -191,8 +191,8 @@ def test_many_readers_and_many_takers_do_not_multiply() -> None:
     readers = 300
     nodes: list[Node] = [({"w": 1000}, {}, []) for _ in range(readers)]
     nodes += [({}, {f"t{number}": 1}, []) for number in range(1000)]
-    _, found = planned(nodes, 1000)
-    assert len(found.parents) < 3 * (readers + 1000)
+    _, result = planned(nodes, 1000)
+    assert len(result.parents) < 3 * (readers + 1000)
 
 
 def test_columns_of_both_traces_are_kept() -> None:
@@ -204,20 +204,20 @@ def test_columns_of_both_traces_are_kept() -> None:
     trace = build.build()
     more = et_sim.TraceBuilder()
     more.load(7, name="load x", outputs={"x": 7}, node_id=9)
-    found = appended(trace, more.build(), np.array([0, 0, 2]), np.array([1, 2, 1]))
-    assert [found.describe(row) for row in range(3)] == [
+    result = appended(trace, more.build(), np.array([0, 0, 2]), np.array([1, 2, 1]))
+    assert [result.describe(row) for row in range(3)] == [
         'node 0 "load x"',
         'node 1 "all_reduce"',
         'node 9 "load x"',
     ]
-    assert [found.parents(row).tolist() for row in range(3)] == [[], [0, 2], [0]]
-    assert found.group_names == ("", "5")
-    assert found.group.tolist() == [0, 1, 0]
-    assert found.tensor_bytes.tolist() == [0, 0, 7]
-    assert found.has("inputs").tolist() == [True, False, False]
-    uses = tensor_uses(found, "")
+    assert [result.parents(row).tolist() for row in range(3)] == [[], [0, 2], [0]]
+    assert result.group_names == ("", "5")
+    assert result.group.tolist() == [0, 1, 0]
+    assert result.tensor_bytes.tolist() == [0, 0, 7]
+    assert result.has("inputs").tolist() == [True, False, False]
+    uses = tensor_uses(result, "")
     assert [
         (uses.names[t], r, w, b)
         for t, r, w, b in zip(uses.tensor, uses.row, uses.is_write, uses.bytes, strict=True)
     ] == [("x", 0, False, 3), ("x", 2, True, 7)]
-    assert replace(found, names=found.names).names == ("load x", "all_reduce")
+    assert replace(result, names=result.names).names == ("load x", "all_reduce")

@@ -119,12 +119,12 @@ def test_times_do_not_depend_on_how_many_rates_are_set_anew(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ET_SIM_COMPILE", "never")
-    described, found = system(profile="corrected"), []
+    described, outcome = system(profile="corrected"), []
     for rounds in (0, 1, shares.FEW_ROUNDS):
         monkeypatch.setattr(shares, "FEW_ROUNDS", rounds)
         result = simulate(traffic(seed=2, messages=60), NETWORKS[name], described, model="flow")
-        found.append(result.finish_ns.tolist())
-    assert found[0] == found[1] == found[2]
+        outcome.append(result.finish_ns.tolist())
+    assert outcome[0] == outcome[1] == outcome[2]
 
 
 @given(st.lists(st.tuples(st.integers(0, 9), st.sampled_from([None, 0.0, 1.0, 2.5, 3.0])), max_size=60))

@@ -69,11 +69,11 @@ def test_ways_are_shortest_and_follow_links(seed: int) -> None:
         for target in range(machine.ranks):
             if source == target:
                 continue
-            found = path_between(tables, source, target)
-            ends = [graph.npus[source], *(graph.targets[link] for link in found)]
-            assert [graph.sources[link] for link in found] == ends[:-1]
+            path = path_between(tables, source, target)
+            ends = [graph.npus[source], *(graph.targets[link] for link in path)]
+            assert [graph.sources[link] for link in path] == ends[:-1]
             assert ends[-1] == graph.npus[target]
-            assert len(found) == nx.shortest_path_length(links, ends[0], ends[-1]) == hops[target]
+            assert len(path) == nx.shortest_path_length(links, ends[0], ends[-1]) == hops[target]
 
 
 def test_npus_forward_only_where_switches_do_not_suffice() -> None:
@@ -151,16 +151,16 @@ def switched(seed: int, most_links: int) -> tuple[Network, nx.Graph]:
 
     chance = random.Random(seed)
     hosts, switches = chance.randint(3, 6), chance.randint(4, 9)
-    found = nx.gnm_random_graph(switches, chance.randint(switches, 3 * switches), seed=seed)
-    found.add_edges_from((at, at + 1) for at in range(switches - 1))
+    result = nx.gnm_random_graph(switches, chance.randint(switches, 3 * switches), seed=seed)
+    result.add_edges_from((at, at + 1) for at in range(switches - 1))
     numbers = chance.sample(range(hosts + switches), switches)  # of the switches
-    found = nx.relabel_nodes(found, dict(enumerate(numbers)))
+    result = nx.relabel_nodes(result, dict(enumerate(numbers)))
     for host in sorted(set(range(hosts + switches)) - set(numbers)):
-        found.add_edges_from((host, leaf) for leaf in chance.sample(numbers, chance.randint(1, most_links)))
-    lines = [f"{hosts + switches} {switches} {found.number_of_edges()}", " ".join(map(str, numbers))]
-    lines += [f"{one} {other} 100Gbps 1us 0" for one, other in found.edges]
+        result.add_edges_from((host, leaf) for leaf in chance.sample(numbers, chance.randint(1, most_links)))
+    lines = [f"{hosts + switches} {switches} {result.number_of_edges()}", " ".join(map(str, numbers))]
+    lines += [f"{one} {other} 100Gbps 1us 0" for one, other in result.edges]
     content = import_text("\n".join(lines), "<text>", "ns-3").content | {"routing": "ecmp-ns3"}
-    return read_network_alone(content), found
+    return read_network_alone(content), result
 
 
 def next_hops_of_ns3(links: nx.Graph, switches: set[int], host: int) -> dict[int, list[int]]:
@@ -265,9 +265,9 @@ def test_a_given_route_is_taken_by_its_pair_only() -> None:
     shape = {"leaves": 2, "spines": 2, "npus-per-leaf": 2}
     path = ["npu0", "leaf0", "spine1", "leaf1", "npu3"]
     given = {"graph": {"generator": "leaf-spine", **LINK, **shape}, "routes": [{"path": path}]}
-    found = ways(read_network_alone(given))
-    assert found[0, 3] == path
-    assert found[0, 2][2] == found[3, 0][2] == "spine0"
+    result = ways(read_network_alone(given))
+    assert result[0, 3] == path
+    assert result[0, 2][2] == result[3, 0][2] == "spine0"
 
 
 @pytest.mark.parametrize(
@@ -290,11 +290,11 @@ def test_dimensions_as_a_graph_lead_the_same_ways(shapes: list[str], npus: list[
                 hops += grid.hops_of(legs, leg)
                 latency += grid.hops_of(legs, leg) * legs.dimensions[leg.row].latency_ns
                 leg = next_leg(legs, leg.end, target)
-            found = path_between(tables, source, target)
-            passed = [int(graph.targets[link]) for link in found]
-            assert len(found) == hops
+            path = path_between(tables, source, target)
+            passed = [int(graph.targets[link]) for link in path]
+            assert len(path) == hops
             assert [device for device in passed if device in stops] == stops
-            assert sum(graph.latency_ns[link] for link in found) == latency
+            assert sum(graph.latency_ns[link] for link in path) == latency
 
 
 def flow_between_halves(graph: Graph) -> float:
@@ -327,9 +327,9 @@ def test_the_bisection_is_a_maximum_flow_even_of_merged_devices(seed: int) -> No
 def test_diameter_and_bisection_are_those_of_the_textbook(
     machine: Network, diameter: int, across: float
 ) -> None:
-    found = describe(machine)
-    assert found["diameter"] == diameter
-    assert found["bisection_bytes_per_ns"] == pytest.approx(across)
+    result = describe(machine)
+    assert result["diameter"] == diameter
+    assert result["bisection_bytes_per_ns"] == pytest.approx(across)
 
 
 @pytest.mark.deep

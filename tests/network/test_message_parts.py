@@ -29,9 +29,9 @@ def run(
 
 def causes(result: Result) -> dict[str, int]:
     """What the time went to, which is that of the run."""
-    found: dict[str, int] = result.critical_path()["causes"]
-    assert sum(found.values()) == result.makespan_ns
-    return found
+    outcome: dict[str, int] = result.critical_path()["causes"]
+    assert sum(outcome.values()) == result.makespan_ns
+    return outcome
 
 
 @pytest.mark.parametrize(("completion", "ways"), [("receipt", 1), ("acknowledgement", 2)])
@@ -45,17 +45,17 @@ def test_a_lone_message_takes_latencies_and_transmissions_and_names_their_links(
         "serialisation": (5 + links - 1) * packet + (ways - 1) * links * packet,
     }
     classes = result.critical_path()["links"]
-    assert sum(one["latency"] for one in classes) == ways * links * 200
-    assert sum(one["serialisation"] for one in classes) == causes(result)["serialisation"]
+    assert sum(kind["latency"] for kind in classes) == ways * links * 200
+    assert sum(kind["serialisation"] for kind in classes) == causes(result)["serialisation"]
 
 
 def test_what_is_behind_others_waits_in_queues() -> None:
     result = run([(source, 3, 10_000) for source in range(3)], {"generator": "star", "npus": NPUS}, **EXACT)
-    found = causes(result)
-    assert found["latency"] == 2 * 2 * 200
+    outcome = causes(result)
+    assert outcome["latency"] == 2 * 2 * 200
     # 30 packets leave the switch after the first has come; the last one alone needs 10 + 1 times.
-    assert found["queueing"] == (1 + 30 - 11) * 80
-    assert set(found) == {"latency", "serialisation", "queueing"}
+    assert outcome["queueing"] == (1 + 30 - 11) * 80
+    assert set(outcome) == {"latency", "serialisation", "queueing"}
 
 
 def test_a_window_that_holds_a_message_back_is_told_from_queues() -> None:
@@ -124,9 +124,9 @@ def test_a_lone_message_is_held_by_nothing_and_names_its_way() -> None:
 def test_sending_the_window_and_the_rate_are_all_of_the_time_until_a_message_has_left(control: str) -> None:
     marking = [{"bandwidth": "100Gbps", "from": 2000, "to": 6000, "probability": 1.0}]
     options = {"congestion-control": control, "window": "pair", "marking": marking, "completion": "receipt"}
-    found = flows(of_flows([(source, 4, 100_000) for source in range(4)], **EXACT | options))
-    assert len(found) == 4
-    for flow in found:
+    result = flows(of_flows([(source, 4, 100_000) for source in range(4)], **EXACT | options))
+    assert len(result) == 4
+    for flow in result:
         sending = (flow["packets"] + flow["sent_again"]) * TX_NS
         held = flow["window_ns"] + flow["rate_ns"]
         assert held > 0
@@ -149,8 +149,8 @@ def test_what_is_lost_is_sent_again_by_its_message_and_said_in_the_summary(prese
     if preset == "datacenter":
         lossy |= {"pauses": False, "retransmission-timeout": 100_000}
     result = of_flows([(source, 4, 40_000) for source in range(4)] + [(4, 0, 1000)], **lossy)
-    found, packets = flows(result), result.summary()["packets"]
+    outcome, packets = flows(result), result.summary()["packets"]
     assert packets["lost"] > 0
-    assert packets["sent_again"] == sum(flow["sent_again"] for flow in found) > 0
-    assert packets["timeouts"] == sum(flow["timeouts"] for flow in found) > 0
-    assert {flow["sent_again"] for flow in found if flow["source"] == 4} == {0}
+    assert packets["sent_again"] == sum(flow["sent_again"] for flow in outcome) > 0
+    assert packets["timeouts"] == sum(flow["timeouts"] for flow in outcome) > 0
+    assert {flow["sent_again"] for flow in outcome if flow["source"] == 4} == {0}

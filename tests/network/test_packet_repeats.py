@@ -99,5 +99,5 @@ def test_long_messages_are_skipped_to_their_ends(messages: list[tuple[int, int, 
 
 
 def test_windows_that_follow_round_trips_are_not_skipped() -> None:
-    found = run(SHAPES[0], {"preset": "roce", "congestion-control": "timely"}, [(0, 1, LONG, 0)], skips=True)
-    assert found.outcome.run.network.state[0].skipped == 0
+    result = run(SHAPES[0], {"preset": "roce", "congestion-control": "timely"}, [(0, 1, LONG, 0)], skips=True)
+    assert result.outcome.run.network.state[0].skipped == 0

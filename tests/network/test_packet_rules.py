@@ -149,11 +149,13 @@ def test_where_nobody_sends_lost_packets_again_the_stall_says_so(completion: str
     stall = result.stall
     assert stall is not None
     lost = result.summary()["packets"]["lost"]
-    told = rf"(\d) messages never arrive: {lost} packets were lost, most at switch0->npu0, and nobody sends "
-    found = re.search(told + "again", stall.cause)
-    assert found
+    outcome = (
+        rf"(\d) messages never arrive: {lost} packets were lost, most at switch0->npu0, and nobody sends "
+    )
+    match = re.search(outcome + "again", stall.cause)
+    assert match
     assert {wait.kind for wait in stall.waits} == {"undelivered"}
-    assert sum(wait.operation == "receive" for wait in stall.waits) == int(found[1])
+    assert sum(wait.operation == "receive" for wait in stall.waits) == int(match[1])
     assert not stall.dead_ends
     assert stall.remedies == ("give protocol a retransmission-timeout, or pauses: true",)
     assert "rendezvous" not in stall.text
@@ -267,10 +269,10 @@ def test_a_pause_is_shorter_than_its_cause_and_told_where_it_was() -> None:
     messages = [(source, (RANKS - source) % RANKS, 100_000) for source in range(1, RANKS)]
     protocol = {"preset": "datacenter", "congestion-control": "none", "buffer": 250_000}
     result = run(network(GENERATORS[0], protocol), messages)
-    found = result.table("ports").to_pydict()
-    assert sum(found["pauses"]) > 0
-    assert all(paused < result.makespan_ns for paused in found["paused_ns"])
-    assert result.summary()["packets"]["pauses"] == sum(found["pauses"])
+    outcome = result.table("ports").to_pydict()
+    assert sum(outcome["pauses"]) > 0
+    assert all(paused < result.makespan_ns for paused in outcome["paused_ns"])
+    assert result.summary()["packets"]["pauses"] == sum(outcome["pauses"])
     assert result.summary()["packets"]["lost_at"] is None
 
 
@@ -344,7 +346,7 @@ def test_what_is_wrong_with_a_key_file_is_said(
 def test_one_warning_names_all_keys_of_a_key_file_that_change_nothing(tmp_path: Path) -> None:
     keys = {"L2_CHUNK_SIZE": "4000", "PINT_PROB": "1.0", "MULTI_RATE": "0", "U_TARGET": "0.95"}
     described = read_machine(system=system(), network=with_keys(tmp_path, {**keys, "CC_MODE": "8"}))
-    assert [one.text for one in described.warnings if "no effect" in one.text] == [
+    assert [warning.text for warning in described.warnings if "no effect" in warning.text] == [
         "no effect: L2_CHUNK_SIZE, PINT_PROB; "
         "no effect with CC_MODE 8: RP_TIMER, RATE_AI, RATE_HAI, MULTI_RATE, U_TARGET"
     ]
@@ -419,7 +421,7 @@ def test_where_nobody_sends_lost_packets_again_a_warning_says_so(
     protocol: dict[str, Any], is_said: bool
 ) -> None:
     described = read_machine(system=system(), network=network(GENERATORS[0], protocol))
-    assert any("nobody sends a lost last packet" in one.text for one in described.warnings) == is_said
+    assert any("nobody sends a lost last packet" in warning.text for warning in described.warnings) == is_said
 
 
 def test_the_flow_model_says_which_keys_change_nothing() -> None:
@@ -429,8 +431,10 @@ def test_the_flow_model_says_which_keys_change_nothing() -> None:
         ({"preset": "tcp", "payload": 1000}, []),
     ):
         builders = [TraceBuilder() for _ in range(RANKS)]
-        found = simulate(builders, network(GENERATORS[0], keys), system(), model="flow").manifest["warnings"]
-        assert [one["text"] for one in found if one["key"] == "protocol"] == texts
+        warnings = simulate(builders, network(GENERATORS[0], keys), system(), model="flow").manifest[
+            "warnings"
+        ]
+        assert [warning["text"] for warning in warnings if warning["key"] == "protocol"] == texts
 
 
 def test_a_queue_for_one_packet_is_enough() -> None:

@@ -84,9 +84,9 @@ def test_a_handshake_takes_a_round_trip() -> None:
     opening = 4 * (OPENING * PS_PER_BYTE + LATENCY_PS)
     size = 100_000
     for keys in ({"per-message": True}, {"handshake": True}):
-        found = sent(star(tcp=keys), [(0, 1, size)]).makespan_ns
+        makespan_ns = sent(star(tcp=keys), [(0, 1, size)]).makespan_ns
         wanted = (opening + ANSWER * PS_PER_BYTE + lone_ps(size)) / 1000  # it is told that the answer came
-        assert found == int(wanted)
+        assert makespan_ns == int(wanted)
 
 
 def test_a_connection_of_a_pair_keeps_its_window_and_one_of_a_message_does_not() -> None:
@@ -163,8 +163,8 @@ def test_every_message_arrives_whatever_is_dropped(
     lossy = {"queue-packets": queue, "random-drop-from": 0, "random-drop": chance, "seed": seed}
     result = sent(star(tcp=tcp, **lossy), messages)
     assert result.is_complete
-    found, network = state(result), result.outcome.run.network
-    if found.lost == 0 and tcp["least-timeout"] == "1ms" and tcp["acknowledge-after"] == 1:
+    outcome, network = state(result), result.outcome.run.network
+    if outcome.lost == 0 and tcp["least-timeout"] == "1ms" and tcp["acknowledge-after"] == 1:
         assert network.flows["retransmitted"].sum() == 0
     in_flight = sum(int(port.packets) for port in network.ports)
     assert in_flight <= queue * len(network.ports)
@@ -205,14 +205,14 @@ def marked_once(control: int, window: int, flight: int) -> list[int]:
     connection.window, connection.alpha = window * PAYLOAD, 0.5
     rules = SimpleNamespace(sack=1, control=control, payload=PAYLOAD)
     network = SimpleNamespace(transport=SimpleNamespace(connections=[connection], rules=[rules]))
-    found = []
+    results = []
     for position in (1, 1 + flight * PAYLOAD // 2, 2 + flight * PAYLOAD):
         connection.acknowledged = position
-        connection.sent = connection.highest = position + flight * PAYLOAD if found else connection.highest
+        connection.sent = connection.highest = position + flight * PAYLOAD if results else connection.highest
         react_to_mark(network, 0)
         assert connection.window == connection.threshold
-        found.append(connection.window // PAYLOAD)
-    return found
+        results.append(connection.window // PAYLOAD)
+    return results
 
 
 @pytest.mark.parametrize(
@@ -312,5 +312,5 @@ def test_timers_of_what_has_been_acknowledged_hold_up_nothing(least: str) -> Non
     network = star(tcp={"least-timeout": least}) | {"logical-dimensions": [2, 2]}
     queues = {"scheduling-policy": "LIFO", "preferred-dataset-splits": 8, "active-chunks-per-dimension": 1}
     machine = SYSTEM | queues | {"all-reduce-implementation": ["ring", "ring"]}
-    found = simulate(Workload.of(traces), system=machine, network=network, model="packet")
-    assert found.makespan_ns == 453_482
+    result = simulate(Workload.of(traces), system=machine, network=network, model="packet")
+    assert result.makespan_ns == 453_482

@@ -35,8 +35,8 @@ def test_a_count_of_links_is_one_of_so_many_times_the_bandwidth(model: str, mess
     slow = dumbbell({"bandwidth": "1GB/s", "count": 2})
     slow["overrides"] = [{"between": ["l", "r"], "bandwidth": f"{N * B}GB/s"}]  # of all together
     runs = [sent(network, model, messages) for network in (counted, wide, slow)]
-    assert len({tuple(one.finish_ns.tolist()) for one in runs}) == 1
-    assert len({str(one.table("links").to_pylist()) for one in runs}) == 1
+    assert len({tuple(run.finish_ns.tolist()) for run in runs}) == 1
+    assert len({str(run.table("links").to_pylist()) for run in runs}) == 1
 
 
 def test_a_message_takes_the_time_of_all_of_them_together() -> None:
@@ -56,10 +56,10 @@ def test_links_of_their_own_carry_a_message_each_where_the_hash_says_so(model: s
     alone = L + SIZE // B + ends
     shared = L + 2 * (SIZE // B) + ends
     assert sent(dumbbell(*two), model, 2).makespan_ns == pytest.approx(shared, abs=1)
-    found = [sent(dumbbell(*two, routing="ecmp", seed=seed), model, 2) for seed in range(6)]
-    times = {one.makespan_ns for one in found}
+    results = [sent(dumbbell(*two, routing="ecmp", seed=seed), model, 2) for seed in range(6)]
+    times = {result.makespan_ns for result in results}
     assert sorted(times) == pytest.approx([alone, shared], abs=1)
-    for one in found:
-        rows = one.table("links").to_pylist()
+    for result in results:
+        rows = result.table("links").to_pylist()
         used = {row["link"] for row in rows if row["tier"] == "l, r to l, r"}
-        assert len(used) == (2 if one.makespan_ns < shared - 1 else 1)
+        assert len(used) == (2 if result.makespan_ns < shared - 1 else 1)

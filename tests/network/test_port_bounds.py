@@ -85,7 +85,7 @@ def machines_of(name: str, most: int) -> Iterator[str]:
 
 def below(name: str, most: int, sizes: tuple[int, ...], models: tuple[str, ...]) -> list[Any]:
     """Points whose answer is faster than their wires, with the factor."""
-    found = []
+    results = []
     for machine in machines_of(name, most):
         for kind in KINDS:
             for size in sizes:
@@ -93,8 +93,8 @@ def below(name: str, most: int, sizes: tuple[int, ...], models: tuple[str, ...])
                 for model in models:
                     took = makespan_ns(kind, machine, size, model=model)
                     if took < int(least):
-                        found.append((machine, kind, size, model, least / took))
-    return found
+                        results.append((machine, kind, size, model, least / took))
+    return results
 
 
 @pytest.mark.deep

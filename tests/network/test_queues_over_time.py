@@ -49,8 +49,8 @@ def rows(result: Result, name: str) -> list[dict[str, Any]]:
 
 def waited(result: Result, link: str) -> float:
     """Bytes times nanoseconds."""
-    found = (row for row in rows(result, "queues") if row["link"] == link)
-    return sum(row["mean_bytes"] * (row["end_ns"] - row["start_ns"]) for row in found)
+    outcome = (row for row in rows(result, "queues") if row["link"] == link)
+    return sum(row["mean_bytes"] * (row["end_ns"] - row["start_ns"]) for row in outcome)
 
 
 def test_the_second_of_two_packets_waits_for_as_long_as_the_first_is_sent() -> None:
@@ -88,9 +88,9 @@ def test_losses_and_marks_are_noted_at_the_port_and_time_where_they_happen() -> 
     )
     result = run(lossy, [(source, 3, 20_000) for source in range(3)])
     for name in ("lost", "marked"):
-        found = {row["link"]: row[name] for row in rows(result, "ports") if row[name]}
-        assert set(found) == {"switch0->npu3"}
-        assert sum(row[name] for row in rows(result, "queues")) == found["switch0->npu3"]
+        results = {row["link"]: row[name] for row in rows(result, "ports") if row[name]}
+        assert set(results) == {"switch0->npu3"}
+        assert sum(row[name] for row in rows(result, "queues")) == results["switch0->npu3"]
 
 
 @pytest.mark.deep
@@ -152,8 +152,8 @@ def _recorded(changes: Changes, per_port: int) -> Queues:
             observed.bytes_go_on(network, -1, port, size, now * 1000 + 999)
     for port in range(3):
         observed.settle(network.queues, port, now + 1)
-    found: Queues = network.queues
-    return found
+    result: Queues = network.queues
+    return result
 
 
 @given(CHANGES)

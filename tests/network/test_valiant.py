@@ -83,13 +83,13 @@ def drawn_groups(machine: Network, source: int, target: int, messages: int) -> l
     """As stops, of so many messages in a row."""
     tables, device = route_tables(machine), route_tables(machine).device_of[source]
     ports = [ports_of_flow(number) for number in range(messages)]
-    return [int(stop_after(tables, device, source, source, target, one)) - RANKS for one in ports]
+    return [int(stop_after(tables, device, source, source, target, port)) - RANKS for port in ports]
 
 
 def test_groups_are_drawn_for_each_message_by_the_seed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ET_SIM_COMPILE", "never")
     machines = [read_network_alone(described("valiant", seed=seed)) for seed in (0, 0, 1)]
-    drawn = [drawn_groups(one, 0, RANKS - 1, 200) for one in machines]
+    drawn = [drawn_groups(machine, 0, RANKS - 1, 200) for machine in machines]
     assert drawn[0] == drawn[1] != drawn[2]
     assert set(drawn[0]) == set(range(1, GROUPS - 1))
     assert max(np.bincount(drawn[0])) < 3 * 200 / (GROUPS - 2)
@@ -105,9 +105,9 @@ def test_a_lone_message_pays_for_every_link_of_its_way(model: str, monkeypatch: 
     net, size = described("valiant"), 1_250_000
     names = way(read_network_alone(net), 3, 40, 0)
     links = len(names) - 1
-    found = run(messages([(3, 40)], size), network=net, system=system(), model=model)
+    result = run(messages([(3, 40)], size), network=net, system=system(), model=model)
     sent = 100_000 * (links if model == "link" else 1)
-    assert found.makespan_ns == links * 500 + sent
+    assert result.makespan_ns == links * 500 + sent
 
 
 @pytest.mark.deep
@@ -124,13 +124,13 @@ def test_neighbouring_groups_do_not_share_one_link_any_more(
     for number, routing in enumerate(("shortest", "valiant", "valiant")):
         on = system(profile="corrected")
         net = {"graph": graph, "routing": routing, "logical-dimensions": [RANKS]}
-        found = run(messages(pairs, size), network=net, system=on, model=model, detail="links")
-        write_run(found, tmp_path / str(number))
+        result = run(messages(pairs, size), network=net, system=on, model=model, detail="links")
+        write_run(result, tmp_path / str(number))
         table = link_table(open_run(tmp_path / str(number)))
         assert table is not None
         of_globals = [len(groups_on(name.split("->"))) == 2 for name in table.name]
         most.append(int(table.total("bytes")[of_globals].max()))
-        took.append(found.makespan_ns)
+        took.append(result.makespan_ns)
     assert most[0] == IN_GROUP * each * size
     assert most[1] == most[2] < 0.6 * most[0]
     assert took[1] == took[2] < 0.8 * took[0]
@@ -155,8 +155,8 @@ def test_ways_of_messages_are_not_folded_where_they_share_links(monkeypatch: pyt
 def test_acknowledgements_draw_groups_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ET_SIM_COMPILE", "never")
     net = described("valiant", protocol={"preset": "roce"})
-    found = run(messages([(3, 40)], 10_000), network=net, system=system(), model="flow")
-    assert found.makespan_ns > 0
+    result = run(messages([(3, 40)], 10_000), network=net, system=system(), model="flow")
+    assert result.makespan_ns > 0
 
 
 def test_nodes_behind_a_dragonfly_keep_to_their_own_switch(monkeypatch: pytest.MonkeyPatch) -> None:

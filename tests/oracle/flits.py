@@ -120,7 +120,7 @@ class Fabric:
                 if self.can_go_on(channel, cycle):
                     asked.setdefault(self.output(channel), []).append((number, place, channel))
                     break
-        return [(out, *self.next_in_turn(out, found)) for out, found in asked.items()]
+        return [(out, *self.next_in_turn(out, result)) for out, result in asked.items()]
 
     def next_in_turn(self, out: Any, found: list[tuple[int, Any, Channel]]) -> tuple[Any, int, Channel]:
         """Of those that ask, the first after the last turn."""

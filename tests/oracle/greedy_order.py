@@ -100,11 +100,11 @@ def planned(
 ) -> list[tuple[int, tuple[int, ...]]]:
     """All chunks; without `flexible`, the k-th has the k-th recommended size."""
     order = GreedyOrder(kind, dimensions, flexible)
-    found: list[tuple[int, tuple[int, ...]]] = []
+    results: list[tuple[int, tuple[int, ...]]] = []
     left = total
     while left:
-        wanted = recommended[0] if flexible else recommended[len(found)]
+        wanted = recommended[0] if flexible else recommended[len(results)]
         chunk, way = order.next_chunk(left, wanted)
-        found.append((chunk, way))
+        results.append((chunk, way))
         left -= chunk
-    return found
+    return results

@@ -121,23 +121,23 @@ class Program:
 
 def programs(ranks: int, groups: dict[str, list[int]], steps: int, chance: random.Random) -> list[Program]:
     """A global order of operations; every rank waits for some of what it did before."""
-    found = [Program() for _ in range(ranks)]
+    results = [Program() for _ in range(ranks)]
     for tag in range(steps):
         what = chance.choice(("collective", "collective", "message", "compute"))
         if what == "collective":
             group = chance.choice(["", *groups])
             node = ("collective", chance.choice(KINDS), chance.choice((999, 1 << 16, 1 << 20)), group)
             for rank in groups.get(group, range(ranks)):
-                found[rank].add(node, chance)
+                results[rank].add(node, chance)
         elif what == "message":
             source, target = chance.sample(range(ranks), 2)
             size = chance.choice((100, 1 << 18))
-            found[source].add(("send", target, size, tag), chance)
-            found[target].add(("receive", source, size, tag), chance)
+            results[source].add(("send", target, size, tag), chance)
+            results[target].add(("receive", source, size, tag), chance)
         else:
             rank = chance.randrange(ranks)
-            found[rank].add(("compute", chance.randrange(1, 97), chance.random() < 0.3), chance)
-    return found
+            results[rank].add(("compute", chance.randrange(1, 97), chance.random() < 0.3), chance)
+    return results
 
 
 @given(seed=st.integers(0, 10**9), steps=st.integers(1, 24))

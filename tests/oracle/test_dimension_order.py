@@ -68,8 +68,8 @@ def test_greedy_orders_follow_the_rules(
     to_cut = bytes_to_cut(total, splits, runs)
     recommended = [run.size for run in runs for _ in range(run.number)]
     expected = planned(kind, to_cut, recommended, dimensions, flexible)
-    found = list(greedy_chunks(operation, to_cut, runs, lanes_of(dimensions), GAP, flexible=flexible))
-    assert found == expected
+    result = list(greedy_chunks(operation, to_cut, runs, lanes_of(dimensions), GAP, flexible=flexible))
+    assert result == expected
 
 
 @given(
@@ -84,10 +84,10 @@ def test_every_order_visits_every_dimension_once_and_no_byte_is_lost(
 ) -> None:
     assume(any(d.takes_part for d in dimensions))
     runs = split_exactly(total, splits)
-    found = routes(scheduler, Operation[kind.upper()], total, runs, lanes_of(dimensions), GAP)
-    assert sum(route.chunks.number * route.chunks.size for route in found) == total
+    result = routes(scheduler, Operation[kind.upper()], total, runs, lanes_of(dimensions), GAP)
+    assert sum(route.chunks.number * route.chunks.size for route in result) == total
     possible = set(permutations(range(len(dimensions))))
-    assert all(order in possible for route in found for order in route.orders)
+    assert all(order in possible for route in result for order in route.orders)
 
 
 @given(kind=KINDS, dimensions=DIMENSIONS, chunk=st.integers(1, 1 << 20), numbers=st.lists(st.integers(1, 9)))
@@ -101,8 +101,8 @@ def test_loads_carry_themis_from_one_collective_to_the_next(
     def plan(number: int, loads: list[DimensionLoad]) -> list[tuple[int, Order]]:
         runs = [Chunks(number, chunk)]
         scheduler = DimensionOrder.OFFLINE_GREEDY
-        found = routes(scheduler, operation, number * chunk, runs, machine, GAP, loads)
-        return [(chunk, route.orders[0]) for route in found for _ in range(route.chunks.number)]
+        result = routes(scheduler, operation, number * chunk, runs, machine, GAP, loads)
+        return [(chunk, route.orders[0]) for route in result for _ in range(route.chunks.number)]
 
     together = [step for number in numbers for step in plan(number, loads)]
     assert together == plan(sum(numbers), empty_loads(len(dimensions)))
@@ -115,7 +115,7 @@ def test_themis_gives_idle_fast_dimensions_to_chunks_after_the_first() -> None:
     second begins in dimension 1: 3/4 / 4 = 12/64 there, and 12/64 in dimension 0. Loads are now 60/64 and
     15/64. From then on a chunk adds 12/64 to both if it begins in dimension 1, always the less loaded one.
     """
-    found = list(
+    result = list(
         greedy_chunks(
             Operation.REDUCE_SCATTER,
             4 * MIB,
@@ -125,7 +125,7 @@ def test_themis_gives_idle_fast_dimensions_to_chunks_after_the_first() -> None:
             flexible=False,
         )
     )
-    assert found == [(MIB, (0, 1)), (MIB, (1, 0)), (MIB, (1, 0)), (MIB, (1, 0))]
+    assert result == [(MIB, (0, 1)), (MIB, (1, 0)), (MIB, (1, 0)), (MIB, (1, 0))]
 
 
 def test_the_flexible_order_cuts_a_chunk_that_levels_the_loads() -> None:
@@ -133,12 +133,12 @@ def test_the_flexible_order_cuts_a_chunk_that_levels_the_loads() -> None:
 
     45/64 on dimension 1 would level them: 45/64 * 4 / (3/4) = 3.75 MiB, of which 3 MiB are left.
     """
-    found = list(
+    result = list(
         greedy_chunks(
             Operation.REDUCE_SCATTER, 4 * MIB, [Chunks(4, MIB)], lanes((4, 1.0), (4, 4.0)), GAP, flexible=True
         )
     )
-    assert found == [(MIB, (0, 1)), (3 * MIB, (1, 0))]
+    assert result == [(MIB, (0, 1)), (3 * MIB, (1, 0))]
 
 
 def test_round_robin_turns_the_usual_order() -> None:

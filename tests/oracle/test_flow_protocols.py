@@ -73,10 +73,10 @@ def test_a_message_alone_takes_what_its_packets_take(
     known = there + hops * (time(acknowledgement) + 500)
     for completion, wanted in (("receipt", there), ("acknowledgement", known)):
         net = chain(hops) | {"protocol": protocol | {"completion": completion}}
-        found = sent(net, [(0, 1, size)]).finish_ns.tolist()[1]
+        result = sent(net, [(0, 1, size)]).finish_ns.tolist()[1]
         # A last packet that is not full is rounded with the others, and not by itself; so is an only one.
         slack = ROUNDING_NS + (hops if whole else 0)
-        assert abs(found - wanted) <= slack
+        assert abs(result - wanted) <= slack
 
 
 @pytest.mark.parametrize("completion", ["receipt", "acknowledgement"])

@@ -94,8 +94,8 @@ def test_schedules_with_ties_end_when_the_rules_say_and_some_stall() -> None:
 
 @pytest.mark.deep
 def test_compiled_and_interpreted_runs_agree(monkeypatch: pytest.MonkeyPatch) -> None:
-    found = []
+    results = []
     for compile_when in ("never", "now"):
         monkeypatch.setenv("ET_SIM_COMPILE", compile_when)
-        found.append([agree(seed) for seed in range(40)])
-    assert found[0] == found[1]
+        results.append([agree(seed) for seed in range(40)])
+    assert results[0] == results[1]

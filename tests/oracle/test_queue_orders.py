@@ -68,13 +68,13 @@ def chunks_of(
     ways = routes(scheduler, operation, bytes_to_cut(size, splits, runs), runs, lanes, 16.0)
     rules = Rules(AllReducePlan.LOCAL_BW_AWARE, everywhere=scheduler in SCATTERING_EVERYWHERE)
     cursors = Cursors(queues)
-    found: list[Chunk] = []
+    results: list[Chunk] = []
     for way in ways:
         for _ in range(way.chunks.number):
-            order = way.orders[len(found) % len(way.orders)]
+            order = way.orders[len(results) % len(way.orders)]
             steps = plan_phases(operation, way.chunks.size, [parts[d] for d in order if d in parts], rules)
-            found.append(Chunk(0, 0, [phase_of(step, costs, cursors) for step in steps]))
-    return found
+            results.append(Chunk(0, 0, [phase_of(step, costs, cursors) for step in steps]))
+    return results
 
 
 @given(

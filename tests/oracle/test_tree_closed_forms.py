@@ -46,13 +46,13 @@ def below(members: int) -> list[int]:
 
 def up(costs: Costs, members: int, size: int, *, shares: bool, reduces: bool, root: bool = True) -> int:
     """When a member has heard from all below it."""
-    found = [E]
+    results = [E]
     for part in halves(members) if root else below(members):
         message = part * size if shares else size
         charge = costs.reduction(message) if reduces else 0
         heard = up(costs, part, size, shares=shares, reduces=reduces, root=False)
-        found.append(heard + costs.flight(message) + E + charge)
-    return max(found)
+        results.append(heard + costs.flight(message) + E + charge)
+    return max(results)
 
 
 def down(costs: Costs, members: int, size: int, *, shares: bool, start: int, root: bool = True) -> list[int]:
@@ -148,11 +148,11 @@ def test_collectives_of_each_kind_take_the_two_binary_trees_in_turn() -> None:
 
 def rounds(members: int) -> list[int]:
     """Pieces of the messages of a reduce-scatter around a circulant."""
-    found = []
+    results = []
     while members > 1:
-        found.append(members // 2)
+        results.append(members // 2)
         members -= members // 2
-    return found
+    return results
 
 
 @given(

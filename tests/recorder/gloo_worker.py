@@ -45,11 +45,11 @@ class Listener(TorchDispatchMode):
         self.heard: list[list[Any]] = []
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if any(one not in (torch.Tensor, torch.nn.Parameter, FakeTensor) for one in types):
+        if any(type_ not in (torch.Tensor, torch.nn.Parameter, FakeTensor) for type_ in types):
             return NotImplemented
         name = func._schema.name.partition("::")[2]
         if func.namespace in ("c10d", "_c10d_functional") and name in KINDS:
-            given = dict(zip((one.name for one in func._schema.arguments), args, strict=False))
+            given = dict(zip((argument.name for argument in func._schema.arguments), args, strict=False))
             given |= kwargs or {}
             group: Any = given.get("process_group", given.get("group_name"))
             group = (
@@ -58,13 +58,13 @@ class Listener(TorchDispatchMode):
                 else ProcessGroup.unbox(group)
             )
             kind, inputs, end = KINDS[name]
-            tensors = [one for one in tree_iter(given.get(inputs)) if isinstance(one, torch.Tensor)]
+            tensors = [value for value in tree_iter(given.get(inputs)) if isinstance(value, torch.Tensor)]
             members = dist.get_process_group_ranks(group)
             peer = members[given[end]] if end else -1
-            size = sum(one.numel() * one.element_size() for one in tensors)
+            size = sum(tensor.numel() * tensor.element_size() for tensor in tensors)
             if len(members) > 1:
-                told = [] if kind in ("SEND", "RECEIVE") else sorted(members)
-                self.heard.append([kind, size, told, peer])
+                result = [] if kind in ("SEND", "RECEIVE") else sorted(members)
+                self.heard.append([kind, size, result, peer])
         return func(*args, **(kwargs or {}))
 
 

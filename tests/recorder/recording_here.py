@@ -32,13 +32,19 @@ class Recording(NamedTuple):
         """Phase, group, kind, number and bytes of the communication of a recorded rank."""
         of_rank = next(one for one in self.report["ranks"] if one["rank"] == rank)
         return [
-            (one["phase"], one["group"], one["kind"], one["count"], one["bytes"])
-            for one in of_rank["collectives"]
+            (
+                collective["phase"],
+                collective["group"],
+                collective["kind"],
+                collective["count"],
+                collective["bytes"],
+            )
+            for collective in of_rank["collectives"]
         ]
 
     def remarks(self, kind: str) -> list[dict[str, Any]]:
         """Of one kind, of the first recorded rank."""
-        return [one for one in self.report["ranks"][0]["remarks"] if one["kind"] == kind]
+        return [remark for remark in self.report["ranks"][0]["remarks"] if remark["kind"] == kind]
 
 
 def record(

@@ -22,9 +22,9 @@ WORKER = Path(__file__).parent / "gloo_worker.py"
 
 
 def _free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("localhost", 0))
-        return int(found.getsockname()[1])
+    with socket.socket() as result:
+        result.bind(("localhost", 0))
+        return int(result.getsockname()[1])
 
 
 def _really(folder: Path, program: str, arguments: tuple[str, ...], world: int) -> list[list[Any]]:
@@ -52,18 +52,18 @@ def _really(folder: Path, program: str, arguments: tuple[str, ...], world: int) 
 
 def _recorded(recording: Recording, rank: int) -> list[list[Any]]:
     workload, trace = recording.workload, recording.workload.trace(rank)
-    found = []
+    results = []
     for row, kind in enumerate(trace.kind.tolist()):
         size, group = int(trace.comm_bytes[row]), trace.group_names[trace.group[row]]
         members = list(workload.group_rules[group].members(rank)) if group else list(range(workload.ranks))
         if kind == NodeKind.COLL:
             name = CollectiveKind(int(trace.comm_type[row])).name
             root = trace.comm_src[row] if trace.has("comm_src", row) else min(members) - rank
-            found.append([name, size, members, int(root + rank) if name == "BROADCAST" else -1])
+            results.append([name, size, members, int(root + rank) if name == "BROADCAST" else -1])
         elif kind in (NodeKind.SEND, NodeKind.RECV):
             name, away = ("SEND", trace.comm_dst) if kind == NodeKind.SEND else ("RECEIVE", trace.comm_src)
-            found.append([name, size, [], int(rank + away[row])])
-    return found
+            results.append([name, size, [], int(rank + away[row])])
+    return results
 
 
 @pytest.mark.parametrize(

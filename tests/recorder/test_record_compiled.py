@@ -45,8 +45,8 @@ def test_a_chain_of_a_region_is_one_kernel_that_moves_what_others_see(
     # Backward: a gradient and what was kept of it are read, and the gradient of the product is written.
     assert trace.tensor_bytes[backward].tolist() == [(2 + 4 + 4 + 2) * ELEMENTS] * BLOCKS
     assert len(trace) == len(eager) - BLOCKS * (IN_CHAINS - 2)
-    (said,) = recording.remarks("compiled")
-    assert "56 element-wise ones of which are 16 kernels" in said["text"]
+    (output,) = recording.remarks("compiled")
+    assert "56 element-wise ones of which are 16 kernels" in output["text"]
 
 
 def test_products_and_reductions_of_a_region_are_as_without_it(eager: Trace, tmp_path: Path) -> None:

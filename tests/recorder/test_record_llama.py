@@ -65,7 +65,9 @@ def test_a_model_of_few_layers_follows_the_rule(recording: Recording) -> None:
     is_product = (trace.kind == NodeKind.COMP) & np.char.startswith(words, "gemm")
     of_rank = recording.report["ranks"][0]
     second = {
-        (one["phase"], one["group"], one["kind"]): one for one in of_rank["collectives"] if one["step"] == 1
+        (collective["phase"], collective["group"], collective["kind"]): collective
+        for collective in of_rank["collectives"]
+        if collective["step"] == 1
     }
     assert _expected(LAYERS) == {
         "weights": of_rank["weights"],
@@ -87,7 +89,7 @@ def test_what_the_program_does_beyond_its_plan_is_named(
     assert main(["make", "llm", "--model", "llama3-8b", *parts, *tokens, "-o", str(plan)]) == 0
     capsys.readouterr()
     assert main(["compare", str(plan), str(recording.manifest), "--json"]) == 0
-    work = {(one["kind"], one["members"]): one for one in json.loads(capsys.readouterr().out)["work"]}
+    work = {(load["kind"], load["members"]): load for load in json.loads(capsys.readouterr().out)["work"]}
     ranks = TENSOR * DATA
     reductions = work["all_reduce", TENSOR]["count"]
     assert reductions == {"a": ranks * (4 * LAYERS + 3), "b": ranks * (7 * LAYERS + 2)}

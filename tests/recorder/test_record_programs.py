@@ -157,9 +157,9 @@ def test_an_exception_inside_backward_gives_its_traceback(
 ) -> None:
     command = ["--world", "8", "-o", str(tmp_path / "job.workload.json"), str(PROGRAMS / "broken.py")]
     assert main(command) == 1
-    said = capfd.readouterr().err
-    assert "ValueError: wrong in the middle" in said
-    assert "broken.py: the program ended with status 1 on rank 0" in said
+    err = capfd.readouterr().err
+    assert "ValueError: wrong in the middle" in err
+    assert "broken.py: the program ended with status 1 on rank 0" in err
 
 
 def test_sums_averages_and_extremes_of_known_values_are_told_truly(tmp_path: Path) -> None:
@@ -177,8 +177,8 @@ def test_a_size_that_nobody_knows_is_refused_with_its_line(
 ) -> None:
     command = ["--world", "8", "-o", str(tmp_path / "job.workload.json"), str(PROGRAMS / "unsized.py"), kind]
     assert main(command) == 1
-    said = capfd.readouterr().err
-    assert f"unsized.py:{line}: the size of what {operator} gives follows from values" in said
+    err = capfd.readouterr().err
+    assert f"unsized.py:{line}: the size of what {operator} gives follows from values" in err
     assert not list(tmp_path.iterdir())
 
 
@@ -204,8 +204,8 @@ def test_uneven_experts_are_those_of_a_plan_with_the_same_skew(tmp_path: Path) -
     loads = np.array(tokens_of_experts("zipf:1.2", 3, EXPERTS, 1, TOKENS)).reshape(8, -1).sum(1)
     for rank in range(8):
         trace = recording.workload.trace(rank)
-        texts = [trace.split_texts[one] for one in trace.splits[trace.kind == NodeKind.COLL]]
-        sent = [[int(one) for one in text.split()] for text in texts]
+        texts = [trace.split_texts[split] for split in trace.splits[trace.kind == NodeKind.COLL]]
+        sent = [[int(word) for word in text.split()] for text in texts]
         there, back = (loads * TOKEN_BYTES).tolist(), [int(loads[rank]) * TOKEN_BYTES] * 8
         # Counts; tokens; what experts make of them; and the gradients on the same way back.
         assert sent[1:] == [there, back, there]
@@ -258,7 +258,7 @@ def test_loads_of_another_number_of_experts_are_refused(
 
 def test_values_are_known_as_long_as_they_are_true(tmp_path: Path) -> None:
     recording = record(tmp_path, "known_values.py", world=4)
-    assumed = [one["place"].rpartition(":")[0] for one in recording.remarks("assumed")]
+    assumed = [remark["place"].rpartition(":")[0] for remark in recording.remarks("assumed")]
     assert assumed == ["known_values.py"] * 4
 
 
@@ -358,6 +358,6 @@ def test_inference_mode_computes_what_no_grad_does(tmp_path: Path) -> None:
 
 def test_what_tells_tensors_of_cuda_apart_is_answered_as_cuda_would(tmp_path: Path) -> None:
     recording = record(tmp_path, "asking.py", world=2)
-    of_device = [one["place"].rpartition(":")[0] for one in recording.remarks("synchronised")]
+    of_device = [remark["place"].rpartition(":")[0] for remark in recording.remarks("synchronised")]
     assert of_device == ["asking.py"] * 2  # norms on the device, made a tensor; a sum that is printed
     assert recording.remarks("changed")

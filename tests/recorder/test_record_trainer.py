@@ -29,7 +29,9 @@ def _updated(folder: Path, kind: str) -> tuple[int, dict[tuple[str, str], int]]:
     updates = [
         row for row in range(len(trace.kind)) if trace.node_name(row) == "step 1 optimizer _fused_adamw_"
     ]
-    of_step = [one for one in recording.report["ranks"][0]["collectives"] if one["step"] == 1]
+    of_step = [
+        collective for collective in recording.report["ranks"][0]["collectives"] if collective["step"] == 1
+    ]
     return sum(int(trace.num_ops[row]) for row in updates) // ADAMW, {
         (one["phase"], one["kind"]): one["bytes"] for one in of_step
     }

@@ -54,14 +54,14 @@ ORACLE: Sequence[tuple[int, str, str | None]] = (
 
 def _expected() -> list[tuple[str, set[str]]]:
     counted: Counter[str] = Counter()
-    found: list[tuple[str, set[str]]] = []
+    results: list[tuple[str, set[str]]] = []
     last = ""
     for stream, name, waits in ORACLE:
         label = f"{name} {counted[name]}"
         counted[name] += 1
-        found.append((label, set(waits.split(", ")) if waits else {last} - {""}))
+        results.append((label, set(waits.split(", ")) if waits else {last} - {""}))
         last = label if stream == KERNELS else last
-    return found
+    return results
 
 
 def _recorded(trace: Trace) -> list[tuple[str, set[str]]]:
@@ -71,7 +71,7 @@ def _recorded(trace: Trace) -> list[tuple[str, set[str]]]:
         name = trace.node_name(row).split()[-1]
         labels.append(f"{name} {counted[name]}")
         counted[name] += 1
-    return [(label, {labels[one] for one in trace.parents(row)}) for row, label in enumerate(labels)]
+    return [(label, {labels[parent] for parent in trace.parents(row)}) for row, label in enumerate(labels)]
 
 
 def test_two_layers_wait_as_by_hand(tmp_path: Path) -> None:
@@ -81,16 +81,16 @@ def test_two_layers_wait_as_by_hand(tmp_path: Path) -> None:
 
 
 def test_a_step_without_prefetch_takes_longer_and_does_the_same_work(tmp_path: Path) -> None:
-    found = {}
+    results = {}
     for kind in ("sharded", "unfetched"):
         (tmp_path / kind).mkdir()
         arguments, options = (kind, "4096", "8192"), ("--step", "1")
         recording = record(tmp_path / kind, "remembering.py", *arguments, world=64, options=options)
         trace = recording.workload.templates[0]
         work = trace.num_ops[trace.kind == NodeKind.COMP].sum(), trace.comm_bytes.sum()
-        found[kind] = work, et_sim.simulate(recording.workload, machine="h100-dgx:64").makespan_ns
-    assert found["sharded"][0] == found["unfetched"][0]
-    assert found["sharded"][1] < found["unfetched"][1]
+        results[kind] = work, et_sim.simulate(recording.workload, machine="h100-dgx:64").makespan_ns
+    assert results["sharded"][0] == results["unfetched"][0]
+    assert results["sharded"][1] < results["unfetched"][1]
 
 
 @pytest.mark.parametrize("host", ["20us", "2us"])

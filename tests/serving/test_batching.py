@@ -62,15 +62,15 @@ def test_a_request_alone_has_its_prompt_and_then_its_tokens() -> None:
 
 def test_requests_far_apart_do_not_know_of_each_other() -> None:
     far = 10**9
-    found = served([(0, 100, 5), (far, 100, 5), (2 * far, 100, 5)]).served
+    outcome = served([(0, 100, 5), (far, 100, 5), (2 * far, 100, 5)]).served
     assert {
-        (one.first_token_ns - one.request.arrival_ns, one.finish_ns - one.first_token_ns) for one in found
+        (one.first_token_ns - one.request.arrival_ns, one.finish_ns - one.first_token_ns) for one in outcome
     } == {(PASS_NS + 100 * TOKEN_NS, 4 * (PASS_NS + TOKEN_NS))}
 
 
 def test_a_full_batch_gives_a_token_of_each_in_every_pass() -> None:
     cluster = served([(0, 1, 1001)] * 8, Policy(PREFILL_FIRST, max_batch=8), token_ns=0)
-    assert [one.sequences for one in cluster.iterations] == [8] * 1001
+    assert [iteration.sequences for iteration in cluster.iterations] == [8] * 1001
     assert cluster.served[0].finish_ns == 1001 * PASS_NS
 
 
@@ -98,7 +98,7 @@ def test_a_sequence_that_loses_its_cache_is_worked_on_anew_and_finishes() -> Non
     cluster = served([(0, 8, 9), (0, 8, 9)], Policy(PREFILL_FIRST, block=4), pool(blocks=6))
     first, second = cluster.served
     assert (first.preemptions, second.preemptions) == (0, 1)
-    again = [one for one in cluster.iterations if one.prefill_tokens][1]
+    again = [iteration for iteration in cluster.iterations if iteration.prefill_tokens][1]
     assert again.start_ns == first.finish_ns
     assert again.prefill_tokens == 8 + 5  # it had 5 tokens when 3 blocks no longer sufficed
     assert second.produced == 9
@@ -106,8 +106,8 @@ def test_a_sequence_that_loses_its_cache_is_worked_on_anew_and_finishes() -> Non
 
 def test_requests_go_to_the_replica_with_the_least_to_do_and_the_first_of_several() -> None:
     requests = [(0, 100, 10), (0, 10, 10), (0, 10, 10), (0, 10, 10), (0, 200, 10)]
-    found = served(requests, Policy(), pool(replicas=2)).served
-    assert [one.replica for one in found] == [0, 1, 1, 1, 1]
+    outcome = served(requests, Policy(), pool(replicas=2)).served
+    assert [one.replica for one in outcome] == [0, 1, 1, 1, 1]
 
 
 def test_a_cache_goes_from_its_prompt_to_further_tokens() -> None:
@@ -122,9 +122,9 @@ def test_a_cache_goes_from_its_prompt_to_further_tokens() -> None:
 
 def test_caches_leave_a_replica_one_after_the_other() -> None:
     pools = (pool(PREFILL), pool(DECODE, replicas=2, first=1))
-    found = served([(0, 10, 2), (0, 10, 2)], Policy(PREFILL_FIRST), *pools).served
-    assert [one.decode_replica for one in found] == [1, 2]
-    first, second = (one.finish_ns - one.first_token_ns for one in found)
+    outcome = served([(0, 10, 2), (0, 10, 2)], Policy(PREFILL_FIRST), *pools).served
+    assert [one.decode_replica for one in outcome] == [1, 2]
+    first, second = (one.finish_ns - one.first_token_ns for one in outcome)
     assert second == first + 10 * TRANSFER_NS
 
 
@@ -172,11 +172,11 @@ def test_blocks_are_never_more_than_there_are_and_all_come_back(
     requests, policy, pools = case
     cluster = served(requests, policy, *pools)
     limits = [replica.pool.blocks for replica in cluster.replicas]
-    for one in cluster.iterations:
-        assert 0 < one.used_blocks <= limits[one.replica]
-        assert one.sequences <= policy.max_batch
+    for iteration in cluster.iterations:
+        assert 0 < iteration.used_blocks <= limits[iteration.replica]
+        assert iteration.sequences <= policy.max_batch
         if policy.is_chunked:
-            assert one.prefill_tokens + one.decode_tokens <= policy.token_budget
+            assert iteration.prefill_tokens + iteration.decode_tokens <= policy.token_budget
     for replica in cluster.replicas:
         batcher = replica.batcher
         assert (batcher.used, batcher.left, len(batcher.running), len(batcher.waiting)) == (0, 0, 0, 0)
@@ -189,7 +189,7 @@ def test_nobody_is_idle_while_work_waits_and_passes_do_not_overlap(
     requests, policy, pools = case
     cluster = served(requests, policy, *pools)
     for replica in cluster.replicas:
-        of_replica = [one for one in cluster.iterations if one.replica == replica.number]
+        of_replica = [iteration for iteration in cluster.iterations if iteration.replica == replica.number]
         for before, after in pairwise(of_replica):
             assert before.end_ns <= after.start_ns
             if replica.pool.work == BOTH and after.start_ns > before.end_ns:

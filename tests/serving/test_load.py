@@ -28,13 +28,13 @@ def served(arrival_ns: np.ndarray, service_ns: int, tokens: int = 10) -> Load:
 
 
 def test_what_is_faster_than_requests_come_keeps_up() -> None:
-    found = served(np.arange(100) * SECOND, SECOND // 2)
-    assert found == Load(1.0, 10.0, 1.0, 10.0, keeps_up=True)
+    outcome = served(np.arange(100) * SECOND, SECOND // 2)
+    assert outcome == Load(1.0, 10.0, 1.0, 10.0, keeps_up=True)
 
 
 def test_what_takes_twice_as_long_leaves_half_of_the_requests_every_second() -> None:
-    found = served(np.arange(101) * SECOND, 2 * SECOND)
-    assert found == Load(1.0, 10.0, 0.5, 5.0, keeps_up=False, growth_requests_per_s=0.5)
+    outcome = served(np.arange(101) * SECOND, 2 * SECOND)
+    assert outcome == Load(1.0, 10.0, 0.5, 5.0, keeps_up=False, growth_requests_per_s=0.5)
 
 
 def test_the_drain_is_not_counted() -> None:
@@ -50,23 +50,27 @@ def test_the_drain_is_not_counted() -> None:
     [(np.arange(20) * SECOND, 1), (np.arange(100) * 10, SECOND), (np.zeros(50, np.int64), 1)],
 )
 def test_few_requests_or_all_at_once_say_nothing(arrival: np.ndarray, service: int) -> None:
-    found = served(arrival, service)
-    assert (found.keeps_up, found.steady_requests_per_s, found.growth_requests_per_s) == (None, None, None)
+    outcome = served(arrival, service)
+    assert (outcome.keeps_up, outcome.steady_requests_per_s, outcome.growth_requests_per_s) == (
+        None,
+        None,
+        None,
+    )
 
 
 @given(st.integers(0, 10**6), st.sampled_from([0.3, 0.5, 0.8, 1.6, 3.0]))
 def test_random_arrivals_are_kept_up_with_where_there_is_room(seed: int, use: float) -> None:
     arrival = np.cumsum(np.random.default_rng(seed).exponential(SECOND, 400)).astype(np.int64)
-    found = served(arrival, int(use * SECOND))
-    assert found.keeps_up is (use < 1)
-    if not found.keeps_up:
-        assert found.steady_requests_per_s == pytest.approx(1 / use, rel=0.02)
+    outcome = served(arrival, int(use * SECOND))
+    assert outcome.keeps_up is (use < 1)
+    if not outcome.keeps_up:
+        assert outcome.steady_requests_per_s == pytest.approx(1 / use, rel=0.02)
 
 
 def test_tokens_cost_what_npus_do_while_they_are_made() -> None:
     rates = Costs(busy_watts=700, idle_watts=100, network_watts=50, price_per_hour=3.6, currency="USD")
-    found = costs_of(rates, 8, 0.5, 1000.0)  # 1,000 s of 8 NPUs
-    assert found == {
+    result = costs_of(rates, 8, 0.5, 1000.0)  # 1,000 s of 8 NPUs
+    assert result == {
         "price_per_million_output_tokens": 8.0,
         "most_joules_per_million_output_tokens": 8000.0 * 450,
         "currency": "USD",
@@ -77,9 +81,9 @@ def test_tokens_cost_what_npus_do_while_they_are_made() -> None:
 
 def test_a_service_says_what_is_offered_and_what_tokens_cost() -> None:
     requests = [Request(number, number * SECOND, 64, 4) for number in range(50)]
-    found = serve(requests, read_model("gpt2"), Setup(Plan()), RunOptions(machine="h100-dgx:1")).summary()
-    assert found["load"]["offered_requests_per_s"] == found["load"]["steady_requests_per_s"] == 1.0
-    assert found["load"]["keeps_up"]
+    summary = serve(requests, read_model("gpt2"), Setup(Plan()), RunOptions(machine="h100-dgx:1")).summary()
+    assert summary["load"]["offered_requests_per_s"] == summary["load"]["steady_requests_per_s"] == 1.0
+    assert summary["load"]["keeps_up"]
     hourly = preset("h100-dgx:1").system["costs"]["price-per-hour"]
-    price = hourly / 3600 / found["output_tokens_per_s"] * 1e6
-    assert found["costs"]["price_per_million_output_tokens"] == pytest.approx(price, rel=1e-6)
+    price = hourly / 3600 / summary["output_tokens_per_s"] * 1e6
+    assert summary["costs"]["price_per_million_output_tokens"] == pytest.approx(price, rel=1e-6)

@@ -59,36 +59,36 @@ def test_a_prompt_in_parts_takes_the_times_of_its_parts() -> None:
 
 @pytest.mark.deep
 def test_a_saturated_replica_gives_a_batch_of_tokens_in_every_pass() -> None:
-    found = served(*[(0, 8, 17)] * 6, policy=Policy(PREFILL_FIRST, max_batch=6))
+    outcome = served(*[(0, 8, 17)] * 6, policy=Policy(PREFILL_FIRST, max_batch=6))
     passes = [pass_ns(*[Segment(8)] * 6)]
     passes += [pass_ns(*[Segment(1, 8 + step)] * 6) for step in range(16)]
-    assert found.summary()["duration_ns"] == sum(passes)
-    assert found.summary()["output_tokens_per_s"] == round(6 * 17 / (sum(passes) / 1e9), 3)
+    assert outcome.summary()["duration_ns"] == sum(passes)
+    assert outcome.summary()["output_tokens_per_s"] == round(6 * 17 / (sum(passes) / 1e9), 3)
 
 
 @pytest.mark.deep
 def test_passes_with_equal_sums_are_simulated_once() -> None:
-    found = served((0, 50, 20), (10**9, 50, 20))
-    assert found.summary()["passes"] == 40
-    assert found.summary()["simulated_passes"] == 20
+    outcome = served((0, 50, 20), (10**9, 50, 20))
+    assert outcome.summary()["passes"] == 40
+    assert outcome.summary()["simulated_passes"] == 20
 
 
 @pytest.mark.deep
 def test_rounded_contexts_take_fewer_simulations_and_hardly_longer() -> None:
     exact, rounded = served((0, 100, 30)), served((0, 100, 30), context_step=16)
     assert rounded.summary()["simulated_passes"] == 3  # the prompt; 112 and 128 tokens of context
-    at_least, found = exact.summary()["duration_ns"], rounded.summary()["duration_ns"]
-    assert at_least <= found < 1.01 * at_least
+    at_least, result = exact.summary()["duration_ns"], rounded.summary()["duration_ns"]
+    assert at_least <= result < 1.01 * at_least
 
 
 @pytest.mark.deep
 def test_two_replicas_serve_two_requests_as_one_serves_one() -> None:
     given = [Request(number, 0, 50, 10) for number in range(2)]
     setup = Setup(plan=PLAN, replicas=2, context_step=1)
-    found = serve(given, MODEL, setup, RunOptions(machine="h100-dgx:4")).requests()
+    result = serve(given, MODEL, setup, RunOptions(machine="h100-dgx:4")).requests()
     alone = serve(given[:1], MODEL, setup, RunOptions(machine="h100-dgx:4")).requests()
-    assert found["replica"].tolist() == [0, 1]
-    assert found["e2e_ns"].tolist() == alone["e2e_ns"].tolist() * 2
+    assert result["replica"].tolist() == [0, 1]
+    assert result["e2e_ns"].tolist() == alone["e2e_ns"].tolist() * 2
 
 
 @pytest.mark.deep
@@ -132,8 +132,10 @@ def test_every_rank_gets_all_that_it_caches(
 def test_what_is_left_of_the_memory_is_cache() -> None:
     model = read_model("llama3-8b")
     assert weight_bytes_of_stage(model, Plan(), 0) == 2 * model.weights
-    found = serve([Request(0, 0, 10, 1)], model, Setup(plan=Plan(tensor=8)), RunOptions(machine="h100-dgx:8"))
-    (one,) = found.summary()["pools"]
+    outcome = serve(
+        [Request(0, 0, 10, 1)], model, Setup(plan=Plan(tensor=8)), RunOptions(machine="h100-dgx:8")
+    )
+    (one,) = outcome.summary()["pools"]
     left = 80e9 * 0.9 - weight_bytes_of_stage(model, Plan(tensor=8), 0)
     assert left - 16 * 16_384 < one["cache_bytes"] <= left
     assert one["token_bytes"] == 16_384
@@ -141,8 +143,8 @@ def test_what_is_left_of_the_memory_is_cache() -> None:
 
 @pytest.mark.deep
 def test_percentiles_are_values_that_were_met() -> None:
-    found = served(*[(number * 10**8, 10 + number, 2) for number in range(10)])
-    of, spread = found.requests()["ttft_ns"], found.summary()["ttft_ns"]
+    outcome = served(*[(number * 10**8, 10 + number, 2) for number in range(10)])
+    of, spread = outcome.requests()["ttft_ns"], outcome.summary()["ttft_ns"]
     ordered = np.sort(of)
     assert [spread["p50"], spread["p90"], spread["p99"], spread["max"]] == ordered[[4, 8, 9, 9]].tolist()
 
@@ -151,8 +153,8 @@ def test_percentiles_are_values_that_were_met() -> None:
 def test_good_requests_keep_all_objectives() -> None:
     usual = served((0, 100, 4), (10**9, 1000, 4))
     limit = int(usual.requests()["ttft_ns"][0])
-    found = served((0, 100, 4), (10**9, 1000, 4), objectives=Objectives(ttft_ns=limit)).summary()["goodput"]
-    assert (found["requests"], found["share"], found["ttft_limit_ns"]) == (1, 0.5, limit)
+    goodput = served((0, 100, 4), (10**9, 1000, 4), objectives=Objectives(ttft_ns=limit)).summary()["goodput"]
+    assert (goodput["requests"], goodput["share"], goodput["ttft_limit_ns"]) == (1, 0.5, limit)
     assert usual.summary()["goodput"] is None
 
 

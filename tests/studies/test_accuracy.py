@@ -23,7 +23,7 @@ def test_every_measurement_that_travels_along_stands_on_the_page() -> None:
 @pytest.mark.deep
 def test_no_error_has_grown_by_a_twentieth() -> None:
     kept = json.loads(KEPT.read_text(encoding="utf-8"))
-    found = mapes(list(predictions(quick_rows())))
-    assert found.keys() == kept.keys()
-    grown = {name: (kept[name], one) for name, one in found.items() if one > GROWTH * kept[name] + LEAST}
+    result = mapes(list(predictions(quick_rows())))
+    assert result.keys() == kept.keys()
+    grown = {name: (kept[name], one) for name, one in result.items() if one > GROWTH * kept[name] + LEAST}
     assert grown == {}

@@ -55,14 +55,14 @@ def test_an_incast_waits_for_its_timers_only_where_queues_are_short() -> None:
 
 @pytest.mark.deep
 def test_systems_rank_as_on_the_page_and_injection_slows_flat_ones_most() -> None:
-    found = {system: simulated(trained(SMALL, system)) for system in SYSTEMS}
-    assert ms(found["Flat800G"]) < ms(found["Flat100G"])
-    assert ms(found["HierOpt"]) < ms(found["Hier"]) < ms(found["Flat100G"])
-    assert exposed(found["HierOpt"]) <= exposed(found["Flat100G"])
+    results = {system: simulated(trained(SMALL, system)) for system in SYSTEMS}
+    assert ms(results["Flat800G"]) < ms(results["Flat100G"])
+    assert ms(results["HierOpt"]) < ms(results["Hier"]) < ms(results["Flat100G"])
+    assert exposed(results["HierOpt"]) <= exposed(results["Flat100G"])
     late = {
         system: ms(simulated(trained(SMALL, system, injection="100us"))) for system in ("Flat100G", "HierOpt")
     }
-    grown = {system: late[system] - ms(found[system]) for system in late}
+    grown = {system: late[system] - ms(results[system]) for system in late}
     assert grown["Flat100G"] > grown["HierOpt"] > 0
 
 

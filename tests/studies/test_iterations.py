@@ -22,11 +22,11 @@ def test_jobs_have_the_gpus_and_weights_of_the_table(name: str) -> None:
 def test_rows_of_one_node_are_what_is_simulated_today(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ET_SIM_COMPILE", "never")
     small = [run for run in runs(MEGATRON) if run.job.plan.ranks == 8]
-    found = [run.predicted_s() for run in small]
+    results = [run.predicted_s() for run in small]
     page = PAGE.read_text(encoding="utf-8")
-    for row in results_table(small, found).splitlines()[2:]:
+    for row in results_table(small, results).splitlines()[2:]:
         assert row in page
-    full, selective = found
+    full, selective = results
     assert selective < full < small[0].job.measured_s
 
 

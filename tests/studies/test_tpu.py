@@ -23,11 +23,11 @@ def ws_ns(product: Product, side: int) -> int:
 
 def test_without_waiting_for_dram_kernels_take_what_folds_take() -> None:
     step = resnet(layers=5)
-    found = run(step, Machine(32, "ws"))
-    array, dram, sram, network = found.parts
+    result = run(step, Machine(32, "ws"))
+    array, dram, sram, network = result.parts
     assert array == sum(ws_ns(kernel, 32) for kernel in step.kernels)
-    assert (dram, sram, found.bound) == (0, 0, "array")
-    assert array + network == found.step_ns
+    assert (dram, sram, result.bound) == (0, 0, "array")
+    assert array + network == result.step_ns
     assert network > 0  # the last gradients are waited for
 
 

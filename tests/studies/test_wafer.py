@@ -55,8 +55,8 @@ def test_themis_brings_an_all_reduce_near_to_that_of_a_flat_network() -> None:
 def test_collectives_of_transformers_run_along_parts_of_the_dimensions() -> None:
     small = replace(trillion(), layers=1)
     made = transformer(small, 8, 1)(32)
-    found = wafer.along_dimensions(made, 3, 2)
-    before, after = made.templates[0], found.templates[0]
+    result = wafer.along_dimensions(made, 3, 2)
+    before, after = made.templates[0], result.templates[0]
     for name, bits in (("tensor", 0b011), ("data", 0b100)):
         rows = before.group == before.group_names.index(name)
         assert rows.any()

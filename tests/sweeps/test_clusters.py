@@ -76,7 +76,7 @@ class _Workers:
             raise TimeoutError
 
     def run(self, *_: Any, **__: Any) -> dict[str, Any]:
-        return {f"tcp://{number}": told for number, told in enumerate(self._told)}
+        return {f"tcp://{number}": result for number, result in enumerate(self._told)}
 
 
 @pytest.mark.parametrize(

@@ -67,10 +67,10 @@ def test_samples_stay_in_their_ranges_and_repeat(
         Axis("n", FIELD, range=Range(1, 9, None, logarithmic)),
         _axis("l", "a", "b", "c"),
     ]
-    found = list(sample(axes, method, points, seed))
-    assert found == list(sample(axes, method, points, seed))
-    assert len(found) == points
-    assert all(0.5 <= r <= 200 and n in range(1, 10) and word in "abc" for r, n, word in found)
+    result = list(sample(axes, method, points, seed))
+    assert result == list(sample(axes, method, points, seed))
+    assert len(result) == points
+    assert all(0.5 <= r <= 200 and n in range(1, 10) and word in "abc" for r, n, word in result)
 
 
 @given(st.integers(1, 60), st.integers(0, 5))
@@ -81,8 +81,8 @@ def test_a_latin_hypercube_has_one_point_in_each_part_of_each_axis(points: int, 
 
 
 def test_a_latin_hypercube_shares_a_list_evenly() -> None:
-    found = sample([_axis("l", "a", "b", "c")], "latin-hypercube", 12, 3)
-    assert set(Counter(found).values()) == {4}
+    result = sample([_axis("l", "a", "b", "c")], "latin-hypercube", 12, 3)
+    assert set(Counter(result).values()) == {4}
 
 
 def test_points_meet_all_constraints_and_come_once() -> None:

@@ -258,16 +258,16 @@ VALUES = st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4)), min_size=1, m
 
 @given(VALUES)
 def test_a_front_is_what_nothing_dominates(values: list[tuple[int, int]]) -> None:
-    found = dict(enumerate(values))
-    front = front_of(found)  # type: ignore[arg-type]
-    assert [found[one] for one in front] == sorted({found[one] for one in front})
-    for number, value in found.items():
+    result = dict(enumerate(values))
+    front = front_of(result)  # type: ignore[arg-type]
+    assert [result[one] for one in front] == sorted({result[one] for one in front})
+    for number, value in result.items():
         better = [
             other for other in values if other[0] <= value[0] and other[1] <= value[1] and other != value
         ]
         first = values.index(value) == number
         assert (number in front) == (not better and first)
-    assert set(least_dominated(found, len(front))) == set(front)  # type: ignore[arg-type]
+    assert set(least_dominated(result, len(front))) == set(front)  # type: ignore[arg-type]
 
 
 @given(VALUES, st.integers(1, 3), st.integers(1, 3), st.randoms(use_true_random=False))
@@ -280,13 +280,13 @@ def test_whatever_bounds_say_the_least_dominated_points_are_chosen(
         number: {"ranks": random.randint(0, value[0]), "price": random.randint(0, value[1])}
         for number, value in enumerate(values)
     }
-    chooser, found = ByBounds(goal, points, bounds), {}
+    chooser, result = ByBounds(goal, points, bounds), {}
     while batch := chooser.choose(at_once):
         for point in batch:
-            found[point.number] = values[point.number]
+            result[point.number] = values[point.number]
             chooser.learn(point, values[point.number])
     every = dict(enumerate(values))
-    assert front_of(found) == front_of(every)  # type: ignore[arg-type]
+    assert front_of(result) == front_of(every)  # type: ignore[arg-type]
     if keep == 1:
         assert chooser.left() == 0
     one = {number: (value[0],) for number, value in every.items()}

@@ -115,9 +115,9 @@ def test_a_sweep_of_many_points_needs_a_yes() -> None:
 def test_a_key_that_is_known_but_not_in_the_file_can_be_varied() -> None:
     axes = {"system.corrections.eager-sends": [True, False], "system.endpoint-delay": [0, 10]}
     space = open_space(read_spec(spec(axes=axes)))
-    found = space.inputs((True, 10)).parts["system"].content
-    assert found["corrections"] == {"eager-sends": True}
-    assert found["endpoint-delay"] == 10
+    content = space.inputs((True, 10)).parts["system"].content
+    assert content["corrections"] == {"eager-sends": True}
+    assert content["endpoint-delay"] == 10
     assert "corrections" not in space.base["system"].content  # type: ignore[union-attr]
 
 
@@ -147,7 +147,7 @@ def test_a_digest_follows_contents_not_names(tmp_path: Path) -> None:
     (tmp_path / "a").mkdir()
     (tmp_path / "b").mkdir()
     here, there = (plan_sweep(write(tmp_path / name)) for name in "ab")
-    assert [one.digest for one in here.points] == [one.digest for one in there.points]
+    assert [point.digest for point in here.points] == [point.digest for point in there.points]
     changed = dict(RING_4, latency=[501.0])
     base = {"workload": WORKLOAD, "system": SYSTEM, "network": changed}
     assert plan_sweep(spec(base=base)).points[0].digest != here.points[0].digest

@@ -232,10 +232,10 @@ def test_ctrl_c_says_how_to_go_on(tmp_path: Path) -> None:
     while _lines(out) < 1 and process.poll() is None:
         time.sleep(0.01)
     process.send_signal(signal.SIGINT)
-    said = process.communicate()[1].decode()
+    output = process.communicate()[1].decode()
     assert process.returncode == 130
-    assert f"what is finished is in {out}, and the same command goes on from there" in said
-    assert "Traceback" not in said
+    assert f"what is finished is in {out}, and the same command goes on from there" in output
+    assert "Traceback" not in output
     assert len(pa.ipc.open_file(out / "sweep.arrow").read_all()) == _lines(out)
 
 
@@ -259,7 +259,7 @@ def test_a_stall_is_a_row(tmp_path: Path) -> None:
     builders = [et_sim.TraceBuilder(), et_sim.TraceBuilder()]
     builders[0].receive(1, 1024)
     builders[1].compute("kernel", micros=5)
-    et_sim.write_workload(et_sim.Workload.of([one.build() for one in builders]), tmp_path / "stuck")
+    et_sim.write_workload(et_sim.Workload.of([builder.build() for builder in builders]), tmp_path / "stuck")
     base = {"workload": str(tmp_path / "stuck"), "system": SYSTEM, "network": dict(RING_4, npus_count=[2])}
     report = carry_out(plan_sweep(spec(base=base, axes={"network.latency[0]": [1, 2]})), tmp_path / "out")
     assert set(report.table["status"].to_pylist()) == {"stalled"}
@@ -341,7 +341,7 @@ def test_a_directory_of_something_else_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "mine").write_text("precious")
     with pytest.raises(UsageError, match="does not hold a sweep"):
         carry_out(plan_sweep(write(tmp_path / "..")), tmp_path)
-    assert [one.name for one in tmp_path.iterdir()] == ["mine"]
+    assert [path.name for path in tmp_path.iterdir()] == ["mine"]
 
 
 def test_files_that_change_meanwhile_stop_the_sweep(tmp_path: Path) -> None:
@@ -362,7 +362,7 @@ def test_whole_runs_are_kept_of_the_best(tmp_path: Path) -> None:
     kept = {path.name for path in (out / "runs").iterdir()}
     assert kept == {digest[:12] for digest in table["digest"].to_pylist()[:2]}
     summaries = [json.loads((out / "runs" / name / "summary.json").read_text()) for name in kept]
-    assert {one["makespan_ns"] for one in summaries} == set(table["makespan_ns"].to_pylist()[:2])
+    assert {summary["makespan_ns"] for summary in summaries} == set(table["makespan_ns"].to_pylist()[:2])
     assert _lines(out) == POINTS
     carry_out(plan, out, workers=1, keep="0,3")
     assert {plan.points[0].digest[:12], plan.points[3].digest[:12]} | kept == {
@@ -384,14 +384,14 @@ def test_what_cannot_be_kept_is_refused(text: str) -> None:
 
 @pytest.mark.deep
 def test_python_evaluates_when_the_table_is_asked_for(tmp_path: Path, undisturbed: Path) -> None:
-    found = et_sim.sweep(write(tmp_path), tmp_path / "out", workers=1, progress=False)
-    assert len(found) == POINTS
-    assert found.points[1] == {"bandwidth": 25, "splits": 2}
-    assert "not evaluated yet" in repr(found)
+    result = et_sim.sweep(write(tmp_path), tmp_path / "out", workers=1, progress=False)
+    assert len(result) == POINTS
+    assert result.points[1] == {"bandwidth": 25, "splits": 2}
+    assert "not evaluated yet" in repr(result)
     assert not (tmp_path / "out").exists()
-    assert found.table.equals(pa.ipc.open_file(undisturbed / "sweep.arrow").read_all())
-    frame = found.to_pandas()
-    assert frame["makespan_ns"].min() == min(found.table["makespan_ns"].to_pylist())
+    assert result.table.equals(pa.ipc.open_file(undisturbed / "sweep.arrow").read_all())
+    frame = result.to_pandas()
+    assert frame["makespan_ns"].min() == min(result.table["makespan_ns"].to_pylist())
     assert str(frame["peak_memory_bytes"].dtype) == "Int64"  # though nobody tracked memory
     of_dict = et_sim.sweep(spec(), workers=1, progress=False).table
-    assert of_dict["makespan_ns"].equals(found.table["makespan_ns"])
+    assert of_dict["makespan_ns"].equals(result.table["makespan_ns"])

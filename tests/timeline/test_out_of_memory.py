@@ -231,8 +231,8 @@ def alive_at(nodes: list[tuple[int, int, dict[str, int], dict[str, int]]], time:
     alive = [name for name, lives in values.items() if any(since <= time < until for since, until in lives)]
     classes = [CLASSES[number] for number in classes_of(alive)] if alive else []
     return {
-        found: sum(size[name] for name, own in zip(alive, classes, strict=True) if own == found)
-        for found in set(classes)
+        kind: sum(size[name] for name, own in zip(alive, classes, strict=True) if own == kind)
+        for kind in set(classes)
     }
 
 

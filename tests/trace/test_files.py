@@ -263,12 +263,12 @@ def write(kind: str, nanos: int, folder: Path, ranks: int = RANKS) -> None:
 def content(kind: str, folder: Path) -> set[tuple[int, int]]:
     """Whose files there are, by what their kernels take, and how many; an incomplete set is refused."""
     if kind == "manifest":
-        found = read_manifest(folder / "job.workload.json")
+        result = read_manifest(folder / "job.workload.json")
     else:
-        found = read_workload(folder / "job")
-    ranks = range(found.ranks)
-    times = (int(found.templates[found.template_of_rank[rank]].duration_ns[0]) for rank in ranks)
-    return {(time - rank, found.ranks) for rank, time in enumerate(times)}
+        result = read_workload(folder / "job")
+    ranks = range(result.ranks)
+    times = (int(result.templates[result.template_of_rank[rank]].duration_ns[0]) for rank in ranks)
+    return {(time - rank, result.ranks) for rank, time in enumerate(times)}
 
 
 @pytest.mark.parametrize("kind", ["ranks", "ranks in another order", "manifest"])
@@ -303,9 +303,9 @@ def test_whenever_a_writer_is_killed_there_are_the_old_files_the_new_ones_or_an_
             except Killed:
                 seen.add("killed")
         try:
-            found = content(kind, folder)
-            assert found in ({(100, before)}, {(200, RANKS)})
-            seen |= found
+            result = content(kind, folder)
+            assert result in ({(100, before)}, {(200, RANKS)})
+            seen |= result
         except TraceError:
             seen.add("refused")
     assert seen == {"killed", "refused", (200, RANKS)} | ({(100, before)} if before else set())

@@ -119,9 +119,9 @@ def test_knots_are_the_strongly_connected_components(count: int, pairs: list[tup
     graph = networkx.DiGraph(edges)
     parts = networkx.strongly_connected_components(graph)
     knots = [sorted(part) for part in parts if len(part) > 1 or graph.has_edge(*part, *part)]
-    found = find_knots(parent, child, count)
-    assert [rows for _, rows in found] == sorted(knots)
-    for cycle, _ in found:
+    result = find_knots(parent, child, count)
+    assert [rows for _, rows in result] == sorted(knots)
+    for cycle, _ in result:
         for row, needed in zip(cycle, [*cycle[1:], cycle[0]], strict=True):
             assert (needed, row) in edges
     order, _ = settle(parent, child, np.zeros(count, np.uint8))
@@ -387,10 +387,10 @@ def pair(rank: int, *, sizes: tuple[int, int]) -> Trace:
 
 
 def test_the_same_mismatch_in_many_groups_is_one_finding() -> None:
-    found = find_problems(Workload.of([pair(rank, sizes=(64, 32)) for rank in range(12)], "job"))
-    assert [one.like for one in found] == [4, 0]
-    assert found[0].ranks == "3,5,7,9,11"
-    assert found[0].text == (
+    problems = find_problems(Workload.of([pair(rank, sizes=(64, 32)) for rank in range(12)], "job"))
+    assert [one.like for one in problems] == [4, 0]
+    assert problems[0].ranks == "3,5,7,9,11"
+    assert problems[0].text == (
         "collectives of group 1 (ranks 2-3) differ: the 2nd is on rank 2 all_reduce of 64 B"
         ' (node 2 "odd" in job.2.et) and on rank 3 all_reduce of 32 B (node 2 "odd" in job.3.et);'
         " 4 more like it, on ranks 5,7,9,11"
@@ -399,8 +399,8 @@ def test_the_same_mismatch_in_many_groups_is_one_finding() -> None:
 
 def test_other_sizes_are_another_mistake() -> None:
     sizes = [(64, 32), (64, 32), (64, 32), (128, 1024)]
-    found = find_problems(Workload.of([pair(rank, sizes=sizes[rank // 2]) for rank in range(8)], "job"))
-    assert [(one.like, one.ranks) for one in found] == [(1, "3,5"), (0, "7"), (0, "1")]
+    problems = find_problems(Workload.of([pair(rank, sizes=sizes[rank // 2]) for rank in range(8)], "job"))
+    assert [(one.like, one.ranks) for one in problems] == [(1, "3,5"), (0, "7"), (0, "1")]
 
 
 @pytest.mark.parametrize(

@@ -62,7 +62,7 @@ def framed(*records: bytes) -> bytes:
 
 
 def records_of(content: bytes) -> list[bytes]:
-    found = []
+    results = []
     pos = 0
     while pos < len(content):
         size = shift = 0
@@ -73,9 +73,9 @@ def records_of(content: bytes) -> list[bytes]:
             pos += 1
             if byte < 128:
                 break
-        found.append(content[pos : pos + size])
+        results.append(content[pos : pos + size])
         pos += size
-    return found
+    return results
 
 
 def _number(name: str, value: Any, limits: tuple[int, int]) -> int:

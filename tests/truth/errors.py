@@ -82,11 +82,11 @@ def cases(seed: int, without: frozenset[str] = frozenset()) -> list[Case]:
 
 
 def _asked(seed: int, program: Program, form: Form, played: list[Played]) -> list[Case]:
-    found = converted(program, played, form)
+    outcome = converted(program, played, form)
     first = min(one.begin for one in played)
-    late = [took - form.span_ns(one) for took, one in zip(replayed_ns(found), played, strict=True)]
+    late = [took - form.span_ns(one) for took, one in zip(replayed_ns(outcome), played, strict=True)]
     result = [Case(seed, REPLAY, 1.0, form.name, program.features, max(map(abs, late)))]
-    traces = spelled(found, program)
+    traces = spelled(outcome, program)
     for kind, factor, machine in changes(seed, len(program.ranks)):
         truth = [one.end - first for one in play(program, machine)]
         ends = predicted_ns(traces, machine)
@@ -144,23 +144,23 @@ def main() -> None:
     without = _names(given.without)
     if given.only is not None:
         without |= {*FEATURES, *DISTURBANCES, "gloo"} - _names(given.only)
-    found = many_cases(seeds, given.jobs, without)
-    replays = [case for case in found if case.change == REPLAY]
-    found = [case for case in found if case.change != REPLAY]
+    result = many_cases(seeds, given.jobs, without)
+    replays = [case for case in result if case.change == REPLAY]
+    result = [case for case in result if case.change != REPLAY]
     if given.list:
-        for case in found:
+        for case in result:
             what = f"{case.seed:5} {case.change:18} x{case.factor:<6} {100 * case.error:7.2f} %"
             print(f"{what}  {case.form}; {', '.join(sorted(case.features))}")
     print(f"{'':28} {'cases':>6} {'median':>10} {'95 %':>10}   seeds of the worst")
-    print(_row("all", found))
+    print(_row("all", result))
     for title, names in (
-        ("by change", sorted({case.change for case in found})),
-        ("by feature", sorted({name for case in found for name in case.features})),
-        ("by form", sorted({case.form for case in found})),
+        ("by change", sorted({case.change for case in result})),
+        ("by feature", sorted({name for case in result for name in case.features})),
+        ("by form", sorted({case.form for case in result})),
     ):
         print(title)
         for name in names:
-            print(_row(f"  {name}", [c for c in found if name in (c.change, c.form) or name in c.features]))
+            print(_row(f"  {name}", [c for c in result if name in (c.change, c.form) or name in c.features]))
     worst = max(replays, key=lambda case: case.error)
     exact = sum(case.error <= 1 for case in replays)
     print(f"replays: {exact} of {len(replays)} within 1 ns; worst {worst.error:,.0f} ns (seed {worst.seed})")

@@ -141,7 +141,7 @@ def _spelled(trace: Trace, rank: int, program: Program, tags: dict[Any, int]) ->
         else:
             key, members = _meeting(trace, row, kind, rank, program)
             count[key] = count.get(key, 0) + 1
-            others = [one for one in members if one != rank]
+            others = [member for member in members if member != rank]
             tag = tags.setdefault((key, count[key]), len(tags))
             for at, one in enumerate(others):
                 build.send(one, 1, tag, after=after, node_id=free + 2 * at)

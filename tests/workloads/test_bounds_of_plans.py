@@ -34,10 +34,10 @@ def _bounds(model: Model, plan: Plan) -> Bounds:
 def _check(model: Model, plan: Plan, **of_system: Any) -> tuple[Bounds, Any]:
     machine = system(**{"track-local-mem": 1, "profile": "corrected", **of_system})
     done = run(make_training(model, plan), system=machine, network=network(["Switch"], [plan.ranks]))
-    found = _bounds(model, plan)
-    assert 0 < found.time_ns <= done.makespan_ns
-    assert 0 < found.memory_bytes <= done.statistics.peak_memory_bytes.max()
-    return found, done
+    result = _bounds(model, plan)
+    assert 0 < result.time_ns <= done.makespan_ns
+    assert 0 < result.memory_bytes <= done.statistics.peak_memory_bytes.max()
+    return result, done
 
 
 @st.composite
@@ -106,9 +106,9 @@ def test_nor_of_plans_with_experts(plan: Plan, expert: int) -> None:
 )
 def test_slow_kernels_take_what_the_bound_says_and_memory_is_exact(how: dict[str, Any]) -> None:
     plan = Plan(**{"micro_batches": 4, "tflops": 1e-5, **how})
-    found, done = _check(decoder(), plan)
-    assert done.makespan_ns <= found.time_ns * 1.001
-    assert done.statistics.peak_memory_bytes.max() <= found.memory_bytes * 1.2
+    result, done = _check(decoder(), plan)
+    assert done.makespan_ns <= result.time_ns * 1.001
+    assert done.statistics.peak_memory_bytes.max() <= result.memory_bytes * 1.2
 
 
 def test_the_kernels_of_one_micro_batch_say_those_of_all() -> None:

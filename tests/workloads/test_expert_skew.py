@@ -46,11 +46,11 @@ def test_tokens_add_up_and_no_expert_gets_a_token_twice(
     experts: int, exponent: float, seed: int, tokens: int, chosen: int
 ) -> None:
     chosen = min(chosen, experts)
-    found = tokens_of_experts(f"zipf:{exponent}", seed, experts, chosen, tokens)
-    assert sum(found) == tokens * chosen
-    assert max(found) <= tokens
-    assert min(found) >= 0
-    assert found == tokens_of_experts(f"zipf:{exponent}", seed, experts, chosen, tokens)
+    result = tokens_of_experts(f"zipf:{exponent}", seed, experts, chosen, tokens)
+    assert sum(result) == tokens * chosen
+    assert max(result) <= tokens
+    assert min(result) >= 0
+    assert result == tokens_of_experts(f"zipf:{exponent}", seed, experts, chosen, tokens)
 
 
 def test_zipf_gives_shares_by_rank_of_popularity() -> None:
@@ -73,8 +73,8 @@ def operations(workload: Workload) -> int:
 @pytest.mark.deep
 def test_an_even_skew_takes_as_long_as_none() -> None:
     even, none = (make_training(MODEL, Plan(**USUAL, expert_skew=skew)) for skew in ("zipf:0", ""))
-    found, expected = run(even, **machine(8)), run(none, **machine(8))
-    assert found.finish_ns.tolist() == expected.finish_ns.tolist()
+    result, expected = run(even, **machine(8)), run(none, **machine(8))
+    assert result.finish_ns.tolist() == expected.finish_ns.tolist()
     assert operations(even) == operations(none)
 
 
@@ -119,9 +119,9 @@ def test_ranks_at_the_same_place_of_the_expert_axis_are_alike() -> None:
 def test_the_imbalance_is_that_of_the_busiest(tmp_path: Path) -> None:
     loads = tmp_path / "loads.json"
     loads.write_text(json.dumps([2, 0, 1, 1, 1, 1, 1, 1]))
-    found = figures(MODEL, Plan(**USUAL, expert_skew=str(loads)))[0].imbalance
-    assert found is not None
-    assert (found.expert, found.rank) == (2.0, 1.0)
+    imbalance = figures(MODEL, Plan(**USUAL, expert_skew=str(loads)))[0].imbalance
+    assert imbalance is not None
+    assert (imbalance.expert, imbalance.rank) == (2.0, 1.0)
     assert figures(MODEL, Plan(**USUAL))[0].imbalance is None
 
 
@@ -208,10 +208,10 @@ def test_what_is_one_kernel_on_one_rank_may_be_two_on_another(tmp_path: Path) ->
 
 def made_as_rank_by_rank(model: Model, plan: Plan) -> list[bytes]:
     """The files of a job, which are those of ranks that know of no other."""
-    found = make_training(model, plan)
+    result = make_training(model, plan)
     expected = make_workload(plan.axes, lambda rank: training_program(model, plan)(rank))
-    assert found.template_of_rank.tolist() == expected.template_of_rank.tolist()
-    files = encode_several(found.templates)
-    assert files == [encode_trace(one) for one in found.templates]
-    assert files == [encode_trace(one) for one in expected.templates]
+    assert result.template_of_rank.tolist() == expected.template_of_rank.tolist()
+    files = encode_several(result.templates)
+    assert files == [encode_trace(template) for template in result.templates]
+    assert files == [encode_trace(template) for template in expected.templates]
     return files

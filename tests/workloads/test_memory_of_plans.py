@@ -79,8 +79,8 @@ def first_stage(name: str, mode: str) -> Memory:
 
 @pytest.mark.parametrize(("name", "mode"), sorted(ACTIVATIONS_GIB))
 def test_activations_are_those_of_the_paper(name: str, mode: str) -> None:
-    found = first_stage(name, mode).activations / GIB
-    assert found == pytest.approx(ACTIVATIONS_GIB[name, mode], rel=0.002)
+    result = first_stage(name, mode).activations / GIB
+    assert result == pytest.approx(ACTIVATIONS_GIB[name, mode], rel=0.002)
 
 
 @pytest.mark.deep
@@ -105,22 +105,22 @@ def test_sharing_among_replicas_divides_what_it_says(zero: int, data: int, tenso
 
 def test_states_of_a_model_are_eighteen_bytes_a_weight_of_which_four_are_sums_of_gradients() -> None:
     model = decoder()
-    found = memory(model, Plan())
-    assert found.weights + found.gradients + found.optimizer == 18 * model.weights
+    result = memory(model, Plan())
+    assert result.weights + result.gradients + result.optimizer == 18 * model.weights
     small = memory(model, Plan(sum_bytes=2))
-    assert small.gradients * 2 == found.gradients
+    assert small.gradients * 2 == result.gradients
 
 
 def test_what_is_worked_out_again_is_there_for_a_layer_at_a_time() -> None:
     model = decoder(vocabulary=8)
     for recompute in ("selective", "full"):
         plan = Plan(recompute=recompute, fused_attention=False)
-        found, whole = (
+        result, whole = (
             memory(model, plan),
             memory(model, replace(plan, recompute="none")),
         )
         of_layer = whole.activations // model.layers
-        assert found.temporary == of_layer - found.activations // model.layers > 0
+        assert result.temporary == of_layer - result.activations // model.layers > 0
 
 
 def test_gpipe_keeps_the_scores_of_all_micro_batches() -> None:

@@ -118,23 +118,23 @@ COSTS = {"busy-watts": 700, "idle-watts": 100, "price-per-hour": 3.6, "currency"
 def test_a_run_of_a_made_job_says_tokens_per_second_mfu_and_costs(tmp_path: Path) -> None:
     job = make_training(SMALL, replace(ONE, data=2))
     result = _ran(job, compute=ROOFLINE, costs=COSTS)
-    found, seconds = result.throughput, result.makespan_ns / 1e9
+    outcome, seconds = result.throughput, result.makespan_ns / 1e9
     step = job.step or Step(1)
-    assert found["tokens_per_s"] == pytest.approx(step.tokens / seconds)
-    assert found["tokens_per_s_per_rank"] == pytest.approx(step.tokens / seconds / 2)
-    assert found["tflops_per_rank"] == pytest.approx((step.model_operations or 0) / seconds / 2 / 1e12)
-    assert found["mfu"] == pytest.approx(found["tflops_per_rank"] / 100)
-    assert found["mfu"] <= found["hfu"] < 1
-    assert found["price_per_million_tokens"] == pytest.approx(2 * seconds * 0.001 * 1e6 / step.tokens)
+    assert outcome["tokens_per_s"] == pytest.approx(step.tokens / seconds)
+    assert outcome["tokens_per_s_per_rank"] == pytest.approx(step.tokens / seconds / 2)
+    assert outcome["tflops_per_rank"] == pytest.approx((step.model_operations or 0) / seconds / 2 / 1e12)
+    assert outcome["mfu"] == pytest.approx(outcome["tflops_per_rank"] / 100)
+    assert outcome["mfu"] <= outcome["hfu"] < 1
+    assert outcome["price_per_million_tokens"] == pytest.approx(2 * seconds * 0.001 * 1e6 / step.tokens)
     result.save(tmp_path / "run")
-    assert json.loads((tmp_path / "run" / "summary.json").read_text())["throughput"] == found
+    assert json.loads((tmp_path / "run" / "summary.json").read_text())["throughput"] == outcome
 
 
 def test_mfu_is_not_said_where_the_peak_is_not_known_and_nothing_where_the_tokens_are_not() -> None:
     job = make_training(SMALL, replace(ONE, data=2))
-    found = _ran(job).throughput
-    assert found["mfu"] is None
-    assert found["tflops_per_rank"] > 0
+    throughput = _ran(job).throughput
+    assert throughput["mfu"] is None
+    assert throughput["tflops_per_rank"] > 0
     assert _ran(structs.replace(job, step=None)).throughput is None
     fp8 = structs.replace(job, step=Step(1000, 10**12, None, "fp8"))
     assert _ran(fp8, compute=ROOFLINE).throughput["peak_tflops"] == 200

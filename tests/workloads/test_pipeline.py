@@ -60,23 +60,23 @@ def makespan_us(name: str, shape: Shape) -> float:
 def test_gpipe_and_1f1b_take_the_work_and_a_bubble_for_each_further_stage(
     name: str, stages: int, count: int
 ) -> None:
-    found = makespan_us(name, Shape(stages, count))
-    assert found == pytest.approx((count + stages - 1) * (FORWARD + BACKWARD), abs=1)
+    result = makespan_us(name, Shape(stages, count))
+    assert result == pytest.approx((count + stages - 1) * (FORWARD + BACKWARD), abs=1)
 
 
 @pytest.mark.parametrize(("stages", "count", "chunks"), [(2, 4, 2), (4, 8, 2), (4, 4, 2), (3, 6, 4)])
 def test_interleaving_divides_the_bubble_by_the_chunks(stages: int, count: int, chunks: int) -> None:
-    found = makespan_us("interleaved", Shape(stages, count, chunks))
+    result = makespan_us("interleaved", Shape(stages, count, chunks))
     whole = FORWARD + BACKWARD
-    assert found == pytest.approx(count * whole + (stages - 1) * whole / chunks, abs=1)
+    assert result == pytest.approx(count * whole + (stages - 1) * whole / chunks, abs=1)
 
 
 @pytest.mark.parametrize(("stages", "count"), [(2, 4), (4, 8), (4, 4), (6, 12)])
 def test_zero_bubble_fills_the_bubble_with_gradients_of_weights(stages: int, count: int) -> None:
     """(stages - 1) * (forward + inputs - weights), as of ZB-H1."""
-    found = makespan_us("zero-bubble", Shape(stages, count))
+    result = makespan_us("zero-bubble", Shape(stages, count))
     bubble = (stages - 1) * (FORWARD + HALF - HALF)
-    assert found == pytest.approx(count * (FORWARD + 2 * HALF) + bubble, abs=1)
+    assert result == pytest.approx(count * (FORWARD + 2 * HALF) + bubble, abs=1)
 
 
 SHAPES = st.integers(1, 6).flatmap(
@@ -95,10 +95,10 @@ def test_every_micro_batch_goes_once_through_each_chunk_in_each_direction(
     if name == "zero-bubble":
         kinds = {Direction.FORWARD, Direction.INPUTS, Direction.WEIGHTS}
     for place in range(stages):
-        found = Counter(passes(name, place, shape))
-        assert set(found.values()) == {1}
-        assert {one.direction for one in found} == kinds
-        assert len(found) == len(kinds) * shape.micro_batches * shape.chunks
+        counts = Counter(passes(name, place, shape))
+        assert set(counts.values()) == {1}
+        assert {one.direction for one in counts} == kinds
+        assert len(counts) == len(kinds) * shape.micro_batches * shape.chunks
         order = passes(name, place, shape)
         for one in order:
             if one.direction is Direction.FORWARD:

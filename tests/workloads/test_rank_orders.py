@@ -48,7 +48,7 @@ def test_groups_of_every_order_are_those_of_megatron(order: str, tp: int, cp: in
     plan = Plan(tensor=tp, context=cp, data=dp, pipeline=pp, order=order)
     sizes = {"tp": tp, "cp": cp, "ep": 1, "dp": dp, "pp": pp}
     for token in ("tp", "cp", "dp", "pp", "dp-cp", "tp-pp", "tp-dp-cp", "tp-cp"):
-        assert ours(plan, *(TOKENS[one] for one in token.split("-"))) == counted(order, sizes, token)
+        assert ours(plan, *(TOKENS[word] for word in token.split("-"))) == counted(order, sizes, token)
 
 
 @given(orders, sizes_of_axes, sizes_of_axes, sizes_of_axes, sizes_of_axes, st.data())

@@ -37,7 +37,7 @@ def small_network() -> Network:
     """The first and last layers of VGG16, and a sum."""
     _, network = read_network("vgg16")
     _, other = read_network("resnet50")
-    [total] = [one for one in other.layers if one.name == "layer1.0.add"]
+    [total] = [layer for layer in other.layers if layer.name == "layer1.0.add"]
     return Network("this test", (*network.layers[:2], total, *network.layers[-2:]))
 
 
@@ -234,9 +234,9 @@ def test_what_cannot_be_made_is_refused_in_one_sentence(
     for name, layers in (("odd", layer % ', "windov": 1'), ("empty", ""), ("wide", layer % "")):
         Path(f"{name}.json").write_text(f'{{"source": "", "layers": [{layers}]}}')
     assert main(["make", *arguments, "-o", "job"]) == 2
-    found = capsys.readouterr().err
-    assert said in found
-    assert len(found.splitlines()) == 1
+    err = capsys.readouterr().err
+    assert said in err
+    assert len(err.splitlines()) == 1
 
 
 def test_numbers_on_the_command_line_change_a_model(

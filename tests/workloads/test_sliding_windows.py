@@ -63,8 +63,8 @@ def test_operations_of_attention_are_those_of_the_scores_in_the_window(
     attention = model.attention
     sizes = 4 * attention.query_size + 3 * attention.value_size
     exact = 2 * 3 * seen * attention.heads * sizes
-    found = scores(workload.templates[0]) * workload.ranks
-    assert exact - 3 * 8 * 7 * 2 * 2 * sizes <= found <= exact  # a rank's share is cut to whole scores
+    result = scores(workload.templates[0]) * workload.ranks
+    assert exact - 3 * 8 * 7 * 2 * 2 * sizes <= result <= exact  # a rank's share is cut to whole scores
 
 
 @pytest.mark.parametrize(

@@ -102,22 +102,22 @@ def test_experts_need_what_was_planned(how: dict[str, Any]) -> None:
 
 
 def check(how: dict[str, Any], *, experts: bool = False) -> None:
-    found, workload = figures(*job(how, experts=experts))
-    planned = [stage.memory.total for stage in found.stages]
-    needed = peaks(tracked(workload, FAST), found.plan)
-    if found.plan.zero < 2 or found.plan.pipeline == 1:
+    result, workload = figures(*job(how, experts=experts))
+    planned = [stage.memory.total for stage in result.stages]
+    needed = peaks(tracked(workload, FAST), result.plan)
+    if result.plan.zero < 2 or result.plan.pipeline == 1:
         assert needed == planned
         return
-    spared = max(stage.memory.temporary for stage in found.stages)
+    spared = max(stage.memory.temporary for stage in result.stages)
     for one, most in zip(needed, planned, strict=True):  # a stage that waits has reduced its gradients then
         assert most - spared <= one <= most
 
 
 @pytest.mark.parametrize("how", [{"data": 2, "zero": 1, "pipeline": 2}, {"tensor": 2, "recompute": "full"}])
 def test_without_shared_gradients_the_network_changes_no_peak(how: dict[str, Any]) -> None:
-    found, workload = figures(*job(how))
-    planned = [stage.memory.total for stage in found.stages]
-    assert peaks(tracked(workload, slow(workload.ranks)), found.plan) == planned
+    result, workload = figures(*job(how))
+    planned = [stage.memory.total for stage in result.stages]
+    assert peaks(tracked(workload, slow(workload.ranks)), result.plan) == planned
 
 
 @pytest.mark.parametrize("zero", [2, 3])
@@ -126,8 +126,8 @@ def test_a_slow_network_adds_at_most_gradients_that_wait_and_spares_what_is_gath
     zero: int, prefetch: int
 ) -> None:
     model, plan = job({"data": 4, "zero": zero, "prefetch": prefetch, "bucket": 10_000})
-    found, workload = figures(model, plan)
-    (planned,) = (stage.memory.total for stage in found.stages)
+    result, workload = figures(model, plan)
+    (planned,) = (stage.memory.total for stage in result.stages)
     (needed,) = peaks(tracked(workload, slow(4)), plan)
     layers = Layers(model, plan)
     weights = model.layers * layers.dense_weights(0) + layers.embedding_weights + layers.head_weights
@@ -148,8 +148,8 @@ def test_shared_weights_are_there_a_window_at_a_time() -> None:
 
 def test_gradients_that_are_put_off_keep_what_was_worked_out_again() -> None:
     """The first stage of zero-bubble puts off none; the last one three micro-batches of a layer."""
-    found, _ = figures(*job({"pipeline": 4, "schedule": "zero-bubble", "recompute": "full"}, vocabulary=4))
-    again = [stage.memory.temporary for stage in found.stages]
+    result, _ = figures(*job({"pipeline": 4, "schedule": "zero-bubble", "recompute": "full"}, vocabulary=4))
+    again = [stage.memory.temporary for stage in result.stages]
     assert again[3] > again[0] > 0
 
 
@@ -170,8 +170,8 @@ def test_few_tensors_are_named_by_a_node_and_every_node_says_what_it_names(
 
 @pytest.mark.deep
 def test_a_job_that_does_not_fit_runs_out_of_memory_at_the_planned_bytes() -> None:
-    found, workload = figures(*job({"data": 2}))
-    (planned,) = (stage.memory.total for stage in found.stages)
+    outcome, workload = figures(*job({"data": 2}))
+    (planned,) = (stage.memory.total for stage in outcome.stages)
     assert tracked(workload, FAST, **{"local-mem-capacity": planned}).is_complete
     result = tracked(workload, FAST, **{"local-mem-capacity": planned - 1})
     summary = result.summary()
@@ -180,7 +180,7 @@ def test_a_job_that_does_not_fit_runs_out_of_memory_at_the_planned_bytes() -> No
     assert summary["out_of_memory"]["by_class"] == {
         name: size
         for name in ("weights", "gradients", "optimizer", "activations", "temporary")
-        if (size := getattr(found.stages[0].memory, name))
+        if (size := getattr(outcome.stages[0].memory, name))
     }
 
 

@@ -95,11 +95,11 @@ def test_nodes_say_how_many_kernels_they_stand_for() -> None:
     trace = step(gpt())
     launches = np.where(trace.has("launches"), trace.launches, 1)[trace.kind == NodeKind.COMP]
     names = [trace.names[int(one)] for one in trace.name[trace.kind == NodeKind.COMP]]
-    found = {name: int(count) for name, count in zip(names, launches, strict=True)}
-    assert found["forward 0 layer 0 attention sum"] == 1
-    assert found["backward 0 layer 0 attention sum"] == 3
-    assert found["backward 0 layer 0 attention norm"] == 2
-    assert found["backward 0 layer 0 sum of gradients"] == 0
+    results = {name: int(count) for name, count in zip(names, launches, strict=True)}
+    assert results["forward 0 layer 0 attention sum"] == 1
+    assert results["backward 0 layer 0 attention sum"] == 3
+    assert results["backward 0 layer 0 attention norm"] == 2
+    assert results["backward 0 layer 0 sum of gradients"] == 0
 
 
 @pytest.mark.parametrize("how", [{}, {"sequence_parallel": True}, {"scatter_gather": True}], ids=str)

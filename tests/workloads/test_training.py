@@ -129,8 +129,8 @@ def test_experts_cost_what_the_tokens_that_take_them_do(how: dict[str, Any], kin
 
 
 def test_operations_of_a_large_model_are_within_a_percent_of_six_for_each_weight_and_token() -> None:
-    found, workload = figures(read_model("gpt3-175b"), Plan(tensor=8, pipeline=8, micro_batches=1))
-    assert sums(workload, over=products) == pytest.approx(found.products_of_weights, rel=0.01)
+    result, workload = figures(read_model("gpt3-175b"), Plan(tensor=8, pipeline=8, micro_batches=1))
+    assert sums(workload, over=products) == pytest.approx(result.products_of_weights, rel=0.01)
 
 
 @given(
@@ -146,7 +146,7 @@ def test_bytes_of_every_collective_follow_from_the_plan(
     model = decoder()
     plan = Plan(tensor=tensor, data=data, micro_batches=count, sequence_parallel=is_spread, zero=zero)
     layers, workload = Layers(model, plan), make_training(model, plan)
-    found = moved(workload.templates[0])
+    result = moved(workload.templates[0])
     size, passes = layers.activation_bytes, count * model.layers
     loss = count * layers.tokens * 4
     expected: Counter[tuple[str, str]] = Counter()
@@ -163,17 +163,17 @@ def test_bytes_of_every_collective_follow_from_the_plan(
         if zero:
             expected["data", "reduce_scatter"] = weights * plan.gradient_bytes
             expected["data", "all_gather"] = weights * plan.value_bytes // data
-    assert found == expected
+    assert result == expected
 
 
 @pytest.mark.parametrize("prefetch", [0, 1, 9])
 def test_shared_weights_are_gathered_twice_for_each_micro_batch_and_reduced_once(prefetch: int) -> None:
     plan = Plan(data=4, zero=3, micro_batches=3, prefetch=prefetch)
     layers = Layers(decoder(), plan)
-    found = moved(make_training(decoder(), plan).templates[0])
+    result = moved(make_training(decoder(), plan).templates[0])
     weights = 4 * layers.dense_weights(0) + layers.embedding_weights + layers.head_weights
-    assert found["data", "all_gather"] == 3 * 2 * weights * plan.value_bytes // 4
-    assert found["data", "reduce_scatter"] == 3 * weights * plan.gradient_bytes
+    assert result["data", "all_gather"] == 3 * 2 * weights * plan.value_bytes // 4
+    assert result["data", "reduce_scatter"] == 3 * weights * plan.gradient_bytes
 
 
 def test_a_bucket_holds_gradients_of_one_micro_batch() -> None:
@@ -186,10 +186,10 @@ def test_a_bucket_holds_gradients_of_one_micro_batch() -> None:
 def test_groups_that_share_reduce_what_they_have_among_each_other() -> None:
     plan = Plan(data=8, shard=2, zero=3, micro_batches=1)
     layers, workload = Layers(decoder(), plan), make_training(decoder(), plan)
-    found = moved(workload.templates[0])
+    result = moved(workload.templates[0])
     weights = 4 * layers.dense_weights(0) + layers.embedding_weights + layers.head_weights
-    assert found["shard", "reduce_scatter"] == weights * 2
-    assert found["replica", "all_reduce"] == weights
+    assert result["shard", "reduce_scatter"] == weights * 2
+    assert result["replica", "all_reduce"] == weights
     assert workload.group_rules["shard"] == GroupRule(2, 1)
     assert workload.group_rules["replica"] == GroupRule(4, 2)
 
@@ -199,17 +199,17 @@ def test_groups_that_share_reduce_what_they_have_among_each_other() -> None:
 def test_a_ring_passes_keys_on_and_their_gradients_all_the_way_round(context: int, count: int) -> None:
     plan = Plan(context=context, micro_batches=count)
     model = decoder()
-    found = moved(make_training(model, plan).templates[0])
+    result = moved(make_training(model, plan).templates[0])
     tokens = model.sequence // context
     keys = tokens * 2 * model.hidden * plan.value_bytes
     hops = (context - 1) + (context - 1) + context
-    assert found["", "send"] == count * model.layers * hops * keys
+    assert result["", "send"] == count * model.layers * hops * keys
 
 
 def test_tokens_cross_to_their_experts_and_back_in_both_directions() -> None:
     model, plan = with_experts(), Plan(data=4, expert=4, micro_batches=3)
-    found = moved(make_training(model, plan).templates[0])
-    assert found["expert", "all_to_all"] == 3 * 3 * 4 * model.sequence * 2 * model.hidden * 2
+    result = moved(make_training(model, plan).templates[0])
+    assert result["expert", "all_to_all"] == 3 * 3 * 4 * model.sequence * 2 * model.hidden * 2
 
 
 def test_tied_weights_are_reduced_between_the_first_and_the_last_stage() -> None:
@@ -265,8 +265,8 @@ def test_on_an_ideal_network_a_step_without_a_pipeline_takes_its_computation(how
 )
 def test_on_an_ideal_network_a_pipeline_takes_what_was_predicted(how: dict[str, Any]) -> None:
     model = decoder(hidden=256)
-    found, workload = figures(model, Plan(**{"micro_batches": 4, "tflops": 1.0, **how}))
-    assert found.ideal_ns <= ideal_ns(workload) <= found.ideal_ns * 1.001
+    result, workload = figures(model, Plan(**{"micro_batches": 4, "tflops": 1.0, **how}))
+    assert result.ideal_ns <= ideal_ns(workload) <= result.ideal_ns * 1.001
 
 
 @pytest.mark.deep
@@ -274,7 +274,7 @@ def test_on_an_ideal_network_a_pipeline_takes_what_was_predicted(how: dict[str, 
 def test_every_job_is_sound_and_folds_exactly_into_the_predicted_actors(how: dict[str, Any]) -> None:
     count = 2 * how["pipeline"] if how.get("schedule") == "interleaved" else 3
     plan = Plan(**how, micro_batches=count)
-    found, workload = figures(decoder(), plan)
+    result, workload = figures(decoder(), plan)
     assert find_problems(workload) == []
     machine = network(["Switch"], [workload.ranks])
     folded, unfolded = (
@@ -283,7 +283,7 @@ def test_every_job_is_sound_and_folds_exactly_into_the_predicted_actors(how: dic
     )
     assert folded.is_complete
     assert folded.finish_ns.tolist() == unfolded.finish_ns.tolist()
-    assert len(folded.outcome.plan.actors) == found.actors
+    assert len(folded.outcome.plan.actors) == result.actors
 
 
 @st.composite
@@ -325,9 +325,9 @@ def test_a_run_has_as_many_actors_as_planned(how: dict[str, Any]) -> None:
 
 
 def check_actors(plan: Plan, *, may_unfold: bool = False) -> None:
-    found, workload = figures(decoder(), plan)
+    result, workload = figures(decoder(), plan)
     done = run(workload, system=system(profile="corrected"), network=network(["Switch"], [workload.ranks]))
-    assert len(done.outcome.plan.actors) == found.actors or (may_unfold and not done.outcome.plan.is_folded)
+    assert len(done.outcome.plan.actors) == result.actors or (may_unfold and not done.outcome.plan.is_folded)
 
 
 SHAPES = st.sampled_from([(1, 1, 1), (2, 1, 1), (1, 1, 3), (1, 4, 1), (2, 2, 2), (2, 4, 2), (1, 2, 3)])

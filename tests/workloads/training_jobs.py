@@ -46,7 +46,7 @@ def with_latent_attention(**given: Any) -> Model:
 
 def transformer(**given: Any) -> Workload:
     """One step of training the decoder; what is no field of a plan changes the model."""
-    of_plan = {one.name for one in fields(Plan)}
+    of_plan = {field.name for field in fields(Plan)}
     plan = {"micro_batches": 4} | {name: value for name, value in given.items() if name in of_plan}
     return make_training(
         decoder(**{name: value for name, value in given.items() if name not in of_plan}), Plan(**plan)
@@ -55,9 +55,9 @@ def transformer(**given: Any) -> Workload:
 
 def memory(model: Model, plan: Plan, rank: int = 0) -> Memory:
     """What a rank needs, without making the others."""
-    found = Rank(plan.axes, rank, {}, "test")
-    training_program(model, plan)(found)
-    return most_memory(found.recording.trace())
+    result = Rank(plan.axes, rank, {}, "test")
+    training_program(model, plan)(result)
+    return most_memory(result.recording.trace())
 
 
 def rows_named(trace: Trace, ending: str) -> Any:
@@ -67,10 +67,10 @@ def rows_named(trace: Trace, ending: str) -> Any:
 
 def moved(trace: Trace) -> Counter[tuple[str, str]]:
     """Bytes that a rank puts in, by group and kind."""
-    found: Counter[tuple[str, str]] = Counter()
+    counts: Counter[tuple[str, str]] = Counter()
     for row in np.flatnonzero(trace.kind == NodeKind.COLL).tolist():
         kind = CollectiveKind(int(trace.comm_type[row])).name.lower()
-        found[trace.group_names[int(trace.group[row])], kind] += int(trace.comm_bytes[row])
+        counts[trace.group_names[int(trace.group[row])], kind] += int(trace.comm_bytes[row])
     for row in np.flatnonzero(trace.kind == NodeKind.SEND).tolist():
-        found["", "send"] += int(trace.comm_bytes[row])
-    return found
+        counts["", "send"] += int(trace.comm_bytes[row])
+    return counts

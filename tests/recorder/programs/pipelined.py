@@ -33,7 +33,7 @@ parts = [
 schedule = getattr(pipelining, f"Schedule{kind}")(
     parts if chunks > 1 else parts[0], MICRO_BATCHES, loss_fn=nn.functional.mse_loss
 )
-optimizer = torch.optim.SGD([weight for one in modules for weight in one.parameters()], lr=0.1)
+optimizer = torch.optim.SGD([weight for module in modules for weight in module.parameters()], lr=0.1)
 data, target = (torch.randn(MICRO_BATCHES * ROWS, WIDTH, device=device) for _ in range(2))
 for _ in range(2):
     inputs = (data,) if place == 0 else ()
