@@ -41,7 +41,7 @@ def rule_of(members: Sequence[int], rank: int, world: int) -> GroupRule | None:
 
 def _axes(members: Sequence[int]) -> list[tuple[int, int]] | None:
     """Sizes and strides, innermost first, that make these ranks; None if none do."""
-    rest = [one - members[0] for one in members]
+    rest = [member - members[0] for member in members]
     axes = []
     while len(rest) > 1:
         stride, size = rest[1], 1

@@ -69,7 +69,7 @@ def outcome(
     if kind in ("all_reduce", "reduce", "reduce_scatter"):
         if reduction not in _REDUCED:
             return None
-        whole = [_REDUCED[reduction](one, members) for one in values]
+        whole = [_REDUCED[reduction](value, members) for value in values]
         return whole if kind != "reduce_scatter" else _part(whole, outputs, rank, members)
     if kind == "broadcast":
         return list(values)

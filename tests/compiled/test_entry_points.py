@@ -92,9 +92,9 @@ def test_what_ends_the_process_that_compiles_is_told_in_place_of_the_code(tmp_pa
 
 @pytest.mark.deep
 def test_a_long_call_waits_and_says_so(tmp_path: Path) -> None:
-    said = run(LONG, ET_SIM_CACHE_DIR=str(tmp_path))
-    assert (said.was_compiled, said.result, said.is_compiled) == (False, 12, True)
-    assert said.errors.startswith("small: compiling the sum, once for this version and kind of run …\n")
+    output = run(LONG, ET_SIM_CACHE_DIR=str(tmp_path))
+    assert (output.was_compiled, output.result, output.is_compiled) == (False, 12, True)
+    assert output.errors.startswith("small: compiling the sum, once for this version and kind of run …\n")
 
 
 @pytest.mark.deep
@@ -104,18 +104,18 @@ def test_asked_to_a_short_call_waits_too(tmp_path: Path) -> None:
 
 @pytest.mark.deep
 def test_asked_to_a_long_call_does_not_wait(tmp_path: Path) -> None:
-    said = run(LONG, ET_SIM_CACHE_DIR=str(tmp_path), ET_SIM_COMPILE="background")
-    assert said.result == 12
-    assert "small: not compiled yet: interpreted until it is compiled in the background" in said.errors
-    wait_until_made(said.directory)
+    output = run(LONG, ET_SIM_CACHE_DIR=str(tmp_path), ET_SIM_COMPILE="background")
+    assert output.result == 12
+    assert "small: not compiled yet: interpreted until it is compiled in the background" in output.errors
+    wait_until_made(output.directory)
 
 
 @pytest.mark.deep
 @pytest.mark.parametrize("how", [{"ET_SIM_COMPILE": "never"}, {"NUMBA_DISABLE_JIT": "1"}])
 def test_asked_to_nothing_is_compiled_and_no_compiled_code_used(tmp_path: Path, how: dict[str, str]) -> None:
-    said = run(LONG, ET_SIM_CACHE_DIR=str(tmp_path), **how)
-    assert (said.result, said.is_compiled, said.errors) == (12, False, "")
-    assert not list(said.directory.iterdir())
+    output = run(LONG, ET_SIM_CACHE_DIR=str(tmp_path), **how)
+    assert (output.result, output.is_compiled, output.errors) == (12, False, "")
+    assert not list(output.directory.iterdir())
     run(SHORT, ET_SIM_CACHE_DIR=str(tmp_path), ET_SIM_COMPILE="now")
     assert not run(SHORT, ET_SIM_CACHE_DIR=str(tmp_path), **how).was_compiled
 
@@ -185,18 +185,20 @@ def test_an_unknown_choice_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.deep
 def test_processes_that_start_together_compile_once(tmp_path: Path) -> None:
     started = [start(LONG, ET_SIM_CACHE_DIR=str(tmp_path)) for _ in range(3)]
-    said = [finish(process) for process in started]
-    assert [one.result for one in said] == [12] * 3
-    assert all(one.is_compiled for one in said)
-    assert len(list(said[0].directory.glob("*.code"))) == 1
+    output = [finish(process) for process in started]
+    assert [one.result for one in output] == [12] * 3
+    assert all(one.is_compiled for one in output)
+    assert len(list(output[0].directory.glob("*.code"))) == 1
 
 
 @pytest.mark.deep
 def test_what_cannot_be_compiled_is_interpreted_and_the_reason_told(tmp_path: Path) -> None:
-    said = run(LONG, "named", ET_SIM_CACHE_DIR=str(tmp_path))
-    assert (said.result, said.is_compiled) == (1, False)
-    assert "small: the impossible cannot be compiled, and is interpreted, which takes longer: " in said.errors
-    assert "Traceback" not in said.errors
+    output = run(LONG, "named", ET_SIM_CACHE_DIR=str(tmp_path))
+    assert (output.result, output.is_compiled) == (1, False)
+    assert (
+        "small: the impossible cannot be compiled, and is interpreted, which takes longer: " in output.errors
+    )
+    assert "Traceback" not in output.errors
     again = run(SHORT, "named", ET_SIM_CACHE_DIR=str(tmp_path))
     assert again.result == 1
     assert again.errors.count("\n") == 1

@@ -108,11 +108,11 @@ def _environment() -> dict[str, str]:
 
 def test_a_processor_is_known_by_what_it_can_do(tmp_path: Path) -> None:
     first = "processor : 0\nmodel : {}\ncpu MHz : {}\nflags : {}\n\nprocessor : 1\n"
-    told = tmp_path / "cpuinfo"
+    result = tmp_path / "cpuinfo"
 
     def known(*words: object) -> str:
-        told.write_text(first.format(*words))
-        return processor(told)
+        result.write_text(first.format(*words))
+        return processor(result)
 
     assert known(1, 2000, "sse") == known(1, 3000, "sse")
     assert len({known(1, 2000, "sse"), known(2, 2000, "sse"), known(1, 2000, "sse avx")}) == 3

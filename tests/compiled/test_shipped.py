@@ -55,9 +55,9 @@ def _run_in(site: Path, seconds: float = SHIPPED_SECONDS + 1, **environment: str
 @pytest.mark.deep
 def test_a_first_run_uses_what_came_along_without_numba(archive: Path, installed: Path) -> None:
     _bring(archive, installed)
-    said = _run_in(installed)
-    assert (said.was_compiled, said.result, said.is_compiled, said.errors) == (False, 12, True, "")
-    assert [path.suffix for path in said.directory.iterdir()] == [".code"]
+    output = _run_in(installed)
+    assert (output.was_compiled, output.result, output.is_compiled, output.errors) == (False, 12, True, "")
+    assert [path.suffix for path in output.directory.iterdir()] == [".code"]
 
 
 @pytest.mark.deep
@@ -65,9 +65,9 @@ def test_a_very_short_first_run_is_interpreted_and_the_next_one_uses_what_came_a
     archive: Path, installed: Path
 ) -> None:
     _bring(archive, installed)
-    said = _run_in(installed, seconds=0)
-    assert (said.was_compiled, said.result) == (False, 12)
-    wait_until_made(said.directory)
+    output = _run_in(installed, seconds=0)
+    assert (output.was_compiled, output.result) == (False, 12)
+    wait_until_made(output.directory)
     assert _run_in(installed, seconds=0).was_compiled
 
 
@@ -89,8 +89,8 @@ def test_an_archive_has_no_more_than_what_the_program_lacked(archive: Path) -> N
 def test_nothing_is_taken_while_numbas_settings_are_changed(archive: Path, installed: Path) -> None:
     _bring(archive, installed)
     assert not _run_in(installed, NUMBA_BOUNDSCHECK="1", ET_SIM_COMPILE="never").was_compiled
-    said = _run_in(installed, NUMBA_BOUNDSCHECK="1", ET_SIM_COMPILE="background")
-    assert (said.was_compiled, said.result) == (False, 12)
+    output = _run_in(installed, NUMBA_BOUNDSCHECK="1", ET_SIM_COMPILE="background")
+    assert (output.was_compiled, output.result) == (False, 12)
 
 
 def _cut(path: Path) -> None:
@@ -116,8 +116,8 @@ def test_what_is_damaged_or_of_other_sources_is_passed_over(
     spoil: Any, archive: Path, installed: Path
 ) -> None:
     spoil(_bring(archive, installed))
-    said = _run_in(installed, ET_SIM_COMPILE="background")
-    assert (said.was_compiled, said.result) == (False, 12)
+    output = _run_in(installed, ET_SIM_COMPILE="background")
+    assert (output.was_compiled, output.result) == (False, 12)
 
 
 @pytest.mark.parametrize(
@@ -154,8 +154,8 @@ def test_a_release_wheel_has_the_archive_and_nothing_else_of_its_folder(
 ) -> None:
     shutil.copy(archive, tmp_path)
     (tmp_path / "quadrupled_sum-0123.code").write_text("of a cache")
-    found = _forced_into_the_wheel(tmp_path, monkeypatch)
-    assert found == [f"et_sim/compiled/{shipped.OF_THIS_SYSTEM}"]
+    result = _forced_into_the_wheel(tmp_path, monkeypatch)
+    assert result == [f"et_sim/compiled/{shipped.OF_THIS_SYSTEM}"]
 
 
 def test_any_other_wheel_has_none(monkeypatch: pytest.MonkeyPatch) -> None:

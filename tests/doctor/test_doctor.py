@@ -27,9 +27,11 @@ def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]
 
 def test_a_well_installation_passes_with_five_known_results(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["doctor", "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert told["is_well"]
-    tested = [one for one in told["findings"] if one["topic"] == "self-test" and one["expected"]]
+    document = json.loads(capsys.readouterr().out)
+    assert document["is_well"]
+    tested = [
+        finding for finding in document["findings"] if finding["topic"] == "self-test" and finding["expected"]
+    ]
     assert len(tested) == 5
     assert all(one["found"] == one["expected"] for one in tested)
 
@@ -63,7 +65,9 @@ def test_a_package_that_is_missing_or_untested_is_a_problem(monkeypatch: pytest.
     monkeypatch.setattr(
         installation, "_version", lambda name: {"numpy": "", "numba": "0.99"}.get(name, "999")
     )
-    problems = {one.name: (one.problem, one.remedy) for one in examine_packages() if one.problem}
+    problems = {
+        package.name: (package.problem, package.remedy) for package in examine_packages() if package.problem
+    }
     assert problems["numpy"][0] == "numpy is missing"
     assert "numba 0.99 is outside" in problems["numba"][0]
     assert problems["numba"][1].startswith("pip install 'numba")
@@ -98,9 +102,9 @@ def test_what_could_not_be_compiled_is_a_problem(own_cache: Path) -> None:
     store.cache_directory()
     (store.cache_directory() / "simulate-0123.failed").write_text("out of memory")
     (store.cache_directory() / "simulate-4567.code").write_text("")
-    found = {one.name: one for one in examine_cache()}
-    assert "out of memory" in found["failed"].problem
-    assert found["compiled"].found == "simulate (1 kind)"
+    results = {one.name: one for one in examine_cache()}
+    assert "out of memory" in results["failed"].problem
+    assert results["compiled"].found == "simulate (1 kind)"
     assert own_cache.exists()
 
 
