@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import subprocess
 import sys
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
@@ -34,11 +36,15 @@ with open("runs.txt", "a") as runs:
 
 
 @pytest.fixture
-def suite(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+def suite(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
+    """The program; modules beside it have names that helpers of other tests have too."""
+    names = [path.stem for path in BENCHMARKS.glob("*.py")]
+    others = {name: sys.modules.pop(name) for name in names if name in sys.modules}
     monkeypatch.syspath_prepend(str(BENCHMARKS))
-    import suite
-
-    return suite
+    yield importlib.import_module("suite")
+    for name in names:
+        sys.modules.pop(name, None)
+    sys.modules.update(others)
 
 
 def program(path: Path, text: str) -> Path:
