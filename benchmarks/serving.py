@@ -13,7 +13,7 @@ import time
 import numpy as np
 
 from et_sim.run.options import RunOptions
-from et_sim.serving.policy import CHUNKED, PREFILL_FIRST, Policy
+from et_sim.serving.batcher import CHUNKED, PREFILL_FIRST, Policy
 from et_sim.serving.requests import Request
 from et_sim.serving.serve import Setup, serve
 from et_sim.workloads import Plan, read_model

@@ -55,7 +55,7 @@ def _add_model(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_serving(parser: argparse.ArgumentParser) -> None:
-    from et_sim.serving.policy import POLICIES
+    from et_sim.serving.batcher import POLICIES
 
     group = parser.add_argument_group("how requests are served")
     group.add_argument("--replicas", type=int, help="replicas that do both, prompts and tokens (default: 1)")
@@ -113,7 +113,7 @@ def _name(requests: str) -> str:
 def _read(options: argparse.Namespace) -> tuple[Any, Setup, RunOptions]:
     """The model, how it is served, and the machine."""
     from et_sim.basics.units import parse_bytes, parse_time_ns
-    from et_sim.serving.policy import Policy
+    from et_sim.serving.batcher import Policy
     from et_sim.serving.results import Objectives
     from et_sim.serving.serve import Setup
 

@@ -28,6 +28,30 @@ from typing import Any
 from et_sim.compiled.signature import modules_of
 from et_sim.compiled.sources import is_covered, source_digest
 
+CPU_INFO = Path("/proc/cpuinfo")
+FIRST_BYTES = 8192  # more than one processor takes; a list of hundreds takes long to be made
+DECISIVE = (
+    *("vendor_id", "cpu family", "model", "stepping", "flags"),
+    *("CPU implementer", "CPU architecture", "CPU variant", "CPU part", "Features"),
+)
+
+
+def processor(told: Path = CPU_INFO) -> str:
+    """What the machine code of this host may use."""
+    try:
+        with told.open("rb", buffering=0) as file:
+            text = file.read(FIRST_BYTES).decode(errors="replace")
+    except OSError:
+        text = ""
+    pairs = (line.partition(":") for line in text.partition("\n\n")[0].splitlines())
+    found = {key.strip(): value.strip() for key, _, value in pairs}
+    if not ("flags" in found or "Features" in found):
+        from et_sim.compiled.llvm import processor as processor_by_llvm
+
+        return processor_by_llvm()
+    return "\n".join(f"{key} {found[key]}" for key in DECISIVE if key in found)
+
+
 SETTINGS = ("NUMBA_BOUNDSCHECK", "NUMBA_OPT", "NUMBA_CPU_NAME", "NUMBA_CPU_FEATURES")
 ENDING = ".code"
 _DIGEST_LENGTH = 16
@@ -112,7 +136,6 @@ def cache_directory() -> Path:
 @functools.cache
 def version_digest() -> str:
     """Hash of everything that decides the machine code of all functions."""
-    from et_sim.compiled.processor import processor
 
     digest = hashlib.sha256()
     versions = (platform.python_version(), sys.platform, processor(), *map(_version, ("numba", "llvmlite")))

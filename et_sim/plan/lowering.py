@@ -9,18 +9,19 @@ channels, which this module only puts together.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from et_sim.basics.errors import MachineError, TraceError
-from et_sim.basics.units import LONGEST_NS, format_bytes, format_ns
+from et_sim.basics.units import LONGEST_NS, exact_bytes, format_bytes, format_ns
 from et_sim.compute import compute_model
 from et_sim.machine.corrections import Correction
-from et_sim.machine.model import LogicalGrid, Machine, QueueOrder, StreamPolicy, System
+from et_sim.machine.model import LocalMemory, LogicalGrid, Machine, QueueOrder, StreamPolicy, System, WhenFull
+from et_sim.machine.system_parts import CAPACITY
 from et_sim.memory import NO_SERVER, memory_model
 from et_sim.plan import tables
-from et_sim.plan.capacity import refuse_too_much_at_start
 from et_sim.plan.channels import ChannelTables, endpoints_of_templates, lowest_ranks
 from et_sim.plan.collective_lowering import CollectiveTables
 from et_sim.plan.collective_nodes import CustomChoice, lower_collectives
@@ -331,3 +332,35 @@ def _check_rank_count(workload: Workload, ranks: int) -> None:
 
 def _tensors(workload: Workload) -> tuple[TensorUses, ...]:
     return tuple(tensor_uses(trace, trace.source or workload.source) for trace in workload.templates)
+
+
+MOST_NAMED = 3
+
+
+def refuse_too_much_at_start(memory: LocalMemory | None, tensors: Sequence[TensorUses], place: str) -> None:
+    """Refuse programs whose tensors that nobody writes do not fit, unless it is only to be reported."""
+    if memory is None or memory.when_full is not WhenFull.STOP:
+        return
+    for uses in tensors:
+        sizes = given_from_the_start(uses)
+        if sum(sizes.values()) <= memory.capacity_bytes:
+            continue
+        largest = sorted(sizes, key=lambda name: (-sizes[name], name))[:MOST_NAMED]
+        named = ", ".join(f"{name[:40]!r} ({exact_bytes(sizes[name])})" for name in largest)
+        raise MachineError(
+            f'key "{CAPACITY}" is {exact_bytes(memory.capacity_bytes)}, and a rank holds '
+            f"{exact_bytes(sum(sizes.values()))} from the start, in tensors that it reads and nobody writes: "
+            f"{named}{' and others' if len(sizes) > len(largest) else ''}",
+            place=memory.place or place,
+            remedy='correct it, or the sizes in the traces, or set "when-full": "report" to see the run',
+        )
+
+
+def given_from_the_start(uses: TensorUses) -> dict[str, int]:
+    """Bytes of the tensors of a program that it reads and never writes: the first size mentioned."""
+    is_written = np.zeros(len(uses.names), np.bool_)
+    is_written[uses.tensor[uses.is_write]] = True
+    read = ~is_written[uses.tensor]
+    tensor, first = np.unique(uses.tensor[read], return_index=True)
+    sizes = uses.bytes[read][first].tolist()
+    return {uses.names[number]: size for number, size in zip(tensor.tolist(), sizes, strict=True)}

@@ -19,9 +19,8 @@ from typing import Any, NamedTuple
 from msgspec import Struct, field
 
 from et_sim.basics.errors import UsageError
-from et_sim.serving.batcher import Batcher, Share
+from et_sim.serving.batcher import Batcher, Policy, Share
 from et_sim.serving.batcher import Sequence as Served
-from et_sim.serving.policy import Policy
 from et_sim.serving.replicas import BOTH, DECODE, PREFILL, CachePool, Times
 from et_sim.serving.requests import Request
 from et_sim.workloads.inference.batch import Batch, Segment

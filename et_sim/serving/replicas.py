@@ -19,7 +19,7 @@ from et_sim.basics.units import format_bytes, plural
 from et_sim.plan.lowering import Lowering
 from et_sim.run.options import RunOptions
 from et_sim.run.simulation import Nobody, Recorder, Task, prepare, simulated
-from et_sim.serving.policy import Policy
+from et_sim.serving.batcher import Policy
 from et_sim.trace import Workload
 from et_sim.workloads.inference.batch import Batch, cache_bytes_of_stage, check, weight_bytes_of_stage
 from et_sim.workloads.inference.forward import Place, make_replica, make_transfer

@@ -22,9 +22,9 @@ from msgspec import Struct, to_builtins
 
 from et_sim.basics.quick_dataclass import quick_dataclass
 from et_sim.machine.system_parts import Costs
+from et_sim.serving.batcher import Policy
 from et_sim.serving.batcher import Sequence as Served
 from et_sim.serving.cluster import Iteration
-from et_sim.serving.policy import Policy
 from et_sim.serving.replicas import CachePool
 from et_sim.tables.registry import MANIFEST, SERVING_TABLES, SUMMARY
 from et_sim.timeline.arrow_tables import FilledTable

@@ -17,8 +17,8 @@ from et_sim.basics.errors import UsageError
 from et_sim.basics.quick_dataclass import quick_dataclass
 from et_sim.machine import Machine, read_machine
 from et_sim.run.options import RunOptions
+from et_sim.serving.batcher import Policy
 from et_sim.serving.cluster import Cluster
-from et_sim.serving.policy import Policy
 from et_sim.serving.replicas import BOTH, DECODE, PREFILL, CachePool, SimulatedTimes, check_pools, make_pool
 from et_sim.serving.requests import POISSON, Request, read_requests
 from et_sim.serving.results import Objectives, Serving

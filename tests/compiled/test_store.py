@@ -60,7 +60,7 @@ def test_other_sources_another_processor_or_numba_have_a_cache_of_their_own(
     digests = [store.version_digest.__wrapped__()]
     monkeypatch.setattr(store, "source_digest", lambda: "other sources")
     digests.append(store.version_digest.__wrapped__())
-    monkeypatch.setattr("et_sim.compiled.processor.processor", lambda: "another +avx1024")
+    monkeypatch.setattr("et_sim.compiled.store.processor", lambda: "another +avx1024")
     digests.append(store.version_digest.__wrapped__())
     monkeypatch.setattr(store, "_version", lambda name: f"{name} 99")
     digests.append(store.version_digest.__wrapped__())

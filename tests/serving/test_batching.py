@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from et_sim.basics.errors import UsageError
+from et_sim.serving.batcher import CHUNKED, POLICIES, PREFILL_FIRST, Policy
 from et_sim.serving.cluster import Cluster
-from et_sim.serving.policy import CHUNKED, POLICIES, PREFILL_FIRST, Policy
 from et_sim.serving.replicas import BOTH, DECODE, PREFILL, CachePool
 from et_sim.serving.requests import Request
 from et_sim.workloads import Batch, Plan

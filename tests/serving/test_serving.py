@@ -15,7 +15,7 @@ import et_sim
 from et_sim.basics.errors import UsageError
 from et_sim.machine.presets import preset
 from et_sim.run.options import RunOptions
-from et_sim.serving.policy import CHUNKED, PREFILL_FIRST, Policy
+from et_sim.serving.batcher import CHUNKED, PREFILL_FIRST, Policy
 from et_sim.serving.requests import Request
 from et_sim.serving.results import Objectives, Serving
 from et_sim.serving.serve import Setup, serve
