@@ -2,7 +2,8 @@
 
 Rows of tables, fields of records and numbers in arrays are read and written in place. Numba copies the
 description of an array to the stack first, each time; what that costs is not the copy, which LLVM removes,
-but removing it. Values that variables had before are not released: nothing is on the heap.
+but removing it. Values that variables had before are not released: nothing is on the heap. A variable that
+names a row of records never counts from the end of the table; one that names a number in an array may.
 
 Not here: everything else, which Numba lowers.
 """
@@ -137,7 +138,9 @@ class LeanLower(lowering.Lower):
             return None
         builder, described = self.builder, self.loadvar(array.name)
         row = self.context.cast(builder, self.loadvar(index.name), index_kind, types.intp)
-        if not (isinstance(index_kind, types.IntegerLiteral) and index_kind.literal_value >= 0):
+        is_literal = isinstance(index_kind, types.IntegerLiteral)
+        counts_from_end = index_kind.literal_value < 0 if is_literal else isinstance(kind.dtype, NUMBERS)
+        if counts_from_end:
             rows = builder.extract_value(described, (SHAPE, 0))
             is_from_end = builder.icmp_signed("<", row, row.type(0))
             row = builder.select(is_from_end, builder.add(row, rows), row)
