@@ -27,7 +27,7 @@ class Kind(StrEnum):
     MANIFEST = "a workload manifest"
     LAYERS = "a layer file"
     JOBS = "a job file"
-    GOAL = "schedules of LogGOPSim (a GOAL text)"
+    GOAL = "a GOAL text (schedules of LogGOPSim)"
     RECORDING = "a recording of PyTorch"
     RECORDINGS = "a folder with recordings of PyTorch"
     JSON_TRACE = "a trace as JSON lines"
@@ -88,6 +88,7 @@ _SIGNS = (
     (Kind.NETWORK, re.compile(r'(^|[\s"{])(npus_count|topology|topology-name|units-count)"?\s*:')),
     (Kind.GROUPS, re.compile(r'\s*\{\s*"[^"]+"\s*:\s*\[\s*\d')),
 )
+_GOAL_NAMES = (".goal", ".goal.gz")
 _TRACE_NAME = re.compile(r"(.+?)\.(0|[1-9]\d*)\.et(\.gz)?")
 
 
@@ -112,6 +113,8 @@ def kind_of(path: Path) -> Kind | None:
         if sign.search(text) and _fits(sign, text):
             return kind
     is_text = begin.startswith(b"{") and begin.isascii()
+    if path.name.endswith(_GOAL_NAMES):
+        return Kind.GOAL
     return Kind.TRACE if _TRACE_NAME.fullmatch(path.name) and not is_text else None
 
 

@@ -1,15 +1,13 @@
-"""A workload: which rank runs which trace, and the groups the ranks name.
+"""A workload: which rank runs which trace, the groups the ranks name, and what a step does for its user.
 
-Many ranks may share one trace (a template), so a workload's size is the size of its distinct
-traces. Not here: reading files (`files`), checking ranks against each other (`preflight`).
-
-What a workload says that it does for its user: tokens, and the operations that they are worth.
+Many ranks may share one trace (a template), so a workload's size is the size of its distinct traces.
 
 A run of the workload is one step. `model_operations` are those that the mathematics of the model need,
 whatever is worked out again; `hardware_operations` those that kernels do, by the same rules of counting, so
 that both may be divided by a device's peak (`et_sim.timeline.recorded`).
 
-Not here: how they are counted for a model (`et_sim.workloads.training.operations`).
+Not here: reading files (`files`), checking ranks against each other (`preflight`), and how operations are
+counted for a model (`et_sim.workloads.training.operations`).
 """
 
 from __future__ import annotations

@@ -66,5 +66,43 @@ def test_check_finds_what_is_wrong_with_it(tmp_path: Path, capsys: pytest.Captur
     assert main(["check", str(file)]) == 2
     error = capsys.readouterr().err
     assert error.startswith(
-        f"et-sim: error: {file}: line 3: rank 0 has a send of 100 bytes with tag 9 that no"
+        f"et-sim: error: {file}: line 4: rank 0 has a send of 100 bytes with tag 9 that no"
     )
+
+
+def test_the_lines_of_a_plain_text_are_counted_as_those_of_any_other(tmp_path: Path) -> None:
+    text = "num_ranks 2\n\nrank 0 {\nl1: calc 5\nl2: send 5b to 1 tag 9\nl2 requires l1\n}\nrank 1 {\n}\n"
+    for name, given in (("plain.goal", text), ("odd.goal", text.replace("calc 5\n", "calc 5 // five\n"))):
+        (tmp_path / name).write_text(given)
+        with pytest.raises(TraceError, match=rf"{name}: line 5: rank 0 has a send of 5 bytes"):
+            read_workload(tmp_path / name)
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (b"", "num_ranks is missing"),
+        (b"// nothing but this\n", "num_ranks is missing"),
+        (b"NUM_RANKS 1\n", r'line 1: "NUM_RANKS 1" is no statement of GOAL'),
+        (gzip.compress(b"num_ranks 1\nrank 0 {\n}\n")[:20], "the gzip data is damaged"),
+        *(
+            (form % (b"9" * 5000), "line 3: a number of 5000 digits is too large")
+            for form in (
+                b"num_ranks 1\nrank 0 {\ncalc %s\n}\n",
+                b"num_ranks 1\nrank 0 {\nsend 1b to %s\n}\n",
+                b"num_ranks 1\nrank 0 {\ncalc 1 cpu %s\n}\n",
+                b"\n\nnum_ranks %s\n",
+            )
+        ),
+    ],
+)
+def test_a_text_of_that_name_is_refused_as_what_it_is(content: bytes, reason: str, tmp_path: Path) -> None:
+    file = tmp_path / ("a.goal.gz" if content.startswith(b"\x1f\x8b") else "a.goal")
+    file.write_bytes(content)
+    with pytest.raises(TraceError, match=reason):
+        read_workload(file)
+
+
+def test_a_long_comment_before_it_does_not_hide_it(tmp_path: Path) -> None:
+    (tmp_path / "a.goal").write_text("// " + 5000 * "x" + "\n" + dissemination(4, 100))
+    assert read_workload(tmp_path / "a.goal").ranks == 4

@@ -150,7 +150,7 @@ class _Lines:
             declared,
             self.numbers(first[begins] + 1),
             bounds,
-            self.line[operations] + line - 1,
+            self.line[operations] + line,
             code,
             size,
             peer,

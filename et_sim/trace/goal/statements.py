@@ -19,6 +19,7 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from et_sim.basics.errors import TraceError, did_you_mean
+from et_sim.documents.limits import whole_number
 
 CALC, SEND, RECEIVE = "calc", "send", "recv"
 REQUIRES, IREQUIRES = "requires", "irequires"
@@ -117,7 +118,7 @@ def _statement(text: str, line: int, source: str) -> Statement:
     if match := _DEPENDENCY.fullmatch(text):
         return Dependency(line, match[1], match[2], match[3])
     if match := _HEAD.fullmatch(text):
-        return Head(line, match[1], int(match[2]))
+        return Head(line, match[1], _number(match[2], line, source))
     words = re.findall(r"[A-Za-z_]+", text.partition(":")[2] or text)
     near = next((hint for word in words if word not in WORDS and (hint := did_you_mean(word, WORDS))), "")
     raise TraceError(f'"{text}" is no statement of GOAL', place=at(source, line), remedy=near or _FORMS)
@@ -128,11 +129,11 @@ def _operation(text: str, line: int, source: str) -> Operation | None:
     if match is None:
         return None
     label, calc, sent, target, received, origin, tag, cpu, nic = match.groups()
-    size = int(calc or sent or received)
+    size = _number(calc or sent or received, line, source)
     if size > LARGEST:
         raise TraceError(f"{size} is too large", place=at(source, line), remedy=f"at most {LARGEST}")
     for unit, number in (("cpu", cpu), ("nic", nic)):
-        if number is not None and int(number):
+        if number is not None and _number(number, line, source):
             raise TraceError(
                 f"{unit} {number}: a trace has one {unit} per rank, and so has the LogGOPS model",
                 place=at(source, line),
@@ -142,15 +143,27 @@ def _operation(text: str, line: int, source: str) -> Operation | None:
         if tag is not None or nic is not None:
             raise TraceError("a calc has no tag and no nic", place=at(source, line), remedy="leave them out")
         return Operation(line, label or "", CALC, size, -1, 0)
-    kind, peer = (SEND, int(target)) if sent is not None else (RECEIVE, int(origin))
-    for key, given in (("source", peer), ("tag", int(tag or 0))):
+    kind = SEND if sent is not None else RECEIVE
+    peer, tag_number = (_number(word, line, source) for word in (target or origin, tag or "0"))
+    for key, given in (("source", peer), ("tag", tag_number)):
         if given < 0:
             raise TraceError(
                 f"any {key} (-1): a receive of a trace takes one message, whichever comes first",
                 place=at(source, line),
                 remedy=f"name the {key} of the message that was received",
             )
-    return Operation(line, label or "", kind, size, peer, int(tag or 0))
+    return Operation(line, label or "", kind, size, peer, tag_number)
+
+
+def _number(word: str, line: int, source: str) -> int:
+    """A number, which may be -1; more digits than any number may have are not made into one."""
+    number = -1 if word == "-1" else whole_number(word)
+    if number is None:
+        remedy = f"at most {LARGEST}"
+        raise TraceError(
+            f"a number of {len(word)} digits is too large", place=at(source, line), remedy=remedy
+        )
+    return number
 
 
 def at(source: str, line: int) -> str:

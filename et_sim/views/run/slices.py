@@ -3,7 +3,7 @@
 From links.arrow, queues.arrow and flows.arrow, as arrays. Without link model there are no links, and a row is
 about all that an actor sends along a dimension.
 
-Not here: what is shown of them (`summary.links`, `summary.queues`, `drawing.network`, `export.counters`).
+Not here: what is shown of them (`summary.links`, `summary.queues`, `drawing.network`).
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ Only kernels count that a model timed which knows their operations and bytes. Th
 says of them: a kernel that reaches a share of a peak tells how high it is. The longest kernel tells it best,
 since times are whole nanoseconds.
 
-Not here: the picture (`drawing.roofline`).
+Not here: the picture (`views.drawing`).
 """
 
 from __future__ import annotations
