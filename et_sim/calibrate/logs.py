@@ -30,7 +30,7 @@ from et_sim.machine.collective_library.constants import (
     RING,
     TREE,
 )
-from et_sim.machine.collective_library.keys import LOGGED_KINDS
+from et_sim.machine.collective_library_keys import LOGGED_KINDS
 from et_sim.machine.datatypes import datatype_named
 from et_sim.validation.rows import NAMES, Collective, read_rows
 

@@ -19,8 +19,8 @@ from et_sim.basics.group_names import group_key
 from et_sim.basics.units import plural
 from et_sim.collectives.names import FAMILIES, spans_all
 from et_sim.documents.keys import Remarks, entry_place, nearest, show
-from et_sim.machine.collective_library.keys import NAME as LIBRARY
-from et_sim.machine.collective_library.keys import names_library, read_library, without_library
+from et_sim.machine.collective_library_keys import NAME as LIBRARY
+from et_sim.machine.collective_library_keys import names_library, read_library, without_library
 from et_sim.machine.corrections import Correction
 from et_sim.machine.memory import read_memory
 from et_sim.machine.model import (

@@ -16,7 +16,7 @@ from msgspec import Struct
 from et_sim.documents.keys import Key, keys_of, show
 from et_sim.documents.unused_keys import UNUSED_KEYS
 from et_sim.machine.accuracy import ACCURACY_KEYS, DEFAULTS, EXCHANGES, OPERATIONS, TERM_KEYS
-from et_sim.machine.collective_library.keys import LIBRARY_KEYS
+from et_sim.machine.collective_library_keys import LIBRARY_KEYS
 from et_sim.machine.compute_rules import RULE_KEYS, Where
 from et_sim.machine.memory import MEMORY_KEYS, PoolStage
 from et_sim.machine.network_file import IN_NETWORK_KEYS, LINK_KEYS, NETWORK_KEYS

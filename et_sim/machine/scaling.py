@@ -76,6 +76,8 @@ def figures(machine: Machine) -> dict[str, Callable[[float], Scaled]]:
 def _classes(network: Network) -> list[str]:
     """Of links that have figures of their own, but for single links of a dimension."""
     fabric = network.fabric
+    if network.loggops is not None:
+        return []
     if isinstance(fabric, GraphFabric):
         return [link_class.name for link_class in link_classes(fabric.graph)[1]]
     if isinstance(fabric, LevelFabric):
@@ -174,7 +176,8 @@ def _scale_link(machine: Machine, link: int, level: int, name: str, multiple: fl
             return None
         dimensions = (*fabric.dimensions[:link], scaled[0], *fabric.dimensions[link + 1 :])
         changed = Network.of_dimensions(dimensions, fabric.links, fabric.reducers)
-    return _rewired(machine, changed), scaled[1]
+    rewired = structs.replace(network, grid=changed.grid, fabric=changed.fabric)
+    return _rewired(machine, rewired), scaled[1]
 
 
 def _scale_class(machine: Machine, fabric: GraphFabric, link: int, name: str, multiple: float) -> Scaled:

@@ -76,7 +76,7 @@ class Sheet(Struct, frozen=True):
 
     def table(self, rows: Sequence[Any], caption: str = "") -> str:
         """The table of a page."""
-        from et_sim.views.report.markup import table, text
+        from et_sim.views.markup import table, text
 
         cells = [
             [column.markup(row) if column.markup else text(column.cell(row)) for column in self.columns]

@@ -32,7 +32,7 @@ from et_sim.documents.kinds import (
     text,
     time,
 )
-from et_sim.machine.collective_library.keys import LIBRARY_KEYS
+from et_sim.machine.collective_library_keys import LIBRARY_KEYS
 from et_sim.machine.memory import MEMORY_KEYS, PoolStage
 from et_sim.machine.network_file import IN_NETWORK_KEYS, LINK_KEYS, NETWORK_KEYS
 from et_sim.machine.protocol_presets import PACKET_KEYS, PROTOCOL_KEYS, TCP_KEYS

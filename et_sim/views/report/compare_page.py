@@ -11,7 +11,7 @@ from typing import Any
 from et_sim.basics.units import format_ns, plural
 from et_sim.views.compare.changes import Comparison, TimeChange, averages, scopes, why
 from et_sim.views.drawing.timeline import aligned_picture
-from et_sim.views.report.markup import absent, bar, more, section, table, tag, text
+from et_sim.views.markup import absent, bar, more, section, table, tag, text
 from et_sim.views.report.page import page_of, run_in_brief
 from et_sim.views.run.slices import link_table
 from et_sim.views.run.topology import tier_uses

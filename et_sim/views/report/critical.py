@@ -10,7 +10,7 @@ from et_sim.views.critical.path import CriticalPath, PathHop
 from et_sim.views.critical.sensitivity import Sensitivities
 from et_sim.views.critical.text import ranks_of
 from et_sim.views.drawing.critical import path_picture
-from et_sim.views.report.markup import absent, cut_text, more, section, tag
+from et_sim.views.markup import absent, cut_text, more, section, tag
 from et_sim.views.run.directory import RunDirectory
 from et_sim.views.run.selection import recorded_part
 from et_sim.views.sheet import Sheet, SheetColumn

@@ -13,7 +13,7 @@ from typing import Any
 
 from et_sim.basics.units import format_bandwidth, plural
 from et_sim.tables.registry import table_named
-from et_sim.views.report.markup import bar, more, section, table, tag, text
+from et_sim.views.markup import bar, more, section, table, tag, text
 from et_sim.views.run.directory import RunDirectory
 from et_sim.views.summary.facts import factors_text
 from et_sim.views.text import share

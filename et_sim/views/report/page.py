@@ -15,8 +15,8 @@ from et_sim.views.critical.path import CriticalPath
 from et_sim.views.critical.record import PathRecord
 from et_sim.views.drawing.nodes import ALWAYS
 from et_sim.views.drawing.scene import COLOURS, LIGHTER
+from et_sim.views.markup import section, tag, text
 from et_sim.views.report.critical import critical_section
-from et_sim.views.report.markup import section, tag, text
 from et_sim.views.report.origins import configuration_section, coverage_section, machine_section
 from et_sim.views.report.pictures import (
     activity_section,

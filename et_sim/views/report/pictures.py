@@ -17,7 +17,7 @@ from et_sim.views.drawing.network import dimensions, heats_picture, links, queue
 from et_sim.views.drawing.planes import roofline_picture
 from et_sim.views.drawing.scene import TICKS, NothingToDrawError, Scene, number, round_step, runs_of
 from et_sim.views.drawing.schedule import schedule_of_run_picture
-from et_sim.views.report.markup import section, tag, text
+from et_sim.views.markup import section, tag, text
 from et_sim.views.run.columns import numbers
 from et_sim.views.run.directory import RunDirectory
 from et_sim.views.run.selection import EVERYTHING

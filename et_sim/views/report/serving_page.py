@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from et_sim.basics.units import plural
 from et_sim.views.drawing.scene import LEFT, PIXELS, TOP, Scene
-from et_sim.views.report.markup import section, tag, text
+from et_sim.views.markup import section, tag, text
 from et_sim.views.report.page import page_of
 from et_sim.views.run.directory import RunDirectory
 from et_sim.views.serving import LATENCIES, SLICE_SHEET, SLICES, Slice, facts, in_short, latencies, slices_of

@@ -19,7 +19,7 @@ from et_sim.basics.units import format_ns, plural
 from et_sim.tables.sweep_tables import NUMBER, RUNS
 from et_sim.views.drawing.nodes import ALWAYS
 from et_sim.views.drawing.scene import LETTER, Scene
-from et_sim.views.report.markup import section, tag, text
+from et_sim.views.markup import section, tag, text
 from et_sim.views.report.page import asset, page_of, write_report
 from et_sim.views.report.timeline import MOST_SLICES
 from et_sim.views.run.directory import open_run

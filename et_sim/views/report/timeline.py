@@ -25,7 +25,7 @@ from et_sim.views.drawing.flows import collectives, find, messages
 from et_sim.views.drawing.nodes import GAPS, NONE, Nodes, Shown, Tracks, shown_ranks, tracks_of
 from et_sim.views.drawing.scene import BACKWARD, NEVER, colour_of, drawn_kinds, is_backward, lighter
 from et_sim.views.drawing.timeline import picture
-from et_sim.views.report.markup import section, tag, text
+from et_sim.views.markup import section, tag, text
 from et_sim.views.run.columns import integers
 from et_sim.views.run.directory import RunDirectory
 from et_sim.views.run.selection import Window

@@ -21,7 +21,7 @@ from et_sim.basics.units import exact_bytes, format_bandwidth, format_bytes, for
 from et_sim.tables.declaration import COPY, NOT_COMMUNICATION
 from et_sim.views.critical.path import CriticalPath
 from et_sim.views.drawing.bars import sums_of_parts
-from et_sim.views.report.markup import bar, cut_text, more, section, tag, text
+from et_sim.views.markup import bar, cut_text, more, section, tag, text
 from et_sim.views.run.columns import coded, integers, numbers
 from et_sim.views.run.directory import RunDirectory
 from et_sim.views.run.rows import GroupCounts
