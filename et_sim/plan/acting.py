@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import fields
 from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 
 from et_sim.basics.unique import unique
 from et_sim.machine.corrections import Correction
-from et_sim.plan.tables import Action, Lane, Plan, most_of_a_template
+from et_sim.plan.tables import Action, Lane, Plan, equal_rows, most_of_a_template
 
 NOT_COMPARED = ("corrections", "notices", "compute", "tensors", "pool_units")
 SCHEDULED = (Action.DELAY, Action.MEMORY)  # these never end while their rank issues other nodes
@@ -25,10 +26,17 @@ def have_same_tables(first: Plan | None, second: Plan | None) -> bool:
     if first is None or second is None:
         return first is second
     return all(
-        np.array_equal(getattr(first, field.name), getattr(second, field.name))
+        _are_equal(getattr(first, field.name), getattr(second, field.name))
         for field in fields(Plan)
         if field.name not in NOT_COMPARED
     )
+
+
+def _are_equal(first: Any, second: Any) -> bool:
+    """Whether two tables, lists or numbers are the same."""
+    if not isinstance(first, np.ndarray) or first.dtype.names is None:
+        return np.array_equal(first, second)
+    return first.shape == second.shape and bool(equal_rows(first, second).all())
 
 
 def _shares_the_slot(plan: Plan) -> bool:

@@ -407,6 +407,14 @@ def filled(dtype: np.dtype[Any], rows: Sequence[tuple[Any, ...]]) -> Any:
     return made
 
 
+def equal_rows(first: Any, second: Any) -> Any:
+    """Which rows of two record arrays of one length are the same, field by field.
+
+    NumPy's own comparison of whole records does not survive Ctrl-C: a segmentation fault, or another error.
+    """
+    return np.logical_and.reduce([first[name] == second[name] for name in first.dtype.names])
+
+
 def in_order_of_first(values: Any) -> tuple[Any, Any]:
     """(where each distinct value first occurs, ascending; for every value its number in this order)."""
     _, first, number = np.unique(values, return_index=True, return_inverse=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from et_sim.compiled.tables_by_reference import works_on_tables
-from et_sim.engine.state.kinds import PHASE_BITS, PHASE_KEY_BITS
+from et_sim.engine.state.phase_key import PHASE_BITS, PHASE_KEY_BITS
 from et_sim.engine.state.run import Run
 from et_sim.plan.tables import IN_GROUP
 

@@ -1,7 +1,4 @@
-"""Kinds of events, and the key of a phase that some of them carry.
-
-The first group of kinds stands in time slots, the second in the buckets of actors.
-"""
+"""Kinds of events. The first group stands in time slots, the second in the buckets of actors."""
 
 OPENS_BUCKET = 64  # added to the kind of an event of the second group that stands in a slot for its bucket
 START = 21  # an actor that starts late: a actor
@@ -36,9 +33,3 @@ BUS_RECEIVED = 18  # a side of a bus has received: a side
 BUS_PROCESSED = 19  # a side of a bus has processed a request: a side
 ADMIT = 20  # nothing else was left to happen: a queue may go over its limit: a queue
 CUSTOM_DONE = 15  # a node of a custom collective is done: a chunk, b node
-
-
-# The key of a phase of a chunk, one number: its sequence, its program and its phase.
-PHASE_BITS = 8
-PHASE_KEY_BITS = 28
-PROGRAM_MASK = (1 << (PHASE_KEY_BITS - PHASE_BITS)) - 1

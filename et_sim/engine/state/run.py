@@ -58,7 +58,7 @@ from et_sim.engine.state.records import (
 )
 from et_sim.engine.state.traffic_tables import Traffic
 from et_sim.machine.corrections import Correction
-from et_sim.plan.tables import Plan, record, table
+from et_sim.plan.tables import Plan, equal_rows, record, table
 
 NEVER = 1 << 62
 FEWEST_TURNS = 1 << 12
@@ -310,7 +310,7 @@ def _repeats(plan: Plan, *, is_searched: bool) -> dict[str, Any]:
 def _alike(rows: Any, firsts: Any) -> Any:
     """How many rows, from each one on, are the same in a part of the table; parts begin at `firsts`."""
     is_last = np.ones(len(rows), bool)
-    is_last[:-1] = rows[1:] != rows[:-1]
+    is_last[:-1] = ~equal_rows(rows[1:], rows[:-1])
     is_last[firsts[firsts > 0] - 1] = True
     ends, at = np.flatnonzero(is_last), np.arange(len(rows))
     return ends[np.searchsorted(ends, at)] - at + 1
