@@ -33,7 +33,8 @@ def run(options: argparse.Namespace) -> Iterator[str]:
     from converters.report import Converted, report_lines
     from et_sim.trace.disk import replace_all
     from et_sim.trace.encode import encode_several
-    from et_sim.trace.goal.schedule import Totals, schedules
+    from et_sim.trace.goal.file import schedules
+    from et_sim.trace.goal.schedule import Totals
 
     totals, outputs = Totals(), list[Path]()
 

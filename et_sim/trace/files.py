@@ -55,7 +55,7 @@ def read_workload(
     if not files and is_file(manifest):
         return read_manifest(manifest, ranks, drop_dangling=drop_dangling)
     if not files and kind_of(Path(prefix)) is Kind.GOAL:
-        from et_sim.trace.goal.schedule import read_goal
+        from et_sim.trace.goal.file import read_goal
 
         return read_goal(Path(prefix), ranks)
     paths, notices = _chosen(Path(prefix), files, ranks, may_be_more)

@@ -21,9 +21,12 @@ from hypothesis import strategies as st
 
 from et_sim.basics.errors import TraceError
 from et_sim.trace import encode_trace
-from et_sim.trace.goal import schedule as goal_schedule
+from et_sim.trace.goal import file as goal_file
+from et_sim.trace.goal import messages as goal_messages
 from et_sim.trace.goal.columns import columns_of
-from et_sim.trace.goal.schedule import MOST_UNMATCHED, Totals, schedules
+from et_sim.trace.goal.file import schedules
+from et_sim.trace.goal.messages import MOST_UNMATCHED
+from et_sim.trace.goal.schedule import Totals
 
 MIXED = rank_texts(
     3,
@@ -84,7 +87,7 @@ def test_columns_say_what_statements_say(name: str, tmp_path: Path) -> None:
 def test_ranks_in_another_form_are_read_as_well_wherever_they_stand(
     position: int, bytes_at_once: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(goal_schedule, "_BYTES_AT_ONCE", bytes_at_once)
+    monkeypatch.setattr(goal_file, "_BYTES_AT_ONCE", bytes_at_once)
     bodies = [["a: calc 5", "b: calc 6"] for _ in range(3)]
     bodies[position].append("b requires a // after it")
     text = rank_texts(3, bodies)
@@ -129,7 +132,7 @@ def test_what_may_be_wrong_is_left_to_statements(wrong: str) -> None:
 def test_a_mistake_is_told_with_its_line_behind_ranks_that_are_right(
     bytes_at_once: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(goal_schedule, "_BYTES_AT_ONCE", bytes_at_once)
+    monkeypatch.setattr(goal_file, "_BYTES_AT_ONCE", bytes_at_once)
     with pytest.raises(TraceError, match=r"line 9: send to rank 7, which does not exist"):
         read(tmp_path / "a.goal", rank_texts(2, [["calc 5", "calc 6"], ["send 1b to 7"]]), Totals())
 
@@ -157,7 +160,7 @@ def test_the_first_message_without_a_partner_is_named_however_many_are_kept(
     wanted = min((first[channel] for channel, left in surplus.items() if left), default=None)
     for most in (1, MOST_UNMATCHED):
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(goal_schedule, "MOST_UNMATCHED", most)
+            patch.setattr(goal_messages, "MOST_UNMATCHED", most)
             expected: Any = (
                 nullcontext() if wanted is None else pytest.raises(TraceError, match=f"line {wanted}: ")
             )

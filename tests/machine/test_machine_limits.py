@@ -20,7 +20,8 @@ from et_sim.documents.limits import MOST_DEVICES, MOST_DIGITS, MOST_LINKS
 from et_sim.machine.readers import read_network_alone, read_system_alone
 from et_sim.machine.texts import parse_json, parse_yaml
 from et_sim.trace.disk import unpacked
-from et_sim.trace.goal.schedule import Totals, schedules
+from et_sim.trace.goal.file import schedules
+from et_sim.trace.goal.schedule import Totals
 
 RATE = {"bandwidth": "50GB/s", "latency": "500ns"}
 HUGE = 1 << 23

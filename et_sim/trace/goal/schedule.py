@@ -6,34 +6,24 @@ are concurrent: nothing but their dependencies, and on the LogGOPS model process
 as what it depends on is done, so that whatever `irequires` it depends on the same. A send or a calculation
 begins when processor and NIC are free, for which traces have no word: this is refused.
 
-A file is read some ranks at a time, as columns (`columns`) while it has the plainest form, and statement
-by statement from the first ranks on that have not. No more of it is kept than these, and the messages that
-are not matched yet.
-
-Not here: the grammar (`statements`), and simulation.
+Not here: the grammar (`statements`, `columns`), how a file is read (`file`), and simulation.
 """
 
 from __future__ import annotations
 
-import gzip
-import hashlib
-import io
-import zlib
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import reduce
 from graphlib import CycleError, TopologicalSorter
 from itertools import accumulate, pairwise
-from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 
 from et_sim.basics.errors import TraceError, did_you_mean
-from et_sim.documents.limits import Ungzipped
 from et_sim.trace.columns import ATTRIBUTES, BIT, TAG_RANGE, NodeKind, Trace
-from et_sim.trace.goal.columns import CALC_CODE, RECEIVE_CODE, SEND_CODE, Columns, columns_of
+from et_sim.trace.goal.columns import CALC_CODE, RECEIVE_CODE, SEND_CODE, Columns
+from et_sim.trace.goal.messages import Messages
 from et_sim.trace.goal.statements import (
     CALC,
     IREQUIRES,
@@ -46,67 +36,15 @@ from et_sim.trace.goal.statements import (
     Operation,
     Statement,
     at,
-    statements,
 )
-from et_sim.trace.workload import Workload
 
 MOST_RANKS = 2**31 - 1
-MOST_UNMATCHED = 1 << 20  # messages kept until those that match are left out
 KINDS = {CALC: NodeKind.COMP, SEND: NodeKind.SEND, RECEIVE: NodeKind.RECV}
 _PRESENT = {
     CALC: ("is_cpu_op", "duration_ns", "concurrent"),
     SEND: ("is_cpu_op", "comm_size", "comm_tag", "comm_dst", "concurrent"),
     RECEIVE: ("is_cpu_op", "comm_size", "comm_tag", "comm_src", "concurrent"),
 }
-Channel = tuple[int, int, int, int]  # source, target, tag, bytes
-
-
-class _Messages:
-    """Sends and receives that are not matched yet, in the order of the file."""
-
-    def __init__(self) -> None:
-        self._parts: list[Any] = []  # rows: channel (four), 1 of a send and -1 of a receive, line
-        self._count, self._most = 0, MOST_UNMATCHED
-
-    def add(self, columns: Columns) -> None:
-        """Those of some ranks."""
-        rows = np.flatnonzero(columns.code != CALC_CODE)
-        owner, peer, is_send = columns.owner[rows], columns.peer[rows], columns.code[rows] == SEND_CODE
-        channel = np.where(is_send, owner, peer), np.where(is_send, peer, owner)
-        sign = np.where(is_send, 1, -1)
-        self._parts.append(
-            np.stack((*channel, columns.tag[rows], columns.size[rows], sign, columns.line[rows]))
-        )
-        self._count += len(rows)
-        if self._count > self._most:
-            self._parts = [self._unmatched()]
-            self._count = self._parts[0].shape[1]
-            self._most = max(MOST_UNMATCHED, 2 * self._count)
-
-    def left(self) -> tuple[dict[Channel, int], dict[Channel, int]]:
-        """How many more sends than receives channels have, where not as many; and the line of the first."""
-        surplus: dict[Channel, int] = {}
-        first: dict[Channel, int] = {}
-        for source, target, tag, size, sign, line in self._unmatched().T.tolist():
-            channel = (source, target, tag, size)
-            surplus[channel] = surplus.get(channel, 0) + sign
-            first.setdefault(channel, line)
-        return surplus, first
-
-    def _unmatched(self) -> Any:
-        """Those behind the last place of the file where their channel had as many sends as receives."""
-        if not self._count:
-            return np.zeros((6, 0), np.int64)
-        every = np.concatenate(self._parts, axis=1)
-        order = np.lexsort(every[3::-1])
-        channel = every[:4, order]
-        begin = np.flatnonzero(np.append(True, (channel[:, 1:] != channel[:, :-1]).any(axis=0)))
-        counts = np.diff(np.append(begin, len(order)))
-        surplus = np.cumsum(every[4, order])
-        surplus -= np.repeat(surplus[begin] - every[4, order][begin], counts)
-        even = np.where(surplus == 0, np.arange(len(order)), -1)
-        is_left = np.arange(len(order)) > np.repeat(np.maximum.reduceat(even, begin), counts)
-        return every[:, np.sort(order[is_left])]
 
 
 @dataclass(slots=True)
@@ -142,12 +80,12 @@ class _Rank:
 
 
 @dataclass(slots=True)
-class _Reading:
+class Reading:
     """What is known of the ranks that have been read."""
 
     source: str
     totals: Totals
-    messages: _Messages = field(default_factory=_Messages)
+    messages: Messages = field(default_factory=Messages)
     done: set[int] = field(default_factory=set)
 
     def accepts(self, columns: Columns) -> bool:
@@ -199,12 +137,12 @@ class _Reading:
     def check_end(self) -> None:
         """Whether all ranks were there, and all messages are matched."""
         _check_end(self.source, self.totals, self.done)
-        _refuse_unmatched(self.messages, self.source)
+        self.messages.refuse_unmatched(self.source)
 
 
 def traces(given: Iterable[Statement], source: str, totals: Totals) -> Iterator[tuple[int, Trace]]:
     """(rank, trace), in the order of the file; `totals` are complete when all have been taken."""
-    reading = _Reading(source, totals)
+    reading = Reading(source, totals)
     yield from reading.statements(given)
     reading.check_end()
 
@@ -406,130 +344,5 @@ def _check_end(source: str, totals: Totals, done: set[int]) -> None:
         )
 
 
-def _refuse_unmatched(messages: _Messages, source: str) -> None:
-    left, first = messages.left()
-    if not left:
-        return
-    channel = min(first, key=first.__getitem__)
-    origin, target, tag, size = channel
-    unmatched, other = ("send", "recv") if left[channel] > 0 else ("recv", "send")
-    here, there = (origin, target) if left[channel] > 0 else (target, origin)
-    message = f"{unmatched} of {size} bytes with tag {tag}"
-    remedy = "write the other half, with the same size and tag"
-    for near, surplus in left.items():  # what may have been meant to match
-        if surplus * left[channel] < 0 and near[:2] == channel[:2]:
-            remedy = f"line {first[near]} has {near[3]} bytes and tag {near[2]}"
-            break
-    raise TraceError(
-        f"rank {here} has a {message} that no {other} of rank {there} matches",
-        place=at(source, first[channel]),
-        remedy=remedy,
-    )
-
-
 def _allowed(totals: Totals) -> str:
     return f"there are ranks 0 to {totals.ranks - 1}"
-
-
-_BYTES_AT_ONCE = 1 << 20
-_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
-
-
-def read_goal(path: Path, ranks: int | None) -> Workload:
-    """The workload of a file, which has so many ranks."""
-    totals = Totals()
-    of_rank = dict(schedules(path, totals))
-    if ranks is not None and ranks != totals.ranks:
-        raise TraceError(
-            f"there are schedules of {totals.ranks} ranks, and {ranks} are wanted",
-            place=str(path),
-            remedy=f"describe a machine of {totals.ranks} NPUs",
-        )
-    with path.open("rb") as file:
-        digest = hashlib.file_digest(file, "sha256").hexdigest()
-    traces = tuple(of_rank[rank] for rank in range(totals.ranks))
-    return Workload(traces, np.arange(totals.ranks, dtype=np.int32), str(path), ((str(path), digest),))
-
-
-Progress = Callable[[str, int], AbstractContextManager[Callable[[int], None]]]
-
-
-def schedules(path: Path, totals: Totals, progress: Progress | None = None) -> Iterator[tuple[int, Trace]]:
-    """(rank, trace) of a file that may be gzipped; `progress` hears how much of it has been read."""
-    source = str(path)
-    try:
-        watched = progress(path.name, path.stat().st_size) if progress else nullcontext(lambda _: None)
-        with path.open("rb") as file, watched as watch:
-            yield from _schedules(file, path, totals, watch)
-    except UnicodeDecodeError as error:
-        cause = f"byte {error.object[error.start]} is not UTF-8 text"
-        raise TraceError(cause, place=source, remedy="GOAL is text; binary schedules are not read") from None
-    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-        raise TraceError(
-            f"the gzip data is damaged: {error}", place=source, remedy="fetch or compress the file again"
-        ) from None
-    except OSError as error:
-        reason = error.strerror or str(error)
-        raise TraceError(f"cannot be read: {reason}", place=source, remedy="name a readable file") from None
-
-
-def _schedules(
-    file: BinaryIO, path: Path, totals: Totals, watch: Callable[[int], None]
-) -> Iterator[tuple[int, Trace]]:
-    is_packed = file.read(2) == b"\x1f\x8b"
-    file.seek(0)
-    content: BinaryIO | Ungzipped = file
-    if is_packed:
-        content = Ungzipped(file, path.stat().st_size, str(path), TraceError)
-    reading = _Reading(str(path), totals)
-    line, rest = 1, content.read(len(_BYTE_ORDER_MARK)).removeprefix(_BYTE_ORDER_MARK)
-    while True:
-        part = content.read(max(_BYTES_AT_ONCE, len(rest)))
-        watch(file.tell())
-        ranks, rest = _whole_ranks(rest + part) if part else (rest, b"")
-        if part and not ranks:
-            continue
-        columns = columns_of(ranks, line)
-        if columns is None or not reading.accepts(columns):
-            break
-        yield from reading.columns(columns)
-        line += ranks.count(b"\n")
-        if not part:
-            reading.check_end()
-            return
-    given = io.TextIOWrapper(io.BufferedReader(_Joined(ranks + rest, content)), encoding="utf-8")
-    yield from reading.statements(statements(_watched(given, file, watch), reading.source, line))
-    reading.check_end()
-
-
-def _whole_ranks(text: bytes) -> tuple[bytes, bytes]:
-    """(all ranks that end in it, the rest)."""
-    end = text.rfind(b"\n}\n") + len(b"\n}\n")
-    return (text[:end], text[end:]) if end >= len(b"\n}\n") else (b"", text)
-
-
-_LINES_BETWEEN_LOOKS = 10_000
-
-
-def _watched(lines: Iterable[str], file: BinaryIO, watch: Callable[[int], None]) -> Iterator[str]:
-    for number, line in enumerate(lines):
-        if number % _LINES_BETWEEN_LOOKS == 0:
-            watch(file.tell())
-        yield line
-
-
-class _Joined(io.RawIOBase):
-    """Bytes that have been read already, and what is left of their file."""
-
-    def __init__(self, before: bytes, rest: BinaryIO | Ungzipped) -> None:
-        self._before, self._rest = io.BytesIO(before), rest
-
-    def readable(self) -> bool:
-        """Yes."""
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        """Some bytes."""
-        part = self._before.read(len(buffer)) or self._rest.read(len(buffer))
-        buffer[: len(part)] = part
-        return len(part)

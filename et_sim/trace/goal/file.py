@@ -1,0 +1,132 @@
+"""A GOAL file as a workload, or as one trace after the other; it may be gzipped.
+
+It is read some ranks at a time, as columns (`columns`) while it has the plainest form, and statement by
+statement from the first ranks on that have not. No more of it is kept than these, and the messages that
+are not matched yet.
+
+Not here: what its statements mean (`schedule`).
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import io
+import zlib
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+
+from et_sim.basics.errors import TraceError
+from et_sim.documents.limits import Ungzipped
+from et_sim.trace.columns import Trace
+from et_sim.trace.goal.columns import columns_of
+from et_sim.trace.goal.schedule import Reading, Totals
+from et_sim.trace.goal.statements import statements
+from et_sim.trace.workload import Workload
+
+_BYTES_AT_ONCE = 1 << 20
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+
+
+def read_goal(path: Path, ranks: int | None) -> Workload:
+    """The workload of a file, which has so many ranks."""
+    totals = Totals()
+    of_rank = dict(schedules(path, totals))
+    if ranks is not None and ranks != totals.ranks:
+        raise TraceError(
+            f"there are schedules of {totals.ranks} ranks, and {ranks} are wanted",
+            place=str(path),
+            remedy=f"describe a machine of {totals.ranks} NPUs",
+        )
+    with path.open("rb") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    traces = tuple(of_rank[rank] for rank in range(totals.ranks))
+    return Workload(traces, np.arange(totals.ranks, dtype=np.int32), str(path), ((str(path), digest),))
+
+
+Progress = Callable[[str, int], AbstractContextManager[Callable[[int], None]]]
+
+
+def schedules(path: Path, totals: Totals, progress: Progress | None = None) -> Iterator[tuple[int, Trace]]:
+    """(rank, trace) of a file that may be gzipped; `progress` hears how much of it has been read."""
+    source = str(path)
+    try:
+        watched = progress(path.name, path.stat().st_size) if progress else nullcontext(lambda _: None)
+        with path.open("rb") as file, watched as watch:
+            yield from _schedules(file, path, totals, watch)
+    except UnicodeDecodeError as error:
+        cause = f"byte {error.object[error.start]} is not UTF-8 text"
+        raise TraceError(cause, place=source, remedy="GOAL is text; binary schedules are not read") from None
+    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+        raise TraceError(
+            f"the gzip data is damaged: {error}", place=source, remedy="fetch or compress the file again"
+        ) from None
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise TraceError(f"cannot be read: {reason}", place=source, remedy="name a readable file") from None
+
+
+def _schedules(
+    file: BinaryIO, path: Path, totals: Totals, watch: Callable[[int], None]
+) -> Iterator[tuple[int, Trace]]:
+    is_packed = file.read(2) == b"\x1f\x8b"
+    file.seek(0)
+    content: BinaryIO | Ungzipped = file
+    if is_packed:
+        content = Ungzipped(file, path.stat().st_size, str(path), TraceError)
+    reading = Reading(str(path), totals)
+    line, rest = 1, content.read(len(_BYTE_ORDER_MARK)).removeprefix(_BYTE_ORDER_MARK)
+    while True:
+        part = content.read(max(_BYTES_AT_ONCE, len(rest)))
+        watch(file.tell())
+        ranks, rest = _whole_ranks(rest + part) if part else (rest, b"")
+        if part and not ranks:
+            continue
+        columns = columns_of(ranks, line)
+        if columns is None or not reading.accepts(columns):
+            break
+        yield from reading.columns(columns)
+        line += ranks.count(b"\n")
+        if not part:
+            reading.check_end()
+            return
+    given = io.TextIOWrapper(io.BufferedReader(_Joined(ranks + rest, content)), encoding="utf-8")
+    yield from reading.statements(statements(_watched(given, file, watch), reading.source, line))
+    reading.check_end()
+
+
+def _whole_ranks(text: bytes) -> tuple[bytes, bytes]:
+    """(all ranks that end in it, the rest)."""
+    end = text.rfind(b"\n}\n") + len(b"\n}\n")
+    return (text[:end], text[end:]) if end >= len(b"\n}\n") else (b"", text)
+
+
+_LINES_BETWEEN_LOOKS = 10_000
+
+
+def _watched(lines: Iterable[str], file: BinaryIO, watch: Callable[[int], None]) -> Iterator[str]:
+    for number, line in enumerate(lines):
+        if number % _LINES_BETWEEN_LOOKS == 0:
+            watch(file.tell())
+        yield line
+
+
+class _Joined(io.RawIOBase):
+    """Bytes that have been read already, and what is left of their file."""
+
+    def __init__(self, before: bytes, rest: BinaryIO | Ungzipped) -> None:
+        self._before, self._rest = io.BytesIO(before), rest
+
+    def readable(self) -> bool:
+        """Yes."""
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        """Some bytes."""
+        part = self._before.read(len(buffer)) or self._rest.read(len(buffer))
+        buffer[: len(part)] = part
+        return len(part)
