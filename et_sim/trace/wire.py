@@ -360,13 +360,6 @@ def _bad_text(source: str, offset: int, subject: str) -> TraceError:
     )
 
 
-def _dependency_ids(buffers: DecodeBuffers) -> tuple[Ids, Ids]:
-    nodes = int(buffers.registers[at.NODES])
-    data = buffers.data_deps[: int(buffers.wide[at.DATA_START, nodes])]
-    ctrl = buffers.ctrl_deps[: int(buffers.wide[at.CTRL_START, nodes])]
-    return data.view(np.uint64), ctrl.view(np.uint64)
-
-
 def _in_id_order(trace: Trace, dependencies: tuple[Ids, Ids]) -> tuple[Trace, tuple[Ids, Ids]]:
     """Rows by ascending id, names and groups numbered by first use; refuses an id used twice."""
     ids = trace.node_id
