@@ -23,7 +23,7 @@ from numba.core.compiler_machinery import register_pass
 from numba.core.typed_passes import NativeLowering
 from numba.core.untyped_passes import TranslateByteCode
 
-from et_sim.compiled.lean_lower import LeanLower
+from et_sim.compiled.lean_lower import LeanHelperLower, LeanLower
 from et_sim.compiled.reachable import Reachable
 from et_sim.compiled.shortcuts import shortcuts
 
@@ -79,7 +79,7 @@ class _LowerHelper(NativeLowering):
     """Lowers a helper to intermediate code and stops there."""
 
     _name = "lower_helper"
-    lowering_class = LeanLower
+    lowering_class = LeanHelperLower
 
     def __init__(self) -> None:
         NativeLowering.__init__(self)
@@ -90,6 +90,7 @@ class _LowerHelper(NativeLowering):
         library.add_llvm_module = lambda module: setattr(library, "_final_module", module)
         library.finalize = lambda: setattr(library, "_finalized", True)
         library._get_module_for_linking = lambda: _to_link(library)
+        library.is_helper = True
         done = self._lower(state, library)
         tell, count = _TELL.get()
         _TELL.set((tell, count + 1))
@@ -112,6 +113,7 @@ class _LowerEntry(_LowerHelper):
     """Lowers an entry function, and makes machine code of it and all its helpers."""
 
     _name = "lower_entry"
+    lowering_class = LeanLower
 
     def run_pass(self, state: Any) -> bool:
         library = state.targetctx.codegen().create_library(state.func_id.func_qualname)

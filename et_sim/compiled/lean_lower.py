@@ -13,10 +13,12 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
+from llvmlite.ir import IRBuilder
 from numba import types
 from numba.core import ir, lowering
 from numba.np import arrayobj
 
+from et_sim.compiled.plain_calls import declared
 from et_sim.compiled.tables_type import TablesType, load_field
 
 DATA, SHAPE = 4, 5  # of the description of an array
@@ -154,6 +156,19 @@ class LeanLower(lowering.Lower):
         if not isinstance(self.typeof(call.args[0].name), types.Array):
             return None
         return self.builder.extract_value(self.loadvar(call.args[0].name), (SHAPE, 0)), types.intp
+
+
+class LeanHelperLower(LeanLower):
+    """Lowers a function that compiled functions call."""
+
+    def setup_function(self, description: Any) -> None:
+        """Begin the function."""
+        if self.context.enable_boundscheck:
+            super().setup_function(description)
+            return
+        self.function = declared(self.context, self.module, description)
+        self.entry_block = self.function.append_basic_block("entry")
+        self.builder, self.call_helper = IRBuilder(self.entry_block), None
 
 
 def _parts(instruction: Any) -> tuple[Any, Any, Any]:

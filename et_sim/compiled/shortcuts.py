@@ -17,7 +17,6 @@ from unittest.mock import patch
 
 from numba.core import (
     base,
-    cgutils,
     errors,
     event,
     interpreter,
@@ -28,8 +27,11 @@ from numba.core import (
     types,
 )
 from numba.core.compiler_machinery import PassManager
+from numba.core.cpu import CPUContext
 from numba.core.registry import cpu_target
 from numba.core.types.functions import BaseFunction
+
+from et_sim.compiled.plain_calls import LeanCalls, called
 
 
 @contextmanager
@@ -50,6 +52,7 @@ def shortcuts() -> Iterator[None]:
         replace(base.BaseContext, "refresh", _nothing)
         for name in ("start_event", "end_event"):
             replace(event, name, _nothing)
+        replace(CPUContext, "call_conv", property(LeanCalls))
         for module in (typeinfer, lowering):
             replace(module, "new_error_context", lambda *_, **__: nothing)
         replace(type(errors.termcolor()), "errmsg", lambda _, message: message)
@@ -70,20 +73,15 @@ def _same(value: Any) -> Any:
 
 
 def _call_of(user_function: Callable[..., Any]) -> Callable[..., Any]:
-    """`user_function`: what calls a compiled function; only checks of bounds ever end one with an error."""
+    """`user_function`: what calls a compiled function; helpers are called plainly (`lean_lower`)."""
 
     def call_of(description: Any, libraries: Any) -> Any:
         checked = user_function(description, libraries)
 
         def call(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            if context.enable_boundscheck:
+            if context.enable_boundscheck or not getattr(libraries[0], "is_helper", False):
                 return checked(context, builder, signature, arguments)
-            called = context.declare_function(builder.module, description)
-            packer = context.call_conv._get_arg_packer(description.argtypes)
-            packed = packer.as_arguments(builder, arguments)
-            place = cgutils.alloca_once(builder, called.args[0].type.pointee)
-            builder.call(called, [place, builder.function.args[1], *packed])
-            return context.get_returned_value(builder, description.restype, builder.load(place))
+            return called(context, builder, description, arguments)
 
         call.signature, call.libs = checked.signature, checked.libs  # type: ignore[attr-defined]
         return call

@@ -21,6 +21,8 @@ from et_sim.engine.observe import facade as observe
 from et_sim.engine.state.kinds import OPENS_BUCKET
 from et_sim.engine.state.run import NONE, Run
 
+LOWEST_16_BITS = (1 << 16) - 1
+
 
 @works_on_tables
 def schedule(run: Run, time: int, kind: int, a: int, b: int, c: int) -> None:
@@ -214,8 +216,9 @@ def _close_slot(run: Run, row: int) -> None:
 
 @works_on_tables
 def bucket_home(run: Run, actor: int, time: int) -> int:
-    """Where the search for a bucket begins."""
-    return (time ^ (time >> 9) ^ (actor * 7919)) & (len(run.bucket_index) - 1)
+    """Where the search for a bucket begins: actors that run in step are neighbours."""
+    mixed = (time ^ (time >> 9) ^ (time >> 19)) & LOWEST_16_BITS
+    return (mixed * 40503 + actor) & (len(run.bucket_index) - 1)
 
 
 @works_on_tables

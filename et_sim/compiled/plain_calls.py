@@ -1,0 +1,80 @@
+"""How compiled functions call each other: with their arguments, and for their result.
+
+Numba's functions return a status, and write their result where the caller wants it. A helper cannot fail, so
+it returns the result itself, which LLVM keeps in a register. Only checks of bounds (NUMBA_BOUNDSCHECK) ever
+end one with an error; with them, helpers are called as Numba does.
+
+Not here: what is in a function (`lean_lower`).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+from numba.core.callconv import CPUCallConv
+
+
+class LeanCalls(CPUCallConv):
+    """Numba's way, and that of helpers."""
+
+    def get_arguments(self, function: Any) -> Any:
+        """What a function takes."""
+        return function.args if _is_plain(function) else super().get_arguments(function)
+
+    def return_value(self, builder: Any, result: Any) -> None:
+        """Return from a function."""
+        if not _is_plain(builder.function):
+            super().return_value(builder, result)
+        elif isinstance(_returned(builder.function), ir.VoidType):
+            builder.ret_void()
+        else:
+            builder.ret(result)
+
+    def return_user_exc(self, builder: Any, *arguments: Any, **named: Any) -> None:
+        """An error, which helpers do not have."""
+        if _is_plain(builder.function):
+            builder.unreachable()
+        else:
+            super().return_user_exc(builder, *arguments, **named)
+
+    def return_status_propagate(self, builder: Any, status: Any) -> None:
+        """The error of a called function, likewise."""
+        if _is_plain(builder.function):
+            builder.unreachable()
+        else:
+            super().return_status_propagate(builder, status)
+
+
+def declared(context: Any, module: Any, description: Any) -> Any:
+    """A helper, as it is seen in a module."""
+    result = context.data_model_manager[description.restype].get_return_type()
+    if description.restype == types.none:
+        result = ir.VoidType()
+    arguments = context.get_arg_packer(description.argtypes).argument_types
+    kind = ir.FunctionType(result, list(arguments))
+    function = cgutils.get_or_insert_function(module, kind, description.mangled_name)
+    function.is_plain = True
+    if description.inline:
+        function.attributes.add("alwaysinline")
+    return function
+
+
+def called(context: Any, builder: Any, description: Any, arguments: Any) -> Any:
+    """The result of calling a helper."""
+    function = declared(context, builder.module, description)
+    packed = context.get_arg_packer(description.argtypes).as_arguments(builder, arguments)
+    result = builder.call(function, packed)
+    if description.restype == types.none:
+        return context.get_dummy_value()
+    return context.get_returned_value(builder, description.restype, result)
+
+
+def _is_plain(function: Any) -> bool:
+    return getattr(function, "is_plain", False)
+
+
+def _returned(function: Any) -> Any:
+    return function.function_type.return_type
