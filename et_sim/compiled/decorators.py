@@ -71,8 +71,16 @@ def compiled(function: Any = None, /, *, forceinline: bool = False) -> Any:
     return _marked(function, Mark())
 
 
-def works_on_tables(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
+@overload
+def works_on_tables(function: Callable[Parameters, Result], /) -> Callable[Parameters, Result]: ...
+@overload
+def works_on_tables(
+    *, forceinline: bool
+) -> Callable[[Callable[Parameters, Result]], Callable[Parameters, Result]]: ...
+def works_on_tables(function: Any = None, /, *, forceinline: bool = False) -> Any:
     """Mark a helper of an entry function that takes `Tables`."""
+    if function is None:
+        return lambda helper: _marked(helper, Mark(is_wide=True, is_inlined=forceinline))
     return _marked(function, Mark(is_wide=True))
 
 

@@ -57,18 +57,20 @@ def schedule_first(run: Run, time: int, kind: int, a: int, b: int, c: int) -> No
     join_after(run.events, run.slots[slot_at(run, time)], NONE, row)
 
 
-@works_on_tables
+@works_on_tables(forceinline=True)
 def slot_at(run: Run, time: int) -> int:
     """The slot of `time`; many things in a row happen at one time, or at two by turns."""
+    slot = run.clock[0].last_slot
+    return slot if run.slots[slot].time == time else _other_slot_at(run, time)
+
+
+@works_on_tables
+def _other_slot_at(run: Run, time: int) -> int:
     clock = run.clock[0]
-    slot = clock.last_slot
-    if run.slots[slot].time != time:
-        clock.last_slot = clock.other_slot
-        clock.other_slot = slot
-        slot = clock.last_slot
-        if run.slots[slot].time != time:
-            slot = clock.last_slot = _slot_at(run, time)
-    return slot
+    clock.last_slot, clock.other_slot = clock.other_slot, clock.last_slot
+    if run.slots[clock.last_slot].time != time:
+        clock.last_slot = _slot_at(run, time)
+    return clock.last_slot
 
 
 @works_on_tables

@@ -41,7 +41,7 @@ def start_phase(run: Run, chunk_row: int) -> None:
         make_transfer(run, chunk_row)
 
 
-@works_on_tables
+@works_on_tables(forceinline=True)
 def make_transfer(run: Run, chunk_row: int) -> None:
     """Queue the next packet, and send its transfer to the endpoint."""
     chunk = run.chunks[chunk_row]

@@ -94,12 +94,12 @@ def transfer_ready(run: Run, chunk_row: int, step_key: int) -> None:
     """A transfer may be spent; that may end the phase, the chunk and the collective."""
     chunk = run.chunks[chunk_row]
     observe.transfer_done(run, chunk_row)
-    if run.plan.programs[chunk.program].in_network:
-        is_complete = spend_transfer_to_switch(run, chunk_row, step_key)
-    elif run.plan.programs[chunk.program].tree_first != NONE:
-        is_complete = spend_tree_transfer(run, chunk_row, step_key)
-    else:
+    if run.plan.programs[chunk.program].tree_first == NONE:
         is_complete = spend_transfer(run, chunk_row)
+    elif run.plan.programs[chunk.program].in_network:
+        is_complete = spend_transfer_to_switch(run, chunk_row, step_key)
+    else:
+        is_complete = spend_tree_transfer(run, chunk_row, step_key)
     if is_complete:
         end_phase(run, chunk_row, step_key)
 
@@ -230,18 +230,25 @@ def part_left(run: Run, branch_row: int) -> None:
         end_phase(run, chunk_row, START)
 
 
-@works_on_tables
+@works_on_tables(forceinline=True)
 def receive_step(run: Run, chunk_row: int, step_key: int) -> None:
     """A message met its posted receive."""
     chunk = run.chunks[chunk_row]
     chunk.received += 1
     observe.step_received(run, chunk_row)
-    if run.plan.programs[chunk.program].in_network:
-        hear_switch(run, chunk_row)
-    elif run.plan.programs[chunk.program].tree_first != NONE:
-        hear(run, chunk_row, step_key)
-    else:
+    if run.plan.programs[chunk.program].tree_first == NONE:
         make_transfer(run, chunk_row)
+    else:
+        _hear(run, chunk_row, step_key)
+
+
+@works_on_tables
+def _hear(run: Run, chunk_row: int, step_key: int) -> None:
+    """A message of a tree met its posted receive."""
+    if run.plan.programs[run.chunks[chunk_row].program].in_network:
+        hear_switch(run, chunk_row)
+    else:
+        hear(run, chunk_row, step_key)
 
 
 @works_on_tables

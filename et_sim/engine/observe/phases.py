@@ -1,6 +1,6 @@
 """What becomes of chunks, phase by phase: a log, which is empty unless it is wanted.
 
-The times are always noted. Not here: the table that is made of the log (`timeline`).
+Not here: the table that is made of the log (`timeline`).
 """
 
 from __future__ import annotations
@@ -29,13 +29,15 @@ def chunk_starts(run: Run, chunk_row: int) -> None:
 @works_on_tables
 def receive_posted(run: Run, chunk_row: int, _step_key: int) -> None:
     """A chunk waits for a message from now on."""
-    run.chunks[chunk_row].waited_ns -= run.clock[0].now
+    if len(run.phase_log) > 0:
+        run.chunks[chunk_row].waited_ns -= run.clock[0].now
 
 
 @works_on_tables
 def step_received(run: Run, chunk_row: int) -> None:
     """A chunk has waited for a message until now."""
-    run.chunks[chunk_row].waited_ns += run.clock[0].now
+    if len(run.phase_log) > 0:
+        run.chunks[chunk_row].waited_ns += run.clock[0].now
 
 
 @works_on_tables
