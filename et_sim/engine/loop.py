@@ -42,42 +42,52 @@ from et_sim.engine.transport.message_pool import release_message
 from et_sim.engine.transport.network_seam import network_event, rows_left
 from et_sim.engine.transport.point_to_point import message_asked, send_now
 
+GOES_ON = -1
+
 
 def simulate(run: Run, reserve: int, collectives: int, block_reserve: int, budget: int) -> int:
     """Process up to `budget` events, while every pool has its reserve (see `pools`) left."""
+    status = GOES_ON
+    while status == GOES_ON and budget > 0:
+        sure = min(_events_that_fit(run, reserve, collectives, block_reserve), budget)
+        status = _simulate(run, sure) if sure > 0 else NEEDS_POOLS
+        budget -= sure
+    return PAUSED if status == GOES_ON else status
+
+
+@works_on_tables
+def _simulate(run: Run, events: int) -> int:
+    """Process so many events, for which there is certainly room."""
     clock = run.clock[0]
-    sure = 0  # events for which there is certainly room
-    for _ in range(budget):
-        if sure == 0:
-            sure = _events_that_fit(run, reserve, collectives, block_reserve)
-            if sure == 0:
-                return NEEDS_POOLS
-        sure -= 1
-        if clock.bucket != NONE:
-            event = take_from_bucket(run)
-        elif clock.to_start < len(run.actors):
-            clock.to_start += 1
-            observe.actor_starts(run, clock.to_start - 1)
-            if run.plan.actors[clock.to_start - 1].start_ns > 0:
-                start_later(run, clock.to_start - 1)
-            else:
-                start_rank(run, clock.to_start - 1)
-            continue
+    for _ in range(events):
+        event = take_from_slot(run) if clock.bucket == NONE else take_from_bucket(run)
+        if event != NONE:
+            _happen(run, event)
+            if clock.bucket != NONE:
+                close_drained_bucket(run)
+            if observe.is_tied(run):
+                return TIED
+        elif clock.to_start < len(run.actors):  # before there is a slot to take anything from
+            _start_next(run)
+        elif not advance(run) and not break_queue_deadlock(run):
+            return FINISHED
+        elif clock.now > run.plan.settings[LATEST]:
+            return TOO_LATE
         else:
-            event = take_from_slot(run)
-            if event == NONE:
-                if not advance(run) and not break_queue_deadlock(run):
-                    return FINISHED
-                if clock.now > run.plan.settings[LATEST]:
-                    return TOO_LATE
-                look(run)
-                continue
-        _happen(run, event)
-        if clock.bucket != NONE:
-            close_drained_bucket(run)
-        if observe.is_tied(run):
-            return TIED
-    return PAUSED
+            look(run)
+    return GOES_ON
+
+
+@works_on_tables
+def _start_next(run: Run) -> None:
+    """The next actor starts."""
+    clock = run.clock[0]
+    clock.to_start += 1
+    observe.actor_starts(run, clock.to_start - 1)
+    if run.plan.actors[clock.to_start - 1].start_ns > 0:
+        start_later(run, clock.to_start - 1)
+    else:
+        start_rank(run, clock.to_start - 1)
 
 
 @works_on_tables

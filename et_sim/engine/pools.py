@@ -168,7 +168,13 @@ def grow_pools(run: Run, reserve: Reserve, model: NetworkModel) -> Run:
     if clock.chunks_top + reserve.chunks > len(run.chunks):
         rows = max(2 * len(run.chunks), clock.chunks_top + spare(reserve.chunks), SMALLEST_POOL)
         changes["chunks"] = longer(run.chunks, rows)
-    beside = {"stamps": "events", **BESIDE} if len(run.turns) else BESIDE
+    beside = dict(BESIDE)
+    if len(run.turns):
+        beside |= {"stamps": "events", "chunk_marks": "chunks"}
+    if run.repeats[0].is_on:
+        beside |= {"chunk_turns": "chunks"}
+    if len(run.phase_log):
+        beside |= {"chunk_times": "chunks"}
     changes |= _beside(run, beside, changes)
     for name in MARKS.keys() & changes.keys():
         changes[name][MARKS[name]][len(getattr(run, name)) :] = NONE
@@ -181,7 +187,10 @@ def grow_pools(run: Run, reserve: Reserve, model: NetworkModel) -> Run:
     run = replace(run, network=model.grown(run.network, reserve.rows), **changes)
     for name, (table, home) in stale.items():
         pool, rows = getattr(run, table), _rows_in_use(run, table)
-        chain_rows(pool, getattr(run, name), rows, home(run, pool[rows]))
+        homes = home(run, pool[rows])
+        chain_rows(pool, getattr(run, name), rows, homes)
+        if table == "buckets":
+            pool["home"][rows] = homes
     return run
 
 

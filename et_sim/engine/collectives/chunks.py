@@ -16,6 +16,7 @@ from et_sim.engine.collectives.matching import chunk_of, forget, make_known
 from et_sim.engine.collectives.queues import insert, pump, remove
 from et_sim.engine.containers import give_row, take_row
 from et_sim.engine.observe import facade as observe
+from et_sim.engine.state.phase_key import PHASE_BITS, PHASE_KEY_BITS
 from et_sim.engine.state.run import (
     NONE,
     QUEUE_ROWS,
@@ -58,7 +59,7 @@ def start_collective(run: Run, actor_row: int, node: int) -> None:
         chunk.phase_first = run.plan.chunk_plans[plan_row].phase_first
         if collective.rotations > 1:
             chunk.phase_first += _take_rotation(run, running_row, turn) * collective.phases
-        chunk.sequence = running.first_sequence + number
+        chunk.sequence, chunk.phase_key = running.first_sequence + number, NONE
         make_known(run, chunk_row)
         chunk.ended = 0
         chunk.priority = priority
@@ -271,6 +272,7 @@ def _enter_phase(run: Run, chunk_row: int, index: int) -> None:
     root_first = run.chunk_queue[chunk_row, index] >= ROOT_FIRST
     chunk.phase = index
     chunk.program = phase.program
+    chunk.phase_key = (chunk.sequence << PHASE_KEY_BITS) + (phase.program << PHASE_BITS) + index
     chunk.axis = axis_row
     queue_first = run.members[chunk.member].queue_first
     chunk.queue = queue_first + phase.queues * run.plan.settings[QUEUE_ROWS] + queue
@@ -289,6 +291,7 @@ def _enter_phase(run: Run, chunk_row: int, index: int) -> None:
     chunk.started = 0
     chunk.sent = chunk.received = chunk.credit = chunk.transfers = 0
     chunk.step = chunk.transfer = 0
+    chunk.peer = NONE
     variant = axis.members if root_first else 0
     chunk.tree = run.plan.programs[phase.program].tree_first + variant + chunk.position
 

@@ -17,7 +17,6 @@ from typing import Any
 from et_sim.compiled.tables_by_reference import works_on_tables
 from et_sim.engine.calendar.clock import new_event, schedule
 from et_sim.engine.collectives.bus import cross_endpoint
-from et_sim.engine.collectives.members import phase_key_of
 from et_sim.engine.collectives.trees import START, TO_LEFT, post_receive
 from et_sim.engine.containers import give_row, join, leave, take_row
 from et_sim.engine.observe import facade as observe
@@ -78,7 +77,7 @@ def _send_up(run: Run, chunk_row: int, branch_row: int) -> None:
     size, way = run.plan.trees[chunk.tree].up_bytes, 2 * _group_of(run, chunk) + UP
     observe.sent_to_switch(run, chunk_row)
     pass_branch(
-        run, branch_row, UP, size, chunk.program, AT_SWITCH, way, branch_row, phase_key_of(chunk), BRANCH_FREE
+        run, branch_row, UP, size, chunk.program, AT_SWITCH, way, branch_row, chunk.phase_key, BRANCH_FREE
     )
 
 

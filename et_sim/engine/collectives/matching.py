@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from et_sim.compiled.tables_by_reference import works_on_tables
 from et_sim.engine.calendar.clock import new_event, schedule, slot_at
-from et_sim.engine.collectives.members import expects, phase_key_of
+from et_sim.engine.collectives.members import expects
 from et_sim.engine.collectives.unexpected import keep_unexpected, seen_from_other_direction
 from et_sim.engine.containers import chain, join_after, unchain
 from et_sim.engine.observe import facade as observe
@@ -54,8 +54,13 @@ def forget(run: Run, chunk_row: int) -> None:
 @works_on_tables
 def chunk_expecting(run: Run, member_row: int, step_key: int, phase_key: int) -> int:
     """The chunk that has posted the receive of a message; NONE if none has."""
-    chunk_row = chunk_of(run, member_row, phase_key >> PHASE_KEY_BITS)
-    if chunk_row == NONE or phase_key_of(run.chunks[chunk_row]) != phase_key:
+    chunk_row = run.chunk_index[chunk_home(run, member_row, phase_key >> PHASE_KEY_BITS)]
+    while chunk_row != NONE:
+        chunk = run.chunks[chunk_row]
+        if chunk.phase_key == phase_key and chunk.member == member_row:
+            break
+        chunk_row = chunk.chain
+    if chunk_row == NONE:
         return NONE
     chunk = run.chunks[chunk_row]
     if run.plan.programs[chunk.program].tree_first != NONE:
@@ -69,7 +74,7 @@ def chunk_expecting(run: Run, member_row: int, step_key: int, phase_key: int) ->
 def chunk_in(run: Run, member: int, phase_key: int) -> int:
     """The chunk of a member that runs in a phase; NONE: none does."""
     row = chunk_of(run, member, phase_key >> PHASE_KEY_BITS)
-    if row != NONE and run.chunks[row].started and phase_key_of(run.chunks[row]) == phase_key:
+    if row != NONE and run.chunks[row].started and run.chunks[row].phase_key == phase_key:
         return row
     return NONE
 

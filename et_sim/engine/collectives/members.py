@@ -5,15 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from et_sim.compiled.tables_by_reference import works_on_tables
-from et_sim.engine.state.phase_key import PHASE_BITS, PHASE_KEY_BITS
 from et_sim.engine.state.run import Run
 from et_sim.plan.tables import IN_GROUP
-
-
-@works_on_tables
-def phase_key_of(chunk: Any) -> int:
-    """The key of the phase that a chunk is in."""
-    return (chunk.sequence << PHASE_KEY_BITS) + (chunk.program << PHASE_BITS) + chunk.phase
 
 
 @works_on_tables

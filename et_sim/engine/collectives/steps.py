@@ -14,7 +14,7 @@ from et_sim.engine.collectives.bus import cross_endpoint
 from et_sim.engine.collectives.custom import start_custom
 from et_sim.engine.collectives.in_network import start_in_network
 from et_sim.engine.collectives.matching import put_on_calendar, schedule_when_matched
-from et_sim.engine.collectives.members import first_step_of, member_at, phase_key_of, rank_at
+from et_sim.engine.collectives.members import first_step_of, member_at, rank_at
 from et_sim.engine.collectives.trees import start_tree
 from et_sim.engine.collectives.unexpected import ask_for_step, offer_step, take_unexpected_either_way
 from et_sim.engine.observe import facade as observe
@@ -85,19 +85,17 @@ def send_packet(run: Run, chunk_row: int) -> bool:
     step_row = first_step_of(run, chunk_row) + chunk.step
     is_sent = program.own_steps == 0 or run.plan.steps[step_row].bytes > 0
     is_coming = program.own_steps == 0 or run.plan.steps[step_row].incoming > 0
-    distance = run.plan.steps[step_row].distance
-    position = peer_position(run, chunk_row, distance, 1)
     step_key = chunk.sent * 2 + (chunk.direction < 0)
-    phase_key = phase_key_of(chunk)
+    phase_key = chunk.phase_key
     if run.plan.settings[RENDEZVOUS]:
         if is_sent:
-            size = run.plan.steps[step_row].bytes
-            offer_step(run, chunk_row, position, size, step_key, phase_key)
+            target = _position_of_peer(run, chunk_row, step_row, 1)
+            offer_step(run, chunk_row, target, run.plan.steps[step_row].bytes, step_key, phase_key)
         if is_coming:
-            source = peer_position(run, chunk_row, distance, -1)
+            source = _position_of_peer(run, chunk_row, step_row, -1)
             ask_for_step(run, chunk_row, source, step_key, phase_key)
     elif is_sent:
-        _inject(run, chunk_row, step_row, position, step_key, phase_key)
+        _inject(run, chunk_row, step_row, step_key, phase_key)
     if is_coming:
         _post_receive(run, chunk_row, step_key, phase_key)
     chunk.sent += 1
@@ -108,14 +106,16 @@ def send_packet(run: Run, chunk_row: int) -> bool:
 
 
 @works_on_tables
-def _inject(run: Run, chunk_row: int, step_row: int, position: int, step_key: int, phase_key: int) -> None:
+def _inject(run: Run, chunk_row: int, step_row: int, step_key: int, phase_key: int) -> None:
     """Put a packet on the network; most flights are known from the plan's step alone."""
-    target_member = member_at(run, chunk_row, position)
+    target_member = run.chunks[chunk_row].peer
+    if target_member == NONE:
+        target_member = _find_peer(run, chunk_row, step_row)
     observe.step_sent(run, chunk_row, step_key)
     flight = step_flight_ns(run, step_row)
     if flight == NONE or observe.is_recording(run):
         here, size = run.plan.actors[run.chunks[chunk_row].actor].rank, run.plan.steps[step_row].bytes
-        there = rank_at(run, chunk_row, position)
+        there = rank_at(run, chunk_row, _position_of_peer(run, chunk_row, step_row, 1))
         if not run.plan.settings[PAIRS_EARLY]:
             inject(run, here, there, size, STEP, target_member, step_key, phase_key, NONE)
             return
@@ -124,8 +124,23 @@ def _inject(run: Run, chunk_row: int, step_row: int, position: int, step_key: in
 
 
 @works_on_tables
+def _find_peer(run: Run, chunk_row: int, step_row: int) -> int:
+    """The member that a packet goes to; noted if all packets of the phase do."""
+    chunk = run.chunks[chunk_row]
+    peer = member_at(run, chunk_row, _position_of_peer(run, chunk_row, step_row, 1))
+    if run.plan.programs[chunk.program].step_period == 1:
+        chunk.peer = peer
+    return peer
+
+
+@works_on_tables
+def _position_of_peer(run: Run, chunk_row: int, step_row: int, towards: int) -> int:
+    return peer_position(run, chunk_row, run.plan.steps[step_row].distance, towards)
+
+
+@works_on_tables
 def _fly(run: Run, chunk_row: int, flight: int, member: int, step_key: int) -> None:
-    arrival, phase_key = run.clock[0].now + flight, phase_key_of(run.chunks[chunk_row])
+    arrival, phase_key = run.clock[0].now + flight, run.chunks[chunk_row].phase_key
     if run.plan.settings[PAIRS_EARLY]:
         schedule_when_matched(run, arrival, member, step_key, phase_key)
     else:

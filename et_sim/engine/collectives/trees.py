@@ -12,7 +12,7 @@ from __future__ import annotations
 from et_sim.compiled.tables_by_reference import works_on_tables
 from et_sim.engine.calendar.clock import schedule
 from et_sim.engine.collectives.bus import cross_endpoint
-from et_sim.engine.collectives.members import member_at, phase_key_of, rank_at
+from et_sim.engine.collectives.members import member_at, rank_at
 from et_sim.engine.collectives.unexpected import ask_for_step, offer_step, take_unexpected
 from et_sim.engine.observe import facade as observe
 from et_sim.engine.state.kinds import LATE_STEP, STEP
@@ -119,7 +119,7 @@ def _send_down(run: Run, chunk_row: int) -> None:
 @works_on_tables
 def _send(run: Run, chunk_row: int, position: int, step_key: int, size: int) -> None:
     chunk = run.chunks[chunk_row]
-    target_member, phase_key = member_at(run, chunk_row, position), phase_key_of(chunk)
+    target_member, phase_key = member_at(run, chunk_row, position), chunk.phase_key
     chunk.sent += 1
     if run.plan.settings[RENDEZVOUS]:
         offer_step(run, chunk_row, position, size, step_key, phase_key)
@@ -133,7 +133,7 @@ def _send(run: Run, chunk_row: int, position: int, step_key: int, size: int) -> 
 def post_receive(run: Run, chunk_row: int, step_key: int) -> None:
     """From now on a message is waited for; one that is here is delivered as a new event at this time."""
     chunk = run.chunks[chunk_row]
-    phase_key = phase_key_of(chunk)
+    phase_key = chunk.phase_key
     chunk.credit |= 1 << step_key
     observe.receive_posted(run, chunk_row, step_key)
     if run.plan.settings[RENDEZVOUS] and run.plan.programs[chunk.program].in_network == 0:

@@ -155,6 +155,7 @@ def _leave_phase(run: Run, chunk_row: int, step_key: int) -> None:
         observe.resume(run, thread)
     leave_last_queue(run, chunk_row)
     chunk.phase += 1  # beyond the last: it is done
+    chunk.phase_key = NONE
     if is_last_chunk:
         release_running(run, running_row)
 

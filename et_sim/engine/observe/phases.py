@@ -18,26 +18,28 @@ def chunk_queued(run: Run, chunk_row: int) -> None:
 @works_on_tables
 def chunk_starts(run: Run, chunk_row: int) -> None:
     """A chunk starts; it has waited for no message yet."""
-    chunk = run.chunks[chunk_row]
-    chunk.running_ns, chunk.waited_ns = run.clock[0].now, 0
-    running = run.running[chunk.running]
+    now = run.clock[0].now
+    if len(run.phase_log) > 0:
+        times = run.chunk_times[chunk_row]
+        times.start_ns, times.waited_ns = now, 0
+    running = run.running[run.chunks[chunk_row].running]
     state = run.nodes[run.plan.actors[running.actor].node_first + running.node]
     if state.admitted_ns == NONE:
-        state.admitted_ns = chunk.running_ns
+        state.admitted_ns = now
 
 
 @works_on_tables
 def receive_posted(run: Run, chunk_row: int, _step_key: int) -> None:
     """A chunk waits for a message from now on."""
     if len(run.phase_log) > 0:
-        run.chunks[chunk_row].waited_ns -= run.clock[0].now
+        run.chunk_times[chunk_row].waited_ns -= run.clock[0].now
 
 
 @works_on_tables
 def step_received(run: Run, chunk_row: int) -> None:
     """A chunk has waited for a message until now."""
     if len(run.phase_log) > 0:
-        run.chunks[chunk_row].waited_ns += run.clock[0].now
+        run.chunk_times[chunk_row].waited_ns += run.clock[0].now
 
 
 @works_on_tables
@@ -52,5 +54,5 @@ def phase_done(run: Run, chunk_row: int) -> None:
     log.actor, log.node = running.actor, running.node
     log.chunk, log.phase = chunk.sequence - running.first_sequence, chunk.phase
     log.phase_row, log.messages = chunk.phase_first + chunk.phase, chunk.received
-    log.queued_ns, log.start_ns = chunk.queued_ns, chunk.running_ns
-    log.end_ns, log.waited_ns = clock.now, chunk.waited_ns
+    log.queued_ns, log.start_ns = chunk.queued_ns, run.chunk_times[chunk_row].start_ns
+    log.end_ns, log.waited_ns = clock.now, run.chunk_times[chunk_row].waited_ns

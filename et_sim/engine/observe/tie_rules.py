@@ -75,20 +75,20 @@ def receive_posted(run: Run, chunk_row: int, _step_key: int) -> None:
     """A chunk posts a receive."""
     if not is_watched(run):
         return
-    clock, chunk = run.clock[0], run.chunks[chunk_row]
-    if not in_group(clock, chunk.posted):
-        note_moment(clock, chunk.posted)
-        chunk.posted_from = chunk.sent
-    elif chunk.posted.origin != clock.origin:
-        chunk.posted.origin = NONE  # of several origins, and so different from any
+    clock, marks = run.clock[0], run.chunk_marks[chunk_row]
+    if not in_group(clock, marks.posted):
+        note_moment(clock, marks.posted)
+        marks.posted_from = run.chunks[chunk_row].sent
+    elif marks.posted.origin != clock.origin:
+        marks.posted.origin = NONE  # of several origins, and so different from any
 
 
 @works_on_tables
 def receive_met(run: Run, chunk_row: int, step_key: int) -> None:
     """A message meets its posted receive."""
     if is_watched(run):
-        clock, chunk = run.clock[0], run.chunks[chunk_row]
-        clock.ties += (step_key >> 1) >= chunk.posted_from and may_change_places(clock, chunk.posted)
+        clock, marks = run.clock[0], run.chunk_marks[chunk_row]
+        clock.ties += (step_key >> 1) >= marks.posted_from and may_change_places(clock, marks.posted)
 
 
 @works_on_tables
@@ -206,10 +206,10 @@ def chunk_queued(run: Run, chunk_row: int) -> None:
     """A chunk is about to join a queue; nothing has happened in this phase of it yet."""
     if not is_watched(run):
         return
-    clock, chunk = run.clock[0], run.chunks[chunk_row]
+    clock, chunk, marks = run.clock[0], run.chunks[chunk_row], run.chunk_marks[chunk_row]
     queue, limit = run.queues[chunk.queue], run.plan.settings[RUNNING_LIMIT]
-    chunk.half_tried_ns = chunk.half_done_ns = NONE
-    chunk.mark.ns = chunk.turn_ns = chunk.posted.ns = NONE
+    marks.half_tried_ns = marks.half_done_ns = NONE
+    marks.mark.ns = marks.turn_ns = marks.posted.ns = NONE
     second = may_change_places(clock, queue.joined)
     if not in_group(clock, queue.joined):
         queue.joined_apart = 0
@@ -254,9 +254,9 @@ def queue_deadlock(run: Run) -> None:
 def second_half_tried(run: Run, chunk_row: int) -> None:
     """The second half of a direct exchange is tried, whether or not its first half has arrived."""
     if is_watched(run):
-        chunk = run.chunks[chunk_row]
-        chunk.half_tried_ns = run.clock[0].now
-        run.clock[0].ties += chunk.half_done_ns == chunk.half_tried_ns
+        marks = run.chunk_marks[chunk_row]
+        marks.half_tried_ns = run.clock[0].now
+        run.clock[0].ties += marks.half_done_ns == marks.half_tried_ns
 
 
 @works_on_tables
@@ -264,11 +264,11 @@ def step_received(run: Run, chunk_row: int) -> None:
     """A chunk received a message, perhaps the last of the first half of a direct exchange."""
     if not is_watched(run):
         return
-    chunk = run.chunks[chunk_row]
+    chunk, marks = run.chunks[chunk_row], run.chunk_marks[chunk_row]
     program = run.plan.programs[chunk.program]
     if chunk.received == program.half:
-        chunk.half_done_ns = run.clock[0].now
-        run.clock[0].ties += chunk.half_done_ns == chunk.half_tried_ns
+        marks.half_done_ns = run.clock[0].now
+        run.clock[0].ties += marks.half_done_ns == marks.half_tried_ns
     if program.start_transfers > 1:
         take_turn(run, chunk.actor, chunk_row)
         note_turn(run, chunk_row)
@@ -277,11 +277,12 @@ def step_received(run: Run, chunk_row: int) -> None:
 @works_on_tables
 def transfer_done(run: Run, chunk_row: int) -> None:
     """A transfer of a chunk is through."""
-    chunk = run.chunks[chunk_row]
-    if run.plan.programs[chunk.program].start_transfers > 1:
+    if not is_watched(run):
+        return
+    if run.plan.programs[run.chunks[chunk_row].program].start_transfers > 1:
         note_turn(run, chunk_row)
     else:
-        contribute(run, chunk.mark, OF_TRANSFER)
+        contribute(run, run.chunk_marks[chunk_row].mark, OF_TRANSFER)
 
 
 @works_on_tables

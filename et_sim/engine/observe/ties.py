@@ -224,16 +224,16 @@ def note_turn(run: Run, chunk_row: int) -> None:
     """
     if not is_watched(run):
         return
-    clock, chunk = run.clock[0], run.chunks[chunk_row]
-    if chunk.turn_ns != clock.now or chunk.turn_group != clock.group:
-        chunk.turn_ns = clock.now
-        chunk.turn_group = clock.group
-        chunk.turn_before = clock.before
+    clock, marks = run.clock[0], run.chunk_marks[chunk_row]
+    if marks.turn_ns != clock.now or marks.turn_group != clock.group:
+        marks.turn_ns = clock.now
+        marks.turn_group = clock.group
+        marks.turn_before = clock.before
     else:
-        clock.ties += clock.before != chunk_row and clock.before != chunk.turn_before
-    if may_change_places(clock, chunk.mark):
-        clock.origin = mixed(mixed(chunk.mark.origin, clock.origin), OF_TRANSFER)
-    mark_now(clock, chunk.mark)
+        clock.ties += clock.before != chunk_row and clock.before != marks.turn_before
+    if may_change_places(clock, marks.mark):
+        clock.origin = mixed(mixed(marks.mark.origin, clock.origin), OF_TRANSFER)
+    mark_now(clock, marks.mark)
 
 
 @works_on_tables

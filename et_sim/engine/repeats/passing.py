@@ -10,7 +10,6 @@ from typing import Any
 from et_sim.compiled.tables_by_reference import chosen_by_tables, works_on_tables
 from et_sim.engine.calendar.clock import let_pass, move_bucket
 from et_sim.engine.collectives.matching import chunk_in
-from et_sim.engine.collectives.members import phase_key_of
 from et_sim.engine.collectives.unexpected import rename_unexpected
 from et_sim.engine.repeats.turns import ENTRIES_OF_A_CHUNK, comes_to
 from et_sim.engine.state import kinds
@@ -57,7 +56,7 @@ def pass_periods(run: Run) -> None:
                 rename_unexpected(run, row, _steps_passed(run, chunk_row, periods))
     at = repeats.first_chunk
     while run.picture[at] != NONE:
-        _pass_chunk(run, run.chunks[run.picture[at]], periods)
+        _pass_chunk(run, run.picture[at], periods)
         at += ENTRIES_OF_A_CHUNK
     pass_counted(run, periods)
     let_pass(run, time, repeats.last_ns)
@@ -78,7 +77,7 @@ def _pass_slot(run: Run, slot_row: int, periods: int, time: int) -> None:
         elif kind == kinds.STEP:
             pass_step(run, event, periods)
         else:
-            event.a = comes_to(run, run.chunks, event.a)
+            event.a = comes_to(run, run.chunk_turns, event.a)
             if kind >= kinds.OPENS_BUCKET:
                 _pass_bucket(run, row, time)
         row = event.next
@@ -90,14 +89,14 @@ def pass_step(run: Run, step: Any, periods: int) -> None:
     chunk_row = chunk_in(run, step.a, step.c)
     if chunk_row != NONE:
         step.b += _steps_passed(run, chunk_row, periods)
-        turned = run.chunks[comes_to(run, run.chunks, chunk_row)]
-        step.a, step.c = turned.member, phase_key_of(turned)
+        turned = run.chunks[comes_to(run, run.chunk_turns, chunk_row)]
+        step.a, step.c = turned.member, turned.phase_key
 
 
 @works_on_tables
 def _steps_passed(run: Run, chunk_row: int, periods: int) -> int:
     """By how much keys of steps grow."""
-    return 2 * periods * (run.chunks[chunk_row].sent - run.chunks[chunk_row].sent_before)
+    return 2 * periods * (run.chunks[chunk_row].sent - run.chunk_turns[chunk_row].sent_before)
 
 
 @works_on_tables
@@ -105,17 +104,21 @@ def _pass_bucket(run: Run, row: int, time: int) -> None:
     """The bucket that an event opens is that of its chunk's actor."""
     entry = run.buckets[row].head
     while entry != NONE:
-        run.events[entry].a = comes_to(run, run.chunks, run.events[entry].a)
+        run.events[entry].a = comes_to(run, run.chunk_turns, run.events[entry].a)
         entry = run.events[entry].next
     move_bucket(run, row, run.chunks[run.events[row].a].actor, time)
 
 
 @works_on_tables
-def _pass_chunk(run: Run, chunk: Any, periods: int) -> None:
-    program, steps = run.plan.programs[chunk.program], periods * (chunk.sent - chunk.sent_before)
+def _pass_chunk(run: Run, chunk_row: int, periods: int) -> None:
+    chunk = run.chunks[chunk_row]
+    program = run.plan.programs[chunk.program]
+    steps = periods * (chunk.sent - run.chunk_turns[chunk_row].sent_before)
     chunk.sent += steps
     chunk.received += steps
     chunk.transfers += steps
     chunk.step = chunk.sent % program.step_period
     chunk.transfer = chunk.transfers % program.transfer_period
-    chunk.waited_ns += periods * (chunk.waited_ns - chunk.waited_before)
+    if len(run.phase_log) > 0:
+        times = run.chunk_times[chunk_row]
+        times.waited_ns += periods * (times.waited_ns - times.waited_before)

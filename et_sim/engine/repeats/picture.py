@@ -56,7 +56,7 @@ def put_turned(run: Run, pool: Any, at: int, row: int) -> int:
 def put_step(run: Run, at: int, member: int, step_key: int, phase_key: int) -> int:
     """Put a message of a step into the picture: how far it is from the step that its chunk is at."""
     chunk_row = chunk_in(run, member, phase_key)
-    at = put_turned(run, run.chunks, at, chunk_row)
+    at = put_turned(run, run.chunk_turns, at, chunk_row)
     if chunk_row != NONE:
         return put(run, at, step_key - 2 * run.chunks[chunk_row].sent)
     return put(run, put(run, put(run, at, member), phase_key), step_key)
@@ -143,7 +143,7 @@ def _describe_event(run: Run, at: int, row: int, is_beyond: bool) -> int:
         return describe_event(run, at, kind - kinds.NETWORK, event.a)
     if kind == kinds.STEP:
         return put_step(run, at, event.a, event.b, event.c)
-    at = put_turned(run, run.chunks, at, event.a)
+    at = put_turned(run, run.chunk_turns, at, event.a)
     return put(run, put(run, at, event.c), event.b)
 
 
@@ -203,19 +203,22 @@ def _describe_chunk(run: Run, at: int, row: int) -> int:
     at = put(run, at, chunk.received - chunk.sent)
     at = put(run, at, chunk.credit)
     if repeats.compares:
-        repeats.periods = min(repeats.periods, _periods_left(run, chunk, program))
-    else:
-        chunk.sent_before, chunk.waited_before = chunk.sent, chunk.waited_ns
+        repeats.periods = min(repeats.periods, _periods_left(run, row))
+        return at
+    run.chunk_turns[row].sent_before = chunk.sent
+    if len(run.phase_log) > 0:
+        run.chunk_times[row].waited_before = run.chunk_times[row].waited_ns
     return at
 
 
 @works_on_tables
-def _periods_left(run: Run, chunk: Any, program: Any) -> int:
+def _periods_left(run: Run, row: int) -> int:
     """For how many periods, after that of the picture, a chunk comes to nothing new."""
-    steps = chunk.sent - chunk.sent_before
+    chunk, sent_before = run.chunks[row], run.chunk_turns[row].sent_before
+    program, steps = run.plan.programs[chunk.program], chunk.sent - sent_before
     if steps <= 0:
         return NEVER
-    alike = _alike(run.alike_steps, program.step_first, program.step_period, chunk.sent_before)
+    alike = _alike(run.alike_steps, program.step_first, program.step_period, sent_before)
     before = chunk.transfers - steps
     alike = min(alike, _alike(run.alike_transfers, program.transfer_first, program.transfer_period, before))
     return min(alike // steps - 1, (program.sends - 1 - chunk.sent) // steps)

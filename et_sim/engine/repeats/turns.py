@@ -15,7 +15,7 @@ from typing import Any
 
 from et_sim.compiled.tables_by_reference import chosen_by_tables, works_on_tables
 from et_sim.engine.collectives.matching import chunk_in
-from et_sim.engine.collectives.members import member_at, phase_key_of, rank_at
+from et_sim.engine.collectives.members import member_at, rank_at
 from et_sim.engine.collectives.steps import peer_position
 from et_sim.engine.state.run import NONE, Run
 
@@ -72,24 +72,25 @@ def turn_chunks(run: Run) -> bool:
     at = repeats.first_chunk
     while run.picture[at] != NONE:
         before = run.picture[at]
-        while run.chunks[before].turned == repeats.comparison:
-            now, before = _peer(run, run.chunks[before].turns_to), _peer(run, before)
+        while run.chunk_turns[before].turned == repeats.comparison:
+            now, before = _peer(run, run.chunk_turns[before].turns_to), _peer(run, before)
             if before == NONE or now == NONE:
                 break
-            if run.chunks[before].turned == repeats.comparison:
-                if run.chunks[before].turns_to != now:
+            if run.chunk_turns[before].turned == repeats.comparison:
+                if run.chunk_turns[before].turns_to != now:
                     return False
                 break
-            if not turn(run, run.chunks, before, now):
+            if not turn(run, run.chunk_turns, before, now):
                 return False
         at += ENTRIES_OF_A_CHUNK
     at = repeats.first_chunk
     while run.picture[at] != NONE:
         before = run.picture[at]
         if not _has_no_part(run, before):
-            if run.chunks[before].turned != repeats.comparison and not turn(run, run.chunks, before, before):
+            turns = run.chunk_turns[before]
+            if turns.turned != repeats.comparison and not turn(run, run.chunk_turns, before, before):
                 return False
-            if not _turns_alike(run, before, run.chunks[before].turns_to):
+            if not _turns_alike(run, before, turns.turns_to):
                 return False
         at += ENTRIES_OF_A_CHUNK
     return bool(not repeats.stays)
@@ -98,9 +99,9 @@ def turn_chunks(run: Run) -> bool:
 @works_on_tables
 def _has_no_part(run: Run, row: int) -> bool:
     """Whether a chunk only waits: it is sent nothing, and sends nothing."""
-    chunk, comparison = run.chunks[row], run.repeats[0].comparison
-    has_place = chunk.turned == comparison or chunk.taken == comparison
-    return bool(not has_place and chunk.sent == chunk.sent_before)
+    turns, comparison = run.chunk_turns[row], run.repeats[0].comparison
+    has_place = turns.turned == comparison or turns.taken == comparison
+    return bool(not has_place and run.chunks[row].sent == turns.sent_before)
 
 
 @works_on_tables
@@ -117,21 +118,27 @@ def _turns_alike(run: Run, before: int, now: int) -> bool:
         return True
     if one.program != other.program or one.direction != other.direction:
         return False
-    if one.sent != other.sent or one.sent_before != other.sent_before:
+    if one.sent != other.sent or run.chunk_turns[before].sent_before != run.chunk_turns[now].sent_before:
         return False
     if one.received != other.received or one.transfers != other.transfers or one.credit != other.credit:
         return False
-    if one.waited_ns - one.waited_before != other.waited_ns - other.waited_before:
+    if len(run.phase_log) > 0 and _waited(run, before) != _waited(run, now):
         return False
     return bool(run.plan.axes[one.axis].endpoint_ns == run.plan.axes[other.axis].endpoint_ns)
+
+
+@works_on_tables
+def _waited(run: Run, row: int) -> int:
+    """How long a chunk has waited in the period."""
+    return run.chunk_times[row].waited_ns - run.chunk_times[row].waited_before
 
 
 @works_on_tables
 def _send_alike(run: Run, one: int, other: int) -> bool:
     """Whether two chunks send to peers that turn like them, and over ways that do."""
     ahead, behind = _peer(run, one), _peer(run, other)
-    if ahead != NONE and run.chunks[ahead].turned == run.repeats[0].comparison:
-        ahead = run.chunks[ahead].turns_to
+    if ahead != NONE and run.chunk_turns[ahead].turned == run.repeats[0].comparison:
+        ahead = run.chunk_turns[ahead].turns_to
     if ahead != behind:
         return False
     ways = _rank_of(run, one), _rank_of_peer(run, one), _rank_of(run, other), _rank_of_peer(run, other)
@@ -153,7 +160,7 @@ def _place_of_peer(run: Run, row: int) -> int:
 @works_on_tables
 def _peer(run: Run, row: int) -> int:
     """That chunk, if it runs."""
-    return chunk_in(run, member_at(run, row, _place_of_peer(run, row)), phase_key_of(run.chunks[row]))
+    return chunk_in(run, member_at(run, row, _place_of_peer(run, row)), run.chunks[row].phase_key)
 
 
 @works_on_tables

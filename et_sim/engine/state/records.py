@@ -47,6 +47,7 @@ BUCKET = record(  # of an event that opens one: its row is the event's
     ("head", "i4"),  # entries after that event
     ("tail", "i4"),
     ("chain", "i4"),
+    ("home", "i4"),  # where this begins
 )
 EVENT = record(("next", "i4"), ("kind", "i4"), ("a", "i4"), ("b", "i4"), ("c", "i8"))
 NODE_MARK = record(("mark", MARK), ("deferred", "i4"))
@@ -107,7 +108,7 @@ ACTOR_STATE = record(
     ("passed_leaving", "i4"),
     ("passed_left", "i4"),
     ("cluster_is_bucket", "i4"),
-    ("turned", "i8"),  # this and what follows: as of chunks
+    ("turned", "i8"),  # this and what follows: as in `CHUNK_TURNS`
     ("turns_to", "i4"),
 )
 MEMBER_STATE = record(
@@ -128,12 +129,10 @@ RUNNING = record(
     ("next", "i4"),
     ("mark", MARK),  # to notice ties
 )
-CHUNK = record(  # what every message needs comes first, and fits a line of the cache
-    ("sequence", "i8"),
+CHUNK = record(  # what every message needs comes first, and is a line of the cache
+    ("phase_key", "i8"),  # of the phase that it is in
     ("actor", "i4"),
     ("member", "i4"),
-    ("running", "i4"),  # its collective
-    ("phase", "i4"),
     ("program", "i4"),
     ("axis", "i4"),
     ("direction", "i4"),  # +1 clockwise, -1 anticlockwise
@@ -144,15 +143,23 @@ CHUNK = record(  # what every message needs comes first, and fits a line of the 
     ("transfers", "i4"),
     ("step", "i4"),  # row of the next packet within the program's period
     ("transfer", "i4"),  # row of the next transfer within the program's period
-    ("priority", "i8"),
-    ("phase_first", "i4"),
+    ("peer", "i4"),  # the member that all packets go to; NONE: it is not known yet, or there are several
     ("chain", "i4"),  # of the index of chunks by member and sequence
+    ("sequence", "i8"),
+    ("priority", "i8"),
+    ("queued_ns", "i8"),  # when it joined its queue
+    ("running", "i4"),  # its collective
+    ("phase", "i4"),
+    ("phase_first", "i4"),
     ("queue", "i4"),
     ("previous", "i4"),
     ("next", "i4"),
     ("started", "i4"),
     ("tree", "i4"),  # row of its actor's place in the tree of the phase
-    ("mark", MARK),  # this and what follows: to notice ties
+    ("ended", "i4"),  # of the first actor, where phases end together: how many have ended this one
+)
+CHUNK_MARKS = record(  # to notice ties
+    ("mark", MARK),
     ("posted", MOMENT),  # its last receive, and the first one in that nanosecond and group
     ("posted_from", "i4"),
     ("turn_before", "i4"),  # who was before it when its first transfer of a nanosecond and group counted
@@ -160,11 +167,13 @@ CHUNK = record(  # what every message needs comes first, and fits a line of the 
     ("turn_group", "i8"),
     ("half_tried_ns", "i8"),  # when the second half of a direct exchange was last tried
     ("half_done_ns", "i8"),  # when its first half had arrived
-    ("ended", "i4"),  # of the first actor, where phases end together: how many have ended this one
-    ("queued_ns", "i8"),  # when it joined its queue, and when it started
-    ("running_ns", "i8"),
+)
+CHUNK_TIMES = record(  # of its phase, for the log
+    ("start_ns", "i8"),
     ("waited_ns", "i8"),  # from posting receives to arrivals, summed
-    ("waited_before", "i8"),  # this and what follows: on the last picture of `REPEATS`
+    ("waited_before", "i8"),  # on the last picture of `REPEATS`
+)
+CHUNK_TURNS = record(  # on the last picture of `REPEATS`
     ("turned", "i8"),  # in which comparison `turns_to` was noted,
     ("taken", "i8"),  # and that another chunk turns to this one
     ("sent_before", "i4"),

@@ -27,6 +27,9 @@ from et_sim.engine.state.records import (
     BUS_SIDE,
     BUS_SIDES,
     CHUNK,
+    CHUNK_MARKS,
+    CHUNK_TIMES,
+    CHUNK_TURNS,
     CLOCK,
     CURSOR,
     EVENT,
@@ -142,6 +145,9 @@ class Run(Tables):
     members: Any
     running: Any
     chunks: Any
+    chunk_marks: Any  # per chunk; only where actors stand for several ranks
+    chunk_turns: Any  # per chunk, where a search for periods goes on
+    chunk_times: Any  # per chunk, where phases are logged
     chunk_index: Any
     chunk_queue: Any
     free_blocks: Any
@@ -252,6 +258,9 @@ def new_run(
         "members": members,
         "running": table(RUNNING, 0),
         "chunks": table(CHUNK, 0),
+        "chunk_marks": table(CHUNK_MARKS, 0),
+        "chunk_turns": table(CHUNK_TURNS, 0),
+        "chunk_times": table(CHUNK_TIMES, 0),
         "chunk_index": np.full(1, NONE, np.int32),
         "chunk_queue": np.empty((0, max(int(plan.collectives["phases"].max(initial=1)), 1)), np.int16),
         "free_blocks": np.full(BLOCK_SIZES, NONE, np.int32),
