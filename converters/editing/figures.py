@@ -17,6 +17,7 @@ import numpy as np
 
 from converters.editing.files import Recorded, start_micros
 from converters.editing.stripping import durations_ns
+from et_sim.basics.alignment import aligned
 from et_sim.basics.errors import TraceError
 from et_sim.basics.group_names import group_key
 from et_sim.basics.unique import unique
@@ -289,14 +290,8 @@ def _name_lines(figures: Figures, top: int) -> Iterator[str]:
 
 def _table(headings: tuple[str, ...], rows: Sequence[tuple[str, ...]], count: int) -> Iterator[str]:
     """Text to the left, figures to the right."""
-    widths = [max(map(len, column)) for column in zip(headings, *rows, strict=True)]
-    is_text = [heading in ("group", "collective", "name") for heading in headings]
-    for cells in (headings, *rows):
-        columns = (
-            f"{cell:<{width}}" if left else f"{cell:>{width}}"
-            for cell, width, left in zip(cells, widths, is_text, strict=True)
-        )
-        yield f"  {'  '.join(columns)}".rstrip()
+    sides = "".join("<" if heading in ("group", "collective", "name") else ">" for heading in headings)
+    yield from aligned([("", *cells) for cells in (headings, *rows)], f"<{sides}")
     if count > len(rows):
         yield f"  … {count - len(rows):,} more"
 

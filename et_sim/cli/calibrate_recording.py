@@ -7,8 +7,6 @@ collectives (`calibrate_nccl`).
 from __future__ import annotations
 
 import argparse
-import csv
-import io
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -157,9 +155,9 @@ def _write_kernels(path: Path, recording: Recording) -> None:
 
 
 def _write(path: Path, rows: Sequence[Sequence[Any]]) -> None:
-    text = io.StringIO()
-    csv.writer(text, lineterminator="\n").writerows(rows)
+    from et_sim.views.sheet import csv_blocks
+
     try:
-        path.write_text(text.getvalue(), encoding="utf-8")
+        path.write_text("".join(csv_blocks(rows)), encoding="utf-8")
     except OSError as error:
         raise UsageError(f"{path} cannot be written: {error}", remedy="name a file in a folder") from error

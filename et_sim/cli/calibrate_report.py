@@ -56,20 +56,18 @@ class FitErrors:
 
     def lines(self, noun: str) -> Iterator[str]:
         """A table; a class is trusted where rows that were left out are near."""
+        from et_sim.basics.alignment import aligned
         from et_sim.validation.rows import Errors
 
-        width = max(len(noun), *map(len, self.fitted), 0)
-        if self.fitted:
-            yield f"{noun:{width}}  rows   fitted E %   left out: rows  E %  bias %"
+        rows = [(noun, "rows", "fitted E %", "left out: rows", "E %", "bias %", "")] if self.fitted else []
         for name, inside in self.fitted.items():
-            line = f"{name:{width}}  {len(inside):4}  {Errors.of(inside).e:11.1f}"
+            far, trust = ("", "", ""), "nothing could be left out"
             if self.left_out.get(name):
                 errors = Errors.of(self.left_out[name])
-                line += f"  {errors.rows:14}  {errors.e:4.1f}  {errors.bias:+6.1f}"
-                line += "  trusted" if errors.e <= TRUSTED else "  not trusted"
-            else:
-                line += "  nothing could be left out"
-            yield line
+                far = (f"{errors.rows}", f"{errors.e:.1f}", f"{errors.bias:+.1f}")
+                trust = "trusted" if errors.e <= TRUSTED else "not trusted"
+            rows.append((name, f"{len(inside)}", f"{Errors.of(inside).e:.1f}", *far, trust))
+        yield from aligned(rows, "<>>>>><")
         yield from (f"unknown: {text}" for text in self.unknown)
 
     def of_machine(self) -> dict[str, Any]:

@@ -10,12 +10,14 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
 
+from et_sim.basics.alignment import aligned
 from et_sim.basics.errors import UsageError
 from et_sim.basics.units import format_bytes, plural, rank_ranges
 from et_sim.collectives import Peer, StepProgram, TreeProgram
@@ -65,10 +67,8 @@ def step_lines(program: StepProgram, moved: Movement) -> Iterator[str]:
     rules = list(_merged(_rules(member_steps(program), moved)))
     names = [_span("step", rule.first, rule.last) for rule in rules]
     rounds = [_span("round", rule.first_round, rule.last_round) for rule in rules]
-    widths = [max(len(text) for text in column) for column in (rounds, names)]
-    for rule, when, name in zip(rules, rounds, names, strict=True):
-        action = _what(rule, program.peer)
-        yield f"  {when:<{widths[0]}}  {name:<{widths[1]}}  {action}"
+    actions = [_what(rule, program.peer) for rule in rules]
+    yield from aligned([("", *row) for row in zip(rounds, names, actions, strict=True)], "<<<<")
 
 
 def tree_lines(schedule: Schedule) -> Iterator[str]:
@@ -247,22 +247,20 @@ def _names(sizes: Sequence[_Size]) -> list[str]:
     return list(dict.fromkeys(_name(way) for entry in sizes for way in entry.ways))
 
 
+def _time_of(name: str, entry: _Size) -> str:
+    times = {_name(way): f"{way.time_us:.1f}{CHOSEN * (way == entry.chosen)}" for way in entry.ways}
+    return times.get(name, "-")
+
+
 def _text(
     options: argparse.Namespace, library: Library, ranks: int, nodes: int, sizes: Sequence[_Size]
 ) -> Iterator[str]:
-    from et_sim.basics.units import format_bytes, plural
+    from et_sim.views.sheet import Sheet, SheetColumn
 
     where = plural(nodes, "node")
     yield f"{library.name}, {options.type} of {ranks} ranks on {where}: us by what each puts in, * is chosen"
-    names = _names(sizes)
-    rows = [["bytes", *names]]
-    for entry in sizes:
-        times = {_name(way): f"{way.time_us:.1f}" for way in entry.ways}
-        times[_name(entry.chosen)] += CHOSEN
-        rows.append([format_bytes(entry.size), *(times.get(name, "-") for name in names)])
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for row in rows:
-        yield "  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True))
+    columns = (SheetColumn(name, partial(_time_of, name)) for name in _names(sizes))
+    yield from Sheet((SheetColumn("bytes", lambda entry: format_bytes(entry.size)), *columns)).lines(sizes)
     channels = dict.fromkeys(f"{_name(way)} {way.channels}" for way in sizes[-1].ways)
     yield f"channels: {', '.join(channels)}"
     yield "it chooses by its own estimates, not by these times; alone, on idle links"

@@ -52,7 +52,7 @@ def run(options: argparse.Namespace) -> int:
 
 def _tables(findings: list[Finding]) -> list[str]:
     """A table for each topic."""
-    from et_sim.views.text import aligned
+    from et_sim.basics.alignment import aligned
 
     rows = []
     for topic, of_topic in groupby(findings, lambda finding: finding.topic):

@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from et_sim.basics.alignment import aligned
 from et_sim.basics.errors import UsageError
 
 if TYPE_CHECKING:
@@ -71,8 +72,7 @@ def _list(known: list[Entry], *, as_json: bool) -> None:
         ]
         print(json.dumps(rows, indent=2))
         return
-    width = max(len(listed.name) for listed in known)
-    print("\n".join(f"{listed.name:{width}}  {listed.about}" for listed in known))
+    print("\n".join(aligned([(listed.name, listed.about) for listed in known], "<<")))
 
 
 def _described(machine: Preset, known: Entry) -> list[str]:

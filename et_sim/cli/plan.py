@@ -198,7 +198,7 @@ def as_text(
     from et_sim.basics.units import format_ns
     from et_sim.views.sheet import Sheet, SheetColumn
     from et_sim.views.summary.sentences import scope_text, throughput_text, utilisation_text
-    from et_sim.views.text import terminal_width, wrapped
+    from et_sim.views.text import fact, fact_lines, terminal_width
 
     plan = figures.plan
     is_sparse = figures.active_weights != figures.weights
@@ -218,13 +218,13 @@ def as_text(
         ("includes", scope_text(_scope(figures, machine, workspace))),
     ]
     lines = [
-        *(line for name, text in entries for line in wrapped(f"{name:<12} {text}", terminal_width(), 13)),
+        *fact_lines(entries, terminal_width()),
         f"model        {figures.name}: {figures.weights:,} {WEIGHTS.get(figures.unit, 'weights')}{active}",
         f"plan         {plan}: {', '.join(counts)}",
         f"step         {figures.amount:,} {figures.unit}, {figures.operations:.4g} operations"
         + (times if figures.unit == TOKENS else ""),
         f"computation  {format_ns(figures.ideal_ns)}, {timed}, if the network took no time",
-        *(f"{name:12} at most {text}" for name, text in reached.items() if text),
+        *(fact(name, f"at most {text}") for name, text in reached.items() if text),
         *_experts(figures),
         "",
     ]

@@ -137,6 +137,7 @@ def _data(config: Config, layer_reports: list[Report]) -> dict[str, Any]:
 
 
 def _text(topology: Path, config: Config, layer_reports: list[Report]) -> Iterator[str]:
+    from et_sim.basics.alignment import aligned
     from et_sim.basics.units import plural
 
     array = config.array
@@ -156,9 +157,7 @@ def _text(topology: Path, config: Config, layer_reports: list[Report]) -> Iterat
         moved = (sram[0] + sram[1], sram[2])
         counts = (f"{report.cycles:,}", f"{report.stalls:,}")
         table.append([report.layer.name, *counts, *shares, *(f"{words:,}" for words in moved)])
-    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
-    for name, *cells in table:
-        yield "  ".join([name.ljust(widths[0]), *map(str.rjust, cells, widths[1:])]).rstrip()
+    yield from aligned(table, "<>>>>>>>")
     if len(layer_reports) > 1:
         cycles, stalls = (
             sum(report.cycles for report in layer_reports),

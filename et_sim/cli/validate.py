@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from et_sim.validation.predictions import Prediction
 
 WORST = 5
-COLUMNS = ("system", "kind", "size", "rows", "E %", "G %", "MAPE %", "bias %", "largest %", "in band %")
+PERCENT = (("e", "E %"), ("g", "G %"), ("mape", "MAPE %"), ("bias", "bias %"), ("largest", "largest %"))
 
 
 def add_parser(commands: Any) -> None:
@@ -152,14 +152,18 @@ def _in_band(of_size: list[Prediction]) -> float | None:
 def _text(predictions: list[Prediction]) -> list[str]:
     from et_sim.basics.uncertainty import LEVEL
     from et_sim.basics.units import plural
-    from et_sim.views.text import aligned
+    from et_sim.views.sheet import Sheet, SheetColumn
 
-    cells = [list(COLUMNS)]
-    for group in _errors(predictions):
-        numbers = (f"{group[name]:.1f}" for name in ("e", "g", "mape", "bias", "largest"))
-        inside = "-" if group["in_band"] is None else f"{group['in_band']:.0f}"
-        cells.append([group["system"], group["kind"], group["size"], f"{group['rows']:,}", *numbers, inside])
-    lines = aligned(cells, "<<<>>>>>>>") if len(cells) > 1 else []
+    sheet = Sheet(
+        (
+            *(SheetColumn(name, side="<") for name in ("system", "kind", "size")),
+            SheetColumn("rows"),
+            *(SheetColumn(head, name, form="{:.1f}") for name, head in PERCENT),
+            SheetColumn("in band %", "in_band", form="{:.0f}", missing="-"),
+        )
+    )
+    errors = _errors(predictions)
+    lines = sheet.lines(errors) if errors else []
     known = [(ratio - 1, prediction) for prediction in predictions if (ratio := prediction.ratio) is not None]
     known.sort(key=lambda pair: -abs(pair[0]))
     if known:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from et_sim.basics.alignment import aligned
 from et_sim.basics.errors import TraceError
 from et_sim.trace.columns import CollectiveKind
 
@@ -152,12 +153,8 @@ class LayerFile(Struct, frozen=True):
 def layer_file_text(layer_file: LayerFile) -> str:
     """The file that holds these layers: columns under each other, and readable by ASTRA-sim 1.0."""
     rows = [_words(layer) for layer in layer_file.layers]
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = [" ".join(_head(layer_file)), str(len(rows))]
-    lines += [
-        "  ".join(word.ljust(width) for word, width in zip(row, widths, strict=True)).rstrip() for row in rows
-    ]
-    return "\n".join(lines) + "\n"
+    table = aligned(rows, "<" * len(rows[0])) if rows else []
+    return "\n".join([" ".join(_head(layer_file)), str(len(rows)), *table]) + "\n"
 
 
 def _head(layer_file: LayerFile) -> list[str]:

@@ -11,6 +11,7 @@ from importlib import import_module
 from types import ModuleType
 from typing import Any
 
+from et_sim.basics.alignment import aligned
 from et_sim.basics.errors import UsageError
 from et_sim.basics.units import format_ns, plural
 
@@ -59,8 +60,7 @@ def plain(summary: dict[str, Any]) -> str:
     entries, more = _shown(summary)
     rows = [("ranks", *(title for _, title in FIGURES))]
     rows += [(_cut(entry["ranks"]), *_figures(entry)) for entry in entries]
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    table = ("  ".join(f"{cell:>{width}}" for cell, width in zip(row, widths, strict=True)) for row in rows)
+    table = aligned(rows, ">" * len(rows[0]))
     return "\n".join([" · ".join(_facts(summary)), *table, *([more] if more else [])])
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from html import escape
 
 from et_sim.views.text import share
@@ -22,19 +22,6 @@ def text(content: object) -> str:
 def cut_text(short: str, whole: str) -> str:
     """Text that was cut, or not, as markup: the whole of it can be read still."""
     return text(short) if short == whole else tag("abbr", text(short), title=whole)
-
-
-def table(caption: str, head: Sequence[str], rows: Iterable[Sequence[str]], alignment: str) -> str:
-    """A table of markup cells; `alignment` has one of < > for each column."""
-    sides = {"<": "", ">": ' class="number"'}
-    parts = [f"<caption>{caption}</caption>" if caption else "", "<thead><tr>"]
-    parts += [f'<th scope="col"{sides[a]}>{cell}</th>' for cell, a in zip(head, alignment, strict=True)]
-    parts.append("</tr></thead><tbody>")
-    for row in rows:
-        cells = (f"<td{sides[a]}>{cell}</td>" for cell, a in zip(row, alignment, strict=True))
-        parts.append(f"<tr>{''.join(cells)}</tr>")
-    parts.append("</tbody>")
-    return tag("div", tag("table", "".join(parts)), class_="scroll")
 
 
 def bar(parts: Sequence[tuple[str, str, int]], whole: int) -> str:

@@ -17,7 +17,7 @@ from et_sim.basics.units import format_bytes, format_joules, format_ns, plural
 from et_sim.views.run.directory import RunDirectory
 from et_sim.views.sheet import Sheet, SheetColumn
 from et_sim.views.summary.sentences import scope_text
-from et_sim.views.text import wrapped
+from et_sim.views.text import fact, fact_lines
 
 _TIMES = (
     ("ttft_ns", "time to first token"),
@@ -46,10 +46,8 @@ class Slice(Struct, frozen=True):
 def summary_lines(summary: dict[str, Any], width: int) -> list[str]:
     """As they are printed."""
     facts_of_run = (("in short", in_short(summary)), ("includes", scope_text(summary.get("scope"))))
-    lines = [line for name, text in facts_of_run if text for line in wrapped(f"{name:<12} {text}", width, 13)]
-    before = [f"{name:<12} {text}" for name, text in _outcome(summary)]
-    after = [f"{name:<12} {text}" for name, text in _how(summary)]
-    return [*lines, *before, "", *LATENCIES.lines(latencies(summary)), "", *after]
+    before, after = ([fact(*of) for of in facts] for facts in (_outcome(summary), _how(summary)))
+    return [*fact_lines(facts_of_run, width), *before, "", *LATENCIES.lines(latencies(summary)), "", *after]
 
 
 def serving_text(run: RunDirectory, width: int) -> str:
@@ -73,7 +71,7 @@ def _latency(column: str, of: tuple[str, dict[str, int]]) -> str:
 
 LATENCIES = Sheet(
     (
-        SheetColumn("", lambda of: of[0], "<"),
+        SheetColumn("", 0, "<"),
         *(SheetColumn(name, partial(_latency, name)) for name in _COLUMNS),
     )
 )

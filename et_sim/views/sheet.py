@@ -1,57 +1,75 @@
 """A table as one value: its columns, the figure that each shows, and what gives way where room is short.
 
-The same value is the lines of a terminal and the table of a page. Not here: how lines are laid out (`text`),
-and data for `--json`, which has more figures than a screen.
+The same value is the lines of a terminal, the table of a page and CSV. Not here: data for `--json`, which has
+more figures than a screen.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import csv
+import io
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from html import escape
 from typing import Any
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from et_sim.basics.alignment import aligned
 from et_sim.basics.units import format_bandwidth, format_bytes, format_ns
 from et_sim.views.run.selection import Selection
-from et_sim.views.text import fitted, not_shown
+from et_sim.views.text import distinct, no_room, not_shown, shortened
 
 Cell = Callable[[Any], str]
 ANY_WIDTH = 1 << 16  # where nothing needs to give way
+CSV_BLOCK = 1 << 16  # letters
 
 
 class SheetColumn(Struct, frozen=True):
-    """`of` is an attribute or key of rows, whose name says its unit, or gives the text; empty: the head.
+    """`of` is an attribute, key or place of rows, whose name says its unit, or a function; empty: the head.
 
-    On a page, `markup` gives the cell, where it is more than the text.
+    A head may have several lines. On a page, `markup` gives the cell, where it is more than the text.
     """
 
     head: str
-    of: str | Cell = ""
+    of: str | int | Callable[[Any], Any] = ""
     side: str = ">"
     is_optional: bool = False  # left out where it is empty in all rows
     key: str = ""  # what a sheet calls it, if that is not its head
     markup: Cell | None = None
+    form: str = "{:,}"  # of figures whose name says no unit
+    missing: str = ""  # stands for None
 
     @property
     def name(self) -> str:
         """By which a sheet means it."""
         return self.key or self.head
 
+    def head_lines(self, height: int) -> list[str]:
+        """The head as so many lines, the first ones empty."""
+        lines = self.head.splitlines()
+        return [""] * (height - len(lines)) + lines
+
+    def markup_of(self, row: Any) -> str:
+        """The cell of a page."""
+        return self.markup(row) if self.markup else escape(self.cell(row))
+
     def cell(self, row: Any) -> str:
         """The text of a row."""
         if callable(self.of):
-            return self.of(row)
+            return self._text("", self.of(row))
+        if isinstance(self.of, int):
+            return self._text("", row[self.of])
         figure = self.of or self.head
-        return _text(figure, row[figure] if isinstance(row, Mapping) else getattr(row, figure))
+        return self._text(figure, row[figure] if isinstance(row, Mapping) else getattr(row, figure))
 
-
-def _text(name: str, value: Any) -> str:
-    if value is None or isinstance(value, str):
-        return value or ""
-    if name.endswith("_ns"):
-        return format_ns(value)
-    return format_bytes(value) if name == "bytes" or name.endswith("_bytes") else f"{value:,}"
+    def _text(self, name: str, value: Any) -> str:
+        if value is None or isinstance(value, str):
+            return self.missing if value is None else value
+        if name.endswith("_ns"):
+            return format_ns(value)
+        is_size = name == "bytes" or name.endswith("_bytes")
+        return format_bytes(value) if is_size else self.form.format(value)
 
 
 def rate(bytes_per_second: float | None) -> str:
@@ -69,6 +87,7 @@ class Sheet(Struct, frozen=True):
     rows: int | None = None  # that are shown unless more are asked for
     more: str = "more line"  # what is not shown
     hint: str = ": --top"
+    gap: str = "  "
 
     def without(self, *names: str) -> Sheet:
         """The same without some columns."""
@@ -76,38 +95,57 @@ class Sheet(Struct, frozen=True):
 
     def table(self, rows: Sequence[Any], caption: str = "") -> str:
         """The table of a page."""
-        from et_sim.views.markup import table, text
+        from et_sim.views.markup import tag
 
-        cells = [
-            [column.markup(row) if column.markup else text(column.cell(row)) for column in self.columns]
-            for row in rows
-        ]
-        return table(
-            caption,
-            [text(column.head) for column in self.columns],
-            cells,
-            "".join(column.side for column in self.columns),
-        )
+        sides = {column: {"class_": "number"} if column.side == ">" else {} for column in self.columns}
+        heads = (tag("th", escape(column.head), scope="col", **side) for column, side in sides.items())
+        lines = ((tag("td", column.markup_of(row), **side) for column, side in sides.items()) for row in rows)
+        body = tag("tbody", "".join(tag("tr", "".join(cells)) for cells in lines))
+        content = tag("thead", tag("tr", "".join(heads))) + body
+        return tag("div", tag("table", tag("caption", caption) * bool(caption) + content), class_="scroll")
 
     def lines(self, rows: Sequence[Any], width: int = ANY_WIDTH) -> list[str]:
-        """The head, and a line for each row."""
-        cells = [[column.cell(row) for column in self.columns] for row in rows]
-        kept = [
-            at
-            for at, column in enumerate(self.columns)
-            if not column.is_optional or any(row[at] for row in cells)
-        ]
-        at_of = {self.columns[column].name: at for at, column in enumerate(kept)}
-        return fitted(
-            [[self.columns[at].head for at in kept], *([row[at] for at in kept] for row in cells)],
-            "".join(self.columns[at].side for at in kept),
-            width,
-            shrink={at_of[name]: least for name, least in self.cut.items() if name in at_of},
-            drop=[at_of[name] for name in self.drop if name in at_of],
-            names=[at_of[name] for name in self.names if name in at_of],
-        )
+        """The head, if there is one, and a line for each row, of at most a width if that is possible.
+
+        Where they are wider, texts are cut; if that is not enough, columns are left out, one after the other,
+        and a last line says which.
+        """
+        texts = {column: [*map(column.cell, rows)] for column in self.columns}
+        shown = [column for column, cells in texts.items() if any(cells) or not column.is_optional]
+        height = max(len(column.head.splitlines()) for column in shown)
+        texts = {column: [*column.head_lines(height), *texts[column]] for column in shown}
+        widths = {column: max(map(len, texts[column]), default=0) for column in shown}
+        for count in range(len(self.drop) + 1):
+            kept = [column for column in shown if column.name not in self.drop[:count]]
+            excess = sum(widths[column] for column in kept) + len(self.gap) * (len(kept) - 1) - width
+            cut = {c: least for name, least in self.cut.items() for c in kept if c.name == name}
+            if excess <= sum(max(widths[column] - least, 0) for column, least in cut.items()):
+                break
+        for column, least in cut.items():
+            taken = min(max(widths[column] - least, 0), max(excess, 0))
+            excess -= taken
+            widths[column] -= taken
+        cells = [self._cut(texts[column], widths[column], column.name) for column in kept]
+        lines = aligned([*zip(*cells, strict=True)], "".join(column.side for column in kept), self.gap)
+        return lines + no_room([column.head or column.key for column in shown if column not in kept], width)
+
+    def _cut(self, cells: Sequence[str], width: int, name: str) -> list[str]:
+        return distinct(cells, width) if name in self.names else [shortened(cell, width) for cell in cells]
 
     def shown(self, every: Sequence[Any], part: Selection, width: int) -> list[str]:
         """As many rows as are asked for, and how many there are besides."""
         rows = part.cut(every, self.rows)
         return [*self.lines(rows, width), *not_shown(len(every) - len(rows), self.more, self.hint)]
+
+
+def csv_blocks(rows: Iterable[Sequence[Any]]) -> Iterator[str]:
+    """Rows as CSV, many at a time, so that their number does not matter; None is empty."""
+    buffer = io.StringIO()
+    writer = csv.writer(buffer, lineterminator="\n")
+    for row in rows:
+        writer.writerow(row)
+        if buffer.tell() > CSV_BLOCK:
+            yield buffer.getvalue()
+            buffer.seek(0)
+            buffer.truncate()
+    yield buffer.getvalue()

@@ -6,13 +6,12 @@ on in blocks, so that their length does not matter.
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import math
 import re
 from collections.abc import Iterator, Sequence
-from itertools import islice
+from functools import partial
+from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +20,8 @@ from et_sim.basics.files import new_file
 from et_sim.tables.registry import SERVING_TABLES, all_tables
 from et_sim.tables.sweep_tables import FILES
 from et_sim.views.run.directory import RunDirectory
-from et_sim.views.text import cut, fitted, terminal_width
+from et_sim.views.sheet import ANY_WIDTH, Sheet, SheetColumn, csv_blocks
+from et_sim.views.text import cut, terminal_width
 
 if TYPE_CHECKING:
     from et_sim.views.sweep.directory import SweepDirectory
@@ -174,7 +174,6 @@ def _figures(run: RunDirectory) -> Any:
 AT_ONCE = 10_000  # rows
 SHOWN_ROWS = 200
 WIDEST_CELL, NARROWEST_TEXT = 60, 12
-ANY_WIDTH = 1 << 16  # where there is no terminal to fit
 NUMBERS = re.compile(r"(U?(TINY|SMALL|BIG|HUGE)?INT(EGER)?|DOUBLE|FLOAT|DECIMAL.*)", re.ASCII)
 _MAIN = "timeline"  # whose columns are told if a query names no table
 _NO_TABLE = re.compile(r"Table with name (\S+) does not exist")
@@ -209,33 +208,28 @@ class QueryResult:
 
     def text(self) -> str:
         """The first rows as a table for people."""
-        shown, width = list(islice(self.rows(), SHOWN_ROWS + 1)), terminal_width(ANY_WIDTH)
-        rows = [self.columns, *([_cell(value) for value in row] for row in shown[:SHOWN_ROWS])]
-        texts = [column for column, is_number in enumerate(self._is_number) if not is_number]
-        lines = fitted(
-            [[cut(cell, WIDEST_CELL) for cell in row] for row in rows],
-            "".join(">" if is_number else "<" for is_number in self._is_number),
-            width,
-            shrink=dict.fromkeys(texts, NARROWEST_TEXT),
-            drop=range(len(self.columns) - 1, 0, -1),
-            names=texts,
+        columns = tuple(
+            SheetColumn(
+                cut(name, WIDEST_CELL), partial(_cell, at), ">" if is_number else "<", key=f"{at} {name}"
+            )
+            for at, (name, is_number) in enumerate(zip(self.columns, self._is_number, strict=True))
         )
+        texts = [column.name for column in columns if column.side == "<"]
+        sheet = Sheet(
+            columns,
+            cut=dict.fromkeys(texts, NARROWEST_TEXT),
+            drop=tuple(column.name for column in columns[:0:-1]),
+            names=tuple(texts),
+        )
+        shown = list(islice(self.rows(), SHOWN_ROWS + 1))
+        lines = sheet.lines(shown[:SHOWN_ROWS], terminal_width(ANY_WIDTH))
         if len(shown) > SHOWN_ROWS:
             lines.append(f"… and more rows than these {SHOWN_ROWS}: --csv, --json and --arrow give all")
         return "\n".join(lines)
 
     def csv_lines(self) -> Iterator[str]:
         """CSV with a line of column names; null is empty."""
-        buffer = io.StringIO()
-        writer = csv.writer(buffer, lineterminator="\n")
-        writer.writerow(self.columns)
-        for row in self.rows():
-            writer.writerow(row)
-            if buffer.tell() > 1 << 16:
-                yield buffer.getvalue()
-                buffer.seek(0)
-                buffer.truncate()
-        yield buffer.getvalue()
+        yield from csv_blocks(chain([self.columns], self.rows()))
 
     def json_lines(self) -> Iterator[str]:
         """A JSON list with an object for each row."""
@@ -325,11 +319,12 @@ def _columns(database: Database, query: str) -> str:
     )
 
 
-def _cell(value: Any) -> str:
+def _cell(at: int, row: tuple[Any, ...]) -> str:
+    value = row[at]
     if value is None:
         return "-"
     text = f"{value:.6g}" if isinstance(value, float) else str(value)
-    return text.replace("\n", " ")
+    return cut(text.replace("\n", " "), WIDEST_CELL)
 
 
 def _plain(value: Any) -> Any:

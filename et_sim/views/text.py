@@ -1,71 +1,18 @@
-"""Small pieces of plain text: aligned columns, shares, bars. Not here: any figure of a run."""
+"""Small pieces of plain text: names cut short, shares, bars. Not here: figures of a run, tables (`sheet`)."""
 
 from __future__ import annotations
 
 import re
 import shutil
 import textwrap
-from collections.abc import Collection, Mapping, Sequence
-from itertools import pairwise
+from collections.abc import Iterable, Sequence
+from itertools import chain, pairwise
 
 from et_sim.basics.units import format_ns, plural
 
 NO_BREAK = "\N{NO-BREAK SPACE}"
+FACT_INDENT = 13
 UNIT = re.compile(r"(?<=\d) (?=%|(?:ns|µs|ms|s|[KMGTP]?i?B)\b)")  # the space between a number and its unit
-
-
-def aligned(rows: Sequence[Sequence[str]], alignment: str, gap: str = "  ") -> list[str]:
-    """Rows as lines with aligned columns; `alignment` has one of < > for each column."""
-    widths = [max(len(cell) for cell in column) for column in zip(*rows, strict=True)]
-    lines = []
-    for row in rows:
-        cells = zip(row, alignment, widths, strict=True)
-        lines.append(gap.join(f"{cell:{side}{width}}" for cell, side, width in cells).rstrip())
-    return lines
-
-
-def fitted(
-    rows: Sequence[Sequence[str]],
-    alignment: str,
-    width: int,
-    *,
-    shrink: Mapping[int, int],
-    drop: Sequence[int] = (),
-    names: Collection[int] = (),
-    gap: str = "  ",
-) -> list[str]:
-    """Aligned rows of at most `width` characters, if that is possible; the first row is the head.
-
-    Where they are wider, texts of the columns in `shrink` are cut, down to the length given there, those in
-    `names` so that they still differ; if that is not enough, the columns in `drop` are left out, one after
-    the other, and a last line says which.
-    """
-    columns = list(range(len(alignment)))
-    for without in (None, *drop):
-        columns = [column for column in columns if column != without]
-        widths = {column: max(len(row[column]) for row in rows) for column in columns}
-        excess = sum(widths.values()) + len(gap) * (len(columns) - 1) - width
-        slack = sum(max(widths[column] - least, 0) for column, least in shrink.items() if column in widths)
-        if excess <= slack:
-            break
-    for column, least in shrink.items():
-        taken = min(max(widths.get(column, 0) - least, 0), max(excess, 0))
-        excess -= taken
-        if column in widths:
-            widths[column] -= taken
-    cut = [_cut_to([row[column] for row in rows], widths[column], column in names) for column in columns]
-    cells = list(zip(*cut, strict=True))
-    lines = aligned(cells, "".join(alignment[column] for column in columns), gap)
-    return lines + _left_out(rows[0], [column for column in drop if column not in columns], width)
-
-
-def _cut_to(cells: Sequence[str], width: int, are_names: bool) -> list[str]:
-    return distinct(cells, width) if are_names else [shortened(cell, width) for cell in cells]
-
-
-def _left_out(head: Sequence[str], columns: Sequence[int], width: int) -> list[str]:
-    """Which columns are missing; one without a heading has shares of the column before."""
-    return no_room([head[column] or f"share of {head[column - 1]}" for column in sorted(columns)], width)
 
 
 def no_room(columns: Sequence[str], width: int) -> list[str]:
@@ -144,6 +91,17 @@ def _cut_at(name: str, width: int, place: int) -> str:
 def shortened(text: str, width: int) -> str:
     """Text of at most `width` characters; what is cut shows as an ellipsis."""
     return text if len(text) <= width else f"{text[: width - 1]}…"
+
+
+def fact(name: str, text: str) -> str:
+    """A line of a list of facts; what goes on below is indented by `FACT_INDENT`."""
+    return f"{name:<{FACT_INDENT - 1}} {text}"
+
+
+def fact_lines(facts: Iterable[tuple[str, str]], width: int) -> list[str]:
+    """Facts as lines of at most `width` characters, but those that are empty."""
+    lines = (wrapped(fact(name, text), width, FACT_INDENT) for name, text in facts if text)
+    return [*chain.from_iterable(lines)]
 
 
 def signed(time_ns: int | float) -> str:

@@ -95,6 +95,11 @@ class TimeChange:
     b_count: int
 
     @property
+    def differs(self) -> bool:
+        """Whether it took another time, or happened more or less often."""
+        return self.a_ns != self.b_ns or self.a_count != self.b_count
+
+    @property
     def difference_ns(self) -> int:
         """How much longer it took in the second run."""
         return (self.b_ns or 0) - (self.a_ns or 0)

@@ -15,9 +15,7 @@ from et_sim.views.run.directory import RunDirectory
 from et_sim.views.sheet import Sheet, SheetColumn
 from et_sim.views.summary.parts import PARTS
 from et_sim.views.summary.sentences import difference_text, profile_text
-from et_sim.views.text import not_shown, percent, shortened, signed, wrapped
-
-MARGIN = 12
+from et_sim.views.text import FACT_INDENT, fact, fact_lines, not_shown, percent, shortened, signed, wrapped
 
 
 def comparison_lines(comparison: Comparison, width: int, top: int) -> list[str]:
@@ -26,20 +24,19 @@ def comparison_lines(comparison: Comparison, width: int, top: int) -> list[str]:
     off = "" if comparison.is_identical else difference_text(comparison.a.summary, comparison.b.summary)
     facts = [("uncertainty", off)] if off else []
     facts += [*([] if comparison.is_identical else [("in short", why(comparison))]), *scopes(comparison)]
-    for name, text in facts:
-        lines += wrapped(_fact(name, text), width, MARGIN + 1)
-    lines += [_fact("status", f"{comparison.a.summary['status']}, then {comparison.b.summary['status']}")] * (
+    lines += fact_lines(facts, width)
+    lines += [fact("status", f"{comparison.a.summary['status']}, then {comparison.b.summary['status']}")] * (
         comparison.a.summary["status"] != comparison.b.summary["status"]
     )
     lines += [
-        _fact("input" if number == 0 else "", shortened(text, width - MARGIN - 1))
+        fact("input" if number == 0 else "", shortened(text, width - FACT_INDENT))
         for number, text in enumerate(comparison.inputs)
     ]
     if comparison.is_identical:
         same = "identical: every operation, group and rank took as long as before"
         return [*lines, same if comparison.dimensions is None else f"{same}, in every dimension"]
     if comparison.parting is not None:
-        lines += wrapped(_fact("they part", comparison.parting.as_text()), width, MARGIN + 1)
+        lines += fact_lines([("they part", comparison.parting.as_text())], width)
     lines += [
         "",
         *_table(
@@ -63,14 +60,14 @@ def _makespan(comparison: Comparison) -> str:
     before, after = comparison.makespans_ns
     text = f"{format_ns(before)}, then {format_ns(after)}"
     if before == after:
-        return _fact("makespan", f"{format_ns(before)} ({before:,} ns) in both")
-    return _fact("makespan", f"{text}: {signed(after - before)} ({percent(before, after)})")
+        return fact("makespan", f"{format_ns(before)} ({before:,} ns) in both")
+    return fact("makespan", f"{text}: {signed(after - before)} ({percent(before, after)})")
 
 
 def _table(
     changes: Sequence[TimeChange], names: Sequence[str], cut: dict[str, int], width: int, top: int
 ) -> list[str]:
-    changed = [change for change in changes if change.a_ns != change.b_ns or change.a_count != change.b_count]
+    changed = [change for change in changes if change.differs]
     noun = names[-2] if len(names) > 1 else names[0]
     if not changed:
         return [f"every {noun} took as long as before"]
@@ -82,14 +79,10 @@ def _table(
                 for at, name in enumerate(names)
                 if name != "group" or has_groups
             ),
-            SheetColumn("count", _counts),
-            SheetColumn("before", lambda change: _time(change.a_ns)),
-            SheetColumn("after", lambda change: _time(change.b_ns)),
-            SheetColumn("difference", lambda change: signed(change.difference_ns)),
-            SheetColumn("", _share),
+            *change_columns("before", "after"),
         ),
         cut=cut,
-        drop=("count", "", "before"),
+        drop=("count", "share of difference", "before"),
         names=("operation", "group"),
     )
     lines = sheet.lines(changed[:top], width)
@@ -111,21 +104,39 @@ def _ranks(changes: Sequence[RankChange] | None, width: int, top: int) -> list[s
     sheet = Sheet(
         (
             SheetColumn("ranks", side="<"),
-            SheetColumn("finish before", lambda change: _finish(change, 0)),
-            SheetColumn("after", lambda change: _finish(change, 1)),
+            *finish_columns("finish before", "after"),
             SheetColumn(
-                "difference", lambda change: signed(change.difference_ns) if _is_known(change) else "-"
-            ),
-            SheetColumn(
-                "", lambda change: percent(*change.figures["finish_ns"]) if _is_known(change) else ""
+                "",
+                lambda change: percent(*change.figures["finish_ns"]) if _is_known(change) else "",
+                key="share of difference",
             ),
             *(SheetColumn(f"in {part.short}", partial(_more, part.figure)) for part in parts),
         ),
         cut={"ranks": 8},
-        drop=("", "finish before", *(f"in {part.short}" for part in reversed(parts))),
+        drop=("share of difference", "finish before", *(f"in {part.short}" for part in reversed(parts))),
     )
     lines = sheet.lines(changed[:top], width)
     return [*lines, *not_shown(len(changed) - top, "line", " of ranks more: --top, or --json")]
+
+
+def change_columns(before: str, after: str) -> tuple[SheetColumn, ...]:
+    """What differs of operations and the like, with these heads."""
+    return (
+        SheetColumn("count", _counts),
+        SheetColumn(before, "a_ns", missing="-"),
+        SheetColumn(after, "b_ns", missing="-"),
+        SheetColumn("difference", lambda change: signed(change.difference_ns)),
+        SheetColumn("", _share, key="share of difference"),
+    )
+
+
+def finish_columns(before: str, after: str) -> tuple[SheetColumn, ...]:
+    """When ranks finish, with these heads."""
+    return (
+        SheetColumn(before, lambda change: _finish(change, 0)),
+        SheetColumn(after, lambda change: _finish(change, 1)),
+        SheetColumn("difference", lambda change: signed(change.difference_ns) if _is_known(change) else "-"),
+    )
 
 
 def _finish(change: RankChange, which: int) -> str:
@@ -154,16 +165,8 @@ def _counts(change: TimeChange) -> str:
     )
 
 
-def _time(time: int | None) -> str:
-    return "-" if time is None else format_ns(time)
-
-
 def _share(change: TimeChange) -> str:
     return "" if change.a_ns is None or change.b_ns is None else percent(change.a_ns, change.b_ns)
-
-
-def _fact(name: str, text: str) -> str:
-    return f"{name:<{MARGIN}} {text}"
 
 
 INDENT = 15

@@ -164,7 +164,7 @@ def _causes(path: CriticalPath) -> list[str]:
     causes, whole = path.by_cause(), path.makespan_ns
     sheet = Sheet(
         (
-            SheetColumn("cause", lambda cause: cause[0], "<"),
+            SheetColumn("cause", 0, "<"),
             SheetColumn("time", lambda cause: format_ns(cause[1])),
             SheetColumn("", lambda cause: share(cause[1], whole)),
             SheetColumn("", lambda cause: bar([("█", cause[1])], whole, BAR_WIDTH), "<"),
@@ -177,8 +177,8 @@ def _operations(path: CriticalPath, most: int, width: int) -> list[str]:
     operations = path.by_operation()
     sheet = Sheet(
         (
-            SheetColumn("kind", lambda operation: operation[0], "<"),
-            SheetColumn("operation", lambda operation: operation[1], "<"),
+            SheetColumn("kind", 0, "<"),
+            SheetColumn("operation", 1, "<"),
             SheetColumn("group", lambda operation: operation[2] or "", "<"),
             SheetColumn("time", lambda operation: format_ns(operation[3])),
             SheetColumn("", lambda operation: share(operation[3], path.makespan_ns)),
@@ -232,11 +232,11 @@ def _sensitivities(of_run: Sensitivities, most: int, width: int) -> list[str]:
             SheetColumn("parameter", side="<"),
             SheetColumn("1 % better", lambda sensitivity: signed(sensitivity.better.one_percent_ns)),
             SheetColumn("1 % worse", lambda sensitivity: signed(sensitivity.worse.one_percent_ns)),
-            SheetColumn("", length, "<"),
+            SheetColumn("", length, "<", key="bar"),
             *([SheetColumn("good until", good_until, "<")] if is_exact else []),
         ),
         cut={"parameter": 16},
-        drop=("",),
+        drop=("bar",),
         names=("parameter",),
     )
     table = sheet.lines(sensitivities[:most], width)

@@ -5,19 +5,22 @@ Not here: finding the differences (`views.compare`).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from et_sim.basics.units import format_ns, plural
-from et_sim.views.compare.changes import Comparison, TimeChange, averages, scopes, why
+from et_sim.views.compare.changes import Comparison, RankChange, TimeChange, averages, scopes, why
+from et_sim.views.compare.text import change_columns, finish_columns
 from et_sim.views.drawing.timeline import aligned_picture
-from et_sim.views.markup import absent, bar, more, section, table, tag, text
+from et_sim.views.markup import absent, bar, more, section, tag, text
+from et_sim.views.report.origins import FILE
 from et_sim.views.report.page import page_of, run_in_brief
 from et_sim.views.run.slices import link_table
 from et_sim.views.run.topology import tier_uses
+from et_sim.views.sheet import Sheet, SheetColumn
 from et_sim.views.summary.parts import PARTS
 from et_sim.views.summary.sentences import difference_text
-from et_sim.views.text import distinct, percent, share, shortened, signed
+from et_sim.views.text import distinct, share, shortened
 
 MOST_ROWS, MOST_RANKS = 20, 24
 Figures = Mapping[str, Any]
@@ -51,12 +54,14 @@ def _headline(comparison: Comparison) -> str:
         f"; they part where {comparison.parting.as_text()}" if comparison.parting else ""
     )
     off = "" if comparison.is_identical else difference_text(comparison.a.summary, comparison.b.summary)
-    rows = []
-    for name, run in (("A", comparison.a), ("B", comparison.b)):
-        parts, makespan = averages(run), run.summary["makespan_ns"]
-        stacked = bar([(part.short, part.text, parts[part.figure]) for part in PARTS], longest)
-        rows.append((name, f"{format_ns(makespan)} <small>{makespan:,} ns</small>", stacked))
     either = [averages(run) for run in (comparison.a, comparison.b)]
+    sheet = Sheet(
+        (
+            SheetColumn("run", 0, "<"),
+            SheetColumn("makespan", markup=lambda row: f"{format_ns(row[1])} <small>{row[1]:,} ns</small>"),
+            SheetColumn("", side="<", markup=lambda row: _stacked(row[2], longest)),
+        )
+    )
     legend = "".join(
         tag("li", f'<i class="{part.short}"></i>{text(part.text)} <b>{_both(either, part.figure)}</b>')
         for part in PARTS
@@ -69,9 +74,13 @@ def _headline(comparison: Comparison) -> str:
         tag("p", f"the difference, {text(off)}", class_="note") if off else "",
         *(tag("p", f"{name} {text(scope)}", class_="note") for name, scope in scopes(comparison)),
         tag("p", "what the average rank spends its time on, on one scale", class_="note"),
-        table("", ("run", "makespan", ""), rows, "<><"),
+        sheet.table([*zip("AB", comparison.makespans_ns, either, strict=True)]),
         tag("ul", legend, class_="legend"),
     )
+
+
+def _stacked(figures: Figures, longest: int) -> str:
+    return bar([(part.short, part.text, figures[part.figure] or 0) for part in PARTS], longest)
 
 
 def _both(either: Sequence[Figures], figure: str) -> str:
@@ -91,19 +100,23 @@ def _ranks(comparison: Comparison) -> str:
         reason = absent("Ranks are not compared one by one", f"the runs have {counts} of them")
         return section("ranks", "Ranks", reason)
     longest = max(*comparison.makespans_ns, 1)
-    rows = []
-    for rank in comparison.ranks[:MOST_RANKS]:
-        bars = [
-            bar([(part.short, part.text, rank.figures[part.figure][side] or 0) for part in PARTS], longest)
-            for side in (0, 1)
-        ]
-        finish = ("never" if time is None else format_ns(time) for time in rank.figures["finish_ns"])
-        known = None not in rank.figures["finish_ns"]
-        difference = signed(rank.difference_ns) if known else "-"
-        rows.append((text(shortened(rank.ranks, 28)), *finish, difference, "".join(bars)))
-    shown = table("", ("ranks", "finish in A", "in B", "difference", "A above B"), rows, "<>>><")
-    rest = len(comparison.ranks) - len(rows)
-    left = tag("p", f"… and {plural(rest, 'line')} of ranks that differ less", class_="note") if rest else ""
+
+    def bars(rank: RankChange) -> str:
+        either = ({name: times[side] for name, times in rank.figures.items()} for side in (0, 1))
+        return "".join(_stacked(figures, longest) for figures in either)
+
+    sheet = Sheet(
+        (
+            SheetColumn("ranks", lambda rank: shortened(rank.ranks, 28), "<"),
+            *finish_columns("finish in A", "in B"),
+            SheetColumn("A above B", side="<", markup=bars),
+        )
+    )
+    shown = sheet.table(comparison.ranks[:MOST_RANKS])
+    rest = len(comparison.ranks) - MOST_RANKS
+    left = (
+        tag("p", f"… and {plural(rest, 'line')} of ranks that differ less", class_="note") if rest > 0 else ""
+    )
     return section("ranks", "Ranks", shown, left)
 
 
@@ -111,26 +124,13 @@ def _changed(name: str, title: str, head: Sequence[str], changes: Sequence[TimeC
     """What changed, the most first; nothing of what neither run has."""
     if not changes:
         return ""
-    changed = [change for change in changes if change.a_ns != change.b_ns or change.a_count != change.b_count]
+    changed = [change for change in changes if change.differs]
     if not changed:
         note = f"{plural(len(changes), 'line')}, all as long in both"
         return section(name, title, tag("p", note, class_="note"))
     shown = changed[:MOST_ROWS]
-    cells = [distinct([change.name[at] for change in shown], 40) for at in range(len(head))]
-    rows = [
-        (
-            *(text(column[row]) for column in cells),
-            f"{change.a_count:,}"
-            if change.a_count == change.b_count
-            else f"{change.a_count:,} → {change.b_count:,}",
-            "-" if change.a_ns is None else format_ns(change.a_ns),
-            "-" if change.b_ns is None else format_ns(change.b_ns),
-            signed(change.difference_ns),
-            percent(change.a_ns or 0, change.b_ns or 0),
-        )
-        for row, change in enumerate(shown)
-    ]
-    content = table("", (*head, "count", "A", "B", "difference", ""), rows, "<" * len(head) + ">>>>>")
+    columns = (SheetColumn(name, _short_name(at, shown), "<") for at, name in enumerate(head))
+    content = Sheet((*columns, *change_columns("A", "B"))).table(shown)
     rest = [
         f"… and {plural(len(changed) - len(shown), 'smaller change')}" if len(changed) > len(shown) else "",
         f"{plural(len(changes) - len(changed), 'line')} as long in both"
@@ -139,6 +139,12 @@ def _changed(name: str, title: str, head: Sequence[str], changes: Sequence[TimeC
     ]
     note = "; ".join(["sums over all ranks", *filter(None, rest)])
     return section(name, title, tag("p", text(note), class_="note"), content)
+
+
+def _short_name(at: int, changes: Sequence[TimeChange]) -> Callable[[TimeChange], str]:
+    names = [change.name[at] for change in changes]
+    short = dict(zip(names, distinct(names, 40), strict=True))
+    return lambda change: short[change.name[at]]
 
 
 def _links(comparison: Comparison) -> str:
@@ -160,16 +166,20 @@ def _links(comparison: Comparison) -> str:
         uses[0].keys() | uses[1].keys(),
         key=lambda tier: (-abs(_used(uses[1], tier) - _used(uses[0], tier)), tier),
     )
-    rows = [
+
+    def column(head: str, of: int, form: Callable[[Any], str]) -> SheetColumn:
+        return SheetColumn(head, lambda tier: form(uses[of][tier]) if tier in uses[of] else "-")
+
+    sheet = Sheet(
         (
-            text(tier),
-            *(f"{use[tier].bytes:,}" if tier in use else "-" for use in uses),
-            *(share(use[tier].used, 1) if tier in use else "-" for use in uses),
+            SheetColumn("tier", str, "<"),
+            column("bytes in A", 0, lambda tier: f"{tier.bytes:,}"),
+            column("in B", 1, lambda tier: f"{tier.bytes:,}"),
+            column("bandwidth used in A", 0, lambda tier: share(tier.used, 1)),
+            column("in B", 1, lambda tier: share(tier.used, 1)),
         )
-        for tier in tiers
-    ]
-    head = ("tier", "bytes in A", "in B", "bandwidth used in A", "in B")
-    return section("links", "Links", table("", head, rows, "<>>>>"))
+    )
+    return section("links", "Links", sheet.table(tiers))
 
 
 def _used(uses: Mapping[str, Any], tier: str) -> float:
@@ -183,10 +193,11 @@ def _inputs(comparison: Comparison) -> str:
     listed = "".join(tag("li", text(shortened(difference, 400))) for difference in comparison.inputs)
     files = [[*run.manifest["inputs"]] for run in (comparison.a, comparison.b)]
     rows = [
-        (name, text(file["file"]), tag("code", text(file["sha256"])))
+        {"run": name, **file}
         for name, inputs in zip("AB", files, strict=True)
         for file in inputs
         if file not in files[1 - "AB".index(name)]
     ]
-    hashes = more("files that differ", table("", ("run", "file", "SHA-256"), rows, "<<<")) if rows else ""
+    sheet = Sheet((SheetColumn("run", side="<"), *FILE))
+    hashes = more("files that differ", sheet.table(rows)) if rows else ""
     return section("inputs", "Inputs that differ", tag("ul", listed), hashes)

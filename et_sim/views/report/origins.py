@@ -13,8 +13,9 @@ from typing import Any
 
 from et_sim.basics.units import format_bandwidth, plural
 from et_sim.tables.registry import table_named
-from et_sim.views.markup import bar, more, section, table, tag, text
+from et_sim.views.markup import bar, more, section, tag, text
 from et_sim.views.run.directory import RunDirectory
+from et_sim.views.sheet import Sheet, SheetColumn
 from et_sim.views.summary.facts import factors_text
 from et_sim.views.text import share
 
@@ -37,8 +38,7 @@ def machine_section(run: RunDirectory) -> str:
     shown = []
     for part in PARTS:
         left = {key: value for key, value in known.get(part, {}).items() if (part, key) not in columns}
-        rows = [(text(key), text(value)) for key, value in _rows(left)]
-        if rows:
+        if rows := [*_rows(left)]:
             shown.append(_keys(part, rows))
     summary = run.summary
     description = (
@@ -68,19 +68,22 @@ def _is_row(value: Any, entries: int) -> bool:
 def _dimensions(columns: Mapping[tuple[str, str], list[Any]]) -> str:
     if not columns:
         return ""
-    entries = [*columns.items()]
-    head = ["dimension", *map(str, range(len(entries[0][1])))]
     rows = [
-        (text(key.removesuffix(ALGORITHM)), *(text(_with_unit(key, value)) for value in values))
-        for (_, key), values in entries
+        (key.removesuffix(ALGORITHM), *(_with_unit(key, value) for value in values))
+        for (_, key), values in columns.items()
     ]
-    return table("", head, rows, "<" * len(head))
+    return _texts("dimension", *map(str, range(len(rows[0]) - 1))).table(rows)
+
+
+def _texts(*heads: str) -> Sheet:
+    """Of rows that are texts."""
+    return Sheet(tuple(SheetColumn(head, at, "<") for at, head in enumerate(heads)))
 
 
 def _keys(part: str, rows: list[Row]) -> str:
     """All other keys of a part; many are folded away."""
     left = len(rows) - MOST_ROWS
-    listed = table("", (text(part), "value"), rows[:MOST_ROWS], "<<")
+    listed = _texts(part, "value").table(rows[:MOST_ROWS])
     listed += tag("p", f"and {left:,} more in run.json", class_="note") if left > 0 else ""
     return more(f"{part}: {plural(len(rows), 'figure')}", listed) if len(rows) > MOST_OPEN else listed
 
@@ -139,11 +142,14 @@ def coverage_section(run: RunDirectory) -> str:
     """How the time of each node came about, and what was warned of."""
     coverage, summary = run.summary["coverage"], run.summary
     nodes = coverage["nodes"]
-    rows = [
-        (text(name.replace("_", " ")), text(meaning), f"{coverage[name]:,}", share(coverage[name], nodes))
-        for name, meaning in TREATMENTS
-        if coverage[name]
-    ]
+    sheet = Sheet(
+        (
+            SheetColumn("", lambda row: row[0].replace("_", " "), "<", key="treatment"),
+            SheetColumn("its time comes", 1, "<"),
+            SheetColumn("nodes", lambda row: f"{coverage[row[0]]:,}"),
+            SheetColumn("", lambda row: share(coverage[row[0]], nodes), key="share"),
+        )
+    )
     parts = [(f"treatment-{name}", name.replace("_", " "), coverage[name]) for name, _ in TREATMENTS]
     content = [_notices("warning", summary["warnings"]), _notices("default", summary["defaults"])]
     ignored = coverage["ignored_attributes"]
@@ -156,7 +162,7 @@ def coverage_section(run: RunDirectory) -> str:
         "Coverage",
         tag("p", "how the time of each node came about", class_="note"),
         bar(parts, nodes),
-        table("", ("", "its time comes", "nodes", ""), rows, "<<>>"),
+        sheet.table([treatment for treatment in TREATMENTS if coverage[treatment[0]]]),
         *content,
     )
 
@@ -165,11 +171,17 @@ def _notices(kind: str, notices: list[dict[str, Any]]) -> str:
     """Warnings are seen at once; defaults are folded away."""
     if not notices:
         return ""
-    rows = [(text(notice["place"]), text(notice["key"]), text(notice["text"])) for notice in notices]
-    content = table("", ("where", "key", kind), rows, "<<<")
+    heads = (("where", "place"), ("key", "key"), (kind, "text"))
+    content = Sheet(tuple(SheetColumn(head, key, "<") for head, key in heads)).table(notices)
     if kind == "warning":
         return tag("h3", text(plural(len(notices), kind))) + content
     return more(plural(len(notices), "default taken", "defaults taken"), content)
+
+
+FILE = (
+    SheetColumn("file", side="<"),
+    SheetColumn("SHA-256", "sha256", "<", markup=lambda file: tag("code", text(file["sha256"]))),
+)
 
 
 def configuration_section(run: RunDirectory) -> str:
@@ -191,8 +203,7 @@ def configuration_section(run: RunDirectory) -> str:
     ]
     listed = "".join(_fact(name, str(value)) for name, value in facts)
     inputs = manifest["inputs"]
-    rows = [(text(file["file"]), tag("code", text(file["sha256"]))) for file in inputs]
-    files = more(plural(len(rows), "input file"), table("", ("file", "SHA-256"), rows, "<<")) if rows else ""
+    files = more(plural(len(inputs), "input file"), Sheet(FILE).table(inputs)) if inputs else ""
     facts_of_run = tag("dl", listed, class_="facts")
     return section("configuration", "Configuration", facts_of_run, files, _not_recorded(run))
 

@@ -257,9 +257,7 @@ def _rank_sheet(makespan: int) -> Sheet:
             SheetColumn(
                 "ranks", side="<", markup=lambda of: cut_text(shortened(of["ranks"], 28), of["ranks"])
             ),
-            SheetColumn(
-                "finish", lambda of: "never" if of["finish_ns"] is None else format_ns(of["finish_ns"])
-            ),
+            SheetColumn("finish", "finish_ns", missing="never"),
             SheetColumn("", side="<", markup=parts_bar),
             SheetColumn("compute", markup=partial(figure, lambda entry: entry["compute_ns"])),
             SheetColumn("exposed", markup=partial(figure, lambda entry: parts_of(entry)["exposed"])),

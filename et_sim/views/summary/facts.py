@@ -29,7 +29,7 @@ from et_sim.views.summary.sentences import (
     uncertainty_text,
     utilisation_text,
 )
-from et_sim.views.text import not_shown, prose, share, shortened
+from et_sim.views.text import FACT_INDENT, fact, not_shown, prose, share, shortened
 from et_sim.views.view import Forms
 
 RANK_ROWS, OPERATION_ROWS = 12, 8
@@ -250,8 +250,6 @@ def spilled_sentence(summary: Mapping[str, Any]) -> str:
     )
 
 
-MARGIN = 12
-FACT_INDENT = MARGIN + 1
 WIDTH = 100
 
 
@@ -312,7 +310,7 @@ def facts(run: RunDirectory) -> list[str]:
         ("energy", energy_text(summary)),
         ("price", price_text(summary)),
     )
-    return [_fact(name, text) for name, text in facts if text]
+    return [fact(name, text) for name, text in facts if text]
 
 
 def _corrections(summary: dict[str, Any]) -> list[tuple[str, str]]:
@@ -320,7 +318,7 @@ def _corrections(summary: dict[str, Any]) -> list[tuple[str, str]]:
     switched = [(name in summary["corrections"], name) for name in summary["switched"]]
     on, off = ([name for is_on, name in switched if is_on is wanted] for wanted in (True, False))
     lists = (("corrected", on), ("uncorrected", off))
-    return [(word, shortened(", ".join(names), WIDTH - MARGIN - 1)) for word, names in lists if names]
+    return [(word, shortened(", ".join(names), WIDTH - FACT_INDENT)) for word, names in lists if names]
 
 
 def _kept(run: RunDirectory) -> str:
@@ -394,32 +392,34 @@ def coverage_lines(run: RunDirectory) -> list[str]:
         ("not_executed", "not executed"),
     )
     parts = [f"{coverage[key]:,} {text}" for key, text in kinds if coverage[key]]
-    lines = [_fact("coverage", f"{plural(coverage['nodes'], 'node')}: {', '.join(parts) or 'none'}")]
+    lines = [fact("coverage", f"{plural(coverage['nodes'], 'node')}: {', '.join(parts) or 'none'}")]
     timed_by = coverage["timed_by"]
     if set(timed_by) - {"roofline"}:
         counts = ", ".join(f"{count:,} by {model}" for model, count in timed_by.items())
-        lines.append(_fact("", f"kernels timed: {counts}"))
+        lines.append(fact("", f"kernels timed: {counts}"))
     opaque = {kind: coverage["nodes_by_kind"].get(kind, 0) for kind in OPAQUE_KINDS}
     if any(opaque.values()):
         counts = ", ".join(f"{count:,} {kind}" for kind, count in opaque.items() if count)
-        lines.append(_fact("", f"not modelled, as recorded: {counts}"))
+        lines.append(fact("", f"not modelled, as recorded: {counts}"))
     if coverage["ignored_metadata"]:
         count = plural(coverage["ignored_metadata"], "node")
-        lines.append(_fact("", f"metadata without effect: {count} that describe no process groups"))
+        lines.append(fact("", f"metadata without effect: {count} that describe no process groups"))
     ignored = coverage["ignored_attributes"]
     if ignored:
         named = (f"{name} ({count:,})" for name, count in ignored.items())
-        lines.append(_fact("", shortened(f"attributes without effect: {', '.join(named)}", WIDTH - MARGIN)))
+        lines.append(
+            fact("", shortened(f"attributes without effect: {', '.join(named)}", WIDTH - FACT_INDENT))
+        )
     return lines
 
 
 def notice_lines(run: RunDirectory) -> list[str]:
     """The first warnings, and how many notices there are."""
     warnings, defaults = run.summary["warnings"], run.summary["defaults"]
-    lines = [_fact("warning", shortened(notice(warning), WIDTH - MARGIN - 1)) for warning in warnings[:3]]
+    lines = [fact("warning", shortened(notice(warning), WIDTH - FACT_INDENT)) for warning in warnings[:3]]
     if warnings or defaults:
         counted = f"{plural(len(warnings), 'warning')}, {plural(len(defaults), 'default')} taken"
-        lines.append(_fact("notices", f"{counted}: et-sim inspect {run.path} notices"))
+        lines.append(fact("notices", f"{counted}: et-sim inspect {run.path} notices"))
     return lines
 
 
@@ -430,7 +430,3 @@ def notice(entry: dict[str, Any]) -> str:
 
 def _present(*parts: str) -> Iterable[str]:
     return (part for part in parts if part)
-
-
-def _fact(name: str, text: str) -> str:
-    return f"{name:<{MARGIN}} {text}"

@@ -5,10 +5,9 @@ Figures are those of rank 0. Not here: how they are counted (`timeline.layers`).
 
 from __future__ import annotations
 
-import csv
 import json
 from collections.abc import Iterable
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +20,9 @@ from et_sim.basics.intervals import Intervals, union
 from et_sim.basics.units import format_bytes, format_ns, plural
 from et_sim.views.run.columns import integers
 from et_sim.views.run.directory import RunDirectory
-from et_sim.views.run.selection import Selection
-from et_sim.views.text import aligned, not_shown, share, shortened
+from et_sim.views.run.selection import EVERYTHING, Selection
+from et_sim.views.sheet import Sheet, SheetColumn, csv_blocks
+from et_sim.views.text import share
 from et_sim.views.view import Forms
 
 PHASES = ("forward", "input_gradient", "weight_gradient")
@@ -110,7 +110,7 @@ def layers_data(run: RunDirectory, _: Selection) -> Any:
     return Layers(run).as_dict()
 
 
-def layers_lines(run: RunDirectory, _: Selection, __: int) -> list[str]:
+def layers_lines(run: RunDirectory, _: Selection, width: int) -> list[str]:
     """One screen."""
     layers = Layers(run)
     figures = layers.figures
@@ -119,7 +119,7 @@ def layers_lines(run: RunDirectory, _: Selection, __: int) -> list[str]:
         f"finished at {format_ns(finish)}: {format_ns(figures['compute_ns'])} computing, "
         f"{format_ns(figures['exposed_ns'])} ({share(figures['exposed_ns'], finish)}) exposed",
         "",
-        *_table_lines(layers.rows),
+        *_table_lines(layers.rows, width),
         "",
         "Exposed: the training loop waited. Total: from issue to completion, summed.",
         "",
@@ -137,43 +137,50 @@ def layers_lines(run: RunDirectory, _: Selection, __: int) -> list[str]:
 LAYERS = Forms(layers_lines, layers_data)
 
 
-def _table_lines(rows: list[dict[str, Any]]) -> list[str]:
+def _table_lines(rows: list[dict[str, Any]], width: int) -> list[str]:
     most = max((row[f"{p}_{f}_ns"] for row in rows for p in PHASES for f in FIGURES), default=0)
     unit, size = next(
         ((u, s) for u, s in (("s", 10**9), ("ms", 10**6), ("µs", 1000)) if most >= 10 * s), ("ns", 1)
     )
-    head = [unit, "compute", "", "", "exposed", "", "", "total", "", ""]
-    below = ["layer", *(("forward", "input", "weight") * 3)]
-    shown = rows[:MOST_LAYERS_SHOWN]
-    cells = [
-        [shortened(row["layer"], NAME_WIDTH)]
-        + [_figure(row[f"{phase}_{figure}_ns"] / size, unit) for figure in FIGURES for phase in PHASES]
-        for row in shown
+    columns = [
+        SheetColumn(
+            f"{figure * (phase == PHASES[0])}\n{short}",
+            partial(_figure, f"{phase}_{figure}_ns", unit, size),
+            key=f"{figure} {short}",
+        )
+        for figure in FIGURES
+        for phase, short in zip(PHASES, ("forward", "input", "weight"), strict=True)
     ]
-    lines = aligned([head, below, *cells], "<>>>>>>>>>", gap=" ")
-    lines += not_shown(len(rows) - len(shown), "more layer", " (all with --json or --csv)")
-    return lines
+    sheet = Sheet(
+        (SheetColumn(f"{unit}\nlayer", "layer", "<", key="layer"), *columns),
+        cut={"layer": NAME_WIDTH},
+        names=("layer",),
+        gap=" ",
+        rows=MOST_LAYERS_SHOWN,
+        more="more layer",
+        hint=" (all with --json or --csv)",
+    )
+    return sheet.shown(rows, EVERYTHING, width)
 
 
-def _figure(value: float, unit: str) -> str:
+def _figure(name: str, unit: str, size: int, row: dict[str, Any]) -> str:
+    value = row[name] / size
     if value == 0:
         return "-"
     return f"{value:.0f}" if unit == "ns" or value >= 1000 else f"{value:.4g}"
 
 
 def _dimension_lines(layers: Layers, finish: int) -> list[str]:
-    head = ["dimension", "chunk phases", "mean chunk", "in use", ""]
-    cells = [
-        [
-            entry["dimension"],
-            f"{entry['chunk_phases']:,}",
-            format_ns(round(entry["mean_chunk_ns"])),
-            format_ns(entry["busy_ns"]),
-            share(entry["busy_ns"], finish),
-        ]
-        for entry in layers.dimensions
-    ]
-    return aligned([head, *cells], "<>>>>")
+    sheet = Sheet(
+        (
+            SheetColumn("dimension", side="<"),
+            SheetColumn("chunk phases", "chunk_phases"),
+            SheetColumn("mean chunk", lambda entry: format_ns(round(entry["mean_chunk_ns"]))),
+            SheetColumn("in use", "busy_ns"),
+            SheetColumn("", lambda entry: share(entry["busy_ns"], finish)),
+        )
+    )
+    return sheet.lines(layers.dimensions)
 
 
 def _some_times(times: list[int]) -> str:
@@ -207,7 +214,7 @@ def write_csv(layers: Layers, folder: Path) -> list[Path]:
         with draft_folder(folder / next(iter(tables))) as drafts:
             for name, rows in tables.items():
                 with (drafts / name).open("w", newline="", encoding="utf-8") as file:
-                    csv.writer(file, lineterminator="\n").writerows(rows)
+                    file.writelines(csv_blocks(rows))
             written = [(drafts / name).replace(folder / name) for name in tables]
     except OSError as error:
         cause = f"cannot be written: {error.strerror or error}"

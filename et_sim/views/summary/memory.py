@@ -222,7 +222,7 @@ def _peak_lines(every: Sequence[Peak], part: Selection, width: int) -> list[str]
     lines = PEAKS.shown(every, part, width)
     classes = Sheet(
         (
-            SheetColumn("class", lambda entry: entry[0], "<"),
+            SheetColumn("class", 0, "<"),
             SheetColumn("size", lambda entry: format_bytes(entry[1])),
             SheetColumn("", lambda entry: share(entry[1], highest.bytes)),
         )

@@ -6,12 +6,14 @@ Shares are of the makespan, or of a window of time. Not here: which parts there 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
+from msgspec.structs import replace
 
 from et_sim.basics.intervals import COMPUTE, COPY, HOST, MEMORY, TRANSFER, WAITING, Spent
-from et_sim.basics.units import LONGEST_NS, format_bytes, format_ns
+from et_sim.basics.units import LONGEST_NS
 from et_sim.tables.declaration import COPY as COPY_KIND
 from et_sim.tables.declaration import MEMORY_KINDS
 from et_sim.views.run.columns import alike, integers, numbers, words
@@ -21,7 +23,7 @@ from et_sim.views.run.selection import Selection
 from et_sim.views.sheet import Sheet, SheetColumn
 from et_sim.views.summary.operation_table import USE_LEGEND, use_columns
 from et_sim.views.summary.parts import PARTS, TimePart, used
-from et_sim.views.text import aligned, bar, fitted, no_room, not_shown, share, shortened
+from et_sim.views.text import bar, no_room, not_shown, share, shortened
 from et_sim.views.view import Forms
 
 ALWAYS = ("compute_ns", "exposed_comm_ns", "waiting_ns")
@@ -63,18 +65,15 @@ def rank_lines(
     whole_ns = makespan_ns if whole_ns is None else whole_ns
     present = used(entries)
     every = [part for part in PARTS if part.figure in ALWAYS or (part in present and part.short != "early")]
-    rows, lacking = [], []
     for columns in (every, _largest(every, entries)):
-        rows = [_head(columns), *(_row(entry, columns, makespan_ns, whole_ns) for entry in entries)]
-        alignment = "<>>" + ">>" * len(columns)
+        sheet = _sheet(columns, makespan_ns, whole_ns)
         lacking = no_room([part.short for part in present if part in every and part not in columns], width)
-        length = min(BAR_WIDTH, width - max(len(line) for line in aligned(rows, alignment, gap=" ")) - 1)
+        length = min(BAR_WIDTH, width - max(map(len, sheet.lines(entries))) - 1)
         if length >= LEAST_BAR:
-            marks = ([(part.mark, entry[part.figure]) for part in PARTS] for entry in entries)
-            drawn = ("", *(bar(pieces, whole_ns, length).rstrip() for pieces in marks))
-            with_bars = [(*row, piece) for row, piece in zip(rows, drawn, strict=True)]
-            return [*aligned(with_bars, alignment + "<", gap=" "), *more, *_legend(present, width), *lacking]
-    return [*fitted(rows, alignment, width, shrink={0: 6}, drop=(2, 8, 6, 4), gap=" "), *lacking, *more]
+            bars = SheetColumn("", partial(_bar, whole_ns, length), "<")
+            lines = replace(sheet, columns=(*sheet.columns, bars)).lines(entries)
+            return [*lines, *more, *_legend(present, width), *lacking]
+    return [*sheet.lines(entries, width), *lacking, *more]
 
 
 def _use_lines(entries: Sequence[Entry], width: int) -> list[str]:
@@ -89,10 +88,7 @@ def _use_lines(entries: Sequence[Entry], width: int) -> list[str]:
 
 
 RANKS_COLUMN = SheetColumn("ranks", lambda entry: shortened(entry["ranks"], 16), "<")
-PEAK = SheetColumn(
-    "peak memory",
-    lambda entry: "-" if entry["peak_memory_bytes"] is None else format_bytes(entry["peak_memory_bytes"]),
-)
+PEAK = SheetColumn("peak memory", "peak_memory_bytes", missing="-")
 
 
 def _largest(parts: Sequence[TimePart], entries: Sequence[Entry]) -> list[TimePart]:
@@ -143,17 +139,27 @@ def called(ranks: str, width: int) -> str:
     return f"rank {ranks}" if ranks.isdecimal() else f"ranks {shortened(ranks, width)}"
 
 
-def _head(columns: Sequence[TimePart]) -> tuple[str, ...]:
-    return ("ranks", "finish", "", *(cell for part in columns for cell in (part.short, "")))
+def _sheet(parts: Sequence[TimePart], makespan_ns: int, whole_ns: int) -> Sheet:
+    """Times and shares; where there is little room, shares of the last parts give way first."""
+    times = (("finish", "finish_ns", makespan_ns), *((part.short, part.figure, whole_ns) for part in parts))
+    shares = [f"share of {name}" for name, _, _ in times]
+    columns = (
+        column
+        for (name, figure, whole), key in zip(times, shares, strict=True)
+        for column in (
+            SheetColumn(name, figure, missing="never"),
+            SheetColumn("", partial(_share, figure, whole), key=key),
+        )
+    )
+    return Sheet((RANKS_COLUMN, *columns), cut={"ranks": 6}, drop=(shares[0], *shares[:0:-1]), gap=" ")
 
 
-def _row(entry: Entry, columns: Sequence[TimePart], makespan_ns: int, whole_ns: int) -> tuple[str, ...]:
-    finish = entry["finish_ns"]
-    cells = [shortened(entry["ranks"], 16), "never" if finish is None else format_ns(finish)]
-    cells.append("-" if finish is None else share(finish, makespan_ns))
-    for part in columns:
-        cells += [format_ns(entry[part.figure]), share(entry[part.figure], whole_ns)]
-    return tuple(cells)
+def _share(figure: str, whole_ns: int, entry: Entry) -> str:
+    return "-" if entry[figure] is None else share(entry[figure], whole_ns)
+
+
+def _bar(whole_ns: int, length: int, entry: Entry) -> str:
+    return bar([(part.mark, entry[part.figure]) for part in PARTS], whole_ns, length).rstrip()
 
 
 COLUMNS = ("actor", "kind", "lane", *TIMES)

@@ -81,7 +81,7 @@ def _steps(topology: Topology, width: int) -> list[str]:
     steps = enumerate(name.replace("up to ", "≤ ").replace("over ", "> ") for name in level_names())
     sheet = Sheet(
         (
-            SheetColumn("links used", lambda tier: tier[0], "<"),
+            SheetColumn("links used", 0, "<"),
             *(SheetColumn(name, partial(_links_at, at)) for at, name in steps),
         ),
         cut={"links used": 12},

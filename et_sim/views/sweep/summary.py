@@ -298,12 +298,12 @@ def _turns(sweep: SweepDirectory, done: Sequence[Row], width: int) -> list[str]:
 
 EFFECTS = Sheet(
     (
-        SheetColumn("axis", lambda row: row[0], "<"),
+        SheetColumn("axis", 0, "<"),
         SheetColumn("value", lambda row: _span(row[1])),
         SheetColumn("points", lambda row: f"{row[1].points:,}"),
         SheetColumn("best", lambda row: format_ns(row[1].least_ns)),
         SheetColumn("mean", lambda row: format_ns(row[1].mean_ns)),
-        SheetColumn("", lambda row: row[2]),
+        SheetColumn("", 2),
     ),
     cut={"axis": 16, "value": NARROWEST},
     names=("axis", "value"),

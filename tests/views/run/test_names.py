@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from et_sim.views.run.names import stems
-from et_sim.views.text import cut, distinct, fitted
+from et_sim.views.text import cut, distinct
 
 KERNELS = (
     "sm80_xmma_gemm_f16f16_f16f32_f32_tn_n_tilesize128x64x32_stage5",
@@ -71,11 +71,3 @@ def test_cut_names_have_room(names: list[str], width: int) -> None:
     for name, short in zip(names, distinct(names, width), strict=True):
         assert len(short) <= width
         assert short == name or len(name) > width
-
-
-def test_columns_without_room_are_named() -> None:
-    rows = [("name", "count", "mean", ""), ("x" * 30, "1,000,000", "10.5 ms", "50 %")]
-    lines = fitted(rows, "<>>>", 34, shrink={0: 20}, drop=(3, 2), names=(0,))
-    assert max(map(len, lines)) <= 34
-    assert " ".join(lines[2:]) == "no room for mean, share of mean: a wider terminal and --json show more"
-    assert len(fitted(rows, "<>>>", 80, shrink={0: 20}, drop=(3, 2))) == 2

@@ -15,13 +15,14 @@ from pyarrow import feather
 from runs_to_show import layered, run_written
 
 import et_sim
+from et_sim.basics.alignment import aligned
 from et_sim.basics.errors import UsageError
 from et_sim.timeline import write_run
 from et_sim.views import open_run
 from et_sim.views.drawing.timeline import MOST_ACTORS, PIXELS, picture
 from et_sim.views.summary.operations import operations
 from et_sim.views.summary.rank_table import rank_count, slowest_first
-from et_sim.views.text import aligned, bar, share
+from et_sim.views.text import bar, share
 from et_sim.views.view import view_text
 
 pytestmark = pytest.mark.usefixtures("warm_engine")
