@@ -1,4 +1,4 @@
-"""Names of a package that are loaded on first use: importing the package costs nothing that is not used.
+"""Names that are loaded on first use: importing a package, or a registry, costs nothing that is not used.
 
 For checkers of types, the package imports the same names under TYPE_CHECKING.
 """
@@ -22,3 +22,9 @@ def lazy_names(
         raise AttributeError(f"module {package!r} has no attribute {name!r}")
 
     return find, lambda: sorted(offered)
+
+
+def loaded(place: str) -> Any:
+    """What `module:name` means."""
+    module, _, name = place.partition(":")
+    return getattr(import_module(module), name)

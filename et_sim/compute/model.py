@@ -1,7 +1,8 @@
 """The seam of compute models: how long a kernel takes, and how well it uses the machine.
 
-A model is one module in this folder and one line in `registry`; the plan asks it for durations, folding and
-the timeline for what they consist of. None of them knows which models there are.
+A model is one module and one line: in `et_sim.machine.compute_rules`, or of whole systems in `registry`. The
+plan asks it for durations, folding and the timeline for what they consist of. None of them knows which models
+there are.
 """
 
 from __future__ import annotations

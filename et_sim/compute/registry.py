@@ -1,4 +1,4 @@
-"""The compute models there are, and the times of kernels for whoever adds them up without a run.
+"""The compute models of whole systems, and the times of kernels for whoever adds them up without a run.
 
 Replay is one of them: a node takes exactly as long as its trace says, and nothing takes less than a
 nanosecond.
@@ -9,19 +9,15 @@ Not here: what else a node may wait for (the plan).
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
+from et_sim.basics.lazy_names import loaded
 from et_sim.basics.units import LONGEST_NS
-from et_sim.compute.model import ComputeModel, Durations, OfAllRanks, SystemModel, TimingModel, Treatment
+from et_sim.compute.model import ComputeModel, Durations, OfAllRanks, SystemModel, Treatment
 from et_sim.compute.roofline import Roofline
-from et_sim.machine.compute_rules import Recorded
 from et_sim.machine.model import System
-from et_sim.machine.operator_times import OperatorTimes
-from et_sim.machine.roofline import RooflineDevice
-from et_sim.machine.systolic import ClockedArray
 from et_sim.trace.columns import BoolColumn, IntColumn, Trace
 
 
@@ -82,54 +78,20 @@ def kernel_times(model: ComputeModel) -> Callable[[Trace, Any, int], Any]:
 
 # The first that a system asks for times its kernels; every system can replay.
 MODELS: tuple[type[SystemModel], ...] = (Roofline, Replay)
-# What kernels include that are timed by a model, or by one of a rule with such settings, and leave out.
-SCOPES: Mapping[type, tuple[str, str]] = MappingProxyType(
-    {
-        Roofline: ("kernels at their roofs", "launches, and what keeps kernels below their roofs"),
-        RooflineDevice: ("kernels as far below their roofs as the machine says", ""),
-        ClockedArray: ("kernels on systolic arrays, clock by clock", ""),
-        OperatorTimes: ("kernels as measured", ""),
-    }
-)
+# What kernels include that are timed at their roofs, and leave out.
+AT_THE_ROOFS = "kernels at their roofs", "launches, and what keeps kernels below their roofs"
 
 
-# Models of rules are two thirds of this room, and few systems have any.
-def _systolic(array: Any, label: str, place: str) -> TimingModel:
-    from et_sim.compute.systolic import Systolic
-
-    return Systolic(array, label, place)
-
-
-def _device(device: Any, label: str, place: str) -> TimingModel:
-    from et_sim.compute.device import Device
-
-    return Device(device, label, place)
-
-
-def _operator_table(times: Any, label: str, place: str) -> TimingModel:
-    from et_sim.compute.operator_table import OperatorTable
-
-    return OperatorTable(times, label, place)
-
-
-# What makes a model of the settings, the label and the place of a rule.
-OF_RULES: Mapping[type, Callable[[Any, str, str], TimingModel]] = MappingProxyType(
-    {
-        ClockedArray: _systolic,
-        RooflineDevice: _device,
-        OperatorTimes: _operator_table,
-        Recorded: lambda *_: Replay(),
-    }
-)
+def replay(*_: Any) -> Replay:
+    """The model of a rule by which kernels take their recorded times."""
+    return Replay()
 
 
 def scopes_of(system: System) -> dict[str, tuple[str, str]]:
     """The same of what times the kernels of a system, by its label."""
-    scopes = {"roofline": SCOPES[Roofline]} if Roofline.of(system) else {}
+    scopes = {"roofline": AT_THE_ROOFS} if Roofline.of(system) else {}
     rules = () if system.replay_only else system.compute
-    return scopes | {
-        rule.label: SCOPES[type(rule.settings)] for rule in rules if type(rule.settings) in SCOPES
-    }
+    return scopes | {rule.label: scope for rule in rules if (scope := rule.settings.scope)}
 
 
 def compute_model(system: System) -> ComputeModel:
@@ -141,6 +103,6 @@ def compute_model(system: System) -> ComputeModel:
 
     return Rules(
         system.compute,
-        [OF_RULES[type(rule.settings)](rule.settings, rule.label, rule.place) for rule in system.compute],
+        [loaded(rule.settings.timer)(rule.settings, rule.label, rule.place) for rule in system.compute],
         rest,
     )

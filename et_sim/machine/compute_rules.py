@@ -1,8 +1,7 @@
 """The key `compute` of the system file: which model times which kernels, as rules.
 
-A new model is a class whose fields are its keys, one entry in `MODELS`, and one class in
-`et_sim.compute.registry`. Not here: whether operations and attributes exist that rules name, and applying
-rules (`et_sim.compute`).
+A new model is a module and a line in `MODELS`. Not here: whether operations and attributes exist that rules
+name, and applying rules (`et_sim.compute`).
 """
 
 from __future__ import annotations
@@ -13,6 +12,7 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import Any, ClassVar, Protocol, Self
 
+from et_sim.basics.lazy_names import loaded
 from et_sim.basics.quick_dataclass import quick_dataclass
 from et_sim.documents.keys import (
     Key,
@@ -29,9 +29,8 @@ from et_sim.documents.keys import (
 )
 from et_sim.documents.kinds import OBJECT, TEXT, choice, ranks, text
 from et_sim.machine.datatypes import DATATYPE
-from et_sim.machine.operator_times import OperatorTimes
-from et_sim.machine.roofline import RooflineDevice
-from et_sim.machine.systolic import ClockedArray
+
+Scope = tuple[str, str]
 
 
 class WorkOf(StrEnum):
@@ -45,6 +44,9 @@ class WorkOf(StrEnum):
 class Recorded:
     """Kernels take their recorded times."""
 
+    timer: ClassVar[str] = "et_sim.compute.registry:replay"
+    scope: ClassVar[Scope | None] = None
+
     @property
     def figures(self) -> tuple[str, ...]:
         """None."""
@@ -55,7 +57,14 @@ class Recorded:
 
 
 class Settings(Protocol):
-    """What a model needs to time kernels: it names its own figures."""
+    """What a model needs to time kernels: a class whose fields are its keys.
+
+    `timer` is `module:name` of what makes a `TimingModel` of it and a rule's label and place; `scope` is what
+    its times include and leave out.
+    """
+
+    timer: ClassVar[str]
+    scope: ClassVar[Scope | None]
 
     @property
     def figures(self) -> tuple[str, ...]:
@@ -140,14 +149,21 @@ class ComputeRule:
 NAME = "compute"
 MODEL, WHERE, LABEL = "model", "where", "label"
 MOST_RULES = 100
-MODELS: Mapping[str, Any] = MappingProxyType(
-    {"systolic": ClockedArray, "roofline": RooflineDevice, "table": OperatorTimes, "replay": Recorded}
+# The settings of each, as `module:name`.
+MODELS: Mapping[str, str] = MappingProxyType(
+    {
+        "roofline": "et_sim.machine.roofline:RooflineDevice",
+        "systolic": "et_sim.machine.systolic:ClockedArray",
+        "table": "et_sim.machine.operator_times:OperatorTimes",
+        "replay": f"{__name__}:Recorded",
+    }
 )
 RULE_KEYS = (
     Key(
         MODEL,
         TEXT,
-        "What times the kernels: `roofline`, `systolic`, `table` or `replay`.",
+        f"What times the kernels: {', '.join(f'`{name}`' for name in MODELS)}. The last one takes their "
+        "recorded times, and has no other keys.",
         required=True,
     ),
     Key(
@@ -180,7 +196,7 @@ def _rule(section: Section, remarks: Remarks) -> ComputeRule:
     if isinstance(model, str) and model not in MODELS:
         remedy = f"{nearest(model, tuple(MODELS))} allowed: {', '.join(MODELS)}".strip()
         raise section.fault(f'key "{MODEL}" is {show(model)}', remedy)
-    settings = MODELS[model] if isinstance(model, str) else Recorded
+    settings = loaded(MODELS[model]) if isinstance(model, str) else Recorded
     given = read_keys(section, (*RULE_KEYS, *keys_of(settings)), remarks)
     built = build(settings, given, section, remarks)
     return ComputeRule(built, given.get(LABEL, given[MODEL]), given.get(WHERE), section.place)

@@ -45,6 +45,8 @@ class Measure(StrEnum):
 class OperatorTimes:
     """Durations in ns: of whole shapes, and by size."""
 
+    timer: ClassVar[str] = "et_sim.compute.operator_table:OperatorTable"
+    scope: ClassVar[tuple[str, str]] = "kernels as measured", ""
     more_keys: ClassVar[tuple[Key, ...]] = (
         Key("file", TEXT, "The table, CSV or Arrow; a path relative to the system file.", required=True),
     )

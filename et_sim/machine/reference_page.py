@@ -13,20 +13,19 @@ from textwrap import fill
 
 from msgspec import Struct
 
+from et_sim.basics.lazy_names import loaded
 from et_sim.documents.keys import Key, keys_of, show
 from et_sim.documents.unused_keys import UNUSED_KEYS
 from et_sim.machine.accuracy import ACCURACY_KEYS, DEFAULTS, EXCHANGES, OPERATIONS, TERM_KEYS
 from et_sim.machine.collective_library_keys import LIBRARY_KEYS
-from et_sim.machine.compute_rules import RULE_KEYS, Where
+from et_sim.machine.compute_rules import MODELS, RULE_KEYS, Where
 from et_sim.machine.memory import MEMORY_KEYS, PoolStage
 from et_sim.machine.network_file import IN_NETWORK_KEYS, LINK_KEYS, NETWORK_KEYS
-from et_sim.machine.operator_times import OperatorTimes
 from et_sim.machine.protocol_presets import PACKET_KEYS, PROTOCOL_KEYS, TCP_KEYS
-from et_sim.machine.roofline import MemoryLevel, RooflineDevice
+from et_sim.machine.roofline import MemoryLevel
 from et_sim.machine.system import ALGORITHM_LIST
 from et_sim.machine.system_file import SYSTEM_KEYS
 from et_sim.machine.system_parts import Costs, Overlap, Straggler, Stream, TimeFactors
-from et_sim.machine.systolic import ClockedArray
 from et_sim.machine.transports import Credits, LogGops, Marking
 from et_sim.machine.version_1 import LEVEL_KEYS, SYSTEM_1_KEYS
 
@@ -134,20 +133,8 @@ _WHERE = """
 The keys of `where`, all of which must hold:
 """
 
-_ROOFLINE = """
-The model `roofline` also has these:
-"""
-
 _LEVELS_OF_MEMORY = """
 Each entry of `memory` there:
-"""
-
-_SYSTOLIC = """
-The model `systolic` also has these. Sizes are counted in words of a byte, as SCALE-Sim does:
-"""
-
-_OPERATOR_TABLE = """
-The model `table` also has these, and `replay` has none:
 """
 
 _TIME_FACTORS = """
@@ -355,6 +342,14 @@ def _row(*cells: str) -> str:
     return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
 
 
+def _of_model(name: str) -> KeyTable:
+    """What a rule of a model has besides, and what its settings say of that."""
+    settings = loaded(MODELS[name])
+    note = getattr(settings, "note", "")
+    text = f"\nThe model `{name}` also has these{note and f'. {note}'}:\n"
+    return KeyTable(f"model {name}{_IN_SYSTEM}", text, keys_of(settings), DEFAULTED)
+
+
 SYSTEM, NETWORK, MEMORY = "system file", "network file", "memory file"
 _IN_SYSTEM, _IN_NETWORK, _IN_MEMORY = (f", in the {file}" for file in (SYSTEM, NETWORK, MEMORY))
 TABLES = (
@@ -370,10 +365,8 @@ TABLES = (
     KeyTable(SYSTEM, _SYSTEM, SYSTEM_KEYS, WHOLE),
     KeyTable(f"compute{_IN_SYSTEM}", _COMPUTE, RULE_KEYS),
     KeyTable(f"where of compute{_IN_SYSTEM}", _WHERE, keys_of(Where)),
-    KeyTable(f"model roofline{_IN_SYSTEM}", _ROOFLINE, keys_of(RooflineDevice), DEFAULTED),
+    *(_of_model(name) for name in reversed([*MODELS]) if keys_of(loaded(MODELS[name]))),
     KeyTable(f"entry of memory, of roofline{_IN_SYSTEM}", _LEVELS_OF_MEMORY, keys_of(MemoryLevel)),
-    KeyTable(f"model table{_IN_SYSTEM}", _OPERATOR_TABLE, keys_of(OperatorTimes), DEFAULTED),
-    KeyTable(f"model systolic{_IN_SYSTEM}", _SYSTOLIC, keys_of(ClockedArray), DEFAULTED),
     KeyTable(f"entry of stragglers{_IN_SYSTEM}", _STRAGGLERS, keys_of(Straggler)),
     KeyTable(f"entry of time-factors{_IN_SYSTEM}", _TIME_FACTORS, keys_of(TimeFactors)),
     KeyTable(f"entry of streams{_IN_SYSTEM}", _STREAMS, keys_of(Stream), DEFAULTED),

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from itertools import pairwise
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -225,6 +225,9 @@ TILES = Kind(
 @quick_dataclass(frozen=True)
 class RooflineDevice:
     """Rates in TFLOPS, time in ns."""
+
+    timer: ClassVar[str] = "et_sim.compute.device:Device"
+    scope: ClassVar[tuple[str, str]] = "kernels as far below their roofs as the machine says", ""
 
     peaks: Mapping[str, float] = key(  # by datatype
         PEAKS,

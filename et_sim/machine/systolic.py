@@ -11,7 +11,7 @@ from dataclasses import replace
 from enum import StrEnum
 from functools import partial
 from types import MappingProxyType
-from typing import Any
+from typing import Any, ClassVar
 
 from et_sim.basics.quick_dataclass import quick_dataclass
 from et_sim.basics.units import LONGEST_NS
@@ -123,6 +123,10 @@ _SIZES = MappingProxyType(
 @quick_dataclass(frozen=True)
 class ClockedArray:
     """An array, and its cycles per nanosecond."""
+
+    timer: ClassVar[str] = "et_sim.compute.systolic:Systolic"
+    scope: ClassVar[tuple[str, str]] = "kernels on systolic arrays, clock by clock", ""
+    note: ClassVar[str] = "Sizes are counted in words of a byte, as SCALE-Sim does"
 
     array: Array = inline(Array)
     clock_ghz: float = number(

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from importlib import import_module
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+from et_sim.basics.lazy_names import loaded
 from et_sim.tables.arrow import INDEX_KIND, TYPES, schema_of
 from et_sim.tables.declaration import STRING, Column, Table
 from et_sim.timeline.content import Block, Nullable, TableContent, Texts
@@ -90,8 +90,7 @@ def _strings(texts: Iterable[str]) -> Any:
 
 def filled(table: Table, run: RecordedRun, output_filter: OutputFilter = EVERYTHING) -> FilledTable | None:
     """A table of a run, or the rows of it that a filter keeps; None if the run does not have it."""
-    module, _, function = table.writer.partition(":")
-    content: TableContent | None = getattr(import_module(module), function)(run)
+    content: TableContent | None = loaded(table.writer)(run)
     if content is None:
         return None
     actors = output_filter.actors(run.measurement.actor_of_rank)

@@ -7,10 +7,10 @@ Not here: what any view shows.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from importlib import import_module
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from et_sim.basics.lazy_names import loaded
 from et_sim.tables.registry import table_named
 
 if TYPE_CHECKING:
@@ -44,25 +44,20 @@ class View(NamedTuple):
         part.check_ranks(run)
         if self.needs and not run.holds(self.needs):
             return table_named(self.needs).not_recorded
-        forms: Forms = _loaded(self.forms)
+        forms: Forms = loaded(f"et_sim.views.{self.forms}")
         heading = part.heading() if self.has_heading else []
         return "\n".join([*heading, *forms.lines(run, part, width)])
 
     def data(self, run: RunDirectory, part: Selection) -> Any:
         """For `--json`; None if there is nothing to show."""
         part.check_ranks(run)
-        forms: Forms = _loaded(self.forms)
+        forms: Forms = loaded(f"et_sim.views.{self.forms}")
         return None if self.needs and not run.holds(self.needs) else forms.data(run, part)
 
     def drawn(self, run: RunDirectory, part: Selection) -> str:
         """As an SVG document."""
-        picture: str = _loaded(self.picture)(run, part)
+        picture: str = loaded(f"et_sim.views.{self.picture}")(run, part)
         return picture
-
-
-def _loaded(place: str) -> Any:
-    module, _, name = place.partition(":")
-    return getattr(import_module(f"et_sim.views.{module}"), name)
 
 
 _EVERY = (

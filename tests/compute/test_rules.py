@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, NamedTuple
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from test_compute_model import NETWORK, RANKS
@@ -14,6 +16,10 @@ from test_systolic_model import ARRAY
 
 from et_sim import Result, TraceBuilder, Workload, simulate
 from et_sim.basics.errors import EtSimError
+from et_sim.basics.quick_dataclass import quick_dataclass
+from et_sim.compute import Durations, Treatment, Utilisation
+from et_sim.documents.kinds import number
+from et_sim.machine import compute_rules
 from et_sim.trace import Trace, shapes
 
 
@@ -36,6 +42,47 @@ def simulated(rules: Any, traces: list[Trace] | None = None, **options: Any) -> 
 def timed_by(result: Result, actor: int = 0) -> list[str | None]:
     results = [row for row in result.timeline.to_pylist() if row["actor"] == actor]
     return [row["timed_by"] for row in results]
+
+
+@quick_dataclass(frozen=True)
+class Sized:
+    """A model that is one module, this one, and one line in the registry."""
+
+    timer: ClassVar[str] = f"{__name__}:SizedKernels"
+    scope: ClassVar[tuple[str, str]] = "kernels as large as what they move", "arithmetic"
+    rate: float = number("Bytes per nanosecond.", required=True)
+
+    @property
+    def figures(self) -> tuple[str, ...]:
+        return ("rate of sizes",)
+
+    def scaled(self, name: str, multiple: float) -> tuple[Sized, float] | None:
+        return (replace(self, rate=self.rate * multiple), multiple) if name in self.figures else None
+
+
+class SizedKernels(NamedTuple):
+    settings: Sized
+    label: str
+    place: str
+
+    def lacking(self, trace: Trace, _: int) -> Any:
+        return {"a size": ~trace.has("tensor_size")}
+
+    def durations(self, trace: Trace, rows: Any, _: int = 0) -> Durations:
+        ns = (trace.tensor_bytes[rows] / self.settings.rate).astype(np.int64)
+        used = Utilisation.unknown(self.label, "", len(rows))
+        return Durations(ns, np.full(len(rows), Treatment.MODELLED, np.uint8), utilisation=used)
+
+
+def test_a_new_model_is_one_module_and_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compute_rules, "MODELS", {**compute_rules.MODELS, "sized": f"{__name__}:Sized"})
+    result = simulated([{"model": "sized", "rate": 500, "where": {"attribute": "tensor_size"}}])
+    assert timed_by(result) == ["replay", "replay", "sized", "sized", None]
+    copy = next(row for row in result.timeline.to_pylist() if row["name"] == "copy")
+    assert copy["end_ns"] - copy["start_ns"] == 2000
+    assert "kernels as large as what they move" in result.summary()["scope"]["includes"]
+    with pytest.raises(EtSimError, match='"rate"'):
+        simulated([{"model": "sized"}])
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,7 @@ from machines import FIFO_RING, ring
 
 import et_sim
 from et_sim.cli import main
-from et_sim.compute.registry import SCOPES as SCOPES_OF_KERNELS
-from et_sim.compute.roofline import Roofline
+from et_sim.compute.registry import AT_THE_ROOFS
 from et_sim.machine.roofline import RooflineDevice
 from et_sim.network.registry import MODELS, SCOPES
 from et_sim.timeline import write_run
@@ -89,7 +88,7 @@ def test_a_roofline_without_launches_says_so_and_machines_by_name_have_them() ->
     plain = FIFO_RING | {"roofline-enabled": 1, "peak-perf": 100}
     of_files = et_sim.simulate(workload, system=plain, network=ring(1, "50GB/s", 10)).summary()["scope"]
     by_name = et_sim.simulate(workload, machine="h100-dgx:1").summary()["scope"]
-    assert SCOPES_OF_KERNELS[Roofline][0] in of_files["includes"]
-    assert SCOPES_OF_KERNELS[Roofline][1] in of_files["leaves_out"]
-    assert SCOPES_OF_KERNELS[RooflineDevice][0] in by_name["includes"]
-    assert SCOPES_OF_KERNELS[Roofline][1] not in by_name["leaves_out"]
+    assert AT_THE_ROOFS[0] in of_files["includes"]
+    assert AT_THE_ROOFS[1] in of_files["leaves_out"]
+    assert RooflineDevice.scope[0] in by_name["includes"]
+    assert AT_THE_ROOFS[1] not in by_name["leaves_out"]
