@@ -25,7 +25,7 @@ import numpy as np
 from msgspec import Struct, field
 
 from et_sim.basics.errors import MachineError, TraceError, did_you_mean
-from et_sim.basics.unique import unique
+from et_sim.basics.unique import groups_of, unique
 from et_sim.basics.units import LONGEST_NS
 from et_sim.compute.model import (
     Durations,
@@ -207,22 +207,21 @@ class Device(Struct, frozen=True, eq=False):
     def _work(self, trace: Trace, rows: IntColumn) -> _Work:
         datatype = datatypes_of(trace, rows, self.device.datatype, self.place)
         bits = np.array(list(BITS.values()))[datatype]
-        pairs, first, number = np.unique(
-            np.stack((trace.layer_shape[rows], bits)), axis=1, return_index=True, return_inverse=True
-        )
-        kinds_work, kinds = np.ones((4, len(first))), [OTHER, *FORMS]
-        of_kind = np.zeros(len(first), np.int64)
+        groups = groups_of(trace.layer_shape[rows], bits)
+        kinds_work, kinds = np.ones((4, len(groups))), [OTHER, *FORMS]
+        of_kind = np.zeros(len(groups), np.int64)
         shaped = dict[int, str]()
-        for at, (shape, width) in enumerate(pairs.T.tolist()):
-            if not trace.has("layer_shape", rows[first[at]]):
+        for at, first in enumerate(groups.first.tolist()):
+            row = int(rows[first])
+            if not trace.has("layer_shape", row):
                 continue
-            shaped[at] = trace.layer_shapes[shape]
-            operation = self._operation(shaped[at], trace, int(rows[first[at]]))
-            kinds_work[:2, at] = operation.operations, operation.bytes(width)
+            shaped[at] = trace.layer_shapes[trace.layer_shape[row]]
+            operation = self._operation(shaped[at], trace, row)
+            kinds_work[:2, at] = operation.operations, operation.bytes(int(bits[first]))
             of_kind[at] = kinds.index(operation.kind)
         if shaped:
             kinds_work[2:, list(shaped)] = self._waste_of(list(shaped.values())).T
-        operations, size, whole, split = kinds_work[:, number.reshape(-1)]
+        operations, size, whole, split = kinds_work[:, groups.of_row]
         return _Work(
             np.where(trace.has("num_ops", rows), trace.num_ops[rows], operations).astype(np.float64),
             np.where(trace.has("tensor_size", rows), trace.tensor_bytes[rows], size).astype(np.float64),
@@ -230,7 +229,7 @@ class Device(Struct, frozen=True, eq=False):
             split,
             datatype,
             kinds,
-            of_kind[number.reshape(-1)],
+            of_kind[groups.of_row],
         )
 
     def _operation(self, text: str, trace: Trace, row: int) -> Operation:

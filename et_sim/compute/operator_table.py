@@ -16,6 +16,7 @@ import numpy as np
 
 from et_sim.basics.errors import MachineError, TraceError, did_you_mean
 from et_sim.basics.quick_dataclass import quick_dataclass
+from et_sim.basics.unique import groups_of
 from et_sim.basics.units import LONGEST_NS
 from et_sim.compute.device import NEEDED
 from et_sim.compute.model import Durations, Labels, Treatment, Utilisation, datatypes_of, place_of
@@ -62,15 +63,14 @@ class OperatorTable:
             typed = np.arange(len(rows)) if self.times.datatype else np.flatnonzero(has_type)
             datatype[typed] = datatypes_of(trace, rows[typed], self.times.datatype, self.place)
         columns = (trace.layer_shape, trace.num_ops, trace.tensor_bytes)
-        keys = np.stack((datatype, *(column[rows].astype(np.int64) for column in columns)))
-        _, first, number = np.unique(keys, axis=1, return_index=True, return_inverse=True)
+        groups = groups_of(datatype, *(column[rows].astype(np.int64) for column in columns))
         looked_up = [
             self._duration(trace, int(rows[at]), "" if datatype[at] < 0 else self._names[int(datatype[at])])
-            for at in first.tolist()
+            for at in groups.first.tolist()
         ]
         table_ns = np.array([ns for ns, _ in looked_up], np.float64) * self.times.multiple
-        ns = np.clip(table_ns, 1, 2.0 * LONGEST_NS).astype(np.int64)[number.reshape(-1)]
-        how = np.array([place for _, place in looked_up], np.int64)[number.reshape(-1)]
+        ns = np.clip(table_ns, 1, 2.0 * LONGEST_NS).astype(np.int64)[groups.of_row]
+        how = np.array([place for _, place in looked_up], np.int64)[groups.of_row]
         names = [self.label, *(f"{self.label} ({place})" for place in PLACES[1:])]
         used = replace(
             Utilisation.unknown("", "", len(rows)),
