@@ -16,13 +16,11 @@ import numpy as np
 from msgspec import Struct
 
 from et_sim.basics.errors import EtSimError
-from et_sim.trace.columns import ATTRIBUTES, TEXT_ATTRIBUTES, IntColumn, Trace, no_tensor_lists
+from et_sim.trace.columns import ATTRIBUTES, BIT, TEXT_ATTRIBUTES, IntColumn, Trace, no_tensor_lists
 
 ROWS_AT_ONCE = 1 << 15  # more leave the processor's cache
-PER_NODE = (
-    *("node_id", "kind", "name", "duration_us", "involved_count", "present"),
-    *(attribute.column for attribute in ATTRIBUTES),
-)
+OF_EVERY_NODE = ("node_id", "kind", "name", "duration_us", "involved_count", "present")
+PER_NODE = (*OF_EVERY_NODE, *(attribute.column for attribute in ATTRIBUTES))
 
 
 class Stack(Struct, frozen=True, eq=False):
@@ -99,9 +97,16 @@ def _stacked(number: int, traces: Sequence[Trace]) -> Stack:
 
 
 def _joined(traces: Sequence[Trace], first: IntColumn) -> Trace:
-    columns: dict[str, Any] = {
-        name: np.concatenate([getattr(trace, name) for trace in traces]) for name in PER_NODE
-    }
+    def joined(name: str) -> Any:
+        return np.concatenate([getattr(trace, name) for trace in traces])
+
+    columns: dict[str, Any] = {name: joined(name) for name in OF_EVERY_NODE}
+    given = int(np.bitwise_or.reduce(columns["present"]))
+    for attribute in ATTRIBUTES:  # what no node carries is 0 everywhere
+        is_given = attribute.texts or given & BIT[attribute.name]
+        columns[attribute.column] = (
+            joined(attribute.column) if is_given else np.zeros(first[-1], attribute.dtype)
+        )
     sizes = np.diff(first)
     before = [0, *accumulate(len(trace.names) for trace in traces)]
     columns["name"] += np.repeat(np.array(before[:-1], np.int32), sizes)
