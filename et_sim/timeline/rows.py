@@ -164,9 +164,12 @@ class TimelineSource:
             at = np.arange(base + begin, base + end)
         else:
             owner = np.repeat(actors, counts)[begin:end]
-            base = plan.templates["node_first"][plan.actors["template"]][owner]
+            first = plan.templates["node_first"][template]
+            base = first[owner - first_actor]
             row = np.arange(state_first + begin, state_first + end) - plan.actors["node_first"][owner]
             these = at = base + row
+            if np.array_equal(first[1:], first[:-1] + counts[:-1]):  # these need not be copied
+                these = slice(int(first[0]) + begin, int(first[0]) + end)
         issued = state["start_ns"] != NONE
         if not issued.all():  # a run that completes issues everything, and copying it takes time
             these = at = at[issued]
