@@ -150,6 +150,7 @@ class Key(Struct, frozen=True):
     default: Any = None  # that is stated where it is taken; None: the key stays unset
     default_reason: str = ""
     unit: str = ""
+    form: str = ""  # the allowed values as one phrase, in place of the kind's
     minimum: float = 0
     maximum: float = LARGEST_INTEGER
     above_minimum: bool = False  # the minimum itself is refused
@@ -168,7 +169,7 @@ class Key(Struct, frozen=True):
     @property
     def allowed(self) -> str:
         """The allowed values as one phrase."""
-        return self.kind.allowed(self)
+        return self.form or self.kind.allowed(self)
 
     @property
     def words(self) -> tuple[str, ...]:
@@ -278,11 +279,14 @@ def build(
     A class may have `more_keys` that are no fields, `complete(given, section, remarks)`, which gives values
     for fields that follow from several keys, and `check(given, section, remarks)`.
     """
-    note_defaults(given, keys_of(of), section.at(), remarks)
+    note_defaults(given, keys_of(of), section, remarks)
     values = {"place": section.place, **given}
     if hasattr(of, "complete"):
         values |= of.complete(given, section, remarks)
-    described = made(of, values, base)
+    try:
+        described = made(of, values, base)
+    except InputError as error:  # of the class, which does not know where it stands
+        raise error if error.place else section.fault(error.cause, error.remedy) from None
     if hasattr(described, "check"):
         described.check(given, section, remarks)
     return described
@@ -312,7 +316,7 @@ def read_keys(section: Section, table: tuple[Key, ...], remarks: Remarks) -> dic
 
 
 def note_defaults(
-    given: Mapping[str, Any], table: tuple[Key, ...], place: str, remarks: Remarks
+    given: Mapping[str, Any], table: tuple[Key, ...], section: Section, remarks: Remarks
 ) -> dict[str, Any]:
     """Record the stated defaults that take effect; the values with them."""
     full = {key.name: key.default for key in table if key.default is not None and not key.ignored}
@@ -321,7 +325,7 @@ def note_defaults(
     for key in taken:
         if not key.needs or full.get(key.needs):
             reason = f" ({key.default_reason})" if key.default_reason else ""
-            remarks.default(place, key.name, f"not given; {show(key.default)} is taken{reason}")
+            remarks.default(section.at(), key.name, f"not given; {show(key.default)} is taken{reason}")
     return full
 
 

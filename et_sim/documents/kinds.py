@@ -48,7 +48,7 @@ def _integer(slot: Slot, value: Any) -> int:
     if isinstance(value, bool) or not is_number:
         raise slot.refusal(value)
     whole = int(value)
-    if whole != value and key.kind is COUNT:
+    if whole != value and key.kind is not INTEGER:
         raise slot.refusal(value)
     # -0.5 would be cut to an allowed 0, so the sign is judged before the fraction goes.
     if whole < key.minimum or value < 0:
@@ -60,6 +60,16 @@ def _integer(slot: Slot, value: Any) -> int:
         text = f"{show(value)} is cut to {whole}, as the reference does"
         slot.remarks.warn(slot.section.at(key.name), key.name, text)
     return whole
+
+
+def _counts(slot: Slot, value: Any) -> tuple[int, ...]:
+    if not isinstance(value, list) or not value:
+        raise slot.refusal(value)
+    return tuple(_integer(replace(slot, index=index), number) for index, number in enumerate(value))
+
+
+def _count_or_counts(slot: Slot, value: Any) -> int | tuple[int, ...]:
+    return _counts(slot, value) if isinstance(value, list) else _integer(slot, value)
 
 
 def _number(slot: Slot, value: Any) -> float:
@@ -163,15 +173,17 @@ def _text(slot: Slot, value: Any) -> str:
     raise slot.refusal(value)
 
 
-def _ranks(slot: Slot, value: Any) -> tuple[range, ...] | None:
-    """None: all."""
-    if _text(slot, value) == ALL_RANKS:
-        return None
+def _ranks(slot: Slot, value: Any) -> tuple[range, ...]:
     try:
-        return tuple(parse_ranks(value))
+        return tuple(parse_ranks(_text(slot, value)))
     except UsageError as error:
-        remedy = f'{error.remedy}, or "{ALL_RANKS}"'
-        raise slot.section.fault(f'key "ranks": {error.cause}', remedy) from None
+        cause = f'key "{slot.key.name}": {error.cause}'
+        raise slot.section.fault(cause, f"allowed: {slot.key.allowed}", key=slot.key.name) from None
+
+
+def _ranks_or_all(slot: Slot, value: Any) -> tuple[range, ...] | None:
+    """None: all."""
+    return None if value == ALL_RANKS else _ranks(slot, value)
 
 
 def _object(slot: Slot, value: Any) -> Any:
@@ -183,11 +195,21 @@ def _object(slot: Slot, value: Any) -> Any:
     return read(slot.key.of, slot.section.entry(slot.key.name, value), remarks)
 
 
+def _named(slot: Slot, value: Any) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise slot.refusal(value)
+    whole, key = slot.section.entry(slot.key.name, value), replace(slot.key, kind=OBJECT, required=False)
+    slots = {name: Slot(replace(key, name=name), whole, slot.remarks) for name in value}
+    return {name: slot.value(value[name]) for name, slot in slots.items()}
+
+
 def _objects(slot: Slot, value: Any) -> Any:
     """A tuple of what the entries describe; no two may have one name."""
     key, section = slot.key, slot.section
     if value == []:
-        raise slot.refusal(value, why="it has no entry; leave the key out, or give one")
+        raise slot.refusal(
+            value, why=f"it has no entry; {'' if key.required else 'leave the key out, or '}give one"
+        )
     if not isinstance(value, list) or not all(isinstance(entry, dict) for entry in value):
         raise slot.refusal(value)
     if key.most is not None and len(value) > key.most:
@@ -209,6 +231,10 @@ def _objects(slot: Slot, value: Any) -> Any:
 
 INTEGER = Kind("integer", _range("an integer"), _integer)  # a fraction is cut off with a warning
 COUNT = Kind("whole number", _range("an integer"), _integer)  # a fraction is refused
+COUNTS = Kind("whole numbers", _range("a list of integers"), _counts)
+COUNT_OR_COUNTS = Kind(
+    "whole number or several", _range("an integer, or a list of integers,"), _count_or_counts
+)
 NUMBER = Kind("number", _range("a number"), _number)
 _BANDWIDTH = _range("a number", ', or a text with a unit such as "400Gbps" or "50GB/s"')
 BANDWIDTH = Kind("bandwidth", _BANDWIDTH, _quantity(parse_bandwidth, 1073741824))  # a bare number: GiB/s
@@ -223,8 +249,11 @@ FLAG = Kind("yes/no", lambda _: _ON_OFF, _flag)
 CHOICE = Kind("choice", _word_or_text, _choice)
 CHOICES = Kind("list of words", _with_words("a list with some of"), _choices)
 TEXT = Kind("text", _word_or_text, _text)
-RANKS = Kind("ranks", _word_or_text, _ranks)
+_RANKS_FORM = 'ranks and ranges such as "0-3,6", or "0-14/2" for every second one'
+SOME_RANKS = Kind("some ranks", lambda _: _RANKS_FORM, _ranks)
+RANKS = Kind("ranks", lambda _: f'{_RANKS_FORM}, or "{ALL_RANKS}"', _ranks_or_all)
 OBJECT = Kind("object", _with_words("an object with some of the keys"), _object)
+NAMED = Kind("objects by name", _with_words("objects by name, each with some of the keys"), _named)
 OBJECTS = Kind("list of objects", _with_words("a list of objects, each with some of the keys"), _objects)
 
 integer, count, number = partial(key, INTEGER), partial(key, COUNT), partial(key, NUMBER)

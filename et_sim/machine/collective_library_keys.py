@@ -122,7 +122,7 @@ def read_library(
         return None
     section = source.entry(NAME, given)
     read = read_keys(section, LIBRARY_KEYS, remarks)
-    values = note_defaults(read, LIBRARY_KEYS, section.place, Remarks())
+    values = note_defaults(read, LIBRARY_KEYS, section, Remarks())
     name = values["name"]
     if name == NO_LIBRARY:
         return None

@@ -113,9 +113,7 @@ class Where:
     value: str | int | None = key(
         TEXT_OR_NUMBER, "The attribute's value. Without the key: any.", None, needs="attribute"
     )
-    ranks: tuple[range, ...] | None = ranks(  # None: all
-        'Which ranks: `"0-3,8"`, `"0-14/2"` for every second one, or `"all"`.', None
-    )
+    ranks: tuple[range, ...] | None = ranks("Which ranks.", None)  # None: all
 
     @staticmethod
     def complete(given: Mapping[str, Any], section: Section, _: Remarks) -> dict[str, Any]:

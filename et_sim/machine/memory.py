@@ -243,7 +243,7 @@ def read_memory(source: Section, ranks: int, remarks: Remarks) -> RemoteMemory:
         if key.name not in PER_NODE_KEYS or kind is MemoryKind.PER_NODE or key.name in given
     )
     if kind is not MemoryKind.NONE:
-        note_defaults(given, in_effect, source.place, remarks)
+        note_defaults(given, in_effect, source, remarks)
     memory = made(RemoteMemory, given)
     if kind is MemoryKind.PER_NODE:
         _check_nodes(given, memory, ranks, source)

@@ -161,7 +161,7 @@ SYSTEM_KEYS = (
 def read_system(source: Section, remarks: Remarks) -> tuple[System, LayerSettings]:
     """The system that the source describes, and how to run layer files."""
     given = read_keys(source, SYSTEM_KEYS, remarks)
-    values = note_defaults(given, SYSTEM_KEYS, source.place, remarks)
+    values = note_defaults(given, SYSTEM_KEYS, source, remarks)
     behaviour = behaviour_of(given.get("profile", DEFAULT), given.get("corrections"))
     _refuse_two_timers(given, source)
     memory = _local_memory(given, source)

@@ -25,7 +25,7 @@ MOST_COST = 1_000_000_000
 DECIMALS = 1000
 BUS = "model-shared-bus"
 NOT_KNOWN = "Not known there."
-_RANKS = 'Which ranks: `"3,8-11"`, `"0-14/2"` for every second one, or `"all"`.'
+_RANKS = "Which ranks."
 _NAME = '`*` stands for any text: `"*gemm*"`.'
 
 on_the_bus = partial(integer, stated=True, unit="ns", needs=BUS)

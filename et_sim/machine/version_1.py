@@ -208,7 +208,7 @@ def read_system_1(source: Section, remarks: Remarks) -> tuple[System, LayerSetti
     content = {name: _typed(name, value) for name, value in source.content.items()}
     overrides = {name: content.pop(name) for name in NETWORK_OVERRIDES if name in content}
     given = read_keys(structs.replace(source, content=content), SYSTEM_1_KEYS, remarks)
-    values = note_defaults(given, SYSTEM_1_KEYS, source.place, remarks)
+    values = note_defaults(given, SYSTEM_1_KEYS, source, remarks)
     system = replace(
         made(System, given),
         dimension_order=DIMENSION_ORDERS[values["inter-dimension-scheduling"]],

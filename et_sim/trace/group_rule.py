@@ -16,6 +16,9 @@ from typing import Any
 import numpy as np
 
 from et_sim.basics.errors import TraceError
+from et_sim.documents.keys import key
+from et_sim.documents.kinds import COUNT_OR_COUNTS
+from et_sim.documents.kinds import count as counted
 
 NO_GROUP = -1  # stands for the group, and for the place in it, of a rank in none
 Axes = tuple[tuple[int, int], ...]  # (size, stride), innermost first
@@ -41,9 +44,13 @@ class GroupRule:
     are the same value.
     """
 
-    size: int | tuple[int, ...]
-    stride: int | tuple[int, ...] = 1
-    every: int = 0  # 0: where the axes end
+    size: int | tuple[int, ...] = key(
+        COUNT_OR_COUNTS, "Members of a group, or those along each axis.", minimum=1, required=True
+    )
+    stride: int | tuple[int, ...] = key(
+        COUNT_OR_COUNTS, "How far they are apart, or those along each axis.", 1, minimum=1
+    )
+    every: int = counted("After how many ranks the pattern begins anew.", 0, minimum=1)  # 0: where axes end
     count: int = field(init=False)  # members of a group
     axes: Axes = field(init=False, compare=False, repr=False)
     _last: int = field(init=False, compare=False, repr=False)  # distance from the first to the last member

@@ -15,35 +15,59 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from et_sim.basics.errors import TraceError, UsageError, did_you_mean
+from et_sim.basics.errors import TraceError
 from et_sim.basics.files import is_file
-from et_sim.basics.units import format_ranks, parse_ranks, strided_ranks
+from et_sim.basics.quick_dataclass import quick_dataclass
+from et_sim.basics.units import format_ranks, strided_ranks
 from et_sim.documents.json_text import parse_json
+from et_sim.documents.keys import Remarks, Section, key, read, show
+from et_sim.documents.kinds import NAMED, SOME_RANKS, choice, count, section, sections, text
 from et_sim.trace.columns import RowColumn, Trace
 from et_sim.trace.decoded_files import DecodedFiles
 from et_sim.trace.disk import read_bytes, replace_all, unpacked
 from et_sim.trace.group_rule import GroupRule
-from et_sim.trace.workload import KEYS, Step, Workload, read_step
+from et_sim.trace.workload import Step, Workload
 
 ENDING = ".workload.json"
 MARK = "et_sim_workload"
 VERSION = 1
 MOST_RANKS = 1 << 24
 
-# What comm_src and comm_dst of a template are.
-_PEERS = {"ranks": False, "distances": True}
 PROFILES = ("reference", "corrected")  # that a workload may name; the third one is named by files of 1.0
-_WHOLE_KEYS = (MARK, "ranks", "profile", "step", "templates", "groups")
-_TEMPLATE_KEYS = ("file", "ranks", "peers")
-_RULE_KEYS = ("size", "stride", "every")
+_RELATIVE = "distances"
 _ONE_EACH = "give every rank one template"
 _LOOKED_AT = 4096  # so many bytes decide whether a file of another name is a manifest
+
+
+@quick_dataclass(frozen=True)
+class Template:
+    """A trace, and who runs it."""
+
+    file: str = text("The trace file.", required=True, form="a path from the manifest's folder")
+    ranks: tuple[range, ...] = key(SOME_RANKS, "The ranks that run it.", required=True)
+    peers: str = choice(
+        "What `comm_src` and `comm_dst` are: `ranks`, or `distances` from the own rank.",
+        required=True,
+        choices=("ranks", _RELATIVE),
+    )
+
+
+@quick_dataclass(frozen=True)
+class Manifest:
+    """The whole file."""
+
+    form: int = count("The form of the file, 1.", name=MARK, required=True)
+    ranks: int = count("How many ranks there are.", minimum=1, maximum=MOST_RANKS, required=True)
+    templates: tuple[Template, ...] = sections("The traces.", required=True, of=Template)
+    groups: dict[str, GroupRule] = key(NAMED, "Rules of groups.", {}, of=GroupRule)
+    profile: str = choice("The profile to simulate it in.", "", choices=PROFILES)
+    step: Step | None = section("What a run does.", None, of=Step)
 
 
 def is_manifest(path: str | Path) -> bool:
@@ -65,26 +89,24 @@ def read_manifest(path: str | Path, ranks: int | None = None, *, drop_dangling: 
     """The workload that a manifest describes; `ranks`: how many it must have."""
     place = str(path)
     raw = read_bytes(Path(path))
-    content = _parse(raw, place)
-    count = _integer(content, "ranks", place, "", most=MOST_RANKS)
-    if ranks is not None and ranks != count:
+    manifest = read(Manifest, Section(place, _parse(raw, place), error_type=TraceError), Remarks())
+    if ranks is not None and ranks != manifest.ranks:
         raise TraceError(
-            f"describes {count} ranks, and {ranks} are wanted",
+            f"describes {manifest.ranks} ranks, and {ranks} are wanted",
             place=place,
             remedy="give a machine of as many NPUs, or change the manifest's ranks",
         )
-    entries = _entries(content, place)
-    of_rank = _template_of_rank(entries, count, place)
-    templates, inputs = _read_templates(Path(path), entries, drop_dangling)
+    of_rank = _template_of_rank(manifest, place)
+    templates, inputs = _read_templates(Path(path), manifest.templates, drop_dangling)
     return Workload(
         templates,
         of_rank,
         place,
         ((place, hashlib.sha256(raw).hexdigest()), *inputs),
-        relative_peers=tuple(_PEERS[entry["peers"]] for entry in entries),
-        group_rules=_rules(content, place),
-        profile=_profile(content, place),
-        step=_step(content, place),
+        relative_peers=tuple(entry.peers == _RELATIVE for entry in manifest.templates),
+        group_rules=manifest.groups,
+        profile=manifest.profile,
+        step=manifest.step,
     )
 
 
@@ -134,7 +156,6 @@ def manifest_files(
 
 
 def _text(workload: Workload, files: list[str], of_rank: Any, relative: list[bool]) -> str:
-    word = {is_relative: name for name, is_relative in _PEERS.items()}
     content: dict[str, Any] = {
         MARK: VERSION,
         "ranks": workload.ranks,
@@ -144,7 +165,7 @@ def _text(workload: Workload, files: list[str], of_rank: Any, relative: list[boo
             {
                 "file": file,
                 "ranks": strided_ranks(np.flatnonzero(of_rank == number)),
-                "peers": word[relative[number]],
+                "peers": _RELATIVE if relative[number] else "ranks",
             }
             for number, file in enumerate(files)
         ],
@@ -168,54 +189,22 @@ def _parse(raw: bytes, place: str) -> dict[str, Any]:
             place=place,
             remedy=f'a manifest begins with {{"{MARK}": {VERSION}; give one, or the prefix of trace files',
         )
-    if content[MARK] != VERSION or isinstance(content[MARK], bool):
+    if content[MARK] != VERSION:
         raise TraceError(
-            f'key "{MARK}" is {_show(content[MARK])}',
+            f'key "{MARK}" is {show(content[MARK])}',
             place=place,
             remedy=f"this version of et-sim reads manifests of form {VERSION}",
         )
-    _refuse_unknown(content, _WHOLE_KEYS, place, "")
     return content
 
 
-def _entries(content: Mapping[str, Any], place: str) -> list[dict[str, Any]]:
-    """The templates as the manifest lists them, checked one by one."""
-    listed = content.get("templates")
-    if not isinstance(listed, list) or not listed:
-        cause = "is missing" if "templates" not in content else f"is {_show(listed)}"
-        remedy = 'give a list: [{"file": "job.template0.et", "ranks": "0-7", "peers": "ranks"}, …]'
-        raise TraceError(f'key "templates" {cause}', place=place, remedy=remedy)
-    entries = []
-    for number, entry in enumerate(listed):
-        where = f"template {number}"
-        if not isinstance(entry, dict):
-            remedy = 'expected "file", "ranks" and "peers"'
-            raise TraceError(f"{where} is {_show(entry)}", place=place, remedy=remedy)
-        _refuse_unknown(entry, _TEMPLATE_KEYS, place, where)
-        for key in _TEMPLATE_KEYS:
-            if not isinstance(entry.get(key), str) or not entry[key]:
-                cause = f'has no "{key}"' if key not in entry else f'has {_show(entry[key])} as "{key}"'
-                raise TraceError(f"{where} {cause}", place=place, remedy=_TEMPLATE_FORMS[key])
-        if entry["peers"] not in _PEERS:
-            cause = f'{where} has {_show(entry["peers"])} as "peers"'
-            raise TraceError(cause, place=place, remedy=_TEMPLATE_FORMS["peers"])
-        entries.append(entry)
-    return entries
-
-
-_TEMPLATE_FORMS = {
-    "file": "name the template's trace file, from the manifest's folder",
-    "ranks": 'give the ranks that run it: "0-1023", "0-3,8-11", "0-14/2"',
-    "peers": 'say what comm_src and comm_dst are: "ranks", or "distances" from the own rank',
-}
-
-
-def _template_of_rank(entries: list[dict[str, Any]], ranks: int, place: str) -> RowColumn:
+def _template_of_rank(manifest: Manifest, place: str) -> RowColumn:
     """Every rank exactly once."""
+    entries, ranks = manifest.templates, manifest.ranks
     of_rank = np.full(ranks, -1, np.int32)
     for number, entry in enumerate(entries):
-        where = f"template {number} ({entry['file']})"
-        for piece in _ranges(entry["ranks"], place, where):
+        where = f"template {number} ({entry.file})"
+        for piece in entry.ranks:
             if piece[-1] >= ranks:
                 raise TraceError(
                     f"{where} has rank {piece[-1]}, and there are ranks 0 to {ranks - 1}",
@@ -225,7 +214,7 @@ def _template_of_rank(entries: list[dict[str, Any]], ranks: int, place: str) -> 
             taken = of_rank[piece.start : piece.stop : piece.step]
             if bool((taken >= 0).any()):
                 at = int(np.argmax(taken >= 0))
-                other = f"template {taken[at]} ({entries[int(taken[at])]['file']})"
+                other = f"template {taken[at]} ({entries[int(taken[at])].file})"
                 twice = "twice in" if taken[at] == number else f"in {other} and in"
                 raise TraceError(f"rank {piece[at]} is {twice} {where}", place=place, remedy=_ONE_EACH)
             taken[:] = number
@@ -237,22 +226,15 @@ def _template_of_rank(entries: list[dict[str, Any]], ranks: int, place: str) -> 
     return of_rank
 
 
-def _ranges(text: str, place: str, where: str) -> list[range]:
-    try:
-        return parse_ranks(text)
-    except UsageError as error:
-        raise TraceError(f"{where}: {error.cause}", place=place, remedy=error.remedy) from None
-
-
 def _read_templates(
-    path: Path, entries: list[dict[str, Any]], drop_dangling: bool
+    path: Path, entries: Sequence[Template], drop_dangling: bool
 ) -> tuple[tuple[Trace, ...], list[tuple[str, str]]]:
     """(the traces, each file with its hash)."""
     files = DecodedFiles(drop_dangling)
     places: dict[Path, int] = {}
     inputs = []
     for number, entry in enumerate(entries):
-        file = path.parent / entry["file"]
+        file = path.parent / entry.file
         if file in places:
             continue
         with files.decoding_after_errors():
@@ -269,82 +251,7 @@ def _read_templates(
         places[file] = len(places)
         files.add(content, str(file))
     decoded = files.finish()
-    return tuple(decoded[places[path.parent / entry["file"]]] for entry in entries), inputs
-
-
-def _rules(content: Mapping[str, Any], place: str) -> dict[str, GroupRule]:
-    listed = content.get("groups", {})
-    form = 'give rules by name: {"tensor": {"size": 8, "stride": 1}}'
-    if not isinstance(listed, dict):
-        raise TraceError(f'key "groups" is {_show(listed)}', place=place, remedy=form)
-    rules = {}
-    for name, rule in listed.items():
-        where = f'group "{name}"'
-        if not isinstance(rule, dict):
-            raise TraceError(f"{where} is {_show(rule)}", place=place, remedy=form)
-        _refuse_unknown(rule, _RULE_KEYS, place, where)
-        size = _integers(rule, "size", place, where)
-        stride = _integers(rule, "stride", place, where) if "stride" in rule else 1
-        every = _integer(rule, "every", place, where) if "every" in rule else 0
-        try:
-            rules[name] = GroupRule(size, stride, every)
-        except TraceError as error:
-            raise TraceError(f"{where}: {error.cause}", place=place, remedy=error.remedy) from None
-    return rules
-
-
-def _integers(content: Mapping[str, Any], key: str, place: str, where: str) -> int | tuple[int, ...]:
-    """A number, or a list with one for each axis."""
-    value = content.get(key)
-    if not isinstance(value, list) or not value:
-        return _integer(content, key, place, where)
-    return tuple(_integer({key: element}, key, place, where) for element in value)
-
-
-def _profile(content: Mapping[str, Any], place: str) -> str:
-    """The profile that a manifest names, if any."""
-    named: Any = content.get("profile", "")
-    if "profile" in content and named not in PROFILES:
-        cause = f'key "profile" is {_show(named)}'
-        remedy = did_you_mean(str(named), PROFILES) or f"give {' or '.join(PROFILES)}, or leave it out"
-        raise TraceError(cause, place=place, remedy=remedy)
-    return str(named)
-
-
-def _step(content: Mapping[str, Any], place: str) -> Step | None:
-    """What a run does, if the manifest says it."""
-    if "step" not in content:
-        return None
-    step = content["step"]
-    if not isinstance(step, dict):
-        remedy = 'say it as in {"tokens": 1048576, "model_operations": 5e16, "dtype": "bf16"}'
-        raise TraceError(f'key "step" is {_show(step)}', place=place, remedy=remedy)
-    _refuse_unknown(step, KEYS, place, "step")
-    return read_step(step, place)
-
-
-def _integer(content: Mapping[str, Any], key: str, place: str, where: str, *, most: int = MOST_RANKS) -> int:
-    value = content.get(key)
-    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most:
-        cause = f'key "{key}" is missing' if key not in content else f'key "{key}" is {_show(value)}'
-        raise TraceError(
-            f"{where}: {cause}" if where else cause,
-            place=place,
-            remedy=f"give a whole number from 1 to {most:,}",
-        )
-    return value
-
-
-def _refuse_unknown(content: Mapping[str, Any], known: tuple[str, ...], place: str, where: str) -> None:
-    for key in content:
-        if key not in known:
-            cause = f'key "{key}" is not known'
-            remedy = did_you_mean(key, known) or f"known: {', '.join(known)}"
-            raise TraceError(f"{where}: {cause}" if where else cause, place=place, remedy=remedy)
-
-
-def _show(value: Any) -> str:
-    return _shortened(json.dumps(value, ensure_ascii=False))
+    return tuple(decoded[places[path.parent / entry.file]] for entry in entries), inputs
 
 
 def _shortened(text: str) -> str:

@@ -12,8 +12,8 @@ counted for a model (`et_sim.workloads.training.operations`).
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -21,51 +21,37 @@ import numpy.typing as npt
 from msgspec import Struct, field
 
 from et_sim.basics.errors import TraceError
+from et_sim.basics.quick_dataclass import quick_dataclass
+from et_sim.documents.keys import key, keys_of
+from et_sim.documents.kinds import INTEGER, text
 from et_sim.trace.columns import RowColumn, Trace
 from et_sim.trace.group_rule import GroupRule
 
-MOST = 1e30
-DATATYPE = "dtype"
-NUMBERS = ("tokens", "model_operations", "hardware_operations")
-KEYS = (*NUMBERS, DATATYPE)
+_number = partial(key, INTEGER, minimum=1, maximum=10**30)
 
 
-class Step(Struct, frozen=True):
+@quick_dataclass(frozen=True)
+class Step:
     """Of all ranks together; None: nobody says."""
 
-    tokens: int
-    model_operations: int | None = None
-    hardware_operations: int | None = None
-    datatype: str = ""  # of the products, whose peak operations are held against
+    tokens: int = _number("How many tokens, or samples, all ranks work on.", required=True)
+    model_operations: int | None = _number(
+        "Operations that the model's mathematics need.", None, name="model_operations"
+    )
+    hardware_operations: int | None = _number("Operations that kernels do.", None, name="hardware_operations")
+    datatype: str = text(
+        "Of the products, whose peak operations are held against.",
+        "",
+        name="dtype",
+        form='a name such as "bf16"',
+    )
 
     def as_written(self) -> dict[str, Any]:
         """As a manifest has it."""
         values = (self.tokens, self.model_operations, self.hardware_operations, self.datatype or None)
-        return {key: value for key, value in zip(KEYS, values, strict=True) if value is not None}
-
-
-def read_step(content: Mapping[str, Any], place: str) -> Step:
-    """From the object `step` of a manifest, whose keys are known ones."""
-    if "tokens" not in content:
-        raise TraceError('step: key "tokens" is missing', place=place, remedy="say how many a run works on")
-    numbers = [_number(content[key], key, place) if key in content else None for key in NUMBERS]
-    datatype = content.get(DATATYPE, "")
-    if not isinstance(datatype, str):
-        raise TraceError(
-            f'step: key "{DATATYPE}" is {datatype!r}', place=place, remedy='give a name such as "bf16"'
-        )
-    return Step(numbers[0] or 1, numbers[1], numbers[2], datatype)
-
-
-def _number(value: Any, key: str, place: str) -> int:
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    if not is_number or not math.isfinite(value) or not 1 <= value <= MOST:
-        raise TraceError(
-            f'step: key "{key}" is {str(value)[:40]}',
-            place=place,
-            remedy=f"give a number from 1 to {MOST:g}, of all ranks together",
-        )
-    return int(value)
+        return {
+            key.name: value for key, value in zip(keys_of(Step), values, strict=True) if value is not None
+        }
 
 
 class Job(Struct, frozen=True, eq=False):

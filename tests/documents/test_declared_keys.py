@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from et_sim.basics.errors import InputError, MachineError
-from et_sim.documents.keys import Key, Remarks, Section, Slot, inline, keys_of, made, read
+from et_sim.basics.errors import InputError, MachineError, TraceError
+from et_sim.documents.keys import Key, Remarks, Section, Slot, inline, keys_of, made, read, read_keys
 from et_sim.documents.kinds import (
     BANDWIDTH,
     CHOICE,
     COUNT,
+    COUNT_OR_COUNTS,
+    COUNTS,
     FLAG,
     INTEGER,
+    NAMED,
     NUMBER,
     OBJECT,
     OBJECTS,
@@ -23,6 +27,7 @@ from et_sim.documents.kinds import (
     RANKS,
     RATE,
     SIZE,
+    SOME_RANKS,
     SWITCH,
     TEXT,
     TIME,
@@ -43,12 +48,16 @@ from et_sim.machine.system_parts import Costs, Overlap, Straggler, Stream, TimeF
 from et_sim.machine.systolic import ClockedArray
 from et_sim.machine.transports import Credits, LogGops, Marking
 from et_sim.machine.version_1 import LEVEL_KEYS, SYSTEM_1_KEYS
+from et_sim.trace.group_rule import GroupRule
+from et_sim.trace.manifest import Manifest, Template
+from et_sim.trace.workload import Step
 
 TABLES = (SYSTEM_KEYS, NETWORK_KEYS, MEMORY_KEYS, LIBRARY_KEYS, LINK_KEYS, IN_NETWORK_KEYS)
 TABLES += (PROTOCOL_KEYS, PACKET_KEYS, TCP_KEYS, LEVEL_KEYS, SYSTEM_1_KEYS)
-CLASSES = (Costs, Credits, LogGops, Marking, Overlap, PoolStage, Straggler, Stream, TimeFactors)
-KEYS = [key for table in TABLES for key in table]
-KEYS += [key for of in (*CLASSES, ClockedArray, RooflineDevice) for key in keys_of(of)]
+CLASSES: list[Any] = [Costs, Credits, LogGops, Marking, Overlap, PoolStage, Straggler, Stream, TimeFactors]
+CLASSES += [ClockedArray, RooflineDevice, Manifest, Template, GroupRule, Step]
+DOCUMENTS = {of.__name__: keys_of(of) for of in CLASSES} | {str(at): keys for at, keys in enumerate(TABLES)}
+KEYS = [key for keys in DOCUMENTS.values() for key in keys]
 HUGE = 10**400
 NUMBERS: list[Any] = [True, None, [1], -4, float("inf"), float("nan"), HUGE, "ten", {}]
 TEXTS: list[Any] = [1, True, None, [], "", ["a", "b"], {}]
@@ -59,11 +68,26 @@ WRONG = {
     SIZE.name: [*NUMBERS, 0],
     SWITCH.name: ["1", "false", None, [1], float("nan")],
     FLAG.name: ["true", 2, None, []],
-    **{kind.name: TEXTS for kind in (CHOICE, TEXT, RANKS)},
+    **{kind.name: TEXTS for kind in (CHOICE, TEXT, RANKS, SOME_RANKS)},
+    COUNTS.name: [*NUMBERS, [], ["1"], [1.5], [True], [-4], [2**60]],
+    COUNT_OR_COUNTS.name: [True, None, -4, "1", [], ["1"], [1.5], [True], [-4], [2**60]],
     PREFIX.name: [*TEXTS, "a"],
     OBJECT.name: [1, "a", None, [{}]],
+    NAMED.name: [1, "a", None, [{}]],
     OBJECTS.name: [{}, "3", [3], None, []],
 }
+
+
+@pytest.mark.parametrize("name", DOCUMENTS)
+def test_a_key_that_no_document_has_and_one_that_is_missing_are_refused(name: str) -> None:
+    required = [key for key in DOCUMENTS[name] if key.required]
+    sentences = ['key "such-a-key" is not known']
+    sentences += [f'key "{key.name}" is missing (allowed: {key.allowed})' for key in required[:1]]
+    for content, sentence in zip(({"such-a-key": 1}, {}), sentences, strict=False):
+        with pytest.raises(TraceError) as caught:
+            read_keys(Section("<file>", content, error_type=TraceError), DOCUMENTS[name], Remarks())
+        assert str(caught.value).startswith(f"<file>: {sentence}")
+        assert caught.value.remedy
 
 
 @pytest.mark.parametrize("key", KEYS, ids=lambda key: key.name)
@@ -71,7 +95,7 @@ def test_what_a_key_cannot_be_is_refused_with_what_is_allowed(key: Key) -> None:
     for value in WRONG.get(key.kind.name, ()):
         with pytest.raises(MachineError) as caught:
             Slot(key, Section("<file>", {}), Remarks()).value(value)
-        assert str(caught.value).startswith(f'<file>: key "{key.name}" is '), value
+        assert re.match(f'<file>: key "{key.name}" (index . )?is ', str(caught.value)), value
         assert f"(allowed: {key.allowed}" in str(caught.value) or "did you mean" in str(caught.value)
 
 
